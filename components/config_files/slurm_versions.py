@@ -1,0 +1,37 @@
+"""Which Slurm releases may be in one cluster: the controller is the newest, nodes a few releases older at most.
+
+Source: Slurm's upgrade guide. A controller accepts nodes of the two releases before its own, and of the three
+before it from 24.11 on.
+"""
+
+from __future__ import annotations
+
+import re
+
+RELEASES = ("21.08", "22.05", "23.02", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05", "26.11")
+_THREE_BACK_SINCE = "24.11"
+
+
+def release(version: str) -> str:
+    """`24.11` of `24.11.5-4`. Raises ValueError for anything that does not start with a release."""
+    match = re.match(r"^(?:\d+:)?(\d\d\.\d\d)\b", version)
+    if not match:
+        raise ValueError(f"{version!r} is not a Slurm version like 24.11.5")
+    return match[1]
+
+
+def upstream(package_version: str) -> str:
+    """`24.11.5` of Debian's `24.11.5-4`."""
+    return package_version.split(":", 1)[-1].split("-", 1)[0]
+
+
+def oldest_accepted(controller: str) -> str:
+    """Return the oldest release a controller of this version accepts nodes of.
+
+    A release that is not in the table is taken as the newest known or as its own oldest, never as anything goes.
+    """
+    own = release(controller)
+    if own not in RELEASES:
+        return RELEASES[-3] if own > RELEASES[-1] else own
+    back = 3 if own >= _THREE_BACK_SINCE else 2
+    return RELEASES[max(0, RELEASES.index(own) - back)]

@@ -1,0 +1,51 @@
+"""A Host is all that a component knows of a machine (docs/architecture.md, "A Host")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+
+
+@dataclass(frozen=True)
+class Connection:
+    """How to reach a machine by SSH.
+
+    `host_key` is the server's public key as one `ssh-ed25519 AAAA...` line. It is required: without it the
+    command provider would accept any server that answers at the address.
+    """
+
+    host: pulumi.Input[str]
+    port: pulumi.Input[int]
+    user: str
+    private_key: pulumi.Input[str]
+    host_key: pulumi.Input[str]
+
+
+@dataclass(frozen=True)
+class GpuSpec:
+    """GPUs of one machine as the config names them: `kind` is the gres type (`h200`), `count` at least 1."""
+
+    kind: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Host:
+    """One machine.
+
+    name        Slurm's node name and the machine's name on the tailnet
+    site        the failure and bandwidth domain it stands in
+    features    Slurm features the user asked for, on top of those every node gets
+    gpu         what the config promises; the gate compares it with what the machine has
+    lifeline    the resource whose deletion takes the whole machine away (a container, a cloud instance). Steps on
+                this machine are not run on delete when it goes in the same operation. None for machines that
+                stay.
+    """
+
+    name: str
+    site: str
+    connection: Connection
+    features: tuple[str, ...] = ()
+    gpu: GpuSpec | None = None
+    lifeline: pulumi.Resource | None = None

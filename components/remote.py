@@ -1,0 +1,147 @@
+"""The one way to run a script on a host: `Step`, a wrapper around pulumi-command's remote.Command.
+
+Why it looks like this (measured, see docs/decisions/0002-one-step-wrapper.md):
+
+- `create` and `delete` are constant words, because a failed command prints them whole and `ps` shows them. The
+  script and its values travel on stdin, which is never printed.
+- logging is off: one long progress line would hang the provider, and a secret in it would be printed live.
+- there is no `environment` (sshd refuses it) and no previous output in it.
+- the time limit is inside the command: the engine's own limits do not stop a running command.
+- the host key is pinned.
+
+A script file has a function `up` and, where something must be undone, a function `down`. Both converge: they may
+be run twice, be cut off anywhere, and start from a half-done state. `up` prints one JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pulumi
+from pulumi_command import remote
+
+from components.host import Host
+
+SCRIPTS = Path(__file__).parent / "scripts"
+
+# Seconds. The inner limit ends a script that hangs; 30 s later it is killed.
+TIME_LIMIT_SECONDS = 1800
+KILL_AFTER_SECONDS = 30
+# Dial errors before a host counts as down; back-off grows to 5 s, so this is about half a minute.
+DIAL_ERROR_LIMIT = 8
+DIAL_TIMEOUT_SECONDS = 10
+
+_NAME = re.compile(r"^[A-Z][A-Z0-9_]*$")
+
+Value = str | int | Sequence[str]
+
+
+def render_script(script: str, values: Mapping[str, Value], libraries: Sequence[str] = ()) -> str:
+    """Return the text sent on stdin: quoted assignments, the library files, the script, the dispatcher.
+
+    script and libraries name files in components/scripts (`join`, `lib/users`). Lists become one item a line.
+    Raises ValueError for a name that is not an upper-case shell name. Pure: reads only the script files.
+    """
+    header = []
+    for name, value in values.items():
+        if not _NAME.match(name):
+            raise ValueError(f"{name!r} is not a name a step's header can have (upper case, digits, underscores)")
+        text = value if isinstance(value, str) else str(value) if isinstance(value, int) else "\n".join(value)
+        header.append(f"{name}={shlex.quote(text)}")
+    bodies = [(SCRIPTS / f"{name}.sh").read_text(encoding="utf-8") for name in ("lib/base", *libraries, script)]
+    # The call is the last line, so a script cut off on its way does nothing. Its stdin is empty: a command that
+    # read stdin would otherwise eat the rest of the script.
+    return "\n".join([*header, f"STEP_NAME={shlex.quote(script)}", *bodies, 'dispatch "$@" </dev/null', ""])
+
+
+def command_line(user: str, action: str, limit_seconds: int = TIME_LIMIT_SECONDS) -> str:
+    """Return the constant command that reads the script from stdin; everybody but root goes through sudo.
+
+    bash reads the script from stdin, never from its argv: argv is for everyone to see in `ps`.
+    """
+    sudo = "" if user == "root" else "sudo -n "
+    return f"exec {sudo}timeout -k {KILL_AFTER_SECONDS} {limit_seconds} bash -euo pipefail -s -- {action}"
+
+
+def parse_result(stdout: str) -> dict[str, Any]:
+    """Return the JSON object a step printed. Raises ValueError naming what came instead."""
+    try:
+        result = json.loads(stdout)
+    except json.JSONDecodeError:
+        result = None
+    if not isinstance(result, dict):
+        raise ValueError(f"a step must print one JSON object, this one printed {stdout[:200]!r}")
+    return result
+
+
+class Step:
+    """One script on one host. `resource` is the Pulumi resource, `result` the JSON object the script printed.
+
+    name        the resource's name: `<host>-<step>`, domain words and no indexes
+    values      header assignments; an Output among them makes the step wait for it
+    secrets     like values, for what must never be seen: the whole stdin and both outputs become secret. `result`
+                is still plain, so a script with secrets prints none of them.
+    measure     a change of these replaces the step instead of updating it (a measurement is taken anew)
+    undo        whether the script has a `down` for delete
+    lifeline    not undone when this resource is deleted in the same operation; by default the host's own
+    """
+
+    def __init__(
+        self,
+        name: str,
+        host: Host,
+        script: str,
+        values: Mapping[str, pulumi.Input[Any]],
+        *,
+        parent: pulumi.Resource,
+        libraries: Sequence[str] = (),
+        secrets: Mapping[str, pulumi.Input[str]] | None = None,
+        measure: Sequence[pulumi.Input[Any]] | None = None,
+        undo: bool = False,
+        lifeline: pulumi.Resource | None = None,
+        depends_on: Sequence[pulumi.Resource] = (),
+        limit_seconds: int = TIME_LIMIT_SECONDS,
+    ) -> None:
+        header: dict[str, Any] = {"HOST_NAME": host.name, **values}
+        plain = pulumi.Output.all(**header)
+        text: pulumi.Output[str]
+        if secrets:
+            text = pulumi.Output.secret(
+                pulumi.Output.all(**header, **secrets).apply(lambda all_: render_script(script, all_, libraries))
+            )
+        else:
+            text = plain.apply(lambda all_: render_script(script, all_, libraries))
+        gone_with = lifeline or host.lifeline
+        self.resource = remote.Command(
+            name,
+            connection=remote.ConnectionArgs(
+                host=host.connection.host,
+                port=pulumi.Output.from_input(host.connection.port).apply(float),
+                user=host.connection.user,
+                private_key=host.connection.private_key,
+                host_key=host.connection.host_key,
+                dial_error_limit=DIAL_ERROR_LIMIT,
+                per_dial_timeout=DIAL_TIMEOUT_SECONDS,
+            ),
+            create=command_line(host.connection.user, "up", limit_seconds),
+            delete=command_line(host.connection.user, "down", limit_seconds) if undo else None,
+            stdin=text,
+            triggers=list(measure) if measure is not None else None,
+            logging=remote.Logging.NONE,
+            add_previous_output_in_env=False,
+            opts=pulumi.ResourceOptions(
+                parent=parent,
+                depends_on=list(depends_on),
+                deleted_with=gone_with,
+                additional_secret_outputs=["stdout", "stderr"] if secrets else None,
+                # A measurement has nothing to undo, and the old one must not outlive a failed new one.
+                delete_before_replace=True if measure is not None else None,
+            ),
+        )
+        result = self.resource.stdout.apply(parse_result)
+        self.result: pulumi.Output[dict[str, Any]] = pulumi.Output.unsecret(result) if secrets else result

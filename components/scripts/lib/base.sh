@@ -1,0 +1,113 @@
+#!/bin/bash
+# What every step shares: the log, one step at a time on a host, the error a person reads, files that converge.
+# Every script is sent on stdin behind a header of quoted assignments (components/remote.py).
+: "${HOST_NAME:?}" "${STEP_NAME:?}"
+
+STATE_DIR=/var/lib/tailrack
+LOG_DIR=/var/log/tailrack
+LOCK_FILE=/run/lock/tailrack.lock
+# Seconds to wait for another step on this host: one that was cut off may still be at work.
+LOCK_WAIT=600
+
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C
+
+# Say what is done now. Goes to the log; only the last lines of it are seen, and only after a failure.
+note() { printf '%(%H:%M:%S)T %s\n' -1 "$*" >&2; }
+
+# Stop with one line of what happened and one of what to do.
+fail() {
+    REASON=$1
+    REMEDY=${2:-"read $LOG_DIR/$STEP_LOG on $HOST_NAME, then run up again"}
+    exit 1
+}
+
+report_failure() {
+    local status=$?
+    [ "$status" -eq 0 ] && return
+    {
+        printf 'tailrack: %s: step %s failed%s\n' "$HOST_NAME" "$STEP_NAME" "${REASON:+: $REASON}"
+        # A full disk can take the log away: then there is nothing to quote.
+        if [ -s "$LOG_DIR/$STEP_LOG" ]; then
+            printf -- '--- last lines of %s on %s\n' "$LOG_DIR/$STEP_LOG" "$HOST_NAME"
+            tail -n 15 "$LOG_DIR/$STEP_LOG"
+            printf -- '---\n'
+        fi
+        printf 'next: %s\n' "${REMEDY:-"ssh to $HOST_NAME, see $LOG_DIR/$STEP_LOG, repair, then run up again"}"
+    } >&4
+    exit "$status"
+}
+
+# Run `up` or `down` with stdout and stderr in the log; what the function writes to 3 is the step's result.
+dispatch() {
+    local action=${1:?up or down}
+    STEP_LOG="${STEP_NAME//\//-}.log"
+    exec 3>&1 4>&2
+    mkdir -p "$LOG_DIR" "$STATE_DIR" || { printf 'tailrack: %s: cannot write %s\n' "$HOST_NAME" "$LOG_DIR" >&4; exit 1; }
+    trap report_failure EXIT
+    exec >"$LOG_DIR/$STEP_LOG" 2>&1
+    if [ "${STEP_UNLOCKED:-}" != yes ]; then
+        exec 9>"$LOCK_FILE"
+        flock -w "$LOCK_WAIT" 9 || fail "another step has held $LOCK_FILE for ${LOCK_WAIT}s" \
+            "see 'fuser -v $LOCK_FILE' on $HOST_NAME"
+    fi
+    note "$STEP_NAME $action on $HOST_NAME"
+    "$action"
+    note "done in ${SECONDS}s"
+}
+
+# Print a JSON object from pairs of key and JSON value.
+json_object() {
+    local separator='' key value
+    printf '{'
+    while [ $# -gt 0 ]; do
+        key=$1 value=$2
+        shift 2
+        printf '%s"%s":%s' "$separator" "$key" "$value"
+        separator=,
+    done
+    printf '}\n'
+}
+
+# Quote a text as a JSON string.
+json_string() {
+    local text=$1
+    text=${text//\\/\\\\}
+    text=${text//\"/\\\"}
+    text=${text//$'\t'/\\t}
+    text=${text//$'\r'/\\r}
+    text=${text//$'\n'/\\n}
+    printf '"%s"' "$text"
+}
+
+# Bring a file to the given text, mode and owner. Written beside it and renamed, so that nobody reads half of it.
+# Sets CHANGED=yes when the text was another one before.
+ensure_file() {
+    local path=$1 mode=$2 owner=$3 text=$4 fresh
+    mkdir -p "$(dirname "$path")"
+    if [ -f "$path" ] && [ "$(cat "$path"; printf x)" = "$text"$'\n'x ]; then
+        chmod "$mode" "$path"
+        chown "$owner" "$path"
+        return
+    fi
+    fresh=$(mktemp "$path.XXXXXX")
+    chmod "$mode" "$fresh"
+    chown "$owner" "$fresh"
+    if ! printf '%s\n' "$text" >"$fresh"; then
+        rm -f "$fresh"
+        fail "cannot write $path" "make room on $HOST_NAME (df -h $(dirname "$path")), then run up again"
+    fi
+    mv -f "$fresh" "$path"
+    # shellcheck disable=SC2034  # read by callers
+    CHANGED=yes
+    note "wrote $path"
+}
+
+# Wait until a command succeeds: seconds, then the command. The command's last words stay in the log.
+wait_until() {
+    local limit=$1 begin=$SECONDS
+    shift
+    until "$@"; do
+        [ $((SECONDS - begin)) -ge "$limit" ] && return 1
+        sleep 0.5
+    done
+}

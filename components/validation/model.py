@@ -1,0 +1,154 @@
+"""What was asked of the measurement, and what the job reported back."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from components.validation.sizes import sizes_between
+
+Backend = Literal["mpi-cpu", "nccl-tests"]
+
+_FLOAT32_BYTES = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """The settings of one all_reduce measurement. Sizes in bytes, `floor_gb_per_s` in 1e9 bytes a second.
+
+    `ranks` and `nodes` are how many must take part. `floor_gb_per_s` is the least acceptable out-of-place
+    bus bandwidth at `gate_bytes`; None where no floor is known for the hardware. Raises ValueError on settings
+    that could not be measured or judged.
+    """
+
+    backend: Backend
+    min_bytes: int
+    max_bytes: int
+    factor: int
+    iterations: int
+    warmup: int
+    gate_bytes: int
+    ranks: int
+    nodes: int
+    floor_gb_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.backend not in ("mpi-cpu", "nccl-tests"):
+            raise ValueError(f"backend is {self.backend!r}: it must be mpi-cpu or nccl-tests")
+        if self.min_bytes % _FLOAT32_BYTES:
+            raise ValueError(f"min_bytes is {self.min_bytes}: it must be a multiple of 4, the size of one float32")
+        if self.gate_bytes not in self.sizes():
+            raise ValueError(
+                f"gate_bytes is {self.gate_bytes}, which is never measured: it must be one of {list(self.sizes())}"
+            )
+        if self.iterations < 1:
+            raise ValueError(f"iterations is {self.iterations}: at least 1 must be timed")
+        if self.warmup < 0:
+            raise ValueError(f"warmup is {self.warmup}: it cannot be negative")
+        if self.nodes < 1:
+            raise ValueError(f"nodes is {self.nodes}: at least 1 must take part")
+        if self.ranks < 2 or self.ranks < self.nodes:
+            raise ValueError(
+                f"ranks is {self.ranks} on {self.nodes} node(s): bus bandwidth needs at least 2 ranks, and one a node"
+            )
+        floor = self.floor_gb_per_s
+        if floor is not None and not (math.isfinite(floor) and floor > 0):
+            raise ValueError(f"floor_gb_per_s is {floor}: it must be above 0, or left out where none is known")
+
+    def sizes(self) -> tuple[int, ...]:
+        """Every size in bytes that must appear in the table."""
+        return sizes_between(self.min_bytes, self.max_bytes, self.factor)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobReport:
+    """What the head node reported of the Slurm job.
+
+    `state` is Slurm's word (COMPLETED, FAILED, ...); `seconds` the job's elapsed time; `nodes` the names Slurm
+    gave it; `output` standard output and error together. `exit_code` and `signal` are None where Slurm knows
+    none. `node_states` is the text of `sinfo -R`. `facts` are further named findings (nvidia_peermem, links).
+    """
+
+    job_id: int | None
+    state: str
+    exit_code: int | None
+    signal: int | None
+    seconds: float | None
+    nodes: tuple[str, ...]
+    output: str
+    node_states: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "JobReport":
+        """A report from the remote script's JSON object.
+
+        `job_id` is a number or digits; `exit_code` a number or Slurm's `code:signal`; both may be null, and
+        so may `seconds`. `node_states` and `facts` may be absent. Raises ValueError naming the key that is wrong.
+        """
+        if not isinstance(data, Mapping):
+            raise ValueError(f"the job report is a {type(data).__name__}: a JSON object was expected")
+        for key in ("job_id", "state", "exit_code", "seconds", "nodes", "output"):
+            if key not in data:
+                raise ValueError(f"the job report has no {key!r}; it has {sorted(data)}")
+        exit_code, signal = _exit(data["exit_code"])
+        return cls(
+            job_id=_job_id(data["job_id"]),
+            # Slurm writes "CANCELLED by 1000": the first word is the state.
+            state=(_text(data, "state").split() or [""])[0].rstrip("+").upper(),
+            exit_code=exit_code,
+            signal=signal,
+            seconds=_seconds(data["seconds"]),
+            nodes=_names(data["nodes"]),
+            output=_text(data, "output"),
+            node_states=_text(data, "node_states") if "node_states" in data else "",
+            facts=_facts(data.get("facts", {})),
+        )
+
+
+def _job_id(value: object) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
+        return int(value)
+    raise ValueError(f"job_id is {value!r}: a number, its digits or null was expected")
+
+
+def _exit(value: object) -> tuple[int | None, int | None]:
+    if value is None:
+        return None, None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value, 0
+    code, _, signal = value.partition(":") if isinstance(value, str) else ("", "", "")
+    try:
+        return int(code), int(signal or 0)
+    except ValueError:
+        raise ValueError(f"exit_code is {value!r}: a number, Slurm's code:signal or null was expected") from None
+
+
+def _seconds(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0:
+        return float(value)
+    raise ValueError(f"seconds is {value!r}: a number of 0 or more, or null, was expected")
+
+
+def _names(value: object) -> tuple[str, ...]:
+    if isinstance(value, (list, tuple)) and all(isinstance(name, str) and name for name in value):
+        return tuple(value)
+    raise ValueError(f"nodes is {value!r}: a list of node names was expected")
+
+
+def _text(data: Mapping[str, Any], key: str) -> str:
+    if isinstance(data[key], str):
+        return str(data[key])
+    raise ValueError(f"{key} is {data[key]!r}: text was expected")
+
+
+def _facts(value: object) -> dict[str, str]:
+    if isinstance(value, Mapping) and all(isinstance(text, str) for pair in value.items() for text in pair):
+        return dict(value)
+    raise ValueError(f"facts is {value!r}: an object of text by name was expected")

@@ -1,0 +1,231 @@
+"""Reads the table that nccl-tests prints and recomputes the bandwidths in it.
+
+Units: times in microseconds, bandwidths in 1e9 bytes a second, sizes in bytes. For all_reduce over n ranks
+algbw = bytes / time and busbw = algbw x 2(n-1)/n (nccl-tests' doc/PERFORMANCE.md). They are recomputed because
+the table rounds them to 0.01; a printed value that rounding cannot explain is a problem, never corrected.
+
+Formats: v2.0 to v2.19 (src/common.cu, src/util.cu, src/all_reduce.cu). Up to v2.11 there is no `root` column,
+and `error` holds the largest deviation where later versions count wrong elements in `#wrong`; `N/A` stands
+there when checking was off (`-c 0`). Columns are found by the header's names, so added ones do no harm.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+
+from components.validation.nccl_log import separate
+
+_RANK = re.compile(r"#\s+Rank\s+(?P<rank>\d+)\s.*?Pid\s+\d+ on\s+(?P<host>\S+)", re.ASCII)
+_OUT_OF_BOUNDS = re.compile(r"# Out of bounds values\s*: (?P<count>\d{1,18}) (?:OK|FAILED)\s*", re.ASCII)
+_AVERAGE = re.compile(r"# Avg bus bandwidth\s*: (?P<value>\S+)(?: OK| FAILED)?\s*", re.ASCII)
+_INTEGER = re.compile(r"\d{1,18}", re.ASCII)
+_NUMBER = re.compile(r"\d{1,18}(?:\.(?P<decimals>\d{1,18}))?(?:e(?P<exponent>[+-]\d{1,3}))?", re.ASCII)
+_TYPE_BYTES = {
+    **dict.fromkeys(("int8", "uint8", "f8e4m3", "f8e5m2"), 1),
+    **dict.fromkeys(("half", "bfloat16"), 2),
+    **dict.fromkeys(("float", "int32", "uint32"), 4),
+    **dict.fromkeys(("double", "int64", "uint64"), 8),
+}
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One half of a row. `wrong` counts wrong elements, None where the table does not; `checked` is False where
+    the data was not compared at all.
+    """
+
+    time_us: float
+    algbw_gb_per_s: float
+    busbw_gb_per_s: float
+    wrong: int | None
+    checked: bool
+
+
+@dataclass(frozen=True)
+class Row:
+    """The measurement of one size."""
+
+    size_bytes: int
+    out_of_place: Timing
+    in_place: Timing
+
+
+@dataclass(frozen=True)
+class Table:
+    """What the output says, as far as it goes.
+
+    `ranks` is None when neither the output nor the caller told; `hosts` are the machines of the ranks.
+    `out_of_bounds` is None unless the program printed it. `average_busbw_gb_per_s`, recomputed over both halves
+    of every row as nccl-tests does it, is None unless the table is whole and consistent; if it is not,
+    `problems` says why in sentences.
+    """
+
+    rows: tuple[Row, ...]
+    ranks: int | None
+    hosts: tuple[str, ...]
+    out_of_bounds: int | None
+    average_busbw_gb_per_s: float | None
+    problems: tuple[str, ...]
+
+
+class _Unreadable(Exception):
+    """A line of the table is cut, damaged or contradicts itself."""
+
+
+@dataclass(frozen=True)
+class _Printed:
+    """A number as printed, and half the unit of its last digit: what rounding may have taken or given."""
+
+    value: float
+    half: float
+
+
+@dataclass(frozen=True)
+class _Columns:
+    names: tuple[str, ...]
+    starts: tuple[int, int]
+    width: int
+
+
+def parse(output: str, ranks: int | None = None) -> Table:
+    """The table in `output`, a job's standard output with or without NCCL's log lines in it.
+
+    `ranks` is used only if the output has no rank lines (a table cut out of its output). Raises nothing: what
+    cannot be read is told in `problems`.
+    """
+    text, _ = separate(output)
+    lines = text.split("\n")
+    cut = lines.pop()  # what follows the last newline may be half a line
+    where = _hosts_by_rank(lines)
+    if where:
+        ranks = max(where) + 1
+    reader = _Reader(ranks)
+    for line in lines:
+        reader.read(line)
+    if where and sorted(where) != list(range(max(where) + 1)):
+        reader.problems.append(f"only ranks {sorted(where)} are named in the output")
+    return reader.table(tuple(dict.fromkeys(where.values())), cut)
+
+
+def _hosts_by_rank(lines: list[str]) -> dict[int, str]:
+    found = (_RANK.match(line) for line in lines)
+    return {int(match["rank"][:9]): match["host"] for match in found if match}
+
+
+class _Reader:
+    def __init__(self, ranks: int | None) -> None:
+        self.ranks = ranks
+        self.problems: list[str] = []
+        self.rows: list[Row] = []
+        self.columns: _Columns | None = None
+        self.slack = 0.0  # what rounded times may shift the sum of all bus bandwidths by
+        self.out_of_bounds: int | None = None
+        self.average: _Printed | None = None
+
+    def read(self, line: str) -> None:
+        words = line.split()
+        try:
+            if words[:2] == ["#", "size"]:
+                self._read_header(words[1:])
+            elif found := _OUT_OF_BOUNDS.fullmatch(line):
+                self.out_of_bounds = int(found["count"])
+            elif found := _AVERAGE.fullmatch(line):
+                self.average = _printed(found["value"], significant=6)
+            elif words and self.columns and _INTEGER.fullmatch(words[0]):
+                self._read_row(self.columns, words)
+        except _Unreadable as problem:
+            self.problems.append(str(problem))
+
+    def _read_header(self, names: list[str]) -> None:
+        if self.columns:
+            raise _Unreadable("the output has more than one table: the ranks did not run as one program")
+        starts = [place for place, name in enumerate(names) if name == "time"]
+        if "cputime" in names:
+            raise _Unreadable("the table has CPU times (-C), which say nothing of bandwidth")
+        if len(starts) != 2 or any(names[s + 1 : s + 3] != ["algbw", "busbw"] for s in starts):
+            raise _Unreadable(f"the table's header is not one of nccl-tests: {' '.join(names)}")
+        if any(names[s + 3 : s + 4] not in (["#wrong"], ["error"]) for s in starts):
+            raise _Unreadable(f"the table's header is cut or unknown: {' '.join(names)}")
+        width = len(names) + names.count("timestamp")  # a timestamp is two words, date and time
+        self.columns = _Columns(tuple(names), (starts[0], starts[1]), width)
+
+    def _read_row(self, columns: _Columns, words: list[str]) -> None:
+        if len(words) != columns.width:
+            raise _Unreadable(f"the row of {words[0]} bytes has {len(words)} fields of {columns.width}")
+        if self.ranks is None:
+            raise _Unreadable(f"the row of {words[0]} bytes cannot be judged: the output names no ranks")
+        size, count, kind = int(words[0]), words[1], words[2]
+        if size == 0 or not _INTEGER.fullmatch(count) or int(count) * _TYPE_BYTES.get(kind, 0) != size:
+            raise _Unreadable(f"the row of {size} bytes contradicts itself: {count} elements of type {kind}")
+        if any(row.size_bytes == size for row in self.rows):
+            raise _Unreadable(f"{size} bytes appear twice in the table")
+        halves = [self._timing(columns, words, start, size, self.ranks) for start in columns.starts]
+        self.rows.append(Row(size, halves[0], halves[1]))
+
+    def _timing(self, columns: _Columns, words: list[str], start: int, size: int, ranks: int) -> Timing:
+        time, algbw, busbw = (_printed(word) for word in words[start : start + 3])
+        if time.value == 0:
+            raise _Unreadable(f"the row of {size} bytes has a time of 0")
+        factor = 2 * (ranks - 1) / ranks
+        exact = size / time.value / 1e3
+        slowest = size / (time.value + time.half) / 1e3
+        fastest = size / (time.value - time.half) / 1e3 if time.value > time.half else math.inf
+        for name, printed, scale in (("algbw", algbw, 1.0), ("busbw", busbw, factor)):
+            if not _overlap(printed, slowest * scale, fastest * scale if scale else 0.0):
+                raise _Unreadable(
+                    f"at {size} bytes the printed {name} of {printed.value:g} GB/s does not follow from"
+                    f" {words[start]} us over {ranks} ranks, which gives {exact * scale:.3f}"
+                )
+        self.slack += (fastest - slowest) * factor if factor else 0.0
+        deviation = _printed(words[start + 3]).value if words[start + 3] != "N/A" else None
+        counted = deviation is not None and columns.names[start + 3] == "#wrong"
+        wrong = int(deviation) if deviation is not None and counted else None
+        return Timing(time.value, exact, exact * factor, wrong, checked=deviation is not None)
+
+    def table(self, hosts: tuple[str, ...], cut: str) -> Table:
+        problems = list(self.problems)
+        average = None
+        if self.columns is None:
+            problems.append("the output has no table")
+        elif self.out_of_bounds is None or self.average is None:
+            tail = f"; it ends with {cut.strip()[-80:]!r}" if cut.strip() else ""
+            problems.append(f"the output stops before the table's summary{tail}")
+        elif not self.rows:
+            problems.append("the table has no rows")
+        elif not problems:
+            both = [half.busbw_gb_per_s for row in self.rows for half in (row.out_of_place, row.in_place)]
+            average = math.fsum(both) / len(both)
+            slack = self.slack / len(both)
+            if not _overlap(self.average, average - slack, average + slack):
+                problems.append(
+                    f"the printed average of {self.average.value:g} GB/s does not follow from the rows,"
+                    f" which give {average:g}"
+                )
+            counts = [half.wrong for row in self.rows for half in (row.out_of_place, row.in_place)]
+            if None not in counts and any(counts) != (self.out_of_bounds > 0):
+                problems.append(f"the summary says {self.out_of_bounds} out of bounds, the rows say otherwise")
+        return Table(
+            tuple(self.rows),
+            self.ranks,
+            hosts,
+            self.out_of_bounds,
+            average if not problems else None,
+            tuple(problems),
+        )
+
+
+def _overlap(printed: _Printed, low: float, high: float) -> bool:
+    # 1e-9 covers binary arithmetic, a thousand times finer than the six digits printed at most.
+    return printed.value - printed.half <= high * (1 + 1e-9) and printed.value + printed.half >= low * (1 - 1e-9)
+
+
+def _printed(word: str, significant: int | None = None) -> _Printed:
+    """The number in `word`; `significant` digits for C's %g, which drops trailing zeros."""
+    found = _NUMBER.fullmatch(word)
+    value = float(word) if found else math.inf
+    if found is None or not math.isfinite(value):
+        raise _Unreadable(f"{word!r} stands where a number belongs")
+    last = int(found["exponent"] or 0) - len(found["decimals"] or "")
+    if significant is not None and value > 0:
+        last = math.floor(math.log10(value)) - significant + 1
+    return _Printed(value, 0.5 * 10.0**last)

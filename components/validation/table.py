@@ -1,0 +1,26 @@
+"""The rows of a result as text, for a terminal or a page; the caller draws the table."""
+
+from components.validation.sizes import format_size
+from components.validation.verdict import HalfResult, Result
+
+COLUMNS = ("size", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "in-place busbw (GB/s)", "wrong")
+
+
+def table_rows(result: Result) -> list[tuple[str, ...]]:
+    """One tuple of text for each size, in the order of `COLUMNS`; out of place unless the column says otherwise."""
+    return [
+        (
+            format_size(row["bytes"]),
+            f"{row['out_of_place']['time_us']:,.2f}",
+            f"{row['out_of_place']['algbw_gb_per_s']:.3f}",
+            f"{row['out_of_place']['busbw_gb_per_s']:.3f}",
+            f"{row['in_place']['busbw_gb_per_s']:.3f}",
+            _wrong(row["out_of_place"], row["in_place"]),
+        )
+        for row in result["rows"]
+    ]
+
+
+def _wrong(*halves: HalfResult) -> str:
+    counts = [half["wrong"] for half in halves]
+    return "not counted" if None in counts else str(sum(count for count in counts if count is not None))

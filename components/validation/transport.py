@@ -1,0 +1,129 @@
+"""Which transport a measurement really went over, read from the job's own output.
+
+NCCL tells with NCCL_DEBUG=INFO: one line a channel (`via P2P/CUMEM`, `via NET/IB/0/GDRDMA`) and one line a host
+with the devices behind the numbers (`NET/IB : Using [0]mlx5_0:1/RoCE`); source: NCCL's src/transport/. With
+NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH it adds `Pattern 4 ... type NVL/PIX`, the only proof inside a node that P2P means
+NVLink and not PCIe.
+
+The MPI program tells with `# tailrack transport:` and `# tailrack traffic:` lines (all_reduce_perf_mpi.py).
+What the output does not prove is None.
+"""
+
+import re
+from dataclasses import dataclass
+
+from components.validation.nccl_log import LogLine, separate
+
+_NET = re.compile(
+    r" via (?P<kind>NET|COLLNET)/(?P<plugin>.+?)/(?P<device>\d+)(?:\(\d+\))?"
+    r"(?P<rdma>/GDRDMA)?(?:\(PCI\))?(?:/Shared)?\s*$"
+)
+_P2P = re.compile(r" via P2P/(?P<how>\w+)")
+_SHM = re.compile(r" via (?:SHM/|direct shared memory)")
+_USING = re.compile(r"NET/(?P<plugin>IB|Socket) : Using (?P<devices>\[.*)")
+_DEVICE = re.compile(r"\[(?P<number>\d+)\](?P<name>[^\s:\[\]]+):(?P<rest>\S*)")
+_RING = re.compile(r"Pattern 4, .* type (?P<intra>[A-Z0-9]+)/")
+_MPI = re.compile(r"# tailrack transport: tcp interface (?P<interface>\S+) [0-9.]+ rank \d+ on \S+", re.ASCII)
+_TRAFFIC = re.compile(
+    r"# tailrack traffic: (?P<interface>\S+) sent (?P<sent>\d{1,30}) of (?P<least>\d{1,30}) rank \d+ on \S+", re.ASCII
+)
+
+
+@dataclass(frozen=True)
+class Transport:
+    """`name` is NVLink, P2P, P2P over PCIe, SHM, InfiniBand, RoCE, IB verbs, sockets, TCP or a network plugin's
+    own name, with ` + GPUDirect RDMA` where it was used; several are joined by `, `. `interface` names the network
+    devices behind it, joined by `,`.
+    """
+
+    name: str | None
+    interface: str | None
+
+
+@dataclass(frozen=True)
+class _Device:
+    name: str
+    roce: bool
+
+
+def read_transport(output: str, nodes: int) -> Transport:
+    """The transport between nodes when `nodes` is above 1, else the one inside the node."""
+    text, log = separate(output)
+    told = [line.rstrip() for line in text.split("\n")[:-1] if line.startswith("# tailrack t")]
+    if told:
+        return _mpi(told, nodes)
+    network = _network(log)
+    if network:
+        return network
+    across_nodes = any((found := _P2P.search(line.message)) and found["how"] == "MNNVL" for line in log)
+    return _inside_node(log) if nodes == 1 or across_nodes else Transport(None, None)
+
+
+def _network(log: tuple[LogLine, ...]) -> Transport | None:
+    devices: dict[tuple[str, str, int], _Device] = {}
+    names: set[str] = set()
+    interfaces: set[str] = set()
+    unnamed = False
+    for line in log:
+        if using := _USING.search(line.message):
+            for device in _DEVICE.finditer(using["devices"]):
+                key = (line.host, using["plugin"], int(device["number"]))
+                devices[key] = _Device(device["name"], "/RoCE" in device["rest"])
+    for line in log:
+        if used := _NET.search(line.message):
+            found = devices.get((line.host, used["plugin"], int(used["device"])))
+            # Ports that NCCL merges get a number of their own; the fabric is known if the host has only one kind.
+            links = {
+                device.roce
+                for (host, plugin, _), device in devices.items()
+                if host == line.host and plugin == used["plugin"]
+            }
+            roce = found.roce if found else links.pop() if len(links) == 1 else None
+            name = _network_name(used["kind"], used["plugin"], roce)
+            names.add(name + (" + GPUDirect RDMA" if used["rdma"] else ""))
+            interfaces.update([found.name] if found else [])
+            unnamed = unnamed or found is None
+    if not names:
+        return None
+    return Transport(", ".join(sorted(names)), ",".join(sorted(interfaces)) if interfaces and not unnamed else None)
+
+
+def _network_name(kind: str, plugin: str, roce: bool | None) -> str:
+    if kind == "COLLNET":
+        return f"COLLNET {plugin}"
+    if plugin == "Socket":
+        return "sockets"
+    if plugin != "IB":
+        return plugin
+    # NCCL calls its verbs transport IB on both fabrics: only its list of devices tells which.
+    return "IB verbs" if roce is None else "RoCE" if roce else "InfiniBand"
+
+
+def _inside_node(log: tuple[LogLine, ...]) -> Transport:
+    names: set[str] = set()
+    paths = {found["intra"] for line in log if (found := _RING.search(line.message))}
+    for line in log:
+        if found := _P2P.search(line.message):
+            names.add("NVLink" if found["how"] == "MNNVL" else _peer_name(paths))
+        elif _SHM.search(line.message):
+            names.add("SHM")
+    return Transport(", ".join(sorted(names)) or None, None)
+
+
+def _peer_name(paths: set[str]) -> str:
+    if not paths:
+        return "P2P"
+    if paths <= {"NVL", "NVB"}:
+        return "NVLink"
+    return "P2P over PCIe" if not paths & {"NVL", "NVB"} else "P2P"
+
+
+def _mpi(told: list[str], nodes: int) -> Transport:
+    interfaces = [_MPI.fullmatch(line) for line in told if line.startswith("# tailrack transport")]
+    traffic = [_TRAFFIC.fullmatch(line) for line in told if line.startswith("# tailrack traffic")]
+    if not interfaces or not all(interfaces):
+        return Transport(None, None)  # at least one rank could not say
+    carried = all(found and int(found["sent"]) >= int(found["least"]) for found in traffic)
+    if nodes > 1 and not (traffic and carried):
+        return Transport(None, None)  # the data did not leave through the interface MPI was told to use
+    return Transport("TCP", ",".join(sorted({found["interface"] for found in interfaces if found})))

@@ -1,0 +1,49 @@
+"""What a run tells its caller: events while it goes, a summary when it is over, and the errors that stop it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+OPERATIONS = ("create", "update", "replace", "delete", "same")
+
+
+class EngineError(Exception):
+    """The run cannot start or go on; the message says why and what to do. Nothing was touched by this step."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line of progress. `kind` is start, done, failed, skipped or message; `operation` is one of OPERATIONS.
+
+    `seconds` is how long a finished step took; `text` is a message, an error, or why a step was skipped.
+    """
+
+    kind: str
+    operation: str = ""
+    urn: str = ""
+    name: str = ""
+    type: str = ""
+    seconds: float = 0.0
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A step that failed, by URN; the URN is empty where the program itself failed or the run was stopped."""
+
+    urn: str
+    message: str
+
+
+@dataclass
+class Summary:
+    """Resources by operation, failures in the order they happened, and the seconds the run took."""
+
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OPERATIONS, 0))
+    failures: list[Failure] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """True when nothing failed."""
+        return not self.failures

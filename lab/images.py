@@ -1,0 +1,132 @@
+"""The lab's images, named after a digest of what goes into them."""
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import docker
+from docker.errors import BuildError, ImageNotFound
+
+from lab import binaries, debian
+from lab.errors import LabError
+from lab.identity import CHECKOUT
+from lab.locks import locked
+from lab.progress import say, timed
+
+CACHE = CHECKOUT / ".tailrack" / "cache"
+"""Default folder for built programs; the images themselves are the real cache."""
+
+IMAGE_FOLDER = CHECKOUT / "lab" / "image"
+CONTROL_DOCKERFILE = 'FROM scratch\nCOPY control /control\nENTRYPOINT ["/control"]\n'
+
+
+@dataclass(frozen=True)
+class Images:
+    """Tags of the lab's images."""
+
+    node: str
+    bare: str
+    control: str
+
+
+def digest(files: Iterable[Path], *texts: str) -> str:
+    """Return 12 hex digits over the names and contents of `files` and over `texts`."""
+    total = hashlib.sha256()
+    for part in [piece for file in sorted(files) for piece in (file.name.encode(), file.read_bytes())]:
+        total.update(len(part).to_bytes(8, "big") + part)
+    for text in texts:
+        total.update(len(text).to_bytes(8, "big") + text.encode())
+    return total.hexdigest()[:12]
+
+
+def tags() -> Images:
+    """Return the tags that this checkout's sources give, whether or not the images are there."""
+    versions = [binaries.MODULE / "go.mod", binaries.MODULE / "go.sum"]
+    machine = digest([file for file in IMAGE_FOLDER.iterdir() if file.is_file()] + versions, debian.RELEASE)
+    server = digest([*binaries.MODULE.glob("*.go"), *versions], CONTROL_DOCKERFILE)
+    return Images(
+        node=f"tailrack-lab-node:{machine}",
+        bare=f"tailrack-lab-node-bare:{machine}",
+        control=f"tailrack-lab-control:{server}",
+    )
+
+
+def ensure_images(client: docker.DockerClient, wanted: Iterable[str], cache: Path = CACHE) -> None:
+    """Build those of the `wanted` tags (of `tags()`) that are not there.
+
+    Raises LabError when a program or an image does not build.
+    """
+    known = tags()
+    with locked(cache / "image.lock"):
+        for tag in wanted:
+            if _exists(client, tag):
+                continue
+            built = binaries.build(_binaries_folder(cache))
+            if tag == known.control:
+                _build_control(client, tag, built, cache)
+            else:
+                _build_node(client, tag, "bare" if tag == known.bare else "node", built, cache)
+
+
+def _exists(client: docker.DockerClient, tag: str) -> bool:
+    try:
+        client.images.get(tag)
+    except ImageNotFound:
+        return False
+    return True
+
+
+def _binaries_folder(cache: Path) -> Path:
+    module = binaries.MODULE
+    sources = [*module.glob("*.go"), module / "go.mod", module / "go.sum", Path(binaries.__file__)]
+    folder = cache / f"go-{digest(sources)}"
+    if not (folder / "done").exists():
+        say("image: build tailscale, tailscaled and the control server with Go (minutes the first time)")
+    return folder
+
+
+def _build_control(client: docker.DockerClient, tag: str, built: binaries.Binaries, cache: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=cache, prefix="control-") as context:
+        shutil.copy(built.control, Path(context) / "control")
+        (Path(context) / "Dockerfile").write_text(CONTROL_DOCKERFILE)
+        _build(client, tag, Path(context))
+
+
+def _build_node(client: docker.DockerClient, tag: str, target: str, built: binaries.Binaries, cache: Path) -> None:
+    mirrors = debian.host_mirrors()
+    base = debian.ensure_base(client, mirrors, cache)
+    with tempfile.TemporaryDirectory(dir=cache, prefix="node-") as context:
+        for file in IMAGE_FOLDER.iterdir():
+            if file.is_file():
+                shutil.copy(file, context)
+        for file in (built.tailscale, built.tailscaled, built.unit, built.defaults):
+            shutil.copy(file, context)
+        arguments = {"BASE": base, "MIRROR": mirrors.main, "SECURITY_MIRROR": mirrors.security}
+        _build(client, tag, Path(context), target, arguments)
+
+
+def _build(
+    client: docker.DockerClient,
+    tag: str,
+    context: Path,
+    target: str = "",
+    arguments: dict[str, str] | None = None,
+) -> None:
+    """Build one image, saying each step."""
+    with timed(f"image: build {tag}"):
+        try:
+            client.images.build(
+                path=str(context),
+                tag=tag,
+                target=target or None,
+                buildargs=arguments or {},
+                rm=True,
+                forcerm=True,
+            )
+        except BuildError as error:
+            lines = [str(entry.get("stream", "")).strip() for entry in error.build_log]
+            tail = " | ".join(line for line in lines[-8:] if line)
+            raise LabError(f"image {tag} does not build: {error.msg}: {tail}; fix it, `python -m lab image`") from error

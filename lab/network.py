@@ -1,0 +1,226 @@
+"""The lab's networks, one for each site, and the control server in all of them."""
+
+import ipaddress
+import time
+import urllib.request
+from dataclasses import asdict, dataclass
+
+import docker
+from docker.errors import APIError, NotFound
+from docker.models.containers import Container
+from docker.models.networks import Network
+from docker.types import IPAMConfig, IPAMPool
+
+from lab import images, subnets
+from lab.cleanup import remove_lab
+from lab.errors import LabError
+from lab.identity import LABEL, NODE_LABEL, SITE_LABEL, control_name, network_name
+from lab.keys import ensure_client_key
+from lab.locks import locked
+from lab.progress import say
+from lab.spec import NetworkSpec
+
+CONTROL_NAME = "control.lab"
+"""The name under which nodes of every site reach the control server."""
+
+OPEN_PORT, KEYED_PORT = 8080, 8081
+"""Ports of the control server that lets anyone join, and of the one that asks for an auth key."""
+
+CONTROL_LIMIT_S = 30.0
+
+
+@dataclass(frozen=True)
+class SiteNetwork:
+    """A site's IPv4 subnet, and the control server's address in it."""
+
+    subnet: str
+    control_ip: str
+
+
+@dataclass(frozen=True)
+class LabNetwork:
+    """What `network up` prints: the control servers, the login key of every node, and the networks by site."""
+
+    control_url: str
+    keyed_control_url: str
+    private_key: str
+    networks: dict[str, SiteNetwork]
+
+    def as_json(self) -> dict[str, object]:
+        """Return the fields as plain objects."""
+        return asdict(self)
+
+
+def up(client: docker.DockerClient, spec: NetworkSpec) -> LabNetwork:
+    """Make the lab's networks and control server be as `spec` says, from any state, and return where they are.
+
+    Raises LabError when a subnet is taken, a network is still in use, or the control server does not answer.
+    """
+    if not spec.sites:
+        raise LabError('sites: a lab needs at least one site; write {"cloud-a": null}')
+    wanted = images.tags()
+    images.ensure_images(client, [wanted.control, wanted.node])
+    with locked(spec.folder / "lock"):
+        key = ensure_client_key(spec.folder)
+        networks = {site: _ensure_network(client, spec.lab, site, subnet) for site, subnet in spec.sites.items()}
+        _ensure_control(client, spec.lab, wanted.control, networks)
+        _remove_unlisted(client, spec)
+    sites = {
+        site: SiteNetwork(subnet_of(net), subnets.control_address(subnet_of(net))) for site, net in networks.items()
+    }
+    _wait_for_control(client, spec.lab, next(iter(sites.values())).control_ip)
+    return LabNetwork(
+        control_url=f"http://{CONTROL_NAME}:{OPEN_PORT}",
+        keyed_control_url=f"http://{CONTROL_NAME}:{KEYED_PORT}",
+        private_key=key.private,
+        networks=sites,
+    )
+
+
+def down(client: docker.DockerClient, spec: NetworkSpec) -> None:
+    """Remove everything the lab has: containers, volumes, networks, and its folder with the key."""
+    remove_lab(client, spec.lab, spec.state_dir)
+
+
+def subnet_of(network: Network) -> str:
+    """Return the IPv4 subnet of a lab network."""
+    return str(network.attrs["IPAM"]["Config"][0]["Subnet"])
+
+
+def find_network(client: docker.DockerClient, lab: str, site: str) -> Network | None:
+    """Return a site's network, or None."""
+    try:
+        return client.networks.get(network_name(lab, site))
+    except NotFound:
+        return None
+
+
+def _ensure_network(client: docker.DockerClient, lab: str, site: str, subnet: str | None) -> Network:
+    network = find_network(client, lab, site)
+    if network is not None and subnet not in (None, subnet_of(network)):
+        _remove_network(client, network, f"it has subnet {subnet_of(network)}, not {subnet}")
+        network = None
+    if network is not None:
+        return network
+    if subnet is not None:
+        created = _try_create(client, lab, site, subnet)
+        if created is None:
+            raise LabError(f"site {site}: subnet {subnet} is in use on this machine; write another, or null")
+        return created
+    routes = subnets.host_routes()
+    for candidate in subnets.candidates(lab, site):
+        if not any(candidate.overlaps(route) for route in routes):
+            created = _try_create(client, lab, site, str(candidate))
+            if created is not None:
+                say(f"network: {created.name} {candidate}")
+                return created
+    raise LabError(f"site {site}: no free subnet in {subnets.RANGE}; write one in the stack's config")
+
+
+def _try_create(client: docker.DockerClient, lab: str, site: str, subnet: str) -> Network | None:
+    """Create a site's network, or return None when the subnet overlaps with another network."""
+    gateway = str(ipaddress.IPv4Network(subnet)[1])
+    try:
+        network = client.networks.create(
+            network_name(lab, site),
+            driver="bridge",
+            ipam=IPAMConfig(pool_configs=[IPAMPool(subnet=subnet, gateway=gateway)]),
+            labels={LABEL: lab, SITE_LABEL: site},
+        )
+    except APIError as error:
+        if "overlaps" in str(error.explanation) or "conflicts" in str(error.explanation):
+            return None
+        raise
+    network.reload()
+    return network
+
+
+def _ensure_control(client: docker.DockerClient, lab: str, image: str, networks: dict[str, Network]) -> None:
+    """Have the control server run from `image` with its fixed address in each of `networks`."""
+    name = control_name(lab)
+    container = _find_container(client, name)
+    if container is not None and container.attrs["Config"]["Image"] != image:
+        container.remove(force=True)
+        container = None
+    if container is None:
+        first = next(iter(networks.values()))
+        address = subnets.control_address(subnet_of(first))
+        endpoint = client.api.create_endpoint_config(ipv4_address=address)
+        container = client.containers.create(
+            image,
+            ["-name", CONTROL_NAME, "-state", "/state"],
+            name=name,
+            hostname="control",
+            network=first.name,
+            networking_config={first.name: endpoint},
+            labels={LABEL: lab},
+            volumes={name: {"bind": "/state", "mode": "rw"}},
+            restart_policy={"Name": "unless-stopped"},
+        )
+    container.reload()
+    attached = container.attrs["NetworkSettings"]["Networks"]
+    for network in networks.values():
+        if network.name not in attached:
+            network.connect(container, ipv4_address=subnets.control_address(subnet_of(network)))
+    if container.status != "running":
+        container.start()
+
+
+def _find_container(client: docker.DockerClient, name: str) -> Container | None:
+    try:
+        return client.containers.get(name)
+    except NotFound:
+        return None
+
+
+def _remove_unlisted(client: docker.DockerClient, spec: NetworkSpec) -> None:
+    """Remove the lab's networks that `spec` does not list and that have no nodes; one with nodes stays."""
+    for network in client.networks.list(filters={"label": f"{LABEL}={spec.lab}"}):
+        site = str(network.attrs["Labels"][SITE_LABEL])
+        if site in spec.sites:
+            continue
+        nodes = _nodes_in(client, spec.lab, site)
+        if nodes:
+            say(f"network: {network.name} stays: it has {', '.join(nodes)}")
+        else:
+            _remove_network(client, network, "it is not listed")
+
+
+def _nodes_in(client: docker.DockerClient, lab: str, site: str) -> list[str]:
+    filters = {"label": [f"{LABEL}={lab}", f"{SITE_LABEL}={site}", NODE_LABEL]}
+    return sorted(str(node.name) for node in client.containers.list(all=True, filters=filters))
+
+
+def _remove_network(client: docker.DockerClient, network: Network, reason: str) -> None:
+    """Remove a network that holds no nodes; the control server is detached from it."""
+    lab, site = network.attrs["Labels"][LABEL], network.attrs["Labels"][SITE_LABEL]
+    nodes = _nodes_in(client, lab, site)
+    if nodes:
+        raise LabError(f"network {network.name}: {reason}, and it still has {', '.join(nodes)}; remove them first")
+    say(f"network: remove {network.name}: {reason}")
+    try:
+        network.disconnect(control_name(lab), force=True)
+    except (NotFound, APIError) as error:
+        if "is not connected" not in str(error) and "No such container" not in str(error):
+            raise
+    network.remove()
+
+
+def _wait_for_control(client: docker.DockerClient, lab: str, address: str) -> None:
+    """Wait until the control servers answer on `address`."""
+    deadline = time.monotonic() + CONTROL_LIMIT_S
+    waiting = [OPEN_PORT, KEYED_PORT]
+    while waiting:
+        try:
+            with urllib.request.urlopen(f"http://{address}:{waiting[0]}/key?v=1", timeout=2):  # noqa: S310 - http
+                waiting.pop(0)
+        except OSError as error:
+            if time.monotonic() > deadline:
+                name = control_name(lab)
+                container = _find_container(client, name)
+                tail = container.logs(tail=3).decode(errors="replace") if container else "the container is gone"
+                lines = " | ".join(tail.strip().splitlines())
+                raise LabError(
+                    f"{name} does not answer on {address}:{waiting[0]} ({error}): {lines}; see `docker logs {name}`"
+                ) from error
+            time.sleep(0.1)

@@ -1,0 +1,232 @@
+"""One machine of the lab: a container that boots systemd and is reached by SSH."""
+
+import io
+import json
+import socket
+import tarfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import docker
+from docker.errors import NotFound
+from docker.models.containers import Container
+from docker.types import Mount
+
+from lab import images, subnets
+from lab.cleanup import forget
+from lab.commands import run
+from lab.errors import LabError
+from lab.identity import LABEL, NODE_LABEL, SITE_LABEL, container_name
+from lab.keys import ensure_client_key, new_key_pair
+from lab.locks import locked
+from lab.network import CONTROL_NAME, find_network, subnet_of
+from lab.progress import say
+from lab.spec import NodeSpec
+
+USER = "admin"
+SSH_PORT = 22
+READY_LIMIT_S = 60.0
+HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
+CAPABILITIES = ["SYS_ADMIN", "NET_ADMIN", "SYS_PTRACE", "DAC_READ_SEARCH", "SYS_NICE", "MKNOD"]
+"""What systemd, tailscaled's kernel TUN, mounts, the NFS server and slurmd need; `privileged` works on fewer hosts."""
+
+
+@dataclass(frozen=True)
+class NodeAddress:
+    """What `node up` prints: where a node's sshd listens, whom it lets in, and its host key."""
+
+    address: str
+    port: int
+    user: str
+    host_key: str
+
+
+def up(client: docker.DockerClient, spec: NodeSpec) -> NodeAddress:
+    """Have the node run and wait until it can be used, from any state it is in.
+
+    Raises LabError naming the container, the end of its log and the next command.
+    """
+    name = container_name(spec.lab, spec.node)
+    wanted = images.tags()
+    image = wanted.bare if spec.bare else wanted.node
+    images.ensure_images(client, [image])
+    _ensure_tun()
+    with locked(spec.folder / "lock"):
+        client_key = ensure_client_key(spec.folder)
+        container = find_container(client, name) or _create(client, spec, name, image)
+        host_key = _ensure_keys(container, client_key.public)
+        if container.status != "running":
+            container.start()
+    address = _address(container)
+    _wait(container, address)
+    return NodeAddress(address, SSH_PORT, USER, host_key)
+
+
+def down(client: docker.DockerClient, spec: NodeSpec) -> None:
+    """Remove the node and its volume; gone already is done."""
+    name = container_name(spec.lab, spec.node)
+    with locked(spec.folder / "lock"):
+        container = find_container(client, name)
+        if container is not None:
+            forget(container.remove, v=True, force=True)
+        for volume in client.volumes.list(filters={"name": f"{name}-export"}):
+            if volume.name == f"{name}-export":
+                forget(volume.remove, force=True)
+
+
+def find_container(client: docker.DockerClient, name: str) -> Container | None:
+    """Return the container called `name`, or None."""
+    try:
+        return client.containers.get(name)
+    except NotFound:
+        return None
+
+
+def cgroup_hierarchy(root: Path = Path("/sys/fs/cgroup")) -> Path:
+    """Return this machine's unified (version 2) cgroup hierarchy, which a node's systemd works in."""
+    for folder in (root, root / "unified"):
+        if (folder / "cgroup.procs").exists() and (folder / "cgroup.controllers").exists():
+            return folder
+    raise LabError(
+        "this machine has no unified cgroup hierarchy; mount one: mount -t cgroup2 none /sys/fs/cgroup/unified"
+    )
+
+
+def _ensure_tun() -> None:
+    """Make the device that tailscaled opens, where it is missing."""
+    if not Path("/dev/net/tun").exists():
+        run(["mkdir", "-p", "/dev/net"], root=True)
+        run(["mknod", "-m", "0666", "/dev/net/tun", "c", "10", "200"], root=True)
+
+
+def _create(client: docker.DockerClient, spec: NodeSpec, name: str, image: str) -> Container:
+    """Create (and not start) the node's container at the lowest free address of its site; the lab's lock is held."""
+    network = find_network(client, spec.lab, spec.site)
+    if network is None:
+        raise LabError(f"{name}: site {spec.site} has no network; run `python -m lab network up` with that site")
+    address = subnets.free_address(subnet_of(network), _taken(client, spec.lab, str(network.name)))
+    if address is None:
+        raise LabError(f"{name}: network {network.name} ({subnet_of(network)}) is full; give the site a larger subnet")
+    labels = {LABEL: spec.lab, NODE_LABEL: spec.node, SITE_LABEL: spec.site}
+    client.volumes.create(f"{name}-export", labels=labels)
+    say(f"node: create {name} at {address}")
+    return client.containers.create(
+        image,
+        name=name,
+        hostname=spec.node,
+        labels=labels,
+        network=network.name,
+        networking_config={network.name: client.api.create_endpoint_config(ipv4_address=address)},
+        extra_hosts={CONTROL_NAME: subnets.control_address(subnet_of(network))},
+        cap_add=CAPABILITIES,
+        security_opt=["seccomp=unconfined", "apparmor=unconfined"],
+        devices=["/dev/net/tun", "/dev/fuse", "/dev/autofs"],
+        cgroupns="host",
+        mounts=[
+            Mount("/sys/fs/cgroup", str(cgroup_hierarchy()), type="bind"),
+            Mount("/export", f"{name}-export", type="volume"),
+        ],
+        tmpfs={"/run": "exec", "/tmp": "exec"},  # noqa: S108 - a mount point in the container
+        mem_limit=f"{spec.memory_mb}m" if spec.memory_mb else None,
+        restart_policy={"Name": "unless-stopped"},
+    )
+
+
+def _taken(client: docker.DockerClient, lab: str, network: str) -> set[str]:
+    """Return the addresses of the lab's containers in a network, stopped ones too."""
+    containers = client.containers.list(all=True, filters={"label": f"{LABEL}={lab}"}, ignore_removed=True)
+    endpoints = [container.attrs["NetworkSettings"]["Networks"].get(network) for container in containers]
+    return {endpoint["IPAMConfig"]["IPv4Address"] for endpoint in endpoints if endpoint and endpoint["IPAMConfig"]}
+
+
+def _address(container: Container) -> str:
+    """Return the fixed address a node was created with."""
+    (endpoint,) = container.attrs["NetworkSettings"]["Networks"].values()
+    return str(endpoint["IPAMConfig"]["IPv4Address"])
+
+
+def _ensure_keys(container: Container, client_public: str) -> str:
+    """Let the lab's key in, give the node a host key if it has none, and return the public host key."""
+    host_public = _read_file(container, f"{HOST_KEY}.pub")
+    files = {f"home/{USER}/.ssh/authorized_keys": (f"{client_public}\n", 0o600, 1000)}
+    if host_public is None:
+        pair = new_key_pair()
+        host_public = pair.public
+        # The public half comes last: where it is, the private one is too.
+        files[HOST_KEY.lstrip("/")] = (pair.private, 0o600, 0)
+        files[f"{HOST_KEY}.pub".lstrip("/")] = (f"{pair.public}\n", 0o644, 0)
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for path, (text, mode, owner) in files.items():
+            entry = tarfile.TarInfo(path)
+            entry.size, entry.mode, entry.uid, entry.gid = len(text), mode, owner, owner
+            tar.addfile(entry, io.BytesIO(text.encode()))
+    container.put_archive("/", archive.getvalue())
+    return host_public.strip()
+
+
+def _read_file(container: Container, path: str) -> str | None:
+    """Return the text of a file in a container, running or not, or None when it is not there."""
+    try:
+        chunks, _ = container.get_archive(path)
+    except NotFound:
+        return None
+    with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as tar:
+        file = tar.extractfile(tar.getmembers()[0])
+        return file.read().decode() if file else None
+
+
+def _wait(container: Container, address: str) -> None:
+    """Wait until sshd greets and systemd has finished booting."""
+    deadline = time.monotonic() + READY_LIMIT_S
+    while True:
+        problem = _not_ready(container, address)
+        if problem is None:
+            return
+        if time.monotonic() > deadline:
+            raise LabError(_failure(container, problem))
+        time.sleep(0.1)
+
+
+def _not_ready(container: Container, address: str) -> str | None:
+    """Return what the node still lacks, or None."""
+    container.reload()
+    if container.status != "running":
+        return f"the container is {container.status}"
+    state = container.exec_run(["systemctl", "is-system-running"]).output.decode(errors="replace").strip()
+    if state not in {"running", "degraded"}:
+        return f"systemd is `{state}`"
+    try:
+        with socket.create_connection((address, SSH_PORT), timeout=2) as connection:
+            return None if connection.recv(4) == b"SSH-" else f"port {SSH_PORT} of {address} is not an SSH server"
+    except OSError as error:
+        return f"sshd on {address} does not answer ({error})"
+
+
+def _failure(container: Container, problem: str) -> str:
+    """Return one line on a node that did not come up."""
+    log = container.logs(tail=5).decode(errors="replace")
+    if container.status == "running":
+        log += container.exec_run(["journalctl", "-n", "5", "--no-pager", "-o", "cat"]).output.decode(errors="replace")
+    lines = " | ".join(line.strip() for line in log.splitlines() if line.strip())
+    name = container.name
+    return (
+        f"{name} is not ready after {READY_LIMIT_S:.0f} s: {problem}: {lines}; see `docker exec {name} journalctl -b`"
+    )
+
+
+def status(client: docker.DockerClient, lab: str) -> str:
+    """Return the lab's containers as a JSON list: name, node, site, status, image."""
+    containers = client.containers.list(all=True, filters={"label": f"{LABEL}={lab}"}, ignore_removed=True)
+    rows = [
+        {
+            "name": container.name,
+            "node": container.labels.get(NODE_LABEL),
+            "site": container.labels.get(SITE_LABEL),
+            "status": container.status,
+            "image": container.attrs["Config"]["Image"],
+        }
+        for container in containers
+    ]
+    return json.dumps(sorted(rows, key=lambda row: str(row["name"])))

@@ -1,0 +1,77 @@
+"""What the commands read on stdin, checked before Docker is touched."""
+
+import ipaddress
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from lab.errors import LabError
+
+LabId = Annotated[str, Field(pattern=r"^[a-z0-9]{1,20}$")]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?$")]
+
+
+def _subnet(text: str) -> str:
+    """Return `text` if it is a private IPv4 network with room for machines, else raise ValueError."""
+    network = ipaddress.IPv4Network(text)
+    if not network.is_private or network.prefixlen > 28:
+        raise ValueError("write a private IPv4 network of /28 or larger, such as 10.77.2.0/24")
+    return text
+
+
+Subnet = Annotated[str, AfterValidator(_subnet)]
+
+
+class _Spec(BaseModel):
+    """What every command needs: the lab's id, and the folder (made when missing) for its key and locks."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    lab: LabId
+    state_dir: Path
+
+    @property
+    def folder(self) -> Path:
+        """The lab's own folder inside the state folder."""
+        return self.state_dir / self.lab
+
+
+class NetworkSpec(_Spec):
+    """Input of `network up` and `network down`: sites by name, each with its IPv4 subnet or null to have one picked."""
+
+    sites: dict[Name, Subnet | None] = {}
+
+
+class NodeSpec(_Spec):
+    """Input of `node up` and `node down`: one machine, its site, and an optional memory limit in MiB."""
+
+    node: Name
+    site: Name
+    bare: bool = False
+    memory_mb: Annotated[int, Field(ge=64)] | None = None
+
+    @field_validator("node")
+    @classmethod
+    def _not_the_control_server(cls, node: str) -> str:
+        if node == "control":
+            raise ValueError("`control` is the lab's own control server; give the node another name")
+        return node
+
+
+SpecT = TypeVar("SpecT", bound=_Spec)
+
+
+def parse(model: type[SpecT], text: str) -> SpecT:
+    """Return the `model` written as JSON in `text`.
+
+    Raises LabError naming each wrong key, its value and what is allowed.
+    """
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        faults = [
+            f"{'.'.join(str(part) for part in fault['loc']) or 'stdin'}: {fault['msg']}"
+            for fault in error.errors(include_url=False)
+        ]
+        raise LabError(f"stdin is not what this command reads: {'; '.join(faults)}") from error

@@ -1,0 +1,1 @@
+"""What the user writes about a cluster, and where its machines come from."""

@@ -1,0 +1,105 @@
+"""How the config says what is wrong: one line a problem, all problems at once, never a secret."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+ROOT = "tailrack:"  # the path of the config's top level
+MASK = "[secret]"
+LONGEST_SHOWN = 60  # characters of a value in a message
+
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,40}")
+_LOOKS_SECRET = re.compile(r"tskey-|PRIVATE KEY|://[^/]*@")
+
+
+@dataclass(frozen=True)
+class Says:
+    """What a field says about itself when its value is missing or wrong.
+
+    `wants` completes "is not ..." and is the type in the reference; `breaks` is the consequence of a wrong
+    value, `fix` the remedy. A `secret` field's value is never shown. `otherwise` is what the reference gives for
+    a default that is no plain value.
+    """
+
+    wants: str
+    breaks: str
+    fix: str
+    secret: bool = False
+    otherwise: str = "none"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong in the config: the key's path, and a line that says value, consequence and remedy."""
+
+    path: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.text}"
+
+
+class ConfigError(Exception):
+    """The stack config cannot be used; `problems` has every reason, the message one line for each."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        count = len(self.problems)
+        title = f"{count} problem{'' if count == 1 else 's'} in the stack config (Pulumi.<stack>.yaml):"
+        super().__init__("\n".join([title, *(f"  {problem}" for problem in self.problems)]))
+
+
+def shown(value: object) -> str:
+    """The value as a message shows it: one line, short, nothing from inside a mapping or list, no secret."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int) and value.bit_length() > 128:
+        return "a number of over 38 digits"
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, str | PurePath):
+        text = str(value)
+        if _LOOKS_SECRET.search(text):
+            return MASK
+        return repr(text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "...")
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return f"a list of {len(value)}"
+    return "nothing" if value is None else f"a {type(value).__name__}"
+
+
+def below(path: str, key: object) -> str:
+    """The path of `key` (a mapping's key, or a list's index) below `path`."""
+    dot = "" if path.endswith(":") else "."
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    if isinstance(key, str) and _PLAIN_KEY.fullmatch(key) and not _LOOKS_SECRET.search(key):
+        return f"{path}{dot}{key}"
+    return f"{path}[{shown(key)}]"
+
+
+class Report:
+    """Collects problems; knows which top-level keys are secret, and shows none of their values."""
+
+    def __init__(self, secret_keys: frozenset[str]) -> None:
+        self.problems: list[Problem] = []
+        self._secret_keys = secret_keys
+
+    def hides(self, path: str) -> bool:
+        """Whether the path lies under a top-level key that holds a secret."""
+        top = re.match(rf"{ROOT}([^.\[]+)", path)
+        return top is not None and top[1] in self._secret_keys
+
+    def value(self, path: str, value: object) -> str:
+        """The value at `path` as a message may show it."""
+        return MASK if self.hides(path) else shown(value)
+
+    def add(self, path: str, what: str, breaks: str, fix: str) -> None:
+        """Report a problem once, however many checks find it."""
+        problem = Problem(path, f"{what}; {breaks}; {fix}")
+        if problem not in self.problems:
+            self.problems.append(problem)

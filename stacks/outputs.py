@@ -1,0 +1,32 @@
+"""The stack's outputs: a contract other programs rely on (docs/outputs.md). Pure; no pulumi import."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from components.config_files.slurm_versions import upstream
+
+
+def node_output(name: str, site: str, facts: Mapping[str, Any], joined: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one element of `cluster.nodes` from a node's facts and its join."""
+    return {
+        "name": name,
+        "site": site,
+        "tailnet_ip": joined["tailnet_ip"],
+        "cpus": facts["cpus"],
+        "memory_mb": facts["memory_mb"],
+        "gpus": facts["gpus"],
+        "path": joined["path"],
+        "slurm_version": upstream(str(facts["slurm_version"])),
+        "tailscale_version": joined["tailscale_version"],
+    }
+
+
+def headline(validation: Mapping[str, Mapping[str, Any]]) -> float | None:
+    """Return the headline bus bandwidth in GB/s: across sites, or of the only site; None when nothing was measured."""
+    for scope in ("cross-site", *validation):
+        if scope in validation:
+            value = validation[scope]["busbw_gb_per_s"]
+            return None if value is None else float(value)
+    return None

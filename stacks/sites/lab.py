@@ -1,0 +1,97 @@
+"""Machines of kind `lab`: systemd containers on this machine, in networks that cannot reach each other.
+
+The containers are resources of the stack like everything else, made by the programs in lab/.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pulumi
+from pulumi_command import local
+
+from components.host import Connection, GpuSpec, Host
+from components.remote import parse_result
+from stacks.config import NodeSpec
+
+PROJECT = Path(__file__).parents[2]
+STATE_DIR = PROJECT / ".tailrack" / "lab"
+
+
+class LabNetworks(pulumi.ComponentResource):
+    """The lab's networks, the control server of its tailnet, and the key that opens its nodes.
+
+    lab       the lab's name, part of every container's name; derived from the checkout
+    subnets   site name to network in CIDR form, or None to have one chosen
+    """
+
+    def __init__(self, lab: str, subnets: Mapping[str, str | None], opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("tailrack:lab:LabNetworks", "lab", None, opts)
+        self.lab = lab
+        self._made = _lab_command(
+            "lab-networks", "network", {"sites": dict(subnets)}, lab=lab, parent=self, secret=True
+        )
+        result = self._made.stdout.apply(parse_result)
+        self.private_key: pulumi.Output[str] = pulumi.Output.secret(result["private_key"])
+        self.control_url: pulumi.Output[str] = pulumi.Output.unsecret(result["control_url"])
+        self.register_outputs({"control_url": self.control_url})
+
+    def host(self, spec: NodeSpec, *, bare: bool) -> Host:
+        """Return one container of the lab as a Host. bare: nothing of the cluster's software in its image."""
+        container = _lab_command(
+            f"{spec.name}-container",
+            "node",
+            {"node": spec.name, "site": spec.site, "bare": bare},
+            lab=self.lab,
+            parent=self,
+            depends_on=[self._made],
+        )
+        made = container.stdout.apply(parse_result)
+        return Host(
+            name=spec.name,
+            site=spec.site,
+            connection=Connection(
+                host=made["address"],
+                port=made["port"],
+                user="admin",
+                private_key=self.private_key,
+                host_key=made["host_key"],
+            ),
+            features=tuple(spec.features),
+            gpu=GpuSpec(spec.gpu.kind, spec.gpu.count) if spec.gpu else None,
+            lifeline=container,
+        )
+
+
+def _lab_command(
+    name: str,
+    what: str,
+    spec: dict[str, Any],
+    *,
+    lab: str,
+    parent: pulumi.Resource,
+    depends_on: list[pulumi.Resource] | None = None,
+    secret: bool = False,
+) -> local.Command:
+    # Not sys.executable: by which of its names python was called must make no difference to the state.
+    python = shlex.quote(str(Path(sys.prefix, "bin", "python")))
+    command = f"exec {python} -m lab {what}"
+    return local.Command(
+        name,
+        create=f"{command} up",
+        delete=f"{command} down",
+        dir=str(PROJECT),
+        stdin=json.dumps({"lab": lab, "state_dir": str(STATE_DIR), **spec}, sort_keys=True),
+        logging=local.Logging.NONE,
+        add_previous_output_in_env=False,
+        opts=pulumi.ResourceOptions(
+            parent=parent,
+            depends_on=depends_on,
+            additional_secret_outputs=["stdout", "stderr"] if secret else None,
+        ),
+    )

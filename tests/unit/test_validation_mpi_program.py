@@ -1,0 +1,72 @@
+"""The parts of the MPI program that need no MPI: its sizes, its number format and what it says of the network."""
+
+import argparse
+import runpy
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+PROGRAM = Path(__file__).parents[2] / "components" / "validation" / "all_reduce_perf_mpi.py"
+REAL = Path(__file__).parents[1] / "fixtures" / "nccl_tests" / "nccl-tests-2.19-2x1-H200-socket-eth0.txt"
+
+
+@pytest.fixture
+def program(monkeypatch):
+    """The program's names, with numpy and mpi4py (which only the nodes have) standing empty."""
+    numpy, mpi4py = ModuleType("numpy"), ModuleType("mpi4py")
+    monkeypatch.setattr(numpy, "ndarray", object, raising=False)
+    world = SimpleNamespace(Get_rank=lambda: 0, Get_size=lambda: 1)
+    monkeypatch.setattr(mpi4py, "MPI", SimpleNamespace(COMM_WORLD=world), raising=False)
+    monkeypatch.setitem(sys.modules, "numpy", numpy)
+    monkeypatch.setitem(sys.modules, "mpi4py", mpi4py)
+    return SimpleNamespace(**runpy.run_path(str(PROGRAM)))
+
+
+def test_its_header_is_that_of_nccl_tests(program):
+    header = f"{program.SUPERTITLE}\n{program.TITLES} \n{program.UNITS} \n"
+    assert header in REAL.read_text()
+
+
+@pytest.mark.parametrize(
+    ("value", "width", "text"),
+    [
+        (4524.53, 7, "4524.53"),
+        (36110.44, 7, "36110.4"),
+        (144330.4, 7, " 144330"),
+        (9999999.0, 7, "9999999"),
+        (12345678.0, 7, "1.2e+07"),
+        (0.2317, 6, "  0.23"),
+        (1234.567, 6, "1234.6"),
+    ],
+)
+def test_a_number_is_printed_as_nccl_tests_prints_it(program, value, width, text):
+    assert program.fixed(value, width) == text
+
+
+def test_sizes_are_whole_float32_values(program):
+    assert [program.parse_size(text) for text in ("8", "64K", "4m", "1G")] == [8, 65536, 4 * 2**20, 2**30]
+    for text in ("6", "0", "1X", ""):
+        with pytest.raises(argparse.ArgumentTypeError, match="not a multiple of 4"):
+            program.parse_size(text)
+
+
+def test_the_interface_it_names_is_one_that_the_node_has(program, monkeypatch):
+    monkeypatch.delenv("OMPI_MCA_pml", raising=False)
+    monkeypatch.setenv("OMPI_MCA_btl", "tcp,self")
+    monkeypatch.setenv("OMPI_MCA_btl_tcp_if_include", "lo")
+    assert program.interface() == ("lo", "tcp interface lo 127.0.0.1")
+    monkeypatch.setenv("OMPI_MCA_btl_tcp_if_include", "nosuch0")
+    name, words = program.interface()
+    assert (name, words) == ("", "unknown, no IPv4 address on interface 'nosuch0': No such device")
+
+
+@pytest.mark.parametrize(("pml", "btl"), [("", ""), ("", "tcp,self,sm"), ("ucx", "tcp,self")])
+def test_it_claims_no_interface_where_mpi_may_use_something_else(program, monkeypatch, pml, btl):
+    monkeypatch.setenv("OMPI_MCA_pml", pml)
+    monkeypatch.setenv("OMPI_MCA_btl", btl)
+    monkeypatch.setenv("OMPI_MCA_btl_tcp_if_include", "lo")
+    name, words = program.interface()
+    assert name == ""
+    assert words.startswith("unknown, MPI is not told to use tcp alone")
