@@ -57,14 +57,14 @@ class Engine:
                 before = self._pass(config, state, None, lambda event: None)
             if before.failures:
                 return before
-            with Commands(self._parallel, str(self._folder)) as commands:
+            with Commands(self._parallel, str(self._folder)).started() as commands:
                 return self._pass(config, state, commands, self._on_event)
 
     def destroy(self) -> Summary:
         """Delete every resource in the state, dependents first. Does not run the program."""
         config = self._config()
         begun = time.monotonic()
-        with exclusive(self._state_file), Commands(self._parallel, str(self._folder)) as commands:
+        with exclusive(self._state_file), Commands(self._parallel, str(self._folder)).started() as commands:
             state = self._state(config)
             lifecycle = Lifecycle(state, commands, self._parallel, self._masked(config, self._on_event))
             with self._interruptible(lifecycle, commands):

@@ -9,14 +9,11 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
-from typing import Any
 
-from engine.commands import CommandError, Commands
-from engine.events import Event, EngineError, Failure, Summary
+from engine.commands import STREAMS, CommandError, Commands
+from engine.events import EngineError, Event, Failure, Summary
 from engine.state import Resource, State
-from engine.values import HIDDEN, UNKNOWN, as_secret, is_secret, is_unknown, map_secrets, mask, plain, secret_texts
-
-STREAMS = ("stdout", "stderr")
+from engine.values import HIDDEN, UNKNOWN, as_secret, is_secret, is_unknown, mask, plain, secret_texts
 
 
 class Lifecycle:
@@ -32,6 +29,7 @@ class Lifecycle:
         self._registered: set[str] = set()
         self._unusable: set[str] = set()  # failed, or skipped for what failed
         self._deleting: set[str] = set()  # what is `deleted_with` one of these needs no delete of its own
+        self._replaced: set[str] = set()
         self._deleted_early: set[str] = set()  # made again when the program comes to it
         self._lock = threading.Lock()
 
@@ -48,11 +46,14 @@ class Lifecycle:
             return self._skip(goal, "the run was stopped")
         if not old:
             operation = "replace" if goal.urn in self._deleted_early else "create"
-        elif not goal.custom or goal.inputs == old.inputs:
-            operation = "same"
+        elif goal.custom and (
+            goal.deleted_with in self._replaced
+            or any(goal.inputs.get(key) != old.inputs.get(key) for key in goal.replace_on)
+        ):
+            operation = "replace"
         else:
-            changed = goal.inputs.get("triggers") != old.inputs.get("triggers")
-            operation = "replace" if changed else "update"
+            operation = "update" if goal.custom and goal.inputs != old.inputs else "same"
+        self._replaced |= {goal.urn} if operation == "replace" else set()
         if operation == "replace" and old and delete_first:
             if not self._delete_for(old):
                 return self._skip(goal, "what it replaces could not be deleted")
@@ -146,14 +147,14 @@ class Lifecycle:
         return replace(goal, id=identity, outputs=outputs)
 
     def _delete_for(self, old: Resource) -> bool:
-        """Delete `old` to make it anew, after what cannot outlive it: what is `deleted_with` it or has it in its
-        triggers, and so on."""
+        """Delete `old` to make it anew, after what cannot outlive it: what is `deleted_with` it or has its
+        outputs in what replaces it (triggers), and so on."""
         graph = {urn: resource.needs() & self._before.keys() for urn, resource in self._before.items()}
         doomed = [old]
         for urn in graphlib.TopologicalSorter(graph).static_order():
             resource, gone = self._before[urn], {other.urn for other in doomed}
-            triggers = set(resource.property_dependencies.get("triggers", []))
-            tied = resource.deleted_with in gone or triggers & gone
+            changed = {u for key in resource.replace_on for u in resource.property_dependencies.get(key, [])}
+            tied = resource.deleted_with in gone or changed & gone
             if resource.custom and tied and urn not in self._registered | self._deleted_early:
                 doomed.append(resource)
         self._deleting |= {resource.urn for resource in doomed}
@@ -179,9 +180,10 @@ class Lifecycle:
         live = self._state.live.get(resource.urn) is resource
         return self._step("delete", resource, action, live if counted is None else counted)
 
-    def _skip(self, goal: Resource, reason: str) -> None:
+    def _skip(self, goal: Resource, reason: str) -> Resource | None:
         self._unusable.add(goal.urn)
         self._tell("skipped", "", goal, text=reason)
+        return None
 
     def _log(self, resource: Resource, printed: dict[str, str]) -> None:
         wanted = plain(resource.inputs.get("logging", "stdoutAndStderr")).lower()

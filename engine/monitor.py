@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from google.protobuf import empty_pb2, json_format, struct_pb2
+from google.protobuf import empty_pb2, json_format, struct_pb2  # type: ignore[import-untyped]
 from pulumi.runtime.proto import engine_pb2, resource_pb2
 
 from engine.commands import CONNECTION_DEFAULTS, LOCAL, REMOTE
@@ -26,7 +26,6 @@ UNSUPPORTED_OPTIONS = {
     "provider": "provider",
     "providers": "providers",
     "remote": "remote components",
-    "replaceOnChanges": "replace_on_changes",
     "replace_with": "replace_with",
     "transforms": "transforms",
 }
@@ -76,6 +75,8 @@ class Monitor:
             property_dependencies={key: sorted(urns.urns) for key, urns in request.propertyDependencies.items()},
             deleted_with=request.deletedWith,
             retain_on_delete=request.retainOnDelete,
+            # The SDK itself asks for `triggers[*]`.
+            replace_on=sorted(path.removesuffix("[*]") for path in request.replaceOnChanges),
             secret_outputs=sorted(request.additionalSecretOutputs),
         )
         made = self._lifecycle.register(goal, request.deleteBeforeReplace)
@@ -132,6 +133,8 @@ def _problems(request: resource_pb2.RegisterResourceRequest, inputs: dict[str, A
     if request.custom and request.type not in UNSUPPORTED_INPUTS:
         return ["this type of resource"]
     found = [f"option {name}" for attribute, name in UNSUPPORTED_OPTIONS.items() if getattr(request, attribute)]
+    nested = [path for path in request.replaceOnChanges if not path.removesuffix("[*]").isidentifier()]
+    found += [f"option replace_on_changes of {path}" for path in nested]
     found += ["option hooks"] if request.hooks.ByteSize() else []
     found += ["option replacement_trigger"] if request.HasField("replacement_trigger") else []
     found += [f"input {key}" for key in UNSUPPORTED_INPUTS.get(request.type, ()) if key in inputs]

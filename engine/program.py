@@ -88,7 +88,7 @@ def _own_frames(folder: Path) -> tuple[Any, Any, Any]:
 @contextmanager
 def _surroundings(folder: Path, config: Config) -> Iterator[None]:
     """Give the program what the CLI's own process would: its folder, fresh modules, the config in PULUMI_CONFIG."""
-    before = {"argv": sys.argv, "path": sys.path[:], "folder": Path.cwd(), "environment": dict(os.environ)}
+    argv, path, cwd = sys.argv, sys.path, Path.cwd()
     modules = {name: module for name, module in sys.modules.items() if _belongs_to(module, folder)}
     for name in modules:
         del sys.modules[name]
@@ -105,8 +105,8 @@ def _surroundings(folder: Path, config: Config) -> Iterator[None]:
         yield
     finally:
         quiet.setLevel(level)
-        sys.argv, sys.path = before["argv"], before["path"]
-        os.chdir(before["folder"])
+        sys.argv, sys.path = argv, path
+        os.chdir(cwd)
         for key in ("PULUMI_CONFIG", "PULUMI_CONFIG_SECRET_KEYS"):
             del os.environ[key]
         for name in [name for name, module in sys.modules.items() if _belongs_to(module, folder)]:

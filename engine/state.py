@@ -12,6 +12,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ class Resource:
     property_dependencies: dict[str, list[str]] = field(default_factory=dict)
     deleted_with: str = ""
     retain_on_delete: bool = False
+    replace_on: list[str] = field(default_factory=list)
     secret_outputs: list[str] = field(default_factory=list)
 
     @property
@@ -46,7 +48,7 @@ class Resource:
 
     def needs(self) -> set[str]:
         """URNs that must exist as long as this resource does."""
-        return {*self.dependencies, *sum(self.property_dependencies.values(), []), self.parent, self.deleted_with}
+        return {*self.dependencies, *chain(*self.property_dependencies.values()), self.parent, self.deleted_with}
 
 
 class State:

@@ -31,6 +31,9 @@ HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 CAPABILITIES = ["SYS_ADMIN", "NET_ADMIN", "SYS_PTRACE", "DAC_READ_SEARCH", "SYS_NICE", "MKNOD"]
 """What systemd, tailscaled's kernel TUN, mounts, the NFS server and slurmd need; `privileged` works on fewer hosts."""
 
+DEVICES = ["/dev/net/tun", "/dev/fuse", "/dev/autofs"]
+"""For tailscaled, the NFS mount helper, and systemd's automount units."""
+
 
 @dataclass(frozen=True)
 class NodeAddress:

@@ -63,10 +63,10 @@ def without_nulls(value: object, depth: int = 8) -> object:
 
 
 def meant(key: str, known: Iterable[str]) -> str:
-    """The remedy for an unknown key: the nearest known one, or all of them."""
+    """The remedy for an unknown word: the nearest known one, or all of them."""
     names = sorted(known)
     near = difflib.get_close_matches(key, names, n=1)
-    return f"did you mean '{near[0]}'?" if near else f"take it out, or write one of: {', '.join(names)}"
+    return f"did you mean '{near[0]}'?" if near else f"write one of: {', '.join(names)}"
 
 
 def says(model: type[Section], name: str) -> Says:

@@ -82,7 +82,7 @@ def _check_twice(nodes: list[Claim], report: Report) -> None:
 
 
 def _check_partitions(config: Draft, sites: tuple[Draft, ...], nodes: list[Claim], report: Report) -> None:
-    names = {ALL: "the partition of all nodes"}
+    names: dict[str, str] = {}  # without `all`, which no name may be
     claims = [(site, "site") for site in sites] + [
         (extra, "partition") for extra in config.section("slurm").items("partitions")
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -39,7 +38,8 @@ def check_settings(slurm: Draft, report: Report) -> None:
     settings = slurm.raw.get("settings")
     if not isinstance(settings, Mapping):
         return
-    known, counts = known_keys(), Counter(str(key).lower() for key in settings)
+    known = known_keys()
+    seen: set[str] = set()
     for key in settings:
         name, path = str(key).lower(), below(slurm.at("settings"), str(key))
         if name in OWNED_KEYS:
@@ -50,6 +50,7 @@ def check_settings(slurm: Draft, report: Report) -> None:
             near = difflib.get_close_matches(name, known.keys() - OWNED_KEYS, n=1)
             fix = f"did you mean '{known[near[0]]}'?" if near else "see man slurm.conf for the keys there are"
             report.add(path, "is not a key of slurm.conf", "slurmctld would not start", fix)
-        elif counts[name] > 1:
+        elif name in seen:
             breaks = "Slurm ignores case, and would take the value of either"
             report.add(path, "is there twice, in two spellings", breaks, "take one of them out")
+        seen.add(name)

@@ -1,0 +1,214 @@
+"""Commands behind the Makefile: up, preview, outputs, status, shell, down.
+
+Progress and tables go to stderr and the terminal; only `outputs` writes to stdout, one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from driver import lab_commands, report
+from driver.deployment import Deployment, stack_config
+from driver.find_engine import Found, find_engine
+from driver.progress import Progress, changes, describe
+from driver.workspace import PROJECT, DriverError, Workspace
+from engine.events import Failure, Summary
+from lab.errors import LabError
+
+
+def main(words: list[str] | None = None) -> int:
+    """Run one command; return the exit status."""
+    arguments = _parser().parse_args(words)
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        # A log is as wide as its lines.
+        console.width = 120
+    try:
+        status: int = {
+            "up": _up,
+            "preview": _preview,
+            "outputs": _outputs,
+            "status": _status,
+            "shell": _shell,
+            "down": _down,
+            "engine": _which,
+            "sweep": _sweep,
+        }[arguments.command](arguments, console)
+    except (DriverError, LabError) as error:
+        console.print(f"tailrack: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        return 1
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m driver", description=__doc__)
+    parser.add_argument("--stack", default=os.environ.get("STACK") or "dev")
+    parser.add_argument("--config-file", type=Path, help="instead of Pulumi.<stack>.yaml")
+    parser.add_argument("--engine", default=os.environ.get("ENGINE", ""), help="cli or inprocess; else what there is")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, text in (
+        ("up", "set up everything the config says, measure it, and show it"),
+        ("preview", "say what up would do"),
+        ("outputs", "print the stack's outputs as one JSON object"),
+        ("status", "show nodes, jobs and why a node is out"),
+        ("down", "remove everything"),
+        ("engine", "say which engine the other commands take"),
+        ("sweep", "remove every lab of this checkout, whatever its stack; the last resort"),
+    ):
+        commands.add_parser(name, help=text)
+    shell = commands.add_parser("shell", help="open a shell on a lab node, or run one command there")
+    shell.add_argument("--node", required=True)
+    shell.add_argument("--run", default="", help="command for bash on the node")
+    return parser
+
+
+def _deployment(arguments: argparse.Namespace, console: Console, progress: Progress, found: Found) -> Deployment:
+    config_file = arguments.config_file or stack_config(PROJECT, arguments.stack)
+    return Deployment(Workspace(PROJECT, arguments.stack, config_file), found, progress.on_event)
+
+
+def _engine(arguments: argparse.Namespace, console: Console) -> Found:
+    found = find_engine(arguments.engine)
+    console.print(found.why, markup=False, highlight=False)
+    return found
+
+
+def _up(arguments: argparse.Namespace, console: Console) -> int:
+    begun = time.monotonic()
+    progress = Progress(console)
+    deployment = _deployment(arguments, console, progress, _engine(arguments, console))
+    if deployment.uses_lab:
+        lab_commands.prepare()
+    with _Patience(console), progress:
+        summary = deployment.up()
+    console.print()
+    outputs = deployment.outputs() if summary.ok else {}
+    if summary.ok:
+        report.show(console, outputs)
+    nothing = not any(summary.counts[operation] for operation in ("create", "update", "replace", "delete"))
+    console.print(f"Nothing to change: {changes(summary)}." if nothing and summary.ok else f"{changes(summary)}.")
+    console.print(f"make up took {time.monotonic() - begun:.1f} s.", highlight=False)
+    if not summary.ok:
+        return _failed(console, summary)
+    bad = report.bad_scopes(outputs)
+    if bad:
+        console.print(
+            f"The measurement of {', '.join(bad)} is not good enough (see above). To measure again, change "
+            "tailrack:validation.rerun in the config and run up.",
+            style="red",
+        )
+        return 1
+    console.print()
+    report.next_commands(console, deployment.first_user)
+    return 0
+
+
+def _sweep(arguments: argparse.Namespace, console: Console) -> int:
+    lab_commands.sweep(PROJECT)
+    return 0
+
+
+def _which(arguments: argparse.Namespace, console: Console) -> int:
+    _engine(arguments, console)
+    return 0
+
+
+def _preview(arguments: argparse.Namespace, console: Console) -> int:
+    progress = Progress(console, preview=True)
+    deployment = _deployment(arguments, console, progress, _engine(arguments, console))
+    with progress:
+        summary = deployment.preview()
+    if not summary.ok:
+        return _failed(console, summary)
+    words = {"create": "to create", "update": "to update", "replace": "to replace", "delete": "to delete"}
+    parts = [f"{summary.counts[name]} {text}" for name, text in words.items() if summary.counts[name]]
+    console.print(f"{', '.join(parts) or 'nothing to change'}, {summary.counts['same']} unchanged.", highlight=False)
+    return 0
+
+
+def _outputs(arguments: argparse.Namespace, console: Console) -> int:
+    quiet = Progress(console)
+    outputs = _deployment(arguments, console, quiet, find_engine(arguments.engine)).outputs()
+    print(json.dumps(outputs, indent=2, sort_keys=True))
+    return 0
+
+
+def _status(arguments: argparse.Namespace, console: Console) -> int:
+    deployment = _deployment(arguments, console, Progress(console), find_engine(arguments.engine))
+    outputs = deployment.outputs()
+    report.show(console, outputs)
+    if outputs and deployment.uses_lab:
+        lab_commands.show_slurm(deployment.lab, deployment.head_name)
+    return 0
+
+
+def _shell(arguments: argparse.Namespace, console: Console) -> int:
+    config_file = arguments.config_file or stack_config(PROJECT, arguments.stack)
+    container = lab_commands.container(Workspace(PROJECT, arguments.stack, config_file), arguments.node)
+    terminal = ["-it"] if sys.stdin.isatty() and not arguments.run else ["-i"]
+    words = ["docker", "exec", *terminal, container, "bash", "-l", *(["-c", arguments.run] if arguments.run else [])]
+    return subprocess.run(words, check=False).returncode
+
+
+def _down(arguments: argparse.Namespace, console: Console) -> int:
+    progress = Progress(console)
+    deployment = _deployment(arguments, console, progress, _engine(arguments, console))
+    if deployment.uses_lab:
+        lab_commands.have_docker()
+    with _Patience(console), progress:
+        summary = deployment.destroy()
+    console.print(f"{changes(summary)}.", highlight=False)
+    if not summary.ok:
+        return _failed(console, summary)
+    if deployment.uses_lab:
+        lab_commands.clear_away(deployment.lab)
+    console.print(f"Nothing of stack {arguments.stack} is left.", highlight=False)
+    return 0
+
+
+def _failed(console: Console, summary: Summary) -> int:
+    for failure in summary.failures:
+        console.print()
+        console.print(_told(failure), style="red", markup=False, highlight=False, soft_wrap=True)
+    console.print()
+    console.print("What did not fail is done. Repair what is named above, then run the same command again.")
+    return 1
+
+
+def _told(failure: Failure) -> str:
+    if not failure.urn:
+        return failure.message
+    name = failure.urn.rsplit("::", 1)[-1]
+    return f"failed: {describe(name)}\n{failure.message or 'no reason was given'}"
+
+
+class _Patience:
+    """The first Ctrl-C lets the steps that run now come to their end; the engine takes the second one as it is."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._before: object = None
+
+    def __enter__(self) -> None:
+        self._before = signal.signal(signal.SIGINT, self._interrupted)
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._before)  # type: ignore[arg-type]
+
+    def _interrupted(self, *_: object) -> None:
+        self._console.print(
+            "\nStopping: the steps that run now come to their end. Run the same command again to go on from there."
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

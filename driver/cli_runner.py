@@ -1,0 +1,181 @@
+"""Runs a stack with the Pulumi CLI, by the Automation API, and tells of it in the words of engine.events."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pulumi.automation import CommandError, LocalWorkspace, PulumiCommand, Stack
+from pulumi.automation.events import EngineEvent, OpType, StepEventMetadata
+
+from driver.workspace import DriverError, Workspace
+from engine.events import Event, Failure, Summary
+
+# What the CLI calls the parts of a replacement, and the words people know.
+_OPERATIONS = {
+    OpType.CREATE: "create",
+    OpType.UPDATE: "update",
+    OpType.DELETE: "delete",
+    OpType.SAME: "same",
+    OpType.REPLACE: "replace",
+    OpType.CREATE_REPLACEMENT: "replace",
+}
+_STACK_TYPE = "pulumi:pulumi:Stack"
+
+
+class CliRunner:
+    """One stack under the CLI; the same methods as engine.Engine.
+
+    Failures of steps and of the program are in the summary. Raises DriverError where the CLI cannot start.
+    """
+
+    def __init__(
+        self, workspace: Workspace, command: PulumiCommand, on_event: Callable[[Event], None], parallel: int = 32
+    ) -> None:
+        self._workspace, self._command, self._on_event, self._parallel = workspace, command, on_event, parallel
+
+    def up(self) -> Summary:
+        """Bring the stack to what the program says."""
+        stack = self._stack()
+        self._clear_pending(stack)
+        return self._run(
+            lambda on_event: stack.up(
+                on_event=on_event, parallel=self._parallel, continue_on_error=True, color="never", show_secrets=False
+            )
+        )
+
+    def preview(self) -> Summary:
+        """Say what `up` would do."""
+        stack = self._stack()
+        return self._run(lambda on_event: stack.preview(on_event=on_event, parallel=self._parallel, color="never"))
+
+    def destroy(self) -> Summary:
+        """Delete every resource of the stack."""
+        stack = self._stack()
+        self._clear_pending(stack)
+        return self._run(
+            lambda on_event: stack.destroy(
+                on_event=on_event, parallel=self._parallel, continue_on_error=True, color="never", show_secrets=False
+            )
+        )
+
+    def outputs(self) -> dict[str, Any]:
+        """Return the stack's outputs, secrets masked."""
+        try:
+            return {
+                name: "[secret]" if output.secret else output.value for name, output in self._stack().outputs().items()
+            }
+        except CommandError as error:
+            raise DriverError(_reason(error)) from None
+
+    def _stack(self) -> Stack:
+        try:
+            workspace = LocalWorkspace(
+                work_dir=str(self._workspace.folder),
+                pulumi_command=self._command,
+                env_vars=self._workspace.environment(),
+            )
+            return Stack.create_or_select(self._workspace.stack, workspace)
+        except CommandError as error:
+            raise DriverError(_reason(error)) from None
+
+    def _clear_pending(self, stack: Stack) -> None:
+        """Take away what a killed run left: its lock, and the note that it was in the middle of a step.
+
+        Only called while this process holds the stack. Steps converge, so a step that was cut off is simply run again.
+        """
+        for lock in self._workspace.folder.glob(".pulumi/locks/**/*.json"):
+            owner = json.loads(lock.read_text(encoding="utf-8")).get("pid", 0)
+            if _alive(owner):
+                raise DriverError(
+                    f"process {owner} is still working on stack {self._workspace.stack!r}, left by a run that was "
+                    f"killed; wait for it or end it with 'kill {owner}'"
+                )
+            stack.cancel()
+            break
+        if (stack.export_stack().deployment or {}).get("pending_operations"):
+            stack.refresh(clear_pending_creates=True, color="never")
+
+    def _run(self, operation: Callable[[Callable[[EngineEvent], None]], Any]) -> Summary:
+        told = _Telling(self._on_event)
+        begun = time.monotonic()
+        try:
+            operation(told.on_event)
+        except CommandError as error:
+            told.stopped(_reason(error))
+        told.summary.seconds = time.monotonic() - begun
+        return told.summary
+
+
+class _Telling:
+    """Turns the CLI's events into ours and keeps count."""
+
+    def __init__(self, on_event: Callable[[Event], None]) -> None:
+        self.summary = Summary()
+        self._on_event = on_event
+        self._begun: dict[str, float] = {}
+        self._said: dict[str, list[str]] = {}
+        self._failed: list[str] = []
+
+    def on_event(self, event: EngineEvent) -> None:
+        """Take one event of the CLI."""
+        if event.resource_pre_event:
+            self._step(event.resource_pre_event.metadata, "start")
+        elif event.res_outputs_event:
+            self._step(event.res_outputs_event.metadata, "done")
+        elif event.res_op_failed_event:
+            urn = event.res_op_failed_event.metadata.urn
+            self._failed.append(urn)
+            self._step(event.res_op_failed_event.metadata, "failed")
+        elif event.diagnostic_event and event.diagnostic_event.severity == "error":
+            diagnostic = event.diagnostic_event
+            self._said.setdefault(diagnostic.urn or "", []).append(_plain(diagnostic.message))
+
+    def stopped(self, reason: str) -> None:
+        """Keep what explains the error the CLI ended with. What the stack itself says is noise after a failed step."""
+        steps = {urn: said for urn, said in self._said.items() if urn and f"::{_STACK_TYPE}::" not in urn}
+        for urn in dict.fromkeys([*self._failed, *steps]):
+            self.summary.failures.append(Failure(urn, "\n".join(steps.get(urn, []))))
+        if not self.summary.failures:
+            said = [text for texts in self._said.values() for text in texts]
+            self.summary.failures.append(Failure("", "\n".join(said) or reason))
+
+    def _step(self, metadata: StepEventMetadata, kind: str) -> None:
+        operation = _OPERATIONS.get(metadata.op)
+        if operation is None or metadata.type == _STACK_TYPE or metadata.type.startswith("pulumi:providers:"):
+            return
+        urn = metadata.urn
+        seconds = 0.0
+        if kind == "start":
+            self._begun[urn] = time.monotonic()
+        else:
+            seconds = time.monotonic() - self._begun.get(urn, time.monotonic())
+            if kind == "done" and metadata.op != OpType.REPLACE:
+                self.summary.counts[operation] += 1
+        if operation != "same":
+            self._on_event(Event(kind, operation, urn, urn.rsplit("::", 1)[-1], metadata.type, seconds))
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return pid > 0
+
+
+def _plain(text: str) -> str:
+    """The message without the CLI's colour marks and without the command it repeats."""
+    return re.sub(r"<\{%[^%]*%\}>", "", text).strip()
+
+
+def _reason(error: CommandError) -> str:
+    """The last lines of what the CLI said."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return "\n".join(line for line in lines if line.lstrip().startswith(("error:", "stderr:"))) or "\n".join(lines[-5:])

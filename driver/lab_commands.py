@@ -1,0 +1,83 @@
+"""What `make` does to the lab beside the stack's own resources: Docker, images, live status, the last clean-up."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from driver.workspace import ROOT, Workspace
+from lab import cleanup, engine, images
+from lab.errors import LabError
+from lab.identity import LABEL, container_name, lab_id
+
+STATE_DIR = ROOT / "lab"
+
+
+def have_docker() -> None:
+    """Make a Docker engine answer; installs and starts one where there is none, and says so."""
+    engine.ensure_engine()
+
+
+def prepare() -> None:
+    """Have Docker and the images before the stack runs, with progress; the stack would do it too, silently."""
+    have_docker()
+    client = engine.connect()
+    tags = images.tags()
+    images.ensure_images(client, [tags.node, tags.control], images.CACHE)
+    client.close()
+
+
+def container(workspace: Workspace, node: str) -> str:
+    """Return the name of a node's container. Raises LabError naming the nodes there are when it does not run."""
+    name = container_name(lab_id(workspace.project, workspace.stack), node)
+    prefix = name.removesuffix(node)
+    listed = subprocess.run(
+        ["docker", "ps", "--filter", f"name={prefix}", "--format", "{{.Names}}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    names = listed.stdout.split()
+    if name not in names:
+        there = ", ".join(sorted(found.removeprefix(prefix) for found in names)) or "none"
+        raise LabError(f"there is no running node {node!r} (there is: {there}); run make up, or give another NODE=")
+    return name
+
+
+def show_slurm(lab: str, head: str) -> None:
+    """Print what Slurm says now: nodes, why some are out, and jobs."""
+    for words in (["sinfo", "-N", "-l"], ["sinfo", "-R"], ["squeue"]):
+        subprocess.run(["docker", "exec", container_name(lab, head), *words], check=False)
+
+
+def sweep(project: Path) -> None:
+    """Remove every lab of a checkout, whatever its stack. Does nothing where no Docker engine answers."""
+    try:
+        client = engine.connect()
+    except LabError:
+        return
+    own = lab_id(project)
+    found = {
+        item.labels[LABEL]
+        for item in client.containers.list(all=True, filters={"label": LABEL})
+        if item.labels[LABEL].startswith(own)
+    }
+    found |= {
+        item.attrs["Labels"][LABEL]
+        for item in client.networks.list(filters={"label": LABEL})
+        if item.attrs["Labels"][LABEL].startswith(own)
+    }
+    client.close()
+    for lab in sorted(found):
+        clear_away(lab)
+    engine.stop_engine()
+
+
+def clear_away(lab: str) -> None:
+    """Remove whatever a lab still has; stop the Docker engine if this checkout started it and nobody else uses it."""
+    client = engine.connect()
+    cleanup.remove_lab(client, lab, STATE_DIR)
+    others = client.containers.list(all=True)
+    client.close()
+    if not others:
+        engine.stop_engine()

@@ -1,0 +1,87 @@
+"""Progress for people: what is done now and how long it took, on stderr; stdout is for results."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from rich.console import Console
+
+from engine.events import Event, Summary
+
+_MARKS = {"create": "+", "update": "~", "replace": "±", "delete": "-"}
+_DONE = {"create": "created", "update": "updated", "replace": "replaced", "delete": "deleted"}
+
+# What a step does, by the end of its name; the rest of the name is the host or the scope.
+_MEANING = {
+    "-container": "container",
+    "-gate": "look at the machine",
+    "-join": "join the tailnet, munge key",
+    "-member": "export and certificate on the head node",
+    "-node": "users, share, slurmd",
+    "-head": "users, NFS server, slurmctld",
+}
+
+
+def describe(name: str) -> str:
+    """Return a step's name with what it does: `a1-join` as `a1: join the tailnet, munge key`."""
+    if name.startswith("validate-"):
+        return f"measure {name.removeprefix('validate-')}"
+    for ending, meaning in _MEANING.items():
+        if name.endswith(ending):
+            return f"{name.removesuffix(ending)}: {meaning}"
+    return name.replace("-", " ")
+
+
+class Progress:
+    """Prints a line when a step ends, and keeps a line of what runs now where the terminal can show one."""
+
+    def __init__(self, console: Console, preview: bool = False) -> None:
+        self._console, self._preview = console, preview
+        self._running: dict[str, tuple[str, float]] = {}
+        self._lock = threading.Lock()
+        self._status = console.status("") if console.is_terminal else None
+
+    def __enter__(self) -> Progress:
+        if self._status:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status:
+            self._status.stop()
+
+    def on_event(self, event: Event) -> None:
+        """Take an event of either engine; components have no work of their own and are not shown."""
+        if event.type.startswith("tailrack:") or event.operation == "same":
+            return
+        with self._lock:
+            if event.kind == "start":
+                self._running[event.urn] = (describe(event.name), time.monotonic())
+                if self._preview:
+                    self._line(event, f"{event.operation}")
+            elif event.kind in ("done", "failed", "skipped"):
+                self._running.pop(event.urn, None)
+                if not self._preview:
+                    word = _DONE.get(event.operation, event.operation) if event.kind == "done" else event.kind
+                    self._line(event, f"{word} in {event.seconds:.1f} s" if event.kind != "skipped" else word)
+            elif event.kind == "message":
+                self._console.print(f"  {event.text}", markup=False, highlight=False)
+            if self._status:
+                self._status.update(self._now())
+
+    def _line(self, event: Event, outcome: str) -> None:
+        mark = {"failed": "x", "skipped": " "}.get(event.kind, _MARKS.get(event.operation, " "))
+        style = "red" if event.kind == "failed" else None
+        self._console.print(f" {mark} {describe(event.name):<52} {outcome}", style=style, markup=False, highlight=False)
+
+    def _now(self) -> str:
+        names = [name for name, _ in sorted(self._running.values(), key=lambda pair: pair[1])]
+        return f"now: {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}" if names else ""
+
+
+def changes(summary: Summary) -> str:
+    """Return one line of what changed: `3 created, 1 updated, 20 unchanged in 12.3 s`."""
+    parts = [f"{summary.counts[operation]} {_DONE[operation]}" for operation in _DONE if summary.counts[operation]]
+    parts.append(f"{summary.counts['same']} unchanged")
+    return f"{', '.join(parts)} in {summary.seconds:.1f} s"

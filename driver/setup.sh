@@ -1,0 +1,27 @@
+#!/bin/bash
+# Python dependencies in .venv, exactly those of requirements.txt and requirements-dev.txt. Does nothing when they
+# are there already.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+die() { printf 'tailrack: %s\n' "$*" >&2; exit 1; }
+
+command -v python3 >/dev/null || die "python3 is not here; install Python 3.11 or newer"
+python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+    die "python3 is $(python3 -V 2>&1); Python 3.11 or newer is needed"
+
+stamp=.venv/.tailrack-requirements
+wanted=$(cat requirements.txt requirements-dev.txt | sha256sum)
+if [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then exit 0; fi
+
+printf 'setting up Python dependencies in .venv ...\n' >&2
+if ! python3 -m venv .venv 2>/dev/null; then
+    printf 'installing python3-venv, which Debian keeps in a package of its own\n' >&2
+    sudo=$([ "$(id -u)" -eq 0 ] || echo "sudo -n")
+    $sudo apt-get -q update && DEBIAN_FRONTEND=noninteractive $sudo apt-get -qy install python3-venv >&2 ||
+        die "cannot install python3-venv; run as root or with sudo"
+    python3 -m venv .venv
+fi
+.venv/bin/python -m pip -q --disable-pip-version-check install --require-hashes \
+    -r requirements.txt -r requirements-dev.txt >&2
+printf '%s\n' "$wanted" >"$stamp"

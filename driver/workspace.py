@@ -1,0 +1,120 @@
+"""Where a stack's state, passphrase and config copy live: `.tailrack/` of the checkout, which git ignores."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+PROJECT = Path(__file__).resolve().parents[1]
+ROOT = PROJECT / ".tailrack"
+
+_SALT = "encryptionsalt"
+
+
+class DriverError(Exception):
+    """Something the person at the keyboard has to know and can repair; the message says what and how."""
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Files of one stack.
+
+    project      the checkout with the program
+    stack        the stack's name
+    config_file  the user's Pulumi.<stack>.yaml; read, never written
+    root         folder of everything that is made here
+    """
+
+    project: Path
+    stack: str
+    config_file: Path
+    root: Path = ROOT
+
+    @property
+    def folder(self) -> Path:
+        """Folder of this stack: a Pulumi.yaml that leads to the program, a copy of the config, the state."""
+        return self.root / "stacks" / self.stack
+
+    @property
+    def passphrase_file(self) -> Path:
+        """The generated passphrase of all stacks here, mode 0600."""
+        return self.root / "passphrase"
+
+    def prepare(self) -> None:
+        """Make the folder, the passphrase, and fresh copies of the project file and the config.
+
+        The CLI writes the salt of its encryption into the config it is given. It gets a copy, so that running a
+        stack does not change a file under version control. Raises DriverError when there is no config.
+        """
+        if not self.config_file.is_file():
+            known = ", ".join(sorted(path.name for path in self.config_file.parent.glob("Pulumi.*.yaml")))
+            raise DriverError(f"stack {self.stack!r} has no {self.config_file.name}; there is {known or 'none at all'}")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.root.chmod(0o700)
+        if not self.passphrase_file.is_file():
+            write_private(self.passphrase_file, secrets.token_urlsafe(32) + "\n")
+        project = yaml.safe_load((self.project / "Pulumi.yaml").read_text(encoding="utf-8"))
+        project["main"] = str(self.project)
+        project["runtime"]["options"]["virtualenv"] = str(self.project / ".venv")
+        (self.folder / "Pulumi.yaml").write_text(yaml.safe_dump(project), encoding="utf-8")
+        copy = self.config_copy
+        text = self.config_file.read_text(encoding="utf-8")
+        salt = _salt_line(copy.read_text(encoding="utf-8")) if copy.is_file() else ""
+        if salt and not _salt_line(text):
+            text = text.rstrip("\n") + f"\n{salt}\n"
+        write_private(copy, text)
+
+    @property
+    def config_copy(self) -> Path:
+        """The copy of the config that the engine reads."""
+        return self.folder / f"Pulumi.{self.stack}.yaml"
+
+    def environment(self) -> dict[str, str]:
+        """Variables for the CLI: state in a folder here, and the passphrase unless the caller set their own."""
+        wanted = {
+            "PULUMI_BACKEND_URL": f"file://{self.folder}",
+            "PULUMI_SKIP_UPDATE_CHECK": "true",
+            # A stale agent socket in the caller's environment fails every remote command.
+            "SSH_AUTH_SOCK": "",
+        }
+        if "PULUMI_CONFIG_PASSPHRASE" not in os.environ and "PULUMI_CONFIG_PASSPHRASE_FILE" not in os.environ:
+            wanted["PULUMI_CONFIG_PASSPHRASE_FILE"] = str(self.passphrase_file)
+        return wanted
+
+    def forget(self) -> None:
+        """Remove what belongs to this stack alone; called when nothing of it is left."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Hold the stack for one run. Raises DriverError when another run holds it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "running").open("w", encoding="utf-8") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise DriverError(
+                    f"another run of stack {self.stack!r} is at work; wait for it, or end it with Ctrl-C there"
+                ) from None
+            yield
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner may read, whole or not at all."""
+    fresh = path.with_suffix(path.suffix + ".new")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    fresh.replace(path)
+
+
+def _salt_line(text: str) -> str:
+    return next((line for line in text.splitlines() if line.startswith(_SALT)), "")

@@ -1,0 +1,96 @@
+"""A host to run commands on: an SSH server on loopback that hands them to bash and keeps what it was asked."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import asyncssh
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One command as it arrived, and what came with it on stdin and in the environment."""
+
+    command: str
+    stdin: str
+    environment: tuple[tuple[str, str], ...]
+
+
+@dataclass
+class SshHost:
+    """`asked` is every command in the order it was started; keys are OpenSSH text."""
+
+    port: int
+    private_key: str
+    host_key: str
+    folder: Path
+    asked: list[Asked] = field(default_factory=list)
+
+    def connection(self, **changed: object) -> dict[str, object]:
+        """The connection of remote.Command to this host."""
+        return {
+            "host": "127.0.0.1",
+            "port": self.port,
+            "user": "root",
+            "private_key": self.private_key,
+            "host_key": self.host_key,
+            "dial_error_limit": 1,
+            **changed,
+        }
+
+    def take(self) -> list[Asked]:
+        """What was asked since the last call."""
+        taken, self.asked[:] = self.asked[:], []
+        return taken
+
+
+class _Server(asyncssh.SSHServer):
+    pass
+
+
+@contextmanager
+def serve(folder: Path) -> Iterator[SshHost]:
+    """Serve one host, its commands run in `folder`."""
+    client = asyncssh.generate_private_key("ssh-ed25519")
+    keys = [asyncssh.generate_private_key("ssh-rsa", key_size=2048), asyncssh.generate_private_key("ssh-ed25519")]
+    host = SshHost(0, client.export_private_key().decode(), keys[1].export_public_key().decode().strip(), folder)
+    loop = asyncio.new_event_loop()
+
+    async def handle(process: asyncssh.SSHServerProcess[bytes]) -> None:
+        stdin = await process.stdin.read()
+        environment = {str(key): str(value) for key, value in process.env.items()}
+        host.asked.append(Asked(process.command or "", stdin.decode(), tuple(sorted(environment.items()))))
+        pipe = asyncio.subprocess.PIPE
+        child = await asyncio.create_subprocess_exec(
+            "bash", "-c", process.command or "", cwd=folder, stdin=pipe, stdout=pipe, stderr=pipe
+        )
+        stdout, stderr = await child.communicate(stdin)
+        process.stdout.write(stdout)
+        process.stderr.write(stderr)
+        process.exit(child.returncode or 0)
+
+    async def start() -> asyncssh.SSHAcceptor:
+        return await asyncssh.listen(
+            "127.0.0.1",
+            0,
+            server_factory=_Server,
+            server_host_keys=keys,
+            authorized_client_keys=asyncssh.import_authorized_keys(client.export_public_key().decode()),
+            process_factory=handle,
+            encoding=None,
+        )
+
+    acceptor = loop.run_until_complete(start())
+    host.port = acceptor.get_port()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield host
+    loop.call_soon_threadsafe(acceptor.close)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()

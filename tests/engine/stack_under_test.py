@@ -1,0 +1,195 @@
+"""One stack in a folder of its own, driven by the engine and, where there is one, by the real CLI."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from engine import Engine, Event, Summary
+from engine.secrets import ConfigSecrets
+from engine.state import State
+from tests.engine.ssh_host import SshHost
+
+SIGNATURE = "4dabf18193072939515e22adb298388d"
+HEADER = """
+import json, pathlib, pulumi
+from pulumi import ResourceOptions as Options
+from pulumi_command import local, remote
+
+HOST = json.loads(pathlib.Path("host.json").read_text())
+
+def step(name, script, *, connection=None, depends_on=None, options=None, **inputs):
+    return remote.Command(
+        name,
+        connection=remote.ConnectionArgs(**{**HOST, **(connection or {})}),
+        create="bash -euo pipefail -s",
+        stdin=script,
+        logging=remote.Logging.NONE,
+        add_previous_output_in_env=False,
+        opts=Options(depends_on=depends_on, **(options or {})),
+        **inputs,
+    )
+"""
+
+
+@dataclass
+class Stack:
+    """`events` are the engine's, of all runs so far."""
+
+    folder: Path
+    host: SshHost
+    events: list[Event] = field(default_factory=list)
+
+    def write(self, program: str, config: Mapping[str, Any] | None = None, salt: str = "") -> None:
+        """Write the program (HEADER goes before it), the project file and the stack's config."""
+        self.folder.mkdir(exist_ok=True)
+        runtime = {"name": "python", "options": {"virtualenv": sys.prefix}}
+        (self.folder / "Pulumi.yaml").write_text(yaml.safe_dump({"name": "trial", "runtime": runtime}))
+        (self.folder / "host.json").write_text(json.dumps(self.host.connection()))
+        (self.folder / "__main__.py").write_text(HEADER + program)
+        stack_file = {"config": {f"trial:{key}": value for key, value in (config or {}).items()}}
+        if salt:
+            stack_file["encryptionsalt"] = salt  # type: ignore[assignment]
+        if config:
+            (self.folder / "Pulumi.dev.yaml").write_text(yaml.safe_dump(stack_file))
+
+    @property
+    def state_file(self) -> Path:
+        """Where the engine keeps its state."""
+        return self.folder / "state" / "dev.json"
+
+    def engine(self, parallel: int = 32) -> Engine:
+        """An engine for this stack."""
+        return Engine(
+            self.folder, "dev", self.state_file, self.folder / "Pulumi.dev.yaml", self.events.append, parallel
+        )
+
+    def up(self) -> Summary:
+        """`up` by the engine."""
+        return self.engine().up()
+
+    def start_up(self) -> subprocess.Popen[str]:
+        """`up` by the engine in a process of its own."""
+        words = [sys.executable, "-m", "engine", "up", "--project", str(self.folder), "--stack", "dev"]
+        root = str(Path(__file__).parents[2])
+        return subprocess.Popen(
+            [*words, "--state", str(self.state_file)],
+            env={**os.environ, "PYTHONPATH": root},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def engine_picture(self) -> dict[str, Any]:
+        """The engine's state in the form of `picture`."""
+        state = State(self.state_file, "trial/dev")
+        found = {
+            urn: {
+                "inputs": _marked(resource.inputs),
+                "outputs": _marked(resource.outputs),
+                "needs": sorted({*resource.dependencies, *sum(resource.property_dependencies.values(), [])}),
+                "deleted_with": resource.deleted_with,
+                "retain": resource.retain_on_delete,
+            }
+            for urn, resource in state.live.items()
+            if resource.custom
+        }
+        return {
+            "resources": found,
+            "components": sorted(urn for urn, resource in state.live.items() if not resource.custom),
+            "condemned": sorted(resource.urn for resource in state.condemned),
+            "outputs": _marked(state.outputs),
+        }
+
+
+@dataclass
+class Cli:
+    """The real CLI for the same stack, its file backend in `backend`."""
+
+    stack: Stack
+    backend: Path
+    environment: dict[str, str]
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run pulumi for the stack."""
+        return subprocess.run(
+            ["pulumi", *words, "--stack", "dev", "--non-interactive"],
+            cwd=self.stack.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def counts(self, *words: str) -> tuple[bool, dict[str, int]]:
+        """Run an operation; whether it succeeded, and its resources by operation."""
+        done = self.run(*words, "--yes", "--skip-preview", "--continue-on-error", "--color", "never")
+        summary = done.stdout.rpartition("\nResources:\n")[2]
+        names = {"created": "create", "updated": "update", "replaced": "replace", "deleted": "delete"}
+        names["unchanged"] = "same"
+        found = {names[word]: int(count) for count, word in re.findall(r"(\d+) (\w+)", summary) if word in names}
+        return done.returncode == 0, found
+
+    def picture(self) -> dict[str, Any]:
+        """The CLI's state: resources, components, replaced ones to delete, outputs; secrets marked as such."""
+        file = self.backend / ".pulumi" / "stacks" / "trial" / "dev.json"
+        latest = json.loads(file.read_text())["checkpoint"]["latest"]
+        secrets = ConfigSecrets(latest["secrets_providers"]["state"]["salt"])
+        rows = _opened(latest.get("resources", []), secrets)
+        rows = [row for row in rows if "providers" not in row["type"] and not row.get("pendingReplacement")]
+        stacks = [row for row in rows if row["type"] == "pulumi:pulumi:Stack"]
+        return {
+            "resources": {
+                row["urn"]: {
+                    "inputs": _marked(row.get("inputs", {})),
+                    "outputs": {k: v for k, v in _marked(row["outputs"]).items() if k in ("stdout", "stderr")},
+                    "needs": sorted({*row.get("dependencies", []), *sum(_lists(row.get("propertyDependencies")), [])}),
+                    "deleted_with": row.get("deletedWith", ""),
+                    "retain": row.get("retainOnDelete", False),
+                }
+                for row in rows
+                if row["custom"] and not row.get("delete")
+            },
+            "components": sorted(row["urn"] for row in rows if not row["custom"]),
+            "condemned": sorted(row["urn"] for row in rows if row.get("delete")),
+            "outputs": _marked(stacks[0].get("outputs", {})) if stacks else {},
+        }
+
+
+def _opened(value: Any, secrets: ConfigSecrets) -> Any:
+    """The CLI's state with its secrets decrypted (the passphrase provider's format is the config's)."""
+    if isinstance(value, dict):
+        if SIGNATURE in value:
+            # A secret inside a secret is encrypted with it, and plain in itself.
+            text = value.get("plaintext") or secrets.open("the state", value["ciphertext"])
+            return {SIGNATURE: value[SIGNATURE], "value": _opened(json.loads(text), secrets)}
+        return {key: _opened(item, secrets) for key, item in value.items()}
+    return [_opened(item, secrets) for item in value] if isinstance(value, list) else value
+
+
+def _lists(dependencies: dict[str, list[str] | None] | None) -> list[list[str]]:
+    return [urns or [] for urns in (dependencies or {}).values()]
+
+
+def _marked(value: Any) -> Any:
+    """Secrets as {"secret": value}, without marks inside them, whichever of the two wrote them."""
+    if isinstance(value, dict):
+        if SIGNATURE in value:
+            return {"secret": _bare(_marked(value["value"]))}
+        return {key: _marked(item) for key, item in value.items()}
+    return [_marked(item) for item in value] if isinstance(value, list) else value
+
+
+def _bare(value: Any) -> Any:
+    if isinstance(value, dict):
+        return _bare(value["secret"]) if set(value) == {"secret"} else {k: _bare(v) for k, v in value.items()}
+    return [_bare(item) for item in value] if isinstance(value, list) else value

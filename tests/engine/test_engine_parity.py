@@ -1,0 +1,178 @@
+"""The same sequence of programs under the real CLI and under the engine: same commands, outputs and state."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.values import UNKNOWN
+from tests.engine.ssh_host import Asked
+from tests.engine.stack_under_test import Cli, Stack
+
+pytestmark = pytest.mark.skipif(
+    not (shutil.which("pulumi") and shutil.which("pulumi-resource-command")),
+    reason="NOT COMPARED WITH PULUMI: there is no pulumi CLI with its command provider on PATH",
+)
+
+# Each command of the main sequence needs the one before it, so its order on the host is certain.
+LONG = """
+base = step("base", "echo base {base}", delete="cat >/dev/null; echo bye base")
+head = step("head", base.stdout.apply(lambda text: f"echo head of {{text}}"), delete="echo bye head",
+            depends_on=[base])
+node = step("node", head.stdout.apply(lambda text: f"echo node of {{text}}"), delete="echo bye node",
+            update="bash -s # update", depends_on=[head])
+pulumi.export("node", node.stdout)
+"""
+MEASURE = """
+first = step("first", "echo first {trigger}", triggers=[{trigger}], delete="echo bye first",
+             options=dict(delete_before_replace={before}))
+second = step("second", "echo second", triggers=[first.stdout], delete="echo bye second", depends_on=[first])
+third = step("third", "echo third", delete="echo bye third", depends_on=[second],
+             options=dict(deleted_with=second))
+pulumi.export("first", first.stdout)
+"""
+SECRET = """
+key = step("key", pulumi.Output.secret("echo k-{word}; echo e-{word} >&2"),
+           options=dict(additional_secret_outputs=["stdout", "stderr"]))
+user = step("user", key.stdout.apply(lambda text: f"echo got {{text}}"))
+half = local.Command("half", create="cat; echo $WORD; pwd >&2", dir="/", stdin="in ", environment=dict(WORD="{word}"),
+                     opts=Options(depends_on=[user], additional_secret_outputs=["stderr"]))
+class Rack(pulumi.ComponentResource):
+    def __init__(self, name):
+        super().__init__("trial:rack:Rack", name)
+        child = local.Command("child", create=pulumi.Output.concat("true ", half.stdout), opts=Options(parent=self))
+        self.register_outputs({{"child": child.stdout}})
+Rack("rack")
+pulumi.export("key", key.stdout)
+pulumi.export("parts", dict(key=key.stdout, user=user.stdout, half=half.stdout))
+pulumi.export("connection", user.connection)
+"""
+FAILING = """
+whole = step("whole", "echo whole")
+broken = step("broken", "echo {word}; exit {code}", delete="test ! -e stuck; echo bye", depends_on=[whole],
+              triggers={triggers}, options=dict(delete_before_replace={before}))
+pulumi.export("whole", whole.stdout)
+pulumi.export("broken", broken.stdout)
+"""
+PREVIOUS = """
+echo = local.Command("echo", create="echo old=$PULUMI_COMMAND_STDOUT", update="{update}",
+                     delete="echo gone=$PULUMI_COMMAND_STDOUT >> {log}")
+pulumi.export("echo", echo.stdout)
+"""
+SEQUENCES = {
+    "create, change stdin, remove, destroy": [
+        LONG.format(base=1),
+        LONG.format(base=1),
+        LONG.format(base=2),
+        LONG.format(base=2).replace("node", "other"),
+        LONG.format(base=2).partition("head =")[0],
+    ],
+    "change triggers, with delete before replace and what is deleted with it": [
+        MEASURE.format(trigger=1, before=None),
+        MEASURE.format(trigger=2, before=None),
+        MEASURE.format(trigger=3, before=True),
+        MEASURE.format(trigger=3, before=True).replace("third =", "#"),
+        "",
+    ],
+    "secrets": [
+        SECRET.format(word="one"),
+        SECRET.format(word="two"),
+        SECRET.format(word="two").replace('pulumi.Output.secret("echo k-two; echo e-two >&2")', '"echo k-two"'),
+        SECRET.format(word="two").replace("key.stdout)", "pulumi.Output.unsecret(key.stdout))"),
+    ],
+    "fail to create and repair": [
+        FAILING.format(word="a", code=3, triggers=[1], before=None),
+        FAILING.format(word="a", code=0, triggers=[1], before=None),
+        FAILING.format(word="b", code=4, triggers=[1], before=None),
+        FAILING.format(word="a", code=0, triggers=[1], before=None),
+        FAILING.format(word="b", code=0, triggers=[1], before=None),
+    ],
+    "fail to replace and repair": [
+        FAILING.format(word="a", code=0, triggers=[1], before=None),
+        FAILING.format(word="a", code=3, triggers=[2], before=None),
+        FAILING.format(word="a", code=3, triggers=[3], before=True),
+        FAILING.format(word="a", code=0, triggers=[3], before=True),
+    ],
+    "retain, and drop a connection's default": [
+        'a = step("a", "echo a", delete="echo bye a", options=dict(retain_on_delete=True))',
+        'a = step("a", "echo a", delete="echo bye a", connection=dict(per_dial_timeout=7))',
+        'a = step("a", "echo a", delete="echo bye a", options=dict(retain_on_delete=True))',
+        "",
+    ],
+    "the output of the time before": [
+        PREVIOUS.format(update="echo new=$PULUMI_COMMAND_STDOUT", log="log"),
+        PREVIOUS.format(update="echo newer=$PULUMI_COMMAND_STDOUT", log="log"),
+        "",
+    ],
+}
+
+
+@dataclass
+class Step:
+    """What one run of a program did and left."""
+
+    ok: bool
+    counts: dict[str, int]
+    asked: list[Asked]
+    state: dict[str, Any]
+
+
+def _by_cli(stack: Stack, programs: list[str], tmp_path: Path) -> list[Step]:
+    backend = tmp_path / "backend"
+    backend.mkdir()
+    environment = {
+        **os.environ,
+        "PULUMI_BACKEND_URL": f"file://{backend}",
+        "PULUMI_HOME": str(tmp_path / "home"),
+        "PULUMI_SKIP_UPDATE_CHECK": "true",
+        "PULUMI_DIY_BACKEND_DISABLE_CHECKPOINT_BACKUPS": "true",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    environment.pop("SSH_AUTH_SOCK", None)
+    cli = Cli(stack, backend, environment)
+    done = []
+    for program in [*programs, None]:
+        if program is not None:
+            stack.write(program)
+        if not done:
+            assert cli.run("stack", "init").returncode == 0
+        ok, counts = cli.counts("destroy" if program is None else "up")
+        done.append(Step(ok, counts, stack.host.take(), cli.picture()))
+    return done
+
+
+def _by_engine(stack: Stack, programs: list[str]) -> list[Step]:
+    done = []
+    for program in [*programs, None]:
+        if program is None:
+            summary = stack.engine().destroy()
+        else:
+            stack.write(program)
+            summary = stack.engine().up()
+        counts = {operation: count for operation, count in summary.counts.items() if count}
+        done.append(Step(summary.ok, counts, stack.host.take(), stack.engine_picture()))
+    return done
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_the_engine_does_what_the_cli_does(name: str, stack: Stack, tmp_path: Path) -> None:
+    programs = SEQUENCES[name]
+    expected = _by_cli(stack, programs, tmp_path)
+    log = stack.folder / "log"
+    by_cli = log.read_text() if log.exists() else ""
+    log.unlink(missing_ok=True)
+    done = _by_engine(stack, programs)
+    for number, (theirs, ours) in enumerate(zip(expected, done, strict=True), start=1):
+        # An output of what failed: the CLI keeps its own mark of the unknown in the state, the engine the old value.
+        for key in [key for key, value in theirs.state["outputs"].items() if value == UNKNOWN]:
+            del theirs.state["outputs"][key]
+            ours.state["outputs"].pop(key, None)
+        assert ours.asked == theirs.asked, f"commands on the host in step {number}"
+        assert ours.state == theirs.state, f"state after step {number}"
+        assert (ours.ok, ours.counts) == (theirs.ok, theirs.counts), f"summary of step {number}"
+    assert (log.read_text() if log.exists() else "") == by_cli

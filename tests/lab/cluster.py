@@ -1,0 +1,110 @@
+"""A cluster under test: a stack of its own in this checkout, its config as a dictionary, its nodes as testinfra hosts."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import testinfra
+import yaml
+from testinfra.host import Host
+
+from driver.deployment import Deployment
+from driver.find_engine import Found
+from driver.workspace import PROJECT, ROOT, Workspace
+from engine.events import Event, Summary
+from lab.identity import container_name
+
+# Sizes and repeats that take seconds over the relay.
+SMALL_MEASUREMENT = {
+    "min_bytes": "64K",
+    "max_bytes": "256K",
+    "factor": 4,
+    "iterations": 2,
+    "warmup": 1,
+    "gate_bytes": "256K",
+    "time_limit_minutes": 5,
+}
+
+
+def dev_config() -> dict[str, Any]:
+    """Return the config of the dev stack (Pulumi.dev.yaml) with a measurement that takes seconds."""
+    config: dict[str, Any] = yaml.safe_load((PROJECT / "Pulumi.dev.yaml").read_text(encoding="utf-8"))["config"]
+    config["tailrack:validation"].update(SMALL_MEASUREMENT)
+    config["tailrack:slurm"]["job_limit_seconds"] = 20
+    return config
+
+
+class ClusterUnderTest:
+    """One stack. `config` is what the next `up` gets; `events` are those of the last operation."""
+
+    def __init__(self, stack: str, folder: Path, found: Found, config: dict[str, Any]) -> None:
+        self.stack, self.folder, self.found = stack, folder, found
+        self.config = copy.deepcopy(config)
+        self.events: list[Event] = []
+
+    @property
+    def config_file(self) -> Path:
+        """The config as a file, as a user has it."""
+        return self.folder / f"Pulumi.{self.stack}.yaml"
+
+    def deployment(self) -> Deployment:
+        """Write the config and return the stack as the driver runs it."""
+        self.config_file.write_text(yaml.safe_dump({"config": self.config}), encoding="utf-8")
+        workspace = Workspace(PROJECT, self.stack, self.config_file, ROOT / "tests")
+        self.events = []
+        return Deployment(workspace, self.found, self.events.append)
+
+    def up(self) -> Summary:
+        """Bring the stack to its config; failures are in the summary."""
+        return self.deployment().up()
+
+    def up_ok(self) -> Summary:
+        """Bring the stack to its config and insist that nothing failed."""
+        summary = self.up()
+        assert summary.ok, "\n\n".join(failure.message for failure in summary.failures)
+        return summary
+
+    def touched(self) -> set[str]:
+        """Names of the steps that the last operation ran, components left out."""
+        return {event.name for event in self.events if event.kind == "done" and not event.type.startswith("tailrack:")}
+
+    def container(self, node: str) -> str:
+        """The name of a node's container."""
+        return container_name(self.deployment().lab, node)
+
+    def node(self, name: str) -> Host:
+        """A node as root sees it."""
+        return testinfra.get_host(f"docker://{self.container(name)}")
+
+    def run(self, node: str, command: str, limit: float = 60) -> str:
+        """Run a command as root on a node and return its stdout; fail with all it said when it fails."""
+        result = subprocess.run(
+            ["docker", "exec", self.container(node), "timeout", str(limit), "bash", "-c", command],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert result.returncode == 0, f"{node}: {command}\nexit {result.returncode}\n{result.stdout}\n{result.stderr}"
+        return result.stdout
+
+    def run_as(self, user: str, node: str, command: str, limit: float = 60) -> str:
+        """Run a command in a user's login shell on a node."""
+        quoted = command.replace("'", "'\\''")
+        return self.run(node, f"su - {user} -c '{quoted}'", limit)
+
+    def state_files(self) -> list[Path]:
+        """Every file the engine and the driver keep for this stack."""
+        return [path for path in (ROOT / "tests").rglob("*") if path.is_file()]
+
+
+def eventually(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    """Wait until a condition holds; fail with what was waited for."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.5)

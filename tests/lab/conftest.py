@@ -1,0 +1,48 @@
+"""Fixtures of the lab tier: real daemons in containers, run by the engine that this machine has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from driver import lab_commands
+from driver.find_engine import Found, find_engine
+from tests.lab.cluster import ClusterUnderTest, dev_config
+
+
+@pytest.fixture(scope="session")
+def found() -> Found:
+    """The engine: the CLI where there is one, the in-process engine elsewhere; ENGINE= decides as for make."""
+    engine = find_engine(os.environ.get("ENGINE", ""))
+    print(engine.why)
+    return engine
+
+
+@pytest.fixture(scope="session")
+def images() -> None:
+    """Docker and the lab's images."""
+    lab_commands.prepare()
+
+
+@pytest.fixture(scope="module")
+def make_cluster(
+    found: Found, images: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], ClusterUnderTest]]:
+    """Return a function that makes a cluster under a stack name; what it made is removed when the module ends."""
+    made: list[ClusterUnderTest] = []
+
+    def make(stack: str) -> ClusterUnderTest:
+        folder: Path = tmp_path_factory.mktemp(stack)
+        cluster = ClusterUnderTest(stack, folder, found, dev_config())
+        made.append(cluster)
+        return cluster
+
+    yield make
+    for cluster in made:
+        deployment = cluster.deployment()
+        deployment.destroy()
+        lab_commands.clear_away(deployment.lab)
+        deployment.workspace.forget()
