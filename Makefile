@@ -54,4 +54,4 @@ test: lint ## all checks
 	@$(PYTHON) -m pytest tests
 
 bench: setup ## measure times of this machine (prints, never fails)
-	@for program in bench/*.py; do $(PYTHON) $$program; done
+	@for program in bench/[a-z]*.py; do PYTHONPATH=. $(PYTHON) $$program; done

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import pulumi
+
 from components.config_files.slurm_versions import oldest_accepted
 from components.host import Host
 from components.remote import Step
-
-import pulumi
 
 # A look takes seconds; only a first `apt-get update` takes longer.
 LIMIT_SECONDS = 300

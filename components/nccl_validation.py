@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,10 @@ def measurement_of(scope: Scope, settings: ValidationSettings) -> Measurement:
     )
 
 
+def _judged(measurement: Measurement, report: dict[str, Any]) -> dict[str, Any]:
+    return dict(judge(measurement, JobReport.from_json(report)))
+
+
 class NcclValidation(pulumi.ComponentResource):
     """One measurement for each scope.
 
@@ -141,9 +146,7 @@ class NcclValidation(pulumi.ComponentResource):
                 depends_on=[head.ready, *(members[name].ready for name in scope.nodes if name in members)],
                 limit_seconds=QUEUE_LIMIT_SECONDS + settings.time_limit_minutes * 60 + 300,
             )
-            results[scope.name] = step.result.apply(
-                lambda report, measurement=measurement: judge(measurement, JobReport.from_json(report))
-            )
+            results[scope.name] = step.result.apply(partial(_judged, measurement))
         self.results: pulumi.Output[dict[str, Any]] = (
             pulumi.Output.all(**results) if results else pulumi.Output.from_input({})
         )

@@ -20,7 +20,7 @@ from driver import lab_commands, report
 from driver.deployment import Deployment, stack_config
 from driver.find_engine import Found, find_engine
 from driver.progress import Progress, changes, describe
-from driver.workspace import PROJECT, DriverError, Workspace
+from driver.workspace import PROJECT, ROOT, DriverError, Workspace
 from engine.events import Failure, Summary
 from lab.errors import LabError
 
@@ -53,6 +53,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m driver", description=__doc__)
     parser.add_argument("--stack", default=os.environ.get("STACK") or "dev")
     parser.add_argument("--config-file", type=Path, help="instead of Pulumi.<stack>.yaml")
+    parser.add_argument(
+        "--state-dir", type=Path, default=ROOT, help="where stacks, their state and passphrase are kept"
+    )
     parser.add_argument("--engine", default=os.environ.get("ENGINE", ""), help="cli or inprocess; else what there is")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in (
@@ -73,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _deployment(arguments: argparse.Namespace, console: Console, progress: Progress, found: Found) -> Deployment:
     config_file = arguments.config_file or stack_config(PROJECT, arguments.stack)
-    return Deployment(Workspace(PROJECT, arguments.stack, config_file), found, progress.on_event)
+    return Deployment(Workspace(PROJECT, arguments.stack, config_file, arguments.state_dir), found, progress.on_event)
 
 
 def _engine(arguments: argparse.Namespace, console: Console) -> Found:
@@ -153,7 +156,9 @@ def _status(arguments: argparse.Namespace, console: Console) -> int:
 
 def _shell(arguments: argparse.Namespace, console: Console) -> int:
     config_file = arguments.config_file or stack_config(PROJECT, arguments.stack)
-    container = lab_commands.container(Workspace(PROJECT, arguments.stack, config_file), arguments.node)
+    container = lab_commands.container(
+        Workspace(PROJECT, arguments.stack, config_file, arguments.state_dir), arguments.node
+    )
     terminal = ["-it"] if sys.stdin.isatty() and not arguments.run else ["-i"]
     words = ["docker", "exec", *terminal, container, "bash", "-l", *(["-c", arguments.run] if arguments.run else [])]
     return subprocess.run(words, check=False).returncode
@@ -171,6 +176,7 @@ def _down(arguments: argparse.Namespace, console: Console) -> int:
         return _failed(console, summary)
     if deployment.uses_lab:
         lab_commands.clear_away(deployment.lab)
+        lab_commands.stop_docker()
     console.print(f"Nothing of stack {arguments.stack} is left.", highlight=False)
     return 0
 

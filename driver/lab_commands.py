@@ -70,14 +70,20 @@ def sweep(project: Path) -> None:
     client.close()
     for lab in sorted(found):
         clear_away(lab)
-    engine.stop_engine()
+    stop_docker()
 
 
 def clear_away(lab: str) -> None:
-    """Remove whatever a lab still has; stop the Docker engine if this checkout started it and nobody else uses it."""
+    """Remove whatever a lab still has: containers, networks, volumes, keys."""
     client = engine.connect()
     cleanup.remove_lab(client, lab, STATE_DIR)
-    others = client.containers.list(all=True)
     client.close()
-    if not others:
+
+
+def stop_docker() -> None:
+    """Stop the Docker engine if this checkout started it and no container is left in it."""
+    client = engine.connect()
+    unused = not client.containers.list(all=True)
+    client.close()
+    if unused:
         engine.stop_engine()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pulumi
 
 from components.cluster import Cluster
 from components.cluster_settings import ClusterSettings, Share, Tailnet, User
+from components.compute_node import ComputeNode
 from components.config_files.slurm import PartitionEntry, site_node_set
+from components.head_node import HeadNode
 from components.host import Host
 from components.nccl_validation import ValidationSettings
 from lab.identity import lab_id
@@ -16,6 +19,10 @@ from stacks.config import LabSite, NodeSpec, StackConfig
 from stacks.outputs import headline, node_output
 from stacks.sites import hosts
 from stacks.sites.lab import PROJECT, LabNetworks
+
+
+def _node_output(host: Host, known: dict[str, Any]) -> dict[str, Any]:
+    return node_output(host.name, host.site, known["facts"], known["joined"])
 
 
 class ClusterStack:
@@ -90,11 +97,10 @@ class ClusterStack:
 
     def _outputs(self, config: StackConfig) -> dict[str, pulumi.Output[Any]]:
         head = self.cluster.head
+        members: list[HeadNode | ComputeNode] = [head, *self.cluster.nodes]
         nodes = [
-            pulumi.Output.all(member.facts, member.joined).apply(
-                lambda known, host=member.host: node_output(host.name, host.site, known[0], known[1])
-            )
-            for member in (head, *self.cluster.nodes)
+            pulumi.Output.all(facts=member.facts, joined=member.joined).apply(partial(_node_output, member.host))
+            for member in members
         ]
         return {
             "cluster": pulumi.Output.all(address=head.address, nodes=pulumi.Output.all(*nodes)).apply(

@@ -17,7 +17,7 @@ from driver.deployment import Deployment
 from driver.find_engine import Found
 from driver.workspace import PROJECT, ROOT, Workspace
 from engine.events import Event, Summary
-from lab.identity import container_name
+from lab.identity import container_name, lab_id
 
 # Sizes and repeats that take seconds over the relay.
 SMALL_MEASUREMENT = {
@@ -73,9 +73,14 @@ class ClusterUnderTest:
         """Names of the steps that the last operation ran, components left out."""
         return {event.name for event in self.events if event.kind == "done" and not event.type.startswith("tailrack:")}
 
+    @property
+    def lab(self) -> str:
+        """The id of this stack's lab."""
+        return lab_id(PROJECT, self.stack)
+
     def container(self, node: str) -> str:
         """The name of a node's container."""
-        return container_name(self.deployment().lab, node)
+        return container_name(self.lab, node)
 
     def node(self, name: str) -> Host:
         """A node as root sees it."""

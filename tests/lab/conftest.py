@@ -22,9 +22,11 @@ def found() -> Found:
 
 
 @pytest.fixture(scope="session")
-def images() -> None:
-    """Docker and the lab's images."""
+def images() -> Iterator[None]:
+    """Docker and the lab's images; a Docker engine that was started for this is stopped in the end."""
     lab_commands.prepare()
+    yield
+    lab_commands.stop_docker()
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,119 @@
+"""How long `up` takes on this machine, from nothing and unchanged, and what the lab's containers hold in memory.
+
+Each figure is printed with its ratio to a peer of the same run: the bare containers alone, made and removed without
+Slurm, tailnet or share; and an unchanged `up` of an empty program, which is the engine's own floor. Nothing is judged.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import docker
+
+from driver import lab_commands
+from driver.deployment import Deployment, stack_config
+from driver.find_engine import find_engine
+from driver.workspace import PROJECT, ROOT, DriverError, Workspace
+from engine.events import Event, Summary
+from lab import network, node
+from lab.identity import lab_id
+from lab.spec import NetworkSpec, NodeSpec, parse
+
+STACK = "bench"
+PEER_LAB = lab_id(PROJECT, "peer")
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """Return how long a piece of work takes."""
+    begun = time.monotonic()
+    work()
+    return time.monotonic() - begun
+
+
+def insist(summary: Summary) -> None:
+    """Stop with the reason when an operation failed: a figure of half a run means nothing."""
+    if not summary.ok:
+        raise DriverError("\n".join(failure.message for failure in summary.failures))
+
+
+def containers_alone() -> float:
+    """Seconds to make the lab's networks and three containers and nothing in them."""
+    client = docker.from_env()
+    common = f'"lab": "{PEER_LAB}", "state_dir": "{lab_commands.STATE_DIR}"'
+    networks = parse(NetworkSpec, "{" + common + ', "sites": {"cloud-a": null, "cloud-b": null}}')
+    nodes = [
+        parse(NodeSpec, "{" + common + f', "node": "{name}", "site": "{site}", "bare": false' + "}")
+        for name, site in (("head", "cloud-a"), ("a1", "cloud-a"), ("b1", "cloud-b"))
+    ]
+
+    def make() -> None:
+        network.up(client, networks)
+        for spec in nodes:
+            node.up(client, spec)
+
+    seconds = seconds_of(make)
+    lab_commands.clear_away(PEER_LAB)
+    return seconds
+
+
+def empty_program(folder: Path, on_event: Callable[[Event], None]) -> float:
+    """Seconds of an unchanged `up` of a program without resources."""
+    (folder / "__main__.py").write_text("", encoding="utf-8")
+    (folder / "Pulumi.yaml").write_text((PROJECT / "Pulumi.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    config = folder / "Pulumi.empty.yaml"
+    config.write_text("config: {}\n", encoding="utf-8")
+    (folder / ".venv").symlink_to(PROJECT / ".venv")
+    deployment = Deployment(Workspace(folder, "empty", config, folder / "state"), find_engine(engine()), on_event)
+    insist(deployment.up())
+    return seconds_of(deployment.up)
+
+
+def engine() -> str:
+    """The engine asked for, as for make."""
+    return os.environ.get("ENGINE", "")
+
+
+def memory_mb(lab: str) -> float:
+    """Memory of all containers of a lab, in MB (10^6 bytes), as Docker counts it."""
+    client = docker.from_env()
+    found = client.containers.list(filters={"label": f"tailrack.lab={lab}"})
+    used = [cast(dict[str, Any], container.stats(stream=False))["memory_stats"]["usage"] for container in found]
+    return float(sum(used)) / 1e6
+
+
+def main() -> None:
+    """Measure and print."""
+
+    def quiet(event: Event) -> None:
+        del event
+
+    lab_commands.prepare()
+    found = find_engine(engine())
+    print(found.why)
+    alone = containers_alone()
+    with tempfile.TemporaryDirectory() as folder:
+        floor = empty_program(Path(folder), quiet)
+    workspace = Workspace(PROJECT, STACK, stack_config(PROJECT, "dev"), ROOT / "bench")
+    deployment = Deployment(workspace, found, quiet)
+    try:
+        from_nothing = seconds_of(lambda: insist(deployment.up()))
+        unchanged = seconds_of(lambda: insist(deployment.up()))
+        memory = memory_mb(deployment.lab)
+        down = seconds_of(lambda: insist(deployment.destroy()))
+    finally:
+        lab_commands.clear_away(deployment.lab)
+    print(
+        f"up from nothing   {from_nothing:7.1f} s   {from_nothing / alone:5.1f} x the containers alone ({alone:.1f} s)"
+    )
+    print(f"up unchanged      {unchanged:7.1f} s   {unchanged / floor:5.1f} x an empty program ({floor:.1f} s)")
+    print(f"down              {down:7.1f} s")
+    print(f"memory            {memory:7.0f} MB in the lab's containers")
+
+
+if __name__ == "__main__":
+    main()
