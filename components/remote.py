@@ -36,7 +36,7 @@ KILL_AFTER_SECONDS = 30
 DIAL_ERROR_LIMIT = 8
 DIAL_TIMEOUT_SECONDS = 10
 
-_NAME = re.compile(r"^[A-Z][A-Z0-9_]*$")
+_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 
 Value = str | int | Sequence[str]
 
@@ -49,14 +49,14 @@ def render_script(script: str, values: Mapping[str, Value], libraries: Sequence[
     """
     header = []
     for name, value in values.items():
-        if not _NAME.match(name):
+        if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is not a name a step's header can have (upper case, digits, underscores)")
         text = value if isinstance(value, str) else str(value) if isinstance(value, int) else "\n".join(value)
         header.append(f"{name}={shlex.quote(text)}")
     bodies = [(SCRIPTS / f"{name}.sh").read_text(encoding="utf-8") for name in ("lib/base", *libraries, script)]
-    # The call is the last line, so a script cut off on its way does nothing. Its stdin is empty: a command that
-    # read stdin would otherwise eat the rest of the script.
-    return "\n".join([*header, f"STEP_NAME={shlex.quote(script)}", *bodies, 'dispatch "$@" </dev/null', ""])
+    # The call is the last line, and not whole before its last brace, so a script cut off on its way does nothing. Its
+    # stdin is empty: a command that read stdin would otherwise eat the rest of the script.
+    return "\n".join([*header, f"STEP_NAME={shlex.quote(script)}", *bodies, '{ dispatch "$@" </dev/null; }', ""])
 
 
 def command_line(user: str, action: str, limit_seconds: int = TIME_LIMIT_SECONDS) -> str:

@@ -109,12 +109,10 @@ class Commands:
 
 
 async def _remote(command: str, inputs: dict[str, Any], added: dict[str, str]) -> Output:
-    connection = await _dial(inputs["connection"])
-    try:
+    async with await _dial(inputs["connection"]) as connection:
         process = await connection.create_process(command, env=list(added.items()), encoding=None)
-        return await _talk(process, command, inputs.get("stdin"), "Process exited with status")
-    finally:
-        connection.close()
+        output = await _talk(process, command, inputs.get("stdin"), "Process exited with status")
+    return output  # noqa: RET504 - inside the block, mypy would miss a return after it
 
 
 async def _talk(process: Any, command: str, text: str | None, failed: str) -> Output:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from engine.commands import Commands
@@ -126,15 +127,20 @@ class Engine:
     def _interruptible(self, lifecycle: Lifecycle, commands: Commands | None) -> Iterator[None]:
         """On Ctrl-C or SIGTERM start no more steps and let the running ones finish; on the second one end them."""
 
-        def stop(_number: int, _frame: object) -> None:
+        def stop(number: int, frame: FrameType | None) -> None:
             if lifecycle.stopped.is_set() and commands:
                 commands.stop()
             lifecycle.stopped.set()
+            callers = before[number]
+            if callable(callers) and callers is not signal.default_int_handler:
+                callers(number, frame)  # which may tell the person what happens now
 
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        for number in before:
+            signal.signal(number, stop)
         try:
             yield
         finally:

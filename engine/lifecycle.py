@@ -106,17 +106,15 @@ class Lifecycle:
     def _step(self, operation: str, resource: Resource, action: Callable[[], None], counted: bool = True) -> bool:
         """Run one step and tell of it. A failure is recorded, not raised."""
         begun = time.monotonic()
-        if operation != "same":
+        if operation != "same" and self._commands:
             self._tell("start", operation, resource)
         try:
             action()
         except CommandError as error:
-            hidden = {s for s in STREAMS if s in resource.secret_outputs}
-            hidden |= (
-                {"command"} if any(map(is_secret, map(resource.inputs.get, ("create", "update", "delete")))) else set()
-            )
-            shown = {key: value for key, value in resource.inputs.items() if key != "connection"}
-            text = mask(error.text(hidden, HIDDEN), secret_texts(shown))
+            hidden = set(resource.secret_outputs)
+            if any(is_secret(resource.inputs.get(key)) for key in ("create", "update", "delete")):
+                hidden.add("command")
+            text = _without_secrets(error.text(hidden, HIDDEN), resource)
             self.summary.failures.append(Failure(resource.urn, text))
             self._tell("failed", operation, resource, time.monotonic() - begun, text)
             return False
@@ -126,22 +124,21 @@ class Lifecycle:
         return True
 
     def _make(self, operation: str, goal: Resource, old: Resource | None) -> Resource:
-        if old and operation == "same":
-            return replace(goal, id=old.id, outputs=old.outputs)
-        identity = old.id if old and operation == "update" else goal.name + secrets.token_hex(4)
+        """Return the resource made from `goal`: its command run, or in a preview what is known without running it."""
         if not goal.custom:
             return goal
-        if not self._commands:
+        kept = old if operation in ("same", "update") else None
+        identity = kept.id if kept else ""
+        printed = kept.outputs if kept else dict.fromkeys(STREAMS, "")
+        if operation != "same" and not self._commands:
             printed = dict.fromkeys(STREAMS, UNKNOWN)
-            identity = identity if operation == "update" else ""
-        elif is_unknown(goal.inputs):
-            raise CommandError("its inputs depend on something that is not known")
-        else:
+        elif operation != "same" and self._commands:
+            if is_unknown(goal.inputs):
+                raise CommandError("its inputs depend on something that is not known")
+            identity = identity or goal.name + secrets.token_hex(4)
             inputs = plain(goal.inputs)
-            printed = plain(old.outputs) if old and operation == "update" else dict.fromkeys(STREAMS, "")
-            command = (operation == "update" and inputs.get("update")) or inputs.get("create")
-            if command:
-                printed = self._commands.run(goal.type, command, inputs, printed)
+            if command := (operation == "update" and inputs.get("update")) or inputs.get("create"):
+                printed = self._commands.run(goal.type, command, inputs, plain(printed))
                 self._log(goal, printed)
         outputs = {key: as_secret(text) if key in goal.secret_outputs else text for key, text in printed.items()}
         return replace(goal, id=identity, outputs=outputs)
@@ -189,8 +186,7 @@ class Lifecycle:
         wanted = plain(resource.inputs.get("logging", "stdoutAndStderr")).lower()
         for stream in STREAMS:
             if stream in wanted and printed[stream] and stream not in resource.secret_outputs:
-                shown = mask(printed[stream], secret_texts({**resource.inputs, "connection": None}))
-                self._tell("message", "", resource, text=shown)
+                self._tell("message", "", resource, text=_without_secrets(printed[stream], resource))
 
     def _tell(self, kind: str, operation: str, resource: Resource, seconds: float = 0.0, text: str = "") -> None:
         self._on_event(Event(kind, operation, resource.urn, resource.name, resource.type, seconds, text))
@@ -207,3 +203,8 @@ class Lifecycle:
                 found.add(urn)
                 rest += onward(urn)
         return found
+
+
+def _without_secrets(text: str, resource: Resource) -> str:
+    # All of a connection is marked as secret, and hiding words such as its user's name would spoil every message.
+    return mask(text, secret_texts({key: value for key, value in resource.inputs.items() if key != "connection"}))

@@ -116,5 +116,6 @@ def _surroundings(folder: Path, config: Config) -> Iterator[None]:
 
 def _belongs_to(module: ModuleType, folder: Path) -> bool:
     path = Path(getattr(module, "__file__", None) or "/")
-    own = module.__name__.partition(".")[0] == __package__
+    # The engine itself, and whoever called it: runpy puts `__main__` aside and back on its own.
+    own = module.__name__.partition(".")[0] == __package__ or module is sys.modules.get("__main__")
     return path.is_relative_to(folder) and not path.is_relative_to(sys.prefix) and not own

@@ -66,6 +66,8 @@ class State:
             saved = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             saved = {"version": VERSION, "owner": owner, "salt": b64encode(os.urandom(16)).decode()}
+        except ValueError as error:
+            raise EngineError(f"{path} is damaged ({error}); {path}.bak is from before the last run") from None
         if (saved["version"], saved["owner"]) != (VERSION, owner):
             raise EngineError(f"{path} holds the state of {saved['owner']} (version {saved['version']}), not {owner}'s")
         self._head = {key: saved[key] for key in ("version", "owner", "salt")}
@@ -142,11 +144,11 @@ def exclusive(path: Path) -> Iterator[None]:
     The lock belongs to the process: the kernel frees it when its owner dies, even by SIGKILL.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with Path(f"{path}.lock").open("a+", encoding="utf-8") as lock:
+    handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    with os.fdopen(handle, "r+", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            lock.seek(0)
             raise EngineError(f"another run (process {lock.read()}) works on {path}; wait for it or stop it") from None
         lock.truncate(0)
         lock.write(str(os.getpid()))

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from docker.errors import DockerException
+from requests import RequestException
 
 from lab import cleanup, engine, images, network, node
 from lab.errors import LabError
@@ -19,7 +20,7 @@ def main(words: list[str] | None = None) -> int:
     arguments = _parser().parse_args(words)
     try:
         result = _command(arguments)
-    except (LabError, DockerException) as error:
+    except (LabError, DockerException, RequestException) as error:
         print(f"lab: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
     if result:

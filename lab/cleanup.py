@@ -7,21 +7,21 @@ import docker
 from docker.errors import APIError, NotFound
 
 from lab.identity import LABEL
-from lab.locks import locked
+from lab.locks import lock_path, locked
 
 
 def remove_lab(client: docker.DockerClient, lab: str, state_dir: Path) -> None:
     """Remove a lab's containers, networks, volumes and folder; what is gone already is no error."""
     filters = {"label": f"{LABEL}={lab}"}
-    folder = state_dir / lab
-    with locked(folder / "lock"):
+    with locked(lock_path(state_dir, lab)):
         for container in client.containers.list(all=True, filters=filters, ignore_removed=True):
             forget(container.remove, v=True, force=True)
         for network in client.networks.list(filters=filters):
             forget(network.remove)
         for volume in client.volumes.list(filters=filters):
             forget(volume.remove, force=True)
-        shutil.rmtree(folder)
+        if (state_dir / lab).is_dir():
+            shutil.rmtree(state_dir / lab)
 
 
 def forget(remove: object, **options: bool) -> None:

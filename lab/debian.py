@@ -130,11 +130,9 @@ def _debootstrap(client: docker.DockerClient, mirrors: Mirrors, folder: Path) ->
                 )
             with timed(f"image: import {LOCAL_IMAGE}"):
                 repository, tag = LOCAL_IMAGE.split(":")
-                run(
-                    ["tar", "-C", str(root), "--numeric-owner", "--exclude=./var/cache/apt/archives/*.deb"]
-                    + ["-cf", str(archive), "."],
-                    root=True,
-                )
+                without = "--exclude=./var/cache/apt/archives/*.deb"
+                run(["tar", "-C", str(root), "--numeric-owner", without, "-cf", str(archive), "."], root=True)
                 client.api.import_image_from_file(str(archive), repository=repository, tag=tag)
+                client.images.get(LOCAL_IMAGE)
         finally:
             run(["rm", "-rf", str(root), str(archive)], root=True)

@@ -60,7 +60,7 @@ def up(client: docker.DockerClient, spec: NetworkSpec) -> LabNetwork:
         raise LabError('sites: a lab needs at least one site; write {"cloud-a": null}')
     wanted = images.tags()
     images.ensure_images(client, [wanted.control, wanted.node])
-    with locked(spec.folder / "lock"):
+    with locked(spec.lock):
         key = ensure_client_key(spec.folder)
         networks = {site: _ensure_network(client, spec.lab, site, subnet) for site, subnet in spec.sites.items()}
         _ensure_control(client, spec.lab, wanted.control, networks)
@@ -146,6 +146,7 @@ def _ensure_control(client: docker.DockerClient, lab: str, image: str, networks:
         first = next(iter(networks.values()))
         address = subnets.control_address(subnet_of(first))
         endpoint = client.api.create_endpoint_config(ipv4_address=address)
+        client.volumes.create(name, labels={LABEL: lab})
         container = client.containers.create(
             image,
             ["-name", CONTROL_NAME, "-state", "/state"],
@@ -212,7 +213,7 @@ def _wait_for_control(client: docker.DockerClient, lab: str, address: str) -> No
     waiting = [OPEN_PORT, KEYED_PORT]
     while waiting:
         try:
-            with urllib.request.urlopen(f"http://{address}:{waiting[0]}/key?v=1", timeout=2):  # noqa: S310 - http
+            with urllib.request.urlopen(f"http://{address}:{waiting[0]}/key?v=1", timeout=2):
                 waiting.pop(0)
         except OSError as error:
             if time.monotonic() > deadline:

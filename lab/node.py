@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import docker
-from docker.errors import NotFound
+from docker.errors import APIError, NotFound
 from docker.models.containers import Container
 from docker.types import Mount
 
@@ -55,11 +55,13 @@ def up(client: docker.DockerClient, spec: NodeSpec) -> NodeAddress:
     image = wanted.bare if spec.bare else wanted.node
     images.ensure_images(client, [image])
     _ensure_tun()
-    with locked(spec.folder / "lock"):
+    with locked(spec.lock):
         client_key = ensure_client_key(spec.folder)
         container = find_container(client, name) or _create(client, spec, name, image)
         host_key = _ensure_keys(container, client_key.public)
-        if container.status != "running":
+        if container.status == "paused":
+            container.unpause()
+        elif container.status != "running":
             container.start()
     address = _address(container)
     _wait(container, address)
@@ -69,7 +71,7 @@ def up(client: docker.DockerClient, spec: NodeSpec) -> NodeAddress:
 def down(client: docker.DockerClient, spec: NodeSpec) -> None:
     """Remove the node and its volume; gone already is done."""
     name = container_name(spec.lab, spec.node)
-    with locked(spec.folder / "lock"):
+    with locked(spec.lock):
         container = find_container(client, name)
         if container is not None:
             forget(container.remove, v=True, force=True)
@@ -197,7 +199,10 @@ def _not_ready(container: Container, address: str) -> str | None:
     container.reload()
     if container.status != "running":
         return f"the container is {container.status}"
-    state = container.exec_run(["systemctl", "is-system-running"]).output.decode(errors="replace").strip()
+    try:
+        state = container.exec_run(["systemctl", "is-system-running"]).output.decode(errors="replace").strip()
+    except APIError as error:
+        return f"the container runs no commands ({error.explanation})"
     if state not in {"running", "degraded"}:
         return f"systemd is `{state}`"
     try:

@@ -7,6 +7,7 @@ from typing import Annotated, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from lab.errors import LabError
+from lab.locks import lock_path
 
 LabId = Annotated[str, Field(pattern=r"^[a-z0-9]{1,20}$")]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?$")]
@@ -35,6 +36,11 @@ class _Spec(BaseModel):
     def folder(self) -> Path:
         """The lab's own folder inside the state folder."""
         return self.state_dir / self.lab
+
+    @property
+    def lock(self) -> Path:
+        """The lab's lock file."""
+        return lock_path(self.state_dir, self.lab)
 
 
 class NetworkSpec(_Spec):

@@ -15,7 +15,7 @@ FIRST_NODE_OFFSET = 10
 
 
 def candidates(lab: str, site: str, count: int = 64) -> Iterator[ipaddress.IPv4Network]:
-    """Yield `count` /24 subnets of RANGE for a site, always the same ones, the first taken from a hash of lab and site."""
+    """Yield `count` /24 subnets of RANGE for a site: always the same, starting at a hash of lab and site."""
     subnets = 1 << (24 - RANGE.prefixlen)
     first = int.from_bytes(hashlib.sha256(f"{lab}/{site}".encode()).digest()[:8], "big")
     for step in range(count):

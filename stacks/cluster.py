@@ -45,6 +45,7 @@ class ClusterStack:
                 time_limit_minutes=config.validation.time_limit_minutes,
                 floors_gb_per_s=config.validation.floors_gb_per_s,
                 rerun=config.validation.rerun,
+                queue_limit_seconds=config.validation.queue_limit_seconds,
             ),
             sites=[site.name for site in config.sites],
             head=machines[head.name],

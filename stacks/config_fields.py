@@ -376,6 +376,9 @@ class Validation(Section):
     time_limit_minutes: Annotated[
         Whole, Field(ge=1, le=1440), _count_says(1, 1440, "Slurm would end the measurement as it starts")
     ] = Field(default=10, description="limit of each measuring job, minutes")
+    queue_limit_seconds: Annotated[
+        Whole, Field(ge=0, le=604800), _count_says(0, 604800, "the measurement would wait for other jobs for ever")
+    ] = Field(default=600, description="how long a measuring job may wait for its nodes while other jobs are on them")
     floors_gb_per_s: Annotated[
         dict[str, Annotated[Number, Field(gt=0)]],
         Says(

@@ -12,7 +12,8 @@ yes_no() { if "$@" >/dev/null 2>&1; then echo true; else echo false; fi; }
 # The version apt would install, or the one that is there.
 version_of() {
     local installed
-    installed=$(dpkg-query -W -f='${Version}' "$1" 2>/dev/null || :)
+    # A package that was removed and left its configuration behind has a version too.
+    installed=$(dpkg-query -W -f='${db:Status-Status} ${Version}' "$1" 2>/dev/null | sed -n 's/^installed //p' || :)
     if [ -n "$installed" ]; then
         printf '%s' "$installed"
     else
@@ -74,6 +75,7 @@ up() {
     fi
 
     local os=unknown
+    # shellcheck source=/dev/null
     os=$(. /etc/os-release && printf '%s %s' "$ID" "${VERSION_ID:-}")
     json_object \
         os "$(json_string "$os")" \

@@ -15,7 +15,9 @@ install_tailscale() {
     if [ -x /usr/sbin/tailscaled ] && [ -x /usr/bin/tailscale ]; then return; fi
     ensure_packages curl ca-certificates
     local id codename source=https://pkgs.tailscale.com/stable
+    # shellcheck source=/dev/null
     id=$(. /etc/os-release && printf '%s' "$ID")
+    # shellcheck source=/dev/null
     codename=$(. /etc/os-release && printf '%s' "$VERSION_CODENAME")
     curl -fsS --retry 3 --max-time 60 -o /usr/share/keyrings/tailscale-archive-keyring.gpg "$source/$id/$codename.noarmor.gpg" ||
         fail "Tailscale's package source does not answer" "install tailscale on $HOST_NAME by hand, then run up again"
@@ -120,6 +122,7 @@ WantedBy=multi-user.target tailscaled.service"
     if [ -z "$HEAD_ADDRESS" ]; then
         ensure_authority
         authority=$(public_key "$AUTHORITY_KEY")
+        # shellcheck disable=SC2153  # from lib/authority
         leave_key=$(public_key "$LEAVE_KEY")
     fi
     json_object \

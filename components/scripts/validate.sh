@@ -12,6 +12,7 @@
 # It waits for minutes and changes nothing that other steps on this host change.
 # shellcheck disable=SC2034  # read by dispatch
 STEP_UNLOCKED=yes
+# shellcheck disable=SC2034
 STEP_NAME=validate-$SCOPE
 
 # Bytes of output kept; tables are small, the rest is a debug log.
@@ -44,7 +45,6 @@ up() {
         note "job $JOB: $waited"
         scontrol show job "$JOB"
         as_user scancel "$JOB"
-        state=TIMEOUT
     fi
     local exit_code nodes
     exit_code=$(job_field '.jobs[0].exit_code.return_code.number // .jobs[0].exit_code.return_code // 0')

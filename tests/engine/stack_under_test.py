@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ class Stack:
             urn: {
                 "inputs": _marked(resource.inputs),
                 "outputs": _marked(resource.outputs),
-                "needs": sorted({*resource.dependencies, *sum(resource.property_dependencies.values(), [])}),
+                "needs": sorted({*resource.dependencies, *chain(*resource.property_dependencies.values())}),
                 "deleted_with": resource.deleted_with,
                 "retain": resource.retain_on_delete,
             }
@@ -152,7 +153,7 @@ class Cli:
                 row["urn"]: {
                     "inputs": _marked(row.get("inputs", {})),
                     "outputs": {k: v for k, v in _marked(row["outputs"]).items() if k in ("stdout", "stderr")},
-                    "needs": sorted({*row.get("dependencies", []), *sum(_lists(row.get("propertyDependencies")), [])}),
+                    "needs": sorted({*row.get("dependencies", []), *chain(*_lists(row.get("propertyDependencies")))}),
                     "deleted_with": row.get("deletedWith", ""),
                     "retain": row.get("retainOnDelete", False),
                 }
@@ -165,15 +166,15 @@ class Cli:
         }
 
 
-def _opened(value: Any, secrets: ConfigSecrets) -> Any:
+def _opened(value: Any, secrets: ConfigSecrets, inside: bool = False) -> Any:
     """The CLI's state with its secrets decrypted (the passphrase provider's format is the config's)."""
     if isinstance(value, dict):
         if SIGNATURE in value:
             # A secret inside a secret is encrypted with it, and plain in itself.
-            text = value.get("plaintext") or secrets.open("the state", value["ciphertext"])
-            return {SIGNATURE: value[SIGNATURE], "value": _opened(json.loads(text), secrets)}
-        return {key: _opened(item, secrets) for key, item in value.items()}
-    return [_opened(item, secrets) for item in value] if isinstance(value, list) else value
+            text = value["ciphertext"] if inside else secrets.open("the state", value["ciphertext"])
+            return {SIGNATURE: value[SIGNATURE], "value": _opened(json.loads(text), secrets, inside=True)}
+        return {key: _opened(item, secrets, inside) for key, item in value.items()}
+    return [_opened(item, secrets, inside) for item in value] if isinstance(value, list) else value
 
 
 def _lists(dependencies: dict[str, list[str] | None] | None) -> list[list[str]]:

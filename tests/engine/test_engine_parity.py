@@ -95,8 +95,8 @@ SEQUENCES = {
     "fail to replace and repair": [
         FAILING.format(word="a", code=0, triggers=[1], before=None),
         FAILING.format(word="a", code=3, triggers=[2], before=None),
-        FAILING.format(word="a", code=3, triggers=[3], before=True),
-        FAILING.format(word="a", code=0, triggers=[3], before=True),
+        FAILING.format(word="b", code=0, triggers=[3], before=True),
+        FAILING.format(word="b", code=3, triggers=[4], before=True),
     ],
     "retain, and drop a connection's default": [
         'a = step("a", "echo a", delete="echo bye a", options=dict(retain_on_delete=True))',
@@ -135,7 +135,7 @@ def _by_cli(stack: Stack, programs: list[str], tmp_path: Path) -> list[Step]:
     }
     environment.pop("SSH_AUTH_SOCK", None)
     cli = Cli(stack, backend, environment)
-    done = []
+    done: list[Step] = []
     for program in [*programs, None]:
         if program is not None:
             stack.write(program)
@@ -174,5 +174,7 @@ def test_the_engine_does_what_the_cli_does(name: str, stack: Stack, tmp_path: Pa
             ours.state["outputs"].pop(key, None)
         assert ours.asked == theirs.asked, f"commands on the host in step {number}"
         assert ours.state == theirs.state, f"state after step {number}"
-        assert (ours.ok, ours.counts) == (theirs.ok, theirs.counts), f"summary of step {number}"
+        assert ours.ok == theirs.ok, f"exit status of step {number}"
+        if ours.ok:
+            assert ours.counts == theirs.counts, f"summary of step {number}"
     assert (log.read_text() if log.exists() else "") == by_cli

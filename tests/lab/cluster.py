@@ -1,9 +1,11 @@
-"""A cluster under test: a stack of its own in this checkout, its config as a dictionary, its nodes as testinfra hosts."""
+"""A cluster under test: a stack of its own in this checkout, its config as a dictionary, nodes as testinfra hosts."""
 
 from __future__ import annotations
 
 import copy
+import shlex
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,11 +15,17 @@ import testinfra
 import yaml
 from testinfra.host import Host
 
+from driver import lab_commands
 from driver.deployment import Deployment
-from driver.find_engine import Found
+from driver.find_engine import IN_PROCESS, Found
 from driver.workspace import PROJECT, ROOT, Workspace
 from engine.events import Event, Summary
+from lab import engine as lab_engine
+from lab import network
+from lab import node as machine
 from lab.identity import container_name, lab_id
+from lab.spec import NetworkSpec
+from lab.spec import NodeSpec as MachineSpec
 
 # Sizes and repeats that take seconds over the relay.
 SMALL_MEASUREMENT = {
@@ -78,6 +86,13 @@ class ClusterUnderTest:
         """The id of this stack's lab."""
         return lab_id(PROJECT, self.stack)
 
+    def remove(self) -> None:
+        """Destroy the stack, and take away whatever is left of it."""
+        deployment = self.deployment()
+        deployment.destroy()
+        lab_commands.clear_away(deployment.lab)
+        deployment.workspace.forget()
+
     def container(self, node: str) -> str:
         """The name of a node's container."""
         return container_name(self.lab, node)
@@ -86,25 +101,61 @@ class ClusterUnderTest:
         """A node as root sees it."""
         return testinfra.get_host(f"docker://{self.container(name)}")
 
-    def run(self, node: str, command: str, limit: float = 60) -> str:
-        """Run a command as root on a node and return its stdout; fail with all it said when it fails."""
-        result = subprocess.run(
+    def attempt(self, node: str, command: str, limit: float = 60) -> subprocess.CompletedProcess[str]:
+        """Run a command as root on a node, whatever comes of it; 124 when it was ended at the limit of seconds."""
+        return subprocess.run(
             ["docker", "exec", self.container(node), "timeout", str(limit), "bash", "-c", command],
             capture_output=True,
             text=True,
             check=False,
         )
+
+    def run(self, node: str, command: str, limit: float = 60) -> str:
+        """Run a command as root on a node and return its stdout; fail with all it said when it fails."""
+        result = self.attempt(node, command, limit)
         assert result.returncode == 0, f"{node}: {command}\nexit {result.returncode}\n{result.stdout}\n{result.stderr}"
         return result.stdout
 
     def run_as(self, user: str, node: str, command: str, limit: float = 60) -> str:
-        """Run a command in a user's login shell on a node."""
-        quoted = command.replace("'", "'\\''")
-        return self.run(node, f"su - {user} -c '{quoted}'", limit)
+        """Run a command in a user's login shell on a node and return its stdout; fail when it fails."""
+        return self.run(node, as_user(user, command), limit)
+
+    def driver(self, *words: str) -> list[str]:
+        """Return the command of a Makefile target (`up`, `outputs`, ...) for this stack and its config as it is now."""
+        self.config_file.write_text(yaml.safe_dump({"config": self.config}), encoding="utf-8")
+        engine = IN_PROCESS if self.found.cli is None else "cli"
+        place = ["--config-file", str(self.config_file), "--state-dir", str(ROOT / "tests"), "--engine", engine]
+        return [sys.executable, "-m", "driver", "--stack", self.stack, *place, *words]
 
     def state_files(self) -> list[Path]:
         """Every file the engine and the driver keep for this stack."""
         return [path for path in (ROOT / "tests").rglob("*") if path.is_file()]
+
+
+def as_user(user: str, command: str) -> str:
+    """Return the command line with which root runs a command in a user's login shell."""
+    return f"su - {user} -c {shlex.quote(command)}"
+
+
+def own_machine(lab: str, node: str, *, bare: bool = False) -> dict[str, Any]:
+    """Make a machine that no stack owns, in a lab's network `rack`; return it as a host of a stack's config.
+
+    bare   nothing of the cluster's software in its image
+    """
+    client = lab_engine.connect()
+    place: dict[str, Any] = {"lab": lab, "state_dir": lab_commands.STATE_DIR}
+    network.up(client, NetworkSpec(**place, sites={"rack": None}))
+    made = machine.up(client, MachineSpec(**place, node=node, site="rack", bare=bare))
+    client.close()
+    key_file = lab_commands.STATE_DIR / lab / "id_ed25519"
+    return {
+        "name": node,
+        "address": made.address,
+        "port": made.port,
+        "user": made.user,
+        "private_key_file": str(key_file),
+        "host_key": made.host_key,
+    }
 
 
 def eventually(condition: Callable[[], bool], seconds: float, what: str) -> None:

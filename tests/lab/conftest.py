@@ -44,7 +44,19 @@ def make_cluster(
 
     yield make
     for cluster in made:
-        deployment = cluster.deployment()
-        deployment.destroy()
-        lab_commands.clear_away(deployment.lab)
-        deployment.workspace.forget()
+        cluster.remove()
+
+
+@pytest.fixture(scope="session")
+def cluster(found: Found, images: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterUnderTest]:
+    """One cluster, up, for every test that leaves it as it was: the dev stack, with a second user and its own floors."""
+    config = dev_config()
+    config["tailrack:users"].append({"name": "bob", "uid": 6002})
+    # One scope far below what any machine does, one without a floor.
+    config["tailrack:validation"]["floors_gb_per_s"] = {"cloud-a": 1e-6}
+    made = ClusterUnderTest("t1", tmp_path_factory.mktemp("t1"), found, config)
+    try:
+        made.up_ok()
+        yield made
+    finally:
+        made.remove()

@@ -1,20 +1,79 @@
-"""What a user of a running cluster sees: nodes, partitions, jobs, the share, names, SSH, outputs."""
+"""What a user of a running cluster sees: nodes, partitions, jobs, names, SSH, the tailnet, outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from itertools import permutations
+from typing import Any
 
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest
+from tests.lab.cluster import ClusterUnderTest, eventually
+
+NODES = ("head", "a1", "b1")
+SITE_OF = {"head": "cloud-a", "a1": "cloud-a", "b1": "cloud-b"}
+MPI_SUM = "from mpi4py import MPI; c = MPI.COMM_WORLD; print(c.allreduce(c.Get_rank() + 1), c.Get_size())"
+
+# The contract of the outputs: keys, and what JSON value each has.
+NUMBER = (int, float)
+NODE_OUTPUT = {
+    "name": str,
+    "site": str,
+    "tailnet_ip": str,
+    "cpus": int,
+    "memory_mb": int,
+    "gpus": int,
+    "path": str,
+    "slurm_version": str,
+    "tailscale_version": str,
+}
+HALF_OUTPUT = {"time_us": NUMBER, "algbw_gb_per_s": NUMBER, "busbw_gb_per_s": NUMBER, "wrong": int}
+SCOPE_OUTPUT = {
+    "backend": str,
+    "verdict": str,
+    "reason": str,
+    "busbw_gb_per_s": NUMBER,
+    "algbw_gb_per_s": NUMBER,
+    "gate_bytes": int,
+    "floor_gb_per_s": (*NUMBER, type(None)),
+    "peak_busbw_gb_per_s": NUMBER,
+    "peak_bytes": int,
+    "average_busbw_gb_per_s": NUMBER,
+    "wrong": int,
+    "ranks": int,
+    "nodes": list,
+    "transport": str,
+    "interface": str,
+    "job_id": int,
+    "seconds": NUMBER,
+    "rows": list,
+}
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
-    """The dev stack, up."""
-    made = make_cluster("t1")
-    made.up_ok()
-    return made
+def outputs(cluster: ClusterUnderTest) -> dict[str, Any]:
+    """The stack's outputs, as other programs read them."""
+    return cluster.deployment().outputs()
+
+
+@pytest.fixture(scope="module")
+def addresses(outputs: dict[str, Any]) -> dict[str, str]:
+    """Node to tailnet address."""
+    return {node["name"]: node["tailnet_ip"] for node in outputs["cluster"]["nodes"]}
+
+
+@pytest.fixture(scope="module")
+def lan_addresses(cluster: ClusterUnderTest) -> dict[str, str]:
+    """Node to address in its site's own network."""
+    command = 'ip -4 -o address show dev eth0 | awk \'{sub("/.*", "", $4); print $4}\''
+    return {node: cluster.run(node, command).strip() for node in NODES}
+
+
+def same_shape(value: dict[str, Any], shape: dict[str, Any]) -> bool:
+    """Whether a mapping has exactly the keys of the shape, and values of its types (a truth value is no number)."""
+    return value.keys() == shape.keys() and all(
+        isinstance(value[key], kinds) and not isinstance(value[key], bool) for key, kinds in shape.items()
+    )
 
 
 def test_sinfo_shows_every_node_idle_in_the_partitions_of_its_site(cluster: ClusterUnderTest) -> None:
@@ -32,3 +91,243 @@ def test_sinfo_shows_every_node_idle_in_the_partitions_of_its_site(cluster: Clus
 def test_a_user_runs_a_job_on_nodes_of_both_sites(cluster: ClusterUnderTest) -> None:
     hosts = cluster.run_as("ada", "head", "srun -N3 --switches=2 hostname")
     assert sorted(hosts.split()) == ["a1", "b1", "head"]
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_a_job_of_two_nodes_stays_within_a_site_wherever_it_is_submitted(cluster: ClusterUnderTest, node: str) -> None:
+    assert sorted(cluster.run_as("ada", node, "srun -N2 hostname").split()) == ["a1", "head"]
+
+
+def test_a_job_that_needs_two_sites_is_not_started_unless_it_asks_for_them(cluster: ClusterUnderTest) -> None:
+    waiting = cluster.run_as("ada", "head", "sbatch --parsable --output=/dev/null -N3 --wrap hostname").strip()
+    refused = cluster.attempt("head", "runuser -u ada -- srun -N3 --immediate=2 hostname")
+    assert refused.returncode != 0
+    assert "Unable to allocate resources" in refused.stderr
+    # The nodes are free all the while, so it is not for them that the job waits.
+    assert sorted(cluster.run_as("ada", "head", "srun -N3 --switches=2 hostname").split()) == ["a1", "b1", "head"]
+    assert cluster.run("head", f"squeue -h -j {waiting} -o '%i %T'").strip() == f"{waiting} PENDING"
+    cluster.run_as("ada", "head", f"scancel {waiting}")
+
+
+def test_a_job_without_a_partition_runs_in_all(cluster: ClusterUnderTest) -> None:
+    assert cluster.run_as("ada", "head", "srun printenv SLURM_JOB_PARTITION").strip() == "all"
+
+
+def test_nodes_are_chosen_by_the_feature_of_their_site(cluster: ClusterUnderTest) -> None:
+    features = {line.split()[0]: line.split()[1] for line in cluster.run("head", "sinfo -hN -o '%N %f'").splitlines()}
+    assert features == {node: f"site-{site}" for node, site in SITE_OF.items()}
+    assert cluster.run_as("ada", "head", "srun -C site-cloud-b hostname").strip() == "b1"
+
+
+def test_the_topology_has_a_switch_for_each_site_under_the_tailnet(cluster: ClusterUnderTest) -> None:
+    shown = cluster.run("head", "scontrol show topology")
+    switches = {
+        name: sorted(cluster.run("head", f"scontrol show hostnames {nodes}").split())
+        for name, nodes in re.findall(r"SwitchName=(\S+) .*?Nodes=(\S+)", shown)
+    }
+    assert switches == {"cloud-a": ["a1", "head"], "cloud-b": ["b1"], "tailnet": ["a1", "b1", "head"]}
+
+
+def test_slurm_knows_every_node_by_its_tailnet_address(cluster: ClusterUnderTest, addresses: dict[str, str]) -> None:
+    shown = cluster.run("head", "scontrol show nodes")
+    assert dict(re.findall(r"NodeName=(\S+)(?s:.*?)NodeAddr=(\S+)", shown)) == addresses
+
+
+def test_slurm_listens_on_the_tailnet_only(cluster: ClusterUnderTest, addresses: dict[str, str]) -> None:
+    for node in NODES:
+        listening = re.findall(r"(\S+):(\d+)\s+\S+\s+users:\(\(\"(slurm\w+)\"", cluster.run(node, "ss -Hltnp"))
+        wanted = {(addresses[node], "6818", "slurmd")}
+        if node == "head":
+            wanted.add((addresses[node], "6817", "slurmctld"))
+        assert set(listening) == wanted, node
+
+
+def test_a_node_keeps_no_slurm_configuration_of_its_own(cluster: ClusterUnderTest) -> None:
+    assert cluster.node("head").file("/etc/slurm/slurm.conf").exists
+    for node in ("a1", "b1"):
+        assert not cluster.node(node).file("/etc/slurm/slurm.conf").exists
+        # It has one all the same, from the head node.
+        assert f"ClusterName{' ' * 13}= lab" in cluster.run(node, "scontrol show config"), node
+
+
+def test_a_munge_credential_made_on_a_node_is_read_on_every_other(cluster: ClusterUnderTest) -> None:
+    for maker in NODES:
+        credential = cluster.run_as("ada", maker, "munge -s 'from ada'").strip()
+        for reader in NODES:
+            if reader != maker:
+                decoded = cluster.run(reader, f"unmunge <<<{credential}")
+                assert re.search(r"^UID:\s+ada \(6001\)$", decoded, re.MULTILINE), f"{maker} to {reader}"
+                assert decoded.endswith("from ada"), f"{maker} to {reader}"
+
+
+def test_the_munge_key_is_the_same_everywhere_and_readable_by_munge_alone(cluster: ClusterUnderTest) -> None:
+    key = "/etc/munge/munge.key"
+    assert {cluster.run(node, f"stat -c '%a %U:%G' {key}").strip() for node in NODES} == {"400 munge:munge"}
+    assert len({cluster.run(node, f"sha256sum {key}") for node in NODES}) == 1
+
+
+def test_every_name_resolves_on_every_node_to_its_tailnet_address(
+    cluster: ClusterUnderTest, addresses: dict[str, str]
+) -> None:
+    for node in NODES:
+        found = cluster.run(node, f"for name in {' '.join(NODES)}; do getent ahostsv4 $name | head -n 1; done")
+        assert [line.split()[0] for line in found.splitlines()] == [addresses[name] for name in NODES], node
+
+
+def test_the_hosts_file_of_a_node_has_its_own_name_alone(cluster: ClusterUnderTest, addresses: dict[str, str]) -> None:
+    for node in NODES:
+        lines = [line.split("#")[0].split() for line in cluster.run(node, "cat /etc/hosts").splitlines()]
+        entries = {(words[0], name) for words in lines for name in words[1:] if name in NODES}
+        assert entries == {(addresses[node], node)}
+
+
+def test_a_name_nobody_has_fails_fast(cluster: ClusterUnderTest) -> None:
+    for node in NODES:
+        # getent says 2 when there is no such name; 124 would be the limit of 5 seconds.
+        assert cluster.attempt(node, "getent hosts nobody-has-this-name", limit=5).returncode == 2, node
+
+
+def test_ssh_goes_from_every_node_to_every_node_without_a_question(cluster: ClusterUnderTest) -> None:
+    options = "-o BatchMode=yes -o StrictHostKeyChecking=yes -o UserKnownHostsFile=/dev/null -o ConnectTimeout=10"
+    for node in NODES:
+        loop = f"for name in {' '.join(NODES)}; do ssh -n {options} $name 'whoami; hostname'; done"
+        assert cluster.run_as("ada", node, loop).split() == [word for name in NODES for word in ("ada", name)], node
+
+
+def test_ssh_refuses_a_host_whose_key_the_cluster_did_not_sign(
+    cluster: ClusterUnderTest, addresses: dict[str, str]
+) -> None:
+    """The certificate of b1 must not do for another name: else the test above would show nothing."""
+    options = "-o BatchMode=yes -o StrictHostKeyChecking=yes -o UserKnownHostsFile=/dev/null -o HostKeyAlias=a1"
+    refused = cluster.attempt("head", f"runuser -u ada -- ssh -n {options} {addresses['b1']} hostname")
+    assert refused.returncode == 255
+    assert "Host key verification failed" in refused.stderr
+
+
+def test_users_are_the_same_everywhere(cluster: ClusterUnderTest) -> None:
+    for node in NODES:
+        shown = cluster.run(node, "getent passwd ada bob; getent group ada bob")
+        assert shown.splitlines() == [
+            "ada:x:6001:6001::/shared/home/ada:/bin/bash",
+            "bob:x:6002:6002::/shared/home/bob:/bin/bash",
+            "ada:x:6001:",
+            "bob:x:6002:",
+        ], node
+
+
+def test_an_mpi_job_adds_over_all_nodes(cluster: ClusterUnderTest) -> None:
+    said = cluster.run_as("ada", "head", f'srun --mpi=pmix -N3 --switches=2 python3 -c "{MPI_SUM}"')
+    assert said.splitlines() == ["6 3"] * 3
+
+
+def test_what_a_batch_job_writes_is_on_the_share(cluster: ClusterUnderTest) -> None:
+    job = cluster.run_as("ada", "a1", "sbatch --parsable --wait --output=job-%j.out -C site-cloud-b --wrap hostname")
+    assert cluster.run_as("ada", "head", f"cat job-{job.strip()}.out") == "b1\n"
+
+
+def test_the_sites_reach_each_other_over_the_tailnet_alone(
+    cluster: ClusterUnderTest, lan_addresses: dict[str, str], addresses: dict[str, str]
+) -> None:
+    def reaches(source: str, address: str) -> bool:
+        return cluster.attempt(source, f"exec 3<>/dev/tcp/{address}/22", limit=3).returncode == 0
+
+    def echoes(source: str, address: str) -> bool:
+        return cluster.attempt(source, f"ping -c 1 -W 2 {address}").returncode == 0
+
+    for source, target in permutations(NODES, 2):
+        same_site = SITE_OF[source] == SITE_OF[target]
+        assert reaches(source, lan_addresses[target]) == same_site, f"{source} to {target}"
+        assert echoes(source, lan_addresses[target]) == same_site, f"{source} to {target}"
+        assert reaches(source, addresses[target]), f"{source} to {target}"
+
+
+def test_the_outputs_say_how_each_node_reaches_the_head(outputs: dict[str, Any]) -> None:
+    paths = {node["name"]: node["path"] for node in outputs["cluster"]["nodes"]}
+    assert paths == {"head": "self", "a1": "direct", "b1": "relay"}
+
+
+def test_the_outputs_keep_their_contract(outputs: dict[str, Any]) -> None:
+    assert outputs.keys() == {"cluster", "validation", "busbw_gb_per_s"}
+    about = outputs["cluster"]
+    assert same_shape(about, {"name": str, "control_address": str, "partitions": list, "nodes": list})
+    assert (about["name"], about["partitions"]) == ("lab", ["all", "cloud-a", "cloud-b"])
+    assert about["control_address"] == about["nodes"][0]["tailnet_ip"]
+    assert {node["name"]: node["site"] for node in about["nodes"]} == SITE_OF
+    assert all(same_shape(node, NODE_OUTPUT) for node in about["nodes"])
+    assert outputs["validation"].keys() == {"cloud-a", "cross-site"}
+    for scope in outputs["validation"].values():
+        assert same_shape(scope, SCOPE_OUTPUT)
+        assert scope["backend"] == "mpi-cpu"
+        assert scope["interface"] == "tailscale0"
+        assert [row["bytes"] for row in scope["rows"]] == [65536, 262144]
+        assert all(same_shape(row, {"bytes": int, "out_of_place": dict, "in_place": dict}) for row in scope["rows"])
+        assert all(same_shape(row[half], HALF_OUTPUT) for row in scope["rows"] for half in ("out_of_place", "in_place"))
+
+
+def test_a_scope_is_judged_by_its_floor_and_unjudged_without_one(outputs: dict[str, Any]) -> None:
+    judged, unjudged = outputs["validation"]["cloud-a"], outputs["validation"]["cross-site"]
+    assert (judged["verdict"], judged["floor_gb_per_s"]) == ("PASS", 1e-6)
+    assert (unjudged["verdict"], unjudged["floor_gb_per_s"]) == ("UNJUDGED", None)
+    assert (sorted(judged["nodes"]), judged["ranks"]) == (["a1", "head"], 2)
+    assert (sorted(unjudged["nodes"]), unjudged["ranks"]) == (["a1", "b1", "head"], 3)
+
+
+def test_the_headline_is_the_bandwidth_across_sites_at_the_gate_size(outputs: dict[str, Any]) -> None:
+    across = outputs["validation"]["cross-site"]
+    (gate,) = [row for row in across["rows"] if row["bytes"] == across["gate_bytes"]]
+    assert outputs["busbw_gb_per_s"] == across["busbw_gb_per_s"] == gate["out_of_place"]["busbw_gb_per_s"] > 0
+
+
+@pytest.mark.parametrize("scope", ["cloud-a", "cross-site"])
+def test_bandwidths_are_those_of_the_bytes_and_times_that_the_job_printed(
+    cluster: ClusterUnderTest, outputs: dict[str, Any], scope: str
+) -> None:
+    said = outputs["validation"][scope]
+    printed = cluster.run_as("ada", "b1", f"cat ~/.tailrack/validation/{scope}/output")
+    table = [line.split() for line in printed.splitlines() if re.match(r" +\d", line)]
+    assert len(table) == len(said["rows"])
+    for words, row in zip(table, said["rows"], strict=True):
+        assert row["bytes"] == int(words[0])
+        for half, (time, algbw, busbw, wrong) in (("out_of_place", words[5:9]), ("in_place", words[9:13])):
+            assert row[half]["time_us"] == float(time)
+            assert row[half]["wrong"] == int(wrong) == 0
+            rate = row["bytes"] / float(time) / 1e3
+            assert row[half]["algbw_gb_per_s"] == pytest.approx(rate)
+            assert row[half]["busbw_gb_per_s"] == pytest.approx(rate * 2 * (said["ranks"] - 1) / said["ranks"])
+            # The table has two decimals.
+            assert row[half]["algbw_gb_per_s"] == pytest.approx(float(algbw), abs=0.0051)
+            assert row[half]["busbw_gb_per_s"] == pytest.approx(float(busbw), abs=0.0051)
+
+
+def test_preview_of_an_unchanged_stack_says_that_nothing_changes(cluster: ClusterUnderTest) -> None:
+    summary = cluster.deployment().preview()
+    assert summary.ok
+    assert {operation for operation, count in summary.counts.items() if count} == {"same"}
+    assert cluster.touched() == set()
+
+
+def test_an_unchanged_up_changes_nothing_and_runs_no_command(cluster: ClusterUnderTest) -> None:
+    # Every step writes its log anew.
+    logs = {node: cluster.run(node, "stat -c '%n %y' /var/log/tailrack/*") for node in NODES}
+    summary = cluster.up_ok()
+    assert {operation for operation, count in summary.counts.items() if count} == {"same"}
+    assert cluster.touched() == set()
+    assert {node: cluster.run(node, "stat -c '%n %y' /var/log/tailrack/*") for node in NODES} == logs
+
+
+def test_a_node_whose_tailscaled_restarts_comes_back_at_the_same_address(
+    cluster: ClusterUnderTest, addresses: dict[str, str]
+) -> None:
+    cluster.run("b1", "systemctl restart tailscaled")
+    eventually(
+        lambda: cluster.attempt("b1", "tailscale wait --timeout 5s && getent hosts head").returncode == 0,
+        30,
+        "b1 is on the tailnet and knows the head node's name",
+    )
+    assert cluster.run("b1", "tailscale ip -4").strip() == addresses["b1"]
+    eventually(
+        lambda: cluster.attempt("head", "runuser -u ada -- srun -w b1 --immediate=5 hostname").stdout == "b1\n",
+        60,
+        "b1 runs jobs again",
+    )
+    assert "cloud-b" in cluster.run("head", "sinfo -h -N -t idle -n b1")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import re
+import shutil
 import subprocess
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from pulumi.runtime import mocks, rpc
 
-from components.config_files.slurm import SlurmModel, controller_files
-from components.remote import SCRIPTS
+from components.remote import render_script
 from stacks.cluster import ClusterStack
 from stacks.config import parse
 
@@ -42,6 +41,13 @@ LAB: dict[str, Any] = {
     "users": [{"name": "ada", "uid": 6001}],
     "validation": {"min_bytes": "64K", "max_bytes": "4M", "factor": 4, "floors_gb_per_s": {"cloud-a": 0.02}},
 }
+
+
+def _machine(name: str, number: int, user: str = "ops", **more: Any) -> dict[str, Any]:
+    connection = {"address": f"192.0.2.{number}", "user": user, "private_key_file": "key", "host_key": HOST_KEY}
+    return {"name": name, **connection, **more}
+
+
 HOSTS: dict[str, Any] = {
     "cluster": {"name": "prod"},
     "head": {"name": "door", "site": "rack"},
@@ -50,23 +56,16 @@ HOSTS: dict[str, Any] = {
             "name": "rack",
             "kind": "hosts",
             "hosts": [
-                {"name": name, "address": f"192.0.2.{number}", "user": user, "private_key_file": "key",
-                 "host_key": HOST_KEY, **more}
-                for number, (name, user, more) in enumerate(
-                    [
-                        ("door", "root", {}),
-                        ("dgx1", "ops", {"gpu": "h200:8", "features": ["nvlink"], "port": 2222}),
-                        ("dgx2", "ops", {"gpu": "h200:8"}),
-                        ("box1", "ops", {"gpu": "rtx4090:1"}),
-                    ],
-                    start=1,
-                )
+                _machine("door", 1, user="root"),
+                _machine("dgx1", 2, gpu="h200:8", features=["nvlink"], port=2222),
+                _machine("dgx2", 3, gpu="h200:8"),
+                _machine("box1", 4, gpu="rtx4090:1"),
             ],
         }
     ],
     "users": [{"name": "ada", "uid": 6001, "gid": 7001}],
     "tailnet": {"auth_key": AUTH_KEY},
-}  # fmt: skip
+}
 
 
 def tailnet_address(node: str) -> str:
@@ -116,7 +115,6 @@ class Recorded:
     resources: list[Registered] = field(default_factory=list)
     outputs: dict[str, Any] = field(default_factory=dict)
     secret_outputs: set[str] = field(default_factory=set)
-    slurm_files: dict[str, str] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Registered:
         (found,) = (resource for resource in self.remote if resource.name == name)
@@ -154,8 +152,8 @@ class Recorded:
 class _Recorder(mocks.Mocks):
     """Records every resource and answers as the scripts on the machines would."""
 
-    def __init__(self, answers: Mapping[str, Mapping[str, Any]], *, unknown: bool) -> None:
-        self.answers, self.unknown = answers, unknown
+    def __init__(self, answers: Mapping[str, Any], *, unknown: bool, munge_key: str) -> None:
+        self.answers, self.unknown, self.munge_key = answers, unknown, munge_key
         self.recorded = Recorded()
 
     def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], None]:
@@ -172,7 +170,10 @@ class _Recorder(mocks.Mocks):
 
     def _stdout(self, name: str, inputs: Mapping[str, Any]) -> str:
         if name == "munge-key":
-            return MUNGE_KEY
+            return self.munge_key
+        said = self.answers.get(name, {})
+        if isinstance(said, str):
+            return said
         node, _, step = name.rpartition("-")
         if name.startswith("validate-"):
             step = "validate"
@@ -198,7 +199,7 @@ class _Recorder(mocks.Mocks):
                 "nodes": nodes[0].split(",") if nodes else [], "node_states": "", "facts": {},
             },
         }  # fmt: skip
-        return json.dumps({**answer[step], **self.answers.get(name, {})})
+        return json.dumps({**answer[step], **said})
 
 
 Build = Callable[..., Recorded]
@@ -213,19 +214,26 @@ def key_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def secret_texts() -> dict[str, str]:
+    """What the mocks give out that nobody may see."""
+    return {"munge key": MUNGE_KEY, "lab private key": LAB_PRIVATE_KEY, "auth key": AUTH_KEY}
+
+
+@pytest.fixture(scope="session")
 def record() -> Callable[..., Recorded]:
     """Run a Pulumi program against mocks: record(program, answers, unknown) gives what it registered.
 
     What the program returns is the recorded `outputs`. `answers` maps a resource's name to values that replace those
-    of its plausible answer. `unknown`: no step has an answer yet, as in a preview.
+    of its plausible answer, or to the whole of it as text. `unknown`: no step has an answer yet, as in a preview.
     """
 
     def run(
         program: Callable[[], Mapping[str, Any]],
-        answers: Mapping[str, Mapping[str, Any]] | None = None,
+        answers: Mapping[str, Any] | None = None,
         unknown: bool = False,
+        munge_key: str = MUNGE_KEY,
     ) -> Recorded:
-        recorder = _Recorder(answers or {}, unknown=unknown)
+        recorder = _Recorder(answers or {}, unknown=unknown, munge_key=munge_key)
         mocks.set_mocks(recorder, project="tailrack", stack="dev", preview=unknown)
         recorded = recorder.recorded
 
@@ -248,9 +256,19 @@ def record() -> Callable[..., Recorded]:
 
 @pytest.fixture(scope="session")
 def build(record: Callable[..., Recorded], key_folder: Path) -> Build:
-    """Build the stack of a raw config: build(raw, answers=..., unknown=...)."""
+    """Build the stack of a raw config: build(raw, answers=..., unknown=...), once for all tests that ask for the same.
 
-    def run(raw: Mapping[str, Any], **how: Any) -> Recorded:
+    `again=True` builds it anew.
+    """
+    built: dict[str, Recorded] = {}
+
+    def run(raw: Mapping[str, Any], again: bool = False, **how: Any) -> Recorded:
+        key = json.dumps([raw, how], sort_keys=True)
+        if again or key not in built:
+            built[key] = anew(raw, **how)
+        return built[key]
+
+    def anew(raw: Mapping[str, Any], **how: Any) -> Recorded:
         config = parse(copy.deepcopy(dict(raw)), base_dir=key_folder, secret_keys=frozenset({"tailnet"}))
         return record(lambda: ClusterStack(config, "dev").outputs, **how)
 
@@ -267,3 +285,96 @@ def lab_config() -> dict[str, Any]:
 def hosts_config() -> dict[str, Any]:
     """One site of four machines, three of them with GPUs; the head node does not compute; an auth key."""
     return copy.deepcopy(HOSTS)
+
+
+# What the scripts may really run. Everything else is a stub of the test, or not found: nothing of this machine changes.
+_TOOLS = """
+    awk base64 basename bash cat chmod cp cut date df dirname env find flock grep head install jq mkdir mktemp mv nproc
+    rm sed sh sort stat tail tee timeout touch tr uname wc xargs
+"""
+_SYSTEM_PATH = re.compile(r"(?<![\w.})])/(?=(?:etc|var|run|root|usr/local|usr/sbin|proc|sys|sbin|dev(?!/null))\b)")
+_STUB = r"""#!/bin/bash
+# A stub of a test, not the real {name}.
+printf '%s\n' "{name}${{*:+ $*}}" >>"{calls}"
+{body}
+"""
+
+
+@dataclass(frozen=True)
+class Shell:
+    """Bash in a folder that stands for the whole machine; `stub` adds commands, `calls` tells which of them ran."""
+
+    root: Path
+    tools: Path
+
+    def stub(self, name: str, body: str = "") -> None:
+        """Put a command on PATH that notes its call and runs the body."""
+        path = self.root / "stubs" / name
+        path.write_text(_STUB.format(name=name, calls=self.root / "calls", body=body), encoding="utf-8")
+        path.chmod(0o755)
+
+    @property
+    def calls(self) -> list[str]:
+        """Every call of a stub, with its arguments, in order."""
+        path = self.root / "calls"
+        return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+    def path(self, system_path: str) -> Path:
+        """Where a path of the machine lies in the folder."""
+        return self.root / system_path.lstrip("/")
+
+    def write(self, system_path: str, text: str) -> Path:
+        """Write a file of the machine."""
+        path = self.path(system_path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def inside(self, script: str) -> str:
+        """The script with the folder in front of every path of the machine."""
+        return _SYSTEM_PATH.sub(f"{self.root}/", script)
+
+    def run(self, script: str, action: str = "up") -> subprocess.CompletedProcess[str]:
+        """Run a script as a step is run: on stdin, with the action as its argument."""
+        return self._bash(["-euo", "pipefail", "-s", "--", action], script)
+
+    def program(self, system_path: str) -> subprocess.CompletedProcess[str]:
+        """Run a program that a script has installed on the machine."""
+        return self._bash([str(self.path(system_path))], "")
+
+    def _bash(self, arguments: list[str], text: str) -> subprocess.CompletedProcess[str]:
+        environment = {"PATH": f"{self.root / 'stubs'}:{self.tools}", "LANG": "C.UTF-8"}
+        return subprocess.run(
+            ["bash", *arguments], input=self.inside(text), env=environment, capture_output=True, text=True, timeout=60
+        )
+
+    def call(self, commands: str, values: Mapping[str, Any], *libraries: str) -> subprocess.CompletedProcess[str]:
+        """Run commands with the functions of library files at hand, and with the values in the header."""
+        *others, last = libraries or ("lib/base",)
+        whole = render_script(last, {"HOST_NAME": "a1", **values}, others)
+        functions, _, _dispatch = whole.rstrip("\n").rpartition("\n")
+        return self.run(f"{functions}\n{commands}\n")
+
+
+@pytest.fixture(scope="session")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the commands that scripts may really run."""
+    folder = tmp_path_factory.mktemp("tools")
+    for name in _TOOLS.split():
+        found = shutil.which(name)
+        assert found, f"this machine has no {name}, which the scripts use"
+        (folder / name).symlink_to(found)
+    (folder / "sleep").symlink_to(shutil.which("true") or "")  # a stub: scripts poll without pausing
+    return folder
+
+
+@pytest.fixture
+def shell(tmp_path: Path, tools: Path) -> Shell:
+    """Bash in an empty folder that stands for the whole machine, with stubs for what would need root."""
+    for folder in ("stubs", "etc", "run/lock", "run/systemd/system"):
+        (tmp_path / folder).mkdir(parents=True)
+    made = Shell(tmp_path, tools)
+    for name in ("chown", "systemctl"):
+        made.stub(name)
+    made.stub("id", "echo 0")
+    return made

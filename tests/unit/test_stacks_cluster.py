@@ -1,12 +1,288 @@
-def test_x(build, lab_config, hosts_config):
-    import time
-    t=time.time()
-    r = build(lab_config)
-    print(time.time()-t)
-    print(r.names)
-    print(r.outputs, r.secret_outputs)
-    print(r['a1-join'].inputs['connection'], r['a1-join'].secret_paths, r['a1-join'].in_plain_state)
-    print({k:v for k,v in r['a1-node'].inputs.items() if k!='stdin'}, r.header('a1-node'))
-    r = build(lab_config, unknown=True); print(r.names, r.outputs)
-    r = build(hosts_config); print(r.names, r.outputs)
-    assert 0
+"""The whole program against mocks: which resources it makes, and which of them a change of the config touches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Build = Callable[..., Any]
+Config = dict[str, Any]
+
+RESOURCES_PER_HOST = 6
+COMMAND = re.compile(r"exec (sudo -n )?timeout -k 30 [0-9]+ bash -euo pipefail -s -- (up|down)")
+
+
+@pytest.fixture
+def config(request: pytest.FixtureRequest) -> Config:
+    """One of the example configs, by name."""
+    raw: Config = request.getfixturevalue(request.param)
+    return raw
+
+
+every_kind = pytest.mark.parametrize("config", ["lab_config", "hosts_config"], indirect=True)
+
+
+def of_host(names: list[str], host: str) -> list[str]:
+    return [name for name in names if name == host or name.startswith(f"{host}-")]
+
+
+def add_to_pool(raw: Config, site: str) -> Config:
+    changed = next(each for each in raw["sites"] if each["name"] == site)
+    changed["pools"][0]["count"] += 1
+    return raw
+
+
+def test_a_lab_node_is_a_component_a_container_and_four_steps(build: Build, lab_config: Config) -> None:
+    names = build(lab_config).names
+    assert of_host(names, "a1") == ["a1", "a1-container", "a1-gate", "a1-join", "a1-member", "a1-node"]
+    assert of_host(names, "head") == ["head", "head-container", "head-gate", "head-head", "head-join"]
+
+
+@every_kind
+def test_no_host_costs_more_than_six_resources(build: Build, config: Config) -> None:
+    stack = build(config)
+    hosts = [node["name"] for node in stack.outputs["cluster"]["nodes"]]
+    assert len(hosts) >= 3
+    for host in hosts:
+        assert 2 < len(of_host(stack.names, host)) <= RESOURCES_PER_HOST
+
+
+@every_kind
+def test_resources_beyond_those_of_hosts_do_not_grow_with_them(build: Build, config: Config) -> None:
+    stack = build(config)
+    hosts = [node["name"] for node in stack.outputs["cluster"]["nodes"]]
+    rest = set(stack.names) - {name for host in hosts for name in of_host(stack.names, host)}
+    assert rest - stack.validations <= {"lab", "lab-networks", "munge-key", "prod", "validation"}
+    assert len(stack.validations) <= len(config["sites"]) + 1
+
+
+def test_a_preview_without_any_answer_has_the_same_resources(build: Build, lab_config: Config) -> None:
+    preview = build(lab_config, unknown=True)
+    assert preview.names == build(lab_config).names
+    assert preview.outputs == {}  # nothing is known before the machines have answered
+
+
+@every_kind
+def test_what_a_remote_command_shows_in_ps_is_constant(build: Build, config: Config) -> None:
+    remote = build(config).remote
+    assert len(remote) > 10
+    for step in remote:
+        assert COMMAND.fullmatch(step.inputs["create"]), step.name
+        assert "delete" not in step.inputs or step.inputs["delete"] == re.sub("up$", "down", step.inputs["create"])
+
+
+@every_kind
+def test_every_remote_command_is_quiet_pinned_and_without_environment(build: Build, config: Config) -> None:
+    for step in build(config).remote:
+        assert step.inputs["logging"] == "none", step.name
+        assert step.inputs["addPreviousOutputInEnv"] is False, step.name
+        assert step.inputs["connection"]["hostKey"].startswith("ssh-ed25519 "), step.name
+        assert step.inputs.keys() <= {
+            "create", "delete", "stdin", "logging", "addPreviousOutputInEnv", "connection", "triggers",
+        }, step.name  # fmt: skip
+
+
+@every_kind
+def test_only_measurements_are_replaced(build: Build, config: Config) -> None:
+    stack = build(config)
+    assert stack.validations
+    assert {step.name for step in stack.remote if "triggers" in step.inputs} == stack.validations
+
+
+def test_only_the_head_node_undoes_what_it_did_for_itself_and_for_a_member(build: Build, lab_config: Config) -> None:
+    undone = {step.name for step in build(lab_config).remote if "delete" in step.inputs}
+    assert undone == {"head-head", "a1-member", "b1-member"}
+
+
+def test_a_members_steps_on_the_head_node_go_to_the_head_node(build: Build, hosts_config: Config) -> None:
+    stack = build(hosts_config)
+    address = {step.name: step.inputs["connection"]["host"] for step in stack.remote}
+    assert {address[name] for name in ("door-gate", "door-head", "dgx1-member", "validate-rack")} == {"192.0.2.1"}
+    assert {address[name] for name in ("dgx1-gate", "dgx1-join", "dgx1-node")} == {"192.0.2.2"}
+
+
+def test_a_host_is_reached_as_its_config_says(build: Build, hosts_config: Config) -> None:
+    connection = build(hosts_config)["dgx1-node"].inputs["connection"]
+    assert (connection["user"], connection["host"], connection["port"]) == ("ops", "192.0.2.2", 2222)
+    assert "OPENSSH PRIVATE KEY" in connection["privateKey"]
+
+
+def test_root_needs_no_sudo_and_everybody_else_does(build: Build, hosts_config: Config) -> None:
+    stack = build(hosts_config)
+    assert stack["door-gate"].inputs["create"].startswith("exec timeout ")
+    assert stack["dgx1-gate"].inputs["create"].startswith("exec sudo -n timeout ")
+
+
+# What a change of the config touches.
+
+
+def test_the_same_config_touches_nothing(build: Build, lab_config: Config) -> None:
+    assert build(lab_config).differences(build(lab_config, again=True)) == set()
+
+
+def test_a_new_node_touches_itself_the_head_and_the_measurements_it_takes_part_in(
+    build: Build, lab_config: Config
+) -> None:
+    before = build(lab_config)
+    after = build(add_to_pool(lab_config, "cloud-b"))
+    assert after.differences(before) == {
+        "b2", "b2-container", "b2-gate", "b2-join", "b2-member", "b2-node",
+        "head-head", "validate-cloud-b", "validate-cross-site",
+    }  # fmt: skip
+
+
+def test_a_new_node_changes_the_topology_on_the_head_and_nothing_else_there(build: Build, lab_config: Config) -> None:
+    before = build(lab_config).header("head-head")
+    after = build(add_to_pool(lab_config, "cloud-b")).header("head-head")
+    assert {name for name in after if after[name] != before.get(name)} == {"SLURM_FILE_TOPOLOGY_CONF"}
+    assert "SwitchName=cloud-b Nodes=b[1-2]" in after["SLURM_FILE_TOPOLOGY_CONF"]
+
+
+def test_values_of_a_node_do_not_depend_on_its_neighbours(build: Build, lab_config: Config) -> None:
+    before = build(lab_config)
+    after = build(add_to_pool(lab_config, "cloud-b"))
+    for step in ("b1-gate", "b1-join", "b1-member", "b1-node"):
+        assert after.header(step) == before.header(step)
+
+
+def test_a_slurm_setting_touches_the_controller_and_the_measurements(build: Build, lab_config: Config) -> None:
+    before = build(lab_config)
+    after = build({**lab_config, "slurm": {"settings": {"KillWait": "45"}}})
+    assert after.differences(before) == {"head-head"} | before.validations
+    assert "\nKillWait=45" in after.header("head-head")["SLURM_FILE_SLURM_CONF"]
+
+
+@pytest.mark.parametrize("change", [{"max_bytes": "1M"}, {"iterations": 9}, {"warmup": 3}, {"rerun": "again"}])
+def test_a_setting_of_the_measurement_touches_measurements_alone(
+    build: Build, lab_config: Config, change: Config
+) -> None:
+    before = build(lab_config)
+    lab_config["validation"].update(change)
+    after = build(lab_config)
+    assert before.validations == {"validate-cloud-a", "validate-cross-site"}
+    assert after.differences(before) == before.validations
+    for name in before.validations:  # replaced, not only updated
+        assert after[name].inputs["triggers"] != before[name].inputs["triggers"]
+
+
+def test_a_floor_touches_nothing_and_still_judges(build: Build, lab_config: Config) -> None:
+    before = build(lab_config)
+    lab_config["validation"]["floors_gb_per_s"]["cloud-a"] = 5000
+    after = build(lab_config)
+    assert after.differences(before) == set()
+    assert before.outputs["validation"]["cloud-a"]["verdict"] == "PASS"
+    assert after.outputs["validation"]["cloud-a"]["verdict"] == "FAIL"
+
+
+def test_another_user_touches_the_nodes_and_no_measurement(build: Build, lab_config: Config) -> None:
+    before = build(lab_config)
+    lab_config["users"].append({"name": "bob", "uid": 6002})
+    after = build(lab_config)
+    assert after.differences(before) == {"head-head", "a1-node", "b1-node"}
+    assert after.header("a1-node")["USERS"] == "ada 6001 6001\nbob 6002 6002"
+
+
+def test_a_new_munge_generation_touches_the_key_and_with_it_every_join(build: Build, lab_config: Config) -> None:
+    before = build(lab_config)
+    lab_config["cluster"]["munge_generation"] = "2"
+    after = build(lab_config, munge_key="another key")
+    assert after.differences(before) == {"munge-key", "head-join", "a1-join", "b1-join"}
+
+
+def test_a_node_that_moves_on_the_tailnet_is_measured_again(build: Build, lab_config: Config) -> None:
+    before = build(lab_config)
+    after = build(lab_config, answers={"b1-join": {"tailnet_ip": "100.64.9.9"}})
+    assert after.differences(before) == {"b1-member", "validate-cross-site"}
+
+
+# What the config says arrives.
+
+
+def test_a_head_that_computes_is_in_topology_partitions_and_measurements(build: Build, lab_config: Config) -> None:
+    stack = build(lab_config)
+    header = stack.header("head-head")
+    assert header["COMPUTE"] == "yes"
+    assert "python3-mpi4py" in header["HEAD_PACKAGES"].split("\n")
+    assert "SwitchName=cloud-a Nodes=a1,head\n" in header["SLURM_FILE_TOPOLOGY_CONF"]
+    assert "#SBATCH --nodelist=a1,head\n" in stack.header("validate-cloud-a")["JOB_SCRIPT"]
+
+
+def test_a_head_that_does_not_compute_runs_no_job(build: Build, lab_config: Config) -> None:
+    lab_config["head"]["compute"] = False
+    stack = build(lab_config)
+    header = stack.header("head-head")
+    assert header["COMPUTE"] == "no"
+    assert header["HEAD_PACKAGES"] == ""
+    assert "SwitchName=cloud-a Nodes=a1\n" in header["SLURM_FILE_TOPOLOGY_CONF"]
+    assert stack.validations == {"validate-cross-site"}  # no site has two ranks left
+    assert "#SBATCH --nodelist=a1,b1\n" in stack.header("validate-cross-site")["JOB_SCRIPT"]
+
+
+def test_gpus_of_the_config_reach_gate_gres_features_and_partitions(build: Build, hosts_config: Config) -> None:
+    stack = build(hosts_config)
+    gate, node, head = stack.header("dgx1-gate"), stack.header("dgx1-node"), stack.header("door-head")
+    assert (gate["WANT_GPU_KIND"], gate["WANT_GPU_COUNT"]) == ("h200", "8")
+    assert (node["NODE_FEATURES"], node["NODE_GRES"]) == ("site-rack,gpu-h200,nvlink", "gpu:h200:8")
+    assert head["SLURM_FILE_GRES_CONF"].splitlines()[1:] == [
+        "NodeName=dgx[1-2] Name=gpu Type=h200 File=/dev/nvidia[0-7]",
+        "NodeName=box1 Name=gpu Type=rtx4090 File=/dev/nvidia0",
+    ]
+    assert "\nPartitionName=h200 Nodes=gpu-h200 " in head["SLURM_FILE_SLURM_CONF"]
+    assert stack.outputs["cluster"]["partitions"] == ["all", "rack", "h200", "rtx4090"]
+
+
+def test_a_node_without_gpus_promises_none(build: Build, lab_config: Config) -> None:
+    stack = build(lab_config)
+    assert stack.header("a1-gate")["WANT_GPU_COUNT"] == "0"
+    assert stack.header("a1-node")["NODE_GRES"] == ""
+
+
+def test_the_gate_of_a_node_knows_the_controllers_release(build: Build, lab_config: Config) -> None:
+    stack = build(lab_config, answers={"head-gate": {"slurm_version": "25.11.2-1"}})
+    gate = stack.header("a1-gate")
+    assert (gate["CONTROLLER_SLURM"], gate["SLURM_OLDEST"]) == ("25.11.2-1", "24.05")
+    assert "CONTROLLER_SLURM" not in stack.header("head-gate")
+
+
+@pytest.mark.parametrize(
+    ("asked", "offered", "plugin", "wanted"),
+    [
+        (None, True, "proctrack/cgroup", "yes"),
+        (None, False, "proctrack/linuxproc", ""),
+        (False, True, "proctrack/linuxproc", ""),
+        (True, False, "proctrack/cgroup", "yes"),
+    ],
+)
+def test_cgroups_follow_the_config_and_else_the_head_node(
+    build: Build, lab_config: Config, asked: bool | None, offered: bool, plugin: str, wanted: str
+) -> None:
+    lab_config["slurm"] = {"cgroups": asked}
+    stack = build(lab_config, answers={"head-gate": {"cgroups": offered}})
+    assert f"ProctrackType={plugin}\n" in stack.header("head-head")["SLURM_FILE_SLURM_CONF"]
+    assert stack.header("a1-gate")["WANT_CGROUPS"] == wanted
+
+
+@pytest.mark.parametrize(("there", "value"), [(True, "true"), (False, "false")])
+def test_the_kind_of_nfs_server_follows_the_head_nodes_kernel(
+    build: Build, lab_config: Config, there: bool, value: str
+) -> None:
+    stack = build(lab_config, answers={"head-gate": {"kernel_nfs_server": there}})
+    assert stack.header("head-head")["KERNEL_NFS"] == stack.header("a1-member")["KERNEL_NFS"] == value
+
+
+def test_nodes_join_the_labs_tailnet_or_the_one_of_the_config(
+    build: Build, lab_config: Config, hosts_config: Config
+) -> None:
+    assert build(lab_config).header("a1-join")["CONTROL_URL"] == "http://control.lab:8080"
+    assert build(hosts_config).header("dgx1-join")["CONTROL_URL"] == ""  # Tailscale's own
+    hosts_config["tailnet"] = {"control_url": "https://headscale.example.org", "tag": "tag:gpu"}
+    header = build(hosts_config).header("dgx1-join")
+    assert (header["CONTROL_URL"], header["TAILNET_TAG"]) == ("https://headscale.example.org", "tag:gpu")
+
+
+def test_a_step_that_prints_no_json_stops_the_program_and_is_quoted(build: Build, lab_config: Config) -> None:
+    with pytest.raises(ValueError, match="a step must print one JSON object, this one printed 'Segmentation fault'"):
+        build(lab_config, answers={"head-head": "Segmentation fault"})

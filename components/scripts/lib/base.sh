@@ -21,12 +21,26 @@ fail() {
     exit 1
 }
 
+# What the system says to a file of some size in a directory; nothing where there is room.
+no_room_in() {
+    local said=''
+    said=$({ head -c 65536 /dev/zero >"$1/.tailrack-room"; } 2>&1) || printf '%s' "${said##*: }"
+    rm -f "$1/.tailrack-room"
+}
+
 report_failure() {
-    local status=$?
+    local status=$? place said
     [ "$status" -eq 0 ] && return
+    # A full disk shows itself as any odd failure, and may have taken the log away.
+    for place in "$LOG_DIR" "$STATE_DIR" /etc /var; do
+        said=$(no_room_in "$place")
+        [ -n "$said" ] || continue
+        REASON="${REASON:+$REASON; }$place: $said"
+        REMEDY="make room in $place on $HOST_NAME (see 'df -h $place'), then run up again"
+        break
+    done
     {
         printf 'tailrack: %s: step %s failed%s\n' "$HOST_NAME" "$STEP_NAME" "${REASON:+: $REASON}"
-        # A full disk can take the log away: then there is nothing to quote.
         if [ -s "$LOG_DIR/$STEP_LOG" ]; then
             printf -- '--- last lines of %s on %s\n' "$LOG_DIR/$STEP_LOG" "$HOST_NAME"
             tail -n 15 "$LOG_DIR/$STEP_LOG"
@@ -42,8 +56,8 @@ dispatch() {
     local action=${1:?up or down}
     STEP_LOG="${STEP_NAME//\//-}.log"
     exec 3>&1 4>&2
-    mkdir -p "$LOG_DIR" "$STATE_DIR" || { printf 'tailrack: %s: cannot write %s\n' "$HOST_NAME" "$LOG_DIR" >&4; exit 1; }
     trap report_failure EXIT
+    mkdir -p "$LOG_DIR" "$STATE_DIR" || fail "cannot make $LOG_DIR and $STATE_DIR"
     exec >"$LOG_DIR/$STEP_LOG" 2>&1
     if [ "${STEP_UNLOCKED:-}" != yes ]; then
         exec 9>"$LOCK_FILE"
@@ -76,6 +90,13 @@ json_string() {
     text=${text//$'\t'/\\t}
     text=${text//$'\r'/\\r}
     text=${text//$'\n'/\\n}
+    local code byte
+    if [[ $text == *[$'\x01'-$'\x1f']* ]]; then
+        for code in {01..08} 0b 0c 0e 0f {10..19} 1{a..f}; do
+            printf -v byte '%b' "\\x$code"
+            text=${text//"$byte"/"\\u00$code"}
+        done
+    fi
     printf '"%s"' "$text"
 }
 

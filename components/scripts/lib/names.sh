@@ -3,6 +3,7 @@
 # the tailnet at 100.100.100.100, and systemd-resolved asks it for names without a dot. This machine's own name
 # means its tailnet address, because Slurm's daemons bind to what their own name resolves to.
 
+# shellcheck disable=SC2034  # read by the steps
 NAMES_PACKAGES=(systemd-resolved libnss-resolve)
 
 ensure_names() {

@@ -1,0 +1,243 @@
+"""How the engine runs steps: in parallel, in order, past failures, and what it tells."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+
+import pytest
+
+from engine import EngineError
+from tests.engine.stack_under_test import Stack
+
+SECONDS = 20
+"""Longest wait for a condition."""
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    """Return when condition holds."""
+    end = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < end, f"waited {SECONDS} s for {what}"
+        time.sleep(0.02)
+
+
+def scripts(stack: Stack) -> list[str]:
+    """The stdin of every command on the host since the last call, in order."""
+    return [asked.stdin for asked in stack.host.take()]
+
+
+# Each of the two ends only when the other has begun.
+MEET = """
+for one, other in (("a", "b"), ("b", "a")):
+    step(one, f"touch {one}; for i in $(seq 100); do test -e {other} && exit; sleep 0.05; done; exit 1")
+"""
+
+
+def test_steps_that_do_not_need_each_other_run_at_once(stack: Stack) -> None:
+    stack.write(MEET)
+    assert stack.up().ok
+
+
+def test_no_more_steps_run_at_once_than_asked_for(stack: Stack) -> None:
+    stack.write('for name in "abcd":\n    step(name, "mkdir alone; sleep 0.1; rmdir alone")')
+    assert stack.engine(parallel=1).up().ok
+
+
+def test_a_preview_runs_nothing_and_hides_what_is_not_known(stack: Stack) -> None:
+    stack.write("""
+a = step("a", "echo a")
+b = step("b", pulumi.Output.concat("echo ", a.stdout))
+a.stdout.apply(lambda text: pulumi.log.info(f"known: {text}"))
+pulumi.log.info(f"dry {pulumi.runtime.is_dry_run()} {pulumi.get_stack()} {pulumi.get_project()}")
+""")
+    summary = stack.engine().preview()
+    assert (summary.ok, summary.counts["create"]) == (True, 3)
+    assert scripts(stack) == []
+    assert not stack.state_file.exists()
+    assert [event.text for event in stack.events if event.kind == "message"] == ["dry True dev trial"]
+    assert stack.up().ok
+    assert "known: a" in [event.text for event in stack.events]
+    stack.write('a = step("a", "echo new")\nb = step("b", pulumi.Output.concat("echo ", a.stdout))')
+    assert stack.engine().preview().counts == {"create": 0, "update": 2, "replace": 0, "delete": 0, "same": 1}
+
+
+def test_after_a_failure_what_needs_it_is_skipped_and_the_rest_goes_on(stack: Stack) -> None:
+    program = """
+bad = step("bad", "{bad}")
+child = step("child", bad.stdout.apply(lambda text: "echo " + text))
+grandchild = step("grandchild", "echo grandchild", depends_on=[child])
+one = step("one", "sleep 0.5; echo one")
+two = step("two", one.stdout.apply(lambda text: "echo " + text))
+pulumi.export("two", two.stdout)
+pulumi.export("child", child.stdout)
+"""
+    stack.write(program.format(bad="echo out; echo err >&2; exit 7"))
+    summary = stack.up()
+    (failure,) = summary.failures
+    assert failure.urn.endswith("::bad")
+    assert failure.message.startswith('Process exited with status 7: running "bash -euo pipefail -s":\n')
+    assert "out\n" in failure.message
+    assert "err\n" in failure.message
+    assert sorted(event.name for event in stack.events if event.kind == "skipped") == ["child", "grandchild"]
+    assert stack.engine().outputs() == {"two": "one"}
+    assert sorted(urn.rpartition("::")[2] for urn in stack.engine_picture()["resources"]) == ["one", "two"]
+    scripts(stack)
+    stack.write(program.format(bad="echo fine"))
+    summary = stack.up()
+    assert (summary.ok, summary.counts["create"], summary.counts["same"]) == (True, 3, 3)
+    assert scripts(stack) == ["echo fine", "echo fine", "echo grandchild"]
+    assert stack.engine().outputs() == {"two": "one", "child": "fine"}
+
+
+def test_what_a_failed_step_needs_is_not_deleted(stack: Stack) -> None:
+    stack.write("""
+old = step("old", "echo old", delete="echo bye old")
+step("user", "echo user", depends_on=[old])
+step("spare", "echo spare", delete="echo bye spare")
+""")
+    assert stack.up().ok
+    scripts(stack)
+    stack.write('step("user", "exit 1")')
+    assert not stack.up().ok
+    assert scripts(stack) == ["exit 1", "echo spare"]
+    stack.write('step("user", "exit 0")')
+    assert stack.up().ok
+    assert scripts(stack) == ["exit 0", "echo old"]
+
+
+def test_a_failed_delete_keeps_what_it_needs_for_the_next_run(stack: Stack) -> None:
+    stack.write("""
+base = step("base", "true", delete="echo bye base")
+step("top", "true", delete="test ! -e stuck", depends_on=[base])
+""")
+    assert stack.up().ok
+    (stack.host.folder / "stuck").touch()
+    stack.host.take()
+    summary = stack.engine().destroy()
+    assert [failure.urn.rpartition("::")[2] for failure in summary.failures] == ["top"]
+    assert [asked.command for asked in stack.host.take()] == ["test ! -e stuck"]
+    (stack.host.folder / "stuck").unlink()
+    assert stack.engine().destroy().ok
+    assert [asked.command for asked in stack.host.take()] == ["test ! -e stuck", "echo bye base"]
+    assert stack.engine_picture()["components"] == []
+
+
+def test_a_run_error_is_told_by_its_message_and_touches_nothing(stack: Stack) -> None:
+    stack.write('step("a", "true")\nraise pulumi.RunError("the config is wrong: say this")')
+    summary = stack.up()
+    assert [failure.message for failure in summary.failures] == ["the config is wrong: say this"]
+    assert scripts(stack) == []
+
+
+def test_a_crash_of_the_program_is_told_with_its_own_trace(stack: Stack) -> None:
+    stack.write("def broken():\n    return 1 / 0\nbroken()")
+    (failure,) = stack.up().failures
+    assert failure.message.startswith("Program failed with an unhandled exception:\nTraceback")
+    assert "return 1 / 0" in failure.message
+    assert "runpy" not in failure.message
+
+
+def test_modules_of_the_project_are_fresh_in_every_run(stack: Stack) -> None:
+    stack.write("import helper")
+    helper = 'from pulumi_command import local\nlocal.Command("{name}", create="true")\n'
+    (stack.folder / "helper.py").write_text(helper.format(name="first"))
+    assert stack.up().counts["create"] == 2
+    (stack.folder / "helper.py").write_text(helper.format(name="second-one"))
+    assert stack.up().counts == {"create": 1, "update": 0, "replace": 0, "delete": 1, "same": 1}
+
+
+def test_a_host_with_another_key_is_not_spoken_to(stack: Stack) -> None:
+    other = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
+    stack.write(f'step("a", "echo a", connection=dict(host_key="{other}", dial_error_limit=0))')
+    (failure,) = stack.up().failures
+    assert failure.message.startswith("after 0 failed attempts: ")
+    assert "ost key is not trusted" in failure.message
+    assert scripts(stack) == []
+
+
+def test_a_host_that_does_not_answer_is_dialled_again_up_to_the_limit(stack: Stack) -> None:
+    stack.write('step("a", "echo a", connection=dict(port=1, dial_error_limit=2))')
+    summary = stack.up()
+    assert summary.failures[0].message.startswith("after 2 failed attempts: root@127.0.0.1:1: ")
+    assert summary.seconds > 0.1 + 0.15
+
+
+def test_a_host_behind_another_is_reached_through_it(stack: Stack) -> None:
+    stack.write("""
+step("far", "echo far", connection=dict(proxy=dict(HOST), dial_error_limit=0))
+step("lost", "echo lost", connection=dict(proxy={**HOST, "port": 1, "dial_error_limit": 0}))
+""")
+    summary = stack.up()
+    assert [failure.urn.rpartition("::")[2] for failure in summary.failures] == ["lost"]
+    assert scripts(stack) == ["echo far"]
+
+
+def test_long_scripts_and_long_outputs_pass(stack: Stack) -> None:
+    stack.write("""
+long = step("long", "echo " + "x" * 400_000 + "; echo " + "é" * 100_000 + " >&2")
+here = local.Command("here", create="cat", stdin="é" * 400_000, logging=local.Logging.NONE)
+pulumi.export("sizes", [text.apply(len) for text in (long.stdout, long.stderr, here.stdout)])
+""")
+    assert stack.up().ok
+    assert stack.engine().outputs() == {"sizes": [400_000, 100_000, 400_000]}
+
+
+def test_a_duplicate_name_is_refused(stack: Stack) -> None:
+    stack.write('step("a", "true")\nstep("a", "true")')
+    (failure,) = stack.up().failures
+    assert "Duplicate resource URN" in failure.message
+    assert scripts(stack) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_run_finishes_what_runs_and_starts_nothing(stack: Stack, number: signal.Signals) -> None:
+    stack.write("""
+first = step("first", "touch begun; while ! test -e go; do sleep 0.05; done; echo first")
+step("second", "echo second", depends_on=[first])
+""")
+    run = stack.start_up()
+    wait_for((stack.host.folder / "begun").exists, "the first step")
+    run.send_signal(number)
+    (stack.host.folder / "go").touch()
+    output, _ = run.communicate(timeout=SECONDS)
+    assert run.returncode == 1
+    assert "second skipped: the run was stopped" in output
+    assert [urn.rpartition("::")[2] for urn in stack.engine_picture()["resources"]] == ["first"]
+    assert stack.up().counts["create"] == 1
+
+
+def test_a_second_interrupt_ends_the_steps_that_run(stack: Stack) -> None:
+    stack.write('local.Command("slow", create="touch begun; sleep 300", dir=".")')
+    run = stack.start_up()
+    wait_for((stack.folder / "begun").exists, "the slow step")
+    # Two signals at once are one, so the second one is sent until it is taken.
+    for _ in range(SECONDS * 5):
+        run.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            run.wait(timeout=0.2)
+            break
+    output, _ = run.communicate(timeout=SECONDS)
+    assert "error: slow: stopped" in output
+
+
+def test_a_killed_run_is_taken_up_again(stack: Stack) -> None:
+    stack.write("""
+first = step("first", "echo first")
+second = step("second", "touch begun; while ! test -e go; do sleep 0.05; done; echo second", depends_on=[first])
+step("third", "echo third", depends_on=[second])
+""")
+    run = stack.start_up()
+    wait_for((stack.host.folder / "begun").exists, "the second step")
+    with pytest.raises(EngineError, match=f"another run \\(process {run.pid}\\)"):
+        stack.up()
+    run.send_signal(signal.SIGKILL)
+    run.communicate(timeout=SECONDS)
+    (stack.host.folder / "go").touch()
+    stack.host.take()
+    summary = stack.up()
+    assert (summary.ok, summary.counts["create"], summary.counts["same"]) == (True, 2, 2)
+    assert [script.rpartition("; ")[2] for script in scripts(stack)] == ["echo second", "echo third"]

@@ -1,0 +1,301 @@
+"""What goes wrong: runs cut off, machines down or gone, a full disk, restarts. `up` names it, and repairs it.
+
+The tests share one cluster and run in the order of this file: a lab site with the head node and a1, and a site of
+kind hosts with x1.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+from pulumi.automation import PulumiCommand
+
+from driver.deployment import Deployment
+from driver.find_engine import Found
+from driver.workspace import PROJECT, ROOT, DriverError, Workspace
+from engine.events import Summary
+from lab.keys import new_key_pair
+from tests.lab.cluster import ClusterUnderTest, as_user, eventually, own_machine
+
+LOGS = "/var/log/tailrack"
+# Seconds for a run to reach a point, and for one that was interrupted to end.
+REACH, END = 120, 90
+# Ends the step that holds the lock of steps, with everything it started: what is left is half done.
+END_STEP = """for file in /proc/[0-9]*/fd/9; do
+    [ "$(readlink "$file")" = /run/lock/tailrack.lock ] || continue
+    pid=${file#/proc/} && kill -KILL "${pid%%/*}" && echo ended
+done"""
+
+
+@pytest.fixture(scope="module")
+def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+    """A cluster that nothing has been done for yet, but for the machine x1, which stands there already."""
+    made = make_cluster("f1")
+    lab_site, _ = made.config["tailrack:sites"]
+    rack = {"name": "rack", "kind": "hosts", "hosts": [own_machine(made.lab, "x1")]}
+    made.config["tailrack:sites"] = [lab_site, rack]
+    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
+    return made
+
+
+@pytest.fixture(scope="module")
+def running(cluster: ClusterUnderTest) -> ClusterUnderTest:
+    """The cluster, up."""
+    cluster.up_ok()
+    return cluster
+
+
+class Run:
+    """A run of the driver in a session of its own, its output in a file."""
+
+    def __init__(self, cluster: ClusterUnderTest, command: str) -> None:
+        self._output = cluster.folder / "output"
+        with self._output.open("w", encoding="utf-8") as output:
+            self.process = subprocess.Popen(
+                cluster.driver(command), cwd=PROJECT, stdout=output, stderr=output, start_new_session=True
+            )
+
+    @property
+    def output(self) -> str:
+        """What it has printed so far."""
+        return self._output.read_text(encoding="utf-8")
+
+    def reach(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait until a condition holds; fail when the run ends before."""
+
+        def reached() -> bool:
+            assert self.process.poll() is None, f"it ended before: {what}\n{self.output}"
+            return condition()
+
+        eventually(reached, REACH, f"{what}\n{self.output}")
+
+    def interrupt(self) -> int:
+        """Press Ctrl-C; return the exit status."""
+        os.killpg(self.process.pid, signal.SIGINT)
+        return self.process.wait(END)
+
+    def kill(self) -> None:
+        """End it and all that it started, at once."""
+        for pid in [*descendants(self.process.pid), self.process.pid]:
+            kill(pid)
+        self.process.wait(END)
+
+
+def kill(pid: int) -> None:
+    """Send SIGKILL to a process that may have ended by itself."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def descendants(ancestor: int) -> list[int]:
+    """Return the processes that a process started, and theirs."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text(encoding="utf-8").rpartition(") ")[2].split()
+        except OSError:
+            continue  # it has ended meanwhile
+        children.setdefault(int(fields[1]), []).append(int(stat.parent.name))
+    found = list(children.get(ancestor, []))
+    for child in found:
+        found += children.get(child, [])
+    return found
+
+
+def container_made(cluster: ClusterUnderTest) -> bool:
+    """Whether the container of a1 is there, in whatever state."""
+    listed = subprocess.run(
+        ["docker", "ps", "-a", "--filter", f"name={cluster.container('a1')}", "--format", "{{.Names}}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return bool(listed.stdout.strip())
+
+
+def step_begun(cluster: ClusterUnderTest, node: str, step: str) -> Callable[[], bool]:
+    """Return a condition: a step has begun on a node."""
+    return lambda: cluster.attempt(node, f"test -s {LOGS}/{step}.log").returncode == 0
+
+
+def said(summary: Summary) -> str:
+    """All that a run said of what failed."""
+    return "\n".join(f"{failure.urn}\n{failure.message}" for failure in summary.failures)
+
+
+def failed(cluster: ClusterUnderTest) -> set[str]:
+    """Names of the steps that failed in the last operation."""
+    return {event.name for event in cluster.events if event.kind == "failed"}
+
+
+def states(cluster: ClusterUnderTest) -> dict[str, str]:
+    """Slurm's nodes and their states; an answer that does not come is no node."""
+    listed = cluster.attempt("head", "sinfo -h -p all -N -o '%N %T'").stdout
+    return dict(line.split() for line in listed.splitlines())
+
+
+def docker(*words: str) -> None:
+    """Run a docker command."""
+    subprocess.run(["docker", *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def started(cluster: ClusterUnderTest) -> Iterator[Callable[[], Run]]:
+    """Return a function that starts `up`; what still runs at the end of the test is ended."""
+    runs: list[Run] = []
+
+    def start() -> Run:
+        runs.append(Run(cluster, "up"))
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        if run.process.poll() is None:
+            run.kill()
+
+
+def test_ctrl_c_while_containers_are_made_ends_the_run_and_says_how_to_go_on(
+    cluster: ClusterUnderTest, started: Callable[[], Run]
+) -> None:
+    run = started()
+    run.reach(lambda: container_made(cluster), "the container of a1 is made")
+    assert run.interrupt() == 1
+    assert "Run the same command again" in run.output
+    assert "Traceback" not in run.output
+
+
+@pytest.mark.parametrize(("node", "step"), [("head", "join"), ("head", "head"), ("a1", "node")])
+def test_a_run_is_killed_and_its_step_on_the_machine_too(
+    cluster: ClusterUnderTest, started: Callable[[], Run], node: str, step: str
+) -> None:
+    run = started()
+    run.reach(step_begun(cluster, node, step), f"{step} runs on {node}")
+    run.kill()
+    assert "ended" in cluster.attempt(node, END_STEP).stdout
+
+
+def test_a_second_run_is_refused_with_one_line_while_one_is_at_work(
+    cluster: ClusterUnderTest, started: Callable[[], Run]
+) -> None:
+    run = started()
+    run.reach(step_begun(cluster, "head", "validate-cloud-a"), "cloud-a is measured")
+    with pytest.raises(DriverError) as refused:
+        cluster.up()
+    assert str(refused.value) == ("another run of stack 'f1' is at work; wait for it, or end it with Ctrl-C there")
+    assert run.process.poll() is None
+    assert run.interrupt() == 1
+
+
+def test_after_all_interruptions_up_ends_in_the_state_of_an_uninterrupted_one(running: ClusterUnderTest) -> None:
+    listed = running.run("head", "sinfo -h -N -o '%N %P %T'").splitlines()
+    assert sorted(listed) == [
+        "a1 all* idle",
+        "a1 cloud-a idle",
+        "head all* idle",
+        "head cloud-a idle",
+        "x1 all* idle",
+        "x1 rack idle",
+    ]
+    outputs = running.deployment().outputs()
+    addresses = {node["name"]: node["tailnet_ip"] for node in outputs["cluster"]["nodes"]}
+    assert list(addresses) == ["head", "a1", "x1"]
+    assert set(outputs["validation"]) == {"cloud-a", "cross-site"}
+    assert {result["verdict"] for result in outputs["validation"].values()} == {"UNJUDGED"}
+    # Nothing twice: exports, the tailnet, keys.
+    exports = running.run("head", "cat /etc/exports.d/*").splitlines()
+    assert sorted(line.split()[1].partition("/")[0] for line in exports) == sorted(
+        addresses[name] for name in ("a1", "x1")
+    )
+    peers = running.run("head", "tailscale status --json | jq -r '.Self.HostName, .Peer[].HostName'").split()
+    assert sorted(peers) == ["a1", "head", "x1"]
+    assert running.run("a1", "grep -c '' /shared/home/ada/.ssh/authorized_keys").strip() == "1"
+    for node in ("a1", "x1"):
+        assert running.run(node, "grep -c tailrack-leave /root/.ssh/authorized_keys").strip() == "1"
+        assert running.run(node, "grep -c tailrack /etc/hosts").strip() == "1"
+
+
+def test_another_engine_is_refused_a_stack_that_is_not_its_own(running: ClusterUnderTest) -> None:
+    others = Found(cast(PulumiCommand, object()), "") if running.found.cli is None else Found(None, "")
+    workspace = Workspace(PROJECT, running.stack, running.config_file, ROOT / "tests")
+    mine, its = ("cli", "inprocess") if running.found.cli else ("inprocess", "cli")
+    with pytest.raises(DriverError, match=f"'f1' was made by the engine '{mine}' and this would be '{its}'") as refused:
+        Deployment(workspace, others, lambda event: None)
+    assert f"ENGINE={mine}" in str(refused.value)
+
+
+def test_a_host_that_is_down_or_shows_another_key_is_named_and_the_others_are_finished(
+    running: ClusterUnderTest,
+) -> None:
+    rack = running.config["tailrack:sites"][1]["hosts"]
+    stranger = own_machine(running.lab, "y1") | {"host_key": new_key_pair().public}
+    rack.append(stranger)
+    running.config["tailrack:users"].append({"name": "grace", "uid": 6002})
+    running.config["tailrack:validation"]["rerun"] = "hosts are down"
+    docker("stop", running.container("x1"))
+    summary = running.up()
+    rack.remove(stranger)
+    assert failed(running) == {"x1-gate", "y1-gate"}
+    assert running.run("a1", "id -u grace").strip() == "6002"
+    assert "validate-cloud-a" in running.touched()
+    by_step = {failure.urn.rsplit("::", 1)[-1]: failure.message for failure in summary.failures}
+    assert "switched on" in by_step["x1-gate"]
+    assert "host key" in by_step["y1-gate"]
+    # The stranger was not even asked.
+    assert running.attempt("y1", f"ls {LOGS}").returncode == 2
+
+
+def test_a_node_that_restarts_comes_back_by_itself(running: ClusterUnderTest) -> None:
+    docker("start", running.container("x1"))
+    outputs = running.deployment().outputs()
+    address = {node["name"]: node["tailnet_ip"] for node in outputs["cluster"]["nodes"]}["x1"]
+    eventually(lambda: running.attempt("x1", "ls /shared/home/ada").returncode == 0, 60, "x1 has the share")
+    eventually(lambda: states(running).get("x1") == "idle", 60, "x1 is idle")
+    assert running.run("x1", "tailscale ip -4").strip() == address
+    assert running.run("head", as_user("ada", "srun -w x1 hostname")).strip() == "x1"
+
+
+def test_a_full_disk_is_named_and_up_repairs_it_when_there_is_room(running: ClusterUnderTest) -> None:
+    running.config["tailrack:users"].append({"name": "alan", "uid": 6003})
+    running.run("a1", f"mount -t tmpfs -o size=64k tmpfs {LOGS} && ! cat /dev/zero >{LOGS}/filled")
+    summary = running.up()
+    assert failed(running) == {"a1-node"} or "a1-gate" in failed(running)
+    assert "tailrack: a1:" in said(summary)
+    assert f"{LOGS}: No space left on device" in said(summary)
+    assert f"next: make room in {LOGS} on a1" in said(summary)
+    # x1, which had been down, has got both users.
+    assert running.run("x1", "id -u grace alan").split() == ["6002", "6003"]
+    running.run("a1", f"umount {LOGS}")
+    running.up_ok()
+    assert running.run("a1", "id -u alan").strip() == "6003"
+
+
+def test_slurm_the_share_and_jobs_are_back_after_a_restart_of_the_head_node(running: ClusterUnderTest) -> None:
+    docker("restart", running.container("head"))
+    job = as_user("ada", "srun -N3 --switches=2 cat /shared/home/ada/.ssh/authorized_keys")
+
+    def jobs_run() -> bool:
+        return set(states(running).values()) == {"idle"} and running.attempt("head", job, 30).returncode == 0
+
+    eventually(jobs_run, 90, "a job on all nodes reads the share")
+
+
+def test_a_host_that_is_gone_for_good_can_be_removed_from_the_config(running: ClusterUnderTest) -> None:
+    docker("rm", "-f", running.container("x1"))
+    running.config["tailrack:sites"].pop()
+    running.up_ok()
+    assert set(states(running)) == {"head", "a1"}
+    assert running.run("head", "ls /etc/exports.d").split() == ["tailrack-a1.exports"]
+
+
+def test_destroy_succeeds_when_a_container_is_gone_already(running: ClusterUnderTest) -> None:
+    docker("rm", "-f", running.container("a1"))
+    summary = running.deployment().destroy()
+    assert summary.ok, said(summary)

@@ -1,0 +1,149 @@
+"""The one wrapper around remote commands: what it sends, and what it makes of the answer."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pulumi
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from components.host import Connection, Host
+from components.remote import Step, command_line, parse_result, render_script
+
+HOST = Host(
+    name="a1",
+    site="rack",
+    connection=Connection(host="192.0.2.2", port=2222, user="ops", private_key="", host_key="ssh-ed25519 AAAA"),
+)
+NO_NUL = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=60)
+
+
+class Parent(pulumi.ComponentResource):
+    """Something to belong to."""
+
+    def __init__(self) -> None:
+        super().__init__("tailrack:test:Parent", "parent")
+
+
+@pytest.fixture
+def step(record: Callable[..., Any]) -> Callable[..., Any]:
+    """Make one step of a script, as step(values, **options); the answer is `{"cpus": 4}`."""
+
+    def make(values: dict[str, Any], **options: Any) -> Any:
+        def program() -> dict[str, Any]:
+            options.setdefault("parent", Parent())
+            return {"result": Step("a1-node", HOST, "node", values, **options).result}
+
+        return record(program, answers={"a1-node": '{"cpus": 4}'})
+
+    return make
+
+
+def test_the_result_of_a_step_is_the_json_object_that_it_printed(step: Callable[..., Any]) -> None:
+    assert step({}).outputs == {"result": {"cpus": 4}}
+
+
+def test_a_step_without_secrets_is_plain_to_read_in_a_diff(step: Callable[..., Any]) -> None:
+    made = step({"USERS": "ada 6001 6001"})
+    assert "stdin" not in made["a1-node"].secret_paths
+    assert made.header("a1-node")["USERS"] == "ada 6001 6001"
+
+
+def test_a_step_with_secrets_hides_its_whole_input_and_has_a_plain_result(step: Callable[..., Any]) -> None:
+    made = step({"USERS": "ada 6001 6001"}, secrets={"AUTH_KEY": "tskey-x"})
+    assert "stdin" in made["a1-node"].secret_paths
+    assert "tskey-x" not in made["a1-node"].in_plain_state
+    assert made.header("a1-node")["AUTH_KEY"] == "tskey-x"
+    assert made.secret_outputs == set()
+
+
+def test_a_step_is_given_the_name_of_its_host_and_its_own(step: Callable[..., Any]) -> None:
+    header = step({}).header("a1-node")
+    assert (header["HOST_NAME"], header["STEP_NAME"]) == ("a1", "node")
+
+
+def test_values_may_be_known_later(step: Callable[..., Any]) -> None:
+    made = step({"CPUS": pulumi.Output.from_input(4).apply(lambda cpus: cpus * 2), "LIST": ("x", "y")})
+    assert made.header("a1-node")["CPUS"] == "8"
+    assert made.header("a1-node")["LIST"] == "x\ny"
+
+
+def test_only_a_step_with_something_to_undo_has_a_delete(step: Callable[..., Any]) -> None:
+    assert "delete" not in step({})["a1-node"].inputs
+    inputs = step({}, undo=True)["a1-node"].inputs
+    assert inputs["delete"] == "exec sudo -n timeout -k 30 1800 bash -euo pipefail -s -- down"
+
+
+def test_only_a_measurement_has_triggers_and_an_empty_one_has_them_too(step: Callable[..., Any]) -> None:
+    assert "triggers" not in step({})["a1-node"].inputs
+    assert step({}, measure=[])["a1-node"].inputs["triggers"] == []
+    assert step({}, measure=["64K", {"a1": "100.64.0.2"}])["a1-node"].inputs["triggers"] == [
+        "64K",
+        {"a1": "100.64.0.2"},
+    ]
+
+
+def test_the_time_limit_is_inside_the_command(step: Callable[..., Any]) -> None:
+    assert " timeout -k 30 77 bash " in step({}, limit_seconds=77)["a1-node"].inputs["create"]
+
+
+def test_a_dead_host_is_given_up_after_a_bounded_time(step: Callable[..., Any]) -> None:
+    connection = step({})["a1-node"].inputs["connection"]
+    assert (connection["dialErrorLimit"], connection["perDialTimeout"]) == (8, 10)
+
+
+@pytest.mark.parametrize(
+    ("user", "words"),
+    [("root", "exec timeout -k 30 60 bash"), ("ops", "exec sudo -n timeout -k 30 60 bash")],
+)
+def test_the_command_is_root_by_sudo_where_the_login_is_not(user: str, words: str) -> None:
+    assert command_line(user, "up", 60) == f"{words} -euo pipefail -s -- up"
+
+
+@pytest.mark.parametrize("name", ["lower", "1A", "A-B", "A B", "A=1;B", "", "A\nB", "A\n"])
+def test_a_name_that_bash_would_not_take_as_a_variable_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="is not a name a step's header can have"):
+        render_script("gate", {name: "x"})
+
+
+def test_libraries_come_before_the_script_and_the_call_comes_last() -> None:
+    text = render_script("join", {"HOST_NAME": "a1"}, ("lib/packages", "lib/authority"))
+    order = [text.index(f"\n{name}() ") for name in ("dispatch", "ensure_packages", "ensure_authority", "up")]
+    assert order == sorted(order)
+    assert "dispatch" in text.rstrip("\n").rpartition("\n")[2]
+    assert text.endswith("\n")
+
+
+@settings(max_examples=60)
+@given(st.dictionaries(st.from_regex(r"[A-Z][A-Z0-9_]{3,8}X", fullmatch=True), NO_NUL, min_size=1, max_size=6))
+@example({"QUOTESX": "it's \"$(touch /tmp/x)\" `id` ${HOME} \\ \n\r\n!!", "ENDX": "\n", "DASHX": "-n", "EMPTYX": ""})
+def test_any_text_in_a_header_survives_the_way_through_bash(values: dict[str, str]) -> None:
+    whole = render_script("gate", values)
+    header = whole.split("\nSTEP_NAME=")[0]
+    show = "; ".join(f"printf '%s\\0' \"${name}\"" for name in values)
+    told = subprocess.run(["bash", "-eu", "-s"], input=f"{header}\n{show}".encode(), capture_output=True, check=True)
+    assert told.stdout.decode().split("\0")[:-1] == list(values.values())
+    assert told.stderr == b""
+
+
+@pytest.mark.parametrize("text", ["", "no", "[1]", '"text"', "1", "null", "{} trailing", '{"a": 1', "NaN"])
+def test_an_answer_that_is_not_one_json_object_is_refused_and_quoted(text: str) -> None:
+    with pytest.raises(ValueError, match="a step must print one JSON object, this one printed") as refused:
+        parse_result(text)
+    assert repr(text) in str(refused.value)
+
+
+def test_a_long_wrong_answer_is_quoted_in_part() -> None:
+    with pytest.raises(ValueError, match="one JSON object") as refused:
+        parse_result("x" * 100_000)
+    assert len(str(refused.value)) < 400
+
+
+@given(st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text()))
+def test_any_json_object_is_read(value: dict[str, Any]) -> None:
+    assert parse_result(f"\n{json.dumps(value)}\n") == value

@@ -1,0 +1,68 @@
+"""The batch job of a measurement."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from components.config_files.validation_job import validation_job
+from components.validation.model import Measurement
+
+ASKED = Measurement(
+    backend="mpi-cpu",
+    min_bytes=65536,
+    max_bytes=4194304,
+    factor=4,
+    iterations=5,
+    warmup=1,
+    gate_bytes=4194304,
+    ranks=6,
+    nodes=3,
+    floor_gb_per_s=0.5,
+)
+NODES = ("a1", "b1", "head")
+
+
+@pytest.fixture
+def job() -> str:
+    return validation_job("cross-site", NODES, ASKED, 10, 2)
+
+
+def options(job: str) -> dict[str, str]:
+    found = re.findall(r"^#SBATCH --([a-z-]+)(?:=(.*))?$", job, re.MULTILINE)
+    return dict(found)
+
+
+def test_the_job_is_as_it_was(job: str, snapshot: SnapshotAssertion) -> None:
+    assert job == snapshot
+
+
+def test_the_job_takes_the_nodes_of_its_scope_alone_and_for_itself(job: str) -> None:
+    asked = options(job)
+    assert asked["nodelist"] == "a1,b1,head"
+    assert (asked["nodes"], asked["ntasks"], asked["ntasks-per-node"]) == ("3", "6", "2")
+    assert (asked["switches"], asked["time"]) == ("2", "10")
+    assert {"exclusive", "no-requeue"} <= asked.keys()
+
+
+def test_the_program_is_given_the_sizes_that_were_asked_for(job: str) -> None:
+    (call,) = re.findall(r"all_reduce_perf\.py\" \\\n(.*)", job, re.DOTALL)
+    assert call.replace("\\\n", " ").split() == ["-b", "65536", "-e", "4194304", "-f", "4", "-n", "5", "-w", "1"]
+
+
+def test_traffic_has_no_way_but_the_tailnet(job: str) -> None:
+    assert "export OMPI_MCA_btl=tcp,self\n" in job
+    assert "export OMPI_MCA_btl_tcp_if_include=tailscale0\n" in job
+
+
+def test_a_floor_is_no_part_of_the_job() -> None:
+    other = Measurement(**{**vars(ASKED), "floor_gb_per_s": None})
+    assert validation_job("x", NODES, other, 10, 2) == validation_job("x", NODES, ASKED, 10, 2)
+
+
+def test_the_job_is_valid_bash(job: str) -> None:
+    told = subprocess.run(["bash", "-n"], input=job, text=True, capture_output=True)
+    assert (told.returncode, told.stderr) == (0, "")

@@ -1,0 +1,194 @@
+"""lib/base.sh: the JSON a step prints, files that converge, the report of a failure."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from components.remote import SCRIPTS, render_script
+
+TEXTS = st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), max_size=12)
+
+
+@settings(max_examples=40)
+@given(TEXTS)
+@example(["", "\\", '"', "\\n", "a\tb\r\nc", "$(id) `id` ${HOME} %s", "ü€𝄞", "'", "-n", "\n\n"])
+@example([chr(code) for code in range(1, 33)] + ["\x7f", "\x1b[31mred\x1b[0m", "\u2028"])
+def test_any_text_as_a_json_string_is_read_back_the_same(texts: list[str]) -> None:
+    functions = (SCRIPTS / "lib/base.sh").read_text(encoding="utf-8")
+    told = subprocess.run(
+        ["bash", "-euc", f'{functions}\nfor text; do json_string "$text"; echo; done', "bash", *texts],
+        env={"HOST_NAME": "a1", "STEP_NAME": "test", "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        check=True,
+    )
+    assert [json.loads(line) for line in told.stdout.splitlines()] == texts
+
+
+@pytest.mark.parametrize(
+    ("pairs", "expected"),
+    [
+        ("", {}),
+        ("a 1", {"a": 1}),
+        ("cpus 4 name '\"x y\"' ok true none null", {"cpus": 4, "name": "x y", "ok": True, "none": None}),
+    ],
+)
+def test_pairs_become_one_json_object(shell: Any, pairs: str, expected: dict[str, object]) -> None:
+    assert json.loads(shell.call(f"json_object {pairs}", {}).stdout) == expected
+
+
+# Files that converge.
+
+
+def ensure(shell: Any, path: Path, text: str, mode: str = "0640") -> str:
+    done = shell.call(
+        'CHANGED=; ensure_file "$FILE" "$FILE_MODE" root:root "$FILE_TEXT"; echo "changed=$CHANGED"',
+        {"FILE": str(path), "FILE_MODE": mode, "FILE_TEXT": text},
+    )
+    assert done.returncode == 0, done.stderr
+    return str(done.stdout)
+
+
+def test_a_missing_file_is_written_with_its_mode_owner_and_folder(shell: Any) -> None:
+    path = shell.root / "new folder" / "file"
+    assert ensure(shell, path, "one\ntwo") == "changed=yes\n"
+    assert path.read_text() == "one\ntwo\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert any(call.startswith("chown root:root") for call in shell.calls)
+
+
+def test_a_file_as_it_should_be_is_left_alone_but_for_its_mode(shell: Any) -> None:
+    path = shell.write("etc/file", "text\n")
+    before = path.stat()
+    path.chmod(0o777)
+    assert ensure(shell, path, "text") == "changed=\n"
+    after = path.stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert stat.S_IMODE(after.st_mode) == 0o640
+
+
+@pytest.mark.parametrize("old", ["", "other\n", "text", "text\n\n", "text\n ", "tex\n"])
+def test_a_file_that_differs_by_a_byte_is_replaced_by_a_new_one(shell: Any, old: str) -> None:
+    path = shell.write("etc/file", old)
+    reader = path.open()  # somebody who reads the old file goes on reading it whole
+    assert ensure(shell, path, "text") == "changed=yes\n"
+    assert path.read_text() == "text\n"
+    assert reader.read() == old
+    reader.close()
+    assert os.listdir(path.parent) == ["file"]  # nothing is left beside it
+
+
+def test_a_second_time_changes_nothing(shell: Any) -> None:
+    path = shell.root / "etc/file"
+    text = "quotes \" ' and $(id)\n\n  end  "
+    assert ensure(shell, path, text) == "changed=yes\n"
+    assert ensure(shell, path, text) == "changed=\n"
+    assert path.read_text() == f"{text}\n"
+
+
+def test_a_disk_that_is_full_leaves_the_old_file_whole_and_says_so(shell: Any) -> None:
+    path = shell.write("etc/file", "old\n")
+    shell.stub("mktemp", f'ln -s /dev/full "{shell.root}/etc/file.fresh"; echo "{shell.root}/etc/file.fresh"')
+    (shell.root / "stubs/ln").symlink_to("/bin/ln")
+    shell.stub("chmod")
+    done = shell.run(
+        with_up(f'ensure_file {path} 0644 root:root "$(printf "%9000s" x)"'),
+    )
+    assert done.returncode == 1
+    assert f"cannot write {path}" in done.stderr
+    assert "next: make room on a1" in done.stderr
+    assert path.read_text() == "old\n"
+
+
+# The frame around every step.
+
+
+def with_up(body: str, down: str = "false") -> str:
+    """A whole step whose `up` is the given commands."""
+    whole = render_script("lib/base", {"HOST_NAME": "a1"}).replace("STEP_NAME=lib/base", "STEP_NAME=probe")
+    functions, _, dispatch = whole.rstrip("\n").rpartition("\n")
+    return f"{functions}\nup() {{\n{body}\n}}\ndown() {{\n{down}\n}}\n{dispatch}\n"
+
+
+def test_what_up_writes_to_3_is_the_only_output_and_the_rest_is_logged(shell: Any) -> None:
+    done = shell.run(with_up('echo chatter; echo trouble >&2; note "step one"; json_object ok true >&3'))
+    assert (done.returncode, done.stdout, done.stderr) == (0, '{"ok":true}\n', "")
+    log = (shell.root / "var/log/tailrack/probe.log").read_text()
+    assert log.index("probe up on a1") < log.index("chatter") < log.index("step one") < log.index("done in")
+    assert "trouble" in log
+
+
+def test_the_action_chooses_the_function(shell: Any) -> None:
+    step = with_up("echo went-up >&3", "echo went-down >&3")
+    assert shell.run(step, "up").stdout == "went-up\n"
+    assert shell.run(step, "down").stdout == "went-down\n"
+
+
+def test_a_failure_names_host_and_step_quotes_the_end_of_the_log_and_says_what_is_next(shell: Any) -> None:
+    done = shell.run(with_up("for i in {1..30}; do echo line $i; done; ls-does-not-exist"))
+    assert done.returncode == 127
+    lines = done.stderr.splitlines()
+    assert lines[0] == "tailrack: a1: step probe failed"
+    assert lines[1] == f"--- last lines of {shell.root}/var/log/tailrack/probe.log on a1"
+    assert lines[2:16] == [f"line {number}" for number in range(17, 31)]
+    assert "ls-does-not-exist: command not found" in lines[16]
+    assert lines[17] == "---"
+    assert lines[18].startswith("next: ssh to a1, see ")
+    assert len(lines) == 19
+    assert done.stdout == ""
+
+
+def test_a_reason_and_a_remedy_are_told_on_lines_of_their_own(shell: Any) -> None:
+    done = shell.run(with_up('fail "the disk is full" "make room on $HOST_NAME"'))
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[0] == "tailrack: a1: step probe failed: the disk is full"
+    assert done.stderr.splitlines()[-1] == "next: make room on a1"
+
+
+def test_a_reason_without_a_remedy_leads_to_the_log(shell: Any) -> None:
+    last = shell.run(with_up('fail "no luck"')).stderr.splitlines()[-1]
+    assert last == f"next: read {shell.root}/var/log/tailrack/probe.log on a1, then run up again"
+
+
+@pytest.mark.parametrize("command", ["false", "false | cat", "echo $UNSET_NAME", "local x; x=$(false)"])
+def test_a_command_that_fails_ends_the_step(shell: Any, command: str) -> None:
+    done = shell.run(with_up(f"{command}\njson_object ok true >&3"))
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert "step probe failed" in done.stderr
+
+
+def test_a_log_folder_that_cannot_be_made_is_told_without_a_log(shell: Any) -> None:
+    shell.write("var/log/tailrack", "a file in the way")
+    done = shell.run(with_up("true"))
+    assert done.returncode == 1
+    assert f"tailrack: a1: cannot write {shell.root}/var/log/tailrack" in done.stderr
+
+
+def test_a_step_waits_for_the_one_before_it_and_says_who_holds_the_lock(shell: Any) -> None:
+    shell.stub("flock", "exit 1")
+    done = shell.run(with_up("json_object ok true >&3"))
+    assert done.returncode == 1
+    assert "another step has held" in done.stderr
+    assert shell.calls == ["flock -w 600 9"]
+    assert done.stdout == ""
+
+
+def test_a_command_that_reads_stdin_does_not_eat_the_script(shell: Any) -> None:
+    done = shell.run(with_up('eaten=$(cat); json_object eaten "$(json_string "$eaten")" >&3'))
+    assert json.loads(done.stdout) == {"eaten": ""}
+
+
+def test_waiting_ends_with_success_or_at_the_limit(shell: Any) -> None:
+    shell.stub("third-time", f'[ "$(grep -c third-time "{shell.root}/calls")" -ge 3 ]')
+    done = shell.call("wait_until 30 third-time && echo yes; wait_until 0 false || echo no", {})
+    assert done.stdout == "yes\nno\n"
+    assert shell.calls == ["third-time"] * 3

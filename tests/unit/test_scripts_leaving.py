@@ -1,0 +1,83 @@
+"""lib/leaving.sh: the program a node keeps for the day it leaves, and the one key that may call it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+KEY = "ssh-ed25519 AAAAleave"
+PROGRAM = "/usr/local/sbin/tailrack-leave"
+
+
+def install(shell: Any, key: str = KEY, head: str = "100.64.0.1") -> str:
+    shell.stub("systemd-escape", "echo shared")
+    done = shell.call(
+        'ensure_leave_program "$LEAVE" "$HEAD"',
+        {"LEAVE": key, "HEAD": head, "SHARE_MOUNT": "/shared"},
+        "lib/leaving",
+    )
+    assert done.returncode == 0, done.stderr
+    return str(shell.path(PROGRAM).read_text())
+
+
+def authorized(shell: Any) -> list[str]:
+    return str(shell.path("/root/.ssh/authorized_keys").read_text()).splitlines()
+
+
+def test_the_program_is_valid_bash_and_shellcheck_clean(shell: Any) -> None:
+    text = install(shell)
+    assert text.startswith("#!/bin/bash\n")
+    assert subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True).returncode == 0
+    command = [str(Path(sys.prefix, "bin", "shellcheck")), "-s", "bash", "-f", "gcc", "-"]
+    assert subprocess.run(command, input=text, text=True, capture_output=True).stdout == ""
+    assert shell.path(PROGRAM).stat().st_mode & 0o777 == 0o755
+
+
+def test_leaving_stops_slurm_before_the_share_and_the_tailnet_last(shell: Any) -> None:
+    install(shell)
+    shell.write("etc/munge/munge.key", "secret")
+    shell.write("etc/systemd/system/shared.mount", "")
+    shell.stub("systemd-run")
+    done = shell.program(PROGRAM)
+    assert (done.returncode, done.stdout) == (0, "left\n"), done.stderr
+    calls = [call for call in shell.calls if call.startswith("system") and "escape" not in call]
+    order = [next(index for index, call in enumerate(calls) if word in call)
+             for word in ("slurmd", "shared.automount", "stop shared.mount", "munge", "systemd-run")]  # fmt: skip
+    assert order == sorted(order)
+    assert "tailscale logout" in calls[-1]
+    assert not shell.path("/etc/munge/munge.key").exists()
+    assert not shell.path("/etc/systemd/system/shared.mount").exists()
+    assert authorized(shell) == []
+
+
+def test_leaving_goes_on_when_a_part_of_it_fails(shell: Any) -> None:
+    install(shell)
+    shell.write("etc/munge/munge.key", "secret")
+    shell.stub("systemctl", "exit 1")
+    shell.stub("systemd-run")
+    assert shell.program(PROGRAM).stdout == "left\n"
+    assert not shell.path("/etc/munge/munge.key").exists()
+    assert shell.calls[-1].startswith("systemd-run ")
+
+
+def test_the_key_may_run_the_program_from_the_head_node_and_nothing_else(shell: Any) -> None:
+    install(shell)
+    program = shell.path(PROGRAM)
+    assert authorized(shell) == [f'restrict,from="100.64.0.1",command="{program}" {KEY} tailrack-leave']
+    assert shell.path("/root/.ssh/authorized_keys").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("change", [{}, {"key": "ssh-ed25519 BBBB"}, {"head": "100.64.0.2"}])
+def test_other_peoples_keys_stay_and_there_is_never_more_than_one_of_ours(shell: Any, change: dict[str, str]) -> None:
+    shell.write("root/.ssh/authorized_keys", "ssh-ed25519 CCCC admin@desk\n")
+    install(shell)
+    install(shell, **change)
+    mine, *others = reversed(authorized(shell))
+    assert others == ["ssh-ed25519 CCCC admin@desk"]
+    assert mine.endswith(" tailrack-leave")
+    assert change.get("key", KEY) in mine
+    assert f'from="{change.get("head", "100.64.0.1")}"' in mine

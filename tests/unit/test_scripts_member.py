@@ -1,0 +1,182 @@
+"""member.sh: what the head node keeps of a member, and how it sees one off, even one that is gone for good."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from components.remote import render_script
+
+Member = Callable[..., subprocess.CompletedProcess[str]]
+LINE = "/export/shared 100.64.0.7/32(rw,sync,secure,root_squash,no_subtree_check)\n"
+
+
+@pytest.fixture
+def member(shell: Any) -> Member:
+    """Run member.sh for b1 on a head node whose kernel serves NFS; every command that it needs is a stub."""
+    shell.stub("exportfs")
+    shell.stub("timeout", 'shift; exec "$@"')
+    shell.stub("ssh-keygen", 'echo "certificate of ${@: -1}" >"${@: -1}"; mv "${@: -1}" "$(dirname "${@: -1}")/key-cert.pub"')
+
+    def run(action: str, **values: Any) -> subprocess.CompletedProcess[str]:
+        header = {
+            "HOST_NAME": "head", "MEMBER": "b1", "MEMBER_ADDRESS": "100.64.0.7", "MEMBER_SSH_PORT": 22,
+            "MEMBER_HOST_KEY": "ssh-ed25519 AAAA", "SHARE_PATH": "/export/shared", "KERNEL_NFS": "true", **values,
+        }  # fmt: skip
+        text = render_script("member", header, ("lib/nfs_server", "lib/authority"))
+        done: subprocess.CompletedProcess[str] = shell.run(text, action)
+        return done
+
+    return run
+
+
+@pytest.fixture
+def slurm(shell: Any) -> Callable[..., None]:
+    """Stub a controller that knows b1 in a given state, with jobs that end after so many looks (None: never)."""
+
+    def install(state: str = "IDLE", looks: int | None = 0) -> None:
+        shell.write("node", f"NodeName=b1 State={state} CPUs=4\n")
+        shell.write("looks", f"{99999 if looks is None else looks}\n")
+        shell.stub(
+            "scontrol",
+            f"""case "$1 $2" in
+"show node") cat "{shell.root}/node" ;;
+"delete nodename=b1") rm "{shell.root}/node" ;;
+"requeue "*) echo 0 >"{shell.root}/looks" ;;
+esac""",
+        )
+        shell.stub(
+            "squeue",
+            f"""left=$(cat "{shell.root}/looks")
+if [ "$left" -gt 0 ]; then echo 41; echo 41; echo $((left - 1)) >"{shell.root}/looks"; fi""",
+        )
+
+    return install
+
+
+def of_interest(shell: Any) -> list[str]:
+    """The calls that change something, shortened to their first words."""
+    words = [" ".join(call.split()[:3]) for call in shell.calls]
+    changing = ("scontrol update", "scontrol requeue", "scontrol delete", "ssh ", "exportfs")
+    return [word if not word.startswith("ssh ") else "ssh" for word in words if word.startswith(changing)]
+
+
+def test_a_member_gets_an_export_of_its_one_address_and_a_certificate(member: Member, shell: Any) -> None:
+    done = member("up")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"certificate": f"certificate of {shell.root}/var/lib/tailrack/members/b1/key.pub"}
+    assert shell.path("/etc/exports.d/tailrack-b1.exports").read_text() == LINE
+    assert shell.calls[-2:-1] == ["exportfs -ra"]
+    (signing,) = [call for call in shell.calls if call.startswith("ssh-keygen")]
+    assert " -h -I b1 -n b1,100.64.0.7 " in signing
+
+
+def test_a_second_time_signs_nothing_and_gives_the_same_certificate(member: Member, shell: Any) -> None:
+    first, second = member("up"), member("up")
+    assert first.stdout == second.stdout
+    assert sum(call.startswith("ssh-keygen") for call in shell.calls) == 1
+    member("up", MEMBER_ADDRESS="100.64.0.8")
+    assert sum(call.startswith("ssh-keygen") for call in shell.calls) == 2
+
+
+def test_a_member_that_moves_leaves_no_export_of_its_old_address(member: Member, shell: Any) -> None:
+    member("up")
+    member("up", MEMBER_ADDRESS="100.64.0.8")
+    files = list(shell.path("/etc/exports.d").iterdir())
+    assert [file.name for file in files] == ["tailrack-b1.exports"]
+    assert "100.64.0.7" not in files[0].read_text()
+
+
+def test_an_idle_member_is_drained_asked_to_leave_and_forgotten(
+    member: Member, shell: Any, slurm: Callable[..., None]
+) -> None:
+    member("up")
+    slurm()
+    shell.stub("ssh", "echo left")
+    done = member("down")
+    assert (done.returncode, done.stdout) == (0, '{"left":true}\n'), done.stderr
+    assert of_interest(shell)[1:] == ["scontrol update nodename=b1", "ssh", "scontrol delete nodename=b1", "exportfs -ra"]
+    assert not shell.path("/etc/exports.d/tailrack-b1.exports").exists()
+    assert not shell.path("/var/lib/tailrack/members/b1").exists()
+
+
+def test_a_member_is_asked_by_its_pinned_key_and_told_nothing_else(
+    member: Member, shell: Any, slurm: Callable[..., None]
+) -> None:
+    slurm()
+    shell.stub("ssh")
+    member("down", MEMBER_SSH_PORT=2222)
+    (asked,) = [call for call in shell.calls if call.startswith("ssh ")]
+    assert asked.endswith(" -o HostKeyAlias=b1 root@100.64.0.7")
+    for option in ("-p 2222", "BatchMode=yes", "StrictHostKeyChecking=yes", "ConnectTimeout=10"):
+        assert option in asked
+
+
+@pytest.mark.parametrize("state", ["DOWN*", "IDLE*", "DOWN+NOT_RESPONDING", "IDLE+NOT_RESPONDING", "DOWN+DRAIN"])
+def test_a_member_that_is_gone_is_forgotten_all_the_same(
+    member: Member, shell: Any, slurm: Callable[..., None], state: str
+) -> None:
+    member("up")
+    slurm(state)
+    shell.stub("ssh", "echo 'ssh: connect to host 100.64.0.7 port 22: Connection timed out' >&2; exit 255")
+    done = member("down", JOB_LIMIT=100000)
+    assert (done.returncode, done.stdout) == (0, '{"left":true}\n'), done.stderr
+    assert not shell.path("/node").exists()
+    assert "scontrol delete nodename=b1" in shell.calls
+    assert not shell.path("/etc/exports.d/tailrack-b1.exports").exists()
+    assert of_interest(shell)[-1] == "exportfs -ra"
+    log = shell.path("/var/log/tailrack/member.log").read_text()
+    assert "b1 does not answer at 100.64.0.7: taken as gone" in log
+
+
+def test_jobs_of_a_member_that_is_gone_go_back_to_the_queue_at_once(
+    member: Member, shell: Any, slurm: Callable[..., None]
+) -> None:
+    slurm("ALLOCATED*", looks=None)
+    shell.stub("ssh", "exit 255")
+    assert member("down", JOB_LIMIT=100000).returncode == 0
+    assert of_interest(shell) == [
+        "scontrol update nodename=b1", "scontrol requeue 41", "ssh", "scontrol delete nodename=b1", "exportfs -ra",
+    ]  # fmt: skip
+
+
+def test_jobs_that_end_in_time_are_not_requeued(member: Member, shell: Any, slurm: Callable[..., None]) -> None:
+    slurm("ALLOCATED", looks=3)
+    shell.stub("ssh")
+    assert member("down").returncode == 0
+    assert "scontrol requeue 41" not in of_interest(shell)
+    assert of_interest(shell).index("ssh") > 0
+    assert sum(call.startswith("squeue") for call in shell.calls) == 4
+
+
+def test_jobs_that_go_on_past_the_limit_are_requeued_before_the_member_goes(
+    member: Member, shell: Any, slurm: Callable[..., None]
+) -> None:
+    slurm("ALLOCATED", looks=None)
+    shell.stub("ssh")
+    assert member("down", JOB_LIMIT=0).returncode == 0
+    calls = of_interest(shell)
+    assert calls.index("scontrol requeue 41") < calls.index("ssh") < calls.index("scontrol delete nodename=b1")
+
+
+def test_a_member_that_slurm_does_not_know_is_asked_and_forgotten(member: Member, shell: Any) -> None:
+    member("up")
+    shell.stub("scontrol", "exit 1")
+    shell.stub("ssh")
+    assert member("down").returncode == 0
+    assert of_interest(shell)[1:] == ["ssh", "exportfs -ra"]
+    assert not shell.path("/etc/exports.d/tailrack-b1.exports").exists()
+
+
+def test_leaving_twice_is_leaving_once(member: Member, shell: Any, slurm: Callable[..., None]) -> None:
+    member("up")
+    slurm()
+    shell.stub("ssh")
+    assert member("down").returncode == 0
+    shell.stub("scontrol", "exit 1")
+    shell.stub("ssh", "exit 255")
+    assert (member("down").returncode, member("down").stdout) == (0, '{"left":true}\n')
