@@ -118,6 +118,7 @@ class NcclValidation(pulumi.ComponentResource):
             addresses[head.host.name] = head.address
             node_sites[head.host.name] = head.host.site
         results = {}
+        measured: list[pulumi.Resource] = []
         for scope in scopes(node_sites, settings.ranks_per_node):
             measurement = measurement_of(scope, settings)
             step = Step(
@@ -142,10 +143,16 @@ class NcclValidation(pulumi.ComponentResource):
                     head.slurm_files["slurm.conf"],
                 ],
                 parent=self,
-                # Only the nodes that take part: a site is measured even when a node elsewhere is down.
-                depends_on=[head.ready, *(members[name].ready for name in scope.nodes if name in members)],
+                # Only the nodes that take part: a site is measured even when a node elsewhere is down. Across sites
+                # it comes after the sites, so that one measurement does not wait in the queue for another.
+                depends_on=[
+                    head.ready,
+                    *(members[name].ready for name in scope.nodes if name in members),
+                    *(measured if scope.sites > 1 else ()),
+                ],
                 limit_seconds=settings.queue_limit_seconds + settings.time_limit_minutes * 60 + 300,
             )
+            measured.append(step.resource)
             results[scope.name] = step.result.apply(partial(_judged, measurement))
         self.results: pulumi.Output[dict[str, Any]] = (
             pulumi.Output.all(**results) if results else pulumi.Output.from_input({})

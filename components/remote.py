@@ -18,9 +18,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pulumi
 from pulumi_command import remote
@@ -79,6 +79,16 @@ def parse_result(stdout: str) -> dict[str, Any]:
     return result
 
 
+def secret_once_known(value: pulumi.Output[str]) -> pulumi.Output[str]:
+    """Return the output as a secret when it is known, and unmarked when it is not.
+
+    A value that depends on a failed step is unknown and has nothing to hide. Marked as secret it would make the CLI
+    (3.260, "malformed RPC secret") end the whole run, the steps of healthy machines included.
+    """
+    content = cast(Awaitable[str], value.future(with_unknowns=True))
+    return pulumi.Output(value.resources(), content, value.is_known(), value.is_known())
+
+
 class Step:
     """One script on one host. `resource` is the Pulumi resource, `result` the JSON object the script printed.
 
@@ -111,7 +121,7 @@ class Step:
         plain = pulumi.Output.all(**header)
         text: pulumi.Output[str]
         if secrets:
-            text = pulumi.Output.secret(
+            text = secret_once_known(
                 pulumi.Output.all(**header, **secrets).apply(lambda all_: render_script(script, all_, libraries))
             )
         else:

@@ -7,10 +7,12 @@ import os
 import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from pulumi.automation import CommandError, LocalWorkspace, PulumiCommand, Stack
 from pulumi.automation.events import EngineEvent, OpType, StepEventMetadata
+from pulumi.runtime.rpc import UNKNOWN
 
 from driver.workspace import DriverError, Workspace
 from engine.events import Event, Failure, Summary
@@ -66,8 +68,11 @@ class CliRunner:
     def outputs(self) -> dict[str, Any]:
         """Return the stack's outputs, secrets masked."""
         try:
+            # An output that needs a step which failed is unknown, and left out.
             return {
-                name: "[secret]" if output.secret else output.value for name, output in self._stack().outputs().items()
+                name: "[secret]" if output.secret else output.value
+                for name, output in self._stack().outputs().items()
+                if output.value != UNKNOWN
             }
         except CommandError as error:
             raise DriverError(_reason(error)) from None
@@ -167,7 +172,16 @@ def _alive(pid: int) -> bool:
         return False
     except PermissionError:
         return True
-    return pid > 0
+    return pid > 0 and not _ended(pid)
+
+
+def _ended(pid: int) -> bool:
+    """Whether a process is over and only waits for its parent to take notice (told by Linux alone)."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state == "Z"
 
 
 def _plain(text: str) -> str:

@@ -11,6 +11,7 @@ import yaml
 
 from driver.cli_runner import CliRunner
 from driver.find_engine import IN_PROCESS, Found
+from driver.remedies import with_remedies
 from driver.workspace import DriverError, Workspace
 from engine import Engine, EngineError
 from engine.events import Event, Summary
@@ -90,7 +91,7 @@ class Deployment:
     def up(self) -> Summary:
         """Bring the stack to what its config says."""
         with self.workspace.exclusive():
-            return self._started(self._runner.up)
+            return with_remedies(self._started(self._runner.up), self.head_name)
 
     def preview(self) -> Summary:
         """Say what `up` would do."""
@@ -99,7 +100,7 @@ class Deployment:
     def destroy(self) -> Summary:
         """Delete everything of the stack; when nothing is left, its folder too."""
         with self.workspace.exclusive():
-            summary = self._started(self._runner.destroy)
+            summary = with_remedies(self._started(self._runner.destroy), self.head_name)
         if summary.ok:
             self.workspace.forget()
         return summary

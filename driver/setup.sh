@@ -17,9 +17,11 @@ if [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; the
 printf 'setting up Python dependencies in .venv ...\n' >&2
 if ! python3 -m venv .venv 2>/dev/null; then
     printf 'installing python3-venv, which Debian keeps in a package of its own\n' >&2
-    sudo=$([ "$(id -u)" -eq 0 ] || echo "sudo -n")
-    $sudo apt-get -q update && DEBIAN_FRONTEND=noninteractive $sudo apt-get -qy install python3-venv >&2 ||
+    as_root=()
+    [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
+    if ! { "${as_root[@]}" apt-get -q update && "${as_root[@]}" apt-get -qy install python3-venv; } >&2; then
         die "cannot install python3-venv; run as root or with sudo"
+    fi
     python3 -m venv .venv
 fi
 .venv/bin/python -m pip -q --disable-pip-version-check install --require-hashes \

@@ -25,6 +25,11 @@ class Binaries:
     control: Path
 
 
+def sources() -> list[Path]:
+    """Return the control server's source files, without its tests."""
+    return sorted(file for file in MODULE.glob("*.go") if not file.name.endswith("_test.go"))
+
+
 def build(folder: Path) -> Binaries:
     """Build, or take from `folder` if they are there, the programs; every module is checked against go.sum.
 

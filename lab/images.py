@@ -46,7 +46,7 @@ def tags() -> Images:
     """Return the tags that this checkout's sources give, whether or not the images are there."""
     versions = [binaries.MODULE / "go.mod", binaries.MODULE / "go.sum"]
     machine = digest([file for file in IMAGE_FOLDER.iterdir() if file.is_file()] + versions, debian.RELEASE)
-    server = digest([*binaries.MODULE.glob("*.go"), *versions], CONTROL_DOCKERFILE)
+    server = digest([*binaries.sources(), *versions], CONTROL_DOCKERFILE)
     return Images(
         node=f"tailrack-lab-node:{machine}",
         bare=f"tailrack-lab-node-bare:{machine}",
@@ -81,7 +81,7 @@ def _exists(client: docker.DockerClient, tag: str) -> bool:
 
 def _binaries_folder(cache: Path) -> Path:
     module = binaries.MODULE
-    sources = [*module.glob("*.go"), module / "go.mod", module / "go.sum", Path(binaries.__file__)]
+    sources = [*binaries.sources(), module / "go.mod", module / "go.sum", Path(binaries.__file__)]
     folder = cache / f"go-{digest(sources)}"
     if not (folder / "done").exists():
         say("image: build tailscale, tailscaled and the control server with Go (minutes the first time)")

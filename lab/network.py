@@ -62,9 +62,9 @@ def up(client: docker.DockerClient, spec: NetworkSpec) -> LabNetwork:
     images.ensure_images(client, [wanted.control, wanted.node])
     with locked(spec.lock):
         key = ensure_client_key(spec.folder)
+        _remove_unlisted(client, spec)
         networks = {site: _ensure_network(client, spec.lab, site, subnet) for site, subnet in spec.sites.items()}
         _ensure_control(client, spec.lab, wanted.control, networks)
-        _remove_unlisted(client, spec)
     sites = {
         site: SiteNetwork(subnet_of(net), subnets.control_address(subnet_of(net))) for site, net in networks.items()
     }

@@ -57,7 +57,14 @@ def up(client: docker.DockerClient, spec: NodeSpec) -> NodeAddress:
     _ensure_tun()
     with locked(spec.lock):
         client_key = ensure_client_key(spec.folder)
-        container = find_container(client, name) or _create(client, spec, name, image)
+        container = find_container(client, name)
+        if container is not None and not fits(container, spec, image):
+            say(f"node: {name} is of another kind or site; make it anew")
+            forget(container.remove, v=True, force=True)
+            container = None
+        if container is None:
+            container = _create(client, spec, name, image)
+        _ensure_memory(container, spec)
         host_key = _ensure_keys(container, client_key.public)
         if container.status == "paused":
             container.unpause()
@@ -96,6 +103,19 @@ def cgroup_hierarchy(root: Path = Path("/sys/fs/cgroup")) -> Path:
     raise LabError(
         "this machine has no unified cgroup hierarchy; mount one: mount -t cgroup2 none /sys/fs/cgroup/unified"
     )
+
+
+def fits(container: Container, spec: NodeSpec, image: str) -> bool:
+    """Whether a container is of the spec's site and of its kind of image; an older build of that kind will do."""
+    repository = str(container.attrs["Config"]["Image"]).partition(":")[0]
+    return container.labels.get(SITE_LABEL) == spec.site and repository == image.partition(":")[0]
+
+
+def _ensure_memory(container: Container, spec: NodeSpec) -> None:
+    """Have the container's memory limit be the spec's; Docker cannot lift one, so without one it stays."""
+    limit = (spec.memory_mb or 0) << 20
+    if limit and container.attrs["HostConfig"]["Memory"] != limit:
+        container.update(mem_limit=limit, memswap_limit=2 * limit)
 
 
 def _ensure_tun() -> None:

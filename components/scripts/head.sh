@@ -32,6 +32,7 @@ down() {
     rm -f "$EXPORTS_DIR"/tailrack-*.exports
     apply_exports
     systemctl disable -q --now "$(if [ "$KERNEL_NFS" = true ]; then echo nfs-server; else echo nfs-ganesha; fi)"
+    forget_trust
     leave_tailnet
     json_object left true >&3
 }

@@ -40,10 +40,19 @@ ask_to_leave() {
         -o StrictHostKeyChecking=yes -o "HostKeyAlias=$MEMBER" "root@$MEMBER_ADDRESS"
 }
 
+member_answers() { timeout 10 bash -c ": <>/dev/tcp/$MEMBER_ADDRESS/$MEMBER_SSH_PORT"; }
+
 down() {
     if member_known; then see_jobs_off; fi
-    # A machine that is switched off for good cannot be asked; the cluster forgets it all the same.
-    ask_to_leave || note "$MEMBER does not answer at $MEMBER_ADDRESS: taken as gone. Should it come back, run tailrack-leave there."
+    if ! ask_to_leave; then
+        # It would keep the munge key, and come back into Slurm by itself.
+        if member_answers; then
+            fail "$MEMBER answers at $MEMBER_ADDRESS and did not leave" \
+                "run 'tailrack-leave' as root on $MEMBER, then run the same command again"
+        fi
+        # A machine that is switched off for good cannot be asked; the cluster forgets it all the same.
+        note "$MEMBER does not answer at $MEMBER_ADDRESS: taken as gone. Should it come back, run tailrack-leave there."
+    fi
     wait_until 60 member_deleted || fail "Slurm keeps node $MEMBER" "see 'scontrol show node $MEMBER' on $HOST_NAME"
     rm -f "$EXPORTS_DIR/tailrack-$MEMBER.exports"
     rm -rf "$STATE_DIR/members/$MEMBER"

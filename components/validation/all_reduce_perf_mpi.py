@@ -17,6 +17,7 @@ import socket
 import struct
 import sys
 from pathlib import Path
+from time import sleep
 
 import numpy as np  # type: ignore[import-not-found]  # lives on the nodes only
 from mpi4py import MPI  # type: ignore[import-not-found]
@@ -25,6 +26,8 @@ WORLD = MPI.COMM_WORLD
 RANK, RANKS = WORLD.Get_rank(), WORLD.Get_size()
 HOST = socket.gethostname().split(".")[0]
 PATTERN = 61  # a prime: a chunk of the buffer that lands in another's place does not fit there
+# Open MPI 5 dies of a message that comes while its receiver is still leaving MPI_Init (open-mpi/ompi issue 12495).
+SETTLE_SECONDS = 1
 SIOCGIFADDR = 0x8915  # netdevice(7): the IPv4 address of an interface
 SUPERTITLE = "#" + " " * 62 + "out-of-place                       in-place          "
 TITLES = "#       size         count      type   redop    root" + 2 * "     time   algbw   busbw  #wrong"
@@ -118,6 +121,7 @@ def fixed(value: float, width: int) -> str:
 def main() -> int:
     """Measure every size, write the table, return the exit code."""
     asked = arguments()
+    sleep(SETTLE_SECONDS)
     say("# Collective test starting: all_reduce_perf_mpi\n# Using devices")
     say_each(f"#  Rank {RANK:2d} Group  0 Pid {os.getpid():6d} on {HOST:>10} cpu")
     name, told = interface()

@@ -154,14 +154,14 @@ func (s *server) news(self *tailcfg.Node, peers []*tailcfg.Node, told map[tailcf
 		// Nothing of the lab goes to Tailscale's log service.
 		Debug: &tailcfg.Debug{DisableLogTail: true},
 	}
-	gone := told
 	for _, peer := range peers {
-		delete(gone, peer.ID)
+		delete(told, peer.ID)
 	}
-	for id := range gone {
+	// Whoever is left has gone.
+	for id := range told {
 		response.PeersRemoved = append(response.PeersRemoved, id)
-		delete(told, id)
 	}
+	clear(told)
 	for _, peer := range peers {
 		told[peer.ID] = true
 	}

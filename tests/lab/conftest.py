@@ -49,7 +49,7 @@ def make_cluster(
 
 @pytest.fixture(scope="session")
 def cluster(found: Found, images: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterUnderTest]:
-    """One cluster, up, for every test that leaves it as it was: the dev stack, with a second user and its own floors."""
+    """One cluster, up, for every test that leaves it as it was: the dev stack with a second user and other floors."""
     config = dev_config()
     config["tailrack:users"].append({"name": "bob", "uid": 6002})
     # One scope far below what any machine does, one without a floor.

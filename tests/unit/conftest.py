@@ -166,7 +166,9 @@ class _Recorder(mocks.Mocks):
         if not args.typ.startswith("command:"):
             return "", {}
         stdout = rpc.UNKNOWN if self.unknown else self._stdout(args.name, inputs)
-        return f"{args.name}-id", {"stdout": stdout, "stderr": ""}
+        # As additional_secret_outputs has it for these: mocks do not see the options of a resource.
+        secret = "stdin" in paths or args.name in ("munge-key", "lab-networks")
+        return f"{args.name}-id", {"stdout": rpc.wrap_rpc_secret(stdout) if secret else stdout, "stderr": ""}
 
     def _stdout(self, name: str, inputs: Mapping[str, Any]) -> str:
         if name == "munge-key":
@@ -292,7 +294,9 @@ _TOOLS = """
     awk base64 basename bash cat chmod cp cut date df dirname env find flock grep head install jq mkdir mktemp mv nproc
     rm sed sh sort stat tail tee timeout touch tr uname wc xargs
 """
-_SYSTEM_PATH = re.compile(r"(?<![\w.})])/(?=(?:etc|var|run|root|usr/local|usr/sbin|proc|sys|sbin|dev(?!/null))\b)")
+_SYSTEM_PATH = re.compile(
+    r"(?<![\w.})])/(?=(?:etc|var|run|root|usr/local|usr/sbin|proc|sys|sbin|dev(?!/null|/zero))\b)"
+)
 _STUB = r"""#!/bin/bash
 # A stub of a test, not the real {name}.
 printf '%s\n' "{name}${{*:+ $*}}" >>"{calls}"

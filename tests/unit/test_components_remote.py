@@ -121,7 +121,7 @@ def test_libraries_come_before_the_script_and_the_call_comes_last() -> None:
 
 @settings(max_examples=60)
 @given(st.dictionaries(st.from_regex(r"[A-Z][A-Z0-9_]{3,8}X", fullmatch=True), NO_NUL, min_size=1, max_size=6))
-@example({"QUOTESX": "it's \"$(touch /tmp/x)\" `id` ${HOME} \\ \n\r\n!!", "ENDX": "\n", "DASHX": "-n", "EMPTYX": ""})
+@example({"QUOTESX": 'it\'s "$(touch /tmp/x)" `id` ${HOME} \\ \n\r\n!!', "ENDX": "\n", "DASHX": "-n", "EMPTYX": ""})
 def test_any_text_in_a_header_survives_the_way_through_bash(values: dict[str, str]) -> None:
     whole = render_script("gate", values)
     header = whole.split("\nSTEP_NAME=")[0]

@@ -46,6 +46,7 @@ def test_the_order_of_the_names_does_not_matter(names: list[str], random: object
         (["a10", "a9", "a2", "a1"], "a[1-2,9-10]"),
         (["a1", "b1", "head", "a2"], "a[1-2],b1,head"),
         (["a01", "a1"], "a01,a1"),  # not the same name
+        (["a01", "a02"], "a01,a02"),
         (["a0", "a1"], "a[0-1]"),
         (["gpu-1-1", "gpu-1-2", "gpu-2-1"], "gpu-1-[1-2],gpu-2-1"),
         (["a1", "a1"], "a1"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 import subprocess
 from pathlib import Path
@@ -83,7 +82,7 @@ def test_a_file_that_differs_by_a_byte_is_replaced_by_a_new_one(shell: Any, old:
     assert path.read_text() == "text\n"
     assert reader.read() == old
     reader.close()
-    assert os.listdir(path.parent) == ["file"]  # nothing is left beside it
+    assert list(path.parent.iterdir()) == [path]  # nothing is left beside it
 
 
 def test_a_second_time_changes_nothing(shell: Any) -> None:
@@ -106,6 +105,16 @@ def test_a_disk_that_is_full_leaves_the_old_file_whole_and_says_so(shell: Any) -
     assert f"cannot write {path}" in done.stderr
     assert "next: make room on a1" in done.stderr
     assert path.read_text() == "old\n"
+
+
+def test_a_step_that_fails_where_there_is_no_room_says_that_and_where(shell: Any) -> None:
+    folder = shell.root / "var/log/tailrack"
+    folder.mkdir(parents=True)
+    (folder / ".tailrack-room").symlink_to("/dev/full")
+    done = shell.run(with_up('fail "Slurm does not start" "see its log"'))
+    first, *_, last = done.stderr.splitlines()
+    assert first == f"tailrack: a1: step probe failed: Slurm does not start; {folder}: No space left on device"
+    assert last == f"next: make room in {folder} on a1 (see 'df -h {folder}'), then run up again"
 
 
 # The frame around every step.
@@ -170,7 +179,9 @@ def test_a_log_folder_that_cannot_be_made_is_told_without_a_log(shell: Any) -> N
     shell.write("var/log/tailrack", "a file in the way")
     done = shell.run(with_up("true"))
     assert done.returncode == 1
-    assert f"tailrack: a1: cannot write {shell.root}/var/log/tailrack" in done.stderr
+    assert f"tailrack: a1: step probe failed: cannot make {shell.root}/var/log/tailrack" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("next: ")
+    assert "--- last lines" not in done.stderr
 
 
 def test_a_step_waits_for_the_one_before_it_and_says_who_holds_the_lock(shell: Any) -> None:
@@ -183,8 +194,10 @@ def test_a_step_waits_for_the_one_before_it_and_says_who_holds_the_lock(shell: A
 
 
 def test_a_command_that_reads_stdin_does_not_eat_the_script(shell: Any) -> None:
-    done = shell.run(with_up('eaten=$(cat); json_object eaten "$(json_string "$eaten")" >&3'))
-    assert json.loads(done.stdout) == {"eaten": ""}
+    done = shell.run(with_up('eaten=$(cat); json_object eaten "$(json_string "$eaten")" >&3') + "echo the rest >&3\n")
+    answer, *rest = done.stdout.splitlines()
+    assert json.loads(answer) == {"eaten": ""}
+    assert rest == ["the rest"]
 
 
 def test_waiting_ends_with_success_or_at_the_limit(shell: Any) -> None:

@@ -20,7 +20,9 @@ def member(shell: Any) -> Member:
     """Run member.sh for b1 on a head node whose kernel serves NFS; every command that it needs is a stub."""
     shell.stub("exportfs")
     shell.stub("timeout", 'shift; exec "$@"')
-    shell.stub("ssh-keygen", 'echo "certificate of ${@: -1}" >"${@: -1}"; mv "${@: -1}" "$(dirname "${@: -1}")/key-cert.pub"')
+    shell.stub(
+        "ssh-keygen", 'echo "certificate of ${@: -1}" >"${@: -1}"; mv "${@: -1}" "$(dirname "${@: -1}")/key-cert.pub"'
+    )
 
     def run(action: str, **values: Any) -> subprocess.CompletedProcess[str]:
         header = {
@@ -68,7 +70,9 @@ def of_interest(shell: Any) -> list[str]:
 def test_a_member_gets_an_export_of_its_one_address_and_a_certificate(member: Member, shell: Any) -> None:
     done = member("up")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"certificate": f"certificate of {shell.root}/var/lib/tailrack/members/b1/key.pub"}
+    assert json.loads(done.stdout) == {
+        "certificate": f"certificate of {shell.root}/var/lib/tailrack/members/b1/key.pub"
+    }
     assert shell.path("/etc/exports.d/tailrack-b1.exports").read_text() == LINE
     assert shell.calls[-2:-1] == ["exportfs -ra"]
     (signing,) = [call for call in shell.calls if call.startswith("ssh-keygen")]
@@ -99,7 +103,12 @@ def test_an_idle_member_is_drained_asked_to_leave_and_forgotten(
     shell.stub("ssh", "echo left")
     done = member("down")
     assert (done.returncode, done.stdout) == (0, '{"left":true}\n'), done.stderr
-    assert of_interest(shell)[1:] == ["scontrol update nodename=b1", "ssh", "scontrol delete nodename=b1", "exportfs -ra"]
+    assert of_interest(shell)[1:] == [
+        "scontrol update nodename=b1",
+        "ssh",
+        "scontrol delete nodename=b1",
+        "exportfs -ra",
+    ]
     assert not shell.path("/etc/exports.d/tailrack-b1.exports").exists()
     assert not shell.path("/var/lib/tailrack/members/b1").exists()
 

@@ -13,8 +13,11 @@ PROGRAM = "/usr/local/sbin/tailrack-names"
 @pytest.fixture
 def program(shell: Any) -> Any:
     """Install the program and give a function that runs it on the text of /etc/hosts and returns the new text."""
-    shell.stub("tailscale", f"if [ \"$1\" = ip ]; then echo {ADDRESS}; else echo '{{\"MagicDNSSuffix\":\"lab.ts.net\"}}'; fi")
+    shell.stub(
+        "tailscale", f'if [ "$1" = ip ]; then echo {ADDRESS}; else echo \'{{"MagicDNSSuffix":"lab.ts.net"}}\'; fi'
+    )
     shell.stub("resolvectl")
+    shell.write("etc/hosts", "127.0.0.1 localhost\n")
     installed = shell.call("ensure_names", {}, "lib/names")
     assert installed.returncode == 0, installed.stderr
 
@@ -40,6 +43,7 @@ def program(shell: Any) -> Any:
         ("  # indented a1\n", "  # indented a1\n"),
         ("10.0.0.9 a1 #\n10.0.0.1 control.lab\n", "10.0.0.1 control.lab\n"),
         (f"{ADDRESS} a1 # tailrack\n", ""),
+        ("100.64.0.7 name-of-before # tailrack\n", ""),
         ("100.64.0.99 a1 # tailrack\n127.0.0.1 localhost\n", "127.0.0.1 localhost\n"),  # an address of before
     ],
 )
@@ -66,11 +70,17 @@ def test_the_file_is_written_in_place(program: Any, shell: Any) -> None:
 
 def test_the_tailnets_resolver_is_asked_for_names_of_the_tailnet_only(program: Any, shell: Any) -> None:
     program("127.0.0.1 localhost\n")
-    assert [call for call in shell.calls if call.startswith("resolvectl")] == [
+    assert shell.calls[-3:] == [
         "resolvectl dns tailscale0 100.100.100.100",
         "resolvectl domain tailscale0 lab.ts.net",
         "resolvectl default-route tailscale0 no",
     ]
+
+
+def test_installing_runs_the_program_and_restarts_no_unit_that_slurms_daemons_require(program: Any, shell: Any) -> None:
+    assert shell.path("/etc/hosts").read_text() == f"{ADDRESS} a1 # tailrack\n127.0.0.1 localhost\n"
+    assert not [call for call in shell.calls if "restart" in call and "tailrack-names" in call]
+    assert "LLMNR=no" in shell.path("/etc/systemd/resolved.conf.d/tailrack.conf").read_text().splitlines()
 
 
 def test_the_program_is_bash_that_stops_at_an_error(program: Any, shell: Any) -> None:

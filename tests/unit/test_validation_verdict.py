@@ -264,7 +264,7 @@ def test_a_long_line_of_output_does_not_flood_the_reason():
 def test_the_table_of_a_result_is_readable_text():
     rows = table_rows(judge(ASKED, report()))
     assert all(len(row) == len(COLUMNS) for row in rows)
-    assert rows[0] == ("1 MiB", "4,524.53", "0.232", "0.232", "0.232", "0")
+    assert rows[0] == ("1 MiB", "4,524.53", "0.23175", "0.23175", "0.23174", "0")
     assert rows[-1][0] == "256 MiB"
 
 

@@ -2,6 +2,14 @@
 # How a machine leaves: Slurm stopped, share unmounted, munge key gone, tailnet logged out. What users made stays.
 
 LEAVE_PROGRAM=/usr/local/sbin/tailrack-leave
+LEAVE_LOGIN=/etc/ssh/sshd_config.d/tailrack-leave.conf
+
+# Trust both ways: the cluster's authority, this machine's certificate, the head node's way in.
+forget_trust() {
+    rm -f /etc/ssh/ssh_known_hosts.d-tailrack /etc/ssh/ssh_config.d/tailrack.conf \
+        /etc/ssh/ssh_host_ed25519_key-cert.pub /etc/ssh/sshd_config.d/tailrack.conf "$LEAVE_LOGIN"
+    systemctl reload ssh
+}
 
 # Forget the cluster's secrets and the tailnet. The logout comes a moment later, by systemd: it ends the very
 # connection over which the head node asked for it.
@@ -21,7 +29,8 @@ ensure_leave_program() {
     ensure_file "$LEAVE_PROGRAM" 0755 root:root "#!/bin/bash
 # Written by tailrack: this node leaves the cluster. Run by the head node, or by hand.
 set -uo pipefail
-$(declare -f leave_tailnet)
+LEAVE_LOGIN=$LEAVE_LOGIN
+$(declare -f forget_trust leave_tailnet)
 systemctl disable -q --now slurmd
 systemctl disable -q --now $unit.automount
 systemctl stop $unit.mount
@@ -29,6 +38,7 @@ rm -f /etc/systemd/system/$unit.automount /etc/systemd/system/$unit.mount
 rm -f /etc/systemd/system/slurmd.service.d/tailrack.conf
 sed -i '/ tailrack-leave\$/d' $authorized
 systemctl daemon-reload
+forget_trust
 leave_tailnet
 echo left"
     line="restrict,from=\"$head_address\",command=\"$LEAVE_PROGRAM\" $leave_key tailrack-leave"
@@ -38,5 +48,14 @@ echo left"
     if ! grep -qxF "$line" "$authorized"; then
         sed -i '/ tailrack-leave$/d' "$authorized"
         printf '%s\n' "$line" >>"$authorized"
+    fi
+    # Where root may not log in at all, this one command still must be heard.
+    CHANGED=
+    ensure_file "$LEAVE_LOGIN" 0644 root:root "# Written by tailrack: the head node may run tailrack-leave.
+Match User root Address $head_address
+    PermitRootLogin forced-commands-only"
+    if [ -n "$CHANGED" ]; then
+        sshd -t
+        systemctl reload ssh
     fi
 }

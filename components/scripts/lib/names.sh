@@ -45,7 +45,14 @@ ExecStart=/usr/local/sbin/tailrack-names
 [Install]
 WantedBy=multi-user.target tailscaled.service"
     systemctl daemon-reload
+    CHANGED=
+    # Else every machine of the provider's network is asked for a name without a dot: anybody there could answer, and a
+    # name that nobody has fails after seconds instead of at once.
+    ensure_file /etc/systemd/resolved.conf.d/tailrack.conf 0644 root:root "[Resolve]
+LLMNR=no"
+    if [ -n "$CHANGED" ]; then systemctl try-restart systemd-resolved.service; fi
     systemctl enable -q --now systemd-resolved.service
-    systemctl enable -q tailrack-names.service
-    systemctl restart tailrack-names.service
+    systemctl enable -q --now tailrack-names.service
+    # Not a restart of the unit: Slurm's daemons require it, and would be restarted with it.
+    /usr/local/sbin/tailrack-names
 }

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"path/filepath"
+	"testing"
+
+	"tailscale.com/tailcfg"
+	"tailscale.com/types/key"
+)
+
+// machine is a client's side: its keys and its name.
+type machine struct {
+	machineKey key.MachinePublic
+	nodeKey    key.NodePublic
+	name       string
+}
+
+func newMachine(name string) machine {
+	return machine{key.NewMachine().Public(), key.NewNode().Public(), name}
+}
+
+// join has m join and returns its address and full name.
+func (m machine) join(t *testing.T, net *tailnet) (address, name string) {
+	t.Helper()
+	net.join(m.machineKey, &tailcfg.RegisterRequest{NodeKey: m.nodeKey, Hostinfo: &tailcfg.Hostinfo{Hostname: m.name}})
+	self, _, _ := net.view(m.nodeKey)
+	if self == nil {
+		t.Fatalf("%s is no member after joining", m.name)
+	}
+	return self.Addresses[0].Addr().String(), self.Name
+}
+
+func open(t *testing.T, path string) *tailnet {
+	t.Helper()
+	net, err := openTailnet(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return net
+}
+
+func TestAddressesAreGivenInOrderOfJoining(t *testing.T) {
+	net := open(t, filepath.Join(t.TempDir(), "state"))
+	for i, want := range []string{"100.64.0.1", "100.64.0.2", "100.64.0.3"} {
+		if got, _ := newMachine(string(rune('a'+i))).join(t, net); got != want {
+			t.Errorf("machine %d got %s, want %s", i, got, want)
+		}
+	}
+}
+
+func TestARestartedServerKnowsItsNodesAndHasItsKey(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	before, m := open(t, path), newMachine("a1")
+	address, _ := m.join(t, before)
+	after := open(t, path)
+	if !after.member(m.nodeKey) || !after.state.ServerKey.Equal(before.state.ServerKey) {
+		t.Fatal("the restarted server forgot a node or its own key")
+	}
+	if got, _ := m.join(t, after); got != address {
+		t.Errorf("address %s after the restart, %s before", got, address)
+	}
+	if got, _ := newMachine("a2").join(t, after); got == address {
+		t.Error("the restarted server gave an address away twice")
+	}
+}
+
+func TestAMachineKeepsItsAddressWithANewNodeKey(t *testing.T) {
+	net, m := open(t, filepath.Join(t.TempDir(), "state")), newMachine("a1")
+	address, _ := m.join(t, net)
+	old := m.nodeKey
+	m.nodeKey = key.NewNode().Public()
+	if got, _ := m.join(t, net); got != address {
+		t.Errorf("address %s, want %s", got, address)
+	}
+	if net.member(old) {
+		t.Error("the old node key still is a member's")
+	}
+}
+
+func TestAMachineThatLeftIsGoneAndItsAddressStaysUnused(t *testing.T) {
+	net, m := open(t, filepath.Join(t.TempDir(), "state")), newMachine("a1")
+	address, _ := m.join(t, net)
+	net.leave(m.nodeKey)
+	if net.member(m.nodeKey) {
+		t.Fatal("still a member")
+	}
+	if got, _ := newMachine("a2").join(t, net); got == address {
+		t.Errorf("%s was given to another machine", address)
+	}
+}
+
+func TestAMachineMadeAnewTakesThePlaceOfItsOfflineForerunner(t *testing.T) {
+	net, old := open(t, filepath.Join(t.TempDir(), "state")), newMachine("a1")
+	address, name := old.join(t, net)
+	if gotAddress, gotName := newMachine("a1").join(t, net); gotAddress != address || gotName != name {
+		t.Errorf("got %s %s, want %s %s", gotAddress, gotName, address, name)
+	}
+	if net.member(old.nodeKey) {
+		t.Error("the forerunner still is a member")
+	}
+}
+
+func TestTwoOnlineMachinesOfOneNameAreToldApart(t *testing.T) {
+	net, first := open(t, filepath.Join(t.TempDir(), "state")), newMachine("a1")
+	first.join(t, net)
+	net.poll(first.nodeKey, 1)
+	if _, name := newMachine("a1").join(t, net); name != "a1-1.lab.ts.net." {
+		t.Errorf("the second one is called %s", name)
+	}
+	if !net.member(first.nodeKey) {
+		t.Error("the first one was put out")
+	}
+}
+
+func TestNewsTellOfPeersThatLeft(t *testing.T) {
+	net := open(t, filepath.Join(t.TempDir(), "state"))
+	self, peer := newMachine("a1"), newMachine("b1")
+	self.join(t, net)
+	peer.join(t, net)
+	told := map[tailcfg.NodeID]bool{}
+	s := &server{tailnet: net, relays: relayMap("control.lab")}
+	node, peers, _ := net.view(self.nodeKey)
+	if first := s.news(node, peers, told); len(first.Peers) != 1 || len(first.PeersRemoved) != 0 {
+		t.Fatalf("first news: %d peers, %d removed", len(first.Peers), len(first.PeersRemoved))
+	}
+	net.leave(peer.nodeKey)
+	node, peers, _ = net.view(self.nodeKey)
+	if second := s.news(node, peers, told); len(second.Peers) != 0 || len(second.PeersRemoved) != 1 {
+		t.Fatalf("second news: %d peers, %d removed", len(second.Peers), len(second.PeersRemoved))
+	}
+}

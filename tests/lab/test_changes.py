@@ -1,0 +1,261 @@
+"""Changes of a running cluster: what an `up` touches, and that jobs go on. Each test goes on from the one before."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.lab.cluster import ClusterUnderTest, eventually
+
+JOB_LIMIT_SECONDS = 8
+MEASUREMENTS = {"validate-cloud-a", "validate-cross-site"}
+
+
+@pytest.fixture(scope="module")
+def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+    """The dev stack, up, with short limits for other people's jobs."""
+    made = make_cluster("t2")
+    made.config["tailrack:slurm"]["job_limit_seconds"] = JOB_LIMIT_SECONDS
+    made.config["tailrack:validation"]["queue_limit_seconds"] = 5
+    made.config["tailrack:validation"]["floors_gb_per_s"] = {"cloud-a": 1e-6}
+    made.up_ok()
+    return made
+
+
+@pytest.fixture(scope="module")
+def long_job(cluster: ClusterUnderTest) -> dict[str, str]:
+    """A job on a1 that goes on through all the changes, as Slurm showed it when it had started."""
+    job = submit(cluster, "-w a1 --wrap 'sleep 900'")
+    eventually(lambda: shown(cluster, job)["JobState"] == "RUNNING", 30, "the job on a1 runs")
+    return shown(cluster, job)
+
+
+@contextmanager
+def changed(cluster: ClusterUnderTest) -> Iterator[dict[str, Any]]:
+    """The config, to be changed for a while."""
+    before = copy.deepcopy(cluster.config)
+    yield cluster.config
+    cluster.config = before
+
+
+def submit(cluster: ClusterUnderTest, words: str) -> str:
+    """Submit a batch job as the user and return its number."""
+    return cluster.run_as("ada", "head", f"sbatch --parsable --output=/dev/null {words}").strip()
+
+
+def shown(cluster: ClusterUnderTest, job: str) -> dict[str, str]:
+    """A job's fields as `scontrol show job` has them."""
+    words = cluster.run("head", f"scontrol show job -o {job}").split()
+    return dict(word.split("=", 1) for word in words if "=" in word)
+
+
+def goes_on(cluster: ClusterUnderTest, job: dict[str, str]) -> bool:
+    """Whether a job runs as it did, without having been started anew."""
+    now = shown(cluster, job["JobId"])
+    same = ("JobState", "StartTime", "Restarts", "NodeList", "BatchHost")
+    return job["JobState"] == "RUNNING" and all(now[key] == job[key] for key in same)
+
+
+def nodes_by_state(cluster: ClusterUnderTest) -> dict[str, str]:
+    """Node to Slurm's word for its state."""
+    lines = cluster.run("head", "sinfo -h -N -p all -o '%N %T'").splitlines()
+    return dict(line.split() for line in lines)
+
+
+def validation(cluster: ClusterUnderTest) -> dict[str, Any]:
+    """The measurements among the stack's outputs, by scope."""
+    found: dict[str, Any] = cluster.deployment().outputs()["validation"]
+    return found
+
+
+def controller_process(cluster: ClusterUnderTest) -> str:
+    """What changes when systemd starts slurmctld again, and not when it reconfigures itself."""
+    return cluster.run("head", "systemctl show slurmctld -p InvocationID,NRestarts,ActiveEnterTimestamp")
+
+
+def key_digests(cluster: ClusterUnderTest, nodes: list[str]) -> set[str]:
+    """Digests of the munge keys of some nodes."""
+    return {cluster.run(node, "sha256sum /etc/munge/munge.key") for node in nodes}
+
+
+def test_a_mistake_in_the_config_is_named_before_anything_is_touched(cluster: ClusterUnderTest) -> None:
+    for operation in ("preview", "up"):
+        with changed(cluster) as config:
+            config["tailrack:sites"][0]["pools"].append({"name": "a", "count": 1})
+            summary = getattr(cluster.deployment(), operation)()
+        (failure,) = summary.failures
+        assert "tailrack:sites[0].pools[1].name: makes node a1 a second time" in failure.message, operation
+        assert cluster.touched() == set(), operation
+    assert set(nodes_by_state(cluster)) == {"head", "a1", "b1"}
+
+
+def test_other_sizes_are_measured_and_nothing_else_is_done(cluster: ClusterUnderTest) -> None:
+    before = validation(cluster)
+    cluster.config["tailrack:validation"].update(min_bytes="32K", max_bytes="128K", gate_bytes="128K")
+    cluster.up_ok()
+    assert cluster.touched() == MEASUREMENTS
+    after = validation(cluster)
+    for name, scope in after.items():
+        assert [row["bytes"] for row in scope["rows"]] == [32768, 131072]
+        assert scope["job_id"] > before[name]["job_id"]
+
+
+def test_another_rerun_text_measures_again(cluster: ClusterUnderTest) -> None:
+    before = validation(cluster)
+    cluster.config["tailrack:validation"]["rerun"] = "after a look at the cables"
+    cluster.up_ok()
+    assert cluster.touched() == MEASUREMENTS
+    after = validation(cluster)
+    assert all(after[name]["job_id"] > before[name]["job_id"] for name in before)
+
+
+def test_another_floor_changes_the_verdict_and_measures_nothing(cluster: ClusterUnderTest) -> None:
+    before = validation(cluster)
+    with changed(cluster) as config:
+        config["tailrack:validation"]["floors_gb_per_s"] = {"cloud-a": 1000, "cross-site": 1e-6}
+        cluster.up_ok()
+        assert cluster.touched() == set()
+        strict = validation(cluster)
+    assert {name: scope["verdict"] for name, scope in strict.items()} == {"cloud-a": "FAIL", "cross-site": "PASS"}
+    assert "below the floor of 1000 GB/s" in strict["cloud-a"]["reason"]
+    assert strict["cloud-a"]["rows"] == before["cloud-a"]["rows"]
+    cluster.up_ok()
+    assert cluster.touched() == set()
+    assert validation(cluster) == before
+
+
+def test_a_node_that_joins_touches_itself_and_the_head_and_jobs_go_on(
+    cluster: ClusterUnderTest, long_job: dict[str, str]
+) -> None:
+    logs = {node: cluster.run(node, "stat -c '%n %y' /var/log/tailrack/*") for node in ("a1", "b1")}
+    controller = controller_process(cluster)
+    cluster.config["tailrack:sites"][1]["pools"][0]["count"] = 2
+    cluster.up_ok()
+    own = {"b2-container", "b2-gate", "b2-join", "b2-member", "b2-node"}
+    # The site now has two nodes to measure between.
+    assert cluster.touched() == own | {"head-head", "validate-cloud-b", "validate-cross-site"}
+    assert {node: cluster.run(node, "stat -c '%n %y' /var/log/tailrack/*") for node in logs} == logs
+    assert controller_process(cluster) == controller
+    assert goes_on(cluster, long_job)
+    eventually(lambda: nodes_by_state(cluster)["b2"] == "idle", 10, "b2 is idle")
+    assert sorted(cluster.run_as("ada", "b2", "srun -p cloud-b -N2 hostname").split()) == ["b1", "b2"]
+    assert cluster.run_as("ada", "b2", "ssh -o BatchMode=yes a1 'pwd; hostname'") == "/shared/home/ada\na1\n"
+
+
+def test_a_measurement_says_when_other_jobs_kept_its_nodes(cluster: ClusterUnderTest, long_job: dict[str, str]) -> None:
+    found = validation(cluster)
+    assert (found["cloud-b"]["verdict"], sorted(found["cloud-b"]["nodes"])) == ("UNJUDGED", ["b1", "b2"])
+    busy = found["cross-site"]
+    assert (busy["verdict"], busy["busbw_gb_per_s"], busy["rows"]) == ("INCONCLUSIVE", None, [])
+    assert "The job was still PENDING when the wait ended" in busy["reason"]
+    assert "not started within 5s" in busy["reason"]
+    # Nothing of it is left in the queue.
+    assert cluster.run("head", "squeue -h -o %A").split() == [long_job["JobId"]]
+
+
+def test_a_slurm_setting_takes_effect_without_a_restart(cluster: ClusterUnderTest, long_job: dict[str, str]) -> None:
+    controller = controller_process(cluster)
+    cluster.config["tailrack:slurm"]["settings"] = {"KillWait": "45"}
+    cluster.up_ok()
+    assert cluster.touched() == {"head-head", "validate-cloud-b", *MEASUREMENTS}
+    for node in ("head", "b2"):
+        assert "45 sec" in cluster.run(node, "scontrol show config | grep KillWait")
+    assert controller_process(cluster) == controller
+    assert goes_on(cluster, long_job)
+
+
+def test_a_setting_that_slurmctld_refuses_fails_the_step_and_changes_nothing(
+    cluster: ClusterUnderTest, long_job: dict[str, str]
+) -> None:
+    controller = controller_process(cluster)
+    # The first is refused by whoever reads the file, the second only by the plugin's loader.
+    for key, value, said in (
+        ("KillWait", "99999", "KillWait value (99999) is greater than 65535"),
+        ("SchedulerType", "sched/none-such", "failed to initialize sched plugin"),
+        ("SchedulerType", "sched/none-such", "failed to initialize sched plugin"),
+    ):
+        with changed(cluster) as config:
+            config["tailrack:slurm"]["settings"] = {key: value}
+            summary = cluster.up()
+        (failure,) = summary.failures
+        assert failure.urn.endswith("::head-head")
+        assert "head: step head failed: slurmctld refuses the new configuration" in failure.message
+        assert said in failure.message
+        assert cluster.touched() == set()
+        kept = cluster.run("head", "scontrol show config | grep -E '^(KillWait|SchedulerType) '").split()
+        assert kept == ["KillWait", "=", "45", "sec", "SchedulerType", "=", "sched/backfill"]
+    assert controller_process(cluster) == controller
+    assert goes_on(cluster, long_job)
+
+
+def test_a_config_put_right_repairs_the_stack(cluster: ClusterUnderTest, long_job: dict[str, str]) -> None:
+    cluster.up_ok()
+    assert "none-such" not in cluster.run("head", "cat /etc/slurm/slurm.conf")
+    # The controller starts with the files that are there.
+    cluster.run("head", "systemctl restart slurmctld")
+    eventually(lambda: "is UP" in cluster.run("head", "scontrol ping"), 30, "slurmctld is up")
+    assert "45 sec" in cluster.run("head", "scontrol show config | grep KillWait")
+    assert goes_on(cluster, long_job)
+
+
+def test_a_new_user_is_on_every_node_and_has_a_home(cluster: ClusterUnderTest, long_job: dict[str, str]) -> None:
+    cluster.config["tailrack:users"].append({"name": "carol", "uid": 6003})
+    cluster.up_ok()
+    assert cluster.touched() == {"head-head", "a1-node", "b1-node", "b2-node"}
+    for node in ("head", "a1", "b1", "b2"):
+        # The shell of a log-in starts in the home.
+        assert cluster.run_as("carol", node, "id -u; id -g; pwd; touch here") == "6003\n6003\n/shared/home/carol\n"
+    assert cluster.run_as("carol", "head", "srun -w b2 whoami") == "carol\n"
+    assert goes_on(cluster, long_job)
+
+
+def test_a_new_munge_key_reaches_every_node_in_one_up(cluster: ClusterUnderTest, long_job: dict[str, str]) -> None:
+    nodes = ["head", "a1", "b1", "b2"]
+    old = key_digests(cluster, nodes)
+    cluster.config["tailrack:cluster"]["munge_generation"] = "2"
+    cluster.up_ok()
+    assert cluster.touched() == {"munge-key", *(f"{node}-join" for node in nodes)}
+    new = key_digests(cluster, nodes)
+    assert len(old) == len(new) == 1
+    assert old != new
+    assert sorted(cluster.run_as("ada", "b2", "srun -w b1,b2 hostname").split()) == ["b1", "b2"]
+    assert goes_on(cluster, long_job)
+
+
+def test_a_node_that_leaves_is_forgotten_and_its_jobs_are_not(
+    cluster: ClusterUnderTest, long_job: dict[str, str]
+) -> None:
+    blocker = submit(cluster, "-w b1 --exclusive --wrap 'sleep 900'")
+    leaving = submit(cluster, "-p cloud-b --wrap 'sleep 900'")
+    eventually(lambda: shown(cluster, leaving)["JobState"] == "RUNNING", 30, "the job on b2 runs")
+    assert shown(cluster, leaving)["NodeList"] == "b2"
+    address = cluster.run("b2", "tailscale ip -4").strip()
+    container = cluster.container("b2")
+    controller = controller_process(cluster)
+
+    cluster.config["tailrack:sites"][1]["pools"][0]["count"] = 1
+    summary = cluster.up_ok()
+    own = {"b2-container", "b2-gate", "b2-join", "b2-member", "b2-node"}
+    assert cluster.touched() == own | {"head-head", "validate-cloud-b", "validate-cross-site"}
+    assert set(nodes_by_state(cluster)) == {"head", "a1", "b1"}
+    assert cluster.attempt("head", f"grep -rF {address} /etc/exports.d /etc/ganesha/ganesha.conf").returncode == 1
+    assert not cluster.node("head").file("/etc/exports.d/tailrack-b2.exports").exists
+    listed = subprocess.run(
+        ["docker", "ps", "-a", "--format", "{{.Names}}"], capture_output=True, check=True, text=True
+    )
+    assert container not in listed.stdout.split()
+    assert controller_process(cluster) == controller
+    assert goes_on(cluster, long_job)
+
+    # It had its time, went back to the queue under its number, and runs where there is room.
+    assert summary.seconds > JOB_LIMIT_SECONDS
+    requeued = shown(cluster, leaving)
+    assert (requeued["JobState"], requeued["Restarts"]) == ("PENDING", "1")
+    cluster.run("head", f"scancel {blocker} && scontrol update jobid={leaving} starttime=now")
+    eventually(lambda: shown(cluster, leaving)["JobState"] == "RUNNING", 60, "the job runs again")
+    assert shown(cluster, leaving)["NodeList"] == "b1"

@@ -1,0 +1,81 @@
+"""Machines of one's own (kind hosts), as a provider hands them over: nothing of the cluster's software on them.
+
+The tests share two such machines and run in the order of this file: set up, remove one, destroy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
+
+# What a machine must not have any more when it has left. Each line's command fails where it is still there.
+CLEAN = """
+! systemctl -q is-active slurmd
+! systemctl -q is-enabled slurmd
+! systemctl -q is-active munge
+! test -e /etc/munge/munge.key
+! systemctl -q is-active tailscaled
+! test -e /var/lib/tailscale/tailscaled.state
+! grep -q tailrack-leave /root/.ssh/authorized_keys
+"""
+CLEAN_NODE = CLEAN + "! findmnt /shared\n"
+CLEAN_HEAD = CLEAN + "! systemctl -q is-active slurmctld\n! systemctl -q is-active nfs-ganesha\n! ls /etc/exports.d/*\n"
+
+
+@pytest.fixture(scope="module")
+def machines(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+    """A stack of two bare machines at one site, nothing set up yet."""
+    made = make_cluster("h1")
+    head = own_machine(made.lab, "head", bare=True)
+    made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": True}
+    made.config["tailrack:sites"] = [
+        {"name": "rack", "kind": "hosts", "hosts": [head, own_machine(made.lab, "n1", bare=True)]}
+    ]
+    made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
+    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
+    return made
+
+
+@pytest.fixture(scope="module")
+def cluster(machines: ClusterUnderTest) -> ClusterUnderTest:
+    """The two machines as a cluster, with a file of ada's on the share."""
+    machines.up_ok()
+    machines.run_as("ada", "n1", "echo precious >/shared/home/ada/results")
+    return machines
+
+
+def left_over(cluster: ClusterUnderTest, node: str, rules: str) -> list[str]:
+    """Return the rules that a machine breaks."""
+    return [rule for rule in rules.split("\n") if rule and cluster.attempt(node, rule).returncode != 0]
+
+
+def test_up_makes_a_cluster_of_machines_without_any_of_its_software(cluster: ClusterUnderTest) -> None:
+    assert sorted(cluster.run("head", "sinfo -h -p rack -N -o '%N %T'").splitlines()) == ["head idle", "n1 idle"]
+    assert sorted(cluster.run_as("ada", "head", "srun -N2 hostname").split()) == ["head", "n1"]
+    assert cluster.run_as("ada", "head", "cat results").strip() == "precious"
+    assert cluster.deployment().outputs()["validation"]["rack"]["ranks"] == 2
+    # The rules of a clean machine are broken now, so they mean something later.
+    assert len(left_over(cluster, "n1", CLEAN_NODE)) == 8
+
+
+def test_a_machine_that_is_removed_from_the_config_leaves_and_is_clean(cluster: ClusterUnderTest) -> None:
+    hosts = cluster.config["tailrack:sites"][0]["hosts"]
+    hosts.remove(next(host for host in hosts if host["name"] == "n1"))
+    cluster.up_ok()
+    assert cluster.run("head", "sinfo -h -p rack -N -o '%N %T'").split() == ["head", "idle"]
+    assert cluster.attempt("head", "ls /etc/exports.d/*").returncode == 2
+    assert "Clients =" not in cluster.run("head", "cat /etc/ganesha/ganesha.conf")
+    eventually(lambda: left_over(cluster, "n1", CLEAN_NODE) == [], 20, "n1 is clean")
+    assert cluster.run_as("ada", "head", "cat results").strip() == "precious"
+    assert cluster.run_as("ada", "head", "srun hostname").strip() == "head"
+
+
+def test_destroy_leaves_the_machines_and_the_data_and_nothing_of_the_cluster(cluster: ClusterUnderTest) -> None:
+    summary = cluster.deployment().destroy()
+    assert summary.ok, summary.failures
+    eventually(lambda: left_over(cluster, "head", CLEAN_HEAD) == [], 20, "the head node is clean")
+    assert cluster.run("head", "cat /export/shared/home/ada/results").strip() == "precious"
+    assert cluster.attempt("n1", "systemctl is-system-running").stdout.strip() in ("running", "degraded")

@@ -1,0 +1,208 @@
+"""The share: who may mount it, what works on it from the far site, whose files they are."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+
+import pytest
+
+from components.remote import SCRIPTS
+from tests.lab.cluster import ClusterUnderTest, as_user, eventually
+
+MEMBERS = ("a1", "b1")
+EXPORT, MOUNT = "/export/shared", "/shared"
+REFUSED = re.compile(r"NFS4ERR_(NOENT|ACCESS|PERM)|access denied")
+
+
+@pytest.fixture
+def folder(cluster: ClusterUnderTest) -> Iterator[str]:
+    """A new folder in the user's home, as a path below the share; made on b1, over the relay."""
+    path = cluster.run_as("ada", "b1", "mktemp -d -p ~").strip().removeprefix(f"{MOUNT}/")
+    yield path
+    cluster.run_as("ada", "b1", f"rm -rf {MOUNT}/{path}")
+
+
+def on_far_node(cluster: ClusterUnderTest, folder: str, command: str) -> str:
+    """Run a command on b1 as the user, in the folder."""
+    return cluster.run_as("ada", "b1", f"set -e; cd {MOUNT}/{folder}; {command}")
+
+
+def on_server(cluster: ClusterUnderTest, folder: str, command: str) -> str:
+    """Run a command where the files really are, in the folder."""
+    return cluster.run("head", f"set -e; cd {EXPORT}/{folder}; {command}")
+
+
+def address(cluster: ClusterUnderTest, node: str, interface: str) -> str:
+    """A node's IPv4 address on an interface."""
+    return cluster.run(node, f"ip -4 -o address show dev {interface}").split()[3].split("/")[0]
+
+
+def mount_elsewhere(cluster: ClusterUnderTest, node: str, server: str) -> str:
+    """Try a new mount of the share and take it away again; return what mount said, empty when it went well."""
+    place = "place=$(mktemp -d); trap 'rmdir $place' EXIT"
+    mount = f"mount -t nfs4 -o retry=0,nfsvers=4.2 {server}:{EXPORT} $place && ls $place/home && umount $place"
+    tried = cluster.attempt(node, f"{place}; {mount}", limit=30)
+    assert (tried.returncode == 0) == (tried.stderr == ""), tried
+    return tried.stderr
+
+
+def apply_exports(cluster: ClusterUnderTest) -> None:
+    """Have the server take the export files as they are, in the way of the program's own steps."""
+    kernel = cluster.attempt("head", "grep -qw nfsd /proc/filesystems || modprobe -n nfsd").returncode == 0
+    header = f"HOST_NAME=head STEP_NAME=test SHARE_PATH={EXPORT} KERNEL_NFS={str(kernel).lower()}"
+    texts = [(SCRIPTS / f"lib/{name}.sh").read_text(encoding="utf-8") for name in ("base", "nfs_server")]
+    script = "\n".join([header, *texts, "apply_exports"])
+    cluster.run("head", f"bash -euo pipefail -c {shlex.quote(script)}")
+
+
+def test_the_head_keeps_one_export_file_a_member_with_its_one_address(cluster: ClusterUnderTest) -> None:
+    files = cluster.run("head", "cd /etc/exports.d && grep -H '' *").splitlines()
+    assert files == [
+        f"tailrack-{node}.exports:{EXPORT} {address(cluster, node, 'tailscale0')}/32"
+        "(rw,sync,secure,root_squash,no_subtree_check)"
+        for node in MEMBERS
+    ]
+
+
+def test_a_member_mounts_the_share_by_its_tailnet_address_alone(cluster: ClusterUnderTest) -> None:
+    assert mount_elsewhere(cluster, "a1", address(cluster, "head", "tailscale0")) == ""
+    # The same machines over their own network: the server then sees an address that no member has.
+    assert REFUSED.search(mount_elsewhere(cluster, "a1", address(cluster, "head", "eth0")))
+
+
+def test_a_machine_of_the_tailnet_that_is_no_member_cannot_mount_the_share(cluster: ClusterUnderTest) -> None:
+    # The head node has the files and needs no export.
+    assert REFUSED.search(mount_elsewhere(cluster, "head", address(cluster, "head", "tailscale0")))
+
+
+def test_a_node_without_its_export_file_cannot_mount_and_the_others_can(cluster: ClusterUnderTest) -> None:
+    server = address(cluster, "head", "tailscale0")
+    file, aside = "/etc/exports.d/tailrack-a1.exports", "/root/aside"
+    cluster.run("head", f"mv {file} {aside}")
+    try:
+        apply_exports(cluster)
+        eventually(lambda: bool(REFUSED.search(mount_elsewhere(cluster, "a1", server))), 20, "a1 is refused")
+        assert mount_elsewhere(cluster, "b1", server) == ""
+    finally:
+        cluster.run("head", f"mv {aside} {file}")
+        apply_exports(cluster)
+    eventually(lambda: mount_elsewhere(cluster, "a1", server) == "", 20, "a1 may mount again")
+    assert cluster.run_as("ada", "a1", "ls -d ~") == f"{MOUNT}/home/ada\n"
+
+
+def test_a_user_creates_reads_and_appends(cluster: ClusterUnderTest, folder: str) -> None:
+    assert on_far_node(cluster, folder, "echo one >file; cat file; echo two >>file; cat file") == "one\none\ntwo\n"
+    assert on_server(cluster, folder, "cat file") == "one\ntwo\n"
+
+
+def test_a_user_renames_over_a_file_and_deletes(cluster: ClusterUnderTest, folder: str) -> None:
+    on_far_node(cluster, folder, "echo new >file; echo old >target; echo x >gone; mv file target; rm gone")
+    assert on_server(cluster, folder, "ls; cat target") == "target\nnew\n"
+
+
+def test_a_user_changes_a_mode(cluster: ClusterUnderTest, folder: str) -> None:
+    assert on_far_node(cluster, folder, "touch file; chmod 0751 file; stat -c %a file") == "751\n"
+    assert on_server(cluster, folder, "stat -c %a file") == "751\n"
+
+
+def test_a_user_shortens_and_lengthens_a_file(cluster: ClusterUnderTest, folder: str) -> None:
+    on_far_node(cluster, folder, "printf abcdef >short; truncate -s 3 short; printf ab >long; truncate -s 4 long")
+    assert on_server(cluster, folder, "cat short; od -An -c long") == "abc   a   b  \\0  \\0\n"
+
+
+def test_a_user_makes_links(cluster: ClusterUnderTest, folder: str) -> None:
+    assert on_far_node(cluster, folder, "echo text >file; ln -s file soft; ln file hard; cat soft hard") == (
+        "text\ntext\n"
+    )
+    assert on_server(cluster, folder, "readlink soft; stat -c %h file; [ file -ef hard ] && echo same") == (
+        "file\n2\nsame\n"
+    )
+
+
+def test_a_user_makes_and_removes_directories(cluster: ClusterUnderTest, folder: str) -> None:
+    full = cluster.attempt(
+        "b1", as_user("ada", f"cd {MOUNT}/{folder} && mkdir -p kept/inner gone && rmdir gone && rmdir kept")
+    )
+    assert "Directory not empty" in full.stderr
+    assert on_server(cluster, folder, "find . -mindepth 1 | sort") == "./kept\n./kept/inner\n"
+
+
+def test_a_file_keeps_the_time_it_is_given_and_gets_a_new_one_when_written(
+    cluster: ClusterUnderTest, folder: str
+) -> None:
+    on_far_node(cluster, folder, "touch -d @1000000000 kept; touch -d @1000000000 written; echo x >>written")
+    kept, written, now = on_server(cluster, folder, "stat -c %Y kept written; date +%s").split()
+    assert kept == "1000000000"
+    assert abs(int(now) - int(written)) < 60
+
+
+def test_a_users_file_is_theirs_on_the_server(cluster: ClusterUnderTest, folder: str) -> None:
+    on_far_node(cluster, folder, "touch file; mkdir inner")
+    assert on_server(cluster, folder, "stat -c %u:%g file inner") == "6001:6001\n6001:6001\n"
+
+
+def test_root_of_a_node_is_nobody_on_the_share(cluster: ClusterUnderTest, folder: str) -> None:
+    on_far_node(cluster, folder, "echo private >file; chmod 0600 file")
+    assert cluster.attempt("b1", f"cat {MOUNT}/{folder}/file").returncode != 0
+    assert cluster.attempt("b1", f"echo root >{MOUNT}/{folder}/file").returncode != 0
+    assert on_server(cluster, folder, "cat file") == "private\n"
+    # Where anybody may write, root's file is not root's.
+    made = cluster.run("b1", f"mktemp -p {MOUNT}/scratch").strip()
+    assert cluster.run("head", f"stat -c %u:%g {made}") == "65534:65534\n"
+    cluster.run("head", f"rm {made}")
+
+
+def test_a_user_cannot_read_another_users_private_file(cluster: ClusterUnderTest) -> None:
+    made = cluster.run_as("ada", "b1", f"file=$(mktemp -p {MOUNT}/scratch); echo mine >$file; echo $file").strip()
+    for node in ("a1", "b1"):
+        refused = cluster.attempt(node, as_user("bob", f"cat {made}"))
+        assert refused.returncode == 1
+        assert "Permission denied" in refused.stderr
+        assert cluster.run_as("ada", node, f"cat {made}") == "mine\n"
+    # The directory is open to bob: only the file is not.
+    cluster.run_as("ada", "b1", f"chmod 0644 {made}")
+    eventually(lambda: cluster.attempt("a1", as_user("bob", f"cat {made}")).stdout == "mine\n", 5, "bob may read it")
+    cluster.run_as("ada", "b1", f"rm {made}")
+
+
+def test_a_large_file_written_over_the_relay_is_the_same_on_every_node(cluster: ClusterUnderTest, folder: str) -> None:
+    written = on_far_node(
+        cluster, folder, "head -c 64M /dev/urandom | tee >(sha256sum >sum) >file; sync file; stat -c %s file; cat sum"
+    )
+    size, digest, _ = written.split()
+    assert int(size) == 64 * 2**20
+    assert cluster.run("head", f"sha256sum <{EXPORT}/{folder}/file").split()[0] == digest
+    assert cluster.run_as("ada", "a1", f"sha256sum <{MOUNT}/{folder}/file").split()[0] == digest
+
+
+def test_what_one_site_writes_the_other_sees_within_seconds(cluster: ClusterUnderTest, folder: str) -> None:
+    path = f"{MOUNT}/{folder}/file"
+    # b1 has looked and knows that it is not there.
+    assert cluster.attempt("b1", as_user("ada", f"cat {path}")).returncode == 1
+    for text in ("first", "second"):
+        cluster.run_as("ada", "a1", f"echo {text} >{path}")
+        seen = as_user("ada", f"cat {path}")
+        eventually(lambda: cluster.attempt("b1", seen).stdout == f"{text}\n", 5, f"b1 sees {text}")  # noqa: B023
+
+
+def test_the_mount_comes_back_by_itself(cluster: ClusterUnderTest) -> None:
+    def mounted() -> bool:
+        return len(cluster.run("b1", f"findmnt -n -o FSTYPE {MOUNT}").split()) == 2
+
+    assert mounted()
+    cluster.run("b1", f"umount {MOUNT}")
+    assert not mounted()
+    assert cluster.run_as("ada", "b1", "pwd") == f"{MOUNT}/home/ada\n"
+    assert mounted()
+
+
+def test_the_mount_waits_for_the_tailnet_and_for_a_server_that_is_away(cluster: ClusterUnderTest) -> None:
+    for node in MEMBERS:
+        unit = cluster.run(node, "systemctl cat shared.mount")
+        assert "\nOptions=hard,nfsvers=4.2,_netdev\n" in unit
+        for wanted in ("After", "Requires"):
+            shown = cluster.run(node, f"systemctl show shared.mount -p {wanted} --value")
+            assert "tailrack-tailnet.service" in shown.split(), node
+        assert cluster.run(node, "systemctl is-enabled shared.automount") == "enabled\n"

@@ -1,0 +1,89 @@
+"""What the lab's images are made of: mirrors, digests, programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab import binaries, images
+from lab.debian import DEFAULT_MIRROR, DEFAULT_SECURITY_MIRROR, Mirrors, configured_uris, host_mirrors, pick_mirrors
+from lab.errors import LabError
+
+DEB822 = """Types: deb
+# http://commented.example/debian
+URIs: http://mirror.example/debian/ http://second.example/debian
+Suites: bookworm
+"""
+
+
+def test_both_formats_of_apt_sources_are_read_without_comments() -> None:
+    one_line = "# deb http://no.example/debian x main\ndeb [arch=amd64 signed-by=/k] http://one.example/debian x main\n"
+    assert configured_uris(one_line) == ["http://one.example/debian"]
+    assert configured_uris(DEB822) == ["http://mirror.example/debian", "http://second.example/debian"]
+
+
+def test_the_machines_own_debian_mirrors_are_picked_and_nobody_elses() -> None:
+    uris = ["https://download.example/linux/ubuntu", "http://m.example/debian-security", "http://m.example/debian"]
+    assert pick_mirrors(uris) == Mirrors("http://m.example/debian", "http://m.example/debian-security")
+
+
+def test_a_machine_without_debian_mirrors_uses_debians(tmp_path: Path) -> None:
+    (tmp_path / "sources.list").write_text("deb http://archive.ubuntu.com/ubuntu noble main\n")
+    (tmp_path / "sources.list.d").mkdir()
+    assert host_mirrors(tmp_path) == Mirrors(DEFAULT_MIRROR, DEFAULT_SECURITY_MIRROR)
+
+
+def test_a_digest_tells_names_contents_and_texts_apart(tmp_path: Path) -> None:
+    def of(name: str, text: str, *more: str) -> str:
+        folder = tmp_path / f"{name}-{text}-{len(more)}"
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+        return images.digest([folder / name], *more)
+
+    found = [of("a", "x"), of("b", "x"), of("a", "y"), of("a", "x", "z"), of("a", "xz")]
+    assert len(set(found)) == len(found)
+    assert of("a", "x") == found[0]
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the Go module's own files, which the code under test then takes for the real ones."""
+    for file in binaries.MODULE.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    monkeypatch.setattr(binaries, "MODULE", tmp_path)
+    return tmp_path
+
+
+def test_a_change_of_the_control_server_leaves_the_node_images_alone(module: Path) -> None:
+    before = images.tags()
+    (module / "main.go").write_text("package main\n")
+    after = images.tags()
+    assert (after.node, after.bare) == (before.node, before.bare)
+    assert after.control != before.control
+
+
+def test_a_new_version_of_tailscale_changes_every_image(module: Path) -> None:
+    before = images.tags()
+    with (module / "go.sum").open("a") as file:
+        file.write("tailscale.com v9.9.9 h1:x\n")
+    after = images.tags()
+    assert not {before.node, before.bare, before.control} & {after.node, after.bare, after.control}
+
+
+def test_the_control_servers_tests_are_no_part_of_it(module: Path) -> None:
+    before = images.tags()
+    (module / "more_test.go").write_text("package main\n")
+    assert images.tags() == before
+
+
+def test_without_go_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(LabError, match=r"install Go 1\.26 or newer"):
+        binaries.build(tmp_path / "go")
+
+
+def test_programs_that_are_there_are_not_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "done").touch()
+    assert binaries.build(tmp_path).tailscaled == tmp_path / "tailscaled"

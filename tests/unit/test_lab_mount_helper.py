@@ -1,0 +1,206 @@
+"""The NFS mount helper: its command line, libnfs's errors, and calls that outlive a connection."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+FILE = Path(__file__).parents[2] / "lab" / "image" / "mount_nfs4.py"
+
+
+def _load() -> Any:
+    spec = importlib.util.spec_from_file_location("mount_nfs4", FILE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["mount_nfs4"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+helper = _load()
+
+
+def test_the_words_of_mount_are_understood() -> None:
+    request = helper.parse_request(["head:/shared", "/mnt", "-v", "-o", "rw,hard,nfsvers=4.2,_netdev,nosuid,retry=1"])
+    assert (request.server, request.export, request.target) == ("head", "/shared", "/mnt")
+    assert request.retry_s == 60
+    assert request.fuse == {"rw": True, "nosuid": True}
+
+
+@pytest.mark.parametrize("words", [["-o", "ro"], ["-r"]])
+def test_read_only_can_be_said_in_two_ways(words: list[str]) -> None:
+    assert helper.parse_request(["head:/shared", "/mnt", *words]).fuse == {"ro": True}
+
+
+@pytest.mark.parametrize("version", ["3", "4.9", ""])
+def test_a_version_other_than_4_is_refused(version: str) -> None:
+    with pytest.raises(ValueError, match="only version 4"):
+        helper.parse_request(["head:/shared", "/mnt", "-o", f"vers={version}"])
+
+
+@pytest.mark.parametrize("source", ["head", "head:shared", ":/shared"])
+def test_a_source_that_is_no_server_and_path_is_refused(source: str) -> None:
+    with pytest.raises(ValueError, match="is not server:/path"):
+        helper.parse_request([source, "/mnt"])
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "expected"),
+    [
+        (-errno.ENOENT, "NFS4: LOOKUP failed with NFS4ERR_NOENT(-2)", errno.ENOENT),
+        (-errno.ERANGE, "NFS4: OPEN failed with NFS4ERR_ACCESS(-13)", errno.EACCES),
+        (-errno.ERANGE, "NFS4: WRITE failed with NFS4ERR_DQUOT(-34)", errno.EDQUOT),
+        (-errno.ERANGE, "NFS4: X failed with NFS4ERR_LAYOUTTRYLATER(-34)", errno.EIO),
+        (-errno.EINVAL, "Insufficient ACCESS. Wanted 1 but got 0.", errno.EACCES),
+        (-errno.ENOMEM, "Out of memory", errno.ENOMEM),
+    ],
+)
+def test_the_servers_answer_becomes_its_errno(code: int, message: str, expected: int) -> None:
+    error = helper.failure(code, message)
+    assert isinstance(error, OSError)
+    assert error.errno == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (-errno.ERANGE, "NFS4: READ failed with NFS4ERR_EXPIRED(-11)"),
+        (-errno.ERANGE, "NFS4: OPEN failed with NFS4ERR_STALE_CLIENTID(-5)"),
+        (-errno.EFAULT, "NFS4: an older call failed with NFS4ERR_NOENT(-2)"),
+        (-errno.EINTR, "Command timed out"),
+        (-errno.EIO, "nfs_service failed"),
+    ],
+)
+def test_lost_connections_and_forgotten_state_are_told_from_answers(code: int, message: str) -> None:
+    assert isinstance(helper.failure(code, message), helper.Lost)
+
+
+@pytest.mark.parametrize("name", ["GRACE", "DELAY"])
+def test_a_server_that_asks_for_patience_is_asked_again(name: str) -> None:
+    assert isinstance(helper.failure(-errno.EIO, f"NFS4: OPEN failed with NFS4ERR_{name}(-5)"), helper.Busy)
+
+
+class Library(SimpleNamespace):
+    """Stands in for libnfs: counts connections; `open_fails` says whether opening a file does."""
+
+    def __init__(self) -> None:
+        super().__init__(connections=0, opened=[])
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        return lambda *_: 0
+
+    def nfs_init_context(self) -> int:
+        self.connections += 1
+        return self.connections
+
+    def nfs_get_fd(self, context: Any) -> int:
+        return -1
+
+    def nfs_get_error(self, context: Any) -> bytes:
+        return b""
+
+    def nfs_open(self, context: Any, path: bytes, flags: int, pointer: Any) -> int:
+        self.opened.append((self.connections, path))
+        return 0
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> Library:
+    """A stand-in for libnfs, and no waiting."""
+    monkeypatch.setattr(helper.time, "sleep", lambda _: None)
+    return Library()
+
+
+@pytest.fixture
+def session(library: Library) -> Any:
+    """A session over the stand-in."""
+    return helper.Session(library, helper.Server("127.0.0.1", "/shared"), 1500, 1500)
+
+
+def once(error: Exception, then: Any) -> Callable[[], Any]:
+    """Return a function that raises `error` the first time and `then`, or returns it, later on."""
+    answers = iter([error])
+
+    def action() -> Any:
+        for first in answers:
+            raise first
+        if isinstance(then, Exception):
+            raise then
+        return then
+
+    return action
+
+
+def test_a_lost_call_is_repeated_over_a_new_connection(session: Any, library: Library) -> None:
+    assert session.run(once(helper.Lost("gone"), 7)) == 7
+    assert library.connections == 2
+
+
+def test_patience_costs_no_new_connection(session: Any, library: Library) -> None:
+    assert session.run(once(helper.Busy("grace"), 7)) == 7
+    assert library.connections == 1
+
+
+def test_a_repeated_call_that_finds_its_work_done_has_succeeded(session: Any) -> None:
+    done = FileExistsError(errno.EEXIST, "there")
+    assert session.run(once(helper.Lost("gone"), done), repeated_error=errno.EEXIST) is None
+
+
+def test_the_same_answer_to_a_first_call_is_an_error(session: Any) -> None:
+    def action() -> None:
+        raise FileExistsError(errno.EEXIST, "there")
+
+    with pytest.raises(FileExistsError):
+        session.run(action, repeated_error=errno.EEXIST)
+
+
+def test_a_server_that_stays_away_is_an_input_output_error_in_the_end(session: Any) -> None:
+    def action() -> None:
+        raise helper.Lost("nobody answers")
+
+    with pytest.raises(OSError, match="nobody answers") as caught:
+        session.run(action, limit_s=0.0)
+    assert caught.value.errno == errno.EIO
+
+
+def test_an_open_file_is_opened_again_on_a_new_connection_and_only_then(session: Any, library: Library) -> None:
+    session.run(lambda: None)
+    handle = helper.Handle(session, b"/f", 0, ctypes.c_void_p(1), session.generation)
+    session.run(lambda: session.pointer(handle))
+    assert library.opened == []
+    session.run(once(helper.Lost("gone"), None))
+    session.run(lambda: session.pointer(handle))
+    session.run(lambda: session.pointer(handle))
+    assert library.opened == [(2, b"/f")]
+
+
+def test_open_files_follow_a_renamed_folder(session: Any) -> None:
+    files = helper.NfsFileSystem(lambda uid, gid: session, lambda: (1500, 1500, 1))
+    handles = [helper.Handle(session, path, 0, ctypes.c_void_p(), 0) for path in (b"/d/f", b"/d", b"/dd/f")]
+    for handle in handles:
+        files._register(handle)
+    files.rename("/d", "/new")
+    assert [handle.path for handle in handles] == [b"/new/f", b"/new", b"/dd/f"]
+
+
+def test_each_caller_has_a_session_of_their_own(library: Library) -> None:
+    asked: list[tuple[int, int]] = []
+    callers = iter([(1, 1, 9), (2, 2, 9), (1, 1, 9)])
+
+    def new_session(uid: int, gid: int) -> Any:
+        asked.append((uid, gid))
+        return helper.Session(library, helper.Server("127.0.0.1", "/shared"), uid, gid)
+
+    files = helper.NfsFileSystem(new_session, lambda: next(callers))
+    for _ in range(3):
+        files.unlink("/x")
+    assert asked == [(1, 1), (2, 2)]
