@@ -56,7 +56,7 @@ class ComputeNode(pulumi.ComponentResource):
                 "MEMBER_HOST_KEY": self.joined["host_key"],
                 "MEMBER_SSH_PORT": self.joined["sshd_port"],
                 "JOB_LIMIT": settings.job_limit_seconds,
-                **head.share_values(settings),
+                **head.export_values(settings),
             },
             libraries=("lib/nfs_server", "lib/authority"),
             undo=True,

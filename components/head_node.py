@@ -98,7 +98,8 @@ class HeadNode(pulumi.ComponentResource):
                 "COMPUTE": "yes" if compute else "no",
                 "USERS": settings.user_lines,
                 "JOB_LIMIT": settings.job_limit_seconds,
-                **self.share_values(settings),
+                "SHARE_MOUNT": settings.share.mount,
+                **self.export_values(settings),
                 **slurmd_values(host),
                 "SLURM_FILES": names,
                 **{
@@ -126,10 +127,9 @@ class HeadNode(pulumi.ComponentResource):
         self.ready: pulumi.Resource = role.resource
         self.register_outputs({"tailnet_ip": self.address, "slurm_version": role.result["slurm_version"]})
 
-    def share_values(self, settings: ClusterSettings) -> dict[str, pulumi.Input[Any]]:
-        """Header values of the scripts that serve or name the share on the head node."""
+    def export_values(self, settings: ClusterSettings) -> dict[str, pulumi.Input[Any]]:
+        """Header values of scripts/lib/nfs_server.sh."""
         return {
             "SHARE_PATH": settings.share.path,
-            "SHARE_MOUNT": settings.share.mount,
             "KERNEL_NFS": self.facts.apply(lambda facts: "true" if facts["kernel_nfs_server"] else "false"),
         }

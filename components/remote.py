@@ -75,7 +75,8 @@ def parse_result(stdout: str) -> dict[str, Any]:
     except json.JSONDecodeError:
         result = None
     if not isinstance(result, dict):
-        raise ValueError(f"a step must print one JSON object, this one printed {stdout[:200]!r}")
+        # What it printed is not quoted: it may be half of something secret.
+        raise ValueError(f"a step must print one JSON object; this one printed {len(stdout)} characters that are none")
     return result
 
 

@@ -89,14 +89,17 @@ def node_gres(node: NodeEntry) -> str:
 
 
 def slurm_conf(model: SlurmModel) -> str:
-    """Return slurm.conf."""
-    return render(
+    """Return slurm.conf. A key the user sets takes the place of ours: Slurm wants each key once."""
+    own = {key.lower() for key in model.settings}
+    text = render(
         "slurm.conf",
         model=model,
         partitions=all_partitions(model),
         node_sets=[*(site_node_set(s) for s in model.sites), *(gpu_node_set(k) for k in model.gpu_kinds)],
         max_node_count=MAX_NODE_COUNT,
     )
+    lines = [line for line in text.splitlines() if line.partition("=")[0].lower() not in own]
+    return "\n".join([*lines, *(f"{key}={value}" for key, value in sorted(model.settings.items()))])
 
 
 def gres_conf(model: SlurmModel) -> str:

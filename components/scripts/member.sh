@@ -9,7 +9,14 @@
 # Seconds a job on the member may go on before it is requeued.
 JOB_LIMIT=${JOB_LIMIT:-300}
 
+# Several members may be waiting for their jobs at once; the lock is taken for the changes alone.
+# shellcheck disable=SC2034  # read by dispatch
+STEP_UNLOCKED=yes
+# shellcheck disable=SC2034
+STEP_NAME=member-$MEMBER
+
 up() {
+    take_lock
     # Reread by the server as a whole, so nothing is left of an address this member had before.
     ensure_file "$EXPORTS_DIR/tailrack-$MEMBER.exports" 0644 root:root \
         "$SHARE_PATH $MEMBER_ADDRESS/32($(export_options))"
@@ -18,8 +25,12 @@ up() {
 }
 
 member_known() { scontrol show node "$MEMBER" >/dev/null 2>&1; }
+controller_answers() { scontrol ping 2>/dev/null | grep -q 'is UP'; }
 member_jobs() { squeue -h -w "$MEMBER" -o %A | sort -u; }
-member_idle() { [ -z "$(member_jobs)" ]; }
+member_idle() {
+    local jobs
+    jobs=$(member_jobs) && [ -z "$jobs" ]
+}
 member_deleted() { ! member_known || scontrol delete "nodename=$MEMBER"; }
 
 # Jobs on the member may finish; after JOB_LIMIT seconds they go back to the queue.
@@ -40,10 +51,13 @@ ask_to_leave() {
         -o StrictHostKeyChecking=yes -o "HostKeyAlias=$MEMBER" "root@$MEMBER_ADDRESS"
 }
 
-member_answers() { timeout 10 bash -c ": <>/dev/tcp/$MEMBER_ADDRESS/$MEMBER_SSH_PORT"; }
+member_answers() { timeout 5 bash -c ": <>/dev/tcp/$MEMBER_ADDRESS/$MEMBER_SSH_PORT"; }
 
 down() {
+    # A controller that is away knows no node at all, which must not pass for "gone already".
+    wait_until 60 controller_answers || fail "slurmctld does not answer" "see 'journalctl -u slurmctld' on $HOST_NAME"
     if member_known; then see_jobs_off; fi
+    take_lock
     if ! ask_to_leave; then
         # It would keep the munge key, and come back into Slurm by itself.
         if member_answers; then

@@ -20,6 +20,7 @@ CLEAN = """
 ! systemctl -q is-active tailscaled
 ! test -e /var/lib/tailscale/tailscaled.state
 ! grep -q tailrack-leave /root/.ssh/authorized_keys
+! test -e /etc/ssh/ssh_known_hosts.d-tailrack
 """
 CLEAN_NODE = CLEAN + "! findmnt /shared\n"
 CLEAN_HEAD = CLEAN + "! systemctl -q is-active slurmctld\n! systemctl -q is-active nfs-ganesha\n! ls /etc/exports.d/*\n"
@@ -58,17 +59,26 @@ def test_up_makes_a_cluster_of_machines_without_any_of_its_software(cluster: Clu
     assert cluster.run_as("ada", "head", "cat results").strip() == "precious"
     assert cluster.deployment().outputs()["validation"]["rack"]["ranks"] == 2
     # The rules of a clean machine are broken now, so they mean something later.
-    assert len(left_over(cluster, "n1", CLEAN_NODE)) == 8
+    assert left_over(cluster, "n1", CLEAN_NODE) == CLEAN_NODE.split("\n")[1:-1]
+
+
+def test_a_machine_that_answers_and_does_not_leave_is_not_taken_as_gone(cluster: ClusterUnderTest) -> None:
+    hosts = cluster.config["tailrack:sites"][0]["hosts"]
+    hosts.remove(next(host for host in hosts if host["name"] == "n1"))
+    cluster.run("n1", "mv /root/.ssh/authorized_keys /root/.ssh/kept")
+    (failure,) = cluster.up().failures
+    cluster.run("n1", "mv /root/.ssh/kept /root/.ssh/authorized_keys")
+    assert "and did not leave" in failure.message
+    assert "next: run 'tailrack-leave' as root on n1" in failure.message
 
 
 def test_a_machine_that_is_removed_from_the_config_leaves_and_is_clean(cluster: ClusterUnderTest) -> None:
-    hosts = cluster.config["tailrack:sites"][0]["hosts"]
-    hosts.remove(next(host for host in hosts if host["name"] == "n1"))
     cluster.up_ok()
     assert cluster.run("head", "sinfo -h -p rack -N -o '%N %T'").split() == ["head", "idle"]
     assert cluster.attempt("head", "ls /etc/exports.d/*").returncode == 2
     assert "Clients =" not in cluster.run("head", "cat /etc/ganesha/ganesha.conf")
     eventually(lambda: left_over(cluster, "n1", CLEAN_NODE) == [], 20, "n1 is clean")
+    assert cluster.run("head", "tailscale status --json | jq -r '.Peer // {} | .[].HostName'") == ""
     assert cluster.run_as("ada", "head", "cat results").strip() == "precious"
     assert cluster.run_as("ada", "head", "srun hostname").strip() == "head"
 

@@ -132,16 +132,16 @@ def test_any_text_in_a_header_survives_the_way_through_bash(values: dict[str, st
 
 
 @pytest.mark.parametrize("text", ["", "no", "[1]", '"text"', "1", "null", "{} trailing", '{"a": 1', "NaN"])
-def test_an_answer_that_is_not_one_json_object_is_refused_and_quoted(text: str) -> None:
-    with pytest.raises(ValueError, match="a step must print one JSON object, this one printed") as refused:
+def test_an_answer_that_is_not_one_json_object_is_refused_by_its_length(text: str) -> None:
+    with pytest.raises(ValueError, match="a step must print one JSON object; this one printed") as refused:
         parse_result(text)
-    assert repr(text) in str(refused.value)
+    assert f" {len(text)} characters" in str(refused.value)
 
 
-def test_a_long_wrong_answer_is_quoted_in_part() -> None:
+def test_a_wrong_answer_is_not_quoted_because_it_may_be_half_of_a_secret() -> None:
     with pytest.raises(ValueError, match="one JSON object") as refused:
-        parse_result("x" * 100_000)
-    assert len(str(refused.value)) < 400
+        parse_result('{"private_key": "hush-hush')
+    assert "hush" not in str(refused.value)
 
 
 @given(st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text()))

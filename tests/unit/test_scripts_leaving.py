@@ -15,6 +15,7 @@ PROGRAM = "/usr/local/sbin/tailrack-leave"
 
 def install(shell: Any, key: str = KEY, head: str = "100.64.0.1") -> str:
     shell.stub("systemd-escape", "echo shared")
+    shell.stub("sshd")
     done = shell.call(
         'ensure_leave_program "$LEAVE" "$HEAD"',
         {"LEAVE": key, "HEAD": head, "SHARE_MOUNT": "/shared"},
@@ -52,6 +53,7 @@ def test_leaving_stops_slurm_before_the_share_and_the_tailnet_last(shell: Any) -
     assert not shell.path("/etc/munge/munge.key").exists()
     assert not shell.path("/etc/systemd/system/shared.mount").exists()
     assert authorized(shell) == []
+    assert list(shell.path("/etc/ssh/sshd_config.d").iterdir()) == []
 
 
 def test_leaving_goes_on_when_a_part_of_it_fails(shell: Any) -> None:
@@ -69,6 +71,13 @@ def test_the_key_may_run_the_program_from_the_head_node_and_nothing_else(shell: 
     program = shell.path(PROGRAM)
     assert authorized(shell) == [f'restrict,from="100.64.0.1",command="{program}" {KEY} tailrack-leave']
     assert shell.path("/root/.ssh/authorized_keys").stat().st_mode & 0o777 == 0o600
+
+
+def test_where_root_may_not_log_in_that_one_command_is_heard_from_the_head_node_alone(shell: Any) -> None:
+    install(shell)
+    login = shell.path("/etc/ssh/sshd_config.d/tailrack-leave.conf").read_text().splitlines()
+    assert login[-2:] == ["Match User root Address 100.64.0.1", "    PermitRootLogin forced-commands-only"]
+    assert shell.calls.index("sshd -t") < shell.calls.index("systemctl reload ssh")  # never an sshd that will not start
 
 
 @pytest.mark.parametrize("change", [{}, {"key": "ssh-ed25519 BBBB"}, {"head": "100.64.0.2"}])

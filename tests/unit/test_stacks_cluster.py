@@ -284,5 +284,5 @@ def test_nodes_join_the_labs_tailnet_or_the_one_of_the_config(
 
 
 def test_a_step_that_prints_no_json_stops_the_program_and_is_quoted(build: Build, lab_config: Config) -> None:
-    with pytest.raises(ValueError, match="a step must print one JSON object, this one printed 'Segmentation fault'"):
+    with pytest.raises(ValueError, match="a step must print one JSON object; this one printed 'Segmentation fault'"):
         build(lab_config, answers={"head-head": "Segmentation fault"})

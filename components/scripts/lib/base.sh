@@ -51,6 +51,13 @@ report_failure() {
     exit "$status"
 }
 
+# Be the only step that changes this host, from here to the end of the script.
+take_lock() {
+    exec 9>"$LOCK_FILE"
+    flock -w "$LOCK_WAIT" 9 || fail "another step has held $LOCK_FILE for ${LOCK_WAIT}s" \
+        "see 'fuser -v $LOCK_FILE' on $HOST_NAME"
+}
+
 # Run `up` or `down` with stdout and stderr in the log; what the function writes to 3 is the step's result.
 dispatch() {
     local action=${1:?up or down}
@@ -59,11 +66,7 @@ dispatch() {
     trap report_failure EXIT
     mkdir -p "$LOG_DIR" "$STATE_DIR" || fail "cannot make $LOG_DIR and $STATE_DIR"
     exec >"$LOG_DIR/$STEP_LOG" 2>&1
-    if [ "${STEP_UNLOCKED:-}" != yes ]; then
-        exec 9>"$LOCK_FILE"
-        flock -w "$LOCK_WAIT" 9 || fail "another step has held $LOCK_FILE for ${LOCK_WAIT}s" \
-            "see 'fuser -v $LOCK_FILE' on $HOST_NAME"
-    fi
+    [ "${STEP_UNLOCKED:-}" = yes ] || take_lock
     note "$STEP_NAME $action on $HOST_NAME"
     "$action"
     note "done in ${SECONDS}s"

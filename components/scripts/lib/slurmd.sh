@@ -55,7 +55,8 @@ ExecStart=/usr/sbin/slurmd --systemd -Z -N $HOST_NAME --conf-server $controller:
         systemctl stop slurmd
         scontrol delete "nodename=$HOST_NAME"
     fi
-    if [ -n "$CHANGED" ] || ! systemctl -q is-active slurmd; then
+    # A controller that forgot this node, which could not be told: slurmd makes itself known only when it starts.
+    if [ -n "$CHANGED" ] || ! systemctl -q is-active slurmd || [ -z "$(node_state)" ]; then
         systemctl restart --no-block slurmd
     fi
     wait_until "$REGISTER_LIMIT" node_usable ||
@@ -69,7 +70,10 @@ ExecStart=/usr/sbin/slurmd --systemd -Z -N $HOST_NAME --conf-server $controller:
 JOB_LIMIT=${JOB_LIMIT:-300}
 
 jobs_here() { squeue -h -w "$HOST_NAME" -o %A | sort -u; }
-no_jobs_here() { [ -z "$(jobs_here)" ]; }
+no_jobs_here() {
+    local jobs
+    jobs=$(jobs_here) && [ -z "$jobs" ]
+}
 
 wait_for_jobs_here() {
     scontrol update "nodename=$HOST_NAME" state=drain reason="tailrack: registers anew"
