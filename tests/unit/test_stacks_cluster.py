@@ -283,6 +283,6 @@ def test_nodes_join_the_labs_tailnet_or_the_one_of_the_config(
     assert (header["CONTROL_URL"], header["TAILNET_TAG"]) == ("https://headscale.example.org", "tag:gpu")
 
 
-def test_a_step_that_prints_no_json_stops_the_program_and_is_quoted(build: Build, lab_config: Config) -> None:
-    with pytest.raises(ValueError, match="a step must print one JSON object; this one printed 'Segmentation fault'"):
+def test_a_step_that_prints_no_json_stops_the_program(build: Build, lab_config: Config) -> None:
+    with pytest.raises(ValueError, match="a step must print one JSON object"):
         build(lab_config, answers={"head-head": "Segmentation fault"})
