@@ -295,7 +295,7 @@ def test_bandwidths_are_those_of_the_bytes_and_times_that_the_job_printed(
     cluster: ClusterUnderTest, outputs: dict[str, Any], scope: str
 ) -> None:
     said = outputs["validation"][scope]
-    printed = cluster.run_as("ada", "b1", f"cat ~/.tailrack/validation/{scope}/output")
+    printed = cluster.run_as("ada", "head", f"cat ~/.tailrack/validation/{scope}/output")
     table = [line.split() for line in printed.splitlines() if re.match(r" +\d", line)]
     assert len(table) == len(said["rows"])
     for words, row in zip(table, said["rows"], strict=True):

@@ -187,6 +187,17 @@ def test_what_one_site_writes_the_other_sees_within_seconds(cluster: ClusterUnde
         eventually(lambda: cluster.attempt("b1", seen).stdout == f"{text}\n", 5, f"b1 sees {text}")  # noqa: B023
 
 
+def test_what_the_head_node_writes_and_removes_the_nodes_see_within_seconds(
+    cluster: ClusterUnderTest, folder: str
+) -> None:
+    listing = as_user("ada", f"cd {MOUNT}/{folder}; ls; cat *")
+    cluster.run_as("ada", "head", f"cd {MOUNT}/{folder}; echo >gone; touch kept")
+    # The server and b1 have looked at both.
+    assert cluster.attempt("b1", listing).stdout == "gone\nkept\n\n"
+    cluster.run_as("ada", "head", f"cd {MOUNT}/{folder}; rm gone; echo text >kept")
+    eventually(lambda: cluster.attempt("b1", listing).stdout == "kept\ntext\n", 5, "b1 sees what is there")
+
+
 def test_the_mount_comes_back_by_itself(cluster: ClusterUnderTest) -> None:
     def mounted() -> bool:
         return len(cluster.run("b1", f"findmnt -n -o FSTYPE {MOUNT}").split()) == 2

@@ -22,13 +22,14 @@ vers4=y"
     exportfs -ra
 }
 
-# One EXPORT with a CLIENT block a member, made from the same files exportfs reads.
+# One EXPORT with a CLIENT block a member, made from the same files exportfs reads. The head node itself writes to the
+# disk behind the server's back; nodes must see that after a second, not after the minute that is the default.
 ganesha_configuration() {
     local file path client rest
     printf '# Written by tailrack from %s/*.exports\n' "$EXPORTS_DIR"
     printf 'NFS_CORE_PARAM { Protocols = 4; mount_path_pseudo = true; allow_set_io_flusher_fail = true; }\n'
     printf 'NFSV4 { Grace_Period = 5; Lease_Lifetime = 10; Minor_Versions = 0,1,2; RecoveryBackend = fs; Only_Numeric_Owners = true; }\n'
-    printf 'EXPORT {\n    Export_Id = 1; Path = %s; Pseudo = %s; Access_Type = NONE; Squash = Root_Squash; Anonymous_Uid = 65534; Anonymous_Gid = 65534; SecType = sys;\n    FSAL { Name = VFS; }\n' \
+    printf 'EXPORT {\n    Export_Id = 1; Path = %s; Pseudo = %s; Access_Type = NONE; Squash = Root_Squash; Anonymous_Uid = 65534; Anonymous_Gid = 65534; SecType = sys;\n    Attr_Expiration_Time = 1;\n    FSAL { Name = VFS; }\n' \
         "$SHARE_PATH" "$SHARE_PATH"
     for file in "$EXPORTS_DIR"/tailrack-*.exports; do
         [ -e "$file" ] || continue
