@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
 
 from driver.workspace import DriverError
-from engine import Config, EngineError
-from engine.state import passphrase
+from engine import Config
 
 
 class ConfigSecrets:
@@ -29,10 +29,7 @@ class ConfigSecrets:
     @cached_property
     def _key(self) -> bytes:
         salt = base64.b64decode(self._encryption_salt.split(":")[1])
-        try:
-            return PBKDF2HMAC(SHA256(), 32, salt, 1_000_000).derive(passphrase())
-        except EngineError as error:
-            raise DriverError(str(error)) from None
+        return PBKDF2HMAC(SHA256(), 32, salt, 1_000_000).derive(passphrase().encode())
 
     def open(self, key: str, text: str) -> str:
         """Return the text of config value `key`; DriverError naming the key, never the value."""
@@ -72,7 +69,23 @@ def load_config(project_dir: Path, config_file: Path) -> Config:
         values[key] = _text(_opened(key, value, opener, found))
         if found:
             secrets[key] = found
-    return Config(str(project["name"]), values, list(secrets), [text for found in secrets.values() for text in found])
+    texts = [text for found in secrets.values() for text in found]
+    return Config(str(project["name"]), passphrase(), values, list(secrets), texts)
+
+
+def passphrase() -> str:
+    """Return the passphrase of PULUMI_CONFIG_PASSPHRASE or the file of PULUMI_CONFIG_PASSPHRASE_FILE.
+
+    Raises DriverError where there is none.
+    """
+    if "PULUMI_CONFIG_PASSPHRASE" in os.environ:
+        return os.environ["PULUMI_CONFIG_PASSPHRASE"]
+    try:
+        return Path(os.environ["PULUMI_CONFIG_PASSPHRASE_FILE"]).read_text(encoding="utf-8").strip()
+    except KeyError:
+        raise DriverError("no passphrase: set PULUMI_CONFIG_PASSPHRASE_FILE (or PULUMI_CONFIG_PASSPHRASE)") from None
+    except OSError as error:
+        raise DriverError(f"PULUMI_CONFIG_PASSPHRASE_FILE cannot be read: {error}") from None
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import functools
 import os
 import signal
 import threading
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError
 from typing import Any
 
 import asyncssh
@@ -19,11 +19,7 @@ STREAMS = ("stdout", "stderr")
 
 
 class CommandError(Exception):
-    """A command that could not be run, or failed: `reason` names no secret, `details` are its words and output."""
-
-    def __init__(self, reason: str, details: str = "") -> None:
-        super().__init__(reason + details)
-        self.reason = reason
+    """A command that could not be run, or failed: why, and its words and output, which may hold secrets."""
 
 
 class Commands:
@@ -32,12 +28,11 @@ class Commands:
     def __init__(self, parallel: int, directory: str, dry_run: bool) -> None:
         self.dry_run, self.stopped = dry_run, threading.Event()
         self._slots, self._directory = threading.BoundedSemaphore(parallel), directory
-        self._running: set[Future[dict[str, str]]] = set()
 
     def stop(self) -> None:
         """Let no more steps start. The second time also end the commands that run: they fail."""
-        for future in list(self._running) if self.stopped.is_set() else []:
-            future.cancel()
+        if self.stopped.is_set():
+            _loop().call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(_loop())])
         self.stopped.set()
 
     def run(self, kind: str, command: str, inputs: dict[str, Any], previous: dict[str, Any]) -> dict[str, str]:
@@ -48,11 +43,9 @@ class Commands:
         if self.dry_run:
             return dict.fromkeys(STREAMS, UNKNOWN)
         with self._slots:
-            future = asyncio.run_coroutine_threadsafe(self._run(kind, command, inputs, previous), _loop())
-            self._running.add(future)
-            future.add_done_callback(self._running.discard)
+            work = self._run(kind, command, inputs, previous)
             try:
-                return future.result()
+                return asyncio.run_coroutine_threadsafe(work, _loop()).result()
             except CancelledError:
                 raise CommandError("stopped") from None
             except (OSError, asyncssh.Error) as error:

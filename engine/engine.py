@@ -71,7 +71,8 @@ class Engine:
         self._commands.stop()
 
     def _state(self, dry_run: bool) -> State:
-        return State(self._state_file, f"{self._config.project}/{self._stack}", dry_run)
+        owner = f"{self._config.project}/{self._stack}"
+        return State(self._state_file, owner, self._config.passphrase, dry_run)
 
     def _pass(self, on_event: Callable[[Event], None], dry_run: bool = False, program: bool = True) -> Summary:
         begun, state = time.monotonic(), self._state(dry_run)

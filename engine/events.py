@@ -12,9 +12,13 @@ class EngineError(Exception):
 
 @dataclass(frozen=True)
 class Config:
-    """A stack's config: texts by `project:key`, the keys that are secret, and the texts no message may show."""
+    """A stack's config: texts by `project:key`, the keys that are secret, and the texts no message may show.
+
+    `passphrase` is what the state's secrets are encrypted with.
+    """
 
     project: str
+    passphrase: str = field(repr=False)
     values: Mapping[str, str] = field(default_factory=dict)
     secret_keys: Collection[str] = ()
     secrets: Collection[str] = ()

@@ -108,22 +108,15 @@ class Lifecycle:
     def _delete_all(self, doomed: list[Resource]) -> bool:
         """Delete resources, dependents first and the rest at once. What a failed one needs stays, and it is False."""
         self._deleting |= {resource.urn for resource in doomed}
-        live = {resource for resource in doomed if self._state.live.get(resource.urn) is resource}
-
-        def needs(one: Resource, other: Resource) -> bool:
-            # Of a resource and the one that replaces it, which share a URN, one of the same age is meant if doomed.
-            peers = live if one in live else {*doomed} - live
-            return other.urn in one.needs and (other in peers or all(other.urn != peer.urn for peer in peers))
-
-        graph = {resource: [other for other in doomed if needs(other, resource)] for resource in doomed}
+        graph = {resource: [other for other in doomed if resource.urn in other.needs] for resource in doomed}
         done: dict[Resource, Future[bool]] = {}
         with ThreadPoolExecutor(len(doomed) or 1) as pool:
             for resource in TopologicalSorter(graph).static_order():
                 waits_for = [done[other] for other in graph[resource]]
-                done[resource] = pool.submit(self._delete, resource, resource in live, waits_for)
+                done[resource] = pool.submit(self._delete, resource, waits_for)
         return all(future.result() for future in done.values())
 
-    def _delete(self, resource: Resource, live: bool, waits_for: list[Future[bool]]) -> bool:
+    def _delete(self, resource: Resource, waits_for: list[Future[bool]]) -> bool:
         def action() -> Resource:
             spared = resource.retain_on_delete or resource.deleted_with in self._deleting
             if (command := plain(resource.inputs.get("delete"))) and not spared:
@@ -133,13 +126,13 @@ class Lifecycle:
 
         if not all(future.result() for future in waits_for) or self._commands.stopped.is_set():
             return False
-        counted = live and resource.urn not in self._registered | self._deleted_early
-        return self._step("delete", resource, action, counted) is not None
+        return self._step("delete", resource, action) is not None
 
-    def _step(
-        self, operation: str, resource: Resource, action: Callable[[], Resource], counted: bool = True
-    ) -> Resource | None:
+    def _step(self, operation: str, resource: Resource, action: Callable[[], Resource]) -> Resource | None:
         """Run one step and tell of it. A failure is recorded, not raised."""
+        # The delete of what is replaced is a part of the replacement.
+        early = self._registered | self._deleted_early
+        part = operation == "delete" and (resource.urn in early or resource in self._state.condemned)
         begun = time.monotonic()
         event = Event("start", operation, resource.urn, resource.name, resource.type)
         if operation != "same":
@@ -147,13 +140,13 @@ class Lifecycle:
         try:
             done = action()
         except CommandError as error:
-            secret = any(is_rpc_secret(resource.inputs.get(key)) for key in ("create", "update", "delete"))
-            secret = secret or bool({*STREAMS} & {*resource.secret_outputs})
-            text = f"{error.reason} (its command or output is secret)" if secret else str(error)
+            marked = [key for key, value in resource.inputs.items() if is_rpc_secret(value)] + resource.secret_outputs
+            secret = not {"create", "update", "delete", *STREAMS}.isdisjoint(marked)
+            text = f"{error.args[0]} (its command or output is secret)" if secret else "".join(error.args)
             self.fail(resource.urn, text)
             self.tell(replace(event, kind="failed", seconds=time.monotonic() - begun, text=text))
             return None
         with self._lock:
-            self.summary.counts[operation] += counted
+            self.summary.counts[operation] += not part
         self.tell(replace(event, kind="done", seconds=time.monotonic() - begun))
         return done

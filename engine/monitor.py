@@ -52,6 +52,8 @@ class Monitor:
             inputs["connection"] = as_secret({**CONNECTION_DEFAULTS, **connection})
         goal = Resource(
             urn=response.urn,
+            type=request.type,
+            name=request.name,
             custom=request.custom,
             inputs=inputs,
             needs=sorted({*request.dependencies, request.parent, request.deletedWith} - {""}),

@@ -26,6 +26,8 @@ class Resource:
     """A resource as it was last made. `needs`, `triggered_by` (of `needs`) and `deleted_with` are URNs."""
 
     urn: str
+    type: str
+    name: str
     custom: bool
     id: str = ""
     inputs: dict[str, Any] = field(default_factory=dict)
@@ -36,26 +38,16 @@ class Resource:
     retain_on_delete: bool = False
     secret_outputs: list[str] = field(default_factory=list)
 
-    @property
-    def name(self) -> str:
-        """The name the program gave it."""
-        return self.urn.rpartition("::")[2]
-
-    @property
-    def type(self) -> str:
-        """Its type, without those of its parents."""
-        return self.urn.split("::")[2].rpartition("$")[2]
-
 
 class State:
     """Live resources by URN, `condemned` ones (replaced, their delete still to run), and the stack's outputs."""
 
-    def __init__(self, path: Path, owner: str, dry_run: bool = False) -> None:
+    def __init__(self, path: Path, owner: str, passphrase: str, dry_run: bool = False) -> None:
         """Read the file of `owner`, which is `project/stack`; a dry run never writes it.
 
         EngineError where it is damaged, is another stack's, or does not open with the passphrase.
         """
-        self._path, self._dry_run, self._lock = path, dry_run, threading.RLock()
+        self._path, self._dry_run, self._lock = path, dry_run, threading.Lock()
         new = {"version": VERSION, "owner": owner, "salt": secrets.token_hex(16), "sealed": ""}
         try:
             self._file: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else new
@@ -65,7 +57,7 @@ class State:
             raise EngineError(
                 f"{path} holds the state of {self._file['owner']} ({self._file['version']}), not {owner}'s"
             )
-        key = Scrypt(salt=bytes.fromhex(self._file["salt"]), length=32, n=2**15, r=8, p=1).derive(passphrase())
+        key = Scrypt(salt=bytes.fromhex(self._file["salt"]), length=32, n=2**15, r=8, p=1).derive(passphrase.encode())
         self._fernet = Fernet(urlsafe_b64encode(key))
         try:
             content = json.loads(self._fernet.decrypt(self._file["sealed"])) if self._file["sealed"] else {}
@@ -77,54 +69,39 @@ class State:
 
     def put(self, resource: Resource, replaces: Resource | None = None) -> None:
         """Record a finished step. A resource it replaces is condemned. Nothing is written where nothing changed."""
-        with self._lock:
-            old = self.live.get(resource.urn)
-            self.live[resource.urn] = resource
-            self.condemned += [replaces] if replaces else []
-            if not old or vars(old) != vars(resource):
-                self._save()
+        old = self.live.get(resource.urn)
+        self.live[resource.urn] = resource
+        self.condemned += [replaces] if replaces else []
+        if not old or vars(old) != vars(resource):
+            self._save()
 
     def remove(self, resource: Resource) -> None:
         """Record a deletion."""
-        with self._lock:
-            if resource in self.condemned:
-                self.condemned.remove(resource)
-            else:
-                del self.live[resource.urn]
-            self._save()
+        if resource in self.condemned:
+            self.condemned.remove(resource)
+        else:
+            del self.live[resource.urn]
+        self._save()
 
     def put_outputs(self, outputs: dict[str, Any]) -> None:
         """Record the stack's outputs."""
-        with self._lock:
-            if outputs != self.outputs:
-                self.outputs = outputs
-                self._save()
+        if outputs != self.outputs:
+            self.outputs = outputs
+            self._save()
 
     def _save(self) -> None:
         if self._dry_run:
             return
-        live, condemned = ([vars(resource) for resource in them] for them in (self.live.values(), self.condemned))
-        content = json.dumps({"live": live, "condemned": condemned, "outputs": self.outputs})
-        self._file["sealed"] = self._fernet.encrypt(content.encode()).decode()
-        # A new file, flushed to disk and renamed over the old one: a run killed here leaves one or the other whole.
-        handle, temporary = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")  # mode 0600
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(self._file, file)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(self._path)
-
-
-def passphrase() -> bytes:
-    """Return the passphrase of PULUMI_CONFIG_PASSPHRASE or the file of PULUMI_CONFIG_PASSPHRASE_FILE."""
-    if "PULUMI_CONFIG_PASSPHRASE" in os.environ:
-        return os.environ["PULUMI_CONFIG_PASSPHRASE"].encode()
-    try:
-        return Path(os.environ["PULUMI_CONFIG_PASSPHRASE_FILE"]).read_bytes().strip()
-    except KeyError:
-        raise EngineError("no passphrase: set PULUMI_CONFIG_PASSPHRASE_FILE (or PULUMI_CONFIG_PASSPHRASE)") from None
-    except OSError as error:
-        raise EngineError(f"PULUMI_CONFIG_PASSPHRASE_FILE cannot be read: {error}") from None
+        with self._lock:  # what one thread has put while another one writes is in the next file
+            resources = {"live": [*map(vars, [*self.live.values()])], "condemned": [*map(vars, [*self.condemned])]}
+            content = json.dumps({**resources, "outputs": self.outputs})
+            self._file["sealed"] = self._fernet.encrypt(content.encode()).decode()
+            # A new file, flushed to disk and renamed over the old one: a run killed here leaves one or the other whole.
+            with tempfile.NamedTemporaryFile("w", dir=self._path.parent, delete=False) as file:  # mode 0600
+                json.dump(self._file, file)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(file.name).replace(self._path)
 
 
 @contextmanager

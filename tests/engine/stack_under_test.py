@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from driver.stack_file import ConfigSecrets, load_config
+from driver.stack_file import ConfigSecrets, load_config, passphrase
 from engine import Engine, Event, Summary
 from engine.state import State
 from tests.engine.ssh_host import SshHost
@@ -91,7 +91,7 @@ class Stack:
 
     def engine_picture(self) -> dict[str, Any]:
         """The engine's state in the form of `picture`."""
-        state = State(self.state_file, "trial/dev")
+        state = State(self.state_file, "trial/dev", passphrase(), dry_run=True)
         found = {
             urn: {
                 "inputs": _marked(resource.inputs),

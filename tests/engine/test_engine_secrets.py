@@ -111,7 +111,7 @@ def test_a_wrong_passphrase_is_refused_before_anything_is_touched(
         stack.engine().destroy()
     monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE")
     monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE_FILE")
-    with pytest.raises(EngineError, match="no passphrase: set PULUMI_CONFIG_PASSPHRASE_FILE"):
+    with pytest.raises(DriverError, match="no passphrase: set PULUMI_CONFIG_PASSPHRASE_FILE"):
         stack.up()
     assert stack.host.take() == []
 
