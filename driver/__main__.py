@@ -199,7 +199,7 @@ def _told(failure: Failure) -> str:
 
 
 class _Patience:
-    """The first Ctrl-C or SIGTERM lets the steps that run now come to their end, the second one ends them."""
+    """The first Ctrl-C or SIGTERM lets the steps that run now come to their end; the second one kills the run."""
 
     def __init__(self, console: Console, deployment: Deployment) -> None:
         self._console, self._deployment = console, deployment
@@ -216,6 +216,9 @@ class _Patience:
 
     def _interrupted(self, *_: object) -> None:
         self._deployment.stop()
+        if self._deployment.in_process:
+            for number in self._before:
+                signal.signal(number, signal.SIG_DFL)
         self._console.print(
             "\nStopping: the steps that run now come to their end. Run the same command again to go on from there."
         )

@@ -111,7 +111,7 @@ class Deployment:
         return isinstance(self._runner, Engine)
 
     def stop(self) -> None:
-        """Start no more steps and let the running ones finish; the second time, end them. The CLI does so itself."""
+        """Start no more steps, and let the running ones finish. The CLI does so itself."""
         if isinstance(self._runner, Engine):
             self._runner.stop()
 

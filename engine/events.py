@@ -1,6 +1,6 @@
 """What a run is given and what it tells: config, events while it goes, a summary when it is over, errors."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 OPERATIONS = ("create", "update", "replace", "delete", "same")
@@ -38,6 +38,9 @@ class Event:
     type: str = ""
     seconds: float = 0.0
     text: str = ""
+
+
+Tell = Callable[[Event], None]
 
 
 @dataclass(frozen=True)

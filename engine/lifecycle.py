@@ -11,18 +11,18 @@ from graphlib import TopologicalSorter
 from pulumi.runtime.rpc import is_rpc_secret
 
 from engine.commands import STREAMS, CommandError, Commands
-from engine.events import EngineError, Event, Failure, Summary
+from engine.events import EngineError, Event, Failure, Summary, Tell
 from engine.state import Resource, State
-from engine.values import Secrets, as_secret, is_unknown, plain
+from engine.values import HIDDEN, as_secret, is_unknown, plain, secret_lines
 
 
 class Lifecycle:
     """One pass over a stack's resources. With `commands` of a dry run nothing runs, and the outputs are unknown."""
 
-    def __init__(self, state: State, commands: Commands, secrets: Secrets, on_event: Callable[[Event], None]) -> None:
-        self.summary = Summary()
-        self._state, self._commands, self._secrets, self._on_event = state, commands, secrets, on_event
-        self._registered: set[str] = set()
+    def __init__(self, state: State, commands: Commands, stopped: threading.Event, on_event: Tell) -> None:
+        self.summary, self.secrets = Summary(), set[str]()  # lines that no message may show
+        self._state, self._commands, self._stopped, self._on_event = state, commands, stopped, on_event
+        self._registered: dict[str, Resource] = {}
         self._unusable: set[str] = set()  # failed, or skipped for what failed
         self._replaced: set[str] = set()
         self._deleting: set[str] = set()  # what is `deleted_with` one of these needs no delete of its own
@@ -31,15 +31,12 @@ class Lifecycle:
 
     def register(self, goal: Resource, delete_first: bool) -> Resource | None:
         """Bring a resource to its goal and return it as it now is; None where that failed or was skipped."""
-        with self._lock:
-            if goal.urn in self._registered:
-                raise EngineError(f"Duplicate resource URN '{goal.urn}'; try giving it a unique name")
-            self._registered.add(goal.urn)
+        if self._registered.setdefault(goal.urn, goal) is not goal:
+            raise EngineError(f"Duplicate resource URN '{goal.urn}'; try giving it a unique name")
         # All of a connection is marked as secret, and hiding words such as its user's name would spoil every message.
-        self._secrets.learn({key: value for key, value in goal.inputs.items() if key != "connection"})
+        self.secrets |= secret_lines({key: value for key, value in goal.inputs.items() if key != "connection"})
         old, made = self._state.live.get(goal.urn), None
-        operation = self._operation(goal, old)
-        reason = self._obstacle(goal)
+        operation, reason = self._operation(goal, old), self._obstacle(goal)
         if not reason and operation == "replace":
             self._replaced.add(goal.urn)
             if old and delete_first:
@@ -57,18 +54,23 @@ class Lifecycle:
 
         Not after a failure: the program may not have come to it, so that waits for a run in which nothing fails.
         """
-        if not self.summary.failures and not self._commands.stopped.is_set():
+        if not self.summary.failures and not self._stopped.is_set():
             gone = [resource for urn, resource in self._state.live.items() if urn not in self._registered]
             self._delete_all(self._state.condemned + gone)
 
     def fail(self, urn: str, message: str) -> None:
         """Record a failure, without secrets."""
-        self.summary.failures.append(Failure(urn, self._secrets.hide(message)))
+        self.summary.failures.append(Failure(urn, self._hide(message)))
 
     def tell(self, event: Event) -> None:
         """Pass an event on, one at a time, without secrets."""
         with self._lock:
-            self._on_event(replace(event, text=self._secrets.hide(event.text)))
+            self._on_event(replace(event, text=self._hide(event.text)))
+
+    def _hide(self, text: str) -> str:
+        for line in sorted(self.secrets, key=len, reverse=True):
+            text = text.replace(line, HIDDEN)
+        return text
 
     def _operation(self, goal: Resource, old: Resource | None) -> str:
         if not old:
@@ -82,7 +84,7 @@ class Lifecycle:
         if broken := sorted(self._unusable & {*goal.needs}):
             return f"needs {', '.join(urn.rpartition('::')[2] for urn in broken)}"
         unknown = not self._commands.dry_run and is_unknown(goal.inputs)
-        return "the run was stopped" if self._commands.stopped.is_set() else "an input is not known" if unknown else ""
+        return "the run was stopped" if self._stopped.is_set() else "an input is not known" if unknown else ""
 
     def _make(self, operation: str, goal: Resource, old: Resource | None) -> Resource:
         kept = old if operation in ("same", "update") else None
@@ -124,17 +126,15 @@ class Lifecycle:
             self._state.remove(resource)
             return resource
 
-        if not all(future.result() for future in waits_for) or self._commands.stopped.is_set():
+        if not all(future.result() for future in waits_for) or self._stopped.is_set():
             return False
         return self._step("delete", resource, action) is not None
 
     def _step(self, operation: str, resource: Resource, action: Callable[[], Resource]) -> Resource | None:
         """Run one step and tell of it. A failure is recorded, not raised."""
         # The delete of what is replaced is a part of the replacement.
-        early = self._registered | self._deleted_early
-        part = operation == "delete" and (resource.urn in early or resource in self._state.condemned)
-        begun = time.monotonic()
-        event = Event("start", operation, resource.urn, resource.name, resource.type)
+        again = resource.urn in {*self._registered, *self._deleted_early} or resource in self._state.condemned
+        event, begun = Event("start", operation, resource.urn, resource.name, resource.type), time.monotonic()
         if operation != "same":
             self.tell(event)
         try:
@@ -147,6 +147,6 @@ class Lifecycle:
             self.tell(replace(event, kind="failed", seconds=time.monotonic() - begun, text=text))
             return None
         with self._lock:
-            self.summary.counts[operation] += not part
+            self.summary.counts[operation] += operation != "delete" or not again
         self.tell(replace(event, kind="done", seconds=time.monotonic() - begun))
         return done

@@ -15,15 +15,16 @@ from engine.state import Resource
 from engine.values import as_secret, plain
 
 STACK = "pulumi:pulumi:Stack"
+HEAD = "this engine runs commands (pulumi-command) alone, and cannot run:"
 GET_CLI = "Pulumi's own CLI can: https://www.pulumi.com/docs/install/, then `pulumi up`."
 # What the runtime may send; what of it cannot be done is then refused by name.
 FEATURES = "SECRETS RESOURCE_REFERENCES ALIAS_SPECS REPLACEMENT_TRIGGER DELETED_WITH REPLACE_WITH TRANSFORMS"
 # Fields of a registration that are no options, or options that are done, or of no effect on commands in the CLI too.
 DONE = {
-    *("type", "name", "parent", "custom", "object", "dependencies", "propertyDependencies", "deletedWith"),
+    *("type", "name", "parent", "custom", "object", "dependencies", "propertyDependencies", "deletedWith", "hooks"),
     *("deleteBeforeReplace", "deleteBeforeReplaceDefined", "additionalSecretOutputs", "retainOnDelete", "version"),
     *("acceptSecrets", "acceptResources", "supportsPartialValues", "supportsResultReporting", "sourcePosition"),
-    *("stackTrace", "packageRef", "customTimeouts", "hideDiffs", "replaceOnChanges", "hooks"),
+    *("stackTrace", "packageRef", "customTimeouts", "hideDiffs", "replaceOnChanges"),
 }
 UNSUPPORTED_INPUTS = {LOCAL: ("archivePaths", "assetPaths"), REMOTE: ("environment",)}
 
@@ -50,18 +51,12 @@ class Monitor:
         if isinstance(connection := plain(inputs.get("connection")), dict):
             # As the provider's check does: it has its defaults, and is a secret as a whole.
             inputs["connection"] = as_secret({**CONNECTION_DEFAULTS, **connection})
-        goal = Resource(
-            urn=response.urn,
-            type=request.type,
-            name=request.name,
-            custom=request.custom,
-            inputs=inputs,
-            needs=sorted({*request.dependencies, request.parent, request.deletedWith} - {""}),
-            triggered_by=sorted(request.propertyDependencies["triggers"].urns),
-            deleted_with=request.deletedWith,
-            retain_on_delete=request.retainOnDelete,
-            secret_outputs=sorted(request.additionalSecretOutputs),
-        )
+        asked: dict[str, Any] = {key: getattr(request, key) for key in ("type", "name", "custom")}
+        asked |= {"deleted_with": request.deletedWith, "retain_on_delete": request.retainOnDelete, "inputs": inputs}
+        asked |= {"secret_outputs": sorted(request.additionalSecretOutputs)}
+        asked |= {"needs": sorted({*request.dependencies, request.parent, request.deletedWith} - {""})}
+        asked |= {"triggered_by": sorted(request.propertyDependencies["triggers"].urns)}
+        goal = Resource(response.urn, **asked)
         if made := self._lifecycle.register(goal, request.deleteBeforeReplace):
             # Without this, what a failed or skipped resource would have given is unknown to the program, which goes on.
             response.unknown = False
@@ -104,16 +99,16 @@ class Monitor:
 
     def refusal(self) -> str:
         """Say what this engine cannot run, by name, and what can."""
-        head = "this engine runs commands (pulumi-command) alone, and cannot run:"
-        return "\n  ".join([head, *self.refused, GET_CLI])
+        return "\n  ".join([HEAD, *self.refused, GET_CLI])
 
 
 def _python(properties: struct_pb2.Struct) -> dict[str, Any]:
     # The wire knows only floating-point numbers; the CLI gives whole ones as integers.
-    def number(text: str) -> float:
-        return int(value) if (value := float(text)).is_integer() else value
+    return dict(json.loads(json_format.MessageToJson(properties), parse_float=_number))
 
-    return dict(json.loads(json_format.MessageToJson(properties), parse_float=number))
+
+def _number(text: str) -> float:
+    return int(value) if (value := float(text)).is_integer() else value
 
 
 def _problems(request: resource_pb2.RegisterResourceRequest, inputs: dict[str, Any]) -> list[str]:

@@ -18,8 +18,6 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from engine.events import EngineError
 
-VERSION = "1"  # of the file's format
-
 
 @dataclass(frozen=True, eq=False)
 class Resource:
@@ -48,15 +46,13 @@ class State:
         EngineError where it is damaged, is another stack's, or does not open with the passphrase.
         """
         self._path, self._dry_run, self._lock = path, dry_run, threading.Lock()
-        new = {"version": VERSION, "owner": owner, "salt": secrets.token_hex(16), "sealed": ""}
+        new = {"owner": owner, "salt": secrets.token_hex(16), "sealed": ""}
         try:
             self._file: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else new
         except ValueError as error:
             raise EngineError(f"{path} is damaged: {error}") from None
-        if (self._file["version"], self._file["owner"]) != (VERSION, owner):
-            raise EngineError(
-                f"{path} holds the state of {self._file['owner']} ({self._file['version']}), not {owner}'s"
-            )
+        if self._file["owner"] != owner:
+            raise EngineError(f"{path} holds the state of {self._file['owner']}, not of {owner}")
         key = Scrypt(salt=bytes.fromhex(self._file["salt"]), length=32, n=2**15, r=8, p=1).derive(passphrase.encode())
         self._fernet = Fernet(urlsafe_b64encode(key))
         try:
@@ -77,10 +73,9 @@ class State:
 
     def remove(self, resource: Resource) -> None:
         """Record a deletion."""
-        if resource in self.condemned:
-            self.condemned.remove(resource)
-        else:
+        if self.live.get(resource.urn) is resource:
             del self.live[resource.urn]
+        self.condemned = [other for other in self.condemned if other is not resource]
         self._save()
 
     def put_outputs(self, outputs: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """Property values as Pulumi sends them: JSON with marks for what is secret and what is not known yet."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from pulumi.runtime.rpc import UNKNOWN, is_rpc_secret, wrap_rpc_secret
@@ -39,21 +39,8 @@ def is_unknown(value: Any) -> bool:
     return UNKNOWN in leaves(value)
 
 
-class Secrets:
-    """Lines of text that no message may show. Under six characters they would hide common words, and are left."""
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        self._lines: set[str] = set()
-        self.learn(as_secret(list(texts)))
-
-    def learn(self, value: Any) -> None:
-        """Hide from now on what is secret in value."""
-        found: list[Any] = []
-        convert(value, lambda secret: found.extend(leaves(secret)))
-        self._lines |= {line for text in found for line in str(text).splitlines() if len(line) >= 6}
-
-    def hide(self, text: str) -> str:
-        """Return text with the secrets replaced, longest first."""
-        for line in sorted(self._lines, key=len, reverse=True):
-            text = text.replace(line, HIDDEN)
-        return text
+def secret_lines(value: Any) -> set[str]:
+    """Return every line of what is secret in value. Under six characters they would hide common words, and are left."""
+    found: list[Any] = []
+    convert(value, lambda secret: found.extend(leaves(secret)))
+    return {line for text in found for line in str(text).splitlines() if len(line) >= 6}

@@ -129,6 +129,9 @@ SHOW = """
 config = pulumi.Config()
 keys = ["token", "count", "share", "on", "none", "nested", "text", "missing"]
 pulumi.export("values", {key: config.get(key) for key in keys})
+pulumi.export("env", dict(pulumi.runtime.config.get_config_env()))
+pulumi.export("secret keys in env", pulumi.runtime.config.get_config_secret_keys_env())
+pulumi.export("inherited", local.Command("env", create="env | grep ^PULUMI_CONFIG || echo none").stdout)
 pulumi.export("count", config.require_int("count"))
 pulumi.export("secret keys", [key for key in keys if pulumi.runtime.config.is_config_secret(f"trial:{key}")])
 pulumi.export("token", config.get_secret("token"))
@@ -160,6 +163,10 @@ def test_the_program_gets_the_config_as_the_cli_gives_it(stack: Stack) -> None:
         "missing": None,
     }
     assert outputs["count"] == 3
+    assert outputs["env"].keys() == {f"trial:{key}" for key in config}
+    assert (outputs["env"]["trial:token"], outputs["env"]["trial:on"]) == (SECRET, "true")
+    assert sorted(outputs["secret keys in env"]) == ["trial:nested", "trial:token"]
+    assert outputs["inherited"] == "none"
     assert sorted(outputs["secret keys"]) == ["nested", "token"]
     assert stack.engine().outputs()["token"] == "[secret]"
 
