@@ -32,8 +32,8 @@ SCRIPTS = Path(__file__).parent / "scripts"
 # Seconds. The inner limit ends a script that hangs; 30 s later it is killed.
 TIME_LIMIT_SECONDS = 1800
 KILL_AFTER_SECONDS = 30
-# Dial errors before a host counts as down; back-off grows to 5 s, so this is about half a minute.
-DIAL_ERROR_LIMIT = 8
+# Dial errors before a host counts as down: about half a minute where nothing answers at all.
+DIAL_ERROR_LIMIT = 5
 DIAL_TIMEOUT_SECONDS = 10
 
 _NAME = re.compile(r"[A-Z][A-Z0-9_]*")
@@ -95,7 +95,7 @@ class Step:
 
     name        the resource's name: `<host>-<step>`, domain words and no indexes
     values      header assignments; an Output among them makes the step wait for it
-    secrets     like values, for what must never be seen: the whole stdin and both outputs become secret. `result`
+    secrets     like values, for what must never be seen: the whole stdin and stdout become secret. `result`
                 is still plain, so a script with secrets prints none of them.
     measure     a change of these replaces the step instead of updating it (a measurement is taken anew)
     undo        whether the script has a `down` for delete
@@ -149,7 +149,8 @@ class Step:
                 parent=parent,
                 depends_on=list(depends_on),
                 deleted_with=gone_with,
-                additional_secret_outputs=["stdout", "stderr"] if secrets else None,
+                # stderr is what a person reads of a failure; no script writes a secret there, and a test looks.
+                additional_secret_outputs=["stdout"] if secrets else None,
                 # A measurement has nothing to undo, and the old one must not outlive a failed new one.
                 delete_before_replace=True if measure is not None else None,
             ),

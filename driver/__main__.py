@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -91,7 +92,7 @@ def _up(arguments: argparse.Namespace, console: Console) -> int:
     deployment = _deployment(arguments, console, progress, _engine(arguments, console))
     if deployment.uses_lab:
         lab_commands.prepare()
-    with _Patience(console), progress:
+    with _Patience(console, deployment), progress:
         summary = deployment.up()
     console.print()
     outputs = deployment.outputs() if summary.ok else {}
@@ -169,7 +170,7 @@ def _down(arguments: argparse.Namespace, console: Console) -> int:
     deployment = _deployment(arguments, console, progress, _engine(arguments, console))
     if deployment.uses_lab:
         lab_commands.have_docker()
-    with _Patience(console), progress:
+    with _Patience(console, deployment), progress:
         summary = deployment.destroy()
     console.print(f"{changes(summary)}.", highlight=False)
     if not summary.ok:
@@ -198,19 +199,26 @@ def _told(failure: Failure) -> str:
 
 
 class _Patience:
-    """The first Ctrl-C lets the steps that run now come to their end; the engine takes the second one as it is."""
+    """The first Ctrl-C or SIGTERM lets the steps that run now come to their end; the second one kills the run."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._before: object = None
+    def __init__(self, console: Console, deployment: Deployment) -> None:
+        self._console, self._deployment = console, deployment
+        self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> None:
-        self._before = signal.signal(signal.SIGINT, self._interrupted)
+        # The CLI gets a Ctrl-C itself, and nothing else from here.
+        numbers = [signal.SIGINT, signal.SIGTERM] if self._deployment.in_process else [signal.SIGINT]
+        self._before = {number: signal.signal(number, self._interrupted) for number in numbers}
 
     def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGINT, self._before)  # type: ignore[arg-type]
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def _interrupted(self, *_: object) -> None:
+        self._deployment.stop()
+        if self._deployment.in_process:
+            for number in self._before:
+                signal.signal(number, signal.SIG_DFL)
         self._console.print(
             "\nStopping: the steps that run now come to their end. Run the same command again to go on from there."
         )

@@ -12,6 +12,7 @@ import yaml
 from driver.cli_runner import CliRunner
 from driver.find_engine import IN_PROCESS, Found
 from driver.remedies import with_remedies
+from driver.stack_file import load_config
 from driver.workspace import DriverError, Workspace
 from engine import Engine, EngineError
 from engine.events import Event, Summary
@@ -43,7 +44,7 @@ class Deployment:
                 workspace.project,
                 workspace.stack,
                 workspace.folder / "inprocess-state.json",
-                workspace.config_copy,
+                load_config(workspace.project, workspace.config_copy),
                 on_event,
                 parallel,
             )
@@ -104,6 +105,16 @@ class Deployment:
         if summary.ok:
             self.workspace.forget()
         return summary
+
+    @property
+    def in_process(self) -> bool:
+        """Whether the in-process engine runs the stack."""
+        return isinstance(self._runner, Engine)
+
+    def stop(self) -> None:
+        """Start no more steps, and let the running ones finish. The CLI does so itself."""
+        if isinstance(self._runner, Engine):
+            self._runner.stop()
 
     def outputs(self) -> dict[str, Any]:
         """Return the outputs of the last `up`."""

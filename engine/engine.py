@@ -1,148 +1,138 @@
 """The engine's operations on a stack: preview, up, destroy, outputs."""
 
-from __future__ import annotations
-
+import asyncio
 import contextlib
+import contextvars
+import importlib
 import io
-import signal
+import json
+import os
+import runpy
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
+import pulumi
+from pulumi.runtime import Settings, configure, run_in_stack, set_all_config
+
 from engine.commands import Commands
-from engine.config import Config, load_config
-from engine.events import EngineError, Event, Failure, Summary
+from engine.events import Config, EngineError, Summary, Tell
 from engine.lifecycle import Lifecycle
-from engine.monitor import Log, Monitor, refusal
-from engine.program import run_program
+from engine.monitor import Monitor
 from engine.state import State, exclusive
-from engine.values import HIDDEN, is_unknown, map_secrets, mask, plain
+from engine.values import HIDDEN, as_secret, convert, is_unknown, plain, secret_lines
+
+TRACE_FRAMES = 8  # the last ones of a crash are the program's own
 
 
+@dataclass
 class Engine:
-    """One stack of the program in `project_dir`, its state in `state_file`, its config in `config_file`.
+    """One stack of the program in `folder`, its state in `state_file`; at most `parallel` commands at once.
 
-    Every method raises EngineError before anything is touched: for a locked state, a wrong passphrase, bad config,
-    and resources it cannot run. Failures of steps and of the program are in the summary.
+    Every method raises EngineError before anything is touched: for a locked state, a wrong passphrase, and resources
+    it cannot run. Failures of steps and of the program are in the summary.
     """
 
-    def __init__(
-        self,
-        project_dir: Path,
-        stack: str,
-        state_file: Path,
-        config_file: Path,
-        on_event: Callable[[Event], None],
-        parallel: int = 32,
-    ) -> None:
-        self._folder, self._stack, self._parallel = project_dir.resolve(), stack, parallel
-        self._state_file, self._config_file = state_file, config_file
-        self._on_event = on_event
+    folder: Path
+    stack: str
+    state_file: Path
+    config: Config
+    on_event: Tell
+    parallel: int = 32
+    _stopped: threading.Event = field(default_factory=threading.Event, init=False)
 
     def preview(self) -> Summary:
         """Say what `up` would do. Runs the program; runs no command and writes nothing."""
-        config = self._config()
-        state = self._state(config)
-        return self._pass(config, state, None, self._on_event)
+        return self._pass(self.on_event, dry_run=True)
 
     def up(self) -> Summary:
         """Bring the stack to what the program says. A preview comes first, silently: it finds what must be refused."""
-        config = self._config()
-        with exclusive(self._state_file):
-            state = self._state(config)
+        with exclusive(self.state_file):
             with contextlib.redirect_stdout(io.StringIO()):
-                before = self._pass(config, state, None, lambda event: None)
-            if before.failures:
-                return before
-            with Commands(self._parallel, str(self._folder)).started() as commands:
-                return self._pass(config, state, commands, self._on_event)
+                before = self._pass(lambda event: None, dry_run=True)
+            return Summary(failures=before.failures) if before.failures else self._pass(self.on_event)
 
     def destroy(self) -> Summary:
         """Delete every resource in the state, dependents first. Does not run the program."""
-        config = self._config()
-        begun = time.monotonic()
-        with exclusive(self._state_file), Commands(self._parallel, str(self._folder)).started() as commands:
-            state = self._state(config)
-            lifecycle = Lifecycle(state, commands, self._parallel, self._masked(config, self._on_event))
-            with self._interruptible(lifecycle, commands):
-                lifecycle.delete_unregistered()
-            if not state.live:
-                state.put_outputs({})
-            lifecycle.summary.seconds = time.monotonic() - begun
-            return lifecycle.summary
+        with exclusive(self.state_file):
+            return self._pass(self.on_event, program=False)
 
     def outputs(self, show_secrets: bool = False) -> dict[str, Any]:
         """Return the stack's outputs as of the last `up`; secrets as "[secret]" unless they are to be shown."""
-        outputs = self._state(self._config()).outputs
-        shown: dict[str, Any] = plain(outputs) if show_secrets else map_secrets(outputs, lambda secret: HIDDEN)
-        return shown
+        return dict(convert(self._state(True).outputs, plain if show_secrets else lambda secret: HIDDEN))
 
-    def _config(self) -> Config:
-        return load_config(self._folder, self._stack, self._config_file)
+    def stop(self) -> None:
+        """Start no more steps, and let the running ones finish. For signals; the engine is of no use afterwards."""
+        self._stopped.set()
 
-    def _state(self, config: Config) -> State:
-        return State(self._state_file, f"{config.project}/{self._stack}")
+    def _state(self, dry_run: bool) -> State:
+        owner = f"{self.config.project}/{self.stack}"
+        return State(self.state_file, owner, self.config.passphrase, dry_run)
 
-    def _pass(
-        self, config: Config, state: State, commands: Commands | None, on_event: Callable[[Event], None]
-    ) -> Summary:
-        begun = time.monotonic()
-        tell = self._masked(config, on_event)
-        lifecycle = Lifecycle(state, commands, self._parallel, tell)
-        monitor = Monitor(lifecycle, config.project, self._stack, collect=commands is None)
-        summary = lifecycle.summary
-        with self._interruptible(lifecycle, commands):
-            failed = run_program(
-                self._folder, self._stack, config, monitor, Log(tell), dry_run=commands is None, parallel=self._parallel
-            )
-            if monitor.refused and not commands:
-                raise EngineError(refusal(monitor.refused))
-            if failed:
-                summary.failures.append(Failure("", mask(failed, config.secrets)))
-            elif not lifecycle.stopped.is_set():
-                lifecycle.delete_unregistered()
-        if lifecycle.stopped.is_set():
-            summary.failures.append(Failure("", "stopped; what had finished is saved, run it again to go on"))
-        if commands:
-            # After a failure an output that is missing or unknown may only not have been reached: the old one stays.
-            known = {key: value for key, value in monitor.outputs.items() if not is_unknown(value)}
-            state.put_outputs({**state.outputs, **known} if summary.failures else known)
+    def _pass(self, on_event: Tell, dry_run: bool = False, program: bool = True) -> Summary:
+        begun, state = time.monotonic(), self._state(dry_run)
+        lifecycle = Lifecycle(state, Commands(self.parallel, self.folder, dry_run), self._stopped, on_event)
+        lifecycle.secrets |= secret_lines(as_secret([*self.config.secrets]))
+        monitor, summary = Monitor(lifecycle, self.config.project, self.stack), lifecycle.summary
+        failed = self._run_program(monitor, dry_run) if program else ""
+        if monitor.refused and dry_run:
+            raise EngineError(monitor.refusal())
+        if failed:
+            lifecycle.fail("", monitor.refusal() if monitor.refused else failed)
+        lifecycle.delete_rest()
+        if self._stopped.is_set():
+            lifecycle.fail("", "stopped; what had finished is saved, run it again to go on")
+        # After a failure an output that is missing or unknown may only not have been reached: the old one stays.
+        known = {key: value for key, value in monitor.outputs.items() if not is_unknown(value)}
+        state.put_outputs({**state.outputs, **known} if summary.failures else known)
         summary.seconds = time.monotonic() - begun
         return summary
 
-    def _masked(self, config: Config, on_event: Callable[[Event], None]) -> Callable[[Event], None]:
-        lock = threading.Lock()
+    def _run_program(self, monitor: Monitor, dry_run: bool) -> str:
+        """Run `__main__.py`, unchanged, in Pulumi's own runtime until all is registered. Returns why it failed."""
+        folder = self.folder.resolve()
 
-        def tell(event: Event) -> None:
-            with lock:
-                on_event(replace(event, text=mask(event.text, config.secrets)))
+        async def program() -> None:
+            runpy.run_path(str(folder / "__main__.py"), run_name="__main__")
 
-        return tell
+        async def run() -> None:
+            loop = asyncio.get_running_loop()
+            # A registration holds a thread until its step is done; steps themselves wait for a slot.
+            loop.set_default_executor(ThreadPoolExecutor(self.parallel * 4))
+            # A failed program leaves futures nobody looked at, and asyncio would complain of each.
+            loop.set_exception_handler(lambda loop, context: None)
+            set_all_config(values, keys)
+            # The types say address (str) or anything; the runtime takes objects, as its own mocks do.
+            more: dict[str, Any] = {"monitor": monitor, "engine": monitor, "root_directory": str(folder)}
+            more |= {"dry_run": dry_run, "parallel": self.parallel, "organization": "organization"}
+            configure(Settings(self.config.project, self.stack, **more))
+            await run_in_stack(program)
 
-    @contextlib.contextmanager
-    def _interruptible(self, lifecycle: Lifecycle, commands: Commands | None) -> Iterator[None]:
-        """On Ctrl-C or SIGTERM start no more steps and let the running ones finish; on the second one end them."""
-
-        def stop(number: int, frame: FrameType | None) -> None:
-            if lifecycle.stopped.is_set() and commands:
-                commands.stop()
-            lifecycle.stopped.set()
-            callers = before[number]
-            if callable(callers) and callers is not signal.default_int_handler:
-                callers(number, frame)  # which may tell the person what happens now
-
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-        for number in before:
-            signal.signal(number, stop)
+        before, values, keys = {*sys.modules}, dict(self.config.values), list(self.config.secret_keys)
+        environment = {"PULUMI_CONFIG": json.dumps(values), "PULUMI_CONFIG_SECRET_KEYS": json.dumps(keys)}
+        os.environ.update(environment)
+        importlib.invalidate_caches()
+        sys.path.insert(0, str(folder))
         try:
-            yield
+            # An empty context: the runtime keeps all its state in context variables.
+            with contextlib.chdir(folder):
+                contextvars.Context().run(asyncio.run, run())
+        except pulumi.RunError as error:
+            return str(error)
+        except (Exception, SystemExit):  # noqa: BLE001 - whatever the program raises is its failure
+            return f"Program failed with an unhandled exception:\n{traceback.format_exc(limit=-TRACE_FRAMES)}"
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            sys.path.remove(str(folder))
+            for key in environment:
+                del os.environ[key]
+            # The next run is to import the project's own modules anew.
+            for name in {*sys.modules} - before:
+                path = Path(getattr(sys.modules[name], "__file__", None) or "/")
+                if path.is_relative_to(folder) and not path.is_relative_to(sys.prefix):
+                    del sys.modules[name]
+        return ""

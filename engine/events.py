@@ -1,7 +1,6 @@
-"""What a run tells its caller: events while it goes, a summary when it is over, and the errors that stop it."""
+"""What a run is given and what it tells: config, events while it goes, a summary when it is over, errors."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 OPERATIONS = ("create", "update", "replace", "delete", "same")
@@ -9,6 +8,20 @@ OPERATIONS = ("create", "update", "replace", "delete", "same")
 
 class EngineError(Exception):
     """The run cannot start or go on; the message says why and what to do. Nothing was touched by this step."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """A stack's config: texts by `project:key`, the keys that are secret, and the texts no message may show.
+
+    `passphrase` is what the state's secrets are encrypted with.
+    """
+
+    project: str
+    passphrase: str = field(repr=False)
+    values: Mapping[str, str] = field(default_factory=dict)
+    secret_keys: Collection[str] = ()
+    secrets: Collection[str] = ()
 
 
 @dataclass(frozen=True)
@@ -25,6 +38,9 @@ class Event:
     type: str = ""
     seconds: float = 0.0
     text: str = ""
+
+
+Tell = Callable[[Event], None]
 
 
 @dataclass(frozen=True)

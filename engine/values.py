@@ -1,65 +1,46 @@
-"""Property values as Pulumi sends them (JSON with signed mappings): secrets, unknowns, and hiding both."""
+"""Property values as Pulumi sends them: JSON with marks for what is secret and what is not known yet."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from pulumi.runtime import rpc
+from pulumi.runtime.rpc import UNKNOWN, is_rpc_secret, wrap_rpc_secret
 
-SIGNATURE = "4dabf18193072939515e22adb298388d"
-SECRET = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - the signature of a secret, not one
-UNKNOWN = rpc.UNKNOWN
 HIDDEN = "[secret]"
 
 
-def is_secret(value: Any) -> bool:
-    """Whether the value itself is marked as a secret."""
-    return isinstance(value, dict) and value.get(SIGNATURE) == SECRET
-
-
-def map_secrets(value: Any, change: Callable[[dict[str, Any]], Any]) -> Any:
-    """Return a copy of value with every outermost secret replaced by what `change` makes of it."""
-    if is_secret(value):
-        return change(value)
+def convert(value: Any, secret: Callable[[Any], Any], leaf: Callable[[Any], Any] = lambda value: value) -> Any:
+    """Return a copy of value with `secret` applied to what is marked as secret and `leaf` to every other scalar."""
+    if is_rpc_secret(value):
+        return secret(value["value"])
     if isinstance(value, dict):
-        return {key: map_secrets(item, change) for key, item in value.items()}
-    return [map_secrets(item, change) for item in value] if isinstance(value, list) else value
+        return {key: convert(item, secret, leaf) for key, item in value.items()}
+    return [convert(item, secret, leaf) for item in value] if isinstance(value, list) else leaf(value)
 
 
 def plain(value: Any) -> Any:
     """Return value without any secret marks."""
-    return map_secrets(value, lambda secret: plain(secret["value"]))
+    return convert(value, plain)
 
 
-def as_secret(value: Any) -> dict[str, Any]:
+def as_secret(value: Any) -> Any:
     """Return value as one secret, whatever was secret inside it."""
-    return {SIGNATURE: SECRET, "value": plain(value)}
+    return wrap_rpc_secret(plain(value))
 
 
-def leaves(value: Any) -> Iterator[Any]:
-    """Yield every scalar in a plain value."""
-    if isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from leaves(item)
-    else:
-        yield value
+def leaves(value: Any) -> list[Any]:
+    """Return every scalar in value, secret or not."""
+    found: list[Any] = []
+    convert(plain(value), plain, found.append)
+    return found
 
 
 def is_unknown(value: Any) -> bool:
     """Whether anything in value is not known yet."""
-    return UNKNOWN in leaves(plain(value))
+    return UNKNOWN in leaves(value)
 
 
-def secret_texts(value: Any) -> set[str]:
-    """Return the lines of every secret text in value, for `mask`."""
+def secret_lines(value: Any) -> set[str]:
+    """Return every line of what is secret in value. Under six characters they would hide common words, and are left."""
     found: list[Any] = []
-    map_secrets(value, lambda secret: found.extend(leaves(secret["value"])))
-    return {line for text in found for line in str(text).splitlines()}
-
-
-def mask(text: str, secrets: Iterable[str]) -> str:
-    """Return text with the secrets hidden, longest first; under six characters one would hide common words."""
-    for secret in sorted((secret for secret in secrets if len(secret) >= 6), key=len, reverse=True):
-        text = text.replace(secret, HIDDEN)
-    return text
+    convert(value, lambda secret: found.extend(leaves(secret)))
+    return {line for text in found for line in str(text).splitlines() if len(line) >= 6}

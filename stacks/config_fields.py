@@ -126,7 +126,6 @@ class HostConfig(Section):
     )
     address: Annotated[
         Address,
-        AuthKey,
         Says("an IP address or host name", "the program could not log in", "write what you would give to ssh"),
     ] = Field(description="IP address or host name for SSH from this machine")
     port: Annotated[

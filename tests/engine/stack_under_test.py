@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
+from driver.stack_file import ConfigSecrets, load_config, passphrase
 from engine import Engine, Event, Summary
-from engine.secrets import ConfigSecrets
 from engine.state import State
 from tests.engine.ssh_host import SshHost
 
@@ -70,9 +70,8 @@ class Stack:
 
     def engine(self, parallel: int = 32) -> Engine:
         """An engine for this stack."""
-        return Engine(
-            self.folder, "dev", self.state_file, self.folder / "Pulumi.dev.yaml", self.events.append, parallel
-        )
+        config = load_config(self.folder, self.folder / "Pulumi.dev.yaml")
+        return Engine(self.folder, "dev", self.state_file, config, self.events.append, parallel)
 
     def up(self) -> Summary:
         """`up` by the engine."""
@@ -80,11 +79,11 @@ class Stack:
 
     def start_up(self) -> subprocess.Popen[str]:
         """`up` by the engine in a process of its own."""
-        words = [sys.executable, "-m", "engine", "up", "--project", str(self.folder), "--stack", "dev"]
-        root = str(Path(__file__).parents[2])
+        root = Path(__file__).parents[2]
         return subprocess.Popen(
-            [*words, "--state", str(self.state_file)],
-            env={**os.environ, "PYTHONPATH": root},
+            [sys.executable, "-m", "tests.engine.run_engine", str(self.folder), str(self.state_file)],
+            cwd=root,
+            env={**os.environ, "PYTHONPATH": str(root)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -92,12 +91,12 @@ class Stack:
 
     def engine_picture(self) -> dict[str, Any]:
         """The engine's state in the form of `picture`."""
-        state = State(self.state_file, "trial/dev")
+        state = State(self.state_file, "trial/dev", passphrase(), dry_run=True)
         found = {
             urn: {
                 "inputs": _marked(resource.inputs),
                 "outputs": _marked(resource.outputs),
-                "needs": sorted({*resource.dependencies, *chain(*resource.property_dependencies.values())}),
+                "needs": resource.needs,
                 "deleted_with": resource.deleted_with,
                 "retain": resource.retain_on_delete,
             }
@@ -153,7 +152,7 @@ class Cli:
                 row["urn"]: {
                     "inputs": _marked(row.get("inputs", {})),
                     "outputs": {k: v for k, v in _marked(row["outputs"]).items() if k in ("stdout", "stderr")},
-                    "needs": sorted({*row.get("dependencies", []), *chain(*_lists(row.get("propertyDependencies")))}),
+                    "needs": sorted(_needs(row)),
                     "deleted_with": row.get("deletedWith", ""),
                     "retain": row.get("retainOnDelete", False),
                 }
@@ -177,8 +176,10 @@ def _opened(value: Any, secrets: ConfigSecrets, inside: bool = False) -> Any:
     return [_opened(item, secrets, inside) for item in value] if isinstance(value, list) else value
 
 
-def _lists(dependencies: dict[str, list[str] | None] | None) -> list[list[str]]:
-    return [urns or [] for urns in (dependencies or {}).values()]
+def _needs(row: dict[str, Any]) -> set[str]:
+    """All that a resource in the CLI's state names: dependencies, parent, and what it is deleted with."""
+    lists = [urns or [] for urns in (row.get("propertyDependencies") or {}).values()]
+    return {*row.get("dependencies", []), *chain(*lists), row.get("parent", ""), row.get("deletedWith", "")} - {""}
 
 
 def _marked(value: Any) -> Any:

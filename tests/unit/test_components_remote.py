@@ -94,7 +94,7 @@ def test_the_time_limit_is_inside_the_command(step: Callable[..., Any]) -> None:
 
 def test_a_dead_host_is_given_up_after_a_bounded_time(step: Callable[..., Any]) -> None:
     connection = step({})["a1-node"].inputs["connection"]
-    assert (connection["dialErrorLimit"], connection["perDialTimeout"]) == (8, 10)
+    assert (connection["dialErrorLimit"], connection["perDialTimeout"]) == (5, 10)
 
 
 @pytest.mark.parametrize(
