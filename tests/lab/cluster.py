@@ -79,7 +79,11 @@ class ClusterUnderTest:
 
     def touched(self) -> set[str]:
         """Names of the steps that the last operation ran, components left out."""
-        return {event.name for event in self.events if event.kind == "done" and not event.type.startswith("tailrack:")}
+        return {
+            event.name
+            for event in self.events
+            if event.kind == "done" and event.operation != "same" and not event.type.startswith("tailrack:")
+        }
 
     @property
     def lab(self) -> str:
