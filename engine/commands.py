@@ -14,7 +14,6 @@ CONNECTION_DEFAULTS = {"user": "root", "port": 22, "dialErrorLimit": 10, "perDia
 FIRST_PAUSE, PAUSE_GROWTH, LONGEST_PAUSE = 0.1, 1.5, 5.0  # seconds between two dials, as the provider waits
 KEEPALIVE_SECONDS = 30  # a host that is silent for three of these counts as lost
 STREAMS = ("stdout", "stderr")
-Done = tuple[int | None, bytes, bytes]
 
 
 class CommandError(Exception):
@@ -37,10 +36,10 @@ class Commands:
         stdin, added = (inputs.get("stdin") or "").encode(), {}
         if inputs.get("addPreviousOutputInEnv", True):
             added = {f"PULUMI_COMMAND_{stream.upper()}": text for stream, text in previous.items() if text}
-        work = self._remote if kind == REMOTE else self._local
+        work = (self._remote if kind == REMOTE else self._local)(command, inputs, stdin, added)
         with self._slots:
             try:
-                code, stdout, stderr = asyncio.run(work(command, inputs, stdin, added))
+                code, stdout, stderr = asyncio.run(work)
             except (OSError, ValueError, asyncssh.Error) as error:  # ValueError: a key that is none
                 raise CommandError(str(error)) from None
         out, err = stdout.decode(errors="replace"), stderr.decode(errors="replace")
@@ -50,19 +49,18 @@ class Commands:
             raise CommandError(f"Process {status}", f': running "{command}":\n', out, err)
         return {"stdout": out.removesuffix("\n"), "stderr": err.removesuffix("\n")}
 
-    async def _local(self, command: str, inputs: dict[str, Any], stdin: bytes, added: dict[str, str]) -> Done:
-        # A session of its own: Ctrl-C at the terminal is for the engine, which lets steps finish.
-        how: dict[str, Any] = {"cwd": inputs.get("dir") or self._directory, "start_new_session": True}
-        how |= dict.fromkeys(("stdin", *STREAMS), asyncio.subprocess.PIPE)
+    async def _local(self, command: str, inputs: dict[str, Any], stdin: bytes, added: dict[str, str]) -> Any:
         # The config and the passphrase, which may be in this process's environment, are not the command's business.
         own = {key: value for key, value in os.environ.items() if not key.startswith("PULUMI_CONFIG")}
-        how["env"] = {**own, **inputs.get("environment", {}), **added}
-        words = [*(inputs.get("interpreter") or ["/bin/sh", "-c"]), command]
-        process = await asyncio.create_subprocess_exec(*words, **how)
+        how: dict[str, Any] = dict.fromkeys(("stdin", *STREAMS), asyncio.subprocess.PIPE)
+        how |= {"cwd": inputs.get("dir") or self._directory, "env": {**own, **inputs.get("environment", {}), **added}}
+        shell = inputs.get("interpreter") or ["/bin/sh", "-c"]
+        # A session of its own: Ctrl-C at the terminal is for the engine, which lets steps finish.
+        process = await asyncio.create_subprocess_exec(*shell, command, start_new_session=True, **how)
         output = await process.communicate(stdin)
         return process.returncode, *output
 
-    async def _remote(self, command: str, inputs: dict[str, Any], stdin: bytes, added: dict[str, str]) -> Done:
+    async def _remote(self, command: str, inputs: dict[str, Any], stdin: bytes, added: dict[str, str]) -> Any:
         async with await _dial(inputs["connection"]) as host:
             process = await host.create_process(command, env=added, encoding=None)
             process.stdin.write(stdin)
@@ -75,14 +73,13 @@ async def _dial(settings: dict[str, Any]) -> asyncssh.SSHClientConnection:
     """Connect with the provider's settings, retries and pauses. The host must show the key it is known by."""
     where, limit = "{user}@{host}:{port}".format(**settings), settings["dialErrorLimit"]
     known, own = asyncssh.import_public_key(settings["hostKey"]), asyncssh.import_private_key(settings["privateKey"])
-    # No agent: a stale one in the environment must not spoil what the key opens.
-    trust: dict[str, Any] = {"client_keys": [own], "known_hosts": ([known], [], []), "agent_path": None, "config": None}
-    times = {"connect_timeout": settings["perDialTimeout"] or None, "keepalive_interval": KEEPALIVE_SECONDS}
-    options = asyncssh.SSHClientConnectionOptions(username=settings["user"], **trust, **times)
+    options: dict[str, Any] = {"username": settings["user"], "client_keys": [own], "known_hosts": ([known], [], [])}
+    options |= {"connect_timeout": settings["perDialTimeout"] or None, "keepalive_interval": KEEPALIVE_SECONDS}
+    options |= {"agent_path": None, "config": None}  # a stale agent must not spoil what the key opens
     pause, failed = FIRST_PAUSE, 0
     while True:
         try:
-            return await asyncssh.connect(settings["host"], settings["port"], options=options)
+            return await asyncssh.connect(settings["host"], settings["port"], **options)
         except (OSError, asyncssh.Error, TimeoutError) as error:
             failed += 1
             if -1 < limit < failed:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import contextvars
-import importlib
 import io
 import json
 import os
@@ -26,8 +25,6 @@ from engine.lifecycle import Lifecycle
 from engine.monitor import Monitor
 from engine.state import State, exclusive
 from engine.values import HIDDEN, as_secret, convert, is_unknown, plain, secret_lines
-
-TRACE_FRAMES = 8  # the last ones of a crash are the program's own
 
 
 @dataclass
@@ -71,18 +68,17 @@ class Engine:
         self._stopped.set()
 
     def _state(self, dry_run: bool) -> State:
-        owner = f"{self.config.project}/{self.stack}"
-        return State(self.state_file, owner, self.config.passphrase, dry_run)
+        return State(self.state_file, f"{self.config.project}/{self.stack}", self.config.passphrase, dry_run)
 
     def _pass(self, on_event: Tell, dry_run: bool = False, program: bool = True) -> Summary:
         begun, state = time.monotonic(), self._state(dry_run)
-        lifecycle = Lifecycle(state, Commands(self.parallel, self.folder, dry_run), self._stopped, on_event)
+        lifecycle = Lifecycle(state, Commands(self.parallel, self.folder.resolve(), dry_run), self._stopped, on_event)
         lifecycle.secrets |= secret_lines(as_secret([*self.config.secrets]))
         monitor, summary = Monitor(lifecycle, self.config.project, self.stack), lifecycle.summary
         failed = self._run_program(monitor, dry_run) if program else ""
         if monitor.refused and dry_run:
             raise EngineError(monitor.refusal())
-        if failed:
+        if failed or monitor.refused:
             lifecycle.fail("", monitor.refusal() if monitor.refused else failed)
         lifecycle.delete_rest()
         if self._stopped.is_set():
@@ -116,7 +112,6 @@ class Engine:
         before, values, keys = {*sys.modules}, dict(self.config.values), list(self.config.secret_keys)
         environment = {"PULUMI_CONFIG": json.dumps(values), "PULUMI_CONFIG_SECRET_KEYS": json.dumps(keys)}
         os.environ.update(environment)
-        importlib.invalidate_caches()
         sys.path.insert(0, str(folder))
         try:
             # An empty context: the runtime keeps all its state in context variables.
@@ -125,7 +120,8 @@ class Engine:
         except pulumi.RunError as error:
             return str(error)
         except (Exception, SystemExit):  # noqa: BLE001 - whatever the program raises is its failure
-            return f"Program failed with an unhandled exception:\n{traceback.format_exc(limit=-TRACE_FRAMES)}"
+            # The last frames are the program's own.
+            return f"Program failed with an unhandled exception:\n{traceback.format_exc(limit=-8)}"
         finally:
             sys.path.remove(str(folder))
             for key in environment:

@@ -22,12 +22,10 @@ class Lifecycle:
     def __init__(self, state: State, commands: Commands, stopped: threading.Event, on_event: Tell) -> None:
         self.summary, self.secrets = Summary(), set[str]()  # lines that no message may show
         self._state, self._commands, self._stopped, self._on_event = state, commands, stopped, on_event
-        self._registered: dict[str, Resource] = {}
-        self._unusable: set[str] = set()  # failed, or skipped for what failed
-        self._replaced: set[str] = set()
-        self._deleting: set[str] = set()  # what is `deleted_with` one of these needs no delete of its own
-        self._deleted_early: set[str] = set()  # made again when the program comes to it
-        self._lock = threading.RLock()
+        self._lock, self._registered = threading.Lock(), dict[str, Resource]()
+        # URNs. Unusable: failed, or skipped for what failed. Early: deleted, and made again when the program is there.
+        # What is `deleted_with` one that is in deleting needs no delete of its own.
+        self._unusable, self._replaced, self._deleted_early, self._deleting = (set[str]() for _ in range(4))
 
     def register(self, goal: Resource, delete_first: bool) -> Resource | None:
         """Bring a resource to its goal and return it as it now is; None where that failed or was skipped."""
@@ -40,8 +38,7 @@ class Lifecycle:
         if not reason and operation == "replace":
             self._replaced.add(goal.urn)
             if old and delete_first:
-                reason = "" if self._delete_first(old) else "what it replaces could not be deleted"
-                old = None
+                reason, old = "" if self._delete_first(old) else "what it replaces could not be deleted", None
         if reason:
             self.tell(Event("skipped", "", goal.urn, goal.name, goal.type, text=reason))
         else:
@@ -62,9 +59,10 @@ class Lifecycle:
         """Record a failure, without secrets."""
         self.summary.failures.append(Failure(urn, self._hide(message)))
 
-    def tell(self, event: Event) -> None:
-        """Pass an event on, one at a time, without secrets."""
+    def tell(self, event: Event, counts: bool = False) -> None:
+        """Pass an event on, one at a time, without secrets. Where it counts, it is of the summary."""
         with self._lock:
+            self.summary.counts.update({event.operation: self.summary.counts[event.operation] + 1} if counts else {})
             self._on_event(replace(event, text=self._hide(event.text)))
 
     def _hide(self, text: str) -> str:
@@ -114,8 +112,7 @@ class Lifecycle:
         done: dict[Resource, Future[bool]] = {}
         with ThreadPoolExecutor(len(doomed) or 1) as pool:
             for resource in TopologicalSorter(graph).static_order():
-                waits_for = [done[other] for other in graph[resource]]
-                done[resource] = pool.submit(self._delete, resource, waits_for)
+                done[resource] = pool.submit(self._delete, resource, [done[other] for other in graph[resource]])
         return all(future.result() for future in done.values())
 
     def _delete(self, resource: Resource, waits_for: list[Future[bool]]) -> bool:
@@ -126,17 +123,15 @@ class Lifecycle:
             self._state.remove(resource)
             return resource
 
-        if not all(future.result() for future in waits_for) or self._stopped.is_set():
-            return False
-        return self._step("delete", resource, action) is not None
+        possible = all(future.result() for future in waits_for) and not self._stopped.is_set()
+        return possible and self._step("delete", resource, action) is not None
 
     def _step(self, operation: str, resource: Resource, action: Callable[[], Resource]) -> Resource | None:
         """Run one step and tell of it. A failure is recorded, not raised."""
         # The delete of what is replaced is a part of the replacement.
         again = resource.urn in {*self._registered, *self._deleted_early} or resource in self._state.condemned
         event, begun = Event("start", operation, resource.urn, resource.name, resource.type), time.monotonic()
-        if operation != "same":
-            self.tell(event)
+        self.tell(event)
         try:
             done = action()
         except CommandError as error:
@@ -149,7 +144,5 @@ class Lifecycle:
             self.fail(resource.urn, text)
             self.tell(replace(event, kind="failed", seconds=time.monotonic() - begun, text=text))
             return None
-        with self._lock:
-            self.summary.counts[operation] += operation != "delete" or not again
-        self.tell(replace(event, kind="done", seconds=time.monotonic() - begun))
+        self.tell(replace(event, kind="done", seconds=time.monotonic() - begun), operation != "delete" or not again)
         return done

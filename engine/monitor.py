@@ -15,13 +15,13 @@ from engine.state import Resource
 from engine.values import as_secret, plain
 
 STACK = "pulumi:pulumi:Stack"
-HEAD = "this engine runs commands (pulumi-command) alone, and cannot run:"
 GET_CLI = "Pulumi's own CLI can: https://www.pulumi.com/docs/install/, then `pulumi up`."
 # What the runtime may send; what of it cannot be done is then refused by name.
-FEATURES = "SECRETS RESOURCE_REFERENCES ALIAS_SPECS REPLACEMENT_TRIGGER DELETED_WITH REPLACE_WITH TRANSFORMS"
+SENT = ("SECRETS", "RESOURCE_REFERENCES", "ALIAS_SPECS", "REPLACEMENT_TRIGGER", "DELETED_WITH", "TRANSFORMS")
+FEATURES = [resource_pb2.ResourceMonitorFeature.Value(f"RESOURCE_MONITOR_FEATURE_{name}") for name in SENT]
 # Fields of a registration that are no options, or options that are done, or of no effect on commands in the CLI too.
 DONE = {
-    *("type", "name", "parent", "custom", "object", "dependencies", "propertyDependencies", "deletedWith", "hooks"),
+    *("type", "name", "parent", "custom", "object", "dependencies", "propertyDependencies", "deletedWith"),
     *("deleteBeforeReplace", "deleteBeforeReplaceDefined", "additionalSecretOutputs", "retainOnDelete", "version"),
     *("acceptSecrets", "acceptResources", "supportsPartialValues", "supportsResultReporting", "sourcePosition"),
     *("stackTrace", "packageRef", "customTimeouts", "hideDiffs", "replaceOnChanges"),
@@ -33,8 +33,7 @@ class Monitor:
     """Receives what the program registers. `refused` names what this engine cannot run, `outputs` are the stack's."""
 
     def __init__(self, lifecycle: Lifecycle, project: str, stack: str) -> None:
-        self.refused: list[str] = []
-        self.outputs: dict[str, Any] = {}
+        self.refused, self.outputs = list[str](), dict[str, Any]()
         self._lifecycle, self._owner = lifecycle, f"urn:pulumi:{stack}::{project}::"
 
     def RegisterResource(self, request: resource_pb2.RegisterResourceRequest) -> resource_pb2.RegisterResourceResponse:
@@ -56,11 +55,9 @@ class Monitor:
         asked |= {"secret_outputs": sorted(request.additionalSecretOutputs)}
         asked |= {"needs": sorted({*request.dependencies, request.parent, request.deletedWith} - {""})}
         asked |= {"triggered_by": sorted(request.propertyDependencies["triggers"].urns)}
-        goal = Resource(response.urn, **asked)
-        if made := self._lifecycle.register(goal, request.deleteBeforeReplace):
+        if made := self._lifecycle.register(Resource(response.urn, **asked), request.deleteBeforeReplace):
             # Without this, what a failed or skipped resource would have given is unknown to the program, which goes on.
-            response.unknown = False
-            response.id = made.id if made.custom else ""
+            response.unknown, response.id = False, made.id if made.custom else ""
             outputs = {**made.inputs, **made.outputs}
             outputs |= {key: as_secret(outputs[key]) for key in made.secret_outputs if key in outputs}
             json_format.ParseDict(outputs, response.object)
@@ -74,8 +71,7 @@ class Monitor:
 
     def GetDeploymentInfo(self, _request: empty_pb2.Empty) -> resource_pb2.DeploymentInfo:
         """Say what the runtime may send."""
-        names = [f"RESOURCE_MONITOR_FEATURE_{name}" for name in FEATURES.split()]
-        return resource_pb2.DeploymentInfo(supportedFeatures=map(resource_pb2.ResourceMonitorFeature.Value, names))
+        return resource_pb2.DeploymentInfo(supportedFeatures=FEATURES)
 
     def Log(self, request: engine_pb2.LogRequest) -> empty_pb2.Empty:
         """Pass on what the program logs; debug messages are the runtime's own."""
@@ -99,28 +95,26 @@ class Monitor:
 
     def refusal(self) -> str:
         """Say what this engine cannot run, by name, and what can."""
-        return "\n  ".join([HEAD, *self.refused, GET_CLI])
+        return "\n  ".join(
+            ["this engine runs commands (pulumi-command) alone, and cannot run:", *self.refused, GET_CLI]
+        )
 
 
 def _python(properties: struct_pb2.Struct) -> dict[str, Any]:
     # The wire knows only floating-point numbers; the CLI gives whole ones as integers.
-    return dict(json.loads(json_format.MessageToJson(properties), parse_float=_number))
-
-
-def _number(text: str) -> float:
-    return int(value) if (value := float(text)).is_integer() else value
+    text = json_format.MessageToJson(properties)
+    return dict(json.loads(text, parse_float=lambda n: int(float(n)) if float(n).is_integer() else float(n)))
 
 
 def _problems(request: resource_pb2.RegisterResourceRequest, inputs: dict[str, Any]) -> list[str]:
     """Return what about a resource this engine cannot do."""
     if request.custom and request.type not in UNSUPPORTED_INPUTS:
         return ["this type of resource"]
-    options = [field.name for field, _ in request.ListFields() if field.name not in DONE]
-    options += ["hooks"] if request.hooks.ByteSize() else []
-    options = [re.sub("[A-Z]", lambda letter: "_" + letter[0].lower(), name) for name in options]
+    # An empty message prints as nothing: the SDK always sends one for hooks.
+    options = sorted({field.name for field, value in request.ListFields() if str(value)} - DONE)
+    found = ["option " + re.sub("[A-Z]", lambda letter: "_" + letter[0].lower(), name) for name in options]
     # The SDK itself asks for `triggers[*]`.
-    options += [f"replace_on_changes of {path}" for path in request.replaceOnChanges if path != "triggers[*]"]
-    found = [f"option {name}" for name in options]
+    found += [f"option replace_on_changes of {path}" for path in request.replaceOnChanges if path != "triggers[*]"]
     found += [f"input {key}" for key in UNSUPPORTED_INPUTS.get(request.type, ()) if key in inputs]
     if isinstance(connection := plain(inputs.get("connection")), dict):
         needed = {"host", "hostKey", "privateKey"}

@@ -3,7 +3,6 @@
 import fcntl
 import json
 import os
-import secrets
 import tempfile
 import threading
 from base64 import urlsafe_b64encode
@@ -46,7 +45,7 @@ class State:
         EngineError where it is damaged, is another stack's, or does not open with the passphrase.
         """
         self._path, self._dry_run, self._lock = path, dry_run, threading.Lock()
-        new = {"owner": owner, "salt": secrets.token_hex(16), "sealed": ""}
+        new = {"owner": owner, "salt": os.urandom(16).hex(), "sealed": ""}
         try:
             self._file: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else new
         except ValueError as error:
@@ -65,8 +64,7 @@ class State:
 
     def put(self, resource: Resource, replaces: Resource | None = None) -> None:
         """Record a finished step. A resource it replaces is condemned. Nothing is written where nothing changed."""
-        old = self.live.get(resource.urn)
-        self.live[resource.urn] = resource
+        old, self.live[resource.urn] = self.live.get(resource.urn), resource
         self.condemned += [replaces] if replaces else []
         if not old or vars(old) != vars(resource):
             self._save()
@@ -89,8 +87,8 @@ class State:
             return
         with self._lock:  # what one thread has put while another one writes is in the next file
             resources = {"live": [*map(vars, [*self.live.values()])], "condemned": [*map(vars, [*self.condemned])]}
-            content = json.dumps({**resources, "outputs": self.outputs})
-            self._file["sealed"] = self._fernet.encrypt(content.encode()).decode()
+            content = json.dumps({**resources, "outputs": self.outputs}).encode()
+            self._file["sealed"] = self._fernet.encrypt(content).decode()
             # A new file, flushed to disk and renamed over the old one: a run killed here leaves one or the other whole.
             with tempfile.NamedTemporaryFile("w", dir=self._path.parent, delete=False) as file:  # mode 0600
                 json.dump(self._file, file)
