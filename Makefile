@@ -44,14 +44,16 @@ test-unit: setup ## tests without daemons, seconds
 	@$(PYTHON) -m pytest tests/unit -n 2
 
 test-engine: setup ## tests of the engines against a real SSH server
-	@$(PYTHON) -m pytest tests/engine
+	@$(PYTHON) -m pytest tests/engine -n 2
 
 test-lab: setup ## tests on real daemons, in containers
 	@$(PYTHON) -m pytest tests/lab
 
-test: lint ## all checks
+test: lint ## all checks, the quick ones first
 	@$(PYTHON) -m driver engine
-	@$(PYTHON) -m pytest tests
+	@$(MAKE) --no-print-directory test-unit
+	@$(MAKE) --no-print-directory test-engine
+	@$(MAKE) --no-print-directory test-lab
 
 bench: setup ## measure times of this machine (prints, never fails)
 	@for program in bench/[a-z]*.py; do PYTHONPATH=. $(PYTHON) $$program; done

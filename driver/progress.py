@@ -53,7 +53,7 @@ class Progress:
 
     def on_event(self, event: Event) -> None:
         """Take an event of either engine; components have no work of their own and are not shown."""
-        if event.type.startswith("tailrack:") or event.operation == "same":
+        if event.type.startswith(("tailrack:", "pulumi:")) or event.operation == "same":
             return
         with self._lock:
             if event.kind == "start":

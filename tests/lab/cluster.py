@@ -82,7 +82,9 @@ class ClusterUnderTest:
         return {
             event.name
             for event in self.events
-            if event.kind == "done" and event.operation != "same" and not event.type.startswith("tailrack:")
+            if event.kind == "done"
+            and event.operation != "same"
+            and not event.type.startswith(("tailrack:", "pulumi:"))
         }
 
     @property
