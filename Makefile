@@ -32,13 +32,13 @@ shell: setup ## a shell on a lab node: NODE=head, or one command: COMMAND='sinfo
 down: setup ## remove everything of the stack
 	@$(PYTHON) -m driver down
 
-lint: setup ## ruff, mypy, shellcheck, gofmt and go vet
+lint: setup ## ruff, mypy, shellcheck, and the Go program's own checks
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy --strict __main__.py stacks components
 	@.venv/bin/mypy engine driver lab tests bench
 	@.venv/bin/shellcheck $$(git ls-files '*.sh' .ci/run)
-	@cd lab/control && test -z "$$(gofmt -l .)" && go vet ./...
+	@cd lab/control && test -z "$$(gofmt -l .)" && go vet ./... && go test ./...
 
 test-unit: setup ## tests without daemons, seconds
 	@$(PYTHON) -m pytest tests/unit -n 2
