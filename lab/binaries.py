@@ -48,6 +48,8 @@ def build(folder: Path) -> Binaries:
     if shutil.which("go") is None:
         raise LabError(f"Go is missing, and the lab builds Tailscale with it; {NO_GO}")
     folder.mkdir(parents=True, exist_ok=True)
+    # Into an empty module cache first; without its folder there is no unit file to copy.
+    _go("mod", "download", TAILSCALE)
     version, source = _go("list", "-m", "-f", "{{.Version}}\t{{.Dir}}", TAILSCALE).strip().split("\t")
     stamp = version.removeprefix("v")
     flags = f"-s -w -X {TAILSCALE}/version.longStamp={stamp} -X {TAILSCALE}/version.shortStamp={stamp}"
