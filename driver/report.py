@@ -42,7 +42,10 @@ def show(console: Console, outputs: Mapping[str, Any]) -> None:
             node["tailscale_version"],
         )
     console.print(nodes)
-    for scope, result in outputs.get("validation", {}).items():
+    # Sites first: what lies between them is understood after what they are.
+    for scope, result in sorted(
+        outputs.get("validation", {}).items(), key=lambda pair: (pair[0] == "cross-site", pair[0])
+    ):
         _show_scope(console, scope, result)
 
 
