@@ -27,6 +27,8 @@ _OPERATIONS = {
     OpType.CREATE_REPLACEMENT: "replace",
 }
 _STACK_TYPE = "pulumi:pulumi:Stack"
+# What the CLI adds to every error of the program itself.
+_EXIT_NOISE = "an unhandled error occurred: program exited"
 
 
 class CliRunner:
@@ -146,7 +148,7 @@ class _Telling:
         for urn in dict.fromkeys([*self._failed, *steps]):
             self.summary.failures.append(Failure(urn, "\n".join(steps.get(urn, []))))
         if not self.summary.failures:
-            said = [text for texts in self._said.values() for text in texts]
+            said = [text for texts in self._said.values() for text in texts if not text.startswith(_EXIT_NOISE)]
             self.summary.failures.append(Failure("", "\n".join(said) or reason))
 
     def _step(self, metadata: StepEventMetadata, kind: str) -> None:
