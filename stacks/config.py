@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from components.config_files.slurm import NodeEntry, node_features
 from components.validation.sizes import format_size
 from stacks.config_checks import check
 from stacks.config_draft import Reader, says, without_nulls
@@ -37,7 +38,7 @@ from stacks.config_fields import (
 )
 from stacks.config_node_checks import ALL, pool_node_names
 from stacks.config_problems import ROOT, ConfigError, Problem, Report, Says, shown
-from stacks.config_types import CROSS_SITE, GPU_PREFIX, SITE_PREFIX, Gpu
+from stacks.config_types import CROSS_SITE, Gpu
 
 __all__ = [
     "CROSS_SITE",
@@ -84,8 +85,8 @@ class NodeSpec:
     @property
     def slurm_features(self) -> tuple[str, ...]:
         """Every Feature of the node: `site-<site>` and `gpu-<kind>`, by which NodeSets take it, then the user's."""
-        kind = (f"{GPU_PREFIX}{self.gpu.kind}",) if self.gpu else ()
-        return (f"{SITE_PREFIX}{self.site}", *kind, *self.features)
+        gpu = (self.gpu.kind, self.gpu.count) if self.gpu else None
+        return node_features(NodeEntry(self.name, self.site, gpu), self.features)
 
 
 def _section_says(breaks: str, fix: str) -> Says:
