@@ -1,0 +1,40 @@
+"""What a step is called, the machine it runs on, and its words for people; carried by the step's own command.
+
+An engine tells of a resource by its URN and its inputs. The label stands in front of the command as words of the
+shell's no-op `:`, so that whoever shows progress or a failure reads it there and guesses nothing from a name.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+_NO_OP = ":"
+_END = "; "
+
+
+@dataclass(frozen=True)
+class StepLabel:
+    """One step.
+
+    name      the resource's name and the name of its log (`b1-member`)
+    machine   name of the machine it runs on (`head`); empty where it runs on the operator's own
+    text      what it does, in a few words (`b1: export and certificate on the head node`)
+    """
+
+    name: str
+    machine: str
+    text: str
+
+    def on(self, command: str) -> str:
+        """Return the command with this label in front."""
+        return shlex.join([_NO_OP, self.name, self.machine, self.text]) + _END + command
+
+    @classmethod
+    def of(cls, command: str) -> StepLabel | None:
+        """Return the label in front of a command; None where there is none."""
+        try:
+            words = shlex.split(command.partition(_END)[0]) if command.startswith(f"{_NO_OP} ") else []
+        except ValueError:
+            return None
+        return cls(*words[1:]) if len(words) == 4 else None
