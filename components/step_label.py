@@ -33,8 +33,12 @@ class StepLabel:
     @classmethod
     def of(cls, command: str) -> StepLabel | None:
         """Return the label in front of a command; None where there is none."""
+        words = shlex.shlex(command, posix=True, punctuation_chars=True)
+        words.whitespace_split = True
         try:
-            words = shlex.split(command.partition(_END)[0]) if command.startswith(f"{_NO_OP} ") else []
-        except ValueError:
+            first, name, machine, text, end = (next(words, None) for _ in range(5))
+        except ValueError:  # a quote without its end
             return None
-        return cls(*words[1:]) if len(words) == 4 else None
+        if first != _NO_OP or end != _END.strip() or name is None or machine is None or text is None:
+            return None
+        return cls(name, machine, text)
