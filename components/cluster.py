@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pulumi
 
@@ -11,7 +12,8 @@ from components.compute_node import ComputeNode
 from components.head_node import HeadNode
 from components.host import Host
 from components.munge_key import MungeKey
-from components.nccl_validation import NcclValidation, ValidationSettings
+from components.nccl_validation import NcclValidation
+from components.roles.order import roles
 
 
 class Cluster(pulumi.ComponentResource):
@@ -19,31 +21,31 @@ class Cluster(pulumi.ComponentResource):
 
     head, nodes    the components of its machines
     validation     the measurement's component; `validation.results` by scope
-    munge          the key every node shares
+
+    control_url    of the tailnet, in the place of the settings' own
     """
 
     def __init__(
         self,
         settings: ClusterSettings,
-        validation: ValidationSettings,
         *,
         sites: Sequence[str],
         head: Host,
-        head_computes: bool,
         nodes: Sequence[Host],
+        control_url: pulumi.Input[str] | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        super().__init__("tailrack:cluster:Cluster", settings.name, None, opts)
+        super().__init__("tailrack:cluster:Cluster", settings.cluster.name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        self.munge = MungeKey(settings.munge_generation, parent=self)
-        self.head = HeadNode(head, settings, self.munge, sites=sites, nodes=nodes, compute=head_computes, opts=child)
-        self.nodes = [ComputeNode(node, self.head, settings, self.munge, opts=child) for node in nodes]
-        self.validation = NcclValidation(
-            self.head,
-            self.nodes,
-            head_computes=head_computes,
-            run_as=settings.users[0].name,
-            settings=validation,
-            opts=child,
-        )
-        self.register_outputs({"control_address": self.head.address})
+        own = roles(settings)
+        munge = MungeKey(settings.cluster.munge_generation, opts=child)
+        values: dict[str, pulumi.Input[Any]] = {name: value for role in own for name, value in role.header.items()}
+        if control_url is not None:
+            values["TAILNET_CONTROL_URL"] = control_url
+        key = settings.tailnet.auth_key
+        secrets = {"MUNGE_KEY": munge.key, "TAILNET_AUTH_KEY": pulumi.Output.secret(key.get_secret_value() if key else "")}
+        self.head = HeadNode(head, settings, munge, own, values, secrets, sites=sites, opts=child)
+        self.nodes = [ComputeNode(node, self.head.link, own, values, secrets, opts=child) for node in nodes]
+        self.head.services(after=[node.ready for node in self.nodes])
+        self.validation = NcclValidation(self.head, self.nodes, settings, opts=child)
+        self.register_outputs({"control_address": self.head.link.address})

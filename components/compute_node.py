@@ -2,95 +2,103 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pulumi
 
-from components.cluster_settings import ClusterSettings
-from components.gate import gate
-from components.head_node import MPI_PACKAGES, HeadNode, slurmd_values
+from components import steps
+from components.head_link import HeadLink
 from components.host import Host
-from components.munge_key import MungeKey
-from components.remote import Step
-from components.tailnet import join
+from components.remote import Step, render_program
+from components.roles.role import Role, header_name
+from components.roles.slurm.fragment import node_values
+
+# A look takes seconds; only a first `apt-get update` takes longer.
+GATE_LIMIT_SECONDS = 300
+
+
+def node_header(host: Host) -> dict[str, pulumi.Input[Any]]:
+    """What scripts may read of a node, as NODE_NAME and so on, before it has joined."""
+    return {header_name("node", key): value for key, value in {"name": host.name, **node_values(host)}.items()}
 
 
 class ComputeNode(pulumi.ComponentResource):
     """One member of the cluster.
 
-    facts    Output[dict], see components.gate
-    joined   Output[dict], see components.tailnet
+    facts    Output[dict]: cpus, memory_mb, gpus, cgroups, kernel_nfs_server, slurm_version (installed or to be)
+    joined   Output[dict]: tailnet_ip, tailscale_version, path (`direct` or `relay`), sshd_port, host_key
     ready    the resource after which Slurm gives it jobs
 
-    Four steps: gate and join on the node; then, on the head node, its export and its certificate (which also sees
-    it off on delete: drain, wait or requeue, ask it to leave, forget it); then users, share and slurmd on the node.
+    Four steps: gate and join on the node; then, on the head node, what the head keeps of it (and how it sees it off on
+    delete: drain, wait or requeue, ask it to leave, forget it); then users, share and slurmd on the node.
+
+    values, secrets   header values of the cluster's config, by name
     """
 
     def __init__(
         self,
         host: Host,
-        head: HeadNode,
-        settings: ClusterSettings,
-        munge: MungeKey,
-        *,
+        head: HeadLink,
+        roles: Sequence[Role],
+        values: dict[str, pulumi.Input[Any]],
+        secrets: dict[str, pulumi.Input[str]],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("tailrack:cluster:ComputeNode", host.name, None, opts)
         self.host = host
-        looked = gate(host, parent=self, controller_facts=head.facts, cgroups=head.cgroups)
-        self.facts = looked.result
-        joined = join(
+        values = {**values, **head.header, **node_header(host)}
+        gate = Step(
+            f"{host.name}-gate",
             host,
-            settings.tailnet,
-            munge,
+            steps.compose(roles, steps.GATE_OF_NODE),
+            values,
+            label=f"{host.name}: look at the machine",
+            limit_seconds=GATE_LIMIT_SECONDS,
             parent=self,
-            head_address=head.address,
-            depends_on=[looked.resource],
         )
-        self.joined = joined.result
+        self.facts = gate.result
+        join = Step(
+            f"{host.name}-join",
+            host,
+            steps.compose(roles, steps.JOIN_OF_NODE),
+            values,
+            secrets=secrets,
+            label=f"{host.name}: join the tailnet, munge key",
+            parent=self,
+            depends_on=[gate.resource],
+        )
+        self.joined = join.result
+        values |= {
+            "NODE_ADDRESS": self.joined["tailnet_ip"],
+            "NODE_HOST_KEY": self.joined["host_key"],
+            "NODE_SSHD_PORT": self.joined["sshd_port"],
+        }
         member = Step(
             f"{host.name}-member",
-            head.host,
-            "member",
-            {
-                "MEMBER": host.name,
-                "MEMBER_ADDRESS": self.joined["tailnet_ip"],
-                "MEMBER_HOST_KEY": self.joined["host_key"],
-                "MEMBER_SSH_PORT": self.joined["sshd_port"],
-                "JOB_LIMIT": settings.job_limit_seconds,
-                **head.export_values(settings),
-            },
-            libraries=("lib/nfs_server", "lib/authority"),
-            undo=True,
+            head.machine,
+            steps.compose(roles, steps.MEMBER),
+            values,
+            label=f"{host.name}: export and certificate on the head node",
             parent=self,
-            depends_on=[head.ready, joined.resource],
+            depends_on=[join.resource, *([head.ready] if head.ready else [])],
+            lock=None,
         )
-        role = Step(
+        leave = steps.leave_program(roles)
+        node = Step(
             f"{host.name}-node",
             host,
-            "node",
+            steps.compose(roles, steps.NODE),
             {
-                "HEAD_ADDRESS": head.address,
-                "NODE_PACKAGES": MPI_PACKAGES,
-                "USERS": settings.user_lines,
-                "SHARE_PATH": settings.share.path,
-                "SHARE_MOUNT": settings.share.mount,
-                "JOB_LIMIT": settings.job_limit_seconds,
-                "AUTHORITY": head.joined["authority"],
-                "LEAVE_PUBLIC_KEY": head.joined["leave_key"],
-                "CERTIFICATE": member.result["certificate"],
-                **slurmd_values(host),
+                **values,
+                "NODE_CERTIFICATE": member.result["certificate"],
+                "NODE_LEAVE_PROGRAM": pulumi.Output.all(**{name: values[name] for name in leave.reads}).apply(
+                    lambda known: render_program(leave, known)
+                ),
             },
-            libraries=(
-                "lib/packages",
-                "lib/users",
-                "lib/names",
-                "lib/ssh_trust",
-                "lib/nfs_mount",
-                "lib/slurmd",
-                "lib/leaving",
-            ),
+            label=f"{host.name}: users, share, slurmd",
             parent=self,
             depends_on=[member.resource],
         )
-        self.result = role.result
-        self.ready: pulumi.Resource = role.resource
-        self.register_outputs({"tailnet_ip": self.joined["tailnet_ip"], "slurm_version": role.result["slurm_version"]})
+        self.ready: pulumi.Resource = node.resource
+        self.register_outputs({"tailnet_ip": self.joined["tailnet_ip"], "slurm_version": node.result["slurm_version"]})

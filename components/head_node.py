@@ -1,50 +1,33 @@
-"""The head node: tailnet, munge, users, NFS server, slurmctld, and slurmd where it computes too."""
+"""The head node: the machine the others join. It has slurmctld and the share, and slurmd where it computes too."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pulumi
 
+from components import steps
 from components.cluster_settings import ClusterSettings
-from components.config_files.slurm import (
-    NodeEntry,
-    SlurmModel,
-    controller_files,
-    node_features,
-    node_gres,
-)
-from components.gate import gate
+from components.compute_node import GATE_LIMIT_SECONDS, node_header
+from components.head_link import SHARED, HeadLink
 from components.host import Host
 from components.munge_key import MungeKey
 from components.remote import Step
-from components.tailnet import join
-
-# What the CPU measurement needs on every node that runs jobs.
-MPI_PACKAGES = ("openmpi-bin", "python3-mpi4py", "python3-numpy")
-
-
-def node_entry(host: Host) -> NodeEntry:
-    """What the controller's files say of a host."""
-    return NodeEntry(host.name, host.site, (host.gpu.kind, host.gpu.count) if host.gpu else None)
-
-
-def slurmd_values(host: Host) -> dict[str, pulumi.Input[Any]]:
-    """Header values of scripts/lib/slurmd.sh."""
-    entry = node_entry(host)
-    return {"NODE_FEATURES": ",".join(node_features(entry, host.features)), "NODE_GRES": node_gres(entry)}
+from components.roles.role import Role, header_name
+from components.roles.slurm.files import controller_files
+from components.roles.slurm.versions import oldest_accepted
 
 
 class HeadNode(pulumi.ComponentResource):
-    """The machine the others join.
+    """The head node of a cluster. It knows none of its nodes.
 
-    address        Output[str], its tailnet address
-    facts          Output[dict], see components.gate
-    joined         Output[dict], see components.tailnet
-    cgroups        Output[bool], whether Slurm confines jobs by cgroups
-    slurm_files    Output[dict], name to text of the files in /etc/slurm
-    ready          the resource after which slurmctld answers and the share is served
+    facts, joined   Output[dict], as ComputeNode has them; `path` is `self`
+    link            what a node needs of it
+    ready           the resource after which slurmctld answers and the share is served
+    slurm_conf      Output[str], the cluster's own part of slurm.conf
+
+    values, secrets   header values of the cluster's config, by name
     """
 
     def __init__(
@@ -52,84 +35,86 @@ class HeadNode(pulumi.ComponentResource):
         host: Host,
         settings: ClusterSettings,
         munge: MungeKey,
+        roles: Sequence[Role],
+        values: Mapping[str, pulumi.Input[Any]],
+        secrets: Mapping[str, pulumi.Input[str]],
         *,
         sites: Sequence[str],
-        nodes: Sequence[Host],
-        compute: bool,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("tailrack:cluster:HeadNode", host.name, None, opts)
         self.host = host
-        looked = gate(host, parent=self)
-        self.facts = looked.result
-        self.cgroups: pulumi.Output[bool] = (
-            pulumi.Output.from_input(settings.cgroups)
-            if settings.cgroups is not None
-            else self.facts.apply(lambda facts: bool(facts["cgroups"]))
+        values = {**values, **node_header(host)}
+        gate = Step(
+            f"{host.name}-gate",
+            host,
+            steps.compose(roles, steps.GATE),
+            values,
+            label=f"{host.name}: look at the machine",
+            limit_seconds=GATE_LIMIT_SECONDS,
+            parent=self,
         )
-        joined = join(host, settings.tailnet, munge, parent=self, depends_on=[looked.resource])
-        self.joined = joined.result
-        self.address: pulumi.Output[str] = self.joined.apply(lambda result: str(result["tailnet_ip"]))
-
-        def files(known: dict[str, Any]) -> dict[str, str]:
-            computing = [*([host] if compute else []), *nodes]
-            return controller_files(
-                SlurmModel(
-                    cluster_name=settings.name,
-                    head_name=host.name,
-                    head_address=known["address"],
-                    sites=tuple(sites),
-                    nodes=tuple(node_entry(node) for node in computing),
-                    partitions=settings.partitions,
-                    settings=settings.slurm_settings,
-                    cgroups=known["cgroups"],
-                )
-            )
-
-        self.slurm_files = pulumi.Output.all(address=self.address, cgroups=self.cgroups).apply(files)
-        names = tuple(controller_files(SlurmModel(settings.name, host.name, "", (), ())))
-        role = Step(
+        self.facts = gate.result
+        cgroups = settings.slurm.cgroups
+        confined = self.facts["cgroups"] if cgroups is None else pulumi.Output.from_input(cgroups)
+        join = Step(
+            f"{host.name}-join",
+            host,
+            steps.compose(roles, steps.JOIN),
+            values,
+            secrets=secrets,
+            label=f"{host.name}: join the tailnet, munge key",
+            parent=self,
+            depends_on=[gate.resource],
+        )
+        self.joined: pulumi.Output[dict[str, Any]] = join.result.apply(lambda result: {**result, "path": "self"})
+        files = pulumi.Output.all(address=self.joined["tailnet_ip"], cgroups=confined).apply(
+            lambda known: dict(controller_files(settings, roles, sites, known["address"], known["cgroups"]))
+        )
+        self.slurm_conf: pulumi.Output[str] = files["slurm_conf"]
+        compute = settings.head.compute
+        values |= {
+            "HEAD_ADDRESS": self.joined["tailnet_ip"],
+            "HEAD_KERNEL_NFS": self.facts["kernel_nfs_server"],
+            "HEAD_COMPUTES": compute,
+            **{header_name("slurm", name): files[name] for name in controller_files(settings, roles, (), "", True)},
+        }
+        head = Step(
             f"{host.name}-head",
             host,
-            "head",
-            {
-                "HEAD_ADDRESS": self.address,
-                "HEAD_PACKAGES": MPI_PACKAGES if compute else (),
-                "COMPUTE": "yes" if compute else "no",
-                "USERS": settings.user_lines,
-                "JOB_LIMIT": settings.job_limit_seconds,
-                "SHARE_MOUNT": settings.share.mount,
-                **self.export_values(settings),
-                **slurmd_values(host),
-                "SLURM_FILES": names,
-                **{
-                    "SLURM_FILE_" + name.replace(".", "_").replace("-", "_").upper(): self.slurm_files[name]
-                    for name in names
-                },
-            },
-            libraries=(
-                "lib/packages",
-                "lib/users",
-                "lib/names",
-                "lib/authority",
-                "lib/ssh_trust",
-                "lib/homes",
-                "lib/nfs_server",
-                "lib/slurmctld",
-                "lib/slurmd",
-                "lib/leaving",
-            ),
-            undo=True,
+            steps.compose(roles, steps.COMPUTING_HEAD if compute else steps.HEAD, leaves=True),
+            values,
+            label=f"{host.name}: users, NFS server, slurmctld",
             parent=self,
-            depends_on=[joined.resource],
+            depends_on=[join.resource],
         )
-        self.result = role.result
-        self.ready: pulumi.Resource = role.resource
-        self.register_outputs({"tailnet_ip": self.address, "slurm_version": role.result["slurm_version"]})
+        self.ready: pulumi.Resource = head.resource
+        self._roles, self._values = roles, values
+        version = self.facts["slurm_version"]
+        self.link = HeadLink(
+            machine=host,
+            address=self.joined["tailnet_ip"],
+            authority=head.result["authority"],
+            leave_key=head.result["leave_key"],
+            slurm_version=version,
+            slurm_oldest=version.apply(oldest_accepted),
+            cgroups=confined,
+            kernel_nfs=self.facts["kernel_nfs_server"],
+            munge_key=munge.key,
+            shared={name: values[name] for name in SHARED},
+            ready=self.ready,
+        )
+        self.register_outputs({"tailnet_ip": self.link.address, "slurm_version": head.result["slurm_version"]})
 
-    def export_values(self, settings: ClusterSettings) -> dict[str, pulumi.Input[Any]]:
-        """Header values of scripts/lib/nfs_server.sh."""
-        return {
-            "SHARE_PATH": settings.share.path,
-            "KERNEL_NFS": self.facts.apply(lambda facts: "true" if facts["kernel_nfs_server"] else "false"),
-        }
+    def services(self, after: Sequence[pulumi.Resource]) -> Step:
+        """Return the step of what no node has to wait for. It runs after the given resources, beside other steps."""
+        return Step(
+            f"{self.host.name}-services",
+            self.host,
+            steps.compose(self._roles, steps.SERVICES),
+            self._values,
+            label=f"{self.host.name}: what no node waits for",
+            parent=self,
+            depends_on=after,
+            lock="tailrack-services",
+        )

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import pulumi
 
+from components.settings.types import Gpu
+
 
 @dataclass(frozen=True)
 class Connection:
@@ -17,35 +19,37 @@ class Connection:
 
     host: pulumi.Input[str]
     port: pulumi.Input[int]
-    user: str
+    user: pulumi.Input[str]
     private_key: pulumi.Input[str]
     host_key: pulumi.Input[str]
 
 
 @dataclass(frozen=True)
-class GpuSpec:
-    """GPUs of one machine as the config names them: `kind` is the gres type (`h200`), `count` at least 1."""
+class Machine:
+    """Where a step runs.
 
-    kind: str
-    count: int
-
-
-@dataclass(frozen=True)
-class Host:
-    """One machine.
-
-    name        Slurm's node name and the machine's name on the tailnet
-    site        the failure and bandwidth domain it stands in
-    features    Slurm features the user asked for, on top of those every node gets
-    gpu         what the config promises; the gate compares it with what the machine has
+    name        the machine's name; known late where it is another stack's
     lifeline    the resource whose deletion takes the whole machine away (a container, a cloud instance). Steps on
                 this machine are not run on delete when it goes in the same operation. None for machines that
                 stay.
     """
 
+    name: pulumi.Input[str]
+    connection: Connection
+    lifeline: pulumi.Resource | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host(Machine):
+    """One machine of a stack.
+
+    name        Slurm's node name and the machine's name on the tailnet
+    site        the failure and bandwidth domain it stands in
+    features    Slurm features the user asked for, on top of those every node gets
+    gpu         what the config promises; the gate compares it with what the machine has
+    """
+
     name: str
     site: str
-    connection: Connection
     features: tuple[str, ...] = ()
-    gpu: GpuSpec | None = None
-    lifeline: pulumi.Resource | None = None
+    gpu: Gpu | None = None

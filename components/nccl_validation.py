@@ -15,36 +15,18 @@ from typing import Any
 
 import pulumi
 
+from components import steps
+from components.cluster_settings import ClusterSettings
 from components.compute_node import ComputeNode
-from components.config_files.validation_job import validation_job
 from components.head_node import HeadNode
 from components.remote import Step
+from components.settings.validation import Validation
 from components.validation.model import JobReport, Measurement
 from components.validation.verdict import judge
+from components.validation_job import validation_job
 
 CROSS_SITE = "cross-site"
 PROGRAM = Path(__file__).parent / "validation" / "all_reduce_perf_mpi.py"
-
-
-@dataclass(frozen=True)
-class ValidationSettings:
-    """Sizes in bytes; floors in GB/s (10^9 bytes) by scope, a scope without one is measured and not judged.
-
-    rerun                 any text; another one measures again
-    queue_limit_seconds   how long the job may wait for its nodes: other people's jobs may be on them
-    """
-
-    min_bytes: int
-    max_bytes: int
-    factor: int
-    iterations: int
-    warmup: int
-    gate_bytes: int
-    ranks_per_node: int
-    time_limit_minutes: int
-    floors_gb_per_s: Mapping[str, float]
-    rerun: str = ""
-    queue_limit_seconds: int = 600
 
 
 @dataclass(frozen=True)
@@ -74,7 +56,7 @@ def scopes(node_sites: Mapping[str, str], ranks_per_node: int) -> tuple[Scope, .
     return tuple(found)
 
 
-def measurement_of(scope: Scope, settings: ValidationSettings) -> Measurement:
+def measurement_of(scope: Scope, settings: Validation) -> Measurement:
     """Return what is asked of a scope's measurement."""
     return Measurement(
         backend="mpi-cpu",
@@ -104,44 +86,45 @@ class NcclValidation(pulumi.ComponentResource):
         self,
         head: HeadNode,
         nodes: Sequence[ComputeNode],
-        *,
-        head_computes: bool,
-        run_as: str,
-        settings: ValidationSettings,
+        settings: ClusterSettings,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("tailrack:validation:NcclValidation", "validation", None, opts)
         members = {node.host.name: node for node in nodes}
         addresses = {name: node.joined["tailnet_ip"] for name, node in members.items()}
         node_sites = {name: node.host.site for name, node in members.items()}
-        if head_computes:
-            addresses[head.host.name] = head.address
+        if settings.head.compute:
+            addresses[head.host.name] = head.link.address
             node_sites[head.host.name] = head.host.site
         results = {}
         measured: list[pulumi.Resource] = []
-        for scope in scopes(node_sites, settings.ranks_per_node):
-            measurement = measurement_of(scope, settings)
+        asked = settings.validation
+        for scope in scopes(node_sites, asked.ranks_per_node):
+            measurement = measurement_of(scope, asked)
             step = Step(
                 f"validate-{scope.name}",
                 head.host,
-                "validate",
+                steps.single("validate"),
                 {
                     "SCOPE": scope.name,
-                    "RUN_AS": run_as,
+                    "RUN_AS": settings.users[0].name,
                     "JOB_SCRIPT": validation_job(
-                        scope.name, scope.nodes, measurement, settings.time_limit_minutes, scope.sites
+                        scope.name, scope.nodes, measurement, asked.time_limit_minutes, scope.sites
                     ),
                     "PROGRAM": PROGRAM.read_text(encoding="utf-8"),
-                    "QUEUE_LIMIT": settings.queue_limit_seconds,
-                    "RUN_LIMIT": settings.time_limit_minutes * 60 + 60,
+                    "QUEUE_LIMIT": asked.queue_limit_seconds,
+                    "RUN_LIMIT": asked.time_limit_minutes * 60 + 60,
                 },
                 measure=[
                     # A floor judges what was measured; another floor needs no other measurement.
                     json.dumps(asdict(replace(measurement, floor_gb_per_s=None)), sort_keys=True),
-                    settings.rerun,
+                    asked.rerun,
                     pulumi.Output.all(**{name: addresses[name] for name in scope.nodes}),
-                    head.slurm_files["slurm.conf"],
+                    head.slurm_conf,
                 ],
+                label=f"measure {scope.name}",
+                # It waits for minutes and changes nothing that other steps on this machine change.
+                lock=None,
                 parent=self,
                 # Only the nodes that take part: a site is measured even when a node elsewhere is down. Across sites
                 # it comes after the sites, so that one measurement does not wait in the queue for another.
@@ -150,7 +133,7 @@ class NcclValidation(pulumi.ComponentResource):
                     *(members[name].ready for name in scope.nodes if name in members),
                     *(measured if scope.sites > 1 else ()),
                 ],
-                limit_seconds=settings.queue_limit_seconds + settings.time_limit_minutes * 60 + 300,
+                limit_seconds=asked.queue_limit_seconds + asked.time_limit_minutes * 60 + 300,
             )
             measured.append(step.resource)
             results[scope.name] = step.result.apply(partial(_judged, measurement))

@@ -9,25 +9,24 @@ Why it looks like this (measured, see docs/decisions/0002-one-step-wrapper.md):
 - the time limit is inside the command: the engine's own limits do not stop a running command.
 - the host key is pinned.
 
-A script file has a function `up` and, where something must be undone, a function `down`. Both converge: they may
-be run twice, be cut off anywhere, and start from a half-done state. `up` prints one JSON object.
+A script (components/steps.py) has a function `up` and, where something must be undone, a function `down`. Both
+converge: they may be run twice, be cut off anywhere, and start from a half-done state. `up` prints one JSON object.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import Awaitable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, cast
 
 import pulumi
 from pulumi_command import remote
 
-from components.host import Host
-
-SCRIPTS = Path(__file__).parent / "scripts"
+from components.host import Machine
+from components.roles.role import Value
+from components.step_label import StepLabel
+from components.steps import Script
 
 # Seconds. The inner limit ends a script that hangs; 30 s later it is killed.
 TIME_LIMIT_SECONDS = 1800
@@ -36,27 +35,33 @@ KILL_AFTER_SECONDS = 30
 DIAL_ERROR_LIMIT = 5
 DIAL_TIMEOUT_SECONDS = 10
 
-_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
+# The lock of the steps that change a host; a step without one takes it for its changes alone.
+HOST_LOCK = "tailrack"
 
-Value = str | int | Sequence[str]
+
+def header(values: Mapping[str, Value]) -> str:
+    """Return quoted assignments, one a line. Lists become one item a line, truth values `true` and `false`."""
+    return "\n".join(f"{name}={shlex.quote(_text(value))}" for name, value in sorted(values.items()))
 
 
-def render_script(script: str, values: Mapping[str, Value], libraries: Sequence[str] = ()) -> str:
-    """Return the text sent on stdin: quoted assignments, the library files, the script, the dispatcher.
+def _text(value: Value) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else str(value) if isinstance(value, int) else "\n".join(value)
 
-    script and libraries name files in components/scripts (`join`, `lib/users`). Lists become one item a line.
-    Raises ValueError for a name that is not an upper-case shell name. Pure: reads only the script files.
-    """
-    header = []
-    for name, value in values.items():
-        if not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is not a name a step's header can have (upper case, digits, underscores)")
-        text = value if isinstance(value, str) else str(value) if isinstance(value, int) else "\n".join(value)
-        header.append(f"{name}={shlex.quote(text)}")
-    bodies = [(SCRIPTS / f"{name}.sh").read_text(encoding="utf-8") for name in ("lib/base", *libraries, script)]
+
+def render_script(script: Script, values: Mapping[str, Value]) -> str:
+    """Return the text sent on stdin: the header, the script, and one last line that calls it."""
     # The call is the last line, and not whole before its last brace, so a script cut off on its way does nothing. Its
     # stdin is empty: a command that read stdin would otherwise eat the rest of the script.
-    return "\n".join([*header, f"STEP_NAME={shlex.quote(script)}", *bodies, '{ dispatch "$@" </dev/null; }', ""])
+    return "\n".join([header(values), script.text, '{ dispatch "$@" </dev/null; }', ""])
+
+
+def render_program(script: Script, values: Mapping[str, Value]) -> str:
+    """Return a program that runs on a machine by itself. Raises KeyError for a value that it reads and lacks."""
+    return "\n".join(["#!/bin/bash", header({name: values[name] for name in script.reads}), script.text])
 
 
 def command_line(user: str, action: str, limit_seconds: int = TIME_LIMIT_SECONDS) -> str:
@@ -91,69 +96,77 @@ def secret_once_known(value: pulumi.Output[str]) -> pulumi.Output[str]:
 
 
 class Step:
-    """One script on one host. `resource` is the Pulumi resource, `result` the JSON object the script printed.
+    """One script on one machine. `resource` is the Pulumi resource, `result` the JSON object the script printed.
 
-    name        the resource's name: `<host>-<step>`, domain words and no indexes
-    values      header assignments; an Output among them makes the step wait for it
-    secrets     like values, for what must never be seen: the whole stdin and stdout become secret. `result`
-                is still plain, so a script with secrets prints none of them.
+    name        what everybody calls it: the resource, its log on the machine, errors, docs; domain words, no indexes
+    label       what it does, in a few words for people
+    values      what there is to read, by header name; the script gets what it reads, and waits for the Outputs among it
+    secrets     like values, for what must never be seen: where the script reads one, the whole stdin and stdout are
+                secret. `result` is still plain, so a script with secrets prints none of them.
     measure     a change of these replaces the step instead of updating it (a measurement is taken anew)
-    undo        whether the script has a `down` for delete
-    lifeline    not undone when this resource is deleted in the same operation; by default the host's own
+    lock        the lock it holds from its beginning; None where the script takes the host's for its changes alone
+
+    Raises ValueError where the script reads a value that is not there.
     """
 
     def __init__(
         self,
         name: str,
-        host: Host,
-        script: str,
+        machine: Machine,
+        script: Script,
         values: Mapping[str, pulumi.Input[Any]],
         *,
+        label: str,
         parent: pulumi.Resource,
-        libraries: Sequence[str] = (),
         secrets: Mapping[str, pulumi.Input[str]] | None = None,
         measure: Sequence[pulumi.Input[Any]] | None = None,
-        undo: bool = False,
-        lifeline: pulumi.Resource | None = None,
         depends_on: Sequence[pulumi.Resource] = (),
         limit_seconds: int = TIME_LIMIT_SECONDS,
+        lock: str | None = HOST_LOCK,
     ) -> None:
-        header: dict[str, Any] = {"HOST_NAME": host.name, **values}
-        plain = pulumi.Output.all(**header)
-        text: pulumi.Output[str]
-        if secrets:
-            text = secret_once_known(
-                pulumi.Output.all(**header, **secrets).apply(lambda all_: render_script(script, all_, libraries))
+        own = {"HOST_NAME": machine.name, "STEP_NAME": name, "STEP_LOCK": lock or ""}
+        hidden = {key: value for key, value in (secrets or {}).items() if key in script.reads}
+        there = {**values, **hidden, **own}
+        if lacking := sorted(script.reads - there.keys()):
+            raise ValueError(f"step {name} reads {', '.join(lacking)}, which nobody gives it")
+        text = pulumi.Output.all(**{key: there[key] for key in script.reads | own.keys()}).apply(
+            lambda known: render_script(script, known)
+        )
+        told = pulumi.Output.all(machine=machine.name, user=machine.connection.user)
+
+        def command(action: str) -> pulumi.Output[str]:
+            return told.apply(
+                lambda known: StepLabel(name, known["machine"], label).on(
+                    command_line(known["user"], action, limit_seconds)
+                )
             )
-        else:
-            text = plain.apply(lambda all_: render_script(script, all_, libraries))
-        gone_with = lifeline or host.lifeline
+
         self.resource = remote.Command(
             name,
             connection=remote.ConnectionArgs(
-                host=host.connection.host,
-                port=pulumi.Output.from_input(host.connection.port).apply(float),
-                user=host.connection.user,
-                private_key=host.connection.private_key,
-                host_key=host.connection.host_key,
+                host=machine.connection.host,
+                port=pulumi.Output.from_input(machine.connection.port).apply(float),
+                user=machine.connection.user,
+                private_key=machine.connection.private_key,
+                host_key=machine.connection.host_key,
                 dial_error_limit=DIAL_ERROR_LIMIT,
                 per_dial_timeout=DIAL_TIMEOUT_SECONDS,
             ),
-            create=command_line(host.connection.user, "up", limit_seconds),
-            delete=command_line(host.connection.user, "down", limit_seconds) if undo else None,
-            stdin=text,
+            create=command("up"),
+            delete=command("down") if script.undo else None,
+            stdin=secret_once_known(text) if hidden else text,
             triggers=list(measure) if measure is not None else None,
             logging=remote.Logging.NONE,
             add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions(
                 parent=parent,
                 depends_on=list(depends_on),
-                deleted_with=gone_with,
+                deleted_with=machine.lifeline,
                 # stderr is what a person reads of a failure; no script writes a secret there, and a test looks.
-                additional_secret_outputs=["stdout"] if secrets else None,
+                additional_secret_outputs=["stdout"] if hidden else None,
                 # A measurement has nothing to undo, and the old one must not outlive a failed new one.
                 delete_before_replace=True if measure is not None else None,
             ),
         )
         result = self.resource.stdout.apply(parse_result)
-        self.result: pulumi.Output[dict[str, Any]] = pulumi.Output.unsecret(result) if secrets else result
+        self.result: pulumi.Output[dict[str, Any]] = pulumi.Output.unsecret(result) if hidden else result

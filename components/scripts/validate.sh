@@ -7,13 +7,6 @@
 # JOB_SCRIPT    text for sbatch
 # PROGRAM       text of the program the job runs
 # QUEUE_LIMIT, RUN_LIMIT   seconds to wait for a start, and for the end
-: "${SCOPE:?}" "${RUN_AS:?}" "${JOB_SCRIPT:?}" "${PROGRAM:?}" "${QUEUE_LIMIT:?}" "${RUN_LIMIT:?}"
-
-# It waits for minutes and changes nothing that other steps on this host change.
-# shellcheck disable=SC2034  # read by dispatch
-STEP_UNLOCKED=yes
-# shellcheck disable=SC2034
-STEP_NAME=validate-$SCOPE
 
 # Bytes of output kept; tables are small, the rest is a debug log.
 OUTPUT_LIMIT=200000
@@ -49,12 +42,12 @@ up() {
     local exit_code nodes
     exit_code=$(job_field '.jobs[0].exit_code.return_code.number // .jobs[0].exit_code.return_code // 0')
     nodes=$(job_field '.jobs[0].nodes')
-    jq -cn \
-        --arg job_id "$JOB" --arg state "$state" --arg exit_code "$exit_code" --argjson seconds "$((SECONDS - begin))" \
-        --arg nodes "$(scontrol show hostnames "$nodes" | tr '\n' ' ')" \
-        --arg waited "$waited" \
-        --arg reasons "$(sinfo -R -h -o '%n: %E')" \
-        --rawfile output <(head -c "$OUTPUT_LIMIT" "$directory/output" 2>/dev/null) \
-        '{job_id: ($job_id | tonumber), state: $state, exit_code: ($exit_code | tonumber), seconds: $seconds,
-          nodes: ($nodes | split(" ") | map(select(. != ""))), node_states: $reasons, facts: (if $waited == "" then {} else {waited: $waited} end), output: $output}' >&3
+    result job_id "$JOB"
+    result state "$(json_string "$state")"
+    result exit_code "$exit_code"
+    result seconds "$((SECONDS - begin))"
+    result nodes "$(scontrol show hostnames "$nodes" | jq -cRn '[inputs]')"
+    result node_states "$(json_string "$(sinfo -R -h -o '%n: %E')")"
+    result facts "$(jq -cn --arg waited "$waited" 'if $waited == "" then {} else {$waited} end')"
+    result output "$(head -c "$OUTPUT_LIMIT" "$directory/output" 2>/dev/null | jq -Rs .)"
 }

@@ -1,4 +1,4 @@
-"""lib/base.sh: the JSON a step prints, files that converge, the report of a failure."""
+"""scripts/base.sh: the JSON a step prints, files that converge, the report of a failure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from components.remote import SCRIPTS, render_script
+from components.steps import SCRIPTS
 
 TEXTS = st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), max_size=12)
 
@@ -22,7 +22,7 @@ TEXTS = st.lists(st.text(st.characters(exclude_characters="\0", exclude_categori
 @example(["", "\\", '"', "\\n", "a\tb\r\nc", "$(id) `id` ${HOME} %s", "ü€𝄞", "'", "-n", "\n\n"])
 @example([chr(code) for code in range(1, 33)] + ["\x7f", "\x1b[31mred\x1b[0m", "\u2028"])
 def test_any_text_as_a_json_string_is_read_back_the_same(texts: list[str]) -> None:
-    functions = (SCRIPTS / "lib/base.sh").read_text(encoding="utf-8")
+    functions = (SCRIPTS / "base.sh").read_text(encoding="utf-8")
     told = subprocess.run(
         ["bash", "-euc", f'{functions}\nfor text; do json_string "$text"; echo; done', "bash", *texts],
         env={"HOST_NAME": "a1", "STEP_NAME": "test", "PATH": "/usr/bin:/bin"},
@@ -40,7 +40,7 @@ def test_any_text_as_a_json_string_is_read_back_the_same(texts: list[str]) -> No
         ("cpus 4 name '\"x y\"' ok true none null", {"cpus": 4, "name": "x y", "ok": True, "none": None}),
     ],
 )
-def test_pairs_become_one_json_object(shell: Any, pairs: str, expected: dict[str, object]) -> None:
+def test_results_become_one_json_object(shell: Any, pairs: str, expected: dict[str, object]) -> None:
     assert json.loads(shell.call(f"json_object {pairs}", {}).stdout) == expected
 
 

@@ -1,4 +1,4 @@
-"""gate.sh: what it says of a machine, and which machines it stops before anything on them is changed."""
+"""Phases `gate` and `accept` of all roles: what it says of a machine, and which machines it stops before anything on them is changed."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from typing import Any
 
 import pytest
 
-from components.remote import render_script
+from components.steps import GATE_OF_NODE, compose
+from tests.unit.shell import ROLES, Shell
 
 Gate = Callable[..., subprocess.CompletedProcess[str]]
-FACTS = {
-    "os", "architecture", "kernel", "cpus", "memory_mb", "disk_free_mb", "gpus", "kernel_nfs_server",
-    "kernel_nfs_client", "cgroups", "tun", "slurm_version", "munge_version",
+FACTS = {"cpus", "memory_mb", "gpus", "kernel_nfs_server", "cgroups", "slurm_version"}
+# A machine whose config promises no GPU, in a cluster whose controller is the newest and confines no jobs.
+HEADER = {
+    "NODE_GPU_KIND": "", "NODE_GPU_COUNT": 0, "HEAD_SLURM_VERSION": "24.11.5-4", "HEAD_SLURM_OLDEST": "21.08",
+    "HEAD_CGROUPS": False,
 }  # fmt: skip
 
 
-def packages(shell: Any, installed: str = "", candidate: str = "", state: str = "installed") -> None:
+def packages(shell: Shell, installed: str = "", candidate: str = "", state: str = "installed") -> None:
     """Stub apt: the version of Slurm that is installed, and the one that could be."""
     shell.stub(
         "dpkg-query",
@@ -31,7 +34,7 @@ def packages(shell: Any, installed: str = "", candidate: str = "", state: str = 
 
 
 @pytest.fixture
-def gate(shell: Any) -> Gate:
+def gate(shell: Shell) -> Gate:
     """Run the gate on a machine that is all right, with the given values in its header."""
     shell.write("etc/os-release", 'ID=debian\nVERSION_ID="13"\n')
     shell.write("proc/filesystems", "nodev\tsysfs\nnodev\tnfsd\n\text4\n")
@@ -43,13 +46,12 @@ def gate(shell: Any) -> Gate:
     packages(shell, candidate="24.11.5-4")
 
     def run(**values: Any) -> subprocess.CompletedProcess[str]:
-        done: subprocess.CompletedProcess[str] = shell.run(render_script("gate", {"HOST_NAME": "a1", **values}))
-        return done
+        return shell.step(compose(ROLES, GATE_OF_NODE), {**HEADER, **values}, name="a1-gate")
 
     return run
 
 
-def add_gpus(shell: Any, count: int) -> None:
+def add_gpus(shell: Shell, count: int) -> None:
     for number in range(count):
         shell.write(f"dev/nvidia{number}", "")
     for other in ("nvidiactl", "nvidia-uvm", "nvidia-modeset"):
@@ -61,37 +63,35 @@ def test_a_good_machine_tells_its_facts(gate: Gate) -> None:
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
     assert facts.keys() == FACTS
-    assert (facts["os"], facts["memory_mb"], facts["gpus"]) == ("debian 13", 8000, 0)
-    assert (facts["kernel_nfs_server"], facts["kernel_nfs_client"]) == (True, False)
-    assert (facts["cgroups"], facts["tun"]) == (True, True)
-    assert (facts["slurm_version"], facts["munge_version"]) == ("24.11.5-4", "0.5.16-1")
+    assert (facts["memory_mb"], facts["gpus"]) == (8000, 0)
+    assert (facts["kernel_nfs_server"], facts["cgroups"]) == (True, True)
+    assert facts["slurm_version"] == "24.11.5-4"
     assert isinstance(facts["cpus"], int)
-    assert isinstance(facts["disk_free_mb"], int)
 
 
-def test_nothing_is_installed_or_changed_by_a_look(gate: Gate, shell: Any) -> None:
+def test_nothing_is_installed_or_changed_by_a_look(gate: Gate, shell: Shell) -> None:
     before = sorted(path for path in shell.root.rglob("*") if "stubs" not in path.parts)
     assert gate().returncode == 0
     made = set(shell.root.rglob("*")) - set(before)
     assert not [call for call in shell.calls if call.startswith(("apt-get", "systemctl", "chown"))]
     names = {str(path.relative_to(shell.root)) for path in made if "stubs" not in path.parts}
     assert names <= {
-        "calls", "var", "var/lib", "var/lib/tailrack", "var/log", "var/log/tailrack", "var/log/tailrack/gate.log",
+        "calls", "var", "var/lib", "var/lib/tailrack", "var/log", "var/log/tailrack", "var/log/tailrack/a1-gate.log",
         "run/lock/tailrack.lock",
     }  # fmt: skip
 
 
-def test_an_installed_slurm_counts_and_not_the_one_that_could_be(gate: Gate, shell: Any) -> None:
+def test_an_installed_slurm_counts_and_not_the_one_that_could_be(gate: Gate, shell: Shell) -> None:
     packages(shell, installed="23.11.4-1.2ubuntu5", candidate="24.11.5-4")
     assert json.loads(gate().stdout)["slurm_version"] == "23.11.4-1.2ubuntu5"
 
 
-def test_a_slurm_that_was_removed_and_left_its_configuration_does_not_count(gate: Gate, shell: Any) -> None:
+def test_a_slurm_that_was_removed_and_left_its_configuration_does_not_count(gate: Gate, shell: Shell) -> None:
     packages(shell, installed="21.08.5-2", candidate="24.11.5-4", state="config-files")
     assert json.loads(gate().stdout)["slurm_version"] == "24.11.5-4"
 
 
-def test_package_lists_are_read_once_where_they_have_never_been(gate: Gate, shell: Any) -> None:
+def test_package_lists_are_read_once_where_they_have_never_been(gate: Gate, shell: Shell) -> None:
     packages(shell)
     updated = shell.root / "updated"
     shell.stub("apt-get", f': >"{updated}"')
@@ -100,7 +100,7 @@ def test_package_lists_are_read_once_where_they_have_never_been(gate: Gate, shel
     assert [call for call in shell.calls if call.startswith("apt-get")] == ["apt-get -q update"]
 
 
-def test_a_machine_without_any_slurm_is_stopped(gate: Gate, shell: Any) -> None:
+def test_a_machine_without_any_slurm_is_stopped(gate: Gate, shell: Shell) -> None:
     packages(shell)
     done = gate()
     assert done.returncode == 1
@@ -125,39 +125,39 @@ def test_a_machine_without_any_slurm_is_stopped(gate: Gate, shell: Any) -> None:
     ],
 )
 def test_a_node_runs_the_controllers_release_or_one_that_it_accepts(
-    gate: Gate, shell: Any, here: str, controller: str, oldest: str, problem: str | None
+    gate: Gate, shell: Shell, here: str, controller: str, oldest: str, problem: str | None
 ) -> None:
     packages(shell, candidate=here)
-    done = gate(CONTROLLER_SLURM=controller, SLURM_OLDEST=oldest)
+    done = gate(HEAD_SLURM_VERSION=controller, HEAD_SLURM_OLDEST=oldest)
     if problem is None:
         assert json.loads(done.stdout)["slurm_version"] == here
     else:
         assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr.startswith("tailrack: a1: step gate failed: ")
+        assert done.stderr.startswith("tailrack: a1: step a1-gate failed: ")
         assert problem in done.stderr
         assert "\nnext: " in done.stderr
 
 
-def test_gpus_are_counted_by_their_devices(gate: Gate, shell: Any) -> None:
+def test_gpus_are_counted_by_their_devices(gate: Gate, shell: Shell) -> None:
     add_gpus(shell, 8)
-    assert json.loads(gate(WANT_GPU_KIND="h200", WANT_GPU_COUNT=8).stdout)["gpus"] == 8
+    assert json.loads(gate(NODE_GPU_KIND="h200", NODE_GPU_COUNT=8).stdout)["gpus"] == 8
 
 
 @pytest.mark.parametrize("there", [0, 7])
-def test_a_machine_with_other_gpus_than_promised_is_stopped(gate: Gate, shell: Any, there: int) -> None:
+def test_a_machine_with_other_gpus_than_promised_is_stopped(gate: Gate, shell: Shell, there: int) -> None:
     if there:
         add_gpus(shell, there)
-    done = gate(WANT_GPU_KIND="h200", WANT_GPU_COUNT=8)
+    done = gate(NODE_GPU_KIND="h200", NODE_GPU_COUNT=8)
     assert done.returncode == 1
     assert f"the config promises 8 GPUs (h200), this machine shows {there} in " in done.stderr
     assert "next: correct gpu: of a1 in the config" in done.stderr
 
 
-def test_cgroups_are_needed_where_the_cluster_confines_jobs_by_them(gate: Gate, shell: Any) -> None:
-    assert gate(WANT_CGROUPS="yes").returncode == 0
+def test_cgroups_are_needed_where_the_cluster_confines_jobs_by_them(gate: Gate, shell: Shell) -> None:
+    assert gate(HEAD_CGROUPS=True).returncode == 0
     shell.write("sys/fs/cgroup/cgroup.controllers", "cpu pids\n")
     assert json.loads(gate().stdout)["cgroups"] is False
-    done = gate(WANT_CGROUPS="yes")
+    done = gate(HEAD_CGROUPS=True)
     assert done.returncode == 1
     assert "set tailrack:slurm.cgroups to false for the whole cluster" in done.stderr
 
@@ -173,7 +173,7 @@ def test_cgroups_are_needed_where_the_cluster_confines_jobs_by_them(gate: Gate, 
     ids=["no root", "no systemd", "no apt", "no tun"],
 )
 def test_a_machine_that_lacks_what_a_node_needs_is_stopped_with_a_reason(
-    gate: Gate, shell: Any, damage: Callable[[Any], None], problem: str
+    gate: Gate, shell: Shell, damage: Callable[[Any], None], problem: str
 ) -> None:
     assert gate().returncode == 0
     damage(shell)

@@ -1,35 +1,36 @@
-"""lib/leaving.sh: the program a node keeps for the day it leaves, and the one key that may call it."""
+"""Role ssh_trust and the phase `leave` of all: the program a node keeps for the day it leaves, and the one key that may call it."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from components.remote import render_program
+from components.steps import leave_program
+from tests.unit.shell import ROLES, Shell
 
 KEY = "ssh-ed25519 AAAAleave"
 PROGRAM = "/usr/local/sbin/tailrack-leave"
 
 
-def install(shell: Any, key: str = KEY, head: str = "100.64.0.1") -> str:
+def install(shell: Shell, key: str = KEY, head: str = "100.64.0.1") -> str:
     shell.stub("systemd-escape", "echo shared")
     shell.stub("sshd")
-    done = shell.call(
-        'ensure_leave_program "$LEAVE" "$HEAD"',
-        {"LEAVE": key, "HEAD": head, "SHARE_MOUNT": "/shared"},
-        "lib/leaving",
-    )
+    program = shell.inside(render_program(leave_program(ROLES), {"NFS_EXPORTS_MOUNT": "/shared"}))
+    header = {"HEAD_LEAVE_KEY": key, "HEAD_ADDRESS": head, "NODE_LEAVE_PROGRAM": program}
+    done = shell.call("let_the_head_ask", header, "ssh_trust/node")
     assert done.returncode == 0, done.stderr
     return str(shell.path(PROGRAM).read_text())
 
 
-def authorized(shell: Any) -> list[str]:
+def authorized(shell: Shell) -> list[str]:
     return str(shell.path("/root/.ssh/authorized_keys").read_text()).splitlines()
 
 
-def test_the_program_is_valid_bash_and_shellcheck_clean(shell: Any) -> None:
+def test_the_program_is_valid_bash_and_shellcheck_clean(shell: Shell) -> None:
     text = install(shell)
     assert text.startswith("#!/bin/bash\n")
     assert subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True).returncode == 0
@@ -38,10 +39,12 @@ def test_the_program_is_valid_bash_and_shellcheck_clean(shell: Any) -> None:
     assert shell.path(PROGRAM).stat().st_mode & 0o777 == 0o755
 
 
-def test_leaving_stops_slurm_before_the_share_and_the_tailnet_last(shell: Any) -> None:
+def test_leaving_stops_slurm_before_the_share_and_the_tailnet_last(shell: Shell) -> None:
     install(shell)
     shell.write("etc/munge/munge.key", "secret")
-    shell.write("etc/systemd/system/shared.mount", "")
+    for unit in ("etc/systemd/system/shared.automount", "etc/systemd/system/shared.mount"):
+        shell.write(unit, "")
+    shell.write("etc/systemd/system/slurmd.service.d/tailrack.conf", "")
     shell.stub("systemd-run")
     done = shell.program(PROGRAM)
     assert (done.returncode, done.stdout) == (0, "left\n"), done.stderr
@@ -56,7 +59,7 @@ def test_leaving_stops_slurm_before_the_share_and_the_tailnet_last(shell: Any) -
     assert list(shell.path("/etc/ssh/sshd_config.d").iterdir()) == []
 
 
-def test_leaving_goes_on_when_a_part_of_it_fails(shell: Any) -> None:
+def test_leaving_goes_on_when_a_part_of_it_fails(shell: Shell) -> None:
     install(shell)
     shell.write("etc/munge/munge.key", "secret")
     shell.stub("systemctl", "exit 1")
@@ -66,14 +69,14 @@ def test_leaving_goes_on_when_a_part_of_it_fails(shell: Any) -> None:
     assert shell.calls[-1].startswith("systemd-run ")
 
 
-def test_the_key_may_run_the_program_from_the_head_node_and_nothing_else(shell: Any) -> None:
+def test_the_key_may_run_the_program_from_the_head_node_and_nothing_else(shell: Shell) -> None:
     install(shell)
     program = shell.path(PROGRAM)
     assert authorized(shell) == [f'restrict,from="100.64.0.1",command="{program}" {KEY} tailrack-leave']
     assert shell.path("/root/.ssh/authorized_keys").stat().st_mode & 0o777 == 0o600
 
 
-def test_where_root_may_not_log_in_that_one_command_is_heard_from_the_head_node_alone(shell: Any) -> None:
+def test_where_root_may_not_log_in_that_one_command_is_heard_from_the_head_node_alone(shell: Shell) -> None:
     install(shell)
     login = shell.path("/etc/ssh/sshd_config.d/tailrack-leave.conf").read_text().splitlines()
     assert login[-2:] == ["Match User root Address 100.64.0.1", "    PermitRootLogin forced-commands-only"]
@@ -81,7 +84,7 @@ def test_where_root_may_not_log_in_that_one_command_is_heard_from_the_head_node_
 
 
 @pytest.mark.parametrize("change", [{}, {"key": "ssh-ed25519 BBBB"}, {"head": "100.64.0.2"}])
-def test_other_peoples_keys_stay_and_there_is_never_more_than_one_of_ours(shell: Any, change: dict[str, str]) -> None:
+def test_other_peoples_keys_stay_and_there_is_never_more_than_one_of_ours(shell: Shell, change: dict[str, str]) -> None:
     shell.write("root/.ssh/authorized_keys", "ssh-ed25519 CCCC admin@desk\n")
     install(shell)
     install(shell, **change)

@@ -1,4 +1,4 @@
-"""member.sh: what the head node keeps of a member, and how it sees one off, even one that is gone for good."""
+"""Phase `member` of all roles: what the head node keeps of a member, and how it sees one off, even one that is gone for good."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from components.remote import render_script
+from components.steps import MEMBER, compose
+from tests.unit.shell import ROLES, Shell
 
 Member = Callable[..., subprocess.CompletedProcess[str]]
 LINE = "/export/shared 100.64.0.7/32(rw,sync,secure,root_squash,no_subtree_check)\n"
 
 
 @pytest.fixture
-def member(shell: Any) -> Member:
+def member(shell: Shell) -> Member:
     """Run member.sh for b1 on a head node whose kernel serves NFS; every command that it needs is a stub."""
     shell.stub("exportfs")
     shell.stub("timeout", 'shift; exec "$@"')
@@ -26,18 +27,18 @@ def member(shell: Any) -> Member:
 
     def run(action: str, **values: Any) -> subprocess.CompletedProcess[str]:
         header = {
-            "HOST_NAME": "head", "MEMBER": "b1", "MEMBER_ADDRESS": "100.64.0.7", "MEMBER_SSH_PORT": 22,
-            "MEMBER_HOST_KEY": "ssh-ed25519 AAAA", "SHARE_PATH": "/export/shared", "KERNEL_NFS": "true", **values,
+            "HOST_NAME": "head", "STEP_LOCK": "", "NODE_NAME": "b1", "NODE_ADDRESS": "100.64.0.7",
+            "NODE_SSHD_PORT": 22, "NODE_HOST_KEY": "ssh-ed25519 AAAA", "NODE_SITE": "rack",
+            "NODE_SLURM_CONF": "NodeSet=site-rack Feature=site-rack", "NODE_GRES_CONF": "",
+            "NFS_EXPORTS_PATH": "/export/shared", "HEAD_KERNEL_NFS": "true", "SLURM_JOB_LIMIT_SECONDS": 300, **values,
         }  # fmt: skip
-        text = render_script("member", header, ("lib/nfs_server", "lib/authority"))
-        done: subprocess.CompletedProcess[str] = shell.run(text, action)
-        return done
+        return shell.step(compose(ROLES, MEMBER), header, action, name="b1-member")
 
     return run
 
 
 @pytest.fixture
-def slurm(shell: Any) -> Callable[..., None]:
+def slurm(shell: Shell) -> Callable[..., None]:
     """Stub a controller that knows b1 in a given state, with jobs that end after so many looks (None: never)."""
 
     def install(state: str = "IDLE", looks: int | None = 0) -> None:
@@ -61,14 +62,14 @@ if [ "$left" -gt 0 ]; then echo 41; echo 41; echo $((left - 1)) >"{shell.root}/l
     return install
 
 
-def of_interest(shell: Any) -> list[str]:
+def of_interest(shell: Shell) -> list[str]:
     """The calls that change something, shortened to their first words."""
     words = [" ".join(call.split()[:3]) for call in shell.calls]
     changing = ("scontrol update", "scontrol requeue", "scontrol delete", "ssh ", "exportfs")
     return [word if not word.startswith("ssh ") else "ssh" for word in words if word.startswith(changing)]
 
 
-def test_a_member_gets_an_export_of_its_one_address_and_a_certificate(member: Member, shell: Any) -> None:
+def test_a_member_gets_an_export_of_its_one_address_and_a_certificate(member: Member, shell: Shell) -> None:
     done = member("up")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
@@ -80,24 +81,24 @@ def test_a_member_gets_an_export_of_its_one_address_and_a_certificate(member: Me
     assert " -h -I b1 -n b1,100.64.0.7 " in signing
 
 
-def test_a_second_time_signs_nothing_and_gives_the_same_certificate(member: Member, shell: Any) -> None:
+def test_a_second_time_signs_nothing_and_gives_the_same_certificate(member: Member, shell: Shell) -> None:
     first, second = member("up"), member("up")
     assert first.stdout == second.stdout
     assert sum(call.startswith("ssh-keygen") for call in shell.calls) == 1
-    member("up", MEMBER_ADDRESS="100.64.0.8")
+    member("up", NODE_ADDRESS="100.64.0.8")
     assert sum(call.startswith("ssh-keygen") for call in shell.calls) == 2
 
 
-def test_a_member_that_moves_leaves_no_export_of_its_old_address(member: Member, shell: Any) -> None:
+def test_a_member_that_moves_leaves_no_export_of_its_old_address(member: Member, shell: Shell) -> None:
     member("up")
-    member("up", MEMBER_ADDRESS="100.64.0.8")
+    member("up", NODE_ADDRESS="100.64.0.8")
     files = list(shell.path("/etc/exports.d").iterdir())
     assert [file.name for file in files] == ["tailrack-b1.exports"]
     assert "100.64.0.7" not in files[0].read_text()
 
 
 def test_an_idle_member_is_drained_asked_to_leave_and_forgotten(
-    member: Member, shell: Any, slurm: Callable[..., None]
+    member: Member, shell: Shell, slurm: Callable[..., None]
 ) -> None:
     member("up")
     slurm()
@@ -115,11 +116,11 @@ def test_an_idle_member_is_drained_asked_to_leave_and_forgotten(
 
 
 def test_a_member_is_asked_by_its_pinned_key_and_told_nothing_else(
-    member: Member, shell: Any, slurm: Callable[..., None]
+    member: Member, shell: Shell, slurm: Callable[..., None]
 ) -> None:
     slurm()
     shell.stub("ssh")
-    member("down", MEMBER_SSH_PORT=2222)
+    member("down", NODE_SSHD_PORT=2222)
     (asked,) = [call for call in shell.calls if call.startswith("ssh ")]
     assert asked.endswith(" -o HostKeyAlias=b1 root@100.64.0.7")
     for option in ("-p 2222", "BatchMode=yes", "StrictHostKeyChecking=yes", "ConnectTimeout=10"):
@@ -128,33 +129,33 @@ def test_a_member_is_asked_by_its_pinned_key_and_told_nothing_else(
 
 @pytest.mark.parametrize("state", ["DOWN*", "IDLE*", "DOWN+NOT_RESPONDING", "IDLE+NOT_RESPONDING", "DOWN+DRAIN"])
 def test_a_member_that_is_gone_is_forgotten_all_the_same(
-    member: Member, shell: Any, slurm: Callable[..., None], state: str
+    member: Member, shell: Shell, slurm: Callable[..., None], state: str
 ) -> None:
     member("up")
     slurm(state)
     shell.stub("ssh", "echo 'ssh: connect to host 100.64.0.7 port 22: Connection timed out' >&2; exit 255")
-    done = member("down", JOB_LIMIT=100000)
+    done = member("down", SLURM_JOB_LIMIT_SECONDS=100000)
     assert (done.returncode, done.stdout) == (0, '{"left":true}\n'), done.stderr
     assert not shell.path("/node").exists()
     assert "scontrol delete nodename=b1" in shell.calls
     assert not shell.path("/etc/exports.d/tailrack-b1.exports").exists()
     assert of_interest(shell)[-1] == "exportfs -ra"
-    log = shell.path("/var/log/tailrack/member-b1.log").read_text()
+    log = shell.path("/var/log/tailrack/b1-member.log").read_text()
     assert "b1 does not answer at 100.64.0.7: taken as gone" in log
 
 
 def test_jobs_of_a_member_that_is_gone_go_back_to_the_queue_at_once(
-    member: Member, shell: Any, slurm: Callable[..., None]
+    member: Member, shell: Shell, slurm: Callable[..., None]
 ) -> None:
     slurm("ALLOCATED*", looks=None)
     shell.stub("ssh", "exit 255")
-    assert member("down", JOB_LIMIT=100000).returncode == 0
+    assert member("down", SLURM_JOB_LIMIT_SECONDS=100000).returncode == 0
     assert of_interest(shell) == [
         "scontrol update nodename=b1", "scontrol requeue 41", "ssh", "scontrol delete nodename=b1", "exportfs -ra",
     ]  # fmt: skip
 
 
-def test_jobs_that_end_in_time_are_not_requeued(member: Member, shell: Any, slurm: Callable[..., None]) -> None:
+def test_jobs_that_end_in_time_are_not_requeued(member: Member, shell: Shell, slurm: Callable[..., None]) -> None:
     slurm("ALLOCATED", looks=3)
     shell.stub("ssh")
     assert member("down").returncode == 0
@@ -164,16 +165,16 @@ def test_jobs_that_end_in_time_are_not_requeued(member: Member, shell: Any, slur
 
 
 def test_jobs_that_go_on_past_the_limit_are_requeued_before_the_member_goes(
-    member: Member, shell: Any, slurm: Callable[..., None]
+    member: Member, shell: Shell, slurm: Callable[..., None]
 ) -> None:
     slurm("ALLOCATED", looks=None)
     shell.stub("ssh")
-    assert member("down", JOB_LIMIT=0).returncode == 0
+    assert member("down", SLURM_JOB_LIMIT_SECONDS=0).returncode == 0
     calls = of_interest(shell)
     assert calls.index("scontrol requeue 41") < calls.index("ssh") < calls.index("scontrol delete nodename=b1")
 
 
-def test_a_member_that_slurm_does_not_know_is_asked_and_forgotten(member: Member, shell: Any) -> None:
+def test_a_member_that_slurm_does_not_know_is_asked_and_forgotten(member: Member, shell: Shell) -> None:
     member("up")
     shell.stub("scontrol", '[ "$1" = ping ] && echo "Slurmctld(primary) at head is UP"')
     shell.stub("ssh")
@@ -182,7 +183,7 @@ def test_a_member_that_slurm_does_not_know_is_asked_and_forgotten(member: Member
     assert not shell.path("/etc/exports.d/tailrack-b1.exports").exists()
 
 
-def test_leaving_twice_is_leaving_once(member: Member, shell: Any, slurm: Callable[..., None]) -> None:
+def test_leaving_twice_is_leaving_once(member: Member, shell: Shell, slurm: Callable[..., None]) -> None:
     member("up")
     slurm()
     shell.stub("ssh")

@@ -1,4 +1,4 @@
-"""lib/names.sh: a machine's own name means its tailnet address, and every other name is left as it was."""
+"""Role names: a machine's own name means its tailnet address, and every other name is left as it was."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ from typing import Any
 
 import pytest
 
+from tests.unit.shell import Shell, role_header, script_of
+
 ADDRESS = "100.64.0.7"
+NAMES = script_of("names", "machine")
 PROGRAM = "/usr/local/sbin/tailrack-names"
 
 
 @pytest.fixture
-def program(shell: Any) -> Any:
+def program(shell: Shell) -> Any:
     """Install the program and give a function that runs it on the text of /etc/hosts and returns the new text."""
     shell.stub(
         "tailscale", f'if [ "$1" = ip ]; then echo {ADDRESS}; else echo \'{{"MagicDNSSuffix":"lab.ts.net"}}\'; fi'
     )
     shell.stub("resolvectl")
     shell.write("etc/hosts", "127.0.0.1 localhost\n")
-    installed = shell.call("ensure_names", {}, "lib/names")
+    installed = shell.step(NAMES, role_header("names"))
     assert installed.returncode == 0, installed.stderr
 
     def run(hosts: str) -> str:
@@ -51,7 +54,7 @@ def test_the_own_name_moves_to_the_tailnet_address_and_the_rest_stays(program: A
     assert program(hosts) == f"{ADDRESS} a1 # tailrack\n{expected}"
 
 
-def test_a_second_run_writes_nothing(program: Any, shell: Any) -> None:
+def test_a_second_run_writes_nothing(program: Any, shell: Shell) -> None:
     once = program("127.0.0.1 localhost a1\n# a comment\n10.0.0.3 nas\n")
     assert program(once) == once
     path = shell.path("/etc/hosts")
@@ -61,14 +64,14 @@ def test_a_second_run_writes_nothing(program: Any, shell: Any) -> None:
     assert path.stat().st_mtime_ns == before
 
 
-def test_the_file_is_written_in_place(program: Any, shell: Any) -> None:
+def test_the_file_is_written_in_place(program: Any, shell: Shell) -> None:
     path = shell.write("etc/hosts", "127.0.1.1 a1\n")
     before = path.stat().st_ino
     program("127.0.1.1 a1\n")
     assert path.stat().st_ino == before  # in a container it is a mount, which cannot be replaced
 
 
-def test_the_tailnets_resolver_is_asked_for_names_of_the_tailnet_only(program: Any, shell: Any) -> None:
+def test_the_tailnets_resolver_is_asked_for_names_of_the_tailnet_only(program: Any, shell: Shell) -> None:
     program("127.0.0.1 localhost\n")
     assert shell.calls[-3:] == [
         "resolvectl dns tailscale0 100.100.100.100",
@@ -77,13 +80,13 @@ def test_the_tailnets_resolver_is_asked_for_names_of_the_tailnet_only(program: A
     ]
 
 
-def test_installing_runs_the_program_and_restarts_no_unit_that_slurms_daemons_require(program: Any, shell: Any) -> None:
+def test_installing_runs_the_program_and_restarts_no_unit_that_slurms_daemons_require(program: Any, shell: Shell) -> None:
     assert shell.path("/etc/hosts").read_text() == f"{ADDRESS} a1 # tailrack\n127.0.0.1 localhost\n"
     assert not [call for call in shell.calls if "restart" in call and "tailrack-names" in call]
     assert "LLMNR=no" in shell.path("/etc/systemd/resolved.conf.d/tailrack.conf").read_text().splitlines()
 
 
-def test_the_program_is_bash_that_stops_at_an_error(program: Any, shell: Any) -> None:
+def test_the_program_is_bash_that_stops_at_an_error(program: Any, shell: Shell) -> None:
     shell.stub("tailscale", "exit 1")
     path = shell.write("etc/hosts", "127.0.0.1 localhost a1\n")
     assert shell.program(PROGRAM).returncode != 0

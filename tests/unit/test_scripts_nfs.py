@@ -1,38 +1,39 @@
-"""lib/nfs_server.sh and lib/nfs_mount.sh: who may mount the share, and how a node mounts it."""
+"""Role nfs_exports: who may mount the share, and how a node mounts it."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
 
-SERVER = {"SHARE_PATH": "/export/shared"}
+from tests.unit.shell import Shell
+
+SERVER = {"NFS_EXPORTS_PATH": "/export/shared"}
 
 
-def configuration(shell: Any) -> str:
-    done = shell.call("ganesha_configuration", {**SERVER, "KERNEL_NFS": "false"}, "lib/nfs_server")
+def configuration(shell: Shell) -> str:
+    done = shell.call("ganesha_configuration", {**SERVER, "HEAD_KERNEL_NFS": "false"}, "nfs_exports/server")
     assert done.returncode == 0, done.stderr
     return str(done.stdout)
 
 
-def export(shell: Any, member: str, address: str) -> None:
+def export(shell: Shell, member: str, address: str) -> None:
     shell.write(f"etc/exports.d/tailrack-{member}.exports", f"/export/shared {address}/32(rw,sync,root_squash)\n")
 
 
-def test_without_members_the_share_is_open_to_nobody(shell: Any) -> None:
+def test_without_members_the_share_is_open_to_nobody(shell: Shell) -> None:
     text = configuration(shell)
     assert "CLIENT" not in text
     assert "Access_Type = NONE" in text
     assert "Squash = Root_Squash" in text
 
 
-def test_each_member_may_mount_from_its_one_address(shell: Any) -> None:
+def test_each_member_may_mount_from_its_one_address(shell: Shell) -> None:
     export(shell, "b1", "100.64.0.7")
     export(shell, "a1", "100.64.0.3")
     clients = re.findall(r"CLIENT \{ Clients = (\S+); Access_Type = RW; \} # \S+ (\S+)", configuration(shell))
     assert clients == [("100.64.0.3", "tailrack-a1.exports"), ("100.64.0.7", "tailrack-b1.exports")]
 
 
-def test_the_configuration_is_closed_and_version_4_only(shell: Any) -> None:
+def test_the_configuration_is_closed_and_version_4_only(shell: Shell) -> None:
     export(shell, "b1", "100.64.0.7")
     text = configuration(shell)
     code = re.sub(r"#.*", "", text)
@@ -41,45 +42,45 @@ def test_the_configuration_is_closed_and_version_4_only(shell: Any) -> None:
     assert "Path = /export/shared; Pseudo = /export/shared;" in text
 
 
-def test_exports_of_others_and_half_written_files_are_left_out(shell: Any) -> None:
+def test_exports_of_others_and_half_written_files_are_left_out(shell: Shell) -> None:
     shell.write("etc/exports.d/backup.exports", "/export 10.0.0.0/8(rw)\n")
     shell.write("etc/exports.d/tailrack-b1.exports.Xy12ab", "/export/shared 100.64.0.9/32(rw)\n")
     export(shell, "b1", "100.64.0.7")
     assert re.findall(r"Clients = (\S+);", configuration(shell)) == ["100.64.0.7"]
 
 
-def test_a_changed_member_is_told_to_a_running_server_without_a_restart(shell: Any) -> None:
+def test_a_changed_member_is_told_to_a_running_server_without_a_restart(shell: Shell) -> None:
     export(shell, "b1", "100.64.0.7")
-    apply = {**SERVER, "KERNEL_NFS": "false"}
-    assert shell.call("apply_exports", apply, "lib/nfs_server").returncode == 0
+    apply = {**SERVER, "HEAD_KERNEL_NFS": "false"}
+    assert shell.call("apply_exports", apply, "nfs_exports/server").returncode == 0
     export(shell, "b2", "100.64.0.8")
-    assert shell.call("apply_exports", apply, "lib/nfs_server").returncode == 0
-    assert shell.call("apply_exports", apply, "lib/nfs_server").returncode == 0
+    assert shell.call("apply_exports", apply, "nfs_exports/server").returncode == 0
+    assert shell.call("apply_exports", apply, "nfs_exports/server").returncode == 0
     told = [call for call in shell.calls if "HUP" in call or "restart" in call]
     assert told == ["systemctl kill -s HUP nfs-ganesha"] * 2
     assert "100.64.0.8" in shell.path("/etc/ganesha/ganesha.conf").read_text()
 
 
-def test_a_server_that_does_not_run_is_started(shell: Any) -> None:
+def test_a_server_that_does_not_run_is_started(shell: Shell) -> None:
     shell.stub("systemctl", 'case "$*" in *is-active*) exit 3 ;; esac')
-    assert shell.call("apply_exports", {**SERVER, "KERNEL_NFS": "false"}, "lib/nfs_server").returncode == 0
+    assert shell.call("apply_exports", {**SERVER, "HEAD_KERNEL_NFS": "false"}, "nfs_exports/server").returncode == 0
     assert "systemctl restart nfs-ganesha" in shell.calls
 
 
-def test_the_kernels_server_is_told_with_exportfs_and_serves_version_4_only(shell: Any) -> None:
+def test_the_kernels_server_is_told_with_exportfs_and_serves_version_4_only(shell: Shell) -> None:
     shell.stub("exportfs")
-    assert shell.call("apply_exports", {**SERVER, "KERNEL_NFS": "true"}, "lib/nfs_server").returncode == 0
+    assert shell.call("apply_exports", {**SERVER, "HEAD_KERNEL_NFS": "true"}, "nfs_exports/server").returncode == 0
     assert shell.calls[-1] == "exportfs -ra"
     assert shell.path("/etc/nfs.conf.d/tailrack.conf").read_text() == "[nfsd]\nvers3=n\nvers4=y\n"
     assert not shell.path("/etc/ganesha").exists()
 
 
-def test_a_node_mounts_by_automount_after_the_tailnet_and_retries_for_ever(shell: Any) -> None:
+def test_a_node_mounts_by_automount_after_the_tailnet_and_retries_for_ever(shell: Shell) -> None:
     shell.write("sbin/mount.nfs4", "").chmod(0o755)
     shell.stub("systemd-escape", "echo shared")
-    mount = {**SERVER, "SHARE_MOUNT": str(shell.root / "shared")}
+    mount = {**SERVER, "HEAD_ADDRESS": "100.64.0.1", "NFS_EXPORTS_MOUNT": str(shell.root / "shared")}
     (shell.root / "shared/home").mkdir(parents=True)
-    done = shell.call("ensure_share 100.64.0.1", mount, "lib/packages", "lib/nfs_mount")
+    done = shell.call("nfs_exports_node", mount, "nfs_exports/node")
     assert done.returncode == 0, done.stderr
     unit = shell.path("/etc/systemd/system/shared.mount").read_text().splitlines()
     assert "What=100.64.0.1:/export/shared" in unit

@@ -1,0 +1,1 @@
+"""What machines are made into, one folder a capability."""

@@ -1,0 +1,12 @@
+#!/bin/bash
+# What every machine must be before anything on it is changed, and what it has.
+
+machine_gate() {
+    [ "$(id -u)" -eq 0 ] || fail "the login is not root and sudo gave no root" \
+        "give the user password-less sudo (NOPASSWD:ALL) on $HOST_NAME"
+    [ -d /run/systemd/system ] || fail "systemd does not run here; the daemons of a node are its units" \
+        "use a machine or a container with systemd as its first process"
+    command -v apt-get >/dev/null || fail "this is not Debian or Ubuntu: there is no apt-get"
+    result cpus "$(nproc)"
+    result memory_mb "$(awk '$1 == "MemTotal:" {print int($2 / 1024)}' /proc/meminfo)"
+}

@@ -1,0 +1,11 @@
+"""The machine itself: Debian or Ubuntu with systemd, and root."""
+
+from __future__ import annotations
+
+from components.cluster_settings import ClusterSettings
+from components.roles.role import Role
+
+
+def role(_settings: ClusterSettings) -> Role:
+    """It adds nothing, and has to hold before anything is added."""
+    return Role("machine")

@@ -1,0 +1,7 @@
+#!/bin/bash
+# Forget the cluster's key.
+
+munge_leave() {
+    systemctl disable -q --now munge
+    rm -f /etc/munge/munge.key
+}

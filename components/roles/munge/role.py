@@ -1,0 +1,11 @@
+"""munge: every message of Slurm is signed with one key of the cluster (components/munge_key.py makes it)."""
+
+from __future__ import annotations
+
+from components.cluster_settings import ClusterSettings
+from components.roles.role import Role
+
+
+def role(_settings: ClusterSettings) -> Role:
+    """The key itself is a secret value of the join step, not of the role."""
+    return Role("munge", packages={"join": ("munge",)})

@@ -1,0 +1,52 @@
+#!/bin/bash
+# The NFS server: version 4 only, one export file a member holding its one address. The kernel's server where the
+# kernel has one; nfs-ganesha in user space, fed from the same files, where it has not.
+#
+# NFS_EXPORTS_PATH   directory exported
+# HEAD_KERNEL_NFS    true when the head node's kernel has an NFS server (a fact of the gate)
+
+EXPORTS_DIR=/etc/exports.d
+
+export_options() { echo "rw,sync,secure,root_squash,no_subtree_check"; }
+
+ensure_kernel_server() {
+    CHANGED=
+    ensure_file /etc/nfs.conf.d/tailrack.conf 0644 root:root "[nfsd]
+vers3=n
+vers4=y"
+    systemctl enable -q nfs-server
+    if [ -n "$CHANGED" ] || ! systemctl -q is-active nfs-server; then systemctl restart nfs-server; fi
+    exportfs -ra
+}
+
+# One EXPORT with a CLIENT block a member, made from the same files exportfs reads. The head node itself writes to the
+# disk behind the server's back; nodes must see that after a second, not after the minute that is the default.
+ganesha_configuration() {
+    local file path client rest
+    printf '# Written by tailrack from %s/*.exports\n' "$EXPORTS_DIR"
+    printf 'NFS_CORE_PARAM { Protocols = 4; mount_path_pseudo = true; allow_set_io_flusher_fail = true; }\n'
+    printf 'NFSV4 { Grace_Period = 5; Lease_Lifetime = 10; Minor_Versions = 0,1,2; RecoveryBackend = fs; Only_Numeric_Owners = true; }\n'
+    printf 'EXPORT {\n    Export_Id = 1; Path = %s; Pseudo = %s; Access_Type = NONE; Squash = Root_Squash; Anonymous_Uid = 65534; Anonymous_Gid = 65534; SecType = sys;\n    Attr_Expiration_Time = 1;\n    FSAL { Name = VFS; }\n' \
+        "$NFS_EXPORTS_PATH" "$NFS_EXPORTS_PATH"
+    for file in "$EXPORTS_DIR"/tailrack-*.exports; do
+        [ -e "$file" ] || continue
+        read -r path client <"$file"
+        rest=${client%%(*}
+        printf '    CLIENT { Clients = %s; Access_Type = RW; } # %s %s\n' "${rest%/32}" "$path" "$(basename "$file")"
+    done
+    printf '}\n'
+}
+
+ensure_ganesha() {
+    CHANGED=
+    ensure_file /etc/ganesha/ganesha.conf 0644 root:root "$(ganesha_configuration)"
+    systemctl enable -q nfs-ganesha
+    if ! systemctl -q is-active nfs-ganesha; then
+        systemctl restart nfs-ganesha
+    elif [ -n "$CHANGED" ]; then
+        systemctl kill -s HUP nfs-ganesha
+    fi
+}
+
+# Bring the running server to what the export files say.
+apply_exports() { if [ "$HEAD_KERNEL_NFS" = true ]; then ensure_kernel_server; else ensure_ganesha; fi; }

@@ -1,0 +1,27 @@
+"""Which roles there are, and in which order machines get them. A new role is a new folder and one line here."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import cast
+
+from components.cluster_settings import ClusterSettings
+from components.roles.role import Role
+
+# The order in which a machine gets them; it leaves in the reverse one. A role may need what comes before it.
+ORDER = (
+    "machine",
+    "tailnet",
+    "munge",
+    "names",
+    "users",
+    "ssh_trust",
+    "nfs_exports",
+    "gpu",
+    "slurm",
+)
+
+
+def roles(settings: ClusterSettings) -> tuple[Role, ...]:
+    """Return every role as the cluster's settings have it, in order."""
+    return tuple(cast(Role, import_module(f"components.roles.{name}.role").role(settings)) for name in ORDER)

@@ -1,0 +1,64 @@
+"""What a role is: one capability of a machine, as a plain value. Never a resource of its own.
+
+A role's folder holds `settings.py` (its section of the config, where it has one), `role.py` (a function `role` from the
+cluster's settings to this value), its bash by phase (`<phase>.sh`, see components/steps.py) and its templates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import BaseModel
+
+FOLDER = Path(__file__).parent
+
+Value = str | int | bool | None | Sequence[str]
+
+
+@dataclass(frozen=True)
+class File:
+    """A file that is the same on every machine that has it. `mode` and `owner` as chmod and chown take them."""
+
+    path: str
+    text: str
+    mode: str = "0644"
+    owner: str = "root:root"
+
+
+@dataclass(frozen=True)
+class Role:
+    """What a role adds to a machine.
+
+    name        its folder
+    packages    Debian packages by phase
+    files       files by phase; written before the phase's own function, which finds CHANGED=yes where one was new
+    section     its section of the config: field `limit` of role `users` is read by its scripts as $USERS_LIMIT
+    values      header values beyond the fields of its section, or in their place
+    slurm_conf  keys of slurm.conf that it sets
+    """
+
+    name: str
+    packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    files: Mapping[str, tuple[File, ...]] = field(default_factory=dict)
+    section: BaseModel | None = None
+    values: Mapping[str, Value] = field(default_factory=dict)
+    slurm_conf: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def header(self) -> dict[str, Value]:
+        """What its scripts may read, by the name they read it under. Secrets and nested sections are not among it."""
+        fields = dict(self.section) if self.section else {}
+        plain = {key: value for key, value in fields.items() if value is None or isinstance(value, str | int)}
+        return {header_name(self.name, key): value for key, value in {**plain, **self.values}.items()}
+
+
+def template(role: str, name: str) -> str:
+    """Return the text of a file in a role's folder of templates, without its last newline."""
+    return (FOLDER / role / "templates" / name).read_text(encoding="utf-8").removesuffix("\n")
+
+
+def header_name(prefix: str, field_name: str) -> str:
+    """Return the name under which a script reads a value: `USERS_LIMIT` for field `limit` of `users`."""
+    return f"{prefix}_{field_name}".upper()

@@ -1,0 +1,26 @@
+#!/bin/bash
+# What the cluster's controller demands of a node; after gate.sh, which has found SLURM_VERSION and CGROUPS.
+#
+# HEAD_SLURM_VERSION   version the head node will run
+# HEAD_SLURM_OLDEST    oldest release that it accepts
+# HEAD_CGROUPS         true when the cluster's Slurm confines jobs by cgroups
+
+release_of() { printf '%s' "$1" | sed -E 's/^[0-9]+://; s/^([0-9]+\.[0-9]+).*/\1/'; }
+
+older() { [ "$1" != "$2" ] && [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]; }
+
+slurm_accept() {
+    local release controller
+    release=$(release_of "$SLURM_VERSION")
+    controller=$(release_of "$HEAD_SLURM_VERSION")
+    older "$controller" "$release" && fail \
+        "Slurm $release here is newer than the controller's $controller; a controller must be the newest" \
+        "upgrade the head node first, or take an image with Slurm $controller or older for $HOST_NAME"
+    older "$release" "$HEAD_SLURM_OLDEST" && fail \
+        "Slurm $release here is too old for the controller's $controller, which accepts $HEAD_SLURM_OLDEST and newer" \
+        "take a newer image for $HOST_NAME"
+    if [ "$HEAD_CGROUPS" = true ] && [ "$CGROUPS" = false ]; then
+        fail "the cluster confines jobs by cgroups, and this machine gives systemd no memory controller" \
+            "boot $HOST_NAME with cgroup v2, or set tailrack:slurm.cgroups to false for the whole cluster"
+    fi
+}

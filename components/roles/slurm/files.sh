@@ -1,0 +1,87 @@
+#!/bin/bash
+# slurmctld's files: the cluster's own, which the head step brings, and what each node adds to them, in files of its
+# own. A node that joins or leaves changes nothing of another's. slurmctld serves the result to all nodes
+# (configless); it is reconfigured and not restarted.
+
+SLURM_DIR=/etc/slurm
+# The cluster's own files, as slurmctld last took them.
+SLURM_BASE=$STATE_DIR/slurm/base
+# What nodes add: <node>/<file> has lines for the file, <node>/site the switch it hangs at.
+SLURM_NODES=$STATE_DIR/slurm/nodes
+# All files as slurmctld last took them. Where it refuses others, these come back, so that the machine is as the
+# stack's state says and a step that was cut off is not taken for done.
+SLURM_TAKEN=$STATE_DIR/slurm/taken
+
+controller_answers() { scontrol ping 2>/dev/null | grep -q 'is UP'; }
+
+# Lines that nodes add to a file and that its own text does not have, each once.
+added_lines() {
+    local base=$1 name=$2
+    cat "$SLURM_NODES"/*/"$name" 2>/dev/null | sort -u | grep . | grep -vxFf "$base/$name" || :
+}
+
+# topology.conf: a leaf switch a site, all of them under the tailnet. Sites without a node are left out: Slurm refuses
+# a switch that has none.
+topology() {
+    local site sites=''
+    for site in $(cat "$SLURM_NODES"/*/site 2>/dev/null | sort -u); do
+        printf 'SwitchName=%s Nodes=%s\n' "$site" \
+            "$(grep -lx "$site" "$SLURM_NODES"/*/site | xargs -n 1 dirname | xargs -n 1 basename | paste -sd,)"
+        sites+=${sites:+,}$site
+    done
+    [ -z "$sites" ] || printf 'SwitchName=tailnet Switches=%s\n' "$sites"
+}
+
+write_slurm_files() {
+    local base=$1 path name added
+    for path in "$base"/*; do
+        name=${path##*/}
+        if [ "$name" = topology.conf ]; then added=$(topology); else added=$(added_lines "$base" "$name"); fi
+        ensure_file "$SLURM_DIR/$name" 0644 root:root "$(cat "$path")${added:+$'\n'$added}"
+    done
+}
+
+slurm_files_taken() {
+    local path name
+    for path in "$1"/*; do
+        name=${path##*/}
+        cmp -s "$SLURM_DIR/$name" "$SLURM_TAKEN/$name" || return 1
+    done
+}
+
+# Have slurmctld take the files made from a base. Where it refuses them, the last ones that it took come back, what it
+# said is in the log, and REFUSED says what happened.
+offer_slurm_files() {
+    local base=$1 path begin
+    begin=$(date +%s)
+    REFUSED=''
+    write_slurm_files "$base"
+    if ! systemctl -q is-active slurmctld; then
+        systemctl restart slurmctld || REFUSED="slurmctld does not start with this configuration"
+    elif ! slurm_files_taken "$base"; then
+        note "reconfiguring slurmctld"
+        scontrol reconfigure || REFUSED="slurmctld refuses the new configuration and goes on with the old one"
+    fi
+    if [ -n "$REFUSED" ]; then
+        journalctl -u slurmctld --since "@$begin" -n 8 -o cat --no-pager
+        take_back_slurm_files
+        return 1
+    fi
+    wait_until 60 controller_answers || fail "slurmctld does not answer" "see 'journalctl -u slurmctld' on $HOST_NAME"
+    mkdir -p "$SLURM_TAKEN"
+    for path in "$base"/*; do install -m 0644 "$SLURM_DIR/${path##*/}" "$SLURM_TAKEN/"; done
+}
+
+take_back_slurm_files() {
+    [ -d "$SLURM_TAKEN" ] || return 0
+    cp -p "$SLURM_TAKEN"/* "$SLURM_DIR/"
+    systemctl -q is-active slurmctld || systemctl restart slurmctld || note "slurmctld does not start with the old files"
+}
+
+# What a node adds: NODE_NAME, NODE_SITE, and lines of files, NODE_SLURM_CONF and NODE_GRES_CONF.
+write_slurm_node() {
+    local directory=$SLURM_NODES/$NODE_NAME
+    ensure_file "$directory/slurm.conf" 0644 root:root "$NODE_SLURM_CONF"
+    ensure_file "$directory/gres.conf" 0644 root:root "$NODE_GRES_CONF"
+    ensure_file "$directory/site" 0644 root:root "$NODE_SITE"
+}

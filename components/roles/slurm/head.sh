@@ -1,0 +1,28 @@
+#!/bin/bash
+# uses: slurm/files
+# The controller, with the cluster's own files.
+#
+# HEAD_COMPUTES                         true when the head node runs jobs too; then NODE_* are its own
+# SLURM_SLURM_CONF, SLURM_GRES_CONF, SLURM_TOPOLOGY_CONF, SLURM_CGROUP_CONF, SLURM_MPI_CONF, SLURM_JOB_SUBMIT_LUA
+
+slurm_head() {
+    local offered=$STATE_DIR/slurm/offered
+    install -d -o slurm -g slurm -m 0755 /var/lib/slurm /var/log/slurm
+    install -d -o slurm -g slurm -m 0700 /var/lib/slurm/slurmctld
+    rm -rf "$offered"
+    ensure_file "$offered/slurm.conf" 0644 root:root "$SLURM_SLURM_CONF"
+    ensure_file "$offered/gres.conf" 0644 root:root "$SLURM_GRES_CONF"
+    ensure_file "$offered/topology.conf" 0644 root:root "$SLURM_TOPOLOGY_CONF"
+    ensure_file "$offered/cgroup.conf" 0644 root:root "$SLURM_CGROUP_CONF"
+    ensure_file "$offered/mpi.conf" 0644 root:root "$SLURM_MPI_CONF"
+    ensure_file "$offered/job_submit.lua" 0644 root:root "$SLURM_JOB_SUBMIT_LUA"
+    if [ "$HEAD_COMPUTES" = true ]; then write_slurm_node; else rm -rf "${SLURM_NODES:?}/$HOST_NAME"; fi
+    systemctl daemon-reload
+    systemctl enable -q slurmctld
+    offer_slurm_files "$offered" || fail "$REFUSED" \
+        "correct tailrack:slurm.settings; 'journalctl -u slurmctld' on $HOST_NAME says more"
+    # From here on it is what members add to.
+    rm -rf "$SLURM_BASE"
+    mv "$offered" "$SLURM_BASE"
+    result slurm_version "$(json_string "$(slurmctld -V | awk '{print $2}')")"
+}

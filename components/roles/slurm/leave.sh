@@ -1,0 +1,11 @@
+#!/bin/bash
+# No daemon of Slurm runs any more, and none starts at the next boot.
+
+slurm_leave() {
+    local daemon
+    for daemon in slurmd slurmctld; do
+        [ ! -e "/etc/systemd/system/$daemon.service.d/tailrack.conf" ] || systemctl disable -q --now "$daemon"
+        rm -f "/etc/systemd/system/$daemon.service.d/tailrack.conf"
+    done
+    systemctl daemon-reload
+}

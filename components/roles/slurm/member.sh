@@ -1,0 +1,48 @@
+#!/bin/bash
+# uses: slurm/files
+# What slurmctld's files say of a node, and how the controller sees it off.
+#
+# NODE_NAME, NODE_SITE, NODE_SLURM_CONF, NODE_GRES_CONF   see files.sh
+# SLURM_JOB_LIMIT_SECONDS   how long a job on the node may go on before it is requeued
+
+slurm_member() {
+    # Written before the lock is waited for: whoever holds it takes this node's files along.
+    write_slurm_node
+    take_lock
+    offer_slurm_files "$SLURM_BASE" && return
+    rm -rf "${SLURM_NODES:?}/$NODE_NAME"
+    fail "$REFUSED" "see what it says above; 'journalctl -u slurmctld' on $HOST_NAME says more"
+}
+
+node_known() { scontrol show node "$NODE_NAME" >/dev/null 2>&1; }
+node_jobs() { squeue -h -w "$NODE_NAME" -o %A | sort -u; }
+node_idle() {
+    local jobs
+    jobs=$(node_jobs) && [ -z "$jobs" ]
+}
+node_deleted() { ! node_known || scontrol delete "nodename=$NODE_NAME"; }
+
+# Jobs on the node may finish; after the limit they go back to the queue.
+see_jobs_off() {
+    scontrol update "nodename=$NODE_NAME" state=drain reason="tailrack: leaves the cluster"
+    if scontrol show node "$NODE_NAME" | grep -Eq 'State=[A-Z+]*(DOWN|NOT_RESPONDING)|State=.*\*'; then
+        note "$NODE_NAME does not answer: not waiting for its jobs"
+    elif wait_until "$SLURM_JOB_LIMIT_SECONDS" node_idle; then
+        return
+    fi
+    note "requeueing: $(node_jobs | tr '\n' ' ')"
+    node_jobs | xargs -r -n 1 scontrol requeue
+    wait_until 30 node_idle || scontrol update "nodename=$NODE_NAME" state=down reason="tailrack: leaves the cluster"
+}
+
+slurm_member_release() {
+    # A controller that is away knows no node at all, which must not pass for "gone already".
+    wait_until 60 controller_answers || fail "slurmctld does not answer" "see 'journalctl -u slurmctld' on $HOST_NAME"
+    if node_known; then see_jobs_off; fi
+}
+
+slurm_member_forget() {
+    wait_until 60 node_deleted || fail "Slurm keeps node $NODE_NAME" "see 'scontrol show node $NODE_NAME' on $HOST_NAME"
+    rm -rf "${SLURM_NODES:?}/$NODE_NAME"
+    offer_slurm_files "$SLURM_BASE" || fail "$REFUSED" "'journalctl -u slurmctld' on $HOST_NAME says more"
+}

@@ -1,0 +1,20 @@
+"""Slurm: the controller on the head node, slurmd where jobs run; configless and dynamic (docs/decisions/0003)."""
+
+from __future__ import annotations
+
+from components.cluster_settings import ClusterSettings
+from components.roles.role import File, Role, template
+
+# What the CPU measurement needs on every node that runs jobs.
+MPI_PACKAGES = ("openmpi-bin", "python3-mpi4py", "python3-numpy")
+
+
+def role(settings: ClusterSettings) -> Role:
+    """slurm.conf and its kin are made by files.py, from what all roles say, once the head node's address is known."""
+    unit = File("/etc/systemd/system/slurmctld.service.d/tailrack.conf", template("slurm", "slurmctld.service.conf"))
+    return Role(
+        "slurm",
+        section=settings.slurm,
+        packages={"head": ("slurmctld", "slurm-client"), "compute": ("slurmd", "slurm-client", *MPI_PACKAGES)},
+        files={"head": (unit,)},
+    )

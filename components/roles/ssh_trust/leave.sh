@@ -1,0 +1,10 @@
+#!/bin/bash
+# Trust ends both ways: the cluster's authority, this machine's certificate, the head node's way in.
+
+ssh_trust_leave() {
+    [ ! -e /root/.ssh/authorized_keys ] || sed -i '/ tailrack-leave$/d' /root/.ssh/authorized_keys
+    rm -f /etc/ssh/ssh_known_hosts.d-tailrack /etc/ssh/ssh_config.d/tailrack.conf \
+        /etc/ssh/ssh_host_ed25519_key-cert.pub /etc/ssh/sshd_config.d/tailrack.conf \
+        /etc/ssh/sshd_config.d/tailrack-leave.conf
+    systemctl reload ssh
+}

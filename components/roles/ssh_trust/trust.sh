@@ -1,0 +1,23 @@
+#!/bin/bash
+# SSH between nodes with known host keys and no list of them: the head node is a certificate authority, every node
+# shows a certificate from it, and everybody trusts the authority.
+
+HOST_KEY_FILE=/etc/ssh/ssh_host_ed25519_key
+
+# The key by which this machine is known to whoever logs in.
+host_key() { cut -d' ' -f1,2 "$HOST_KEY_FILE.pub"; }
+
+trust_authority() {
+    ensure_file /etc/ssh/ssh_known_hosts.d-tailrack 0644 root:root "@cert-authority * $1"
+}
+
+# Show the certificate made for this machine's host key.
+show_certificate() {
+    CHANGED=
+    ensure_file "$HOST_KEY_FILE-cert.pub" 0644 root:root "$1"
+    ensure_file /etc/ssh/sshd_config.d/tailrack.conf 0644 root:root "HostCertificate $HOST_KEY_FILE-cert.pub"
+    if [ -n "$CHANGED" ]; then
+        sshd -t
+        systemctl reload ssh
+    fi
+}

@@ -1,0 +1,75 @@
+#!/bin/bash
+# Bring the machine into the tailnet: tailscaled with its state on disk, a fixed host name, a tag.
+#
+# TAILNET_TAG          tag of this machine on the tailnet
+# TAILNET_CONTROL_URL  control server, empty for Tailscale's own
+# TAILNET_AUTH_KEY     secret, empty where the control server asks for none
+
+# Seconds for the control server to answer a join.
+JOIN_LIMIT=60
+
+install_tailscale() {
+    if [ -x /usr/sbin/tailscaled ] && [ -x /usr/bin/tailscale ]; then return; fi
+    ensure_packages curl ca-certificates
+    local id codename source=https://pkgs.tailscale.com/stable
+    # shellcheck source=/dev/null
+    id=$(. /etc/os-release && printf '%s' "$ID")
+    # shellcheck source=/dev/null
+    codename=$(. /etc/os-release && printf '%s' "$VERSION_CODENAME")
+    curl -fsS --retry 3 --max-time 60 -o /usr/share/keyrings/tailscale-archive-keyring.gpg "$source/$id/$codename.noarmor.gpg" ||
+        fail "Tailscale's package source does not answer" "install tailscale on $HOST_NAME by hand, then run up again"
+    ensure_file /etc/apt/sources.list.d/tailscale.list 0644 root:root \
+        "deb [signed-by=/usr/share/keyrings/tailscale-archive-keyring.gpg] $source/$id $codename main"
+    ensure_packages tailscale
+}
+
+status_field() { tailscale status --json 2>/dev/null | jq -r "$1 // empty"; }
+
+# True when the machine is on the tailnet as asked for, so that `up` has nothing to do.
+joined_as_asked() {
+    [ "$(status_field .BackendState)" = Running ] || return 1
+    local prefs control_url=https://controlplane.tailscale.com
+    [ -z "$TAILNET_CONTROL_URL" ] || control_url=$TAILNET_CONTROL_URL
+    prefs=$(tailscale debug prefs)
+    [ "$(jq -r .Hostname <<<"$prefs")" = "$HOST_NAME" ] &&
+        [ "$(jq -r .ControlURL <<<"$prefs")" = "$control_url" ] &&
+        [ "$(jq -r '.AdvertiseTags // [] | join(",")' <<<"$prefs")" = "$TAILNET_TAG" ] &&
+        [ "$(jq -r .CorpDNS <<<"$prefs")" = false ]
+}
+
+# It knows whether it has a login, and is not on its way from one state to another.
+daemon_decided() { [[ $(status_field .BackendState) =~ ^(Running|NeedsLogin|NeedsMachineAuth|Stopped)$ ]]; }
+
+join_tailnet() {
+    systemctl enable -q --now tailscaled
+    wait_until 30 systemctl -q is-active tailscaled || fail "tailscaled does not start" "see 'journalctl -u tailscaled' on $HOST_NAME"
+    # After a restart the daemon comes back by itself; do not log in again while it does.
+    wait_until 15 daemon_decided || note "tailscaled is still starting"
+    joined_as_asked && return
+    local key_file options=(--reset --accept-dns=false "--hostname=$HOST_NAME" "--timeout=${JOIN_LIMIT}s")
+    [ -z "$TAILNET_CONTROL_URL" ] || options+=("--login-server=$TAILNET_CONTROL_URL")
+    [ -z "$TAILNET_TAG" ] || options+=("--advertise-tags=$TAILNET_TAG")
+    # The key is read from a file in memory: an argument would be seen in ps.
+    key_file=$(mktemp /run/tailrack-key.XXXXXX)
+    chmod 0600 "$key_file"
+    # Where no key is asked for, a placeholder keeps tailscale from waiting for a person with a browser.
+    if [ -n "$TAILNET_AUTH_KEY" ]; then printf '%s' "$TAILNET_AUTH_KEY"; else printf 'tskey-none'; fi >"$key_file"
+    options+=("--auth-key=file:$key_file")
+    # A changed control server wants a fresh login.
+    if [ "$(status_field .BackendState)" = Running ]; then options+=(--force-reauth); fi
+    local status=0 answer
+    answer=$(timeout -k 5 $((JOIN_LIMIT + 10)) tailscale up "${options[@]}" 2>&1) || status=$?
+    rm -f "$key_file"
+    note "tailscale up: ${answer:-joined}"
+    [ "$status" -eq 0 ] || fail "the tailnet did not take this machine: ${answer:-no answer in ${JOIN_LIMIT}s}" \
+        "make a new auth key for the tag $TAILNET_TAG and set it with 'pulumi config set --secret --path tailrack:tailnet.auth_key'"
+}
+
+tailnet_join() {
+    install_tailscale
+    join_tailnet
+    systemctl daemon-reload
+    systemctl enable -q --now tailrack-tailnet.service
+    result tailnet_ip "$(json_string "$(tailscale ip -4)")"
+    result tailscale_version "$(json_string "$(tailscale version | head -n 1)")"
+}

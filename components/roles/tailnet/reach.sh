@@ -1,0 +1,25 @@
+#!/bin/bash
+# How a node reaches the head node over the tailnet.
+#
+# HEAD_ADDRESS   tailnet address of the head node
+
+# direct, or relay when the traffic goes through one of the tailnet's relays.
+path_to_head() {
+    local answer
+    answer=$(timeout 30 tailscale ping --c 4 --timeout 3s --until-direct "$HEAD_ADDRESS" 2>&1 || :)
+    note "tailscale ping: $answer"
+    if grep -q 'via [0-9\[]' <<<"$answer"; then
+        echo direct
+    elif grep -q 'via DERP' <<<"$answer"; then
+        echo relay
+    else
+        return 1
+    fi
+}
+
+tailnet_reach() {
+    local path
+    path=$(path_to_head) || fail "the head node does not answer on the tailnet at $HEAD_ADDRESS" \
+        "see 'tailscale netcheck' and 'tailscale ping $HEAD_ADDRESS' on $HOST_NAME; outgoing UDP 41641 or TCP 443 must be open"
+    result path "$(json_string "$path")"
+}

@@ -1,0 +1,137 @@
+#!/bin/bash
+# What every step shares: the log, one step at a time on a host, the error a person reads, files that converge.
+# Every script is sent on stdin behind a header of quoted assignments (components/remote.py).
+#
+# HOST_NAME   the machine it runs on
+# STEP_NAME   the step, as everybody calls it: the resource's name, and the log's
+# STEP_LOCK   the lock that the step holds from its beginning, empty for one that takes it for its changes alone
+
+STATE_DIR=/var/lib/tailrack
+LOG_DIR=/var/log/tailrack
+LOCK_DIR=/run/lock
+# Seconds to wait for another step on this host: one that was cut off may still be at work.
+LOCK_WAIT=600
+
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C
+
+# Say what is done now. Goes to the log; only the last lines of it are seen, and only after a failure.
+note() { printf '%(%H:%M:%S)T %s\n' -1 "$*" >&2; }
+
+# Stop with one line of what happened and one of what to do.
+fail() {
+    REASON=$1
+    REMEDY=${2:-"read $LOG_DIR/$STEP_NAME.log on $HOST_NAME, then run up again"}
+    exit 1
+}
+
+# What the system says to a file of some size in a directory; nothing where there is room.
+no_room_in() {
+    local said=''
+    said=$({ head -c 65536 /dev/zero >"$1/.tailrack-room"; } 2>&1) || printf '%s' "${said##*: }"
+    rm -f "$1/.tailrack-room"
+}
+
+report_failure() {
+    local status=$? place said
+    [ "$status" -eq 0 ] && return
+    # A full disk shows itself as any odd failure, and may have taken the log away.
+    for place in "$LOG_DIR" "$STATE_DIR" /etc /var; do
+        said=$(no_room_in "$place")
+        [ -n "$said" ] || continue
+        REASON="${REASON:+$REASON; }$place: $said"
+        REMEDY="make room in $place on $HOST_NAME (see 'df -h $place'), then run up again"
+        break
+    done
+    {
+        printf 'tailrack: %s: step %s failed%s\n' "$HOST_NAME" "$STEP_NAME" "${REASON:+: $REASON}"
+        if [ -s "$LOG_DIR/$STEP_NAME.log" ]; then
+            printf -- '--- last lines of %s on %s\n' "$LOG_DIR/$STEP_NAME.log" "$HOST_NAME"
+            tail -n 15 "$LOG_DIR/$STEP_NAME.log"
+            printf -- '---\n'
+        fi
+        printf 'next: %s\n' "${REMEDY:-"ssh to $HOST_NAME, see $LOG_DIR/$STEP_NAME.log, repair, then run up again"}"
+    } >&4
+    exit "$status"
+}
+
+# Be the only step that changes this host, from here to the end of the script. Once is enough.
+take_lock() {
+    [ -z "$LOCKED" ] || return 0
+    local file=$LOCK_DIR/${1:-tailrack}.lock
+    exec 9>"$file"
+    flock -w "$LOCK_WAIT" 9 || fail "another step has held $file for ${LOCK_WAIT}s" \
+        "see 'fuser -v $file' on $HOST_NAME"
+    LOCKED=yes
+}
+
+# Add a value to what the step tells the program: a key and a JSON value.
+result() { RESULT+="${RESULT:+,}\"$1\":$2"; }
+
+# Run `up` or `down` with stdout and stderr in the log; then print the step's result, one JSON object.
+dispatch() {
+    local action=${1:?up or down}
+    RESULT='' LOCKED=''
+    exec 3>&1 4>&2
+    trap report_failure EXIT
+    mkdir -p "$LOG_DIR" "$STATE_DIR" || fail "cannot make $LOG_DIR and $STATE_DIR"
+    exec >"$LOG_DIR/$STEP_NAME.log" 2>&1
+    [ -z "$STEP_LOCK" ] || take_lock "$STEP_LOCK"
+    note "$STEP_NAME $action on $HOST_NAME"
+    "$action"
+    note "done in ${SECONDS}s"
+    printf '{%s}\n' "$RESULT" >&3
+}
+
+# Print true or false: whether a command succeeds.
+yes_no() { if "$@" >/dev/null 2>&1; then echo true; else echo false; fi; }
+
+# Quote a text as a JSON string.
+json_string() {
+    local text=$1
+    text=${text//\\/\\\\}
+    text=${text//\"/\\\"}
+    text=${text//$'\t'/\\t}
+    text=${text//$'\r'/\\r}
+    text=${text//$'\n'/\\n}
+    local code byte
+    if [[ $text == *[$'\x01'-$'\x1f']* ]]; then
+        for code in {01..08} 0b 0c 0e 0f {10..19} 1{a..f}; do
+            printf -v byte '%b' "\\x$code"
+            text=${text//"$byte"/"\\u00$code"}
+        done
+    fi
+    printf '"%s"' "$text"
+}
+
+# Bring a file to the given text, mode and owner. Written beside it and renamed, so that nobody reads half of it.
+# Sets CHANGED=yes when the text was another one before.
+ensure_file() {
+    local path=$1 mode=$2 owner=$3 text=$4 fresh
+    mkdir -p "$(dirname "$path")"
+    if [ -f "$path" ] && [ "$(cat "$path"; printf x)" = "$text"$'\n'x ]; then
+        chmod "$mode" "$path"
+        chown "$owner" "$path"
+        return
+    fi
+    fresh=$(mktemp "$path.XXXXXX")
+    chmod "$mode" "$fresh"
+    chown "$owner" "$fresh"
+    if ! printf '%s\n' "$text" >"$fresh"; then
+        rm -f "$fresh"
+        fail "cannot write $path" "make room on $HOST_NAME (df -h $(dirname "$path")), then run up again"
+    fi
+    mv -f "$fresh" "$path"
+    # shellcheck disable=SC2034  # read by callers
+    CHANGED=yes
+    note "wrote $path"
+}
+
+# Wait until a command succeeds: seconds, then the command. The command's last words stay in the log.
+wait_until() {
+    local limit=$1 begin=$SECONDS
+    shift
+    until "$@"; do
+        [ $((SECONDS - begin)) -ge "$limit" ] && return 1
+        sleep 0.5
+    done
+}

@@ -1,0 +1,153 @@
+"""Steps composed from roles: which phases a step has, and the script that they make.
+
+A phase of a role is a file `<phase>.sh` in its folder, with a function `<role>_<phase>`. A step runs the functions of
+its phases role after role. Undoing goes the other way round: first every `<role>_<phase>_release`, which may still
+use what the others have made, then every `<role>_<phase>_forget`. Leaving the cluster is the phase `leave`, in reverse.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from components.roles.role import FOLDER, Role
+
+SCRIPTS = Path(__file__).parent / "scripts"
+# In front of every step.
+SHARED = ("base", "packages")
+
+# Step to its phases. Which machines have which steps is in head_node.py and compute_node.py.
+GATE = ("gate",)
+GATE_OF_NODE = ("gate", "accept")
+JOIN = ("join",)
+JOIN_OF_NODE = ("join", "reach")
+HEAD = ("machine", "head")
+COMPUTING_HEAD = ("machine", "head", "compute")
+MEMBER = ("member",)
+NODE = ("machine", "node", "compute")
+SERVICES = ("services",)
+LEAVE = ("leave",)
+
+# The last three are those of /etc/os-release.
+_SHELLS_OWN = frozenset({"PATH", "HOME", "SECONDS", "RANDOM", "ID", "VERSION_ID", "VERSION_CODENAME"})
+_READ = re.compile(r"(?<!\\)\$\{?[#!]?([A-Z][A-Z0-9_]+)")
+_SET = re.compile(r"(?:^|[\s(;&|!])(?:local |declare |export )?([A-Z][A-Z0-9_]+)(?:=|\+=)", re.MULTILINE)
+# By hand there is no log to write to and nobody to report to: what cannot be undone is said, and the rest goes on.
+_LEAVE_ALONE = "set +e"
+_USES = re.compile(r"^# uses: (.+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Script:
+    """The text of a step, without its header.
+
+    reads   names of the header values that it reads: all upper-case variables that it does not set itself
+    undo    whether it has a `down`
+    """
+
+    text: str
+    reads: frozenset[str]
+    undo: bool = False
+
+
+def compose(roles: Sequence[Role], phases: Sequence[str], *, leaves: bool = False) -> Script:
+    """Return the script that brings a machine through phases of its roles.
+
+    leaves   its `down` is the phase `leave` of every role, in reverse; without it, it undoes its own phases where
+             one of them says how
+    """
+    parts = [(role, phase) for role in roles for phase in phases if _of(role, phase)]
+    functions = Functions(f"{role.name}/{phase}" for role, phase in parts if _script(role, phase))
+    up = list(_packages(parts))
+    for role, phase in parts:
+        up += _files(role, phase)
+        if _script(role, phase):
+            up.append(f"{role.name}_{phase}")
+    down = []
+    if leaves:
+        gone = [role for role in reversed(roles) if _script(role, "leave")]
+        functions.add(f"{role.name}/leave" for role in gone)
+        down = [f"{role.name}_leave" for role in gone]
+    else:
+        undo = [f"{role.name}_{phase}_{part}" for part in ("release", "forget") for role, phase in reversed(parts)]
+        down = [name for name in undo if functions.has(name)]
+    bodies = [_function("up", up)]
+    if down:
+        bodies.append(_function("down", [*down, "result left true"]))
+    return Script("\n".join([functions.text, *bodies]), functions.reads, undo=bool(down))
+
+
+def leave_program(roles: Sequence[Role]) -> Script:
+    """Return the program that a node keeps for the day it leaves: the phase `leave` of every role, in reverse."""
+    functions = Functions((f"{role.name}/leave" for role in roles if _script(role, "leave")), shared=())
+    calls = [f"{role.name}_leave" for role in reversed(roles) if _script(role, "leave")]
+    return Script("\n".join([functions.text, _LEAVE_ALONE, *calls, "echo left"]), functions.reads)
+
+
+def single(name: str) -> Script:
+    """Return a script of components/scripts that is a step by itself."""
+    functions = Functions([], _body(SCRIPTS / f"{name}.sh"))
+    return Script(functions.text, functions.reads)
+
+
+def _script(role: Role, phase: str) -> bool:
+    return (FOLDER / role.name / f"{phase}.sh").is_file()
+
+
+def _of(role: Role, phase: str) -> bool:
+    return _script(role, phase) or phase in role.files or phase in role.packages
+
+
+def _packages(parts: Iterable[tuple[Role, str]]) -> Iterator[str]:
+    """One transaction a step."""
+    wanted = [package for role, phase in parts for package in role.packages.get(phase, ())]
+    if wanted:
+        yield shlex.join(["ensure_packages", *dict.fromkeys(wanted)])
+
+
+def _files(role: Role, phase: str) -> Iterator[str]:
+    yield "CHANGED="
+    for file in role.files.get(phase, ()):
+        yield shlex.join(["ensure_file", file.path, file.mode, file.owner, file.text])
+
+
+def _function(name: str, lines: Sequence[str]) -> str:
+    return "\n".join([f"{name}() {{", *(f"    {line}" for line in lines), "}"])
+
+
+class Functions:
+    """The bash that scripts share, and that of some files, each once, what it uses before it."""
+
+    def __init__(self, names: Iterable[str], last: str = "", shared: Sequence[str] = SHARED) -> None:
+        self._taken = {name: _body(SCRIPTS / f"{name}.sh") for name in shared}
+        self.add(names)
+        self._last = [last] if last else []
+
+    def add(self, names: Iterable[str]) -> None:
+        """Take more files in, named `<role>/<file>`."""
+        for name in names:
+            if name not in self._taken:
+                text = _body(FOLDER / f"{name}.sh")
+                self.add(used for line in _USES.findall(text) for used in line.split())
+                self._taken[name] = text
+
+    def has(self, function: str) -> bool:
+        """Whether one of the files has a function of this name."""
+        return f"\n{function}() {{" in self.text
+
+    @property
+    def text(self) -> str:
+        return "\n".join([*self._taken.values(), *self._last])
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset(_READ.findall(self.text)) - frozenset(_SET.findall(self.text)) - _SHELLS_OWN
+
+
+@lru_cache
+def _body(path: Path) -> str:
+    return path.read_text(encoding="utf-8").removesuffix("\n")

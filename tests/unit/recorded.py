@@ -1,0 +1,193 @@
+"""A stack built against mocks that record what it registers, and answer as the scripts on the machines would."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import pulumi
+from pulumi.runtime import mocks, rpc
+
+from tests.unit.configs import HEADS, HOST_KEY, LAB_PRIVATE_KEY, MUNGE_KEY, RawConfig
+
+_TABLE = (Path(__file__).parents[1] / "fixtures/nccl_tests/mpi-cpu-2x1-tcp-eth0.txt").read_text(encoding="utf-8")
+
+
+def tailnet_address(node: str) -> str:
+    """The address that the mocks give a node: always the same one, whoever else is there."""
+    number = zlib.crc32(node.encode())
+    return f"100.64.{number // 256 % 256}.{number % 256}"
+
+
+def open_secrets(value: Any, path: str = "") -> tuple[Any, set[str]]:
+    """The value with every secret opened, and the paths at which one was."""
+    if rpc.is_rpc_secret(value):
+        inner, paths = open_secrets(rpc.unwrap_rpc_secret(value), path)
+        return inner, paths | {path}
+    if isinstance(value, Mapping):
+        pairs = {key: open_secrets(item, f"{path}.{key}".lstrip(".")) for key, item in value.items()}
+        return {key: pair[0] for key, pair in pairs.items()}, set().union(*(pair[1] for pair in pairs.values()))
+    if isinstance(value, list):
+        items = [open_secrets(item, f"{path}[{index}]") for index, item in enumerate(value)]
+        return [item[0] for item in items], set().union(*(item[1] for item in items))
+    return value, set()
+
+
+def without_secrets(value: Any) -> Any:
+    """The value as it would rest in plain state: every secret replaced by a dash."""
+    if rpc.is_rpc_secret(value):
+        return "-"
+    if isinstance(value, Mapping):
+        return {key: without_secrets(item) for key, item in value.items()}
+    return [without_secrets(item) for item in value] if isinstance(value, list) else value
+
+
+@dataclass(frozen=True)
+class Registered:
+    """One resource as the engine would have seen it."""
+
+    type: str
+    name: str
+    inputs: Mapping[str, Any]  # secrets opened
+    secret_paths: frozenset[str]  # where one was: `stdin`, `connection`
+    in_plain_state: str  # JSON of what is not secret
+
+
+@dataclass
+class Recorded:
+    """A stack that was built against mocks."""
+
+    resources: list[Registered] = field(default_factory=list)
+    outputs: dict[str, Any] = field(default_factory=dict)
+    secret_outputs: set[str] = field(default_factory=set)
+
+    def __getitem__(self, name: str) -> Registered:
+        (found,) = (resource for resource in self.remote if resource.name == name)
+        return found
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(resource.name for resource in self.resources)
+
+    @property
+    def remote(self) -> list[Registered]:
+        return [resource for resource in self.resources if resource.type == "command:remote:Command"]
+
+    @property
+    def validations(self) -> set[str]:
+        return {resource.name for resource in self.remote if resource.name.startswith("validate-")}
+
+    def header(self, name: str) -> dict[str, str]:
+        """The values that a step's script is given, as bash reads them."""
+        text = self[name].inputs["stdin"].split("\n#!/bin/bash\n")[0]
+        variables = re.findall(r"^([A-Z][A-Z0-9_]*)=", text, re.MULTILINE)
+        show = "; ".join(f"printf '%s\\0' {variable} \"${variable}\"" for variable in variables)
+        told = subprocess.run(["bash", "-s"], input=f"{text}\n{show}", capture_output=True, text=True, check=True)
+        words = told.stdout.split("\0")
+        return dict(zip(words[::2], words[1::2], strict=False))
+
+    def differences(self, other: Recorded) -> set[str]:
+        """Names of the resources that only one of the two has, or whose inputs are not the same in both."""
+        mine, theirs = (
+            {(resource.type, resource.name): resource.inputs for resource in stack.resources} for stack in (self, other)
+        )
+        return {key[1] for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key)}
+
+
+class _Recorder(mocks.Mocks):
+    """Records every resource and answers as the scripts on the machines would."""
+
+    def __init__(self, answers: Mapping[str, Any], *, unknown: bool, munge_key: str) -> None:
+        self.answers, self.unknown, self.munge_key = answers, unknown, munge_key
+        self.recorded = Recorded()
+
+    def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], None]:
+        raise AssertionError(f"the program asked a provider: {args.token}")
+
+    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        inputs, paths = open_secrets(args.inputs)
+        plain = json.dumps(without_secrets(args.inputs), sort_keys=True, default=str)  # str: not known in a preview
+        self.recorded.resources.append(Registered(args.typ, args.name, inputs, frozenset(paths), plain))
+        if not args.typ.startswith("command:"):
+            return "", {}
+        stdout = rpc.UNKNOWN if self.unknown else self._stdout(args.name, inputs)
+        # As additional_secret_outputs has it for these: mocks do not see the options of a resource.
+        secret = "stdin" in paths or args.name in ("munge-key", "lab-networks")
+        return f"{args.name}-id", {"stdout": rpc.wrap_rpc_secret(stdout) if secret else stdout, "stderr": ""}
+
+    def _stdout(self, name: str, inputs: Mapping[str, Any]) -> str:
+        if name == "munge-key":
+            return self.munge_key
+        said = self.answers.get(name, {})
+        if isinstance(said, str):
+            return said
+        node, _, step = name.rpartition("-")
+        if name.startswith("validate-"):
+            step = "validate"
+        nodes = re.findall(r"--nodelist=(\S+)", str(inputs.get("stdin")))
+        answer: dict[str, dict[str, Any]] = {
+            "networks": {"private_key": LAB_PRIVATE_KEY, "control_url": "http://control.lab:8080"},
+            "container": {"address": f"10.99.0.{len(node)}", "port": 22, "host_key": HOST_KEY},
+            "gate": {
+                "cpus": 4, "memory_mb": 8000, "gpus": 0, "kernel_nfs_server": False, "cgroups": False,
+                "slurm_version": "24.11.5-4",
+            },
+            "join": {
+                "tailnet_ip": tailnet_address(node), "tailscale_version": "1.102.5", "sshd_port": 22,
+                "host_key": HOST_KEY, **({} if node in HEADS else {"path": "direct"}),
+            },
+            "member": {"certificate": f"ssh-ed25519-cert-v01@openssh.com certificate-of-{node}"},
+            "node": {"slurm_version": "24.11.5"},
+            "head": {
+                "slurm_version": "24.11.5", "authority": "ssh-ed25519 authority-public",
+                "leave_key": "ssh-ed25519 leave-public",
+            },
+            "services": {},
+            "validate": {
+                "job_id": 1, "state": "COMPLETED", "exit_code": 0, "seconds": 3, "output": _TABLE,
+                "nodes": nodes[0].split(",") if nodes else [], "node_states": "", "facts": {},
+            },
+        }  # fmt: skip
+        return json.dumps({**answer[step], **said})
+
+
+class Build(Protocol):
+    """Build the stack of a raw config, once for all tests that ask for the same; `again` builds it anew."""
+
+    def __call__(self, raw: RawConfig, *, again: bool = False, **how: Any) -> Recorded: ...
+
+
+def record(
+    program: Callable[[], Mapping[str, Any]],
+    answers: Mapping[str, Any] | None = None,
+    unknown: bool = False,
+    munge_key: str = MUNGE_KEY,
+) -> Recorded:
+    """Run a Pulumi program against mocks and return what it registered; what it returns is the recorded `outputs`.
+
+    `answers` maps a resource's name to values that replace those of its plausible answer, or to the whole of it as
+    text. `unknown`: no step has an answer yet, as in a preview.
+    """
+    recorder = _Recorder(answers or {}, unknown=unknown, munge_key=munge_key)
+    mocks.set_mocks(recorder, project="tailrack", stack="dev", preview=unknown)
+    recorded = recorder.recorded
+
+    async def keep(name: str, output: pulumi.Output[Any]) -> None:
+        if await output.is_known():
+            recorded.outputs[name] = await output.future()
+        if await output.is_secret():
+            recorded.secret_outputs.add(name)
+
+    @pulumi.runtime.test
+    def as_stack() -> Any:
+        outputs = {name: pulumi.Output.from_input(value) for name, value in program().items()}
+        return [keep(name, output) for name, output in outputs.items()]
+
+    as_stack()
+    return recorded
