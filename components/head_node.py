@@ -10,10 +10,12 @@ import pulumi
 from components.cluster_settings import ClusterSettings
 from components.config_files.slurm import (
     NodeEntry,
+    PartitionEntry,
     SlurmModel,
     controller_files,
     node_features,
     node_gres,
+    site_node_set,
 )
 from components.gate import gate
 from components.host import Host
@@ -40,6 +42,7 @@ class HeadNode(pulumi.ComponentResource):
     """The machine the others join.
 
     address        Output[str], its tailnet address
+    control_url    the control server of its tailnet, empty for Tailscale's own
     facts          Output[dict], see components.gate
     joined         Output[dict], see components.tailnet
     cgroups        Output[bool], whether Slurm confines jobs by cgroups
@@ -53,21 +56,23 @@ class HeadNode(pulumi.ComponentResource):
         settings: ClusterSettings,
         munge: MungeKey,
         *,
+        control_url: pulumi.Input[str],
         sites: Sequence[str],
         nodes: Sequence[Host],
-        compute: bool,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("tailrack:cluster:HeadNode", host.name, None, opts)
         self.host = host
+        self.control_url = control_url
+        compute = settings.head.compute
         looked = gate(host, parent=self)
         self.facts = looked.result
         self.cgroups: pulumi.Output[bool] = (
-            pulumi.Output.from_input(settings.cgroups)
-            if settings.cgroups is not None
+            pulumi.Output.from_input(settings.slurm.cgroups)
+            if settings.slurm.cgroups is not None
             else self.facts.apply(lambda facts: bool(facts["cgroups"]))
         )
-        joined = join(host, settings.tailnet, munge, parent=self, depends_on=[looked.resource])
+        joined = join(host, settings.tailnet, control_url, munge, parent=self, depends_on=[looked.resource])
         self.joined = joined.result
         self.address: pulumi.Output[str] = self.joined.apply(lambda result: str(result["tailnet_ip"]))
 
@@ -75,19 +80,22 @@ class HeadNode(pulumi.ComponentResource):
             computing = [*([host] if compute else []), *nodes]
             return controller_files(
                 SlurmModel(
-                    cluster_name=settings.name,
+                    cluster_name=settings.cluster.name,
                     head_name=host.name,
                     head_address=known["address"],
                     sites=tuple(sites),
                     nodes=tuple(node_entry(node) for node in computing),
-                    partitions=settings.partitions,
-                    settings=settings.slurm_settings,
+                    partitions=tuple(
+                        PartitionEntry(extra.name, tuple(site_node_set(site) for site in extra.sites), extra.max_time)
+                        for extra in settings.slurm.partitions
+                    ),
+                    settings=settings.slurm.settings,
                     cgroups=known["cgroups"],
                 )
             )
 
         self.slurm_files = pulumi.Output.all(address=self.address, cgroups=self.cgroups).apply(files)
-        names = tuple(controller_files(SlurmModel(settings.name, host.name, "", (), ())))
+        names = tuple(controller_files(SlurmModel(settings.cluster.name, host.name, "", (), ())))
         role = Step(
             f"{host.name}-head",
             host,
@@ -97,8 +105,8 @@ class HeadNode(pulumi.ComponentResource):
                 "HEAD_PACKAGES": MPI_PACKAGES if compute else (),
                 "COMPUTE": "yes" if compute else "no",
                 "USERS": settings.user_lines,
-                "JOB_LIMIT": settings.job_limit_seconds,
-                "SHARE_MOUNT": settings.share.mount,
+                "JOB_LIMIT": settings.slurm.job_limit_seconds,
+                "SHARE_MOUNT": settings.storage.mount,
                 **self.export_values(settings),
                 **slurmd_values(host),
                 "SLURM_FILES": names,
@@ -130,6 +138,6 @@ class HeadNode(pulumi.ComponentResource):
     def export_values(self, settings: ClusterSettings) -> dict[str, pulumi.Input[Any]]:
         """Header values of scripts/lib/nfs_server.sh."""
         return {
-            "SHARE_PATH": settings.share.path,
+            "SHARE_PATH": settings.storage.path,
             "KERNEL_NFS": self.facts.apply(lambda facts: "true" if facts["kernel_nfs_server"] else "false"),
         }

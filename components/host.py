@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import pulumi
 
+from components.settings.types import Gpu
+
 
 @dataclass(frozen=True)
 class Connection:
@@ -20,14 +22,6 @@ class Connection:
     user: str
     private_key: pulumi.Input[str]
     host_key: pulumi.Input[str]
-
-
-@dataclass(frozen=True)
-class GpuSpec:
-    """GPUs of one machine as the config names them: `kind` is the gres type (`h200`), `count` at least 1."""
-
-    kind: str
-    count: int
 
 
 @dataclass(frozen=True)
@@ -47,5 +41,5 @@ class Host:
     site: str
     connection: Connection
     features: tuple[str, ...] = ()
-    gpu: GpuSpec | None = None
+    gpu: Gpu | None = None
     lifeline: pulumi.Resource | None = None

@@ -19,32 +19,12 @@ from components.compute_node import ComputeNode
 from components.config_files.validation_job import validation_job
 from components.head_node import HeadNode
 from components.remote import Step
+from components.settings.types import CROSS_SITE
+from components.settings.validation import Validation
 from components.validation.model import JobReport, Measurement
 from components.validation.verdict import judge
 
-CROSS_SITE = "cross-site"
 PROGRAM = Path(__file__).parent / "validation" / "all_reduce_perf_mpi.py"
-
-
-@dataclass(frozen=True)
-class ValidationSettings:
-    """Sizes in bytes; floors in GB/s (10^9 bytes) by scope, a scope without one is measured and not judged.
-
-    rerun                 any text; another one measures again
-    queue_limit_seconds   how long the job may wait for its nodes: other people's jobs may be on them
-    """
-
-    min_bytes: int
-    max_bytes: int
-    factor: int
-    iterations: int
-    warmup: int
-    gate_bytes: int
-    ranks_per_node: int
-    time_limit_minutes: int
-    floors_gb_per_s: Mapping[str, float]
-    rerun: str = ""
-    queue_limit_seconds: int = 600
 
 
 @dataclass(frozen=True)
@@ -74,7 +54,7 @@ def scopes(node_sites: Mapping[str, str], ranks_per_node: int) -> tuple[Scope, .
     return tuple(found)
 
 
-def measurement_of(scope: Scope, settings: ValidationSettings) -> Measurement:
+def measurement_of(scope: Scope, settings: Validation) -> Measurement:
     """Return what is asked of a scope's measurement."""
     return Measurement(
         backend="mpi-cpu",
@@ -107,7 +87,7 @@ class NcclValidation(pulumi.ComponentResource):
         *,
         head_computes: bool,
         run_as: str,
-        settings: ValidationSettings,
+        settings: Validation,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("tailrack:validation:NcclValidation", "validation", None, opts)

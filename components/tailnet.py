@@ -6,15 +6,16 @@ from collections.abc import Sequence
 
 import pulumi
 
-from components.cluster_settings import Tailnet
 from components.host import Host
 from components.munge_key import MungeKey
 from components.remote import Step
+from components.roles.tailnet.settings import Tailnet
 
 
 def join(
     host: Host,
     tailnet: Tailnet,
+    control_url: pulumi.Input[str],
     munge: MungeKey,
     *,
     parent: pulumi.Resource,
@@ -25,14 +26,16 @@ def join(
 
     path is `direct` or `relay`, how this machine reaches the head node, and `self` on the head node, where
     head_address is empty. The head node's result also has authority and leave_key, its two public keys.
+    control_url is empty for Tailscale's own.
     """
+    key = tailnet.auth_key
     return Step(
         f"{host.name}-join",
         host,
         "join",
-        {"TAILNET_TAG": tailnet.tag, "CONTROL_URL": tailnet.control_url, "HEAD_ADDRESS": head_address},
+        {"TAILNET_TAG": tailnet.tag, "CONTROL_URL": control_url, "HEAD_ADDRESS": head_address},
         libraries=("lib/packages", "lib/authority"),
-        secrets={"AUTH_KEY": tailnet.auth_key, "MUNGE_KEY": munge.key},
+        secrets={"AUTH_KEY": pulumi.Output.secret(key.get_secret_value()) if key else "", "MUNGE_KEY": munge.key},
         parent=parent,
         depends_on=depends_on,
     )

@@ -8,19 +8,30 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pulumi
 from pulumi_command import local
 
-from components.host import Connection, GpuSpec, Host
+from components.host import Connection, Host
 from components.remote import parse_result
-from stacks.config import NodeSpec
+from lab.identity import lab_id
+from stacks import PROJECT
+from stacks.sites.lab.model import LabSite
+from stacks.sites.lab.nodes import LabNode
+from stacks.sites.machines import Machines
 
-PROJECT = Path(__file__).parents[2]
 STATE_DIR = PROJECT / ".tailrack" / "lab"
+
+
+def machines(sites: Sequence[LabSite], nodes: Sequence[LabNode], stack: str) -> Machines:
+    """The containers of all lab sites of the stack, in one lab with a control server of its own."""
+    subnets = {site.name: None if site.subnet is None else str(site.subnet) for site in sites}
+    # The stack is part of the name, so that two stacks of one checkout are two labs.
+    lab = LabNetworks(lab_id(PROJECT, suffix=stack), subnets)
+    return Machines({node.name: lab.host(node) for node in nodes}, lab.control_url)
 
 
 class LabNetworks(pulumi.ComponentResource):
@@ -41,20 +52,20 @@ class LabNetworks(pulumi.ComponentResource):
         self.control_url: pulumi.Output[str] = pulumi.Output.unsecret(result["control_url"])
         self.register_outputs({"control_url": self.control_url})
 
-    def host(self, spec: NodeSpec, *, bare: bool) -> Host:
-        """Return one container of the lab as a Host. bare: nothing of the cluster's software in its image."""
+    def host(self, node: LabNode) -> Host:
+        """Return one container of the lab as a Host."""
         container = _lab_command(
-            f"{spec.name}-container",
+            f"{node.name}-container",
             "node",
-            {"node": spec.name, "site": spec.site, "bare": bare},
+            {"node": node.name, "site": node.site, "bare": node.bare},
             lab=self.lab,
             parent=self,
             depends_on=[self._made],
         )
         made = container.stdout.apply(parse_result)
         return Host(
-            name=spec.name,
-            site=spec.site,
+            name=node.name,
+            site=node.site,
             connection=Connection(
                 host=made["address"],
                 port=made["port"],
@@ -62,8 +73,7 @@ class LabNetworks(pulumi.ComponentResource):
                 private_key=self.private_key,
                 host_key=made["host_key"],
             ),
-            features=tuple(spec.features),
-            gpu=GpuSpec(spec.gpu.kind, spec.gpu.count) if spec.gpu else None,
+            features=node.features,
             lifeline=container,
         )
 

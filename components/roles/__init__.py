@@ -1,0 +1,1 @@
+"""What a machine of the cluster is set up for: one folder a role."""
