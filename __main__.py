@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pulumi
 
+from stacks import PROJECT
 from stacks.cluster import ClusterStack
 from stacks.config import ConfigError, load
-from stacks.sites.lab import PROJECT
 
 
 def main() -> None:

@@ -1,59 +1,36 @@
-"""What a cluster is built from, apart from its machines. Plain values: no Pulumi config, no cloud."""
+"""What a cluster is built from, apart from its machines: the sections of the stack config, as they are."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-
-import pulumi
-
-from components.config_files.slurm import PartitionEntry
-
-
-@dataclass(frozen=True)
-class User:
-    """A user with the same uid and gid on every node."""
-
-    name: str
-    uid: int
-    gid: int
+from components.roles.nfs_exports.settings import Storage
+from components.roles.slurm.settings import Slurm
+from components.roles.tailnet.settings import Tailnet
+from components.roles.users.settings import User
+from components.settings.cluster import Cluster, Head
+from components.settings.problems import Says
+from components.settings.section import Section, key
+from components.settings.validation import Validation
 
 
-@dataclass(frozen=True)
-class Share:
-    """The directory the head node exports, and where nodes mount it. Absolute paths."""
+class ClusterSettings(Section):
+    """Settings of one cluster."""
 
-    path: str
-    mount: str
-
-
-@dataclass(frozen=True)
-class Tailnet:
-    """control_url: empty for Tailscale's own. auth_key: secret, empty where the control server asks for none."""
-
-    control_url: pulumi.Input[str] = ""
-    auth_key: pulumi.Input[str] = ""
-    tag: str = ""
-
-
-@dataclass(frozen=True)
-class ClusterSettings:
-    """settings of one cluster.
-
-    cgroups           True or False for the whole cluster, None to take what the head node offers
-    job_limit_seconds how long a job may go on when its node leaves, before it is requeued
-    munge_generation  another text makes another munge key
-    """
-
-    name: str
-    users: tuple[User, ...]
-    share: Share
-    tailnet: Tailnet
-    slurm_settings: Mapping[str, str] = field(default_factory=dict)
-    partitions: tuple[PartitionEntry, ...] = ()
-    cgroups: bool | None = None
-    job_limit_seconds: int = 300
-    munge_generation: str = "1"
+    cluster: Cluster = key(
+        "the cluster as a whole", Says("a mapping", "the cluster would have no name", "write {name: lab}")
+    )
+    head: Head = key(
+        "the head node",
+        Says("a mapping", "no node would run slurmctld", "write {name: head, site: a site's name}"),
+    )
+    users: tuple[User, ...] = key(
+        "people's accounts, the same on every node",
+        Says("a list of one user or more", "nobody could submit a job", "write [{name: ada, uid: 6001}]"),
+        min_length=1,
+    )
+    tailnet: Tailnet = key("the network that joins the nodes", default=Tailnet())
+    storage: Storage = key("the share", default=Storage())
+    slurm: Slurm = key("Slurm beyond what tailrack sets itself", default=Slurm())
+    validation: Validation = key("the bandwidth measurement", default=Validation())
 
     @property
     def user_lines(self) -> list[str]:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.nccl_validation import CROSS_SITE, Scope, ValidationSettings, measurement_of, scopes
+from components.nccl_validation import Scope, measurement_of, scopes
+from components.settings.types import CROSS_SITE
+from components.settings.validation import Validation
 
-SETTINGS = ValidationSettings(
+SETTINGS = Validation(
     min_bytes=65536,
     max_bytes=4194304,
     factor=4,
@@ -57,7 +58,7 @@ def test_every_scope_can_be_asked_for_and_no_node_is_measured_twice_in_it(
     found = scopes(node_sites, ranks_per_node)
     assert len({scope.name for scope in found}) == len(found)
     for scope in found:
-        asked = measurement_of(scope, replace(SETTINGS, ranks_per_node=ranks_per_node))
+        asked = measurement_of(scope, SETTINGS.model_copy(update={"ranks_per_node": ranks_per_node}))
         assert asked.ranks == len(set(scope.nodes)) * ranks_per_node >= 2
         assert scope.sites == len({node_sites[node] for node in scope.nodes})
     if len(set(node_sites.values())) > 1:

@@ -13,6 +13,11 @@ PROJECT = Path(__file__).parents[2]
 COMPONENTS = sorted((PROJECT / "components").rglob("*.py"))
 STACKS = sorted((PROJECT / "stacks").rglob("*.py"))
 PURE = [path for path in COMPONENTS if path.parent.name in ("config_files", "validation")]
+# What is read of the config, and speaks to the one who wrote it: pydantic, no pulumi.
+SETTINGS = [
+    path for path in COMPONENTS if path.parent.name == "settings" or path.name in ("settings.py", "cluster_settings.py")
+]
+CONFIG = [path for path in STACKS if path.name not in ("machines.py", "cluster.py")]
 ON_THE_NODES = "all_reduce_perf_mpi.py"  # sent to the cluster, never imported here
 CLOUDS = re.compile(
     r"\b(aws|amazon|ec2|gcp|google|azure|lambda labs?|paperspace|runpod|coreweave|oracle|docker|lab)\b", re.IGNORECASE
@@ -41,8 +46,10 @@ def tops(path: Path) -> set[str]:
 
 def test_the_rules_look_at_all_layers() -> None:
     assert {"remote.py", "cluster.py", "slurm.py", "verdict.py"} <= {path.name for path in COMPONENTS}
-    assert {"cluster.py", "config.py", "lab.py", "hosts.py"} <= {path.name for path in STACKS}
+    assert {"cluster.py", "reader.py", "kind.py", "machines.py"} <= {path.name for path in STACKS}
     assert len(PURE) > 8
+    assert {"section.py", "settings.py", "cluster_settings.py"} <= {path.name for path in SETTINGS}
+    assert {"reader.py", "kind.py", "nodes.py"} <= {path.name for path in CONFIG}
 
 
 @pytest.mark.parametrize("path", [*COMPONENTS, *STACKS, PROJECT / "__main__.py"], ids=name)
@@ -73,12 +80,26 @@ def test_pure_parts_import_no_pulumi_and_no_component(path: Path) -> None:
     assert all(module.startswith(("components.config_files", "components.validation")) for module in own)
 
 
-@pytest.mark.parametrize("path", [path for path in STACKS if path.name.startswith("config")], ids=name)
-def test_the_stack_config_imports_no_pulumi(path: Path) -> None:
+@pytest.mark.parametrize("path", [*CONFIG, *SETTINGS], ids=name)
+def test_what_reads_the_config_imports_no_pulumi(path: Path) -> None:
     assert not tops(path) & {"pulumi", "pulumi_command"}
 
 
-@pytest.mark.parametrize("path", [path for path in COMPONENTS if path not in PURE], ids=name)
+@pytest.mark.parametrize("path", SETTINGS, ids=name)
+def test_settings_use_pydantic_and_the_words_of_slurm_and_no_component(path: Path) -> None:
+    assert tops(path) - sys.stdlib_module_names <= {"components", "pydantic", "pydantic_core", "slurmutils"}
+    own = {module for module in imports(path) if module.startswith("components.")}
+    assert all(module.split(".")[1] in ("settings", "validation", "roles") for module in own)
+    assert all(".settings" in module for module in own if module.startswith("components.roles"))
+
+
+@pytest.mark.parametrize("path", [path for path in PURE if path.parent.name == "validation"], ids=name)
+def test_what_also_runs_on_the_head_node_needs_nothing_but_python(path: Path) -> None:
+    allowed = {"components", "mpi4py", "numpy"} if path.name == ON_THE_NODES else {"components"}
+    assert tops(path) - sys.stdlib_module_names <= allowed
+
+
+@pytest.mark.parametrize("path", [path for path in COMPONENTS if path not in PURE + SETTINGS], ids=name)
 def test_a_component_uses_other_components_pulumi_and_pythons_own_library(path: Path) -> None:
     assert tops(path) - sys.stdlib_module_names <= {"components", "pulumi", "pulumi_command"}
 
@@ -91,7 +112,7 @@ def test_nobody_imports_the_main_program_or_the_engine_and_driver_around_it(path
 @pytest.mark.parametrize(
     "path",
     [
-        *(path for path in COMPONENTS if path not in PURE and path.name != "__init__.py"),
+        *(path for path in COMPONENTS if path not in PURE + SETTINGS and path.name != "__init__.py"),
         *(PROJECT / "components/config_files").rglob("*.j2"),
         *(PROJECT / "components/scripts").rglob("*.sh"),
     ],

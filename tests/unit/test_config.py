@@ -13,7 +13,11 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from stacks.config import ConfigError, Gpu, HostsSite, StackConfig, from_pulumi, load, parse, reference
+from components.settings.types import Gpu
+from stacks.config import ConfigError, StackConfig, from_pulumi, load, parse, reference
+from stacks.sites.hosts.model import HostsSite
+from stacks.sites.hosts.nodes import HostNode
+from stacks.sites.lab.nodes import LabNode
 
 PROJECT = Path(__file__).parents[2]
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
@@ -64,15 +68,12 @@ def test_the_dev_stack_is_a_good_config_that_fits_on_a_page() -> None:
 
 def test_a_lab_site_gives_a_head_container_and_numbered_nodes(folder: Path) -> None:
     head, *nodes = parse(yaml.safe_load(LAB), base_dir=folder).nodes()
-    assert (head.name, head.site, head.is_head, head.compute, head.pool, head.host) == (
-        "head", "one", True, False, None, None,
-    )  # fmt: skip
+    assert head == LabNode("head", "one", (), None, is_head=True, compute=False, bare=False)
     assert [(node.name, node.site, node.is_head, node.compute) for node in nodes] == [
         ("a1", "one", False, True),
         ("a2", "one", False, True),
     ]
-    assert nodes[0].pool is not None
-    assert nodes[0].slurm_features == ("site-one", "ib")
+    assert nodes[0].features == ("ib",)
 
 
 def test_a_hosts_site_gives_its_machines_with_the_head_among_them(folder: Path) -> None:
@@ -80,10 +81,11 @@ def test_a_hosts_site_gives_its_machines_with_the_head_among_them(folder: Path) 
     head, dgx = config.nodes()
     assert (head.name, head.is_head, head.compute) == ("door", True, False)
     assert (dgx.name, dgx.is_head, dgx.compute, dgx.gpu) == ("dgx", False, True, Gpu("h200", 8))
-    assert dgx.slurm_features == ("site-rack", "gpu-h200", "nvlink")
+    assert dgx.features == ("nvlink",)
     assert config.partitions() == ("all", "rack", "long", "h200")
     site = config.sites[0]
     assert isinstance(site, HostsSite)
+    assert isinstance(dgx, HostNode)
     assert dgx.host is site.hosts[1]
     assert (site.hosts[1].address, site.hosts[1].port) == ("dgx.example.org", 2222)
     assert site.hosts[0].private_key_file == folder / "key"
@@ -129,7 +131,7 @@ def test_a_key_file_may_lie_in_the_home_folder(folder: Path, monkeypatch: pytest
         base_dir=Path("/nowhere"),
         secret_keys=frozenset({"tailnet"}),
     )
-    assert [node.host.private_key_file for node in config.nodes() if node.host] == [folder / "key"] * 2
+    assert [node.host.private_key_file for node in config.nodes() if isinstance(node, HostNode)] == [folder / "key"] * 2
 
 
 def test_a_section_or_key_without_a_value_counts_as_left_out(folder: Path) -> None:

@@ -24,7 +24,7 @@ from components.config_files.slurm import (
     slurm_conf,
     topology_conf,
 )
-from stacks.config_slurm_keys import known_keys
+from components.roles.slurm.settings import known_keys
 
 SMALL = SlurmModel(
     cluster_name="lab",

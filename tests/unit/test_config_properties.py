@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from components.settings.types import RESERVED_NAMES
 from stacks.config import ConfigError, StackConfig, from_pulumi, parse
-from stacks.config_types import RESERVED_NAMES
 
 HERE = Path(__file__).parent
 FEW = settings(max_examples=40, deadline=None)

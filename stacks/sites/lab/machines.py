@@ -8,19 +8,31 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pulumi
 from pulumi_command import local
 
-from components.host import Connection, GpuSpec, Host
+from components.host import Connection, Host
 from components.remote import parse_result
-from stacks.config import NodeSpec
+from components.step_label import StepLabel
+from lab.identity import lab_id
+from stacks import PROJECT
+from stacks.sites.lab.model import LabSite
+from stacks.sites.lab.nodes import LabNode
+from stacks.sites.machines import Machines
 
-PROJECT = Path(__file__).parents[2]
 STATE_DIR = PROJECT / ".tailrack" / "lab"
+
+
+def machines(sites: Sequence[LabSite], nodes: Sequence[LabNode], stack: str) -> Machines:
+    """The containers of all lab sites of the stack, in one lab with a control server of its own."""
+    subnets = {site.name: None if site.subnet is None else str(site.subnet) for site in sites}
+    # The stack is part of the name, so that two stacks of one checkout are two labs.
+    lab = LabNetworks(lab_id(PROJECT, suffix=stack), subnets)
+    return Machines({node.name: lab.host(node) for node in nodes}, lab.control_url)
 
 
 class LabNetworks(pulumi.ComponentResource):
@@ -34,27 +46,28 @@ class LabNetworks(pulumi.ComponentResource):
         super().__init__("tailrack:lab:LabNetworks", "lab", None, opts)
         self.lab = lab
         self._made = _lab_command(
-            "lab-networks", "network", {"sites": dict(subnets)}, lab=lab, parent=self, secret=True
+            "lab-networks", "lab networks", "network", {"sites": dict(subnets)}, lab=lab, parent=self, secret=True
         )
         result = self._made.stdout.apply(parse_result)
         self.private_key: pulumi.Output[str] = pulumi.Output.secret(result["private_key"])
         self.control_url: pulumi.Output[str] = pulumi.Output.unsecret(result["control_url"])
         self.register_outputs({"control_url": self.control_url})
 
-    def host(self, spec: NodeSpec, *, bare: bool) -> Host:
-        """Return one container of the lab as a Host. bare: nothing of the cluster's software in its image."""
+    def host(self, node: LabNode) -> Host:
+        """Return one container of the lab as a Host."""
         container = _lab_command(
-            f"{spec.name}-container",
+            f"{node.name}-container",
+            f"{node.name}: container",
             "node",
-            {"node": spec.name, "site": spec.site, "bare": bare},
+            {"node": node.name, "site": node.site, "bare": node.bare},
             lab=self.lab,
             parent=self,
             depends_on=[self._made],
         )
         made = container.stdout.apply(parse_result)
         return Host(
-            name=spec.name,
-            site=spec.site,
+            name=node.name,
+            site=node.site,
             connection=Connection(
                 host=made["address"],
                 port=made["port"],
@@ -62,14 +75,14 @@ class LabNetworks(pulumi.ComponentResource):
                 private_key=self.private_key,
                 host_key=made["host_key"],
             ),
-            features=tuple(spec.features),
-            gpu=GpuSpec(spec.gpu.kind, spec.gpu.count) if spec.gpu else None,
+            features=node.features,
             lifeline=container,
         )
 
 
 def _lab_command(
     name: str,
+    label: str,
     what: str,
     spec: dict[str, Any],
     *,
@@ -83,8 +96,8 @@ def _lab_command(
     command = f"exec {python} -m lab {what}"
     return local.Command(
         name,
-        create=f"{command} up",
-        delete=f"{command} down",
+        create=StepLabel(name, "", label).on(f"{command} up"),
+        delete=StepLabel(name, "", label).on(f"{command} down"),
         dir=str(PROJECT),
         stdin=json.dumps({"lab": lab, "state_dir": str(STATE_DIR), **spec}, sort_keys=True),
         logging=local.Logging.NONE,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -72,6 +72,16 @@ def shown(value: object) -> str:
     return "nothing" if value is None else f"a {type(value).__name__}"
 
 
+def bare(name: str) -> str:
+    """A name as running text has it; one that is no name, as a message shows a value."""
+    return name if re.fullmatch(r"[a-z][a-z0-9-]{0,62}", name) and shown(name) == repr(name) else shown(name)
+
+
+def listed(names: Collection[str]) -> str:
+    """The first ten names in order, as running text has them."""
+    return ", ".join(bare(name) for name in sorted(names)[:10]) + (", ..." if len(names) > 10 else "")
+
+
 def below(path: str, key: object) -> str:
     """The path of `key` (a mapping's key, or a list's index) below `path`."""
     dot = "" if path.endswith(":") else "."
@@ -86,8 +96,13 @@ class Report:
     """Collects problems; knows which top-level keys are secret, and shows none of their values."""
 
     def __init__(self, secret_keys: frozenset[str]) -> None:
-        self.problems: list[Problem] = []
+        self._problems: dict[Problem, None] = {}  # in order, each once
         self._secret_keys = secret_keys
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Every problem reported so far, in order."""
+        return tuple(self._problems)
 
     def hides(self, path: str) -> bool:
         """Whether the path lies under a top-level key that holds a secret."""
@@ -100,6 +115,4 @@ class Report:
 
     def add(self, path: str, what: str, breaks: str, fix: str) -> None:
         """Report a problem once, however many checks find it."""
-        problem = Problem(path, f"{what}; {breaks}; {fix}")
-        if problem not in self.problems:
-            self.problems.append(problem)
+        self._problems[Problem(path, f"{what}; {breaks}; {fix}")] = None

@@ -1,0 +1,1 @@
+"""The share: served by the head node over NFS, mounted by every node."""

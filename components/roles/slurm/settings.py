@@ -1,0 +1,144 @@
+"""Slurm beyond what tailrack sets itself: the section `slurm`, and which keys of slurm.conf a stack may set."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Annotated
+
+from pydantic import BeforeValidator
+from slurmutils import SlurmConfig
+
+from components.settings.draft import Draft
+from components.settings.problems import Report, Says, below
+from components.settings.section import Section, key, named, number, yes_no
+from components.settings.types import PartitionName, Whole, refuse, words
+
+# tailrack derives these from the stack: another value would cut nodes off or undo what keeps jobs inside a site.
+OWNED_KEYS = words(
+    """authinfo authtype clustername communicationparameters credtype downnodes frontendname grestypes hashplugin
+    include jobsubmitplugins maxnodecount nodename nodeset partitionname proctracktype schedulerparameters
+    slurmctldaddr slurmctldhost slurmctldparameters slurmctldpidfile slurmctldport slurmdpidfile slurmdport
+    slurmdspooldir slurmduser slurmuser srunportrange statesavelocation taskplugin topologyplugin treewidth"""
+)
+_BY_CGROUPS = words("proctracktype taskplugin")
+# Keys of Slurm 24.11 that slurmutils does not have yet (slurm.conf(5)), and its words for lines that are no keys.
+_MORE_KEYS = words("DataParserParameters EpilogTimeout PrologTimeout TLSType")
+_NO_KEYS = words("down_nodes frontend_nodes nodes nodesets partitions")
+
+
+def _time_limit(value: object) -> object:
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str):
+        raise ValueError("not text")
+    if value.upper() in ("UNLIMITED", "INFINITE"):
+        return "UNLIMITED"
+    if not re.fullmatch(r"\d{1,7}|\d{1,5}(:\d\d){1,2}|\d{1,4}-\d{1,2}(:\d\d){0,2}", value, re.ASCII):
+        raise ValueError("not a time")
+    if not value.strip("0:-"):
+        refuse("is no time at all", "every job in the partition would end as it starts")
+    return value
+
+
+TimeLimit = Annotated[str, BeforeValidator(_time_limit)]
+
+
+def _setting(value: object) -> object:
+    """A value as slurm.conf has it. A bare true is refused: Slurm writes YES in one key and 1 in another."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str):
+        raise ValueError("not a text")
+    if not value.strip() or not value.isprintable() or "#" in value:
+        refuse("is empty, or has a line break or '#' in it")
+    return value
+
+
+Setting = Annotated[str, BeforeValidator(_setting)]
+
+
+class Partition(Section):
+    """A partition besides the ones that every cluster has."""
+
+    name: PartitionName = named(
+        "the partition's name; `all`, and one by the name of each site and GPU kind, are there already",
+        "sbatch -p could not name it",
+        "write a name such as long",
+    )
+    sites: tuple[str, ...] = key(
+        "the sites whose nodes are in it",
+        Says("a list of one site name or more", "the partition would have no nodes", "write sites' names"),
+        min_length=1,
+    )
+    max_time: TimeLimit = key(
+        "the longest a job may run: minutes, HH:MM:SS or D-HH:MM",
+        Says(
+            "a time limit of Slurm's",
+            "slurmctld would not start",
+            'write minutes, "HH:MM:SS", "D-HH:MM" (in quotes) or UNLIMITED',
+        ),
+        default="UNLIMITED",
+    )
+
+
+class Slurm(Section):
+    """Slurm beyond what tailrack sets itself."""
+
+    settings: dict[str, Setting] = key(
+        "more keys for slurm.conf, such as `SlurmdTimeout: 300`",
+        Says(
+            "a mapping from a slurm.conf key to its value",
+            "slurmctld would not start, or read something else",
+            'write KEY: value on one line, truth values as in slurm.conf and in quotes ("YES", "1")',
+        ),
+        default={},
+    )
+    partitions: tuple[Partition, ...] = key(
+        "more partitions",
+        Says("a list of partitions", "there would be none of them", "write [{name: long, sites: [cloud-a]}]"),
+        default=(),
+    )
+    cgroups: bool | None = yes_no(
+        "confine jobs with cgroups; left out, if the head node can", None, "what the head node offers"
+    )
+    job_limit_seconds: Whole = number(
+        "how long jobs may go on when their node leaves, before they are requeued",
+        0,
+        604800,
+        "a node that leaves would wait for its jobs for ever",
+        300,
+    )
+
+
+@lru_cache
+def known_keys() -> Mapping[str, str]:
+    """Keys that slurm.conf may have, from lower case (Slurm ignores case) to a readable spelling."""
+    fields = [name for name in SlurmConfig.__annotations__ if name not in _NO_KEYS]
+    spelt = ["".join(word.capitalize() for word in name.split("_")) for name in fields]
+    return {key.lower(): key for key in (*spelt, *_MORE_KEYS)}
+
+
+def check_slurm(slurm: Draft, report: Report) -> None:
+    """Report keys that are tailrack's own, unknown to Slurm, or there twice."""
+    settings = slurm.raw.get("settings")
+    if not isinstance(settings, Mapping):
+        return
+    known = known_keys()
+    seen: set[str] = set()
+    for written in settings:
+        name, path = str(written).lower(), below(slurm.at("settings"), str(written))
+        if name in OWNED_KEYS:
+            fix = "set tailrack:slurm.cgroups instead" if name in _BY_CGROUPS else "take it out"
+            breaks = "another value would cut nodes off from the head node, or let jobs out of their site"
+            report.add(path, "is a key that tailrack sets itself", breaks, fix)
+        elif name not in known:
+            near = difflib.get_close_matches(name, known.keys() - OWNED_KEYS, n=1)
+            fix = f"did you mean '{known[near[0]]}'?" if near else "see man slurm.conf for the keys there are"
+            report.add(path, "is not a key of slurm.conf", "slurmctld would not start", fix)
+        elif name in seen:
+            breaks = "Slurm ignores case, and would take the value of either"
+            report.add(path, "is there twice, in two spellings", breaks, "take one of them out")
+        seen.add(name)

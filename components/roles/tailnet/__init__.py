@@ -1,0 +1,1 @@
+"""The network that joins the nodes."""

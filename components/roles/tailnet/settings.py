@@ -1,0 +1,86 @@
+"""The network that joins the nodes: the section `tailnet`, and whether there is a way into it."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, SecretStr
+
+from components.settings.draft import Draft
+from components.settings.problems import Report, Says
+from components.settings.section import Section, key
+from components.settings.types import refuse
+
+_COMMAND = "pulumi config set --path --secret tailrack:tailnet.auth_key"
+
+
+def _control_url(value: str) -> str:
+    if not re.fullmatch(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?/?", value):
+        refuse("is not the http:// or https:// address of a control server")
+    return value.rstrip("/")
+
+
+ControlUrl = Annotated[str, AfterValidator(_control_url)]
+
+
+def _auth_key(value: SecretStr) -> SecretStr:
+    key = value.get_secret_value()
+    if not key.isprintable() or not key or " " in key:
+        refuse("is empty, or has spaces or line breaks in it")
+    if key.startswith("tskey-api-"):
+        refuse(
+            "is an API access token, not an auth key",
+            "no node can join with it",
+            "make an auth key in the admin console, or an OAuth client's secret (tskey-client-...)",
+        )
+    return value
+
+
+AuthKey = Annotated[SecretStr, AfterValidator(_auth_key)]
+
+
+class Tailnet(Section):
+    """The network that joins the nodes."""
+
+    tag: str = key(
+        "the tag that every node carries in the tailnet",
+        Says(
+            "a tag such as tag:cluster",
+            "the tailnet's rules could not tell the nodes from people's devices",
+            "write tag: and a name of lowercase letters, digits and hyphens",
+        ),
+        pattern=r"^tag:[a-z][a-z0-9-]{0,48}$",
+        default="tag:cluster",
+    )
+    control_url: ControlUrl | None = key(
+        "the tailnet's control server; left out, Tailscale's own, or the lab's in a stack with a lab site",
+        Says(
+            "the URL of a control server",
+            "the nodes could not join the tailnet",
+            "write a URL such as https://headscale.example.org, or leave it out to use Tailscale's own",
+            otherwise="Tailscale's own",
+        ),
+        default=None,
+    )
+    auth_key: AuthKey | None = key(
+        f"key that lets nodes join; a Pulumi secret (`{_COMMAND}`); "
+        "needed where no site is a lab and no control_url is set",
+        Says("a key on one line", "the nodes could not join the tailnet", f"run: {_COMMAND}", secret=True),
+        default=None,
+    )
+
+
+def check_tailnet(tailnet: Draft, no_control_server: bool, report: Report) -> None:
+    """Report a key in plain text, and nodes without a way into a tailnet.
+
+    no_control_server   no site brings one of its own
+    """
+    at = tailnet.at("auth_key")
+    if "auth_key" in tailnet.raw and not report.hides(at):
+        breaks = "whoever reads the file, or the repository's past, can join the tailnet"
+        fix = f"revoke this key, make another and give it to: {_COMMAND}"
+        report.add(at, "[secret] is plain text in the config", breaks, fix)
+    if no_control_server and "auth_key" not in tailnet.raw and "control_url" not in tailnet.raw:
+        fix = f"run: {_COMMAND} (or set control_url, for a control server of your own)"
+        report.add(at, "missing", "no node could join Tailscale's tailnet", fix)

@@ -1,0 +1,1 @@
+"""People's accounts, the same on every node."""

@@ -1,0 +1,1 @@
+"""What every section of the stack config is made of: words, problems, kinds of value. No pulumi."""

@@ -1,0 +1,70 @@
+"""A mapping of the stack config as far as it can be read.
+
+Pydantic refuses a whole model for one bad field; the checks that compare values must still see the others, so that
+one run reports everything.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from components.settings.problems import below
+from components.settings.section import Section, keys_of
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """One mapping: `raw` as written, `values` of the fields that hold, `lists` of its lists of mappings."""
+
+    path: str
+    model: type[Section]
+    raw: Mapping[str, object] = field(default_factory=dict)
+    values: Mapping[str, object] = field(default_factory=dict)
+    lists: Mapping[str, tuple[Draft, ...]] = field(default_factory=dict)
+    sections: Mapping[str, Draft] = field(default_factory=dict)
+
+    def at(self, key: str) -> str:
+        """The path of one of its keys."""
+        return below(self.path, key)
+
+    def value(self, key: str) -> object:
+        """The value at `key`, its default where it is left out; None where it was refused."""
+        return self.values.get(key) if key in self.raw else keys_of(self.model)[key].info.default
+
+    def text(self, key: str) -> str | None:
+        """The text at `key`, even one that its field refuses; None where there is no text."""
+        value = self._written(key)
+        return value if isinstance(value, str) else None
+
+    def whole(self, key: str) -> int | None:
+        """The whole number at `key`, even one that its field refuses; None where there is none."""
+        value = self._written(key)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    def _written(self, key: str) -> object:
+        read = self.value(key)
+        return self.raw.get(key) if read is None else read
+
+    def items(self, key: str) -> tuple[Draft, ...]:
+        """The mappings in the list at `key`."""
+        return self.lists.get(key, ())
+
+    def section(self, key: str) -> Draft:
+        """The mapping at `key`; an empty one where there is none."""
+        return self.sections.get(key) or Draft(self.at(key), keys_of(self.model)[key].section or Section)
+
+    def built(self) -> Any:
+        """The section itself. Only for a draft without a problem: its values are taken as they were read."""
+        fields: dict[str, Any] = {**self.values, **{key: section.built() for key, section in self.sections.items()}}
+        fields |= {key: tuple(item.built() for item in items) for key, items in self.lists.items()}
+        return self.model.model_construct(None, **fields)
+
+
+def meant(key: str, known: Iterable[str]) -> str:
+    """The remedy for an unknown word: the nearest known one, or all of them."""
+    names = sorted(known)
+    near = difflib.get_close_matches(key, names, n=1)
+    return f"did you mean '{near[0]}'?" if near else f"write one of: {', '.join(names)}"

@@ -1,0 +1,117 @@
+"""The kinds of value that more than one section holds: what each accepts, and what it says when it does not."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, NoReturn
+
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from components.validation.sizes import parse_size
+
+CROSS_SITE = "cross-site"
+SITE_PREFIX, GPU_PREFIX = "site-", "gpu-"  # names of NodeSets, and of the Features that select their nodes
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
+# slurm.conf gives "all", "default" and "localhost" meanings of their own; every hosts file has the rest.
+RESERVED_NAMES = words(
+    "all default localhost none broadcasthost ip6-localhost ip6-loopback ip6-allnodes ip6-allrouters"
+)
+# Users and groups of Debian's base-passwd and of packages that nodes install or clouds ship; "admin" is a
+
+
+def refuse(what: str, breaks: str | None = None, fix: str | None = None) -> NoReturn:
+    """Refuse a value for a reason of its own; where `breaks` or `fix` is left out, the field's words stand."""
+    raise PydanticCustomError("refused", "refused", {"what": what, "breaks": breaks, "fix": fix})
+
+
+def _not_bool(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("a truth value is not a number")
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_not_bool)]
+Number = Annotated[float, BeforeValidator(_not_bool), Field(allow_inf_nan=False)]
+
+
+def _size(value: object) -> object:
+    return parse_size(value) if isinstance(value, str) else _not_bool(value)
+
+
+Size = Annotated[int, BeforeValidator(_size), Field(ge=1, le=2**50)]
+
+
+def check_name(value: str, pattern: str = r"[a-z]([a-z0-9-]*[a-z0-9])?") -> str:
+    """A name that Slurm, DNS and the tailnet all take."""
+    if value.lower() in RESERVED_NAMES:
+        refuse("is a word with a meaning of its own in slurm.conf or /etc/hosts")
+    if not re.fullmatch(pattern, value):
+        refuse("is not a name of lowercase letters, digits and hyphens that starts with a letter")
+    return value
+
+
+def check_node_name(value: str) -> str:
+    """A node's name: not one that a NodeSet has or may get."""
+    if value.startswith((SITE_PREFIX, GPU_PREFIX)):
+        refuse(
+            f"starts with '{SITE_PREFIX}' or '{GPU_PREFIX}', which begin the names of NodeSets",
+            "a node and a NodeSet of one name keep the node from registering with slurmctld",
+        )
+    return check_name(value)
+
+
+def _site_name(value: str) -> str:
+    if value == CROSS_SITE:
+        refuse("is the word for measurements between sites", "its floor and theirs could not be told apart")
+    return check_name(value)
+
+
+NodeName = Annotated[str, Field(max_length=63), AfterValidator(check_node_name)]
+SiteName = Annotated[str, Field(max_length=63), AfterValidator(_site_name)]
+PartitionName = Annotated[str, Field(max_length=63), AfterValidator(check_name)]
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """The GPUs of one node: Slurm's gres type, such as h200, and how many."""
+
+    kind: str
+    count: int
+
+
+def _gpu(value: object) -> object:
+    if isinstance(value, str) and (match := re.fullmatch(r"([a-z][a-z0-9-]{0,40}):([1-9][0-9]{0,2})", value)):
+        return Gpu(check_name(match[1]), int(match[2]))
+    raise ValueError("not kind:count")
+
+
+GpuText = Annotated[Gpu, BeforeValidator(_gpu)]
+
+
+def _feature(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*", value):
+        refuse("is not a word of letters, digits, '_', '.' and '-' that starts with a letter")
+    if value.startswith((SITE_PREFIX, GPU_PREFIX)):
+        refuse(
+            f"starts with '{SITE_PREFIX}' or '{GPU_PREFIX}', by which partitions choose their nodes",
+            "the node would run the jobs of another site or GPU kind",
+        )
+    return value
+
+
+Feature = Annotated[str, Field(max_length=63), AfterValidator(_feature)]
+
+
+def _word(value: object) -> object:
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+FreeText = Annotated[str, BeforeValidator(_word), Field(max_length=200)]

@@ -1,0 +1,64 @@
+"""The stack config: what the user writes in Pulumi.<stack>.yaml, checked as a whole before any host is touched.
+
+`parse` gives a `StackConfig` or a `ConfigError` with every problem at once. Nothing here imports pulumi.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from components.settings.problems import ROOT, ConfigError, Report
+from stacks.config.checks import check
+from stacks.config.model import StackConfig
+from stacks.config.reader import Reader, without_nulls
+from stacks.config.reference import reference
+
+__all__ = ["ConfigError", "StackConfig", "from_pulumi", "load", "parse", "reference"]
+
+PROJECT_NAME = ROOT.removesuffix(":")
+
+
+def load(values: Mapping[str, str], secret_keys: Iterable[str], base_dir: Path) -> StackConfig:
+    """The checked config of a stack, from Pulumi's own: text by `tailrack:<key>`, and the keys that are secret.
+
+    Relative paths start at `base_dir`, where Pulumi.<stack>.yaml lies. Raises ConfigError with every problem found.
+    """
+    secret = frozenset(key.removeprefix(ROOT) for key in secret_keys if key.startswith(ROOT))
+    return parse(from_pulumi(values, PROJECT_NAME), base_dir=base_dir, secret_keys=secret)
+
+
+def parse(raw: Mapping[str, object], *, base_dir: Path, secret_keys: frozenset[str] = frozenset()) -> StackConfig:
+    """The checked config of a stack.
+
+    `raw` has the top-level keys without `tailrack:`, with parsed values; relative key files start at `base_dir`;
+    `secret_keys` are the top-level keys that hold a Pulumi secret. Raises ConfigError with every problem found.
+    """
+    report = Report(secret_keys)
+    # Pulumi hands over a section without a value as an empty text (a null from version 4 on).
+    written = without_nulls({key: None if value == "" else value for key, value in raw.items()})
+    draft = Reader(report, base_dir).section(StackConfig, written, ROOT)
+    check(draft, report)
+    if report.problems:
+        raise ConfigError(report.problems)
+    config: StackConfig = draft.built()
+    return config
+
+
+def from_pulumi(values: Mapping[str, str], project: str) -> dict[str, object]:
+    """Pulumi's config of a stack as `parse` takes it.
+
+    `values` maps `<project>:<key>` to text, which is JSON for mappings and lists; other namespaces are left out.
+    """
+    prefix = f"{project}:"
+    return {key.removeprefix(prefix): _decoded(text) for key, text in values.items() if key.startswith(prefix)}
+
+
+def _decoded(text: str) -> object:
+    if not text.lstrip().startswith(("{", "[")):
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):  # a text that only begins like JSON stays one
+        return text

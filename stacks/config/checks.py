@@ -1,0 +1,118 @@
+"""Checks between sections: names that must not meet, references that lead nowhere, a cluster without a node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from components.roles.nfs_exports.settings import check_storage
+from components.roles.slurm.settings import check_slurm
+from components.roles.tailnet.settings import check_tailnet
+from components.roles.users.settings import check_users
+from components.settings.draft import Draft, meant
+from components.settings.problems import ROOT, Report, bare, below, listed
+from components.settings.section import keys_of
+from components.settings.types import CROSS_SITE
+from components.settings.validation import check_sizes
+from stacks.sites import KINDS
+from stacks.sites.kind import Claim, Kind, NodeSpec, Site
+
+
+def check(config: Draft, report: Report) -> None:
+    """Report every clash between values of the config."""
+    sites, head = config.items("sites"), config.section("head")
+    listed_nodes = [claim for site in sites if (kind := _kind(site)) for claim in kind.claims(site, head)]
+    nodes = [*_head(head, sites), *listed_nodes]
+    _check_twice(nodes, report)
+    _check_partitions(config, nodes, report)
+    _check_somewhere_to_run(sites, nodes, report)
+    _check_site_names(config, report)
+    for word, kind in KINDS.items():
+        kind.check([site for site in sites if site.text("kind") == word], head, report)
+    logins = {node.login: node.place for node in listed_nodes if node.login is not None}
+    check_users(config.items("users"), logins, report)
+    check_storage(config.section("storage"), report)
+    check_slurm(config.section("slurm"), report)
+    no_control_server = bool(sites) and all((kind := _kind(site)) and not kind.brings_tailnet for site in sites)
+    check_tailnet(config.section("tailnet"), no_control_server, report)
+    check_sizes(config.section("validation"), report)
+
+
+def _kind(site: Draft) -> Kind[Site, NodeSpec] | None:
+    return KINDS.get(site.text("kind") or "")
+
+
+def _head(head: Draft, sites: Sequence[Draft]) -> list[Claim]:
+    """The head node, unless it is one of the machines that its site lists."""
+    here = [_kind(site) for site in sites if site.text("name") == head.text("site")]
+    if not head.raw or any(kind and kind.lists_head for kind in here):
+        return []
+    return [Claim(head.text("name"), head.at("name"), head.value("compute") is not False)]
+
+
+def _check_twice(nodes: Sequence[Claim], report: Report) -> None:
+    first: dict[str, Claim] = {}
+    again: dict[tuple[str, str], list[str]] = {}
+    for node in nodes:
+        if node.name is not None and (holder := first.setdefault(node.name, node)) is not node:
+            again.setdefault((node.path, holder.place), []).append(node.name)
+    for (path, place), names in again.items():
+        more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+        what = f"makes node {bare(names[0])}{more} a second time (also in {place})"
+        report.add(path, what, "Slurm would drain one of the two", "give one of them another name")
+
+
+def _check_partitions(config: Draft, nodes: Sequence[Claim], report: Report) -> None:
+    # Without `all`, which no name may be.
+    names = {node.gpu.kind: f"the partition of the {node.gpu.kind} GPUs" for node in nodes if node.gpu}
+    sites, extras = config.items("sites"), config.section("slurm").items("partitions")
+    for section, word in [*((site, "site") for site in sites), *((extra, "partition") for extra in extras)]:
+        name, path = section.text("name"), section.at("name")
+        if name is None:
+            continue
+        if name in names:
+            what = f"{report.value(path, name)} names a partition a second time (it is {names[name]})"
+            report.add(path, what, "slurmctld would refuse its config", f"give the {word} another name")
+        names.setdefault(name, f"the partition of {section.path.removeprefix(ROOT)}")
+    for path, name in {node.path: node.name for node in nodes if node.name is not None and node.name in names}.items():
+        what = f"makes node {bare(name)}, which has the name of a partition ({names[name]})"
+        report.add(path, what, "the node could not register with slurmctld", "give one of them another name")
+
+
+def _check_somewhere_to_run(sites: Sequence[Draft], nodes: Sequence[Claim], report: Report) -> None:
+    lists = {name for kind in KINDS.values() for name, key in keys_of(kind.model).items() if key.many}
+    read = all(_kind(site) and lists & site.raw.keys() <= site.lists.keys() for site in sites)
+    if sites and read and not any(node.compute or node.name is None for node in nodes):
+        fix = "add a pool or a host, or set compute: true in tailrack:head"
+        report.add(ROOT + "sites", "no node runs jobs", "every job would wait for ever", fix)
+
+
+def _check_site_names(config: Draft, report: Report) -> None:
+    names = [site.text("name") for site in config.items("sites")]
+    known = {name for name in names if name is not None}
+    if not known or None in names:  # then nothing can be said to be missing
+        return
+    no_site = f"is not a site (sites are {listed(known)})"
+    head = config.section("head")
+    if (place := head.text("site")) is not None and place not in known:
+        at = head.at("site")
+        report.add(at, f"{report.value(at, place)} {no_site}", "the head node would be nowhere", meant(place, known))
+    for partition in config.section("slurm").items("partitions"):
+        seen: set[str] = set()
+        sites = partition.values.get("sites", ())
+        for index, name in enumerate(sites if isinstance(sites, tuple) else ()):
+            at = below(partition.at("sites"), index)
+            if name not in known:
+                what = f"{report.value(at, name)} {no_site}"
+                report.add(at, what, "slurmctld would refuse its config", meant(name, known))
+            elif name in seen:
+                what = f"{report.value(at, name)} is in the list twice"
+                report.add(at, what, "one of the two was meant to be another site", "take it out")
+            seen.add(name)
+    validation = config.section("validation")
+    floors = validation.raw.get("floors_gb_per_s")
+    scopes = known | {CROSS_SITE}
+    for scope in map(str, floors) if isinstance(floors, Mapping) else ():
+        if scope not in scopes:
+            at = below(validation.at("floors_gb_per_s"), scope)
+            breaks = "the floor would be held against nothing"
+            report.add(at, "is neither a site nor cross-site", breaks, meant(scope, scopes))

@@ -1,0 +1,103 @@
+"""The one walker over the config: reads raw values into drafts, and reports each field that does not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from components.settings.draft import Draft, meant
+from components.settings.problems import MASK, Report, Says, below, shown
+from components.settings.section import Section, keys_of
+from stacks.sites import KINDS
+from stacks.sites.kind import Site
+
+
+def without_nulls(value: object, depth: int = 8) -> object:
+    """The value with every null in a mapping taken for a key left out, as YAML's `key:` means it."""
+    if depth and isinstance(value, Mapping):
+        return {key: without_nulls(item, depth - 1) for key, item in value.items() if item is not None}
+    if depth and isinstance(value, list | tuple):
+        return [without_nulls(item, depth - 1) for item in value]
+    return value
+
+
+class Reader:
+    """Reads raw values into drafts; relative paths start at `base_dir`."""
+
+    def __init__(self, report: Report, base_dir: Path) -> None:
+        self._report = report
+        self._context = {"base_dir": base_dir}
+
+    def section(self, model: type[Section], raw: object, path: str, unread: frozenset[str] = frozenset()) -> Draft:
+        """A mapping read as `model`; keys in `unread` are let pass unread."""
+        keys = keys_of(model)
+        if not isinstance(raw, Mapping):
+            what = f"{self._report.value(path, raw)} is not a mapping"
+            self._report.add(path, what, "none of its keys can be read", f"write KEY: VALUE pairs of {', '.join(keys)}")
+            return Draft(path, model)
+        for name in raw:
+            if name not in keys and name not in unread:
+                self._unknown(model, str(name), below(path, str(name)))
+        values: dict[str, object] = {}
+        lists: dict[str, tuple[Draft, ...]] = {}
+        sections: dict[str, Draft] = {}
+        for name, key in keys.items():
+            if name in unread:
+                continue
+            if name not in raw:
+                if key.info.is_required():
+                    self._report.add(below(path, name), "missing", key.says.breaks, key.says.fix)
+            elif key.section is not None and not key.many:
+                sections[name] = self.section(key.section, raw[name], below(path, name))
+            else:
+                try:
+                    value = key.adapter.validate_python(raw[name], context=self._context)
+                except ValidationError as error:
+                    for detail in error.errors(include_url=False):
+                        self._refused(key.says, detail, below(path, name))
+                    continue
+                if key.section is None:
+                    values[name] = value
+                else:
+                    at = below(path, name)
+                    lists[name] = tuple(self._item(key.section, item, f"{at}[{i}]") for i, item in enumerate(value))
+        return Draft(path, model, raw, values, lists, sections)
+
+    def _item(self, model: type[Section], raw: object, path: str) -> Draft:
+        if model is not Site or not isinstance(raw, Mapping):
+            return self.section(model, raw, path)
+        kind = raw.get("kind")
+        if isinstance(kind, str) and kind in KINDS:
+            return self.section(KINDS[kind].model, raw, path)
+        at = below(path, "kind")
+        what = f"{self._report.value(at, kind)} is not a kind of site" if "kind" in raw else "missing"
+        kinds = (f"{name} ({keys_of(each.model)['kind'].info.description})" for name, each in KINDS.items())
+        self._report.add(at, what, "nobody knows where its nodes come from", f"write {' or '.join(kinds)}")
+        known = frozenset(name for each in KINDS.values() for name in keys_of(each.model))
+        return self.section(Site, raw, path, unread=known - {"name"})
+
+    def _unknown(self, model: type[Section], key: str, path: str) -> None:
+        remedy = meant(key, keys_of(model))
+        for kind, other in KINDS.items():
+            if issubclass(model, Site) and key in keys_of(other.model):
+                remedy = f"it belongs to a site of kind {kind}"
+        self._report.add(path, "unknown key", "it would change nothing, without a word", remedy)
+
+    def _refused(self, words: Says, detail: ErrorDetails, path: str) -> None:
+        inside = [part for part in detail["loc"] if part != "[key]"]
+        for part in inside:
+            path = below(path, part)
+        context = detail.get("ctx", {})
+        breaks, fix = words.breaks, words.fix
+        hidden = words.secret or self._report.hides(path)
+        if detail["type"] == "refused" and (words.secret or not hidden):
+            what = context["what"]
+            breaks, fix = context["breaks"] or breaks, context["fix"] or fix
+        elif detail["type"] == "string_too_long":
+            what = f"is longer than {context['max_length']} characters"
+        else:
+            what = f"does not fit in {words.wants}" if inside else f"is not {words.wants}"
+        self._report.add(path, f"{MASK if hidden else shown(detail['input'])} {what}", breaks, fix)

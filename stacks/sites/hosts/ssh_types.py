@@ -1,0 +1,101 @@
+"""How a machine is reached by SSH, as kinds of value: address, private key file, pinned host key."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+import re
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, ValidationInfo
+
+from components.settings.problems import shown
+from components.settings.types import refuse
+
+HOST_KEY_TYPES = (
+    "ssh-ed25519",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "ssh-rsa",
+    "sk-ssh-ed25519@openssh.com",
+    "sk-ecdsa-sha2-nistp256@openssh.com",
+)
+
+
+def _key_file(value: object, info: ValidationInfo) -> object:
+    """The key's absolute path; a relative one starts at the folder of the stack config."""
+    if not isinstance(value, str):
+        raise ValueError("not a path")
+    try:
+        path = Path(value).expanduser()
+        path = (info.context or {}).get("base_dir", Path()) / path  # an absolute path stays as it is
+        if not path.is_file():
+            refuse(f"(that is {shown(path)}) is not a file on this machine")
+        with path.open("rb") as file:
+            head = file.read(65536)
+    except (OSError, RuntimeError) as error:  # RuntimeError: ~name of nobody known
+        refuse(f"cannot be read ({type(error).__name__})")
+    armour = re.search(rb"-----BEGIN ([A-Z0-9 ]*)PRIVATE KEY-----(.*?)-----END", head, re.DOTALL)
+    if armour is None:
+        public = head.startswith(tuple(name.encode() + b" " for name in HOST_KEY_TYPES))
+        refuse(f"(that is {shown(path)}) holds {'the public half of a key' if public else 'no private key'}")
+    if _is_encrypted(armour[1], armour[2]):
+        refuse(
+            f"(that is {shown(path)}) is locked with a passphrase",
+            "nobody is there to type it when the program logs in",
+            "make a key without one for this cluster: ssh-keygen -t ed25519 -N '' -f FILE",
+        )
+    return path
+
+
+def _is_encrypted(kind: bytes, body: bytes) -> bool:
+    """Whether a PEM or OpenSSH private key needs a passphrase (openssh's PROTOCOL.key: magic, then cipher)."""
+    if b"ENCRYPTED" in kind or b"ENCRYPTED" in body:
+        return True
+    if kind != b"OPENSSH ":
+        return False
+    try:
+        return not base64.b64decode(body).startswith(b"openssh-key-v1\0\0\0\0\x04none")
+    except binascii.Error:
+        return False
+
+
+KeyFile = Annotated[Path, BeforeValidator(_key_file)]
+
+
+def _host_key(value: str) -> str:
+    """'TYPE BASE64' with any comment dropped; the type is also written inside the base64 (RFC 4253, 6.6)."""
+    words = value.split()
+    if len(words) > 2 and words[0] not in HOST_KEY_TYPES and words[1] in HOST_KEY_TYPES:
+        refuse("starts with a host's name or address", fix="leave out its first word; the key starts at its type")
+    if len(words) < 2 or words[0] not in HOST_KEY_TYPES:
+        refuse("is not a public host key")
+    kind = words[0].encode()
+    try:
+        blob = base64.b64decode(words[1], validate=True)
+    except ValueError:
+        refuse("is a host key whose base64 part is damaged")
+    if not blob.startswith(len(kind).to_bytes(4, "big") + kind) or len(blob) <= 4 + len(kind):
+        refuse("is a host key whose base64 part is cut off or of another type")
+    return f"{words[0]} {words[1]}"
+
+
+HostKey = Annotated[str, AfterValidator(_host_key)]
+
+
+def _address(value: str) -> str:
+    try:
+        return str(ipaddress.ip_address(value))
+    except ValueError:
+        label = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?"
+        if len(value) > 253 or not re.fullmatch(rf"{label}(\.{label})*\.?", value):
+            refuse("is neither an IP address nor a host name")
+        if re.fullmatch(r"[0-9.]+", value):
+            refuse("has the look of an IPv4 address and is none")
+    return value.lower().rstrip(".")
+
+
+Address = Annotated[str, AfterValidator(_address)]

@@ -1,0 +1,89 @@
+"""A site of containers on this machine, in a network of their own."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from components.settings.problems import Says, shown
+from components.settings.section import Section, key, named, yes_no
+from components.settings.types import Feature, Whole, check_name, check_node_name, refuse
+from stacks.sites.kind import Site, features_key, kind_key
+
+TAILNET_RANGE = ipaddress.IPv4Network("100.64.0.0/10")  # RFC 6598 space; Tailscale gives its addresses from it
+PRIVATE_RANGES = tuple(map(ipaddress.IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
+MOST_NODES = 1000  # a Linux bridge has 1,023 ports
+
+
+def _pool_name(value: str) -> str:
+    check_node_name(value + "1")
+    return check_name(value, r"[a-z][a-z0-9-]*")
+
+
+PoolName = Annotated[str, Field(max_length=59), AfterValidator(_pool_name)]  # 59 + 4 digits = a 63 byte label
+
+
+def _subnet(value: object) -> object:
+    if not isinstance(value, str) or "/" not in value:
+        refuse("is not a network with its prefix length")
+    try:
+        network = ipaddress.IPv4Network(value)
+    except ValueError as error:
+        refuse(f"is not an IPv4 network ({shown(str(error))})")
+    if network.overlaps(TAILNET_RANGE):
+        refuse(
+            f"overlaps {TAILNET_RANGE}, the tailnet's own range",
+            "packets for a node's tailnet address would go to this network instead",
+        )
+    if not any(network.subnet_of(private) for private in PRIVATE_RANGES):
+        refuse("is not within 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16")
+    return network
+
+
+Subnet = Annotated[ipaddress.IPv4Network, BeforeValidator(_subnet)]
+
+
+class LabPool(Section):
+    """Like nodes of a lab site: name1, name2, ... up to count."""
+
+    name: PoolName = named(
+        "the nodes' name without their number, at most 59 characters",
+        "its nodes are called by it, with 1, 2, ... after it",
+        "write a name such as a",
+    )
+    count: Whole = key(
+        "how many nodes",
+        Says(
+            f"a whole number from 1 to {MOST_NODES}",
+            "the pool would have no nodes, or more than one bridge network takes",
+            "write 1 or more, or delete the pool",
+        ),
+        ge=1,
+        le=MOST_NODES,
+        default=1,
+    )
+    features: tuple[Feature, ...] = features_key("Slurm features of each node, for `--constraint`")
+    bare: bool = yes_no("start from an image without Slurm's packages, as a new machine would", False)
+
+
+class LabSite(Site):
+    """A site of containers on this machine, in a network of their own."""
+
+    kind: Literal["lab"] = kind_key("lab", "containers on this machine")
+    subnet: Subnet | None = key(
+        "the site's network (CIDR); left out, Docker picks one",
+        Says(
+            "an IPv4 network such as 172.30.1.0/24",
+            "the site's nodes would have no network, or a wrong one",
+            "write a free private network with no host bits set, or leave subnet out and Docker picks one",
+            otherwise="Docker's choice",
+        ),
+        default=None,
+    )
+    pools: tuple[LabPool, ...] = key(
+        "the site's nodes; may be empty where the head node stands",
+        Says("a list of pools", "the site would have no nodes", "write [{name: a, count: 1}]"),
+        default=(),
+    )

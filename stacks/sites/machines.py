@@ -1,0 +1,34 @@
+"""How the machines of a stack are made. Their code needs pulumi, so it is imported here, when the config is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+
+import pulumi
+
+from components.host import Host
+from stacks.sites.kind import NodeSpec, Site
+
+
+@dataclass(frozen=True)
+class Machines:
+    """Hosts by node, and the URL of the control server that comes with them; None where none does."""
+
+    hosts: Mapping[str, Host]
+    control_url: pulumi.Input[str] | None = None
+
+
+def machines(sites: Sequence[Site], nodes: Sequence[NodeSpec], stack: str) -> Machines:
+    """The machines of all nodes, made by one call of `machines` in the folder of each kind."""
+    hosts: dict[str, Host] = {}
+    control_url = None
+    for kind in dict.fromkeys(site.kind for site in sites):
+        own = [site for site in sites if site.kind == kind]
+        names = {site.name for site in own}
+        program = import_module(f"stacks.sites.{kind}.machines")
+        made: Machines = program.machines(own, [node for node in nodes if node.site in names], stack)
+        hosts |= made.hosts
+        control_url = control_url if made.control_url is None else made.control_url
+    return Machines(hosts, control_url)
