@@ -43,7 +43,10 @@ class Cluster(pulumi.ComponentResource):
         if control_url is not None:
             values["TAILNET_CONTROL_URL"] = control_url
         key = settings.tailnet.auth_key
-        secrets = {"MUNGE_KEY": munge.key, "TAILNET_AUTH_KEY": pulumi.Output.secret(key.get_secret_value() if key else "")}
+        secrets = {
+            "MUNGE_KEY": munge.key,
+            "TAILNET_AUTH_KEY": pulumi.Output.secret(key.get_secret_value() if key else ""),
+        }
         self.head = HeadNode(head, settings, munge, own, values, secrets, sites=sites, opts=child)
         self.nodes = [ComputeNode(node, self.head.link, own, values, secrets, opts=child) for node in nodes]
         self.head.services(after=[node.ready for node in self.nodes])

@@ -31,8 +31,3 @@ class ClusterSettings(Section):
     storage: Storage = key("the share", default=Storage())
     slurm: Slurm = key("Slurm beyond what tailrack sets itself", default=Slurm())
     validation: Validation = key("the bandwidth measurement", default=Validation())
-
-    @property
-    def user_lines(self) -> list[str]:
-        """`name uid gid`, as the scripts read them."""
-        return [f"{user.name} {user.uid} {user.gid}" for user in self.users]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pulumi
@@ -41,8 +41,8 @@ class ComputeNode(pulumi.ComponentResource):
         host: Host,
         head: HeadLink,
         roles: Sequence[Role],
-        values: dict[str, pulumi.Input[Any]],
-        secrets: dict[str, pulumi.Input[str]],
+        values: Mapping[str, pulumi.Input[Any]],
+        secrets: Mapping[str, pulumi.Input[str]],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("tailrack:cluster:ComputeNode", host.name, None, opts)

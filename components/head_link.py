@@ -55,11 +55,11 @@ class HeadLink:
         return {"name": self.machine.name, "connection": connection, **rest}
 
     @classmethod
-    def from_outputs(cls, outputs: pulumi.Output[Mapping[str, Any]]) -> HeadLink:
+    def from_outputs(cls, outputs: pulumi.Output[Any]) -> HeadLink:
         """Return the head node of another stack, from what `to_outputs` gave there. All of it is secret."""
-        known = pulumi.Output.secret(outputs)
+        known: pulumi.Output[Any] = pulumi.Output.secret(outputs)
         connection = known["connection"]
-        plain = {name: pulumi.Output.unsecret(known[name]) for name in _PLAIN}
+        plain: dict[str, Any] = {name: pulumi.Output.unsecret(known[name]) for name in _PLAIN}
         return cls(
             machine=Machine(
                 pulumi.Output.unsecret(known["name"]),
@@ -75,4 +75,6 @@ class HeadLink:
         )
 
 
-_PLAIN = tuple(field.name for field in fields(HeadLink) if field.name not in ("machine", "munge_key", "shared", "ready"))
+_PLAIN = tuple(
+    field.name for field in fields(HeadLink) if field.name not in ("machine", "munge_key", "shared", "ready")
+)

@@ -91,7 +91,7 @@ class NcclValidation(pulumi.ComponentResource):
     ) -> None:
         super().__init__("tailrack:validation:NcclValidation", "validation", None, opts)
         members = {node.host.name: node for node in nodes}
-        addresses = {name: node.joined["tailnet_ip"] for name, node in members.items()}
+        addresses: dict[str, pulumi.Input[str]] = {name: node.joined["tailnet_ip"] for name, node in members.items()}
         node_sites = {name: node.host.site for name, node in members.items()}
         if settings.head.compute:
             addresses[head.host.name] = head.link.address

@@ -16,6 +16,7 @@ converge: they may be run twice, be cut off anywhere, and start from a half-done
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, cast
@@ -39,8 +40,17 @@ DIAL_TIMEOUT_SECONDS = 10
 HOST_LOCK = "tailrack"
 
 
+_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
+
+
 def header(values: Mapping[str, Value]) -> str:
-    """Return quoted assignments, one a line. Lists become one item a line, truth values `true` and `false`."""
+    """Return quoted assignments, one a line. Lists become one item a line, truth values `true` and `false`.
+
+    Raises ValueError for a name that is not an upper-case shell name.
+    """
+    for name in values:
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is not a name a step's header can have (upper case, digits, underscores)")
     return "\n".join(f"{name}={shlex.quote(_text(value))}" for name, value in sorted(values.items()))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from components.config_files.slurm_versions import upstream
+from components.roles.slurm.versions import upstream
 
 
 def node_output(name: str, site: str, facts: Mapping[str, Any], joined: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 RawConfig = dict[str, Any]
 """A stack config as YAML gives it: sections by key, without `tailrack:`."""

@@ -23,6 +23,7 @@ def script_of(role: str, *phases: str) -> Script:
     """Return the script of one role's phases alone."""
     return compose([one for one in ROLES if one.name == role], phases)
 
+
 # What the scripts may really run. Everything else is a stub of the test, or not found: nothing of this machine changes.
 TOOLS = """
     awk base64 basename bash cat chmod cp cut date df dirname env find flock grep head install jq mkdir mktemp mv nproc

@@ -13,7 +13,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from components.host import Connection, Host
-from components.remote import Step, command_line, parse_result, render_script
+from components.remote import Step, command_line, header, parse_result, render_script
+from components.step_label import StepLabel
+from components.steps import NODE, Script, compose
+from tests.unit.recorded import record
+from tests.unit.shell import ROLES
 
 HOST = Host(
     name="a1",
@@ -31,13 +35,15 @@ class Parent(pulumi.ComponentResource):
 
 
 @pytest.fixture
-def step(record: Callable[..., Any]) -> Callable[..., Any]:
+def step() -> Callable[..., Any]:
     """Make one step of a script, as step(values, **options); the answer is `{"cpus": 4}`."""
 
     def make(values: dict[str, Any], **options: Any) -> Any:
         def program() -> dict[str, Any]:
             options.setdefault("parent", Parent())
-            return {"result": Step("a1-node", HOST, "node", values, **options).result}
+            read = frozenset({*values, *options.get("secrets", {}), "HOST_NAME", "STEP_NAME"})
+            script = Script("#!/bin/bash", read, undo=options.pop("undo", False))
+            return {"result": Step("a1-node", HOST, script, values, label="a1: users", **options).result}
 
         return record(program, answers={"a1-node": '{"cpus": 4}'})
 
@@ -64,7 +70,7 @@ def test_a_step_with_secrets_hides_its_whole_input_and_has_a_plain_result(step: 
 
 def test_a_step_is_given_the_name_of_its_host_and_its_own(step: Callable[..., Any]) -> None:
     header = step({}).header("a1-node")
-    assert (header["HOST_NAME"], header["STEP_NAME"]) == ("a1", "node")
+    assert (header["HOST_NAME"], header["STEP_NAME"]) == ("a1", "a1-node")
 
 
 def test_values_may_be_known_later(step: Callable[..., Any]) -> None:
@@ -76,7 +82,35 @@ def test_values_may_be_known_later(step: Callable[..., Any]) -> None:
 def test_only_a_step_with_something_to_undo_has_a_delete(step: Callable[..., Any]) -> None:
     assert "delete" not in step({})["a1-node"].inputs
     inputs = step({}, undo=True)["a1-node"].inputs
-    assert inputs["delete"] == "exec sudo -n timeout -k 30 1800 bash -euo pipefail -s -- down"
+    command = "exec sudo -n timeout -k 30 1800 bash -euo pipefail -s -- down"
+    assert inputs["delete"] == f": a1-node a1 'a1: users'; {command}"
+
+
+def test_a_step_carries_its_name_its_machine_and_its_words_for_people(step: Callable[..., Any]) -> None:
+    inputs = step({}, undo=True)["a1-node"].inputs
+    for command in (inputs["create"], inputs["delete"]):
+        assert StepLabel.of(command) == StepLabel("a1-node", "a1", "a1: users")
+
+
+def test_a_step_gets_what_its_script_reads_and_nothing_else() -> None:
+    script = Script("#!/bin/bash", frozenset({"HOST_NAME", "USERS_LINES"}))
+    made = record(
+        lambda: {
+            "result": Step(
+                "a1-node", HOST, script, {"USERS_LINES": "x", "OTHER": "y"}, label="", parent=Parent(),
+                secrets={"MUNGE_KEY": "hush"},
+            ).result
+        },
+        answers={"a1-node": "{}"},
+    )  # fmt: skip
+    assert made.header("a1-node").keys() == {"HOST_NAME", "STEP_NAME", "STEP_LOCK", "USERS_LINES"}
+    assert made["a1-node"].secret_paths.isdisjoint({"stdin"})
+
+
+def test_a_script_that_reads_what_nobody_gives_is_refused_by_name() -> None:
+    script = Script("#!/bin/bash", frozenset({"FORGOTTEN_WIRE"}))
+    with pytest.raises(ValueError, match="step a1-node reads FORGOTTEN_WIRE, which nobody gives it"):
+        record(lambda: {"result": Step("a1-node", HOST, script, {}, label="", parent=Parent()).result})
 
 
 def test_only_a_measurement_has_triggers_and_an_empty_one_has_them_too(step: Callable[..., Any]) -> None:
@@ -108,12 +142,12 @@ def test_the_command_is_root_by_sudo_where_the_login_is_not(user: str, words: st
 @pytest.mark.parametrize("name", ["lower", "1A", "A-B", "A B", "A=1;B", "", "A\nB", "A\n"])
 def test_a_name_that_bash_would_not_take_as_a_variable_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="is not a name a step's header can have"):
-        render_script("gate", {name: "x"})
+        header({name: "x"})
 
 
 def test_libraries_come_before_the_script_and_the_call_comes_last() -> None:
-    text = render_script("join", {"HOST_NAME": "a1"}, ("lib/packages", "lib/authority"))
-    order = [text.index(f"\n{name}() ") for name in ("dispatch", "ensure_packages", "ensure_authority", "up")]
+    text = render_script(compose(ROLES, NODE), {"HOST_NAME": "a1"})
+    order = [text.index(f"\n{name}() ") for name in ("dispatch", "ensure_packages", "trust_authority", "up")]
     assert order == sorted(order)
     assert "dispatch" in text.rstrip("\n").rpartition("\n")[2]
     assert text.endswith("\n")
@@ -123,10 +157,10 @@ def test_libraries_come_before_the_script_and_the_call_comes_last() -> None:
 @given(st.dictionaries(st.from_regex(r"[A-Z][A-Z0-9_]{3,8}X", fullmatch=True), NO_NUL, min_size=1, max_size=6))
 @example({"QUOTESX": 'it\'s "$(touch /tmp/x)" `id` ${HOME} \\ \n\r\n!!', "ENDX": "\n", "DASHX": "-n", "EMPTYX": ""})
 def test_any_text_in_a_header_survives_the_way_through_bash(values: dict[str, str]) -> None:
-    whole = render_script("gate", values)
-    header = whole.split("\nSTEP_NAME=")[0]
     show = "; ".join(f"printf '%s\\0' \"${name}\"" for name in values)
-    told = subprocess.run(["bash", "-eu", "-s"], input=f"{header}\n{show}".encode(), capture_output=True, check=True)
+    told = subprocess.run(
+        ["bash", "-eu", "-s"], input=f"{header(values)}\n{show}".encode(), capture_output=True, check=True
+    )
     assert told.stdout.decode().split("\0")[:-1] == list(values.values())
     assert told.stderr == b""
 

@@ -6,13 +6,14 @@ import json
 import stat
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from components.steps import SCRIPTS
+from components.remote import render_script
+from components.steps import SCRIPTS, Functions, Script
+from tests.unit.shell import Shell
 
 TEXTS = st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), max_size=12)
 
@@ -33,21 +34,24 @@ def test_any_text_as_a_json_string_is_read_back_the_same(texts: list[str]) -> No
 
 
 @pytest.mark.parametrize(
-    ("pairs", "expected"),
+    ("results", "expected"),
     [
         ("", {}),
-        ("a 1", {"a": 1}),
-        ("cpus 4 name '\"x y\"' ok true none null", {"cpus": 4, "name": "x y", "ok": True, "none": None}),
+        ("result a 1", {"a": 1}),
+        (
+            "result cpus 4; result name '\"x y\"'; result ok true; result none null",
+            {"cpus": 4, "name": "x y", "ok": True, "none": None},
+        ),
     ],
 )
-def test_results_become_one_json_object(shell: Any, pairs: str, expected: dict[str, object]) -> None:
-    assert json.loads(shell.call(f"json_object {pairs}", {}).stdout) == expected
+def test_results_become_one_json_object(shell: Shell, results: str, expected: dict[str, object]) -> None:
+    assert json.loads(shell.run(with_up(results or ":")).stdout) == expected
 
 
 # Files that converge.
 
 
-def ensure(shell: Any, path: Path, text: str, mode: str = "0640") -> str:
+def ensure(shell: Shell, path: Path, text: str, mode: str = "0640") -> str:
     done = shell.call(
         'CHANGED=; ensure_file "$FILE" "$FILE_MODE" root:root "$FILE_TEXT"; echo "changed=$CHANGED"',
         {"FILE": str(path), "FILE_MODE": mode, "FILE_TEXT": text},
@@ -56,7 +60,7 @@ def ensure(shell: Any, path: Path, text: str, mode: str = "0640") -> str:
     return str(done.stdout)
 
 
-def test_a_missing_file_is_written_with_its_mode_owner_and_folder(shell: Any) -> None:
+def test_a_missing_file_is_written_with_its_mode_owner_and_folder(shell: Shell) -> None:
     path = shell.root / "new folder" / "file"
     assert ensure(shell, path, "one\ntwo") == "changed=yes\n"
     assert path.read_text() == "one\ntwo\n"
@@ -64,7 +68,7 @@ def test_a_missing_file_is_written_with_its_mode_owner_and_folder(shell: Any) ->
     assert any(call.startswith("chown root:root") for call in shell.calls)
 
 
-def test_a_file_as_it_should_be_is_left_alone_but_for_its_mode(shell: Any) -> None:
+def test_a_file_as_it_should_be_is_left_alone_but_for_its_mode(shell: Shell) -> None:
     path = shell.write("etc/file", "text\n")
     before = path.stat()
     path.chmod(0o777)
@@ -75,7 +79,7 @@ def test_a_file_as_it_should_be_is_left_alone_but_for_its_mode(shell: Any) -> No
 
 
 @pytest.mark.parametrize("old", ["", "other\n", "text", "text\n\n", "text\n ", "tex\n"])
-def test_a_file_that_differs_by_a_byte_is_replaced_by_a_new_one(shell: Any, old: str) -> None:
+def test_a_file_that_differs_by_a_byte_is_replaced_by_a_new_one(shell: Shell, old: str) -> None:
     path = shell.write("etc/file", old)
     reader = path.open()  # somebody who reads the old file goes on reading it whole
     assert ensure(shell, path, "text") == "changed=yes\n"
@@ -85,7 +89,7 @@ def test_a_file_that_differs_by_a_byte_is_replaced_by_a_new_one(shell: Any, old:
     assert list(path.parent.iterdir()) == [path]  # nothing is left beside it
 
 
-def test_a_second_time_changes_nothing(shell: Any) -> None:
+def test_a_second_time_changes_nothing(shell: Shell) -> None:
     path = shell.root / "etc/file"
     text = "quotes \" ' and $(id)\n\n  end  "
     assert ensure(shell, path, text) == "changed=yes\n"
@@ -93,7 +97,7 @@ def test_a_second_time_changes_nothing(shell: Any) -> None:
     assert path.read_text() == f"{text}\n"
 
 
-def test_a_disk_that_is_full_leaves_the_old_file_whole_and_says_so(shell: Any) -> None:
+def test_a_disk_that_is_full_leaves_the_old_file_whole_and_says_so(shell: Shell) -> None:
     path = shell.write("etc/file", "old\n")
     shell.stub("mktemp", f'ln -s /dev/full "{shell.root}/etc/file.fresh"; echo "{shell.root}/etc/file.fresh"')
     (shell.root / "stubs/ln").symlink_to("/bin/ln")
@@ -107,7 +111,7 @@ def test_a_disk_that_is_full_leaves_the_old_file_whole_and_says_so(shell: Any) -
     assert path.read_text() == "old\n"
 
 
-def test_a_step_that_fails_where_there_is_no_room_says_that_and_where(shell: Any) -> None:
+def test_a_step_that_fails_where_there_is_no_room_says_that_and_where(shell: Shell) -> None:
     folder = shell.root / "var/log/tailrack"
     folder.mkdir(parents=True)
     (folder / ".tailrack-room").symlink_to("/dev/full")
@@ -122,26 +126,26 @@ def test_a_step_that_fails_where_there_is_no_room_says_that_and_where(shell: Any
 
 def with_up(body: str, down: str = "false") -> str:
     """A whole step whose `up` is the given commands."""
-    whole = render_script("lib/base", {"HOST_NAME": "a1"}).replace("STEP_NAME=lib/base", "STEP_NAME=probe")
-    functions, _, dispatch = whole.rstrip("\n").rpartition("\n")
-    return f"{functions}\nup() {{\n{body}\n}}\ndown() {{\n{down}\n}}\n{dispatch}\n"
+    text = f"{Functions([]).text}\nup() {{\n{body}\n}}\ndown() {{\n{down}\n}}"
+    header = {"HOST_NAME": "a1", "STEP_NAME": "probe", "STEP_LOCK": "tailrack"}
+    return render_script(Script(text, frozenset()), header)
 
 
-def test_what_up_writes_to_3_is_the_only_output_and_the_rest_is_logged(shell: Any) -> None:
-    done = shell.run(with_up('echo chatter; echo trouble >&2; note "step one"; json_object ok true >&3'))
+def test_its_result_is_the_only_output_and_the_rest_is_logged(shell: Shell) -> None:
+    done = shell.run(with_up('echo chatter; echo trouble >&2; note "step one"; result ok true'))
     assert (done.returncode, done.stdout, done.stderr) == (0, '{"ok":true}\n', "")
     log = (shell.root / "var/log/tailrack/probe.log").read_text()
     assert log.index("probe up on a1") < log.index("chatter") < log.index("step one") < log.index("done in")
     assert "trouble" in log
 
 
-def test_the_action_chooses_the_function(shell: Any) -> None:
-    step = with_up("echo went-up >&3", "echo went-down >&3")
-    assert shell.run(step, "up").stdout == "went-up\n"
-    assert shell.run(step, "down").stdout == "went-down\n"
+def test_the_action_chooses_the_function(shell: Shell) -> None:
+    step = with_up("result went 1", "result went 0")
+    assert shell.run(step, "up").stdout == '{"went":1}\n'
+    assert shell.run(step, "down").stdout == '{"went":0}\n'
 
 
-def test_a_failure_names_host_and_step_quotes_the_end_of_the_log_and_says_what_is_next(shell: Any) -> None:
+def test_a_failure_names_host_and_step_quotes_the_end_of_the_log_and_says_what_is_next(shell: Shell) -> None:
     done = shell.run(with_up("for i in {1..30}; do echo line $i; done; ls-does-not-exist"))
     assert done.returncode == 127
     lines = done.stderr.splitlines()
@@ -155,27 +159,27 @@ def test_a_failure_names_host_and_step_quotes_the_end_of_the_log_and_says_what_i
     assert done.stdout == ""
 
 
-def test_a_reason_and_a_remedy_are_told_on_lines_of_their_own(shell: Any) -> None:
+def test_a_reason_and_a_remedy_are_told_on_lines_of_their_own(shell: Shell) -> None:
     done = shell.run(with_up('fail "the disk is full" "make room on $HOST_NAME"'))
     assert done.returncode == 1
     assert done.stderr.splitlines()[0] == "tailrack: a1: step probe failed: the disk is full"
     assert done.stderr.splitlines()[-1] == "next: make room on a1"
 
 
-def test_a_reason_without_a_remedy_leads_to_the_log(shell: Any) -> None:
+def test_a_reason_without_a_remedy_leads_to_the_log(shell: Shell) -> None:
     last = shell.run(with_up('fail "no luck"')).stderr.splitlines()[-1]
     assert last == f"next: read {shell.root}/var/log/tailrack/probe.log on a1, then run up again"
 
 
 @pytest.mark.parametrize("command", ["false", "false | cat", "echo $UNSET_NAME", "local x; x=$(false)"])
-def test_a_command_that_fails_ends_the_step(shell: Any, command: str) -> None:
-    done = shell.run(with_up(f"{command}\njson_object ok true >&3"))
+def test_a_command_that_fails_ends_the_step(shell: Shell, command: str) -> None:
+    done = shell.run(with_up(f"{command}\nresult ok true"))
     assert done.returncode != 0
     assert done.stdout == ""
     assert "step probe failed" in done.stderr
 
 
-def test_a_log_folder_that_cannot_be_made_is_told_without_a_log(shell: Any) -> None:
+def test_a_log_folder_that_cannot_be_made_is_told_without_a_log(shell: Shell) -> None:
     shell.write("var/log/tailrack", "a file in the way")
     done = shell.run(with_up("true"))
     assert done.returncode == 1
@@ -184,23 +188,23 @@ def test_a_log_folder_that_cannot_be_made_is_told_without_a_log(shell: Any) -> N
     assert "--- last lines" not in done.stderr
 
 
-def test_a_step_waits_for_the_one_before_it_and_says_who_holds_the_lock(shell: Any) -> None:
+def test_a_step_waits_for_the_one_before_it_and_says_who_holds_the_lock(shell: Shell) -> None:
     shell.stub("flock", "exit 1")
-    done = shell.run(with_up("json_object ok true >&3"))
+    done = shell.run(with_up("result ok true"))
     assert done.returncode == 1
     assert "another step has held" in done.stderr
     assert shell.calls == ["flock -w 600 9"]
     assert done.stdout == ""
 
 
-def test_a_command_that_reads_stdin_does_not_eat_the_script(shell: Any) -> None:
-    done = shell.run(with_up('eaten=$(cat); json_object eaten "$(json_string "$eaten")" >&3') + "echo the rest >&3\n")
+def test_a_command_that_reads_stdin_does_not_eat_the_script(shell: Shell) -> None:
+    done = shell.run(with_up('eaten=$(cat); result eaten "$(json_string "$eaten")"') + "echo the rest >&3\n")
     answer, *rest = done.stdout.splitlines()
     assert json.loads(answer) == {"eaten": ""}
     assert rest == ["the rest"]
 
 
-def test_waiting_ends_with_success_or_at_the_limit(shell: Any) -> None:
+def test_waiting_ends_with_success_or_at_the_limit(shell: Shell) -> None:
     shell.stub("third-time", f'[ "$(grep -c third-time "{shell.root}/calls")" -ge 3 ]')
     done = shell.call("wait_until 30 third-time && echo yes; wait_until 0 false || echo no", {})
     assert done.stdout == "yes\nno\n"

@@ -1,4 +1,4 @@
-"""Role ssh_trust and the phase `leave` of all: the program a node keeps for the day it leaves, and the one key that may call it."""
+"""Phase `leave` of all roles: the program a node keeps for the day it leaves, and the one key that may call it."""
 
 from __future__ import annotations
 

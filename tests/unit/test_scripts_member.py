@@ -1,4 +1,4 @@
-"""Phase `member` of all roles: what the head node keeps of a member, and how it sees one off, even one that is gone for good."""
+"""Phase `member` of all roles: what the head node keeps of a member, and how it sees one off, even one that is gone."""
 
 from __future__ import annotations
 

@@ -80,7 +80,9 @@ def test_the_tailnets_resolver_is_asked_for_names_of_the_tailnet_only(program: A
     ]
 
 
-def test_installing_runs_the_program_and_restarts_no_unit_that_slurms_daemons_require(program: Any, shell: Shell) -> None:
+def test_installing_runs_the_program_and_restarts_no_unit_that_slurms_daemons_require(
+    program: Any, shell: Shell
+) -> None:
     assert shell.path("/etc/hosts").read_text() == f"{ADDRESS} a1 # tailrack\n127.0.0.1 localhost\n"
     assert not [call for call in shell.calls if "restart" in call and "tailrack-names" in call]
     assert "LLMNR=no" in shell.path("/etc/systemd/resolved.conf.d/tailrack.conf").read_text().splitlines()

@@ -23,13 +23,20 @@ added_lines() {
 # topology.conf: a leaf switch a site, all of them under the tailnet. Sites without a node are left out: Slurm refuses
 # a switch that has none.
 topology() {
-    local site sites=''
-    for site in $(cat "$SLURM_NODES"/*/site 2>/dev/null | sort -u); do
-        printf 'SwitchName=%s Nodes=%s\n' "$site" \
-            "$(grep -lx "$site" "$SLURM_NODES"/*/site | xargs -n 1 dirname | xargs -n 1 basename | paste -sd,)"
-        sites+=${sites:+,}$site
+    local path site node sites=''
+    local -A nodes=()
+    for path in "$SLURM_NODES"/*/site; do
+        [ -e "$path" ] || continue
+        node=${path%/site}
+        site=$(<"$path")
+        nodes[$site]+=${nodes[$site]:+,}${node##*/}
     done
-    [ -z "$sites" ] || printf 'SwitchName=tailnet Switches=%s\n' "$sites"
+    [ ${#nodes[@]} -gt 0 ] || return 0
+    while read -r site; do
+        printf 'SwitchName=%s Nodes=%s\n' "$site" "${nodes[$site]}"
+        sites+=${sites:+,}$site
+    done < <(printf '%s\n' "${!nodes[@]}" | sort)
+    printf 'SwitchName=tailnet Switches=%s\n' "$sites"
 }
 
 write_slurm_files() {

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from components.config_files.slurm_versions import RELEASES, oldest_accepted, release, upstream
+from components.roles.slurm.versions import RELEASES, oldest_accepted, release, upstream
 
 
 @pytest.mark.parametrize(

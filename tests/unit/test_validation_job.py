@@ -6,9 +6,9 @@ import re
 import subprocess
 
 import pytest
+from components.validation_job import validation_job
 from syrupy.assertion import SnapshotAssertion
 
-from components.config_files.validation_job import validation_job
 from components.validation.model import Measurement
 
 ASKED = Measurement(

@@ -1,0 +1,296 @@
+"""slurm.conf and its kin as they lie on the head node: the cluster's own files, and what each node adds to them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from jinja2 import UndefinedError
+from syrupy.assertion import SnapshotAssertion
+
+from components.cluster_settings import ClusterSettings
+from components.compute_node import node_header
+from components.host import Connection, Host
+from components.render import render
+from components.roles.order import roles
+from components.roles.slurm.files import controller_files
+from components.roles.slurm.fragment import node_values
+from components.roles.slurm.settings import known_keys
+from components.settings.types import Gpu
+from stacks.config import parse
+from tests.unit.configs import LAB, RawConfig
+from tests.unit.shell import Shell
+
+NOWHERE = Connection("", 22, "", "", "")
+FILES = ("slurm.conf", "gres.conf", "topology.conf", "cgroup.conf", "mpi.conf", "job_submit.lua")
+
+
+def node(name: str, site: str, kind: str = "", count: int = 0, features: tuple[str, ...] = ()) -> Host:
+    gpu = Gpu(kind, count) if kind else None
+    return Host(name=name, site=site, connection=NOWHERE, features=features, gpu=gpu)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A cluster: its settings, its sites, and the nodes that are members."""
+
+    config: RawConfig
+    head_address: str
+    sites: tuple[str, ...]
+    nodes: tuple[Host, ...]
+    cgroups: bool
+
+    @property
+    def settings(self) -> ClusterSettings:
+        return parse({**LAB, **self.config}, base_dir=Path())
+
+    @property
+    def own_files(self) -> dict[str, str]:
+        """The cluster's own files by name."""
+        settings = self.settings
+        made = controller_files(settings, roles(settings), self.sites, self.head_address, self.cgroups)
+        return {name: made[name.replace(".", "_")] for name in FILES}
+
+
+SMALL = Model(
+    config={},
+    head_address="100.64.0.1",
+    sites=("cloud-a", "cloud-b"),
+    nodes=(node("head", "cloud-a"), node("a1", "cloud-a"), node("b1", "cloud-b")),
+    cgroups=False,
+)
+LARGE = Model(
+    config={
+        "cluster": {"name": "prod"},
+        "head": {"name": "door", "site": "rack"},
+        "sites": [
+            {"name": site, "kind": "lab", "pools": [{"name": site[0]}]} for site in ("rack", "cloud", "desk")
+        ],
+        "slurm": {
+            "partitions": [{"name": "long", "sites": ["rack", "cloud"], "max_time": "7-00:00:00"}],
+            "settings": {"KillWait": "45", "CompleteWait": "10"},
+        },
+        "validation": {},
+    },
+    head_address="100.64.0.9",
+    sites=("rack", "cloud", "desk"),
+    nodes=(
+        *(node(f"dgx{number}", "rack", "h200", 8) for number in (1, 2, 4)),
+        node("c1", "cloud", "h200", 1),
+        node("c2", "cloud", "a100", 4),
+    ),
+    cgroups=True,
+)
+models = pytest.mark.parametrize("model", [SMALL, LARGE], ids=["small", "large"])
+
+
+def join(shell: Shell, *nodes: Host) -> None:
+    """Write what nodes add, as their member steps do."""
+    for one in nodes:
+        done = shell.call("write_slurm_node", dict(node_header(one)), "slurm/files")
+        assert done.returncode == 0, done.stderr
+
+
+def on_the_head(shell: Shell, model: Model) -> dict[str, str]:
+    """All files as the head node hands them to slurmctld."""
+    for name, text in model.own_files.items():
+        shell.write(f"base/{name}", f"{text}\n")
+    join(shell, *model.nodes)
+    done = shell.call(f'write_slurm_files "{shell.root}/base"', {}, "slurm/files")
+    assert done.returncode == 0, done.stderr
+    # Device files are those of the machine, not of the folder that stands for it.
+    return {name: shell.path(f"/etc/slurm/{name}").read_text().replace(f"{shell.root}/", "/") for name in FILES}
+
+
+def settings(model: Model) -> dict[str, str]:
+    """The keys of slurm.conf that have a line of their own. (slurmutils refuses Slurm's own YES and UP.)"""
+    conf = model.own_files["slurm.conf"]
+    return {key: value for line in lines(conf) if len(line) == 1 for key, value in line.items()}
+
+
+def lines(text: str) -> list[dict[str, str]]:
+    """Every line of `key=value key=value` that is no comment."""
+    kept = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return [dict(word.split("=", 1) for word in line.split()) for line in kept]
+
+
+@models
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_is_as_it_was(shell: Shell, model: Model, name: str, snapshot: SnapshotAssertion) -> None:
+    assert on_the_head(shell, model)[name] == snapshot
+
+
+@models
+def test_the_controllers_files_are_these_six(shell: Shell, model: Model) -> None:
+    on_the_head(shell, model)
+    assert {path.name for path in shell.path("/etc/slurm").iterdir()} == set(FILES)
+
+
+@models
+def test_every_file_names_its_author_first(model: Model) -> None:
+    for text in model.own_files.values():
+        assert "Written by tailrack." in text.splitlines()[0]
+
+
+@models
+def test_slurm_listens_on_the_tailnet_and_serves_its_configuration(model: Model) -> None:
+    conf = settings(model)
+    assert conf["ClusterName"] == model.settings.cluster.name
+    assert conf["SlurmctldHost"] == f"{model.settings.head.name}({model.head_address})"
+    assert conf["SlurmctldParameters"] == "enable_configless"
+    parameters = set(conf["CommunicationParameters"].split(","))
+    assert parameters == {"NoInAddrAny", "NoCtldInAddrAny", "block_null_hash"}
+    assert conf["SrunPortRange"] == "60001-60999"
+
+
+@models
+def test_the_limits_fit_a_tailnet(model: Model) -> None:
+    conf = settings(model)
+    assert (conf["TCPTimeout"], conf["MessageTimeout"], conf["SlurmdTimeout"]) == ("10", "30", "180")
+    assert int(conf["UnkillableStepTimeout"]) >= 5 * int(conf["MessageTimeout"])  # slurm.conf(5)
+    assert int(conf["TreeWidth"]) == int(conf["MaxNodeCount"]) >= len(model.nodes)
+    assert conf["ReturnToService"] == "2"
+
+
+@models
+def test_every_key_is_one_that_slurm_knows_and_is_there_once(shell: Shell, model: Model) -> None:
+    text = on_the_head(shell, model)["slurm.conf"]
+    keys = [line.split("=")[0].lower() for line in text.splitlines() if re.match(r"\w+=", line)]
+    once = [key for key in keys if key not in ("nodeset", "partitionname")]
+    assert len(once) == len(set(once)) > 20
+    assert set(once) <= known_keys().keys()
+
+
+@models
+def test_no_node_is_written_down_so_that_nodes_may_come_and_go(shell: Shell, model: Model) -> None:
+    text = on_the_head(shell, model)["slurm.conf"]
+    assert "NodeName" not in text
+    assert not [one.name for one in model.nodes if re.search(rf"\b{one.name}\b", text) and one.name != "head"]
+
+
+def test_another_node_of_a_known_kind_leaves_slurm_conf_as_it_is(shell: Shell) -> None:
+    before = on_the_head(shell, LARGE)
+    join(shell, node("dgx5", "rack", "h200", 8))
+    after = on_the_head(shell, LARGE)
+    assert {name for name in FILES if before[name] != after[name]} == {"gres.conf", "topology.conf"}
+
+
+def test_partitions_are_all_the_sites_the_users_own_and_the_gpu_kinds(shell: Shell) -> None:
+    partitions = [line for line in lines(on_the_head(shell, LARGE)["slurm.conf"]) if "PartitionName" in line]
+    assert [(line["PartitionName"], line["Nodes"], line["MaxTime"]) for line in partitions] == [
+        ("all", "ALL", "INFINITE"),
+        ("rack", "site-rack", "INFINITE"),
+        ("cloud", "site-cloud", "INFINITE"),
+        ("desk", "site-desk", "INFINITE"),
+        ("long", "site-rack,site-cloud", "7-00:00:00"),
+        ("a100", "gpu-a100", "INFINITE"),
+        ("h200", "gpu-h200", "INFINITE"),
+    ]
+    assert [line["PartitionName"] for line in partitions if line.get("Default") == "YES"] == ["all"]
+
+
+def test_a_node_of_a_site_that_the_head_does_not_know_brings_its_partition(shell: Shell) -> None:
+    on_the_head(shell, SMALL)
+    join(shell, node("p1", "burst"))
+    written = lines(on_the_head(shell, SMALL)["slurm.conf"])
+    assert {"NodeSet": "site-burst", "Feature": "site-burst"} in written
+    assert [line["Nodes"] for line in written if line.get("PartitionName") == "burst"] == ["site-burst"]
+
+
+@models
+def test_every_node_set_of_a_partition_is_there_and_is_a_feature_of_the_same_name(shell: Shell, model: Model) -> None:
+    written = lines(on_the_head(shell, model)["slurm.conf"])
+    sets = {line["NodeSet"]: line["Feature"] for line in written if "NodeSet" in line}
+    used = {name for line in written if "PartitionName" in line for name in line["Nodes"].split(",")} - {"ALL"}
+    assert used <= sets.keys()
+    assert all(name == feature for name, feature in sets.items())
+
+
+@models
+def test_a_node_set_never_has_the_name_of_a_node_or_a_partition(shell: Shell, model: Model) -> None:
+    written = lines(on_the_head(shell, model)["slurm.conf"])
+    sets = {line["NodeSet"] for line in written if "NodeSet" in line}
+    assert len(sets) >= len(model.sites)
+    assert not sets & {one.name for one in model.nodes}
+    assert not sets & {line["PartitionName"] for line in written if "PartitionName" in line}
+
+
+def test_settings_of_the_user_come_last_and_sorted() -> None:
+    assert LARGE.own_files["slurm.conf"].splitlines()[-2:] == ["CompleteWait=10", "KillWait=45"]
+
+
+def test_jobs_are_confined_by_cgroups_only_where_there_are_any() -> None:
+    confined, not_confined = settings(LARGE), settings(SMALL)
+    assert (confined["ProctrackType"], confined["TaskPlugin"]) == ("proctrack/cgroup", "task/affinity,task/cgroup")
+    assert (not_confined["ProctrackType"], not_confined["TaskPlugin"]) == ("proctrack/linuxproc", "task/none")
+    assert "CgroupPlugin=disabled" in SMALL.own_files["cgroup.conf"]
+    assert "ConstrainDevices=yes" in LARGE.own_files["cgroup.conf"]
+
+
+def test_each_node_with_gpus_is_a_line_with_their_type_and_devices(shell: Shell) -> None:
+    devices = {"dgx1": "[0-7]", "dgx2": "[0-7]", "dgx4": "[0-7]", "c1": "0", "c2": "[0-3]"}
+    assert {line["NodeName"]: line["File"] for line in lines(on_the_head(shell, LARGE)["gres.conf"])} == {
+        name: f"/dev/nvidia{numbers}" for name, numbers in devices.items()
+    }
+    types = {line["NodeName"]: (line["Name"], line["Type"]) for line in lines(on_the_head(shell, LARGE)["gres.conf"])}
+    assert types == {**dict.fromkeys(("dgx1", "dgx2", "dgx4", "c1"), ("gpu", "h200")), "c2": ("gpu", "a100")}
+
+
+def test_nodes_without_gpus_have_no_line_of_gres(shell: Shell) -> None:
+    assert lines(on_the_head(shell, SMALL)["gres.conf"]) == []
+
+
+def test_a_site_is_a_switch_and_the_tailnet_is_above_them(shell: Shell) -> None:
+    assert lines(on_the_head(shell, LARGE)["topology.conf"]) == [
+        {"SwitchName": "cloud", "Nodes": "c1,c2"},
+        {"SwitchName": "rack", "Nodes": "dgx1,dgx2,dgx4"},
+        {"SwitchName": "tailnet", "Switches": "cloud,rack"},  # nobody stands at desk
+    ]
+
+
+def test_a_cluster_without_nodes_has_no_switch_at_all(shell: Shell) -> None:
+    empty = Model(SMALL.config, SMALL.head_address, SMALL.sites, (), False)
+    assert lines(on_the_head(shell, empty)["topology.conf"]) == []
+
+
+def test_a_node_registers_its_site_its_gpus_and_the_users_features() -> None:
+    dgx = node_values(node("dgx1", "rack", "h200", 8, ("nvlink", "ib")))
+    assert (dgx["features"], dgx["gres"]) == ("site-rack,gpu-h200,nvlink,ib", "gpu:h200:8")
+    desktop = node_values(node("a1", "desk"))
+    assert (desktop["features"], desktop["gres"]) == ("site-desk", "")
+
+
+NODES = st.lists(
+    st.builds(
+        node,
+        st.from_regex(r"[a-z]{1,2}[0-9]{1,2}", fullmatch=True),
+        st.sampled_from(SMALL.sites),
+        st.sampled_from(["h200", "a100"]),
+        st.integers(1, 16),
+    ),
+    unique_by=lambda one: one.name,
+    max_size=4,
+)
+
+
+@hypothesis_settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(NODES)
+def test_what_a_node_registers_is_what_the_controller_expects_of_it(shell: Shell, nodes: list[Host]) -> None:
+    for path in shell.path("/var/lib/tailrack/slurm/nodes").glob("*/*"):
+        path.unlink()
+    files = on_the_head(shell, Model(SMALL.config, SMALL.head_address, SMALL.sites, tuple(nodes), False))
+    sets = {line["NodeSet"] for line in lines(files["slurm.conf"]) if "NodeSet" in line}
+    for one in nodes:
+        assert set(str(node_values(one)["features"]).split(",")) <= sets
+    gres = {(line["NodeName"], line["Type"], line["File"].count("-")) for line in lines(files["gres.conf"])}
+    assert gres == {(one.name, one.gpu.kind, int(one.gpu.count > 1)) for one in nodes if one.gpu}
+
+
+def test_a_template_that_lacks_a_value_is_an_error_and_not_empty_text() -> None:
+    with pytest.raises(UndefinedError):
+        render("roles/slurm/templates/cgroup.conf.j2")
