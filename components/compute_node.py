@@ -58,6 +58,7 @@ class ComputeNode(pulumi.ComponentResource):
                 "JOB_LIMIT": settings.job_limit_seconds,
                 **head.export_values(settings),
             },
+            label=f"{host.name}: export and certificate on the head node",
             libraries=("lib/nfs_server", "lib/authority"),
             undo=True,
             parent=self,
@@ -79,6 +80,7 @@ class ComputeNode(pulumi.ComponentResource):
                 "CERTIFICATE": member.result["certificate"],
                 **slurmd_values(host),
             },
+            label=f"{host.name}: users, share, slurmd",
             libraries=(
                 "lib/packages",
                 "lib/users",

@@ -38,4 +38,12 @@ def gate(
         values["SLURM_OLDEST"] = version.apply(oldest_accepted)
     if cgroups is not None:
         values["WANT_CGROUPS"] = pulumi.Output.from_input(cgroups).apply(lambda wanted: "yes" if wanted else "")
-    return Step(f"{host.name}-gate", host, "gate", values, parent=parent, limit_seconds=LIMIT_SECONDS)
+    return Step(
+        f"{host.name}-gate",
+        host,
+        "gate",
+        values,
+        label=f"{host.name}: look at the machine",
+        parent=parent,
+        limit_seconds=LIMIT_SECONDS,
+    )

@@ -107,6 +107,7 @@ class HeadNode(pulumi.ComponentResource):
                     for name in names
                 },
             },
+            label=f"{host.name}: users, NFS server, slurmctld",
             libraries=(
                 "lib/packages",
                 "lib/users",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pulumi
 from pulumi_command import local
 
+from components.step_label import StepLabel
+
 
 class MungeKey:
     """96 random bytes as base64 text (128 characters; munge takes 32 to 1,024 bytes).
@@ -17,7 +19,7 @@ class MungeKey:
         self.resource = local.Command(
             "munge-key",
             # Nothing of the key is in the command; it is born in stdout, which is a secret output and not logged.
-            create="head -c 96 /dev/urandom | base64 -w 0",
+            create=StepLabel("munge-key", "", "munge key").on("head -c 96 /dev/urandom | base64 -w 0"),
             triggers=[generation],
             logging=local.Logging.NONE,
             add_previous_output_in_env=False,

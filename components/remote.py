@@ -26,6 +26,7 @@ import pulumi
 from pulumi_command import remote
 
 from components.host import Host
+from components.step_label import StepLabel
 
 SCRIPTS = Path(__file__).parent / "scripts"
 
@@ -94,6 +95,7 @@ class Step:
     """One script on one host. `resource` is the Pulumi resource, `result` the JSON object the script printed.
 
     name        the resource's name: `<host>-<step>`, domain words and no indexes
+    label       what the step does, in a few words for people (`a1: look at the machine`)
     values      header assignments; an Output among them makes the step wait for it
     secrets     like values, for what must never be seen: the whole stdin and stdout become secret. `result`
                 is still plain, so a script with secrets prints none of them.
@@ -109,6 +111,7 @@ class Step:
         script: str,
         values: Mapping[str, pulumi.Input[Any]],
         *,
+        label: str,
         parent: pulumi.Resource,
         libraries: Sequence[str] = (),
         secrets: Mapping[str, pulumi.Input[str]] | None = None,
@@ -128,6 +131,7 @@ class Step:
         else:
             text = plain.apply(lambda all_: render_script(script, all_, libraries))
         gone_with = lifeline or host.lifeline
+        words = StepLabel(name, host.name, label)
         self.resource = remote.Command(
             name,
             connection=remote.ConnectionArgs(
@@ -139,8 +143,8 @@ class Step:
                 dial_error_limit=DIAL_ERROR_LIMIT,
                 per_dial_timeout=DIAL_TIMEOUT_SECONDS,
             ),
-            create=command_line(host.connection.user, "up", limit_seconds),
-            delete=command_line(host.connection.user, "down", limit_seconds) if undo else None,
+            create=words.on(command_line(host.connection.user, "up", limit_seconds)),
+            delete=words.on(command_line(host.connection.user, "down", limit_seconds)) if undo else None,
             stdin=text,
             triggers=list(measure) if measure is not None else None,
             logging=remote.Logging.NONE,

@@ -31,6 +31,7 @@ def join(
         host,
         "join",
         {"TAILNET_TAG": tailnet.tag, "CONTROL_URL": tailnet.control_url, "HEAD_ADDRESS": head_address},
+        label=f"{host.name}: join the tailnet, munge key",
         libraries=("lib/packages", "lib/authority"),
         secrets={"AUTH_KEY": tailnet.auth_key, "MUNGE_KEY": munge.key},
         parent=parent,

@@ -92,7 +92,7 @@ class Deployment:
     def up(self) -> Summary:
         """Bring the stack to what its config says."""
         with self.workspace.exclusive():
-            return with_remedies(self._started(self._runner.up), self.head_name)
+            return with_remedies(self._started(self._runner.up))
 
     def preview(self) -> Summary:
         """Say what `up` would do."""
@@ -101,7 +101,7 @@ class Deployment:
     def destroy(self) -> Summary:
         """Delete everything of the stack; when nothing is left, its folder too."""
         with self.workspace.exclusive():
-            summary = with_remedies(self._started(self._runner.destroy), self.head_name)
+            summary = with_remedies(self._started(self._runner.destroy))
         if summary.ok:
             self.workspace.forget()
         return summary

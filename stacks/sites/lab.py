@@ -17,6 +17,7 @@ from pulumi_command import local
 
 from components.host import Connection, GpuSpec, Host
 from components.remote import parse_result
+from components.step_label import StepLabel
 from stacks.config import NodeSpec
 
 PROJECT = Path(__file__).parents[2]
@@ -34,7 +35,13 @@ class LabNetworks(pulumi.ComponentResource):
         super().__init__("tailrack:lab:LabNetworks", "lab", None, opts)
         self.lab = lab
         self._made = _lab_command(
-            "lab-networks", "network", {"sites": dict(subnets)}, lab=lab, parent=self, secret=True
+            "lab-networks",
+            "network",
+            {"sites": dict(subnets)},
+            label="lab networks",
+            lab=lab,
+            parent=self,
+            secret=True,
         )
         result = self._made.stdout.apply(parse_result)
         self.private_key: pulumi.Output[str] = pulumi.Output.secret(result["private_key"])
@@ -47,6 +54,7 @@ class LabNetworks(pulumi.ComponentResource):
             f"{spec.name}-container",
             "node",
             {"node": spec.name, "site": spec.site, "bare": bare},
+            label=f"{spec.name}: container",
             lab=self.lab,
             parent=self,
             depends_on=[self._made],
@@ -73,6 +81,7 @@ def _lab_command(
     what: str,
     spec: dict[str, Any],
     *,
+    label: str,
     lab: str,
     parent: pulumi.Resource,
     depends_on: list[pulumi.Resource] | None = None,
@@ -80,11 +89,12 @@ def _lab_command(
 ) -> local.Command:
     # Not sys.executable: by which of its names python was called must make no difference to the state.
     python = shlex.quote(str(Path(sys.prefix, "bin", "python")))
-    command = f"exec {python} -m lab {what}"
+    # It runs on the operator's own machine, which has no name here.
+    step, command = StepLabel(name, "", label), f"exec {python} -m lab {what}"
     return local.Command(
         name,
-        create=f"{command} up",
-        delete=f"{command} down",
+        create=step.on(f"{command} up"),
+        delete=step.on(f"{command} down"),
         dir=str(PROJECT),
         stdin=json.dumps({"lab": lab, "state_dir": str(STATE_DIR), **spec}, sort_keys=True),
         logging=local.Logging.NONE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,11 @@ from tests.engine.ssh_host import SshHost, serve
 from tests.engine.stack_under_test import Stack
 
 PASSPHRASE = "open-sesame-for-the-tests"
+
+needs_cli = pytest.mark.skipif(
+    not (shutil.which("pulumi") and shutil.which("pulumi-resource-command")),
+    reason="NOT COMPARED WITH PULUMI: there is no pulumi CLI with its command provider on PATH",
+)
 
 
 @pytest.fixture

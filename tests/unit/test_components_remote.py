@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from components.host import Connection, Host
 from components.remote import Step, command_line, parse_result, render_script
+from components.step_label import StepLabel
 
 HOST = Host(
     name="a1",
@@ -37,6 +38,7 @@ def step(record: Callable[..., Any]) -> Callable[..., Any]:
     def make(values: dict[str, Any], **options: Any) -> Any:
         def program() -> dict[str, Any]:
             options.setdefault("parent", Parent())
+            options.setdefault("label", "a1: slurmd")
             return {"result": Step("a1-node", HOST, "node", values, **options).result}
 
         return record(program, answers={"a1-node": '{"cpus": 4}'})
@@ -76,7 +78,15 @@ def test_values_may_be_known_later(step: Callable[..., Any]) -> None:
 def test_only_a_step_with_something_to_undo_has_a_delete(step: Callable[..., Any]) -> None:
     assert "delete" not in step({})["a1-node"].inputs
     inputs = step({}, undo=True)["a1-node"].inputs
-    assert inputs["delete"] == "exec sudo -n timeout -k 30 1800 bash -euo pipefail -s -- down"
+    assert (
+        inputs["delete"] == ": a1-node a1 'a1: slurmd'; exec sudo -n timeout -k 30 1800 bash -euo pipefail -s -- down"
+    )
+
+
+def test_a_step_carries_its_name_its_machine_and_its_words(step: Callable[..., Any]) -> None:
+    inputs = step({}, label="a1: users & 'share'", undo=True)["a1-node"].inputs
+    for command in (inputs["create"], inputs["delete"]):
+        assert StepLabel.of(command) == StepLabel("a1-node", "a1", "a1: users & 'share'")
 
 
 def test_only_a_measurement_has_triggers_and_an_empty_one_has_them_too(step: Callable[..., Any]) -> None:
