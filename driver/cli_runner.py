@@ -95,7 +95,7 @@ class CliRunner:
 
         Only called while this process holds the stack. Steps converge, so a step that was cut off is simply run again.
         """
-        for lock in self._workspace.folder.glob(".pulumi/locks/**/*.json"):
+        for lock in self._workspace.in_backend("/*.json"):
             owner = json.loads(lock.read_text(encoding="utf-8")).get("pid", 0)
             if _alive(owner):
                 raise DriverError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,7 +44,7 @@ class Deployment:
             self._runner = Engine(
                 workspace.project,
                 workspace.stack,
-                workspace.folder / "inprocess-state.json",
+                lambda stack: replace(workspace, stack=stack).in_process_state,
                 load_config(workspace.project, workspace.config_copy),
                 on_event,
                 parallel,

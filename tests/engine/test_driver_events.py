@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
+from collections.abc import Callable
 
 from driver.deployment import Deployment
-from driver.find_engine import IN_PROCESS, Found, find_engine
-from driver.workspace import Workspace
 from engine.events import Event
-from tests.engine.conftest import needs_cli
 from tests.engine.stack_under_test import Stack
 
 PROGRAM = """
@@ -21,21 +16,6 @@ later = local.Command("later", create=plain.stdout.apply(lambda text: f": later;
 CREATE = "bash -euo pipefail -s"
 
 
-@pytest.fixture(params=[IN_PROCESS, pytest.param("cli", marks=needs_cli)])
-def deploy(
-    request: pytest.FixtureRequest, stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> tuple[Deployment, list[Event]]:
-    """The stack `dev` under one of the engines, and the events of its runs."""
-    monkeypatch.setenv("PULUMI_BACKEND_URL", "")  # given back after the test: the driver sets it
-    monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "home"))
-    stack.write(PROGRAM.format(code=3), {"unused": 1})
-    (stack.folder / ".venv").symlink_to(Path(__file__).parents[2] / ".venv")
-    workspace = Workspace(stack.folder, "dev", stack.folder / "Pulumi.dev.yaml", tmp_path / "root")
-    found = Found(None, "") if request.param == IN_PROCESS else find_engine("cli")
-    events: list[Event] = []
-    return Deployment(workspace, found, events.append), events
-
-
 def told(events: list[Event]) -> set[tuple[str, str, str, str]]:
     """What a run told of commands that it changed; the list is empty afterwards."""
     commands = [event for event in events if event.type.startswith("command:") and event.operation != "same"]
@@ -44,9 +24,11 @@ def told(events: list[Event]) -> set[tuple[str, str, str, str]]:
 
 
 def test_events_and_failures_carry_the_create_command_unless_it_is_secret_or_unknown(
-    deploy: tuple[Deployment, list[Event]], stack: Stack
+    deploy: Callable[[str, list[Event]], Deployment], stack: Stack
 ) -> None:
-    deployment, events = deploy
+    stack.write(PROGRAM.format(code=3), {"unused": 1})
+    events: list[Event] = []
+    deployment = deploy("dev", events)
     assert deployment.preview().ok
     both = [(kind, "create") for kind in ("start", "done")]
     hidden = {(*each, "hidden", "") for each in both}
