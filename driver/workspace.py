@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+
+from locks import locked
 
 PROJECT = Path(__file__).resolve().parents[1]
 ROOT = PROJECT / ".tailrack"
@@ -117,18 +117,10 @@ class Workspace:
         for path in self.in_backend(""):
             shutil.rmtree(path)
 
-    @contextmanager
-    def exclusive(self) -> Iterator[None]:
+    def exclusive(self) -> AbstractContextManager[None]:
         """Hold the stack for one run. Raises DriverError when another run holds it."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "running").open("w", encoding="utf-8") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise DriverError(
-                    f"another run of stack {self.stack!r} is at work; wait for it, or end it with Ctrl-C there"
-                ) from None
-            yield
+        busy = f"another run of stack {self.stack!r} is at work; wait for it, or end it with Ctrl-C there"
+        return locked(self.folder / "running", DriverError(busy))
 
 
 def write_private(path: Path, text: str) -> None:

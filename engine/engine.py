@@ -24,8 +24,9 @@ from engine.commands import Commands
 from engine.events import Config, EngineError, Summary, Tell
 from engine.lifecycle import Lifecycle
 from engine.monitor import Monitor
-from engine.state import State, exclusive
+from engine.state import State
 from engine.values import HIDDEN, as_secret, convert, is_unknown, plain, secret_lines
+from locks import locked
 
 
 @dataclass
@@ -56,14 +57,14 @@ class Engine:
 
     def up(self) -> Summary:
         """Bring the stack to what the program says. A preview comes first, silently: it finds what must be refused."""
-        with exclusive(self.state_file):
+        with self._exclusive():
             with contextlib.redirect_stdout(io.StringIO()):
                 before = self._pass(lambda event: None, dry_run=True)
             return Summary(failures=before.failures) if before.failures else self._pass(self.on_event)
 
     def destroy(self) -> Summary:
         """Delete every resource in the state, dependents first. Does not run the program."""
-        with exclusive(self.state_file):
+        with self._exclusive():
             return self._pass(self.on_event, program=False)
 
     def outputs(self, show_secrets: bool = False) -> dict[str, Any]:
@@ -76,6 +77,10 @@ class Engine:
 
     def _state(self, dry_run: bool) -> State:
         return State(self.state_file, f"{self.config.project}/{self.stack}", self.config.passphrase, dry_run)
+
+    def _exclusive(self) -> contextlib.AbstractContextManager[None]:
+        path = self.state_file
+        return locked(Path(f"{path}.lock"), EngineError(f"another run works on {path}; wait for it or stop it"))
 
     def _outputs_of(self, stack: str) -> dict[str, Any]:
         """Return another stack's outputs, secrets marked; EngineError where there are none or they do not open."""
