@@ -40,7 +40,7 @@ from engine import Engine
 
 here = Path()
 config = load_config(here, here / "Pulumi.dev.yaml")
-assert Engine(here, "dev", here / "state.json", config, lambda event: None).up().ok
+assert Engine(here, "dev", lambda stack: here / "state.json", config, lambda event: None).up().ok
 """
 
 

@@ -194,8 +194,8 @@ def _failed(console: Console, summary: Summary) -> int:
 def _told(failure: Failure) -> str:
     if not failure.urn:
         return failure.message
-    name = failure.urn.rsplit("::", 1)[-1]
-    return f"failed: {describe(name)}\n{failure.message or 'no reason was given'}"
+    words = describe(failure.command, failure.urn.rsplit("::", 1)[-1])
+    return f"failed: {words}\n{failure.message or 'no reason was given'}"
 
 
 class _Patience:

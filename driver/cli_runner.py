@@ -95,7 +95,7 @@ class CliRunner:
 
         Only called while this process holds the stack. Steps converge, so a step that was cut off is simply run again.
         """
-        for lock in self._workspace.folder.glob(".pulumi/locks/**/*.json"):
+        for lock in self._workspace.in_backend("/*.json"):
             owner = json.loads(lock.read_text(encoding="utf-8")).get("pid", 0)
             if _alive(owner):
                 raise DriverError(
@@ -127,6 +127,7 @@ class _Telling:
         self._begun: dict[str, float] = {}
         self._said: dict[str, list[str]] = {}
         self._failed: list[str] = []
+        self._commands: dict[str, str] = {}
 
     def on_event(self, event: EngineEvent) -> None:
         """Take one event of the CLI."""
@@ -146,12 +147,13 @@ class _Telling:
         """Keep what explains the error the CLI ended with. What the stack itself says is noise after a failed step."""
         steps = {urn: said for urn, said in self._said.items() if urn and f"::{_STACK_TYPE}::" not in urn}
         for urn in dict.fromkeys([*self._failed, *steps]):
-            self.summary.failures.append(Failure(urn, "\n".join(steps.get(urn, []))))
+            self.summary.failures.append(Failure(urn, "\n".join(steps.get(urn, [])), self._commands.get(urn, "")))
         if not self.summary.failures:
             said = [text for texts in self._said.values() for text in texts if not text.startswith(_EXIT_NOISE)]
             self.summary.failures.append(Failure("", "\n".join(said) or reason))
 
     def _step(self, metadata: StepEventMetadata, kind: str) -> None:
+        self._commands[metadata.urn] = command = _command(metadata)
         operation = _OPERATIONS.get(metadata.op)
         if operation is None or metadata.type == _STACK_TYPE or metadata.type.startswith("pulumi:providers:"):
             return
@@ -164,7 +166,16 @@ class _Telling:
             if kind == "done" and metadata.op != OpType.REPLACE:
                 self.summary.counts[operation] += 1
         if operation != "same":
-            self._on_event(Event(kind, operation, urn, urn.rsplit("::", 1)[-1], metadata.type, seconds))
+            self._on_event(
+                Event(kind, operation, urn, urn.rsplit("::", 1)[-1], metadata.type, seconds, command=command)
+            )
+
+
+def _command(metadata: StepEventMetadata) -> str:
+    """The resource's `create`, of the old state where there is no new one; empty where it is secret or not known."""
+    state = metadata.new or metadata.old
+    command = (state.inputs or {}).get("create") if state else None
+    return command if isinstance(command, str) and command != UNKNOWN else ""  # a secret is no text, but marked
 
 
 def _alive(pid: int) -> bool:

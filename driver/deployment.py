@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,7 +44,7 @@ class Deployment:
             self._runner = Engine(
                 workspace.project,
                 workspace.stack,
-                workspace.folder / "inprocess-state.json",
+                lambda stack: replace(workspace, stack=stack).in_process_state,
                 load_config(workspace.project, workspace.config_copy),
                 on_event,
                 parallel,
@@ -92,7 +93,7 @@ class Deployment:
     def up(self) -> Summary:
         """Bring the stack to what its config says."""
         with self.workspace.exclusive():
-            return with_remedies(self._started(self._runner.up), self.head_name)
+            return with_remedies(self._started(self._runner.up))
 
     def preview(self) -> Summary:
         """Say what `up` would do."""
@@ -101,7 +102,7 @@ class Deployment:
     def destroy(self) -> Summary:
         """Delete everything of the stack; when nothing is left, its folder too."""
         with self.workspace.exclusive():
-            summary = with_remedies(self._started(self._runner.destroy), self.head_name)
+            summary = with_remedies(self._started(self._runner.destroy))
         if summary.ok:
             self.workspace.forget()
         return summary

@@ -7,30 +7,17 @@ import time
 
 from rich.console import Console
 
+from components.step_label import StepLabel
 from engine.events import Event, Summary
 
 _MARKS = {"create": "+", "update": "~", "replace": "±", "delete": "-"}
 _DONE = {"create": "created", "update": "updated", "replace": "replaced", "delete": "deleted"}
 
-# What a step does, by the end of its name; the rest of the name is the host or the scope.
-_MEANING = {
-    "-container": "container",
-    "-gate": "look at the machine",
-    "-join": "join the tailnet, munge key",
-    "-member": "export and certificate on the head node",
-    "-node": "users, share, slurmd",
-    "-head": "users, NFS server, slurmctld",
-}
 
-
-def describe(name: str) -> str:
-    """Return a step's name with what it does: `a1-join` as `a1: join the tailnet, munge key`."""
-    if name.startswith("validate-"):
-        return f"measure {name.removeprefix('validate-')}"
-    for ending, meaning in _MEANING.items():
-        if name.endswith(ending):
-            return f"{name.removesuffix(ending)}: {meaning}"
-    return name.replace("-", " ")
+def describe(command: str, name: str) -> str:
+    """Return a step's words for people: those of the label in front of its command, else the resource's name."""
+    label = StepLabel.of(command)
+    return label.text if label else name
 
 
 class Progress:
@@ -57,7 +44,7 @@ class Progress:
             return
         with self._lock:
             if event.kind == "start":
-                self._running[event.urn] = (describe(event.name), time.monotonic())
+                self._running[event.urn] = (describe(event.command, event.name), time.monotonic())
                 if self._preview:
                     self._line(event, f"{event.operation}")
             elif event.kind in ("done", "failed", "skipped"):
@@ -73,7 +60,8 @@ class Progress:
     def _line(self, event: Event, outcome: str) -> None:
         mark = {"failed": "x", "skipped": " "}.get(event.kind, _MARKS.get(event.operation, " "))
         style = "red" if event.kind == "failed" else None
-        self._console.print(f" {mark} {describe(event.name):<52} {outcome}", style=style, markup=False, highlight=False)
+        words = describe(event.command, event.name)
+        self._console.print(f" {mark} {words:<52} {outcome}", style=style, markup=False, highlight=False)
 
     def _now(self) -> str:
         names = [name for name, _ in sorted(self._running.values(), key=lambda pair: pair[1])]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from components.step_label import StepLabel
 from engine.events import Failure, Summary
 
 # What SSH says, in the words of the CLI's provider and of the in-process engine; and the remedy.
@@ -27,27 +28,17 @@ _REMEDIES = (
 )
 
 
-def with_remedies(summary: Summary, head: str) -> Summary:
-    """Add a line `next: ...` to the failures of steps whose machine could not be reached.
-
-    head   name of the head node, where steps about other machines run too
-    """
-    summary.failures = [_explained(failure, head) for failure in summary.failures]
+def with_remedies(summary: Summary) -> Summary:
+    """Add a line `next: ...` to the failures of steps whose machine could not be reached."""
+    summary.failures = [_explained(failure) for failure in summary.failures]
     return summary
 
 
-def _explained(failure: Failure, head: str) -> Failure:
-    if not failure.urn or "next: " in failure.message:
+def _explained(failure: Failure) -> Failure:
+    label = StepLabel.of(failure.command)
+    if not label or not label.machine or "next: " in failure.message:
         return failure
     for pattern, remedy in _REMEDIES:
         if re.search(pattern, failure.message, re.IGNORECASE):
-            text = remedy.format(machine=_machine(failure.urn.rsplit("::", 1)[-1], head))
-            return replace(failure, message=f"{failure.message}\nnext: {text}")
+            return replace(failure, message=f"{failure.message}\nnext: {remedy.format(machine=label.machine)}")
     return failure
-
-
-def _machine(step: str, head: str) -> str:
-    """The machine that a step of this name runs on."""
-    if step.startswith("validate-") or step.endswith("-member"):
-        return head
-    return step.rpartition("-")[0]

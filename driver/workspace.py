@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+
+from locks import locked
 
 PROJECT = Path(__file__).resolve().parents[1]
 ROOT = PROJECT / ".tailrack"
@@ -40,8 +40,23 @@ class Workspace:
 
     @property
     def folder(self) -> Path:
-        """Folder of this stack: a Pulumi.yaml that leads to the program, a copy of the config, the state."""
+        """Folder of this stack: a Pulumi.yaml that leads to the program, a copy of the config, its in-process state."""
         return self.root / "stacks" / self.stack
+
+    @property
+    def in_process_state(self) -> Path:
+        """The stack's state where the in-process engine runs it."""
+        return self.folder / "inprocess-state.json"
+
+    @property
+    def backend(self) -> Path:
+        """The state of all stacks here that the CLI runs: in one place, so that one can reference another."""
+        return self.root / "backend"
+
+    def in_backend(self, ending: str) -> list[Path]:
+        """Return what the CLI keeps of this stack, by what comes after the stack's name (a pattern)."""
+        name = yaml.safe_load((self.project / "Pulumi.yaml").read_text(encoding="utf-8"))["name"]
+        return [*self.backend.glob(f".pulumi/**/{name}/{self.stack}{ending}")]
 
     @property
     def passphrase_file(self) -> Path:
@@ -58,7 +73,12 @@ class Workspace:
             known = ", ".join(sorted(path.name for path in self.config_file.parent.glob("Pulumi.*.yaml")))
             raise DriverError(f"stack {self.stack!r} has no {self.config_file.name}; there is {known or 'none at all'}")
         self.folder.mkdir(parents=True, exist_ok=True)
+        self.backend.mkdir(exist_ok=True)
         self.root.chmod(0o700)
+        # Earlier versions gave each stack a backend of its own.
+        if (own := self.folder / ".pulumi").is_dir():
+            shutil.copytree(own, self.backend / ".pulumi", dirs_exist_ok=True)
+            shutil.rmtree(own)
         if not self.passphrase_file.is_file():
             write_private(self.passphrase_file, secrets.token_urlsafe(32) + "\n")
         project = yaml.safe_load((self.project / "Pulumi.yaml").read_text(encoding="utf-8"))
@@ -80,7 +100,7 @@ class Workspace:
     def environment(self) -> dict[str, str]:
         """Variables for the CLI: state in a folder here, and the passphrase unless the caller set their own."""
         wanted = {
-            "PULUMI_BACKEND_URL": f"file://{self.folder}",
+            "PULUMI_BACKEND_URL": f"file://{self.backend}",
             "PULUMI_SKIP_UPDATE_CHECK": "true",
             # A stale agent socket in the caller's environment fails every remote command.
             "SSH_AUTH_SOCK": "",
@@ -92,19 +112,15 @@ class Workspace:
     def forget(self) -> None:
         """Remove what belongs to this stack alone; called when nothing of it is left."""
         shutil.rmtree(self.folder, ignore_errors=True)
+        for path in self.in_backend(".json*"):
+            path.unlink()
+        for path in self.in_backend(""):
+            shutil.rmtree(path)
 
-    @contextmanager
-    def exclusive(self) -> Iterator[None]:
+    def exclusive(self) -> AbstractContextManager[None]:
         """Hold the stack for one run. Raises DriverError when another run holds it."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "running").open("w", encoding="utf-8") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise DriverError(
-                    f"another run of stack {self.stack!r} is at work; wait for it, or end it with Ctrl-C there"
-                ) from None
-            yield
+        busy = f"another run of stack {self.stack!r} is at work; wait for it, or end it with Ctrl-C there"
+        return locked(self.folder / "running", DriverError(busy))
 
 
 def write_private(path: Path, text: str) -> None:

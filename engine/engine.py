@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,25 +24,32 @@ from engine.commands import Commands
 from engine.events import Config, EngineError, Summary, Tell
 from engine.lifecycle import Lifecycle
 from engine.monitor import Monitor
-from engine.state import State, exclusive
+from engine.state import State
 from engine.values import HIDDEN, as_secret, convert, is_unknown, plain, secret_lines
+from locks import locked
 
 
 @dataclass
 class Engine:
-    """One stack of the program in `folder`, its state in `state_file`; at most `parallel` commands at once.
+    """One stack of the program in `folder`; at most `parallel` commands at once.
 
-    Every method raises EngineError before anything is touched: for a locked state, a wrong passphrase, and resources
-    it cannot run. Failures of steps and of the program are in the summary.
+    `state_files` gives the state file of a stack by its name: of this one, and of those that it references. Every
+    method raises EngineError before anything is touched: for a locked state, a wrong passphrase, resources it cannot
+    run, and stacks it cannot read. Failures of steps and of the program are in the summary.
     """
 
     folder: Path
     stack: str
-    state_file: Path
+    state_files: Callable[[str], Path]
     config: Config
     on_event: Tell
     parallel: int = 32
     _stopped: threading.Event = field(default_factory=threading.Event, init=False)
+
+    @property
+    def state_file(self) -> Path:
+        """This stack's state file."""
+        return self.state_files(self.stack)
 
     def preview(self) -> Summary:
         """Say what `up` would do. Runs the program; runs no command and writes nothing."""
@@ -49,14 +57,14 @@ class Engine:
 
     def up(self) -> Summary:
         """Bring the stack to what the program says. A preview comes first, silently: it finds what must be refused."""
-        with exclusive(self.state_file):
+        with self._exclusive():
             with contextlib.redirect_stdout(io.StringIO()):
                 before = self._pass(lambda event: None, dry_run=True)
             return Summary(failures=before.failures) if before.failures else self._pass(self.on_event)
 
     def destroy(self) -> Summary:
         """Delete every resource in the state, dependents first. Does not run the program."""
-        with exclusive(self.state_file):
+        with self._exclusive():
             return self._pass(self.on_event, program=False)
 
     def outputs(self, show_secrets: bool = False) -> dict[str, Any]:
@@ -70,16 +78,27 @@ class Engine:
     def _state(self, dry_run: bool) -> State:
         return State(self.state_file, f"{self.config.project}/{self.stack}", self.config.passphrase, dry_run)
 
+    def _exclusive(self) -> contextlib.AbstractContextManager[None]:
+        path = self.state_file
+        return locked(Path(f"{path}.lock"), EngineError(f"another run works on {path}; wait for it or stop it"))
+
+    def _outputs_of(self, stack: str) -> dict[str, Any]:
+        """Return another stack's outputs, secrets marked; EngineError where there are none or they do not open."""
+        if not (path := self.state_files(stack)).exists():
+            raise EngineError(f"it was not made by this engine, which would have its state in {path}")
+        return State(path, f"{self.config.project}/{stack}", self.config.passphrase, dry_run=True).outputs
+
     def _pass(self, on_event: Tell, dry_run: bool = False, program: bool = True) -> Summary:
         begun, state = time.monotonic(), self._state(dry_run)
         lifecycle = Lifecycle(state, Commands(self.parallel, self.folder.resolve(), dry_run), self._stopped, on_event)
         lifecycle.secrets |= secret_lines(as_secret([*self.config.secrets]))
-        monitor, summary = Monitor(lifecycle, self.config.project, self.stack), lifecycle.summary
+        monitor = Monitor(lifecycle, self.config.project, self.stack, self._outputs_of)
+        summary = lifecycle.summary
         failed = self._run_program(monitor, dry_run) if program else ""
-        if monitor.refused and dry_run:
-            raise EngineError(monitor.refusal())
-        if failed or monitor.refused:
-            lifecycle.fail("", monitor.refusal() if monitor.refused else failed)
+        if (refusal := monitor.refusal()) and dry_run:
+            raise EngineError(refusal)
+        if failed or refusal:
+            lifecycle.fail("", refusal or failed)
         lifecycle.delete_rest()
         if self._stopped.is_set():
             lifecycle.fail("", "stopped; what had finished is saved, run it again to go on")

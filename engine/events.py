@@ -28,7 +28,8 @@ class Config:
 class Event:
     """One line of progress. `kind` is start, done, failed, skipped or message; `operation` is one of OPERATIONS.
 
-    `seconds` is how long a finished step took; `text` is a message, an error, or why a step was skipped.
+    `seconds` is how long a finished step took; `text` is a message, an error, or why a step was skipped. `command` is
+    the resource's `create` (at a delete, of the resource as it was), empty where that is secret or not known.
     """
 
     kind: str
@@ -38,6 +39,7 @@ class Event:
     type: str = ""
     seconds: float = 0.0
     text: str = ""
+    command: str = ""
 
 
 Tell = Callable[[Event], None]
@@ -45,10 +47,11 @@ Tell = Callable[[Event], None]
 
 @dataclass(frozen=True)
 class Failure:
-    """A step that failed, by URN; the URN is empty where the program itself failed or the run was stopped."""
+    """A step that failed, by URN and Event's `command`; both empty where the program failed or the run was stopped."""
 
     urn: str
     message: str
+    command: str = ""
 
 
 @dataclass

@@ -40,7 +40,7 @@ class Lifecycle:
             if old and delete_first:
                 reason, old = "" if self._delete_first(old) else "what it replaces could not be deleted", None
         if reason:
-            self.tell(Event("skipped", "", goal.urn, goal.name, goal.type, text=reason))
+            self.tell(replace(_event(goal), kind="skipped", text=reason))
         else:
             made = self._step(operation, goal, lambda: self._make(operation, goal, old))
         self._unusable |= set() if made else {goal.urn}
@@ -55,15 +55,15 @@ class Lifecycle:
             gone = [resource for urn, resource in self._state.live.items() if urn not in self._registered]
             self._delete_all(self._state.condemned + gone)
 
-    def fail(self, urn: str, message: str) -> None:
+    def fail(self, urn: str, message: str, command: str = "") -> None:
         """Record a failure, without secrets."""
-        self.summary.failures.append(Failure(urn, self._hide(message)))
+        self.summary.failures.append(Failure(urn, self._hide(message), self._hide(command)))
 
     def tell(self, event: Event, counts: bool = False) -> None:
         """Pass an event on, one at a time, without secrets. Where it counts, it is of the summary."""
         with self._lock:
             self.summary.counts.update({event.operation: self.summary.counts[event.operation] + 1} if counts else {})
-            self._on_event(replace(event, text=self._hide(event.text)))
+            self._on_event(replace(event, text=self._hide(event.text), command=self._hide(event.command)))
 
     def _hide(self, text: str) -> str:
         for line in sorted(self.secrets, key=len, reverse=True):
@@ -130,7 +130,7 @@ class Lifecycle:
         """Run one step and tell of it. A failure is recorded, not raised."""
         # The delete of what is replaced is a part of the replacement.
         again = resource.urn in {*self._registered, *self._deleted_early} or resource in self._state.condemned
-        event, begun = Event("start", operation, resource.urn, resource.name, resource.type), time.monotonic()
+        event, begun = replace(_event(resource), operation=operation), time.monotonic()
         self.tell(event)
         try:
             done = action()
@@ -141,8 +141,15 @@ class Lifecycle:
             text = reason + "".join(
                 "\n[secret]\n" if hide and part else part for hide, part in zip(hidden, parts, strict=False)
             )
-            self.fail(resource.urn, text)
+            self.fail(resource.urn, text, event.command)
             self.tell(replace(event, kind="failed", seconds=time.monotonic() - begun, text=text))
             return None
         self.tell(replace(event, kind="done", seconds=time.monotonic() - begun), operation != "delete" or not again)
         return done
+
+
+def _event(resource: Resource) -> Event:
+    """Return the start of a step of a resource, its operation still to be said."""
+    command = resource.inputs.get("create")
+    shown = command if isinstance(command, str) and not is_unknown(command) else ""  # a secret is no text, but marked
+    return Event("start", "", resource.urn, resource.name, resource.type, command=shown)

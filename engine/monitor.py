@@ -12,9 +12,9 @@ from engine.commands import CONNECTION_DEFAULTS, LOCAL, REMOTE
 from engine.events import EngineError, Event
 from engine.lifecycle import Lifecycle
 from engine.state import Resource
-from engine.values import as_secret, plain
+from engine.values import as_secret, plain, secret_lines
 
-STACK = "pulumi:pulumi:Stack"
+STACK, STACK_REFERENCE = "pulumi:pulumi:Stack", "pulumi:pulumi:StackReference"
 GET_CLI = "Pulumi's own CLI can: https://www.pulumi.com/docs/install/, then `pulumi up`."
 # What the runtime may send; what of it cannot be done is then refused by name.
 SENT = ("SECRETS", "RESOURCE_REFERENCES", "ALIAS_SPECS", "REPLACEMENT_TRIGGER", "DELETED_WITH", "TRANSFORMS")
@@ -30,17 +30,22 @@ UNSUPPORTED_INPUTS = {LOCAL: ("archivePaths", "assetPaths"), REMOTE: ("environme
 
 
 class Monitor:
-    """Receives what the program registers. `refused` names what this engine cannot run, `outputs` are the stack's."""
+    """Receives what the program registers. `refused` names what this engine cannot run, `outputs` are the stack's.
 
-    def __init__(self, lifecycle: Lifecycle, project: str, stack: str) -> None:
-        self.refused, self.outputs = list[str](), dict[str, Any]()
-        self._lifecycle, self._owner = lifecycle, f"urn:pulumi:{stack}::{project}::"
+    `unreadable` says which referenced stacks are not there, and why. `outputs_of` gives those of another stack of the
+    same project by its name, or raises EngineError.
+    """
+
+    def __init__(
+        self, lifecycle: Lifecycle, project: str, stack: str, outputs_of: Callable[[str], dict[str, Any]]
+    ) -> None:
+        self.refused, self.unreadable, self.outputs = list[str](), list[str](), dict[str, Any]()
+        self._lifecycle, self._project, self._outputs_of = lifecycle, project, outputs_of
+        self._owner = f"urn:pulumi:{stack}::{project}::"
 
     def RegisterResource(self, request: resource_pb2.RegisterResourceRequest) -> resource_pb2.RegisterResourceResponse:
         """Bring one resource to what the program asks for. Blocks until it is there."""
-        above = request.parent.split("::")[2] if request.parent else STACK
-        qualified = request.type if above == STACK else f"{above}${request.type}"
-        response = resource_pb2.RegisterResourceResponse(urn=f"{self._owner}{qualified}::{request.name}", unknown=True)
+        response = resource_pb2.RegisterResourceResponse(urn=self._urn(request), unknown=True)
         for key, urns in request.propertyDependencies.items():
             response.propertyDependencies[key].urns.extend(urns.urns)
         inputs = _python(request.object) if request.custom else {}
@@ -61,6 +66,22 @@ class Monitor:
             outputs = {**made.inputs, **made.outputs}
             outputs |= {key: as_secret(outputs[key]) for key in made.secret_outputs if key in outputs}
             json_format.ParseDict(outputs, response.object)
+        return response
+
+    def ReadResource(self, request: resource_pb2.ReadResourceRequest) -> resource_pb2.ReadResourceResponse:
+        """Give the outputs of another stack, named as the CLI names it; every other read is refused."""
+        if request.type != STACK_REFERENCE or request.additionalSecretOutputs:
+            self._refuse("ReadResource", request)
+        try:
+            outputs = self._outputs_of(_stack_of(request.id, self._project))
+        except EngineError as error:
+            self.unreadable.append(f"stack {request.id!r}, which this one references, cannot be read: {error}")
+            raise
+        self._lifecycle.secrets |= secret_lines(outputs)
+        names = sorted(key for key, value in outputs.items() if plain(value) != value)
+        response = resource_pb2.ReadResourceResponse(urn=self._urn(request), id=request.id)
+        found = {"name": request.id, "outputs": outputs, "secretOutputNames": names}
+        json_format.ParseDict(found, response.properties)
         return response
 
     def RegisterResourceOutputs(self, request: resource_pb2.RegisterResourceOutputsRequest) -> empty_pb2.Empty:
@@ -84,20 +105,33 @@ class Monitor:
         return empty_pb2.Empty()
 
     def __getattr__(self, method: str) -> Callable[[Any], NoReturn]:
-        """Refuse every other call: functions, reads (stack references), packages, hooks, transforms."""
+        """Refuse every other call: functions, packages, hooks, transforms."""
+        return lambda request: self._refuse(method, request)
 
-        def refuse(request: Any) -> NoReturn:
-            name = getattr(request, "tok", "") or f"{getattr(request, 'type', '')} {getattr(request, 'name', '')}"
-            self.refused.append(f"{method} {name}".strip())
-            raise EngineError(self.refusal())
-
-        return refuse
+    def _refuse(self, method: str, request: Any) -> NoReturn:
+        name = getattr(request, "tok", "") or f"{getattr(request, 'type', '')} {getattr(request, 'name', '')}"
+        self.refused.append(f"{method} {name}".strip())
+        raise EngineError(self.refusal())
 
     def refusal(self) -> str:
-        """Say what this engine cannot run, by name, and what can."""
-        return "\n  ".join(
-            ["this engine runs commands (pulumi-command) alone, and cannot run:", *self.refused, GET_CLI]
-        )
+        """Say which stacks cannot be read, what this engine cannot run, by name, and what can; else an empty text."""
+        first = "this engine runs commands (pulumi-command) alone, and cannot run:"
+        return "\n".join([*self.unreadable, *(["\n  ".join([first, *self.refused, GET_CLI])] if self.refused else [])])
+
+    def _urn(self, request: resource_pb2.RegisterResourceRequest | resource_pb2.ReadResourceRequest) -> str:
+        above = request.parent.split("::")[2] if request.parent else STACK
+        qualified = request.type if above == STACK else f"{above}${request.type}"
+        return f"{self._owner}{qualified}::{request.name}"
+
+
+def _stack_of(reference: str, project: str) -> str:
+    """Return the stack's name in a reference: `stack`, `organization/stack` or `organization/project/stack`."""
+    *before, stack = reference.split("/")
+    if before not in ([], ["organization"], ["organization", project]):
+        raise EngineError(f"this engine reads stacks of its own project alone: organization/{project}/<stack>")
+    if not re.fullmatch(r"[\w-][\w.-]*", stack, re.ASCII):
+        raise EngineError("a stack's name has letters, digits, dots, hyphens and underscores alone")
+    return stack
 
 
 def _python(properties: struct_pb2.Struct) -> dict[str, Any]:

@@ -1,13 +1,10 @@
 """The state: what exists, in one file of mode 0600, sealed with the passphrase, written atomically after every step."""
 
-import fcntl
 import json
 import os
 import tempfile
 import threading
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -95,15 +92,3 @@ class State:
                 file.flush()
                 os.fsync(file.fileno())
             Path(file.name).replace(self._path)
-
-
-@contextmanager
-def exclusive(path: Path) -> Iterator[None]:
-    """Hold the state against a second run. The kernel frees the lock when its owner dies, even by SIGKILL."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with os.fdopen(os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)) as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise EngineError(f"another run works on {path}; wait for it or stop it") from None
-        yield

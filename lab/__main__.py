@@ -4,14 +4,12 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
-from pathlib import Path
 
 from docker.errors import DockerException
 from requests import RequestException
 
-from lab import cleanup, engine, images, network, node
+from lab import engine, images, network, node
 from lab.errors import LabError
-from lab.identity import CHECKOUT, lab_id
 from lab.spec import NetworkSpec, NodeSpec, parse
 
 
@@ -31,40 +29,23 @@ def main(words: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m lab", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    docker_ = commands.add_parser("docker", help="have a Docker engine answer")
-    docker_.add_argument("--stop", action="store_true", help="stop the engine that this command started")
-    image = commands.add_parser("image", help="build the images that are not there")
-    image.add_argument("--bare", action="store_true", help="the node image without the cluster's packages")
-    image.add_argument("--cache", type=Path, default=images.CACHE, help="folder for built programs")
+    commands.add_parser("image", help="have a Docker engine, and build the images that are not there")
     for name, text in (("network", "networks and control server"), ("node", "one machine")):
         command = commands.add_parser(name, help=f"{text}, as the JSON on stdin says")
         command.add_argument("action", choices=["up", "down"])
-    down = commands.add_parser("down", help="remove everything a lab has")
-    status = commands.add_parser("status", help="list a lab's containers as JSON")
-    for command in (down, status):
-        command.add_argument("--lab", required=True)
-    down.add_argument("--state-dir", type=Path, required=True)
-    identity = commands.add_parser("id", help="print the lab id of this checkout")
-    identity.add_argument("--suffix", default="")
     return parser
 
 
 def _command(arguments: argparse.Namespace) -> str:
     """Run the command and return what goes to stdout."""
-    match arguments.command:
-        case "id":
-            return lab_id(CHECKOUT, arguments.suffix)
-        case "docker" if arguments.stop:
-            return json.dumps({"stopped": engine.stop_engine()})
-        case "docker":
-            return json.dumps({"engine": engine.ensure_engine()})
+    if arguments.command == "image":
+        engine.ensure_engine()
     client = engine.connect()
     match arguments.command:
         case "image":
             tags = images.tags()
-            node_image = tags.bare if arguments.bare else tags.node
-            images.ensure_images(client, [node_image, tags.control], arguments.cache)
-            return json.dumps({"node_image": node_image, "control_image": tags.control})
+            images.ensure_images(client, [tags.node, tags.control])
+            return json.dumps({"node_image": tags.node, "control_image": tags.control})
         case "network" if arguments.action == "up":
             return json.dumps(network.up(client, parse(NetworkSpec, sys.stdin.read())).as_json())
         case "network":
@@ -73,10 +54,6 @@ def _command(arguments: argparse.Namespace) -> str:
             return json.dumps(asdict(node.up(client, parse(NodeSpec, sys.stdin.read()))))
         case "node":
             node.down(client, parse(NodeSpec, sys.stdin.read()))
-        case "status":
-            return node.status(client, arguments.lab)
-        case "down":
-            cleanup.remove_lab(client, arguments.lab, arguments.state_dir)
     return ""
 
 

@@ -30,7 +30,7 @@ def connect() -> docker.DockerClient:
         client = docker.from_env(timeout=120)
         client.ping()
     except DockerException as error:
-        raise LabError(f"the Docker engine does not answer ({error}); run `python -m lab docker`") from error
+        raise LabError(f"the Docker engine does not answer ({error}); run `python -m lab image`") from error
     return client
 
 

@@ -21,6 +21,11 @@ def lab_id(path: Path, suffix: str = "") -> str:
     return hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:6] + suffix
 
 
+def lock_path(state_dir: Path, lab: str) -> Path:
+    """Return the file whose lock is held while a lab's containers and networks are being created or removed."""
+    return state_dir / f"{lab}.lock"
+
+
 def container_name(lab: str, node: str) -> str:
     """Return the name of the container (and the stem of its volumes' names) of a node of a lab."""
     return f"tailrack-{lab}-{node}"

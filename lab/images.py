@@ -3,6 +3,7 @@
 import hashlib
 import shutil
 import tempfile
+import zipapp
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +14,14 @@ from docker.errors import BuildError, ImageNotFound
 from lab import binaries, debian
 from lab.errors import LabError
 from lab.identity import CHECKOUT
-from lab.locks import locked
 from lab.progress import say, timed
+from locks import locked
 
 CACHE = CHECKOUT / ".tailrack" / "cache"
 """Default folder for built programs; the images themselves are the real cache."""
 
 IMAGE_FOLDER = CHECKOUT / "lab" / "image"
+NFS_MOUNT = CHECKOUT / "lab" / "nfs_mount"
 CONTROL_DOCKERFILE = 'FROM scratch\nCOPY control /control\nENTRYPOINT ["/control"]\n'
 
 
@@ -34,8 +36,8 @@ class Images:
 
 def digest(files: Iterable[Path], *texts: str) -> str:
     """Return 12 hex digits over the names and contents of `files` and over `texts`."""
-    total = hashlib.sha256()
-    for part in [piece for file in sorted(files) for piece in (file.name.encode(), file.read_bytes())]:
+    total, by_name = hashlib.sha256(), sorted(files, key=lambda file: file.name)
+    for part in [piece for file in by_name for piece in (file.name.encode(), file.read_bytes())]:
         total.update(len(part).to_bytes(8, "big") + part)
     for text in texts:
         total.update(len(text).to_bytes(8, "big") + text.encode())
@@ -45,7 +47,8 @@ def digest(files: Iterable[Path], *texts: str) -> str:
 def tags() -> Images:
     """Return the tags that this checkout's sources give, whether or not the images are there."""
     versions = [binaries.MODULE / "go.mod", binaries.MODULE / "go.sum"]
-    machine = digest([file for file in IMAGE_FOLDER.iterdir() if file.is_file()] + versions, debian.RELEASE)
+    files = [*(file for file in IMAGE_FOLDER.iterdir() if file.is_file()), *NFS_MOUNT.glob("*.py")]
+    machine = digest(files + versions, debian.RELEASE)
     server = digest([*binaries.sources(), *versions], CONTROL_DOCKERFILE)
     return Images(
         node=f"tailrack-lab-node:{machine}",
@@ -95,6 +98,13 @@ def _build_control(client: docker.DockerClient, tag: str, built: binaries.Binari
         _build(client, tag, Path(context))
 
 
+def write_nfs_mount(program: Path) -> None:
+    """Write the NFS mount helper as the one file that it is on a machine: its package, in an archive Python runs."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(NFS_MOUNT, Path(folder) / "nfs_mount", ignore=shutil.ignore_patterns("__pycache__"))
+        zipapp.create_archive(folder, program, "/usr/bin/python3", "nfs_mount.program:main")
+
+
 def _build_node(client: docker.DockerClient, tag: str, target: str, built: binaries.Binaries, cache: Path) -> None:
     mirrors = debian.host_mirrors()
     base = debian.ensure_base(client, mirrors, cache)
@@ -102,6 +112,7 @@ def _build_node(client: docker.DockerClient, tag: str, target: str, built: binar
         for file in IMAGE_FOLDER.iterdir():
             if file.is_file():
                 shutil.copy(file, context)
+        write_nfs_mount(Path(context) / "mount.nfs4")
         for file in (built.tailscale, built.tailscaled, built.unit, built.defaults):
             shutil.copy(file, context)
         arguments = {"BASE": base, "MIRROR": mirrors.main, "SECURITY_MIRROR": mirrors.security}

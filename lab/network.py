@@ -16,9 +16,9 @@ from lab.cleanup import remove_lab
 from lab.errors import LabError
 from lab.identity import LABEL, NODE_LABEL, SITE_LABEL, control_name, network_name
 from lab.keys import ensure_client_key
-from lab.locks import locked
 from lab.progress import say
 from lab.spec import NetworkSpec
+from locks import locked
 
 CONTROL_NAME = "control.lab"
 """The name under which nodes of every site reach the control server."""

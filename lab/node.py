@@ -1,7 +1,6 @@
 """One machine of the lab: a container that boots systemd and is reached by SSH."""
 
 import io
-import json
 import socket
 import tarfile
 import time
@@ -19,10 +18,10 @@ from lab.commands import run
 from lab.errors import LabError
 from lab.identity import LABEL, NODE_LABEL, SITE_LABEL, container_name
 from lab.keys import ensure_client_key, new_key_pair
-from lab.locks import locked
 from lab.network import CONTROL_NAME, find_network, subnet_of
 from lab.progress import say
 from lab.spec import NodeSpec
+from locks import locked
 
 USER = "admin"
 SSH_PORT = 22
@@ -64,7 +63,6 @@ def up(client: docker.DockerClient, spec: NodeSpec) -> NodeAddress:
             container = None
         if container is None:
             container = _create(client, spec, name, image)
-        _ensure_memory(container, spec)
         host_key = _ensure_keys(container, client_key.public)
         if container.status == "paused":
             container.unpause()
@@ -111,13 +109,6 @@ def fits(container: Container, spec: NodeSpec, image: str) -> bool:
     return container.labels.get(SITE_LABEL) == spec.site and repository == image.partition(":")[0]
 
 
-def _ensure_memory(container: Container, spec: NodeSpec) -> None:
-    """Have the container's memory limit be the spec's; Docker cannot lift one, so without one it stays."""
-    limit = (spec.memory_mb or 0) << 20
-    if limit and container.attrs["HostConfig"]["Memory"] != limit:
-        container.update(mem_limit=limit, memswap_limit=2 * limit)
-
-
 def _ensure_tun() -> None:
     """Make the device that tailscaled opens, where it is missing."""
     if not Path("/dev/net/tun").exists():
@@ -153,7 +144,6 @@ def _create(client: docker.DockerClient, spec: NodeSpec, name: str, image: str) 
             Mount("/export", f"{name}-export", type="volume"),
         ],
         tmpfs={"/run": "exec", "/tmp": "exec"},  # noqa: S108 - a mount point in the container
-        mem_limit=f"{spec.memory_mb}m" if spec.memory_mb else None,
         restart_policy={"Name": "unless-stopped"},
     )
 
@@ -242,19 +232,3 @@ def _failure(container: Container, problem: str) -> str:
     return (
         f"{name} is not ready after {READY_LIMIT_S:.0f} s: {problem}: {lines}; see `docker exec {name} journalctl -b`"
     )
-
-
-def status(client: docker.DockerClient, lab: str) -> str:
-    """Return the lab's containers as a JSON list: name, node, site, status, image."""
-    containers = client.containers.list(all=True, filters={"label": f"{LABEL}={lab}"}, ignore_removed=True)
-    rows = [
-        {
-            "name": container.name,
-            "node": container.labels.get(NODE_LABEL),
-            "site": container.labels.get(SITE_LABEL),
-            "status": container.status,
-            "image": container.attrs["Config"]["Image"],
-        }
-        for container in containers
-    ]
-    return json.dumps(sorted(rows, key=lambda row: str(row["name"])))

@@ -7,7 +7,7 @@ from typing import Annotated, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from lab.errors import LabError
-from lab.locks import lock_path
+from lab.identity import lock_path
 
 LabId = Annotated[str, Field(pattern=r"^[a-z0-9]{1,20}$")]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?$")]
@@ -50,12 +50,11 @@ class NetworkSpec(_Spec):
 
 
 class NodeSpec(_Spec):
-    """Input of `node up` and `node down`: one machine, its site, and an optional memory limit in MiB."""
+    """Input of `node up` and `node down`: one machine, its site, and whether its image has nothing of the cluster's software."""
 
     node: Name
     site: Name
     bare: bool = False
-    memory_mb: Annotated[int, Field(ge=64)] | None = None
 
     @field_validator("node")
     @classmethod

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from driver.deployment import Deployment
+from driver.find_engine import IN_PROCESS, Found, find_engine
+from driver.workspace import Workspace
+from engine.events import Event
 from tests.engine.ssh_host import SshHost, serve
 from tests.engine.stack_under_test import Stack
 
 PASSPHRASE = "open-sesame-for-the-tests"
+
+needs_cli = pytest.mark.skipif(
+    not (shutil.which("pulumi") and shutil.which("pulumi-resource-command")),
+    reason="NOT COMPARED WITH PULUMI: there is no pulumi CLI with its command provider on PATH",
+)
 
 
 @pytest.fixture
@@ -32,3 +42,24 @@ def stack(tmp_path: Path, host: SshHost, monkeypatch: pytest.MonkeyPatch) -> Sta
     # Programs here are rewritten within a second; a stale cache of one would be the wrong program.
     monkeypatch.setattr("sys.dont_write_bytecode", True)
     return Stack(tmp_path / "project", host)
+
+
+@pytest.fixture(params=[IN_PROCESS, pytest.param("cli", marks=needs_cli)])
+def deploy(
+    request: pytest.FixtureRequest, stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str, list[Event]], Deployment]:
+    """Give stacks of one program and one workspace to the driver, under either engine: deploy(name, events).
+
+    The config of a stack has to be there before: `stack.write` makes the one of `dev`.
+    """
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "")  # given back after the test: the driver sets it
+    monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "home"))
+    stack.folder.mkdir()
+    (stack.folder / ".venv").symlink_to(Path(__file__).parents[2] / ".venv")
+    found = Found(None, "") if request.param == IN_PROCESS else find_engine("cli")
+
+    def by_name(name: str, events: list[Event]) -> Deployment:
+        workspace = Workspace(stack.folder, name, stack.folder / f"Pulumi.{name}.yaml", tmp_path / "root")
+        return Deployment(workspace, found, events.append)
+
+    return by_name

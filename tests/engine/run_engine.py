@@ -17,7 +17,7 @@ def _tell(event: Event) -> None:
 
 def main(folder: Path, state: Path) -> int:
     """Run `up` and print its events, its errors, its counts and the outputs; returns the exit status."""
-    engine = Engine(folder, "dev", state, load_config(folder, folder / "Pulumi.dev.yaml"), _tell)
+    engine = Engine(folder, "dev", lambda stack: state, load_config(folder, folder / "Pulumi.dev.yaml"), _tell)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: engine.stop())
     try:

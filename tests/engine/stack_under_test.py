@@ -71,7 +71,9 @@ class Stack:
     def engine(self, parallel: int = 32) -> Engine:
         """An engine for this stack."""
         config = load_config(self.folder, self.folder / "Pulumi.dev.yaml")
-        return Engine(self.folder, "dev", self.state_file, config, self.events.append, parallel)
+        return Engine(
+            self.folder, "dev", lambda stack: self.state_file.with_stem(stack), config, self.events.append, parallel
+        )
 
     def up(self) -> Summary:
         """`up` by the engine."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,11 @@ from typing import Any
 import pytest
 from pulumi.runtime.rpc import UNKNOWN
 
+from tests.engine.conftest import needs_cli
 from tests.engine.ssh_host import Asked
 from tests.engine.stack_under_test import Cli, Stack
 
-pytestmark = pytest.mark.skipif(
-    not (shutil.which("pulumi") and shutil.which("pulumi-resource-command")),
-    reason="NOT COMPARED WITH PULUMI: there is no pulumi CLI with its command provider on PATH",
-)
+pytestmark = needs_cli
 
 # Each command of the main sequence needs the one before it, so its order on the host is certain.
 LONG = """

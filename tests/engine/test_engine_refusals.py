@@ -19,8 +19,8 @@ pulumi_command.Provider("mine")
     "command:remote:CopyToRemote copy: this type of resource": """
 remote.CopyToRemote("copy", connection=HOST, remote_path="/x", source=pulumi.FileAsset("host.json"))
 """,
-    "ReadResource pulumi:pulumi:StackReference other": """
-pulumi.StackReference("other")
+    "ReadResource command:local:Command other": """
+local.Command.get("other", "id")
 """,
     "Invoke command:local:run": """
 pulumi.export("ran", local.run(command="true").stdout)

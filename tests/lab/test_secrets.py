@@ -109,8 +109,9 @@ def forms(piece: str) -> list[bytes]:
 
 def state_of(cluster: ClusterUnderTest) -> dict[str, bytes]:
     """Every file that the engine and the driver keep for the stack: state, history, backups, config."""
-    folder = cluster.deployment().workspace.folder
-    return {f"state file {path.name}": path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    workspace = cluster.deployment().workspace
+    files = [path for folder in (workspace.folder, workspace.backend) for path in folder.rglob("*") if path.is_file()]
+    return {f"state file {path}": path.read_bytes() for path in files}
 
 
 def logs_of(cluster: ClusterUnderTest, node: str) -> dict[str, bytes]:

@@ -19,8 +19,8 @@ from lab import engine, node
 from lab.cleanup import forget
 from lab.errors import LabError
 from lab.keys import ensure_client_key
-from lab.locks import locked
 from lab.spec import NodeSpec
+from locks import locked
 
 
 def test_the_client_key_is_made_once_and_is_the_owners_alone(tmp_path: Path) -> None:
@@ -43,6 +43,14 @@ def test_a_lock_keeps_others_out_until_the_block_ends(tmp_path: Path) -> None:
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
     with path.open() as other:
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_lock_that_is_held_is_waited_for_or_is_an_error_of_the_callers_choice(tmp_path: Path) -> None:
+    path = tmp_path / "lab.lock"
+    with locked(path), pytest.raises(LabError, match="somebody is at it"), locked(path, LabError("somebody is at it")):
+        pass
+    with locked(path, LabError("free again")):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize(

@@ -4,33 +4,24 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import importlib.util
-import sys
+import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-FILE = Path(__file__).parents[2] / "lab" / "image" / "mount_nfs4.py"
-
-
-def _load() -> Any:
-    spec = importlib.util.spec_from_file_location("mount_nfs4", FILE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["mount_nfs4"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-helper = _load()
+from lab import images
+from lab.nfs_mount.errors import Busy, Lost, failure
+from lab.nfs_mount.file_system import NfsFileSystem
+from lab.nfs_mount.request import parse_request
+from lab.nfs_mount.session import Handle, Server, Session
 
 
 def test_the_words_of_mount_are_understood() -> None:
-    request = helper.parse_request(["head:/shared", "/mnt", "-v", "-o", "rw,hard,nfsvers=4.2,_netdev,nosuid,retry=1"])
+    request = parse_request(["head:/shared", "/mnt", "-v", "-o", "rw,hard,nfsvers=4.2,_netdev,nosuid,retry=1"])
     assert (request.server, request.export, request.target) == ("head", "/shared", "/mnt")
     assert request.retry_s == 60
     assert request.fuse == {"rw": True, "nosuid": True}
@@ -38,19 +29,19 @@ def test_the_words_of_mount_are_understood() -> None:
 
 @pytest.mark.parametrize("words", [["-o", "ro"], ["-r"]])
 def test_read_only_can_be_said_in_two_ways(words: list[str]) -> None:
-    assert helper.parse_request(["head:/shared", "/mnt", *words]).fuse == {"ro": True}
+    assert parse_request(["head:/shared", "/mnt", *words]).fuse == {"ro": True}
 
 
 @pytest.mark.parametrize("version", ["3", "4.9", ""])
 def test_a_version_other_than_4_is_refused(version: str) -> None:
     with pytest.raises(ValueError, match="only version 4"):
-        helper.parse_request(["head:/shared", "/mnt", "-o", f"vers={version}"])
+        parse_request(["head:/shared", "/mnt", "-o", f"vers={version}"])
 
 
 @pytest.mark.parametrize("source", ["head", "head:shared", ":/shared"])
 def test_a_source_that_is_no_server_and_path_is_refused(source: str) -> None:
     with pytest.raises(ValueError, match="is not server:/path"):
-        helper.parse_request([source, "/mnt"])
+        parse_request([source, "/mnt"])
 
 
 @pytest.mark.parametrize(
@@ -65,7 +56,7 @@ def test_a_source_that_is_no_server_and_path_is_refused(source: str) -> None:
     ],
 )
 def test_the_servers_answer_becomes_its_errno(code: int, message: str, expected: int) -> None:
-    error = helper.failure(code, message)
+    error = failure(code, message)
     assert isinstance(error, OSError)
     assert error.errno == expected
 
@@ -81,12 +72,12 @@ def test_the_servers_answer_becomes_its_errno(code: int, message: str, expected:
     ],
 )
 def test_lost_connections_and_forgotten_state_are_told_from_answers(code: int, message: str) -> None:
-    assert isinstance(helper.failure(code, message), helper.Lost)
+    assert isinstance(failure(code, message), Lost)
 
 
 @pytest.mark.parametrize("name", ["GRACE", "DELAY"])
 def test_a_server_that_asks_for_patience_is_asked_again(name: str) -> None:
-    assert isinstance(helper.failure(-errno.EIO, f"NFS4: OPEN failed with NFS4ERR_{name}(-5)"), helper.Busy)
+    assert isinstance(failure(-errno.EIO, f"NFS4: OPEN failed with NFS4ERR_{name}(-5)"), Busy)
 
 
 class Library(SimpleNamespace):
@@ -116,14 +107,14 @@ class Library(SimpleNamespace):
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     """A stand-in for libnfs, and no waiting."""
-    monkeypatch.setattr(helper.time, "sleep", lambda _: None)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
     return Library()
 
 
 @pytest.fixture
 def session(library: Library) -> Any:
     """A session over the stand-in."""
-    return helper.Session(library, helper.Server("127.0.0.1", "/shared"), 1500, 1500)
+    return Session(cast(Any, library), Server("127.0.0.1", "/shared"), 1500, 1500)
 
 
 def once(error: Exception, then: Any) -> Callable[[], Any]:
@@ -141,18 +132,18 @@ def once(error: Exception, then: Any) -> Callable[[], Any]:
 
 
 def test_a_lost_call_is_repeated_over_a_new_connection(session: Any, library: Library) -> None:
-    assert session.run(once(helper.Lost("gone"), 7)) == 7
+    assert session.run(once(Lost("gone"), 7)) == 7
     assert library.connections == 2
 
 
 def test_patience_costs_no_new_connection(session: Any, library: Library) -> None:
-    assert session.run(once(helper.Busy("grace"), 7)) == 7
+    assert session.run(once(Busy("grace"), 7)) == 7
     assert library.connections == 1
 
 
 def test_a_repeated_call_that_finds_its_work_done_has_succeeded(session: Any) -> None:
     done = FileExistsError(errno.EEXIST, "there")
-    assert session.run(once(helper.Lost("gone"), done), repeated_error=errno.EEXIST) is None
+    assert session.run(once(Lost("gone"), done), repeated_error=errno.EEXIST) is None
 
 
 def test_the_same_answer_to_a_first_call_is_an_error(session: Any) -> None:
@@ -165,7 +156,7 @@ def test_the_same_answer_to_a_first_call_is_an_error(session: Any) -> None:
 
 def test_a_server_that_stays_away_is_an_input_output_error_in_the_end(session: Any) -> None:
     def action() -> None:
-        raise helper.Lost("nobody answers")
+        raise Lost("nobody answers")
 
     with pytest.raises(OSError, match="nobody answers") as caught:
         session.run(action, limit_s=0.0)
@@ -174,18 +165,18 @@ def test_a_server_that_stays_away_is_an_input_output_error_in_the_end(session: A
 
 def test_an_open_file_is_opened_again_on_a_new_connection_and_only_then(session: Any, library: Library) -> None:
     session.run(lambda: None)
-    handle = helper.Handle(session, b"/f", 0, ctypes.c_void_p(1), session.generation)
+    handle = Handle(session, b"/f", 0, ctypes.c_void_p(1), session.generation)
     session.run(lambda: session.pointer(handle))
     assert library.opened == []
-    session.run(once(helper.Lost("gone"), None))
+    session.run(once(Lost("gone"), None))
     session.run(lambda: session.pointer(handle))
     session.run(lambda: session.pointer(handle))
     assert library.opened == [(2, b"/f")]
 
 
 def test_open_files_follow_a_renamed_folder(session: Any) -> None:
-    files = helper.NfsFileSystem(lambda uid, gid: session, lambda: (1500, 1500, 1))
-    handles = [helper.Handle(session, path, 0, ctypes.c_void_p(), 0) for path in (b"/d/f", b"/d", b"/dd/f")]
+    files = NfsFileSystem(lambda uid, gid: session, lambda: (1500, 1500, 1))
+    handles = [Handle(session, path, 0, ctypes.c_void_p(), 0) for path in (b"/d/f", b"/d", b"/dd/f")]
     for handle in handles:
         files._register(handle)
     files.rename("/d", "/new")
@@ -198,9 +189,36 @@ def test_each_caller_has_a_session_of_their_own(library: Library) -> None:
 
     def new_session(uid: int, gid: int) -> Any:
         asked.append((uid, gid))
-        return helper.Session(library, helper.Server("127.0.0.1", "/shared"), uid, gid)
+        return Session(cast(Any, library), Server("127.0.0.1", "/shared"), uid, gid)
 
-    files = helper.NfsFileSystem(new_session, lambda: next(callers))
+    files = NfsFileSystem(new_session, lambda: next(callers))
     for _ in range(3):
         files.unlink("/x")
     assert asked == [(1, 1), (2, 2)]
+
+
+def run_program(program: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the helper as it lies on a machine, where there is nothing else of the project."""
+    return subprocess.run([program, *words], cwd="/", env={}, capture_output=True, text=True, check=False)
+
+
+def test_on_a_machine_the_helper_is_one_program(tmp_path: Path) -> None:
+    images.write_nfs_mount(program := tmp_path / "mount.nfs4")
+    assert program.stat().st_mode & 0o111
+    pretended = run_program(program, "head:/shared", "/mnt", "-f")
+    assert (pretended.returncode, pretended.stderr) == (0, "")
+    refused = run_program(program, "head", "/mnt")
+    assert (refused.returncode, refused.stderr) == (1, "mount.nfs4: head is not server:/path\n")
+
+
+def test_the_node_images_follow_the_files_of_the_helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = images.tags()
+    for file in images.NFS_MOUNT.glob("*.py"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    monkeypatch.setattr(images, "NFS_MOUNT", tmp_path)
+    assert images.tags() == before
+    (tmp_path / "errors.py").write_text("")
+    after = images.tags()
+    assert after.node != before.node
+    assert after.bare != before.bare
+    assert after.control == before.control

@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 
+from components.step_label import StepLabel
+
 Build = Callable[..., Any]
 Config = dict[str, Any]
 
 RESOURCES_PER_HOST = 6
-COMMAND = re.compile(r"exec (sudo -n )?timeout -k 30 [0-9]+ bash -euo pipefail -s -- (up|down)")
+# The label in front: the step's name, its machine, its words for people.
+LABEL = r": [a-z0-9-]+ [a-z0-9]+ '[A-Za-z0-9:, -]+'; "
+COMMAND = re.compile(LABEL + r"exec (sudo -n )?timeout -k 30 [0-9]+ bash -euo pipefail -s -- (up|down)")
 
 
 @pytest.fixture
@@ -71,6 +75,7 @@ def test_what_a_remote_command_shows_in_ps_is_constant(build: Build, config: Con
     assert len(remote) > 10
     for step in remote:
         assert COMMAND.fullmatch(step.inputs["create"]), step.name
+        assert step.inputs["create"].startswith(f": {step.name} ")
         assert "delete" not in step.inputs or step.inputs["delete"] == re.sub("up$", "down", step.inputs["create"])
 
 
@@ -112,8 +117,8 @@ def test_a_host_is_reached_as_its_config_says(build: Build, hosts_config: Config
 
 def test_root_needs_no_sudo_and_everybody_else_does(build: Build, hosts_config: Config) -> None:
     stack = build(hosts_config)
-    assert stack["door-gate"].inputs["create"].startswith("exec timeout ")
-    assert stack["dgx1-gate"].inputs["create"].startswith("exec sudo -n timeout ")
+    assert "; exec timeout " in stack["door-gate"].inputs["create"]
+    assert "; exec sudo -n timeout " in stack["dgx1-gate"].inputs["create"]
 
 
 # What a change of the config touches.
@@ -286,3 +291,36 @@ def test_nodes_join_the_labs_tailnet_or_the_one_of_the_config(
 def test_a_step_that_prints_no_json_stops_the_program(build: Build, lab_config: Config) -> None:
     with pytest.raises(ValueError, match="a step must print one JSON object"):
         build(lab_config, answers={"head-head": "Segmentation fault"})
+
+
+@every_kind
+def test_every_command_says_what_it_does_and_on_which_machine(build: Build, config: Config) -> None:
+    stack = build(config)
+    commands = [resource for resource in stack.resources if resource.type.startswith("command:")]
+    labels = {resource.name: StepLabel.of(resource.inputs["create"]) for resource in commands}
+    assert [name for name, label in labels.items() if label is None or label.name != name] == []
+    addresses = {step.name: step.inputs["connection"]["host"] for step in stack.remote}
+    gates = {name.removesuffix("-gate"): addresses[name] for name in addresses if name.endswith("-gate")}
+    for name, label in labels.items():
+        assert label is not None
+        assert gates.get(label.machine) == addresses.get(name), name  # a local command has neither
+
+
+def test_what_people_read_of_the_steps_of_a_lab(build: Build, lab_config: Config) -> None:
+    resources = build(lab_config).resources
+    found = [StepLabel.of(resource.inputs["create"]) for resource in resources if "create" in resource.inputs]
+    assert {label.text for label in found if label and not label.name.startswith("b1")} == {
+        "lab networks",
+        "munge key",
+        "head: container",
+        "head: look at the machine",
+        "head: join the tailnet, munge key",
+        "head: users, NFS server, slurmctld",
+        "a1: container",
+        "a1: look at the machine",
+        "a1: join the tailnet, munge key",
+        "a1: export and certificate on the head node",
+        "a1: users, share, slurmd",
+        "measure cloud-a",
+        "measure cross-site",
+    }

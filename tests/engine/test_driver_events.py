@@ -1,0 +1,60 @@
+"""What the driver is told while a stack runs, by the CLI and by the in-process engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from driver.deployment import Deployment
+from engine.events import Event
+from tests.engine.stack_under_test import Stack
+
+PROGRAM = """
+plain = step("plain", "exit {code}")
+local.Command("hidden", create=pulumi.Output.secret(": hidden '' words; true"), delete=": gone; true")
+later = local.Command("later", create=plain.stdout.apply(lambda text: f": later; echo {{text}}"))
+"""
+CREATE = "bash -euo pipefail -s"
+
+
+def told(events: list[Event]) -> set[tuple[str, str, str, str]]:
+    """What a run told of commands that it changed; the list is empty afterwards."""
+    commands = [event for event in events if event.type.startswith("command:") and event.operation != "same"]
+    events.clear()
+    return {(event.kind, event.operation, event.name, event.command) for event in commands}
+
+
+def test_events_and_failures_carry_the_create_command_unless_it_is_secret_or_unknown(
+    deploy: Callable[[str, list[Event]], Deployment], stack: Stack
+) -> None:
+    stack.write(PROGRAM.format(code=3), {"unused": 1})
+    events: list[Event] = []
+    deployment = deploy("dev", events)
+    assert deployment.preview().ok
+    both = [(kind, "create") for kind in ("start", "done")]
+    hidden = {(*each, "hidden", "") for each in both}
+    assert told(events) == hidden | {(*each, "plain", CREATE) for each in both} | {
+        (*each, "later", "") for each in both
+    }
+
+    failed = deployment.up()
+    assert [failure.command for failure in failed.failures] == [CREATE]
+    assert {event for event in told(events) if event[0] != "skipped"} == hidden | {
+        ("start", "create", "plain", CREATE),
+        ("failed", "create", "plain", CREATE),
+    }
+
+    stack.write(PROGRAM.format(code=0), {"unused": 1})
+    assert deployment.up().ok
+    later = ": later; echo "
+    assert told(events) == {
+        *((*each, "plain", CREATE) for each in both),
+        *((*each, "later", later) for each in both),
+    }
+
+    assert deployment.destroy().ok
+    gone = [(kind, "delete") for kind in ("start", "done")]
+    assert told(events) == {
+        *((*each, "hidden", "") for each in gone),
+        *((*each, "plain", CREATE) for each in gone),
+        *((*each, "later", later) for each in gone),
+    }
