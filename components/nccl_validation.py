@@ -115,7 +115,6 @@ class NcclValidation(pulumi.ComponentResource):
                     "QUEUE_LIMIT": asked.queue_limit_seconds,
                     "RUN_LIMIT": asked.time_limit_minutes * 60 + 60,
                 },
-                label=f"measure {scope.name}",
                 measure=[
                     # A floor judges what was measured; another floor needs no other measurement.
                     json.dumps(asdict(replace(measurement, floor_gb_per_s=None)), sort_keys=True),

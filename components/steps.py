@@ -150,4 +150,5 @@ class Functions:
 
 @lru_cache
 def _body(path: Path) -> str:
-    return path.read_text(encoding="utf-8").removesuffix("\n")
+    text = path.read_text(encoding="utf-8").removesuffix("\n")
+    return text if path.parent == SCRIPTS else text.removeprefix("#!/bin/bash\n")

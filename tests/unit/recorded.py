@@ -86,9 +86,11 @@ class Recorded:
     def header(self, name: str) -> dict[str, str]:
         """The values that a step's script is given, as bash reads them."""
         text = self[name].inputs["stdin"].split("\n#!/bin/bash\n")[0]
-        variables = re.findall(r"^([A-Z][A-Z0-9_]*)=", text, re.MULTILINE)
-        show = "; ".join(f"printf '%s\\0' {variable} \"${variable}\"" for variable in variables)
-        told = subprocess.run(["bash", "-s"], input=f"{text}\n{show}", capture_output=True, text=True, check=True)
+        show = """for name in $(compgen -v); do
+            case $was in *" $name "*) ;; *) printf '%s\\0' "$name" "${!name}" ;; esac
+        done"""
+        script = f'was=" $(compgen -v | tr "\\n" " ") was name PIPESTATUS "\n{text}\n{show}'
+        told = subprocess.run(["bash", "-s"], input=script, capture_output=True, text=True, check=True)
         words = told.stdout.split("\0")
         return dict(zip(words[::2], words[1::2], strict=False))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from components.nccl_validation import Scope, measurement_of, scopes
 from components.settings.types import CROSS_SITE
 from components.settings.validation import Validation
+from tests.unit.recorded import Build
 
 SETTINGS = Validation(
     min_bytes=65536,
@@ -72,9 +72,7 @@ def test_a_measurement_is_judged_by_the_floor_of_its_own_scope() -> None:
     assert measurement_of(Scope(CROSS_SITE, ("a1", "b1"), 2), SETTINGS).floor_gb_per_s is None
 
 
-def test_the_job_and_the_step_have_room_for_the_time_limit(
-    build: Callable[..., Any], lab_config: dict[str, Any]
-) -> None:
+def test_the_job_and_the_step_have_room_for_the_time_limit(build: Build, lab_config: dict[str, Any]) -> None:
     lab_config["validation"]["time_limit_minutes"] = 7
     stack = build(lab_config)
     header = stack.header("validate-cross-site")
@@ -83,14 +81,14 @@ def test_the_job_and_the_step_have_room_for_the_time_limit(
     assert 7 * 60 < int(header["RUN_LIMIT"]) < int(limit) - int(header["QUEUE_LIMIT"])
 
 
-def test_the_job_spans_as_many_sites_as_its_scope(build: Callable[..., Any], lab_config: dict[str, Any]) -> None:
+def test_the_job_spans_as_many_sites_as_its_scope(build: Build, lab_config: dict[str, Any]) -> None:
     stack = build(lab_config)
     assert "#SBATCH --switches=2\n" in stack.header("validate-cross-site")["JOB_SCRIPT"]
     assert "#SBATCH --switches=1\n" in stack.header("validate-cloud-a")["JOB_SCRIPT"]
 
 
 def test_the_step_carries_the_program_that_the_job_runs_and_submits_as_a_user(
-    build: Callable[..., Any], lab_config: dict[str, Any]
+    build: Build, lab_config: dict[str, Any]
 ) -> None:
     header = build(lab_config).header("validate-cloud-a")
     assert header["RUN_AS"] == "ada"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import runpy
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,15 @@ import pytest
 import yaml
 
 from stacks.outputs import headline, node_output
+from tests.unit.configs import RawConfig
+from tests.unit.recorded import Build, record
 
-Build = Callable[..., Any]
-Config = dict[str, Any]
 PROJECT = Path(__file__).parents[2]
 FACTS = {"cpus": 64, "memory_mb": 515000, "gpus": 8, "slurm_version": "1:24.11.5-4+deb13u1", "os": "debian 13"}
 JOINED = {"tailnet_ip": "100.64.0.7", "path": "relay", "tailscale_version": "1.102.5", "host_key": "ssh-ed25519 A"}
 
 
-def test_the_outputs_are_cluster_validation_and_headline(build: Build, lab_config: Config) -> None:
+def test_the_outputs_are_cluster_validation_and_headline(build: Build, lab_config: RawConfig) -> None:
     outputs = build(lab_config).outputs
     assert outputs.keys() == {"cluster", "validation", "busbw_gb_per_s"}
     assert outputs["cluster"].keys() == {"name", "control_address", "partitions", "nodes"}
@@ -29,7 +28,7 @@ def test_the_outputs_are_cluster_validation_and_headline(build: Build, lab_confi
 
 
 def test_the_cluster_output_names_the_cluster_its_partitions_and_the_heads_tailnet_address(
-    build: Build, lab_config: Config
+    build: Build, lab_config: RawConfig
 ) -> None:
     lab_config["slurm"] = {"partitions": [{"name": "long", "sites": ["cloud-a"], "max_time": "2-00:00:00"}]}
     cluster = build(lab_config, answers={"head-join": {"tailnet_ip": "100.64.0.1"}}).outputs["cluster"]
@@ -38,16 +37,17 @@ def test_the_cluster_output_names_the_cluster_its_partitions_and_the_heads_tailn
     assert cluster["partitions"] == ["all", "cloud-a", "cloud-b", "long"]
 
 
-def test_the_partitions_of_the_output_are_those_of_slurm_conf(build: Build, hosts_config: Config) -> None:
+def test_the_partitions_of_the_output_are_those_of_slurm_conf(build: Build, hosts_config: RawConfig) -> None:
     hosts_config["slurm"] = {"partitions": [{"name": "long", "sites": ["rack"]}]}
     stack = build(hosts_config)
-    lines = stack.header("door-head")["SLURM_FILE_SLURM_CONF"].splitlines()
-    written = [line.split()[0].removeprefix("PartitionName=") for line in lines if line.startswith("PartitionName=")]
+    nodes = [stack.header(f"{name}-member")["NODE_SLURM_CONF"] for name in ("dgx1", "dgx2", "box1")]
+    lines = "\n".join([stack.header("door-head")["SLURM_SLURM_CONF"], *nodes]).splitlines()
+    written = {line.split()[0].removeprefix("PartitionName=") for line in lines if line.startswith("PartitionName=")}
     assert sorted(stack.outputs["cluster"]["partitions"]) == sorted(written)
     assert len(written) == 5
 
 
-def test_the_nodes_are_listed_head_first_with_what_each_machine_said(build: Build, lab_config: Config) -> None:
+def test_the_nodes_are_listed_head_first_with_what_each_machine_said(build: Build, lab_config: RawConfig) -> None:
     answers = {"b1-gate": {"cpus": 16, "gpus": 2}, "b1-join": {"path": "relay", "tailnet_ip": "100.64.0.3"}}
     nodes = build(lab_config, answers=answers).outputs["cluster"]["nodes"]
     assert [(node["name"], node["site"]) for node in nodes] == [
@@ -83,14 +83,14 @@ def test_a_node_shows_slurms_own_version_and_nothing_beyond_the_contract() -> No
     }
 
 
-def test_the_validation_output_is_judged_from_what_the_job_printed(build: Build, lab_config: Config) -> None:
+def test_the_validation_output_is_judged_from_what_the_job_printed(build: Build, lab_config: RawConfig) -> None:
     result = build(lab_config).outputs["validation"]["cloud-a"]
     assert (result["backend"], result["verdict"], result["floor_gb_per_s"]) == ("mpi-cpu", "PASS", 0.02)
     assert result["busbw_gb_per_s"] == pytest.approx(4194304 / 3833.04 / 1e3)
     assert [row["bytes"] for row in result["rows"]] == [65536, 262144, 1048576, 4194304]
 
 
-def test_a_failed_job_is_a_result_and_not_an_error(build: Build, lab_config: Config) -> None:
+def test_a_failed_job_is_a_result_and_not_an_error(build: Build, lab_config: RawConfig) -> None:
     failed = {"state": "FAILED", "exit_code": 1, "output": "srun: error: a1: task 0: Exited\n"}
     outputs = build(lab_config, answers={"validate-cross-site": failed}).outputs
     assert outputs["validation"]["cross-site"]["verdict"] == "FAIL"
@@ -98,7 +98,7 @@ def test_a_failed_job_is_a_result_and_not_an_error(build: Build, lab_config: Con
     assert outputs["busbw_gb_per_s"] is None
 
 
-def test_a_cluster_with_nothing_to_measure_has_an_empty_validation(build: Build, lab_config: Config) -> None:
+def test_a_cluster_with_nothing_to_measure_has_an_empty_validation(build: Build, lab_config: RawConfig) -> None:
     lab_config.update(head={"name": "head", "site": "cloud-a"}, sites=lab_config["sites"][:1])
     stack = build(lab_config)
     assert stack.outputs["validation"] == {}
@@ -125,7 +125,7 @@ def test_the_headline_is_the_bandwidth_across_sites_or_of_the_only_site(
 # The program itself.
 
 
-def run_main(monkeypatch: pytest.MonkeyPatch, record: Callable[..., Any], config: Config) -> dict[str, Any]:
+def run_main(monkeypatch: pytest.MonkeyPatch, config: RawConfig) -> dict[str, Any]:
     exported: dict[str, Any] = {}
     values = {f"tailrack:{key}": json.dumps(value) for key, value in config.items()}
     monkeypatch.setenv("PULUMI_CONFIG", json.dumps(values))
@@ -138,21 +138,19 @@ def run_main(monkeypatch: pytest.MonkeyPatch, record: Callable[..., Any], config
     return dict(record(program).outputs)
 
 
-def test_the_dev_stack_as_it_is_delivered_exports_the_outputs(
-    monkeypatch: pytest.MonkeyPatch, record: Callable[..., Any]
-) -> None:
+def test_the_dev_stack_as_it_is_delivered_exports_the_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
     written = yaml.safe_load((PROJECT / "Pulumi.dev.yaml").read_text(encoding="utf-8"))["config"]
     config = {key.removeprefix("tailrack:"): value for key, value in written.items()}
-    outputs = run_main(monkeypatch, record, config)
+    outputs = run_main(monkeypatch, config)
     assert outputs.keys() == {"cluster", "validation", "busbw_gb_per_s"}
     assert [node["name"] for node in outputs["cluster"]["nodes"]] == ["head", "a1", "b1"]
     assert isinstance(outputs["busbw_gb_per_s"], float)
 
 
 def test_a_config_that_cannot_be_is_refused_with_its_reasons_alone(
-    monkeypatch: pytest.MonkeyPatch, record: Callable[..., Any], lab_config: Config
+    monkeypatch: pytest.MonkeyPatch, lab_config: RawConfig
 ) -> None:
     lab_config["head"]["site"] = "moon"
     with pytest.raises(pulumi.RunError, match=r"tailrack:head\.site") as refused:
-        run_main(monkeypatch, record, lab_config)
+        run_main(monkeypatch, lab_config)
     assert refused.value.__suppress_context__

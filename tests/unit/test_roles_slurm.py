@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -18,6 +20,7 @@ from components.compute_node import node_header
 from components.host import Connection, Host
 from components.render import render
 from components.roles.order import roles
+from components.roles.role import Value
 from components.roles.slurm.files import controller_files
 from components.roles.slurm.fragment import node_values
 from components.roles.slurm.settings import known_keys
@@ -68,9 +71,7 @@ LARGE = Model(
     config={
         "cluster": {"name": "prod"},
         "head": {"name": "door", "site": "rack"},
-        "sites": [
-            {"name": site, "kind": "lab", "pools": [{"name": site[0]}]} for site in ("rack", "cloud", "desk")
-        ],
+        "sites": [{"name": site, "kind": "lab", "pools": [{"name": site[0]}]} for site in ("rack", "cloud", "desk")],
         "slurm": {
             "partitions": [{"name": "long", "sites": ["rack", "cloud"], "max_time": "7-00:00:00"}],
             "settings": {"KillWait": "45", "CompleteWait": "10"},
@@ -92,7 +93,7 @@ models = pytest.mark.parametrize("model", [SMALL, LARGE], ids=["small", "large"]
 def join(shell: Shell, *nodes: Host) -> None:
     """Write what nodes add, as their member steps do."""
     for one in nodes:
-        done = shell.call("write_slurm_node", dict(node_header(one)), "slurm/files")
+        done = shell.call("write_slurm_node", cast(Mapping[str, Value], node_header(one)), "slurm/files")
         assert done.returncode == 0, done.stderr
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from components.roles.slurm.versions import RELEASES, oldest_accepted, release, upstream
 
 

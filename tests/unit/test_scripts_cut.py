@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +9,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.unit.recorded import Build
+from tests.unit.shell import Shell
+
 STEPS = ("a1-gate", "a1-join", "a1-member", "a1-node", "head-head", "validate-cloud-a")
 
 
 @pytest.fixture
-def script(build: Callable[..., Any], lab_config: dict[str, Any], request: pytest.FixtureRequest) -> str:
+def script(build: Build, lab_config: dict[str, Any], request: pytest.FixtureRequest) -> str:
     """A whole script, as it is sent; the first thing it does is to make its log folder."""
     return str(build(lab_config)[request.param].inputs["stdin"])
 
 
-def started(shell: Any, text: str) -> bool:
+def started(shell: Shell, text: str) -> bool:
     """Whether the text, run as a step, got as far as its first change; the stubs let it go no further."""
     mark: Path = shell.root / "var/log/tailrack"
     shell.stub("mkdir", f'[ "$2" != "{mark}" ] || : >"{mark}.started"; exit 1')
@@ -34,18 +36,18 @@ every_step = pytest.mark.parametrize("script", STEPS, indirect=True)
 
 
 @every_step
-def test_a_whole_script_starts(shell: Any, script: str) -> None:
+def test_a_whole_script_starts(shell: Shell, script: str) -> None:
     assert started(shell, script)
 
 
 @every_step
-def test_a_script_without_its_last_brace_does_nothing(shell: Any, script: str) -> None:
+def test_a_script_without_its_last_brace_does_nothing(shell: Shell, script: str) -> None:
     assert script.endswith("; }\n")
     assert not started(shell, script.removesuffix("}\n"))
 
 
 @pytest.mark.parametrize("script", ["a1-member"], indirect=True)
-def test_a_script_cut_off_anywhere_in_its_last_line_does_nothing(shell: Any, script: str) -> None:
+def test_a_script_cut_off_anywhere_in_its_last_line_does_nothing(shell: Shell, script: str) -> None:
     call = len(script) - script.rstrip("\n").rindex("\n")
     assert 20 < call < 50
     for missing in range(2, call + 1):  # 1 is the newline after the last brace
@@ -55,5 +57,5 @@ def test_a_script_cut_off_anywhere_in_its_last_line_does_nothing(shell: Any, scr
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(part=st.floats(0, 1, exclude_max=True))
 @pytest.mark.parametrize("script", ["a1-node", "validate-cloud-a"], indirect=True)
-def test_a_script_cut_off_anywhere_does_nothing(shell: Any, script: str, part: float) -> None:
+def test_a_script_cut_off_anywhere_does_nothing(shell: Shell, script: str, part: float) -> None:
     assert not started(shell, script[: int(part * (len(script) - 2))])

@@ -1,4 +1,4 @@
-"""Phases `gate` and `accept` of all roles: what it says of a machine, and which machines it stops before anything on them is changed."""
+"""Phases `gate` and `accept` of all roles: what they say of a machine, and which machines they stop untouched."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from components.roles.role import Value
 from components.steps import GATE_OF_NODE, compose
 from tests.unit.shell import ROLES, Shell
 
 Gate = Callable[..., subprocess.CompletedProcess[str]]
 FACTS = {"cpus", "memory_mb", "gpus", "kernel_nfs_server", "cgroups", "slurm_version"}
 # A machine whose config promises no GPU, in a cluster whose controller is the newest and confines no jobs.
-HEADER = {
+HEADER: dict[str, Value] = {
     "NODE_GPU_KIND": "", "NODE_GPU_COUNT": 0, "HEAD_SLURM_VERSION": "24.11.5-4", "HEAD_SLURM_OLDEST": "21.08",
     "HEAD_CGROUPS": False,
 }  # fmt: skip

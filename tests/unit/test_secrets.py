@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-Build = Callable[..., Any]
-Config = dict[str, Any]
+from tests.unit.configs import RawConfig
+from tests.unit.recorded import Build
 
 
 @pytest.fixture
@@ -20,7 +19,7 @@ def secrets(secret_texts: dict[str, str], key_folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def stacks(build: Build, lab_config: Config, hosts_config: Config) -> list[Any]:
+def stacks(build: Build, lab_config: RawConfig, hosts_config: RawConfig) -> list[Any]:
     """A lab whose control server asks for a key, and a cluster of hosts."""
     lab_config["tailnet"] = hosts_config["tailnet"]
     return [build(lab_config), build(hosts_config)]
@@ -76,7 +75,7 @@ def test_no_secret_is_in_an_output_and_no_output_is_one(stacks: list[Any], secre
         assert stack.secret_outputs == set()
 
 
-def test_without_an_auth_key_the_input_of_a_join_is_secret_all_the_same(build: Build, lab_config: Config) -> None:
+def test_without_an_auth_key_the_input_of_a_join_is_secret_all_the_same(build: Build, lab_config: RawConfig) -> None:
     stack = build(lab_config)
-    assert stack.header("a1-join")["AUTH_KEY"] == ""
+    assert stack.header("a1-join")["TAILNET_AUTH_KEY"] == ""
     assert "stdin" in stack["a1-join"].secret_paths

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from components.step_label import StepLabel
-
-Build = Callable[..., Any]
-Config = dict[str, Any]
+from tests.unit.configs import RawConfig
+from tests.unit.recorded import Build
 
 RESOURCES_PER_HOST = 6
 # The label in front: the step's name, its machine, its words for people.
@@ -20,9 +17,9 @@ COMMAND = re.compile(LABEL + r"exec (sudo -n )?timeout -k 30 [0-9]+ bash -euo pi
 
 
 @pytest.fixture
-def config(request: pytest.FixtureRequest) -> Config:
+def config(request: pytest.FixtureRequest) -> RawConfig:
     """One of the example configs, by name."""
-    raw: Config = request.getfixturevalue(request.param)
+    raw: RawConfig = request.getfixturevalue(request.param)
     return raw
 
 
@@ -33,20 +30,22 @@ def of_host(names: list[str], host: str) -> list[str]:
     return [name for name in names if name == host or name.startswith(f"{host}-")]
 
 
-def add_to_pool(raw: Config, site: str) -> Config:
+def add_to_pool(raw: RawConfig, site: str) -> RawConfig:
     changed = next(each for each in raw["sites"] if each["name"] == site)
     changed["pools"][0]["count"] += 1
     return raw
 
 
-def test_a_lab_node_is_a_component_a_container_and_four_steps(build: Build, lab_config: Config) -> None:
+def test_a_lab_node_is_a_component_a_container_and_four_steps(build: Build, lab_config: RawConfig) -> None:
     names = build(lab_config).names
     assert of_host(names, "a1") == ["a1", "a1-container", "a1-gate", "a1-join", "a1-member", "a1-node"]
-    assert of_host(names, "head") == ["head", "head-container", "head-gate", "head-head", "head-join"]
+    assert of_host(names, "head") == [
+        "head", "head-container", "head-gate", "head-head", "head-join", "head-services",
+    ]  # fmt: skip
 
 
 @every_kind
-def test_no_host_costs_more_than_six_resources(build: Build, config: Config) -> None:
+def test_no_host_costs_more_than_six_resources(build: Build, config: RawConfig) -> None:
     stack = build(config)
     hosts = [node["name"] for node in stack.outputs["cluster"]["nodes"]]
     assert len(hosts) >= 3
@@ -55,22 +54,22 @@ def test_no_host_costs_more_than_six_resources(build: Build, config: Config) -> 
 
 
 @every_kind
-def test_resources_beyond_those_of_hosts_do_not_grow_with_them(build: Build, config: Config) -> None:
+def test_resources_beyond_those_of_hosts_do_not_grow_with_them(build: Build, config: RawConfig) -> None:
     stack = build(config)
     hosts = [node["name"] for node in stack.outputs["cluster"]["nodes"]]
     rest = set(stack.names) - {name for host in hosts for name in of_host(stack.names, host)}
-    assert rest - stack.validations <= {"lab", "lab-networks", "munge-key", "prod", "validation"}
+    assert rest - stack.validations <= {"lab", "lab-networks", "munge", "munge-key", "prod", "validation"}
     assert len(stack.validations) <= len(config["sites"]) + 1
 
 
-def test_a_preview_without_any_answer_has_the_same_resources(build: Build, lab_config: Config) -> None:
+def test_a_preview_without_any_answer_has_the_same_resources(build: Build, lab_config: RawConfig) -> None:
     preview = build(lab_config, unknown=True)
     assert preview.names == build(lab_config).names
     assert preview.outputs == {}  # nothing is known before the machines have answered
 
 
 @every_kind
-def test_what_a_remote_command_shows_in_ps_is_constant(build: Build, config: Config) -> None:
+def test_what_a_remote_command_shows_in_ps_is_constant(build: Build, config: RawConfig) -> None:
     remote = build(config).remote
     assert len(remote) > 10
     for step in remote:
@@ -80,7 +79,7 @@ def test_what_a_remote_command_shows_in_ps_is_constant(build: Build, config: Con
 
 
 @every_kind
-def test_every_remote_command_is_quiet_pinned_and_without_environment(build: Build, config: Config) -> None:
+def test_every_remote_command_is_quiet_pinned_and_without_environment(build: Build, config: RawConfig) -> None:
     for step in build(config).remote:
         assert step.inputs["logging"] == "none", step.name
         assert step.inputs["addPreviousOutputInEnv"] is False, step.name
@@ -91,31 +90,31 @@ def test_every_remote_command_is_quiet_pinned_and_without_environment(build: Bui
 
 
 @every_kind
-def test_only_measurements_are_replaced(build: Build, config: Config) -> None:
+def test_only_measurements_are_replaced(build: Build, config: RawConfig) -> None:
     stack = build(config)
     assert stack.validations
     assert {step.name for step in stack.remote if "triggers" in step.inputs} == stack.validations
 
 
-def test_only_the_head_node_undoes_what_it_did_for_itself_and_for_a_member(build: Build, lab_config: Config) -> None:
+def test_only_the_head_node_undoes_what_it_did_for_itself_and_for_a_member(build: Build, lab_config: RawConfig) -> None:
     undone = {step.name for step in build(lab_config).remote if "delete" in step.inputs}
     assert undone == {"head-head", "a1-member", "b1-member"}
 
 
-def test_a_members_steps_on_the_head_node_go_to_the_head_node(build: Build, hosts_config: Config) -> None:
+def test_a_members_steps_on_the_head_node_go_to_the_head_node(build: Build, hosts_config: RawConfig) -> None:
     stack = build(hosts_config)
     address = {step.name: step.inputs["connection"]["host"] for step in stack.remote}
     assert {address[name] for name in ("door-gate", "door-head", "dgx1-member", "validate-rack")} == {"192.0.2.1"}
     assert {address[name] for name in ("dgx1-gate", "dgx1-join", "dgx1-node")} == {"192.0.2.2"}
 
 
-def test_a_host_is_reached_as_its_config_says(build: Build, hosts_config: Config) -> None:
+def test_a_host_is_reached_as_its_config_says(build: Build, hosts_config: RawConfig) -> None:
     connection = build(hosts_config)["dgx1-node"].inputs["connection"]
     assert (connection["user"], connection["host"], connection["port"]) == ("ops", "192.0.2.2", 2222)
     assert "OPENSSH PRIVATE KEY" in connection["privateKey"]
 
 
-def test_root_needs_no_sudo_and_everybody_else_does(build: Build, hosts_config: Config) -> None:
+def test_root_needs_no_sudo_and_everybody_else_does(build: Build, hosts_config: RawConfig) -> None:
     stack = build(hosts_config)
     assert "; exec timeout " in stack["door-gate"].inputs["create"]
     assert "; exec sudo -n timeout " in stack["dgx1-gate"].inputs["create"]
@@ -124,45 +123,55 @@ def test_root_needs_no_sudo_and_everybody_else_does(build: Build, hosts_config: 
 # What a change of the config touches.
 
 
-def test_the_same_config_touches_nothing(build: Build, lab_config: Config) -> None:
+def test_the_same_config_touches_nothing(build: Build, lab_config: RawConfig) -> None:
     assert build(lab_config).differences(build(lab_config, again=True)) == set()
 
 
-def test_a_new_node_touches_itself_the_head_and_the_measurements_it_takes_part_in(
-    build: Build, lab_config: Config
-) -> None:
+def test_a_new_node_touches_itself_and_the_measurements_it_takes_part_in(build: Build, lab_config: RawConfig) -> None:
     before = build(lab_config)
     after = build(add_to_pool(lab_config, "cloud-b"))
     assert after.differences(before) == {
         "b2", "b2-container", "b2-gate", "b2-join", "b2-member", "b2-node",
-        "head-head", "validate-cloud-b", "validate-cross-site",
+        "validate-cloud-b", "validate-cross-site",
     }  # fmt: skip
 
 
-def test_a_new_node_changes_the_topology_on_the_head_and_nothing_else_there(build: Build, lab_config: Config) -> None:
-    before = build(lab_config).header("head-head")
-    after = build(add_to_pool(lab_config, "cloud-b")).header("head-head")
-    assert {name for name in after if after[name] != before.get(name)} == {"SLURM_FILE_TOPOLOGY_CONF"}
-    assert "SwitchName=cloud-b Nodes=b[1-2]" in after["SLURM_FILE_TOPOLOGY_CONF"]
+def test_a_node_that_joins_or_leaves_changes_no_input_of_the_head_nodes_own_steps(
+    build: Build, lab_config: RawConfig, hosts_config: RawConfig
+) -> None:
+    before = build(lab_config)
+    after = build(add_to_pool(lab_config, "cloud-b"))
+    for step in ("head-gate", "head-join", "head-head", "head-services"):
+        assert after[step].inputs == before[step].inputs
+    before = build(hosts_config)
+    hosts_config["sites"][0]["hosts"].pop()  # the only one of its GPU kind
+    after = build(hosts_config)
+    for step in ("door-gate", "door-join", "door-head", "door-services"):
+        assert after[step].inputs == before[step].inputs
 
 
-def test_values_of_a_node_do_not_depend_on_its_neighbours(build: Build, lab_config: Config) -> None:
+def test_a_members_step_has_the_nodes_place_in_the_topology(build: Build, lab_config: RawConfig) -> None:
+    header = build(add_to_pool(lab_config, "cloud-b")).header("b2-member")
+    assert (header["NODE_NAME"], header["NODE_SITE"]) == ("b2", "cloud-b")
+
+
+def test_values_of_a_node_do_not_depend_on_its_neighbours(build: Build, lab_config: RawConfig) -> None:
     before = build(lab_config)
     after = build(add_to_pool(lab_config, "cloud-b"))
     for step in ("b1-gate", "b1-join", "b1-member", "b1-node"):
         assert after.header(step) == before.header(step)
 
 
-def test_a_slurm_setting_touches_the_controller_and_the_measurements(build: Build, lab_config: Config) -> None:
+def test_a_slurm_setting_touches_the_controller_and_the_measurements(build: Build, lab_config: RawConfig) -> None:
     before = build(lab_config)
     after = build({**lab_config, "slurm": {"settings": {"KillWait": "45"}}})
     assert after.differences(before) == {"head-head"} | before.validations
-    assert "\nKillWait=45" in after.header("head-head")["SLURM_FILE_SLURM_CONF"]
+    assert "\nKillWait=45" in after.header("head-head")["SLURM_SLURM_CONF"]
 
 
 @pytest.mark.parametrize("change", [{"max_bytes": "1M"}, {"iterations": 9}, {"warmup": 3}, {"rerun": "again"}])
 def test_a_setting_of_the_measurement_touches_measurements_alone(
-    build: Build, lab_config: Config, change: Config
+    build: Build, lab_config: RawConfig, change: RawConfig
 ) -> None:
     before = build(lab_config)
     lab_config["validation"].update(change)
@@ -173,7 +182,7 @@ def test_a_setting_of_the_measurement_touches_measurements_alone(
         assert after[name].inputs["triggers"] != before[name].inputs["triggers"]
 
 
-def test_a_floor_touches_nothing_and_still_judges(build: Build, lab_config: Config) -> None:
+def test_a_floor_touches_nothing_and_still_judges(build: Build, lab_config: RawConfig) -> None:
     before = build(lab_config)
     lab_config["validation"]["floors_gb_per_s"]["cloud-a"] = 5000
     after = build(lab_config)
@@ -182,22 +191,22 @@ def test_a_floor_touches_nothing_and_still_judges(build: Build, lab_config: Conf
     assert after.outputs["validation"]["cloud-a"]["verdict"] == "FAIL"
 
 
-def test_another_user_touches_the_nodes_and_no_measurement(build: Build, lab_config: Config) -> None:
+def test_another_user_touches_the_nodes_and_no_measurement(build: Build, lab_config: RawConfig) -> None:
     before = build(lab_config)
     lab_config["users"].append({"name": "bob", "uid": 6002})
     after = build(lab_config)
     assert after.differences(before) == {"head-head", "a1-node", "b1-node"}
-    assert after.header("a1-node")["USERS"] == "ada 6001 6001\nbob 6002 6002"
+    assert after.header("a1-node")["USERS_LINES"] == "ada 6001 6001\nbob 6002 6002"
 
 
-def test_a_new_munge_generation_touches_the_key_and_with_it_every_join(build: Build, lab_config: Config) -> None:
+def test_a_new_munge_generation_touches_the_key_and_with_it_every_join(build: Build, lab_config: RawConfig) -> None:
     before = build(lab_config)
     lab_config["cluster"]["munge_generation"] = "2"
     after = build(lab_config, munge_key="another key")
     assert after.differences(before) == {"munge-key", "head-join", "a1-join", "b1-join"}
 
 
-def test_a_node_that_moves_on_the_tailnet_is_measured_again(build: Build, lab_config: Config) -> None:
+def test_a_node_that_moves_on_the_tailnet_is_measured_again(build: Build, lab_config: RawConfig) -> None:
     before = build(lab_config)
     after = build(lab_config, answers={"b1-join": {"tailnet_ip": "100.64.9.9"}})
     assert after.differences(before) == {"b1-member", "validate-cross-site"}
@@ -206,95 +215,92 @@ def test_a_node_that_moves_on_the_tailnet_is_measured_again(build: Build, lab_co
 # What the config says arrives.
 
 
-def test_a_head_that_computes_is_in_topology_partitions_and_measurements(build: Build, lab_config: Config) -> None:
+def test_a_head_that_computes_is_in_topology_partitions_and_measurements(build: Build, lab_config: RawConfig) -> None:
     stack = build(lab_config)
     header = stack.header("head-head")
-    assert header["COMPUTE"] == "yes"
-    assert "python3-mpi4py" in header["HEAD_PACKAGES"].split("\n")
-    assert "SwitchName=cloud-a Nodes=a1,head\n" in header["SLURM_FILE_TOPOLOGY_CONF"]
+    assert (header["HEAD_COMPUTES"], header["NODE_NAME"], header["NODE_SITE"]) == ("true", "head", "cloud-a")
+    assert re.search(r"\n    ensure_packages .*\bslurmd .*python3-mpi4py", stack["head-head"].inputs["stdin"])
+    assert "\n    slurm_compute\n" in stack["head-head"].inputs["stdin"]
     assert "#SBATCH --nodelist=a1,head\n" in stack.header("validate-cloud-a")["JOB_SCRIPT"]
 
 
-def test_a_head_that_does_not_compute_runs_no_job(build: Build, lab_config: Config) -> None:
+def test_a_head_that_does_not_compute_runs_no_job(build: Build, lab_config: RawConfig) -> None:
     lab_config["head"]["compute"] = False
     stack = build(lab_config)
-    header = stack.header("head-head")
-    assert header["COMPUTE"] == "no"
-    assert header["HEAD_PACKAGES"] == ""
-    assert "SwitchName=cloud-a Nodes=a1\n" in header["SLURM_FILE_TOPOLOGY_CONF"]
+    assert stack.header("head-head")["HEAD_COMPUTES"] == "false"
+    assert not re.search(r"\n    ensure_packages .*\b(slurmd|python3-mpi4py)\b", stack["head-head"].inputs["stdin"])
+    assert "\n    slurm_compute\n" not in stack["head-head"].inputs["stdin"]
     assert stack.validations == {"validate-cross-site"}  # no site has two ranks left
     assert "#SBATCH --nodelist=a1,b1\n" in stack.header("validate-cross-site")["JOB_SCRIPT"]
 
 
-def test_gpus_of_the_config_reach_gate_gres_features_and_partitions(build: Build, hosts_config: Config) -> None:
+def test_gpus_of_the_config_reach_gate_gres_features_and_partitions(build: Build, hosts_config: RawConfig) -> None:
     stack = build(hosts_config)
-    gate, node, head = stack.header("dgx1-gate"), stack.header("dgx1-node"), stack.header("door-head")
-    assert (gate["WANT_GPU_KIND"], gate["WANT_GPU_COUNT"]) == ("h200", "8")
+    gate, node, member = stack.header("dgx1-gate"), stack.header("dgx1-node"), stack.header("dgx1-member")
+    assert (gate["NODE_GPU_KIND"], gate["NODE_GPU_COUNT"]) == ("h200", "8")
     assert (node["NODE_FEATURES"], node["NODE_GRES"]) == ("site-rack,gpu-h200,nvlink", "gpu:h200:8")
-    assert head["SLURM_FILE_GRES_CONF"].splitlines()[1:] == [
-        "NodeName=dgx[1-2] Name=gpu Type=h200 File=/dev/nvidia[0-7]",
-        "NodeName=box1 Name=gpu Type=rtx4090 File=/dev/nvidia0",
-    ]
-    assert "\nPartitionName=h200 Nodes=gpu-h200 " in head["SLURM_FILE_SLURM_CONF"]
+    assert member["NODE_GRES_CONF"] == "NodeName=dgx1 Name=gpu Type=h200 File=/dev/nvidia[0-7]"
+    assert stack.header("box1-member")["NODE_GRES_CONF"] == "NodeName=box1 Name=gpu Type=rtx4090 File=/dev/nvidia0"
+    assert "\nPartitionName=h200 Nodes=gpu-h200 " in member["NODE_SLURM_CONF"]
     assert stack.outputs["cluster"]["partitions"] == ["all", "rack", "h200", "rtx4090"]
 
 
-def test_a_node_without_gpus_promises_none(build: Build, lab_config: Config) -> None:
+def test_a_node_without_gpus_promises_none(build: Build, lab_config: RawConfig) -> None:
     stack = build(lab_config)
-    assert stack.header("a1-gate")["WANT_GPU_COUNT"] == "0"
+    assert stack.header("a1-gate")["NODE_GPU_COUNT"] == "0"
     assert stack.header("a1-node")["NODE_GRES"] == ""
 
 
-def test_the_gate_of_a_node_knows_the_controllers_release(build: Build, lab_config: Config) -> None:
+def test_the_gate_of_a_node_knows_the_controllers_release(build: Build, lab_config: RawConfig) -> None:
     stack = build(lab_config, answers={"head-gate": {"slurm_version": "25.11.2-1"}})
     gate = stack.header("a1-gate")
-    assert (gate["CONTROLLER_SLURM"], gate["SLURM_OLDEST"]) == ("25.11.2-1", "24.05")
-    assert "CONTROLLER_SLURM" not in stack.header("head-gate")
+    assert (gate["HEAD_SLURM_VERSION"], gate["HEAD_SLURM_OLDEST"]) == ("25.11.2-1", "24.05")
+    assert "HEAD_SLURM_VERSION" not in stack.header("head-gate")
 
 
 @pytest.mark.parametrize(
     ("asked", "offered", "plugin", "wanted"),
     [
-        (None, True, "proctrack/cgroup", "yes"),
-        (None, False, "proctrack/linuxproc", ""),
-        (False, True, "proctrack/linuxproc", ""),
-        (True, False, "proctrack/cgroup", "yes"),
+        (None, True, "proctrack/cgroup", "true"),
+        (None, False, "proctrack/linuxproc", "false"),
+        (False, True, "proctrack/linuxproc", "false"),
+        (True, False, "proctrack/cgroup", "true"),
     ],
 )
 def test_cgroups_follow_the_config_and_else_the_head_node(
-    build: Build, lab_config: Config, asked: bool | None, offered: bool, plugin: str, wanted: str
+    build: Build, lab_config: RawConfig, asked: bool | None, offered: bool, plugin: str, wanted: str
 ) -> None:
     lab_config["slurm"] = {"cgroups": asked}
     stack = build(lab_config, answers={"head-gate": {"cgroups": offered}})
-    assert f"ProctrackType={plugin}\n" in stack.header("head-head")["SLURM_FILE_SLURM_CONF"]
-    assert stack.header("a1-gate")["WANT_CGROUPS"] == wanted
+    assert f"ProctrackType={plugin}\n" in stack.header("head-head")["SLURM_SLURM_CONF"]
+    assert stack.header("a1-gate")["HEAD_CGROUPS"] == wanted
 
 
 @pytest.mark.parametrize(("there", "value"), [(True, "true"), (False, "false")])
 def test_the_kind_of_nfs_server_follows_the_head_nodes_kernel(
-    build: Build, lab_config: Config, there: bool, value: str
+    build: Build, lab_config: RawConfig, there: bool, value: str
 ) -> None:
     stack = build(lab_config, answers={"head-gate": {"kernel_nfs_server": there}})
-    assert stack.header("head-head")["KERNEL_NFS"] == stack.header("a1-member")["KERNEL_NFS"] == value
+    assert stack.header("head-head")["HEAD_KERNEL_NFS"] == stack.header("a1-member")["HEAD_KERNEL_NFS"] == value
 
 
 def test_nodes_join_the_labs_tailnet_or_the_one_of_the_config(
-    build: Build, lab_config: Config, hosts_config: Config
+    build: Build, lab_config: RawConfig, hosts_config: RawConfig
 ) -> None:
-    assert build(lab_config).header("a1-join")["CONTROL_URL"] == "http://control.lab:8080"
-    assert build(hosts_config).header("dgx1-join")["CONTROL_URL"] == ""  # Tailscale's own
+    assert build(lab_config).header("a1-join")["TAILNET_CONTROL_URL"] == "http://control.lab:8080"
+    assert build(hosts_config).header("dgx1-join")["TAILNET_CONTROL_URL"] == ""  # Tailscale's own
     hosts_config["tailnet"] = {"control_url": "https://headscale.example.org", "tag": "tag:gpu"}
     header = build(hosts_config).header("dgx1-join")
-    assert (header["CONTROL_URL"], header["TAILNET_TAG"]) == ("https://headscale.example.org", "tag:gpu")
+    assert (header["TAILNET_CONTROL_URL"], header["TAILNET_TAG"]) == ("https://headscale.example.org", "tag:gpu")
 
 
-def test_a_step_that_prints_no_json_stops_the_program(build: Build, lab_config: Config) -> None:
+def test_a_step_that_prints_no_json_stops_the_program(build: Build, lab_config: RawConfig) -> None:
     with pytest.raises(ValueError, match="a step must print one JSON object"):
         build(lab_config, answers={"head-head": "Segmentation fault"})
 
 
 @every_kind
-def test_every_command_says_what_it_does_and_on_which_machine(build: Build, config: Config) -> None:
+def test_every_command_says_what_it_does_and_on_which_machine(build: Build, config: RawConfig) -> None:
     stack = build(config)
     commands = [resource for resource in stack.resources if resource.type.startswith("command:")]
     labels = {resource.name: StepLabel.of(resource.inputs["create"]) for resource in commands}
@@ -306,7 +312,7 @@ def test_every_command_says_what_it_does_and_on_which_machine(build: Build, conf
         assert gates.get(label.machine) == addresses.get(name), name  # a local command has neither
 
 
-def test_what_people_read_of_the_steps_of_a_lab(build: Build, lab_config: Config) -> None:
+def test_what_people_read_of_the_steps_of_a_lab(build: Build, lab_config: RawConfig) -> None:
     resources = build(lab_config).resources
     found = [StepLabel.of(resource.inputs["create"]) for resource in resources if "create" in resource.inputs]
     assert {label.text for label in found if label and not label.name.startswith("b1")} == {
@@ -316,6 +322,7 @@ def test_what_people_read_of_the_steps_of_a_lab(build: Build, lab_config: Config
         "head: look at the machine",
         "head: join the tailnet, munge key",
         "head: users, NFS server, slurmctld",
+        "head: what no node waits for",
         "a1: container",
         "a1: look at the machine",
         "a1: join the tailnet, munge key",

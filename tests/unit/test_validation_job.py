@@ -6,10 +6,10 @@ import re
 import subprocess
 
 import pytest
-from components.validation_job import validation_job
 from syrupy.assertion import SnapshotAssertion
 
 from components.validation.model import Measurement
+from components.validation_job import validation_job
 
 ASKED = Measurement(
     backend="mpi-cpu",

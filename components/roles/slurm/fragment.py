@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from components.host import Host
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from components.host import Host
 
 
 def site_node_set(site: str) -> str:

@@ -1,0 +1,111 @@
+"""Steps composed from roles: what a script reads is what it is given, and leaving is the way back."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from components import steps
+from components.remote import render_program
+from components.roles.order import ORDER
+from components.roles.role import FOLDER
+from tests.unit.configs import RawConfig
+from tests.unit.recorded import Build
+from tests.unit.shell import ROLES
+
+FILES = sorted(path for path in [*FOLDER.rglob("*.sh"), *steps.SCRIPTS.glob("*.sh")])
+PHASES = {phase for name, phases in vars(steps).items() if name.isupper() and isinstance(phases, tuple)
+          for phase in phases} - set(steps.SHARED)  # fmt: skip
+OWN = {"HOST_NAME", "STEP_NAME", "STEP_LOCK"}
+every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+
+
+def read(text: str) -> set[str]:
+    """Upper-case variables that a text reads and does not set, found in another way than the product does."""
+    code = re.sub(r"^\s*#.*$", "", text, flags=re.MULTILINE)
+    names = {found[1] for found in re.finditer(r"(?<!\\)\$\{?([A-Z][A-Z0-9_]{2,})", code)}
+    return {name for name in names if not re.search(rf"(^|[\s(;])(local )?{name}\+?=", code, re.MULTILINE)}
+
+
+@pytest.mark.parametrize("config", ["lab_config", "hosts_config"])
+def test_the_names_that_a_step_is_given_are_those_that_its_script_reads(
+    build: Build, request: pytest.FixtureRequest, config: str
+) -> None:
+    stack = build(request.getfixturevalue(config))
+    for step in stack.remote:
+        given = stack.header(step.name).keys()
+        script = step.inputs["stdin"].split("\n#!/bin/bash\n", 1)[1]
+        # os-release(5) is read by the shell itself.
+        known = {"SECONDS", "RANDOM", "VERSION_CODENAME"}
+        assert given - OWN == read(script) - OWN - known, step.name
+
+
+@every_file
+def test_no_script_has_a_default_for_what_it_is_given(build: Build, hosts_config: RawConfig, path: Path) -> None:
+    stack = build(hosts_config)
+    given = {name for step in stack.remote for name in stack.header(step.name)}
+    text = path.read_text(encoding="utf-8")
+    assert not set(re.findall(r"\$\{([A-Z][A-Z0-9_]*):?[-=]", text)) & given
+    assert not set(re.findall(r"^([A-Z][A-Z0-9_]*)=", text, re.MULTILINE)) & given
+
+
+def test_every_header_name_derives_from_a_role_the_head_or_the_node_and_a_field(
+    build: Build, hosts_config: RawConfig
+) -> None:
+    stack = build(hosts_config)
+    prefixes = (*(f"{role}_".upper() for role in ORDER), "HEAD_", "NODE_")
+    measuring = stack.validations
+    for step in stack.remote:
+        if step.name not in measuring:
+            assert not [name for name in stack.header(step.name).keys() - OWN if not name.startswith(prefixes)]
+
+
+def test_every_role_is_a_folder_with_a_role_and_every_folder_is_in_the_order() -> None:
+    folders = {path.name for path in FOLDER.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders == set(ORDER)
+    assert all((FOLDER / name / "role.py").is_file() for name in ORDER)
+    assert [role.name for role in ROLES] == list(ORDER)
+
+
+def test_every_script_of_a_role_is_a_phase_or_used_by_one() -> None:
+    used = {name for path in FILES for line in re.findall(r"^# uses: (.+)$", path.read_text(encoding="utf-8"),
+            re.MULTILINE) for name in line.split()}  # fmt: skip
+    for path in FOLDER.rglob("*.sh"):
+        name = f"{path.parent.name}/{path.stem}"
+        assert path.stem in PHASES or name in used, name
+    assert all((FOLDER / f"{name}.sh").is_file() for name in used)
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.sh")), ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_phase_of_a_role_is_a_function_of_both_their_names(path: Path) -> None:
+    if path.stem in PHASES:
+        assert f"\n{path.parent.name}_{path.stem}() {{" in path.read_text(encoding="utf-8")
+
+
+def test_a_machine_goes_through_the_roles_in_their_order() -> None:
+    text = steps.compose(ROLES, steps.NODE).text
+    body = text[text.index("\nup() {") :]
+    calls = re.findall(r"^    ([a-z_]+)_(?:machine|node|compute)$", body, re.MULTILINE)
+    assert calls == ["names", "users", "ssh_trust", "nfs_exports", "slurm"]
+
+
+def test_a_member_is_released_by_all_before_any_forgets_it_in_the_reverse_order() -> None:
+    script = steps.compose(ROLES, steps.MEMBER)
+    body = script.text[script.text.index("\ndown() {") :]
+    assert script.undo
+    assert re.findall(r"^    ([a-z_]+)_member_(\w+)$", body, re.MULTILINE) == [
+        ("slurm", "release"), ("ssh_trust", "release"), ("slurm", "forget"), ("nfs_exports", "forget"),
+        ("ssh_trust", "forget"),
+    ]  # fmt: skip
+
+
+def test_leaving_is_the_same_list_in_reverse_on_a_node_and_on_the_head() -> None:
+    leaves = [f"{name}_leave" for name in reversed(ORDER) if (FOLDER / name / "leave.sh").is_file()]
+    assert leaves[0] == "slurm_leave"
+    assert leaves[-1] == "tailnet_leave"
+    program = render_program(steps.leave_program(ROLES), {"NFS_EXPORTS_MOUNT": "/shared"})
+    assert re.findall(r"^([a-z_]+_leave)$", program, re.MULTILINE) == leaves
+    head = steps.compose(ROLES, steps.HEAD, leaves=True).text
+    assert re.findall(r"^    ([a-z_]+_leave)$", head[head.index("\ndown() {") :], re.MULTILINE) == leaves
