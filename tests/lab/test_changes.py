@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -129,7 +130,7 @@ def test_another_floor_changes_the_verdict_and_measures_nothing(cluster: Cluster
     assert validation(cluster) == before
 
 
-def test_a_node_that_joins_touches_itself_and_the_head_and_jobs_go_on(
+def test_a_node_that_joins_touches_itself_and_its_place_on_the_head_and_jobs_go_on(
     cluster: ClusterUnderTest, long_job: dict[str, str]
 ) -> None:
     logs = {node: cluster.run(node, "stat -c '%n %y' /var/log/tailrack/*") for node in ("a1", "b1")}
@@ -137,8 +138,11 @@ def test_a_node_that_joins_touches_itself_and_the_head_and_jobs_go_on(
     cluster.config["tailrack:sites"][1]["pools"][0]["count"] = 2
     cluster.up_ok()
     own = {"b2-container", "b2-gate", "b2-join", "b2-member", "b2-node"}
-    # The site now has two nodes to measure between.
-    assert cluster.touched() == own | {"head-head", "validate-cloud-b", "validate-cross-site"}
+    # The site now has two nodes to measure between. The head node's own steps know no node.
+    assert cluster.touched() == own | {"validate-cloud-b", "validate-cross-site"}
+    assert "SwitchName=cloud-b Nodes=b1,b2" in cluster.run("head", "cat /etc/slurm/topology.conf")
+    switches = dict(re.findall(r"SwitchName=(\S+) .*?Nodes=(\S+)", cluster.run("head", "scontrol show topology")))
+    assert switches["cloud-b"] == "b[1-2]"
     assert {node: cluster.run(node, "stat -c '%n %y' /var/log/tailrack/*") for node in logs} == logs
     assert controller_process(cluster) == controller
     assert goes_on(cluster, long_job)
@@ -184,7 +188,7 @@ def test_a_setting_that_slurmctld_refuses_fails_the_step_and_changes_nothing(
             summary = cluster.up()
         (failure,) = summary.failures
         assert failure.urn.endswith("::head-head")
-        assert "head: step head failed: slurmctld refuses the new configuration" in failure.message
+        assert "head: step head-head failed: slurmctld refuses the new configuration" in failure.message
         assert said in failure.message
         assert cluster.touched() == set()
         kept = cluster.run("head", "scontrol show config | grep -E '^(KillWait|SchedulerType) '").split()
@@ -241,8 +245,9 @@ def test_a_node_that_leaves_is_forgotten_and_its_jobs_are_not(
     cluster.config["tailrack:sites"][1]["pools"][0]["count"] = 1
     summary = cluster.up_ok()
     own = {"b2-container", "b2-gate", "b2-join", "b2-member", "b2-node"}
-    assert cluster.touched() == own | {"head-head", "validate-cloud-b", "validate-cross-site"}
+    assert cluster.touched() == own | {"validate-cloud-b", "validate-cross-site"}
     assert set(nodes_by_state(cluster)) == {"head", "a1", "b1"}
+    assert "b2" not in cluster.run("head", "cat /etc/slurm/topology.conf")
     assert cluster.attempt("head", f"grep -rF {address} /etc/exports.d /etc/ganesha/ganesha.conf").returncode == 1
     assert not cluster.node("head").file("/etc/exports.d/tailrack-b2.exports").exists
     listed = subprocess.run(

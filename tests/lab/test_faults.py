@@ -192,7 +192,7 @@ def test_a_run_is_killed_while_the_head_node_is_set_up_and_the_step_there_too(
     cluster: ClusterUnderTest, started: Callable[[], Run], step: str
 ) -> None:
     run = started()
-    run.reach(step_begun(cluster, "head", step), f"step {step} runs on the head node")
+    run.reach(step_begun(cluster, "head", f"head-{step}"), f"step head-{step} runs")
     run.kill()
     assert "ended" in cluster.attempt("head", END_STEP).stdout
 
@@ -201,10 +201,10 @@ def test_ctrl_c_while_a_node_is_set_up_lets_its_step_come_to_its_end(
     cluster: ClusterUnderTest, started: Callable[[], Run]
 ) -> None:
     run = started()
-    run.reach(step_begun(cluster, "a1", "node"), "step node runs on a1")
+    run.reach(step_begun(cluster, "a1", "a1-node"), "step a1-node runs")
     assert run.interrupt() == 1
     assert "Traceback" not in run.output
-    assert "done in" in cluster.run("a1", f"tail -n 1 {LOGS}/node.log")
+    assert "done in" in cluster.run("a1", f"tail -n 1 {LOGS}/a1-node.log")
 
 
 def test_a_second_run_is_refused_with_one_line_and_the_first_is_killed_while_it_measures(

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from components.remote import SCRIPTS
+from components.remote import header
+from components.steps import Functions
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually
 
 MEMBERS = ("a1", "b1")
@@ -51,9 +52,8 @@ def mount_elsewhere(cluster: ClusterUnderTest, node: str, server: str) -> str:
 def apply_exports(cluster: ClusterUnderTest) -> None:
     """Have the server take the export files as they are, in the way of the program's own steps."""
     kernel = cluster.attempt("head", "grep -qw nfsd /proc/filesystems || modprobe -n nfsd").returncode == 0
-    header = f"HOST_NAME=head STEP_NAME=test SHARE_PATH={EXPORT} KERNEL_NFS={str(kernel).lower()}"
-    texts = [(SCRIPTS / f"lib/{name}.sh").read_text(encoding="utf-8") for name in ("base", "nfs_server")]
-    script = "\n".join([header, *texts, "apply_exports"])
+    values = {"HOST_NAME": "head", "STEP_NAME": "test", "NFS_EXPORTS_PATH": EXPORT, "HEAD_KERNEL_NFS": kernel}
+    script = "\n".join([header(values), Functions(["nfs_exports/server"]).text, "apply_exports"])
     cluster.run("head", f"bash -euo pipefail -c {shlex.quote(script)}")
 
 
