@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from components.settings.cluster import Head
 from components.settings.draft import Draft
-from components.settings.problems import ROOT, Report, Says
+from components.settings.problems import ROOT, Report
 from components.settings.section import Section, key, named
 from components.settings.types import Gpu, SiteName
 
@@ -18,23 +18,21 @@ class Site(Section):
 
     name: SiteName = named(
         "a site is a failure and a bandwidth domain, and a partition of this name",
-        "it is the name of the site's partition and floor too",
-        "write a name such as cloud-a",
+        "it is the name of the site's partition and floor too; write a name such as cloud-a",
     )
     kind: str = key("where its machines come from")
 
 
 def kind_key(kind: str, description: str) -> Any:
     """The key `kind` of one kind of site."""
-    return key(description, Says(f"`{kind}`", "nobody knows where its nodes come from", f"write {kind}"))
+    return key(description, f"`{kind}`; nobody knows where its nodes come from; write {kind}")
 
 
 def features_key(description: str) -> Any:
     """A key that holds a node's own Slurm features."""
-    words = Says(
-        "a list of words such as [nvme, ib]",
-        "jobs could not ask for these nodes with --constraint",
-        "write letters, digits, '_', '.' and '-', a letter first",
+    words = (
+        "a list of words such as [nvme, ib]; jobs could not ask for these nodes with --constraint; "
+        "write letters, digits, '_', '.' and '-', a letter first"
     )
     return key(description, words, default=())
 

@@ -49,7 +49,7 @@ def test_the_rules_look_at_all_layers() -> None:
     assert {"cluster.py", "reader.py", "kind.py", "machines.py"} <= {path.name for path in STACKS}
     assert len(PURE) > 8
     assert {"section.py", "settings.py", "cluster_settings.py"} <= {path.name for path in SETTINGS}
-    assert {"reader.py", "kind.py", "nodes.py"} <= {path.name for path in CONFIG}
+    assert {"reader.py", "kind.py", "model.py"} <= {path.name for path in CONFIG}
 
 
 @pytest.mark.parametrize("path", [*COMPONENTS, *STACKS, PROJECT / "__main__.py"], ids=name)

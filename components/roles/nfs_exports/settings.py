@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from components.settings.draft import Draft
-from components.settings.problems import Report, Says
+from components.settings.problems import Report
 from components.settings.section import Section, key
 from components.settings.types import refuse, words
 
@@ -38,12 +38,12 @@ class Storage(Section):
 
     path: Folder = key(
         "folder on the head node that is shared",
-        Says("an absolute path", "the head node could not serve the share", _FIX),
+        f"an absolute path; the head node could not serve the share; {_FIX}",
         default="/export/shared",
     )
     mount: Folder = key(
         "where every node mounts it; homes are in its folder `home`",
-        Says("an absolute path", "the nodes could not mount the share", _FIX),
+        f"an absolute path; the nodes could not mount the share; {_FIX}",
         default="/shared",
     )
 

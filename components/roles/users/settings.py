@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from components.settings.draft import Draft
-from components.settings.problems import ROOT, Report, Says
+from components.settings.problems import ROOT, Report
 from components.settings.section import Section, key
 from components.settings.types import Whole, refuse, words
 
@@ -54,28 +54,19 @@ class User(Section):
 
     name: UserName = key(
         "log-in name; the home is on the share",
-        Says(
-            "a user name of at most 32 characters",
-            "the account could not be made on the nodes",
-            "write another name such as ada",
-        ),
+        "a user name of at most 32 characters; the account could not be made on the nodes; write another name such "
+        "as ada",
     )
     uid: Id = key(
         "user number, the same on every node",
-        Says(
-            "a number from 1000 up",
-            "the user's files on the share would be a system account's, or nobody's",
-            "write one from 1000 to 59999 that no account on the nodes has",
-        ),
+        "a number from 1000 up; the user's files on the share would be a system account's, or nobody's; write one "
+        "from 1000 to 59999 that no account on the nodes has",
     )
     gid: Id = key(
         "group number, the same on every node; left out, the uid",
-        Says(
-            "a number from 1000 up",
-            "the user's files on the share would be a system group's, or nobody's",
-            "write one from 1000 to 59999 that no group on the nodes has, or leave gid out to have the uid",
-            otherwise="the uid",
-        ),
+        "a number from 1000 up; the user's files on the share would be a system group's, or nobody's; write one "
+        "from 1000 to 59999 that no group on the nodes has, or leave gid out to have the uid",
+        otherwise="the uid",
         default_factory=lambda data: data["uid"],
     )
 

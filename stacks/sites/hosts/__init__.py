@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from stacks.sites.hosts.checks import check
-from stacks.sites.hosts.model import HostsSite
-from stacks.sites.hosts.nodes import claims, nodes
+from stacks.sites.hosts.checks import check, claims
+from stacks.sites.hosts.model import HostsSite, nodes
 from stacks.sites.kind import Kind
 
 KIND = Kind(HostsSite, claims, check, nodes, lists_head=True)

@@ -6,6 +6,22 @@ from collections.abc import Sequence
 
 from components.settings.draft import Draft
 from components.settings.problems import ROOT, Report, bare, listed
+from components.settings.types import Gpu
+from stacks.sites.kind import Claim
+
+
+def claims(site: Draft, head: Draft) -> list[Claim]:
+    """The hosts of the site; the head node among them runs jobs if the config says so."""
+    head_name = head.text("name") if head.text("site") == site.text("name") else None
+    head_computes = head.value("compute") is not False
+    found = []
+    for host in site.items("hosts"):
+        name, gpu = host.text("name"), host.value("gpu")
+        compute = head_computes or name is None or name != head_name
+        found.append(
+            Claim(name, host.at("name"), compute, gpu if isinstance(gpu, Gpu) else None, login=host.text("user"))
+        )
+    return found
 
 
 def check(sites: Sequence[Draft], head: Draft, report: Report) -> None:

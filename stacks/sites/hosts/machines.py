@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import pulumi
 
 from components.host import Connection, Host
-from stacks.sites.hosts.model import HostsSite
-from stacks.sites.hosts.nodes import HostNode
+from stacks.sites.hosts.model import HostNode, HostsSite
 from stacks.sites.machines import Machines
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from stacks.sites.kind import Kind
-from stacks.sites.lab.checks import check
-from stacks.sites.lab.model import LabSite
-from stacks.sites.lab.nodes import claims, nodes
+from stacks.sites.lab.checks import check, claims
+from stacks.sites.lab.model import LabSite, nodes
 
 KIND = Kind(LabSite, claims, check, nodes, brings_tailnet=True)

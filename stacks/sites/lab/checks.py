@@ -1,4 +1,4 @@
-"""What lab sites must be to one another: networks that are apart and large enough, and nodes in each."""
+"""What is looked at in lab sites: their nodes' names, and networks that are apart and large enough."""
 
 from __future__ import annotations
 
@@ -7,9 +7,21 @@ from ipaddress import IPv4Network
 
 from components.settings.draft import Draft
 from components.settings.problems import ROOT, Report
+from stacks.sites.kind import Claim
+from stacks.sites.lab.model import MOST_NODES, pool_node_names
 
 # The network, its broadcast, its gateway and the lab's control server.
 _SPARE = 4
+
+
+def claims(site: Draft, _head: Draft) -> list[Claim]:
+    """The nodes of the site's pools; a count that cannot be read counts as 1."""
+    found = []
+    for pool in site.items("pools"):
+        name, path = pool.text("name"), pool.at("name")
+        size = min(max(pool.whole("count") or 1, 1), MOST_NODES)
+        found += [Claim(node, path) for node in (pool_node_names(name, size) if name is not None else [None])]
+    return found
 
 
 def check(sites: Sequence[Draft], head: Draft, report: Report) -> None:

@@ -19,8 +19,7 @@ from components.host import Connection, Host
 from components.remote import parse_result
 from lab.identity import lab_id
 from stacks import PROJECT
-from stacks.sites.lab.model import LabSite
-from stacks.sites.lab.nodes import LabNode
+from stacks.sites.lab.model import LabNode, LabSite
 from stacks.sites.machines import Machines
 
 STATE_DIR = PROJECT / ".tailrack" / "lab"
