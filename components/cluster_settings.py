@@ -1,7 +1,5 @@
 """What a cluster is built from, apart from its machines: the sections of the stack config, as they are."""
 
-from __future__ import annotations
-
 from components.roles.nfs_exports.settings import Storage
 from components.roles.slurm.settings import Slurm
 from components.roles.tailnet.settings import Tailnet

@@ -1,7 +1,5 @@
 """The sections `cluster` and `head`."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import AfterValidator, Field

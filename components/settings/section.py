@@ -1,7 +1,5 @@
 """A section of the stack config as a model: its keys, and what they say when they are missing or wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -57,17 +55,13 @@ def size(description: str, breaks: str, **how: Any) -> Any:
 
 @dataclass(frozen=True)
 class Key:
-    """A key as the reader and the reference see it.
-
-    section   the model of the mapping that it holds, or of each mapping in its list (`many`); None for a plain value
-    adapter   checks the value; of a list of mappings only that it is a list, and its length
-    """
+    """A key as the reader and the reference see it."""
 
     info: FieldInfo
     says: Says
-    section: type[Section] | None
-    many: bool
-    adapter: TypeAdapter[Any]
+    section: type[Section] | None  # the model of the mapping that it holds, or of each mapping in its list
+    many: bool  # holds a list of mappings
+    adapter: TypeAdapter[Any]  # checks the value; of a list of mappings only that it is a list, and its length
 
 
 @cache

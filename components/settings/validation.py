@@ -1,7 +1,5 @@
 """The bandwidth measurement: the section `validation`, and what its sizes must be to one another."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

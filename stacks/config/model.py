@@ -1,7 +1,5 @@
 """The stack config as one model: the settings of the cluster, and the sites that its machines stand at."""
 
-from __future__ import annotations
-
 from components.cluster_settings import ClusterSettings
 from components.settings.section import key
 from stacks.sites import KINDS

@@ -1,7 +1,5 @@
 """Slurm beyond what tailrack sets itself: the section `slurm`, and which keys of slurm.conf a stack may set."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Mapping
@@ -43,9 +41,6 @@ def _time_limit(value: object) -> object:
     return value
 
 
-TimeLimit = Annotated[str, BeforeValidator(_time_limit)]
-
-
 def _setting(value: object) -> object:
     """A value as slurm.conf has it. A bare true is refused: Slurm writes YES in one key and 1 in another."""
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -57,6 +52,7 @@ def _setting(value: object) -> object:
     return value
 
 
+TimeLimit = Annotated[str, BeforeValidator(_time_limit)]
 Setting = Annotated[str, BeforeValidator(_setting)]
 
 

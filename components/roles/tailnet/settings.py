@@ -1,7 +1,5 @@
 """The network that joins the nodes: the section `tailnet`, and whether there is a way into it."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated
 
@@ -21,9 +19,6 @@ def _control_url(value: str) -> str:
     return value.rstrip("/")
 
 
-ControlUrl = Annotated[str, AfterValidator(_control_url)]
-
-
 def _auth_key(value: SecretStr) -> SecretStr:
     key = value.get_secret_value()
     if not key.isprintable() or not key or " " in key:
@@ -37,6 +32,7 @@ def _auth_key(value: SecretStr) -> SecretStr:
     return value
 
 
+ControlUrl = Annotated[str, AfterValidator(_control_url)]
 AuthKey = Annotated[SecretStr, AfterValidator(_auth_key)]
 
 

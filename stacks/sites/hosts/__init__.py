@@ -1,7 +1,5 @@
 """Sites of kind `hosts`: your own machines, reached by SSH with a pinned host key."""
 
-from __future__ import annotations
-
 from stacks.sites.hosts.checks import check, claims
 from stacks.sites.hosts.model import HostsSite, nodes
 from stacks.sites.kind import Kind

@@ -1,7 +1,5 @@
 """Machines of kind `hosts`: your own, reached by SSH with a pinned host key."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pulumi
@@ -24,4 +22,4 @@ def _host(node: HostNode) -> Host:
         private_key=pulumi.Output.secret(node.host.private_key_file.read_text(encoding="utf-8")),
         host_key=node.host.host_key,
     )
-    return Host(name=node.name, site=node.site, connection=connection, features=node.features, gpu=node.gpu)
+    return Host(node.name, node.site, connection, node.features, node.gpu)

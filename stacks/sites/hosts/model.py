@@ -1,7 +1,5 @@
 """A site of machines that are there already, reached by SSH, and the nodes that it gives."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 
@@ -75,16 +73,4 @@ class HostNode(NodeSpec):
 
 def nodes(site: HostsSite, head: Head) -> list[HostNode]:
     """The nodes of the site."""
-    head_name = head.name if head.site == site.name else None
-    return [
-        HostNode(
-            host.name,
-            site.name,
-            host.features,
-            host.gpu,
-            host.name == head_name,
-            head.compute or host.name != head_name,
-            host,
-        )
-        for host in site.hosts
-    ]
+    return [HostNode.of(site, head, host.name, host.features, host.gpu, host=host) for host in site.hosts]

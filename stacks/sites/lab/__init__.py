@@ -1,7 +1,5 @@
 """Sites of kind `lab`: systemd containers on this machine, in networks that cannot reach each other."""
 
-from __future__ import annotations
-
 from stacks.sites.kind import Kind
 from stacks.sites.lab.checks import check, claims
 from stacks.sites.lab.model import LabSite, nodes

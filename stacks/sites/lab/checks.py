@@ -1,7 +1,5 @@
 """What is looked at in lab sites: their nodes' names, and networks that are apart and large enough."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from ipaddress import IPv4Network
 
@@ -29,7 +27,7 @@ def check(sites: Sequence[Draft], head: Draft, report: Report) -> None:
     seen: list[tuple[IPv4Network, str]] = []
     for site in sites:
         head_here = head.text("site") == site.text("name")
-        if not head_here and not site.items("pools") and ("pools" not in site.raw or "pools" in site.lists):
+        if not head_here and not site.items("pools") and ("pools" not in site.raw or "pools" in site.values):
             breaks = "its partition would be empty and its measurement wait for nodes"
             report.add(site.at("pools"), "the site has no nodes", breaks, "add a pool, or delete the site")
         subnet, at = site.value("subnet"), site.at("subnet")

@@ -1,7 +1,5 @@
 """A site of containers on this machine, in a network of their own, and the nodes that it gives."""
 
-from __future__ import annotations
-
 import ipaddress
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -24,9 +22,6 @@ def _pool_name(value: str) -> str:
     return check_name(value, r"[a-z][a-z0-9-]*")
 
 
-PoolName = Annotated[str, Field(max_length=59), AfterValidator(_pool_name)]  # 59 + 4 digits = a 63 byte label
-
-
 def _subnet(value: object) -> object:
     if not isinstance(value, str) or "/" not in value:
         refuse("is not a network with its prefix length")
@@ -44,6 +39,7 @@ def _subnet(value: object) -> object:
     return network
 
 
+PoolName = Annotated[str, Field(max_length=59), AfterValidator(_pool_name)]  # 59 + 4 digits = a 63 byte label
 Subnet = Annotated[ipaddress.IPv4Network, BeforeValidator(_subnet)]
 
 
@@ -98,9 +94,9 @@ def pool_node_names(pool: str, count: int) -> tuple[str, ...]:
 
 def nodes(site: LabSite, head: Head) -> list[LabNode]:
     """The nodes of the site, the head node first."""
-    head_here = [LabNode(head.name, site.name, (), None, True, head.compute, False)] if head.site == site.name else []
+    head_here = [LabNode.of(site, head, head.name, bare=False)] if head.site == site.name else []
     return head_here + [
-        LabNode(name, site.name, pool.features, None, False, True, pool.bare)
+        LabNode.of(site, head, name, pool.features, bare=pool.bare)
         for pool in site.pools
         for name in pool_node_names(pool.name, pool.count)
     ]
