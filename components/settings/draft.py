@@ -56,7 +56,14 @@ class Draft:
 
     def built(self) -> Any:
         """The section itself. Only for a draft without a problem: its values are taken as they were read."""
-        return self.model.model_construct(None, **{key: _built(value) for key, value in self.values.items()})
+        fields: dict[str, Any] = {}
+        for name, key in keys_of(self.model).items():
+            factory: Any = key.info.default_factory  # pydantic would look at its signature again for each mapping
+            if name in self.values:
+                fields[name] = _built(self.values[name])
+            else:
+                fields[name] = factory(fields) if factory else key.info.get_default()
+        return self.model.model_construct(None, **fields)
 
 
 def _built(value: Any) -> Any:

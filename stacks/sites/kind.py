@@ -88,4 +88,5 @@ class Kind(Generic[S, N]):
     check: Callable[[Sequence[Draft], Draft, Report], None]
     nodes: Callable[[S, Head], Sequence[N]]
     lists_head: bool = False  # the head node is one of the machines a site lists, not one more that is made for it
+    uses_lab: bool = False  # its nodes are made by the programs in lab/, which need Docker
     brings_tailnet: bool = False  # a control server comes with its sites, so that no key for a tailnet is needed

@@ -6,8 +6,11 @@ import ast
 import re
 import sys
 from pathlib import Path
+from typing import Literal
 
 import pytest
+
+from stacks.sites import KINDS
 
 PROJECT = Path(__file__).parents[2]
 COMPONENTS = sorted((PROJECT / "components").rglob("*.py"))
@@ -102,6 +105,30 @@ def test_what_also_runs_on_the_head_node_needs_nothing_but_python(path: Path) ->
 @pytest.mark.parametrize("path", [path for path in COMPONENTS if path not in PURE + SETTINGS], ids=name)
 def test_a_component_uses_other_components_pulumi_and_pythons_own_library(path: Path) -> None:
     assert tops(path) - sys.stdlib_module_names <= {"components", "pulumi", "pulumi_command"}
+
+
+def test_a_kind_of_site_is_a_folder_of_its_name_with_model_checks_and_machines() -> None:
+    sites = PROJECT / "stacks" / "sites"
+    assert {path.parent.name for path in sites.glob("*/__init__.py")} == set(KINDS)
+    for kind, site in KINDS.items():
+        assert site.model.model_fields["kind"].annotation == Literal[kind]
+        assert {"model.py", "checks.py", "machines.py"} <= {path.name for path in (sites / kind).iterdir()}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(path for path in STACKS if path.parent.name not in KINDS),
+        *COMPONENTS,
+        *sorted((PROJECT / "driver").rglob("*.py")),
+    ],
+    ids=name,
+)
+def test_nobody_asks_for_a_kind_of_site_by_its_name(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Compare):
+            named = {each.value for each in ast.walk(node) if isinstance(each, ast.Constant)}
+            assert not named & set(KINDS), f"line {node.lineno}"
 
 
 @pytest.mark.parametrize("path", [*STACKS, *COMPONENTS], ids=name)

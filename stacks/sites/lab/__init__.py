@@ -4,4 +4,4 @@ from stacks.sites.kind import Kind
 from stacks.sites.lab.checks import check, claims
 from stacks.sites.lab.model import LabSite, nodes
 
-KIND = Kind(LabSite, claims, check, nodes, brings_tailnet=True)
+KIND = Kind(LabSite, claims, check, nodes, uses_lab=True, brings_tailnet=True)
