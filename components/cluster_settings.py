@@ -1,13 +1,10 @@
 """What a cluster is built from, apart from its machines: the sections of the stack config, as they are."""
 
-from __future__ import annotations
-
 from components.roles.nfs_exports.settings import Storage
 from components.roles.slurm.settings import Slurm
 from components.roles.tailnet.settings import Tailnet
 from components.roles.users.settings import User
 from components.settings.cluster import Cluster, Head
-from components.settings.problems import Says
 from components.settings.section import Section, key
 from components.settings.validation import Validation
 
@@ -15,16 +12,14 @@ from components.settings.validation import Validation
 class ClusterSettings(Section):
     """Settings of one cluster."""
 
-    cluster: Cluster = key(
-        "the cluster as a whole", Says("a mapping", "the cluster would have no name", "write {name: lab}")
-    )
+    cluster: Cluster = key("the cluster as a whole", "a mapping; the cluster would have no name; write {name: lab}")
     head: Head = key(
         "the head node",
-        Says("a mapping", "no node would run slurmctld", "write {name: head, site: a site's name}"),
+        "a mapping; no node would run slurmctld; write {name: head, site: a site's name}",
     )
     users: tuple[User, ...] = key(
         "people's accounts, the same on every node",
-        Says("a list of one user or more", "nobody could submit a job", "write [{name: ada, uid: 6001}]"),
+        "a list of one user or more; nobody could submit a job; write [{name: ada, uid: 6001}]",
         min_length=1,
     )
     tailnet: Tailnet = key("the network that joins the nodes", default=Tailnet())

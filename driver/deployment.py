@@ -18,6 +18,7 @@ from driver.workspace import DriverError, Workspace
 from engine import Engine, EngineError
 from engine.events import Event, Summary
 from lab.identity import lab_id
+from stacks.sites import KINDS
 
 T = TypeVar("T")
 
@@ -70,8 +71,9 @@ class Deployment:
 
     @property
     def uses_lab(self) -> bool:
-        """Whether a site of the config is of kind lab."""
-        return any(site.get("kind") == "lab" for site in self._config().get("tailrack:sites") or [])
+        """Whether nodes of some site are containers of the lab."""
+        kinds = {name for name, kind in KINDS.items() if kind.uses_lab}
+        return any(site.get("kind") in kinds for site in self._config().get("tailrack:sites") or [])
 
     @property
     def first_user(self) -> str:

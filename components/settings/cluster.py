@@ -1,12 +1,9 @@
 """The sections `cluster` and `head`."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from components.settings.problems import Says
 from components.settings.section import Section, key, named, yes_no
 from components.settings.types import FreeText, NodeName, check_name
 
@@ -16,12 +13,11 @@ class Cluster(Section):
 
     name: Annotated[str, Field(max_length=40), AfterValidator(check_name)] = named(
         "Slurm's ClusterName; keep it for the life of the cluster, at most 40 characters",
-        "Slurm files its state and its accounts under this name",
-        "write a name such as lab",
+        "Slurm files its state and its accounts under this name; write a name such as lab",
     )
     munge_generation: FreeText = key(
         "change this text to give every node a new munge key",
-        Says("a short text", "a change of it makes a new munge key", 'write any text, such as "2"'),
+        'a short text; a change of it makes a new munge key; write any text, such as "2"',
         min_length=1,
         default="1",
     )
@@ -32,12 +28,11 @@ class Head(Section):
 
     name: NodeName = named(
         "the head node's name; at a `lab` site one more container, at a `hosts` site one of its hosts",
-        "Slurm, the tailnet and every job know it by this name",
-        "write a name such as head",
+        "Slurm, the tailnet and every job know it by this name; write a name such as head",
         default="head",
     )
     site: str = key(
         "the site that the head node stands at",
-        Says("the name of a site", "the head node would be nowhere", "write the name of one of the sites"),
+        "the name of a site; the head node would be nowhere; write the name of one of the sites",
     )
     compute: bool = yes_no("run jobs on the head node too", False)

@@ -17,14 +17,12 @@ from components.settings.section import Section, keys_of
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """One mapping: `raw` as written, `values` of the fields that hold, `lists` of its lists of mappings."""
+    """One mapping: `raw` as written, `values` of the fields that hold, with drafts for mappings and lists of them."""
 
     path: str
     model: type[Section]
     raw: Mapping[str, object] = field(default_factory=dict)
     values: Mapping[str, object] = field(default_factory=dict)
-    lists: Mapping[str, tuple[Draft, ...]] = field(default_factory=dict)
-    sections: Mapping[str, Draft] = field(default_factory=dict)
 
     def at(self, key: str) -> str:
         """The path of one of its keys."""
@@ -36,8 +34,7 @@ class Draft:
 
     def text(self, key: str) -> str | None:
         """The text at `key`, even one that its field refuses; None where there is no text."""
-        value = self._written(key)
-        return value if isinstance(value, str) else None
+        return value if isinstance(value := self._written(key), str) else None
 
     def whole(self, key: str) -> int | None:
         """The whole number at `key`, even one that its field refuses; None where there is none."""
@@ -50,17 +47,29 @@ class Draft:
 
     def items(self, key: str) -> tuple[Draft, ...]:
         """The mappings in the list at `key`."""
-        return self.lists.get(key, ())
+        return found if isinstance(found := self.values.get(key), tuple) else ()
 
     def section(self, key: str) -> Draft:
         """The mapping at `key`; an empty one where there is none."""
-        return self.sections.get(key) or Draft(self.at(key), keys_of(self.model)[key].section or Section)
+        found = self.values.get(key)
+        return found if isinstance(found, Draft) else Draft(self.at(key), keys_of(self.model)[key].section or Section)
 
     def built(self) -> Any:
         """The section itself. Only for a draft without a problem: its values are taken as they were read."""
-        fields: dict[str, Any] = {**self.values, **{key: section.built() for key, section in self.sections.items()}}
-        fields |= {key: tuple(item.built() for item in items) for key, items in self.lists.items()}
+        fields: dict[str, Any] = {}
+        for name, key in keys_of(self.model).items():
+            factory: Any = key.info.default_factory  # pydantic would look at its signature again for each mapping
+            if name in self.values:
+                fields[name] = _built(self.values[name])
+            else:
+                fields[name] = factory(fields) if factory else key.info.get_default()
         return self.model.model_construct(None, **fields)
+
+
+def _built(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_built, value))
+    return value.built() if isinstance(value, Draft) else value
 
 
 def meant(key: str, known: Iterable[str]) -> str:

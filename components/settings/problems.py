@@ -1,9 +1,7 @@
 """How the config says what is wrong: one line a problem, all problems at once, never a secret."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -17,18 +15,13 @@ _LOOKS_SECRET = re.compile(r"tskey-|PRIVATE KEY|://[^/]*@")
 
 @dataclass(frozen=True)
 class Says:
-    """What a field says about itself when its value is missing or wrong.
+    """What a field says about itself when its value is missing or wrong."""
 
-    `wants` completes "is not ..." and is the type in the reference; `breaks` is the consequence of a wrong
-    value, `fix` the remedy. A `secret` field's value is never shown. `otherwise` is what the reference gives for
-    a default that is no plain value.
-    """
-
-    wants: str
-    breaks: str
-    fix: str
-    secret: bool = False
-    otherwise: str = "none"
+    wants: str  # completes "is not ...", and is the type in the reference
+    breaks: str  # the consequence of a wrong value
+    fix: str  # the remedy
+    secret: bool = False  # the value is never shown
+    otherwise: str = "none"  # what the reference gives for a default that is no plain value
 
 
 @dataclass(frozen=True)
@@ -45,7 +38,7 @@ class Problem:
 class ConfigError(Exception):
     """The stack config cannot be used; `problems` has every reason, the message one line for each."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         count = len(self.problems)
         title = f"{count} problem{'' if count == 1 else 's'} in the stack config (Pulumi.<stack>.yaml):"
@@ -96,13 +89,8 @@ class Report:
     """Collects problems; knows which top-level keys are secret, and shows none of their values."""
 
     def __init__(self, secret_keys: frozenset[str]) -> None:
-        self._problems: dict[Problem, None] = {}  # in order, each once
+        self.problems: dict[Problem, None] = {}  # keys alone: in order, each once
         self._secret_keys = secret_keys
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """Every problem reported so far, in order."""
-        return tuple(self._problems)
 
     def hides(self, path: str) -> bool:
         """Whether the path lies under a top-level key that holds a secret."""
@@ -115,4 +103,4 @@ class Report:
 
     def add(self, path: str, what: str, breaks: str, fix: str) -> None:
         """Report a problem once, however many checks find it."""
-        self._problems[Problem(path, f"{what}; {breaks}; {fix}")] = None
+        self.problems[Problem(path, f"{what}; {breaks}; {fix}")] = None

@@ -1,7 +1,5 @@
 """A section of the stack config as a model: its keys, and what they say when they are missing or wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -12,7 +10,7 @@ from pydantic.fields import FieldInfo
 
 from components.settings.problems import Says
 
-_SECTION = Says("a mapping", "none of its keys can be read", "write KEY: VALUE pairs")
+_SECTION = "a mapping; none of its keys can be read; write KEY: VALUE pairs"
 
 
 class Section(BaseModel):
@@ -21,60 +19,55 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
-def key(description: str, says: Says = _SECTION, **how: Any) -> Any:
-    """A key of a section: what it is, what it says, and what pydantic's Field takes; required without a default."""
+def key(description: str, words: str = _SECTION, *, secret: bool = False, otherwise: str = "none", **how: Any) -> Any:
+    """A key of a section: what it is, what it says as `wants; breaks; fix` (see Says), and what pydantic's Field takes.
+
+    Required where no default is given.
+    """
     info = Field(description=description, **how)
-    info.metadata.append(says)
+    wants, breaks, fix = words.split("; ", 2)
+    info.metadata.append(Says(wants, breaks, fix, secret, otherwise))
     return info
 
 
-def named(description: str, breaks: str, fix: str, **how: Any) -> Any:
-    """A key that holds a name."""
-    return key(description, Says("a name of at most 63 lowercase letters, digits and hyphens", breaks, fix), **how)
+def named(description: str, words: str, **how: Any) -> Any:
+    """A key that holds a name; its words are `breaks; fix`."""
+    return key(description, f"a name of at most 63 lowercase letters, digits and hyphens; {words}", **how)
 
 
 def yes_no(description: str, default: bool | None, otherwise: str = "none") -> Any:
     """A key that holds true or false."""
-    words = Says("true or false", "it would be left open", "write true or false without quotes", otherwise=otherwise)
-    return key(description, words, default=default)
+    words = "true or false; it would be left open; write true or false without quotes"
+    return key(description, words, otherwise=otherwise, default=default)
 
 
 def number(description: str, least: int, most: int, breaks: str, default: int) -> Any:
     """A key that holds a whole number."""
-    words = Says(f"a whole number from {least} to {most}", breaks, f"write {least} or more")
+    words = f"a whole number from {least} to {most}; {breaks}; write {least} or more"
     return key(description, words, ge=least, le=most, default=default)
 
 
-def size(description: str, breaks: str, otherwise: str = "none", **how: Any) -> Any:
+def size(description: str, breaks: str, **how: Any) -> Any:
     """A key that holds a size in bytes."""
     fix = "write digits and one of K, M, G (powers of 1024)"
-    return key(description, Says("a size in bytes such as 64K, 4M or 8G", breaks, fix, otherwise=otherwise), **how)
+    return key(description, f"a size in bytes such as 64K, 4M or 8G; {breaks}; {fix}", **how)
 
 
 @dataclass(frozen=True)
 class Key:
-    """A key as the reader and the reference see it.
-
-    section   the model of the mapping that it holds, or of each mapping in its list (`many`); None for a plain value
-    adapter   checks the value; of a list of mappings only that it is a list, and its length
-    """
+    """A key as the reader and the reference see it."""
 
     info: FieldInfo
     says: Says
-    section: type[Section] | None
-    many: bool
-    adapter: TypeAdapter[Any]
+    section: type[Section] | None  # the model of the mapping that it holds, or of each mapping in its list
+    many: bool  # holds a list of mappings
+    adapter: TypeAdapter[Any]  # checks the value; of a list of mappings only that it is a list, and its length
 
 
 @cache
 def keys_of(model: type[Section]) -> Mapping[str, Key]:
     """The keys of a section by name, in order."""
     return {name: _key(info) for name, info in model.model_fields.items()}
-
-
-def says(model: type[Section], name: str) -> Says:
-    """What a key says about itself."""
-    return keys_of(model)[name].says
 
 
 def _key(info: FieldInfo) -> Key:

@@ -1,7 +1,5 @@
 """The kinds of value that more than one section holds: what each accepts, and what it says when it does not."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Annotated, NoReturn
@@ -24,7 +22,6 @@ def words(text: str) -> frozenset[str]:
 RESERVED_NAMES = words(
     "all default localhost none broadcasthost ip6-localhost ip6-loopback ip6-allnodes ip6-allrouters"
 )
-# Users and groups of Debian's base-passwd and of packages that nodes install or clouds ship; "admin" is a
 
 
 def refuse(what: str, breaks: str | None = None, fix: str | None = None) -> NoReturn:
@@ -38,15 +35,8 @@ def _not_bool(value: object) -> object:
     return value
 
 
-Whole = Annotated[int, BeforeValidator(_not_bool)]
-Number = Annotated[float, BeforeValidator(_not_bool), Field(allow_inf_nan=False)]
-
-
 def _size(value: object) -> object:
     return parse_size(value) if isinstance(value, str) else _not_bool(value)
-
-
-Size = Annotated[int, BeforeValidator(_size), Field(ge=1, le=2**50)]
 
 
 def check_name(value: str, pattern: str = r"[a-z]([a-z0-9-]*[a-z0-9])?") -> str:
@@ -74,11 +64,6 @@ def _site_name(value: str) -> str:
     return check_name(value)
 
 
-NodeName = Annotated[str, Field(max_length=63), AfterValidator(check_node_name)]
-SiteName = Annotated[str, Field(max_length=63), AfterValidator(_site_name)]
-PartitionName = Annotated[str, Field(max_length=63), AfterValidator(check_name)]
-
-
 @dataclass(frozen=True)
 class Gpu:
     """The GPUs of one node: Slurm's gres type, such as h200, and how many."""
@@ -93,9 +78,6 @@ def _gpu(value: object) -> object:
     raise ValueError("not kind:count")
 
 
-GpuText = Annotated[Gpu, BeforeValidator(_gpu)]
-
-
 def _feature(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*", value):
         refuse("is not a word of letters, digits, '_', '.' and '-' that starts with a letter")
@@ -107,11 +89,16 @@ def _feature(value: str) -> str:
     return value
 
 
-Feature = Annotated[str, Field(max_length=63), AfterValidator(_feature)]
-
-
 def _word(value: object) -> object:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
+Whole = Annotated[int, BeforeValidator(_not_bool)]
+Number = Annotated[float, BeforeValidator(_not_bool), Field(allow_inf_nan=False)]
+Size = Annotated[int, BeforeValidator(_size), Field(ge=1, le=2**50)]
+NodeName = Annotated[str, Field(max_length=63), AfterValidator(check_node_name)]
+SiteName = Annotated[str, Field(max_length=63), AfterValidator(_site_name)]
+PartitionName = Annotated[str, Field(max_length=63), AfterValidator(check_name)]
+GpuText = Annotated[Gpu, BeforeValidator(_gpu)]
+Feature = Annotated[str, Field(max_length=63), AfterValidator(_feature)]
 FreeText = Annotated[str, BeforeValidator(_word), Field(max_length=200)]

@@ -1,13 +1,11 @@
 """The bandwidth measurement: the section `validation`, and what its sizes must be to one another."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field
 
 from components.settings.draft import Draft
-from components.settings.problems import Report, Says
+from components.settings.problems import Report
 from components.settings.section import Section, key, number, size
 from components.settings.types import FreeText, Number, Size, Whole
 from components.validation.sizes import format_size, parse_size, sizes_between
@@ -33,7 +31,7 @@ class Validation(Section):
     gate_bytes: Size = size(
         "the size whose bus bandwidth is held against the floor; left out, the largest measured",
         "there would be nothing to judge",
-        "the largest measured",
+        otherwise="the largest measured",
         default_factory=_largest,
     )
     ranks_per_node: Whole = number("processes a node", 1, 1024, "no process would measure", 1)
@@ -49,16 +47,13 @@ class Validation(Section):
     )
     floors_gb_per_s: dict[str, Annotated[Number, Field(gt=0)]] = key(
         "least bus bandwidth by scope (a site's name or `cross-site`), GB/s",
-        Says(
-            "a mapping from a site's name or cross-site to GB/s above 0",
-            "the measurement would be held against nothing",
-            "write a number above 0, or leave the scope out to have it UNJUDGED",
-        ),
+        "a mapping from a site's name or cross-site to GB/s above 0; the measurement would be held against nothing;"
+        " write a number above 0, or leave the scope out to have it UNJUDGED",
         default={},
     )
     rerun: FreeText = key(
         "change this text to measure an unchanged cluster again",
-        Says("a short text", "a change of it starts a new measurement", "write any text"),
+        "a short text; a change of it starts a new measurement; write any text",
         default="",
     )
 

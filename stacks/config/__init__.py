@@ -3,8 +3,6 @@
 `parse` gives a `StackConfig` or a `ConfigError` with every problem at once. Nothing here imports pulumi.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,12 +10,10 @@ from pathlib import Path
 from components.settings.problems import ROOT, ConfigError, Report
 from stacks.config.checks import check
 from stacks.config.model import StackConfig
-from stacks.config.reader import Reader, without_nulls
+from stacks.config.reader import Reader
 from stacks.config.reference import reference
 
 __all__ = ["ConfigError", "StackConfig", "from_pulumi", "load", "parse", "reference"]
-
-PROJECT_NAME = ROOT.removesuffix(":")
 
 
 def load(values: Mapping[str, str], secret_keys: Iterable[str], base_dir: Path) -> StackConfig:
@@ -26,7 +22,7 @@ def load(values: Mapping[str, str], secret_keys: Iterable[str], base_dir: Path) 
     Relative paths start at `base_dir`, where Pulumi.<stack>.yaml lies. Raises ConfigError with every problem found.
     """
     secret = frozenset(key.removeprefix(ROOT) for key in secret_keys if key.startswith(ROOT))
-    return parse(from_pulumi(values, PROJECT_NAME), base_dir=base_dir, secret_keys=secret)
+    return parse(from_pulumi(values, ROOT.removesuffix(":")), base_dir=base_dir, secret_keys=secret)
 
 
 def parse(raw: Mapping[str, object], *, base_dir: Path, secret_keys: frozenset[str] = frozenset()) -> StackConfig:
@@ -37,7 +33,7 @@ def parse(raw: Mapping[str, object], *, base_dir: Path, secret_keys: frozenset[s
     """
     report = Report(secret_keys)
     # Pulumi hands over a section without a value as an empty text (a null from version 4 on).
-    written = without_nulls({key: None if value == "" else value for key, value in raw.items()})
+    written = {key: None if value == "" else value for key, value in raw.items()}
     draft = Reader(report, base_dir).section(StackConfig, written, ROOT)
     check(draft, report)
     if report.problems:

@@ -1,7 +1,5 @@
 """Checks between sections: names that must not meet, references that lead nowhere, a cluster without a node."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from components.roles.nfs_exports.settings import check_storage
@@ -80,7 +78,7 @@ def _check_partitions(config: Draft, nodes: Sequence[Claim], report: Report) -> 
 
 def _check_somewhere_to_run(sites: Sequence[Draft], nodes: Sequence[Claim], report: Report) -> None:
     lists = {name for kind in KINDS.values() for name, key in keys_of(kind.model).items() if key.many}
-    read = all(_kind(site) and lists & site.raw.keys() <= site.lists.keys() for site in sites)
+    read = all(_kind(site) and lists & site.raw.keys() <= site.values.keys() for site in sites)
     if sites and read and not any(node.compute or node.name is None for node in nodes):
         fix = "add a pool or a host, or set compute: true in tailrack:head"
         report.add(ROOT + "sites", "no node runs jobs", "every job would wait for ever", fix)

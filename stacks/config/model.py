@@ -1,9 +1,6 @@
 """The stack config as one model: the settings of the cluster, and the sites that its machines stand at."""
 
-from __future__ import annotations
-
 from components.cluster_settings import ClusterSettings
-from components.settings.problems import Says
 from components.settings.section import key
 from stacks.sites import KINDS
 from stacks.sites.kind import NodeSpec, Site
@@ -16,7 +13,7 @@ class StackConfig(ClusterSettings):
 
     sites: tuple[Site, ...] = key(
         "where the machines are",
-        Says("a list of one site or more", "the cluster would have no machines", "write a site, as in Pulumi.dev.yaml"),
+        "a list of one site or more; the cluster would have no machines; write a site, as in Pulumi.dev.yaml",
         min_length=1,
     )
 

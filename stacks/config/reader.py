@@ -1,7 +1,5 @@
 """The one walker over the config: reads raw values into drafts, and reports each field that does not hold."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,13 +13,9 @@ from stacks.sites import KINDS
 from stacks.sites.kind import Site
 
 
-def without_nulls(value: object, depth: int = 8) -> object:
-    """The value with every null in a mapping taken for a key left out, as YAML's `key:` means it."""
-    if depth and isinstance(value, Mapping):
-        return {key: without_nulls(item, depth - 1) for key, item in value.items() if item is not None}
-    if depth and isinstance(value, list | tuple):
-        return [without_nulls(item, depth - 1) for item in value]
-    return value
+def _given(raw: Mapping[str, object]) -> dict[str, object]:
+    """The keys that have a value: a null is a key left out, as YAML's `key:` means it."""
+    return {key: value for key, value in raw.items() if value is not None}
 
 
 class Reader:
@@ -38,12 +32,11 @@ class Reader:
             what = f"{self._report.value(path, raw)} is not a mapping"
             self._report.add(path, what, "none of its keys can be read", f"write KEY: VALUE pairs of {', '.join(keys)}")
             return Draft(path, model)
+        raw = {name: _given(value) if isinstance(value, Mapping) else value for name, value in _given(raw).items()}
         for name in raw:
             if name not in keys and name not in unread:
                 self._unknown(model, str(name), below(path, str(name)))
         values: dict[str, object] = {}
-        lists: dict[str, tuple[Draft, ...]] = {}
-        sections: dict[str, Draft] = {}
         for name, key in keys.items():
             if name in unread:
                 continue
@@ -51,7 +44,7 @@ class Reader:
                 if key.info.is_required():
                     self._report.add(below(path, name), "missing", key.says.breaks, key.says.fix)
             elif key.section is not None and not key.many:
-                sections[name] = self.section(key.section, raw[name], below(path, name))
+                values[name] = self.section(key.section, raw[name], below(path, name))
             else:
                 try:
                     value = key.adapter.validate_python(raw[name], context=self._context)
@@ -59,12 +52,11 @@ class Reader:
                     for detail in error.errors(include_url=False):
                         self._refused(key.says, detail, below(path, name))
                     continue
-                if key.section is None:
-                    values[name] = value
-                else:
-                    at = below(path, name)
-                    lists[name] = tuple(self._item(key.section, item, f"{at}[{i}]") for i, item in enumerate(value))
-        return Draft(path, model, raw, values, lists, sections)
+                if key.section is not None:
+                    at, section = below(path, name), key.section
+                    value = tuple(self._item(section, item, below(at, index)) for index, item in enumerate(value))
+                values[name] = value
+        return Draft(path, model, raw, values)
 
     def _item(self, model: type[Section], raw: object, path: str) -> Draft:
         if model is not Site or not isinstance(raw, Mapping):
@@ -73,7 +65,7 @@ class Reader:
         if isinstance(kind, str) and kind in KINDS:
             return self.section(KINDS[kind].model, raw, path)
         at = below(path, "kind")
-        what = f"{self._report.value(at, kind)} is not a kind of site" if "kind" in raw else "missing"
+        what = f"{self._report.value(at, kind)} is not a kind of site" if kind is not None else "missing"
         kinds = (f"{name} ({keys_of(each.model)['kind'].info.description})" for name, each in KINDS.items())
         self._report.add(at, what, "nobody knows where its nodes come from", f"write {' or '.join(kinds)}")
         known = frozenset(name for each in KINDS.values() for name in keys_of(each.model))

@@ -1,7 +1,5 @@
 """Every key of the config as a table, for docs/config.md."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from components.settings.problems import ROOT, below, shown
@@ -35,10 +33,8 @@ def _default(name: str, key: Key) -> str:
     if key.info.is_required():
         return "required"
     default = key.info.default
-    if key.info.default_factory is not None or default is None:
+    if key.info.default_factory is not None or default in (None, (), {}, ""):
         return key.says.otherwise
-    if default in ((), {}, ""):
-        return "none"
     if isinstance(default, str):
         return f"`{default}`"
     if name.endswith("_bytes"):

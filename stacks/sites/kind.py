@@ -1,14 +1,12 @@
 """What a kind of site is to the rest of the program. Everything else about it is in its own folder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from components.settings.cluster import Head
 from components.settings.draft import Draft
-from components.settings.problems import ROOT, Report, Says
+from components.settings.problems import ROOT, Report
 from components.settings.section import Section, key, named
 from components.settings.types import Gpu, SiteName
 
@@ -18,43 +16,34 @@ class Site(Section):
 
     name: SiteName = named(
         "a site is a failure and a bandwidth domain, and a partition of this name",
-        "it is the name of the site's partition and floor too",
-        "write a name such as cloud-a",
+        "it is the name of the site's partition and floor too; write a name such as cloud-a",
     )
     kind: str = key("where its machines come from")
 
 
 def kind_key(kind: str, description: str) -> Any:
     """The key `kind` of one kind of site."""
-    return key(description, Says(f"`{kind}`", "nobody knows where its nodes come from", f"write {kind}"))
+    return key(description, f"`{kind}`; nobody knows where its nodes come from; write {kind}")
 
 
 def features_key(description: str) -> Any:
     """A key that holds a node's own Slurm features."""
-    words = Says(
-        "a list of words such as [nvme, ib]",
-        "jobs could not ask for these nodes with --constraint",
-        "write letters, digits, '_', '.' and '-', a letter first",
+    words = (
+        "a list of words such as [nvme, ib]; jobs could not ask for these nodes with --constraint; "
+        "write letters, digits, '_', '.' and '-', a letter first"
     )
     return key(description, words, default=())
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A node that some part of the config makes, as far as it can be read.
+    """A node that some part of the config makes, as far as it can be read."""
 
-    name      None where it cannot be read
-    path      the key that says the name
-    compute   whether it runs jobs
-    gpu       what the config promises
-    login     the account that the program logs in with, where the config says so
-    """
-
-    name: str | None
-    path: str
-    compute: bool = True
+    name: str | None  # None where it cannot be read
+    path: str  # the key that says the name
+    compute: bool = True  # runs jobs
     gpu: Gpu | None = None
-    login: str | None = None
+    login: str | None = None  # the account that the program logs in with, where the config says so
 
     @property
     def place(self) -> str:
@@ -73,6 +62,14 @@ class NodeSpec:
     is_head: bool
     compute: bool  # runs jobs
 
+    @classmethod
+    def of(
+        cls, site: Site, head: Head, name: str, features: tuple[str, ...] = (), gpu: Gpu | None = None, **own: Any
+    ) -> Self:
+        """The node of that name at a site; `own` is what its kind adds."""
+        is_head = (name, site.name) == (head.name, head.site)
+        return cls(name, site.name, features, gpu, is_head, head.compute or not is_head, **own)
+
 
 S = TypeVar("S", bound=Site)
 N = TypeVar("N", bound=NodeSpec)
@@ -80,19 +77,16 @@ N = TypeVar("N", bound=NodeSpec)
 
 @dataclass(frozen=True)
 class Kind(Generic[S, N]):
-    """A kind of site. Its folder also has `machines.py`, whose `machines` makes Hosts of its nodes (see machines.py).
+    """A kind of site: `KIND` of its folder, where `machines.py` makes Hosts of its nodes (see stacks.sites.machines).
 
-    model             its section
-    claims            the nodes of a site (the head node only where the site lists it), as far as they can be read
-    check             reports what does not go together in and among sites of this kind
-    nodes             the nodes of a site, the head node among them if it stands there
-    lists_head        the head node is one of the machines that the site lists, not one more that is made for it
-    brings_tailnet    its sites come with a control server, so that no key for a tailnet is needed
+    `claims` takes a site and the head, `check` all sites of the kind and the head, as far as they can be read; a node
+    of a site may be the head, which `nodes` gives with the rest.
     """
 
     model: type[S]
     claims: Callable[[Draft, Draft], Sequence[Claim]]
     check: Callable[[Sequence[Draft], Draft, Report], None]
     nodes: Callable[[S, Head], Sequence[N]]
-    lists_head: bool = False
-    brings_tailnet: bool = False
+    lists_head: bool = False  # the head node is one of the machines a site lists, not one more that is made for it
+    uses_lab: bool = False  # its nodes are made by the programs in lab/, which need Docker
+    brings_tailnet: bool = False  # a control server comes with its sites, so that no key for a tailnet is needed

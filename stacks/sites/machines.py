@@ -1,7 +1,5 @@
 """How the machines of a stack are made. Their code needs pulumi, so it is imported here, when the config is read."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module

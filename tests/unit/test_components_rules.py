@@ -6,8 +6,11 @@ import ast
 import re
 import sys
 from pathlib import Path
+from typing import Literal
 
 import pytest
+
+from stacks.sites import KINDS
 
 PROJECT = Path(__file__).parents[2]
 COMPONENTS = sorted((PROJECT / "components").rglob("*.py"))
@@ -51,7 +54,7 @@ def test_the_rules_look_at_all_layers() -> None:
     assert {"cluster.py", "reader.py", "kind.py", "machines.py"} <= {path.name for path in STACKS}
     assert len(PURE) > 8
     assert {"section.py", "settings.py", "cluster_settings.py"} <= {path.name for path in SETTINGS}
-    assert {"reader.py", "kind.py", "nodes.py"} <= {path.name for path in CONFIG}
+    assert {"reader.py", "kind.py", "model.py"} <= {path.name for path in CONFIG}
 
 
 @pytest.mark.parametrize("path", [*COMPONENTS, *STACKS, PROJECT / "__main__.py"], ids=name)
@@ -111,6 +114,30 @@ def test_a_component_uses_other_components_pulumi_and_pythons_own_library(path: 
 @pytest.mark.parametrize("path", ROLES, ids=name)
 def test_a_role_is_made_without_pulumi(path: Path) -> None:
     assert not tops(path) & {"pulumi", "pulumi_command"}
+
+
+def test_a_kind_of_site_is_a_folder_of_its_name_with_model_checks_and_machines() -> None:
+    sites = PROJECT / "stacks" / "sites"
+    assert {path.parent.name for path in sites.glob("*/__init__.py")} == set(KINDS)
+    for kind, site in KINDS.items():
+        assert site.model.model_fields["kind"].annotation == Literal[kind]
+        assert {"model.py", "checks.py", "machines.py"} <= {path.name for path in (sites / kind).iterdir()}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(path for path in STACKS if path.parent.name not in KINDS),
+        *COMPONENTS,
+        *sorted((PROJECT / "driver").rglob("*.py")),
+    ],
+    ids=name,
+)
+def test_nobody_asks_for_a_kind_of_site_by_its_name(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Compare):
+            named = {each.value for each in ast.walk(node) if isinstance(each, ast.Constant)}
+            assert not named & set(KINDS), f"line {node.lineno}"
 
 
 @pytest.mark.parametrize("path", [*STACKS, *COMPONENTS], ids=name)

@@ -15,9 +15,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from components.settings.types import Gpu
 from stacks.config import ConfigError, StackConfig, from_pulumi, load, parse, reference
-from stacks.sites.hosts.model import HostsSite
-from stacks.sites.hosts.nodes import HostNode
-from stacks.sites.lab.nodes import LabNode
+from stacks.sites.hosts.model import HostNode, HostsSite
+from stacks.sites.lab.model import LabNode
 
 PROJECT = Path(__file__).parents[2]
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))

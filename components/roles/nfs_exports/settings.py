@@ -1,7 +1,5 @@
 """The share: the section `storage`, the folders that it may be, and how its two paths may lie."""
 
-from __future__ import annotations
-
 import re
 from pathlib import PurePosixPath
 from typing import Annotated
@@ -9,7 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from components.settings.draft import Draft
-from components.settings.problems import Report, Says
+from components.settings.problems import Report
 from components.settings.section import Section, key
 from components.settings.types import refuse, words
 
@@ -38,12 +36,12 @@ class Storage(Section):
 
     path: Folder = key(
         "folder on the head node that is shared",
-        Says("an absolute path", "the head node could not serve the share", _FIX),
+        f"an absolute path; the head node could not serve the share; {_FIX}",
         default="/export/shared",
     )
     mount: Folder = key(
         "where every node mounts it; homes are in its folder `home`",
-        Says("an absolute path", "the nodes could not mount the share", _FIX),
+        f"an absolute path; the nodes could not mount the share; {_FIX}",
         default="/shared",
     )
 
@@ -54,13 +52,8 @@ def check_storage(storage: Draft, report: Report) -> None:
     if not isinstance(path, str) or not isinstance(mount, str):
         return
     if PurePosixPath(path).is_relative_to(mount) or PurePosixPath(mount).is_relative_to(path):
-        word = "is" if path == mount else "lies within, or around,"
-        blamed, value, other, against = (
-            ("path", path, "mount", mount)
-            if "path" in storage.raw and "mount" not in storage.raw
-            else ("mount", mount, "path", path)
-        )
-        at = storage.at(blamed)
-        what = f"{report.value(at, value)} {word} {report.value(at, against)}, the {other} of the share"
+        blamed, other = ("path", "mount") if {"path", "mount"} & storage.raw.keys() == {"path"} else ("mount", "path")
+        value, against = (report.value(storage.path, storage.value(key)) for key in (blamed, other))
+        what = f"{value} {'is' if path == mount else 'lies within, or around,'} {against}, the {other} of the share"
         breaks = "the head node would mount the share over itself and hang"
-        report.add(at, what, breaks, "keep the two apart, such as /export/shared and /shared")
+        report.add(storage.at(blamed), what, breaks, "keep the two apart, such as /export/shared and /shared")

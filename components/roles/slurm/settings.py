@@ -1,7 +1,5 @@
 """Slurm beyond what tailrack sets itself: the section `slurm`, and which keys of slurm.conf a stack may set."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Mapping
@@ -12,7 +10,7 @@ from pydantic import BeforeValidator
 from slurmutils import SlurmConfig
 
 from components.settings.draft import Draft
-from components.settings.problems import Report, Says, below
+from components.settings.problems import Report, below
 from components.settings.section import Section, key, named, number, yes_no
 from components.settings.types import PartitionName, Whole, refuse, words
 
@@ -43,9 +41,6 @@ def _time_limit(value: object) -> object:
     return value
 
 
-TimeLimit = Annotated[str, BeforeValidator(_time_limit)]
-
-
 def _setting(value: object) -> object:
     """A value as slurm.conf has it. A bare true is refused: Slurm writes YES in one key and 1 in another."""
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -57,6 +52,7 @@ def _setting(value: object) -> object:
     return value
 
 
+TimeLimit = Annotated[str, BeforeValidator(_time_limit)]
 Setting = Annotated[str, BeforeValidator(_setting)]
 
 
@@ -65,21 +61,17 @@ class Partition(Section):
 
     name: PartitionName = named(
         "the partition's name; `all`, and one by the name of each site and GPU kind, are there already",
-        "sbatch -p could not name it",
-        "write a name such as long",
+        "sbatch -p could not name it; write a name such as long",
     )
     sites: tuple[str, ...] = key(
         "the sites whose nodes are in it",
-        Says("a list of one site name or more", "the partition would have no nodes", "write sites' names"),
+        "a list of one site name or more; the partition would have no nodes; write sites' names",
         min_length=1,
     )
     max_time: TimeLimit = key(
         "the longest a job may run: minutes, HH:MM:SS or D-HH:MM",
-        Says(
-            "a time limit of Slurm's",
-            "slurmctld would not start",
-            'write minutes, "HH:MM:SS", "D-HH:MM" (in quotes) or UNLIMITED',
-        ),
+        'a time limit of Slurm\'s; slurmctld would not start; write minutes, "HH:MM:SS", "D-HH:MM" (in quotes) or '
+        "UNLIMITED",
         default="UNLIMITED",
     )
 
@@ -89,16 +81,13 @@ class Slurm(Section):
 
     settings: dict[str, Setting] = key(
         "more keys for slurm.conf, such as `SlurmdTimeout: 300`",
-        Says(
-            "a mapping from a slurm.conf key to its value",
-            "slurmctld would not start, or read something else",
-            'write KEY: value on one line, truth values as in slurm.conf and in quotes ("YES", "1")',
-        ),
+        "a mapping from a slurm.conf key to its value; slurmctld would not start, or read something else; write "
+        'KEY: value on one line, truth values as in slurm.conf and in quotes ("YES", "1")',
         default={},
     )
     partitions: tuple[Partition, ...] = key(
         "more partitions",
-        Says("a list of partitions", "there would be none of them", "write [{name: long, sites: [cloud-a]}]"),
+        "a list of partitions; there would be none of them; write [{name: long, sites: [cloud-a]}]",
         default=(),
     )
     cgroups: bool | None = yes_no(

@@ -1,14 +1,12 @@
 """The network that joins the nodes: the section `tailnet`, and whether there is a way into it."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated
 
 from pydantic import AfterValidator, SecretStr
 
 from components.settings.draft import Draft
-from components.settings.problems import Report, Says
+from components.settings.problems import Report
 from components.settings.section import Section, key
 from components.settings.types import refuse
 
@@ -19,9 +17,6 @@ def _control_url(value: str) -> str:
     if not re.fullmatch(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?/?", value):
         refuse("is not the http:// or https:// address of a control server")
     return value.rstrip("/")
-
-
-ControlUrl = Annotated[str, AfterValidator(_control_url)]
 
 
 def _auth_key(value: SecretStr) -> SecretStr:
@@ -37,6 +32,7 @@ def _auth_key(value: SecretStr) -> SecretStr:
     return value
 
 
+ControlUrl = Annotated[str, AfterValidator(_control_url)]
 AuthKey = Annotated[SecretStr, AfterValidator(_auth_key)]
 
 
@@ -45,28 +41,23 @@ class Tailnet(Section):
 
     tag: str = key(
         "the tag that every node carries in the tailnet",
-        Says(
-            "a tag such as tag:cluster",
-            "the tailnet's rules could not tell the nodes from people's devices",
-            "write tag: and a name of lowercase letters, digits and hyphens",
-        ),
+        "a tag such as tag:cluster; the tailnet's rules could not tell the nodes from people's devices; write tag: "
+        "and a name of lowercase letters, digits and hyphens",
         pattern=r"^tag:[a-z][a-z0-9-]{0,48}$",
         default="tag:cluster",
     )
     control_url: ControlUrl | None = key(
         "the tailnet's control server; left out, Tailscale's own, or the lab's in a stack with a lab site",
-        Says(
-            "the URL of a control server",
-            "the nodes could not join the tailnet",
-            "write a URL such as https://headscale.example.org, or leave it out to use Tailscale's own",
-            otherwise="Tailscale's own",
-        ),
+        "the URL of a control server; the nodes could not join the tailnet; write a URL such as "
+        "https://headscale.example.org, or leave it out to use Tailscale's own",
+        otherwise="Tailscale's own",
         default=None,
     )
     auth_key: AuthKey | None = key(
         f"key that lets nodes join; a Pulumi secret (`{_COMMAND}`); "
         "needed where no site is a lab and no control_url is set",
-        Says("a key on one line", "the nodes could not join the tailnet", f"run: {_COMMAND}", secret=True),
+        f"a key on one line; the nodes could not join the tailnet; run: {_COMMAND}",
+        secret=True,
         default=None,
     )
 

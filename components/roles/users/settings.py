@@ -1,7 +1,5 @@
 """People's accounts: the section `users`, its kinds of value, and what must not meet among users."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated
@@ -9,7 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from components.settings.draft import Draft
-from components.settings.problems import ROOT, Report, Says
+from components.settings.problems import ROOT, Report
 from components.settings.section import Section, key
 from components.settings.types import Whole, refuse, words
 
@@ -35,9 +33,6 @@ def _user_name(value: str) -> str:
     return value
 
 
-UserName = Annotated[str, Field(max_length=32), AfterValidator(_user_name)]
-
-
 def _id(value: int) -> int:
     if value == 65534:
         refuse("is the number of nobody", "files of every squashed root and unknown user would be this one's")
@@ -46,6 +41,7 @@ def _id(value: int) -> int:
     return value
 
 
+UserName = Annotated[str, Field(max_length=32), AfterValidator(_user_name)]
 Id = Annotated[Whole, Field(ge=1000, le=4294967293), AfterValidator(_id)]
 
 
@@ -54,28 +50,19 @@ class User(Section):
 
     name: UserName = key(
         "log-in name; the home is on the share",
-        Says(
-            "a user name of at most 32 characters",
-            "the account could not be made on the nodes",
-            "write another name such as ada",
-        ),
+        "a user name of at most 32 characters; the account could not be made on the nodes; write another name such "
+        "as ada",
     )
     uid: Id = key(
         "user number, the same on every node",
-        Says(
-            "a number from 1000 up",
-            "the user's files on the share would be a system account's, or nobody's",
-            "write one from 1000 to 59999 that no account on the nodes has",
-        ),
+        "a number from 1000 up; the user's files on the share would be a system account's, or nobody's; write one "
+        "from 1000 to 59999 that no account on the nodes has",
     )
     gid: Id = key(
         "group number, the same on every node; left out, the uid",
-        Says(
-            "a number from 1000 up",
-            "the user's files on the share would be a system group's, or nobody's",
-            "write one from 1000 to 59999 that no group on the nodes has, or leave gid out to have the uid",
-            otherwise="the uid",
-        ),
+        "a number from 1000 up; the user's files on the share would be a system group's, or nobody's; write one "
+        "from 1000 to 59999 that no group on the nodes has, or leave gid out to have the uid",
+        otherwise="the uid",
         default_factory=lambda data: data["uid"],
     )
 
@@ -87,25 +74,21 @@ def check_users(users: Sequence[Draft], logins: Mapping[str, str], report: Repor
     gids: dict[int, str] = {}
     for user in users:
         place = user.path.removeprefix(ROOT)
-        name, uid = user.text("name"), user.whole("uid")
-        gid = user.whole("gid") if "gid" in user.raw else uid
-        if name is not None:
-            at = user.at("name")
-            value = report.value(at, name)
-            if names.setdefault(name, place) != place:
-                what = f"{value} is the name of {names[name]} too"
-                report.add(at, what, "one account would get the numbers of both", "give one of them another name")
-            elif name in logins and name != "root":
-                what = f"{value} is the account that the program logs in with at {logins[name]}"
-                report.add(at, what, "its uid cannot change while it is logged in", "give the user another name")
+        name, uid, gid_key = user.text("name"), user.whole("uid"), "gid" if "gid" in user.raw else "uid"
+        if name is not None and names.setdefault(name, place) != place:
+            what = f"{report.value(user.path, name)} is the name of {names[name]} too"
+            breaks = "one account would get the numbers of both"
+            report.add(user.at("name"), what, breaks, "give one of them another name")
+        elif name is not None and name in logins and name != "root":
+            what = f"{report.value(user.path, name)} is the account that the program logs in with at {logins[name]}"
+            breaks = "its uid cannot change while it is logged in"
+            report.add(user.at("name"), what, breaks, "give the user another name")
+        gid = user.whole(gid_key)
+        gid_of = place if gid is None else gids.setdefault(gid, place)
         if uid is not None and uids.setdefault(uid, place) != place:
-            at = user.at("uid")
-            what = f"{report.value(at, uid)} is the uid of {uids[uid]} too"
-            report.add(at, what, "the two would own each other's files", "give one of them another uid")
-        elif gid is not None and gids.get(gid, place) != place:
-            at = user.at("gid" if "gid" in user.raw else "uid")
-            what = f"{report.value(at, gid)} is the gid of {gids[gid]} too"
+            what = f"{report.value(user.path, uid)} is the uid of {uids[uid]} too"
+            report.add(user.at("uid"), what, "the two would own each other's files", "give one of them another uid")
+        elif gid_of != place:
+            what = f"{report.value(user.path, gid)} is the gid of {gid_of} too"
             breaks = "the second group could not be made, and the two would share group files"
-            report.add(at, what, breaks, "give one of them another gid")
-        if gid is not None:
-            gids.setdefault(gid, place)
+            report.add(user.at(gid_key), what, breaks, "give one of them another gid")

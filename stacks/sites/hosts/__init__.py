@@ -1,10 +1,7 @@
 """Sites of kind `hosts`: your own machines, reached by SSH with a pinned host key."""
 
-from __future__ import annotations
-
-from stacks.sites.hosts.checks import check
-from stacks.sites.hosts.model import HostsSite
-from stacks.sites.hosts.nodes import claims, nodes
+from stacks.sites.hosts.checks import check, claims
+from stacks.sites.hosts.model import HostsSite, nodes
 from stacks.sites.kind import Kind
 
 KIND = Kind(HostsSite, claims, check, nodes, lists_head=True)

@@ -1,14 +1,11 @@
 """Machines of kind `hosts`: your own, reached by SSH with a pinned host key."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pulumi
 
 from components.host import Connection, Host
-from stacks.sites.hosts.model import HostsSite
-from stacks.sites.hosts.nodes import HostNode
+from stacks.sites.hosts.model import HostNode, HostsSite
 from stacks.sites.machines import Machines
 
 
@@ -25,4 +22,6 @@ def _host(node: HostNode) -> Host:
         private_key=pulumi.Output.secret(node.host.private_key_file.read_text(encoding="utf-8")),
         host_key=node.host.host_key,
     )
-    return Host(name=node.name, site=node.site, connection=connection, features=node.features, gpu=node.gpu)
+    return Host(
+        name=node.name, site=node.site, connection=connection, features=node.features, gpu=node.gpu
+    )

@@ -1,7 +1,5 @@
 """How a machine is reached by SSH, as kinds of value: address, private key file, pinned host key."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import ipaddress
@@ -63,9 +61,6 @@ def _is_encrypted(kind: bytes, body: bytes) -> bool:
         return False
 
 
-KeyFile = Annotated[Path, BeforeValidator(_key_file)]
-
-
 def _host_key(value: str) -> str:
     """'TYPE BASE64' with any comment dropped; the type is also written inside the base64 (RFC 4253, 6.6)."""
     words = value.split()
@@ -83,9 +78,6 @@ def _host_key(value: str) -> str:
     return f"{words[0]} {words[1]}"
 
 
-HostKey = Annotated[str, AfterValidator(_host_key)]
-
-
 def _address(value: str) -> str:
     try:
         return str(ipaddress.ip_address(value))
@@ -98,4 +90,6 @@ def _address(value: str) -> str:
     return value.lower().rstrip(".")
 
 
+KeyFile = Annotated[Path, BeforeValidator(_key_file)]
+HostKey = Annotated[str, AfterValidator(_host_key)]
 Address = Annotated[str, AfterValidator(_address)]

@@ -1,10 +1,7 @@
 """Sites of kind `lab`: systemd containers on this machine, in networks that cannot reach each other."""
 
-from __future__ import annotations
-
 from stacks.sites.kind import Kind
-from stacks.sites.lab.checks import check
-from stacks.sites.lab.model import LabSite
-from stacks.sites.lab.nodes import claims, nodes
+from stacks.sites.lab.checks import check, claims
+from stacks.sites.lab.model import LabSite, nodes
 
-KIND = Kind(LabSite, claims, check, nodes, brings_tailnet=True)
+KIND = Kind(LabSite, claims, check, nodes, uses_lab=True, brings_tailnet=True)

@@ -3,8 +3,6 @@
 The containers are resources of the stack like everything else, made by the programs in lab/.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys
@@ -20,8 +18,7 @@ from components.remote import parse_result
 from components.step_label import StepLabel
 from lab.identity import lab_id
 from stacks import PROJECT
-from stacks.sites.lab.model import LabSite
-from stacks.sites.lab.nodes import LabNode
+from stacks.sites.lab.model import LabNode, LabSite
 from stacks.sites.machines import Machines
 
 STATE_DIR = PROJECT / ".tailrack" / "lab"
@@ -45,9 +42,8 @@ class LabNetworks(pulumi.ComponentResource):
     def __init__(self, lab: str, subnets: Mapping[str, str | None], opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("tailrack:lab:LabNetworks", "lab", None, opts)
         self.lab = lab
-        self._made = _lab_command(
-            "lab-networks", "lab networks", "network", {"sites": dict(subnets)}, lab=lab, parent=self, secret=True
-        )
+        secret = pulumi.ResourceOptions(parent=self, additional_secret_outputs=["stdout", "stderr"])
+        self._made = self._command("lab-networks", "lab networks", "network", {"sites": dict(subnets)}, secret)
         result = self._made.stdout.apply(parse_result)
         self.private_key: pulumi.Output[str] = pulumi.Output.secret(result["private_key"])
         self.control_url: pulumi.Output[str] = pulumi.Output.unsecret(result["control_url"])
@@ -55,56 +51,32 @@ class LabNetworks(pulumi.ComponentResource):
 
     def host(self, node: LabNode) -> Host:
         """Return one container of the lab as a Host."""
-        container = _lab_command(
-            f"{node.name}-container",
-            f"{node.name}: container",
-            "node",
-            {"node": node.name, "site": node.site, "bare": node.bare},
-            lab=self.lab,
-            parent=self,
-            depends_on=[self._made],
-        )
+        spec = {"node": node.name, "site": node.site, "bare": node.bare}
+        after = pulumi.ResourceOptions(parent=self, depends_on=[self._made])
+        container = self._command(f"{node.name}-container", f"{node.name}: container", "node", spec, after)
         made = container.stdout.apply(parse_result)
-        return Host(
-            name=node.name,
-            site=node.site,
-            connection=Connection(
-                host=made["address"],
-                port=made["port"],
-                user="admin",
-                private_key=self.private_key,
-                host_key=made["host_key"],
-            ),
-            features=node.features,
-            lifeline=container,
+        connection = Connection(
+            host=made["address"],
+            port=made["port"],
+            user="admin",
+            private_key=self.private_key,
+            host_key=made["host_key"],
         )
+        return Host(name=node.name, site=node.site, connection=connection, features=node.features, lifeline=container)
 
-
-def _lab_command(
-    name: str,
-    label: str,
-    what: str,
-    spec: dict[str, Any],
-    *,
-    lab: str,
-    parent: pulumi.Resource,
-    depends_on: list[pulumi.Resource] | None = None,
-    secret: bool = False,
-) -> local.Command:
-    # Not sys.executable: by which of its names python was called must make no difference to the state.
-    python = shlex.quote(str(Path(sys.prefix, "bin", "python")))
-    command = f"exec {python} -m lab {what}"
-    return local.Command(
-        name,
-        create=StepLabel(name, "", label).on(f"{command} up"),
-        delete=StepLabel(name, "", label).on(f"{command} down"),
-        dir=str(PROJECT),
-        stdin=json.dumps({"lab": lab, "state_dir": str(STATE_DIR), **spec}, sort_keys=True),
-        logging=local.Logging.NONE,
-        add_previous_output_in_env=False,
-        opts=pulumi.ResourceOptions(
-            parent=parent,
-            depends_on=depends_on,
-            additional_secret_outputs=["stdout", "stderr"] if secret else None,
-        ),
-    )
+    def _command(
+        self, name: str, label: str, what: str, spec: dict[str, Any], opts: pulumi.ResourceOptions
+    ) -> local.Command:
+        step = StepLabel(name, "", label)
+        # Not sys.executable: by which of its names python was called must make no difference to the state.
+        command = f"exec {shlex.quote(str(Path(sys.prefix, 'bin', 'python')))} -m lab {what}"
+        return local.Command(
+            name,
+            create=step.on(f"{command} up"),
+            delete=step.on(f"{command} down"),
+            dir=str(PROJECT),
+            stdin=json.dumps({"lab": self.lab, "state_dir": str(STATE_DIR), **spec}, sort_keys=True),
+            logging=local.Logging.NONE,
+            add_previous_output_in_env=False,
+            opts=opts,
+        )

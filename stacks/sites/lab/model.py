@@ -1,16 +1,16 @@
-"""A site of containers on this machine, in a network of their own."""
-
-from __future__ import annotations
+"""A site of containers on this machine, in a network of their own, and the nodes that it gives."""
 
 import ipaddress
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from components.settings.problems import Says, shown
+from components.settings.cluster import Head
+from components.settings.problems import shown
 from components.settings.section import Section, key, named, yes_no
 from components.settings.types import Feature, Whole, check_name, check_node_name, refuse
-from stacks.sites.kind import Site, features_key, kind_key
+from stacks.sites.kind import NodeSpec, Site, features_key, kind_key
 
 TAILNET_RANGE = ipaddress.IPv4Network("100.64.0.0/10")  # RFC 6598 space; Tailscale gives its addresses from it
 PRIVATE_RANGES = tuple(map(ipaddress.IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
@@ -20,9 +20,6 @@ MOST_NODES = 1000  # a Linux bridge has 1,023 ports
 def _pool_name(value: str) -> str:
     check_node_name(value + "1")
     return check_name(value, r"[a-z][a-z0-9-]*")
-
-
-PoolName = Annotated[str, Field(max_length=59), AfterValidator(_pool_name)]  # 59 + 4 digits = a 63 byte label
 
 
 def _subnet(value: object) -> object:
@@ -42,6 +39,7 @@ def _subnet(value: object) -> object:
     return network
 
 
+PoolName = Annotated[str, Field(max_length=59), AfterValidator(_pool_name)]  # 59 + 4 digits = a 63 byte label
 Subnet = Annotated[ipaddress.IPv4Network, BeforeValidator(_subnet)]
 
 
@@ -50,16 +48,12 @@ class LabPool(Section):
 
     name: PoolName = named(
         "the nodes' name without their number, at most 59 characters",
-        "its nodes are called by it, with 1, 2, ... after it",
-        "write a name such as a",
+        "its nodes are called by it, with 1, 2, ... after it; write a name such as a",
     )
     count: Whole = key(
         "how many nodes",
-        Says(
-            f"a whole number from 1 to {MOST_NODES}",
-            "the pool would have no nodes, or more than one bridge network takes",
-            "write 1 or more, or delete the pool",
-        ),
+        f"a whole number from 1 to {MOST_NODES}; the pool would have no nodes, or more than one bridge network "
+        "takes; write 1 or more, or delete the pool",
         ge=1,
         le=MOST_NODES,
         default=1,
@@ -74,16 +68,35 @@ class LabSite(Site):
     kind: Literal["lab"] = kind_key("lab", "containers on this machine")
     subnet: Subnet | None = key(
         "the site's network (CIDR); left out, Docker picks one",
-        Says(
-            "an IPv4 network such as 172.30.1.0/24",
-            "the site's nodes would have no network, or a wrong one",
-            "write a free private network with no host bits set, or leave subnet out and Docker picks one",
-            otherwise="Docker's choice",
-        ),
+        "an IPv4 network such as 172.30.1.0/24; the site's nodes would have no network, or a wrong one; write a "
+        "free private network with no host bits set, or leave subnet out and Docker picks one",
+        otherwise="Docker's choice",
         default=None,
     )
     pools: tuple[LabPool, ...] = key(
         "the site's nodes; may be empty where the head node stands",
-        Says("a list of pools", "the site would have no nodes", "write [{name: a, count: 1}]"),
+        "a list of pools; the site would have no nodes; write [{name: a, count: 1}]",
         default=(),
     )
+
+
+@dataclass(frozen=True)
+class LabNode(NodeSpec):
+    """A container of the lab; `bare`: nothing of the cluster's software is in its image."""
+
+    bare: bool
+
+
+def pool_node_names(pool: str, count: int) -> tuple[str, ...]:
+    """The names of a pool's nodes: the pool's name and 1, 2, ... up to `count`."""
+    return tuple(f"{pool}{index}" for index in range(1, count + 1))
+
+
+def nodes(site: LabSite, head: Head) -> list[LabNode]:
+    """The nodes of the site, the head node first."""
+    head_here = [LabNode.of(site, head, head.name, bare=False)] if head.site == site.name else []
+    return head_here + [
+        LabNode.of(site, head, name, pool.features, bare=pool.bare)
+        for pool in site.pools
+        for name in pool_node_names(pool.name, pool.count)
+    ]
