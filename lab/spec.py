@@ -50,7 +50,7 @@ class NetworkSpec(_Spec):
 
 
 class NodeSpec(_Spec):
-    """Input of `node up` and `node down`: one machine, its site, and whether its image has nothing of the cluster's software."""
+    """Input of `node up` and `node down`: one machine, its site, and whether its image is bare."""
 
     node: Name
     site: Name
