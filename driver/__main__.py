@@ -75,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _deployment(arguments: argparse.Namespace, console: Console, progress: Progress, found: Found) -> Deployment:
+def _deployment(arguments: argparse.Namespace, progress: Progress, found: Found) -> Deployment:
     config_file = arguments.config_file or stack_config(PROJECT, arguments.stack)
     return Deployment(Workspace(PROJECT, arguments.stack, config_file, arguments.state_dir), found, progress.on_event)
 
@@ -89,7 +89,7 @@ def _engine(arguments: argparse.Namespace, console: Console) -> Found:
 def _up(arguments: argparse.Namespace, console: Console) -> int:
     begun = time.monotonic()
     progress = Progress(console)
-    deployment = _deployment(arguments, console, progress, _engine(arguments, console))
+    deployment = _deployment(arguments, progress, _engine(arguments, console))
     if deployment.uses_lab:
         lab_commands.prepare()
     with _Patience(console, deployment), progress:
@@ -128,7 +128,7 @@ def _which(arguments: argparse.Namespace, console: Console) -> int:
 
 def _preview(arguments: argparse.Namespace, console: Console) -> int:
     progress = Progress(console, preview=True)
-    deployment = _deployment(arguments, console, progress, _engine(arguments, console))
+    deployment = _deployment(arguments, progress, _engine(arguments, console))
     with progress:
         summary = deployment.preview()
     if not summary.ok:
@@ -141,13 +141,13 @@ def _preview(arguments: argparse.Namespace, console: Console) -> int:
 
 def _outputs(arguments: argparse.Namespace, console: Console) -> int:
     quiet = Progress(console)
-    outputs = _deployment(arguments, console, quiet, find_engine(arguments.engine)).outputs()
+    outputs = _deployment(arguments, quiet, find_engine(arguments.engine)).outputs()
     print(json.dumps(outputs, indent=2, sort_keys=True))
     return 0
 
 
 def _status(arguments: argparse.Namespace, console: Console) -> int:
-    deployment = _deployment(arguments, console, Progress(console), find_engine(arguments.engine))
+    deployment = _deployment(arguments, Progress(console), find_engine(arguments.engine))
     outputs = deployment.outputs()
     report.show(console, outputs)
     if outputs and deployment.uses_lab:
@@ -167,7 +167,7 @@ def _shell(arguments: argparse.Namespace, console: Console) -> int:
 
 def _down(arguments: argparse.Namespace, console: Console) -> int:
     progress = Progress(console)
-    deployment = _deployment(arguments, console, progress, _engine(arguments, console))
+    deployment = _deployment(arguments, progress, _engine(arguments, console))
     if deployment.uses_lab:
         lab_commands.have_docker()
     with _Patience(console, deployment), progress:

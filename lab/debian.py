@@ -1,6 +1,6 @@
 """The base image: Debian trixie from a registry, or made here where none answers."""
 
-import re
+import os
 import tempfile
 import urllib.request
 from dataclasses import dataclass
@@ -12,6 +12,8 @@ import requests
 from docker.errors import DockerException, ImageNotFound
 
 from lab.commands import apt_install, run
+from lab.errors import LabError
+from lab.package_sources import read_folder
 from lab.progress import say, timed
 
 RELEASE = "trixie"
@@ -20,58 +22,55 @@ LOCAL_IMAGE = f"tailrack-lab-base:{RELEASE}"
 REGISTRY_LIMIT_S = 10
 """A registry that says nothing for this long is taken as absent."""
 
-DEFAULT_MIRROR = "http://deb.debian.org/debian"
-DEFAULT_SECURITY_MIRROR = "http://deb.debian.org/debian-security"
+MIRROR_SETTING = "TAILRACK_MIRROR"
+ANSWER_LIMIT_S = 10
 
 
 @dataclass(frozen=True)
 class Mirrors:
-    """Where packages come from: base addresses of Debian's archive and of its security archive."""
+    """Where packages come from: base addresses of Debian's archive, and of its security archive where there is one."""
 
-    main: str = DEFAULT_MIRROR
-    security: str = DEFAULT_SECURITY_MIRROR
+    main: str
+    security: str | None
 
-
-def configured_uris(text: str) -> list[str]:
-    """Return the archive addresses in an apt source file (one-line or deb822 format), in order, without comments."""
-    uris: list[str] = []
-    for line in text.splitlines():
-        one_line = re.match(r"deb\s+(?:\[[^]]*\]\s+)?(\S+)", line.strip())
-        field = re.match(r"URIs:\s*(.+)", line.strip(), re.IGNORECASE)
-        uris += [one_line[1]] if one_line else field[1].split() if field else []
-    return [uri.rstrip("/") for uri in uris]
+    @property
+    def sources_list(self) -> str:
+        """The lab's machines' own /etc/apt/sources.list."""
+        places = [(self.main, RELEASE), (self.main, f"{RELEASE}-updates")]
+        places += [(self.security, f"{RELEASE}-security")] if self.security else []
+        return "".join(f"deb {uri} {suite} main\n" for uri, suite in places)
 
 
-def pick_mirrors(uris: list[str]) -> Mirrors:
-    """Return the mirrors among `uris`: a Debian archive's path ends in /debian, the security one's in -security."""
-    http = [uri for uri in uris if uri.startswith(("http://", "https://"))]
-    return Mirrors(
-        main=next((uri for uri in http if uri.endswith("/debian")), DEFAULT_MIRROR),
-        security=next((uri for uri in http if uri.endswith("/debian-security")), DEFAULT_SECURITY_MIRROR),
-    )
+def find_mirrors(apt: Path = Path("/etc/apt"), setting: str | None = None) -> Mirrors:
+    """Return the mirrors among this machine's own package sources that hold the release; `setting` comes first.
+
+    setting   value of TAILRACK_MIRROR; by default what the environment says. Raises LabError where there is no mirror.
+    """
+    sources = read_folder(apt)
+    main = (os.environ.get(MIRROR_SETTING, "") if setting is None else setting).rstrip("/")
+    main = main or _first([source.uri for source in sources if not source.security], RELEASE)
+    if not main:
+        raise LabError(
+            f"none of this machine's package sources ({apt}) is a Debian mirror with {RELEASE}, which the lab's "
+            f"machines are made of; name one: {MIRROR_SETTING}=URL"
+        )
+    security = _first([source.uri for source in sources if source.security], f"{RELEASE}-security")
+    return Mirrors(main, security or None)
 
 
-def host_mirrors(apt: Path = Path("/etc/apt")) -> Mirrors:
-    """Return this machine's own Debian mirrors if it has any that hold the release, else Debian's."""
-    files = [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*.list"))]
-    files += sorted((apt / "sources.list.d").glob("*.sources"))
-    mirrors = pick_mirrors([uri for file in files if file.is_file() for uri in configured_uris(file.read_text())])
-    return Mirrors(
-        main=mirrors.main if _holds(mirrors.main, RELEASE) else DEFAULT_MIRROR,
-        security=mirrors.security if _holds(mirrors.security, f"{RELEASE}-security") else DEFAULT_SECURITY_MIRROR,
-    )
+def _first(uris: list[str], suite: str) -> str:
+    """Return the first address with Debian's own suite, or an empty text. Others have suites of that name too."""
+    return next((uri for uri in dict.fromkeys(uris) if "\nOrigin: Debian\n" in _release(uri, suite)), "")
 
 
-def _holds(mirror: str, suite: str) -> bool:
-    """Whether a mirror has a suite; a default one is not asked."""
-    if mirror in {DEFAULT_MIRROR, DEFAULT_SECURITY_MIRROR}:
-        return True
-    request = urllib.request.Request(f"{mirror}/dists/{suite}/InRelease", method="HEAD")  # noqa: S310 - http(s) only
+def _release(mirror: str, suite: str) -> str:
+    """Return the beginning of what a mirror says of a suite; empty where it does not have it."""
+    address = f"{mirror}/dists/{suite}/InRelease"
     try:
-        with urllib.request.urlopen(request, timeout=10):  # noqa: S310
-            return True
+        with urllib.request.urlopen(address, timeout=ANSWER_LIMIT_S) as answer:  # noqa: S310 - http(s) only
+            return str(answer.read(1000).decode(errors="replace"))
     except OSError:
-        return False
+        return ""
 
 
 def ensure_base(client: docker.DockerClient, mirrors: Mirrors, folder: Path) -> str:

@@ -106,7 +106,7 @@ def write_nfs_mount(program: Path) -> None:
 
 
 def _build_node(client: docker.DockerClient, tag: str, target: str, built: binaries.Binaries, cache: Path) -> None:
-    mirrors = debian.host_mirrors()
+    mirrors = debian.find_mirrors()
     base = debian.ensure_base(client, mirrors, cache)
     with tempfile.TemporaryDirectory(dir=cache, prefix="node-") as context:
         for file in IMAGE_FOLDER.iterdir():
@@ -115,8 +115,8 @@ def _build_node(client: docker.DockerClient, tag: str, target: str, built: binar
         write_nfs_mount(Path(context) / "mount.nfs4")
         for file in (built.tailscale, built.tailscaled, built.unit, built.defaults):
             shutil.copy(file, context)
-        arguments = {"BASE": base, "MIRROR": mirrors.main, "SECURITY_MIRROR": mirrors.security}
-        _build(client, tag, Path(context), target, arguments)
+        (Path(context) / "sources.list").write_text(mirrors.sources_list, encoding="utf-8")
+        _build(client, tag, Path(context), target, {"BASE": base})
 
 
 def _build(

@@ -137,7 +137,7 @@ def _create(client: docker.DockerClient, spec: NodeSpec, name: str, image: str) 
         extra_hosts={CONTROL_NAME: subnets.control_address(subnet_of(network))},
         cap_add=CAPABILITIES,
         security_opt=["seccomp=unconfined", "apparmor=unconfined"],
-        devices=["/dev/net/tun", "/dev/fuse", "/dev/autofs"],
+        devices=DEVICES,
         cgroupns="host",
         mounts=[
             Mount("/sys/fs/cgroup", str(cgroup_hierarchy()), type="bind"),

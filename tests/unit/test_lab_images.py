@@ -1,4 +1,4 @@
-"""What the lab's images are made of: mirrors, digests, programs."""
+"""What the lab's images are made of: digests, programs."""
 
 from __future__ import annotations
 
@@ -7,31 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab import binaries, images
-from lab.debian import DEFAULT_MIRROR, DEFAULT_SECURITY_MIRROR, Mirrors, configured_uris, host_mirrors, pick_mirrors
 from lab.errors import LabError
-
-DEB822 = """Types: deb
-# http://commented.example/debian
-URIs: http://mirror.example/debian/ http://second.example/debian
-Suites: bookworm
-"""
-
-
-def test_both_formats_of_apt_sources_are_read_without_comments() -> None:
-    one_line = "# deb http://no.example/debian x main\ndeb [arch=amd64 signed-by=/k] http://one.example/debian x main\n"
-    assert configured_uris(one_line) == ["http://one.example/debian"]
-    assert configured_uris(DEB822) == ["http://mirror.example/debian", "http://second.example/debian"]
-
-
-def test_the_machines_own_debian_mirrors_are_picked_and_nobody_elses() -> None:
-    uris = ["https://download.example/linux/ubuntu", "http://m.example/debian-security", "http://m.example/debian"]
-    assert pick_mirrors(uris) == Mirrors("http://m.example/debian", "http://m.example/debian-security")
-
-
-def test_a_machine_without_debian_mirrors_uses_debians(tmp_path: Path) -> None:
-    (tmp_path / "sources.list").write_text("deb http://archive.ubuntu.com/ubuntu noble main\n")
-    (tmp_path / "sources.list.d").mkdir()
-    assert host_mirrors(tmp_path) == Mirrors(DEFAULT_MIRROR, DEFAULT_SECURITY_MIRROR)
 
 
 def test_a_digest_tells_names_contents_and_texts_apart(tmp_path: Path) -> None:
