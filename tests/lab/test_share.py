@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from components.remote import header
+from components.roles.role import Value
 from components.steps import Functions
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually
 
@@ -52,7 +53,7 @@ def mount_elsewhere(cluster: ClusterUnderTest, node: str, server: str) -> str:
 def apply_exports(cluster: ClusterUnderTest) -> None:
     """Have the server take the export files as they are, in the way of the program's own steps."""
     kernel = cluster.attempt("head", "grep -qw nfsd /proc/filesystems || modprobe -n nfsd").returncode == 0
-    values = {"HOST_NAME": "head", "STEP_NAME": "test", "NFS_EXPORTS_PATH": EXPORT, "HEAD_KERNEL_NFS": kernel}
+    values: dict[str, Value] = {"HOST_NAME": "head", "STEP_NAME": "test", "NFS_EXPORTS_PATH": EXPORT, "HEAD_KERNEL_NFS": kernel}
     script = "\n".join([header(values), Functions(["nfs_exports/server"]).text, "apply_exports"])
     cluster.run("head", f"bash -euo pipefail -c {shlex.quote(script)}")
 
