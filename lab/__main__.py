@@ -12,6 +12,7 @@ from requests import RequestException
 from lab import cleanup, engine, images, network, node
 from lab.errors import LabError
 from lab.identity import CHECKOUT, lab_id
+from lab.likeness.machine import LIKENESSES
 from lab.spec import NetworkSpec, NodeSpec, parse
 
 
@@ -35,6 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     docker_.add_argument("--stop", action="store_true", help="stop the engine that this command started")
     image = commands.add_parser("image", help="build the images that are not there")
     image.add_argument("--bare", action="store_true", help="the node image without the cluster's packages")
+    image.add_argument("--like", choices=LIKENESSES, default="", help="the image of machines that look like real ones")
     image.add_argument("--cache", type=Path, default=images.CACHE, help="folder for built programs")
     for name, text in (("network", "networks and control server"), ("node", "one machine")):
         command = commands.add_parser(name, help=f"{text}, as the JSON on stdin says")
@@ -62,7 +64,7 @@ def _command(arguments: argparse.Namespace) -> str:
     match arguments.command:
         case "image":
             tags = images.tags()
-            node_image = tags.bare if arguments.bare else tags.node
+            node_image = tags.of_machine(arguments.like, bare=arguments.bare)
             images.ensure_images(client, [node_image, tags.control], arguments.cache)
             return json.dumps({"node_image": node_image, "control_image": tags.control})
         case "network" if arguments.action == "up":

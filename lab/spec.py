@@ -7,6 +7,7 @@ from typing import Annotated, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from lab.errors import LabError
+from lab.likeness.machine import Like
 from lab.locks import lock_path
 
 LabId = Annotated[str, Field(pattern=r"^[a-z0-9]{1,20}$")]
@@ -50,11 +51,15 @@ class NetworkSpec(_Spec):
 
 
 class NodeSpec(_Spec):
-    """Input of `node up` and `node down`: one machine, its site, and an optional memory limit in MiB."""
+    """Input of `node up` and `node down`: one machine, its site, and an optional memory limit in MiB.
+
+    like   what it looks like; every likeness is as bare of the cluster's packages as `bare`
+    """
 
     node: Name
     site: Name
     bare: bool = False
+    like: Like = ""
     memory_mb: Annotated[int, Field(ge=64)] | None = None
 
     @field_validator("node")
