@@ -10,6 +10,7 @@ from requests import RequestException
 
 from lab import engine, images, network, node
 from lab.errors import LabError
+from lab.likeness.machine import LIKENESSES
 from lab.spec import NetworkSpec, NodeSpec, parse
 
 
@@ -29,7 +30,8 @@ def main(words: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m lab", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("image", help="have a Docker engine, and build the images that are not there")
+    image = commands.add_parser("image", help="have a Docker engine, and build the images that are not there")
+    image.add_argument("--like", choices=LIKENESSES, default="", help="the image of machines that look like real ones")
     for name, text in (("network", "networks and control server"), ("node", "one machine")):
         command = commands.add_parser(name, help=f"{text}, as the JSON on stdin says")
         command.add_argument("action", choices=["up", "down"])
@@ -44,8 +46,9 @@ def _command(arguments: argparse.Namespace) -> str:
     match arguments.command:
         case "image":
             tags = images.tags()
-            images.ensure_images(client, [tags.node, tags.control])
-            return json.dumps({"node_image": tags.node, "control_image": tags.control})
+            node_image = tags.of_machine(arguments.like, bare=False)
+            images.ensure_images(client, [node_image, tags.control])
+            return json.dumps({"node_image": node_image, "control_image": tags.control})
         case "network" if arguments.action == "up":
             return json.dumps(network.up(client, parse(NetworkSpec, sys.stdin.read())).as_json())
         case "network":

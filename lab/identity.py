@@ -36,6 +36,11 @@ def network_name(lab: str, site: str) -> str:
     return f"tailrack-{lab}-{site}"
 
 
+def fabric_name(lab: str, site: str) -> str:
+    """Return the name of the second, private Docker network of a site; no site can be called so."""
+    return f"{network_name(lab, site)}.fabric"
+
+
 def control_name(lab: str) -> str:
     """Return the name of the container that runs a lab's control server."""
     return container_name(lab, "control")

@@ -4,7 +4,7 @@ import hashlib
 import shutil
 import tempfile
 import zipapp
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from docker.errors import BuildError, ImageNotFound
 from lab import binaries, debian
 from lab.errors import LabError
 from lab.identity import CHECKOUT
+from lab.likeness import machine
 from lab.progress import say, timed
 from locks import locked
 
@@ -32,6 +33,11 @@ class Images:
     node: str
     bare: str
     control: str
+    likenesses: Mapping[str, str]
+
+    def of_machine(self, like: machine.Like, *, bare: bool) -> str:
+        """Return the tag of the image of a machine."""
+        return self.likenesses[like] if like else self.bare if bare else self.node
 
 
 def digest(files: Iterable[Path], *texts: str) -> str:
@@ -48,13 +54,25 @@ def tags() -> Images:
     """Return the tags that this checkout's sources give, whether or not the images are there."""
     versions = [binaries.MODULE / "go.mod", binaries.MODULE / "go.sum"]
     files = [*(file for file in IMAGE_FOLDER.iterdir() if file.is_file()), *NFS_MOUNT.glob("*.py")]
-    machine = digest(files + versions, debian.RELEASE)
+    node = digest(files + versions, debian.RELEASE)
     server = digest([*binaries.sources(), *versions], CONTROL_DOCKERFILE)
     return Images(
-        node=f"tailrack-lab-node:{machine}",
-        bare=f"tailrack-lab-node-bare:{machine}",
+        node=f"tailrack-lab-node:{node}",
+        bare=f"tailrack-lab-node-bare:{node}",
         control=f"tailrack-lab-control:{server}",
+        likenesses={
+            like: f"tailrack-lab-node-{like}:{digest(_likeness_files(like), node, *_likeness_arguments().values())}"
+            for like in machine.LIKENESSES
+        },
     )
+
+
+def _likeness_files(like: str) -> list[Path]:
+    return [machine.FOLDER / "boot.sh", *(machine.FOLDER / like).iterdir()]
+
+
+def _likeness_arguments() -> dict[str, str]:
+    return {"CLASHING_UID": str(machine.CLASHING_UID), "CLASHING_USER": machine.CLASHING_USER}
 
 
 def ensure_images(client: docker.DockerClient, wanted: Iterable[str], cache: Path = CACHE) -> None:
@@ -65,13 +83,21 @@ def ensure_images(client: docker.DockerClient, wanted: Iterable[str], cache: Pat
     known = tags()
     with locked(cache / "image.lock"):
         for tag in wanted:
-            if _exists(client, tag):
-                continue
-            built = binaries.build(_binaries_folder(cache))
-            if tag == known.control:
-                _build_control(client, tag, built, cache)
-            else:
-                _build_node(client, tag, "bare" if tag == known.bare else "node", built, cache)
+            _ensure_image(client, tag, known, cache)
+
+
+def _ensure_image(client: docker.DockerClient, tag: str, known: Images, cache: Path) -> None:
+    if _exists(client, tag):
+        return
+    if tag in known.likenesses.values():
+        _ensure_image(client, known.bare, known, cache)
+        _build_likeness(client, tag, known, cache)
+        return
+    built = binaries.build(_binaries_folder(cache))
+    if tag == known.control:
+        _build_control(client, tag, built, cache)
+    else:
+        _build_node(client, tag, "bare" if tag == known.bare else "node", built, cache)
 
 
 def _exists(client: docker.DockerClient, tag: str) -> bool:
@@ -117,6 +143,14 @@ def _build_node(client: docker.DockerClient, tag: str, target: str, built: binar
             shutil.copy(file, context)
         (Path(context) / "sources.list").write_text(mirrors.sources_list, encoding="utf-8")
         _build(client, tag, Path(context), target, {"BASE": base})
+
+
+def _build_likeness(client: docker.DockerClient, tag: str, known: Images, cache: Path) -> None:
+    like = next(like for like, layer in known.likenesses.items() if layer == tag)
+    with tempfile.TemporaryDirectory(dir=cache, prefix=f"{like}-") as context:
+        for file in _likeness_files(like):
+            shutil.copy(file, context)
+        _build(client, tag, Path(context), arguments={"BASE": known.bare, **_likeness_arguments()})
 
 
 def _build(

@@ -14,7 +14,7 @@ from docker.types import IPAMConfig, IPAMPool
 from lab import images, subnets
 from lab.cleanup import remove_lab
 from lab.errors import LabError
-from lab.identity import LABEL, NODE_LABEL, SITE_LABEL, control_name, network_name
+from lab.identity import LABEL, NODE_LABEL, SITE_LABEL, control_name, fabric_name, network_name
 from lab.keys import ensure_client_key
 from lab.progress import say
 from lab.spec import NetworkSpec
@@ -23,8 +23,8 @@ from locks import locked
 CONTROL_NAME = "control.lab"
 """The name under which nodes of every site reach the control server."""
 
-OPEN_PORT, KEYED_PORT = 8080, 8081
-"""Ports of the control server that lets anyone join, and of the one that asks for an auth key."""
+OPEN_PORT, KEYED_PORT, OTHER_PORT = 8080, 8081, 8082
+"""Ports of the control server that lets anyone join, of the one that asks for an auth key, and of another tailnet's."""
 
 CONTROL_LIMIT_S = 30.0
 
@@ -107,23 +107,42 @@ def _ensure_network(client: docker.DockerClient, lab: str, site: str, subnet: st
         if created is None:
             raise LabError(f"site {site}: subnet {subnet} is in use on this machine; write another, or null")
         return created
+    return _create_somewhere(client, lab, site)
+
+
+def ensure_fabric(client: docker.DockerClient, lab: str, site: str) -> Network:
+    """Return a site's second network, made if missing: nothing is in it but those of its machines that ask for it.
+
+    Raises LabError when there is no free subnet.
+    """
+    try:
+        return client.networks.get(fabric_name(lab, site))
+    except NotFound:
+        return _create_somewhere(client, lab, site, fabric=True)
+
+
+def _create_somewhere(client: docker.DockerClient, lab: str, site: str, *, fabric: bool = False) -> Network:
+    """Create a site's network in the first subnet that is free."""
     routes = subnets.host_routes()
-    for candidate in subnets.candidates(lab, site):
+    for candidate in subnets.candidates(lab, f"{site}.fabric" if fabric else site):
         if not any(candidate.overlaps(route) for route in routes):
-            created = _try_create(client, lab, site, str(candidate))
+            created = _try_create(client, lab, site, str(candidate), fabric=fabric)
             if created is not None:
                 say(f"network: {created.name} {candidate}")
                 return created
     raise LabError(f"site {site}: no free subnet in {subnets.RANGE}; write one in the stack's config")
 
 
-def _try_create(client: docker.DockerClient, lab: str, site: str, subnet: str) -> Network | None:
+def _try_create(
+    client: docker.DockerClient, lab: str, site: str, subnet: str, *, fabric: bool = False
+) -> Network | None:
     """Create a site's network, or return None when the subnet overlaps with another network."""
     gateway = str(ipaddress.IPv4Network(subnet)[1])
     try:
         network = client.networks.create(
-            network_name(lab, site),
+            fabric_name(lab, site) if fabric else network_name(lab, site),
             driver="bridge",
+            internal=fabric,
             ipam=IPAMConfig(pool_configs=[IPAMPool(subnet=subnet, gateway=gateway)]),
             labels={LABEL: lab, SITE_LABEL: site},
         )
@@ -145,7 +164,7 @@ def _ensure_control(client: docker.DockerClient, lab: str, image: str, networks:
     if container is None:
         first = next(iter(networks.values()))
         address = subnets.control_address(subnet_of(first))
-        endpoint = client.api.create_endpoint_config(ipv4_address=address)
+        endpoint = client.api.create_endpoint_config(ipv4_address=address, aliases=[CONTROL_NAME])
         client.volumes.create(name, labels={LABEL: lab})
         container = client.containers.create(
             image,
@@ -162,7 +181,9 @@ def _ensure_control(client: docker.DockerClient, lab: str, image: str, networks:
     attached = container.attrs["NetworkSettings"]["Networks"]
     for network in networks.values():
         if network.name not in attached:
-            network.connect(container, ipv4_address=subnets.control_address(subnet_of(network)))
+            # The alias is for machines whose /etc/hosts is not Docker's.
+            address = subnets.control_address(subnet_of(network))
+            network.connect(container, ipv4_address=address, aliases=[CONTROL_NAME])
     if container.status != "running":
         container.start()
 
@@ -210,7 +231,7 @@ def _remove_network(client: docker.DockerClient, network: Network, reason: str) 
 def _wait_for_control(client: docker.DockerClient, lab: str, address: str) -> None:
     """Wait until the control servers answer on `address`."""
     deadline = time.monotonic() + CONTROL_LIMIT_S
-    waiting = [OPEN_PORT, KEYED_PORT]
+    waiting = [OPEN_PORT, KEYED_PORT, OTHER_PORT]
     while waiting:
         try:
             with urllib.request.urlopen(f"http://{address}:{waiting[0]}/key?v=1", timeout=2):

@@ -4,26 +4,28 @@ import io
 import socket
 import tarfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import docker
 from docker.errors import APIError, NotFound
 from docker.models.containers import Container
+from docker.models.networks import Network
 from docker.types import Mount
 
 from lab import images, subnets
 from lab.cleanup import forget
 from lab.commands import run
 from lab.errors import LabError
-from lab.identity import LABEL, NODE_LABEL, SITE_LABEL, container_name
+from lab.identity import LABEL, NODE_LABEL, SITE_LABEL, container_name, network_name
 from lab.keys import ensure_client_key, new_key_pair
-from lab.network import CONTROL_NAME, find_network, subnet_of
+from lab.likeness.machine import LOGINS, host_name, interface, own_files
+from lab.network import CONTROL_NAME, ensure_fabric, find_network, subnet_of
 from lab.progress import say
 from lab.spec import NodeSpec
 from locks import locked
 
-USER = "admin"
 SSH_PORT = 22
 READY_LIMIT_S = 60.0
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
@@ -50,8 +52,8 @@ def up(client: docker.DockerClient, spec: NodeSpec) -> NodeAddress:
     Raises LabError naming the container, the end of its log and the next command.
     """
     name = container_name(spec.lab, spec.node)
-    wanted = images.tags()
-    image = wanted.bare if spec.bare else wanted.node
+    image = images.tags().of_machine(spec.like, bare=spec.bare)
+    user = LOGINS[spec.like]
     images.ensure_images(client, [image])
     _ensure_tun()
     with locked(spec.lock):
@@ -63,14 +65,16 @@ def up(client: docker.DockerClient, spec: NodeSpec) -> NodeAddress:
             container = None
         if container is None:
             container = _create(client, spec, name, image)
-        host_key = _ensure_keys(container, client_key.public)
+        if container.status == "created":
+            _make_its_own(client, spec, container)
+        host_key = _ensure_keys(container, user, client_key.public)
         if container.status == "paused":
             container.unpause()
         elif container.status != "running":
             container.start()
-    address = _address(container)
-    _wait(container, address)
-    return NodeAddress(address, SSH_PORT, USER, host_key)
+    address = _address(container, spec)
+    _wait(container, address, boots_on=spec.like == "cloud")
+    return NodeAddress(address, SSH_PORT, user, host_key)
 
 
 def down(client: docker.DockerClient, spec: NodeSpec) -> None:
@@ -130,7 +134,7 @@ def _create(client: docker.DockerClient, spec: NodeSpec, name: str, image: str) 
     return client.containers.create(
         image,
         name=name,
-        hostname=spec.node,
+        hostname=host_name(spec.like, spec.node, address),
         labels=labels,
         network=network.name,
         networking_config={network.name: client.api.create_endpoint_config(ipv4_address=address)},
@@ -148,6 +152,30 @@ def _create(client: docker.DockerClient, spec: NodeSpec, name: str, image: str) 
     )
 
 
+def _make_its_own(client: docker.DockerClient, spec: NodeSpec, container: Container) -> None:
+    """Give a container that has never started what no other of its image has; the lab's lock is held."""
+    address = _address(container, spec)
+    network = find_network(client, spec.lab, spec.site)
+    interfaces = [interface("eth0", subnet_of(network), address, routed=True)] if network else []
+    if spec.like == "cloud":
+        fabric = ensure_fabric(client, spec.lab, spec.site)
+        interfaces.append(interface("eth1", subnet_of(fabric), _join_fabric(client, spec, container, fabric)))
+    files = own_files(spec.like, host_name(spec.like, spec.node, address), interfaces)
+    _write_files(container, {path: (text, 0o644, 0) for path, text in files.items()})
+
+
+def _join_fabric(client: docker.DockerClient, spec: NodeSpec, container: Container, fabric: Network) -> str:
+    """Return the container's address in its site's second network, which it is put into if it is not in it."""
+    endpoint = container.attrs["NetworkSettings"]["Networks"].get(fabric.name)
+    if endpoint:
+        return str(endpoint["IPAMConfig"]["IPv4Address"])
+    address = subnets.free_address(subnet_of(fabric), _taken(client, spec.lab, str(fabric.name)))
+    if address is None:
+        raise LabError(f"{container.name}: network {fabric.name} ({subnet_of(fabric)}) is full")
+    fabric.connect(container, ipv4_address=address)
+    return address
+
+
 def _taken(client: docker.DockerClient, lab: str, network: str) -> set[str]:
     """Return the addresses of the lab's containers in a network, stopped ones too."""
     containers = client.containers.list(all=True, filters={"label": f"{LABEL}={lab}"}, ignore_removed=True)
@@ -155,30 +183,35 @@ def _taken(client: docker.DockerClient, lab: str, network: str) -> set[str]:
     return {endpoint["IPAMConfig"]["IPv4Address"] for endpoint in endpoints if endpoint and endpoint["IPAMConfig"]}
 
 
-def _address(container: Container) -> str:
-    """Return the fixed address a node was created with."""
-    (endpoint,) = container.attrs["NetworkSettings"]["Networks"].values()
+def _address(container: Container, spec: NodeSpec) -> str:
+    """Return the fixed address in its site's network that a node was created with."""
+    endpoint = container.attrs["NetworkSettings"]["Networks"][network_name(spec.lab, spec.site)]
     return str(endpoint["IPAMConfig"]["IPv4Address"])
 
 
-def _ensure_keys(container: Container, client_public: str) -> str:
+def _ensure_keys(container: Container, user: str, client_public: str) -> str:
     """Let the lab's key in, give the node a host key if it has none, and return the public host key."""
     host_public = _read_file(container, f"{HOST_KEY}.pub")
-    files = {f"home/{USER}/.ssh/authorized_keys": (f"{client_public}\n", 0o600, 1000)}
+    files = {f"/home/{user}/.ssh/authorized_keys": (f"{client_public}\n", 0o600, 1000)}
     if host_public is None:
         pair = new_key_pair()
         host_public = pair.public
         # The public half comes last: where it is, the private one is too.
-        files[HOST_KEY.lstrip("/")] = (pair.private, 0o600, 0)
-        files[f"{HOST_KEY}.pub".lstrip("/")] = (f"{pair.public}\n", 0o644, 0)
+        files[HOST_KEY] = (pair.private, 0o600, 0)
+        files[f"{HOST_KEY}.pub"] = (f"{pair.public}\n", 0o644, 0)
+    _write_files(container, files)
+    return host_public.strip()
+
+
+def _write_files(container: Container, files: Mapping[str, tuple[str, int, int]]) -> None:
+    """Write files into a container, running or not, in this order: by path their text, mode and owner."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
         for path, (text, mode, owner) in files.items():
-            entry = tarfile.TarInfo(path)
+            entry = tarfile.TarInfo(path.lstrip("/"))
             entry.size, entry.mode, entry.uid, entry.gid = len(text), mode, owner, owner
             tar.addfile(entry, io.BytesIO(text.encode()))
     container.put_archive("/", archive.getvalue())
-    return host_public.strip()
 
 
 def _read_file(container: Container, path: str) -> str | None:
@@ -192,11 +225,11 @@ def _read_file(container: Container, path: str) -> str | None:
         return file.read().decode() if file else None
 
 
-def _wait(container: Container, address: str) -> None:
-    """Wait until sshd greets and systemd has finished booting."""
+def _wait(container: Container, address: str, *, boots_on: bool) -> None:
+    """Wait until sshd greets and systemd has finished booting or, for a machine that `boots_on`, allows logins."""
     deadline = time.monotonic() + READY_LIMIT_S
     while True:
-        problem = _not_ready(container, address)
+        problem = _not_ready(container, address, boots_on=boots_on)
         if problem is None:
             return
         if time.monotonic() > deadline:
@@ -204,16 +237,17 @@ def _wait(container: Container, address: str) -> None:
         time.sleep(0.1)
 
 
-def _not_ready(container: Container, address: str) -> str | None:
+def _not_ready(container: Container, address: str, *, boots_on: bool) -> str | None:
     """Return what the node still lacks, or None."""
     container.reload()
     if container.status != "running":
         return f"the container is {container.status}"
     try:
-        state = container.exec_run(["systemctl", "is-system-running"]).output.decode(errors="replace").strip()
+        question = ["is-active", "systemd-user-sessions.service"] if boots_on else ["is-system-running"]
+        state = container.exec_run(["systemctl", *question]).output.decode(errors="replace").strip()
     except APIError as error:
         return f"the container runs no commands ({error.explanation})"
-    if state not in {"running", "degraded"}:
+    if state not in {"running", "degraded", "active"}:
         return f"systemd is `{state}`"
     try:
         with socket.create_connection((address, SSH_PORT), timeout=2) as connection:

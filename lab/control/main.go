@@ -1,6 +1,7 @@
 // Command control is the lab's tailnet: what Tailscale's service is to machines anywhere, for machines in Docker
 // networks that cannot reach each other. It runs a control server that lets anyone join, another that asks for an
-// auth key (to test wrong ones), a relay (DERP) and a STUN server.
+// auth key (to test wrong ones), a third for a tailnet that is not the cluster's (to test machines that are in one
+// already), a relay (DERP) and a STUN server.
 package main
 
 import (
@@ -19,11 +20,13 @@ func main() {
 	authKey := flag.String("authkey", "tskey-lab-right", "auth key that joining on port 8081 takes")
 	flag.Parse()
 
-	open := newServer(*name, filepath.Join(*state, "open.json"), "")
-	keyed := newServer(*name, filepath.Join(*state, "keyed.json"), *authKey)
+	open := newServer(*name, filepath.Join(*state, "open.json"), "lab.ts.net", "")
+	keyed := newServer(*name, filepath.Join(*state, "keyed.json"), "lab.ts.net", *authKey)
+	other := newServer(*name, filepath.Join(*state, "other.json"), "other.ts.net", "")
 	stun := stunserver.New(context.Background())
 	go func() { log.Fatal(stun.ListenAndServe(":3478")) }()
-	go func() { log.Fatal(serveTLS(open, keyed)) }()
+	go func() { log.Fatal(serveTLS(open, keyed, other)) }()
 	go func() { log.Fatal(http.ListenAndServe(":8081", keyed)) }()
+	go func() { log.Fatal(http.ListenAndServe(":8082", other)) }()
 	log.Fatal(http.ListenAndServe(":8080", open))
 }

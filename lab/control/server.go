@@ -33,9 +33,10 @@ type server struct {
 
 type machineKey struct{}
 
-// newServer returns the control server of the tailnet kept in the file path. Nodes find its relay under name.
-func newServer(name, path, authKey string) *server {
-	members, err := openTailnet(path)
+// newServer returns the control server of the tailnet kept in the file path, whose members' names end in suffix. Nodes
+// find its relay under name.
+func newServer(name, path, suffix, authKey string) *server {
+	members, err := openTailnet(path, suffix)
 	if err != nil {
 		log.Fatalf("%s: %v", path, err)
 	}
@@ -90,7 +91,7 @@ func (s *server) register(w http.ResponseWriter, r *http.Request) {
 	s.tailnet.join(r.Context().Value(machineKey{}).(key.MachinePublic), &request)
 	reply(w, &tailcfg.RegisterResponse{
 		User:  tailcfg.User{ID: userID, DisplayName: "lab"},
-		Login: tailcfg.Login{ID: 1, Provider: "lab", LoginName: "lab@" + suffix}, MachineAuthorized: true,
+		Login: tailcfg.Login{ID: 1, Provider: "lab", LoginName: "lab@" + s.tailnet.suffix}, MachineAuthorized: true,
 	})
 }
 
@@ -147,10 +148,10 @@ func wait(w http.ResponseWriter, r *http.Request, request *tailcfg.MapRequest, c
 func (s *server) news(self *tailcfg.Node, peers []*tailcfg.Node, told map[tailcfg.NodeID]bool) *tailcfg.MapResponse {
 	now := time.Now()
 	response := &tailcfg.MapResponse{
-		Node: self, Peers: peers, DERPMap: s.relays, Domain: suffix, ControlTime: &now,
-		DNSConfig:    &tailcfg.DNSConfig{Proxied: true, Domains: []string{suffix}},
+		Node: self, Peers: peers, DERPMap: s.relays, Domain: s.tailnet.suffix, ControlTime: &now,
+		DNSConfig:    &tailcfg.DNSConfig{Proxied: true, Domains: []string{s.tailnet.suffix}},
 		PacketFilter: tailcfg.FilterAllowAll, CollectServices: "false",
-		UserProfiles: []tailcfg.UserProfile{{ID: userID, LoginName: "lab@" + suffix, DisplayName: "lab"}},
+		UserProfiles: []tailcfg.UserProfile{{ID: userID, LoginName: "lab@" + s.tailnet.suffix, DisplayName: "lab"}},
 		// Nothing of the lab goes to Tailscale's log service.
 		Debug: &tailcfg.Debug{DisableLogTail: true},
 	}

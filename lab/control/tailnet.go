@@ -19,15 +19,13 @@ import (
 	"tailscale.com/util/dnsname"
 )
 
-const (
-	suffix = "lab.ts.net"
-	userID = tailcfg.UserID(1)
-)
+const userID = tailcfg.UserID(1)
 
 // tailnet is the members of one tailnet. It is written to a file at each change, so that a restarted server knows
 // its nodes, and they keep their addresses.
 type tailnet struct {
-	path string
+	path   string
+	suffix string // of its members' full names
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced at each change
@@ -43,8 +41,8 @@ type savedState struct {
 }
 
 // openTailnet reads the tailnet in the file path, or starts a new one where there is none.
-func openTailnet(path string) (*tailnet, error) {
-	t := &tailnet{path: path, changed: make(chan struct{}), polls: map[tailcfg.NodeID]int{}}
+func openTailnet(path, suffix string) (*tailnet, error) {
+	t := &tailnet{path: path, suffix: suffix, changed: make(chan struct{}), polls: map[tailcfg.NodeID]int{}}
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		t.state = savedState{ServerKey: key.NewMachine(), NextID: 1}
@@ -101,7 +99,7 @@ func (t *tailnet) join(machine key.MachinePublic, request *tailcfg.RegisterReque
 	node := t.find(func(n *tailcfg.Node) bool { return n.Machine == machine })
 	if node == nil {
 		node = t.find(func(n *tailcfg.Node) bool {
-			return n.Name == fullName(dnsname.SanitizeHostname(request.Hostinfo.Hostname)) && t.polls[n.ID] == 0
+			return n.Name == t.fullName(dnsname.SanitizeHostname(request.Hostinfo.Hostname)) && t.polls[n.ID] == 0
 		})
 	}
 	if node == nil {
@@ -127,7 +125,7 @@ func (t *tailnet) add() *tailcfg.Node {
 	return node
 }
 
-func fullName(host string) string { return host + "." + suffix + "." }
+func (t *tailnet) fullName(host string) string { return host + "." + t.suffix + "." }
 
 // describe takes over what a machine says about itself; t.mu is held.
 func (t *tailnet) describe(node *tailcfg.Node, info *tailcfg.Hostinfo) {
@@ -136,10 +134,10 @@ func (t *tailnet) describe(node *tailcfg.Node, info *tailcfg.Hostinfo) {
 	}
 	host := dnsname.SanitizeHostname(info.Hostname)
 	name := host
-	for count := 1; t.find(func(n *tailcfg.Node) bool { return n != node && n.Name == fullName(name) }) != nil; count++ {
+	for count := 1; t.find(func(n *tailcfg.Node) bool { return n != node && n.Name == t.fullName(name) }) != nil; count++ {
 		name = fmt.Sprintf("%s-%d", host, count)
 	}
-	node.Name, node.Hostinfo, node.Tags = fullName(name), info.View(), info.RequestTags
+	node.Name, node.Hostinfo, node.Tags = t.fullName(name), info.View(), info.RequestTags
 	if info.NetInfo != nil {
 		node.HomeDERP = cmp.Or(info.NetInfo.PreferredDERP, node.HomeDERP)
 	}

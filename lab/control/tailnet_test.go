@@ -32,7 +32,7 @@ func (m machine) join(t *testing.T, net *tailnet) (address, name string) {
 
 func open(t *testing.T, path string) *tailnet {
 	t.Helper()
-	net, err := openTailnet(path)
+	net, err := openTailnet(path, "lab.ts.net")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,5 +127,17 @@ func TestNewsTellOfPeersThatLeft(t *testing.T) {
 	node, peers, _ = net.view(self.nodeKey)
 	if second := s.news(node, peers, told); len(second.Peers) != 0 || len(second.PeersRemoved) != 1 {
 		t.Fatalf("second news: %d peers, %d removed", len(second.Peers), len(second.PeersRemoved))
+	}
+}
+
+func TestTwoTailnetsGiveTheSameMachineDifferentNames(t *testing.T) {
+	for _, suffix := range []string{"lab.ts.net", "other.ts.net"} {
+		net, err := openTailnet(filepath.Join(t.TempDir(), "state"), suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, name := newMachine("box").join(t, net); name != "box."+suffix+"." {
+			t.Errorf("in %s it is called %s", suffix, name)
+		}
 	}
 }

@@ -24,6 +24,7 @@ from lab import engine as lab_engine
 from lab import network
 from lab import node as machine
 from lab.identity import container_name, lab_id
+from lab.likeness.machine import Like
 from lab.spec import NetworkSpec
 from lab.spec import NodeSpec as MachineSpec
 
@@ -143,15 +144,16 @@ def as_user(user: str, command: str) -> str:
     return f"su - {user} -c {shlex.quote(command)}"
 
 
-def own_machine(lab: str, node: str, *, bare: bool = False) -> dict[str, Any]:
-    """Make a machine that no stack owns, in a lab's network `rack`; return it as a host of a stack's config.
+def own_machine(lab: str, node: str, *, bare: bool = False, like: Like = "", site: str = "rack") -> dict[str, Any]:
+    """Make a machine that no stack owns, in a lab's network; return it as a host of a stack's config.
 
     bare   nothing of the cluster's software in its image
+    like   the real machine that it looks like; bare too
     """
     client = lab_engine.connect()
     place: dict[str, Any] = {"lab": lab, "state_dir": lab_commands.STATE_DIR}
-    network.up(client, NetworkSpec(**place, sites={"rack": None}))
-    made = machine.up(client, MachineSpec(**place, node=node, site="rack", bare=bare))
+    network.up(client, NetworkSpec(**place, sites={site: None}))
+    made = machine.up(client, MachineSpec(**place, node=node, site=site, bare=bare, like=like))
     client.close()
     key_file = lab_commands.STATE_DIR / lab / "id_ed25519"
     return {

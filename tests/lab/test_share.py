@@ -53,7 +53,12 @@ def mount_elsewhere(cluster: ClusterUnderTest, node: str, server: str) -> str:
 def apply_exports(cluster: ClusterUnderTest) -> None:
     """Have the server take the export files as they are, in the way of the program's own steps."""
     kernel = cluster.attempt("head", "grep -qw nfsd /proc/filesystems || modprobe -n nfsd").returncode == 0
-    values: dict[str, Value] = {"HOST_NAME": "head", "STEP_NAME": "test", "NFS_EXPORTS_PATH": EXPORT, "HEAD_KERNEL_NFS": kernel}
+    values: dict[str, Value] = {
+        "HOST_NAME": "head",
+        "STEP_NAME": "test",
+        "NFS_EXPORTS_PATH": EXPORT,
+        "HEAD_KERNEL_NFS": kernel,
+    }
     script = "\n".join([header(values), Functions(["nfs_exports/server"]).text, "apply_exports"])
     cluster.run("head", f"bash -euo pipefail -c {shlex.quote(script)}")
 
