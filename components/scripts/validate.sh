@@ -15,8 +15,20 @@ STEP_UNLOCKED=yes
 # shellcheck disable=SC2034
 STEP_NAME=validate-$SCOPE
 
-# Bytes of output kept; tables are small, the rest is a debug log.
+# Bytes of output kept: the start, which names ranks and devices, and the end, which is the table. What may be
+# between is a debug log.
 OUTPUT_LIMIT=200000
+
+kept_of() {
+    if [ "$(stat -c %s "$1")" -le "$OUTPUT_LIMIT" ]; then
+        cat "$1"
+    else
+        # Whole lines: half a line could be read as something else.
+        head -c "$((OUTPUT_LIMIT / 2))" "$1" | sed '$d'
+        printf '[the middle of this output is left out]\n'
+        tail -c "$((OUTPUT_LIMIT / 2))" "$1" | sed 1d
+    fi
+}
 
 as_user() { runuser -u "$RUN_AS" -- env -i HOME="$HOME_DIR" PATH=/usr/bin:/bin USER="$RUN_AS" LANG=C.UTF-8 "$@"; }
 
@@ -54,7 +66,7 @@ up() {
         --arg nodes "$(scontrol show hostnames "$nodes" | tr '\n' ' ')" \
         --arg waited "$waited" \
         --arg reasons "$(sinfo -R -h -o '%n: %E')" \
-        --rawfile output <(head -c "$OUTPUT_LIMIT" "$directory/output" 2>/dev/null) \
+        --rawfile output <(kept_of "$directory/output" 2>/dev/null) \
         '{job_id: ($job_id | tonumber), state: $state, exit_code: ($exit_code | tonumber), seconds: $seconds,
           nodes: ($nodes | split(" ") | map(select(. != ""))), node_states: $reasons, facts: (if $waited == "" then {} else {waited: $waited} end), output: $output}' >&3
 }
