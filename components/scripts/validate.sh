@@ -6,8 +6,9 @@
 # RUN_AS        user who submits
 # JOB_SCRIPT    text for sbatch
 # PROGRAM       text of the program the job runs
+# RING          text of the module it imports
 # QUEUE_LIMIT, RUN_LIMIT   seconds to wait for a start, and for the end
-: "${SCOPE:?}" "${RUN_AS:?}" "${JOB_SCRIPT:?}" "${PROGRAM:?}" "${QUEUE_LIMIT:?}" "${RUN_LIMIT:?}"
+: "${SCOPE:?}" "${RUN_AS:?}" "${JOB_SCRIPT:?}" "${PROGRAM:?}" "${RING:?}" "${QUEUE_LIMIT:?}" "${RUN_LIMIT:?}"
 
 # It waits for minutes and changes nothing that other steps on this host change.
 # shellcheck disable=SC2034  # read by dispatch
@@ -42,6 +43,7 @@ up() {
     local directory="$HOME_DIR/.tailrack/validation/$SCOPE" begin waited=''
     as_user mkdir -p "$directory"
     as_user tee "$directory/all_reduce_perf.py" <<<"$PROGRAM" >/dev/null
+    as_user tee "$directory/tcp_ring.py" <<<"$RING" >/dev/null
     as_user tee "$directory/job.sh" <<<"$JOB_SCRIPT" >/dev/null
     as_user rm -f "$directory/output"
     JOB=$(cd "$directory" && as_user sbatch --parsable --output="$directory/output" "$directory/job.sh") ||

@@ -13,7 +13,7 @@ PROJECT = Path(__file__).parents[2]
 COMPONENTS = sorted((PROJECT / "components").rglob("*.py"))
 STACKS = sorted((PROJECT / "stacks").rglob("*.py"))
 PURE = [path for path in COMPONENTS if path.parent.name in ("config_files", "validation")]
-ON_THE_NODES = "all_reduce_perf_mpi.py"  # sent to the cluster, never imported here
+ON_THE_NODES = "all_reduce_perf_cpu.py"  # sent to the cluster, never imported here
 CLOUDS = re.compile(
     r"\b(aws|amazon|ec2|gcp|google|azure|lambda labs?|paperspace|runpod|coreweave|oracle|docker|lab)\b", re.IGNORECASE
 )
