@@ -26,7 +26,8 @@ from components.validation.verdict import judge
 from components.validation_job import validation_job
 
 CROSS_SITE = "cross-site"
-PROGRAM = Path(__file__).parent / "validation" / "all_reduce_perf_mpi.py"
+PROGRAM = Path(__file__).parent / "validation" / "all_reduce_perf_cpu.py"
+RING = PROGRAM.with_name("tcp_ring.py")
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ def scopes(node_sites: Mapping[str, str], ranks_per_node: int) -> tuple[Scope, .
 def measurement_of(scope: Scope, settings: Validation) -> Measurement:
     """Return what is asked of a scope's measurement."""
     return Measurement(
-        backend="mpi-cpu",
+        # Between sites nodes may have versions of Open MPI that do not speak with each other.
+        backend="tcp-cpu" if scope.sites > 1 else "mpi-cpu",
         min_bytes=settings.min_bytes,
         max_bytes=settings.max_bytes,
         factor=settings.factor,
@@ -112,6 +114,7 @@ class NcclValidation(pulumi.ComponentResource):
                         scope.name, scope.nodes, measurement, asked.time_limit_minutes, scope.sites
                     ),
                     "PROGRAM": PROGRAM.read_text(encoding="utf-8"),
+                    "RING": RING.read_text(encoding="utf-8"),
                     "QUEUE_LIMIT": asked.queue_limit_seconds,
                     "RUN_LIMIT": asked.time_limit_minutes * 60 + 60,
                 },

@@ -6,10 +6,23 @@
 # RUN_AS        user who submits
 # JOB_SCRIPT    text for sbatch
 # PROGRAM       text of the program the job runs
+# RING          text of the module it imports
 # QUEUE_LIMIT, RUN_LIMIT   seconds to wait for a start, and for the end
 
-# Bytes of output kept; tables are small, the rest is a debug log.
+# Bytes of output kept: the start, which names ranks and devices, and the end, which is the table. What may be
+# between is a debug log.
 OUTPUT_LIMIT=200000
+
+kept_of() {
+    if [ "$(stat -c %s "$1")" -le "$OUTPUT_LIMIT" ]; then
+        cat "$1"
+    else
+        # Whole lines: half a line could be read as something else.
+        head -c "$((OUTPUT_LIMIT / 2))" "$1" | sed '$d'
+        printf '[the middle of this output is left out]\n'
+        tail -c "$((OUTPUT_LIMIT / 2))" "$1" | sed 1d
+    fi
+}
 
 as_user() { runuser -u "$RUN_AS" -- env -i HOME="$HOME_DIR" PATH=/usr/bin:/bin USER="$RUN_AS" LANG=C.UTF-8 "$@"; }
 
@@ -23,6 +36,7 @@ up() {
     local directory="$HOME_DIR/.tailrack/validation/$SCOPE" begin waited=''
     as_user mkdir -p "$directory"
     as_user tee "$directory/all_reduce_perf.py" <<<"$PROGRAM" >/dev/null
+    as_user tee "$directory/tcp_ring.py" <<<"$RING" >/dev/null
     as_user tee "$directory/job.sh" <<<"$JOB_SCRIPT" >/dev/null
     as_user rm -f "$directory/output"
     JOB=$(cd "$directory" && as_user sbatch --parsable --output="$directory/output" "$directory/job.sh") ||
@@ -49,5 +63,5 @@ up() {
     result nodes "$(scontrol show hostnames "$nodes" | jq -cRn '[inputs]')"
     result node_states "$(json_string "$(sinfo -R -h -o '%n: %E')")"
     result facts "$(jq -cn --arg waited "$waited" 'if $waited == "" then {} else {$waited} end')"
-    result output "$(head -c "$OUTPUT_LIMIT" "$directory/output" 2>/dev/null | jq -Rs .)"
+    result output "$(kept_of "$directory/output" 2>/dev/null | jq -Rs .)"
 }

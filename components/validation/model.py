@@ -3,11 +3,11 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from components.validation.sizes import sizes_between
 
-Backend = Literal["mpi-cpu", "nccl-tests"]
+Backend = Literal["mpi-cpu", "tcp-cpu", "nccl-tests"]
 
 _FLOAT32_BYTES = 4
 
@@ -33,8 +33,8 @@ class Measurement:
     floor_gb_per_s: float | None = None
 
     def __post_init__(self) -> None:
-        if self.backend not in ("mpi-cpu", "nccl-tests"):
-            raise ValueError(f"backend is {self.backend!r}: it must be mpi-cpu or nccl-tests")
+        if self.backend not in get_args(Backend):
+            raise ValueError(f"backend is {self.backend!r}: it must be one of {', '.join(get_args(Backend))}")
         if self.min_bytes % _FLOAT32_BYTES:
             raise ValueError(f"min_bytes is {self.min_bytes}: it must be a multiple of 4, the size of one float32")
         if self.gate_bytes not in self.sizes():

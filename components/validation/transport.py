@@ -5,7 +5,7 @@ with the devices behind the numbers (`NET/IB : Using [0]mlx5_0:1/RoCE`); source:
 NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH it adds `Pattern 4 ... type NVL/PIX`, the only proof inside a node that P2P means
 NVLink and not PCIe.
 
-The MPI program tells with `# tailrack transport:` and `# tailrack traffic:` lines (all_reduce_perf_mpi.py).
+The program for CPUs tells with `# tailrack transport:` and `# tailrack traffic:` lines (all_reduce_perf_cpu.py).
 What the output does not prove is None.
 """
 
@@ -23,7 +23,7 @@ _SHM = re.compile(r" via (?:SHM/|direct shared memory)")
 _USING = re.compile(r"NET/(?P<plugin>IB|Socket) : Using (?P<devices>\[.*)")
 _DEVICE = re.compile(r"\[(?P<number>\d+)\](?P<name>[^\s:\[\]]+):(?P<rest>\S*)")
 _RING = re.compile(r"Pattern 4, .* type (?P<intra>[A-Z0-9]+)/")
-_MPI = re.compile(r"# tailrack transport: tcp interface (?P<interface>\S+) [0-9.]+ rank \d+ on \S+", re.ASCII)
+_INTERFACE = re.compile(r"# tailrack transport: tcp interface (?P<interface>\S+) [0-9.]+ rank \d+ on \S+", re.ASCII)
 _TRAFFIC = re.compile(
     r"# tailrack traffic: (?P<interface>\S+) sent (?P<sent>\d{1,30}) of (?P<least>\d{1,30}) rank \d+ on \S+", re.ASCII
 )
@@ -51,7 +51,7 @@ def read_transport(output: str, nodes: int) -> Transport:
     text, log = separate(output)
     told = [line.rstrip() for line in text.split("\n")[:-1] if line.startswith("# tailrack t")]
     if told:
-        return _mpi(told, nodes)
+        return _told(told, nodes)
     network = _network(log)
     if network:
         return network
@@ -118,12 +118,12 @@ def _peer_name(paths: set[str]) -> str:
     return "P2P over PCIe" if not paths & {"NVL", "NVB"} else "P2P"
 
 
-def _mpi(told: list[str], nodes: int) -> Transport:
-    interfaces = [_MPI.fullmatch(line) for line in told if line.startswith("# tailrack transport")]
+def _told(told: list[str], nodes: int) -> Transport:
+    interfaces = [_INTERFACE.fullmatch(line) for line in told if line.startswith("# tailrack transport")]
     traffic = [_TRAFFIC.fullmatch(line) for line in told if line.startswith("# tailrack traffic")]
     if not interfaces or not all(interfaces):
         return Transport(None, None)  # at least one rank could not say
     carried = all(found and int(found["sent"]) >= int(found["least"]) for found in traffic)
     if nodes > 1 and not (traffic and carried):
-        return Transport(None, None)  # the data did not leave through the interface MPI was told to use
+        return Transport(None, None)  # the data did not leave through the interface that was to carry it
     return Transport("TCP", ",".join(sorted({found["interface"] for found in interfaces if found})))

@@ -19,6 +19,7 @@ _UNFINISHED = ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "
 _EXIT_MEANINGS: dict[Backend, dict[int, str]] = {
     "nccl-tests": {2: "a CUDA error", 3: "an NCCL error", 4: "a time-out", 7: "wrong results or too slow"},
     "mpi-cpu": {7: "wrong results"},
+    "tcp-cpu": {3: "the ranks did not find, or lost, each other", 7: "wrong results"},
 }
 _TAIL_LINES, _TAIL_WIDTH = 8, 200
 

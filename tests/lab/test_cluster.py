@@ -269,9 +269,10 @@ def test_the_outputs_keep_their_contract(outputs: dict[str, Any]) -> None:
     assert {node["name"]: node["site"] for node in about["nodes"]} == SITE_OF
     assert [misshapen(node, NODE_OUTPUT) for node in about["nodes"]] == [{}] * 3
     assert outputs["validation"].keys() == {"cloud-a", "cross-site"}
+    backends = {name: scope["backend"] for name, scope in outputs["validation"].items()}
+    assert backends == {"cloud-a": "mpi-cpu", "cross-site": "tcp-cpu"}
     for scope in outputs["validation"].values():
         assert misshapen(scope, SCOPE_OUTPUT) == {}
-        assert scope["backend"] == "mpi-cpu"
         assert scope["interface"] == "tailscale0"
         assert [row["bytes"] for row in scope["rows"]] == [65536, 262144]
         for row in scope["rows"]:

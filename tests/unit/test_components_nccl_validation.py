@@ -72,6 +72,11 @@ def test_a_measurement_is_judged_by_the_floor_of_its_own_scope() -> None:
     assert measurement_of(Scope(CROSS_SITE, ("a1", "b1"), 2), SETTINGS).floor_gb_per_s is None
 
 
+def test_a_site_is_measured_with_its_own_mpi_and_what_lies_between_sites_without_one() -> None:
+    assert measurement_of(Scope("rack", ("a1", "a2"), 1), SETTINGS).backend == "mpi-cpu"
+    assert measurement_of(Scope(CROSS_SITE, ("a1", "b1"), 2), SETTINGS).backend == "tcp-cpu"
+
+
 def test_the_job_and_the_step_have_room_for_the_time_limit(build: Build, lab_config: dict[str, Any]) -> None:
     lab_config["validation"]["time_limit_minutes"] = 7
     stack = build(lab_config)
@@ -95,3 +100,5 @@ def test_the_step_carries_the_program_that_the_job_runs_and_submits_as_a_user(
     assert header["SCOPE"] == "cloud-a"
     compile(header["PROGRAM"], "all_reduce_perf.py", "exec")
     assert "all_reduce" in header["PROGRAM"]
+    compile(header["RING"], "tcp_ring.py", "exec")
+    assert "from tcp_ring import " in header["PROGRAM"]

@@ -23,7 +23,8 @@ SETTINGS = [
     path for path in COMPONENTS if path.parent.name == "settings" or path.name in ("settings.py", "cluster_settings.py")
 ]
 CONFIG = [path for path in STACKS if path.name not in ("machines.py", "cluster.py")]
-ON_THE_NODES = "all_reduce_perf_mpi.py"  # sent to the cluster, never imported here
+# Sent to the cluster, never imported here.
+ON_THE_NODES = {"all_reduce_perf_cpu.py": {"mpi4py", "numpy", "tcp_ring"}, "tcp_ring.py": {"numpy"}}
 CLOUDS = re.compile(
     r"\b(aws|amazon|ec2|gcp|google|azure|lambda labs?|paperspace|runpod|coreweave|oracle|docker|lab)\b", re.IGNORECASE
 )
@@ -100,8 +101,7 @@ def test_settings_use_pydantic_and_the_words_of_slurm_and_no_component(path: Pat
 
 @pytest.mark.parametrize("path", [path for path in PURE if path.parent.name == "validation"], ids=name)
 def test_what_also_runs_on_the_head_node_needs_nothing_but_python(path: Path) -> None:
-    allowed = {"components", "mpi4py", "numpy"} if path.name == ON_THE_NODES else {"components"}
-    assert tops(path) - sys.stdlib_module_names <= allowed
+    assert tops(path) - sys.stdlib_module_names <= {"components"} | ON_THE_NODES.get(path.name, set())
 
 
 @pytest.mark.parametrize("path", [path for path in COMPONENTS if path not in PURE + SETTINGS], ids=name)

@@ -32,6 +32,7 @@ ROCE = "NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eno1:10.20.0.4<0>"
         ("nccl-tests-2.19-2x8-roce", Transport("RoCE", "mlx5_bond_0")),
         ("nccl-tests-2.19-2x1-torn-row", Transport("sockets", "ens5")),
         ("mpi-cpu-2x1-tcp-eth0", Transport("TCP", "eth0")),
+        ("tcp-cpu-2x1-lan0", Transport("TCP", "lan0")),
     ],
 )
 def test_between_two_nodes_the_network_used_is_named_with_its_interface(name, transport):

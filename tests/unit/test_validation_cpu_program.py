@@ -1,26 +1,20 @@
-"""The parts of the MPI program that need no MPI: its sizes, its number format and what it says of the network."""
+"""The parts of the CPU program that need no other rank: sizes, number format, what it says of the network."""
 
 import argparse
 import runpy
-import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-PROGRAM = Path(__file__).parents[2] / "components" / "validation" / "all_reduce_perf_mpi.py"
+PROGRAM = Path(__file__).parents[2] / "components" / "validation" / "all_reduce_perf_cpu.py"
 REAL = Path(__file__).parents[1] / "fixtures" / "nccl_tests" / "nccl-tests-2.19-2x1-H200-socket-eth0.txt"
 
 
 @pytest.fixture
-def program(monkeypatch):
-    """The program's names, with numpy and mpi4py (which only the nodes have) standing empty."""
-    numpy, mpi4py = ModuleType("numpy"), ModuleType("mpi4py")
-    monkeypatch.setattr(numpy, "ndarray", object, raising=False)
-    world = SimpleNamespace(Get_rank=lambda: 0, Get_size=lambda: 1)
-    monkeypatch.setattr(mpi4py, "MPI", SimpleNamespace(COMM_WORLD=world), raising=False)
-    monkeypatch.setitem(sys.modules, "numpy", numpy)
-    monkeypatch.setitem(sys.modules, "mpi4py", mpi4py)
+def program():
+    """The program's names."""
     return SimpleNamespace(**runpy.run_path(str(PROGRAM)))
 
 
@@ -56,9 +50,9 @@ def test_the_interface_it_names_is_one_that_the_node_has(program, monkeypatch):
     monkeypatch.delenv("OMPI_MCA_pml", raising=False)
     monkeypatch.setenv("OMPI_MCA_btl", "tcp,self")
     monkeypatch.setenv("OMPI_MCA_btl_tcp_if_include", "lo")
-    assert program.interface() == ("lo", "tcp interface lo 127.0.0.1")
+    assert program.mpi_interface() == ("lo", "tcp interface lo 127.0.0.1")
     monkeypatch.setenv("OMPI_MCA_btl_tcp_if_include", "nosuch0")
-    name, words = program.interface()
+    name, words = program.mpi_interface()
     assert (name, words) == ("", "unknown, no IPv4 address on interface 'nosuch0': No such device")
 
 
@@ -67,6 +61,36 @@ def test_it_claims_no_interface_where_mpi_may_use_something_else(program, monkey
     monkeypatch.setenv("OMPI_MCA_pml", pml)
     monkeypatch.setenv("OMPI_MCA_btl", btl)
     monkeypatch.setenv("OMPI_MCA_btl_tcp_if_include", "lo")
-    name, words = program.interface()
+    name, words = program.mpi_interface()
     assert name == ""
     assert words.startswith("unknown, MPI is not told to use tcp alone")
+
+
+@pytest.mark.parametrize("damaged", [(), (0,), (3, 17)])
+def test_every_element_that_is_not_the_sum_is_counted(program, damaged):
+    def all_reduce(source, receive):
+        receive[:] = source
+        receive[list(damaged)] += 1
+
+    world = SimpleNamespace(
+        rank=0, ranks=1, barrier=lambda: None, allgather=lambda value: [value], all_reduce=all_reduce
+    )
+    buffers = np.empty(100, np.float32), np.empty(100, np.float32)
+    _, wrong = program.measure(world, SimpleNamespace(w=1, n=2), *buffers)
+    assert wrong == len(damaged)
+
+
+def test_a_result_that_is_left_from_before_is_wrong(program):
+    calls: list[int] = []
+
+    def all_reduce(source, receive):
+        calls.append(len(calls))
+        if len(calls) < 4:  # the fourth is the one that is checked
+            receive[:] = source
+
+    world = SimpleNamespace(
+        rank=0, ranks=1, barrier=lambda: None, allgather=lambda value: [value], all_reduce=all_reduce
+    )
+    buffers = np.empty(100, np.float32), np.empty(100, np.float32)
+    _, wrong = program.measure(world, SimpleNamespace(w=1, n=2), *buffers)
+    assert wrong == 100

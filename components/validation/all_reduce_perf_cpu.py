@@ -1,0 +1,216 @@
+"""all_reduce on CPUs, measured and printed as nccl-tests does it for GPUs.
+
+Usage: srun --mpi=pmix python3 all_reduce_perf.py --transport mpi [-b 64K] [-e 4M] [-f 4] [-n 20] [-w 5]
+       srun --mpi=none python3 all_reduce_perf.py --transport tcp --interface tailscale0 [the same]
+Sums float32 out of place and in place. A time, in microseconds, is the largest over ranks of the mean of
+`-n` iterations; algbw = bytes/time and busbw = algbw x 2(ranks-1)/ranks in 1e9 bytes a second (nccl-tests'
+doc/PERFORMANCE.md). After each timing the buffers are filled anew, reduced once more and compared element
+by element. Exits 0, or 7 if a result was wrong, like nccl-tests, or 3 if the ranks lost each other (tcp).
+`# tailrack transport:` names the interface that the transport was told to use and this node has;
+`# tailrack traffic:` says how much it sent, beside the least that the reductions must send out of a node.
+"""
+
+import argparse
+import fcntl
+import os
+import re
+import socket
+import struct
+import sys
+import time
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+HOST = socket.gethostname().split(".")[0]
+PATTERN = 61  # a prime: a chunk of the buffer that lands in another's place does not fit there
+# Open MPI 5 dies of a message that comes while its receiver is still leaving MPI_Init (open-mpi/ompi issue 12495).
+SETTLE_SECONDS = 1
+SIOCGIFADDR = 0x8915  # netdevice(7): the IPv4 address of an interface
+SUPERTITLE = "#" + " " * 62 + "out-of-place                       in-place          "
+TITLES = "#       size         count      type   redop    root" + 2 * "     time   algbw   busbw  #wrong"
+UNITS = "#        (B)    (elements)                          " + 2 * "     (us)  (GB/s)  (GB/s)        "
+
+
+def parse_size(text: str) -> int:
+    """Bytes of `64K`, `4M`, `1G` (powers of 1024) or a plain number."""
+    found = re.fullmatch(r"([0-9]+)([KMG]?)", text.upper())
+    size = int(found[1]) * 1024 ** " KMG".index(found[2] or " ") if found else 0
+    if size < 4 or size % 4:
+        raise argparse.ArgumentTypeError(f"{text} is not a multiple of 4 bytes such as 64K, 4M or 8")
+    return size
+
+
+def arguments() -> argparse.Namespace:
+    """The command line: sizes from -b to -e by factor -f; -n timed iterations after -w for warming up."""
+    parser = argparse.ArgumentParser(description=arguments.__doc__)
+    parser.add_argument("--transport", choices=("mpi", "tcp"), required=True)
+    parser.add_argument("--interface", help="the one that tcp uses; mpi is told by OMPI_MCA_btl_tcp_if_include")
+    parser.add_argument("--connect-limit", type=float, default=60, help="seconds until all ranks have met (tcp)")
+    parser.add_argument("--progress-limit", type=float, default=60, help="seconds without a byte moving (tcp)")
+    for flag, size in (("-b", "64K"), ("-e", "4M")):
+        parser.add_argument(flag, type=parse_size, default=size)
+    for flag, number in (("-f", 4), ("-n", 20), ("-w", 5)):
+        parser.add_argument(flag, type=int, default=number)
+    asked = parser.parse_args()
+    if asked.f < 2 or asked.n < 1 or asked.w < 0 or asked.e < asked.b:
+        parser.error("needs -f of 2 or more, -n of 1 or more, -w of 0 or more, and -e not below -b")
+    if (asked.transport == "tcp") != bool(asked.interface):
+        parser.error("--transport tcp needs --interface, and mpi takes none")
+    return asked
+
+
+class World(Protocol):
+    """All ranks, and what they do together."""
+
+    rank: int
+    ranks: int
+
+    def barrier(self) -> None: ...
+    def allgather(self, value: Any) -> list[Any]: ...
+    def all_reduce(self, source: np.ndarray, receive: np.ndarray) -> None: ...
+
+
+class MpiWorld:
+    """The ranks that MPI started."""
+
+    def __init__(self) -> None:
+        from mpi4py import MPI  # only where it is used: it may be absent elsewhere, and importing it starts MPI
+
+        self.world, self.in_place = MPI.COMM_WORLD, MPI.IN_PLACE
+        self.rank, self.ranks = self.world.Get_rank(), self.world.Get_size()
+        self.barrier, self.allgather = self.world.Barrier, self.world.allgather
+        time.sleep(SETTLE_SECONDS)
+
+    def all_reduce(self, source: np.ndarray, receive: np.ndarray) -> None:
+        """Sum float32 of all ranks into `receive`, which may be `source` itself."""
+        self.world.Allreduce(self.in_place if source is receive else source, receive)
+
+
+def address_of(interface: str) -> str:
+    """The interface's IPv4 address; OSError where it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        found = fcntl.ioctl(any_socket, SIOCGIFADDR, struct.pack("256s", interface.encode()))
+    return socket.inet_ntoa(found[20:24])
+
+
+def ring(asked: argparse.Namespace) -> World:
+    """The ranks that srun started, joined by TCP; ConnectionError where they do not find each other."""
+    from tcp_ring import Limits, Ring, RingError  # lies beside this file
+
+    try:
+        address = address_of(asked.interface)
+    except OSError as error:
+        raise RingError(f"{HOST} has no IPv4 address on interface {asked.interface!r}: {error.strerror}") from None
+    world: World = Ring(address, Limits(asked.connect_limit, asked.progress_limit))
+    return world
+
+
+def say(world: World, line: str) -> None:
+    """Write a line from rank 0 at once, so that a job that dies keeps what it measured."""
+    if world.rank == 0:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+def say_each(world: World, line: str) -> None:
+    """Write one line of every rank, in rank order."""
+    say(world, "\n".join(world.allgather(line)))
+
+
+def mpi_interface() -> tuple[str, str]:
+    """(name, words for the report) of the one interface MPI may use on this node; name is "" if not known."""
+    told = {name: os.environ.get(f"OMPI_MCA_{name}", "") for name in ("pml", "btl", "btl_tcp_if_include")}
+    if set(told["btl"].split(",")) != {"tcp", "self"} or told["pml"] not in ("", "ob1"):
+        return "", f"unknown, MPI is not told to use tcp alone: {told}"
+    return described(told["btl_tcp_if_include"])
+
+
+def described(name: str) -> tuple[str, str]:
+    """(name, words for the report) of an interface; name is "" where it has no address."""
+    try:
+        return name, f"tcp interface {name} {address_of(name)}"
+    except OSError as error:
+        return "", f"unknown, no IPv4 address on interface {name!r}: {error.strerror}"
+
+
+def sent(name: str) -> int:
+    """Bytes that the interface has sent since it was made."""
+    return int(Path(f"/sys/class/net/{name}/statistics/tx_bytes").read_text())
+
+
+def values(count: int, weight: int, offset: int) -> np.ndarray:
+    """float32 that differ with the index, and with the rank by `weight` and `offset`."""
+    return np.resize(np.arange(PATTERN, dtype=np.float32), count) * np.float32(weight) + np.float32(offset)
+
+
+def measure(world: World, asked: argparse.Namespace, send: np.ndarray, receive: np.ndarray) -> tuple[float, int]:
+    """(microseconds an iteration, wrong elements on all ranks); in place if `send` is `receive`."""
+    # 31 and 29 keep every sum of float32 exact up to 9,000 ranks.
+    weights, offsets = [rank % 31 + 1 for rank in range(world.ranks)], [rank % 29 for rank in range(world.ranks)]
+    for iterations in (asked.w, asked.n):
+        # Filled again after warming up, because sums in place grow.
+        send[:] = values(send.size, weights[world.rank], offsets[world.rank])
+        world.barrier()
+        start = time.perf_counter()
+        for _ in range(iterations):
+            world.all_reduce(send, receive)
+        elapsed = time.perf_counter() - start
+    receive.fill(np.nan)  # a result left from the timed iterations must not pass
+    send[:] = values(send.size, weights[world.rank], offsets[world.rank])
+    world.all_reduce(send, receive)
+    wrong = np.count_nonzero(receive != values(receive.size, sum(weights), sum(offsets)))
+    found = world.allgather((elapsed, int(wrong)))
+    return max(elapsed for elapsed, _ in found) / asked.n * 1e6, sum(wrong for _, wrong in found)
+
+
+def fixed(value: float, width: int) -> str:
+    """`value` with as many decimals, two at most, as fit (getFloatStr of nccl-tests)."""
+    texts = (f"{value:{width}.{decimals}f}" for decimals in (2, 1, 0))
+    return next((text for text in texts if len(text) <= width), f"{value:{width}.{1 if width > 6 else 0}e}")
+
+
+def measure_all(world: World, asked: argparse.Namespace) -> int:
+    """Measure every size, write the table, return the exit code."""
+    say(world, "# Collective test starting: all_reduce_perf_cpu\n# Using devices")
+    say_each(world, f"#  Rank {world.rank:2d} Group  0 Pid {os.getpid():6d} on {HOST:>10} cpu")
+    name, told = described(asked.interface) if asked.interface else mpi_interface()
+    say_each(world, f"# tailrack transport: {told} rank {world.rank} on {HOST}")
+    before, size, least, failures, bandwidths = sent(name) if name else 0, asked.b, 0, 0, list[float]()
+    say(world, f"#\n{SUPERTITLE}\n{TITLES} \n{UNITS} ")
+    while size <= asked.e:
+        row = f"{size:12d}  {size // 4:12d}  {'float':>8}  {'sum':>6}  {-1:6d}"
+        send, receive = np.empty(size // 4, np.float32), np.empty(size // 4, np.float32)
+        for source in (send, receive):
+            duration, wrong = measure(world, asked, source, receive)
+            algbw = size / duration / 1e3
+            bandwidths.append(algbw * 2 * (world.ranks - 1) / world.ranks)
+            row += f"  {fixed(duration, 7)}  {fixed(algbw, 6)}  {fixed(bandwidths[-1], 6)}  {wrong:6g}"
+            failures += wrong > 0
+            least += size * (asked.w + asked.n + 1)
+        say(world, row)
+        size *= asked.f
+    least *= len(set(world.allgather(HOST))) > 1  # within one node nothing has to leave it
+    measured = f"{name} sent {sent(name) - before}" if name else "unknown"
+    say_each(world, f"# tailrack traffic: {measured} of {least} rank {world.rank} on {HOST}")
+    say(world, f"# Out of bounds values : {failures} {'FAILED' if failures else 'OK'}")
+    say(world, f"# Avg bus bandwidth    : {sum(bandwidths) / len(bandwidths):g} ")
+    say(world, "#\n# Collective test concluded: all_reduce_perf_cpu\n#")
+    return 7 if failures else 0
+
+
+def main() -> int:
+    """Join the other ranks and measure; the exit code."""
+    asked = arguments()
+    try:
+        # Sums in place may grow beyond float32 over many iterations; they are filled anew before they are checked.
+        with np.errstate(over="ignore"):
+            return measure_all(ring(asked) if asked.transport == "tcp" else MpiWorld(), asked)
+    except ConnectionError as error:
+        sys.stderr.write(f"tailrack ring: {error}\n")
+        return 3
+
+
+if __name__ == "__main__":
+    sys.exit(main())
