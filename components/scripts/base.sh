@@ -120,7 +120,8 @@ ensure_file() {
         rm -f "$fresh"
         fail "cannot write $path" "make room on $HOST_NAME (df -h $(dirname "$path")), then run up again"
     fi
-    mv -f "$fresh" "$path"
+    # -T: a directory in the way is an error, not a place for the file.
+    mv -fT "$fresh" "$path"
     # shellcheck disable=SC2034  # read by callers
     CHANGED=yes
     note "wrote $path"

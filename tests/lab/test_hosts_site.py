@@ -53,6 +53,16 @@ def left_over(cluster: ClusterUnderTest, node: str, rules: str) -> list[str]:
     return [rule for rule in rules.split("\n") if rule and cluster.attempt(node, rule).returncode != 0]
 
 
+def test_a_service_of_the_head_node_that_fails_leaves_every_node_up_and_measured(machines: ClusterUnderTest) -> None:
+    in_the_way = "/etc/ssh/ssh_host_ed25519_key-cert.pub/something"
+    machines.run("head", f"mkdir -p {in_the_way}")
+    (failure,) = machines.up().failures
+    assert "tailrack: head: step head-services failed" in failure.message
+    assert {"head-head", "n1-node", "validate-rack"} <= machines.touched()
+    assert sorted(machines.run("head", "sinfo -h -p rack -N -o '%N %T'").splitlines()) == ["head idle", "n1 idle"]
+    machines.run("head", f"rm -r {in_the_way.rpartition('/')[0]}")
+
+
 def test_up_makes_a_cluster_of_machines_without_any_of_its_software(cluster: ClusterUnderTest) -> None:
     assert sorted(cluster.run("head", "sinfo -h -p rack -N -o '%N %T'").splitlines()) == ["head idle", "n1 idle"]
     assert sorted(cluster.run_as("ada", "head", "srun -N2 hostname").split()) == ["head", "n1"]

@@ -197,7 +197,7 @@ def story(make_cluster: Callable[[str], ClusterUnderTest]) -> Story:
 def test_a_wrong_auth_key_is_refused_with_the_hosts_name_and_the_remedy(story: Story) -> None:
     (failure,) = story.refused.failures
     assert failure.urn.endswith("::head-join")
-    assert "tailrack: head: step join failed: the tailnet did not take this machine" in failure.message
+    assert "tailrack: head: step head-join failed: the tailnet did not take this machine" in failure.message
     assert "next: make a new auth key for the tag tag:cluster" in failure.message
 
 
@@ -247,7 +247,7 @@ def test_no_secret_is_in_the_failure_of_the_step_that_writes_the_munge_key(story
     cluster.config["tailrack:cluster"]["munge_generation"] = "2"
     summary = cluster.up()
     (failure,) = summary.failures
-    assert "tailrack: a1: step join failed: cannot write /etc/munge/munge.key" in failure.message
+    assert "tailrack: a1: step a1-join failed: cannot write /etc/munge/munge.key" in failure.message
     story.secret["the new munge key"] = cluster.run("head", "cat /etc/munge/munge.key")
     assert story.secret["the new munge key"] != story.secret["the munge key"]
     story.found["events of a failed up"] = told(cluster, summary)

@@ -49,23 +49,23 @@ write_slurm_files() {
 }
 
 slurm_files_taken() {
-    local path name
-    for path in "$1"/*; do
-        name=${path##*/}
+    local name
+    for name in "$@"; do
         cmp -s "$SLURM_DIR/$name" "$SLURM_TAKEN/$name" || return 1
     done
 }
 
-# Have slurmctld take the files made from a base. Where it refuses them, the last ones that it took come back, what it
-# said is in the log, and REFUSED says what happened.
+# Have slurmctld take the files made from a base, where one of those named has changed (of all of them, if none is). Where
+# it refuses them, the last ones that it took come back, what it said is in the log, and REFUSED says what happened.
 offer_slurm_files() {
-    local base=$1 path begin
+    local base=$1 path begin names=("${@:2}")
+    [ ${#names[@]} -gt 0 ] || mapfile -t names < <(ls "$base")
     begin=$(date +%s)
     REFUSED=''
     write_slurm_files "$base"
     if ! systemctl -q is-active slurmctld; then
         systemctl restart slurmctld || REFUSED="slurmctld does not start with this configuration"
-    elif ! slurm_files_taken "$base"; then
+    elif ! slurm_files_taken "${names[@]}"; then
         note "reconfiguring slurmctld"
         scontrol reconfigure || REFUSED="slurmctld refuses the new configuration and goes on with the old one"
     fi

@@ -9,7 +9,8 @@ slurm_member() {
     # Written before the lock is waited for: whoever holds it takes this node's files along.
     write_slurm_node
     take_lock
-    offer_slurm_files "$SLURM_BASE" && return
+    # Its place in the topology is read when it is there: by a reconfiguration that its own step asks for.
+    offer_slurm_files "$SLURM_BASE" slurm.conf gres.conf && return
     rm -rf "${SLURM_NODES:?}/$NODE_NAME"
     fail "$REFUSED" "see what it says above; 'journalctl -u slurmctld' on $HOST_NAME says more"
 }
