@@ -7,7 +7,7 @@ from typing import Any
 
 import pulumi
 
-from components import steps
+from components import answers, steps
 from components.head_link import HeadLink
 from components.host import Host
 from components.remote import Step, render_program
@@ -26,8 +26,8 @@ def node_header(host: Host) -> dict[str, pulumi.Input[Any]]:
 class ComputeNode(pulumi.ComponentResource):
     """One member of the cluster.
 
-    facts    Output[dict]: cpus, memory_mb, gpus, cgroups, kernel_nfs_server, slurm_version (installed or to be)
-    joined   Output[dict]: tailnet_ip, tailscale_version, path (`direct` or `relay`), sshd_port, host_key
+    facts    Output[dict], what of components.answers.GATE holds; Slurm's version is the one installed or to be
+    joined   Output[dict], what of components.answers.REACH holds
     ready    the resource after which Slurm gives it jobs
 
     Four steps: gate and join on the node; then, on the head node, what the head keeps of it (and how it sees it off on
@@ -55,6 +55,7 @@ class ComputeNode(pulumi.ComponentResource):
             values,
             label=f"{host.name}: look at the machine",
             limit_seconds=GATE_LIMIT_SECONDS,
+            parse=answers.reader(answers.GATE),
             parent=self,
         )
         self.facts = gate.result
@@ -65,6 +66,7 @@ class ComputeNode(pulumi.ComponentResource):
             values,
             secrets=secrets,
             label=f"{host.name}: join the tailnet, munge key",
+            parse=answers.reader(answers.REACH),
             parent=self,
             depends_on=[gate.resource],
         )
@@ -73,6 +75,9 @@ class ComputeNode(pulumi.ComponentResource):
             "NODE_ADDRESS": self.joined["tailnet_ip"],
             "NODE_HOST_KEY": self.joined["host_key"],
             "NODE_SSHD_PORT": self.joined["sshd_port"],
+            "NODE_PROBLEM": pulumi.Output.all(self.facts, self.joined).apply(
+                lambda read: "; ".join(answer["problem"] for answer in read if answer["problem"])
+            ),
         }
         member = Step(
             f"{host.name}-member",
@@ -97,8 +102,9 @@ class ComputeNode(pulumi.ComponentResource):
                 ),
             },
             label=f"{host.name}: users, share, slurmd",
+            parse=answers.reader(answers.NODE),
             parent=self,
             depends_on=[member.resource],
         )
         self.ready: pulumi.Resource = node.resource
-        self.register_outputs({"tailnet_ip": self.joined["tailnet_ip"], "slurm_version": node.result["slurm_version"]})
+        self.register_outputs({"tailnet_ip": self.joined["tailnet_ip"]})

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
 import pulumi
@@ -114,6 +114,8 @@ class Step:
     secrets     like values, for what must never be seen: where the script reads one, the whole stdin and stdout are
                 secret. `result` is still plain, so a script with secrets prints none of them.
     measure     a change of these replaces the step instead of updating it (a measurement is taken anew)
+    parse       from what it printed to `result`. The default raises for what is no JSON object, and with it ends the
+                program: for a machine that all the others need anyway
     lock        the lock it holds from its beginning; None where the script takes the host's for its changes alone
 
     Raises ValueError where the script reads a value that is not there.
@@ -132,6 +134,7 @@ class Step:
         measure: Sequence[pulumi.Input[Any]] | None = None,
         depends_on: Sequence[pulumi.Resource] = (),
         limit_seconds: int = TIME_LIMIT_SECONDS,
+        parse: Callable[[str], dict[str, Any]] = parse_result,
         lock: str | None = HOST_LOCK,
     ) -> None:
         own = {"HOST_NAME": machine.name, "STEP_NAME": name, "STEP_LOCK": lock or ""}
@@ -178,5 +181,5 @@ class Step:
                 delete_before_replace=True if measure is not None else None,
             ),
         )
-        result = self.resource.stdout.apply(parse_result)
+        result = self.resource.stdout.apply(parse)
         self.result: pulumi.Output[dict[str, Any]] = pulumi.Output.unsecret(result) if hidden else result

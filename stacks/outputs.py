@@ -9,7 +9,8 @@ from components.roles.slurm.versions import upstream
 
 
 def node_output(name: str, site: str, facts: Mapping[str, Any], joined: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one element of `cluster.nodes` from a node's facts and its join."""
+    """Return one element of `cluster.nodes` from a node's facts and its join; None for what it did not say."""
+    version = facts["slurm_version"]
     return {
         "name": name,
         "site": site,
@@ -18,7 +19,7 @@ def node_output(name: str, site: str, facts: Mapping[str, Any], joined: Mapping[
         "memory_mb": facts["memory_mb"],
         "gpus": facts["gpus"],
         "path": joined["path"],
-        "slurm_version": upstream(str(facts["slurm_version"])),
+        "slurm_version": None if version is None else upstream(version),
         "tailscale_version": joined["tailscale_version"],
     }
 

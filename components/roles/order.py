@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from typing import cast
 
@@ -12,6 +13,7 @@ from components.roles.role import Role
 ORDER = (
     "machine",
     "tailnet",
+    "firewall",
     "munge",
     "names",
     "users",
@@ -24,4 +26,8 @@ ORDER = (
 
 def roles(settings: ClusterSettings) -> tuple[Role, ...]:
     """Return every role as the cluster's settings have it, in order."""
-    return tuple(cast(Role, import_module(f"components.roles.{name}.role").role(settings)) for name in ORDER)
+    made = [cast(Role, import_module(f"components.roles.{name}.role").role(settings)) for name in ORDER]
+    ports = ", ".join(port for role in made for port in role.ports)
+    return tuple(
+        replace(role, values={**role.values, "ports": ports}) if role.name == "firewall" else role for role in made
+    )

@@ -37,6 +37,7 @@ class Role:
     section     its section of the config: field `limit` of role `users` is read by its scripts as $USERS_LIMIT
     values      header values beyond the fields of its section, or in their place
     slurm_conf  keys of slurm.conf that it sets
+    ports       ports and ranges on which its daemons may listen, closed on every interface but the tailnet's
     """
 
     name: str
@@ -45,6 +46,7 @@ class Role:
     section: BaseModel | None = None
     values: Mapping[str, Value] = field(default_factory=dict)
     slurm_conf: Mapping[str, str] = field(default_factory=dict)
+    ports: tuple[str, ...] = ()
 
     @property
     def header(self) -> dict[str, Value]:

@@ -13,6 +13,13 @@ from components.steps import MEMBER, compose
 from tests.unit.shell import ROLES, Shell
 
 Member = Callable[..., subprocess.CompletedProcess[str]]
+# What the head node sees of b1 in the tailnet, after an address of before.
+TAILNET = {
+    "Peer": {
+        f"key{number}": {"DNSName": "b1.lab.ts.net.", "TailscaleIPs": [address, "fd7a::1"]}
+        for number, address in enumerate(("100.64.0.7", "100.64.0.8"))
+    }
+}
 # A controller that answers and knows no node b1.
 NODE_UNKNOWN = 'case $1 in ping) echo "Slurmctld(primary) at head is UP" ;; show) exit 1 ;; esac'
 LINE = "/export/shared 100.64.0.7/32(rw,sync,secure,root_squash,no_subtree_check)\n"
@@ -23,6 +30,7 @@ def member(shell: Shell) -> Member:
     """Run member.sh for b1 on a head node whose kernel serves NFS; every command that it needs is a stub."""
     shell.write("var/lib/tailrack/slurm/base/slurm.conf", "ClusterName=lab\n")
     shell.stub("scontrol", 'if [ "$1" = ping ]; then echo "Slurmctld(primary) at head is UP"; fi')
+    shell.stub("tailscale", f"echo '{json.dumps(TAILNET)}'")
     shell.stub("exportfs")
     shell.stub("timeout", 'shift; exec "$@"')
     shell.stub(
@@ -32,7 +40,7 @@ def member(shell: Shell) -> Member:
     def run(action: str, **values: Any) -> subprocess.CompletedProcess[str]:
         header = {
             "HOST_NAME": "head", "STEP_LOCK": "", "NODE_NAME": "b1", "NODE_ADDRESS": "100.64.0.7",
-            "NODE_SSHD_PORT": 22, "NODE_HOST_KEY": "ssh-ed25519 AAAA", "NODE_SITE": "rack",
+            "NODE_SSHD_PORT": 22, "NODE_HOST_KEY": "ssh-ed25519 AAAA", "NODE_SITE": "rack", "NODE_PROBLEM": "",
             "NODE_SLURM_CONF": "NodeSet=site-rack Feature=site-rack", "NODE_GRES_CONF": "",
             "NFS_EXPORTS_PATH": "/export/shared", "HEAD_KERNEL_NFS": "true", "SLURM_JOB_LIMIT_SECONDS": 300, **values,
         }  # fmt: skip
@@ -195,3 +203,32 @@ def test_leaving_twice_is_leaving_once(member: Member, shell: Shell, slurm: Call
     shell.stub("scontrol", NODE_UNKNOWN)
     shell.stub("ssh", "exit 255")
     assert (member("down").returncode, member("down").stdout) == (0, '{"left":true}\n')
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"NODE_ADDRESS": "100.64.0.9"},  # another machine's, or nobody's
+        {"NODE_ADDRESS": "100.64.0.7; Squash = No_Root_Squash; Clients = 100.64.0.7"},
+        {"NODE_ADDRESS": "100.64.0.7", "NODE_NAME": "head"},
+        {"NODE_NAME": "b1,head"},
+        {"NODE_NAME": "b"},
+    ],
+)
+def test_a_member_is_known_by_what_the_head_sees_of_it_in_the_tailnet(
+    member: Member, shell: Shell, values: dict[str, str]
+) -> None:
+    done = member("up", **values)
+    assert done.returncode == 1
+    assert "the tailnet knows no machine" in done.stderr
+    assert not list(shell.path("/etc/exports.d").glob("*"))
+    assert not any(call.startswith("ssh-keygen") for call in shell.calls)
+
+
+def test_a_node_whose_answers_do_not_hold_is_refused_before_anything_is_written_of_it(
+    member: Member, shell: Shell
+) -> None:
+    done = member("up", NODE_PROBLEM="its answer has no tailnet_ip that could be one", NODE_ADDRESS="")
+    assert done.returncode == 1
+    assert "b1 is not taken as a member: its answer has no tailnet_ip that could be one" in done.stderr
+    assert not list(shell.path("/etc/exports.d").glob("*"))

@@ -58,5 +58,5 @@ def controller_files(
         "topology_conf": f"{_WRITTEN} A site is a switch: fast inside, the tailnet between.",
         "cgroup_conf": render("roles/slurm/templates/cgroup.conf.j2", cgroups=cgroups),
         "mpi_conf": render("roles/slurm/templates/mpi.conf.j2"),
-        "job_submit_lua": render("roles/slurm/templates/job_submit.lua.j2"),
+        "job_submit_lua": render("roles/slurm/templates/job_submit.lua.j2", users=settings.users),
     }

@@ -15,6 +15,8 @@ def role(settings: ClusterSettings) -> Role:
     return Role(
         "slurm",
         section=settings.slurm,
+        # slurmctld, slurmd, slurmdbd; srun (SrunPortRange)
+        ports=("6817-6819", "60001-60999"),
         packages={"head": ("slurmctld", "slurm-client"), "compute": ("slurmd", "slurm-client", *MPI_PACKAGES)},
         files={"head": (unit,)},
     )

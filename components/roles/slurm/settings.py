@@ -16,8 +16,8 @@ from components.settings.types import PartitionName, Whole, refuse, words
 
 # tailrack derives these from the stack: another value would cut nodes off or undo what keeps jobs inside a site.
 OWNED_KEYS = words(
-    """authinfo authtype clustername communicationparameters credtype downnodes frontendname grestypes hashplugin
-    include jobsubmitplugins maxnodecount nodename nodeset partitionname proctracktype schedulerparameters
+    """authinfo authtype clustername communicationparameters credtype disablerootjobs downnodes frontendname grestypes
+    hashplugin include jobsubmitplugins maxnodecount nodename nodeset partitionname proctracktype schedulerparameters
     slurmctldaddr slurmctldhost slurmctldparameters slurmctldpidfile slurmctldport slurmdpidfile slurmdport
     slurmdspooldir slurmduser slurmuser srunportrange statesavelocation taskplugin topologyplugin treewidth"""
 )

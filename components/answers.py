@@ -1,0 +1,121 @@
+"""What a machine's steps answer, read into types before any of it goes anywhere else.
+
+A machine that has been taken over says what it likes. Its answer is parsed here, field by field; a field that does
+not hold is None, and `problem` says so. The step about that node on the head node then refuses it
+(roles/machine/member.sh), and the other nodes go on: an error raised here would end the program, and with it the work on
+every other machine.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+TAILNET = ipaddress.IPv4Network("100.64.0.0/10")  # RFC 6598; Tailscale gives its addresses from it
+ED25519_BYTES = 32
+_TYPE = b"ssh-ed25519"
+
+Reader = Callable[[object], Any]
+
+
+def _whole(least: int, most: int) -> Reader:
+    def read(value: object) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise ValueError
+        return value
+
+    return read
+
+
+def _matching(pattern: str) -> Reader:
+    def read(value: object) -> str:
+        if not isinstance(value, str) or not re.fullmatch(pattern, value, re.ASCII):
+            raise ValueError
+        return value
+
+    return read
+
+
+def _truth(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError
+    return value
+
+
+def _tailnet_address(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError
+    address = ipaddress.IPv4Address(value)
+    if address not in TAILNET or str(address) != value:
+        raise ValueError
+    return value
+
+
+def _ed25519(value: object) -> str:
+    """A public key as `ssh-ed25519 BASE64`, whole and nothing after it (RFC 8709: type, then 32 bytes)."""
+    if not isinstance(value, str):
+        raise ValueError
+    kind, _, text = value.partition(" ")
+    try:
+        blob = base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise ValueError from None
+    wanted = len(_TYPE).to_bytes(4, "big") + _TYPE + ED25519_BYTES.to_bytes(4, "big")
+    if kind != _TYPE.decode() or not blob.startswith(wanted) or len(blob) != len(wanted) + ED25519_BYTES:
+        raise ValueError
+    return value
+
+
+_VERSION = _matching(r"[0-9][A-Za-z0-9.+:~-]{0,63}")
+
+GATE: Mapping[str, Reader] = {
+    "cpus": _whole(1, 2**16),
+    "memory_mb": _whole(1, 2**31),
+    "gpus": _whole(0, 1024),
+    "kernel_nfs_server": _truth,
+    "cgroups": _truth,
+    "slurm_version": _VERSION,
+}
+JOIN: Mapping[str, Reader] = {
+    "tailnet_ip": _tailnet_address,
+    "tailscale_version": _VERSION,
+    "sshd_port": _whole(1, 65535),
+    "host_key": _ed25519,
+}
+REACH: Mapping[str, Reader] = {**JOIN, "path": _matching(r"direct|relay|peer-relay")}
+NODE: Mapping[str, Reader] = {"slurm_version": _VERSION}
+
+
+def reader(fields: Mapping[str, Reader]) -> Callable[[str], dict[str, Any]]:
+    """Return a function from what a step printed to its fields, see `read`. It never raises."""
+
+    def read_text(stdout: str) -> dict[str, Any]:
+        try:
+            answer = json.loads(stdout)
+        except (ValueError, RecursionError):
+            answer = None
+        return read(fields, answer if isinstance(answer, dict) else {})
+
+    return read_text
+
+
+def read(fields: Mapping[str, Reader], answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an answer that hold, the others as None, and `problem`: empty, or which do not hold.
+
+    What came instead is not quoted: it may be anything.
+    """
+    found: dict[str, Any] = {}
+    wrong = []
+    for name, parse in fields.items():
+        try:
+            found[name] = parse(answer.get(name))
+        except ValueError:
+            found[name] = None
+            wrong.append(name)
+    problem = f"its answer has no {', '.join(wrong)} that could be one" if wrong else ""
+    return {**found, "problem": problem}
