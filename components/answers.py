@@ -1,9 +1,8 @@
 """What a machine's steps answer, read into types before any of it goes anywhere else.
 
-A machine that has been taken over says what it likes. Its answer is parsed here, field by field; a field that does
-not hold is None, and `problem` says so. The step about that node on the head node then refuses it
-(roles/machine/member.sh), and the other nodes go on: an error raised here would end the program, and with it the work on
-every other machine.
+A machine that has been taken over says what it likes. Its answer is parsed here, field by field; one that does not
+hold is None, and `problem` says so. The step about that node on the head node then refuses it, and the other nodes go
+on: an error raised here would end the program, and with it the work on every other machine.
 """
 
 from __future__ import annotations

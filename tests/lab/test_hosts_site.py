@@ -20,7 +20,8 @@ CLEAN = """
 ! systemctl -q is-active tailscaled
 ! test -e /var/lib/tailscale/tailscaled.state
 ! grep -q tailrack-leave /root/.ssh/authorized_keys
-! test -e /etc/ssh/ssh_known_hosts.d-tailrack
+! test -e /etc/ssh/tailrack_authority.pub
+! test -e /etc/ssh/ssh_config.d/tailrack.conf
 """
 CLEAN_NODE = CLEAN + "! findmnt /shared\n"
 CLEAN_HEAD = CLEAN + "! systemctl -q is-active slurmctld\n! systemctl -q is-active nfs-ganesha\n! ls /etc/exports.d/*\n"

@@ -3,7 +3,7 @@
 
 ssh_trust_leave() {
     [ ! -e /root/.ssh/authorized_keys ] || sed -i '/ tailrack-leave$/d' /root/.ssh/authorized_keys
-    rm -f /etc/ssh/ssh_known_hosts.d-tailrack /etc/ssh/ssh_config.d/tailrack.conf \
+    rm -f /etc/ssh/tailrack_authority.pub /etc/ssh/ssh_config.d/tailrack.conf /usr/local/sbin/tailrack-known-hosts \
         /etc/ssh/ssh_host_ed25519_key-cert.pub /etc/ssh/sshd_config.d/tailrack.conf \
         /etc/ssh/sshd_config.d/tailrack-leave.conf
     systemctl reload ssh

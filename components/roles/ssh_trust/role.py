@@ -8,7 +8,11 @@ from components.roles.role import File, Role, template
 
 def role(_settings: ClusterSettings) -> Role:
     """Every node shows a certificate of the authority, and everybody trusts the authority."""
-    trusts = (File("/etc/ssh/ssh_config.d/tailrack.conf", template("ssh_trust", "ssh_config")),)
+    program = "tailrack-known-hosts"
+    trusts = (
+        File(f"/usr/local/sbin/{program}", template("ssh_trust", program), mode="0755"),
+        File("/etc/ssh/ssh_config.d/tailrack.conf", template("ssh_trust", "ssh_config")),
+    )
     return Role(
         "ssh_trust",
         packages={"join": ("openssh-server",)},

@@ -8,7 +8,9 @@ HOST_KEY_FILE=/etc/ssh/ssh_host_ed25519_key
 host_key() { cut -d' ' -f1,2 "$HOST_KEY_FILE.pub"; }
 
 trust_authority() {
-    ensure_file /etc/ssh/ssh_known_hosts.d-tailrack 0644 root:root "@cert-authority * $1"
+    ensure_file /etc/ssh/tailrack_authority.pub 0644 root:root "$1"
+    # What an earlier version wrote: it let the authority vouch for every host there is.
+    rm -f /etc/ssh/ssh_known_hosts.d-tailrack
 }
 
 # Show the certificate made for this machine's host key.
