@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.shell import Shell, role_header, script_of
+from tests.unit.shell import ROLES, Shell, role_header, script_of
 
 ADDRESS = "100.64.0.7"
 NAMES = script_of("names", "machine")
@@ -197,10 +197,20 @@ def test_installing_runs_the_program_and_restarts_no_unit_that_slurms_daemons_re
     assert not [call for call in shell.calls[again:] if "restart" in call]
 
 
-def test_nothing_of_the_machines_own_resolver_is_touched(program: Any, shell: Shell) -> None:
-    assert not [call for call in shell.calls if "resolv" in call]
-    assert not list(shell.path("/etc").glob("*resolv*"))
-    assert "systemd-resolved" not in NAMES.text
+def test_no_neighbour_is_asked_for_a_name_that_no_machine_has(program: Any, shell: Shell) -> None:
+    assert "LLMNR=no" in shell.path("/etc/systemd/resolved.conf.d/tailrack.conf").read_text().splitlines()
+
+
+def test_nothing_is_written_for_a_resolver_that_is_not_there(machine: Shell) -> None:
+    machine.stub("systemctl", 'case "$*" in *resolved*) exit 1 ;; esac')
+    assert machine.step(NAMES, role_header("names")).returncode == 0
+    assert not list(machine.path("/etc").rglob("*resolv*"))
+
+
+def test_no_role_installs_a_resolver_which_would_take_the_machines_own() -> None:
+    wanted = {package for role in ROLES for packages in role.packages.values() for package in packages}
+    assert "munge" in wanted
+    assert not wanted & {"systemd-resolved", "libnss-resolve", "resolvconf", "openresolv", "dnsmasq"}
 
 
 def test_the_program_is_bash_that_stops_at_an_error(program: Any, shell: Shell) -> None:

@@ -4,5 +4,9 @@
 names_leave() {
     systemctl disable -q --now tailrack-names-follow.service tailrack-names.service
     rm -f /etc/cloud/cloud.cfg.d/99-tailrack.cfg
+    if [ -e /etc/systemd/resolved.conf.d/tailrack.conf ]; then
+        rm /etc/systemd/resolved.conf.d/tailrack.conf
+        systemctl try-restart systemd-resolved.service
+    fi
     /usr/local/sbin/tailrack-names forget
 }

@@ -15,4 +15,13 @@ names_machine() {
     /usr/local/sbin/tailrack-names
     if [ -n "$program_changed" ]; then systemctl restart tailrack-names-follow.service; fi
     systemctl enable -q --now tailrack-names-follow.service
+    if systemctl -q is-active systemd-resolved.service; then ask_nobody_around; fi
+}
+
+# Else every machine of the provider's network is asked for a name without a dot that no machine has: anybody there could
+# answer, and nobody's name fails after seconds instead of at once.
+ask_nobody_around() {
+    CHANGED=
+    ensure_file /etc/systemd/resolved.conf.d/tailrack.conf 0644 root:root $'[Resolve]\nLLMNR=no'
+    if [ -n "$CHANGED" ]; then systemctl restart systemd-resolved.service; fi
 }

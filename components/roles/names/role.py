@@ -13,7 +13,7 @@ PROGRAM, UNITS = "tailrack-names", ("tailrack-names.service", "tailrack-names-fo
 
 
 def role(settings: ClusterSettings) -> Role:
-    """The same on every machine, the head node included. Nothing of the machine's own resolver is touched."""
+    """The same on every machine, the head node included. The machine's own DNS stays as it is."""
     return Role(
         "names",
         files={
