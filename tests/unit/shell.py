@@ -82,9 +82,9 @@ class Shell:
         """Run a script as a step is run: on stdin, with the action as its argument."""
         return self._bash(["-euo", "pipefail", "-s", "--", action], script)
 
-    def program(self, system_path: str) -> subprocess.CompletedProcess[str]:
+    def program(self, system_path: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a program that a script has installed on the machine."""
-        return self._bash([str(self.path(system_path))], "")
+        return self._bash([str(self.path(system_path)), *arguments], "")
 
     def _bash(self, arguments: list[str], text: str) -> subprocess.CompletedProcess[str]:
         environment = {"PATH": f"{self.root / 'stubs'}:{self.tools}", "LANG": "C.UTF-8"}

@@ -14,7 +14,7 @@ class HostConfig(Section):
     """A machine of yours, reached by SSH."""
 
     name: NodeName = named(
-        "the node's name in Slurm and in the tailnet",
+        "the node's name in Slurm and in the tailnet, and the machine's host name while it is in the cluster",
         "Slurm, the tailnet and every job know it by this name; write a name such as gpu-box or dgx1",
     )
     address: Address = key(
