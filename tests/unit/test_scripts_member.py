@@ -24,6 +24,7 @@ def member(shell: Shell) -> Member:
     shell.write("var/lib/tailrack/slurm/base/slurm.conf", "ClusterName=lab\n")
     shell.stub("scontrol", 'if [ "$1" = ping ]; then echo "Slurmctld(primary) at head is UP"; fi')
     shell.stub("exportfs")
+    shell.stub("tailscale", "echo '{}'")
     shell.stub("timeout", 'shift; exec "$@"')
     shell.stub(
         "ssh-keygen", 'echo "certificate of ${@: -1}" >"${@: -1}"; mv "${@: -1}" "$(dirname "${@: -1}")/key-cert.pub"'
@@ -34,7 +35,7 @@ def member(shell: Shell) -> Member:
             "HOST_NAME": "head", "STEP_LOCK": "", "NODE_NAME": "b1", "NODE_ADDRESS": "100.64.0.7",
             "NODE_SSHD_PORT": 22, "NODE_HOST_KEY": "ssh-ed25519 AAAA", "NODE_SITE": "rack",
             "NODE_SLURM_CONF": "NodeSet=site-rack Feature=site-rack", "NODE_GRES_CONF": "",
-            "NFS_EXPORTS_PATH": "/export/shared", "HEAD_KERNEL_NFS": "true", "SLURM_JOB_LIMIT_SECONDS": 300, **values,
+            "NFS_EXPORTS_PATH": "/export/shared", "HEAD_KERNEL_NFS": "true", "NODE_ADOPT": False, "SLURM_JOB_LIMIT_SECONDS": 300, **values,
         }  # fmt: skip
         return shell.step(compose(ROLES, MEMBER), header, action, name="b1-member")
 
