@@ -20,10 +20,10 @@ URL = "http://control.lab:8080"
 
 @pytest.fixture(scope="module")
 def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
-    """A head node that computes not, and node n1."""
+    """A head node that computes too, and node n1."""
     made = make_cluster("h2")
     hosts = [own_machine(made.lab, name) for name in ("head", "n1")]
-    made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": False}
+    made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": True}
     made.config["tailrack:sites"] = [{"name": "rack", "kind": "hosts", "hosts": hosts}]
     made.config["tailrack:tailnet"]["control_url"] = URL
     made.config["tailrack:validation"]["floors_gb_per_s"] = {}

@@ -35,7 +35,8 @@ def member(shell: Shell) -> Member:
             "HOST_NAME": "head", "STEP_LOCK": "", "NODE_NAME": "b1", "NODE_ADDRESS": "100.64.0.7",
             "NODE_SSHD_PORT": 22, "NODE_HOST_KEY": "ssh-ed25519 AAAA", "NODE_SITE": "rack",
             "NODE_SLURM_CONF": "NodeSet=site-rack Feature=site-rack", "NODE_GRES_CONF": "",
-            "NFS_EXPORTS_PATH": "/export/shared", "HEAD_KERNEL_NFS": "true", "NODE_ADOPT": False, "SLURM_JOB_LIMIT_SECONDS": 300, **values,
+            "NODE_ADOPT": False, "NFS_EXPORTS_PATH": "/export/shared", "HEAD_KERNEL_NFS": "true",
+            "SLURM_JOB_LIMIT_SECONDS": 300, **values,
         }  # fmt: skip
         return shell.step(compose(ROLES, MEMBER), header, action, name="b1-member")
 

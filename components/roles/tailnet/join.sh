@@ -11,7 +11,7 @@
 JOIN_LIMIT=60
 
 install_tailscale() {
-    if [ -x /usr/sbin/tailscaled ] && [ -x /usr/bin/tailscale ]; then return; fi
+    if [ -x /usr/sbin/tailscaled ] && tailscale_there; then return; fi
     ensure_packages curl ca-certificates
     local id codename source=https://pkgs.tailscale.com/stable
     # shellcheck source=/dev/null
