@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from components.roles.role import template
+from components.roles.role import Value, template
 from components.steps import GATE, JOIN, Functions
 from tests.unit.shell import Shell, script_of
 
 URL = "https://headscale.example.org"
 OWN = "https://controlplane.tailscale.com"
 MARK = "/var/lib/tailrack/tailnet"
-HEADER = {
+HEADER: dict[str, Value] = {
     "TAILNET_TAG": "tag:cluster", "TAILNET_CONTROL_URL": URL, "TAILNET_AUTH_KEY": "tskey-secret", "NODE_ADOPT": False,
 }  # fmt: skip
 # A machine that has never been in a tailnet, as tailscale shows it.

@@ -37,13 +37,16 @@ def _auth_key(value: SecretStr) -> SecretStr:
 def _for_nodes(secret: str) -> str:
     """An OAuth client's secret with what the nodes' own keys are made as; tailscale's CLI takes that behind a `?`.
 
-    Left out, a key would be ephemeral, so that a node would be forgotten while it is off, and wait for approval.
+    Left out, they would be ephemeral, so that a node is forgotten while it is off, and would wait for approval.
     """
     client, _, text = secret.partition("?")
-    given = parse_qsl(text, keep_blank_values=True)
-    if unknown := [name for name, _ in given if name not in ("ephemeral", "preauthorized", "baseURL")]:
-        refuse(f"has the attribute {unknown[0]!r} behind its `?`, which tailscale does not know")
-    return f"{client}?{urlencode({'ephemeral': 'false', 'preauthorized': 'true', **dict(given)}, safe=':/')}"
+    wanted = {"ephemeral": "false", "preauthorized": "true", **dict(parse_qsl(text, keep_blank_values=True))}
+    if wanted.keys() - {"ephemeral", "preauthorized", "baseURL"}:
+        refuse(
+            "has something behind its ? that tailscale does not know",
+            fix="leave out the ? and what follows: it is put there",
+        )
+    return f"{client}?{urlencode(wanted, safe=':/')}"
 
 
 ControlUrl = Annotated[str, AfterValidator(_control_url)]
