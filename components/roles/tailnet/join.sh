@@ -77,8 +77,9 @@ join_tailnet() {
     # A changed control server wants a fresh login.
     if [ "$(status_field BackendState)" = Running ]; then options+=(--force-reauth); fi
     # Before it is true, or a join that is killed would be taken for another's. What was true until now stays beside it.
-    printf '%s\n' "$(membership "$(wanted_control_url)")" >>"$MEMBERSHIP_FILE"
-    local status=0 answer before
+    local status=0 answer before membership
+    membership=$(membership "$(wanted_control_url)")
+    grep -qsxF "$membership" "$MEMBERSHIP_FILE" || printf '%s\n' "$membership" >>"$MEMBERSHIP_FILE"
     before=$(tailscale ip -4 2>/dev/null || :)
     answer=$(timeout -k 5 $((JOIN_LIMIT + 10)) tailscale up "${options[@]}" 2>&1) || status=$?
     rm -f "$key_file"
@@ -86,7 +87,7 @@ join_tailnet() {
     [ "$status" -eq 0 ] || fail "the tailnet did not take this machine: ${answer:-no answer in ${JOIN_LIMIT}s}" \
         "make a new auth key for the tag $TAILNET_TAG and set it with 'pulumi config set --secret --path tailrack:tailnet.auth_key'"
     require_name "just joined"
-    ensure_file "$MEMBERSHIP_FILE" 0644 root:root "$(membership "$(wanted_control_url)")"
+    ensure_file "$MEMBERSHIP_FILE" 0644 root:root "$membership"
     [ "$(tailscale ip -4)" != "$before" ] || return 0
     # What is bound to an address of an earlier membership starts anew, in its order.
     systemctl daemon-reload
