@@ -441,6 +441,19 @@ def bad_cases() -> list[Bad]:
             ("another type",),
         ),
         Bad(
+            "an RSA host key is refused with the reason",
+            hosts_site(f"{{host_key: 'ssh-rsa {other_type}'}}"),
+            "sites[0].hosts[0].host_key",
+            ("is an RSA host key", "offers RSA with SHA-1 alone", "ssh-keyscan -t ed25519"),
+        ),
+        Bad(
+            "an RSA host key behind the host's name is refused for what it is",
+            hosts_site(f"{{host_key: 'box1 ssh-rsa {other_type}'}}"),
+            "sites[0].hosts[0].host_key",
+            ("is an RSA host key",),
+        ),
+        Bad("adopt is yes or no", hosts_site("{adopt: both}"), "sites[0].hosts[0].adopt", ("'both'", "true or false")),
+        Bad(
             "GPUs without a count are refused", hosts_site("{gpu: h200}"), "sites[0].hosts[0].gpu", ("'h200'", "h200:8")
         ),
         Bad("a GPU kind called all is refused", hosts_site("{gpu: 'all:8'}"), "sites[0].hosts[0].gpu", ("all",)),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from components.steps import MEMBER, compose
+from components.steps import MEMBER, Script, compose
 from tests.unit.shell import ROLES, Shell
 
 Member = Callable[..., subprocess.CompletedProcess[str]]
@@ -24,19 +24,21 @@ def member(shell: Shell) -> Member:
     shell.write("var/lib/tailrack/slurm/base/slurm.conf", "ClusterName=lab\n")
     shell.stub("scontrol", 'if [ "$1" = ping ]; then echo "Slurmctld(primary) at head is UP"; fi')
     shell.stub("exportfs")
+    shell.stub("tailscale", "echo '{}'")
     shell.stub("timeout", 'shift; exec "$@"')
     shell.stub(
         "ssh-keygen", 'echo "certificate of ${@: -1}" >"${@: -1}"; mv "${@: -1}" "$(dirname "${@: -1}")/key-cert.pub"'
     )
 
-    def run(action: str, **values: Any) -> subprocess.CompletedProcess[str]:
+    def run(action: str, script: Script | None = None, **values: Any) -> subprocess.CompletedProcess[str]:
         header = {
             "HOST_NAME": "head", "STEP_LOCK": "", "NODE_NAME": "b1", "NODE_ADDRESS": "100.64.0.7",
             "NODE_SSHD_PORT": 22, "NODE_HOST_KEY": "ssh-ed25519 AAAA", "NODE_SITE": "rack",
             "NODE_SLURM_CONF": "NodeSet=site-rack Feature=site-rack", "NODE_GRES_CONF": "",
-            "NFS_EXPORTS_PATH": "/export/shared", "HEAD_KERNEL_NFS": "true", "SLURM_JOB_LIMIT_SECONDS": 300, **values,
+            "NODE_ADOPT": False, "NFS_EXPORTS_PATH": "/export/shared", "HEAD_KERNEL_NFS": "true",
+            "SLURM_JOB_LIMIT_SECONDS": 300, **values,
         }  # fmt: skip
-        return shell.step(compose(ROLES, MEMBER), header, action, name="b1-member")
+        return shell.step(script or compose(ROLES, MEMBER), header, action, name="b1-member")
 
     return run
 
@@ -195,3 +197,49 @@ def test_leaving_twice_is_leaving_once(member: Member, shell: Shell, slurm: Call
     shell.stub("scontrol", NODE_UNKNOWN)
     shell.stub("ssh", "exit 255")
     assert (member("down").returncode, member("down").stdout) == (0, '{"left":true}\n')
+
+
+def test_a_member_has_left_when_the_head_node_sees_it_no_more_in_the_tailnet(
+    member: Member, shell: Shell, slurm: Callable[..., None]
+) -> None:
+    slurm()
+    shell.stub("sleep")
+    shell.stub("ssh", "echo left")
+    looks = shell.write("looks-at-tailnet", "")
+    peer = json.dumps({"Peer": {"key": {"TailscaleIPs": ["100.64.0.7"], "Online": True}}})
+    shell.stub(
+        "tailscale",
+        f"""echo >>{looks}
+if [ "$(wc -l <{looks})" -ge 3 ]; then echo '{{}}'; else echo '{peer}'; fi""",
+    )
+    done = member("down")
+    assert done.returncode == 0, done.stderr
+    assert len(looks.read_text().splitlines()) == 3
+    calls = [call.split()[0] for call in shell.calls]
+    assert calls.index("ssh") < calls.index("tailscale")
+
+
+def test_a_member_that_stays_in_the_tailnet_is_not_called_gone(
+    member: Member, shell: Shell, slurm: Callable[..., None]
+) -> None:
+    slurm()
+    shell.stub("ssh", "echo left")
+    peer = json.dumps({"Peer": {"key": {"TailscaleIPs": ["100.64.0.7"], "Online": True}}})
+    shell.stub("tailscale", f"echo '{peer}'")
+    script = compose(ROLES, MEMBER)
+    quick = Script(script.text.replace("GONE_LIMIT=90", "GONE_LIMIT=0"), script.reads)
+    done = member("down", script=quick)
+    assert done.returncode == 1
+    assert "b1 says that it leaves, and is in the tailnet still" in done.stderr
+    assert "next: see 'journalctl -u tailrack-logout' on b1" in done.stderr
+    assert shell.path("/node").exists()
+
+
+def test_an_adopted_member_is_not_waited_for_as_it_stays_in_the_tailnet(
+    member: Member, shell: Shell, slurm: Callable[..., None]
+) -> None:
+    slurm()
+    shell.stub("ssh", "echo left")
+    shell.stub("tailscale", "exit 1")
+    done = member("down", NODE_ADOPT=True)
+    assert (done.returncode, done.stdout) == (0, '{"left":true}\n'), done.stderr

@@ -245,6 +245,17 @@ def test_gpus_of_the_config_reach_gate_gres_features_and_partitions(build: Build
     assert stack.outputs["cluster"]["partitions"] == ["all", "rack", "h200", "rtx4090"]
 
 
+def test_a_host_that_is_adopted_is_so_where_it_joins_leaves_and_is_seen_off(
+    build: Build, hosts_config: RawConfig
+) -> None:
+    hosts_config["sites"][0]["hosts"][-1]["adopt"] = True
+    name = hosts_config["sites"][0]["hosts"][-1]["name"]
+    stack = build(hosts_config)
+    adopting = {step.name for step in stack.remote if stack.header(step.name).get("NODE_ADOPT") == "true"}
+    assert adopting == {f"{name}-gate", f"{name}-join", f"{name}-member"}
+    assert "NODE_ADOPT=true" in stack.header(f"{name}-node")["NODE_LEAVE_PROGRAM"]
+
+
 def test_a_node_without_gpus_promises_none(build: Build, lab_config: RawConfig) -> None:
     stack = build(lab_config)
     assert stack.header("a1-gate")["NODE_GPU_COUNT"] == "0"

@@ -105,7 +105,7 @@ def test_leaving_is_the_same_list_in_reverse_on_a_node_and_on_the_head() -> None
     leaves = [f"{name}_leave" for name in reversed(ORDER) if (FOLDER / name / "leave.sh").is_file()]
     assert leaves[0] == "slurm_leave"
     assert leaves[-1] == "tailnet_leave"
-    program = render_program(steps.leave_program(ROLES), {"NFS_EXPORTS_MOUNT": "/shared"})
+    program = render_program(steps.leave_program(ROLES), {"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False})
     assert re.findall(r"^([a-z_]+_leave)$", program, re.MULTILINE) == leaves
     head = steps.compose(ROLES, steps.HEAD, leaves=True).text
     assert re.findall(r"^    ([a-z_]+_leave)$", head[head.index("\ndown() {") :], re.MULTILINE) == leaves

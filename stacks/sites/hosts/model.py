@@ -51,6 +51,13 @@ class HostConfig(Section):
         default=None,
     )
     features: tuple[Feature, ...] = features_key("Slurm features of the node, for `--constraint`")
+    adopt: bool = key(
+        "the machine is in the cluster's tailnet already, under this name; its routes, exit node and SSH stay as they "
+        "are, and it stays in it when it leaves the cluster",
+        "true or false; the program would not know whether it may log the machine in and out; write true for a machine "
+        "that you brought into the tailnet yourself",
+        default=False,
+    )
 
 
 class HostsSite(Site):
