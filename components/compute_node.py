@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pulumi
 
@@ -31,7 +31,7 @@ def memory_header(host: Host, facts: pulumi.Output[dict[str, Any]]) -> dict[str,
 
 def limit_with_jobs(values: Mapping[str, pulumi.Input[Any]]) -> int:
     """Return the time limit of a step that waits for jobs: their own limit comes on top of all else."""
-    return TIME_LIMIT_SECONDS + int(values["SLURM_JOB_LIMIT_SECONDS"])
+    return TIME_LIMIT_SECONDS + cast(int, values["SLURM_JOB_LIMIT_SECONDS"])
 
 
 class ComputeNode(pulumi.ComponentResource):

@@ -190,9 +190,10 @@ def test_a_job_that_cannot_be_requeued_is_cancelled_with_its_owners_name_and_the
     done = member("down", SLURM_JOB_LIMIT_SECONDS=0)
     assert (done.returncode, done.stdout) == (0, '{"left":true}\n'), done.stderr
     assert "scancel 41" in shell.calls
-    assert "cancelling job 41 of ada, which cannot be requeued" in shell.path(
-        "/var/log/tailrack/b1-member.log"
-    ).read_text()
+    assert (
+        "cancelling job 41 of ada, which cannot be requeued"
+        in shell.path("/var/log/tailrack/b1-member.log").read_text()
+    )
 
 
 def test_a_member_that_slurm_does_not_know_is_asked_and_forgotten(member: Member, shell: Shell) -> None:
