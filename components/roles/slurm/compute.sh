@@ -65,7 +65,6 @@ reconfigure_until_placed() {
     wait_until 10 placed_in_topology
 }
 
-
 deleted() { SLURM_CONF=$1/slurm.conf scontrol delete "nodename=$HOST_NAME"; }
 
 # munge refuses what was made more than five minutes before or after; its own words for that say nothing of clocks.
@@ -77,14 +76,15 @@ clock_hint() {
 
 # Have the node created anew, with other features, gres or reserved memory; jobs on it end first.
 register_anew() {
-    local conf reason gone=yes
+    local conf reason gone=yes from=/run/slurm/conf
     reason=$(persons_drain)
     note "registering anew"
     see_jobs_off "$HOST_NAME" "${reason:-tailrack: registers anew}" "$SLURM_JOB_LIMIT_SECONDS" ||
         fail "jobs on this node neither end nor can be requeued" "see 'squeue -w $HOST_NAME'"
     # slurmd must not run, or it makes itself known again; and it takes the way to the controller with it (/run/slurm).
     conf=$(mktemp -d)
-    cp -L /run/slurm/conf/* "$conf/"
+    [ -e "$from/slurm.conf" ] || from=/etc/slurm # the head node's own
+    cp -L "$from"/* "$conf/"
     systemctl stop slurmd
     wait_until 60 deleted "$conf" || gone=no
     rm -rf "$conf"
