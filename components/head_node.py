@@ -9,7 +9,7 @@ import pulumi
 
 from components import steps
 from components.cluster_settings import ClusterSettings
-from components.compute_node import GATE_LIMIT_SECONDS, node_header
+from components.compute_node import GATE_LIMIT_SECONDS, limit_with_jobs, memory_header, node_header
 from components.head_link import SHARED, HeadLink
 from components.host import Host
 from components.munge_key import MungeKey
@@ -77,6 +77,7 @@ class HeadNode(pulumi.ComponentResource):
             "HEAD_ADDRESS": self.joined["tailnet_ip"],
             "HEAD_KERNEL_NFS": self.facts["kernel_nfs_server"],
             "HEAD_COMPUTES": compute,
+            **memory_header(host, self.facts),
             **{header_name("slurm", name): files[name] for name in controller_files(settings, roles, (), "", True)},
         }
         head = Step(
@@ -87,6 +88,7 @@ class HeadNode(pulumi.ComponentResource):
             label=f"{host.name}: users, NFS server, slurmctld",
             parent=self,
             depends_on=[join.resource],
+            limit_seconds=limit_with_jobs(values),
         )
         self.ready: pulumi.Resource = head.resource
         self._roles, self._values = roles, values

@@ -35,8 +35,8 @@ def member(shell: Shell) -> Member:
             "HOST_NAME": "head", "STEP_LOCK": "", "NODE_NAME": "b1", "NODE_ADDRESS": "100.64.0.7",
             "NODE_SSHD_PORT": 22, "NODE_HOST_KEY": "ssh-ed25519 AAAA", "NODE_SITE": "rack",
             "NODE_SLURM_CONF": "NodeSet=site-rack Feature=site-rack", "NODE_GRES_CONF": "",
-            "NODE_ADOPT": False, "NFS_EXPORTS_PATH": "/export/shared", "HEAD_KERNEL_NFS": "true",
-            "SLURM_JOB_LIMIT_SECONDS": 300, **values,
+            "NODE_MEMORY": "ALL 1024", "NODE_JOB_SUBMIT_LUA": 'member("b1", "rack", "", 0)', "NODE_ADOPT": False,
+            "NFS_EXPORTS_PATH": "/export/shared", "HEAD_KERNEL_NFS": "true", "SLURM_JOB_LIMIT_SECONDS": 300, **values,
         }  # fmt: skip
         return shell.step(script or compose(ROLES, MEMBER), header, action, name="b1-member")
 
@@ -62,7 +62,7 @@ esac""",
         shell.stub(
             "squeue",
             f"""left=$(cat "{shell.root}/looks")
-if [ "$left" -gt 0 ]; then echo 41; echo 41; echo $((left - 1)) >"{shell.root}/looks"; fi""",
+if [ "$left" -gt 0 ]; then echo 41 ada RUNNING; echo 41 ada RUNNING; echo $((left - 1)) >"{shell.root}/looks"; fi""",
         )
 
     return install
@@ -178,6 +178,23 @@ def test_jobs_that_go_on_past_the_limit_are_requeued_before_the_member_goes(
     assert member("down", SLURM_JOB_LIMIT_SECONDS=0).returncode == 0
     calls = of_interest(shell)
     assert calls.index("scontrol requeue 41") < calls.index("ssh") < calls.index("scontrol delete nodename=b1")
+
+
+def test_a_job_that_cannot_be_requeued_is_cancelled_with_its_owners_name_and_the_member_goes(
+    member: Member, shell: Shell, slurm: Callable[..., None]
+) -> None:
+    slurm("ALLOCATED", looks=None)
+    stub = shell.path("/stubs/scontrol")
+    stub.write_text(stub.read_text().replace('"requeue "*) echo 0 >', '"requeue "*) exit 1 ;;\n"nothing "*) echo 0 >'))
+    shell.stub("scancel", f'echo 0 >"{shell.root}/looks"')
+    shell.stub("ssh")
+    done = member("down", SLURM_JOB_LIMIT_SECONDS=0)
+    assert (done.returncode, done.stdout) == (0, '{"left":true}\n'), done.stderr
+    assert "scancel 41" in shell.calls
+    assert (
+        "cancelling job 41 of ada, which cannot be requeued"
+        in shell.path("/var/log/tailrack/b1-member.log").read_text()
+    )
 
 
 def test_a_member_that_slurm_does_not_know_is_asked_and_forgotten(member: Member, shell: Shell) -> None:

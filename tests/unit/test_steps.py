@@ -88,7 +88,7 @@ def test_a_machine_goes_through_the_roles_in_their_order() -> None:
     text = steps.compose(ROLES, steps.NODE).text
     body = text[text.index("\nup() {") :]
     calls = re.findall(r"^    ([a-z_]+)_(?:machine|node|compute)$", body, re.MULTILINE)
-    assert calls == ["names", "users", "ssh_trust", "nfs_exports", "slurm"]
+    assert calls == ["names", "users", "ssh_trust", "nfs_exports", "gpu", "slurm", "slurm"]
 
 
 def test_a_member_is_released_by_all_before_any_forgets_it_in_the_reverse_order() -> None:
