@@ -51,14 +51,14 @@ class LabNetworks(pulumi.ComponentResource):
 
     def host(self, node: LabNode) -> Host:
         """Return one container of the lab as a Host."""
-        spec = {"node": node.name, "site": node.site, "bare": node.bare}
+        spec = {"node": node.name, "site": node.site, "bare": node.bare, "like": node.like}
         after = pulumi.ResourceOptions(parent=self, depends_on=[self._made])
         container = self._command(f"{node.name}-container", f"{node.name}: container", "node", spec, after)
         made = container.stdout.apply(parse_result)
         connection = Connection(
             host=made["address"],
             port=made["port"],
-            user="admin",
+            user=made["user"],
             private_key=self.private_key,
             host_key=made["host_key"],
         )
