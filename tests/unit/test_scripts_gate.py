@@ -98,7 +98,8 @@ def test_package_lists_are_read_once_where_they_have_never_been(gate: Gate, shel
     shell.stub("apt-get", f': >"{updated}"')
     shell.stub("apt-cache", f'if [ -e "{updated}" ]; then printf "slurmd:\\n  Candidate: 24.11.5-4\\n"; fi')
     assert json.loads(gate().stdout)["slurm_version"] == "24.11.5-4"
-    assert [call for call in shell.calls if call.startswith("apt-get")] == ["apt-get -q update"]
+    (call,) = [call for call in shell.calls if call.startswith("apt-get")]
+    assert call.endswith(" update")
 
 
 def test_a_machine_without_any_slurm_is_stopped(gate: Gate, shell: Shell) -> None:

@@ -9,7 +9,7 @@ version_of() {
     if [ -n "$installed" ]; then
         printf '%s' "$installed"
     else
-        apt-cache policy "$1" 2>/dev/null | awk '$1 == "Candidate:" && $2 != "(none)" {print $2}'
+        candidate_of "$1"
     fi
 }
 
@@ -19,7 +19,7 @@ cgroups_delegated() { [ -s /sys/fs/cgroup/cgroup.controllers ] && grep -qw memor
 slurm_gate() {
     SLURM_VERSION=$(version_of slurmd)
     if [ -z "$SLURM_VERSION" ]; then
-        apt-get -q update
+        refresh_package_lists
         SLURM_VERSION=$(version_of slurmd)
     fi
     [ -n "$SLURM_VERSION" ] || fail "no package source here has slurmd" \
