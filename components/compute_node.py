@@ -20,7 +20,8 @@ GATE_LIMIT_SECONDS = 1500
 
 def node_header(host: Host) -> dict[str, pulumi.Input[Any]]:
     """What scripts may read of a node, as NODE_NAME and so on, before it has joined."""
-    return {header_name("node", key): value for key, value in {"name": host.name, **node_values(host)}.items()}
+    values = {"name": host.name, "take_over": host.take_over, **node_values(host)}
+    return {header_name("node", key): value for key, value in values.items()}
 
 
 class ComputeNode(pulumi.ComponentResource):

@@ -47,9 +47,11 @@ class Host(Machine):
     site        the failure and bandwidth domain it stands in
     features    Slurm features the user asked for, on top of those every node gets
     gpu         what the config promises; the gate compares it with what the machine has
+    take_over   whether it may be taken from another cluster
     """
 
     name: str
     site: str
     features: tuple[str, ...] = ()
     gpu: Gpu | None = None
+    take_over: bool = False

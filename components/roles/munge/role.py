@@ -7,5 +7,5 @@ from components.roles.role import Role
 
 
 def role(_settings: ClusterSettings) -> Role:
-    """The key itself is a secret value of the join step, not of the role."""
-    return Role("munge", packages={"join": ("munge",)})
+    """The key is a secret value of the join step, not of the role; the package comes after the key."""
+    return Role("munge")

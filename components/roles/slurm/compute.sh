@@ -1,4 +1,5 @@
 #!/bin/bash
+# uses: slurm/others
 # slurmd as a dynamic node: it brings its own hardware description and takes all configuration from the controller.
 #
 # NODE_FEATURES, NODE_GRES   Slurm features and gres of this node (`site-x,pool-a`, `gpu:h200:8` or empty)
@@ -49,6 +50,7 @@ wait_for_jobs_here() {
 
 slurm_compute() {
     local conf="Feature=$NODE_FEATURES"
+    set_slurm_of_others_aside
     [ -z "$NODE_GRES" ] || conf+=" Gres=$NODE_GRES"
     CHANGED=
     ensure_file /etc/systemd/system/slurmd.service.d/tailrack.conf 0644 root:root "[Unit]

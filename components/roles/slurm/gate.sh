@@ -1,4 +1,5 @@
 #!/bin/bash
+# uses: slurm/others
 # Slurm's version, installed or to be installed, and whether systemd can confine jobs by cgroups.
 
 # The version apt would install, or the one that is there.
@@ -17,6 +18,11 @@ version_of() {
 cgroups_delegated() { [ -s /sys/fs/cgroup/cgroup.controllers ] && grep -qw memory /sys/fs/cgroup/cgroup.controllers; }
 
 slurm_gate() {
+    local path cluster
+    while read -r path; do
+        cluster=$(sed -nE 's/^[[:space:]]*ClusterName=([^[:space:]]+).*/\1/Ip' "$path")
+        found_of_others "$path${cluster:+ of cluster $cluster}"
+    done < <(slurm_files_of_others)
     SLURM_VERSION=$(version_of slurmd)
     if [ -z "$SLURM_VERSION" ]; then
         refresh_package_lists

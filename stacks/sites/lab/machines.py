@@ -62,7 +62,15 @@ class LabNetworks(pulumi.ComponentResource):
             private_key=self.private_key,
             host_key=made["host_key"],
         )
-        return Host(name=node.name, site=node.site, connection=connection, features=node.features, lifeline=container)
+        return Host(
+            name=node.name,
+            site=node.site,
+            connection=connection,
+            features=node.features,
+            lifeline=container,
+            # It was made for this stack; what it has of another cluster is there for show.
+            take_over=True,
+        )
 
     def _command(
         self, name: str, label: str, what: str, spec: dict[str, Any], opts: pulumi.ResourceOptions
