@@ -88,7 +88,6 @@ def test_a_uid_that_is_somebody_elses_is_found_before_anything_is_changed(
     cluster: ClusterUnderTest, server: dict[str, Any]
 ) -> None:
     before = cluster.run("s1", LOOK)
-    cluster.config["tailrack:users"][0]["uid"] = CLASHING_UID
     message = refusal(cluster, server)
     assert f"uid {CLASHING_UID} is carol here and should be ada" in message
     assert "next: choose other uids in tailrack:users" in message
