@@ -73,14 +73,17 @@ def test_a_new_cloud_machine_is_waited_for_and_a_broken_source_on_it_is_passed_o
 
 
 def test_a_lock_of_apt_is_waited_for_and_its_holder_is_named(cluster: ClusterUnderTest) -> None:
-    # The daily updates of the likeness, which come at every start; a package that the node's step has to bring.
-    cluster.run("c1", "apt-get -y -q remove munge")
-    cluster.run("c1", "systemd-run --collect --unit=updates hold-apt 15")
+    # The likeness's program for daily updates; it ends when the step says that it waits for it.
+    log = "/var/log/tailrack/c1-join.log"
+    seen = f"until grep -qs waiting {log}; do sleep 0.2; done; systemctl stop updates"
+    cluster.run("c1", f"apt-get -y -q remove jq; rm {log}")
+    cluster.run("c1", "systemd-run --collect --unit=updates hold-apt 300")
+    cluster.run("c1", f"systemd-run --collect --unit=seen sh -c '{seen}'")
     cluster.config["tailrack:cluster"]["munge_generation"] = "again"
     cluster.up_ok()
-    log = cluster.run("c1", "cat /var/log/tailrack/c1-join.log")
-    assert "waiting, at most 600s: " in log
-    assert "(hold-apt)" in log
+    said = cluster.run("c1", f"grep waiting {log}")
+    assert "waiting, at most 600s: " in said
+    assert "hold-apt" in said
     assert idle(cluster, "c1")
 
 
