@@ -29,7 +29,7 @@ def prepare(likenesses: Iterable[str] = ()) -> None:
     client = engine.connect()
     tags = images.tags()
     likes = [tags.likenesses[like] for like in LIKENESSES if like in likenesses]
-    images.ensure_images(client, [tags.node, tags.control, *likes], images.CACHE)
+    images.ensure_images(client, [tags.node, tags.control, *likes])
     client.close()
 
 

@@ -39,7 +39,7 @@ def test_the_images_of_the_machines_that_a_config_names_are_built_before_the_sta
 
     wanted: list[str] = []
 
-    def ensure_images(_client: Any, tags: list[str], _cache: Path) -> None:
+    def ensure_images(_client: Any, tags: list[str]) -> None:
         wanted.extend(tags)
 
     monkeypatch.setattr(lab_commands, "have_docker", lambda: None)
