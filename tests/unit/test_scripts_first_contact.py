@@ -34,7 +34,11 @@ def machine(shell: Shell) -> Shell:
 
 
 def look(shell: Shell, *, take_over: bool = False, users: str = "ada 6001 6001") -> subprocess.CompletedProcess[str]:
-    values: dict[str, Value] = {"NODE_TAKE_OVER": take_over, "USERS_LINES": users.split("; ")}
+    values: dict[str, Value] = {
+        "NODE_TAKE_OVER": take_over,
+        "USERS_LINES": users.split("; "),
+        "MUNGE_CLUSTER": "lab",
+    }
     return shell.step(LOOK, values, name="s1-gate")
 
 
@@ -115,8 +119,8 @@ def test_all_uids_that_clash_are_told_at_once_and_taking_over_does_not_help(mach
 # Taking over
 
 
-def join(shell: Shell, key: str = KEY) -> None:
-    done = shell.call("munge_join", {"MUNGE_KEY": key}, "munge/join")
+def join(shell: Shell, key: str = KEY, cluster: str = "lab") -> None:
+    done = shell.call("munge_join", {"MUNGE_KEY": key, "MUNGE_CLUSTER": cluster}, "munge/join")
     assert done.returncode == 0, done.stderr
 
 
@@ -147,7 +151,13 @@ def test_a_key_that_was_written_here_is_known_again_by_its_digest_after_a_rotati
     digests = munge.path("/var/lib/tailrack/munge.digests")
     assert digests.stat().st_mode & 0o777 == 0o600
     known = [sha256(text.encode()).hexdigest() for text in (f"{KEY}\n", "the next one\n")]
-    assert digests.read_text().split() == [known[0], "-", known[1], "-"]
+    assert digests.read_text() == f"{known[0]} lab\n{known[1]} lab\n"
+
+
+def test_a_machine_that_is_in_another_cluster_of_the_same_making_is_refused(munge: Shell) -> None:
+    join(munge, cluster="other")
+    assert "it has a munge key" in look(munge).stderr
+    assert look(munge, take_over=True).returncode == 0
 
 
 def test_another_key_is_kept_beside_the_one_before_it(munge: Shell) -> None:

@@ -18,7 +18,8 @@ FACTS = {"cpus", "memory_mb", "gpus", "kernel_nfs_server", "cgroups", "slurm_ver
 # A machine whose config promises no GPU, in a cluster whose controller is the newest and confines no jobs.
 HEADER: dict[str, Value] = {
     "NODE_GPU_KIND": "", "NODE_GPU_COUNT": 0, "HEAD_SLURM_VERSION": "24.11.5-4", "HEAD_SLURM_OLDEST": "21.08",
-    "HEAD_CGROUPS": False, "NODE_TAKE_OVER": False, "USERS_LINES": ["ada 6001 6001"],
+    "HEAD_CGROUPS": False, "NODE_TAKE_OVER": False, "MUNGE_CLUSTER": "lab",
+    "USERS_LINES": ["ada 6001 6001"],
 }  # fmt: skip
 
 

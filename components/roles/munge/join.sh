@@ -8,7 +8,7 @@ munge_join() {
     local digest
     CHANGED=
     if munge_key_of_others; then set_aside "$MUNGE_FILE"; fi
-    digest=$(sha256sum <<<"$MUNGE_KEY")
+    digest=$(munge_digest <<<"$MUNGE_KEY")
     # Before the key is there, so that a step that is cut off leaves no key of which nobody knows whose it is.
     if ! grep -qsxF "$digest" "$MUNGE_DIGESTS"; then
         ensure_file "$MUNGE_DIGESTS" 0600 root:root "$(cat "$MUNGE_DIGESTS" - 2>/dev/null <<<"$digest" || :)"
