@@ -92,14 +92,14 @@ def main() -> None:
     def quiet(event: Event) -> None:
         del event
 
-    lab_commands.prepare()
     found = find_engine(engine())
     print(found.why)
+    workspace = Workspace(PROJECT, STACK, stack_config(PROJECT, "dev"), ROOT / "bench")
+    deployment = Deployment(workspace, found, quiet)
+    lab_commands.prepare(deployment.likenesses)
     alone = containers_alone()
     with tempfile.TemporaryDirectory() as folder:
         floor = empty_program(Path(folder), quiet)
-    workspace = Workspace(PROJECT, STACK, stack_config(PROJECT, "dev"), ROOT / "bench")
-    deployment = Deployment(workspace, found, quiet)
     try:
         from_nothing = seconds_of(lambda: insist(deployment.up()))
         unchanged = seconds_of(lambda: insist(deployment.up()))

@@ -14,13 +14,13 @@ from components.remote import TIME_LIMIT_SECONDS, Step, render_program
 from components.roles.role import Role, header_name
 from components.roles.slurm.fragment import memory_values, node_values
 
-# A look takes seconds; only a first `apt-get update` takes longer.
-GATE_LIMIT_SECONDS = 300
+# A look takes seconds, but a new machine may be busy: with cloud-init, with its first updates (scripts/packages.sh).
+GATE_LIMIT_SECONDS = 1500
 
 
 def node_header(host: Host) -> dict[str, pulumi.Input[Any]]:
     """What scripts may read of a node, as NODE_NAME and so on, before it has joined."""
-    values = {"name": host.name, "adopt": host.adopt, **node_values(host)}
+    values = {"name": host.name, "adopt": host.adopt, "take_over": host.take_over, **node_values(host)}
     return {header_name("node", key): value for key, value in values.items()}
 
 

@@ -19,6 +19,7 @@ ORDER = (
     "nfs_exports",
     "gpu",
     "slurm",
+    "first_contact",
 )
 
 

@@ -135,7 +135,7 @@ class _Recorder(mocks.Mocks):
         nodes = re.findall(r"--nodelist=(\S+)", str(inputs.get("stdin")))
         answer: dict[str, dict[str, Any]] = {
             "networks": {"private_key": LAB_PRIVATE_KEY, "control_url": "http://control.lab:8080"},
-            "container": {"address": f"10.99.0.{len(node)}", "port": 22, "host_key": HOST_KEY},
+            "container": {"address": f"10.99.0.{len(node)}", "port": 22, "user": "admin", "host_key": HOST_KEY},
             "gate": {
                 "cpus": 4, "memory_mb": 8000, "gpus": 0, "kernel_nfs_server": False, "cgroups": False,
                 "slurm_version": "24.11.5-4",

@@ -67,7 +67,7 @@ def test_the_dev_stack_is_a_good_config_that_fits_on_a_page() -> None:
 
 def test_a_lab_site_gives_a_head_container_and_numbered_nodes(folder: Path) -> None:
     head, *nodes = parse(yaml.safe_load(LAB), base_dir=folder).nodes()
-    assert head == LabNode("head", "one", (), None, is_head=True, compute=False, bare=False)
+    assert head == LabNode("head", "one", (), None, is_head=True, compute=False, bare=False, like="")
     assert [(node.name, node.site, node.is_head, node.compute) for node in nodes] == [
         ("a1", "one", False, True),
         ("a2", "one", False, True),

@@ -272,6 +272,12 @@ def bad_cases() -> list[Bad]:
             "sites[0].pools[0].features[0]",
             ("partitions choose their nodes",),
         ),
+        Bad(
+            "a machine that the lab has no likeness of is refused",
+            pools("[{name: a, like: mainframe}]"),
+            "sites[0].pools[0].like",
+            ("'mainframe' is not cloud, server or desktop", "no image"),
+        ),
         # users
         Bad("a uid below 1000 is refused", "users: [{name: ada, uid: 999}]", "users[0].uid", ("999", "1000")),
         Bad("the uid of nobody is refused", "users: [{name: ada, uid: 65534}]", "users[0].uid", ("nobody",)),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 
 from components.step_label import StepLabel
-from tests.unit.configs import RawConfig
+from tests.unit.configs import HOST_KEY, RawConfig
 from tests.unit.recorded import Build
 
 RESOURCES_PER_HOST = 6
@@ -195,7 +196,8 @@ def test_another_user_touches_the_nodes_and_no_measurement(build: Build, lab_con
     before = build(lab_config)
     lab_config["users"].append({"name": "bob", "uid": 6002})
     after = build(lab_config)
-    assert after.differences(before) == {"head-head", "a1-node", "b1-node"}
+    looks = {"head-gate", "a1-gate", "b1-gate"}  # whether the uid is free, before anything is changed
+    assert after.differences(before) == looks | {"head-head", "a1-node", "b1-node"}
     assert after.header("a1-node")["USERS_LINES"] == "ada 6001 6001\nbob 6002 6002"
 
 
@@ -342,3 +344,21 @@ def test_what_people_read_of_the_steps_of_a_lab(build: Build, lab_config: RawCon
         "measure cloud-a",
         "measure cross-site",
     }
+
+
+def test_a_container_of_a_lab_is_asked_for_by_its_looks_and_says_whom_it_lets_in(
+    build: Build, lab_config: RawConfig
+) -> None:
+    lab_config["sites"][0]["head_like"] = "server"
+    lab_config["sites"][1]["pools"][0]["like"] = "cloud"
+    container = {"address": "10.99.0.9", "port": 22, "user": "ubuntu", "host_key": HOST_KEY}
+    stack = build(lab_config, answers={"b1-container": container})
+    looks = {
+        node: json.loads(resource.inputs["stdin"])["like"]
+        for node in ("head", "a1", "b1")
+        for resource in stack.resources
+        if resource.name == f"{node}-container"
+    }
+    assert looks == {"head": "server", "a1": "", "b1": "cloud"}
+    logins = {node: stack[f"{node}-gate"].inputs["connection"]["user"] for node in ("a1", "b1")}
+    assert logins == {"a1": "admin", "b1": "ubuntu"}

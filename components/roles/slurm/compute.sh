@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: slurm/jobs
+# uses: slurm/jobs slurm/others
 # slurmd as a dynamic node: it brings its own hardware description and takes all configuration from the controller.
 #
 # NODE_FEATURES, NODE_GRES   Slurm features and gres of this node (`site-x,pool-a`, `gpu:h200:8` or empty)
@@ -96,6 +96,7 @@ register_anew() {
 
 slurm_compute() {
     local conf="Feature=$NODE_FEATURES MemSpecLimit=$NODE_RESERVED_MB"
+    set_slurm_of_others_aside
     [ -z "$NODE_GRES" ] || conf+=" Gres=$NODE_GRES"
     CHANGED=
     ensure_file /etc/systemd/system/slurmd.service.d/tailrack.conf 0644 root:root "[Unit]

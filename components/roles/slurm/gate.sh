@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: slurm/releases
+# uses: slurm/releases slurm/others
 # Slurm's version, installed or to be installed, and whether systemd can confine jobs by cgroups.
 
 # The first release whose slurmd has `--systemd`, and with `-Z` a node that a controller creates and deletes.
@@ -13,7 +13,7 @@ version_of() {
     if [ -n "$installed" ]; then
         printf '%s' "$installed"
     else
-        apt-cache policy "$1" 2>/dev/null | awk '$1 == "Candidate:" && $2 != "(none)" {print $2}'
+        candidate_of "$1"
     fi
 }
 
@@ -28,9 +28,14 @@ cgroups_delegated() {
 }
 
 slurm_gate() {
+    local path cluster
+    while read -r path; do
+        cluster=$(sed -nE 's/^[[:space:]]*ClusterName=([^[:space:]]+).*/\1/Ip' "$path")
+        found_of_others "$path${cluster:+ of cluster $cluster}"
+    done < <(slurm_files_of_others)
     SLURM_VERSION=$(version_of slurmd)
     if [ -z "$SLURM_VERSION" ]; then
-        apt-get -q update
+        refresh_package_lists
         SLURM_VERSION=$(version_of slurmd)
     fi
     [ -n "$SLURM_VERSION" ] || fail "no package source here has slurmd" \

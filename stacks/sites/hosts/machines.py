@@ -29,4 +29,5 @@ def _host(node: HostNode) -> Host:
         features=node.features,
         gpu=node.gpu,
         adopt=node.host.adopt,
+        take_over=node.host.take_over,
     )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from components.settings.cluster import Head
-from components.settings.section import Section, key, named
+from components.settings.section import Section, key, named, yes_no
 from components.settings.types import Feature, GpuText, NodeName, Whole
 from stacks.sites.hosts.ssh_types import Address, HostKey, KeyFile
 from stacks.sites.kind import NodeSpec, Site, features_key, kind_key
@@ -57,6 +57,10 @@ class HostConfig(Section):
         "true or false; the program would not know whether it may log the machine in and out; write true for a machine "
         "that you brought into the tailnet yourself",
         default=False,
+    )
+    take_over: bool = yes_no(
+        "take the machine from the cluster that it is in; that one's files are kept in /var/lib/tailrack/backup on it",
+        False,
     )
 
 
