@@ -25,7 +25,6 @@ class HeadNode(pulumi.ComponentResource):
     facts, joined   Output[dict], as ComputeNode has them; `path` is `self`
     link            what a node needs of it
     ready           the resource after which slurmctld answers and the share is served
-    slurm_conf      Output[str], the cluster's own part of slurm.conf
 
     values, secrets   header values of the cluster's config, by name
     """
@@ -71,7 +70,6 @@ class HeadNode(pulumi.ComponentResource):
         files = pulumi.Output.all(address=self.joined["tailnet_ip"], cgroups=confined).apply(
             lambda known: dict(controller_files(settings, roles, sites, known["address"], known["cgroups"]))
         )
-        self.slurm_conf: pulumi.Output[str] = files["slurm_conf"]
         compute = settings.head.compute
         values |= {
             "HEAD_ADDRESS": self.joined["tailnet_ip"],

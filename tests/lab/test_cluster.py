@@ -52,6 +52,10 @@ SCOPE_OUTPUT = {
     "job_id": int,
     "seconds": NUMBER,
     "rows": list,
+    "left_out": list,
+    "measured_at": str,
+    "last": type(None),
+    "retries": int,
 }
 
 

@@ -96,11 +96,11 @@ class Shell:
         self, script: Script, values: Mapping[str, Value], action: str = "up", name: str = "a1-step"
     ) -> subprocess.CompletedProcess[str]:
         """Run a step's script with what it reads of the values in its header."""
-        own = {"HOST_NAME": "a1", "STEP_NAME": name, "STEP_LOCK": "tailrack"}
+        own = {"HOST_NAME": "a1", "STEP_NAME": name, "STEP_LOCK": "tailrack", "STEP_REPAIR": ""}
         there = {**own, **values}
         return self.run(render_script(script, {key: there[key] for key in script.reads | own.keys()}), action)
 
     def call(self, commands: str, values: Mapping[str, Value], *files: str) -> subprocess.CompletedProcess[str]:
         """Run commands with the functions of roles' files (`users/head`) at hand, and with the values in the header."""
-        own = {"HOST_NAME": "a1", "STEP_NAME": "a1-step", "STEP_LOCK": "", "LOCKED": ""}
+        own = {"HOST_NAME": "a1", "STEP_NAME": "a1-step", "STEP_LOCK": "", "STEP_REPAIR": "", "LOCKED": ""}
         return self.run("\n".join([header({**own, **values}), Functions(files).text, commands, ""]))

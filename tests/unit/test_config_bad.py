@@ -576,6 +576,12 @@ def bad_cases() -> list[Bad]:
         Bad("a factor of one is refused", "validation: {factor: 1}", "validation.factor", ("1 is not", "never reach")),
         Bad("no iterations are refused", "validation: {iterations: 0}", "validation.iterations", ("0 is not",)),
         Bad(
+            "a repair of an unknown node is refused",
+            "cluster: {name: lab, repair: {hed: again}}",
+            "cluster.repair.hed",
+            ("is not a node of this stack", "did you mean 'head'"),
+        ),
+        Bad(
             "a floor of an unknown scope is refused",
             "validation: {floors_gb_per_s: {oone: 1}}",
             "validation.floors_gb_per_s.oone",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
+from components import nccl_validation
 from components.step_label import StepLabel
 from tests.unit.configs import HOST_KEY, RawConfig
-from tests.unit.recorded import Build
+from tests.unit.recorded import Build, Recorded
 
 RESOURCES_PER_HOST = 6
 # The label in front: the step's name, its machine, its words for people.
@@ -59,7 +61,7 @@ def test_resources_beyond_those_of_hosts_do_not_grow_with_them(build: Build, con
     stack = build(config)
     hosts = [node["name"] for node in stack.outputs["cluster"]["nodes"]]
     rest = set(stack.names) - {name for host in hosts for name in of_host(stack.names, host)}
-    assert rest - stack.validations <= {"lab", "lab-networks", "munge", "munge-key", "prod", "validation"}
+    assert rest - stack.validations <= {"lab", "lab-networks", "last-run", "munge", "munge-key", "prod", "validation"}
     assert len(stack.validations) <= len(config["sites"]) + 1
 
 
@@ -86,7 +88,7 @@ def test_every_remote_command_is_quiet_pinned_and_without_environment(build: Bui
         assert step.inputs["addPreviousOutputInEnv"] is False, step.name
         assert step.inputs["connection"]["hostKey"].startswith("ssh-ed25519 "), step.name
         assert step.inputs.keys() <= {
-            "create", "delete", "stdin", "logging", "addPreviousOutputInEnv", "connection", "triggers",
+            "create", "update", "delete", "stdin", "logging", "addPreviousOutputInEnv", "connection", "triggers",
         }, step.name  # fmt: skip
 
 
@@ -163,11 +165,53 @@ def test_values_of_a_node_do_not_depend_on_its_neighbours(build: Build, lab_conf
         assert after.header(step) == before.header(step)
 
 
-def test_a_slurm_setting_touches_the_controller_and_the_measurements(build: Build, lab_config: RawConfig) -> None:
+def test_a_slurm_setting_touches_the_controller_and_no_measurement(build: Build, lab_config: RawConfig) -> None:
     before = build(lab_config)
     after = build({**lab_config, "slurm": {"settings": {"KillWait": "45"}}})
-    assert after.differences(before) == {"head-head"} | before.validations
+    assert after.differences(before) == {"head-head"}
     assert "\nKillWait=45" in after.header("head-head")["SLURM_SLURM_CONF"]
+
+
+def test_a_slurm_setting_that_reaches_the_processes_of_jobs_is_measured(build: Build, lab_config: RawConfig) -> None:
+    before = build(lab_config)
+    after = build({**lab_config, "slurm": {"settings": {"PropagateResourceLimitsExcept": "MEMLOCK"}}})
+    assert after.differences(before) == {"head-head"} | before.validations
+    for name in before.validations:
+        assert after[name].inputs["triggers"] != before[name].inputs["triggers"]
+
+
+def test_a_changed_line_of_a_script_or_program_measures_nothing(
+    build: Build, lab_config: RawConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    before = build(lab_config)
+    for name in ("PROGRAM", "RING"):
+        changed = tmp_path / name
+        changed.write_text("# another comment\n" + getattr(nccl_validation, name).read_text(encoding="utf-8"))
+        monkeypatch.setattr(nccl_validation, name, changed)
+    after = build(lab_config, answers={"nobody": {}})  # not the one that was built before
+    assert after.differences(before) == before.validations
+    for name in before.validations:
+        # The command provider runs `update` for a changed script, which says once more what is known.
+        old, new = before[name].inputs, after[name].inputs
+        assert {key for key in new if new[key] != old[key]} == {"stdin"}
+        assert new["update"] == re.sub("up$", "recall", new["create"])
+
+
+def test_a_measurement_that_was_busy_is_tried_again_by_the_next_run_and_then_stays(
+    build: Build, lab_config: RawConfig
+) -> None:
+    def after(verdict: str, retries: int) -> Recorded:
+        scope = {"verdict": verdict, "retries": retries}
+        told = {"name": "-", "outputs": {"validation": {"cloud-a": scope}}, "secretOutputNames": []}
+        return build(lab_config, answers={"last-run": told})
+
+    first, busy, done = build(lab_config), after("BUSY", 0), after("PASS", 1)
+    assert busy.differences(first) == {"validate-cloud-a"}
+    assert busy["validate-cloud-a"].inputs["triggers"] != first["validate-cloud-a"].inputs["triggers"]
+    assert busy.outputs["validation"]["cloud-a"]["retries"] == 1
+    assert done.differences(busy) == set()
+    assert after("BUSY", 1).differences(done) == {"validate-cloud-a"}
+    assert after("FAIL", 0).differences(first) == set()
 
 
 @pytest.mark.parametrize("change", [{"max_bytes": "1M"}, {"iterations": 9}, {"warmup": 3}, {"rerun": "again"}])
@@ -190,6 +234,27 @@ def test_a_floor_touches_nothing_and_still_judges(build: Build, lab_config: RawC
     assert after.differences(before) == set()
     assert before.outputs["validation"]["cloud-a"]["verdict"] == "PASS"
     assert after.outputs["validation"]["cloud-a"]["verdict"] == "FAIL"
+
+
+@pytest.mark.parametrize(
+    ("kind", "node", "steps"),
+    [
+        ("lab", "b1", {"b1-gate", "b1-join", "b1-member", "b1-node"}),
+        ("lab", "head", {"head-gate", "head-join", "head-head", "head-services"}),
+        ("hosts", "dgx1", {"dgx1-gate", "dgx1-join", "dgx1-member", "dgx1-node"}),
+    ],
+)
+def test_another_repair_text_runs_the_steps_of_that_node_alone(
+    build: Build, lab_config: RawConfig, hosts_config: RawConfig, kind: str, node: str, steps: set[str]
+) -> None:
+    config = {"lab": lab_config, "hosts": hosts_config}[kind]
+    before = build(config)
+    config["cluster"]["repair"] = {node: "2026-11-21"}
+    after = build(config)
+    assert after.differences(before) == steps
+    assert {after.header(step)["STEP_REPAIR"] for step in steps} == {"2026-11-21"}
+    # The same text once more is no new repair.
+    assert build(config, again=True).differences(after) == set()
 
 
 def test_another_user_touches_the_nodes_and_no_measurement(build: Build, lab_config: RawConfig) -> None:

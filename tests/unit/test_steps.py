@@ -18,7 +18,7 @@ from tests.unit.shell import ROLES
 FILES = sorted(path for path in [*FOLDER.rglob("*.sh"), *steps.SCRIPTS.glob("*.sh")])
 PHASES = {phase for name, phases in vars(steps).items() if name.isupper() and isinstance(phases, tuple)
           for phase in phases} - set(steps.SHARED)  # fmt: skip
-OWN = {"HOST_NAME", "STEP_NAME", "STEP_LOCK"}
+OWN = {"HOST_NAME", "STEP_NAME", "STEP_LOCK", "STEP_REPAIR"}
 every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 
 
