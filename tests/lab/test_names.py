@@ -126,6 +126,12 @@ def test_a_name_nobody_has_fails_fast(three: ClusterUnderTest) -> None:
         assert three.attempt(node, "getent hosts nobody-has-this-name", limit=2).returncode == 2, node
 
 
+def test_names_come_back_when_cloud_init_writes_its_file_on_a_running_machine(three: ClusterUnderTest) -> None:
+    three.run("late", "cloud-init single --name update_etc_hosts --frequency always")
+    assert three.attempt("late", "grep tailrack /etc/hosts").returncode == 1, "nothing was written anew"
+    eventually(lambda: knows_all(three, "late"), 75, "all names on late")
+
+
 @pytest.mark.parametrize("node", ["late", "head"])
 def test_names_outlive_a_restart_in_which_cloud_init_writes_its_own(three: ClusterUnderTest, node: str) -> None:
     restart(three, node)
