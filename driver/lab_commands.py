@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Collection
 from pathlib import Path
 
 from driver.workspace import ROOT, Workspace
@@ -20,7 +20,7 @@ def have_docker() -> None:
     engine.ensure_engine()
 
 
-def prepare(likenesses: Iterable[str] = ()) -> None:
+def prepare(likenesses: Collection[str] = ()) -> None:
     """Have Docker and the images before the stack runs, with progress; the stack would do it too, silently.
 
     likenesses   those of the config, as far as there are such
