@@ -1,7 +1,9 @@
 """How long `up` takes on this machine, from nothing and unchanged, and what the lab's containers hold in memory.
 
 Each figure is printed with its ratio to a peer of the same run: the bare containers alone, made and removed without
-Slurm, tailnet or share; and an unchanged `up` of an empty program, which is the engine's own floor. Nothing is judged.
+Slurm, tailnet or share; and an unchanged `up` of an empty program, which is the engine's own floor. Of the `up`
+from nothing each step's seconds are printed, the longest first: steps run side by side, so they add up to more than the
+whole. Nothing is judged.
 """
 
 from __future__ import annotations
@@ -89,17 +91,23 @@ def memory_mb(lab: str) -> float:
 def main() -> None:
     """Measure and print."""
 
+    done: list[Event] = []
+
+    def keep(event: Event) -> None:
+        if event.kind == "done" and event.operation == "create" and event.type.startswith("command:"):
+            done.append(event)
+
     def quiet(event: Event) -> None:
         del event
 
-    lab_commands.prepare()
     found = find_engine(engine())
     print(found.why)
+    workspace = Workspace(PROJECT, STACK, stack_config(PROJECT, "dev"), ROOT / "bench")
+    deployment = Deployment(workspace, found, keep)
+    lab_commands.prepare(deployment.likenesses)
     alone = containers_alone()
     with tempfile.TemporaryDirectory() as folder:
         floor = empty_program(Path(folder), quiet)
-    workspace = Workspace(PROJECT, STACK, stack_config(PROJECT, "dev"), ROOT / "bench")
-    deployment = Deployment(workspace, found, quiet)
     try:
         from_nothing = seconds_of(lambda: insist(deployment.up()))
         unchanged = seconds_of(lambda: insist(deployment.up()))
@@ -110,6 +118,8 @@ def main() -> None:
     print(
         f"up from nothing   {from_nothing:7.1f} s   {from_nothing / alone:5.1f} x the containers alone ({alone:.1f} s)"
     )
+    for event in sorted(done, key=lambda event: -event.seconds):
+        print(f"  {event.name:22}{event.seconds:7.1f} s")
     print(f"up unchanged      {unchanged:7.1f} s   {unchanged / floor:5.1f} x an empty program ({floor:.1f} s)")
     print(f"down              {down:7.1f} s")
     print(f"memory            {memory:7.0f} MB in the lab's containers")

@@ -13,6 +13,7 @@ from components.head_node import HeadNode
 from components.host import Host
 from components.munge_key import MungeKey
 from components.nccl_validation import NcclValidation
+from components.remote import REPAIR
 from components.roles.order import roles
 
 
@@ -22,6 +23,7 @@ class Cluster(pulumi.ComponentResource):
     head, nodes    the components of its machines
     validation     the measurement's component; `validation.results` by scope
 
+    measured_before   results of the measurements in the run before this one
     control_url    of the tailnet, in the place of the settings' own
     """
 
@@ -32,6 +34,7 @@ class Cluster(pulumi.ComponentResource):
         sites: Sequence[str],
         head: Host,
         nodes: Sequence[Host],
+        measured_before: pulumi.Output[Any],
         control_url: pulumi.Input[str] | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
@@ -47,8 +50,12 @@ class Cluster(pulumi.ComponentResource):
             "MUNGE_KEY": munge.key,
             "TAILNET_AUTH_KEY": pulumi.Output.secret(key.get_secret_value() if key else ""),
         }
-        self.head = HeadNode(head, settings, munge, own, values, secrets, sites=sites, opts=child)
-        self.nodes = [ComputeNode(node, self.head.link, own, values, secrets, opts=child) for node in nodes]
+
+        def of(host: Host) -> dict[str, pulumi.Input[Any]]:
+            return {**values, REPAIR: settings.cluster.repair.get(host.name, "")}
+
+        self.head = HeadNode(head, settings, munge, own, of(head), secrets, sites=sites, opts=child)
+        self.nodes = [ComputeNode(node, self.head.link, own, of(node), secrets, opts=child) for node in nodes]
         self.head.services(after=[node.ready for node in self.nodes])
-        self.validation = NcclValidation(self.head, self.nodes, settings, opts=child)
+        self.validation = NcclValidation(self.head, self.nodes, settings, measured_before, opts=child)
         self.register_outputs({"control_address": self.head.link.address})

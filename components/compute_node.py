@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pulumi
 
 from components import answers, steps
 from components.head_link import HeadLink
 from components.host import Host
-from components.remote import Step, render_program
+from components.remote import TIME_LIMIT_SECONDS, Step, render_program
 from components.roles.role import Role, header_name
-from components.roles.slurm.fragment import node_values
+from components.roles.slurm.fragment import memory_values, node_values
 
-# A look takes seconds; only a first `apt-get update` takes longer.
-GATE_LIMIT_SECONDS = 300
+# A look takes seconds, but a new machine may be busy: with cloud-init, with its first updates (scripts/packages.sh).
+GATE_LIMIT_SECONDS = 1500
 
 
 def node_header(host: Host) -> dict[str, pulumi.Input[Any]]:
     """What scripts may read of a node, as NODE_NAME and so on, before it has joined."""
-    return {header_name("node", key): value for key, value in {"name": host.name, **node_values(host)}.items()}
+    values = {"name": host.name, "adopt": host.adopt, "take_over": host.take_over, **node_values(host)}
+    return {header_name("node", key): value for key, value in values.items()}
+
+
+def memory_header(host: Host, facts: pulumi.Output[dict[str, Any]]) -> dict[str, pulumi.Input[Any]]:
+    """What scripts may read of a node's memory, once its gate has found it: NODE_RESERVED_MB and NODE_MEMORY."""
+    found = facts.apply(lambda known: memory_values(host, known["cpus"] or 1, known["memory_mb"] or 1))
+    return {header_name("node", key): found[key] for key in memory_values(host, 1, 1)}
+
+
+def limit_with_jobs(values: Mapping[str, pulumi.Input[Any]]) -> int:
+    """Return the time limit of a step that waits for jobs: their own limit comes on top of all else."""
+    return TIME_LIMIT_SECONDS + cast(int, values["SLURM_JOB_LIMIT_SECONDS"])
 
 
 class ComputeNode(pulumi.ComponentResource):
@@ -71,6 +83,7 @@ class ComputeNode(pulumi.ComponentResource):
             depends_on=[gate.resource],
         )
         self.joined = join.result
+        values |= memory_header(host, self.facts)
         values |= {
             "NODE_ADDRESS": self.joined["tailnet_ip"],
             "NODE_HOST_KEY": self.joined["host_key"],
@@ -87,6 +100,7 @@ class ComputeNode(pulumi.ComponentResource):
             label=f"{host.name}: export and certificate on the head node",
             parent=self,
             depends_on=[join.resource, *([head.ready] if head.ready else [])],
+            limit_seconds=limit_with_jobs(values),
             lock=None,
         )
         leave = steps.leave_program(roles)
@@ -105,6 +119,7 @@ class ComputeNode(pulumi.ComponentResource):
             parse=answers.reader(answers.NODE),
             parent=self,
             depends_on=[member.resource],
+            limit_seconds=limit_with_jobs(values),
         )
         self.ready: pulumi.Resource = node.resource
         self.register_outputs({"tailnet_ip": self.joined["tailnet_ip"]})

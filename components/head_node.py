@@ -9,7 +9,7 @@ import pulumi
 
 from components import steps
 from components.cluster_settings import ClusterSettings
-from components.compute_node import GATE_LIMIT_SECONDS, node_header
+from components.compute_node import GATE_LIMIT_SECONDS, limit_with_jobs, memory_header, node_header
 from components.head_link import SHARED, HeadLink
 from components.host import Host
 from components.munge_key import MungeKey
@@ -25,7 +25,6 @@ class HeadNode(pulumi.ComponentResource):
     facts, joined   Output[dict], as ComputeNode has them; `path` is `self`
     link            what a node needs of it
     ready           the resource after which slurmctld answers and the share is served
-    slurm_conf      Output[str], the cluster's own part of slurm.conf
 
     values, secrets   header values of the cluster's config, by name
     """
@@ -71,12 +70,12 @@ class HeadNode(pulumi.ComponentResource):
         files = pulumi.Output.all(address=self.joined["tailnet_ip"], cgroups=confined).apply(
             lambda known: dict(controller_files(settings, roles, sites, known["address"], known["cgroups"]))
         )
-        self.slurm_conf: pulumi.Output[str] = files["slurm_conf"]
         compute = settings.head.compute
         values |= {
             "HEAD_ADDRESS": self.joined["tailnet_ip"],
             "HEAD_KERNEL_NFS": self.facts["kernel_nfs_server"],
             "HEAD_COMPUTES": compute,
+            **memory_header(host, self.facts),
             **{header_name("slurm", name): files[name] for name in controller_files(settings, roles, (), "", True)},
         }
         head = Step(
@@ -87,6 +86,7 @@ class HeadNode(pulumi.ComponentResource):
             label=f"{host.name}: users, NFS server, slurmctld",
             parent=self,
             depends_on=[join.resource],
+            limit_seconds=limit_with_jobs(values),
         )
         self.ready: pulumi.Resource = head.resource
         self._roles, self._values = roles, values

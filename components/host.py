@@ -47,9 +47,13 @@ class Host(Machine):
     site        the failure and bandwidth domain it stands in
     features    Slurm features the user asked for, on top of those every node gets
     gpu         what the config promises; the gate compares it with what the machine has
+    adopt       it is in the tailnet already, and stays in it as it is, also when it leaves the cluster
+    take_over   whether it may be taken from another cluster
     """
 
     name: str
     site: str
     features: tuple[str, ...] = ()
     gpu: Gpu | None = None
+    adopt: bool = False
+    take_over: bool = False

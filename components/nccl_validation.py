@@ -1,7 +1,8 @@
 """The measurement at the end of every `up`: bus bandwidth of all_reduce, inside each site and across sites.
 
-It runs through Slurm like any job. A scope is a set of nodes measured together. A measurement is replaced, never
-updated, when its nodes, Slurm's configuration or its own settings change; an unchanged cluster is not measured again.
+It runs through Slurm like any job. A scope is a set of nodes measured together. A measurement is taken anew when what
+it measures changes: its nodes, their addresses, how Slurm starts their processes, or its own settings. An unchanged
+cluster is not measured again, unless other jobs kept the last measurement from its nodes.
 """
 
 from __future__ import annotations
@@ -20,12 +21,19 @@ from components.cluster_settings import ClusterSettings
 from components.compute_node import ComputeNode
 from components.head_node import HeadNode
 from components.remote import Step
+from components.settings.types import words
 from components.settings.validation import Validation
 from components.validation.model import JobReport, Measurement
 from components.validation.verdict import judge
 from components.validation_job import validation_job
 
 CROSS_SITE = "cross-site"
+# Keys of slurm.conf that reach the processes of a job: which cores they get, their limits, what runs before them.
+# Time limits, priorities, logging and so on change no figure.
+MEASURED_SETTINGS = words(
+    """cpufreqdef cpufreqgovernors epilog launchparameters mpiparams prolog prologflags propagateresourcelimits
+    propagateresourcelimitsexcept selecttype selecttypeparameters switchtype taskpluginparam taskprolog"""
+)
 PROGRAM = Path(__file__).parent / "validation" / "all_reduce_perf_cpu.py"
 RING = PROGRAM.with_name("tcp_ring.py")
 
@@ -74,14 +82,29 @@ def measurement_of(scope: Scope, settings: Validation) -> Measurement:
     )
 
 
-def _judged(measurement: Measurement, report: dict[str, Any]) -> dict[str, Any]:
-    return dict(judge(measurement, JobReport.from_json(report)))
+def retries(scope: str, before: Mapping[str, Any] | None) -> int:
+    """Return how often a scope's measurement was BUSY and tried again, this run included.
+
+    before   the stack's output `validation` of the last run
+    """
+    last = (before or {}).get(scope, {})
+    return int(last.get("retries", 0)) + int(last.get("verdict") == "BUSY")
+
+
+def _members(sites: Mapping[str, str], addresses: Mapping[str, str]) -> list[str]:
+    return [f"{name} {sites[name]} {address}" for name, address in sorted(addresses.items())]
+
+
+def _judged(measurement: Measurement, known: dict[str, Any]) -> dict[str, Any]:
+    return {**judge(measurement, JobReport.from_json(known["report"])), "retries": known["retries"]}
 
 
 class NcclValidation(pulumi.ComponentResource):
     """One measurement for each scope.
 
-    results   Output[dict]: scope to the dictionary of components.validation.verdict.judge
+    results   Output[dict]: scope to the dictionary of components.validation.verdict.judge, and `retries`
+
+    before    `results` of the run before this one, None where there was none
     """
 
     def __init__(
@@ -89,6 +112,7 @@ class NcclValidation(pulumi.ComponentResource):
         head: HeadNode,
         nodes: Sequence[ComputeNode],
         settings: ClusterSettings,
+        before: pulumi.Output[Any],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("tailrack:validation:NcclValidation", "validation", None, opts)
@@ -101,14 +125,21 @@ class NcclValidation(pulumi.ComponentResource):
         results = {}
         measured: list[pulumi.Resource] = []
         asked = settings.validation
+        own = {key.lower(): value for key, value in settings.slurm.settings.items()}
+        processes = {key: own[key] for key in sorted(own.keys() & MEASURED_SETTINGS)}
         for scope in scopes(node_sites, asked.ranks_per_node):
             measurement = measurement_of(scope, asked)
+            there = pulumi.Output.all(**{name: addresses[name] for name in scope.nodes})
+            # What was BUSY is no result to keep: another number replaces it.
+            again = before.apply(partial(retries, scope.name))
             step = Step(
                 f"validate-{scope.name}",
                 head.host,
                 steps.single("validate"),
                 {
                     "SCOPE": scope.name,
+                    "MEMBERS": there.apply(partial(_members, node_sites)),
+                    "RANKS_PER_NODE": asked.ranks_per_node,
                     "RUN_AS": settings.users[0].name,
                     "JOB_SCRIPT": validation_job(
                         scope.name, scope.nodes, measurement, asked.time_limit_minutes, scope.sites
@@ -122,8 +153,10 @@ class NcclValidation(pulumi.ComponentResource):
                     # A floor judges what was measured; another floor needs no other measurement.
                     json.dumps(asdict(replace(measurement, floor_gb_per_s=None)), sort_keys=True),
                     asked.rerun,
-                    pulumi.Output.all(**{name: addresses[name] for name in scope.nodes}),
-                    head.slurm_conf,
+                    there,
+                    {name: node_sites[name] for name in scope.nodes},
+                    pulumi.Output.all(cgroups=head.link.cgroups, **processes),
+                    again,
                 ],
                 label=f"measure {scope.name}",
                 # It waits for minutes and changes nothing that other steps on this machine change.
@@ -139,7 +172,8 @@ class NcclValidation(pulumi.ComponentResource):
                 limit_seconds=asked.queue_limit_seconds + asked.time_limit_minutes * 60 + 300,
             )
             measured.append(step.resource)
-            results[scope.name] = step.result.apply(partial(_judged, measurement))
+            known = pulumi.Output.all(report=step.result, retries=again)
+            results[scope.name] = known.apply(partial(_judged, measurement))
         self.results: pulumi.Output[dict[str, Any]] = (
             pulumi.Output.all(**results) if results else pulumi.Output.from_input({})
         )

@@ -11,6 +11,8 @@ Why it looks like this (measured, see docs/decisions/0002-one-step-wrapper.md):
 
 A script (components/steps.py) has a function `up` and, where something must be undone, a function `down`. Both
 converge: they may be run twice, be cut off anywhere, and start from a half-done state. `up` prints one JSON object.
+One that measures has a function `recall` besides: pulumi-command runs `create` again for any changed input, a comment
+in the script or a connection's key among them, unless there is another command for that.
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ DIAL_TIMEOUT_SECONDS = 10
 # The lock of the steps that change a host; a step without one takes it for its changes alone.
 HOST_LOCK = "tailrack"
 
+# Header name of a text that says nothing to a script but that it should run again.
+REPAIR = "STEP_REPAIR"
 
 _NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 
@@ -113,7 +117,8 @@ class Step:
     values      what there is to read, by header name; the script gets what it reads, and waits for the Outputs among it
     secrets     like values, for what must never be seen: where the script reads one, the whole stdin and stdout are
                 secret. `result` is still plain, so a script with secrets prints none of them.
-    measure     a change of these replaces the step instead of updating it (a measurement is taken anew)
+    measure     a change of these replaces the step (a measurement is taken anew). Whatever else changes, such as a line
+                of its script, only runs the script's `recall`, which says once more what was measured.
     parse       from what it printed to `result`. The default raises for what is no JSON object, and with it ends the
                 program: for a machine that all the others need anyway
     lock        the lock it holds from its beginning; None where the script takes the host's for its changes alone
@@ -137,7 +142,7 @@ class Step:
         parse: Callable[[str], dict[str, Any]] = parse_result,
         lock: str | None = HOST_LOCK,
     ) -> None:
-        own = {"HOST_NAME": machine.name, "STEP_NAME": name, "STEP_LOCK": lock or ""}
+        own = {"HOST_NAME": machine.name, "STEP_NAME": name, "STEP_LOCK": lock or "", REPAIR: values.get(REPAIR, "")}
         hidden = {key: value for key, value in (secrets or {}).items() if key in script.reads}
         there = {**values, **hidden, **own}
         if lacking := sorted(script.reads - there.keys()):
@@ -166,6 +171,7 @@ class Step:
                 per_dial_timeout=DIAL_TIMEOUT_SECONDS,
             ),
             create=command("up"),
+            update=command("recall") if measure is not None else None,
             delete=command("down") if script.undo else None,
             stdin=secret_once_known(text) if hidden else text,
             triggers=list(measure) if measure is not None else None,

@@ -21,7 +21,7 @@ SCRIPTS = Path(__file__).parent / "scripts"
 SHARED = ("base", "packages")
 
 # Step to its phases. Which machines have which steps is in head_node.py and compute_node.py.
-GATE = ("gate",)
+GATE = ("gate", "lead")
 GATE_OF_NODE = ("gate", "accept")
 JOIN = ("join",)
 JOIN_OF_NODE = ("join", "reach")

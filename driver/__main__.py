@@ -91,7 +91,7 @@ def _up(arguments: argparse.Namespace, console: Console) -> int:
     progress = Progress(console)
     deployment = _deployment(arguments, progress, _engine(arguments, console))
     if deployment.uses_lab:
-        lab_commands.prepare()
+        lab_commands.prepare(deployment.likenesses)
     with _Patience(console, deployment), progress:
         summary = deployment.up()
     console.print()

@@ -76,6 +76,13 @@ class Deployment:
         return any(site.get("kind") in kinds for site in self._config().get("tailrack:sites") or [])
 
     @property
+    def likenesses(self) -> set[str]:
+        """What machines of the lab look like, beside its plain ones."""
+        sites = self._config().get("tailrack:sites") or []
+        looks = [pool.get("like") for site in sites for pool in site.get("pools") or []]
+        return {str(like) for like in [*looks, *(site.get("head_like") for site in sites)] if like}
+
+    @property
     def first_user(self) -> str:
         """The first user of the config, for examples."""
         users = self._config().get("tailrack:users") or [{"name": "USER"}]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Collection
 from pathlib import Path
 
 from driver.workspace import ROOT, Workspace
 from lab import cleanup, engine, images
 from lab.errors import LabError
 from lab.identity import LABEL, container_name, lab_id
+from lab.likeness.machine import LIKENESSES
 
 STATE_DIR = ROOT / "lab"
 
@@ -18,12 +20,16 @@ def have_docker() -> None:
     engine.ensure_engine()
 
 
-def prepare() -> None:
-    """Have Docker and the images before the stack runs, with progress; the stack would do it too, silently."""
+def prepare(likenesses: Collection[str] = ()) -> None:
+    """Have Docker and the images before the stack runs, with progress; the stack would do it too, silently.
+
+    likenesses   those of the config, as far as there are such
+    """
     have_docker()
     client = engine.connect()
     tags = images.tags()
-    images.ensure_images(client, [tags.node, tags.control], images.CACHE)
+    likes = [tags.likenesses[like] for like in LIKENESSES if like in likenesses]
+    images.ensure_images(client, [tags.node, tags.control, *likes])
     client.close()
 
 

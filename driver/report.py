@@ -12,7 +12,7 @@ from components.validation.table import COLUMNS, table_rows
 from components.validation.verdict import Result
 
 BAD_VERDICTS = ("FAIL", "INCONCLUSIVE")
-_STYLES = {"PASS": "green", "FAIL": "red", "INCONCLUSIVE": "red", "UNJUDGED": "yellow"}
+_STYLES = {"PASS": "green", "FAIL": "red", "INCONCLUSIVE": "red", "UNJUDGED": "yellow", "BUSY": "yellow"}
 
 
 def bad_scopes(outputs: Mapping[str, Any]) -> list[str]:
@@ -50,6 +50,16 @@ def show(console: Console, outputs: Mapping[str, Any]) -> None:
 
 
 def _show_scope(console: Console, scope: str, result: Mapping[str, Any]) -> None:
+    if result["rows"]:
+        console.print(_table(scope, result))
+    else:
+        console.print(f"Bus bandwidth, {scope}: not measured", style="italic", highlight=False, markup=False)
+    verdict = result["verdict"]
+    console.print(f"{verdict}  {result['reason']}", style=_STYLES[verdict], highlight=False, markup=False)
+    console.print()
+
+
+def _table(scope: str, result: Mapping[str, Any]) -> Table:
     how = f"{result['backend']}, {result['ranks']} ranks on {', '.join(result['nodes'])}"
     transport = f"{result['transport']} over {result['interface']}" if result["transport"] else "transport unknown"
     table = Table(title=f"Bus bandwidth, {scope}: {how}; {transport}", title_justify="left")
@@ -57,10 +67,7 @@ def _show_scope(console: Console, scope: str, result: Mapping[str, Any]) -> None
         table.add_column(column, justify="right")
     for row in table_rows(cast(Result, result)):
         table.add_row(*row)
-    console.print(table)
-    verdict = result["verdict"]
-    console.print(f"{verdict}  {result['reason']}", style=_STYLES[verdict], highlight=False, markup=False)
-    console.print()
+    return table
 
 
 def next_commands(console: Console, user: str) -> None:

@@ -15,6 +15,12 @@ wanted=$(cat requirements.txt requirements-dev.txt | sha256sum)
 if [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then exit 0; fi
 
 printf 'setting up Python dependencies in .venv ...\n' >&2
+# A stack with a lab needs programs that Go takes minutes for, and nothing of what follows: they are built meanwhile.
+# Whoever needs them waits for this, or says what is wrong.
+if command -v go >/dev/null && grep -qs 'kind: lab' "Pulumi.${STACK:-dev}.yaml"; then
+    mkdir -p .tailrack/cache
+    python3 -m lab.binaries >.tailrack/cache/go.log 2>&1 </dev/null &
+fi
 if ! python3 -m venv .venv 2>/dev/null; then
     printf 'installing python3-venv, which Debian keeps in a package of its own\n' >&2
     as_root=()

@@ -83,8 +83,11 @@ class Engine:
         return locked(Path(f"{path}.lock"), EngineError(f"another run works on {path}; wait for it or stop it"))
 
     def _outputs_of(self, stack: str) -> dict[str, Any]:
-        """Return another stack's outputs, secrets marked; EngineError where there are none or they do not open."""
-        if not (path := self.state_files(stack)).exists():
+        """Return a stack's outputs as of its last `up`, secrets marked.
+
+        EngineError where another stack has none or they do not open; this one has none before its first `up`.
+        """
+        if not (path := self.state_files(stack)).exists() and stack != self.stack:
             raise EngineError(f"it was not made by this engine, which would have its state in {path}")
         return State(path, f"{self.config.project}/{stack}", self.config.passphrase, dry_run=True).outputs
 

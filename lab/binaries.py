@@ -1,12 +1,22 @@
-"""Tailscale's own programs and the lab's control server, built from the module in lab/control."""
+"""Tailscale's own programs and the lab's control server, built from the module in lab/control.
 
+`python3 -m lab.binaries` builds them ahead of need: it takes minutes the first time, and nothing but Python itself.
+"""
+
+import hashlib
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab.commands import run
 from lab.errors import LabError
 from lab.identity import CHECKOUT
+from lab.progress import timed
+from locks import locked
+
+CACHE = CHECKOUT / ".tailrack" / "cache"
+"""Default folder for built programs; the images themselves are the real cache."""
 
 MODULE = CHECKOUT / "lab" / "control"
 TAILSCALE = "tailscale.com"
@@ -25,9 +35,30 @@ class Binaries:
     control: Path
 
 
+def digest(files: Iterable[Path], *texts: str) -> str:
+    """Return 12 hex digits over the names and contents of `files` and over `texts`."""
+    total, by_name = hashlib.sha256(), sorted(files, key=lambda file: file.name)
+    for part in [piece for file in by_name for piece in (file.name.encode(), file.read_bytes())]:
+        total.update(len(part).to_bytes(8, "big") + part)
+    for text in texts:
+        total.update(len(text).to_bytes(8, "big") + text.encode())
+    return total.hexdigest()[:12]
+
+
 def sources() -> list[Path]:
     """Return the control server's source files, without its tests."""
     return sorted(file for file in MODULE.glob("*.go") if not file.name.endswith("_test.go"))
+
+
+def ready(cache: Path = CACHE) -> Binaries:
+    """Return the programs, built if they are not there. Where another process builds them, it is waited for."""
+    files = [*sources(), MODULE / "go.mod", MODULE / "go.sum", Path(__file__)]
+    folder = cache / f"go-{digest(files)}"
+    with locked(cache / "go.lock"):
+        if (folder / "done").exists():
+            return build(folder)
+        with timed("image: build tailscale, tailscaled and the control server with Go (minutes the first time)"):
+            return build(folder)
 
 
 def build(folder: Path) -> Binaries:
@@ -63,3 +94,7 @@ def build(folder: Path) -> Binaries:
 
 def _go(*words: str) -> str:
     return run(["go", *words], env=BUILD_ENV, cwd=MODULE, hint=NO_GO)
+
+
+if __name__ == "__main__":
+    ready()

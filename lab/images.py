@@ -1,10 +1,10 @@
 """The lab's images, named after a digest of what goes into them."""
 
-import hashlib
 import shutil
 import tempfile
 import zipapp
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,14 +12,12 @@ import docker
 from docker.errors import BuildError, ImageNotFound
 
 from lab import binaries, debian
+from lab.binaries import digest
 from lab.errors import LabError
 from lab.identity import CHECKOUT
 from lab.likeness import machine
-from lab.progress import say, timed
+from lab.progress import timed
 from locks import locked
-
-CACHE = CHECKOUT / ".tailrack" / "cache"
-"""Default folder for built programs; the images themselves are the real cache."""
 
 IMAGE_FOLDER = CHECKOUT / "lab" / "image"
 NFS_MOUNT = CHECKOUT / "lab" / "nfs_mount"
@@ -38,16 +36,6 @@ class Images:
     def of_machine(self, like: machine.Like, *, bare: bool) -> str:
         """Return the tag of the image of a machine."""
         return self.likenesses[like] if like else self.bare if bare else self.node
-
-
-def digest(files: Iterable[Path], *texts: str) -> str:
-    """Return 12 hex digits over the names and contents of `files` and over `texts`."""
-    total, by_name = hashlib.sha256(), sorted(files, key=lambda file: file.name)
-    for part in [piece for file in by_name for piece in (file.name.encode(), file.read_bytes())]:
-        total.update(len(part).to_bytes(8, "big") + part)
-    for text in texts:
-        total.update(len(text).to_bytes(8, "big") + text.encode())
-    return total.hexdigest()[:12]
 
 
 def tags() -> Images:
@@ -75,29 +63,35 @@ def _likeness_arguments() -> dict[str, str]:
     return {"CLASHING_UID": str(machine.CLASHING_UID), "CLASHING_USER": machine.CLASHING_USER}
 
 
-def ensure_images(client: docker.DockerClient, wanted: Iterable[str], cache: Path = CACHE) -> None:
-    """Build those of the `wanted` tags (of `tags()`) that are not there.
+def ensure_images(client: docker.DockerClient, wanted: Iterable[str], cache: Path = binaries.CACHE) -> None:
+    """Build those of the `wanted` tags (of `tags()`) that are not there, and what they are built on.
 
     Raises LabError when a program or an image does not build.
     """
     known = tags()
     with locked(cache / "image.lock"):
-        for tag in wanted:
-            _ensure_image(client, tag, known, cache)
+        missing = [tag for tag in dict.fromkeys(wanted) if not _exists(client, tag)]
+        layers = [tag for tag in missing if tag in known.likenesses.values()]
+        first = [tag for tag in missing if tag not in layers]
+        if layers and known.bare not in first and not _exists(client, known.bare):
+            first.append(known.bare)
+        if first:
+            _build_first(client, first, known, cache)
+        for tag in layers:
+            _build_likeness(client, tag, known, cache)
 
 
-def _ensure_image(client: docker.DockerClient, tag: str, known: Images, cache: Path) -> None:
-    if _exists(client, tag):
-        return
-    if tag in known.likenesses.values():
-        _ensure_image(client, known.bare, known, cache)
-        _build_likeness(client, tag, known, cache)
-        return
-    built = binaries.build(_binaries_folder(cache))
-    if tag == known.control:
-        _build_control(client, tag, built, cache)
-    else:
-        _build_node(client, tag, "bare" if tag == known.bare else "node", built, cache)
+def _build_first(client: docker.DockerClient, wanted: list[str], known: Images, cache: Path) -> None:
+    """Build images that stand on none of the lab's. Go and Debian's packages have nothing to do with each other."""
+    with ThreadPoolExecutor(1) as aside:
+        programs = aside.submit(binaries.ready, cache)
+        packages = install_packages(client, cache) if set(wanted) != {known.control} else None
+        built = programs.result()
+    for tag in wanted:
+        if packages is None or tag == known.control:
+            _build_control(client, tag, built, cache)
+        else:
+            _build_node(client, tag, "system" if tag == known.bare else "cluster", packages, built, cache)
 
 
 def _exists(client: docker.DockerClient, tag: str) -> bool:
@@ -106,15 +100,6 @@ def _exists(client: docker.DockerClient, tag: str) -> bool:
     except ImageNotFound:
         return False
     return True
-
-
-def _binaries_folder(cache: Path) -> Path:
-    module = binaries.MODULE
-    sources = [*binaries.sources(), module / "go.mod", module / "go.sum", Path(binaries.__file__)]
-    folder = cache / f"go-{digest(sources)}"
-    if not (folder / "done").exists():
-        say("image: build tailscale, tailscaled and the control server with Go (minutes the first time)")
-    return folder
 
 
 def _build_control(client: docker.DockerClient, tag: str, built: binaries.Binaries, cache: Path) -> None:
@@ -131,9 +116,28 @@ def write_nfs_mount(program: Path) -> None:
         zipapp.create_archive(folder, program, "/usr/bin/python3", "nfs_mount.program:main")
 
 
-def _build_node(client: docker.DockerClient, tag: str, target: str, built: binaries.Binaries, cache: Path) -> None:
+@dataclass(frozen=True)
+class Packages:
+    """What the packages of machines come from: the base image, and their sources.list."""
+
+    base: str
+    sources: str
+
+
+def install_packages(client: docker.DockerClient, cache: Path) -> Packages:
+    """Build the stages of the Dockerfile that are packages alone; Docker keeps them for the images that follow."""
     mirrors = debian.find_mirrors()
-    base = debian.ensure_base(client, mirrors, cache)
+    packages = Packages(debian.ensure_base(client, mirrors, cache), mirrors.sources_list)
+    with tempfile.TemporaryDirectory(dir=cache, prefix="packages-") as context:
+        shutil.copy(IMAGE_FOLDER / "Dockerfile", context)
+        (Path(context) / "sources.list").write_text(packages.sources, encoding="utf-8")
+        _build(client, "", Path(context), "cluster", {"BASE": packages.base})
+    return packages
+
+
+def _build_node(
+    client: docker.DockerClient, tag: str, stage: str, packages: Packages, built: binaries.Binaries, cache: Path
+) -> None:
     with tempfile.TemporaryDirectory(dir=cache, prefix="node-") as context:
         for file in IMAGE_FOLDER.iterdir():
             if file.is_file():
@@ -141,8 +145,8 @@ def _build_node(client: docker.DockerClient, tag: str, target: str, built: binar
         write_nfs_mount(Path(context) / "mount.nfs4")
         for file in (built.tailscale, built.tailscaled, built.unit, built.defaults):
             shutil.copy(file, context)
-        (Path(context) / "sources.list").write_text(mirrors.sources_list, encoding="utf-8")
-        _build(client, tag, Path(context), target, {"BASE": base})
+        (Path(context) / "sources.list").write_text(packages.sources, encoding="utf-8")
+        _build(client, tag, Path(context), "machine", {"BASE": packages.base, "PACKAGES": stage})
 
 
 def _build_likeness(client: docker.DockerClient, tag: str, known: Images, cache: Path) -> None:
@@ -160,12 +164,12 @@ def _build(
     target: str = "",
     arguments: dict[str, str] | None = None,
 ) -> None:
-    """Build one image, saying each step."""
-    with timed(f"image: build {tag}"):
+    """Build one image, or a stage without a tag, saying so."""
+    with timed(f"image: build {tag or target}"):
         try:
             client.images.build(
                 path=str(context),
-                tag=tag,
+                tag=tag or None,
                 target=target or None,
                 buildargs=arguments or {},
                 rm=True,
@@ -174,4 +178,6 @@ def _build(
         except BuildError as error:
             lines = [str(entry.get("stream", "")).strip() for entry in error.build_log]
             tail = " | ".join(line for line in lines[-8:] if line)
-            raise LabError(f"image {tag} does not build: {error.msg}: {tail}; fix it, `python -m lab image`") from error
+            raise LabError(
+                f"image {tag or target} does not build: {error.msg}: {tail}; fix it, `python -m lab image`"
+            ) from error

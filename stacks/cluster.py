@@ -20,6 +20,11 @@ def _node_output(host: Host, known: dict[str, Any]) -> dict[str, Any]:
     return node_output(host.name, host.site, known["facts"], known["joined"])
 
 
+def _own(stack: str) -> str:
+    """The full name of this stack: its outputs are those of the last run until this one ends."""
+    return f"{pulumi.get_organization()}/{pulumi.get_project()}/{stack}"
+
+
 class ClusterStack:
     """Everything of one stack. `outputs` is what `pulumi stack output` shows."""
 
@@ -28,6 +33,7 @@ class ClusterStack:
         made = machines(config.sites, [head, *nodes], stack)
         self.cluster = Cluster(
             config,
+            measured_before=pulumi.StackReference("last-run", stack_name=_own(stack)).get_output("validation"),
             control_url=config.tailnet.control_url or ("" if made.control_url is None else made.control_url),
             sites=[site.name for site in config.sites],
             head=made.hosts[head.name],

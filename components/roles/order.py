@@ -21,6 +21,7 @@ ORDER = (
     "nfs_exports",
     "gpu",
     "slurm",
+    "first_contact",
 )
 
 

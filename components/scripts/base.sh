@@ -4,6 +4,7 @@
 #
 # HOST_NAME   the machine it runs on
 # STEP_NAME   the step, as everybody calls it: the resource's name, and the log's
+# STEP_REPAIR a text of the config that is changed to run the step again; empty where nobody asked for that
 # STEP_LOCK   the lock that the step holds from its beginning, empty for one that takes it for its changes alone
 
 STATE_DIR=/var/lib/tailrack
@@ -76,7 +77,7 @@ dispatch() {
     mkdir -p "$LOG_DIR" "$STATE_DIR" || fail "cannot make $LOG_DIR and $STATE_DIR"
     exec >"$LOG_DIR/$STEP_NAME.log" 2>&1
     [ -z "$STEP_LOCK" ] || take_lock "$STEP_LOCK"
-    note "$STEP_NAME $action on $HOST_NAME"
+    note "$STEP_NAME $action on $HOST_NAME${STEP_REPAIR:+, repair: $STEP_REPAIR}"
     "$action"
     note "done in ${SECONDS}s"
     printf '{%s}\n' "$RESULT" >&3

@@ -1,28 +1,111 @@
 #!/bin/bash
-# Debian packages, in one transaction a step.
+# Debian packages, in one transaction a step. A machine that is met for the first time is often busy with packages of
+# its own: what waits here waits with a limit, and says for whom.
 
-apt_get() { apt-get -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 -y -q "$@"; }
+# Seconds for cloud-init to end, and for others to give the locks of apt and dpkg back.
+CLOUD_INIT_WAIT=600
+APT_WAIT=600
 
-# Install what is missing of the given packages, without starting anything half configured: the daemons' own
-# start-up is the step's business, after their configuration is written.
-ensure_packages() {
-    local package missing=()
-    for package in "$@"; do
-        [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
+# Nothing of the machine's own is removed, and a configuration file that somebody changed stays as it is.
+apt_get() { apt-get -o Acquire::Retries=3 -o APT::Get::Remove=false -o Dpkg::Options::=--force-confold -y -q "$@"; }
+
+# cloud-init writes package sources, makes accounts and installs packages while the SSH server answers already.
+wait_for_cloud_init() {
+    local status=0
+    command -v cloud-init >/dev/null || return 0
+    case $(cloud-init status 2>/dev/null) in
+        *running*) ;;
+        # It may never have run here at all, and waiting for that would not end.
+        *'not run'* | *'not started'*) [ "$(systemctl is-system-running)" = starting ] || return 0 ;;
+        *) return 0 ;;
+    esac
+    note "waiting for cloud-init, at most ${CLOUD_INIT_WAIT}s"
+    timeout "$CLOUD_INIT_WAIT" cloud-init status --wait || status=$?
+    [ "$status" -ne 124 ] || fail "cloud-init has not set this machine up after ${CLOUD_INIT_WAIT}s" \
+        "see 'cloud-init status --long' and /var/log/cloud-init-output.log on $HOST_NAME; run up again when it is done"
+    [ "$status" -eq 0 ] || note "cloud-init ended with errors, see 'cloud-init status --long'; going on"
+}
+
+# Who has a lock, as apt and dpkg say it; dpkg gives no name. Nothing where they complain of something else.
+lock_holder() {
+    local said pid name
+    said=$(grep -m 1 -E 'Could not get lock|Unable to (lock|acquire)|was locked by' <<<"$1") || return 0
+    pid=$(sed -nE 's/.*with pid ([0-9]+).*/\1/p' <<<"$said")
+    [ -z "$pid" ] || name=$(cat "/proc/$pid/comm" 2>/dev/null) || name=gone
+    printf '%s%s' "${said#*: }" "${name:+ ($name)}"
+}
+
+# Run a command of apt or dpkg, again and again while others have its locks: none of their own options waits for all
+# of them. APT_SAID is what it complained of in the end.
+when_unlocked() {
+    local begin=$SECONDS status file holder before=''
+    file=$(mktemp)
+    while :; do
+        status=0
+        "$@" 2>"$file" || status=$?
+        APT_SAID=$(<"$file")
+        holder=''
+        [ "$status" -eq 0 ] || holder=$(lock_holder "$APT_SAID")
+        [ -n "$holder" ] || break
+        [ $((SECONDS - begin)) -lt "$APT_WAIT" ] || break
+        [ "$holder" = "$before" ] || note "waiting, at most ${APT_WAIT}s: $holder"
+        before=$holder
+        sleep 1
     done
-    [ ${#missing[@]} -eq 0 ] && return
-    note "installing ${missing[*]}"
-    # A run that was cut off can leave packages unpacked and not configured.
-    dpkg --configure -a
-    apt_get update
-    local policy=/usr/sbin/policy-rc.d
+    rm -f "$file"
+    [ -z "$APT_SAID" ] || printf '%s\n' "$APT_SAID" >&2
+    [ -z "$holder" ] || fail "others have had the package manager for ${APT_WAIT}s: $holder" \
+        "let that process end, or see what it waits for, on $HOST_NAME; then run up again"
+    return "$status"
+}
+
+# A source that is broken says nothing about the others: whether packages can be had shows itself afterwards.
+refresh_package_lists() {
+    when_unlocked apt_get update || note "not all package sources of this machine can be read; going on with the others"
+}
+
+# The version that could be installed; nothing where no source has the package.
+candidate_of() { apt-cache policy "$1" 2>/dev/null | awk '$1 == "Candidate:" && $2 != "(none)" {print $2}'; }
+
+missing_of() {
+    local package
+    for package in "$@"; do
+        [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || printf '%s\n' "$package"
+    done
+}
+
+# Install packages, without starting anything half configured: the daemons' own start-up is the step's business, after
+# their configuration is written.
+install_unstarted() {
+    local policy=/usr/sbin/policy-rc.d status=0
     if [ ! -e "$policy" ]; then
         printf '#!/bin/sh\n# tailrack: removed after the installation\nexit 101\n' >"$policy"
         chmod 0755 "$policy"
     fi
-    local status=0
-    apt_get install --no-install-recommends "${missing[@]}" || status=$?
-    grep -q '^# tailrack:' "$policy" && rm -f "$policy"
-    [ "$status" -eq 0 ] || fail "apt-get could not install ${missing[*]}" \
-        "check the package sources of $HOST_NAME with 'apt-get update', then run up again"
+    apt_get install --no-install-recommends "$@" || status=$?
+    if grep -q '^# tailrack:' "$policy"; then rm -f "$policy"; fi
+    return "$status"
+}
+
+# Install what is missing of the given packages.
+ensure_packages() {
+    local package missing remedy removed
+    readarray -t missing < <(missing_of "$@")
+    [ ${#missing[@]} -gt 0 ] || return 0
+    note "installing ${missing[*]}"
+    remedy="see 'apt-get update' and 'apt-get install ${missing[*]}' on $HOST_NAME, then run up again"
+    # A run that was cut off can leave packages unpacked and not configured.
+    when_unlocked dpkg --configure -a || note "some packages of this machine cannot be configured; going on"
+    refresh_package_lists
+    for package in "${missing[@]}"; do
+        [ -n "$(candidate_of "$package")" ] || fail \
+            "no package source that can be read here has $package${APT_SAID:+ ($(head -n 1 <<<"$APT_SAID"))}" "$remedy"
+    done
+    when_unlocked install_unstarted "${missing[@]}" || note "apt-get failed"
+    # apt-get fails for others' packages too, which it could not configure; what counts is that ours are there.
+    [ -n "$(missing_of "${missing[@]}")" ] || return 0
+    removed=$(apt-get -s install --no-install-recommends "${missing[@]}" | awk '$1 == "Remv" {printf " %s", $2}' || :)
+    [ -z "$removed" ] || fail "installing ${missing[*]} would remove$removed" \
+        "remove them yourself if nobody needs them on $HOST_NAME, then run up again"
+    fail "apt-get could not install ${missing[*]}${APT_SAID:+ ($(head -n 1 <<<"$APT_SAID"))}" "$remedy"
 }

@@ -21,6 +21,12 @@ class Cluster(Section):
         min_length=1,
         default="1",
     )
+    repair: dict[str, FreeText] = key(
+        "by a node's name, a text; change it to run all steps of that node again, as after a repair by hand",
+        "a mapping from a node's name to a short text; no step would know that it has to run again; write "
+        '{b1: "2026-11-21"}',
+        default={},
+    )
 
 
 class Head(Section):

@@ -39,11 +39,12 @@ class Validation(Section):
         "limit of each measuring job, minutes", 1, 1440, "Slurm would end the measurement as it starts", 10
     )
     queue_limit_seconds: Whole = number(
-        "how long a measuring job may wait for its nodes while other jobs are on them",
+        "how long a measurement waits for other jobs on its nodes before it takes only new nodes and a peer of each, "
+        "or is BUSY; it keeps nobody out meanwhile",
         0,
         604800,
         "the measurement would wait for other jobs for ever",
-        600,
+        30,
     )
     floors_gb_per_s: dict[str, Annotated[Number, Field(gt=0)]] = key(
         "least bus bandwidth by scope (a site's name or `cross-site`), GB/s",

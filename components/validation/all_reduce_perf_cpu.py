@@ -23,7 +23,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-HOST = socket.gethostname().split(".")[0]
+# The node's name in Slurm: two machines may have one host name, and are two all the same.
+HOST = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
 PATTERN = 61  # a prime: a chunk of the buffer that lands in another's place does not fit there
 # Open MPI 5 dies of a message that comes while its receiver is still leaving MPI_Init (open-mpi/ompi issue 12495).
 SETTLE_SECONDS = 1

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from components.validation.sizes import sizes_between
@@ -59,14 +59,21 @@ class Measurement:
         """Every size in bytes that must appear in the table."""
         return sizes_between(self.min_bytes, self.max_bytes, self.factor)
 
+    def without(self, nodes: int) -> "Measurement":
+        """The same with that many nodes fewer. Raises ValueError where too few would be left."""
+        return replace(self, nodes=self.nodes - nodes, ranks=self.ranks - self.ranks // self.nodes * nodes)
+
 
 @dataclass(frozen=True, kw_only=True)
 class JobReport:
     """What the head node reported of the Slurm job.
 
-    `state` is Slurm's word (COMPLETED, FAILED, ...); `seconds` the job's elapsed time; `nodes` the names Slurm
+    `state` is Slurm's word (COMPLETED, FAILED, ...), or BUSY (other jobs were on the nodes) or UNAVAILABLE (a node
+    was down or drained) where no job was submitted; `seconds` the job's elapsed time; `nodes` the names Slurm
     gave it; `output` standard output and error together. `exit_code` and `signal` are None where Slurm knows
     none. `node_states` is the text of `sinfo -R`. `facts` are further named findings (nvidia_peermem, links).
+    `left_out` names nodes of the scope that did not take part because of their other jobs. `measured_at` is when, in
+    seconds since 1970; `last` what was found the last time that was not BUSY.
     """
 
     job_id: int | None
@@ -78,13 +85,16 @@ class JobReport:
     output: str
     node_states: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+    measured_at: float | None = None
+    last: "JobReport | None" = None
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "JobReport":
         """A report from the remote script's JSON object.
 
         `job_id` is a number or digits; `exit_code` a number or Slurm's `code:signal`; both may be null, and
-        so may `seconds`. `node_states` and `facts` may be absent. Raises ValueError naming the key that is wrong.
+        so may `seconds`. What comes after `output` may be absent. Raises ValueError naming the key that is wrong.
         """
         if not isinstance(data, Mapping):
             raise ValueError(f"the job report is a {type(data).__name__}: a JSON object was expected")
@@ -98,11 +108,14 @@ class JobReport:
             state=(_text(data, "state").split() or [""])[0].rstrip("+").upper(),
             exit_code=exit_code,
             signal=signal,
-            seconds=_seconds(data["seconds"]),
-            nodes=_names(data["nodes"]),
+            seconds=_seconds("seconds", data["seconds"]),
+            nodes=_names("nodes", data["nodes"]),
             output=_text(data, "output"),
             node_states=_text(data, "node_states") if "node_states" in data else "",
             facts=_facts(data.get("facts", {})),
+            left_out=_names("left_out", data.get("left_out", ())),
+            measured_at=_seconds("measured_at", data.get("measured_at")),
+            last=None if data.get("last") is None else cls.from_json({**data["last"], "last": None}),
         )
 
 
@@ -128,18 +141,18 @@ def _exit(value: object) -> tuple[int | None, int | None]:
         raise ValueError(f"exit_code is {value!r}: a number, Slurm's code:signal or null was expected") from None
 
 
-def _seconds(value: object) -> float | None:
+def _seconds(key: str, value: object) -> float | None:
     if value is None:
         return None
     if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0:
         return float(value)
-    raise ValueError(f"seconds is {value!r}: a number of 0 or more, or null, was expected")
+    raise ValueError(f"{key} is {value!r}: a number of 0 or more, or null, was expected")
 
 
-def _names(value: object) -> tuple[str, ...]:
+def _names(key: str, value: object) -> tuple[str, ...]:
     if isinstance(value, (list, tuple)) and all(isinstance(name, str) and name for name in value):
         return tuple(value)
-    raise ValueError(f"nodes is {value!r}: a list of node names was expected")
+    raise ValueError(f"{key} is {value!r}: a list of node names was expected")
 
 
 def _text(data: Mapping[str, Any], key: str) -> str:

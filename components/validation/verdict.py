@@ -5,6 +5,7 @@ judged: it mixes sizes that measure latency with sizes that measure bandwidth. A
 None, never 0.
 """
 
+from datetime import UTC, datetime
 from typing import Literal, TypedDict
 
 from components.validation.model import Backend, JobReport, Measurement
@@ -12,7 +13,7 @@ from components.validation.nccl_tests import Row, Table, Timing, parse
 from components.validation.sizes import format_size
 from components.validation.transport import read_transport
 
-Verdict = Literal["PASS", "FAIL", "UNJUDGED", "INCONCLUSIVE"]
+Verdict = Literal["PASS", "FAIL", "UNJUDGED", "INCONCLUSIVE", "BUSY"]
 
 _UNFINISHED = ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "REQUEUED", "STAGE_OUT", "")
 # testResult_t of nccl-tests v2.19, src/common.h; before, wrong results exited with 1.
@@ -41,8 +42,20 @@ class RowResult(TypedDict):
     in_place: HalfResult
 
 
+class LastFigure(TypedDict):
+    """What was measured before; the figure is None where that was not whole, right and complete. Age in seconds."""
+
+    busbw_gb_per_s: float | None
+    nodes: list[str]
+    measured_at: str
+    age_seconds: int
+
+
 class Result(TypedDict):
-    """The measurement of one scope. `wrong` counts elements, or measurements with deviations up to v2.11."""
+    """The measurement of one scope. `wrong` counts elements, or measurements with deviations up to v2.11.
+
+    `left_out` names nodes that other jobs kept from it, `last` what BUSY has in the place of a figure of its own.
+    """
 
     backend: Backend
     verdict: Verdict
@@ -62,10 +75,15 @@ class Result(TypedDict):
     job_id: int | None
     seconds: float | None
     rows: list[RowResult]
+    left_out: list[str]
+    measured_at: str | None
+    last: LastFigure | None
 
 
 def judge(asked: Measurement, report: JobReport) -> Result:
     """The result of one measurement; every outcome of the job has one, so nothing is raised."""
+    if report.left_out and report.job_id is not None:
+        asked = asked.without(len(report.left_out))
     table = parse(report.output)
     wrong = _wrong(table)
     gate = next((row.out_of_place for row in table.rows if row.size_bytes == asked.gate_bytes), None)
@@ -91,6 +109,50 @@ def judge(asked: Measurement, report: JobReport) -> Result:
         job_id=report.job_id,
         seconds=report.seconds,
         rows=[_row(row) for row in table.rows],
+        left_out=list(report.left_out),
+        measured_at=_moment(report.measured_at),
+        last=_last(asked, report),
+    )
+
+
+def _moment(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _last(asked: Measurement, report: JobReport) -> LastFigure | None:
+    last = report.last
+    at, now = (_moment(last.measured_at), report.measured_at) if last else (None, None)
+    if last is None or last.measured_at is None or at is None or now is None:
+        return None
+    table = parse(last.output)
+    sound = (last.state, last.exit_code, last.signal, _wrong(table)) == ("COMPLETED", 0, 0, 0) and not table.problems
+    figures = [row.out_of_place.busbw_gb_per_s for row in table.rows if row.size_bytes == asked.gate_bytes and sound]
+    return LastFigure(
+        busbw_gb_per_s=figures[0] if figures else None,
+        nodes=list(last.nodes),
+        measured_at=at,
+        age_seconds=max(0, round(now - last.measured_at)),
+    )
+
+
+def _age(seconds: int) -> str:
+    for unit, name in ((86400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= unit:
+            return f"{seconds // unit} {name}{'s' * (seconds >= 2 * unit)}"
+    return f"{seconds} second{'s' * (seconds != 1)}"
+
+
+def _busy(asked: Measurement, report: JobReport) -> str:
+    held = "; ".join(f"{name}: {text}" for name, text in report.facts.items())
+    busy = f"Other jobs are on {', '.join(report.left_out) or 'its nodes'}{f' ({held})' if held else ''}."
+    last = _last(asked, report)
+    if last is None:
+        return f"{busy} Nothing was measured before. The next up tries again."
+    figure = last["busbw_gb_per_s"]
+    words = "no figure" if figure is None else f"{figure:.3f} GB/s at {format_size(asked.gate_bytes)}"
+    return (
+        f"{busy} The last measurement, {_age(last['age_seconds'])} ago on {', '.join(last['nodes']) or 'no nodes'}, "
+        f"gave {words}. The next up tries again."
     )
 
 
@@ -99,6 +161,10 @@ def _verdict(
 ) -> tuple[Verdict, str]:
     if wrong:
         return "FAIL", f"The data was wrong: {wrong} out of bounds.{_context(report)}"
+    if report.state == "BUSY":
+        return "BUSY", _busy(asked, report)
+    if report.state == "UNAVAILABLE":
+        return "INCONCLUSIVE", f"No job was submitted: {', '.join(report.left_out)} cannot run one.{_findings(report)}"
     if report.state in _UNFINISHED:
         state = report.state or "in no known state"
         return "INCONCLUSIVE", f"The job was still {state} when the wait ended.{_context(report)}"
@@ -108,6 +174,8 @@ def _verdict(
     if doubts or gate is None:
         return "INCONCLUSIVE", f"Not a whole measurement: {'; '.join(doubts)}.{_context(report)}"
     measured = f"{gate.busbw_gb_per_s:.3f} GB/s of bus bandwidth at {format_size(asked.gate_bytes)}"
+    if report.left_out:
+        measured += f" between {', '.join(report.nodes)} alone, as other jobs were on {', '.join(report.left_out)}"
     if asked.floor_gb_per_s is None:
         return "UNJUDGED", f"Measured {measured}; no floor is known for this hardware."
     if gate.busbw_gb_per_s < asked.floor_gb_per_s:

@@ -5,15 +5,16 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
-Like = Literal["", "cloud", "server", "desktop"]
+Likeness = Literal["cloud", "server", "desktop"]
+Like = Literal["", Likeness]
 """What a machine looks like; empty is the lab's plain machine."""
 
 LOGINS: dict[Like, str] = {"": "admin", "cloud": "ubuntu", "server": "admin", "desktop": "maria"}
 """The account, uid 1000 with password-less sudo, that the lab's key opens."""
 
-LIKENESSES = tuple(like for like in LOGINS if like)
+LIKENESSES: tuple[Likeness, ...] = get_args(Likeness)
 FOLDER = Path(__file__).parent
 
 CLASHING_UID, CLASHING_USER = 6001, "carol"

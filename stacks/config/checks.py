@@ -24,6 +24,7 @@ def check(config: Draft, report: Report) -> None:
     _check_partitions(config, nodes, report)
     _check_somewhere_to_run(sites, nodes, report)
     _check_site_names(config, report)
+    _check_repair(config.section("cluster"), nodes, report)
     for word, kind in KINDS.items():
         kind.check([site for site in sites if site.text("kind") == word], head, report)
     logins = {node.login: node.place for node in listed_nodes if node.login is not None}
@@ -74,6 +75,15 @@ def _check_partitions(config: Draft, nodes: Sequence[Claim], report: Report) -> 
     for path, name in {node.path: node.name for node in nodes if node.name is not None and node.name in names}.items():
         what = f"makes node {bare(name)}, which has the name of a partition ({names[name]})"
         report.add(path, what, "the node could not register with slurmctld", "give one of them another name")
+
+
+def _check_repair(cluster: Draft, nodes: Sequence[Claim], report: Report) -> None:
+    known = {node.name for node in nodes if node.name is not None}
+    asked = cluster.raw.get("repair")
+    for name in map(str, asked) if isinstance(asked, Mapping) and len(known) == len(nodes) else ():
+        if name not in known:
+            at = below(cluster.at("repair"), name)
+            report.add(at, "is not a node of this stack", "nothing would be repaired", meant(name, known))
 
 
 def _check_somewhere_to_run(sites: Sequence[Draft], nodes: Sequence[Claim], report: Report) -> None:

@@ -142,3 +142,24 @@ def test_a_stack_whose_backend_is_its_own_as_in_earlier_versions_is_taken_over(
     kept = {path.name for path in workspace.backend.rglob("*") if "base" in path.name}
     assert kept == set()
     assert deploy("dev", []).outputs()["address"] == "100.64.0.2"
+
+
+OWN = """
+before = pulumi.StackReference("last-run", stack_name=f"{pulumi.get_organization()}/trial/{pulumi.get_stack()}")
+seen = before.get_output("runs").apply(lambda runs: runs or 0)
+step("used", seen.apply(lambda runs: f"echo {int(runs)} earlier"))
+pulumi.export("runs", seen.apply(lambda runs: int(runs) + 1))
+"""
+
+
+def test_a_stack_reads_its_own_outputs_of_the_run_before_and_none_in_its_first(deploy: Deploy, stack: Stack) -> None:
+    stack.write(OWN, {"any": "text"})
+    deployment = deploy("dev", [])
+    assert deployment.preview().ok
+    asked = []
+    for _ in range(3):
+        summary = deployment.up()
+        assert summary.ok, summary.failures
+        asked += [each.stdin for each in stack.host.take()]
+    assert asked == ["echo 0 earlier", "echo 1 earlier", "echo 2 earlier"]
+    assert deployment.outputs() == {"runs": 3}

@@ -24,7 +24,8 @@ def found() -> Found:
 @pytest.fixture(scope="session")
 def images() -> Iterator[None]:
     """Docker and the lab's images; a Docker engine that was started for this is stopped in the end."""
-    lab_commands.prepare()
+    sites = dev_config()["tailrack:sites"]
+    lab_commands.prepare({pool["like"] for site in sites for pool in site["pools"] if "like" in pool})
     yield
     lab_commands.stop_docker()
 

@@ -116,6 +116,8 @@ class _Recorder(mocks.Mocks):
         inputs, paths = open_secrets(args.inputs)
         plain = json.dumps(without_secrets(args.inputs), sort_keys=True, default=str)  # str: not known in a preview
         self.recorded.resources.append(Registered(args.typ, args.name, inputs, frozenset(paths), plain))
+        if args.typ == "pulumi:pulumi:StackReference":
+            return args.name, self.answers.get(args.name, {"name": args.name, "outputs": {}, "secretOutputNames": []})
         if not args.typ.startswith("command:"):
             return "", {}
         stdout = rpc.UNKNOWN if self.unknown else self._stdout(args.name, inputs)
@@ -135,7 +137,7 @@ class _Recorder(mocks.Mocks):
         nodes = re.findall(r"--nodelist=(\S+)", str(inputs.get("stdin")))
         answer: dict[str, dict[str, Any]] = {
             "networks": {"private_key": LAB_PRIVATE_KEY, "control_url": "http://control.lab:8080"},
-            "container": {"address": f"10.99.0.{len(node)}", "port": 22, "host_key": HOST_KEY},
+            "container": {"address": f"10.99.0.{len(node)}", "port": 22, "user": "admin", "host_key": HOST_KEY},
             "gate": {
                 "cpus": 4, "memory_mb": 8000, "gpus": 0, "kernel_nfs_server": False, "cgroups": False,
                 "slurm_version": "24.11.5-4",

@@ -26,8 +26,8 @@ def script_of(role: str, *phases: str) -> Script:
 
 # What the scripts may really run. Everything else is a stub of the test, or not found: nothing of this machine changes.
 TOOLS = """
-    awk base64 basename bash cat chmod cmp cp cut date df dirname env find flock grep head install jq ls mkdir mktemp mv
-    nproc rm sed sh sort stat tail tee timeout touch tr uname wc xargs
+    awk base64 basename bash cat chmod cmp cp cut date df dirname env find flock grep head install jq ls md5sum mkdir
+    mktemp mv nproc rm sed sh sha256sum sort stat tail tee timeout touch tr uname wc xargs
 """
 _SYSTEM_PATH = re.compile(
     r"(?<![\w.})])/(?=(?:etc|var|run|root|usr/local|usr/sbin|proc|sys|sbin|dev(?!/null|/zero))\b)"
@@ -96,11 +96,11 @@ class Shell:
         self, script: Script, values: Mapping[str, Value], action: str = "up", name: str = "a1-step"
     ) -> subprocess.CompletedProcess[str]:
         """Run a step's script with what it reads of the values in its header."""
-        own = {"HOST_NAME": "a1", "STEP_NAME": name, "STEP_LOCK": "tailrack"}
+        own = {"HOST_NAME": "a1", "STEP_NAME": name, "STEP_LOCK": "tailrack", "STEP_REPAIR": ""}
         there = {**own, **values}
         return self.run(render_script(script, {key: there[key] for key in script.reads | own.keys()}), action)
 
     def call(self, commands: str, values: Mapping[str, Value], *files: str) -> subprocess.CompletedProcess[str]:
         """Run commands with the functions of roles' files (`users/head`) at hand, and with the values in the header."""
-        own = {"HOST_NAME": "a1", "STEP_NAME": "a1-step", "STEP_LOCK": "", "LOCKED": ""}
+        own = {"HOST_NAME": "a1", "STEP_NAME": "a1-step", "STEP_LOCK": "", "STEP_REPAIR": "", "LOCKED": ""}
         return self.run("\n".join([header({**own, **values}), Functions(files).text, commands, ""]))

@@ -103,7 +103,7 @@ def test_a_step_gets_what_its_script_reads_and_nothing_else() -> None:
         },
         answers={"a1-node": "{}"},
     )  # fmt: skip
-    assert made.header("a1-node").keys() == {"HOST_NAME", "STEP_NAME", "STEP_LOCK", "USERS_LINES"}
+    assert made.header("a1-node").keys() == {"HOST_NAME", "STEP_NAME", "STEP_LOCK", "STEP_REPAIR", "USERS_LINES"}
     assert made["a1-node"].secret_paths.isdisjoint({"stdin"})
 
 

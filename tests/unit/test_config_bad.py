@@ -272,6 +272,12 @@ def bad_cases() -> list[Bad]:
             "sites[0].pools[0].features[0]",
             ("partitions choose their nodes",),
         ),
+        Bad(
+            "a machine that the lab has no likeness of is refused",
+            pools("[{name: a, like: mainframe}]"),
+            "sites[0].pools[0].like",
+            ("'mainframe' is not cloud, server or desktop", "no image"),
+        ),
         # users
         Bad("a uid below 1000 is refused", "users: [{name: ada, uid: 999}]", "users[0].uid", ("999", "1000")),
         Bad("the uid of nobody is refused", "users: [{name: ada, uid: 65534}]", "users[0].uid", ("nobody",)),
@@ -441,6 +447,19 @@ def bad_cases() -> list[Bad]:
             ("another type",),
         ),
         Bad(
+            "an RSA host key is refused with the reason",
+            hosts_site(f"{{host_key: 'ssh-rsa {other_type}'}}"),
+            "sites[0].hosts[0].host_key",
+            ("is an RSA host key", "offers RSA with SHA-1 alone", "ssh-keyscan -t ed25519"),
+        ),
+        Bad(
+            "an RSA host key behind the host's name is refused for what it is",
+            hosts_site(f"{{host_key: 'box1 ssh-rsa {other_type}'}}"),
+            "sites[0].hosts[0].host_key",
+            ("is an RSA host key",),
+        ),
+        Bad("adopt is yes or no", hosts_site("{adopt: both}"), "sites[0].hosts[0].adopt", ("'both'", "true or false")),
+        Bad(
             "GPUs without a count are refused", hosts_site("{gpu: h200}"), "sites[0].hosts[0].gpu", ("'h200'", "h200:8")
         ),
         Bad("a GPU kind called all is refused", hosts_site("{gpu: 'all:8'}"), "sites[0].hosts[0].gpu", ("all",)),
@@ -556,6 +575,12 @@ def bad_cases() -> list[Bad]:
         ),
         Bad("a factor of one is refused", "validation: {factor: 1}", "validation.factor", ("1 is not", "never reach")),
         Bad("no iterations are refused", "validation: {iterations: 0}", "validation.iterations", ("0 is not",)),
+        Bad(
+            "a repair of an unknown node is refused",
+            "cluster: {name: lab, repair: {hed: again}}",
+            "cluster.repair.hed",
+            ("is not a node of this stack", "did you mean 'head'"),
+        ),
         Bad(
             "a floor of an unknown scope is refused",
             "validation: {floors_gb_per_s: {oone: 1}}",

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import threading
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from lab import binaries, images
 from lab.errors import LabError
+from lab.identity import CHECKOUT
 
 
 def test_a_digest_tells_names_contents_and_texts_apart(tmp_path: Path) -> None:
@@ -15,7 +20,7 @@ def test_a_digest_tells_names_contents_and_texts_apart(tmp_path: Path) -> None:
         folder = tmp_path / f"{name}-{text}-{len(more)}"
         folder.mkdir(exist_ok=True)
         (folder / name).write_text(text)
-        return images.digest([folder / name], *more)
+        return binaries.digest([folder / name], *more)
 
     found = [of("a", "x"), of("b", "x"), of("a", "y"), of("a", "x", "z"), of("a", "xz")]
     assert len(set(found)) == len(found)
@@ -63,3 +68,37 @@ def test_programs_that_are_there_are_not_built_again(tmp_path: Path, monkeypatch
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "done").touch()
     assert binaries.build(tmp_path).tailscaled == tmp_path / "tailscaled"
+
+
+def test_go_builds_the_programs_while_the_machines_packages_are_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each of the two begins only when the other has begun: one after the other, this would end at the limit.
+    both = threading.Barrier(2, timeout=10)
+    built: list[str] = []
+
+    def packages(*_: object) -> images.Packages:
+        both.wait()
+        return images.Packages("base", "")
+
+    def programs(_cache: Path) -> binaries.Binaries:
+        both.wait()
+        return binaries.Binaries(*[tmp_path] * 5)
+
+    monkeypatch.setattr(images, "install_packages", packages)
+    monkeypatch.setattr(binaries, "ready", programs)
+    monkeypatch.setattr(images, "_exists", lambda *_: False)
+    monkeypatch.setattr(images, "_build_node", lambda _client, tag, *_: built.append(tag))
+    monkeypatch.setattr(images, "_build_control", lambda _client, tag, *_: built.append(tag))
+    known = images.tags()
+    images.ensure_images(cast("Any", None), [known.node, known.control], tmp_path)
+    assert built == [known.node, known.control]
+
+
+def test_the_programs_are_built_by_python_alone_before_any_of_its_packages_is_there() -> None:
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(CHECKOUT)!r}); import lab.binaries"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr == ""

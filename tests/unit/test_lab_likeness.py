@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from lab import binaries, debian, images
+from lab import binaries, images
 from lab.errors import LabError
 from lab.identity import fabric_name, network_name
 from lab.likeness import machine
@@ -118,8 +117,7 @@ def test_a_likeness_is_built_on_the_bare_image_which_comes_first(
 
     monkeypatch.setattr(images, "_exists", lambda client, tag: False)
     monkeypatch.setattr(images, "_build", build)
-    monkeypatch.setattr(debian, "find_mirrors", lambda: SimpleNamespace(sources_list=""))
-    monkeypatch.setattr(debian, "ensure_base", lambda *_: "base")
+    monkeypatch.setattr(images, "install_packages", lambda *_: images.Packages("base", ""))
     programs = {name: tmp_path / name for name in ("tailscale", "tailscaled", "unit", "defaults", "control")}
     for program in programs.values():
         program.touch()

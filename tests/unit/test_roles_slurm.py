@@ -22,7 +22,7 @@ from components.render import render
 from components.roles.order import roles
 from components.roles.role import Value
 from components.roles.slurm.files import controller_files
-from components.roles.slurm.fragment import node_values
+from components.roles.slurm.fragment import memory_values, node_values
 from components.roles.slurm.settings import known_keys
 from components.settings.types import Gpu
 from stacks.config import parse
@@ -30,6 +30,8 @@ from tests.unit.configs import LAB, RawConfig
 from tests.unit.shell import Shell
 
 NOWHERE = Connection("", 22, "", "", "")
+# What the machines of a site have, with 8 cores each.
+MEMORY_MB = {"cloud-a": 16000, "cloud-b": 32000, "rack": 2000000, "cloud": 64000, "desk": 8000, "burst": 4000}
 FILES = ("slurm.conf", "gres.conf", "topology.conf", "cgroup.conf", "mpi.conf", "job_submit.lua")
 
 
@@ -93,7 +95,9 @@ models = pytest.mark.parametrize("model", [SMALL, LARGE], ids=["small", "large"]
 def join(shell: Shell, *nodes: Host) -> None:
     """Write what nodes add, as their member steps do."""
     for one in nodes:
-        done = shell.call("write_slurm_node", cast(Mapping[str, Value], node_header(one)), "slurm/files")
+        found = {f"NODE_{key}".upper(): value for key, value in memory_values(one, 8, MEMORY_MB[one.site]).items()}
+        header = cast(Mapping[str, Value], {**node_header(one), **found})
+        done = shell.call("write_slurm_node", header, "slurm/files")
         assert done.returncode == 0, done.stderr
 
 
@@ -143,7 +147,7 @@ def test_slurm_listens_on_the_tailnet_and_serves_its_configuration(model: Model)
     conf = settings(model)
     assert conf["ClusterName"] == model.settings.cluster.name
     assert conf["SlurmctldHost"] == f"{model.settings.head.name}({model.head_address})"
-    assert conf["SlurmctldParameters"] == "enable_configless"
+    assert conf["SlurmctldParameters"] == "enable_configless,node_reg_mem_percent=90"
     parameters = set(conf["CommunicationParameters"].split(","))
     assert parameters == {"NoInAddrAny", "NoCtldInAddrAny", "block_null_hash"}
     assert conf["SrunPortRange"] == "60001-60999"
@@ -152,10 +156,13 @@ def test_slurm_listens_on_the_tailnet_and_serves_its_configuration(model: Model)
 @models
 def test_the_limits_fit_a_tailnet(model: Model) -> None:
     conf = settings(model)
-    assert (conf["TCPTimeout"], conf["MessageTimeout"], conf["SlurmdTimeout"]) == ("10", "30", "180")
+    assert (conf["TCPTimeout"], conf["MessageTimeout"], conf["SlurmdTimeout"]) == ("10", "30", "600")
     assert int(conf["UnkillableStepTimeout"]) >= 5 * int(conf["MessageTimeout"])  # slurm.conf(5)
     assert int(conf["TreeWidth"]) == int(conf["MaxNodeCount"]) >= len(model.nodes)
     assert conf["ReturnToService"] == "2"
+    # slurmctld asks every third of it: an outage of five minutes begins when the last answer is that old at most.
+    assert int(conf["SlurmdTimeout"]) * 2 / 3 > 300 + int(conf["MessageTimeout"])
+    assert conf["JobRequeue"] == "1"
 
 
 @models
@@ -178,7 +185,7 @@ def test_another_node_of_a_known_kind_leaves_slurm_conf_as_it_is(shell: Shell) -
     before = on_the_head(shell, LARGE)
     join(shell, node("dgx5", "rack", "h200", 8))
     after = on_the_head(shell, LARGE)
-    assert {name for name in FILES if before[name] != after[name]} == {"gres.conf", "topology.conf"}
+    assert {name for name in FILES if before[name] != after[name]} == {"gres.conf", "topology.conf", "job_submit.lua"}
 
 
 def test_partitions_are_all_the_sites_the_users_own_and_the_gpu_kinds(shell: Shell) -> None:
@@ -201,6 +208,72 @@ def test_a_node_of_a_site_that_the_head_does_not_know_brings_its_partition(shell
     written = lines(on_the_head(shell, SMALL)["slurm.conf"])
     assert {"NodeSet": "site-burst", "Feature": "site-burst"} in written
     assert [line["Nodes"] for line in written if line.get("PartitionName") == "burst"] == ["site-burst"]
+
+
+def default_memory(shell: Shell, model: Model) -> dict[str, str | None]:
+    """Partition to its DefMemPerCPU."""
+    written = lines(on_the_head(shell, model)["slurm.conf"])
+    return {line["PartitionName"]: line.get("DefMemPerCPU") for line in written if "PartitionName" in line}
+
+
+def test_a_job_that_asks_for_no_memory_gets_a_cpus_share_of_the_partitions_smallest_node(shell: Shell) -> None:
+    share = {"rack": "248960", "cloud": "7488"}
+    assert default_memory(shell, LARGE) == {
+        "all": share["cloud"], "rack": share["rack"], "cloud": share["cloud"], "desk": None, "long": share["cloud"],
+        "h200": share["cloud"], "a100": share["cloud"],
+    }  # fmt: skip
+
+
+@models
+def test_memory_is_given_out_and_a_machine_that_lost_a_little_of_it_stays(model: Model) -> None:
+    conf = settings(model)
+    assert conf["SelectTypeParameters"] == "CR_Core_Memory"
+    assert "node_reg_mem_percent=90" in conf["SlurmctldParameters"].split(",")
+
+
+def test_a_default_of_the_users_own_is_the_only_one(shell: Shell) -> None:
+    own = {**SMALL.config, "slurm": {"settings": {"DefMemPerCPU": "100"}}}
+    model = Model(own, SMALL.head_address, SMALL.sites, SMALL.nodes, False)
+    assert set(default_memory(shell, model).values()) == {None}
+    assert settings(model)["DefMemPerCPU"] == "100"
+
+
+@pytest.mark.parametrize(
+    ("memory_mb", "reserved_mb"), [(1000, 256), (8000, 500), (64000, 4000), (256000, 8192), (2000000, 8192)]
+)
+def test_a_node_keeps_a_share_of_its_memory_and_jobs_on_all_cpus_get_no_more_than_the_rest(
+    memory_mb: int, reserved_mb: int
+) -> None:
+    for cpus in (1, 2, 7, 224):
+        found = memory_values(LARGE.nodes[0], cpus, memory_mb)
+        shares = {line.split()[0]: int(line.split()[1]) for line in str(found["memory"]).splitlines()}
+        assert found["reserved_mb"] == reserved_mb
+        assert shares.keys() == {"ALL", "site-rack", "gpu-h200"}
+        assert all(0 < share * cpus <= memory_mb - reserved_mb for share in shares.values())
+
+
+def test_machines_of_one_kind_have_one_default_although_they_differ_by_some_megabytes() -> None:
+    assert memory_values(node("a1", "rack"), 8, 64213) == memory_values(node("a2", "rack"), 8, 64213 - 3) | {
+        "reserved_mb": 64213 // 16
+    }
+
+
+def test_no_job_needs_a_library_of_mpi_unless_it_says_so() -> None:
+    assert settings(SMALL)["MpiDefault"] == "none"
+    # And who says so on a head node that runs no jobs finds it there.
+    (slurm,) = [role for role in roles(SMALL.settings) if role.name == "slurm"]
+    assert "openmpi-bin" in slurm.packages["head"]
+
+
+def test_the_submit_script_knows_what_each_node_has(shell: Shell) -> None:
+    text = on_the_head(shell, LARGE)["job_submit.lua"]
+    assert text.splitlines()[-5:] == [
+        'member("c1", "cloud", "h200", 1)',
+        'member("c2", "cloud", "a100", 4)',
+        'member("dgx1", "rack", "h200", 8)',
+        'member("dgx2", "rack", "h200", 8)',
+        'member("dgx4", "rack", "h200", 8)',
+    ]
 
 
 @models
@@ -229,6 +302,7 @@ def test_jobs_are_confined_by_cgroups_only_where_there_are_any() -> None:
     confined, not_confined = settings(LARGE), settings(SMALL)
     assert (confined["ProctrackType"], confined["TaskPlugin"]) == ("proctrack/cgroup", "task/affinity,task/cgroup")
     assert (not_confined["ProctrackType"], not_confined["TaskPlugin"]) == ("proctrack/linuxproc", "task/none")
+    assert not_confined["JobAcctGatherParams"] == "OverMemoryKill,UsePss"
     assert "CgroupPlugin=disabled" in SMALL.own_files["cgroup.conf"]
     assert "ConstrainDevices=yes" in LARGE.own_files["cgroup.conf"]
 

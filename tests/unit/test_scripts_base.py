@@ -127,7 +127,7 @@ def test_a_step_that_fails_where_there_is_no_room_says_that_and_where(shell: She
 def with_up(body: str, down: str = "false") -> str:
     """A whole step whose `up` is the given commands."""
     text = f"{Functions([]).text}\nup() {{\n{body}\n}}\ndown() {{\n{down}\n}}"
-    header = {"HOST_NAME": "a1", "STEP_NAME": "probe", "STEP_LOCK": "tailrack"}
+    header = {"HOST_NAME": "a1", "STEP_NAME": "probe", "STEP_LOCK": "tailrack", "STEP_REPAIR": ""}
     return render_script(Script(text, frozenset()), header)
 
 

@@ -19,7 +19,7 @@ PROGRAM = "/usr/local/sbin/tailrack-leave"
 def install(shell: Shell, key: str = KEY, head: str = "100.64.0.1") -> str:
     shell.stub("systemd-escape", "echo shared")
     shell.stub("sshd")
-    program = shell.inside(render_program(leave_program(ROLES), {"NFS_EXPORTS_MOUNT": "/shared"}))
+    program = shell.inside(render_program(leave_program(ROLES), {"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False}))
     header = {"HEAD_LEAVE_KEY": key, "HEAD_ADDRESS": head, "NODE_LEAVE_PROGRAM": program}
     done = shell.call("let_the_head_ask", header, "ssh_trust/node")
     assert done.returncode == 0, done.stderr

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from components.steps import MEMBER, compose
+from components.steps import MEMBER, Script, compose
 from tests.unit.shell import ROLES, Shell
 
 Member = Callable[..., subprocess.CompletedProcess[str]]
@@ -30,21 +30,27 @@ def member(shell: Shell) -> Member:
     """Run member.sh for b1 on a head node whose kernel serves NFS; every command that it needs is a stub."""
     shell.write("var/lib/tailrack/slurm/base/slurm.conf", "ClusterName=lab\n")
     shell.stub("scontrol", 'if [ "$1" = ping ]; then echo "Slurmctld(primary) at head is UP"; fi')
-    shell.stub("tailscale", f"echo '{json.dumps(TAILNET)}'")
     shell.stub("exportfs")
+    shell.stub("tailscale", "echo '{}'")
     shell.stub("timeout", 'shift; exec "$@"')
     shell.stub(
         "ssh-keygen", 'echo "certificate of ${@: -1}" >"${@: -1}"; mv "${@: -1}" "$(dirname "${@: -1}")/key-cert.pub"'
     )
 
-    def run(action: str, **values: Any) -> subprocess.CompletedProcess[str]:
+    def run(action: str, script: Script | None = None, **values: Any) -> subprocess.CompletedProcess[str]:
+        if action == "up":
+            shell.stub("tailscale", f"echo '{json.dumps(TAILNET)}'")
         header = {
             "HOST_NAME": "head", "STEP_LOCK": "", "NODE_NAME": "b1", "NODE_ADDRESS": "100.64.0.7",
             "NODE_SSHD_PORT": 22, "NODE_HOST_KEY": "ssh-ed25519 AAAA", "NODE_SITE": "rack", "NODE_PROBLEM": "",
             "NODE_SLURM_CONF": "NodeSet=site-rack Feature=site-rack", "NODE_GRES_CONF": "",
+            "NODE_MEMORY": "ALL 1024", "NODE_JOB_SUBMIT_LUA": 'member("b1", "rack", "", 0)', "NODE_ADOPT": False,
             "NFS_EXPORTS_PATH": "/export/shared", "HEAD_KERNEL_NFS": "true", "SLURM_JOB_LIMIT_SECONDS": 300, **values,
         }  # fmt: skip
-        return shell.step(compose(ROLES, MEMBER), header, action, name="b1-member")
+        done = shell.step(script or compose(ROLES, MEMBER), header, action, name="b1-member")
+        if action == "up":
+            shell.stub("tailscale", "echo '{}'")  # when it leaves, it is gone at once
+        return done
 
     return run
 
@@ -68,7 +74,7 @@ esac""",
         shell.stub(
             "squeue",
             f"""left=$(cat "{shell.root}/looks")
-if [ "$left" -gt 0 ]; then echo 41; echo 41; echo $((left - 1)) >"{shell.root}/looks"; fi""",
+if [ "$left" -gt 0 ]; then echo 41 ada RUNNING; echo 41 ada RUNNING; echo $((left - 1)) >"{shell.root}/looks"; fi""",
         )
 
     return install
@@ -186,6 +192,23 @@ def test_jobs_that_go_on_past_the_limit_are_requeued_before_the_member_goes(
     assert calls.index("scontrol requeue 41") < calls.index("ssh") < calls.index("scontrol delete nodename=b1")
 
 
+def test_a_job_that_cannot_be_requeued_is_cancelled_with_its_owners_name_and_the_member_goes(
+    member: Member, shell: Shell, slurm: Callable[..., None]
+) -> None:
+    slurm("ALLOCATED", looks=None)
+    stub = shell.path("/stubs/scontrol")
+    stub.write_text(stub.read_text().replace('"requeue "*) echo 0 >', '"requeue "*) exit 1 ;;\n"nothing "*) echo 0 >'))
+    shell.stub("scancel", f'echo 0 >"{shell.root}/looks"')
+    shell.stub("ssh")
+    done = member("down", SLURM_JOB_LIMIT_SECONDS=0)
+    assert (done.returncode, done.stdout) == (0, '{"left":true}\n'), done.stderr
+    assert "scancel 41" in shell.calls
+    assert (
+        "cancelling job 41 of ada, which cannot be requeued"
+        in shell.path("/var/log/tailrack/b1-member.log").read_text()
+    )
+
+
 def test_a_member_that_slurm_does_not_know_is_asked_and_forgotten(member: Member, shell: Shell) -> None:
     member("up")
     shell.stub("scontrol", NODE_UNKNOWN)
@@ -232,3 +255,49 @@ def test_a_node_whose_answers_do_not_hold_is_refused_before_anything_is_written_
     assert done.returncode == 1
     assert "b1 is not taken as a member: its answer has no tailnet_ip that could be one" in done.stderr
     assert not list(shell.path("/etc/exports.d").glob("*"))
+
+
+def test_a_member_has_left_when_the_head_node_sees_it_no_more_in_the_tailnet(
+    member: Member, shell: Shell, slurm: Callable[..., None]
+) -> None:
+    slurm()
+    shell.stub("sleep")
+    shell.stub("ssh", "echo left")
+    looks = shell.write("looks-at-tailnet", "")
+    peer = json.dumps({"Peer": {"key": {"TailscaleIPs": ["100.64.0.7"], "Online": True}}})
+    shell.stub(
+        "tailscale",
+        f"""echo >>{looks}
+if [ "$(wc -l <{looks})" -ge 3 ]; then echo '{{}}'; else echo '{peer}'; fi""",
+    )
+    done = member("down")
+    assert done.returncode == 0, done.stderr
+    assert len(looks.read_text().splitlines()) == 3
+    calls = [call.split()[0] for call in shell.calls]
+    assert calls.index("ssh") < calls.index("tailscale")
+
+
+def test_a_member_that_stays_in_the_tailnet_is_not_called_gone(
+    member: Member, shell: Shell, slurm: Callable[..., None]
+) -> None:
+    slurm()
+    shell.stub("ssh", "echo left")
+    peer = json.dumps({"Peer": {"key": {"TailscaleIPs": ["100.64.0.7"], "Online": True}}})
+    shell.stub("tailscale", f"echo '{peer}'")
+    script = compose(ROLES, MEMBER)
+    quick = Script(script.text.replace("GONE_LIMIT=90", "GONE_LIMIT=0"), script.reads)
+    done = member("down", script=quick)
+    assert done.returncode == 1
+    assert "b1 says that it leaves, and is in the tailnet still" in done.stderr
+    assert "next: see 'journalctl -u tailrack-logout' on b1" in done.stderr
+    assert shell.path("/node").exists()
+
+
+def test_an_adopted_member_is_not_waited_for_as_it_stays_in_the_tailnet(
+    member: Member, shell: Shell, slurm: Callable[..., None]
+) -> None:
+    slurm()
+    shell.stub("ssh", "echo left")
+    shell.stub("tailscale", "exit 1")
+    done = member("down", NODE_ADOPT=True)
+    assert (done.returncode, done.stdout) == (0, '{"left":true}\n'), done.stderr

@@ -1,9 +1,11 @@
-"""validate.sh: what it brings back of a job's output."""
+"""validate.sh: which nodes it measures, what it brings back of a job's output, and what it keeps of it."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -16,27 +18,66 @@ TABLE = (Path(__file__).parents[1] / "fixtures/nccl_tests/mpi-cpu-2x1-tcp-eth0.t
 START, END = TABLE.partition("#\n")[0], TABLE.partition("#\n")[2]
 
 
-@pytest.fixture
-def brought_back(shell: Shell) -> Any:
-    """Run validate.sh with a Slurm whose job has ended and written some output; the script's answer."""
+MEMBERS = ["a1 rack 100.64.0.1", "a2 rack 100.64.0.2", "b1 cloud 100.64.0.3", "b2 cloud 100.64.0.4"]
+RACK = MEMBERS[:2]
 
-    def run(output: str) -> dict[str, Any]:
-        shell.write("written", output)
+
+@dataclass
+class Cluster:
+    """A head node whose Slurm runs every job at once; `states` are those of its nodes, `members` those of the scope."""
+
+    shell: Shell
+    output: str = TABLE
+    ended: str = "COMPLETED"
+    refuses: bool = False  # jobs
+    silent: bool = False  # does not say what its nodes do
+    states: dict[str, str] = field(default_factory=lambda: dict.fromkeys(("a1", "a2", "b1", "b2"), "idle"))
+
+    def run(self, members: list[str], action: str = "up") -> CompletedProcess[str]:
+        shell = self.shell
+        shell.write("written", self.output)
         shell.stub("getent", f'echo "ada:x:6001:6001::{shell.root}/home:/bin/bash"')
         shell.stub("runuser", 'shift 3; exec "$@"')
         # As a user the script runs only what is in /usr/bin and /bin: Slurm's commands are looked up here instead.
         shell.stub("env", 'while [[ $1 == -i || $1 == *=* ]]; do shift; done; exec "$@"')
-        shell.stub("sbatch", f'cp "{shell.root}/written" "${{2#--output=}}"; echo 7')
-        job = '{"jobs": [{"job_state": ["COMPLETED"], "exit_code": {"return_code": {"number": 0}}, "nodes": "a1"}]}'
-        shell.stub("scontrol", f"""case "$2" in job) echo '{job}' ;; hostnames) echo a1 ;; esac""")
-        shell.stub("sinfo")
-        header: dict[str, str | int] = {
-            "HOST_NAME": "head", "SCOPE": "cloud-a", "RUN_AS": "ada", "JOB_SCRIPT": "#!/bin/bash", "PROGRAM": "pass",
-            "RING": "pass", "QUEUE_LIMIT": 1, "RUN_LIMIT": 1,
+        nodes = f'for word; do case $word in --nodelist=*) echo "${{word#*=}}" >"{shell.root}/nodes" ;; esac; done'
+        refused = "exit 1" if self.refuses else ":"
+        shell.stub("sbatch", f'{refused}\n{nodes}\ncp "{shell.root}/written" "${{2#--output=}}"; echo 7')
+        job = f'{{"jobs": [{{"job_state": ["{self.ended}"], "exit_code": {{"return_code": {{"number": 0}}}}}}]}}'
+        hostnames = f'tr , "\\n" <"{shell.root}/nodes"'
+        shell.stub("scontrol", f"""case "$2" in job) echo '{job}' ;; hostnames) {hostnames} ;; esac""")
+        told = "\n".join(f"{name} {state}" for name, state in self.states.items())
+        shell.stub("sinfo", "exit 1" if self.silent else f"[ $1 = -R ] || cat <<'END'\n{told}\nEND")
+        shell.stub("squeue", 'echo "$3 job 12 of bob, 55:00 left"')
+        header: dict[str, str | int | list[str]] = {
+            "HOST_NAME": "head", "SCOPE": "rack", "RUN_AS": "ada", "JOB_SCRIPT": "#!/bin/bash", "PROGRAM": "pass",
+            "RING": "pass", "QUEUE_LIMIT": 0, "RUN_LIMIT": 1, "RANKS_PER_NODE": 2, "MEMBERS": members,
         }  # fmt: skip
-        told = shell.step(single("validate"), header)
+        return shell.step(single("validate"), header, action)
+
+    def report(self, members: list[str], action: str = "up") -> dict[str, Any]:
+        """What the step prints."""
+        told = self.run(members, action)
         assert told.returncode == 0, told.stderr
         return dict(json.loads(told.stdout))
+
+    @property
+    def submitted(self) -> list[str]:
+        return [call for call in self.shell.calls if call.startswith("sbatch ")]
+
+
+@pytest.fixture
+def cluster(shell: Shell) -> Cluster:
+    return Cluster(shell)
+
+
+@pytest.fixture
+def brought_back(cluster: Cluster) -> Any:
+    """Run validate.sh with a Slurm whose job has ended and written some output; the script's answer."""
+
+    def run(output: str) -> dict[str, Any]:
+        cluster.output = output
+        return cluster.report(["a1 rack 100.64.0.1"])
 
     return run
 
@@ -64,3 +105,125 @@ def test_what_is_kept_of_a_long_output_is_whole_lines(brought_back: Any) -> None
     left_out = kept.index("[the middle of this output is left out]")
     assert kept[:left_out] == lines[:left_out]
     assert kept[left_out + 1 :] == lines[left_out + 1 - len(kept) :]
+
+
+def test_a_scope_whose_nodes_are_idle_is_measured_whole(cluster: Cluster) -> None:
+    report = cluster.report(MEMBERS)
+    assert (report["nodes"], report["left_out"]) == (["a1", "a2", "b1", "b2"], [])
+    assert "--nodes=4 --nodelist=a1,a2,b1,b2 --ntasks=8 " in cluster.submitted[0]
+    assert report["measured_at"] > 1_600_000_000
+
+
+@pytest.mark.parametrize("state", ["mixed", "allocated", "completing", "planned", "idle-", "mixed-"])
+def test_busy_nodes_get_no_job_and_keep_what_was_measured_last(cluster: Cluster, state: str) -> None:
+    first = cluster.report(RACK)
+    cluster.states["a2"] = state
+    busy = cluster.report(RACK)
+    assert len(cluster.submitted) == 1  # nobody has to wait behind a job of ours
+    assert (busy["state"], busy["job_id"], busy["nodes"], busy["left_out"]) == ("BUSY", None, [], ["a2"])
+    assert busy["facts"] == {"a2": "job 12 of bob, 55:00 left"}
+    assert busy["last"] == first
+    # A second time it is still the measurement that is kept, not the other BUSY.
+    assert cluster.report(RACK)["last"] == first
+
+
+def test_nodes_that_were_never_measured_have_nothing_last(cluster: Cluster) -> None:
+    cluster.states |= {"a1": "mixed", "a2": "mixed"}
+    assert cluster.report(RACK)["last"] is None
+
+
+@pytest.mark.parametrize("state", ["down", "down*", "drained", "draining", "idle*", "unknown", ""])
+def test_a_node_that_can_run_no_job_is_not_called_busy(cluster: Cluster, state: str) -> None:
+    cluster.states["a2"] = state
+    report = cluster.report(RACK)
+    assert (report["state"], report["left_out"], cluster.submitted) == ("UNAVAILABLE", ["a2"], [])
+
+
+def test_a_new_node_is_measured_with_an_idle_peer_while_others_are_busy(cluster: Cluster) -> None:
+    cluster.report(RACK)
+    cluster.states |= {"a1": "allocated", "a3": "idle"}
+    report = cluster.report([*RACK, "a3 rack 100.64.0.9"])
+    assert (report["nodes"], report["left_out"]) == (["a2", "a3"], ["a1"])
+    assert "--nodes=2 --nodelist=a2,a3 --ntasks=4 " in cluster.submitted[1]
+    # All three have been measured by now: whoever is busy later is nobody's reason for a job.
+    assert report["members"] == {"a1": "100.64.0.1", "a2": "100.64.0.2", "a3": "100.64.0.9"}
+    cluster.states["a2"] = "mixed"
+    assert cluster.report([*RACK, "a3 rack 100.64.0.9"])["state"] == "BUSY"
+
+
+def test_between_sites_a_new_node_has_a_peer_at_its_site_and_one_across(cluster: Cluster) -> None:
+    cluster.report(MEMBERS)
+    cluster.states |= {"a1": "mixed", "b1": "mixed", "b3": "idle"}
+    report = cluster.report([*MEMBERS, "b3 cloud 100.64.0.5"])
+    assert (report["nodes"], report["left_out"]) == (["a2", "b2", "b3"], ["a1", "b1"])
+
+
+def test_a_node_with_another_address_is_new(cluster: Cluster) -> None:
+    cluster.report(MEMBERS)
+    cluster.states["b1"] = "mixed"
+    report = cluster.report(["a1 rack 100.64.7.7", *MEMBERS[1:]])
+    assert (report["nodes"], report["members"]["a1"]) == (["a1", "a2", "b2"], "100.64.7.7")
+
+
+@pytest.mark.parametrize(
+    "states",
+    [
+        {"b3": "mixed", "a1": "mixed"},  # the new one itself
+        {"b3": "idle", "a1": "mixed", "a2": "mixed"},  # nobody across
+    ],
+)
+def test_a_new_node_without_peers_waits_for_another_time(cluster: Cluster, states: dict[str, str]) -> None:
+    cluster.report(MEMBERS)
+    cluster.states |= states
+    assert cluster.report([*MEMBERS, "b3 cloud 100.64.0.5"])["state"] == "BUSY"
+
+
+def test_a_new_node_whose_job_failed_is_still_new(cluster: Cluster) -> None:
+    cluster.report(RACK)
+    cluster.ended, cluster.states["a3"] = "FAILED", "idle"
+    report = cluster.report([*RACK, "a3 rack 100.64.0.9"])
+    assert (report["state"], report["members"].keys()) == ("FAILED", {"a1", "a2"})
+
+
+def test_what_was_measured_is_said_again_without_a_job(cluster: Cluster) -> None:
+    first = cluster.report(RACK)
+    cluster.output, cluster.states["a1"] = "another", "mixed"
+    assert cluster.report(RACK, "recall") == first
+    assert len(cluster.submitted) == 1
+
+
+def test_what_was_busy_is_measured_as_soon_as_its_step_runs_again(cluster: Cluster) -> None:
+    cluster.report(RACK)
+    cluster.states["a1"] = "mixed"
+    assert cluster.report(RACK)["state"] == "BUSY"
+    cluster.states["a1"] = "idle"
+    assert cluster.report(RACK, "recall")["state"] == "COMPLETED"
+    assert len(cluster.submitted) == 2
+
+
+@pytest.mark.parametrize("kept", ["", "{", "[]", "null", '{"state": "COMPLETED"}', '"measured_at state"'])
+def test_a_damaged_file_on_the_head_node_is_measured_again_and_is_no_last_figure(cluster: Cluster, kept: str) -> None:
+    cluster.shell.write("/var/lib/tailrack/validation/rack.json", kept)
+    assert cluster.report(RACK, "recall")["state"] == "COMPLETED"
+    assert len(cluster.submitted) == 1
+    cluster.shell.write("/var/lib/tailrack/validation/rack.json", kept)
+    cluster.states["a1"] = "mixed"
+    assert cluster.report(RACK)["last"] is None
+
+
+def test_a_measurement_that_breaks_off_leaves_nothing_to_be_said_again(cluster: Cluster) -> None:
+    cluster.report(RACK)
+    cluster.refuses = True
+    failed = cluster.run(RACK)
+    assert failed.returncode != 0
+    assert "Slurm did not take the job of rack" in failed.stderr
+    cluster.refuses = False
+    cluster.report(RACK, "recall")
+    assert len(cluster.submitted) == 3
+
+
+def test_a_controller_that_does_not_answer_is_no_busy_cluster(cluster: Cluster) -> None:
+    cluster.silent = True
+    failed = cluster.run(RACK)
+    assert failed.returncode != 0
+    assert "slurmctld does not say what its nodes do" in failed.stderr

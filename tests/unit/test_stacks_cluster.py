@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 import pytest
 
+from components import nccl_validation
 from components.step_label import StepLabel
-from tests.unit.configs import RawConfig
-from tests.unit.recorded import Build
+from tests.unit.configs import HOST_KEY, RawConfig
+from tests.unit.recorded import Build, Recorded
 
 RESOURCES_PER_HOST = 6
 # The label in front: the step's name, its machine, its words for people.
@@ -58,7 +61,7 @@ def test_resources_beyond_those_of_hosts_do_not_grow_with_them(build: Build, con
     stack = build(config)
     hosts = [node["name"] for node in stack.outputs["cluster"]["nodes"]]
     rest = set(stack.names) - {name for host in hosts for name in of_host(stack.names, host)}
-    assert rest - stack.validations <= {"lab", "lab-networks", "munge", "munge-key", "prod", "validation"}
+    assert rest - stack.validations <= {"lab", "lab-networks", "last-run", "munge", "munge-key", "prod", "validation"}
     assert len(stack.validations) <= len(config["sites"]) + 1
 
 
@@ -85,7 +88,7 @@ def test_every_remote_command_is_quiet_pinned_and_without_environment(build: Bui
         assert step.inputs["addPreviousOutputInEnv"] is False, step.name
         assert step.inputs["connection"]["hostKey"].startswith("ssh-ed25519 "), step.name
         assert step.inputs.keys() <= {
-            "create", "delete", "stdin", "logging", "addPreviousOutputInEnv", "connection", "triggers",
+            "create", "update", "delete", "stdin", "logging", "addPreviousOutputInEnv", "connection", "triggers",
         }, step.name  # fmt: skip
 
 
@@ -162,11 +165,53 @@ def test_values_of_a_node_do_not_depend_on_its_neighbours(build: Build, lab_conf
         assert after.header(step) == before.header(step)
 
 
-def test_a_slurm_setting_touches_the_controller_and_the_measurements(build: Build, lab_config: RawConfig) -> None:
+def test_a_slurm_setting_touches_the_controller_and_no_measurement(build: Build, lab_config: RawConfig) -> None:
     before = build(lab_config)
     after = build({**lab_config, "slurm": {"settings": {"KillWait": "45"}}})
-    assert after.differences(before) == {"head-head"} | before.validations
+    assert after.differences(before) == {"head-head"}
     assert "\nKillWait=45" in after.header("head-head")["SLURM_SLURM_CONF"]
+
+
+def test_a_slurm_setting_that_reaches_the_processes_of_jobs_is_measured(build: Build, lab_config: RawConfig) -> None:
+    before = build(lab_config)
+    after = build({**lab_config, "slurm": {"settings": {"PropagateResourceLimitsExcept": "MEMLOCK"}}})
+    assert after.differences(before) == {"head-head"} | before.validations
+    for name in before.validations:
+        assert after[name].inputs["triggers"] != before[name].inputs["triggers"]
+
+
+def test_a_changed_line_of_a_script_or_program_measures_nothing(
+    build: Build, lab_config: RawConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    before = build(lab_config)
+    for name in ("PROGRAM", "RING"):
+        changed = tmp_path / name
+        changed.write_text("# another comment\n" + getattr(nccl_validation, name).read_text(encoding="utf-8"))
+        monkeypatch.setattr(nccl_validation, name, changed)
+    after = build(lab_config, answers={"nobody": {}})  # not the one that was built before
+    assert after.differences(before) == before.validations
+    for name in before.validations:
+        # The command provider runs `update` for a changed script, which says once more what is known.
+        old, new = before[name].inputs, after[name].inputs
+        assert {key for key in new if new[key] != old[key]} == {"stdin"}
+        assert new["update"] == re.sub("up$", "recall", new["create"])
+
+
+def test_a_measurement_that_was_busy_is_tried_again_by_the_next_run_and_then_stays(
+    build: Build, lab_config: RawConfig
+) -> None:
+    def after(verdict: str, retries: int) -> Recorded:
+        scope = {"verdict": verdict, "retries": retries}
+        told = {"name": "-", "outputs": {"validation": {"cloud-a": scope}}, "secretOutputNames": []}
+        return build(lab_config, answers={"last-run": told})
+
+    first, busy, done = build(lab_config), after("BUSY", 0), after("PASS", 1)
+    assert busy.differences(first) == {"validate-cloud-a"}
+    assert busy["validate-cloud-a"].inputs["triggers"] != first["validate-cloud-a"].inputs["triggers"]
+    assert busy.outputs["validation"]["cloud-a"]["retries"] == 1
+    assert done.differences(busy) == set()
+    assert after("BUSY", 1).differences(done) == {"validate-cloud-a"}
+    assert after("FAIL", 0).differences(first) == set()
 
 
 @pytest.mark.parametrize("change", [{"max_bytes": "1M"}, {"iterations": 9}, {"warmup": 3}, {"rerun": "again"}])
@@ -191,11 +236,33 @@ def test_a_floor_touches_nothing_and_still_judges(build: Build, lab_config: RawC
     assert after.outputs["validation"]["cloud-a"]["verdict"] == "FAIL"
 
 
+@pytest.mark.parametrize(
+    ("kind", "node", "steps"),
+    [
+        ("lab", "b1", {"b1-gate", "b1-join", "b1-member", "b1-node"}),
+        ("lab", "head", {"head-gate", "head-join", "head-head", "head-services"}),
+        ("hosts", "dgx1", {"dgx1-gate", "dgx1-join", "dgx1-member", "dgx1-node"}),
+    ],
+)
+def test_another_repair_text_runs_the_steps_of_that_node_alone(
+    build: Build, lab_config: RawConfig, hosts_config: RawConfig, kind: str, node: str, steps: set[str]
+) -> None:
+    config = {"lab": lab_config, "hosts": hosts_config}[kind]
+    before = build(config)
+    config["cluster"]["repair"] = {node: "2026-11-21"}
+    after = build(config)
+    assert after.differences(before) == steps
+    assert {after.header(step)["STEP_REPAIR"] for step in steps} == {"2026-11-21"}
+    # The same text once more is no new repair.
+    assert build(config, again=True).differences(after) == set()
+
+
 def test_another_user_touches_the_nodes_and_no_measurement(build: Build, lab_config: RawConfig) -> None:
     before = build(lab_config)
     lab_config["users"].append({"name": "bob", "uid": 6002})
     after = build(lab_config)
-    assert after.differences(before) == {"head-head", "a1-node", "b1-node"}
+    looks = {"head-gate", "a1-gate", "b1-gate"}  # whether the uid is free, before anything is changed
+    assert after.differences(before) == looks | {"head-head", "a1-node", "b1-node"}
     assert after.header("a1-node")["USERS_LINES"] == "ada 6001 6001\nbob 6002 6002"
 
 
@@ -243,6 +310,17 @@ def test_gpus_of_the_config_reach_gate_gres_features_and_partitions(build: Build
     assert stack.header("box1-member")["NODE_GRES_CONF"] == "NodeName=box1 Name=gpu Type=rtx4090 File=/dev/nvidia0"
     assert "\nPartitionName=h200 Nodes=gpu-h200 " in member["NODE_SLURM_CONF"]
     assert stack.outputs["cluster"]["partitions"] == ["all", "rack", "h200", "rtx4090"]
+
+
+def test_a_host_that_is_adopted_is_so_where_it_joins_leaves_and_is_seen_off(
+    build: Build, hosts_config: RawConfig
+) -> None:
+    hosts_config["sites"][0]["hosts"][-1]["adopt"] = True
+    name = hosts_config["sites"][0]["hosts"][-1]["name"]
+    stack = build(hosts_config)
+    adopting = {step.name for step in stack.remote if stack.header(step.name).get("NODE_ADOPT") == "true"}
+    assert adopting == {f"{name}-gate", f"{name}-join", f"{name}-member"}
+    assert "NODE_ADOPT=true" in stack.header(f"{name}-node")["NODE_LEAVE_PROGRAM"]
 
 
 def test_a_node_without_gpus_promises_none(build: Build, lab_config: RawConfig) -> None:
@@ -331,3 +409,21 @@ def test_what_people_read_of_the_steps_of_a_lab(build: Build, lab_config: RawCon
         "measure cloud-a",
         "measure cross-site",
     }
+
+
+def test_a_container_of_a_lab_is_asked_for_by_its_looks_and_says_whom_it_lets_in(
+    build: Build, lab_config: RawConfig
+) -> None:
+    lab_config["sites"][0]["head_like"] = "server"
+    lab_config["sites"][1]["pools"][0]["like"] = "cloud"
+    container = {"address": "10.99.0.9", "port": 22, "user": "ubuntu", "host_key": HOST_KEY}
+    stack = build(lab_config, answers={"b1-container": container})
+    looks = {
+        node: json.loads(resource.inputs["stdin"])["like"]
+        for node in ("head", "a1", "b1")
+        for resource in stack.resources
+        if resource.name == f"{node}-container"
+    }
+    assert looks == {"head": "server", "a1": "", "b1": "cloud"}
+    logins = {node: stack[f"{node}-gate"].inputs["connection"]["user"] for node in ("a1", "b1")}
+    assert logins == {"a1": "admin", "b1": "ubuntu"}

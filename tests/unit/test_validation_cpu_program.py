@@ -94,3 +94,14 @@ def test_a_result_that_is_left_from_before_is_wrong(program):
     buffers = np.empty(100, np.float32), np.empty(100, np.float32)
     _, wrong = program.measure(world, SimpleNamespace(w=1, n=2), *buffers)
     assert wrong == 100
+
+
+def test_two_machines_with_one_host_name_count_as_the_two_nodes_that_slurm_knows(monkeypatch):
+    monkeypatch.setattr("socket.gethostname", lambda: "ubuntu.example.org")
+    named = []
+    for node in ("a1", "b1"):
+        monkeypatch.setenv("SLURMD_NODENAME", node)
+        named.append(runpy.run_path(str(PROGRAM))["HOST"])
+    assert named == ["a1", "b1"]
+    monkeypatch.delenv("SLURMD_NODENAME")
+    assert runpy.run_path(str(PROGRAM))["HOST"] == "ubuntu"

@@ -157,7 +157,7 @@ def test_a_job_that_failed_fails_with_its_state_and_what_is_known_of_the_nodes(s
         assert part in result["reason"]
     measured = ("busbw_gb_per_s", "algbw_gb_per_s", "peak_busbw_gb_per_s", "peak_bytes", "average_busbw_gb_per_s")
     unknown = {name for name, value in result.items() if value is None}
-    assert unknown == {*measured, "wrong", "ranks", "transport", "interface"}
+    assert unknown == {*measured, "wrong", "ranks", "transport", "interface", "measured_at", "last"}
     assert result["rows"] == []
 
 
@@ -271,3 +271,67 @@ def test_the_table_of_a_result_is_readable_text():
 def test_the_table_says_when_wrong_elements_were_not_counted():
     rows = table_rows(judge(CONSTRUCTED, report(output_of("nccl-tests-2.19-2x1-unchecked"))))
     assert {row[-1] for row in rows} == {"not counted"}
+
+
+# Nodes that other jobs are on.
+
+BUSY = {
+    "job_id": None, "state": "BUSY", "exit_code": None, "seconds": None, "nodes": [], "output": "",
+    "facts": {"b": "job 12 of ada, 55:00 left"}, "left_out": ["b"], "measured_at": 1_800_000_000 + 3 * 3600,
+}  # fmt: skip
+LAST = {
+    "job_id": 3, "state": "COMPLETED", "exit_code": 0, "seconds": 9, "nodes": ["a", "b"], "output": REAL,
+    "measured_at": 1_800_000_000,
+}  # fmt: skip
+
+
+def test_busy_nodes_are_a_verdict_of_their_own_with_the_last_figure_and_its_age():
+    result = judge(ASKED, JobReport.from_json({**BUSY, "last": LAST}))
+    assert (result["verdict"], result["busbw_gb_per_s"], result["rows"]) == ("BUSY", None, [])
+    assert (result["measured_at"], result["left_out"]) == ("2027-01-15T11:00:00Z", ["b"])
+    last = result["last"]
+    assert last is not None
+    assert last["busbw_gb_per_s"] == pytest.approx(1.860, abs=5e-4)
+    assert (last["nodes"], last["measured_at"], last["age_seconds"]) == (["a", "b"], "2027-01-15T08:00:00Z", 10800)
+    assert result["reason"] == (
+        "Other jobs are on b (b: job 12 of ada, 55:00 left). The last measurement, 3 hours ago on a, b, gave "
+        "1.860 GB/s at 256 MiB. The next up tries again."
+    )
+
+
+def test_busy_nodes_that_were_never_measured_have_no_last_figure():
+    result = judge(ASKED, JobReport.from_json({**BUSY, "last": None}))
+    assert (result["verdict"], result["last"]) == ("BUSY", None)
+    assert "Nothing was measured before." in result["reason"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"state": "FAILED", "exit_code": 3},
+        {"exit_code": 7},
+        {"output": REAL[: REAL.index("# Out of")]},
+        {"output": output_of("nccl-tests-2.19-2x1-wrong")},
+        {"output": ""},
+    ],
+)
+def test_a_last_measurement_that_was_not_whole_and_right_gives_no_figure(damage):
+    last = judge(ASKED, JobReport.from_json({**BUSY, "last": {**LAST, **damage}}))["last"]
+    assert last is not None
+    assert (last["busbw_gb_per_s"], last["age_seconds"]) == (None, 10800)
+
+
+def test_a_measurement_of_new_nodes_and_their_peers_says_who_was_left_out():
+    asked = dataclasses.replace(ASKED, nodes=4, ranks=4)
+    result = judge(asked, report(left_out=["c", "d"], measured_at=1_800_000_000))
+    assert (result["verdict"], result["left_out"], result["nodes"]) == ("PASS", ["c", "d"], ["a", "b"])
+    assert "between a, b alone, as other jobs were on c, d" in result["reason"]
+    # Two ranks where four should have met are no measurement.
+    assert judge(asked, report())["verdict"] == "INCONCLUSIVE"
+
+
+def test_a_node_that_is_down_is_not_busy():
+    found = {**BUSY, "state": "UNAVAILABLE", "facts": {}, "node_states": "b: Not responding"}
+    result = judge(ASKED, JobReport.from_json(found))
+    assert (result["verdict"], result["last"]) == ("INCONCLUSIVE", None)
+    assert result["reason"] == "No job was submitted: b cannot run one. Node states: b: Not responding."

@@ -7,6 +7,7 @@ machine_gate() {
     [ -d /run/systemd/system ] || fail "systemd does not run here; the daemons of a node are its units" \
         "use a machine or a container with systemd as its first process"
     command -v apt-get >/dev/null || fail "this is not Debian or Ubuntu: there is no apt-get"
+    wait_for_cloud_init
     result cpus "$(nproc)"
     result memory_mb "$(awk '$1 == "MemTotal:" {print int($2 / 1024)}' /proc/meminfo)"
 }

@@ -3,5 +3,5 @@
 
 munge_leave() {
     systemctl disable -q --now munge
-    rm -f /etc/munge/munge.key
+    rm -f /etc/munge/munge.key /var/lib/tailrack/munge.digests
 }

@@ -6,6 +6,6 @@ from components.cluster_settings import ClusterSettings
 from components.roles.role import Role
 
 
-def role(_settings: ClusterSettings) -> Role:
-    """The key itself is a secret value of the join step, not of the role."""
-    return Role("munge", packages={"join": ("munge",)})
+def role(settings: ClusterSettings) -> Role:
+    """The key is a secret value of the join step, not of the role; the package comes after the key."""
+    return Role("munge", values={"cluster": settings.cluster.name})

@@ -1,16 +1,27 @@
 #!/bin/bash
-# Names of the cluster's nodes, by a unit that runs at every start of tailscaled.
+# The machine goes by its node's name, and knows the cluster's machines by theirs (templates/tailrack-names).
 #
-# NAMES_RESOLVED_CONF   settings of systemd-resolved
+# NAMES_TAG   the tag by which the cluster's machines are known in the tailnet
 
 names_machine() {
+    local program_changed=$CHANGED
+    [ -e "$STATE_DIR/host-name-before" ] || ensure_file "$STATE_DIR/host-name-before" 0644 root:root "$(hostname)"
     ensure_file "$STATE_DIR/node-name" 0644 root:root "$HOST_NAME"
+    ensure_file "$STATE_DIR/tailnet-tag" 0644 root:root "$NAMES_TAG"
+    [ ! -d /etc/cloud ] || ensure_file /etc/cloud/cloud.cfg.d/99-tailrack.cfg 0644 root:root "preserve_hostname: true"
     systemctl daemon-reload
-    CHANGED=
-    ensure_file /etc/systemd/resolved.conf.d/tailrack.conf 0644 root:root "$NAMES_RESOLVED_CONF"
-    if [ -n "$CHANGED" ]; then systemctl try-restart systemd-resolved.service; fi
-    systemctl enable -q --now systemd-resolved.service
     systemctl enable -q --now tailrack-names.service
     # Not a restart of the unit: Slurm's daemons require it, and would be restarted with it.
     /usr/local/sbin/tailrack-names
+    if [ -n "$program_changed" ]; then systemctl restart tailrack-names-follow.service; fi
+    systemctl enable -q --now tailrack-names-follow.service
+    if systemctl -q is-active systemd-resolved.service; then ask_nobody_around; fi
+}
+
+# Else every machine of the provider's network is asked for a name without a dot that no machine has: anybody there could
+# answer, and nobody's name fails after seconds instead of at once.
+ask_nobody_around() {
+    CHANGED=
+    ensure_file /etc/systemd/resolved.conf.d/tailrack.conf 0644 root:root $'[Resolve]\nLLMNR=no'
+    if [ -n "$CHANGED" ]; then systemctl restart systemd-resolved.service; fi
 }

@@ -1,7 +1,7 @@
-"""Names of all nodes resolve on all nodes, without a list of them anywhere (docs/decisions/0004).
+"""Names of all machines resolve on all machines, from what tailscaled knows anyway (docs/decisions/0004).
 
-tailscaled answers for every machine of the tailnet at 100.100.100.100, and systemd-resolved asks it for names without
-a dot. A machine's own name means its tailnet address, because Slurm's daemons bind to what their own name resolves to.
+A machine goes by its node's name, and all names of the cluster mean tailnet addresses: Slurm's daemons compare the
+host name with slurm.conf and bind to what it resolves to.
 """
 
 from __future__ import annotations
@@ -9,21 +9,18 @@ from __future__ import annotations
 from components.cluster_settings import ClusterSettings
 from components.roles.role import File, Role, template
 
-PROGRAM, UNIT = "tailrack-names", "tailrack-names.service"
+PROGRAM, UNITS = "tailrack-names", ("tailrack-names.service", "tailrack-names-follow.service")
 
 
-def role(_settings: ClusterSettings) -> Role:
-    """The same on every machine, the head node included."""
+def role(settings: ClusterSettings) -> Role:
+    """The same on every machine, the head node included. The machine's own DNS stays as it is."""
     return Role(
         "names",
-        packages={"machine": ("systemd-resolved", "libnss-resolve")},
         files={
             "machine": (
                 File(f"/usr/local/sbin/{PROGRAM}", template("names", PROGRAM), mode="0755"),
-                File(f"/etc/systemd/system/{UNIT}", template("names", UNIT)),
+                *(File(f"/etc/systemd/system/{unit}", template("names", unit)) for unit in UNITS),
             )
         },
-        # Else every machine of the provider's network is asked for a name without a dot: anybody there could answer,
-        # and a name that nobody has fails after seconds instead of at once.
-        values={"resolved_conf": template("names", "resolved.conf")},
+        values={"tag": settings.tailnet.tag},
     )

@@ -13,7 +13,11 @@ nfs_exports_leave() {
         systemctl daemon-reload
     fi
     # The head node's part: its server, where that was made by tailrack.
-    rm -f /etc/exports.d/tailrack-*.exports
+    if compgen -G "/etc/exports.d/tailrack-*.exports" >/dev/null; then
+        rm -f /etc/exports.d/tailrack-*.exports
+        # The kernel's server may have exports of others too.
+        ! systemctl -q is-active nfs-server || exportfs -ra
+    fi
     if [ -e /etc/nfs.conf.d/tailrack.conf ]; then
         rm -f /etc/nfs.conf.d/tailrack.conf
         systemctl disable -q --now nfs-server

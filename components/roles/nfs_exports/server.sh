@@ -1,19 +1,23 @@
 #!/bin/bash
+# uses: nfs_exports/others
 # The NFS server: version 4 only, one export file a member holding its one address. The kernel's server where the
 # kernel has one; nfs-ganesha in user space, fed from the same files, where it has not.
 #
 # NFS_EXPORTS_PATH   directory exported
 # HEAD_KERNEL_NFS    true when the head node's kernel has an NFS server (a fact of the gate)
 
-EXPORTS_DIR=/etc/exports.d
-
 export_options() { echo "rw,sync,secure,root_squash,no_subtree_check"; }
 
+# Whose clients have version 3 keep it: the share itself is exported to members alone, whatever the version.
 ensure_kernel_server() {
     CHANGED=
-    ensure_file /etc/nfs.conf.d/tailrack.conf 0644 root:root "[nfsd]
+    if [ -n "$(exports_of_others)" ]; then
+        rm -f /etc/nfs.conf.d/tailrack.conf
+    else
+        ensure_file /etc/nfs.conf.d/tailrack.conf 0644 root:root "[nfsd]
 vers3=n
 vers4=y"
+    fi
     systemctl enable -q nfs-server
     if [ -n "$CHANGED" ] || ! systemctl -q is-active nfs-server; then systemctl restart nfs-server; fi
     exportfs -ra
@@ -39,7 +43,8 @@ ganesha_configuration() {
 
 ensure_ganesha() {
     CHANGED=
-    ensure_file /etc/ganesha/ganesha.conf 0644 root:root "$(ganesha_configuration)"
+    if ganesha_of_others; then set_aside "$GANESHA_FILE"; fi
+    ensure_file "$GANESHA_FILE" 0644 root:root "$(ganesha_configuration)"
     systemctl enable -q nfs-ganesha
     if ! systemctl -q is-active nfs-ganesha; then
         systemctl restart nfs-ganesha

@@ -1,13 +1,10 @@
 #!/bin/bash
+# uses: slurm/releases
 # What the cluster's controller demands of a node; after gate.sh, which has found SLURM_VERSION and CGROUPS.
 #
 # HEAD_SLURM_VERSION   version the head node will run
 # HEAD_SLURM_OLDEST    oldest release that it accepts
 # HEAD_CGROUPS         true when the cluster's Slurm confines jobs by cgroups
-
-release_of() { printf '%s' "$1" | sed -E 's/^[0-9]+://; s/^([0-9]+\.[0-9]+).*/\1/'; }
-
-older() { [ "$1" != "$2" ] && [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]; }
 
 slurm_accept() {
     local release controller

@@ -1,22 +1,55 @@
 #!/bin/bash
+# uses: slurm/jobs slurm/others
 # slurmd as a dynamic node: it brings its own hardware description and takes all configuration from the controller.
 #
 # NODE_FEATURES, NODE_GRES   Slurm features and gres of this node (`site-x,pool-a`, `gpu:h200:8` or empty)
+# NODE_RESERVED_MB           memory that no job gets
 # HEAD_ADDRESS               tailnet address of slurmctld
-# SLURM_JOB_LIMIT_SECONDS    how long a job may go on before it is requeued, when its node has to register anew
+# SLURM_JOB_LIMIT_SECONDS    see jobs.sh
 
 SLURM_PORT=6817
 # Seconds for a started slurmd to be seen as usable by the controller.
 REGISTER_LIMIT=90
 
-node_state() { scontrol show node "$HOST_NAME" --json 2>/dev/null | jq -r '.nodes[0].state // [] | join("+")'; }
+# One value of what the controller knows of this node; empty where it knows none.
+node_field() { scontrol show node "$HOST_NAME" --json 2>/dev/null | jq -r ".nodes[0] // empty | $1"; }
+node_state() { node_field '.state | join("+")'; }
+node_known() { [ -n "$(node_state)" ]; }
 
-# The controller knows the node, has talked to it, and would give it work (or already does).
+# Features, gres and reserved memory of a dynamic node are taken when it is created, and never again. (Slurm adds the
+# sockets to the gres.)
+registered_as_asked() {
+    [ "$(node_field '(.features | sort | join(",")), (.gres | gsub("[(][^)]*[)]"; "")), .specialized_memory')" = \
+        "$(tr , '\n' <<<"$NODE_FEATURES" | sort | paste -sd ,)
+$NODE_GRES
+$NODE_RESERVED_MB" ]
+}
+
+# The reason of a drain that a person asked for. Slurm's own, and ours, are not a person's.
+persons_drain() {
+    node_field 'select((.state | index("DRAIN")) and .reason_set_by_user != "slurm") | .reason' | grep -v '^tailrack: ' || :
+}
+
+# The controller knows the node, has talked to it, and would give it work (or already does). A person who drained it
+# keeps it drained; what an earlier step of ours drained and could not finish comes back; what Slurm drained stays.
 node_usable() {
-    local state
+    local state reason
     state=$(node_state) || return 1
-    note "node state: $state"
-    [[ $state =~ ^(IDLE|MIXED|ALLOCATED) ]] && [[ ! $state =~ NOT_RESPONDING|INVALID|DOWN|UNKNOWN ]]
+    reason=$(node_field .reason)
+    note "node state: $state $reason"
+    [[ $state =~ ^(IDLE|MIXED|ALLOCATED) ]] && [[ ! $state =~ NOT_RESPONDING|INVALID|DOWN|UNKNOWN ]] || return 1
+    [[ $state == *DRAIN* ]] || return 0
+    if [[ $reason == "tailrack: "* ]]; then
+        scontrol update "nodename=$HOST_NAME" state=resume
+        return 1
+    fi
+    [ -n "$(persons_drain)" ] && note "a person drained this node, and it stays so: $reason"
+}
+
+# Usable, or drained by Slurm although it registers well, which waiting does not mend.
+node_decided() {
+    node_usable || [ -n "$(node_field 'select((.state | index("DRAIN") and (any(test("INVALID|NOT_RESPONDING|DOWN")) | not))
+        and .reason_set_by_user == "slurm") | .reason')" ]
 }
 
 # The controller reads topology.conf only when it is told to; a node that has just made itself known is not in it yet.
@@ -32,23 +65,38 @@ reconfigure_until_placed() {
     wait_until 10 placed_in_topology
 }
 
-jobs_here() { squeue -h -w "$HOST_NAME" -o %A | sort -u; }
-no_jobs_here() {
-    local jobs
-    jobs=$(jobs_here) && [ -z "$jobs" ]
-}
+deleted() { SLURM_CONF=$1/slurm.conf scontrol delete "nodename=$HOST_NAME"; }
 
-wait_for_jobs_here() {
-    scontrol update "nodename=$HOST_NAME" state=drain reason="tailrack: registers anew"
-    if ! wait_until "$SLURM_JOB_LIMIT_SECONDS" no_jobs_here; then
-        note "requeueing $(jobs_here | tr '\n' ' ')after ${SLURM_JOB_LIMIT_SECONDS}s"
-        jobs_here | xargs -r -n 1 scontrol requeue
-        wait_until 60 no_jobs_here || fail "jobs on this node neither end nor can be requeued" "see 'squeue -w $HOST_NAME'"
+# munge refuses what was made more than five minutes before or after; its own words for that say nothing of clocks.
+clock_hint() {
+    if journalctl -u slurmd -n 50 -o cat --no-pager | grep -Eq '(Expired|Rewound) credential'; then
+        printf '; the clocks of this node and of the head node differ by more than five minutes'
     fi
 }
 
+# Have the node created anew, with other features, gres or reserved memory; jobs on it end first.
+register_anew() {
+    local conf reason gone=yes from=/run/slurm/conf
+    reason=$(persons_drain)
+    note "registering anew"
+    see_jobs_off "$HOST_NAME" "${reason:-tailrack: registers anew}" "$SLURM_JOB_LIMIT_SECONDS" ||
+        fail "jobs on this node neither end nor can be requeued" "see 'squeue -w $HOST_NAME'"
+    # slurmd must not run, or it makes itself known again; and it takes the way to the controller with it (/run/slurm).
+    conf=$(mktemp -d)
+    [ -e "$from/slurm.conf" ] || from=/etc/slurm # the head node's own
+    cp -L "$from"/* "$conf/"
+    systemctl stop slurmd
+    wait_until 60 deleted "$conf" || gone=no
+    rm -rf "$conf"
+    systemctl restart --no-block slurmd
+    [ "$gone" = yes ] || fail "Slurm keeps the old node $HOST_NAME" "see 'scontrol show node $HOST_NAME' on the head node"
+    wait_until "$REGISTER_LIMIT" node_known || return 0
+    [ -z "$reason" ] || scontrol update "nodename=$HOST_NAME" state=drain reason="$reason"
+}
+
 slurm_compute() {
-    local conf="Feature=$NODE_FEATURES"
+    local conf="Feature=$NODE_FEATURES MemSpecLimit=$NODE_RESERVED_MB"
+    set_slurm_of_others_aside
     [ -z "$NODE_GRES" ] || conf+=" Gres=$NODE_GRES"
     CHANGED=
     ensure_file /etc/systemd/system/slurmd.service.d/tailrack.conf 0644 root:root "[Unit]
@@ -65,19 +113,21 @@ ExecStart=
 ExecStart=/usr/sbin/slurmd --systemd -Z -N $HOST_NAME --conf-server $HEAD_ADDRESS:$SLURM_PORT --conf \"$conf\""
     systemctl daemon-reload
     systemctl enable -q slurmd
-    if [ -n "$CHANGED" ] && scontrol ping >/dev/null 2>&1 && [ -n "$(node_state)" ]; then
-        # Features and gres of a dynamic node are taken when it is created, so it is created anew; jobs on it end first.
-        wait_for_jobs_here
-        systemctl stop slurmd
-        scontrol delete "nodename=$HOST_NAME"
-    fi
     # A controller that forgot this node, which could not be told: slurmd makes itself known only when it starts.
-    if [ -n "$CHANGED" ] || ! systemctl -q is-active slurmd || [ -z "$(node_state)" ]; then
+    if ! systemctl -q is-active slurmd || ! node_known; then
+        systemctl restart --no-block slurmd
+        wait_until "$REGISTER_LIMIT" node_known || :
+        CHANGED=
+    fi
+    if node_known && ! registered_as_asked; then
+        register_anew
+    elif [ -n "$CHANGED" ]; then
+        # Jobs go on without slurmd.
         systemctl restart --no-block slurmd
     fi
-    wait_until "$REGISTER_LIMIT" node_usable ||
-        fail "the controller at $HEAD_ADDRESS does not see this node as usable (state: $(node_state || echo unknown))" \
-            "see 'journalctl -u slurmd' on $HOST_NAME and 'sinfo -R' on the head node"
+    { wait_until "$REGISTER_LIMIT" node_decided && node_usable; } || fail \
+        "the controller at $HEAD_ADDRESS does not see this node as usable ($(node_field '(.state | join("+")), .reason' | paste -sd ' '))" \
+        "see 'journalctl -u slurmd' on $HOST_NAME and 'sinfo -R' on the head node$(clock_hint)"
     placed_in_topology || wait_until 60 reconfigure_until_placed ||
         fail "the controller does not place this node in its site" "see topology.conf and slurmctld's log on the head node"
     result slurm_version "$(json_string "$(slurmd -V | awk '{print $2}')")"

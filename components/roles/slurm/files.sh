@@ -6,7 +6,8 @@
 SLURM_DIR=/etc/slurm
 # The cluster's own files, as slurmctld last took them.
 SLURM_BASE=$STATE_DIR/slurm/base
-# What nodes add: <node>/<file> has lines for the file, <node>/site the switch it hangs at.
+# What nodes add: <node>/<file> has lines for the file, <node>/site the switch it hangs at, <node>/memory the memory that
+# its jobs get a CPU, once for each NodeSet that it is in.
 SLURM_NODES=$STATE_DIR/slurm/nodes
 # All files as slurmctld last took them. Where it refuses others, these come back, so that the machine is as the
 # stack's state says and a step that was cut off is not taken for done.
@@ -39,12 +40,36 @@ topology() {
     printf 'SwitchName=tailnet Switches=%s\n' "$sites"
 }
 
+# Partitions with a DefMemPerCPU: what a job gets that asks for no memory is its CPUs' share of the smallest of the
+# partition's nodes. Without one it would get a whole node's. A default of the user's own stays alone: Slurm takes the
+# partition's before it.
+with_default_memory() {
+    local text=$1
+    if grep -qi '^DefMemPer' <<<"$text"; then
+        printf '%s' "$text"
+        return
+    fi
+    { cat "$SLURM_NODES"/*/memory 2>/dev/null || :; } | awk '
+        members { if (!($1 in least) || $2 < least[$1]) least[$1] = $2; next }
+        /^PartitionName=/ {
+            smallest = 0
+            match($0, /Nodes=[^ ]*/)
+            count = split(substr($0, RSTART + 6, RLENGTH - 6), sets, ",")
+            for (i = 1; i <= count; i++)
+                if (sets[i] in least && (!smallest || least[sets[i]] < smallest)) smallest = least[sets[i]]
+            if (smallest) $0 = $0 " DefMemPerCPU=" smallest
+        }
+        { print }' members=1 - members=0 <(printf '%s\n' "$text")
+}
+
 write_slurm_files() {
-    local base=$1 path name added
+    local base=$1 path name added text
     for path in "$base"/*; do
         name=${path##*/}
         if [ "$name" = topology.conf ]; then added=$(topology); else added=$(added_lines "$base" "$name"); fi
-        ensure_file "$SLURM_DIR/$name" 0644 root:root "$(cat "$path")${added:+$'\n'$added}"
+        text=$(cat "$path")${added:+$'\n'$added}
+        [ "$name" != slurm.conf ] || text=$(with_default_memory "$text")
+        ensure_file "$SLURM_DIR/$name" 0644 root:root "$text"
     done
 }
 
@@ -85,10 +110,13 @@ take_back_slurm_files() {
     systemctl -q is-active slurmctld || systemctl restart slurmctld || note "slurmctld does not start with the old files"
 }
 
-# What a node adds: NODE_NAME, NODE_SITE, and lines of files, NODE_SLURM_CONF and NODE_GRES_CONF.
+# What a node adds: NODE_NAME, NODE_SITE, NODE_MEMORY, and lines of files, NODE_SLURM_CONF, NODE_GRES_CONF and
+# NODE_JOB_SUBMIT_LUA.
 write_slurm_node() {
     local directory=$SLURM_NODES/$NODE_NAME
     ensure_file "$directory/slurm.conf" 0644 root:root "$NODE_SLURM_CONF"
     ensure_file "$directory/gres.conf" 0644 root:root "$NODE_GRES_CONF"
+    ensure_file "$directory/job_submit.lua" 0644 root:root "$NODE_JOB_SUBMIT_LUA"
+    ensure_file "$directory/memory" 0644 root:root "$NODE_MEMORY"
     ensure_file "$directory/site" 0644 root:root "$NODE_SITE"
 }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: slurm/files
+# uses: slurm/files slurm/others
 # The controller, with the cluster's own files.
 #
 # HEAD_COMPUTES                         true when the head node runs jobs too; then NODE_* are its own
@@ -7,6 +7,7 @@
 
 slurm_head() {
     local offered=$STATE_DIR/slurm/offered
+    set_slurm_of_others_aside
     install -d -o slurm -g slurm -m 0755 /var/lib/slurm /var/log/slurm
     install -d -o slurm -g slurm -m 0700 /var/lib/slurm/slurmctld
     rm -rf "$offered"

@@ -1,9 +1,9 @@
 #!/bin/bash
-# uses: slurm/files
+# uses: slurm/files slurm/jobs
 # What slurmctld's files say of a node, and how the controller sees it off.
 #
-# NODE_NAME, NODE_SITE, NODE_SLURM_CONF, NODE_GRES_CONF   see files.sh
-# SLURM_JOB_LIMIT_SECONDS   how long a job on the node may go on before it is requeued
+# NODE_NAME                 and what write_slurm_node of files.sh reads
+# SLURM_JOB_LIMIT_SECONDS   see jobs.sh
 
 slurm_member() {
     # Written before the lock is waited for: whoever holds it takes this node's files along.
@@ -16,30 +16,21 @@ slurm_member() {
 }
 
 node_known() { scontrol show node "$NODE_NAME" >/dev/null 2>&1; }
-node_jobs() { squeue -h -w "$NODE_NAME" -o %A | sort -u; }
-node_idle() {
-    local jobs
-    jobs=$(node_jobs) && [ -z "$jobs" ]
-}
 node_deleted() { ! node_known || scontrol delete "nodename=$NODE_NAME"; }
 
-# Jobs on the node may finish; after the limit they go back to the queue.
-see_jobs_off() {
-    scontrol update "nodename=$NODE_NAME" state=drain reason="tailrack: leaves the cluster"
+see_node_off() {
+    local limit=$SLURM_JOB_LIMIT_SECONDS reason="tailrack: leaves the cluster"
     if scontrol show node "$NODE_NAME" | grep -Eq 'State=[A-Z+]*(DOWN|NOT_RESPONDING)|State=.*\*'; then
         note "$NODE_NAME does not answer: not waiting for its jobs"
-    elif wait_until "$SLURM_JOB_LIMIT_SECONDS" node_idle; then
-        return
+        limit=0
     fi
-    note "requeueing: $(node_jobs | tr '\n' ' ')"
-    node_jobs | xargs -r -n 1 scontrol requeue
-    wait_until 30 node_idle || scontrol update "nodename=$NODE_NAME" state=down reason="tailrack: leaves the cluster"
+    see_jobs_off "$NODE_NAME" "$reason" "$limit" || scontrol update "nodename=$NODE_NAME" state=down reason="$reason"
 }
 
 slurm_member_release() {
     # A controller that is away knows no node at all, which must not pass for "gone already".
     wait_until 60 controller_answers || fail "slurmctld does not answer" "see 'journalctl -u slurmctld' on $HOST_NAME"
-    if node_known; then see_jobs_off; fi
+    if node_known; then see_node_off; fi
 }
 
 slurm_member_forget() {

@@ -5,8 +5,11 @@ from __future__ import annotations
 from components.cluster_settings import ClusterSettings
 from components.roles.role import File, Role, template
 
+# With it comes the library of PMIx, under a name that is the same in every release. `srun --mpi=pmix` needs it on the
+# machine it is called on too, and users log in on the head node.
+MPI = "openmpi-bin"
 # What the CPU measurement needs on every node that runs jobs.
-MPI_PACKAGES = ("openmpi-bin", "python3-mpi4py", "python3-numpy")
+MEASUREMENT = (MPI, "python3-mpi4py", "python3-numpy")
 
 
 def role(settings: ClusterSettings) -> Role:
@@ -17,6 +20,6 @@ def role(settings: ClusterSettings) -> Role:
         section=settings.slurm,
         # slurmctld, slurmd, slurmdbd; srun (SrunPortRange)
         ports=("6817-6819", "60001-60999"),
-        packages={"head": ("slurmctld", "slurm-client"), "compute": ("slurmd", "slurm-client", *MPI_PACKAGES)},
+        packages={"head": ("slurmctld", "slurm-client", MPI), "compute": ("slurmd", "slurm-client", *MEASUREMENT)},
         files={"head": (unit,)},
     )

@@ -1,16 +1,19 @@
 #!/bin/bash
-# uses: ssh_trust/authority
+# uses: ssh_trust/authority tailnet/peer
 # The certificate of a node's SSH host key, and how the head node asks the node to leave the cluster.
 #
 # NODE_NAME, NODE_ADDRESS, NODE_HOST_KEY, NODE_SSHD_PORT
+# NODE_ADOPT   true where it stays in its tailnet
 
 ssh_trust_member() {
     take_lock
     result certificate "$(json_string "$(certificate_for "$NODE_NAME" "$NODE_ADDRESS" "$NODE_HOST_KEY")")"
 }
 
+# The log-out that follows may cut the connection without a word.
 ask_to_leave() {
     timeout 90 ssh -i "$LEAVE_KEY" -p "$NODE_SSHD_PORT" -o IdentitiesOnly=yes -o BatchMode=yes -o ConnectTimeout=10 \
+        -o ServerAliveInterval=5 -o ServerAliveCountMax=3 \
         -o StrictHostKeyChecking=yes -o "HostKeyAlias=$NODE_NAME" "root@$NODE_ADDRESS"
 }
 
@@ -18,7 +21,12 @@ node_answers() { timeout 5 bash -c ": <>/dev/tcp/$NODE_ADDRESS/$NODE_SSHD_PORT";
 
 ssh_trust_member_release() {
     take_lock
-    ask_to_leave && return
+    if ask_to_leave; then
+        [ "$NODE_ADOPT" = true ] || wait_until "$GONE_LIMIT" node_logged_out || fail \
+            "$NODE_NAME says that it leaves, and is in the tailnet still after ${GONE_LIMIT}s" \
+            "see 'journalctl -u tailrack-logout' on $NODE_NAME, run 'tailrack-leave' as root there, then run the same command again"
+        return
+    fi
     # It would keep the munge key, and come back into Slurm by itself.
     if node_answers; then
         fail "$NODE_NAME answers at $NODE_ADDRESS and did not leave" \

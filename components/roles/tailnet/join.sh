@@ -1,15 +1,17 @@
 #!/bin/bash
+# uses: tailnet/membership
 # Bring the machine into the tailnet: tailscaled with its state on disk, a fixed host name, a tag.
 #
 # TAILNET_TAG          tag of this machine on the tailnet
 # TAILNET_CONTROL_URL  control server, empty for Tailscale's own
 # TAILNET_AUTH_KEY     secret, empty where the control server asks for none
+# NODE_ADOPT           true where the machine is in the tailnet and stays as it is
 
 # Seconds for the control server to answer a join.
 JOIN_LIMIT=60
 
 install_tailscale() {
-    if [ -x /usr/sbin/tailscaled ] && [ -x /usr/bin/tailscale ]; then return; fi
+    if [ -x /usr/sbin/tailscaled ] && tailscale_there; then return; fi
     ensure_packages curl ca-certificates
     local id codename source=https://pkgs.tailscale.com/stable
     # shellcheck source=/dev/null
@@ -23,29 +25,46 @@ install_tailscale() {
     ensure_packages tailscale
 }
 
-status_field() { tailscale status --json 2>/dev/null | jq -r "$1 // empty"; }
-
 # True when the machine is on the tailnet as asked for, so that `up` has nothing to do.
 joined_as_asked() {
-    [ "$(status_field .BackendState)" = Running ] || return 1
-    local prefs control_url=https://controlplane.tailscale.com
-    [ -z "$TAILNET_CONTROL_URL" ] || control_url=$TAILNET_CONTROL_URL
-    prefs=$(tailscale debug prefs)
-    [ "$(jq -r .Hostname <<<"$prefs")" = "$HOST_NAME" ] &&
-        [ "$(jq -r .ControlURL <<<"$prefs")" = "$control_url" ] &&
-        [ "$(jq -r '.AdvertiseTags // [] | join(",")' <<<"$prefs")" = "$TAILNET_TAG" ] &&
-        [ "$(jq -r .CorpDNS <<<"$prefs")" = false ]
+    [ "$(status_field BackendState)" = Running ] &&
+        [ "$(preference Hostname)" = "$HOST_NAME" ] &&
+        [ "$(control_url)" = "$(wanted_control_url)" ] &&
+        [ "$(tailscale debug prefs | jq -r '.AdvertiseTags // [] | join(",")')" = "$TAILNET_TAG" ] &&
+        [ "$(preference CorpDNS)" = false ]
 }
 
 # It knows whether it has a login, and is not on its way from one state to another.
-daemon_decided() { [[ $(status_field .BackendState) =~ ^(Running|NeedsLogin|NeedsMachineAuth|Stopped)$ ]]; }
+daemon_decided() { [[ $(status_field BackendState) =~ ^(Running|NeedsLogin|NeedsMachineAuth|Stopped)$ ]]; }
+
+named() { [ -n "$(granted_name)" ]; }
+
+# A name that is taken comes with a number behind it: nobody would find the machine, and somebody else in its place.
+require_name() {
+    local granted
+    wait_until 10 named || note "no name yet"
+    granted=$(granted_name)
+    [ "$granted" != "$HOST_NAME" ] || return 0
+    if [ "$1" = "just joined" ]; then
+        # As it was, so that the next try asks for the name again.
+        tailscale logout || note "tailscale could not log out"
+        systemctl disable -q --now tailscaled
+        rm -f /var/lib/tailscale/tailscaled.state "$MEMBERSHIP_FILE"
+    fi
+    fail "the name $HOST_NAME is taken in the tailnet; this machine was called ${granted:-nothing} there" \
+        "remove the machine called $HOST_NAME (and ${granted:-it}) from the tailnet, in the control server's list of machines, or give this host another name; then run up again"
+}
 
 join_tailnet() {
     systemctl enable -q --now tailscaled
     wait_until 30 systemctl -q is-active tailscaled || fail "tailscaled does not start" "see 'journalctl -u tailscaled' on $HOST_NAME"
     # After a restart the daemon comes back by itself; do not log in again while it does.
     wait_until 15 daemon_decided || note "tailscaled is still starting"
-    joined_as_asked && return
+    refuse_another_tailnet
+    if joined_as_asked; then
+        require_name "is a member"
+        return
+    fi
     local key_file options=(--reset --accept-dns=false "--hostname=$HOST_NAME" "--timeout=${JOIN_LIMIT}s")
     [ -z "$TAILNET_CONTROL_URL" ] || options+=("--login-server=$TAILNET_CONTROL_URL")
     [ -z "$TAILNET_TAG" ] || options+=("--advertise-tags=$TAILNET_TAG")
@@ -56,18 +75,33 @@ join_tailnet() {
     if [ -n "$TAILNET_AUTH_KEY" ]; then printf '%s' "$TAILNET_AUTH_KEY"; else printf 'tskey-none'; fi >"$key_file"
     options+=("--auth-key=file:$key_file")
     # A changed control server wants a fresh login.
-    if [ "$(status_field .BackendState)" = Running ]; then options+=(--force-reauth); fi
-    local status=0 answer
+    if [ "$(status_field BackendState)" = Running ]; then options+=(--force-reauth); fi
+    # Before it is true, or a join that is killed would be taken for another's. What was true until now stays beside it.
+    local status=0 answer before membership
+    membership=$(membership "$(wanted_control_url)")
+    grep -qsxF "$membership" "$MEMBERSHIP_FILE" || printf '%s\n' "$membership" >>"$MEMBERSHIP_FILE"
+    before=$(tailscale ip -4 2>/dev/null || :)
     answer=$(timeout -k 5 $((JOIN_LIMIT + 10)) tailscale up "${options[@]}" 2>&1) || status=$?
     rm -f "$key_file"
     note "tailscale up: ${answer:-joined}"
     [ "$status" -eq 0 ] || fail "the tailnet did not take this machine: ${answer:-no answer in ${JOIN_LIMIT}s}" \
         "make a new auth key for the tag $TAILNET_TAG and set it with 'pulumi config set --secret --path tailrack:tailnet.auth_key'"
+    require_name "just joined"
+    ensure_file "$MEMBERSHIP_FILE" 0644 root:root "$membership"
+    [ "$(tailscale ip -4)" != "$before" ] || return 0
+    # What is bound to an address of an earlier membership starts anew, in its order.
+    systemctl daemon-reload
+    systemctl restart tailrack-tailnet.service
 }
 
 tailnet_join() {
-    install_tailscale
-    join_tailnet
+    if [ "$NODE_ADOPT" = true ]; then
+        require_adoptable
+    else
+        install_tailscale
+        let_leaving_end
+        join_tailnet
+    fi
     systemctl daemon-reload
     systemctl enable -q --now tailrack-tailnet.service
     result tailnet_ip "$(json_string "$(tailscale ip -4)")"

@@ -3,13 +3,16 @@
 #
 # HEAD_ADDRESS   tailnet address of the head node
 
-# direct, or relay when the traffic goes through one of the tailnet's relays.
+# The best way that was found: direct; peer-relay through a member of the tailnet; relay through one of the control
+# server's, which carry a few Mbit/s.
 path_to_head() {
     local answer
     answer=$(timeout 30 tailscale ping --c 4 --timeout 3s --until-direct "$HEAD_ADDRESS" 2>&1 || :)
     note "tailscale ping: $answer"
     if grep -q 'via [0-9\[]' <<<"$answer"; then
         echo direct
+    elif grep -q 'via peer-relay(' <<<"$answer"; then
+        echo peer-relay
     elif grep -q 'via DERP' <<<"$answer"; then
         echo relay
     else

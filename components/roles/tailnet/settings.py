@@ -2,6 +2,7 @@
 
 import re
 from typing import Annotated
+from urllib.parse import parse_qsl, urlencode
 
 from pydantic import AfterValidator, SecretStr
 
@@ -10,6 +11,7 @@ from components.settings.problems import Report
 from components.settings.section import Section, key
 from components.settings.types import refuse
 
+_OAUTH = "tskey-client-"
 _COMMAND = "pulumi config set --path --secret tailrack:tailnet.auth_key"
 
 
@@ -29,7 +31,22 @@ def _auth_key(value: SecretStr) -> SecretStr:
             "no node can join with it",
             "make an auth key in the admin console, or an OAuth client's secret (tskey-client-...)",
         )
-    return value
+    return SecretStr(_for_nodes(key)) if key.startswith(_OAUTH) else value
+
+
+def _for_nodes(secret: str) -> str:
+    """An OAuth client's secret with what the nodes' own keys are made as; tailscale's CLI takes that behind a `?`.
+
+    Left out, they would be ephemeral, so that a node is forgotten while it is off, and would wait for approval.
+    """
+    client, _, text = secret.partition("?")
+    wanted = {"ephemeral": "false", "preauthorized": "true", **dict(parse_qsl(text, keep_blank_values=True))}
+    if wanted.keys() - {"ephemeral", "preauthorized", "baseURL"}:
+        refuse(
+            "has something behind its ? that tailscale does not know",
+            fix="leave out the ? and what follows: it is put there",
+        )
+    return f"{client}?{urlencode(wanted, safe=':/')}"
 
 
 ControlUrl = Annotated[str, AfterValidator(_control_url)]

@@ -1,4 +1,5 @@
 #!/bin/bash
+# uses: users/clash
 # The cluster's users: the same uid and gid on every node, homes on the share; and those who are users no more.
 #
 # USERS_LINES        `name uid gid`, one a line
@@ -10,10 +11,8 @@ USERS_MADE=$STATE_DIR/users
 users_machine() {
     local name uid gid other
     touch "$USERS_MADE"
+    refuse_user_clashes
     while read -r name uid gid; do
-        other=$(getent passwd "$uid" | cut -d: -f1 || :)
-        [ -z "$other" ] || [ "$other" = "$name" ] || fail "uid $uid is $other here and should be $name" \
-            "give $name another uid in tailrack:users, or remove $other from $HOST_NAME"
         other=$(getent group "$gid" | cut -d: -f1 || :)
         if [ -z "$other" ]; then groupadd -g "$gid" "$name"; fi
         # Noted first: an account that is there and not noted would never be closed.
@@ -25,8 +24,6 @@ users_machine() {
         elif grep -qxF "$name" "$USERS_MADE"; then
             usermod -e '' "$name"
         fi
-        [ "$(id -u "$name")" = "$uid" ] || fail "user $name has uid $(id -u "$name") here and should have $uid" \
-            "change the uid in tailrack:users, or 'usermod -u $uid $name' on $HOST_NAME"
     done <<<"$USERS_LINES"
     close_gone_users
 }

@@ -22,4 +22,12 @@ def _host(node: HostNode) -> Host:
         private_key=pulumi.Output.secret(node.host.private_key_file.read_text(encoding="utf-8")),
         host_key=node.host.host_key,
     )
-    return Host(name=node.name, site=node.site, connection=connection, features=node.features, gpu=node.gpu)
+    return Host(
+        name=node.name,
+        site=node.site,
+        connection=connection,
+        features=node.features,
+        gpu=node.gpu,
+        adopt=node.host.adopt,
+        take_over=node.host.take_over,
+    )

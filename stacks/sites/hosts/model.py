@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from components.settings.cluster import Head
-from components.settings.section import Section, key, named
+from components.settings.section import Section, key, named, yes_no
 from components.settings.types import Feature, GpuText, NodeName, Whole
 from stacks.sites.hosts.ssh_types import Address, HostKey, KeyFile
 from stacks.sites.kind import NodeSpec, Site, features_key, kind_key
@@ -14,7 +14,7 @@ class HostConfig(Section):
     """A machine of yours, reached by SSH."""
 
     name: NodeName = named(
-        "the node's name in Slurm and in the tailnet",
+        "the node's name in Slurm and in the tailnet, and the machine's host name while it is in the cluster",
         "Slurm, the tailnet and every job know it by this name; write a name such as gpu-box or dgx1",
     )
     address: Address = key(
@@ -51,6 +51,17 @@ class HostConfig(Section):
         default=None,
     )
     features: tuple[Feature, ...] = features_key("Slurm features of the node, for `--constraint`")
+    adopt: bool = key(
+        "the machine is in the cluster's tailnet already, under this name; its routes, exit node and SSH stay as they "
+        "are, and it stays in it when it leaves the cluster",
+        "true or false; the program would not know whether it may log the machine in and out; write true for a machine "
+        "that you brought into the tailnet yourself",
+        default=False,
+    )
+    take_over: bool = yes_no(
+        "take the machine from the cluster that it is in; that one's files are kept in /var/lib/tailrack/backup on it",
+        False,
+    )
 
 
 class HostsSite(Site):

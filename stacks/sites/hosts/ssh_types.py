@@ -12,12 +12,12 @@ from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 from components.settings.problems import shown
 from components.settings.types import refuse
 
+RSA = "ssh-rsa"
 HOST_KEY_TYPES = (
     "ssh-ed25519",
     "ecdsa-sha2-nistp256",
     "ecdsa-sha2-nistp384",
     "ecdsa-sha2-nistp521",
-    "ssh-rsa",
     "sk-ssh-ed25519@openssh.com",
     "sk-ecdsa-sha2-nistp256@openssh.com",
 )
@@ -38,7 +38,7 @@ def _key_file(value: object, info: ValidationInfo) -> object:
         refuse(f"cannot be read ({type(error).__name__})")
     armour = re.search(rb"-----BEGIN ([A-Z0-9 ]*)PRIVATE KEY-----(.*?)-----END", head, re.DOTALL)
     if armour is None:
-        public = head.startswith(tuple(name.encode() + b" " for name in HOST_KEY_TYPES))
+        public = head.startswith(tuple(name.encode() + b" " for name in (*HOST_KEY_TYPES, RSA)))
         refuse(f"(that is {shown(path)}) holds {'the public half of a key' if public else 'no private key'}")
     if _is_encrypted(armour[1], armour[2]):
         refuse(
@@ -64,6 +64,12 @@ def _is_encrypted(kind: bytes, body: bytes) -> bool:
 def _host_key(value: str) -> str:
     """'TYPE BASE64' with any comment dropped; the type is also written inside the base64 (RFC 4253, 6.6)."""
     words = value.split()
+    if RSA in words[:2]:
+        refuse(
+            "is an RSA host key",
+            "the command provider offers RSA with SHA-1 alone, which sshd refuses since OpenSSH 8.8",
+            "write the host's ed25519 key, as `ssh-keyscan -t ed25519 ADDRESS` prints it after the address",
+        )
     if len(words) > 2 and words[0] not in HOST_KEY_TYPES and words[1] in HOST_KEY_TYPES:
         refuse("starts with a host's name or address", fix="leave out its first word; the key starts at its type")
     if len(words) < 2 or words[0] not in HOST_KEY_TYPES:

@@ -51,18 +51,26 @@ class LabNetworks(pulumi.ComponentResource):
 
     def host(self, node: LabNode) -> Host:
         """Return one container of the lab as a Host."""
-        spec = {"node": node.name, "site": node.site, "bare": node.bare}
+        spec = {"node": node.name, "site": node.site, "bare": node.bare, "like": node.like}
         after = pulumi.ResourceOptions(parent=self, depends_on=[self._made])
         container = self._command(f"{node.name}-container", f"{node.name}: container", "node", spec, after)
         made = container.stdout.apply(parse_result)
         connection = Connection(
             host=made["address"],
             port=made["port"],
-            user="admin",
+            user=made["user"],
             private_key=self.private_key,
             host_key=made["host_key"],
         )
-        return Host(name=node.name, site=node.site, connection=connection, features=node.features, lifeline=container)
+        return Host(
+            name=node.name,
+            site=node.site,
+            connection=connection,
+            features=node.features,
+            lifeline=container,
+            # It was made for this stack; what it has of another cluster is there for show.
+            take_over=True,
+        )
 
     def _command(
         self, name: str, label: str, what: str, spec: dict[str, Any], opts: pulumi.ResourceOptions

@@ -2,7 +2,7 @@
 
 import ipaddress
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -10,6 +10,7 @@ from components.settings.cluster import Head
 from components.settings.problems import shown
 from components.settings.section import Section, key, named, yes_no
 from components.settings.types import Feature, Whole, check_name, check_node_name, refuse
+from lab.likeness.machine import Like, Likeness
 from stacks.sites.kind import NodeSpec, Site, features_key, kind_key
 
 TAILNET_RANGE = ipaddress.IPv4Network("100.64.0.0/10")  # RFC 6598 space; Tailscale gives its addresses from it
@@ -43,6 +44,14 @@ PoolName = Annotated[str, Field(max_length=59), AfterValidator(_pool_name)]  # 5
 Subnet = Annotated[ipaddress.IPv4Network, BeforeValidator(_subnet)]
 
 
+def _like_key(what: str) -> Any:
+    words = (
+        "cloud, server or desktop; the lab has no image of such a machine; "
+        "write one of the three, or leave it out for the lab's plain machine"
+    )
+    return key(f"what {what}: `cloud`, `server` or `desktop` (lab/likeness)", words, default=None)
+
+
 class LabPool(Section):
     """Like nodes of a lab site: name1, name2, ... up to count."""
 
@@ -60,6 +69,7 @@ class LabPool(Section):
     )
     features: tuple[Feature, ...] = features_key("Slurm features of each node, for `--constraint`")
     bare: bool = yes_no("start from an image without Slurm's packages, as a new machine would", False)
+    like: Likeness | None = _like_key("the nodes look like, each as bare as that machine is")
 
 
 class LabSite(Site):
@@ -78,13 +88,19 @@ class LabSite(Site):
         "a list of pools; the site would have no nodes; write [{name: a, count: 1}]",
         default=(),
     )
+    head_like: Likeness | None = _like_key("the head node looks like, where it stands here")
 
 
 @dataclass(frozen=True)
 class LabNode(NodeSpec):
-    """A container of the lab; `bare`: nothing of the cluster's software is in its image."""
+    """A container of the lab.
+
+    bare   nothing of the cluster's software is in its image
+    like   the machine that it looks like
+    """
 
     bare: bool
+    like: Like
 
 
 def pool_node_names(pool: str, count: int) -> tuple[str, ...]:
@@ -94,9 +110,11 @@ def pool_node_names(pool: str, count: int) -> tuple[str, ...]:
 
 def nodes(site: LabSite, head: Head) -> list[LabNode]:
     """The nodes of the site, the head node first."""
-    head_here = [LabNode.of(site, head, head.name, bare=False)] if head.site == site.name else []
+    head_here = (
+        [LabNode.of(site, head, head.name, bare=False, like=site.head_like or "")] if head.site == site.name else []
+    )
     return head_here + [
-        LabNode.of(site, head, name, pool.features, bare=pool.bare)
+        LabNode.of(site, head, name, pool.features, bare=pool.bare, like=pool.like or "")
         for pool in site.pools
         for name in pool_node_names(pool.name, pool.count)
     ]

@@ -1,0 +1,96 @@
+"""How long a first `make up` prepares on a machine where nothing is cached, and what of it runs side by side.
+
+Each part is done twice from cold, in folders of its own: alone, one after the other, and then as make does it. The base
+image is made with debootstrap even where a registry would answer. Prints seconds; nothing is judged.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import docker
+
+from driver.workspace import PROJECT
+from lab import binaries, debian, images
+from lab.commands import run
+
+NOWHERE = {"GOCACHE": "cache", "GOMODCACHE": "modules"}
+
+
+def python(folder: Path) -> None:
+    """Install what driver/setup.sh does."""
+    run([sys.executable, "-m", "venv", str(folder / "venv")])
+    files = [word for name in ("requirements.txt", "requirements-dev.txt") for word in ("-r", str(PROJECT / name))]
+    pip = [str(folder / "venv/bin/python"), "-m", "pip", "-q", "--no-cache-dir", "--disable-pip-version-check"]
+    run([*pip, "install", "--require-hashes", *files])
+
+
+def go(folder: Path) -> None:
+    """Build Tailscale and the control server with empty caches."""
+    os.environ.update({name: str(folder / place) for name, place in NOWHERE.items()})
+    binaries.build(folder / "go")
+
+
+def debian_base(folder: Path) -> None:
+    """Make a base system, and leave it there."""
+    words = ["debootstrap", "--variant=minbase", debian.RELEASE, str(folder / "root"), debian.find_mirrors().main]
+    run(words, root=True)
+
+
+def packages(folder: Path) -> None:
+    """Build the image's stages of packages, on the base image that is here, without Docker's cache."""
+    client = docker.from_env(timeout=1200)
+    mirrors = debian.find_mirrors()
+    shutil.copy(images.IMAGE_FOLDER / "Dockerfile", folder)
+    (folder / "sources.list").write_text(mirrors.sources_list, encoding="utf-8")
+    base = debian.ensure_base(client, mirrors, folder)
+    client.images.build(path=str(folder), target="cluster", nocache=True, rm=True, buildargs={"BASE": base})
+    client.close()
+
+
+def timed(part: Callable[[Path], None]) -> float:
+    """Do a part in a folder of its own; return its seconds."""
+    folder = Path(tempfile.mkdtemp(prefix=f"{part.__name__}-"))
+    begun = time.monotonic()
+    try:
+        part(folder)
+        return time.monotonic() - begun
+    finally:
+        if part is go:  # its modules are read-only
+            subprocess.run(["go", "clean", "-modcache"], check=False)
+            for name in NOWHERE:
+                os.environ.pop(name, None)
+        run(["rm", "-rf", str(folder)], root=True)
+
+
+def as_make_does(parts: dict[str, float]) -> None:
+    """Go from the beginning; beside it Python first, then what Docker needs."""
+    with ThreadPoolExecutor(1) as aside:
+        programs = aside.submit(timed, go)
+        for part in (python, debian_base, packages):
+            parts[part.__name__] = timed(part)
+        parts[go.__name__] = programs.result()
+
+
+def main() -> None:
+    """Measure and print."""
+    alone = {part.__name__: timed(part) for part in (python, go, debian_base, packages)}
+    beside: dict[str, float] = {}
+    begun = time.monotonic()
+    as_make_does(beside)
+    wall = time.monotonic() - begun
+    for name, seconds in alone.items():
+        print(f"{name.replace('_', ' '):16} {seconds:7.1f} s alone   {beside[name]:7.1f} s beside the others")
+    print(f"{'all':16} {sum(alone.values()):7.1f} s in turn   {wall:7.1f} s as make does it")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,13 @@
+#!/bin/bash
+# uses: first_contact/others
+# Which munge key is the cluster's: the digests of those that were written here are kept, for root alone.
+#
+# MUNGE_CLUSTER   the cluster's name
+
+MUNGE_FILE=/etc/munge/munge.key
+# `digest cluster`, a line each: a cluster's next key is its own too, and one of another such cluster is not.
+MUNGE_DIGESTS=$STATE_DIR/munge.digests
+
+munge_digest() { printf '%s %s' "$(sha256sum | cut -d ' ' -f 1)" "$MUNGE_CLUSTER"; }
+
+munge_key_of_others() { [ -e "$MUNGE_FILE" ] && ! grep -qsxF "$(munge_digest <"$MUNGE_FILE")" "$MUNGE_DIGESTS"; }

@@ -1,0 +1,106 @@
+#!/bin/bash
+# Which tailnet this machine is in, and whose doing that is: the cluster's, or that of whoever had it before.
+# Read without jq, which a machine at first contact may lack: tailscale prints its JSON one field a line.
+#
+# TAILNET_CONTROL_URL  control server, empty for Tailscale's own
+# NODE_ADOPT           true where the machine is to stay in its tailnet as it is
+
+# Written before the cluster brings a machine into a tailnet: a line of control server and name, two while it moves.
+MEMBERSHIP_FILE=$STATE_DIR/tailnet
+TAILSCALE_OWN=https://controlplane.tailscale.com
+# The first with `tailscale wait`.
+OLDEST_TAILSCALE=1.96
+# Seconds for a log-out that goes on: it waits for a control server that may be slow.
+LOGOUT_LIMIT=90
+
+# The first of the fields with this name.
+field_of() {
+    awk -v name="\"$1\":" '$1 == name && !seen++ { sub(/^[^:]*: /, ""); sub(/,$/, ""); gsub(/"/, ""); print }'
+}
+status_field() { { tailscale status --json --peers=false 2>/dev/null || :; } | field_of "$1"; }
+preference() { { tailscale debug prefs 2>/dev/null || :; } | field_of "$1"; }
+
+# The name that the control server gave, which is another one than asked for where that was taken.
+granted_name() {
+    local name
+    name=$(status_field DNSName)
+    printf '%s' "${name%%.*}"
+}
+
+wanted_control_url() { if [ -n "$TAILNET_CONTROL_URL" ]; then printf '%s' "$TAILNET_CONTROL_URL"; else printf '%s' "$TAILSCALE_OWN"; fi; }
+
+# Tailscale's own has two addresses.
+control_url() {
+    local url
+    url=$(preference ControlURL)
+    if [ "$url" = https://login.tailscale.com ]; then url=$TAILSCALE_OWN; fi
+    printf '%s' "${url%/}"
+}
+
+membership() { printf '%s %s' "$1" "$HOST_NAME"; }
+
+# True for a machine with a log-in, also one that is stopped or whose log-in has ended.
+in_tailnet() {
+    case $(preference LoggedOut) in
+    false) return 0 ;;
+    true) return 1 ;;
+    esac
+    # The daemon does not run: what it would start with.
+    grep -qs '"profile-' /var/lib/tailscale/tailscaled.state
+}
+
+brought_by_the_cluster() {
+    local url
+    url=$(control_url)
+    if [ -n "$url" ]; then
+        [ "$(preference Hostname)" = "$HOST_NAME" ] && grep -qsxF "$(membership "$url")" "$MEMBERSHIP_FILE"
+    else
+        grep -qs " $HOST_NAME\$" "$MEMBERSHIP_FILE"
+    fi
+}
+
+logged_out_before() { ! systemctl -q is-active tailrack-logout.service; }
+
+# A machine that has just left may still be on its way out.
+let_leaving_end() {
+    wait_until "$LOGOUT_LIMIT" logged_out_before ||
+        fail "$HOST_NAME has been leaving a tailnet for ${LOGOUT_LIMIT}s" "see 'journalctl -u tailrack-logout' on $HOST_NAME"
+}
+
+tailscale_there() { command -v tailscale >/dev/null; }
+
+new_enough() {
+    local version
+    version=$(tailscale version | sed -n 1p)
+    [ "$(printf '%s\n%s\n' "$OLDEST_TAILSCALE" "$version" | sort -V | head -n 1)" = "$OLDEST_TAILSCALE" ] ||
+        fail "tailscale $version here is too old; the cluster's units need 'tailscale wait', which came with $OLDEST_TAILSCALE" \
+            "upgrade it: 'tailscale update' on $HOST_NAME, or by its package; then run up again"
+}
+
+# A machine that is in a tailnet of its own is not taken out of it.
+refuse_another_tailnet() {
+    in_tailnet || return 0
+    brought_by_the_cluster && return
+    local name
+    name=$(status_field DNSName)
+    fail "this machine is in a tailnet already${name:+, as ${name%.}}, of the control server $(control_url); it is not taken out of it" \
+        "run 'tailscale logout' on $HOST_NAME; or, if that is the cluster's tailnet, set adopt: true for $HOST_NAME and all stays as it is; then run up again"
+}
+
+# A machine that is adopted must be what others are made to be; nothing of it is changed.
+require_adoptable() {
+    local state url name way_out="join $HOST_NAME to the cluster's tailnet by hand, or leave out adopt"
+    tailscale_there || fail "adopt: true, and tailscale is not installed here" "$way_out"
+    state=$(status_field BackendState)
+    [ "$state" = Running ] || fail "adopt: true, and this machine is in no tailnet now (tailscale: ${state:-no answer})" "$way_out"
+    url=$(control_url)
+    [ "$url" = "$(wanted_control_url)" ] ||
+        fail "adopt: true, and this machine's tailnet is of $url; the cluster's is of $(wanted_control_url)" "$way_out"
+    [ -e /sys/class/net/tailscale0 ] && [ -n "$(tailscale ip -4)" ] ||
+        fail "adopt: true, and there is no interface tailscale0 with an IPv4 address; Slurm needs one" \
+            "start tailscaled on $HOST_NAME with a kernel interface of that name"
+    name=$(granted_name)
+    [ "$name" = "$HOST_NAME" ] ||
+        fail "adopt: true, and the tailnet calls this machine $name; others would look for it as $HOST_NAME" \
+            "run 'tailscale set --hostname=$HOST_NAME' on it, or call the host $name in the config"
+}

@@ -1,0 +1,309 @@
+"""What Slurm promises jobs and nodes. Each test leaves the cluster usable for the next; the last takes a node away."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from components.steps import Functions
+from tests.lab.cluster import ClusterUnderTest, as_user, eventually
+
+JOB_LIMIT_SECONDS = 5
+TAKE_A_GIB = "python3 -c 'import time; kept = bytearray(2**30); kept[::4096] = bytes(2**18) ; time.sleep(40)'"
+Cluster = ClusterUnderTest
+
+
+@pytest.fixture(scope="module")
+def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
+    """The dev stack: head and a1 in one site, b1 in the other; jobs have little time when their node is needed."""
+    made = make_cluster("slurm")
+    made.config["tailrack:slurm"]["job_limit_seconds"] = JOB_LIMIT_SECONDS
+    made.up_ok()
+    return made
+
+
+@pytest.fixture
+def confined(cluster: Cluster) -> None:
+    """Skips, with the reason, where this machine gives the lab's nodes no cgroups to confine jobs with."""
+    if "CgroupPlugin=disabled" in cluster.run("head", "cat /etc/slurm/cgroup.conf"):
+        there = cluster.run("head", "cat /sys/fs/cgroup/cgroup.controllers; cat /proc/1/cgroup")
+        pytest.skip(
+            f"CONFINED JOBS ARE NOT TESTED: this machine's cgroup v2 gives memory and cpuset to nobody:\n{there}"
+        )
+
+
+@pytest.fixture
+def no_jobs(cluster: Cluster) -> Iterator[None]:
+    """Whatever a test submitted is gone after it."""
+    yield
+    cluster.run("head", "scancel -u ada")
+    eventually(lambda: not cluster.run("head", "squeue -h").strip(), 30, "no jobs are left")
+
+
+def node(cluster: Cluster, name: str) -> dict[str, Any]:
+    """What the controller knows of a node."""
+    found: dict[str, Any] = json.loads(cluster.run("head", f"scontrol show node {name} --json"))["nodes"][0]
+    return found
+
+
+def job(cluster: Cluster, number: str) -> dict[str, str]:
+    """A job's fields as `scontrol show job` has them."""
+    words = cluster.run("head", f"scontrol show job -o {number}").split()
+    return dict(word.split("=", 1) for word in words if "=" in word)
+
+
+def submit(cluster: Cluster, words: str) -> str:
+    """Submit a batch job as the user, wait until it runs, and return its number."""
+    number = cluster.run_as("ada", "head", f"sbatch --parsable --output=/dev/null {words}").strip()
+    eventually(lambda: job(cluster, number)["JobState"] == "RUNNING", 30, f"job {words} runs")
+    return number
+
+
+def interactive(cluster: Cluster, words: str) -> subprocess.Popen[str]:
+    """Start an srun as the user at the head node's terminal, so to speak."""
+    command = ["docker", "exec", cluster.container("head"), "bash", "-c", as_user("ada", f"srun {words}")]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def memory_mb(fields: dict[str, str]) -> int:
+    """What a job was given, in MB."""
+    amount, unit = re.findall(r"mem=([\d.]+)([MG])", fields["AllocTRES"])[0]
+    return round(float(amount) * (1024 if unit == "G" else 1))
+
+
+def for_jobs(cluster: Cluster, name: str) -> int:
+    """MB of a node that jobs may have."""
+    known = node(cluster, name)
+    return int(known["real_memory"]) - int(known["specialized_memory"])
+
+
+def set_features(cluster: Cluster, *features: str) -> None:
+    cluster.config["tailrack:sites"][1]["pools"][0]["features"] = list(features)
+
+
+def rerun_node_steps(cluster: Cluster, user: str) -> None:
+    """Change something that every node's step sees: another user."""
+    cluster.config["tailrack:users"].append({"name": user, "uid": 6100 + len(cluster.config["tailrack:users"])})
+
+
+def usable(cluster: Cluster, name: str) -> bool:
+    state = set(node(cluster, name)["state"])
+    return bool(state & {"IDLE", "MIXED", "ALLOCATED"}) and not state & {"DRAIN", "DOWN", "NOT_RESPONDING"}
+
+
+@pytest.mark.usefixtures("no_jobs")
+def test_a_job_that_asks_for_no_memory_gets_the_share_of_its_cpus_and_leaves_the_rest(cluster: Cluster) -> None:
+    cpus = node(cluster, "b1")["cpus"]
+    jobs = [submit(cluster, "-w b1 -n1 --wrap 'sleep 300'") for _ in range(cpus)]
+    given = [memory_mb(job(cluster, number)) for number in jobs]
+    whole = for_jobs(cluster, "b1")
+    assert node(cluster, "b1")["specialized_memory"] >= 256
+    assert whole * 0.9 < sum(given) <= whole
+    assert len(set(given)) == 1
+
+
+@pytest.mark.usefixtures("no_jobs")
+def test_an_exclusive_job_has_all_memory_that_jobs_may_have(cluster: Cluster) -> None:
+    number = submit(cluster, "-w b1 --exclusive --wrap 'sleep 300'")
+    assert memory_mb(job(cluster, number)) == for_jobs(cluster, "b1")
+    # A step of it may have all of it too.
+    assert cluster.run_as("ada", "head", f"srun --overlap --jobid={number} hostname") == "b1\n"
+
+
+def test_nobody_gets_what_a_node_keeps_for_itself(cluster: Cluster) -> None:
+    refused = cluster.attempt("head", as_user("ada", f"srun -w b1 --mem={for_jobs(cluster, 'b1') + 1} true"))
+    assert refused.returncode != 0
+    assert "Requested node configuration is not available" in refused.stderr
+
+
+@pytest.mark.usefixtures("no_jobs")
+def test_a_job_that_takes_more_memory_than_it_was_given_is_ended_and_its_neighbour_goes_on(cluster: Cluster) -> None:
+    neighbour = submit(cluster, "-w b1 -n1 --mem=200M --wrap 'sleep 300'")
+    greedy = cluster.attempt("head", as_user("ada", f"srun -w b1 -n1 --mem=200M {TAKE_A_GIB}"), limit=90)
+    assert greedy.returncode not in (0, 124), greedy.stderr
+    assert re.search(r"oom|out.of.memory|memory limit", greedy.stderr, re.IGNORECASE), greedy.stderr
+    assert job(cluster, neighbour)["JobState"] == "RUNNING"
+    assert usable(cluster, "b1")
+
+
+@pytest.mark.usefixtures("confined", "no_jobs")
+def test_cgroups_hold_a_job_to_its_cores_and_its_memory(cluster: Cluster) -> None:
+    look = "nproc; cat /sys/fs/cgroup$(sed -n s/^0:://p /proc/self/cgroup | sed 's,/task_.*,,;s,/user$,,')/memory.max"
+    cores, limit = cluster.run_as("ada", "head", f"srun -w b1 -n1 --mem=200M bash -c '{look}'").split()
+    assert (cores, limit) == ("1", str(200 * 2**20))
+
+
+def test_a_machine_that_has_a_little_less_memory_after_a_kernel_update_is_not_drained(cluster: Cluster) -> None:
+    unit = "/etc/systemd/system/slurmd.service.d/tailrack.conf"
+    # The other way round: the record has a little more than the machine.
+    more = node(cluster, "b1")["real_memory"] * 105 // 100
+    cluster.run(
+        "b1", f"cp {unit} /root/unit; sed -i 's/MemSpecLimit/RealMemory={more} &/' {unit}; systemctl stop slurmd"
+    )
+    cluster.run("head", "scontrol delete nodename=b1")
+    cluster.run("b1", "systemctl daemon-reload; systemctl start slurmd")
+    eventually(lambda: usable(cluster, "b1"), 30, "b1 is usable")
+    assert node(cluster, "b1")["real_memory"] == more
+    cluster.run("b1", f"cp /root/unit {unit}; systemctl daemon-reload; systemctl stop slurmd")
+    cluster.run("head", "scontrol delete nodename=b1")
+    cluster.run("b1", "systemctl start slurmd")
+    eventually(lambda: usable(cluster, "b1"), 30, "b1 is usable again")
+    cluster.run("head", "scontrol reconfigure")
+
+
+def test_an_outage_of_five_minutes_is_shorter_than_what_slurm_waits(cluster: Cluster) -> None:
+    shown = cluster.run("head", "scontrol show config")
+    (waits,) = re.findall(r"^SlurmdTimeout\s*= (\d+) sec", shown, re.MULTILINE)
+    assert int(waits) * 2 / 3 > 300 + 60, "the last answer may be a third of it old when the outage begins"
+    assert re.search(r"^JobRequeue\s*= 1$", shown, re.MULTILINE)
+
+
+def test_a_plain_srun_needs_no_library_of_mpi_on_the_head(cluster: Cluster) -> None:
+    plugins = "/usr/lib/x86_64-linux-gnu/slurm-wlm"
+    cluster.run("head", f"mkdir /root/away; mv {plugins}/mpi_pmix* /root/away/")
+    try:
+        assert cluster.run_as("ada", "head", "srun -w b1 hostname") == "b1\n"
+    finally:
+        cluster.run("head", f"mv /root/away/* {plugins}/; rmdir /root/away")
+
+
+@pytest.mark.usefixtures("no_jobs")
+@pytest.mark.parametrize(
+    ("words", "limit"),
+    [
+        (
+            "-N 3",
+            "the job asks for 3 nodes; no site it may use has more than 2; --switches=2 lets a job span two sites",
+        ),
+        ("-p cloud-b -N 2", "the job asks for 2 nodes; no site it may use has more than 1"),
+        ("--gpus-per-node=4", "the job asks for 4 GPUs a node; no node it may use has more than 0"),
+        ("--gpus=h200:4", "the job asks for 4 GPUs of kind h200; no site it may use has more than 0"),
+        ("--gres=gpu:h200:2", "the job asks for 2 GPUs of kind h200 a node; no node it may use has more than 0"),
+    ],
+)
+def test_who_asks_for_more_than_a_site_has_is_told_which_limit_it_was(cluster: Cluster, words: str, limit: str) -> None:
+    # Slurm refuses some of these, and lets the others wait for ever.
+    told = cluster.attempt("head", as_user("ada", f"sbatch --output=/dev/null {words} --wrap true"))
+    assert limit in told.stderr
+
+
+def test_who_asks_for_what_a_site_has_is_told_nothing(cluster: Cluster) -> None:
+    for words in ("-N 2", "-p cloud-b", "-N 3 --switches=2"):
+        done = cluster.attempt("head", as_user("ada", f"srun {words} true"))
+        assert done.returncode == 0, done.stderr
+        assert "asks for" not in done.stderr, words
+
+
+def test_a_clock_that_is_not_the_heads_is_named_before_munge_refuses_it(cluster: Cluster) -> None:
+    values = f"HOST_NAME=b1 STEP_NAME=b1-join LOCKED= HEAD_ADDRESS={cluster.run('head', 'tailscale ip -4').strip()}"
+    text = "\n".join(
+        [*values.split(), Functions(["slurm/reach"]).text, "exec 4>&2; trap report_failure EXIT; slurm_reach"]
+    )
+    compare = ["docker", "exec", "-i", cluster.container("b1"), "bash", "-euo", "pipefail", "-s"]
+    right = subprocess.run(compare, input=text, capture_output=True, text=True, check=False)
+    assert right.returncode == 0, right.stderr
+    assert re.search("clocks are [01]s apart", right.stderr)
+    wrong = text.replace("ours=$(date +%s)", "ours=$(($(date +%s) - 200))")
+    assert wrong != text
+    refused = subprocess.run(compare, input=wrong, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert re.search("the clock here is (199|200|201)s behind the head node's", refused.stderr)
+
+
+@pytest.mark.usefixtures("no_jobs")
+def test_another_line_in_slurmds_unit_costs_no_job(cluster: Cluster) -> None:
+    unit = "/etc/systemd/system/slurmd.service.d/tailrack.conf"
+    running = submit(cluster, "-w b1 --wrap 'sleep 900'")
+    before = job(cluster, running)
+    cluster.run("b1", f"sed -i 's/^RestartSec=.*/RestartSec=77/; s/^# Slurm.*/# Another comment/' {unit}")
+    rerun_node_steps(cluster, "dora")
+    cluster.up_ok()
+    assert "b1-node" in cluster.touched()
+    assert cluster.attempt("b1", f"grep -E 'RestartSec=77|Another' {unit}").returncode == 1
+    after = job(cluster, running)
+    assert all(after[key] == before[key] for key in ("JobState", "StartTime", "Restarts", "NodeList"))
+    assert usable(cluster, "b1")
+
+
+@pytest.mark.usefixtures("no_jobs")
+def test_a_node_with_another_feature_sees_every_kind_of_job_off_and_comes_back_with_it(cluster: Cluster) -> None:
+    stays = submit(cluster, "-w b1 -n1 --mem=100M --no-requeue --wrap 'sleep 900'")
+    terminal = interactive(cluster, "-w b1 -n1 --mem=100M sleep 900")
+    eventually(lambda: cluster.run("head", "squeue -h -w b1 -o %A").count("\n") == 2, 30, "both jobs run on b1")
+    set_features(cluster, "fast")
+    summary = cluster.up_ok()
+    assert summary.seconds > JOB_LIMIT_SECONDS
+    assert "b1-node" in cluster.touched()
+    assert sorted(node(cluster, "b1")["features"]) == ["fast", "site-cloud-b"]
+    assert usable(cluster, "b1")
+    assert job(cluster, stays)["JobState"] == "CANCELLED"
+    assert terminal.wait(30) != 0
+    assert terminal.stdout is not None
+    assert "is cancelled: node b1 is needed, and the job cannot be requeued" in terminal.stdout.read()
+    log = cluster.run("b1", "cat /var/log/tailrack/b1-node.log")
+    assert f"cancelling job {stays} of ada, which cannot be requeued" in log
+    assert cluster.run_as("ada", "head", "srun -C fast hostname") == "b1\n"
+
+
+@pytest.mark.usefixtures("no_jobs")
+def test_a_job_that_may_be_requeued_runs_again_on_the_node_that_came_back(cluster: Cluster) -> None:
+    moves = submit(cluster, "-w b1 --wrap 'sleep 900'")
+    set_features(cluster, "faster")
+    cluster.up_ok()
+    assert sorted(node(cluster, "b1")["features"]) == ["faster", "site-cloud-b"]
+    assert job(cluster, moves)["Restarts"] == "1"
+
+
+def test_a_change_that_was_cut_off_after_slurmd_stopped_is_finished_by_the_next_up(cluster: Cluster) -> None:
+    cluster.run("head", "scontrol update nodename=b1 state=drain reason='tailrack: registers anew'")
+    cluster.run("b1", "systemctl stop slurmd; [ ! -e /run/slurm ]")
+    set_features(cluster, "fastest")
+    cluster.up_ok()
+    assert sorted(node(cluster, "b1")["features"]) == ["fastest", "site-cloud-b"]
+    assert usable(cluster, "b1")
+
+
+def test_a_node_that_we_drained_and_left_so_is_given_work_again(cluster: Cluster) -> None:
+    cluster.run("head", "scontrol update nodename=b1 state=drain reason='tailrack: leaves the cluster'")
+    rerun_node_steps(cluster, "edda")
+    cluster.up_ok()
+    assert usable(cluster, "b1")
+
+
+def test_a_persons_drain_outlives_another_feature(cluster: Cluster) -> None:
+    cluster.run("head", "scontrol update nodename=b1 state=drain reason='the disk clicks'")
+    set_features(cluster, "slow")
+    cluster.up_ok()
+    known = node(cluster, "b1")
+    assert sorted(known["features"]) == ["site-cloud-b", "slow"]
+    assert "DRAIN" in known["state"]
+    assert known["reason"] == "the disk clicks"
+    cluster.run("head", "scontrol update nodename=b1 state=resume")
+
+
+def test_a_drain_of_slurms_own_is_no_usable_node_and_is_named(cluster: Cluster) -> None:
+    # As slurmctld does it: as the user it runs as.
+    cluster.run("head", "runuser -u slurm -- scontrol update nodename=b1 state=drain reason='Kill task failed'")
+    rerun_node_steps(cluster, "fritz")
+    failures = cluster.up().failures
+    (failure,) = [one for one in failures if one.urn.endswith("::b1-node")]
+    assert "does not see this node as usable (IDLE+DRAIN" in failure.message
+    assert "Kill task failed" in failure.message
+    cluster.run("head", "scontrol update nodename=b1 state=resume")
+    cluster.up_ok()
+
+
+def test_a_node_leaves_although_its_job_cannot_be_requeued(cluster: Cluster) -> None:
+    stays = submit(cluster, "-w b1 --no-requeue --wrap 'sleep 900'")
+    del cluster.config["tailrack:sites"][1]
+    cluster.config["tailrack:validation"]["floors_gb_per_s"] = {}
+    cluster.up_ok()
+    assert cluster.attempt("head", "scontrol show node b1").returncode != 0
+    assert job(cluster, stays)["JobState"] == "CANCELLED"
+    log = cluster.run("head", "cat /var/log/tailrack/b1-member.log")
+    assert f"cancelling job {stays} of ada, which cannot be requeued" in log

@@ -1,0 +1,52 @@
+"""The end of `make up`: which verdicts make it fail, and what is shown of a scope that was not measured."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from components.validation.model import JobReport, Measurement
+from components.validation.verdict import judge
+from driver import report
+
+ASKED = Measurement(
+    backend="tcp-cpu",
+    min_bytes=65536,
+    max_bytes=262144,
+    factor=4,
+    iterations=2,
+    warmup=1,
+    gate_bytes=262144,
+    ranks=2,
+    nodes=2,
+)
+BUSY = {
+    "job_id": None, "state": "BUSY", "exit_code": None, "seconds": None, "nodes": [], "output": "",
+    "facts": {"a1": "job 12 of ada, 55:00 left"}, "left_out": ["a1"], "measured_at": 1_800_000_000,
+}  # fmt: skip
+
+
+def outputs(**scopes: dict[str, Any]) -> dict[str, Any]:
+    about = {"name": "lab", "control_address": "100.64.0.1", "nodes": []}
+    return {"cluster": about, "validation": scopes}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "fails"),
+    [("PASS", False), ("UNJUDGED", False), ("BUSY", False), ("FAIL", True), ("INCONCLUSIVE", True)],
+)
+def test_what_is_busy_does_not_make_up_fail(verdict: str, fails: bool) -> None:
+    assert report.bad_scopes(outputs(rack={"verdict": verdict})) == (["rack"] if fails else [])
+
+
+def test_a_busy_scope_is_shown_with_who_is_on_its_nodes() -> None:
+    written = io.StringIO()
+    result = dict(judge(ASKED, JobReport.from_json(BUSY)))
+    report.show(Console(file=written, width=200), outputs(rack=result))
+    shown = written.getvalue()
+    assert "Bus bandwidth, rack: not measured\n" in shown
+    assert "BUSY  Other jobs are on a1 (a1: job 12 of ada, 55:00 left). Nothing was measured before." in shown
+    assert "None" not in shown

@@ -1,0 +1,284 @@
+"""Phases `compute`, `reach` and `machine` of role slurm, and `compute` of role gpu: what registers a node anew and what
+does not, whose clock is wrong, device files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.configs import RawConfig
+from tests.unit.recorded import Build
+from tests.unit.shell import Shell
+
+Compute = Callable[..., subprocess.CompletedProcess[str]]
+UNIT = "/etc/systemd/system/slurmd.service.d/tailrack.conf"
+ASKED = {"features": ["site-rack", "fast"], "gres": "gpu:h200:8", "specialized_memory": 4096}
+IDLE = {**ASKED, "state": ["IDLE", "DYNAMIC_NORM"], "reason": "", "reason_set_by_user": ""}
+
+
+@pytest.fixture
+def controller(shell: Shell) -> Callable[..., None]:
+    """Stub a controller that knows a1 as given (None: not at all). A node that it has deleted comes back as asked."""
+
+    def install(known: dict[str, Any] | None) -> None:
+        if known is not None:
+            shell.write("node.json", json.dumps({"nodes": [known]}))
+        shell.write("fresh.json", json.dumps({"nodes": [IDLE]}))
+        shell.write("run/slurm/conf/slurm.conf", "")
+        shell.stub(
+            "scontrol",
+            f"""case "$*" in
+"show node a1 --json") cat "{shell.root}/node.json" ;;
+"show topology tailnet") echo "SwitchName=tailnet Level=1 Nodes=a1" ;;
+"show hostnames a1") echo a1 ;;
+"update nodename=a1 state=resume") cp "{shell.root}/fresh.json" "{shell.root}/node.json" ;;
+"update nodename=a1 state=drain"*) [ ! -e "{shell.root}/slurmd-came-back" ] || echo "$*" >"{shell.root}/drained" ;;
+"delete nodename=a1") [ -e "$SLURM_CONF" ] && rm "{shell.root}/node.json" ;;
+esac""",
+        )
+        shell.stub("squeue")
+        shell.stub("slurmd", "echo slurm 24.11.5")
+        shell.stub("journalctl")
+        shell.stub("paste", '/usr/bin/paste "$@"')
+        shell.stub(
+            "systemctl",
+            f"""case "$*" in
+"-q is-active slurmd") [ ! -e "{shell.root}/slurmd-stopped" ] ;;
+"stop slurmd") touch "{shell.root}/slurmd-stopped"; rm -r "{shell.root}/run/slurm" ;;
+"restart --no-block slurmd") rm -f "{shell.root}/slurmd-stopped"; mkdir -p "{shell.root}/run/slurm/conf"
+    touch "{shell.root}/run/slurm/conf/slurm.conf" "{shell.root}/slurmd-came-back"
+    [ -e "{shell.root}/node.json" ] || cp "{shell.root}/fresh.json" "{shell.root}/node.json" ;;
+esac""",
+        )
+
+    return install
+
+
+@pytest.fixture
+def compute(shell: Shell) -> Compute:
+    """Run the phase for a1, with the given values and limits."""
+
+    shell.path("/var/log/tailrack").mkdir(parents=True)
+    shell.path("/var/lib/tailrack").mkdir(parents=True)
+
+    def run(**values: Any) -> subprocess.CompletedProcess[str]:
+        header = {
+            "NODE_FEATURES": "site-rack,fast", "NODE_GRES": "gpu:h200:8", "NODE_RESERVED_MB": 4096,
+            "HEAD_ADDRESS": "100.64.0.1", "SLURM_JOB_LIMIT_SECONDS": 1, **values,
+        }  # fmt: skip
+        commands = "RESULT='' REASON='' REMEDY=''; exec 4>&2; trap report_failure EXIT; REGISTER_LIMIT=3; slurm_compute"
+        return shell.call(commands, header, "slurm/compute")
+
+    return run
+
+
+def changes(shell: Shell) -> list[str]:
+    """The calls that change something."""
+    words = ("scontrol update", "scontrol delete", "scontrol requeue", "systemctl stop", "systemctl restart")
+    return [call for call in shell.calls if call.startswith(words)]
+
+
+def test_a_node_that_is_as_asked_is_left_alone(shell: Shell, compute: Compute, controller: Callable[..., None]) -> None:
+    controller(IDLE)
+    assert compute().returncode == 0
+    before = len(changes(shell))
+    done = compute()
+    assert done.returncode == 0, done.stderr
+    assert len(changes(shell)) == before
+    assert "MemSpecLimit=4096 Gres=gpu:h200:8" in shell.path(UNIT).read_text()
+
+
+def test_another_line_in_the_unit_starts_slurmd_again_and_touches_no_job(
+    shell: Shell, compute: Compute, controller: Callable[..., None]
+) -> None:
+    controller({**IDLE, "state": ["MIXED", "DYNAMIC_NORM"]})
+    compute()
+    shell.path(UNIT).write_text(shell.path(UNIT).read_text().replace("RestartSec=5", "RestartSec=77"))
+    shell.path("/calls").unlink()
+    done = compute()
+    assert done.returncode == 0, done.stderr
+    assert changes(shell) == ["systemctl restart --no-block slurmd"]
+
+
+@pytest.mark.parametrize(
+    "known",
+    [{"features": ["site-rack"]}, {"gres": "gpu:h200:4"}, {"gres": ""}, {"specialized_memory": 0}],
+    ids=["features", "fewer GPUs", "no GPUs", "memory"],
+)
+def test_what_a_node_registers_with_makes_it_register_anew_after_its_jobs(
+    shell: Shell, compute: Compute, controller: Callable[..., None], known: dict[str, Any]
+) -> None:
+    controller({**IDLE, **known})
+    done = compute()
+    assert done.returncode == 0, done.stderr
+    assert changes(shell) == [
+        "scontrol update nodename=a1 state=drain reason=tailrack: registers anew",
+        "systemctl stop slurmd",
+        # By a copy of the configuration that slurmd takes with it.
+        "scontrol delete nodename=a1",
+        "systemctl restart --no-block slurmd",
+    ]
+
+
+@pytest.mark.parametrize("known", [{"features": ["fast", "site-rack"]}, {"gres": "gpu:h200:8(S:0-1)"}])
+def test_another_order_of_features_and_slurms_own_additions_are_no_change(
+    shell: Shell, compute: Compute, controller: Callable[..., None], known: dict[str, Any]
+) -> None:
+    controller({**IDLE, **known})
+    assert compute().returncode == 0
+    assert not [call for call in changes(shell) if "scontrol" in call]
+
+
+def test_a_change_that_was_cut_off_after_slurmd_stopped_is_finished(
+    shell: Shell, compute: Compute, controller: Callable[..., None]
+) -> None:
+    drained = {
+        "state": ["IDLE", "DRAIN", "DYNAMIC_NORM"],
+        "reason": "tailrack: registers anew",
+        "reason_set_by_user": "root",
+    }
+    controller({**IDLE, **drained, "features": ["site-rack"]})
+    shell.write("slurmd-stopped", "")
+    done = compute()
+    assert done.returncode == 0, done.stderr
+    calls = changes(shell)
+    assert calls[0] == "systemctl restart --no-block slurmd"
+    assert calls[-2:] == ["scontrol delete nodename=a1", "systemctl restart --no-block slurmd"]
+
+
+def test_what_we_drained_is_given_work_again(shell: Shell, compute: Compute, controller: Callable[..., None]) -> None:
+    left = {"state": ["IDLE", "DRAIN"], "reason": "tailrack: leaves the cluster", "reason_set_by_user": "root"}
+    controller({**IDLE, **left})
+    assert compute().returncode == 0
+    assert "scontrol update nodename=a1 state=resume" in shell.calls
+
+
+def test_a_persons_drain_is_kept_and_fails_nothing(
+    shell: Shell, compute: Compute, controller: Callable[..., None]
+) -> None:
+    drained = {"state": ["IDLE", "DRAIN"], "reason": "the disk clicks", "reason_set_by_user": "root"}
+    controller({**IDLE, **drained})
+    done = compute()
+    assert done.returncode == 0, done.stderr
+    assert not [call for call in changes(shell) if "scontrol" in call]
+    assert "a person drained this node, and it stays so: the disk clicks" in done.stderr
+
+
+def test_a_persons_drain_is_set_again_on_a_node_that_is_created_anew(
+    shell: Shell, compute: Compute, controller: Callable[..., None]
+) -> None:
+    drained = {"state": ["IDLE", "DRAIN"], "reason": "the disk clicks", "reason_set_by_user": "root"}
+    controller({**IDLE, **drained, "features": ["site-rack"]})
+    assert compute().returncode == 0
+    assert "reason=the disk clicks" in shell.path("/drained").read_text()
+
+
+def test_slurms_own_drain_is_named_and_not_lifted(
+    shell: Shell, compute: Compute, controller: Callable[..., None]
+) -> None:
+    drained = {"state": ["IDLE", "DRAIN"], "reason": "Kill task failed", "reason_set_by_user": "slurm"}
+    controller({**IDLE, **drained})
+    done = compute()
+    assert done.returncode == 1
+    assert "does not see this node as usable (IDLE+DRAIN Kill task failed)" in done.stderr
+    assert "scontrol update nodename=a1 state=resume" not in shell.calls
+
+
+def test_a_node_that_munge_refuses_for_its_clock_is_told_so(
+    shell: Shell, compute: Compute, controller: Callable[..., None]
+) -> None:
+    controller({**IDLE, "state": ["DOWN", "NOT_RESPONDING"]})
+    shell.stub("journalctl", "echo 'error: Munge decode failed: Rewound credential'")
+    assert "; the clocks of this node and of the head node differ by more than five minutes" in compute().stderr
+
+
+@pytest.fixture
+def compare(shell: Shell) -> Compute:
+    """Compare the clock with a head's that tells the given time."""
+
+    def run(said: str, now: int) -> subprocess.CompletedProcess[str]:
+        peers = {"Peer": {"key": {"PeerAPIURL": ["http://100.64.0.1:4711", "http://[fd7a::1]:1"]}}}
+        shell.stub("tailscale", f"echo '{json.dumps(peers)}'")
+        shell.stub("timeout", f'[ "${{*: -2}}" = "100.64.0.1 4711" ] && printf "{said}"')
+        shell.stub("date", f'if [ "$1" = +%s ]; then echo {now}; else exec /usr/bin/date "$@"; fi')
+        commands = "exec 4>&2; trap report_failure EXIT; slurm_reach"
+        return shell.call(commands, {"HEAD_ADDRESS": "100.64.0.1"}, "slurm/reach")
+
+    return run
+
+
+HTTP = r"HTTP/1.0 200 OK\r\nDate: Sat, 21 Nov 2026 14:40:51 GMT\r\n\r\n"
+TIME = 1795272051
+
+
+@pytest.mark.parametrize(
+    ("ahead", "problem"),
+    [(0, ""), (9, ""), (-9, ""), (60, "is 60s ahead of the head"), (-4000, "is 4000s behind the head")],
+)
+def test_clocks_more_than_some_seconds_apart_stop_the_join(compare: Compute, ahead: int, problem: str) -> None:
+    done = compare(HTTP, TIME + ahead)
+    assert done.returncode == bool(problem), done.stderr
+    assert problem in done.stderr
+
+
+def test_a_head_that_does_not_tell_its_time_stops_nobody(compare: Compute) -> None:
+    done = compare("nothing", TIME)
+    assert done.returncode == 0
+    assert "clocks are not compared" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("there", "container", "expected"),
+    [
+        ("chrony", False, ["systemctl start chrony"]),
+        ("", False, ["ensure_packages systemd-timesyncd", "systemctl enable -q systemd-timesyncd",
+                     "systemctl start systemd-timesyncd"]),
+        ("", True, []),
+    ],
+    ids=["another's service", "none", "a container"],
+)  # fmt: skip
+def test_a_machine_has_one_service_that_keeps_its_clock(
+    shell: Shell, there: str, container: bool, expected: list[str]
+) -> None:
+    shell.stub("systemd-detect-virt", f"exit {int(not container)}")
+    shell.stub("systemctl", f'case "$*" in "-q is-enabled {there}"|"enable "*|"start "*) ;; *) exit 1 ;; esac')
+    shell.stub("ensure_packages")
+    done = shell.call("unset -f ensure_packages; slurm_machine", {}, "slurm/machine")
+    assert done.returncode == 0, done.stderr
+    assert [
+        call for call in shell.calls if call.startswith(("ensure", "systemctl enable", "systemctl start"))
+    ] == expected
+
+
+def test_device_files_of_gpus_are_made_at_boot_before_slurmd_looks(shell: Shell) -> None:
+    assert shell.call("gpu_compute", {"NODE_GPU_COUNT": 8}, "gpu/compute").returncode == 0
+    unit = shell.path("/etc/systemd/system/tailrack-gpu.service").read_text()
+    assert "Before=slurmd.service" in unit
+    # No driver must not keep slurmd from starting: its own message says which file is missing.
+    assert all(line.startswith("ExecStart=-") for line in unit.splitlines() if line.startswith("ExecStart"))
+    assert "systemctl enable -q --now tailrack-gpu.service" in shell.calls
+
+
+@pytest.mark.parametrize("way", [("gpu_compute", "gpu/compute"), ("gpu_leave", "gpu/leave")])
+def test_a_node_without_gpus_and_one_that_leaves_have_no_such_unit(shell: Shell, way: tuple[str, str]) -> None:
+    unit = shell.write("/etc/systemd/system/tailrack-gpu.service", "[Unit]\n")
+    assert shell.call(way[0], {"NODE_GPU_COUNT": 0}, way[1]).returncode == 0
+    assert not unit.exists()
+
+
+@pytest.mark.parametrize("seconds", [0, 7200])
+def test_steps_that_wait_for_jobs_have_the_jobs_time_on_top_of_their_own(
+    build: Build, lab_config: RawConfig, seconds: int
+) -> None:
+    stack = build({**lab_config, "slurm": {"job_limit_seconds": seconds}})
+    commands = {
+        "a1-member": stack["a1-member"].inputs["delete"],
+        "a1-node": stack["a1-node"].inputs["create"],
+        "head-head": stack["head-head"].inputs["create"],
+    }
+    for name, command in commands.items():
+        assert f" timeout -k 30 {1800 + seconds} bash " in command, name

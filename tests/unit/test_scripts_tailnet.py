@@ -1,0 +1,375 @@
+"""Role `tailnet`: which machines may join, what joining does to them, which way the traffic goes, and leaving."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.roles.role import Value, template
+from components.steps import GATE, JOIN, Functions
+from tests.unit.shell import Shell, script_of
+
+URL = "https://headscale.example.org"
+OWN = "https://controlplane.tailscale.com"
+MARK = "/var/lib/tailrack/tailnet"
+HEADER: dict[str, Value] = {
+    "TAILNET_TAG": "tag:cluster", "TAILNET_CONTROL_URL": URL, "TAILNET_AUTH_KEY": "tskey-secret", "NODE_ADOPT": False,
+}  # fmt: skip
+# A machine that has never been in a tailnet, as tailscale shows it.
+FRESH: dict[str, Any] = {"ControlURL": OWN, "LoggedOut": True, "AdvertiseTags": None, "Hostname": "", "CorpDNS": True}
+Result = subprocess.CompletedProcess[str]
+
+
+class Tailscale:
+    """A machine's tailscale: `up` and `logout` change what it tells of itself."""
+
+    def __init__(self, shell: Shell) -> None:
+        self.shell, self.granted, self.version = shell, "", "1.102.5"
+        shell.write("dev/net/x", "")
+        shell.path("/dev/net/tun").symlink_to("/dev/null")
+        shell.write("sys/class/net/tailscale0/mtu", "1280")
+        shell.write("usr/sbin/tailscaled", "").chmod(0o755)
+        # Nothing is on its way out, everything else runs.
+        shell.stub("systemctl", 'case "$*" in *is-active*tailrack-logout*) exit 3 ;; esac')
+        self.is_(FRESH, "NeedsLogin")
+
+    def is_(self, preferences: dict[str, Any], state: str = "Running", name: str = "", up: str = "") -> None:
+        """Take a state; `up` is what comes of `tailscale up`, in bash, and else it joins as asked."""
+        self._show("before", preferences, state, name)
+        self._show("joined", {"ControlURL": URL, "LoggedOut": False, "AdvertiseTags": ["tag:cluster"],
+                              "Hostname": "a1", "CorpDNS": False}, "Running", self.granted or "a1")  # fmt: skip
+        here = self.shell.root
+        body = f"""now() {{ if [ -e {here}/up ]; then echo joined; else echo before; fi; }}
+case $1 in
+status) cat {here}/$(now)-status ;;
+debug) cat {here}/$(now)-prefs ;;
+ip) grep -q Running {here}/$(now)-status && echo 100.64.0.7 ;;
+version) printf '%s\\n' {self.version} "  tailscale commit: x" ;;
+up) {up or f": >{here}/up"} ;;
+logout) rm -f {here}/up ;;
+esac"""
+        self.shell.stub("tailscale", body)
+
+    def _show(self, when: str, preferences: dict[str, Any], state: str, name: str) -> None:
+        inner = {"HostName": "unlike", "DNSName": f"{name}.example.ts.net."} if name else {"DNSName": ""}
+        status = {"Version": self.version, "TUN": True, "BackendState": state, "Self": inner, "Peer": None}
+        self.shell.write(f"{when}-status", json.dumps(status, indent=2))
+        self.shell.write(f"{when}-prefs", json.dumps(preferences, indent="\t"))
+
+    @property
+    def asked(self) -> list[str]:
+        """Calls that change something of the membership."""
+        changing = ("tailscale up", "tailscale set", "tailscale logout", "tailscale down")
+        return [call for call in self.shell.calls if call.startswith(changing)]
+
+
+@pytest.fixture
+def tailscale(shell: Shell) -> Tailscale:
+    return Tailscale(shell)
+
+
+@pytest.fixture
+def gate(shell: Shell) -> Callable[..., Result]:
+    return lambda **values: shell.step(script_of("tailnet", *GATE), {**HEADER, **values}, name="a1-gate")
+
+
+@pytest.fixture
+def join(shell: Shell) -> Callable[..., Result]:
+    return lambda **values: shell.step(script_of("tailnet", *JOIN), {**HEADER, **values}, name="a1-join")
+
+
+def member(url: str = URL, host: str = "a1", **more: Any) -> dict[str, Any]:
+    """What a machine was told that is in a tailnet."""
+    return {"ControlURL": url, "LoggedOut": False, "AdvertiseTags": ["tag:cluster"], "Hostname": host,
+            "CorpDNS": False, **more}  # fmt: skip
+
+
+@pytest.mark.parametrize("state", ["Running", "Stopped", "NeedsLogin", "Starting"])
+@pytest.mark.parametrize("phase", ["gate", "join"])
+def test_a_machine_in_a_tailnet_of_its_own_is_refused_with_both_ways_out(
+    tailscale: Tailscale, request: pytest.FixtureRequest, state: str, phase: str
+) -> None:
+    tailscale.is_(member(OWN, "desk"), state, "desk")
+    done = request.getfixturevalue(phase)()
+    assert done.returncode == 1
+    assert f"is in a tailnet already, as desk.example.ts.net, of the control server {OWN}; it is not" in done.stderr
+    assert "next: run 'tailscale logout' on a1; or, if that is the cluster's tailnet, set adopt: true" in done.stderr
+    assert tailscale.asked == []
+
+
+def test_a_machine_that_says_of_itself_to_be_the_clusters_is_not_believed(
+    tailscale: Tailscale, gate: Callable[..., Result]
+) -> None:
+    tailscale.is_(member(), "Running", "a1")
+    assert "in a tailnet already" in gate().stderr
+
+
+@pytest.mark.parametrize("mark", [f"{URL} b7\n", f"{OWN} a1\n"], ids=["another name", "another control server"])
+def test_a_mark_of_another_membership_does_not_count(
+    tailscale: Tailscale, shell: Shell, gate: Callable[..., Result], mark: str
+) -> None:
+    shell.write(MARK, mark)
+    tailscale.is_(member(), "Running", "a1")
+    assert "in a tailnet already" in gate().stderr
+
+
+def test_a_stopped_daemon_with_a_login_counts_as_in_a_tailnet(
+    tailscale: Tailscale, shell: Shell, gate: Callable[..., Result]
+) -> None:
+    shell.write("var/lib/tailscale/tailscaled.state", '{"_machinekey":"x","profile-1a2b":"x"}')
+    shell.stub("tailscale", 'if [ "$1" = version ]; then echo 1.102.5; else exit 1; fi')
+    assert "in a tailnet already" in gate().stderr
+    shell.write("var/lib/tailscale/tailscaled.state", '{"_machinekey":"x","_profiles":"e30="}')
+    assert gate().returncode == 0
+
+
+def test_a_machine_without_tailscale_or_without_a_login_may_join(
+    tailscale: Tailscale, shell: Shell, gate: Callable[..., Result]
+) -> None:
+    assert gate().returncode == 0
+    (shell.root / "stubs/tailscale").unlink()
+    assert gate().returncode == 0
+
+
+@pytest.mark.parametrize("version", ["1.94.2", "1.8.0", "0.100.0"])
+def test_a_tailscale_that_cannot_wait_is_refused(
+    tailscale: Tailscale, gate: Callable[..., Result], version: str
+) -> None:
+    assert gate().returncode == 0
+    tailscale.version = version
+    tailscale.is_(FRESH, "NeedsLogin")
+    done = gate()
+    assert f"tailscale {version} here is too old; the cluster's units need 'tailscale wait'" in done.stderr
+    assert "next: upgrade it: 'tailscale update' on a1" in done.stderr
+    tailscale.version = "1.96.0"
+    tailscale.is_(FRESH, "NeedsLogin")
+    assert gate().returncode == 0
+
+
+def test_a_machine_that_the_cluster_brought_in_passes_the_gate_and_is_not_asked_to_join_again(
+    tailscale: Tailscale, shell: Shell, gate: Callable[..., Result], join: Callable[..., Result]
+) -> None:
+    done = join()
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"tailnet_ip": "100.64.0.7", "tailscale_version": "1.102.5"}
+    assert shell.path(MARK).read_text() == f"{URL} a1\n"
+    (asked,) = tailscale.asked
+    assert "--accept-dns=false" in asked
+    assert "--hostname=a1" in asked
+    assert "--force-reauth" not in asked
+    assert "tskey-secret" not in asked
+    assert gate().returncode == 0
+    assert join().returncode == 0
+    assert len(tailscale.asked) == 1
+    assert shell.calls.count("systemctl restart tailrack-tailnet.service") == 1
+
+
+def test_a_join_that_was_killed_after_it_had_joined_is_known_for_the_clusters(
+    tailscale: Tailscale, shell: Shell, gate: Callable[..., Result], join: Callable[..., Result]
+) -> None:
+    tailscale.is_(FRESH, "NeedsLogin", up=f": >{shell.root}/up; exit 1")
+    assert join().returncode == 1
+    assert gate().returncode == 0
+
+
+def test_a_member_moves_to_another_control_server_of_the_config_and_is_known_on_the_way(
+    tailscale: Tailscale, shell: Shell, gate: Callable[..., Result], join: Callable[..., Result]
+) -> None:
+    shell.write(MARK, f"{OWN} a1\n")
+    tailscale.is_(member("https://login.tailscale.com"), "Running", "a1", up="exit 1")
+    assert join().returncode == 1
+    assert gate().returncode == 0  # where it was
+    assert shell.path(MARK).read_text() == f"{OWN} a1\n{URL} a1\n"
+    tailscale.is_(member(OWN), "Running", "a1")
+    assert join().returncode == 0
+    assert "--force-reauth" in tailscale.asked[-1]
+    assert shell.path(MARK).read_text() == f"{URL} a1\n"
+    # The address is the same, so nobody has to start anew for it.
+    assert "systemctl restart tailrack-tailnet.service" not in shell.calls
+
+
+def test_a_taken_name_is_refused_and_not_kept_under_another(
+    tailscale: Tailscale, shell: Shell, join: Callable[..., Result]
+) -> None:
+    tailscale.granted = "a1-1"
+    tailscale.is_(FRESH, "NeedsLogin")
+    shell.write("var/lib/tailscale/tailscaled.state", "{}")
+    done = join()
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "the name a1 is taken in the tailnet; this machine was called a1-1 there" in done.stderr
+    assert "next: remove the machine called a1 (and a1-1) from the tailnet" in done.stderr
+    assert tailscale.asked[-1] == "tailscale logout"
+    assert not shell.path("/var/lib/tailscale/tailscaled.state").exists()
+    assert not shell.path(MARK).exists()
+
+
+def test_a_member_that_somebody_gave_another_name_is_refused_and_stays_where_it_is(
+    tailscale: Tailscale, shell: Shell, join: Callable[..., Result]
+) -> None:
+    shell.write(MARK, f"{URL} a1\n")
+    tailscale.is_(member(), "Running", "a1-renamed")
+    assert "this machine was called a1-renamed there" in join().stderr
+    assert tailscale.asked == []
+    assert shell.path(MARK).exists()
+
+
+@pytest.mark.parametrize("phase", ["gate", "join"])
+def test_joining_waits_for_a_leaving_that_is_not_over(
+    tailscale: Tailscale, shell: Shell, request: pytest.FixtureRequest, phase: str
+) -> None:
+    # It is in the tailnet until the log-out that runs ends, at the third look.
+    tailscale.is_(member(), "Running", "a1")
+    shell.stub("sleep")
+    looks = shell.write("looks", "")
+    shell.stub(
+        "systemctl",
+        f"""case "$*" in
+*is-active*tailrack-logout*)
+    echo >>{looks}
+    [ "$(wc -l <{looks})" -ge 3 ] || exit 0
+    sed -i 's/"LoggedOut": false/"LoggedOut": true/' {shell.root}/before-prefs
+    sed -i 's/Running/NeedsLogin/' {shell.root}/before-status
+    exit 3 ;;
+esac""",
+    )
+    done = request.getfixturevalue(phase)()
+    assert done.returncode == 0, done.stderr
+    assert len(looks.read_text().splitlines()) == 3
+    assert len(tailscale.asked) == (1 if phase == "join" else 0)
+
+
+@pytest.mark.parametrize("phase", ["gate", "join"])
+def test_an_adopted_machine_is_asked_for_what_the_cluster_needs_and_nothing_of_it_is_changed(
+    tailscale: Tailscale, shell: Shell, request: pytest.FixtureRequest, phase: str
+) -> None:
+    tailscale.is_(member(AdvertiseTags=None, CorpDNS=True, RunSSH=True, Hostname=""), "Running", "a1")
+    done = request.getfixturevalue(phase)(NODE_ADOPT=True)
+    assert done.returncode == 0, done.stderr
+    assert tailscale.asked == []
+    assert not shell.path(MARK).exists()
+
+
+@pytest.mark.parametrize(
+    ("preferences", "state", "name", "problem"),
+    [
+        (FRESH, "NeedsLogin", "", r"is in no tailnet now \(tailscale: NeedsLogin\)"),
+        (member(), "Stopped", "a1", r"is in no tailnet now \(tailscale: Stopped\)"),
+        (member(OWN), "Running", "a1", f"this machine's tailnet is of {OWN}; the cluster's is of {URL}"),
+        (member(), "Running", "desk", "the tailnet calls this machine desk; others would look for it as a1"),
+    ],
+)
+@pytest.mark.parametrize("phase", ["gate", "join"])
+def test_a_machine_that_cannot_be_adopted_is_refused_with_what_it_lacks(
+    tailscale: Tailscale, request: pytest.FixtureRequest, phase: str, preferences: dict[str, Any], state: str,
+    name: str, problem: str,
+) -> None:  # fmt: skip
+    tailscale.is_(preferences, state, name)
+    done = request.getfixturevalue(phase)(NODE_ADOPT=True)
+    assert done.returncode == 1
+    assert re.search(f"adopt: true, and .*{problem}", done.stderr)
+    assert "\nnext: " in done.stderr
+    assert tailscale.asked == []
+
+
+def test_a_machine_without_tailscale_cannot_be_adopted(
+    tailscale: Tailscale, shell: Shell, gate: Callable[..., Result]
+) -> None:
+    (shell.root / "stubs/tailscale").unlink()
+    assert "adopt: true, and tailscale is not installed here" in gate(NODE_ADOPT=True).stderr
+
+
+# `via` as cmd/tailscale/cli/ping.go of 1.102 prints it.
+DIRECT, DIRECT_6 = "via 192.0.2.7:41641 in 3ms", "via [2001:db8::7]:41641 in 3ms"
+RELAY, PEER = "via DERP(fra) in 31ms", "via peer-relay(192.0.2.9:40000:vni:2) in 12ms"
+
+
+@pytest.mark.parametrize(
+    ("pongs", "path"),
+    [
+        ([DIRECT], "direct"),
+        ([DIRECT_6], "direct"),
+        ([RELAY, RELAY], "relay"),
+        ([RELAY, PEER, PEER], "peer-relay"),
+        ([RELAY, PEER, DIRECT], "direct"),
+    ],
+)
+def test_the_way_to_the_head_node_is_the_best_that_was_found(shell: Shell, pongs: list[str], path: str) -> None:
+    lines = "\n".join(f"echo 'pong from head (100.64.0.1) {pong}'" for pong in pongs)
+    shell.stub("tailscale", f"{lines}\nexit 1")  # "direct connection not established" is no success
+    done = shell.call("path_to_head", {"HEAD_ADDRESS": "100.64.0.1"}, "tailnet/reach")
+    assert (done.returncode, done.stdout) == (0, f"{path}\n"), done.stderr
+
+
+def test_a_head_node_that_does_not_answer_has_no_way_to_it(shell: Shell) -> None:
+    shell.stub("tailscale", "echo 'ping \"100.64.0.1\" timed out'; exit 1")
+    done = shell.call("path_to_head", {"HEAD_ADDRESS": "100.64.0.1"}, "tailnet/reach")
+    assert (done.returncode, done.stdout) == (1, "")
+
+
+def test_the_wait_for_an_address_has_no_end_and_no_failure(shell: Shell) -> None:
+    unit = template("tailnet", "tailrack-tailnet.service")
+    (command,) = re.findall(r"^ExecStart=/bin/sh -c '(.*)'$", unit, re.MULTILINE)
+    assert "TimeoutStartSec=infinity" in unit
+    tries = shell.write("tries", "")
+    shell.stub("sleep")
+    shell.stub("tailscale", f'echo >>{tries}; [ "$(wc -l <{tries})" -ge 4 ]')
+    assert shell.run(command).returncode == 0
+    assert [call for call in shell.calls if call.startswith("tailscale")] == ["tailscale wait"] * 4
+
+
+def leave(shell: Shell, adopt: str) -> Result:
+    return shell.run(f"NODE_ADOPT={adopt}\n{Functions(['tailnet/leave'], shared=()).text}\ntailnet_leave\n")
+
+
+def test_the_log_out_begins_when_the_program_has_ended_and_by_no_timer(shell: Shell) -> None:
+    shell.stub("systemd-run")
+    assert leave(shell, "false").returncode == 0
+    (call,) = [call for call in shell.calls if call.startswith("systemd-run")]
+    assert "--unit=tailrack-logout " in call
+    assert "--on-active" not in call
+    assert re.search(r"tail --pid=\d+ .*tailscale logout;.*rm -f .*tailscaled.state .*/var/lib/tailrack/tailnet$", call)
+
+
+def test_a_machine_that_was_adopted_is_not_logged_out(shell: Shell) -> None:
+    shell.stub("systemd-run")
+    assert leave(shell, "true").returncode == 0
+    assert shell.calls == ["systemctl disable -q --now tailrack-tailnet.service"]
+
+
+def peer(address: str, **more: Any) -> dict[str, Any]:
+    return {"TailscaleIPs": [address, "fd7a::1"], "Online": True, **more}
+
+
+@pytest.mark.parametrize(
+    ("peers", "gone"),
+    [
+        ([peer("100.64.0.7")], False),
+        ([peer("100.64.0.8")], True),
+        ([peer("100.64.0.7", Online=False)], True),
+        ([peer("100.64.0.7", Expired=True)], True),
+        (None, True),
+    ],
+)
+def test_a_node_is_gone_when_the_head_node_sees_it_no_more(shell: Shell, peers: Any, gone: bool) -> None:
+    status = shell.write("status", json.dumps({"Peer": peers and {str(at): one for at, one in enumerate(peers)}}))
+    shell.stub("tailscale", f"cat {status}")
+    done = shell.call("node_logged_out", {"NODE_ADDRESS": "100.64.0.7"}, "tailnet/peer")
+    assert (done.returncode == 0) == gone, done.stderr
+
+
+def test_a_tailscaled_that_does_not_answer_says_nothing_of_who_is_gone(shell: Shell) -> None:
+    shell.stub("tailscale", "exit 1")
+    assert shell.call("node_logged_out", {"NODE_ADDRESS": "100.64.0.7"}, "tailnet/peer").returncode != 0
+
+
+def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+    unit = tmp_path / "tailrack-tailnet.service"
+    unit.write_text(template("tailnet", unit.name), encoding="utf-8")
+    said = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
+    assert [line for line in said.stderr.splitlines() if str(unit) in line] == []
