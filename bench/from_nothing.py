@@ -82,13 +82,16 @@ def as_make_does(parts: dict[str, float]) -> None:
 
 def main() -> None:
     """Measure and print."""
-    alone = {part.__name__: timed(part) for part in (python, go, debian_base, packages)}
+    alone: dict[str, float] = {}
+    for part in (python, go, debian_base, packages):
+        alone[part.__name__] = timed(part)
+        print(f"{part.__name__.replace('_', ' '):16} {alone[part.__name__]:7.1f} s alone", flush=True)
     beside: dict[str, float] = {}
     begun = time.monotonic()
     as_make_does(beside)
     wall = time.monotonic() - begun
     for name, seconds in alone.items():
-        print(f"{name.replace('_', ' '):16} {seconds:7.1f} s alone   {beside[name]:7.1f} s beside the others")
+        print(f"{name.replace('_', ' '):16} {beside[name]:7.1f} s beside the others, {seconds:.1f} s alone")
     print(f"{'all':16} {sum(alone.values()):7.1f} s in turn   {wall:7.1f} s as make does it")
 
 
