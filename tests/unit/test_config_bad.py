@@ -480,13 +480,13 @@ def bad_cases() -> list[Bad]:
         Bad("a share of the whole disk is refused", "storage: {path: /}", "storage.path", ("system itself",)),
         Bad(
             "a share mounted on itself is refused",
-            "storage: {path: /d, mount: /d/}",
+            "storage: {path: /data, mount: /data/}",
             "storage.mount",
-            ("'/d' is '/d'",),
+            ("'/data' is '/data'",),
         ),
         Bad(
             "a mount inside the share is refused",
-            "storage: {path: /d, mount: /d/in}",
+            "storage: {path: /data, mount: /data/in}",
             "storage.mount",
             ("within, or around",),
         ),
