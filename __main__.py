@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import pulumi
 
+import bugs
 from stacks import PROJECT
 from stacks.cluster import ClusterStack
 from stacks.config import ConfigError, load
 
 
 def main() -> None:
-    """Build the stack that the config describes."""
+    """Build the stack that the config describes. Raises RunError alone, which Pulumi shows without a traceback."""
+    try:
+        build()
+    except pulumi.RunError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the last net: nobody who edits a config is helped by a traceback
+        raise pulumi.RunError(bugs.report(error, PROJECT / ".tailrack")) from None
+
+
+def build() -> None:
+    """Build the stack; RunError for a config that cannot be used."""
     try:
         config = load(
             pulumi.runtime.config.get_config_env(),

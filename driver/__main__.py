@@ -17,6 +17,7 @@ from typing import Any
 
 from rich.console import Console
 
+import bugs
 from driver import lab_commands, report
 from driver.deployment import Deployment, stack_config
 from driver.find_engine import Found, find_engine
@@ -45,9 +46,15 @@ def main(words: list[str] | None = None) -> int:
             "sweep": _sweep,
         }[arguments.command](arguments, console)
     except (DriverError, LabError) as error:
-        console.print(f"tailrack: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-        return 1
+        return _refused(console, str(error))
+    except Exception as error:  # noqa: BLE001 - the last net
+        return _refused(console, bugs.report(error, arguments.state_dir))
     return status
+
+
+def _refused(console: Console, why: str) -> int:
+    console.print(f"tailrack: {why}", style="red", markup=False, highlight=False, soft_wrap=True)
+    return 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -192,8 +199,8 @@ def _failed(console: Console, summary: Summary) -> int:
 
 
 def _told(failure: Failure) -> str:
-    if not failure.urn:
-        return failure.message
+    if not failure.urn:  # the program itself, by either engine
+        return bugs.report_text(failure.message, ROOT) if bugs.TRACEBACK in failure.message else failure.message
     words = describe(failure.command, failure.urn.rsplit("::", 1)[-1])
     return f"failed: {words}\n{failure.message or 'no reason was given'}"
 

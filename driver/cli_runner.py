@@ -96,7 +96,7 @@ class CliRunner:
         Only called while this process holds the stack. Steps converge, so a step that was cut off is simply run again.
         """
         for lock in self._workspace.in_backend("/*.json"):
-            owner = json.loads(lock.read_text(encoding="utf-8")).get("pid", 0)
+            owner = _owner(lock)
             if _alive(owner):
                 raise DriverError(
                     f"process {owner} is still working on stack {self._workspace.stack!r}, left by a run that was "
@@ -176,6 +176,16 @@ def _command(metadata: StepEventMetadata) -> str:
     state = metadata.new or metadata.old
     command = (state.inputs or {}).get("create") if state else None
     return command if isinstance(command, str) and command != UNKNOWN else ""  # a secret is no text, but marked
+
+
+def _owner(lock: Path) -> int:
+    """The process that a lock of the CLI's names; 0 for a lock that was cut off or holds something else."""
+    try:
+        content = json.loads(lock.read_bytes())
+    except (ValueError, RecursionError):
+        return 0
+    pid = content.get("pid") if isinstance(content, dict) else None
+    return pid if isinstance(pid, int) else 0
 
 
 def _alive(pid: int) -> bool:

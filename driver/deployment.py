@@ -8,12 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
-
+from components.settings.problems import shown
 from driver.cli_runner import CliRunner
 from driver.find_engine import IN_PROCESS, Found
 from driver.remedies import with_remedies
-from driver.stack_file import load_config
+from driver.stack_file import load_config, read_stack_file
 from driver.workspace import DriverError, Workspace
 from engine import Engine, EngineError
 from engine.events import Event, Summary
@@ -35,6 +34,8 @@ class Deployment:
     ) -> None:
         self.workspace = workspace
         self._runner: CliRunner | Engine
+        # Before anything reads it: what is wrong with the file itself is said in the same words under either engine.
+        self._config: dict[str, Any] = read_stack_file(workspace.config_file)["config"]
         workspace.prepare()
         self._take("cli" if found.cli is not None else IN_PROCESS)
         if found.cli is not None:
@@ -73,7 +74,7 @@ class Deployment:
     def uses_lab(self) -> bool:
         """Whether nodes of some site are containers of the lab."""
         kinds = {name for name, kind in KINDS.items() if kind.uses_lab}
-        return any(site.get("kind") in kinds for site in self._config().get("tailrack:sites") or [])
+        return any(site.get("kind") in kinds for site in self._written("tailrack:sites"))
 
     @property
     def likenesses(self) -> set[str]:
@@ -85,27 +86,39 @@ class Deployment:
     @property
     def first_user(self) -> str:
         """The first user of the config, for examples."""
-        users = self._config().get("tailrack:users") or [{"name": "USER"}]
-        return str(users[0]["name"])
+        return next((str(user["name"]) for user in self._written("tailrack:users") if "name" in user), "USER")
 
     @property
     def head_name(self) -> str:
         """The head node's name."""
-        return str((self._config().get("tailrack:head") or {}).get("name", "head"))
+        return next((str(head["name"]) for head in self._written("tailrack:head") if "name" in head), "head")
 
-    def _config(self) -> dict[str, Any]:
-        """The config as written, for hints only; it is checked by the program."""
-        text = yaml.safe_load(self.workspace.config_file.read_text(encoding="utf-8")) or {}
-        config: dict[str, Any] = text.get("config") or {}
-        return config
+    def _written(self, key: str) -> list[dict[str, Any]]:
+        """The mapping, or the mappings of the list, at a key of the config as written; it is checked by the program."""
+        value = self._config.get(key)
+        return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, dict)]
+
+    def _refuse_another_name(self) -> None:
+        """Raise DriverError where the config calls the cluster that is there by another name."""
+        cluster = self.outputs().get("cluster")
+        made = cluster.get("name") if isinstance(cluster, dict) else None
+        names = [section.get("name") for section in self._written("tailrack:cluster")]
+        if isinstance(made, str) and names and names[0] != made:
+            raise DriverError(
+                f"tailrack:cluster.name: the cluster was made as {shown(made)}, and the config has {shown(names[0])}; "
+                f"slurmctld would refuse the state that it has; write {shown(made)} again, or give this cluster up: "
+                "`make down` with the old name, `rm -r /var/lib/slurm/slurmctld` on a head node that stays, `make up`"
+            )
 
     def up(self) -> Summary:
         """Bring the stack to what its config says."""
         with self.workspace.exclusive():
+            self._refuse_another_name()
             return with_remedies(self._started(self._runner.up))
 
     def preview(self) -> Summary:
         """Say what `up` would do."""
+        self._refuse_another_name()
         return self._started(self._runner.preview)
 
     def destroy(self) -> Summary:

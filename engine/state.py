@@ -43,20 +43,20 @@ class State:
         """
         self._path, self._dry_run, self._lock = path, dry_run, threading.Lock()
         new = {"owner": owner, "salt": os.urandom(16).hex(), "sealed": ""}
-        try:
-            self._file: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else new
-        except ValueError as error:
-            raise EngineError(f"{path} is damaged: {error}") from None
+        self._file = _read(path) if path.exists() else new
         if self._file["owner"] != owner:
             raise EngineError(f"{path} holds the state of {self._file['owner']}, not of {owner}")
-        key = Scrypt(salt=bytes.fromhex(self._file["salt"]), length=32, n=2**15, r=8, p=1).derive(passphrase.encode())
-        self._fernet = Fernet(urlsafe_b64encode(key))
         try:
+            salt = bytes.fromhex(self._file["salt"])
+            key = Scrypt(salt=salt, length=32, n=2**15, r=8, p=1).derive(passphrase.encode())
+            self._fernet = Fernet(urlsafe_b64encode(key))
             content = json.loads(self._fernet.decrypt(self._file["sealed"])) if self._file["sealed"] else {}
+            self.live = {row["urn"]: Resource(**row) for row in content.get("live", [])}
+            self.condemned = [Resource(**row) for row in content.get("condemned", [])]
         except InvalidToken:
             raise EngineError("the passphrase does not open the state; set the one it was made with") from None
-        self.live = {row["urn"]: Resource(**row) for row in content.get("live", [])}
-        self.condemned = [Resource(**row) for row in content.get("condemned", [])]
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+            raise _damaged(path, "what it holds is not what this engine wrote") from None
         self.outputs: dict[str, Any] = content.get("outputs", {})
 
     def put(self, resource: Resource, replaces: Resource | None = None) -> None:
@@ -92,3 +92,21 @@ class State:
                 file.flush()
                 os.fsync(file.fileno())
             Path(file.name).replace(self._path)
+
+
+def _read(path: Path) -> dict[str, str]:
+    """Return what lies in a state file around what is sealed; EngineError where it is something else."""
+    try:
+        file = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise _damaged(path, str(error.strerror)) from None
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, f"it is no JSON ({type(error).__name__})") from None
+    if not isinstance(file, dict) or not all(isinstance(file.get(key), str) for key in ("owner", "salt", "sealed")):
+        raise _damaged(path, "it is JSON, and no state of this engine")
+    return file
+
+
+def _damaged(path: Path, why: str) -> EngineError:
+    remedy = "put a copy of it back; without one, move it away, and `up` makes everything anew"
+    return EngineError(f"{path} is damaged: {why}; {remedy}")

@@ -6,6 +6,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from lab import subnets
 from lab.errors import LabError
 from lab.identity import lock_path
 from lab.likeness.machine import Like
@@ -17,7 +18,7 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?$")]
 def _subnet(text: str) -> str:
     """Return `text` if it is a private IPv4 network with room for machines, else raise ValueError."""
     network = ipaddress.IPv4Network(text)
-    if not network.is_private or network.prefixlen > 28:
+    if not subnets.is_private(network) or not subnets.room(network):
         raise ValueError("write a private IPv4 network of /28 or larger, such as 10.77.2.0/24")
     return text
 

@@ -13,6 +13,18 @@ CONTROL_OFFSET = 2
 
 FIRST_NODE_OFFSET = 10
 
+PRIVATE_RANGES = tuple(map(ipaddress.IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
+
+
+def is_private(network: ipaddress.IPv4Network) -> bool:
+    """Whether a site's network may be this one: not one of the internet's, nor the tailnet's."""
+    return any(network.subnet_of(private) for private in PRIVATE_RANGES)
+
+
+def room(network: ipaddress.IPv4Network) -> int:
+    """Return how many nodes a site's network has addresses for."""
+    return max(network.num_addresses - 1 - FIRST_NODE_OFFSET, 0)
+
 
 def candidates(lab: str, site: str, count: int = 64) -> Iterator[ipaddress.IPv4Network]:
     """Yield `count` /24 subnets of RANGE for a site: always the same, starting at a hash of lab and site."""

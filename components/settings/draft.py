@@ -7,12 +7,14 @@ one run reports everything.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from components.settings.problems import below
 from components.settings.section import Section, keys_of
+
+_LONGEST_NAME, _MOST_NAMES = 100, 100  # more would be no help, and take long to compare
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +74,10 @@ def _built(value: Any) -> Any:
     return value.built() if isinstance(value, Draft) else value
 
 
-def meant(key: str, known: Iterable[str]) -> str:
+def meant(key: str, known: Collection[str]) -> str:
     """The remedy for an unknown word: the nearest known one, or all of them."""
+    if len(known) > _MOST_NAMES:
+        return f"write one of the {len(known)} that there are"
     names = sorted(known)
-    near = difflib.get_close_matches(key, names, n=1)
+    near = difflib.get_close_matches(key, names, n=1) if len(key) <= _LONGEST_NAME else []
     return f"did you mean '{near[0]}'?" if near else f"write one of: {', '.join(names)}"

@@ -1,14 +1,17 @@
 """How the config says what is wrong: one line a problem, all problems at once, never a secret."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
 ROOT = "tailrack:"  # the path of the config's top level
 MASK = "[secret]"
 LONGEST_SHOWN = 60  # characters of a value in a message
+MOST_TOLD = 20  # problems in a message
+MOST_KEPT = 1_000  # problems kept at all; of those beyond only the number is
 
+_TOP = re.compile(rf"{ROOT}([^.\[]+)")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _LOOKS_SECRET = re.compile(r"tskey-|PRIVATE KEY|://[^/]*@")
 
@@ -36,13 +39,19 @@ class Problem:
 
 
 class ConfigError(Exception):
-    """The stack config cannot be used; `problems` has every reason, the message one line for each."""
+    """The stack config cannot be used; `problems` has every reason, the message one line for each of the first ones.
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    more   how many there are besides
+    """
+
+    def __init__(self, problems: Iterable[Problem], more: int = 0) -> None:
         self.problems = tuple(problems)
-        count = len(self.problems)
+        count = len(self.problems) + more
         title = f"{count} problem{'' if count == 1 else 's'} in the stack config (Pulumi.<stack>.yaml):"
-        super().__init__("\n".join([title, *(f"  {problem}" for problem in self.problems)]))
+        lines = [f"  {problem}" for problem in self.problems[:MOST_TOLD]]
+        if count > MOST_TOLD:
+            lines.append(f"  and {count - MOST_TOLD} more; correct these, and run it again")
+        super().__init__("\n".join([title, *lines]))
 
 
 def shown(value: object) -> str:
@@ -90,17 +99,23 @@ class Report:
 
     def __init__(self, secret_keys: frozenset[str]) -> None:
         self.problems: dict[Problem, None] = {}  # keys alone: in order, each once
+        self.more = 0  # beyond those that are kept
         self._secret_keys = secret_keys
 
     def hides(self, path: str) -> bool:
         """Whether the path lies under a top-level key that holds a secret."""
-        top = re.match(rf"{ROOT}([^.\[]+)", path)
+        if not self._secret_keys:
+            return False
+        top = _TOP.match(path)
         return top is not None and top[1] in self._secret_keys
 
     def value(self, path: str, value: object) -> str:
         """The value at `path` as a message may show it."""
         return MASK if self.hides(path) else shown(value)
 
-    def add(self, path: str, what: str, breaks: str, fix: str) -> None:
-        """Report a problem once, however many checks find it."""
-        self.problems[Problem(path, f"{what}; {breaks}; {fix}")] = None
+    def add(self, path: str, what: str, breaks: str, fix: str | Callable[[], str]) -> None:
+        """Report a problem once, however many checks find it; a `fix` that takes time is only asked for when kept."""
+        if len(self.problems) < MOST_KEPT:
+            self.problems[Problem(path, f"{what}; {breaks}; {fix if isinstance(fix, str) else fix()}")] = None
+        else:
+            self.more += 1

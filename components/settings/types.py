@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from components.validation.sizes import parse_size
 
 CROSS_SITE = "cross-site"
+MOST_BYTES = 2**38  # of a message; a rank needs it twice
 SITE_PREFIX, GPU_PREFIX = "site-", "gpu-"  # names of NodeSets, and of the Features that select their nodes
 
 
@@ -37,6 +38,12 @@ def _not_bool(value: object) -> object:
 
 def _size(value: object) -> object:
     return parse_size(value) if isinstance(value, str) else _not_bool(value)
+
+
+def _fits_in_memory(value: int) -> int:
+    if value > MOST_BYTES:
+        refuse("is more than 256G", "no machine has memory for a message of that size")
+    return value
 
 
 def check_name(value: str, pattern: str = r"[a-z]([a-z0-9-]*[a-z0-9])?") -> str:
@@ -95,7 +102,7 @@ def _word(value: object) -> object:
 
 Whole = Annotated[int, BeforeValidator(_not_bool)]
 Number = Annotated[float, BeforeValidator(_not_bool), Field(allow_inf_nan=False)]
-Size = Annotated[int, BeforeValidator(_size), Field(ge=1, le=2**50)]
+Size = Annotated[int, BeforeValidator(_size), Field(ge=1), AfterValidator(_fits_in_memory)]
 NodeName = Annotated[str, Field(max_length=63), AfterValidator(check_node_name)]
 SiteName = Annotated[str, Field(max_length=63), AfterValidator(_site_name)]
 PartitionName = Annotated[str, Field(max_length=63), AfterValidator(check_name)]

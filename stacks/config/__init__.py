@@ -3,11 +3,12 @@
 `parse` gives a `StackConfig` or a `ConfigError` with every problem at once. Nothing here imports pulumi.
 """
 
+import difflib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from components.settings.problems import ROOT, ConfigError, Report
+from components.settings.problems import ROOT, ConfigError, Report, shown
 from stacks.config.checks import check
 from stacks.config.model import StackConfig
 from stacks.config.reader import Reader
@@ -21,8 +22,9 @@ def load(values: Mapping[str, str], secret_keys: Iterable[str], base_dir: Path) 
 
     Relative paths start at `base_dir`, where Pulumi.<stack>.yaml lies. Raises ConfigError with every problem found.
     """
-    secret = frozenset(key.removeprefix(ROOT) for key in secret_keys if key.startswith(ROOT))
-    return parse(from_pulumi(values, ROOT.removesuffix(":")), base_dir=base_dir, secret_keys=secret)
+    report = Report(frozenset(key.removeprefix(ROOT) for key in secret_keys if key.startswith(ROOT)))
+    _check_namespaces(values, report)
+    return _checked(from_pulumi(values, ROOT.removesuffix(":")), base_dir, report)
 
 
 def parse(raw: Mapping[str, object], *, base_dir: Path, secret_keys: frozenset[str] = frozenset()) -> StackConfig:
@@ -31,13 +33,16 @@ def parse(raw: Mapping[str, object], *, base_dir: Path, secret_keys: frozenset[s
     `raw` has the top-level keys without `tailrack:`, with parsed values; relative key files start at `base_dir`;
     `secret_keys` are the top-level keys that hold a Pulumi secret. Raises ConfigError with every problem found.
     """
-    report = Report(secret_keys)
+    return _checked(raw, base_dir, Report(secret_keys))
+
+
+def _checked(raw: Mapping[str, object], base_dir: Path, report: Report) -> StackConfig:
     # Pulumi hands over a section without a value as an empty text (a null from version 4 on).
     written = {key: None if value == "" else value for key, value in raw.items()}
     draft = Reader(report, base_dir).section(StackConfig, written, ROOT)
     check(draft, report)
     if report.problems:
-        raise ConfigError(report.problems)
+        raise ConfigError(report.problems, report.more)
     config: StackConfig = draft.built()
     return config
 
@@ -51,10 +56,25 @@ def from_pulumi(values: Mapping[str, str], project: str) -> dict[str, object]:
     return {key.removeprefix(prefix): _decoded(text) for key, text in values.items() if key.startswith(prefix)}
 
 
+def _check_namespaces(keys: Iterable[str], report: Report) -> None:
+    """Report keys that were meant for tailrack and are in no namespace, or in one that is spelt almost as its own."""
+    own = ROOT.removesuffix(":")
+    for key in keys:
+        namespace, colon, name = key.rpartition(":")
+        if not colon or (namespace != own and difflib.get_close_matches(namespace.lower(), [own], cutoff=0.75)):
+            what = f"{shown(namespace)} is no namespace of tailrack's" if colon else "has no namespace"
+            report.add(shown(key), what, "it would change nothing, without a word", f"write {shown(ROOT + name)}")
+
+
+def _whole(digits: str) -> int | str:
+    """A number of JSON; one that no field could take stays a text, because Python reads no more than 4,300 digits."""
+    return int(digits) if len(digits) <= 400 else digits
+
+
 def _decoded(text: str) -> object:
     if not text.lstrip().startswith(("{", "[")):
         return text
     try:
-        return json.loads(text)
+        return json.loads(text, parse_int=_whole)
     except (ValueError, RecursionError):  # a text that only begins like JSON stays one
         return text

@@ -1,6 +1,8 @@
 """Checks between sections: names that must not meet, references that lead nowhere, a cluster without a node."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import islice
 
 from components.roles.nfs_exports.settings import check_storage
 from components.roles.slurm.settings import check_slurm
@@ -14,11 +16,17 @@ from components.settings.validation import check_sizes
 from stacks.sites import KINDS
 from stacks.sites.kind import Claim, Kind, NodeSpec, Site
 
+MOST_NODES = 65536  # of a stack; Slurm's own limit
+
 
 def check(config: Draft, report: Report) -> None:
     """Report every clash between values of the config."""
     sites, head = config.items("sites"), config.section("head")
-    listed_nodes = [claim for site in sites if (kind := _kind(site)) for claim in kind.claims(site, head)]
+    claims = (claim for site in sites if (kind := _kind(site)) for claim in kind.claims(site, head))
+    listed_nodes = [*islice(claims, MOST_NODES)]
+    if next(claims, None) is not None:
+        breaks = "Slurm knows no more of them, and slurmctld would not start"
+        report.add(ROOT + "sites", f"more than {MOST_NODES} nodes", breaks, "write smaller pools, or fewer hosts")
     nodes = [*_head(head, sites), *listed_nodes]
     _check_twice(nodes, report)
     _check_partitions(config, nodes, report)
@@ -29,7 +37,7 @@ def check(config: Draft, report: Report) -> None:
         kind.check([site for site in sites if site.text("kind") == word], head, report)
     logins = {node.login: node.place for node in listed_nodes if node.login is not None}
     check_users(config.items("users"), logins, report)
-    check_storage(config.section("storage"), report)
+    check_storage(config.section("storage"), logins, report)
     check_slurm(config.section("slurm"), report)
     no_control_server = bool(sites) and all((kind := _kind(site)) and not kind.brings_tailnet for site in sites)
     check_tailnet(config.section("tailnet"), no_control_server, report)
@@ -103,7 +111,9 @@ def _check_site_names(config: Draft, report: Report) -> None:
     head = config.section("head")
     if (place := head.text("site")) is not None and place not in known:
         at = head.at("site")
-        report.add(at, f"{report.value(at, place)} {no_site}", "the head node would be nowhere", meant(place, known))
+        report.add(
+            at, f"{report.value(at, place)} {no_site}", "the head node would be nowhere", partial(meant, place, known)
+        )
     for partition in config.section("slurm").items("partitions"):
         seen: set[str] = set()
         sites = partition.values.get("sites", ())
@@ -111,7 +121,7 @@ def _check_site_names(config: Draft, report: Report) -> None:
             at = below(partition.at("sites"), index)
             if name not in known:
                 what = f"{report.value(at, name)} {no_site}"
-                report.add(at, what, "slurmctld would refuse its config", meant(name, known))
+                report.add(at, what, "slurmctld would refuse its config", partial(meant, name, known))
             elif name in seen:
                 what = f"{report.value(at, name)} is in the list twice"
                 report.add(at, what, "one of the two was meant to be another site", "take it out")
@@ -123,4 +133,4 @@ def _check_site_names(config: Draft, report: Report) -> None:
         if scope not in scopes:
             at = below(validation.at("floors_gb_per_s"), scope)
             breaks = "the floor would be held against nothing"
-            report.add(at, "is neither a site nor cross-site", breaks, meant(scope, scopes))
+            report.add(at, "is neither a site nor cross-site", breaks, partial(meant, scope, scopes))

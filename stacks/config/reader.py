@@ -1,6 +1,7 @@
 """The one walker over the config: reads raw values into drafts, and reports each field that does not hold."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -72,7 +73,7 @@ class Reader:
         return self.section(Site, raw, path, unread=known - {"name"})
 
     def _unknown(self, model: type[Section], key: str, path: str) -> None:
-        remedy = meant(key, keys_of(model))
+        remedy: str | Callable[[], str] = partial(meant, key, keys_of(model))
         for kind, other in KINDS.items():
             if issubclass(model, Site) and key in keys_of(other.model):
                 remedy = f"it belongs to a site of kind {kind}"

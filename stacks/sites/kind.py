@@ -1,6 +1,6 @@
 """What a kind of site is to the rest of the program. Everything else about it is in its own folder."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar
 
@@ -84,7 +84,7 @@ class Kind(Generic[S, N]):
     """
 
     model: type[S]
-    claims: Callable[[Draft, Draft], Sequence[Claim]]
+    claims: Callable[[Draft, Draft], Iterable[Claim]]
     check: Callable[[Sequence[Draft], Draft, Report], None]
     nodes: Callable[[S, Head], Sequence[N]]
     lists_head: bool = False  # the head node is one of the machines a site lists, not one more that is made for it

@@ -195,7 +195,8 @@ sights: []
     assert sorted(found) == sorted(expected.split())
     title, *lines = str(caught.value).splitlines()
     assert str(len(found)) in title
-    assert len(lines) == len(found)
+    assert len(lines) == 20 + 1
+    assert lines[-1].startswith(f"  and {len(found) - 20} more")
 
 
 # What tailscale 1.102 takes behind an OAuth client's secret: feature/oauthkey/oauthkey.go, parseOptionalAttributes.
@@ -266,3 +267,23 @@ def test_the_reference_has_every_key_with_its_default() -> None:
 def test_the_config_needs_no_pulumi() -> None:
     program = "import sys, stacks.config; sys.exit(any(name.split('.')[0] == 'pulumi' for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", program], cwd=PROJECT, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("key", ["tailrak:sites", "Tailrack:sites", "tail-rack:sites", "sites"])
+def test_a_key_of_a_misspelt_namespace_or_none_is_refused(key: str, folder: Path) -> None:
+    values = {f"tailrack:{name}": json.dumps(value) for name, value in yaml.safe_load(LAB).items()}
+    with pytest.raises(ConfigError, match="write 'tailrack:sites'"):
+        load({**values, key: "[]"}, [], folder)
+
+
+@pytest.mark.parametrize("key", ["aws:region", "pulumi:disable-default-providers", "tailscale:tailnet", "command:x"])
+def test_keys_of_providers_are_let_pass(key: str, folder: Path) -> None:
+    values = {f"tailrack:{name}": json.dumps(value) for name, value in yaml.safe_load(LAB).items()}
+    assert load({**values, key: "x"}, [], folder).cluster.name == "lab"
+
+
+def test_a_number_of_5000_digits_is_refused_by_its_key(folder: Path) -> None:
+    values = {f"tailrack:{name}": json.dumps(value) for name, value in yaml.safe_load(LAB).items()}
+    values["tailrack:users"] = '[{"name": "ada", "uid": ' + "9" * 5000 + "}]"
+    with pytest.raises(ConfigError, match=r"users\[0\]\.uid"):
+        load(values, [], folder)

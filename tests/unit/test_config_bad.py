@@ -93,6 +93,36 @@ def lab(**more: str) -> str:
     return f"sites: [{{name: one, kind: lab, pools: [{{name: a}}], {keys}}}]"
 
 
+def ssh_key(kind: str, *fields: bytes, after: bytes = b"") -> str:
+    """A public key of these fields, as OpenSSH writes it."""
+    blob = b"".join(len(field).to_bytes(4, "big") + field for field in (kind.encode(), *fields)) + after
+    return f"{kind} {base64.b64encode(blob).decode()}"
+
+
+GOOD_KEYS = (
+    ssh_key("ssh-ed25519", bytes(32)),
+    ssh_key("ecdsa-sha2-nistp256", b"nistp256", b"\4" + bytes(64)),
+    ssh_key("ecdsa-sha2-nistp384", b"nistp384", b"\4" + bytes(96)),
+    ssh_key("ecdsa-sha2-nistp521", b"nistp521", b"\4" + bytes(132)),
+    ssh_key("sk-ssh-ed25519@openssh.com", bytes(32), b"ssh:"),
+)
+
+
+def wrong_keys() -> list[tuple[str, str, str]]:
+    wrong = "wrong length"
+    point = b"\4" + bytes(64)
+    return [
+        ("with garbage at its end", ssh_key("ssh-ed25519", bytes(32), after=b"garbage"), "cut off"),
+        ("with a field too many", ssh_key("ssh-ed25519", bytes(32), b"x"), wrong),
+        ("of 31 bytes", ssh_key("ssh-ed25519", bytes(31)), wrong),
+        ("of 33 bytes", ssh_key("ssh-ed25519", bytes(33)), wrong),
+        ("of another curve", ssh_key("ecdsa-sha2-nistp256", b"nistp384", point), wrong),
+        ("of a short point", ssh_key("ecdsa-sha2-nistp384", b"nistp384", point), wrong),
+        ("of a packed point", ssh_key("ecdsa-sha2-nistp256", b"nistp256", b"\2" + bytes(32)), wrong),
+        ("without an application", ssh_key("sk-ssh-ed25519@openssh.com", bytes(32)), wrong),
+    ]
+
+
 def bad_cases() -> list[Bad]:
     other_type = base64.b64encode(b"\0\0\0\7ssh-rsa" + bytes(40)).decode()
     return [
@@ -499,13 +529,13 @@ def bad_cases() -> list[Bad]:
         Bad("a share of the whole disk is refused", "storage: {path: /}", "storage.path", ("system itself",)),
         Bad(
             "a share mounted on itself is refused",
-            "storage: {path: /d, mount: /d/}",
+            "storage: {path: /data, mount: /data/}",
             "storage.mount",
-            ("'/d' is '/d'",),
+            ("'/data' is '/data'",),
         ),
         Bad(
             "a mount inside the share is refused",
-            "storage: {path: /d, mount: /d/in}",
+            "storage: {path: /data, mount: /data/in}",
             "storage.mount",
             ("within, or around",),
         ),
@@ -551,6 +581,94 @@ def bad_cases() -> list[Bad]:
             'slurm: {settings: {Epilog: "/bin/x\\nAuthType=auth/none"}}',
             "slurm.settings.Epilog",
             ("line break",),
+        ),
+        # hostile values
+        *(
+            Bad(f"a share of {folder} is refused", f"storage: {{path: {folder}}}", "storage.path", ("system itself",))
+            for folder in (
+                "/root/.ssh",
+                "/var/lib/tailrack",
+                "/var/lib/slurm",
+                "/var/log",
+                "/var/spool/slurmd",
+                "/var/lib/tailscale",
+                "/home",
+                "/opt",
+                "/anything",
+            )
+        ),
+        Bad(
+            "a mount on the home of a login is refused", "storage: {mount: /home/ubuntu/x}", "storage.mount", ("login",)
+        ),
+        Bad(
+            "a share in the home of the account that logs in is refused",
+            hosts_site("{user: ops}") + "storage: {path: /home/ops/data}",
+            "storage.path",
+            ("home of the account", "sites[0].hosts[0]"),
+        ),
+        Bad("a path of 5,000 letters is refused", f"storage: {{path: /data/{'x' * 5000}}}", "storage.path", ("200",)),
+        Bad(
+            "a port of no machine is refused",
+            "tailnet: {control_url: 'https://x:99999'}",
+            "tailnet.control_url",
+            ("65535",),
+        ),
+        *(
+            Bad(
+                f"a user called {name} is refused",
+                f"users: [{{name: {name}, uid: 6001}}]",
+                "users[0].name",
+                ("Debian",),
+            )
+            for name in ("ssl-cert", "lpadmin", "ubuntu", "bluetooth")
+        ),
+        Bad(
+            "a subnet that the lab has no room in is refused",
+            "sites: [{name: one, kind: lab, subnet: 10.1.0.0/28, pools: [{name: a, count: 5}]}]",
+            "sites[0].subnet",
+            ("5 addresses for 6 nodes",),
+        ),
+        *(
+            Bad(
+                f"{rule} in a setting is refused",
+                f"slurm: {{settings: {{{key}: {value}}}}}",
+                f"slurm.settings.{key}",
+                (part,),
+            )
+            for rule, key, value, part in (
+                ("a second key", "Epilog", "'/bin/x KillWait=3'", "blank"),
+                ("a backslash at the end", "Epilog", "'/bin/x\\'", "backslash"),
+                ("half a quote", "Epilog", "'\"/bin/x'", "double quote"),
+                ("no number", "KillWait", ".nan", "nan"),
+                ("an endless number", "KillWait", ".inf", "inf"),
+                ("a word for a number", "KillWait", "soon", "'soon' is not a number"),
+                ("a fraction for a number", "KillWait", "1.5", "'1.5' is not a number"),
+                ("a word for a number that is a flag", "KillOnBadExit", "'YES'", "'YES' is not a number"),
+            )
+        ),
+        *(
+            Bad(
+                f"a time limit of {limit} is refused",
+                f"slurm: {{partitions: [{{name: long, sites: [one], max_time: '{limit}'}}]}}",
+                "slurm.partitions[0].max_time",
+                (f"'{limit}'",),
+            )
+            for limit in ("99:99", "1:60:00", "1:00:60", "1-24", "1-23:60", "1-23:59:60")
+        ),
+        Bad(
+            "a message larger than any machine's memory is refused",
+            "validation: {max_bytes: 257G}",
+            "validation.max_bytes",
+            ("256G", "memory"),
+        ),
+        *(
+            Bad(
+                f"a host key {rule} is refused",
+                hosts_site(f"{{host_key: '{key}'}}"),
+                "sites[0].hosts[0].host_key",
+                (part,),
+            )
+            for rule, key, part in wrong_keys()
         ),
         # validation
         Bad("a size of no unit is refused", "validation: {min_bytes: 1X}", "validation.min_bytes", ("'1X'", "K, M, G")),
@@ -628,3 +746,19 @@ def test_one_mistake_gives_one_problem(bad: Bad, key_folder: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(laid_over(bad.config), base_dir=key_folder)
     assert len(caught.value.problems) == 1, str(caught.value)
+
+
+@pytest.mark.parametrize("key", GOOD_KEYS, ids=lambda key: key.split()[0])
+def test_a_host_key_of_each_kind_is_taken(key: str, key_folder: Path) -> None:
+    config = laid_over(hosts_site(f"{{host_key: '{key}'}}"))
+    parse(config, base_dir=key_folder)
+
+
+@pytest.mark.parametrize("value", ["30", "0x1e", "64k", "UNLIMITED"])
+def test_numbers_as_slurm_reads_them_are_taken(value: str, key_folder: Path) -> None:
+    parse(laid_over(f"slurm: {{settings: {{KillWait: '{value}'}}}}"), base_dir=key_folder)
+
+
+@pytest.mark.parametrize("folder", ["/home/shared", "/srv/share", "/mnt/big/x", "/raid", "/data/x"])
+def test_a_folder_for_data_may_be_shared(folder: str, key_folder: Path) -> None:
+    parse(laid_over(f"storage: {{path: {folder}}}"), base_dir=key_folder)

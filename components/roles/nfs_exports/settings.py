@@ -1,20 +1,28 @@
 """The share: the section `storage`, the folders that it may be, and how its two paths may lie."""
 
 import re
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Annotated
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
+from components.roles.users.settings import RESERVED_USERS
 from components.settings.draft import Draft
 from components.settings.problems import Report
 from components.settings.section import Section, key
 from components.settings.types import refuse, words
 
-# A share mounted on, or made of, one of these hides or publishes part of the system.
-SYSTEM_FOLDERS = words("/ /bin /boot /dev /etc /home /lib /lib64 /proc /root /run /sbin /sys /tmp /usr /var /var/lib")
-OFF_LIMITS = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr")
-_FIX = "write an absolute path of plain letters, digits, '.', '_' and '-', outside the system's folders"
+# What may be shared: one of these or a folder in it, and what lies in folders that hold nothing else of the machine's.
+OWN_FOLDERS = words(
+    """cluster data datasets export exports lustre nfs projects raid scratch share shared storage volume volumes work"""
+)
+AROUND = words("home media mnt opt srv")
+LONGEST = 200  # characters
+_FIX = (
+    f"write /{', /'.join(sorted(OWN_FOLDERS))} or a folder in it, or a folder below "
+    f"/{', /'.join(sorted(AROUND))}, of plain letters, digits, '.', '_' and '-'"
+)
 
 
 def _folder(value: str) -> str:
@@ -23,12 +31,18 @@ def _folder(value: str) -> str:
     if not re.fullmatch(r"/[A-Za-z0-9._/-]*", value) or ".." in value.split("/"):
         refuse("has '..', a space or a special character in it", "/etc/exports and systemd would read another path")
     folder = str(PurePosixPath("/" + value.strip("/")))
-    if folder in SYSTEM_FOLDERS or folder.startswith(tuple(f"{top}/" for top in OFF_LIMITS)):
-        refuse("is a folder of the system itself", "it would be hidden by the mount, or open to every node")
+    top, *below = folder.strip("/").split("/")
+    if top not in OWN_FOLDERS and not (top in AROUND and below):
+        refuse(
+            "is none of the folders that may be shared, and may be a folder of the system itself",
+            "it would be hidden by the mount, or open to every node",
+        )
+    if top == "home" and below[0] in RESERVED_USERS:
+        refuse("is the home of a login", "its keys would be hidden by the mount, or open to every node")
     return folder
 
 
-Folder = Annotated[str, AfterValidator(_folder)]
+Folder = Annotated[str, Field(max_length=LONGEST), AfterValidator(_folder)]
 
 
 class Storage(Section):
@@ -46,8 +60,16 @@ class Storage(Section):
     )
 
 
-def check_storage(storage: Draft, report: Report) -> None:
-    """Report a share that lies within its own mount, or around it."""
+def check_storage(storage: Draft, logins: Mapping[str, str], report: Report) -> None:
+    """Report a share in the home of an account that the program logs in with (`logins`: where), or around its mount."""
+    for name in ("path", "mount"):
+        folder = storage.value(name)
+        for login in set(PurePosixPath(folder).parts[2:3]) & logins.keys() if isinstance(folder, str) else ():
+            if PurePosixPath(str(folder)).is_relative_to(f"/home/{login}"):
+                at = storage.at(name)
+                what = f"{report.value(at, folder)} is in the home of the account that the program logs in with"
+                breaks = f"the keys that open {logins[login]} would be hidden by the mount, or open to every node"
+                report.add(at, what, breaks, _FIX)
     path, mount = storage.value("path"), storage.value("mount")
     if not isinstance(path, str) or not isinstance(mount, str):
         return

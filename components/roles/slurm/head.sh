@@ -5,7 +5,18 @@
 # HEAD_COMPUTES                         true when the head node runs jobs too; then NODE_* are its own
 # SLURM_SLURM_CONF, SLURM_GRES_CONF, SLURM_TOPOLOGY_CONF, SLURM_CGROUP_CONF, SLURM_MPI_CONF, SLURM_JOB_SUBMIT_LUA
 
+# slurmctld takes the state of no other cluster, and says so by "Unspecified error" alone.
+refuse_another_cluster_name() {
+    local before now
+    before=$(head -n 1 "/var/lib/slurm/slurmctld/clustername" 2>/dev/null) || return 0
+    now=$(sed -n 's/^ClusterName=//p' <<<"$SLURM_SLURM_CONF")
+    [ -z "$before" ] || [ "$before" = "$now" ] || fail \
+        "the cluster here was made as '$before', and the config calls it '$now'; slurmctld would refuse its state" \
+        "write $before in tailrack:cluster.name again, or give its jobs up: rm -r /var/lib/slurm/slurmctld on $HOST_NAME"
+}
+
 slurm_head() {
+    refuse_another_cluster_name
     local offered=$STATE_DIR/slurm/offered
     set_slurm_of_others_aside
     install -d -o slurm -g slurm -m 0755 /var/lib/slurm /var/log/slurm

@@ -1,9 +1,10 @@
 """Slurm beyond what tailrack sets itself: the section `slurm`, and which keys of slurm.conf a stack may set."""
 
 import difflib
+import math
 import re
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated
 
 from pydantic import BeforeValidator
@@ -26,6 +27,17 @@ _BY_CGROUPS = words("proctracktype taskplugin")
 _MORE_KEYS = words("DataParserParameters EpilogTimeout PrologTimeout TLSType")
 _NO_KEYS = words("down_nodes frontend_nodes nodes nodesets partitions")
 
+# Minutes; M:S; H:M:S; D-H; D-H:M; D-H:M:S.
+_TIME = r"[0-9]{1,7}|[0-9]{1,5}:[0-5][0-9]|[0-9]{1,5}(:[0-5][0-9]){2}|[0-9]{1,4}-([01]?[0-9]|2[0-3])(:[0-5][0-9]){0,2}"
+# What slurmctld's parser takes for a value: text in double quotes, or a run without blanks.
+_VALUE = r'"[^"]*"|[^\s"]+'
+# What it takes for a number, which it reads as C does, with K for 1024 (slurm's parse_config.c).
+_NUMBER = r"(0x[0-9a-f]{1,16}|[0-9]{1,20})k?|unlimited|infinite"
+# Keys that slurmutils has as truth values, and Slurm as numbers; and of those that slurmutils does not have.
+_MORE_NUMBERS = words(
+    "epilogtimeout groupupdateforce jobfileappend jobrequeue killonbadexit prologtimeout slurmschedloglevel"
+)
+
 
 def _time_limit(value: object) -> object:
     if isinstance(value, int) and not isinstance(value, bool):
@@ -34,7 +46,7 @@ def _time_limit(value: object) -> object:
         raise ValueError("not text")
     if value.upper() in ("UNLIMITED", "INFINITE"):
         return "UNLIMITED"
-    if not re.fullmatch(r"\d{1,7}|\d{1,5}(:\d\d){1,2}|\d{1,4}-\d{1,2}(:\d\d){0,2}", value, re.ASCII):
+    if not re.fullmatch(_TIME, value):
         raise ValueError("not a time")
     if not value.strip("0:-"):
         refuse("is no time at all", "every job in the partition would end as it starts")
@@ -43,12 +55,20 @@ def _time_limit(value: object) -> object:
 
 def _setting(value: object) -> object:
     """A value as slurm.conf has it. A bare true is refused: Slurm writes YES in one key and 1 in another."""
+    if isinstance(value, float) and not value.is_integer():
+        value = str(value) if math.isfinite(value) else None
     if isinstance(value, int | float) and not isinstance(value, bool):
-        value = str(value)
+        value = str(int(value))
     if not isinstance(value, str):
         raise ValueError("not a text")
     if not value.strip() or not value.isprintable() or "#" in value:
         refuse("is empty, or has a line break or '#' in it")
+    if value.count('"') % 2:
+        refuse("has a double quote without its other half")
+    if value.endswith("\\"):
+        refuse("ends with a backslash", "slurmctld would take the next line for its end")
+    if not re.fullmatch(_VALUE, value):
+        refuse("has a blank outside of double quotes", "slurmctld would take what comes after it for another key")
     return value
 
 
@@ -110,12 +130,27 @@ def known_keys() -> Mapping[str, str]:
     return {key.lower(): key for key in (*spelt, *_MORE_KEYS)}
 
 
+@lru_cache
+def number_keys() -> frozenset[str]:
+    """The keys, in lower case, whose value slurmctld reads as a number and as nothing else."""
+    types = SlurmConfig.__annotations__.items()
+    return _MORE_NUMBERS | {name.replace("_", "") for name, kind in types if kind == int | None}
+
+
+def _key_meant(name: str) -> str:
+    known = known_keys()
+    near = difflib.get_close_matches(name[:100], known.keys() - OWNED_KEYS, n=1)
+    return f"did you mean '{known[near[0]]}'?" if near else "see man slurm.conf for the keys there are"
+
+
 def check_slurm(slurm: Draft, report: Report) -> None:
-    """Report keys that are tailrack's own, unknown to Slurm, or there twice."""
+    """Report keys that are tailrack's own, unknown to Slurm, there twice, or words where Slurm wants a number."""
     settings = slurm.raw.get("settings")
     if not isinstance(settings, Mapping):
         return
-    known = known_keys()
+    known, numbers = known_keys(), number_keys()
+    read = slurm.value("settings")
+    values = read if isinstance(read, Mapping) else {}
     seen: set[str] = set()
     for written in settings:
         name, path = str(written).lower(), below(slurm.at("settings"), str(written))
@@ -124,10 +159,15 @@ def check_slurm(slurm: Draft, report: Report) -> None:
             breaks = "another value would cut nodes off from the head node, or let jobs out of their site"
             report.add(path, "is a key that tailrack sets itself", breaks, fix)
         elif name not in known:
-            near = difflib.get_close_matches(name, known.keys() - OWNED_KEYS, n=1)
-            fix = f"did you mean '{known[near[0]]}'?" if near else "see man slurm.conf for the keys there are"
-            report.add(path, "is not a key of slurm.conf", "slurmctld would not start", fix)
+            report.add(path, "is not a key of slurm.conf", "slurmctld would not start", partial(_key_meant, name))
         elif name in seen:
             breaks = "Slurm ignores case, and would take the value of either"
             report.add(path, "is there twice, in two spellings", breaks, "take one of them out")
+        elif (
+            name in numbers and isinstance(value := values.get(written), str) and not re.fullmatch(_NUMBER, value, re.I)
+        ):
+            breaks = "slurmctld would not start"
+            report.add(
+                path, f"{report.value(path, value)} is not a number, which Slurm wants here", breaks, "write digits"
+            )
         seen.add(name)

@@ -16,8 +16,11 @@ _COMMAND = "pulumi config set --path --secret tailrack:tailnet.auth_key"
 
 
 def _control_url(value: str) -> str:
-    if not re.fullmatch(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?/?", value):
+    found = re.fullmatch(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:(?P<port>[0-9]{1,5}))?/?", value)
+    if not found or len(value) > 300:
         refuse("is not the http:// or https:// address of a control server")
+    if found["port"] is not None and not 1 <= int(found["port"]) <= 65535:
+        refuse("has a port that is not from 1 to 65535")
     return value.rstrip("/")
 
 

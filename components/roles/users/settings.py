@@ -18,7 +18,13 @@ RESERVED_USERS = words(
     adm tty disk kmem dialout fax voice cdrom floppy tape sudo audio dip operator src shadow utmp video sasl
     plugdev staff users input kvm render sgx crontab messagebus sshd ssh statd polkitd tss netdev admin wheel
     docker lxd munge slurm tailscale mysql postgres avahi ntp dnsmasq systemd-network systemd-resolve
-    systemd-timesync systemd-journal systemd-coredump systemd-oom"""
+    systemd-timesync systemd-journal systemd-coredump systemd-oom
+    adduser avahi-autoipd bind bluetooth ceph chrony clock colord containerd dcgm debian-tor dhcpcd ec2-user
+    fwupd-refresh ganesha gdm geoclue google-sudoers gpio hplip i2c kernoops kubernetes landscape ldap libvirt
+    libvirt-dnsmasq libvirt-qemu lightdm lpadmin nagios nginx nslcd nvidia-persistenced openldap opc pcap podman
+    pollinate postdrop postfix power prometheus pulse pulse-access rdma redis rpc rpcuser rtkit sambashare saned scanner
+    spi ssl-cert sssd stunnel4 syslog systemd tcpdump ubuntu debian unbound usbmux uuidd whoopsie wireshark
+    zabbix"""
 )
 
 

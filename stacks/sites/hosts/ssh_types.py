@@ -4,6 +4,7 @@ import base64
 import binascii
 import ipaddress
 import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -13,14 +14,33 @@ from components.settings.problems import shown
 from components.settings.types import refuse
 
 RSA = "ssh-rsa"
-HOST_KEY_TYPES = (
-    "ssh-ed25519",
-    "ecdsa-sha2-nistp256",
-    "ecdsa-sha2-nistp384",
-    "ecdsa-sha2-nistp521",
-    "sk-ssh-ed25519@openssh.com",
-    "sk-ecdsa-sha2-nistp256@openssh.com",
-)
+Fields = list[bytes]
+
+
+def _point(curve: bytes, size: int) -> Callable[[Fields], bool]:
+    """A curve's name and an uncompressed point on it, of two coordinates of `size` bytes (RFC 5656, 3.1)."""
+    return lambda fields: fields[:1] == [curve] and [(len(q), q[:1]) for q in fields[1:]] == [(2 * size + 1, b"\4")]
+
+
+def _ed25519(fields: Fields) -> bool:
+    return [*map(len, fields)] == [32]  # RFC 8709, 4
+
+
+def _in_hardware(key: Callable[[Fields], bool]) -> Callable[[Fields], bool]:
+    """A key, and the application that it is for (openssh's PROTOCOL.u2f)."""
+    return lambda fields: len(fields) > 1 and key(fields[:-1]) and bool(fields[-1])
+
+
+# What comes after the type in each kind of key.
+_KEY_FIELDS: Mapping[str, Callable[[Fields], bool]] = {
+    "ssh-ed25519": _ed25519,
+    "ecdsa-sha2-nistp256": _point(b"nistp256", 32),
+    "ecdsa-sha2-nistp384": _point(b"nistp384", 48),
+    "ecdsa-sha2-nistp521": _point(b"nistp521", 66),
+    "sk-ssh-ed25519@openssh.com": _in_hardware(_ed25519),
+    "sk-ecdsa-sha2-nistp256@openssh.com": _in_hardware(_point(b"nistp256", 32)),
+}
+HOST_KEY_TYPES = tuple(_KEY_FIELDS)
 
 
 def _key_file(value: object, info: ValidationInfo) -> object:
@@ -79,9 +99,24 @@ def _host_key(value: str) -> str:
         blob = base64.b64decode(words[1], validate=True)
     except ValueError:
         refuse("is a host key whose base64 part is damaged")
-    if not blob.startswith(len(kind).to_bytes(4, "big") + kind) or len(blob) <= 4 + len(kind):
+    fields = _fields(blob)
+    if not fields or fields[0] != kind or len(fields) < 2:
         refuse("is a host key whose base64 part is cut off or of another type")
+    if not _KEY_FIELDS[words[0]](fields[1:]):
+        refuse("is a host key whose base64 part has the wrong length, or something that belongs to no key")
     return f"{words[0]} {words[1]}"
+
+
+def _fields(blob: bytes) -> Fields:
+    """The strings, each after its length, that a key is made of; none where one of them is cut off (RFC 4251, 5)."""
+    found, at = [], 0
+    while at < len(blob):
+        end = at + 4 + int.from_bytes(blob[at : at + 4])
+        if end > len(blob) or at + 4 > len(blob):
+            return []
+        found.append(blob[at + 4 : end])
+        at = end
+    return found
 
 
 def _address(value: str) -> str:

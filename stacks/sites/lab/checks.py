@@ -1,30 +1,26 @@
 """What is looked at in lab sites: their nodes' names, and networks that are apart and large enough."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Network
 
 from components.settings.draft import Draft
 from components.settings.problems import ROOT, Report
+from lab.subnets import room
 from stacks.sites.kind import Claim
 from stacks.sites.lab.model import MOST_NODES, pool_node_names
 
-# The network, its broadcast, its gateway and the lab's control server.
-_SPARE = 4
 
-
-def claims(site: Draft, _head: Draft) -> list[Claim]:
+def claims(site: Draft, _head: Draft) -> Iterator[Claim]:
     """The nodes of the site's pools; a count that cannot be read counts as 1."""
-    found = []
     for pool in site.items("pools"):
         name, path = pool.text("name"), pool.at("name")
         size = min(max(pool.whole("count") or 1, 1), MOST_NODES)
-        found += [Claim(node, path) for node in (pool_node_names(name, size) if name is not None else [None])]
-    return found
+        for node in pool_node_names(name, size) if name is not None else (None,):
+            yield Claim(node, path)
 
 
 def check(sites: Sequence[Draft], head: Draft, report: Report) -> None:
     """Report sites without a node, networks that overlap, and those too small for their nodes."""
-    seen: list[tuple[IPv4Network, str]] = []
     for site in sites:
         head_here = head.text("site") == site.text("name")
         if not head_here and not site.items("pools") and ("pools" not in site.raw or "pools" in site.values):
@@ -33,14 +29,25 @@ def check(sites: Sequence[Draft], head: Draft, report: Report) -> None:
         subnet, at = site.value("subnet"), site.at("subnet")
         if not isinstance(subnet, IPv4Network):
             continue
-        for other, place in seen:
-            if subnet.overlaps(other):
-                what = f"{report.value(at, str(subnet))} overlaps {place} ({report.value(at, str(other))})"
-                breaks = "Docker would refuse the second network, and the sites would not be apart"
-                report.add(at, what, breaks, "give the site a network of its own")
-        seen.append((subnet, site.path.removeprefix(ROOT)))
         nodes = sum(pool.whole("count") or 0 for pool in site.items("pools")) + head_here
-        room = max(subnet.num_addresses - _SPARE, 0)
-        if subnet.num_addresses - _SPARE < nodes:
-            what = f"{report.value(at, str(subnet))} has {room} addresses for {nodes} nodes"
+        if room(subnet) < nodes:
+            what = f"{report.value(at, str(subnet))} has {room(subnet)} addresses for {nodes} nodes"
             report.add(at, what, "the last nodes would get no address", "write a shorter prefix, such as /24")
+    _check_overlaps(sites, report)
+
+
+def _check_overlaps(sites: Sequence[Draft], report: Report) -> None:
+    """In order of their addresses, a network that overlaps another one lies in the widest of those before it."""
+    networks = [
+        (net, index) for index, site in enumerate(sites) if isinstance(net := site.value("subnet"), IPv4Network)
+    ]
+    widest: tuple[IPv4Network, int] | None = None
+    for one in sorted(networks):
+        if widest is None or not one[0].overlaps(widest[0]):
+            widest = one
+            continue
+        (other, first), (subnet, last) = sorted((one, widest), key=lambda pair: pair[1])
+        at, place = sites[last].at("subnet"), sites[first].path.removeprefix(ROOT)
+        what = f"{report.value(at, str(subnet))} overlaps {place} ({report.value(at, str(other))})"
+        breaks = "Docker would refuse the second network, and the sites would not be apart"
+        report.add(at, what, breaks, "give the site a network of its own")

@@ -11,10 +11,10 @@ from components.settings.problems import shown
 from components.settings.section import Section, key, named, yes_no
 from components.settings.types import Feature, Whole, check_name, check_node_name, refuse
 from lab.likeness.machine import Like, Likeness
+from lab.subnets import is_private
 from stacks.sites.kind import NodeSpec, Site, features_key, kind_key
 
 TAILNET_RANGE = ipaddress.IPv4Network("100.64.0.0/10")  # RFC 6598 space; Tailscale gives its addresses from it
-PRIVATE_RANGES = tuple(map(ipaddress.IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
 MOST_NODES = 1000  # a Linux bridge has 1,023 ports
 
 
@@ -35,7 +35,7 @@ def _subnet(value: object) -> object:
             f"overlaps {TAILNET_RANGE}, the tailnet's own range",
             "packets for a node's tailnet address would go to this network instead",
         )
-    if not any(network.subnet_of(private) for private in PRIVATE_RANGES):
+    if not is_private(network):
         refuse("is not within 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16")
     return network
 
