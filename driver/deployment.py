@@ -17,6 +17,7 @@ from driver.workspace import DriverError, Workspace
 from engine import Engine, EngineError
 from engine.events import Event, Summary
 from lab.identity import lab_id
+from lab.likeness.machine import LIKENESSES
 from stacks.sites import KINDS
 
 T = TypeVar("T")
@@ -79,9 +80,11 @@ class Deployment:
     @property
     def likenesses(self) -> set[str]:
         """What machines of the lab look like, beside its plain ones."""
-        sites = self._config().get("tailrack:sites") or []
-        looks = [pool.get("like") for site in sites for pool in site.get("pools") or []]
-        return {str(like) for like in [*looks, *(site.get("head_like") for site in sites)] if like}
+        sites = self._written("tailrack:sites")
+        lists = [site["pools"] for site in sites if isinstance(site.get("pools"), list)]
+        looks = [pool.get("like") for pools in lists for pool in pools if isinstance(pool, dict)]
+        # What is none is refused by the program, which says so.
+        return {like for like in [*looks, *(site.get("head_like") for site in sites)] if like in LIKENESSES}
 
     @property
     def first_user(self) -> str:
