@@ -21,18 +21,31 @@ START_LIMIT=60
 # between is a debug log.
 OUTPUT_LIMIT=200000
 
+# Seconds for what is done as the user, who may have put anything in the place of a file: a FIFO, say.
+USER_LIMIT=60
+
+# A file, and how much of it.
 kept_of() {
-    if [ "$(stat -c %s "$1")" -le "$OUTPUT_LIMIT" ]; then
-        cat "$1"
+    [ -f "$1" ] || return 0
+    if [ "$(stat -L -c %s "$1")" -le "$2" ]; then
+        head -c "$2" "$1"
     else
         # Whole lines: half a line could be read as something else.
-        head -c "$((OUTPUT_LIMIT / 2))" "$1" | sed '$d'
+        head -c "$(($2 / 2))" "$1" | sed '$d'
         printf '[the middle of this output is left out]\n'
-        tail -c "$((OUTPUT_LIMIT / 2))" "$1" | sed 1d
+        tail -c "$(($2 / 2))" "$1" | sed 1d
     fi
 }
 
-as_user() { runuser -u "$RUN_AS" -- env -i HOME="$HOME_DIR" PATH=/usr/bin:/bin USER="$RUN_AS" LANG=C.UTF-8 "$@"; }
+# Root opens and writes nothing in a home: the job's files are written, and its output is read, as the user.
+as_user() {
+    timeout -k 5 "$USER_LIMIT" \
+        runuser -u "$RUN_AS" -- env -i HOME="$HOME_DIR" PATH=/usr/bin:/bin USER="$RUN_AS" LANG=C.UTF-8 "$@" </dev/null
+}
+write_as_user() {
+    # shellcheck disable=SC2016  # expanded by the user's bash
+    as_user bash -c 'rm -rf "$1" && printf "%s\n" "$2" >"$1"' bash "$1" "$2"
+}
 
 # A kept result; nothing where it is none any more.
 kept_in() { jq -c 'select(type == "object" and has("state") and has("measured_at"))' "$1" 2>/dev/null | grep .; }
@@ -142,11 +155,11 @@ measure() {
     directory="$HOME_DIR/.tailrack/validation/$SCOPE"
     count=$(wc -l <<<"$chosen")
     as_user mkdir -p "$directory"
-    as_user tee "$directory/all_reduce_perf.py" <<<"$PROGRAM" >/dev/null
-    as_user tee "$directory/tcp_ring.py" <<<"$RING" >/dev/null
-    as_user tee "$directory/job.sh" <<<"$JOB_SCRIPT" >/dev/null
-    as_user rm -f "$directory/output"
-    JOB=$(cd "$directory" && as_user sbatch --parsable --output="$directory/output" --nodes="$count" \
+    write_as_user "$directory/all_reduce_perf.py" "$PROGRAM"
+    write_as_user "$directory/tcp_ring.py" "$RING"
+    write_as_user "$directory/job.sh" "$JOB_SCRIPT"
+    as_user rm -rf "$directory/output"
+    JOB=$(as_user env -C "$directory" sbatch --parsable --output="$directory/output" --nodes="$count" \
         --nodelist="${chosen//$'\n'/,}" --ntasks="$((count * ranks))" "$directory/job.sh") ||
         fail "Slurm did not take the job of $SCOPE" "see sinfo and sinfo -R on $HOST_NAME"
     JOB=${JOB%%;*}
@@ -178,7 +191,7 @@ measure() {
     result nodes "$(scontrol show hostnames "$nodes" | json_list)"
     result node_states "$(json_string "$(sinfo -R -h -o '%n: %E')")"
     result facts "$(jq -cn --arg waited "$waited" 'if $waited == "" then {} else {$waited} end')"
-    result output "$(kept_of "$directory/output" 2>/dev/null | jq -Rs .)"
+    result output "$(as_user bash -c "$(declare -f kept_of); kept_of \"\$@\"" bash "$directory/output" "$OUTPUT_LIMIT" | jq -Rs .)"
     result left_out "$(json_list <<<"$left_out")"
     result measured_at "$(date +%s)"
     result members "$(jq -cRn --argjson known "$known" --arg chosen "$chosen" '($chosen | split("\n")) as $measured

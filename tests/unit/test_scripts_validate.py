@@ -39,7 +39,10 @@ class Cluster:
         shell.stub("getent", f'echo "ada:x:6001:6001::{shell.root}/home:/bin/bash"')
         shell.stub("runuser", 'shift 3; exec "$@"')
         # As a user the script runs only what is in /usr/bin and /bin: Slurm's commands are looked up here instead.
-        shell.stub("env", 'while [[ $1 == -i || $1 == *=* ]]; do shift; done; exec "$@"')
+        shell.stub(
+            "env",
+            'while [[ $1 == -i || $1 == *=* ]]; do shift; done; if [ "$1" = -C ]; then cd "$2"; shift 2; fi; exec "$@"',
+        )
         nodes = f'for word; do case $word in --nodelist=*) echo "${{word#*=}}" >"{shell.root}/nodes" ;; esac; done'
         refused = "exit 1" if self.refuses else ":"
         shell.stub("sbatch", f'{refused}\n{nodes}\ncp "{shell.root}/written" "${{2#--output=}}"; echo 7')

@@ -95,6 +95,8 @@ join_tailnet() {
 }
 
 tailnet_join() {
+    # A step that was killed may have left its key.
+    rm -f /run/tailrack-key.*
     if [ "$NODE_ADOPT" = true ]; then
         require_adoptable
     else

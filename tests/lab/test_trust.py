@@ -1,0 +1,155 @@
+"""What users, nodes and strangers try against the cluster. Each test goes on from the one before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from tests.lab.cluster import ClusterUnderTest, as_user
+
+# In the place of each file of a home that the head node's steps work on: what a user may put there.
+TRAPS = {
+    "a link to a file of root": "ln -s /etc/shadow {path}",
+    "a hard link": "echo mine >~/mine && ln ~/mine {path}",
+    "a FIFO": "mkfifo {path}",
+    "a directory": "mkdir {path}",
+    "a link to nothing": "ln -s /etc/made-by-root {path}",
+}
+FILES = (".ssh/authorized_keys", ".ssh/id_ed25519.pub")
+
+
+@pytest.fixture(scope="module")
+def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+    """A head node that computes and a1, with nothing measured for longer than it takes."""
+    made = make_cluster("s2")
+    made.config["tailrack:sites"].pop()
+    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
+    made.up_ok()
+    return made
+
+
+def again(cluster: ClusterUnderTest) -> None:
+    """Run the head node's steps once more, as any change of theirs would."""
+    number = int(cluster.config["tailrack:cluster"].get("repair", {}).get("head", "0")) + 1
+    cluster.config["tailrack:cluster"]["repair"] = {"head": str(number)}
+    cluster.up_ok()
+    assert "head-head" in cluster.touched()
+
+
+def shadow(cluster: ClusterUnderTest) -> str:
+    return cluster.run("head", "stat -c '%U:%G %a %Y %s' /etc/shadow; sha256sum /etc/shadow")
+
+
+@pytest.mark.parametrize("trap", TRAPS, ids=TRAPS)
+def test_root_does_nothing_in_a_home_whatever_its_user_puts_there(cluster: ClusterUnderTest, trap: str) -> None:
+    before = shadow(cluster)
+    for path in FILES:
+        cluster.run_as("ada", "a1", f"rm -rf {path}; {TRAPS[trap].format(path=path)}")
+    again(cluster)
+    assert shadow(cluster) == before
+    assert cluster.attempt("head", "test -e /etc/made-by-root").returncode == 1
+    assert cluster.run("head", "find /export/shared/home/ada -not -user ada") == ""
+    cluster.run_as("ada", "a1", f"rm -rf {' '.join(FILES)}")
+
+
+def test_a_link_in_the_place_of_the_folder_of_keys_gives_no_folder_away(cluster: ClusterUnderTest) -> None:
+    cluster.run("head", "install -d -m 0700 /root/private")
+    cluster.run_as("ada", "a1", "rm -rf .ssh && ln -s /root/private .ssh")
+    again(cluster)
+    assert cluster.run("head", "stat -c '%U %a' /root/private; ls -A /root/private") == "root 700\n"
+    cluster.run_as("ada", "a1", "rm .ssh")
+    again(cluster)
+    assert cluster.run_as("ada", "a1", "ssh -o BatchMode=yes head hostname") == "head\n"
+
+
+def test_a_link_in_the_place_of_the_measurements_output_brings_no_file_of_root(cluster: ClusterUnderTest) -> None:
+    cluster.run("head", "echo precious-to-root >/root/only && chmod 0600 /root/only")
+    # As soon as the job has made its output, something else is in its place.
+    cluster.run_as(
+        "ada",
+        "head",
+        "mkdir -p .tailrack/validation/cloud-a; (for i in $(seq 600); do ln -sf /root/only .tailrack/validation/cloud-a/output; "
+        "sleep 0.1; done) >/dev/null 2>&1 &",
+    )
+    cluster.config["tailrack:validation"]["rerun"] = "with a link in the way"
+    cluster.up()
+    cluster.attempt("head", "pkill -u ada")
+    assert "precious-to-root" not in str(cluster.deployment().outputs())
+
+
+def test_root_of_a_node_runs_nothing_on_another(cluster: ClusterUnderTest) -> None:
+    tried = cluster.attempt("a1", "srun -w head cat /var/lib/tailrack/ssh_authority")
+    assert tried.returncode != 0
+    assert "PRIVATE KEY" not in tried.stdout
+
+
+def test_a_login_that_is_no_user_of_the_cluster_gets_no_job_there_or_by_a_forged_uid(cluster: ClusterUnderTest) -> None:
+    cluster.run("a1", "id -u ops >/dev/null 2>&1 || useradd -u 1234 ops")
+    cluster.run("head", "id -u ops >/dev/null 2>&1 || useradd -u 1234 ops")
+    for node in ("a1", "head"):
+        tried = cluster.attempt(node, "runuser -u ops -- srun -w head id", limit=20)
+        assert tried.returncode != 0
+        assert "is not a user of this cluster" in tried.stderr, tried.stderr
+
+
+def test_the_ports_of_slurm_and_nfs_are_closed_on_a_sites_own_network(cluster: ClusterUnderTest) -> None:
+    address = cluster.run("head", 'ip -4 -o address show dev eth0 | awk \'{sub("/.*", "", $4); print $4}\'').strip()
+    # Somebody's daemon on all interfaces, on ports that the cluster uses and on one that it does not.
+    listener = "from socket import *; s = [create_server(('', p)) for p in {ports}]; import time; time.sleep(60)"
+    cluster.run("head", f'systemd-run -q --unit=listener python3 -c "{listener.format(ports="(60500, 6819, 9999)")}"')
+    open_ports = {
+        port
+        for port in (22, 111, 2049, 6817, 6818, 6819, 20048, 60500, 9999)
+        if cluster.attempt("a1", f"exec 3<>/dev/tcp/{address}/{port}", limit=3).returncode == 0
+    }
+    cluster.run("head", "systemctl stop listener")
+    assert open_ports == {22, 9999}
+
+
+def test_nothing_but_ssh_and_the_tailnet_listens_on_all_interfaces_of_a_node(cluster: ClusterUnderTest) -> None:
+    for node in ("head", "a1"):
+        listening = cluster.run(node, "ss -Hltnp")
+        found = set(re.findall(r"(?:0\.0\.0\.0|\*|\[::\]):(\d+)\s+\S+\s+users:\(\(\"([^\"]+)\"", listening))
+        assert {name for port, name in found if port != "2049"} <= {"sshd", "tailscaled", "systemd-resolve"}, listening
+
+
+def test_a_user_who_speaks_nfs_himself_is_refused(cluster: ClusterUnderTest) -> None:
+    """From a port that anybody may have, with another's uid; the mount itself comes from a privileged one."""
+    cluster.run_as("ada", "head", "echo hers >~/hers && chmod 0600 ~/hers")
+    address = cluster.run("head", "tailscale ip -4").strip()
+    speak = (
+        "import ctypes, ctypes.util; n = ctypes.CDLL('libnfs.so.14'); n.nfs_init_context.restype = ctypes.c_void_p; "
+        "n.nfs_get_error.restype = ctypes.c_char_p; c = ctypes.c_void_p(n.nfs_init_context()); n.nfs_set_version(c, 4); "
+        "n.nfs_set_uid(c, 6001); n.nfs_set_gid(c, 6001); "
+        f"r = n.nfs_mount(c, b'{address}', b'/export/shared/home/ada'); print(r, n.nfs_get_error(c))"
+    )
+    tried = cluster.attempt("a1", f'runuser -u nobody -- python3 -c "{speak}"', limit=30)
+    assert not tried.stdout.startswith("0 "), tried.stdout
+    assert cluster.run("a1", as_user("ada", "cat ~/hers")) == "hers\n"
+
+
+def test_ssh_asks_the_authority_for_no_host_beyond_the_tailnet(cluster: ClusterUnderTest) -> None:
+    assert cluster.run("a1", "tailrack-known-hosts head").startswith("@cert-authority head ssh-ed25519 ")
+    assert cluster.run("a1", "tailrack-known-hosts github.com") == ""
+
+
+def test_a_user_who_is_taken_out_of_the_config_can_log_in_nowhere_and_keeps_the_files(
+    cluster: ClusterUnderTest,
+) -> None:
+    cluster.config["tailrack:users"].append({"name": "bob", "uid": 6002})
+    cluster.up_ok()
+    assert cluster.run_as("bob", "a1", "echo kept >file; ssh -o BatchMode=yes head hostname") == "head\n"
+    cluster.run("head", "cp /export/shared/home/bob/.ssh/id_ed25519 /tmp/key && chown ada /tmp/key")
+    cluster.config["tailrack:users"].pop()
+    cluster.up_ok()
+    tried = cluster.attempt(
+        "head", "runuser -u ada -- ssh -i /tmp/key -o IdentitiesOnly=yes -o BatchMode=yes bob@a1 hostname", limit=20
+    )
+    assert tried.returncode == 255
+    assert cluster.run("head", "cat /export/shared/home/bob/file") == "kept\n"
+    assert "is not a user of this cluster" in cluster.attempt("head", "runuser -u bob -- srun hostname", 20).stderr
+    cluster.config["tailrack:users"].append({"name": "bob", "uid": 6002})
+    cluster.up_ok()
+    assert cluster.run_as("bob", "a1", "cat file; ssh -o BatchMode=yes head hostname") == "kept\nhead\n"
