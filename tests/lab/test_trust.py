@@ -70,8 +70,8 @@ def test_a_link_in_the_place_of_the_measurements_output_brings_no_file_of_root(c
     cluster.run_as(
         "ada",
         "head",
-        "mkdir -p .tailrack/validation/cloud-a; (for i in $(seq 600); do ln -sf /root/only .tailrack/validation/cloud-a/output; "
-        "sleep 0.1; done) >/dev/null 2>&1 &",
+        "mkdir -p .tailrack/validation/cloud-a; cd .tailrack/validation/cloud-a; "
+        "(for i in $(seq 600); do ln -sf /root/only output; sleep 0.1; done) >/dev/null 2>&1 &",
     )
     cluster.config["tailrack:validation"]["rerun"] = "with a link in the way"
     cluster.up()
@@ -121,7 +121,8 @@ def test_a_user_who_speaks_nfs_himself_is_refused(cluster: ClusterUnderTest) -> 
     address = cluster.run("head", "tailscale ip -4").strip()
     speak = (
         "import ctypes, ctypes.util; n = ctypes.CDLL('libnfs.so.14'); n.nfs_init_context.restype = ctypes.c_void_p; "
-        "n.nfs_get_error.restype = ctypes.c_char_p; c = ctypes.c_void_p(n.nfs_init_context()); n.nfs_set_version(c, 4); "
+        "n.nfs_get_error.restype = ctypes.c_char_p; c = ctypes.c_void_p(n.nfs_init_context()); "
+        "n.nfs_set_version(c, 4); "
         "n.nfs_set_uid(c, 6001); n.nfs_set_gid(c, 6001); "
         f"r = n.nfs_mount(c, b'{address}', b'/export/shared/home/ada'); print(r, n.nfs_get_error(c))"
     )
