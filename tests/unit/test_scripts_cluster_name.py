@@ -20,7 +20,7 @@ def asked(shell: Shell, name: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_another_name_is_refused_with_both_names_and_the_way_out(shell: Shell) -> None:
-    shell.write(NAMED, "lab\n4711\n")
+    shell.write(NAMED, "lab|4711\n")
     done = asked(shell, "prod")
     assert done.returncode != 0
     assert "made as 'lab'" in done.stdout
@@ -28,7 +28,7 @@ def test_another_name_is_refused_with_both_names_and_the_way_out(shell: Shell) -
     assert "next: write lab in tailrack:cluster.name again" in done.stdout
 
 
-@pytest.mark.parametrize("before", ["lab\n", "lab", "", None])
+@pytest.mark.parametrize("before", ["lab|1264", "lab\n", "lab", "", None])
 def test_the_same_name_and_a_new_head_node_are_let_pass(shell: Shell, before: str | None) -> None:
     if before is not None:
         shell.write(NAMED, before)

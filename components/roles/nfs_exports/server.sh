@@ -28,7 +28,7 @@ vers4=y"
 ganesha_configuration() {
     local file path client rest
     printf '# Written by tailrack from %s/*.exports\n' "$EXPORTS_DIR"
-    printf 'NFS_CORE_PARAM { Protocols = 4; mount_path_pseudo = true; allow_set_io_flusher_fail = true; }\n'
+    printf 'NFS_CORE_PARAM { Protocols = 4; mount_path_pseudo = true; allow_set_io_flusher_fail = true; Enable_RQUOTA = false; }\n'
     printf 'NFSV4 { Grace_Period = 5; Lease_Lifetime = 10; Minor_Versions = 0,1,2; RecoveryBackend = fs; Only_Numeric_Owners = true; }\n'
     printf 'EXPORT {\n    Export_Id = 1; Path = %s; Pseudo = %s; Access_Type = NONE; Squash = Root_Squash; Anonymous_Uid = 65534; Anonymous_Gid = 65534; SecType = sys; PrivilegedPort = true;\n    Attr_Expiration_Time = 1;\n    FSAL { Name = VFS; }\n' \
         "$NFS_EXPORTS_PATH" "$NFS_EXPORTS_PATH"

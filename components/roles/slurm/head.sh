@@ -8,7 +8,9 @@
 # slurmctld takes the state of no other cluster, and says so by "Unspecified error" alone.
 refuse_another_cluster_name() {
     local before now
+    # Its name, and since 24.11 a number after it.
     before=$(head -n 1 "/var/lib/slurm/slurmctld/clustername" 2>/dev/null) || return 0
+    before=${before%%|*}
     now=$(sed -n 's/^ClusterName=//p' <<<"$SLURM_SLURM_CONF")
     [ -z "$before" ] || [ "$before" = "$now" ] || fail \
         "the cluster here was made as '$before', and the config calls it '$now'; slurmctld would refuse its state" \
