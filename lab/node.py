@@ -142,6 +142,8 @@ def _create(client: docker.DockerClient, spec: NodeSpec, name: str, image: str) 
         cap_add=CAPABILITIES,
         security_opt=["seccomp=unconfined", "apparmor=unconfined"],
         devices=DEVICES,
+        # As on a machine: Docker lets everybody have the ports of root.
+        sysctls={"net.ipv4.ip_unprivileged_port_start": "1024"},
         cgroupns="host",
         mounts=[
             Mount("/sys/fs/cgroup", str(cgroup_hierarchy()), type="bind"),

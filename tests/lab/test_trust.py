@@ -46,12 +46,12 @@ def shadow(cluster: ClusterUnderTest) -> str:
 def test_root_does_nothing_in_a_home_whatever_its_user_puts_there(cluster: ClusterUnderTest, trap: str) -> None:
     before = shadow(cluster)
     for path in FILES:
-        cluster.run_as("ada", "a1", f"rm -rf {path}; {TRAPS[trap].format(path=path)}")
+        cluster.run_as("ada", "head", f"rm -rf {path}; {TRAPS[trap].format(path=path)}")
     again(cluster)
     assert shadow(cluster) == before
     assert cluster.attempt("head", "test -e /etc/made-by-root").returncode == 1
     assert cluster.run("head", "find /export/shared/home/ada -not -user ada") == ""
-    cluster.run_as("ada", "a1", f"rm -rf {' '.join(FILES)}")
+    cluster.run_as("ada", "head", f"rm -rf {' '.join(FILES)}")
 
 
 def test_a_link_in_the_place_of_the_folder_of_keys_gives_no_folder_away(cluster: ClusterUnderTest) -> None:
