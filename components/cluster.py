@@ -56,6 +56,6 @@ class Cluster(pulumi.ComponentResource):
 
         self.head = HeadNode(head, settings, munge, own, of(head), secrets, sites=sites, opts=child)
         self.nodes = [ComputeNode(node, self.head.link, own, of(node), secrets, opts=child) for node in nodes]
-        self.head.services(after=[node.ready for node in self.nodes])
+        self.head.services()
         self.validation = NcclValidation(self.head, self.nodes, settings, measured_before, opts=child)
         self.register_outputs({"control_address": self.head.link.address})

@@ -106,8 +106,12 @@ class HeadNode(pulumi.ComponentResource):
         )
         self.register_outputs({"tailnet_ip": self.link.address, "slurm_version": head.result["slurm_version"]})
 
-    def services(self, after: Sequence[pulumi.Resource]) -> Step:
-        """Return the step of what no node has to wait for. It runs after the given resources, beside other steps."""
+    def services(self) -> Step:
+        """Return the step of what no node has to wait for. It runs beside the nodes' own, under a lock of its own.
+
+        Not after them: a node that fails must not hold the services back, and one that is removed while this step fails
+        would leave a state that the CLI (3.260) cannot read any more.
+        """
         return Step(
             f"{self.host.name}-services",
             self.host,
@@ -115,6 +119,6 @@ class HeadNode(pulumi.ComponentResource):
             self._values,
             label=f"{self.host.name}: what no node waits for",
             parent=self,
-            depends_on=after,
+            depends_on=[self.ready],
             lock="tailrack-services",
         )

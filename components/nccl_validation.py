@@ -123,7 +123,6 @@ class NcclValidation(pulumi.ComponentResource):
             addresses[head.host.name] = head.link.address
             node_sites[head.host.name] = head.host.site
         results = {}
-        measured: list[pulumi.Resource] = []
         asked = settings.validation
         own = {key.lower(): value for key, value in settings.slurm.settings.items()}
         processes = {key: own[key] for key in sorted(own.keys() & MEASURED_SETTINGS)}
@@ -162,16 +161,15 @@ class NcclValidation(pulumi.ComponentResource):
                 # It waits for minutes and changes nothing that other steps on this machine change.
                 lock=None,
                 parent=self,
-                # Only the nodes that take part: a site is measured even when a node elsewhere is down. Across sites
-                # it comes after the sites, so that one measurement does not wait in the queue for another.
+                # Only the nodes that take part: a site is measured even when a node elsewhere is down. Measurements do
+                # not depend on one another, they keep out of each other's way by a lock (validate.sh): where one of
+                # them fails and another goes, the CLI (3.260) would leave a state that it cannot read any more.
                 depends_on=[
                     head.ready,
                     *(members[name].ready for name in scope.nodes if name in members),
-                    *(measured if scope.sites > 1 else ()),
                 ],
-                limit_seconds=asked.queue_limit_seconds + asked.time_limit_minutes * 60 + 300,
+                limit_seconds=asked.queue_limit_seconds + 2 * asked.time_limit_minutes * 60 + 360,
             )
-            measured.append(step.resource)
             known = pulumi.Output.all(report=step.result, retries=again)
             results[scope.name] = known.apply(partial(_judged, measurement))
         self.results: pulumi.Output[dict[str, Any]] = (

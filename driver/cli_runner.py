@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pulumi.automation import CommandError, LocalWorkspace, PulumiCommand, Stack
+from pulumi.automation import CommandError, LocalWorkspace, OutputMap, PulumiCommand, Stack
 from pulumi.automation.events import EngineEvent, OpType, StepEventMetadata
 from pulumi.runtime.rpc import UNKNOWN
 
@@ -26,6 +26,8 @@ _OPERATIONS = {
     OpType.REPLACE: "replace",
     OpType.CREATE_REPLACEMENT: "replace",
 }
+# How the CLI calls a state in which something depends on what is not there.
+_BROKEN = "snapshot integrity"
 _STACK_TYPE = "pulumi:pulumi:Stack"
 # What the CLI adds to every error of the program itself.
 _EXIT_NOISE = "an unhandled error occurred: program exited"
@@ -60,6 +62,7 @@ class CliRunner:
     def destroy(self) -> Summary:
         """Delete every resource of the stack."""
         stack = self._stack()
+        self._read(stack)
         self._clear_pending(stack)
         return self._run(
             lambda on_event: stack.destroy(
@@ -73,7 +76,7 @@ class CliRunner:
             # An output that needs a step which failed is unknown, and left out.
             return {
                 name: "[secret]" if output.secret else output.value
-                for name, output in self._stack().outputs().items()
+                for name, output in self._read(self._stack()).items()
                 if output.value != UNKNOWN
             }
         except CommandError as error:
@@ -89,6 +92,21 @@ class CliRunner:
             return Stack.create_or_select(self._workspace.stack, workspace)
         except CommandError as error:
             raise DriverError(_reason(error)) from None
+
+    def _read(self, stack: Stack) -> OutputMap:
+        """Return the outputs in the state, which is mended first where the CLI itself wrote what it cannot read.
+
+        With --continue-on-error, 3.260 lets what was skipped depend on what was deleted in the same run. Mending takes
+        such dependencies away; the program registers them anew.
+        """
+        try:
+            return stack.outputs()
+        except CommandError as error:
+            if _BROKEN not in str(error):
+                raise
+        words = ["state", "repair", "--yes", "--stack", self._workspace.stack, "--non-interactive"]
+        self._command.run(words, str(self._workspace.folder), self._workspace.environment())
+        return stack.outputs()
 
     def _clear_pending(self, stack: Stack) -> None:
         """Take away what a killed run left: its lock, and the note that it was in the middle of a step.

@@ -128,7 +128,16 @@ give_up() {
     as_user scancel "$JOB"
 }
 
+# Sites are measured side by side, and what lies between them when none of them is.
+wait_for_other_measurements() {
+    local how=-s
+    [ "$(cut -d ' ' -f 2 <<<"$MEMBERS" | sort -u | wc -l)" -eq 1 ] || how=-x
+    exec 8>"$LOCK_DIR/tailrack-measure.lock"
+    flock "$how" -w "$RUN_LIMIT" 8 || note "another measurement goes on and on; not waiting for it"
+}
+
 up() {
+    wait_for_other_measurements
     install -d -m 0700 "$STATE_DIR/validation"
     # From here on nothing that was measured before is this step's result.
     [ ! -e "$KEPT" ] || mv -f "$KEPT" "$LAST"

@@ -24,7 +24,7 @@ What=$HEAD_ADDRESS:$NFS_EXPORTS_PATH
 Where=$NFS_EXPORTS_MOUNT
 Type=nfs4
 Options=hard,nfsvers=4.2,_netdev
-TimeoutSec=60"
+TimeoutSec=30"
     ensure_file "/etc/systemd/system/$unit.automount" 0644 root:root "[Unit]
 Description=The cluster's share, mounted at first use
 
@@ -40,6 +40,6 @@ WantedBy=multi-user.target"
         systemctl reset-failed "$unit.automount" "$unit.mount" || note "nothing had failed"
         systemctl start "$unit.automount"
     fi
-    wait_until 60 share_answers || fail "the share $HEAD_ADDRESS:$NFS_EXPORTS_PATH does not mount" \
+    wait_until 150 share_answers || fail "the share $HEAD_ADDRESS:$NFS_EXPORTS_PATH does not mount" \
         "see 'journalctl -u $unit.mount' on $HOST_NAME and the NFS server's log on the head node"
 }
