@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pulumi.automation import CommandError, LocalWorkspace, OutputMap, PulumiCommand, Stack
+from pulumi.automation import CommandError, LocalWorkspace, PulumiCommand, Stack
 from pulumi.automation.events import EngineEvent, OpType, StepEventMetadata
 from pulumi.runtime.rpc import UNKNOWN
 
@@ -27,7 +27,7 @@ _OPERATIONS = {
     OpType.CREATE_REPLACEMENT: "replace",
 }
 # How the CLI calls a state in which something depends on what is not there.
-_BROKEN = "snapshot integrity"
+_UNREADABLE = "refusing to use it"
 _STACK_TYPE = "pulumi:pulumi:Stack"
 # What the CLI adds to every error of the program itself.
 _EXIT_NOISE = "an unhandled error occurred: program exited"
@@ -62,7 +62,6 @@ class CliRunner:
     def destroy(self) -> Summary:
         """Delete every resource of the stack."""
         stack = self._stack()
-        self._read(stack)
         self._clear_pending(stack)
         return self._run(
             lambda on_event: stack.destroy(
@@ -76,7 +75,7 @@ class CliRunner:
             # An output that needs a step which failed is unknown, and left out.
             return {
                 name: "[secret]" if output.secret else output.value
-                for name, output in self._read(self._stack()).items()
+                for name, output in self._stack().outputs().items()
                 if output.value != UNKNOWN
             }
         except CommandError as error:
@@ -93,21 +92,6 @@ class CliRunner:
         except CommandError as error:
             raise DriverError(_reason(error)) from None
 
-    def _read(self, stack: Stack) -> OutputMap:
-        """Return the outputs in the state, which is mended first where the CLI itself wrote what it cannot read.
-
-        With --continue-on-error, 3.260 lets what was skipped depend on what was deleted in the same run. Mending takes
-        such dependencies away; the program registers them anew.
-        """
-        try:
-            return stack.outputs()
-        except CommandError as error:
-            if _BROKEN not in str(error):
-                raise
-        words = ["state", "repair", "--yes", "--stack", self._workspace.stack, "--non-interactive"]
-        self._command.run(words, str(self._workspace.folder), self._workspace.environment())
-        return stack.outputs()
-
     def _clear_pending(self, stack: Stack) -> None:
         """Take away what a killed run left: its lock, and the note that it was in the middle of a step.
 
@@ -123,17 +107,32 @@ class CliRunner:
             stack.cancel()
             break
         if (stack.export_stack().deployment or {}).get("pending_operations"):
-            stack.refresh(clear_pending_creates=True, color="never")
+            self._mended(lambda: stack.refresh(clear_pending_creates=True, color="never"))
 
     def _run(self, operation: Callable[[Callable[[EngineEvent], None]], Any]) -> Summary:
         told = _Telling(self._on_event)
         begun = time.monotonic()
         try:
-            operation(told.on_event)
+            self._mended(lambda: operation(told.on_event))
         except CommandError as error:
             told.stopped(_reason(error))
         told.summary.seconds = time.monotonic() - begun
         return told.summary
+
+    def _mended(self, operation: Callable[[], Any]) -> None:
+        """Run an operation; once more where the CLI cannot read the state that it wrote itself, which is mended.
+
+        With --continue-on-error, 3.260 lets what was skipped depend on what was deleted in the same run. Mending takes
+        such dependencies away; the program registers them anew.
+        """
+        try:
+            operation()
+        except CommandError as error:
+            if _UNREADABLE not in str(error):
+                raise
+            words = ["state", "repair", "--yes", "--stack", self._workspace.stack, "--non-interactive"]
+            self._command.run(words, str(self._workspace.folder), self._workspace.environment())
+            operation()
 
 
 class _Telling:

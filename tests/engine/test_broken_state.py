@@ -36,7 +36,7 @@ def break_state(folder: Path) -> None:
 def test_what_depends_on_nothing_any_more_is_let_go_of(
     stack: Stack, tmp_path: Path, deploy: Callable[..., Deployment], operation: str
 ) -> None:
-    stack.write(PROGRAM)
+    stack.write(PROGRAM, {"any": "value"})
     events: list[Event] = []
     assert deploy("dev", events).up().ok
     break_state(tmp_path)
