@@ -47,7 +47,8 @@ test-engine: setup ## tests of the engines against a real SSH server
 	@$(PYTHON) -m pytest tests/engine -n 2
 
 test-lab: setup ## tests on real daemons, in containers
-	@$(PYTHON) -m pytest tests/lab
+	@$(PYTHON) -m lab image >/dev/null
+	@$(PYTHON) -m pytest tests/lab -n 2 --dist loadfile
 
 test: lint ## all checks, the quick ones first
 	@$(PYTHON) -m driver engine

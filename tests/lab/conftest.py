@@ -10,6 +10,7 @@ import pytest
 
 from driver import lab_commands
 from driver.find_engine import Found, find_engine
+from lab.errors import LabError
 from tests.lab.cluster import ClusterUnderTest, dev_config
 
 
@@ -22,12 +23,19 @@ def found() -> Found:
 
 
 @pytest.fixture(scope="session")
-def images() -> Iterator[None]:
-    """Docker and the lab's images; a Docker engine that was started for this is stopped in the end."""
-    sites = dev_config()["tailrack:sites"]
-    lab_commands.prepare({pool["like"] for site in sites for pool in site["pools"] if "like" in pool})
-    yield
-    lab_commands.stop_docker()
+def images() -> None:
+    """Docker and the lab's images."""
+    lab_commands.prepare()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Stop a Docker engine that was started for this, when the last of the processes that run tests has ended."""
+    if hasattr(session.config, "workerinput"):
+        return
+    try:
+        lab_commands.stop_docker()
+    except LabError as error:
+        print(error)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +63,9 @@ def cluster(found: Found, images: None, tmp_path_factory: pytest.TempPathFactory
     config["tailrack:users"].append({"name": "bob", "uid": 6002})
     # One scope far below what any machine does, one without a floor.
     config["tailrack:validation"]["floors_gb_per_s"] = {"cloud-a": 1e-6}
-    made = ClusterUnderTest("t1", tmp_path_factory.mktemp("t1"), found, config)
+    # Each process that runs tests has a cluster of its own.
+    stack = f"t1{os.environ.get('PYTEST_XDIST_WORKER', '')}"
+    made = ClusterUnderTest(stack, tmp_path_factory.mktemp("t1"), found, config)
     try:
         made.up_ok()
         yield made

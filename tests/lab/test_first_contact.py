@@ -23,7 +23,7 @@ BACKUP = "/var/lib/tailrack/backup"
 @pytest.fixture(scope="module")
 def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
     """The head node alone, and nothing set up yet."""
-    made = make_cluster("f1")
+    made = make_cluster("c1")
     made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": True}
     made.config["tailrack:sites"] = [{"name": "rack", "kind": "hosts", "hosts": [own_machine(made.lab, "head")]}]
     made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
