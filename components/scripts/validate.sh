@@ -55,7 +55,7 @@ kept_in() { jq -c 'select(type == "object" and has("state") and has("measured_at
 look() {
     local states known
     states=$(sinfo -h -N -p all -o '%N %T') || return 1
-    known=$(kept_in "$LAST" | jq -r '.members // {} | to_entries[] | "\(.key) \(.value)"' || true)
+    known=$(kept_in "$LAST" | jq -r '.members // {} | to_entries[] | "\(.key) \(.value)"' || :) # nothing was kept
     ROLL=$(awk '
         FILENAME == ARGV[1] { state[$1] = $2; next }
         FILENAME == ARGV[2] { address[$1] = $2; next }
