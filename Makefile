@@ -48,7 +48,7 @@ test-engine: setup ## tests of the engines against a real SSH server
 
 test-lab: setup ## tests on real daemons, in containers
 	@$(PYTHON) -m lab image >/dev/null
-	@$(PYTHON) -m pytest tests/lab -n 2 --dist loadfile
+	@$(PYTHON) -m pytest tests/lab
 
 test: lint ## all checks, the quick ones first
 	@$(PYTHON) -m driver engine
