@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from components.answers import TAILNET
 from components.settings.cluster import Head
 from components.settings.problems import shown
 from components.settings.section import Section, key, named, yes_no
@@ -14,7 +15,6 @@ from lab.likeness.machine import Like, Likeness
 from lab.subnets import is_private
 from stacks.sites.kind import NodeSpec, Site, features_key, kind_key
 
-TAILNET_RANGE = ipaddress.IPv4Network("100.64.0.0/10")  # RFC 6598 space; Tailscale gives its addresses from it
 MOST_NODES = 1000  # a Linux bridge has 1,023 ports
 
 
@@ -30,9 +30,9 @@ def _subnet(value: object) -> object:
         network = ipaddress.IPv4Network(value)
     except ValueError as error:
         refuse(f"is not an IPv4 network ({shown(str(error))})")
-    if network.overlaps(TAILNET_RANGE):
+    if network.overlaps(TAILNET):
         refuse(
-            f"overlaps {TAILNET_RANGE}, the tailnet's own range",
+            f"overlaps {TAILNET}, the tailnet's own range",
             "packets for a node's tailnet address would go to this network instead",
         )
     if not is_private(network):

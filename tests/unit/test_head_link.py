@@ -1,0 +1,57 @@
+"""HeadLink: a node gets the same of its head node from this stack and from the outputs of another one."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+
+from components.cluster import Cluster
+from components.compute_node import ComputeNode
+from components.head_link import HeadLink
+from components.host import Connection, Host
+from components.roles.order import roles
+from stacks.config import parse
+from tests.unit.configs import HOST_KEY, LAB, MUNGE_KEY
+from tests.unit.recorded import Recorded, record
+
+
+def host(name: str) -> Host:
+    return Host(name=name, site="cloud-a", connection=Connection("192.0.2.1", 22, "root", "private", HOST_KEY))
+
+
+def with_a_node(by_outputs: bool) -> Recorded:
+    """A cluster of a head node alone, and a node p1 that is told of it in one of the two ways."""
+    settings = parse(copy.deepcopy(LAB), base_dir=Path())
+
+    def program() -> dict[str, Any]:
+        cluster = Cluster(
+            settings, sites=["cloud-a"], head=host("head"), nodes=[], measured_before=pulumi.Output.from_input({})
+        )
+        link = cluster.head.link
+        if by_outputs:
+            link = HeadLink.from_outputs(pulumi.Output.secret(pulumi.Output.all(**link.to_outputs())))
+        own = roles(settings)
+        values = {name: value for role in own for name, value in role.header.items()}
+        secrets = {"MUNGE_KEY": link.munge_key, "TAILNET_AUTH_KEY": pulumi.Output.secret("")}
+        ComputeNode(host("p1"), link, own, values, secrets)
+        return {}
+
+    return record(program)
+
+
+@pytest.mark.parametrize("step", ["gate", "join", "member", "node"])
+def test_a_node_is_told_the_same_of_its_head_node_by_another_stacks_outputs(step: str) -> None:
+    here, elsewhere = with_a_node(False)[f"p1-{step}"], with_a_node(True)[f"p1-{step}"]
+    assert elsewhere.inputs["stdin"] == here.inputs["stdin"]
+    assert elsewhere.inputs["create"] == here.inputs["create"]
+    assert {**elsewhere.inputs["connection"]} == {**here.inputs["connection"]}
+    assert ("stdin" in elsewhere.secret_paths) == (step == "join")
+
+
+def test_the_munge_key_of_another_stack_stays_secret() -> None:
+    for resource in with_a_node(True).resources:
+        assert MUNGE_KEY not in resource.in_plain_state
