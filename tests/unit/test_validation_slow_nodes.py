@@ -1,0 +1,224 @@
+"""A slow node, or a bad link, is named in few rounds, and nobody else."""
+
+import math
+import random
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from components.validation.slow_nodes import Suspect, search
+
+NOISE = 0.05
+HEALTHY = 40.0
+Measure = Callable[[tuple[str, ...]], float | None]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Nodes with what each can give, and perhaps a link that gives less, as fractions of what is healthy."""
+
+    nodes: tuple[str, ...]
+    slow: dict[str, float]
+    link: frozenset[str] = frozenset()
+    link_gives: float = 1.0
+    lost_per_doubling: float = 0.0
+
+    def busbw(self, group: tuple[str, ...]) -> float:
+        """Without noise."""
+        gives = min(self.slow.get(node, 1.0) for node in group)
+        if self.link and self.link <= set(group):
+            gives = min(gives, self.link_gives)
+        return HEALTHY * gives * (1 - self.lost_per_doubling * math.log2(len(group) / 2))
+
+
+def dice(seed: int) -> random.Random:
+    return random.Random(seed)  # noqa: S311 - of noise, and it has to come out the same again
+
+
+def some_cluster(chance: random.Random, lost_per_doubling: float = 0.0) -> Cluster:
+    """2 to 64 nodes with one or two slow ones, or one bad link, that give a tenth to three quarters."""
+    nodes = tuple(f"n{number:02d}" for number in range(chance.randint(2, 64)))
+    kind = chance.choice(("one", "two", "link"))
+    if kind == "link":
+        pair = frozenset(chance.sample(nodes, 2))
+        return Cluster(nodes, {}, pair, chance.uniform(0.1, 0.75), lost_per_doubling)
+    names = chance.sample(nodes, 1 if kind == "one" else 2)
+    return Cluster(nodes, {name: chance.uniform(0.1, 0.75) for name in names}, lost_per_doubling=lost_per_doubling)
+
+
+def noisy(cluster: Cluster, chance: random.Random) -> Measure:
+    return lambda group: cluster.busbw(group) * chance.uniform(1 - NOISE, 1 + NOISE)
+
+
+def run(nodes: tuple[str, ...], measure: Measure, reference: float | None = None) -> tuple[Suspect, ...]:
+    """The suspects of a search, whose rounds are held against what was agreed."""
+    rounds, searching = 0, search(nodes, reference)
+    try:
+        groups = next(searching)
+        while True:
+            rounds += 1
+            assert rounds <= math.ceil(math.log2(len(nodes))) + 2
+            members = [node for group in groups for node in group]
+            assert groups
+            assert len(members) == len(set(members))
+            assert set(members) <= set(nodes)
+            assert min(map(len, groups)) >= 2
+            groups = searching.send({group: measure(group) for group in groups})
+    except StopIteration as end:
+        suspects: tuple[Suspect, ...] = end.value
+        return suspects
+
+
+def outcome(cluster: Cluster, suspects: tuple[Suspect, ...]) -> tuple[bool, bool]:
+    """(all that is bad was named, somebody was accused who is not).
+
+    Of two or three nodes a slow one may be named as a pair with another; of more it must be named alone.
+    """
+    named = [frozenset(suspect.nodes) for suspect in suspects]
+    if cluster.link:
+        return cluster.link in named, any(pair != cluster.link for pair in named)
+    few = len(cluster.nodes) <= 3
+    wrong = any(
+        not (who <= cluster.slow.keys() or (few and len(who) == 2 and who & cluster.slow.keys())) for who in named
+    )
+    if few:
+        return bool(named), wrong
+    return all(frozenset({node}) in named for node in cluster.slow), wrong or any(len(who) == 2 for who in named)
+
+
+def outcomes(seeds: range, known: bool, lost_per_doubling: float = 0.0) -> tuple[list[int], list[int]]:
+    """The seeds of clusters in which not all was found, and of those in which somebody was accused wrongly."""
+    missed, accused = [], []
+    for seed in seeds:
+        chance = dice(seed)
+        cluster = some_cluster(chance, lost_per_doubling)
+        reference = HEALTHY if known or len(cluster.nodes) == 2 else None
+        found, wrong = outcome(cluster, run(cluster.nodes, noisy(cluster, chance), reference))
+        missed += [] if found else [seed]
+        accused += [seed] if wrong else []
+    return missed, accused
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_of_50_clusters_49_are_found_out_and_nobody_is_accused_wrongly(known):
+    missed, accused = outcomes(range(50), known)
+    print(f"seeds 0-49: missed {missed}, accused wrongly {accused}")
+    assert accused == []
+    assert len(missed) <= 1
+
+
+def test_of_1000_more_nobody_is_accused_wrongly_and_98_in_100_are_found():
+    first = secrets.randbelow(2**32)
+    missed, accused = outcomes(range(first, first + 1000), known=False)
+    print(f"seeds from {first}: missed {missed}, accused wrongly {accused}")
+    assert accused == []
+    assert len(missed) <= 20
+
+
+def test_bandwidth_that_falls_with_the_number_of_nodes_accuses_nobody():
+    missed, accused = outcomes(range(300), known=True, lost_per_doubling=0.05)
+    print(f"missed {missed}, accused wrongly {accused}")
+    assert (accused, len(missed) <= 6) == ([], True)
+
+
+@pytest.mark.parametrize("reference", [None, HEALTHY, 10 * HEALTHY])
+def test_of_sound_nodes_none_is_suspected_whatever_the_floor_says(reference):
+    for number in range(4, 65):
+        chance = dice(number)
+        nodes = tuple(f"n{index}" for index in range(number))
+        assert run(nodes, noisy(Cluster(nodes, {}), chance), reference) == (), number
+
+
+def test_a_link_that_counts_between_neighbours_of_a_ring_alone_accuses_nobody_else():
+    found = 0
+    for seed in range(300):
+        chance = dice(seed)
+        nodes = tuple(f"n{index:02d}" for index in range(chance.randint(4, 64)))
+        at = chance.randrange(len(nodes))
+        link = frozenset((nodes[at], nodes[at - 1]))
+
+        def measure(group: tuple[str, ...], link: frozenset[str] = link, chance: random.Random = chance) -> float:
+            ring = {frozenset((group[index], group[index - 1])) for index in range(len(group))}
+            return HEALTHY * chance.uniform(0.95, 1.05) * (0.4 if link in ring else 1.0)
+
+        suspects = run(nodes, measure)
+        assert {frozenset(suspect.nodes) for suspect in suspects} <= {link}, seed
+        found += bool(suspects)
+    assert found >= 200
+
+
+def test_a_quarter_of_the_nodes_being_slow_is_found_too():
+    for seed in range(100):
+        chance = dice(seed)
+        nodes = tuple(f"n{index:02d}" for index in range(16))
+        slow = {name: chance.uniform(0.1, 0.7) for name in chance.sample(nodes, 4)}
+        suspects = run(nodes, noisy(Cluster(nodes, slow), chance))
+        assert {suspect.nodes for suspect in suspects} <= {(name,) for name in slow}, seed
+
+
+NODES = ("a", "b", "c", "d", "e", "f")
+
+
+def test_a_slow_node_is_named_with_its_figures():
+    (suspect,) = run(NODES, Cluster(NODES, {"c": 0.5}).busbw)
+    assert suspect == Suspect(
+        ("c",), 20.0, 40.0, "c gave 20 GB/s with d; 20 GB/s with a, where good nodes give 40 GB/s."
+    )
+
+
+def test_a_bad_link_is_named_by_its_two_nodes():
+    for pair in (("a", "b"), ("a", "f"), ("c", "f")):
+        (suspect,) = run(NODES, Cluster(NODES, {}, frozenset(pair), 0.25).busbw)
+        assert suspect.nodes == pair
+        assert (suspect.busbw_gb_per_s, suspect.reference_gb_per_s) == (10.0, 40.0)
+        assert "the link between them" in suspect.reason
+
+
+def test_a_node_whose_measurements_fail_is_named_without_a_figure():
+    (suspect,) = run(NODES, lambda group: None if "e" in group else 40.0)
+    assert (suspect.nodes, suspect.busbw_gb_per_s) == (("e",), None)
+    assert suspect.reason == "e gave nothing with f; nothing with a, where good nodes give 40 GB/s."
+
+
+@pytest.mark.parametrize("number", [2, 3, 4, 6, 64])
+def test_where_every_measurement_fails_nobody_is_suspected(number):
+    assert run(tuple(map(str, range(number))), lambda group: None) == ()
+
+
+@pytest.mark.parametrize("nonsense", [float("nan"), float("inf"), 0.0, -1.0])
+def test_a_figure_that_is_none_counts_as_a_failure(nonsense):
+    (suspect,) = run(NODES, lambda group: nonsense if "b" in group else 40.0)
+    assert (suspect.nodes, suspect.busbw_gb_per_s) == (("b",), None)
+
+
+def test_of_two_nodes_below_the_reference_the_pair_is_named():
+    (suspect,) = run(("a", "b"), lambda group: 10.0, reference=40.0)
+    assert (suspect.nodes, suspect.busbw_gb_per_s, suspect.reference_gb_per_s) == (("a", "b"), 10.0, 40.0)
+    assert "cannot be told" in suspect.reason
+
+
+@pytest.mark.parametrize("reference", [None, 10.5])
+def test_of_two_nodes_that_reach_the_reference_or_have_none_nobody_is_named(reference):
+    assert run(("a", "b"), lambda group: 10.0, reference) == ()
+
+
+def test_of_three_nodes_a_slow_one_is_told_from_a_bad_link():
+    nodes = ("a", "b", "c")
+    assert [suspect.nodes for suspect in run(nodes, Cluster(nodes, {"b": 0.5}).busbw)] == [("b",)]
+    link = Cluster(nodes, {}, frozenset(("a", "c")), 0.5)
+    assert [suspect.nodes for suspect in run(nodes, link.busbw)] == [("a", "c")]
+
+
+def test_of_three_nodes_that_are_all_below_the_reference_the_slowest_pair_is_named():
+    nodes = ("a", "b", "c")
+    (suspect,) = run(nodes, Cluster(nodes, {"a": 0.2, "b": 0.6}).busbw, reference=HEALTHY)
+    assert suspect.nodes in (("a", "b"), ("a", "c"))
+    assert run(nodes, lambda group: 10.0, reference=HEALTHY) == ()
+
+
+@pytest.mark.parametrize("nodes", [(), ("a",), ("a", "b", "a")])
+def test_a_search_of_fewer_than_two_different_nodes_is_refused(nodes):
+    with pytest.raises(ValueError, match="at least 2 different nodes"):
+        next(search(nodes))
