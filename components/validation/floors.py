@@ -1,7 +1,8 @@
 """The least bus bandwidth that sound hardware gives, from floors.csv.
 
 A row is one figure of one source: a published floor (fraction 1), or a published or own measurement, of which
-`fraction` is taken, because sound machines of a kind differ. What the source is, and why that fraction, stands in the row.
+`fraction` is taken, because sound machines of a kind differ. What the source is, and why that fraction, stands in the
+row.
 
 A figure holds for its GPU kind, GPUs a node, number of nodes, transport and collective alone; nothing is concluded from
 one count to another. Sockets have no rows: what they give is a property of the network at hand, and `make floors`

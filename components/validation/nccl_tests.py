@@ -18,6 +18,7 @@ from components.validation.nccl_log import separate
 _RANK = re.compile(r"#\s+Rank\s+(?P<rank>\d+)\s.*?Pid\s+\d+ on\s+(?P<host>\S+)", re.ASCII)
 _OUT_OF_BOUNDS = re.compile(r"# Out of bounds values\s*: (?P<count>\d{1,18}) (?:OK|FAILED)\s*", re.ASCII)
 _AVERAGE = re.compile(r"# Avg bus bandwidth\s*: (?P<value>\S+)(?: OK| FAILED)?\s*", re.ASCII)
+_STOPS = "the output stops before the table's summary"
 _INTEGER = re.compile(r"\d{1,18}", re.ASCII)
 _NUMBER = re.compile(r"\d{1,18}(?:\.(?P<decimals>\d{1,18}))?(?:e(?P<exponent>[+-]\d{1,3}))?", re.ASCII)
 _TYPE_BYTES = {
@@ -66,6 +67,11 @@ class Table:
     out_of_bounds: int | None
     average_busbw_gb_per_s: float | None
     problems: tuple[str, ...]
+
+    @property
+    def only_unfinished(self) -> bool:
+        """Whether nothing is wrong but that the output ends too early."""
+        return len(self.problems) == 1 and self.problems[0].startswith(_STOPS)
 
 
 class _Unreadable(Exception):
@@ -189,7 +195,7 @@ class _Reader:
             problems.append("the output has no table")
         elif self.out_of_bounds is None or self.average is None:
             tail = f"; it ends with {cut.strip()[-80:]!r}" if cut.strip() else ""
-            problems.append(f"the output stops before the table's summary{tail}")
+            problems.append(f"{_STOPS}{tail}")
         elif not self.rows:
             problems.append("the table has no rows")
         elif not problems:

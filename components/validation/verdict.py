@@ -86,8 +86,11 @@ def judge(asked: Measurement, report: JobReport) -> Result:
         asked = asked.without(len(report.left_out))
     table = parse(report.output)
     wrong = _wrong(table)
-    gate = next((row.out_of_place for row in table.rows if row.size_bytes == asked.gate_bytes), None)
-    peak = max(table.rows, key=lambda row: row.out_of_place.busbw_gb_per_s, default=None)
+    # Of a job that was ended, what it had finished counts; if it completed, a table with problems gives no figure.
+    ended = report.state != "COMPLETED" and table.only_unfinished
+    sound = table.rows if ended or not table.problems else ()
+    gate = next((row.out_of_place for row in sound if row.size_bytes == asked.gate_bytes), None)
+    peak = max(sound, key=lambda row: row.out_of_place.busbw_gb_per_s, default=None)
     transport = read_transport(report.output, asked.nodes)
     verdict, reason = _verdict(asked, report, table, wrong, gate)
     return Result(
@@ -196,7 +199,7 @@ def _doubts(asked: Measurement, report: JobReport, table: Table, wrong: int | No
         doubts.append("the output names no ranks")
     elif table.ranks != asked.ranks:
         doubts.append(f"{table.ranks} ranks took part where {asked.ranks} were asked for")
-    if len(table.hosts) < asked.nodes:
+    if len(table.hosts) != asked.nodes:
         doubts.append(f"the ranks ran on {len(table.hosts)} nodes where {asked.nodes} were asked for")
     if wrong is None:
         doubts.append("whether the data was right is not known")
