@@ -1,4 +1,4 @@
-"""Commands behind the Makefile: up, preview, outputs, status, shell, down.
+"""Commands behind the Makefile: up, preview, outputs, status, report, floors, shell, down.
 
 Progress and tables go to stderr and the terminal; only `outputs` writes to stdout, one JSON object.
 """
@@ -18,11 +18,12 @@ from typing import Any
 from rich.console import Console
 
 import bugs
-from driver import lab_commands, report
+from driver import lab_commands, measured_floors, report
 from driver.deployment import Deployment, stack_config
 from driver.find_engine import Found, find_engine
 from driver.progress import Progress, changes, describe
-from driver.workspace import PROJECT, ROOT, DriverError, Workspace
+from driver.report_page import page
+from driver.workspace import PROJECT, ROOT, DriverError, Workspace, write_private
 from engine.events import Failure, Summary
 from lab.errors import LabError
 
@@ -40,6 +41,8 @@ def main(words: list[str] | None = None) -> int:
             "preview": _preview,
             "outputs": _outputs,
             "status": _status,
+            "report": _report,
+            "floors": _floors,
             "shell": _shell,
             "down": _down,
             "engine": _which,
@@ -71,6 +74,8 @@ def _parser() -> argparse.ArgumentParser:
         ("preview", "say what up would do"),
         ("outputs", "print the stack's outputs as one JSON object"),
         ("status", "show nodes, jobs and why a node is out"),
+        ("report", "write the last measurements and the nodes into one HTML file"),
+        ("floors", "write what was measured last as floors into the stack's config"),
         ("down", "remove everything"),
         ("engine", "say which engine the other commands take"),
         ("sweep", "remove every lab of this checkout, whatever its stack; the last resort"),
@@ -160,6 +165,38 @@ def _status(arguments: argparse.Namespace, console: Console) -> int:
     if outputs and deployment.uses_lab:
         lab_commands.show_slurm(deployment.lab, deployment.head_name)
     return 0
+
+
+def _report(arguments: argparse.Namespace, console: Console) -> int:
+    outputs = _made(arguments, console)
+    path = arguments.state_dir / f"report-{arguments.stack}.html"
+    made_at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    write_private(path, page(outputs, arguments.stack, made_at))
+    console.print(f"Written: {path}", markup=False, highlight=False, soft_wrap=True)
+    return 0
+
+
+def _floors(arguments: argparse.Namespace, console: Console) -> int:
+    outputs = _made(arguments, console)
+    path = arguments.config_file or stack_config(PROJECT, arguments.stack)
+    found = measured_floors.floors(outputs)
+    source = f"measured floors of {time.strftime('%Y-%m-%d', time.gmtime())}"
+    console.print(measured_floors.write(path, found, source), markup=False, highlight=False, end="")
+    console.print(
+        f"Written to {path.name}: {measured_floors.FRACTION:g} of the lowest of what was measured. "
+        "The next make up judges the same figures by them.",
+        markup=False,
+        highlight=False,
+    )
+    return 0
+
+
+def _made(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
+    """The outputs of a stack that has a cluster; DriverError for one that has none."""
+    outputs = _deployment(arguments, Progress(console), find_engine(arguments.engine)).outputs()
+    if not outputs.get("cluster"):
+        raise DriverError("there is no cluster yet: run make up")
+    return outputs
 
 
 def _shell(arguments: argparse.Namespace, console: Console) -> int:

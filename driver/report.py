@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from components.validation.table import COLUMNS, table_rows
-from components.validation.verdict import Result
+from components.validation.sizes import format_size
+from components.validation.table import COLUMNS, bandwidth, table_rows
+from driver.report_facts import Scope, all_scopes, node_facts, scopes, single_nodes
 
 BAD_VERDICTS = ("FAIL", "INCONCLUSIVE")
 _STYLES = {"PASS": "green", "FAIL": "red", "INCONCLUSIVE": "red", "UNJUDGED": "yellow", "BUSY": "yellow"}
+_SEVERITIES = {"error": "red", "warning": "yellow"}
+_RIGHT = ("CPUs", "memory", "GPUs", "busbw (GB/s)", "floor (GB/s)", "spread")
 
 
 def bad_scopes(outputs: Mapping[str, Any]) -> list[str]:
     """Return the scopes whose verdict makes `up` fail."""
-    return [scope for scope, result in outputs.get("validation", {}).items() if result["verdict"] in BAD_VERDICTS]
+    return [scope.title for scope in all_scopes(outputs) if scope.result["verdict"] in BAD_VERDICTS]
 
 
 def show(console: Console, outputs: Mapping[str, Any]) -> None:
@@ -26,55 +29,74 @@ def show(console: Console, outputs: Mapping[str, Any]) -> None:
     if not cluster:
         console.print("There is no cluster yet: run make up.")
         return
-    nodes = Table(title=f"Cluster {cluster['name']}: slurmctld at {cluster['control_address']}", title_justify="left")
-    for column in ("node", "site", "tailnet address", "path", "CPUs", "memory", "GPUs", "Slurm", "Tailscale"):
-        nodes.add_column(column, justify="right" if column in ("CPUs", "memory", "GPUs") else "left")
-    for node in cluster["nodes"]:
-        nodes.add_row(
-            node["name"],
-            node["site"],
-            node["tailnet_ip"],
-            node["path"],
-            str(node["cpus"]),
-            f"{node['memory_mb']} MB",
-            str(node["gpus"]),
-            node["slurm_version"],
-            node["tailscale_version"],
-        )
-    console.print(nodes)
-    # Sites first: what lies between them is understood after what they are.
-    for scope, result in sorted(
-        outputs.get("validation", {}).items(), key=lambda pair: (pair[0] == "cross-site", pair[0])
-    ):
-        _show_scope(console, scope, result)
+    title = f"Cluster {cluster['name']}: slurmctld at {cluster['control_address']}"
+    console.print(_table(title, [node_facts(node) for node in cluster["nodes"]]))
+    alone = single_nodes(outputs)
+    if alone:
+        console.print(_table("Bus bandwidth, each node by itself", [node_figures(scope) for scope in alone]))
+        for scope in alone:
+            _say_verdict(console, scope, f"{scope.name}: ")
+        console.print()
+    for scope in scopes(outputs):
+        _show_scope(console, scope)
 
 
-def _show_scope(console: Console, scope: str, result: Mapping[str, Any]) -> None:
-    if result["rows"]:
-        console.print(_table(scope, result))
-    else:
-        console.print(f"Bus bandwidth, {scope}: not measured", style="italic", highlight=False, markup=False)
-    verdict = result["verdict"]
-    console.print(f"{verdict}  {result['reason']}", style=_STYLES[verdict], highlight=False, markup=False)
-    console.print()
+def node_figures(scope: Scope) -> dict[str, str]:
+    """What a node by itself gives, column by column: the same in the terminal and on the page."""
+    result = scope.result
+    figure, floor, spread = result["busbw_gb_per_s"], result["floor_gb_per_s"], scope.optional.get("spread")
+    return {
+        "node": scope.name,
+        "GPUs": ", ".join(dict.fromkeys((scope.optional.get("gpus") or {}).values())),
+        "size": format_size(result["gate_bytes"]),
+        "busbw (GB/s)": "not measured" if figure is None else bandwidth(figure),
+        "floor (GB/s)": "none" if floor is None else bandwidth(floor),
+        "spread": f"{spread['relative']:.1%}" if spread else "",
+        "transport": result["transport"] or "unknown",
+        "verdict": result["verdict"],
+    }
 
 
-def _table(scope: str, result: Mapping[str, Any]) -> Table:
-    how = f"{result['backend']}, {result['ranks']} ranks on {', '.join(result['nodes'])}"
-    transport = f"{result['transport']} over {result['interface']}" if result["transport"] else "transport unknown"
-    table = Table(title=f"Bus bandwidth, {scope}: {how}; {transport}", title_justify="left")
-    for column in COLUMNS:
-        table.add_column(column, justify="right")
-    for row in table_rows(cast(Result, result)):
-        table.add_row(*row)
+def _table(title: str, rows: list[dict[str, str]]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for column in rows[0] if rows else ():
+        table.add_column(column, justify="right" if column in _RIGHT else "left")
+    for row in rows:
+        table.add_row(*row.values())
     return table
 
 
+def _show_scope(console: Console, scope: Scope) -> None:
+    if scope.result["rows"]:
+        table = Table(title=f"Bus bandwidth, {scope.name}: {scope.how}", title_justify="left")
+        for column in COLUMNS:
+            table.add_column(column, justify="right")
+        for row in table_rows(scope.result):
+            table.add_row(*row)
+        console.print(table)
+    else:
+        console.print(f"Bus bandwidth, {scope.name}: not measured", style="italic", highlight=False, markup=False)
+    _say_verdict(console, scope)
+    for finding in scope.findings:
+        if finding["severity"] in _SEVERITIES:
+            words = f"{finding['severity']}  {finding['node']}: {finding['check']}: {finding['seen']}"
+            words += f"; {finding['remedy']}" if finding["remedy"] else ""
+            console.print(words, style=_SEVERITIES[finding["severity"]], highlight=False, markup=False)
+    console.print()
+
+
+def _say_verdict(console: Console, scope: Scope, whose: str = "") -> None:
+    verdict = scope.result["verdict"]
+    words = f"{verdict}  {whose}{scope.result['reason']}{f' {scope.margin}' if scope.margin else ''}"
+    console.print(words, style=_STYLES.get(verdict, ""), highlight=False, markup=False)
+
+
 def next_commands(console: Console, user: str) -> None:
-    """Print the three commands worth trying next."""
+    """Print the commands worth trying next."""
     console.print("Try next:", highlight=False)
     for command, what in (
         (f"make shell NODE=head COMMAND=\"su - {user} -c 'srun -N2 --switches=2 hostname'\"", "a job over both sites"),
+        ("make report", "all of it on one page, with charts"),
         ("make outputs | python3 -m json.tool", "every figure, as one JSON object"),
         ("make down", "remove all of it"),
     ):

@@ -29,7 +29,7 @@ class Workspace:
 
     project      the checkout with the program
     stack        the stack's name
-    config_file  the user's Pulumi.<stack>.yaml; read, never written
+    config_file  the user's Pulumi.<stack>.yaml; read, and written by `make floors` alone
     root         folder of everything that is made here
     """
 

@@ -52,6 +52,11 @@ class Validation(Section):
         " write a number above 0, or leave the scope out to have it UNJUDGED",
         default={},
     )
+    floors_from: FreeText = key(
+        "where `floors_gb_per_s` come from, shown beside them; `make floors` writes it",
+        "a short text; nobody would know later where the floors are from; write any text, or leave it out",
+        default="",
+    )
     rerun: FreeText = key(
         "change this text to measure an unchanged cluster again",
         "a short text; a change of it starts a new measurement; write any text",

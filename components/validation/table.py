@@ -12,17 +12,17 @@ def table_rows(result: Result) -> list[tuple[str, ...]]:
         (
             format_size(row["bytes"]),
             f"{row['out_of_place']['time_us']:,.2f}",
-            _bandwidth(row["out_of_place"]["algbw_gb_per_s"]),
-            _bandwidth(row["out_of_place"]["busbw_gb_per_s"]),
-            _bandwidth(row["in_place"]["busbw_gb_per_s"]),
+            bandwidth(row["out_of_place"]["algbw_gb_per_s"]),
+            bandwidth(row["out_of_place"]["busbw_gb_per_s"]),
+            bandwidth(row["in_place"]["busbw_gb_per_s"]),
             _wrong(row["out_of_place"], row["in_place"]),
         )
         for row in result["rows"]
     ]
 
 
-def _bandwidth(gb_per_s: float) -> str:
-    """Two decimals are enough for NVLink; between sites the first digits come later."""
+def bandwidth(gb_per_s: float) -> str:
+    """GB/s as text: two decimals are enough for NVLink; between sites the first digits come later."""
     return f"{gb_per_s:.2f}" if gb_per_s >= 1 else f"{gb_per_s:.5f}"
 
 

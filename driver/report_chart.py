@@ -1,0 +1,114 @@
+"""Where the lines of a chart lie: bus bandwidth over message size, sizes by their logarithm, bandwidth from 0 up."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from components.validation.sizes import format_size
+from components.validation.table import bandwidth
+from components.validation.verdict import HalfResult, Result
+
+WIDTH, HEIGHT = 640, 300
+LEFT, RIGHT, TOP, BOTTOM = 64, 24, 16, 40
+_MOST_SIZES = 8  # below the axis; more would run into one another
+_FLOOR_REACH = 34  # of the floor's stroke to either side of its size
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A mark of an axis: where, and what stands there."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Point:
+    """One measurement, and what is told of it."""
+
+    x: float
+    y: float
+    text: str
+
+
+@dataclass(frozen=True)
+class FloorMark:
+    """The floor: a stroke at the one size that is judged."""
+
+    left: float
+    right: float
+    y: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """All of a chart; `words` tells what is seen to those who do not see it."""
+
+    out_of_place: tuple[Point, ...]
+    in_place: tuple[Point, ...]
+    floor: FloorMark | None
+    sizes: tuple[Tick, ...]
+    bandwidths: tuple[Tick, ...]
+    words: str
+
+    @staticmethod
+    def path(points: tuple[Point, ...]) -> str:
+        """What SVG's polyline wants of these points."""
+        return " ".join(f"{point.x:.1f},{point.y:.1f}" for point in points)
+
+
+def chart(result: Result) -> Chart | None:
+    """The chart of a measurement; None where it has no rows."""
+    rows = sorted(result["rows"], key=lambda row: row["bytes"])
+    if not rows:
+        return None
+    floor, gate = result["floor_gb_per_s"], result["gate_bytes"]
+    most = max(max(row["out_of_place"]["busbw_gb_per_s"], row["in_place"]["busbw_gb_per_s"]) for row in rows)
+    step = _step(max(most, floor or 0.0))
+    top = step * math.ceil(max(most, floor or 0.0) / step)
+    least, largest = math.log2(rows[0]["bytes"]), math.log2(rows[-1]["bytes"])
+
+    def x(size: int) -> float:
+        share = (math.log2(size) - least) / (largest - least) if largest > least else 0.5
+        return LEFT + 12 + share * (WIDTH - LEFT - RIGHT - 24)
+
+    def y(figure: float) -> float:
+        return HEIGHT - BOTTOM - figure / top * (HEIGHT - TOP - BOTTOM)
+
+    def point(size: int, half: HalfResult, kind: str) -> Point:
+        figure = half["busbw_gb_per_s"]
+        return Point(x(size), y(figure), f"{format_size(size)}, {kind}: {bandwidth(figure)} GB/s")
+
+    mark = None
+    if floor is not None and rows[0]["bytes"] <= gate <= rows[-1]["bytes"]:
+        words = f"floor {bandwidth(floor)} GB/s at {format_size(gate)}"
+        mark = FloorMark(max(LEFT, x(gate) - _FLOOR_REACH), min(WIDTH - 4, x(gate) + _FLOOR_REACH), y(floor), words)
+    every = math.ceil(len(rows) / _MOST_SIZES)
+    first, last = rows[0], rows[-1]
+    return Chart(
+        out_of_place=tuple(point(row["bytes"], row["out_of_place"], "out of place") for row in rows),
+        in_place=tuple(point(row["bytes"], row["in_place"], "in place") for row in rows),
+        floor=mark,
+        # From the largest down: that is the one that is judged, most often.
+        sizes=tuple(Tick(x(row["bytes"]), format_size(row["bytes"])) for row in rows[::-1][::every]),
+        bandwidths=tuple(Tick(y(step * n), f"{step * n:.{_decimals(step)}f}") for n in range(round(top / step) + 1)),
+        words=(
+            f"Bus bandwidth out of place goes from {bandwidth(first['out_of_place']['busbw_gb_per_s'])} GB/s at "
+            f"{format_size(first['bytes'])} to {bandwidth(last['out_of_place']['busbw_gb_per_s'])} GB/s at "
+            f"{format_size(last['bytes'])}; {mark.text if mark else 'no floor'}."
+        ),
+    )
+
+
+def _step(most: float) -> float:
+    """1, 2 or 5 times a power of ten, so that three to six of them reach `most`."""
+    if not (math.isfinite(most) and most > 0):
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(most / 3))
+    return next(power * factor for factor in (1, 2, 5, 10) if most / (power * factor) <= 6)
+
+
+def _decimals(step: float) -> int:
+    return max(0, -math.floor(math.log10(step) + 1e-9))

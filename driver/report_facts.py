@@ -1,0 +1,132 @@
+"""What a stack's outputs say, in the words and the order in which the terminal and the page show it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from components.validation.verdict import Result
+
+CROSS_SITE, NODE = "cross-site", "node"
+_WORST_FIRST = ("error", "warning", "info")
+# What the preflight says of a pair under "tailnet path".
+_REACHED = re.compile(r"(?P<name>\S+) is reached (?:by way of a )?(?P<path>direct|relay|peer-relay)\b")
+
+
+@dataclass(frozen=True)
+class Scope:
+    """One measurement. `title` names it among all of them: a node by itself is `node b1`."""
+
+    name: str
+    title: str
+    result: Result
+
+    @property
+    def optional(self) -> Mapping[str, Any]:
+        """The result, by `get`: outputs of an earlier version, still in the state, lack what was added since."""
+        return cast(Mapping[str, Any], self.result)
+
+    @property
+    def how(self) -> str:
+        """What measured, where, and over what."""
+        result, there = self.result, self.optional
+        gpus = ", ".join(dict.fromkeys((there.get("gpus") or {}).values()))
+        who = f"{result['ranks']} ranks" if result["ranks"] is not None else "unknown ranks"
+        where = f"{who} on {', '.join(result['nodes']) or 'no nodes'}{f' ({gpus})' if gpus else ''}"
+        return f"{there.get('collective') or 'all_reduce'} by {result['backend']}, {where}; {self.transport}"
+
+    @property
+    def transport(self) -> str:
+        """What carried the data, and what should have, where that is another."""
+        name, interface = self.result["transport"], self.result["interface"]
+        if not name:
+            return "transport unknown"
+        over = f"{name} over {interface}" if interface else name
+        expected = self.optional.get("expected_transport")
+        return over if not expected or name.startswith(expected) or expected == "sockets" else f"{over}, not {expected}"
+
+    @property
+    def margin(self) -> str:
+        """How far the runs lie apart, and where the floor is from."""
+        spread, source = self.optional.get("spread"), self.optional.get("floor_source")
+        words = []
+        if spread:
+            words.append(f"{len(spread['runs'])} runs within {spread['relative']:.1%} of one another.")
+        if source and source != "config":
+            words.append(f"The floor: {source}.")
+        return " ".join(words)
+
+    @property
+    def findings(self) -> list[dict[str, str]]:
+        """The preflight's findings, errors first, each with its node."""
+        found = self.optional.get("preflight") or {}
+        each = [
+            {"node": node, **{key: str(value) for key, value in one.items()}} for node in found for one in found[node]
+        ]
+        return sorted(each, key=lambda one: (_rank(one["severity"]), one["node"]))
+
+    @property
+    def suspects(self) -> list[Mapping[str, Any]]:
+        """Nodes and links that hold the others back."""
+        return list(self.optional.get("suspects") or [])
+
+
+def _rank(severity: str) -> int:
+    return _WORST_FIRST.index(severity) if severity in _WORST_FIRST else len(_WORST_FIRST)
+
+
+def scopes(outputs: Mapping[str, Any]) -> list[Scope]:
+    """Sites, then what lies between them: that is understood after what they are."""
+    found = {name: result for name, result in (outputs.get("validation") or {}).items() if name != NODE}
+    ordered = sorted(found, key=lambda name: (name == CROSS_SITE, name))
+    return [Scope(name, name, cast(Result, found[name])) for name in ordered]
+
+
+def single_nodes(outputs: Mapping[str, Any]) -> list[Scope]:
+    """The nodes that were measured by themselves."""
+    found = (outputs.get("validation") or {}).get(NODE) or {}
+    return [Scope(name, f"{NODE} {name}", cast(Result, found[name])) for name in sorted(found)]
+
+
+def all_scopes(outputs: Mapping[str, Any]) -> list[Scope]:
+    """Everything that was measured, the smallest first."""
+    return [*single_nodes(outputs), *scopes(outputs)]
+
+
+def node_facts(node: Mapping[str, Any]) -> dict[str, str]:
+    """What is known of a node, column by column."""
+    return {
+        "node": node["name"],
+        "site": node["site"],
+        "tailnet address": node["tailnet_ip"],
+        "path": node["path"],
+        "CPUs": str(node["cpus"]),
+        "memory": f"{node['memory_mb']} MB",
+        "GPUs": str(node["gpus"]),
+        "Slurm": node["slurm_version"],
+        "Tailscale": node["tailscale_version"],
+    }
+
+
+def site_paths(outputs: Mapping[str, Any]) -> tuple[list[str], dict[tuple[str, str], dict[str, int]]]:
+    """The sites, and for two of them how many pairs of nodes are known to reach each other by which path.
+
+    Known are each node's path to the head node, and what the preflight saw between neighbours.
+    """
+    nodes = outputs["cluster"]["nodes"]
+    site_of = {node["name"]: node["site"] for node in nodes}
+    pairs = {frozenset((node["name"], nodes[0]["name"])): node["path"] for node in nodes[1:]}
+    for scope in scopes(outputs):
+        for finding in scope.findings:
+            found = _REACHED.match(finding["seen"]) if finding["check"] == "tailnet path" else None
+            if found and found["name"] in site_of and finding["node"] in site_of:
+                pairs[frozenset((finding["node"], found["name"]))] = found["path"]
+    counts: dict[tuple[str, str], dict[str, int]] = {}
+    for pair, path in pairs.items():
+        ends = sorted(site_of[name] for name in pair)
+        for here, there in {(ends[0], ends[-1]), (ends[-1], ends[0])}:
+            cell = counts.setdefault((here, there), {})
+            cell[path] = cell.get(path, 0) + 1
+    return sorted(set(site_of.values())), counts

@@ -1,0 +1,66 @@
+"""The page of `make report`: everything in one HTML file, which loads nothing and runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from components.validation.table import COLUMNS, bandwidth, table_rows
+from driver import report_chart
+from driver.report import node_figures
+from driver.report_facts import Scope, all_scopes, node_facts, scopes, single_nodes, site_paths
+
+# Autoescape: names, reasons and findings come from machines, and some are whatever a program there has printed.
+_ENVIRONMENT = Environment(
+    loader=PackageLoader("driver", package_path=""),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+def page(outputs: Mapping[str, Any], stack: str, made_at: str) -> str:
+    """Return the HTML of a stack's outputs, which have a cluster.
+
+    stack     the stack's name
+    made_at   when, as shown
+    """
+    sites, paths = site_paths(outputs)
+    alone = single_nodes(outputs)
+    headline = outputs.get("busbw_gb_per_s")
+    return _ENVIRONMENT.get_template("report.html.j2").render(
+        stack=stack,
+        made_at=made_at,
+        cluster=outputs["cluster"],
+        headline=None if headline is None else bandwidth(headline),
+        everything=all_scopes(outputs),
+        scopes=[_shown(scope) for scope in scopes(outputs)],
+        alone=[(scope, node_figures(scope), bars) for scope, bars in zip(alone, _bars(alone), strict=True)],
+        curves=[_shown(scope) for scope in alone],
+        nodes=[node_facts(node) for node in outputs["cluster"]["nodes"]],
+        drivers=[(node["name"], node["gpu"]) for node in outputs["cluster"]["nodes"] if node.get("gpu")],
+        sites=sites,
+        paths={
+            pair: ", ".join(f"{count} {path}" for path, count in sorted(cell.items())) for pair, cell in paths.items()
+        },
+        columns=COLUMNS,
+        geometry=report_chart,
+    )
+
+
+def _shown(scope: Scope) -> dict[str, Any]:
+    return {"about": scope, "chart": report_chart.chart(scope.result), "rows": table_rows(scope.result)}
+
+
+def _bars(alone: list[Scope]) -> list[dict[str, float | None]]:
+    """Of each node, its figure and its floor in hundredths of the best there is."""
+    figures = [(scope.result["busbw_gb_per_s"], scope.result["floor_gb_per_s"]) for scope in alone]
+    most = max((number for pair in figures for number in pair if number), default=1.0)
+
+    def share(number: float | None) -> float | None:
+        return None if number is None else round(100 * number / most, 2)
+
+    return [{"figure": share(figure), "floor": share(floor)} for figure, floor in figures]
