@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from components.validation.sizes import format_size
 from components.validation.table import COLUMNS, bandwidth, table_rows
@@ -52,23 +53,24 @@ def node_figures(scope: Scope) -> dict[str, str]:
         "busbw (GB/s)": "not measured" if figure is None else bandwidth(figure),
         "floor (GB/s)": "none" if floor is None else bandwidth(floor),
         "spread": f"{spread['relative']:.1%}" if spread else "",
-        "transport": result["transport"] or "unknown",
+        "transport": scope.transport,
         "verdict": result["verdict"],
     }
 
 
 def _table(title: str, rows: list[dict[str, str]]) -> Table:
-    table = Table(title=title, title_justify="left")
+    # Text, because a plain string may hold what rich takes for its own markup.
+    table = Table(title=Text(title), title_justify="left")
     for column in rows[0] if rows else ():
         table.add_column(column, justify="right" if column in _RIGHT else "left")
     for row in rows:
-        table.add_row(*row.values())
+        table.add_row(*(Text(cell) for cell in row.values()))
     return table
 
 
 def _show_scope(console: Console, scope: Scope) -> None:
     if scope.result["rows"]:
-        table = Table(title=f"Bus bandwidth, {scope.name}: {scope.how}", title_justify="left")
+        table = Table(title=Text(f"Bus bandwidth, {scope.name}: {scope.how}"), title_justify="left")
         for column in COLUMNS:
             table.add_column(column, justify="right")
         for row in table_rows(scope.result):
@@ -77,6 +79,8 @@ def _show_scope(console: Console, scope: Scope) -> None:
     else:
         console.print(f"Bus bandwidth, {scope.name}: not measured", style="italic", highlight=False, markup=False)
     _say_verdict(console, scope)
+    for accusation in scope.accusations:
+        console.print(accusation, style="red", highlight=False, markup=False)
     for finding in scope.findings:
         if finding["severity"] in _SEVERITIES:
             words = f"{finding['severity']}  {finding['node']}: {finding['check']}: {finding['seen']}"
@@ -87,7 +91,7 @@ def _show_scope(console: Console, scope: Scope) -> None:
 
 def _say_verdict(console: Console, scope: Scope, whose: str = "") -> None:
     verdict = scope.result["verdict"]
-    words = f"{verdict}  {whose}{scope.result['reason']}{f' {scope.margin}' if scope.margin else ''}"
+    words = f"{verdict}  {whose}{scope.reason}{f' {scope.margin}' if scope.margin else ''}"
     console.print(words, style=_STYLES.get(verdict, ""), highlight=False, markup=False)
 
 

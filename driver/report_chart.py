@@ -11,7 +11,7 @@ from components.validation.verdict import HalfResult, Result
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 64, 24, 16, 40
-_MOST_SIZES = 8  # below the axis; more would run into one another
+_MOST_SIZES = 6  # below the axis; on a telephone more would run into one another
 _FLOOR_REACH = 34  # of the floor's stroke to either side of its size
 
 

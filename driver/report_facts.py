@@ -29,13 +29,20 @@ class Scope:
         return cast(Mapping[str, Any], self.result)
 
     @property
+    def reason(self) -> str:
+        """Why the verdict is what it is; holds what programs on the nodes have printed."""
+        return _printable(self.result["reason"])
+
+    @property
     def how(self) -> str:
         """What measured, where, and over what."""
-        result, there = self.result, self.optional
-        gpus = ", ".join(dict.fromkeys((there.get("gpus") or {}).values()))
-        who = f"{result['ranks']} ranks" if result["ranks"] is not None else "unknown ranks"
-        where = f"{who} on {', '.join(result['nodes']) or 'no nodes'}{f' ({gpus})' if gpus else ''}"
-        return f"{there.get('collective') or 'all_reduce'} by {result['backend']}, {where}; {self.transport}"
+        result, collective = self.result, self.optional.get("collective") or "all_reduce"
+        program = result["backend"] if collective == "all_reduce" else f"{result['backend']} {collective}"
+        if result["ranks"] is None:
+            return program
+        gpus = ", ".join(dict.fromkeys((self.optional.get("gpus") or {}).values()))
+        where = f"{result['ranks']} ranks on {', '.join(result['nodes'])}{f' ({gpus})' if gpus else ''}"
+        return f"{program}, {where}; {self.transport}"
 
     @property
     def transport(self) -> str:
@@ -43,7 +50,7 @@ class Scope:
         name, interface = self.result["transport"], self.result["interface"]
         if not name:
             return "transport unknown"
-        over = f"{name} over {interface}" if interface else name
+        over = _printable(f"{name} over {interface}" if interface else name)
         expected = self.optional.get("expected_transport")
         return over if not expected or name.startswith(expected) or expected == "sockets" else f"{over}, not {expected}"
 
@@ -63,7 +70,9 @@ class Scope:
         """The preflight's findings, errors first, each with its node."""
         found = self.optional.get("preflight") or {}
         each = [
-            {"node": node, **{key: str(value) for key, value in one.items()}} for node in found for one in found[node]
+            {"node": node, **{key: _printable(str(value)) for key, value in one.items()}}
+            for node in found
+            for one in found[node]
         ]
         return sorted(each, key=lambda one: (_rank(one["severity"]), one["node"]))
 
@@ -71,6 +80,17 @@ class Scope:
     def suspects(self) -> list[Mapping[str, Any]]:
         """Nodes and links that hold the others back."""
         return list(self.optional.get("suspects") or [])
+
+    @property
+    def accusations(self) -> list[str]:
+        """What there is to say of the suspects and is not in the reason already."""
+        each = [_printable(suspect["reason"]) for suspect in self.suspects]
+        return [reason for reason in each if reason not in self.reason]
+
+
+def _printable(text: str) -> str:
+    """The text without what moves a terminal's cursor or cannot be written."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _rank(severity: str) -> int:
@@ -97,17 +117,19 @@ def all_scopes(outputs: Mapping[str, Any]) -> list[Scope]:
 
 def node_facts(node: Mapping[str, Any]) -> dict[str, str]:
     """What is known of a node, column by column."""
-    return {
-        "node": node["name"],
-        "site": node["site"],
-        "tailnet address": node["tailnet_ip"],
-        "path": node["path"],
-        "CPUs": str(node["cpus"]),
-        "memory": f"{node['memory_mb']} MB",
-        "GPUs": str(node["gpus"]),
-        "Slurm": node["slurm_version"],
-        "Tailscale": node["tailscale_version"],
+    columns = {
+        "node": "name",
+        "site": "site",
+        "tailnet address": "tailnet_ip",
+        "path": "path",
+        "CPUs": "cpus",
+        "memory": "memory_mb",
+        "GPUs": "gpus",
+        "Slurm": "slurm_version",
+        "Tailscale": "tailscale_version",
     }
+    facts = {column: "unknown" if node[key] is None else _printable(str(node[key])) for column, key in columns.items()}
+    return {**facts, "memory": f"{facts['memory']} MB"}
 
 
 def site_paths(outputs: Mapping[str, Any]) -> tuple[list[str], dict[tuple[str, str], dict[str, int]]]:

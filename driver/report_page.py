@@ -31,7 +31,7 @@ def page(outputs: Mapping[str, Any], stack: str, made_at: str) -> str:
     sites, paths = site_paths(outputs)
     alone = single_nodes(outputs)
     headline = outputs.get("busbw_gb_per_s")
-    return _ENVIRONMENT.get_template("report.html.j2").render(
+    text = _ENVIRONMENT.get_template("report.html.j2").render(
         stack=stack,
         made_at=made_at,
         cluster=outputs["cluster"],
@@ -49,6 +49,8 @@ def page(outputs: Mapping[str, Any], stack: str, made_at: str) -> str:
         columns=COLUMNS,
         geometry=report_chart,
     )
+    # Half a surrogate, as undecodable output leaves it, cannot be written.
+    return text.encode("utf-8", "replace").decode()
 
 
 def _shown(scope: Scope) -> dict[str, Any]:
