@@ -11,6 +11,7 @@ from components.validation.verdict import HalfResult, Result
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 64, 24, 16, 40
+_ASIDE = 28  # of the first and the last size from the frame: half of what stands below them
 _MOST_SIZES = 6  # below the axis; on a telephone more would run into one another
 _FLOOR_REACH = 34  # of the floor's stroke to either side of its size
 
@@ -72,7 +73,7 @@ def chart(result: Result) -> Chart | None:
 
     def x(size: int) -> float:
         share = (math.log2(size) - least) / (largest - least) if largest > least else 0.5
-        return LEFT + 12 + share * (WIDTH - LEFT - RIGHT - 24)
+        return LEFT + _ASIDE + share * (WIDTH - LEFT - RIGHT - 2 * _ASIDE)
 
     def y(figure: float) -> float:
         return HEIGHT - BOTTOM - figure / top * (HEIGHT - TOP - BOTTOM)
