@@ -1,0 +1,70 @@
+"""`make report` and `make floors` as commands: what they write, where, and what they refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from driver import __main__ as driver
+from driver.stack_file import read_stack_file
+
+NODE = {
+    "name": "head", "site": "rack", "tailnet_ip": "100.64.0.1", "path": "self", "cpus": 2, "memory_mb": 1024, "gpus": 0,
+    "slurm_version": "24.11.5", "tailscale_version": "1.102.5",
+}  # fmt: skip
+RACK = {
+    "backend": "mpi-cpu", "verdict": "UNJUDGED", "reason": "Measured.", "busbw_gb_per_s": 0.5, "gate_bytes": 4194304,
+    "floor_gb_per_s": None, "wrong": 0, "ranks": 2, "nodes": ["head", "a"], "transport": "TCP", "interface": "eth0",
+    "rows": [], "left_out": [],
+}  # fmt: skip
+
+
+def run(monkeypatch: pytest.MonkeyPatch, place: Path, command: str, outputs: dict[str, Any]) -> int:
+    monkeypatch.setattr(driver, "_deployment", lambda *_: SimpleNamespace(outputs=lambda: outputs))
+    monkeypatch.setattr(driver, "find_engine", lambda _: None)
+    words = ["--stack", "prod", "--state-dir", str(place), "--config-file", str(place / "Pulumi.prod.yaml"), command]
+    return driver.main(words)
+
+
+@pytest.fixture
+def outputs() -> dict[str, Any]:
+    cluster = {"name": "prod", "control_address": "100.64.0.1", "partitions": ["all"], "nodes": [NODE]}
+    return {"cluster": cluster, "validation": {"rack": RACK}, "busbw_gb_per_s": 0.5}
+
+
+def test_a_report_is_a_file_for_its_owner_alone_and_its_path_is_said(monkeypatch, tmp_path, capsys, outputs):
+    assert run(monkeypatch, tmp_path, "report", outputs) == 0
+    path = tmp_path / "report-prod.html"
+    assert "0.50000 GB/s" in path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert str(path) in capsys.readouterr().err
+
+
+def test_floors_are_written_into_the_stacks_config_and_said(monkeypatch, tmp_path, capsys, outputs):
+    config = tmp_path / "Pulumi.prod.yaml"
+    config.write_text("config:\n  tailrack:cluster: {name: prod} # ours\n")
+    assert run(monkeypatch, tmp_path, "floors", outputs) == 0
+    section = read_stack_file(config)["config"]["tailrack:validation"]
+    assert section["floors_gb_per_s"] == {"rack": 0.45}
+    assert section["floors_from"].startswith("measured floors of 20")
+    assert "# ours" in config.read_text()
+    assert "rack: 0.45" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["report", "floors"])
+def test_without_a_cluster_both_say_what_to_do(monkeypatch, tmp_path, capsys, command):
+    assert run(monkeypatch, tmp_path, command, {}) == 1
+    assert "run make up" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_was_not_sound_leaves_the_config_as_it_was(monkeypatch, tmp_path, capsys, outputs):
+    config = tmp_path / "Pulumi.prod.yaml"
+    config.write_text("config:\n  tailrack:cluster: {name: prod}\n")
+    outputs["validation"]["rack"] = {**RACK, "verdict": "FAIL"}
+    assert run(monkeypatch, tmp_path, "floors", outputs) == 1
+    assert "no floors are written, because of rack: its verdict is FAIL" in capsys.readouterr().err
+    assert config.read_text() == "config:\n  tailrack:cluster: {name: prod}\n"
