@@ -32,13 +32,20 @@ def show(console: Console, outputs: Mapping[str, Any]) -> None:
         return
     title = f"Cluster {cluster['name']}: slurmctld at {cluster['control_address']}"
     console.print(_table(title, [node_facts(node) for node in cluster["nodes"]]))
+    loose = [node["name"] for node in cluster["nodes"] if not node.get("gpu", {}).get("confined", True)]
+    if loose:
+        console.print(
+            f"Jobs on {', '.join(loose)} are not kept from one another's GPUs: these machines give systemd no cgroup "
+            "controllers (docs/gpus.md).",
+            style="yellow", highlight=False, markup=False, soft_wrap=True,
+        )  # fmt: skip
     alone = single_nodes(outputs)
     if alone:
-        console.print(_table("Bus bandwidth, each node by itself", [node_figures(scope) for scope in alone]))
-        for scope in alone:
+        console.print(_table("Each node by itself", [node_figures(scope) for scope in alone]))
+    for scope in alone:
+        if scope.result["rows"]:  # all of which would be a table a node
             _say_verdict(console, scope, f"{scope.name}: ")
-        console.print()
-    for scope in scopes(outputs):
+    for scope in [*(scope for scope in alone if not scope.result["rows"]), *scopes(outputs)]:
         _show_scope(console, scope)
 
 
@@ -70,14 +77,14 @@ def _table(title: str, rows: list[dict[str, str]]) -> Table:
 
 def _show_scope(console: Console, scope: Scope) -> None:
     if scope.result["rows"]:
-        table = Table(title=Text(f"Bus bandwidth, {scope.name}: {scope.how}"), title_justify="left")
+        table = Table(title=Text(f"Bus bandwidth, {scope.title}: {scope.how}"), title_justify="left")
         for column in COLUMNS:
             table.add_column(column, justify="right")
         for row in table_rows(scope.result):
             table.add_row(*row)
         console.print(table)
     else:
-        console.print(f"Bus bandwidth, {scope.name}: not measured", style="italic", highlight=False, markup=False)
+        console.print(f"Bus bandwidth, {scope.title}: not measured", style="italic", highlight=False, markup=False)
     _say_verdict(console, scope)
     for accusation in scope.accusations:
         console.print(accusation, style="red", highlight=False, markup=False)
