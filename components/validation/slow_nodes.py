@@ -12,9 +12,10 @@ Of up to five nodes every pair is measured instead.
 
 What is assumed. A group is as slow as its slowest node, and as the worst link between any two of its nodes. In a ring
 that holds for neighbours alone, so a link may stay unfound; nobody is accused for it, because a pair is only named when
-it was slow by itself. Sound groups of like size differ by up to 5 % either way, and what is to be found gives at most
-three quarters. Groups are compared with groups of like size, because busbw over sockets falls a little with more nodes.
-From four nodes up nodes are compared with one another alone: a figure that no node reaches accuses none of them.
+it was slow by itself. Sound groups of like size are off by at most `noise` either way; at 5 % what is to be found gives
+at most three quarters, and where runs differ more, less. Groups are compared with groups of like size, because busbw over
+sockets falls a little with more nodes. From four nodes up nodes are compared with one another alone: a figure that no
+node reaches accuses none of them.
 """
 
 import math
@@ -24,8 +25,9 @@ from dataclasses import dataclass
 Group = tuple[str, ...]
 Rounds = Generator[tuple[Group, ...], Mapping[Group, float | None], "tuple[Suspect, ...]"]
 
-# Two sound groups that are off by 5 % in opposite ways differ by a factor of 0.905.
-SLOW_BELOW = 0.85
+NOISE = 0.05
+# Of the least that a sound group shows beside the best: what is to be found lies clearly below it.
+_CLEARLY = 0.94
 _LIKE_SIZES = 1.5
 # Two slow nodes among so few may be in all groups of a round, and pass for good; there is time to measure every pair.
 _ALL_PAIRS_UP_TO = 5
@@ -45,17 +47,18 @@ class Suspect:
     reason: str
 
 
-def search(nodes: Sequence[str], reference: float | None = None) -> Rounds:
+def search(nodes: Sequence[str], reference: float | None = None, noise: float = NOISE) -> Rounds:
     """Yield rounds of disjoint groups to measure, be sent their bus bandwidths, and return the suspects.
 
     nodes       at least 2, each once, in the order of their ranks
     reference   bus bandwidth in GB/s that sound nodes give, None where not known; decides for 2 and 3 nodes only
+    noise       how far a sound group is off by itself, either way, as a fraction; more of it accuses less
 
     A group that was sent None, or nothing, failed. ValueError for fewer than 2 nodes or one that is there twice.
     """
     if len(nodes) < 2 or len(set(nodes)) < len(nodes):
         raise ValueError(f"{', '.join(nodes) or 'no nodes'}: a search needs at least 2 different nodes")
-    found = _Findings(nodes, reference if len(nodes) < 4 else None)
+    found = _Findings(nodes, reference if len(nodes) < 4 else None, _CLEARLY * (1 - noise) / (1 + noise))
     links = _Links(nodes)
     for number in range(math.ceil(math.log2(len(nodes))) + 2):
         groups = _next_round(nodes, number, found, links)
@@ -101,8 +104,8 @@ def _unmeasured(groups: Iterable[Group], found: "_Findings") -> tuple[Group, ...
 class _Findings:
     """All that was measured, judged anew whenever something is asked: a better group shows what good is."""
 
-    def __init__(self, nodes: Sequence[str], reference: float | None) -> None:
-        self._nodes, self._reference = nodes, reference
+    def __init__(self, nodes: Sequence[str], reference: float | None, slow_below: float) -> None:
+        self._nodes, self._reference, self._slow_below = nodes, reference, slow_below
         self._all: list[tuple[Group, float | None]] = []
         self._slow: list[tuple[Group, float | None]] = []
         self._good: set[str] = set()
@@ -138,7 +141,7 @@ class _Findings:
 
     def _is_slow(self, group: Group, figure: float | None) -> bool:
         best = self.best(group)
-        return best is not None and (figure is None or figure < SLOW_BELOW * best)
+        return best is not None and (figure is None or figure < self._slow_below * best)
 
     def _against(self, node: str) -> list[tuple[Group, float | None]]:
         """The slow groups in which this node is the only one that is not known to be good; no partner twice."""
@@ -215,7 +218,7 @@ class _Findings:
         """Of two or three nodes, none of which has been seen good: the slowest pair, unless all are alike."""
         slow = [(group, figure or 0.0) for group, figure in self._slow]
         figures = [figure for _, figure in slow]
-        if not slow or self._reference is None or (len(slow) > 1 and min(figures) >= SLOW_BELOW * max(figures)):
+        if not slow or self._reference is None or (len(slow) > 1 and min(figures) >= self._slow_below * max(figures)):
             return ()
         pair, figure = min(slow, key=lambda each: each[1])
         told = f"{' and '.join(pair)} gave {_figure(figure or None)} together where {self._reference:.3g} GB/s is right"

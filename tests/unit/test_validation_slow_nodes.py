@@ -52,9 +52,11 @@ def noisy(cluster: Cluster, chance: random.Random) -> Measure:
     return lambda group: cluster.busbw(group) * chance.uniform(1 - NOISE, 1 + NOISE)
 
 
-def run(nodes: tuple[str, ...], measure: Measure, reference: float | None = None) -> tuple[Suspect, ...]:
+def run(
+    nodes: tuple[str, ...], measure: Measure, reference: float | None = None, noise: float = NOISE
+) -> tuple[Suspect, ...]:
     """The suspects of a search, whose rounds are held against what was agreed."""
-    rounds, searching = 0, search(nodes, reference)
+    rounds, searching = 0, search(nodes, reference, noise)
     try:
         groups = next(searching)
         while True:
@@ -156,6 +158,24 @@ def test_a_quarter_of_the_nodes_being_slow_is_found_too():
         slow = {name: chance.uniform(0.1, 0.7) for name in chance.sample(nodes, 4)}
         suspects = run(nodes, noisy(Cluster(nodes, slow), chance))
         assert {suspect.nodes for suspect in suspects} <= {(name,) for name in slow}, seed
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.2, 0.3])
+def test_where_runs_differ_more_nobody_is_accused_wrongly_if_the_search_is_told(noise):
+    found = 0
+    for seed in range(200):
+        chance = dice(seed)
+        nodes = tuple(f"n{index:02d}" for index in range(chance.randint(4, 64)))
+        slow = {chance.choice(nodes): 0.2} if seed % 2 else {}
+        cluster = Cluster(nodes, slow)
+
+        def measure(group: tuple[str, ...], cluster: Cluster = cluster, chance: random.Random = chance) -> float:
+            return cluster.busbw(group) * chance.uniform(1 - noise, 1 + noise)
+
+        suspects = run(nodes, measure, noise=noise)
+        assert {suspect.nodes for suspect in suspects} <= {(name,) for name in slow}, seed
+        found += len(suspects)
+    assert found == 100
 
 
 NODES = ("a", "b", "c", "d", "e", "f")
