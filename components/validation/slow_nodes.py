@@ -13,9 +13,9 @@ Of up to five nodes every pair is measured instead.
 What is assumed. A group is as slow as its slowest node, and as the worst link between any two of its nodes. In a ring
 that holds for neighbours alone, so a link may stay unfound; nobody is accused for it, because a pair is only named when
 it was slow by itself. Sound groups of like size are off by at most `noise` either way; at 5 % what is to be found gives
-at most three quarters, and where runs differ more, less. Groups are compared with groups of like size, because busbw over
-sockets falls a little with more nodes. From four nodes up nodes are compared with one another alone: a figure that no
-node reaches accuses none of them.
+at most three quarters, and where runs differ more, less. Groups are compared with groups of like size, because busbw
+over sockets falls a little with more nodes. From four nodes up nodes are compared with one another alone: a figure that
+no node reaches accuses none of them.
 """
 
 import math
