@@ -6,7 +6,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 STACK ?= dev
 export STACK ENGINE COMMAND
-.PHONY: help setup up preview outputs status shell down lint test test-unit test-engine test-lab bench
+.PHONY: help setup up preview outputs status shell trust down lint test test-unit test-engine test-lab bench
 
 help:
 	@sed -n 's/^\([a-z-]*\): *[a-z ]*## /\1\t/p' Makefile | expand -t 14
@@ -28,6 +28,9 @@ status: setup ## nodes, jobs, and why a node is out
 
 shell: setup ## a shell on a lab node: NODE=head, or one command: COMMAND='sinfo'
 	@$(PYTHON) -m driver shell --node "$(NODE)" --run "$$COMMAND"
+
+trust: setup ## show the host keys of new machines, ask, and keep them
+	@$(PYTHON) -m driver trust
 
 down: setup ## remove everything of the stack
 	@$(PYTHON) -m driver down

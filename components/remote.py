@@ -26,7 +26,7 @@ from typing import Any, cast
 import pulumi
 from pulumi_command import remote
 
-from components.host import Machine
+from components.host import Connection, Machine
 from components.roles.role import Value
 from components.step_label import StepLabel
 from components.steps import Script
@@ -99,6 +99,25 @@ def parse_result(stdout: str) -> dict[str, Any]:
     return result
 
 
+def _connection(to: Connection) -> remote.ConnectionArgs:
+    """The provider's words for a connection. Nothing stands there for a bastion that is not: it would be a change."""
+
+    def words(one: Connection) -> dict[str, Any]:
+        return {
+            "host": one.host,
+            "port": pulumi.Output.from_input(one.port).apply(float),
+            "user": one.user,
+            "private_key": one.private_key,
+            "host_key": one.host_key,
+            "dial_error_limit": DIAL_ERROR_LIMIT,
+            "per_dial_timeout": DIAL_TIMEOUT_SECONDS,
+        }
+
+    if to.bastion is None:
+        return remote.ConnectionArgs(**words(to))
+    return remote.ConnectionArgs(**words(to), proxy=remote.ProxyConnectionArgs(**words(to.bastion)))
+
+
 def secret_once_known(value: pulumi.Output[str]) -> pulumi.Output[str]:
     """Return the output as a secret when it is known, and unmarked when it is not.
 
@@ -161,15 +180,7 @@ class Step:
 
         self.resource = remote.Command(
             name,
-            connection=remote.ConnectionArgs(
-                host=machine.connection.host,
-                port=pulumi.Output.from_input(machine.connection.port).apply(float),
-                user=machine.connection.user,
-                private_key=machine.connection.private_key,
-                host_key=machine.connection.host_key,
-                dial_error_limit=DIAL_ERROR_LIMIT,
-                per_dial_timeout=DIAL_TIMEOUT_SECONDS,
-            ),
+            connection=_connection(machine.connection),
             create=command("up"),
             update=command("recall") if measure is not None else None,
             delete=command("down") if script.undo else None,

@@ -1,4 +1,4 @@
-"""Commands behind the Makefile: up, preview, outputs, status, shell, down.
+"""Commands behind the Makefile: up, preview, outputs, status, shell, trust, down.
 
 Progress and tables go to stderr and the terminal; only `outputs` writes to stdout, one JSON object.
 """
@@ -22,9 +22,12 @@ from driver import lab_commands, report
 from driver.deployment import Deployment, stack_config
 from driver.find_engine import Found, find_engine
 from driver.progress import Progress, changes, describe
-from driver.workspace import PROJECT, ROOT, DriverError, Workspace
+from driver.stack_file import read_stack_file
+from driver.trust import trust
+from driver.workspace import PROJECT, ROOT, Workspace
 from engine.events import Failure, Summary
 from lab.errors import LabError
+from stacks.yaml_file import FileError
 
 
 def main(words: list[str] | None = None) -> int:
@@ -41,11 +44,12 @@ def main(words: list[str] | None = None) -> int:
             "outputs": _outputs,
             "status": _status,
             "shell": _shell,
+            "trust": _trust,
             "down": _down,
             "engine": _which,
             "sweep": _sweep,
         }[arguments.command](arguments, console)
-    except (DriverError, LabError) as error:
+    except (FileError, LabError) as error:
         return _refused(console, str(error))
     except Exception as error:  # noqa: BLE001 - the last net
         return _refused(console, bugs.report(error, arguments.state_dir))
@@ -70,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
         ("up", "set up everything the config says, measure it, and show it"),
         ("preview", "say what up would do"),
         ("outputs", "print the stack's outputs as one JSON object"),
+        ("trust", "show the host keys of machines whose key is not written down, ask, and keep them"),
         ("status", "show nodes, jobs and why a node is out"),
         ("down", "remove everything"),
         ("engine", "say which engine the other commands take"),
@@ -160,6 +165,12 @@ def _status(arguments: argparse.Namespace, console: Console) -> int:
     if outputs and deployment.uses_lab:
         lab_commands.show_slurm(deployment.lab, deployment.head_name)
     return 0
+
+
+def _trust(arguments: argparse.Namespace, console: Console) -> int:
+    config = read_stack_file(arguments.config_file or stack_config(PROJECT, arguments.stack))["config"]
+    raw = {key.removeprefix("tailrack:"): value for key, value in config.items()}
+    return trust(raw, PROJECT, console, ask=sys.stdin.isatty())
 
 
 def _shell(arguments: argparse.Namespace, console: Console) -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 import yaml
 
 from locks import locked
+from stacks.yaml_file import FileError
 
 PROJECT = Path(__file__).resolve().parents[1]
 ROOT = PROJECT / ".tailrack"
@@ -19,7 +20,7 @@ ROOT = PROJECT / ".tailrack"
 _SALT = "encryptionsalt"
 
 
-class DriverError(Exception):
+class DriverError(FileError):
     """Something the person at the keyboard has to know and can repair; the message says what and how."""
 
 
