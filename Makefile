@@ -1,7 +1,7 @@
 # tailrack. make up: set up everything and run the dev stack. make test: set up everything and run all checks.
 #   STACK=dev        which Pulumi.<stack>.yaml
 #   ENGINE=          cli or inprocess; left out, the Pulumi CLI where it can be had
-#   NODE=, COMMAND=  for make shell
+#   NODE=, COMMAND=  for make shell; COMMENT= for make preview
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 STACK ?= dev
@@ -17,8 +17,8 @@ setup: ## Python dependencies in .venv
 up: setup ## bring the stack up, measure it, show it
 	@$(PYTHON) -m driver up
 
-preview: setup ## say what up would do
-	@$(PYTHON) -m driver preview
+preview: setup ## say what up would do, with the lines that change; COMMENT=file writes it for a pull request
+	@$(PYTHON) -m driver preview $(if $(COMMENT),--comment "$(COMMENT)")
 
 outputs: setup ## print the stack's outputs as one JSON object
 	@$(PYTHON) -m driver outputs

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,14 @@ from rich.console import Console
 
 import bugs
 from driver import lab_commands, report
+from driver.comment import comment
 from driver.deployment import Deployment, stack_config
 from driver.find_engine import Found, find_engine
 from driver.progress import Progress, changes, describe
 from driver.stack_file import read_stack_file
 from driver.trust import trust
 from driver.workspace import PROJECT, ROOT, Workspace
-from engine.events import Failure, Summary
+from engine.events import Event, Failure, Summary
 from lab.errors import LabError
 from stacks.yaml_file import FileError
 
@@ -72,7 +74,6 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in (
         ("up", "set up everything the config says, measure it, and show it"),
-        ("preview", "say what up would do"),
         ("outputs", "print the stack's outputs as one JSON object"),
         ("trust", "show the host keys of machines whose key is not written down, ask, and keep them"),
         ("status", "show nodes, jobs and why a node is out"),
@@ -81,15 +82,25 @@ def _parser() -> argparse.ArgumentParser:
         ("sweep", "remove every lab of this checkout, whatever its stack; the last resort"),
     ):
         commands.add_parser(name, help=text)
+    preview = commands.add_parser("preview", help="say what up would do")
+    preview.add_argument("--comment", type=Path, help="write it as Markdown for a pull request, too")
     shell = commands.add_parser("shell", help="open a shell on a lab node, or run one command there")
     shell.add_argument("--node", required=True)
     shell.add_argument("--run", default="", help="command for bash on the node")
     return parser
 
 
-def _deployment(arguments: argparse.Namespace, progress: Progress, found: Found) -> Deployment:
+def _deployment(
+    arguments: argparse.Namespace, progress: Progress, found: Found, keep: Callable[[Event], None] = lambda event: None
+) -> Deployment:
     config_file = arguments.config_file or stack_config(PROJECT, arguments.stack)
-    return Deployment(Workspace(PROJECT, arguments.stack, config_file, arguments.state_dir), found, progress.on_event)
+    workspace = Workspace(PROJECT, arguments.stack, config_file, arguments.state_dir)
+
+    def told(event: Event) -> None:
+        progress.on_event(event)
+        keep(event)
+
+    return Deployment(workspace, found, told)
 
 
 def _engine(arguments: argparse.Namespace, console: Console) -> Found:
@@ -139,10 +150,12 @@ def _which(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _preview(arguments: argparse.Namespace, console: Console) -> int:
-    progress = Progress(console, preview=True)
-    deployment = _deployment(arguments, progress, _engine(arguments, console))
+    progress, events = Progress(console, preview=True), list[Event]()
+    deployment = _deployment(arguments, progress, _engine(arguments, console), events.append)
     with progress:
         summary = deployment.preview()
+    if arguments.comment:
+        arguments.comment.write_text(comment(arguments.stack, events, summary), encoding="utf-8")
     if not summary.ok:
         return _failed(console, summary)
     words = {"create": "to create", "update": "to update", "replace": "to replace", "delete": "to delete"}
