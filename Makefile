@@ -6,7 +6,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 STACK ?= dev
 export STACK ENGINE COMMAND
-.PHONY: help setup up preview outputs status shell trust down lint test test-unit test-engine test-lab bench
+.PHONY: help setup up preview drift outputs status shell trust down lint test test-unit test-engine test-lab bench
 
 help:
 	@sed -n 's/^\([a-z-]*\): *[a-z ]*## /\1\t/p' Makefile | expand -t 14
@@ -19,6 +19,9 @@ up: setup ## bring the stack up, measure it, show it
 
 preview: setup ## say what up would do, with the lines that change; COMMENT=file writes it for a pull request
 	@$(PYTHON) -m driver preview $(if $(COMMENT),--comment "$(COMMENT)")
+
+drift: setup ## fail where the stack is not as its config says, clouds and tailnet included
+	@$(PYTHON) -m driver preview --refresh --expect-no-changes $(if $(COMMENT),--comment "$(COMMENT)")
 
 outputs: setup ## print the stack's outputs as one JSON object
 	@$(PYTHON) -m driver outputs
@@ -35,12 +38,14 @@ trust: setup ## show the host keys of new machines, ask, and keep them
 down: setup ## remove everything of the stack
 	@$(PYTHON) -m driver down
 
-lint: setup ## ruff, mypy, shellcheck, and the Go program's own checks
+lint: setup ## ruff, mypy, shellcheck, actionlint, zizmor, and the Go program's own checks
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy --strict __main__.py stacks components
 	@.venv/bin/mypy engine driver lab tests bench
 	@.venv/bin/shellcheck $$(git ls-files '*.sh' .ci/run)
+	@.venv/bin/zizmor --quiet --offline --no-progress --min-severity medium .github
+	@go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.7
 	@cd lab/control && test -z "$$(gofmt -l .)" && go vet ./... && go test ./...
 
 test-unit: setup ## tests without daemons, seconds

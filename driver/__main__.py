@@ -84,6 +84,8 @@ def _parser() -> argparse.ArgumentParser:
         commands.add_parser(name, help=text)
     preview = commands.add_parser("preview", help="say what up would do")
     preview.add_argument("--comment", type=Path, help="write it as Markdown for a pull request, too")
+    preview.add_argument("--refresh", action="store_true", help="look at clouds and tailnet first; needs the CLI")
+    preview.add_argument("--expect-no-changes", action="store_true", help="fail where up would change anything")
     shell = commands.add_parser("shell", help="open a shell on a lab node, or run one command there")
     shell.add_argument("--node", required=True)
     shell.add_argument("--run", default="", help="command for bash on the node")
@@ -153,7 +155,7 @@ def _preview(arguments: argparse.Namespace, console: Console) -> int:
     progress, events = Progress(console, preview=True), list[Event]()
     deployment = _deployment(arguments, progress, _engine(arguments, console), events.append)
     with progress:
-        summary = deployment.preview()
+        summary = deployment.preview(refresh=arguments.refresh)
     if arguments.comment:
         arguments.comment.write_text(comment(arguments.stack, events, summary), encoding="utf-8")
     if not summary.ok:
@@ -161,6 +163,9 @@ def _preview(arguments: argparse.Namespace, console: Console) -> int:
     words = {"create": "to create", "update": "to update", "replace": "to replace", "delete": "to delete"}
     parts = [f"{summary.counts[name]} {text}" for name, text in words.items() if summary.counts[name]]
     console.print(f"{', '.join(parts) or 'nothing to change'}, {summary.counts['same']} unchanged.", highlight=False)
+    if arguments.expect_no_changes and parts:
+        console.print(f"Stack {arguments.stack} is not as its config says: run up.", style="red")
+        return 1
     return 0
 
 

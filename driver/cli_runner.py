@@ -56,10 +56,14 @@ class CliRunner:
             )
         )
 
-    def preview(self) -> Summary:
-        """Say what `up` would do."""
+    def preview(self, refresh: bool = False) -> Summary:
+        """Say what `up` would do, `refresh` after a look at what providers can be asked for."""
         stack = self._stack()
-        return self._run(lambda on_event: stack.preview(on_event=on_event, parallel=self._parallel, color="never"))
+        return self._run(
+            lambda on_event: stack.preview(
+                on_event=on_event, parallel=self._parallel, color="never", refresh=refresh or None
+            )
+        )
 
     def destroy(self) -> Summary:
         """Delete every resource of the stack."""
