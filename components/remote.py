@@ -142,6 +142,8 @@ class Step:
                 program: for a machine that all the others need anyway
     lock        the lock it holds from its beginning; None where the script takes the host's for its changes alone
 
+    once        it ran when it was made, and no change runs it again: for a connection that is there only once
+
     Raises ValueError where the script reads a value that is not there.
     """
 
@@ -160,6 +162,7 @@ class Step:
         limit_seconds: int = TIME_LIMIT_SECONDS,
         parse: Callable[[str], dict[str, Any]] = parse_result,
         lock: str | None = HOST_LOCK,
+        once: bool = False,
     ) -> None:
         own = {"HOST_NAME": machine.name, "STEP_NAME": name, "STEP_LOCK": lock or "", REPAIR: values.get(REPAIR, "")}
         hidden = {key: value for key, value in (secrets or {}).items() if key in script.reads}
@@ -196,6 +199,7 @@ class Step:
                 additional_secret_outputs=["stdout"] if hidden else None,
                 # A measurement has nothing to undo, and the old one must not outlive a failed new one.
                 delete_before_replace=True if measure is not None else None,
+                ignore_changes=["connection", "create", "stdin"] if once else None,
             ),
         )
         result = self.resource.stdout.apply(parse)

@@ -1,19 +1,16 @@
 """A site of machines that are there already, reached by SSH, and the nodes that it gives."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
-
-from pydantic import Field
+from typing import Any, Literal
 
 from components.settings.cluster import Head
 from components.settings.section import Section, key, named, yes_no
 from components.settings.types import Feature, GpuText, NodeName, Whole
 from stacks.sites.hosts.presets import PRESETS
-from stacks.sites.hosts.ssh_types import Address, HostKey, HostsFile, KeyFile
+from stacks.sites.hosts.ssh_types import Address, HostKey, HostsFile, KeyFile, Login
 from stacks.sites.kind import NodeSpec, Site, features_key, kind_key
 
 PresetName = Literal["generic", "lambda", "paperspace", "nebius", "crusoe", "dgx", "runpod"]
-Login = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]
 
 
 def _address(what: str) -> Any:

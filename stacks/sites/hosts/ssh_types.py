@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, ValidationInfo
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from components.settings.problems import shown
 from components.settings.types import refuse
@@ -141,6 +141,7 @@ def _path(value: object, info: ValidationInfo) -> object:
         refuse("has the home of nobody known")
 
 
+Login = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]
 KeyFile = Annotated[Path, BeforeValidator(_key_file)]
 HostsFile = Annotated[Path, BeforeValidator(_path)]
 HostKey = Annotated[str, AfterValidator(_host_key)]
