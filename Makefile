@@ -1,12 +1,12 @@
 # tailrack. make up: set up everything and run the dev stack. make test: set up everything and run all checks.
 #   STACK=dev        which Pulumi.<stack>.yaml
 #   ENGINE=          cli or inprocess; left out, the Pulumi CLI where it can be had
-#   NODE=, COMMAND=  for make shell
+#   NODE=, COMMAND=  for make shell; COMMENT= for make preview
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 STACK ?= dev
 export STACK ENGINE COMMAND
-.PHONY: help setup up preview outputs status report floors shell down lint test test-unit test-engine test-lab bench
+.PHONY: help setup up preview drift outputs status report floors shell trust down lint test test-unit test-engine test-lab bench
 
 help:
 	@sed -n 's/^\([a-z-]*\): *[a-z ]*## /\1\t/p' Makefile | expand -t 14
@@ -17,8 +17,11 @@ setup: ## Python dependencies in .venv
 up: setup ## bring the stack up, measure it, show it
 	@$(PYTHON) -m driver up
 
-preview: setup ## say what up would do
-	@$(PYTHON) -m driver preview
+preview: setup ## say what up would do, with the lines that change; COMMENT=file writes it for a pull request
+	@$(PYTHON) -m driver preview $(if $(COMMENT),--comment "$(COMMENT)")
+
+drift: setup ## fail where the stack is not as its config says, clouds and tailnet included
+	@$(PYTHON) -m driver preview --refresh --expect-no-changes $(if $(COMMENT),--comment "$(COMMENT)")
 
 outputs: setup ## print the stack's outputs as one JSON object
 	@$(PYTHON) -m driver outputs
@@ -35,19 +38,29 @@ floors: setup ## write what was measured last as floors into Pulumi.<stack>.yaml
 shell: setup ## a shell on a lab node: NODE=head, or one command: COMMAND='sinfo'
 	@$(PYTHON) -m driver shell --node "$(NODE)" --run "$$COMMAND"
 
+trust: setup ## show the host keys of new machines, ask, and keep them
+	@$(PYTHON) -m driver trust
+
 down: setup ## remove everything of the stack
 	@$(PYTHON) -m driver down
 
-lint: setup ## ruff, mypy, shellcheck, and the Go program's own checks
+lint: setup ## ruff, mypy, shellcheck, actionlint, zizmor, and the Go program's own checks
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy --strict __main__.py stacks components
 	@.venv/bin/mypy engine driver lab tests bench
 	@.venv/bin/shellcheck $$(git ls-files '*.sh' .ci/run)
+	@.venv/bin/zizmor --quiet --offline --no-progress --min-severity medium .github
+	@go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.7
 	@cd lab/control && test -z "$$(gofmt -l .)" && go vet ./... && go test ./...
 
-test-unit: setup ## tests without daemons, seconds
+test-unit: setup .tailrack/packages/pulumi_aws ## tests without daemons, seconds
 	@$(PYTHON) -m pytest tests/unit -n 2
+
+# Beside .venv, where the CLI does not find it: it would fetch the provider for every stack.
+.tailrack/packages/pulumi_aws: requirements-aws.txt
+	@$(PYTHON) -m pip -q --disable-pip-version-check install --no-deps --no-compile --require-hashes --upgrade --target .tailrack/packages -r requirements-aws.txt
+	@touch $@
 
 test-engine: setup ## tests of the engines against a real SSH server
 	@$(PYTHON) -m pytest tests/engine -n 2

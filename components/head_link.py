@@ -12,7 +12,9 @@ from components.host import Connection, Machine
 from components.roles.role import header_name
 
 SHARED = ("USERS_LINES", "NFS_EXPORTS_PATH", "NFS_EXPORTS_MOUNT")
-_CONNECTION = tuple(field.name for field in fields(Connection))
+# Without the bastion: whether there is one must be known before the program runs, and outputs are known in it.
+# Whether a head node has a bastion must be known before the program runs, and outputs are known only in it.
+_CONNECTION = tuple(field.name for field in fields(Connection) if field.name != "bastion")
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,11 @@ class HeadLink:
                 pulumi.Output.unsecret(known["name"]),
                 # Secret, all but the user, who is in the command that everybody may see.
                 Connection(
-                    **{name: connection[name] for name in _CONNECTION if name != "user"},
+                    host=connection["host"],
+                    port=connection["port"],
                     user=pulumi.Output.unsecret(connection["user"]),
+                    private_key=connection["private_key"],
+                    host_key=connection["host_key"],
                 ),
             ),
             munge_key=known["munge_key"],

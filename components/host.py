@@ -15,6 +15,8 @@ class Connection:
 
     `host_key` is the server's public key as one `ssh-ed25519 AAAA...` line. It is required: without it the
     command provider would accept any server that answers at the address.
+
+    bastion   the machine through which it is reached; None where there is a way of its own. One hop: a bastion has none
     """
 
     host: pulumi.Input[str]
@@ -22,6 +24,7 @@ class Connection:
     user: pulumi.Input[str]
     private_key: pulumi.Input[str]
     host_key: pulumi.Input[str]
+    bastion: Connection | None = None
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from typing import Any, cast
 import pulumi
 from pulumi_command import remote
 
-from components.host import Machine
+from components.host import Connection, Machine
 from components.roles.role import Value
 from components.step_label import StepLabel
 from components.steps import Script
@@ -99,6 +99,25 @@ def parse_result(stdout: str) -> dict[str, Any]:
     return result
 
 
+def _connection(to: Connection) -> remote.ConnectionArgs:
+    """The provider's words for a connection. Nothing stands there for a bastion that is not: it would be a change."""
+
+    def words(one: Connection) -> dict[str, Any]:
+        return {
+            "host": one.host,
+            "port": pulumi.Output.from_input(one.port).apply(float),
+            "user": one.user,
+            "private_key": one.private_key,
+            "host_key": one.host_key,
+            "dial_error_limit": DIAL_ERROR_LIMIT,
+            "per_dial_timeout": DIAL_TIMEOUT_SECONDS,
+        }
+
+    if to.bastion is None:
+        return remote.ConnectionArgs(**words(to))
+    return remote.ConnectionArgs(**words(to), proxy=remote.ProxyConnectionArgs(**words(to.bastion)))
+
+
 def secret_once_known(value: pulumi.Output[str]) -> pulumi.Output[str]:
     """Return the output as a secret when it is known, and unmarked when it is not.
 
@@ -123,6 +142,8 @@ class Step:
                 program: for a machine that all the others need anyway
     lock        the lock it holds from its beginning; None where the script takes the host's for its changes alone
 
+    once        it ran when it was made, and no change runs it again: for a connection that is there only once
+
     Raises ValueError where the script reads a value that is not there.
     """
 
@@ -141,6 +162,7 @@ class Step:
         limit_seconds: int = TIME_LIMIT_SECONDS,
         parse: Callable[[str], dict[str, Any]] = parse_result,
         lock: str | None = HOST_LOCK,
+        once: bool = False,
     ) -> None:
         own = {"HOST_NAME": machine.name, "STEP_NAME": name, "STEP_LOCK": lock or "", REPAIR: values.get(REPAIR, "")}
         hidden = {key: value for key, value in (secrets or {}).items() if key in script.reads}
@@ -161,15 +183,7 @@ class Step:
 
         self.resource = remote.Command(
             name,
-            connection=remote.ConnectionArgs(
-                host=machine.connection.host,
-                port=pulumi.Output.from_input(machine.connection.port).apply(float),
-                user=machine.connection.user,
-                private_key=machine.connection.private_key,
-                host_key=machine.connection.host_key,
-                dial_error_limit=DIAL_ERROR_LIMIT,
-                per_dial_timeout=DIAL_TIMEOUT_SECONDS,
-            ),
+            connection=_connection(machine.connection),
             create=command("up"),
             update=command("recall") if measure is not None else None,
             delete=command("down") if script.undo else None,
@@ -185,6 +199,7 @@ class Step:
                 additional_secret_outputs=["stdout"] if hidden else None,
                 # A measurement has nothing to undo, and the old one must not outlive a failed new one.
                 delete_before_replace=True if measure is not None else None,
+                ignore_changes=["connection", "create", "stdin"] if once else None,
             ),
         )
         result = self.resource.stdout.apply(parse)

@@ -1,4 +1,4 @@
-"""Commands behind the Makefile: up, preview, outputs, status, report, floors, shell, down.
+"""Commands behind the Makefile: up, preview, outputs, status, report, floors, shell, trust, down.
 
 Progress and tables go to stderr and the terminal; only `outputs` writes to stdout, one JSON object.
 """
@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,17 @@ from rich.console import Console
 
 import bugs
 from driver import lab_commands, measured_floors, report
+from driver.comment import comment
 from driver.deployment import Deployment, stack_config
 from driver.find_engine import Found, find_engine
 from driver.progress import Progress, changes, describe
 from driver.report_page import page
+from driver.stack_file import read_stack_file
+from driver.trust import trust
 from driver.workspace import PROJECT, ROOT, DriverError, Workspace, write_private
-from engine.events import Failure, Summary
+from engine.events import Event, Failure, Summary
 from lab.errors import LabError
+from stacks.yaml_file import FileError
 
 
 def main(words: list[str] | None = None) -> int:
@@ -44,11 +49,12 @@ def main(words: list[str] | None = None) -> int:
             "report": _report,
             "floors": _floors,
             "shell": _shell,
+            "trust": _trust,
             "down": _down,
             "engine": _which,
             "sweep": _sweep,
         }[arguments.command](arguments, console)
-    except (DriverError, LabError) as error:
+    except (FileError, LabError) as error:
         return _refused(console, str(error))
     except Exception as error:  # noqa: BLE001 - the last net
         return _refused(console, bugs.report(error, arguments.state_dir))
@@ -71,8 +77,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in (
         ("up", "set up everything the config says, measure it, and show it"),
-        ("preview", "say what up would do"),
         ("outputs", "print the stack's outputs as one JSON object"),
+        ("trust", "show the host keys of machines whose key is not written down, ask, and keep them"),
         ("status", "show nodes, jobs and why a node is out"),
         ("report", "write the last measurements and the nodes into one HTML file"),
         ("floors", "write what was measured last as floors into the stack's config"),
@@ -81,15 +87,27 @@ def _parser() -> argparse.ArgumentParser:
         ("sweep", "remove every lab of this checkout, whatever its stack; the last resort"),
     ):
         commands.add_parser(name, help=text)
+    preview = commands.add_parser("preview", help="say what up would do")
+    preview.add_argument("--comment", type=Path, help="write it as Markdown for a pull request, too")
+    preview.add_argument("--refresh", action="store_true", help="look at clouds and tailnet first; needs the CLI")
+    preview.add_argument("--expect-no-changes", action="store_true", help="fail where up would change anything")
     shell = commands.add_parser("shell", help="open a shell on a lab node, or run one command there")
     shell.add_argument("--node", required=True)
     shell.add_argument("--run", default="", help="command for bash on the node")
     return parser
 
 
-def _deployment(arguments: argparse.Namespace, progress: Progress, found: Found) -> Deployment:
+def _deployment(
+    arguments: argparse.Namespace, progress: Progress, found: Found, keep: Callable[[Event], None] = lambda event: None
+) -> Deployment:
     config_file = arguments.config_file or stack_config(PROJECT, arguments.stack)
-    return Deployment(Workspace(PROJECT, arguments.stack, config_file, arguments.state_dir), found, progress.on_event)
+    workspace = Workspace(PROJECT, arguments.stack, config_file, arguments.state_dir)
+
+    def told(event: Event) -> None:
+        progress.on_event(event)
+        keep(event)
+
+    return Deployment(workspace, found, told)
 
 
 def _engine(arguments: argparse.Namespace, console: Console) -> Found:
@@ -139,15 +157,20 @@ def _which(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _preview(arguments: argparse.Namespace, console: Console) -> int:
-    progress = Progress(console, preview=True)
-    deployment = _deployment(arguments, progress, _engine(arguments, console))
+    progress, events = Progress(console, preview=True), list[Event]()
+    deployment = _deployment(arguments, progress, _engine(arguments, console), events.append)
     with progress:
-        summary = deployment.preview()
+        summary = deployment.preview(refresh=arguments.refresh)
+    if arguments.comment:
+        arguments.comment.write_text(comment(arguments.stack, events, summary), encoding="utf-8")
     if not summary.ok:
         return _failed(console, summary)
     words = {"create": "to create", "update": "to update", "replace": "to replace", "delete": "to delete"}
     parts = [f"{summary.counts[name]} {text}" for name, text in words.items() if summary.counts[name]]
     console.print(f"{', '.join(parts) or 'nothing to change'}, {summary.counts['same']} unchanged.", highlight=False)
+    if arguments.expect_no_changes and parts:
+        console.print(f"Stack {arguments.stack} is not as its config says: run up.", style="red")
+        return 1
     return 0
 
 
@@ -197,6 +220,12 @@ def _made(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
     if not outputs.get("cluster"):
         raise DriverError("there is no cluster yet: run make up")
     return outputs
+
+
+def _trust(arguments: argparse.Namespace, console: Console) -> int:
+    config = read_stack_file(arguments.config_file or stack_config(PROJECT, arguments.stack))["config"]
+    raw = {key.removeprefix("tailrack:"): value for key, value in config.items()}
+    return trust(raw, PROJECT, console, ask=sys.stdin.isatty())
 
 
 def _shell(arguments: argparse.Namespace, console: Console) -> int:

@@ -7,15 +7,17 @@ import os
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pulumi.automation import CommandError, LocalWorkspace, PulumiCommand, Stack
 from pulumi.automation.events import EngineEvent, OpType, StepEventMetadata
-from pulumi.runtime.rpc import UNKNOWN
+from pulumi.runtime.rpc import UNKNOWN, is_rpc_secret
 
 from driver.workspace import DriverError, Workspace
 from engine.events import Event, Failure, Summary
+from engine.values import HIDDEN
 
 # What the CLI calls the parts of a replacement, and the words people know.
 _OPERATIONS = {
@@ -54,10 +56,14 @@ class CliRunner:
             )
         )
 
-    def preview(self) -> Summary:
-        """Say what `up` would do."""
+    def preview(self, refresh: bool = False) -> Summary:
+        """Say what `up` would do, `refresh` after a look at what providers can be asked for."""
         stack = self._stack()
-        return self._run(lambda on_event: stack.preview(on_event=on_event, parallel=self._parallel, color="never"))
+        return self._run(
+            lambda on_event: stack.preview(
+                on_event=on_event, parallel=self._parallel, color="never", refresh=refresh or None
+            )
+        )
 
     def destroy(self) -> Summary:
         """Delete every resource of the stack."""
@@ -183,9 +189,10 @@ class _Telling:
             if kind == "done" and metadata.op != OpType.REPLACE:
                 self.summary.counts[operation] += 1
         if operation != "same":
-            self._on_event(
-                Event(kind, operation, urn, urn.rsplit("::", 1)[-1], metadata.type, seconds, command=command)
-            )
+            event = Event(kind, operation, urn, urn.rsplit("::", 1)[-1], metadata.type, seconds, command=command)
+            if kind == "start" and operation in ("update", "replace") and metadata.old and metadata.new:
+                event = replace(event, before=_shown(metadata.old.inputs), after=_shown(metadata.new.inputs))
+            self._on_event(event)
 
 
 def _command(metadata: StepEventMetadata) -> str:
@@ -193,6 +200,11 @@ def _command(metadata: StepEventMetadata) -> str:
     state = metadata.new or metadata.old
     command = (state.inputs or {}).get("create") if state else None
     return command if isinstance(command, str) and command != UNKNOWN else ""  # a secret is no text, but marked
+
+
+def _shown(inputs: Any) -> dict[str, Any]:
+    """Inputs as the CLI tells of them, which marks a secret and gives no text of it."""
+    return {key: HIDDEN if is_rpc_secret(value) else value for key, value in (inputs or {}).items()}
 
 
 def _owner(lock: Path) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -119,9 +120,13 @@ class Deployment:
             self._refuse_another_name()
             return with_remedies(self._started(self._runner.up))
 
-    def preview(self) -> Summary:
-        """Say what `up` would do."""
+    def preview(self, refresh: bool = False) -> Summary:
+        """Say what `up` would do; `refresh` looks at clouds and tailnet first, which the Pulumi CLI alone can do."""
         self._refuse_another_name()
+        if refresh and isinstance(self._runner, CliRunner):
+            return self._started(partial(self._runner.preview, refresh=True))
+        if refresh:
+            raise DriverError("the in-process engine cannot look at clouds and tailnet; install the Pulumi CLI")
         return self._started(self._runner.preview)
 
     def destroy(self) -> Summary:

@@ -8,6 +8,7 @@ import time
 from rich.console import Console
 
 from components.step_label import StepLabel
+from driver.changed_lines import changed_lines
 from engine.events import Event, Summary
 
 _MARKS = {"create": "+", "update": "~", "replace": "±", "delete": "-"}
@@ -47,6 +48,8 @@ class Progress:
                 self._running[event.urn] = (describe(event.command, event.name), time.monotonic())
                 if self._preview:
                     self._line(event, f"{event.operation}")
+                    for line in changed_lines(event.before, event.after):
+                        self._console.print(f"      {line}", markup=False, highlight=False, soft_wrap=True)
             elif event.kind in ("done", "failed", "skipped"):
                 self._running.pop(event.urn, None)
                 if not self._preview:

@@ -13,8 +13,9 @@ _REMEDIES = (
     (
         r"host key mismatch|host key is not trusted",
         "{machine} shows another host key than the one in the config, and nothing was run on it. Compare host_key with "
-        "/etc/ssh/ssh_host_ed25519_key.pub on {machine} itself: correct the config if that is the one, and find out "
-        "who answers at the address if it is not; then run up again",
+        "/etc/ssh/ssh_host_ed25519_key.pub on {machine} itself: correct the config if that is the one (of a key in "
+        "known_hosts_file: delete its line and run 'make trust'), and find out who answers at the address if it is "
+        "not; then run up again",
     ),
     (
         r"unable to authenticate|permission denied for user",

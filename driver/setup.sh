@@ -10,8 +10,12 @@ command -v python3 >/dev/null || die "python3 is not here; install Python 3.11 o
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
     die "python3 is $(python3 -V 2>&1); Python 3.11 or newer is needed"
 
+# Only for a stack that has a site there: the CLI fetches the provider of every SDK that it finds installed.
+aws=()
+if grep -qsE 'kind: "?aws\b' "Pulumi.${STACK:-dev}.yaml" || [ -e .venv/.tailrack-aws ]; then aws=(-r requirements-aws.txt); fi
+
 stamp=.venv/.tailrack-requirements
-wanted=$(cat requirements.txt requirements-dev.txt | sha256sum)
+wanted=$(cat requirements.txt requirements-dev.txt ${aws:+requirements-aws.txt} | sha256sum)
 if [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then exit 0; fi
 
 printf 'setting up Python dependencies in .venv ...\n' >&2
@@ -31,5 +35,6 @@ if ! python3 -m venv .venv 2>/dev/null; then
     python3 -m venv .venv
 fi
 .venv/bin/python -m pip -q --disable-pip-version-check install --require-hashes \
-    -r requirements.txt -r requirements-dev.txt >&2
+    -r requirements.txt -r requirements-dev.txt "${aws[@]}" >&2
+[ ${#aws[@]} -eq 0 ] || touch .venv/.tailrack-aws # it stays, for every stack of this checkout
 printf '%s\n' "$wanted" >"$stamp"

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
 
 from components.settings.problems import shown
 from driver.workspace import DriverError
-from driver.yaml_file import read_yaml, told
 from engine import Config
+from stacks.yaml_file import read_yaml, told
 
 
 class ConfigSecrets:

@@ -12,6 +12,7 @@ from pathlib import Path
 import yaml
 
 from locks import locked
+from stacks.yaml_file import FileError
 
 PROJECT = Path(__file__).resolve().parents[1]
 ROOT = PROJECT / ".tailrack"
@@ -19,7 +20,7 @@ ROOT = PROJECT / ".tailrack"
 _SALT = "encryptionsalt"
 
 
-class DriverError(Exception):
+class DriverError(FileError):
     """Something the person at the keyboard has to know and can repair; the message says what and how."""
 
 
@@ -98,9 +99,9 @@ class Workspace:
         return self.folder / f"Pulumi.{self.stack}.yaml"
 
     def environment(self) -> dict[str, str]:
-        """Variables for the CLI: state in a folder here, and the passphrase unless the caller set their own."""
+        """Variables for the CLI: state in a folder here, and a passphrase, unless the caller set their own."""
         wanted = {
-            "PULUMI_BACKEND_URL": f"file://{self.backend}",
+            "PULUMI_BACKEND_URL": os.environ.get("PULUMI_BACKEND_URL") or f"file://{self.backend}",
             "PULUMI_SKIP_UPDATE_CHECK": "true",
             # A stale agent socket in the caller's environment fails every remote command.
             "SSH_AUTH_SOCK": "",

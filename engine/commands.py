@@ -3,6 +3,8 @@
 import asyncio
 import os
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +63,7 @@ class Commands:
         return process.returncode, *output
 
     async def _remote(self, command: str, inputs: dict[str, Any], stdin: bytes, added: dict[str, str]) -> Any:
-        async with await _dial(inputs["connection"]) as host:
+        async with _reach(inputs["connection"]) as host:
             process = await host.create_process(command, env=added, encoding=None)
             process.stdin.write(stdin)
             process.stdin.write_eof()
@@ -69,13 +71,26 @@ class Commands:
         return process.returncode, *output
 
 
-async def _dial(settings: dict[str, Any]) -> asyncssh.SSHClientConnection:
+@asynccontextmanager
+async def _reach(settings: dict[str, Any]) -> AsyncIterator[asyncssh.SSHClientConnection]:
+    """Connect, through the proxy where there is one."""
+    if proxy := settings.get("proxy"):
+        async with await _dial({**CONNECTION_DEFAULTS, **proxy}) as bastion, await _dial(settings, bastion) as host:
+            yield host
+    else:
+        async with await _dial(settings) as host:
+            yield host
+
+
+async def _dial(
+    settings: dict[str, Any], tunnel: asyncssh.SSHClientConnection | None = None
+) -> asyncssh.SSHClientConnection:
     """Connect with the provider's settings, retries and pauses. The host must show the key it is known by."""
     where, limit = "{user}@{host}:{port}".format(**settings), settings["dialErrorLimit"]
     known, own = asyncssh.import_public_key(settings["hostKey"]), asyncssh.import_private_key(settings["privateKey"])
     options: dict[str, Any] = {"username": settings["user"], "client_keys": [own], "known_hosts": ([known], [], [])}
     options |= {"connect_timeout": settings["perDialTimeout"] or None, "keepalive_interval": KEEPALIVE_SECONDS}
-    options |= {"agent_path": None, "config": None}  # a stale agent must not spoil what the key opens
+    options |= {"agent_path": None, "config": None, "tunnel": tunnel}  # a stale agent must not spoil what the key opens
     pause, failed = FIRST_PAUSE, 0
     while True:
         try:

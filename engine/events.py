@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 OPERATIONS = ("create", "update", "replace", "delete", "same")
 
@@ -29,7 +30,8 @@ class Event:
     """One line of progress. `kind` is start, done, failed, skipped or message; `operation` is one of OPERATIONS.
 
     `seconds` is how long a finished step took; `text` is a message, an error, or why a step was skipped. `command` is
-    the resource's `create` (at a delete, of the resource as it was), empty where that is secret or not known.
+    the resource's `create` (at a delete, of the resource as it was), empty where that is secret or not known. `before`
+    and `after` are the inputs that a started update or replacement begins and ends with, every secret hidden.
     """
 
     kind: str
@@ -40,6 +42,8 @@ class Event:
     seconds: float = 0.0
     text: str = ""
     command: str = ""
+    before: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    after: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 Tell = Callable[[Event], None]

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from graphlib import TopologicalSorter
+from typing import Any
 
 from pulumi.runtime.rpc import is_rpc_secret
 
 from engine.commands import STREAMS, CommandError, Commands
 from engine.events import EngineError, Event, Failure, Summary, Tell
 from engine.state import Resource, State
-from engine.values import HIDDEN, as_secret, is_unknown, plain, secret_lines
+from engine.values import HIDDEN, as_secret, convert, is_unknown, plain, secret_lines
 
 
 class Lifecycle:
@@ -42,7 +43,7 @@ class Lifecycle:
         if reason:
             self.tell(replace(_event(goal), kind="skipped", text=reason))
         else:
-            made = self._step(operation, goal, lambda: self._make(operation, goal, old))
+            made = self._step(operation, goal, lambda: self._make(operation, goal, old), old)
         self._unusable |= set() if made else {goal.urn}
         return made
 
@@ -126,12 +127,15 @@ class Lifecycle:
         possible = all(future.result() for future in waits_for) and not self._stopped.is_set()
         return possible and self._step("delete", resource, action) is not None
 
-    def _step(self, operation: str, resource: Resource, action: Callable[[], Resource]) -> Resource | None:
-        """Run one step and tell of it. A failure is recorded, not raised."""
+    def _step(
+        self, operation: str, resource: Resource, action: Callable[[], Resource], old: Resource | None = None
+    ) -> Resource | None:
+        """Run one step and tell of it, and what it changes of `old`. A failure is recorded, not raised."""
         # The delete of what is replaced is a part of the replacement.
         again = resource.urn in {*self._registered, *self._deleted_early} or resource in self._state.condemned
         event, begun = replace(_event(resource), operation=operation), time.monotonic()
-        self.tell(event)
+        changed = old if operation in ("update", "replace") else None
+        self.tell(replace(event, before=_shown(changed.inputs), after=_shown(resource.inputs)) if changed else event)
         try:
             done = action()
         except CommandError as error:
@@ -153,3 +157,7 @@ def _event(resource: Resource) -> Event:
     command = resource.inputs.get("create")
     shown = command if isinstance(command, str) and not is_unknown(command) else ""  # a secret is no text, but marked
     return Event("start", "", resource.urn, resource.name, resource.type, command=shown)
+
+
+def _shown(inputs: dict[str, Any]) -> dict[str, Any]:
+    return dict(convert(inputs, lambda _secret: HIDDEN))

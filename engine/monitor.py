@@ -151,7 +151,13 @@ def _problems(request: resource_pb2.RegisterResourceRequest, inputs: dict[str, A
     found += [f"option replace_on_changes of {path}" for path in request.replaceOnChanges if path != "triggers[*]"]
     found += [f"input {key}" for key in UNSUPPORTED_INPUTS.get(request.type, ()) if key in inputs]
     if isinstance(connection := plain(inputs.get("connection")), dict):
-        needed = {"host", "hostKey", "privateKey"}
-        found += [f"connection without {key}" for key in sorted(needed) if not connection.get(key)]
-        found += [f"connection with {key}" for key in sorted({*connection} - needed - {*CONNECTION_DEFAULTS})]
+        found += _connection_problems(connection, "connection", {"proxy"})
+        if isinstance(proxy := plain(connection.get("proxy")), dict):
+            found += _connection_problems(proxy, "proxy", set())
     return found
+
+
+def _connection_problems(connection: dict[str, Any], what: str, besides: set[str]) -> list[str]:
+    needed = {"host", "hostKey", "privateKey"}
+    found = [f"{what} without {key}" for key in sorted(needed) if not connection.get(key)]
+    return found + [f"{what} with {key}" for key in sorted({*connection} - needed - besides - {*CONNECTION_DEFAULTS})]

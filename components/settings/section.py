@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from types import UnionType
 from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -72,6 +73,9 @@ def keys_of(model: type[Section]) -> Mapping[str, Key]:
 
 def _key(info: FieldInfo) -> Key:
     annotation: Any = info.annotation
+    if get_origin(annotation) is UnionType:  # a section that may be left out
+        sections = [one for one in get_args(annotation) if isinstance(one, type) and issubclass(one, Section)]
+        annotation = sections[0] if sections else annotation
     item = get_args(annotation)[0] if get_origin(annotation) is tuple else annotation
     section = item if isinstance(item, type) and issubclass(item, Section) else None
     many = section is not None and item is not annotation

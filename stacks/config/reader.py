@@ -11,7 +11,7 @@ from components.settings.draft import Draft, meant
 from components.settings.problems import MASK, Report, Says, below, shown
 from components.settings.section import Section, keys_of
 from stacks.sites import KINDS
-from stacks.sites.kind import Site
+from stacks.sites.kind import UNREAD, Site
 
 
 def _given(raw: Mapping[str, object]) -> dict[str, object]:
@@ -39,7 +39,7 @@ class Reader:
                 self._unknown(model, str(name), below(path, str(name)))
         values: dict[str, object] = {}
         for name, key in keys.items():
-            if name in unread:
+            if name in unread or raw.get(name) is UNREAD:
                 continue
             if name not in raw:
                 if key.info.is_required():
@@ -55,7 +55,10 @@ class Reader:
                     continue
                 if key.section is not None:
                     at, section = below(path, name), key.section
-                    value = tuple(self._item(section, item, below(at, index)) for index, item in enumerate(value))
+                    value = tuple(
+                        self._item(section, item, getattr(item, "place", below(at, index)))
+                        for index, item in enumerate(value)
+                    )
                 values[name] = value
         return Draft(path, model, raw, values)
 
@@ -64,7 +67,8 @@ class Reader:
             return self.section(model, raw, path)
         kind = raw.get("kind")
         if isinstance(kind, str) and kind in KINDS:
-            return self.section(KINDS[kind].model, raw, path)
+            whole = KINDS[kind].complete(raw, path, self._context["base_dir"], self._report)
+            return self.section(KINDS[kind].model, whole, path)
         at = below(path, "kind")
         what = f"{self._report.value(at, kind)} is not a kind of site" if kind is not None else "missing"
         kinds = (f"{name} ({keys_of(each.model)['kind'].info.description})" for name, each in KINDS.items())

@@ -1,7 +1,8 @@
 """What a kind of site is to the rest of the program. Everything else about it is in its own folder."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
 from components.settings.cluster import Head
@@ -71,6 +72,14 @@ class NodeSpec:
         return cls(name, site.name, features, gpu, is_head, head.compute or not is_head, **own)
 
 
+UNREAD = object()  # in the place of a value that could not be had, for a reason that is reported already
+
+
+def as_written(raw: Mapping[str, object], _path: str, _base_dir: Path, _report: Report) -> Mapping[str, object]:
+    """The site as it is."""
+    return raw
+
+
 S = TypeVar("S", bound=Site)
 N = TypeVar("N", bound=NodeSpec)
 
@@ -79,14 +88,16 @@ N = TypeVar("N", bound=NodeSpec)
 class Kind(Generic[S, N]):
     """A kind of site: `KIND` of its folder, where `machines.py` makes Hosts of its nodes (see stacks.sites.machines).
 
-    `claims` takes a site and the head, `check` all sites of the kind and the head, as far as they can be read; a node
-    of a site may be the head, which `nodes` gives with the rest.
+    `complete` makes of a site as it is written, at its place in the config, one whose every part is there (files that
+    it names are read, for instance). `claims` takes a site and the head, `check` all sites of the kind and the head, as
+    far as they can be read; a node of a site may be the head, which `nodes` gives with the rest.
     """
 
     model: type[S]
     claims: Callable[[Draft, Draft], Iterable[Claim]]
     check: Callable[[Sequence[Draft], Draft, Report], None]
     nodes: Callable[[S, Head], Sequence[N]]
+    complete: Callable[[Mapping[str, object], str, Path, Report], Mapping[str, object]] = as_written
     lists_head: bool = False  # the head node is one of the machines a site lists, not one more that is made for it
     uses_lab: bool = False  # its nodes are made by the programs in lab/, which need Docker
     brings_tailnet: bool = False  # a control server comes with its sites, so that no key for a tailnet is needed

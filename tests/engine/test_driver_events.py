@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from driver.changed_lines import changed_lines
 from driver.deployment import Deployment
 from engine.events import Event
 from tests.engine.stack_under_test import Stack
@@ -58,3 +59,23 @@ def test_events_and_failures_carry_the_create_command_unless_it_is_secret_or_unk
         *((*each, "plain", CREATE) for each in gone),
         *((*each, "later", later) for each in gone),
     }
+
+
+def test_a_preview_tells_the_changed_lines_of_a_step_and_nothing_of_a_secret(
+    deploy: Callable[[str, list[Event]], Deployment], stack: Stack
+) -> None:
+    program = """
+plain = step("plain", "SETTING='{value}'\\n#!/bin/bash\\ntrue")
+key = step("key", pulumi.Output.secret("KEY='{value}-nobody-may-see'\\n#!/bin/bash\\ntrue"))
+"""
+    stack.write(program.format(value="one"), {"unused": 1})
+    events: list[Event] = []
+    deployment = deploy("dev", events)
+    assert deployment.up().ok
+    stack.write(program.format(value="two"), {"unused": 1})
+    events.clear()
+    assert deployment.preview().ok
+    said = {event.name: changed_lines(event.before, event.after) for event in events if event.kind == "start"}
+    assert said["plain"] == ["# setting", "- one", "+ two"]
+    assert said["key"] == ["# a secret of it, or its connection, changes"]
+    assert "nobody-may-see" not in repr([(event.before, event.after) for event in events])

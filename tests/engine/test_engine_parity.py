@@ -56,6 +56,10 @@ broken = step("broken", "echo {word}; exit {code}", delete="test ! -e stuck; ech
 pulumi.export("whole", whole.stdout)
 pulumi.export("broken", broken.stdout)
 """
+BASTION = """
+far = step("far", "echo {word}", connection=dict(proxy=remote.ProxyConnectionArgs(**HOST)), delete="echo bye far")
+pulumi.export("far", far.stdout)
+"""
 PREVIOUS = """
 echo = local.Command("echo", create="echo old=$PULUMI_COMMAND_STDOUT", update="{update}",
                      delete="echo gone=$PULUMI_COMMAND_STDOUT >> {log}")
@@ -100,6 +104,11 @@ SEQUENCES = {
         'a = step("a", "echo a", delete="echo bye a", connection=dict(per_dial_timeout=7))',
         'a = step("a", "echo a", delete="echo bye a", options=dict(retain_on_delete=True))',
         "",
+    ],
+    "a host behind a bastion": [
+        BASTION.format(word=1),
+        BASTION.format(word=1),
+        BASTION.format(word=2),
     ],
     "the output of the time before": [
         PREVIOUS.format(update="echo new=$PULUMI_COMMAND_STDOUT", log="log"),

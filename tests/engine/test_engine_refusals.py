@@ -46,8 +46,11 @@ step("open", "true", connection=dict(host_key=None))
     "connection without privateKey": """
 step("open", "true", connection=dict(private_key=None))
 """,
-    "connection with proxy": """
-step("far", "true", connection=dict(proxy=dict(HOST)))
+    "proxy without hostKey": """
+step("far", "true", connection=dict(proxy={**HOST, "host_key": None}))
+""",
+    "proxy with password": """
+step("far", "true", connection=dict(proxy={**HOST, "password": "x"}))
 """,
     "connection with password": """
 step("open", "true", connection=dict(password="x"))

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import pulumi
 from pulumi.runtime import mocks, rpc
 
-from tests.unit.configs import HEADS, HOST_KEY, LAB_PRIVATE_KEY, MUNGE_KEY, RawConfig
+from tests.unit.configs import FIRST_KEY, HEADS, HOST_KEY, LAB_PRIVATE_KEY, MUNGE_KEY, RawConfig
 
 _TABLE = (Path(__file__).parents[1] / "fixtures/nccl_tests/mpi-cpu-2x1-tcp-eth0.txt").read_text(encoding="utf-8")
 
@@ -109,7 +109,9 @@ class _Recorder(mocks.Mocks):
         self.answers, self.unknown, self.munge_key = answers, unknown, munge_key
         self.recorded = Recorded()
 
-    def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], None]:
+    def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+        if args.token in self.answers:
+            return self.answers[args.token], []
         raise AssertionError(f"the program asked a provider: {args.token}")
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
@@ -119,15 +121,19 @@ class _Recorder(mocks.Mocks):
         if args.typ == "pulumi:pulumi:StackReference":
             return args.name, self.answers.get(args.name, {"name": args.name, "outputs": {}, "secretOutputNames": []})
         if not args.typ.startswith("command:"):
-            return "", {}
+            return f"{args.name}-id", {**inputs, **self.answers.get(args.name, {})} if args.typ.startswith(
+                "aws:"
+            ) else {}
         stdout = rpc.UNKNOWN if self.unknown else self._stdout(args.name, inputs)
         # As additional_secret_outputs has it for these: mocks do not see the options of a resource.
-        secret = "stdin" in paths or args.name in ("munge-key", "lab-networks")
+        secret = "stdin" in paths or args.name in ("munge-key", "lab-networks") or args.name.endswith("-first-key")
         return f"{args.name}-id", {"stdout": rpc.wrap_rpc_secret(stdout) if secret else stdout, "stderr": ""}
 
     def _stdout(self, name: str, inputs: Mapping[str, Any]) -> str:
         if name == "munge-key":
             return self.munge_key
+        if name.endswith("-first-key"):
+            return json.dumps({"private": FIRST_KEY, "public": "ecdsa-sha2-nistp256 first-public"})
         said = self.answers.get(name, {})
         if isinstance(said, str):
             return said
@@ -153,6 +159,7 @@ class _Recorder(mocks.Mocks):
                 "leave_key": "ssh-ed25519 leave-public",
             },
             "services": {},
+            "key": {"host_key": HOST_KEY},
             "validate": {
                 "job_id": 1, "state": "COMPLETED", "exit_code": 0, "seconds": 3, "output": _TABLE,
                 "nodes": nodes[0].split(",") if nodes else [], "node_states": "", "facts": {},

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from components.settings.problems import MOST_KEPT, MOST_TOLD
-from driver.yaml_file import read_yaml
 from stacks.config import ConfigError, parse
+from stacks.yaml_file import read_yaml
 from tests.unit.configs import HOSTS, LAB
 
 RATIO = 2.9  # of the time for twice as much: 2 where it is linear, 4 where it is quadratic

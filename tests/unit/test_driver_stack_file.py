@@ -10,9 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from driver.stack_file import ConfigSecrets, load_config, passphrase
-from driver.workspace import DriverError
-from driver.yaml_file import read_yaml
 from stacks.config import ConfigError, load
+from stacks.yaml_file import FileError, read_yaml
 
 HOSTILE = {
     "a list": (b"config: [1]\n", ("config is a list",)),
@@ -89,7 +88,7 @@ def file_of(folder: Path, content: bytes) -> Path:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_file_is_one_sentence_with_its_place_and_remedy(project: Path, name: str) -> None:
     content, parts = HOSTILE[name]
-    with pytest.raises(DriverError) as refused:
+    with pytest.raises(FileError) as refused:
         load_config(project, file_of(project, content))
     said = str(refused.value)
     assert "Pulumi.trial.yaml" in said
@@ -117,13 +116,13 @@ def test_a_passphrase_file_that_is_no_text_is_named(project: Path, monkeypatch: 
     (project / "secret").write_bytes(b"\xff")
     monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE")
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE_FILE", str(project / "secret"))
-    with pytest.raises(DriverError, match="PULUMI_CONFIG_PASSPHRASE_FILE is no text"):
+    with pytest.raises(FileError, match="PULUMI_CONFIG_PASSPHRASE_FILE is no text"):
         passphrase()
 
 
 @pytest.mark.parametrize("salt", [5, [1], {"a": 1}, "v1", "v2:YQ==:x", "v1:?:x"])
 def test_a_salt_of_the_wrong_shape_is_named_and_not_the_value(project: Path, salt: object) -> None:
-    with pytest.raises(DriverError, match="encryptionsalt") as refused:
+    with pytest.raises(FileError, match="encryptionsalt") as refused:
         ConfigSecrets(salt, "Pulumi.trial.yaml").open("tailrack:a", "v1:YQ==:c2VjcmV0")
     assert "c2VjcmV0" not in str(refused.value)
 
@@ -147,7 +146,7 @@ def test_any_bytes_are_read_or_refused_in_one_sentence(project: Path, content: b
     try:
         config = load_config(project, file_of(project, content))
         load(config.values, config.secret_keys, project)
-    except DriverError as error:
+    except FileError as error:
         said = str(error)
     except ConfigError as error:
         said = error.problems[0].text

@@ -251,3 +251,12 @@ def test_a_machine_that_lacks_what_a_node_needs_is_stopped_with_a_reason(
     assert (done.returncode, done.stdout) == (1, "")
     assert problem in done.stderr
     assert "\nnext: " in done.stderr
+
+
+def test_a_pod_without_systemd_and_tun_is_refused_with_what_to_rent_instead(shell: Shell, gate: Gate) -> None:
+    (shell.root / "run/systemd/system").rmdir()
+    (shell.root / "dev/net/tun").unlink()
+    refused = gate()
+    assert refused.returncode != 0
+    assert "without systemd and without a TUN device" in refused.stderr
+    assert "rent a virtual machine" in refused.stderr

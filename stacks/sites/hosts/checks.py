@@ -21,12 +21,15 @@ def claims(site: Draft, head: Draft) -> list[Claim]:
 
 def check(sites: Sequence[Draft], head: Draft, report: Report) -> None:
     """Report machines that are there twice, and a head node that is none of its site's hosts."""
-    first: dict[tuple[str, int], str] = {}
-    for host in (host for site in sites for host in site.items("hosts")):
+    first: dict[tuple[object, str, int], Draft] = {}
+    for site, host in ((at, host) for at in sites for host in at.items("hosts")):
         address, port = host.value("address"), host.whole("port")
         if not isinstance(address, str) or port is None:
             continue
-        if (place := first.setdefault((address, port), host.path)) != host.path:
+        # Behind another bastion the same address is another machine.
+        through = site.section("bastion").values.get("address")
+        if (other := first.setdefault((through, address, port), host)) is not host:
+            place = other.path
             what = f"{report.value(host.path, address)} with port {port} is {place.removeprefix(ROOT)} too"
             breaks = "one machine would be set up as two nodes, each undoing the other"
             fix = "write the address of the other machine, or delete one of the two"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pulumi
 
 from components.host import Connection, Host
-from stacks.sites.hosts.model import HostNode, HostsSite
+from stacks.sites.hosts.model import Bastion, HostConfig, HostNode, HostsSite
 from stacks.sites.machines import Machines
 
 
@@ -14,14 +14,19 @@ def machines(_sites: Sequence[HostsSite], nodes: Sequence[HostNode], _stack: str
     return Machines({node.name: _host(node) for node in nodes})
 
 
-def _host(node: HostNode) -> Host:
-    connection = Connection(
-        host=node.host.address,
-        port=node.host.port,
-        user=node.host.user,
-        private_key=pulumi.Output.secret(node.host.private_key_file.read_text(encoding="utf-8")),
-        host_key=node.host.host_key,
+def _connection(to: HostConfig | Bastion, bastion: Connection | None = None) -> Connection:
+    return Connection(
+        host=to.address,
+        port=to.port,
+        user=to.user,
+        private_key=pulumi.Output.secret(to.private_key_file.read_text(encoding="utf-8")),
+        host_key=to.host_key,
+        bastion=bastion,
     )
+
+
+def _host(node: HostNode) -> Host:
+    connection = _connection(node.host, _connection(node.bastion) if node.bastion else None)
     return Host(
         name=node.name,
         site=node.site,

@@ -1,48 +1,80 @@
 """A site of machines that are there already, reached by SSH, and the nodes that it gives."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from components.settings.cluster import Head
 from components.settings.section import Section, key, named, yes_no
 from components.settings.types import Feature, GpuText, NodeName, Whole
-from stacks.sites.hosts.ssh_types import Address, HostKey, KeyFile
+from stacks.sites.hosts.presets import PRESETS
+from stacks.sites.hosts.ssh_types import Address, HostKey, HostsFile, KeyFile, Login
 from stacks.sites.kind import NodeSpec, Site, features_key, kind_key
+
+PresetName = Literal["generic", "lambda", "paperspace", "nebius", "crusoe", "dgx", "runpod"]
+
+
+def _address(what: str) -> Any:
+    return key(what, "an IP address or host name; the program could not log in; write what you would give to ssh")
+
+
+def _port(**how: Any) -> Any:
+    words = "a port, 1 to 65535; the program could not log in; write sshd's port, most often 22"
+    return key("sshd's port", words, ge=1, le=65535, **how)
+
+
+def _user(what: str, **how: Any) -> Any:
+    words = "an account's name; the program could not log in; write root or an account with sudo"
+    return key(what, words, **how)
+
+
+def _key_file(what: str, **how: Any) -> Any:
+    words = (
+        "a path of a private key file; the program could not log in to this host; write the path of the key that "
+        "opens it, such as ~/.ssh/id_ed25519"
+    )
+    return key(what, words, **how)
+
+
+def _host_key(what: str, fix: str) -> Any:
+    words = (
+        "a public host key such as 'ssh-ed25519 AAAA...'; any machine on the way could pose as this host and be given "
+        f"the cluster's keys; {fix}"
+    )
+    return key(what, words)
+
+
+class Bastion(Section):
+    """The machine that a site's hosts are reached through, where there is no other way in."""
+
+    address: Address = _address("IP address or host name for SSH from this machine")
+    port: Whole = _port(default=22)
+    user: Login = _user("the account to log in with there; it needs no more than to connect on (AllowTcpForwarding)")
+    private_key_file: KeyFile = _key_file("private key for the log-in there")
+    host_key: HostKey = _host_key(
+        "its public key, pinned",
+        "write what `ssh-keyscan -t ed25519 ADDRESS` prints after the address, once you have compared it with "
+        "/etc/ssh/ssh_host_ed25519_key.pub there",
+    )
 
 
 class HostConfig(Section):
     """A machine of yours, reached by SSH."""
 
     name: NodeName = named(
-        "the node's name in Slurm and in the tailnet, and the machine's host name while it is in the cluster",
+        "the node's name in Slurm and in the tailnet, and the machine's host name while it is in the cluster; a range "
+        "such as `n[1-64]` stands for many, with as many addresses",
         "Slurm, the tailnet and every job know it by this name; write a name such as gpu-box or dgx1",
     )
-    address: Address = key(
-        "IP address or host name for SSH from this machine",
-        "an IP address or host name; the program could not log in; write what you would give to ssh",
+    address: Address = _address("IP address or host name for SSH from this machine, or from the site's bastion")
+    port: Whole = _port(default=22)
+    user: Login = _user("the account to log in with: root, or one with password-less sudo; may stand at the site")
+    private_key_file: KeyFile = _key_file(
+        "private key for the log-in; `~` and paths relative to the config are understood; may stand at the site"
     )
-    port: Whole = key(
-        "sshd's port",
-        "a port, 1 to 65535; the program could not log in; write sshd's port, most often 22",
-        ge=1,
-        le=65535,
-        default=22,
-    )
-    user: str = key(
-        "the account to log in with: root, or one with password-less sudo",
-        "an account's name; the program could not log in; write root or an account with sudo",
-        pattern=r"^[a-z_][a-z0-9_-]{0,31}$",
-    )
-    private_key_file: KeyFile = key(
-        "private key for the log-in; `~` and paths relative to the config are understood",
-        "a path of a private key file; the program could not log in to this host; write the path of the key that "
-        "opens it, such as ~/.ssh/id_ed25519",
-    )
-    host_key: HostKey = key(
-        "the host's public key, pinned",
-        "a public host key such as 'ssh-ed25519 AAAA...'; any machine on the way could pose as this host and be "
-        "given the cluster's keys; write what `ssh-keyscan -t ed25519 ADDRESS` prints after the address, once you "
-        "have compared it with /etc/ssh/ssh_host_ed25519_key.pub on the host",
+    host_key: HostKey = _host_key(
+        "the host's public key, pinned; left out, the one of the site's known_hosts_file",
+        "write what `ssh-keyscan -t ed25519 ADDRESS` prints after the address, once you have compared it with "
+        "/etc/ssh/ssh_host_ed25519_key.pub on the host, or name a known_hosts_file for the site and run `make trust`",
     )
     gpu: GpuText | None = key(
         "the node's GPUs, `kind:count`; each kind gets a partition of its name",
@@ -68,11 +100,32 @@ class HostsSite(Site):
     """A site of machines that are there already."""
 
     kind: Literal["hosts"] = kind_key("hosts", "your own machines by SSH")
+    preset: PresetName = key(
+        f"what is known of the provider's machines: {', '.join(PRESETS)} (docs/providers.md)",
+        f"one of {', '.join(PRESETS)}; nothing would be known of the machines; write one of them, or leave preset out",
+        default="generic",
+    )
     hosts: tuple[HostConfig, ...] = key(
         "the site's machines",
-        "a list of one host or more; the site would have no nodes; add a host, or delete the site",
+        "a list of one host or more; the site would have no nodes; add a host or a hosts_file, or delete the site",
         min_length=1,
     )
+    hosts_file: HostsFile | None = key(
+        "more of the site's machines: a CSV file whose first line has the names of keys of `hosts`, or a YAML file "
+        "with a list `hosts`; a config of over 100 KB cannot be handed to the program, a file can",
+        "a path of a CSV or YAML file; the site's machines would not be known; write a path relative to the config",
+        default=None,
+    )
+    user: Login | None = _user("`user` of hosts that say none; left out, the preset's", default=None)
+    port: Whole | None = _port(default=None)
+    private_key_file: KeyFile | None = _key_file("`private_key_file` of hosts that say none", default=None)
+    known_hosts_file: HostsFile | None = key(
+        "host keys that you have looked at, as OpenSSH keeps them; `make trust` writes it",
+        "a path; hosts without a host_key could not be told from others; write a path relative to the config, such as "
+        "known_hosts",
+        default=None,
+    )
+    bastion: Bastion | None = key("the machine through which the site's hosts are reached", default=None)
 
 
 @dataclass(frozen=True)
@@ -80,8 +133,12 @@ class HostNode(NodeSpec):
     """A machine that is there already."""
 
     host: HostConfig
+    bastion: Bastion | None
 
 
 def nodes(site: HostsSite, head: Head) -> list[HostNode]:
     """The nodes of the site."""
-    return [HostNode.of(site, head, host.name, host.features, host.gpu, host=host) for host in site.hosts]
+    return [
+        HostNode.of(site, head, host.name, host.features, host.gpu, host=host, bastion=site.bastion)
+        for host in site.hosts
+    ]

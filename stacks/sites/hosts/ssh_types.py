@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, ValidationInfo
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from components.settings.problems import shown
 from components.settings.types import refuse
@@ -131,6 +131,18 @@ def _address(value: str) -> str:
     return value.lower().rstrip(".")
 
 
+def _path(value: object, info: ValidationInfo) -> object:
+    """The absolute path of a file that may be made later; a relative one starts at the folder of the stack config."""
+    if not isinstance(value, str) or not value or len(value) > 1000 or "\0" in value:
+        raise ValueError("not a path")
+    try:
+        return (info.context or {}).get("base_dir", Path()) / Path(value).expanduser()
+    except RuntimeError:  # ~name of nobody known
+        refuse("has the home of nobody known")
+
+
+Login = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]
 KeyFile = Annotated[Path, BeforeValidator(_key_file)]
+HostsFile = Annotated[Path, BeforeValidator(_path)]
 HostKey = Annotated[str, AfterValidator(_host_key)]
 Address = Annotated[str, AfterValidator(_address)]

@@ -7,7 +7,8 @@ from components.settings.draft import Draft
 from components.settings.problems import ROOT, Report
 from lab.subnets import room
 from stacks.sites.kind import Claim
-from stacks.sites.lab.model import MOST_NODES, pool_node_names
+from stacks.sites.lab.model import MOST_NODES
+from stacks.sites.pools import pool_node_names
 
 
 def claims(site: Draft, _head: Draft) -> Iterator[Claim]:

@@ -4,23 +4,19 @@ import ipaddress
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator
 
 from components.answers import TAILNET
 from components.settings.cluster import Head
 from components.settings.problems import shown
 from components.settings.section import Section, key, named, yes_no
-from components.settings.types import Feature, Whole, check_name, check_node_name, refuse
+from components.settings.types import Feature, Whole, refuse
 from lab.likeness.machine import Like, Likeness
 from lab.subnets import is_private
 from stacks.sites.kind import NodeSpec, Site, features_key, kind_key
+from stacks.sites.pools import PoolName, pool_node_names
 
 MOST_NODES = 1000  # a Linux bridge has 1,023 ports
-
-
-def _pool_name(value: str) -> str:
-    check_node_name(value + "1")
-    return check_name(value, r"[a-z][a-z0-9-]*")
 
 
 def _subnet(value: object) -> object:
@@ -40,7 +36,6 @@ def _subnet(value: object) -> object:
     return network
 
 
-PoolName = Annotated[str, Field(max_length=59), AfterValidator(_pool_name)]  # 59 + 4 digits = a 63 byte label
 Subnet = Annotated[ipaddress.IPv4Network, BeforeValidator(_subnet)]
 
 
@@ -101,11 +96,6 @@ class LabNode(NodeSpec):
 
     bare: bool
     like: Like
-
-
-def pool_node_names(pool: str, count: int) -> tuple[str, ...]:
-    """The names of a pool's nodes: the pool's name and 1, 2, ... up to `count`."""
-    return tuple(f"{pool}{index}" for index in range(1, count + 1))
 
 
 def nodes(site: LabSite, head: Head) -> list[LabNode]:

@@ -11,7 +11,6 @@ from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
 from components.settings.problems import shown
-from driver.workspace import DriverError
 
 DEEPEST = 50  # lists and mappings in one another
 MOST_VALUES = 5_000_000  # what aliases stand for is counted each time
@@ -21,25 +20,28 @@ _TAG = "tag:yaml.org,2002:"
 _KINDS = {"str": "text", "int": "number", "float": "number", "bool": "truth value", "null": "null", "timestamp": "date"}
 _MERGE = object()  # the key `<<`
 _UNREADABLE = object()
-_UNREADABLE = object()
 # libyaml, where PyYAML has it, is ten times as fast.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class FileError(Exception):
+    """A file that cannot be used; one sentence with its name, the line and the remedy."""
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """Return the mapping that a file holds; an empty file is an empty one.
 
-    Raises DriverError for a file that cannot be read, holds something else, or says something twice.
+    Raises FileError for a file that cannot be read, holds something else, or says something twice.
     """
     try:
         content = path.read_bytes()
         text = content.decode()
     except OSError as error:
-        raise DriverError(f"{path.name} cannot be read: {error.strerror}; see that it is a file of yours") from None
+        raise FileError(f"{path.name} cannot be read: {error.strerror}; see that it is a file of yours") from None
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         what = f"line {line} has bytes that are not UTF-8"
-        raise DriverError(f"{path.name} cannot be read: {what}; save the file as UTF-8") from None
+        raise FileError(f"{path.name} cannot be read: {what}; save the file as UTF-8") from None
     builder = _Builder(path.name)
     try:
         for event in yaml.parse(text, Loader=_LOADER):
@@ -47,13 +49,11 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except yaml.MarkedYAMLError as error:
         builder.fail(error.problem_mark, f"this is not YAML: {error.problem}", "correct the line, or the one before it")
     except yaml.YAMLError as error:  # a character that YAML does not allow; it has no line
-        raise DriverError(f"{path.name} cannot be read: {' '.join(str(error).split())}; take it out") from None
+        raise FileError(f"{path.name} cannot be read: {' '.join(str(error).split())}; take it out") from None
     if builder.root is None:
         return {}
     if not isinstance(builder.root, dict):
-        raise DriverError(
-            f"{path.name} is {told(builder.root)}, not a mapping; write KEY: VALUE pairs, as in an example"
-        )
+        raise FileError(f"{path.name} is {told(builder.root)}, not a mapping; write KEY: VALUE pairs, as in an example")
     return builder.root
 
 
@@ -102,7 +102,7 @@ class _Builder:
     def fail(self, mark: Any, what: str, fix: str) -> NoReturn:
         """Raise the sentence."""
         line = "" if mark is None else f" line {mark.line + 1}:"
-        raise DriverError(f"{self._name}{line or ':'} {what}; {fix}")
+        raise FileError(f"{self._name}{line or ':'} {what}; {fix}")
 
     def take(self, event: yaml.Event) -> None:
         """Take the next event."""
@@ -152,7 +152,9 @@ class _Builder:
     def _scalar(self, event: yaml.ScalarEvent) -> Any:
         tag = event.tag
         if tag is None or tag == "!":
-            tag = self._scalars.resolve(yaml.ScalarNode, event.value, event.implicit)
+            tag = self._scalars.resolve(  # type: ignore[no-untyped-call,unused-ignore]
+                yaml.ScalarNode, event.value, event.implicit
+            )
         kind = tag.removeprefix(_TAG)
         if kind == "str" or (kind in ("int", "float") and ":" in event.value):
             return event.value  # 12:30:00 is a text to Pulumi's CLI, and no number to the base of 60

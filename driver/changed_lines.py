@@ -1,0 +1,104 @@
+"""What of a step's inputs is about to change, as lines: never an opaque `stdin`, never a secret.
+
+A step sends its values in front of its script (components/remote.py), the files that it writes among them, so the
+difference between two of them is the difference between two versions of slurm.conf, of exports, of a user list.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pulumi.runtime.rpc import UNKNOWN
+
+from engine.values import HIDDEN
+
+_SCRIPT = "\n#!/bin/bash\n"  # what follows the values
+_VALUE = re.compile(r"""^([A-Z][A-Z0-9_]*)=((?:'[^']*'|"[^"]*"|[^\s'"])*)$""", re.MULTILINE)
+_MOST_LINES = 40  # of one value
+_LONGEST = 200  # characters of a line
+# Texts that say nothing to a script but that it should run again.
+_SILENT = {"STEP_NAME", "STEP_LOCK"}
+
+
+def changed_lines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Return what changes between two inputs of a command, as lines of a diff.
+
+    A line starts with `- ` or `+ ` (a line of a value that goes or comes), or `# ` (words about what follows).
+    """
+    lines: list[str] = []
+    for key in sorted(before.keys() | after.keys()):
+        old, new = before.get(key), after.get(key)
+        if old == new:
+            continue
+        if key == "stdin":
+            lines += _of_stdin(old, new)
+        elif key == "triggers":
+            lines.append("# what it measures is another")
+        else:
+            lines.append(f"# its {_words(key)} changes")
+    # What is hidden looks the same before and after.
+    if not lines and HIDDEN in (*before.values(), *after.values()):
+        lines.append("# a secret of it, or its connection, changes")
+    return lines
+
+
+def _of_stdin(old: object, new: object) -> Iterator[str]:
+    if UNKNOWN in (old, new):
+        yield "# with values that are known once the steps before it have run"
+    elif not isinstance(old, str) or not isinstance(new, str) or HIDDEN in (old, new):
+        yield "# it becomes, or was, a secret"
+    else:
+        yield from _of_texts(old, new)
+
+
+def _of_texts(old: str, new: str) -> Iterator[str]:
+    (before, old_script), (after, new_script) = _parts(old), _parts(new)
+    for name in sorted((before.keys() | after.keys()) - _SILENT):
+        was, becomes = before.get(name, ""), after.get(name, "")
+        if was == becomes:
+            continue
+        yield f"# {_words(name)}"
+        told = [line for line in _difference(was, becomes) if line[2:].strip()]
+        yield from told[:_MOST_LINES]
+        if len(told) > _MOST_LINES:
+            yield f"# and {len(told) - _MOST_LINES} more lines"
+    if old_script != new_script:
+        yield "# its script is another: this is another version of tailrack"
+
+
+def _parts(stdin: str) -> tuple[dict[str, str], str]:
+    """The values by name, and the script."""
+    header, _, script = stdin.partition(_SCRIPT)
+    return {name: "".join(shlex.split(quoted)) for name, quoted in _VALUE.findall(header)}, script
+
+
+def _difference(old: str, new: str) -> Iterator[str]:
+    if len(old.splitlines()) <= 1 and len(new.splitlines()) <= 1:
+        lines = [*(f"- {line}" for line in old.splitlines()), *(f"+ {line}" for line in new.splitlines())]
+    else:
+        shown = difflib.unified_diff(_lines(old), _lines(new), n=0, lineterm="")
+        lines = [f"{line[0]} {line[1:]}" for line in shown if line[0] in "+-" and line[:3] not in ("---", "+++")]
+    for line in lines:
+        yield line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
+
+
+def _lines(text: str) -> list[str]:
+    """The lines of a text; of a JSON object with texts in it (files by name), the lines of these."""
+    if text.startswith("{"):
+        try:
+            content = json.loads(text)
+        except ValueError:
+            return text.splitlines()
+        if isinstance(content, dict) and all(isinstance(item, str) for item in content.values()):
+            return [f"{name}: {line}" for name, item in sorted(content.items()) for line in item.splitlines()]
+    return text.splitlines()
+
+
+def _words(name: str) -> str:
+    """`SLURM_CONF` and `privateKey` as words."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).replace("_", " ").lower()

@@ -1,0 +1,209 @@
+"""Machines of kind `aws`: instances of EC2. The first connection to each is verified.
+
+The program makes the host key that an instance is born with and hands it over in the user data. After the first contact
+the machine has a key of its own, which is the one that everything else is held against.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pulumi
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_private_key
+from pulumi_aws import ec2, ssm
+from pulumi_command import local
+
+from components import steps
+from components.host import Connection, Host, Machine
+from components.remote import Step
+from components.step_label import StepLabel
+from stacks import PROJECT
+from stacks.sites.aws.efa import interfaces
+from stacks.sites.aws.images import IMAGES
+from stacks.sites.aws.model import AwsNode, AwsPool, AwsSite
+from stacks.sites.aws.network import AwsNetwork
+from stacks.sites.aws.user_data import user_data
+from stacks.sites.machines import Machines
+
+SSH_PORT = 22
+
+
+def machines(sites: Sequence[AwsSite], nodes: Sequence[AwsNode], stack: str) -> Machines:
+    """The instances of all aws sites of the stack."""
+    hosts: dict[str, Host] = {}
+    for site in sites:
+        tags = {**site.tags, "tailrack:stack": stack, "tailrack:site": site.name}
+        network = AwsNetwork(site, tags)
+        groups = _placement_groups(site, tags)
+        for node in nodes:
+            if node.site == site.name:
+                hosts[node.name] = AwsInstance(site, node, network, groups, tags).as_host(node)
+    return Machines(hosts)
+
+
+def _placement_groups(site: AwsSite, tags: dict[str, str]) -> dict[str, ec2.PlacementGroup]:
+    """One for each pool of several nodes: they stand near one another. By the pool's name."""
+    return {
+        pool.name: ec2.PlacementGroup(
+            f"{site.name}-{pool.name}-group", strategy="cluster", region=site.region, tags=tags
+        )
+        for pool in site.pools
+        if pool.count > 1 and pool.market != "capacity-block"  # a block has its own
+    }
+
+
+class AwsInstance(pulumi.ComponentResource):
+    """One instance, and the way in.
+
+    instance     the resource whose deletion takes the machine away
+    connection   over the key that the machine has made for itself
+    """
+
+    def __init__(
+        self,
+        site: AwsSite,
+        node: AwsNode,
+        network: AwsNetwork,
+        groups: dict[str, ec2.PlacementGroup],
+        tags: dict[str, str],
+    ) -> None:
+        super().__init__("tailrack:aws:AwsInstance", node.name, None, None)
+        own = pulumi.ResourceOptions(parent=self, depends_on=network.way_out)
+        shape = node.shape
+        pool = shape if isinstance(shape, AwsPool) else None
+        private_key = site.private_key_file.read_text(encoding="utf-8")
+        born_with = self._born_with(node.name)
+        tags = {**tags, "Name": node.name}
+        image = IMAGES.get(shape.image)
+        how: dict[str, Any] = {
+            "ami": ssm.get_parameter_output(image.parameter, region=site.region).value if image else shape.image,
+            "user_data": born_with.apply(partial(_user_data, _public_half(private_key))),
+            "root_block_device": {
+                "volume_type": "gp3",
+                "volume_size": shape.disk_gb,
+                "encrypted": True,
+                "delete_on_termination": True,
+            },
+            # Without a session's token nobody reads the user data, and nothing behind the machine (a container) can.
+            "metadata_options": {
+                "http_endpoint": "enabled",
+                "http_tokens": "required",
+                "http_put_response_hop_limit": 1,
+            },
+            **_bought(pool),
+        }
+        if pool and pool.name in groups:
+            how["placement_group"] = groups[pool.name].name
+        if pool and pool.efa:
+            how["launch_template"] = self._with_efa(site, node.name, pool, network, tags)
+        else:
+            how |= {
+                "subnet_id": network.subnet,
+                "vpc_security_group_ids": [network.group],
+                "associate_public_ip_address": True,
+            }
+        self.instance = ec2.Instance(
+            f"{node.name}-instance",
+            instance_type=shape.type,
+            region=site.region,
+            tags=tags,
+            volume_tags=tags,
+            # A newer image or another first key is no reason to make a machine anew.
+            opts=pulumi.ResourceOptions.merge(own, pulumi.ResourceOptions(ignore_changes=["ami", "userData"])),
+            **how,
+        )
+        address: pulumi.Output[str] = self.instance.public_ip
+        if pool and pool.efa:
+            # EC2 gives no public address to an instance with several interfaces.
+            fixed = ec2.Eip(
+                f"{node.name}-address", domain="vpc", instance=self.instance.id, region=site.region, tags=tags, opts=own
+            )
+            address = fixed.public_ip
+        first = Connection(
+            host=address,
+            port=SSH_PORT,
+            user=shape.user or (image.user if image else "ubuntu"),
+            private_key=pulumi.Output.secret(private_key),
+            host_key=born_with.apply(lambda key: str(key["public"])),
+        )
+        key = Step(
+            f"{node.name}-host-key",
+            Machine(node.name, first, self.instance),
+            steps.single("host_key"),
+            {},
+            label=f"{node.name}: a host key of its own",
+            parent=self,
+            once=True,
+        )
+        self.connection = Connection(first.host, first.port, first.user, first.private_key, key.result["host_key"])
+        self.register_outputs({"address": address})
+
+    def as_host(self, node: AwsNode) -> Host:
+        """Return it as a Host."""
+        return Host(
+            name=node.name,
+            site=node.site,
+            connection=self.connection,
+            features=node.features,
+            gpu=node.gpu,
+            lifeline=self.instance,
+        )
+
+    def _born_with(self, name: str) -> pulumi.Output[dict[str, str]]:
+        label = StepLabel(f"{name}-first-key", "", f"{name}: host key for the first contact")
+        python = shlex.quote(str(Path(sys.prefix, "bin", "python")))
+        made = local.Command(
+            f"{name}-first-key",
+            create=label.on(f"exec {python} -m stacks.sites.aws.new_host_key"),
+            dir=str(PROJECT),
+            logging=local.Logging.NONE,
+            add_previous_output_in_env=False,
+            opts=pulumi.ResourceOptions(
+                parent=self, additional_secret_outputs=["stdout", "stderr"], ignore_changes=["create", "dir"]
+            ),
+        )
+        secret: pulumi.Output[str] = pulumi.Output.secret(made.stdout)
+        return secret.apply(json.loads)
+
+    def _with_efa(
+        self, site: AwsSite, name: str, pool: AwsPool, network: AwsNetwork, tags: dict[str, str]
+    ) -> dict[str, Any]:
+        """A launch template: the only way to have EFA interfaces made with the instance."""
+        has = ec2.get_instance_type_output(instance_type=pool.type, region=site.region)
+        template = ec2.LaunchTemplate(
+            f"{name}-interfaces",
+            network_interfaces=pulumi.Output.all(
+                most=has.efa_maximum_interfaces, subnet=network.subnet, group=network.group
+            ).apply(lambda known: interfaces(pool.type, known["most"] or 0, known["subnet"], known["group"])),
+            region=site.region,
+            tags=tags,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        return {"id": template.id, "version": template.latest_version.apply(str)}
+
+
+def _bought(pool: AwsPool | None) -> dict[str, Any]:
+    """How an instance is paid for, in EC2's words."""
+    if pool is None or pool.market == "on-demand":
+        return {}
+    if pool.market == "spot":
+        options = {"spot_instance_type": "one-time", "instance_interruption_behavior": "terminate"}
+        return {"instance_market_options": {"market_type": "spot", "spot_options": options}}
+    taken = {"capacity_reservation_target": {"capacity_reservation_id": pool.reservation}}
+    block = {"instance_market_options": {"market_type": "capacity-block"}} if pool.market == "capacity-block" else {}
+    return {"capacity_reservation_specification": taken, **block}
+
+
+def _public_half(private_key: str) -> str:
+    key = load_ssh_private_key(private_key.encode(), None).public_key()
+    return key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+
+
+def _user_data(login_key: str, born_with: dict[str, str]) -> str:
+    return user_data(login_key, born_with["private"], born_with["public"])

@@ -1,0 +1,210 @@
+"""A site in one region of AWS: its network, its pools, and the nodes that it gives."""
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from components.answers import TAILNET
+from components.settings.cluster import Head
+from components.settings.section import Section, key, named, yes_no
+from components.settings.types import Feature, GpuText, Whole, refuse
+from stacks.sites.aws.images import IMAGE_ID, IMAGES
+from stacks.sites.hosts.ssh_types import KeyFile, Login
+from stacks.sites.kind import NodeSpec, Site, features_key, kind_key
+from stacks.sites.pools import PoolName, pool_node_names
+
+MOST_NODES = 1000  # of a pool
+Market = Literal["on-demand", "spot", "capacity-block", "reservation"]
+
+
+def _image(value: str) -> str:
+    if value not in IMAGES and not IMAGE_ID.fullmatch(value):
+        refuse("is neither the word of an image nor an image's id")
+    return value
+
+
+def _network(value: object) -> ipaddress.IPv4Network:
+    try:
+        network = ipaddress.IPv4Network(value) if isinstance(value, str) and "/" in value else None
+    except ValueError:
+        network = None
+    if network is None:
+        refuse("is not an IPv4 network with its prefix length and no host bits")
+    return network
+
+
+def _own_network(value: object) -> object:
+    network = _network(value)
+    if network.overlaps(TAILNET):
+        refuse(f"overlaps {TAILNET}, the tailnet's own range")
+    if not 16 <= network.prefixlen <= 28 or not network.is_private:
+        refuse("is not a private network of /16 to /28, which is what a VPC has")
+    return network
+
+
+def _door(value: object) -> object:
+    network = _network(value)
+    if network.prefixlen < 8:
+        refuse(
+            "opens SSH to a great part of the world",
+            "everybody could try to log in to every node",
+            "write the addresses from which `up` is run, such as 203.0.113.7/32",
+        )
+    return network
+
+
+def _id(kind: str) -> Any:
+    return AfterValidator(
+        lambda value: value if re.fullmatch(rf"{kind}-[0-9a-f]{{8,17}}", value) else refuse(f"is not a {kind}- id")
+    )
+
+
+ImageWord = Annotated[str, AfterValidator(_image)]
+InstanceType = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,15}\.[a-z0-9-]{1,15}$")]
+Door = Annotated[ipaddress.IPv4Network, BeforeValidator(_door)]
+
+
+def _type_key(**how: Any) -> Any:
+    words = "an instance type; EC2 would not know what to start; write one such as p5.48xlarge or t3.large"
+    return key("the instance type", words, **how)
+
+
+def _image_key() -> Any:
+    known = ", ".join(IMAGES)
+    return key(
+        f"the image: {known}, or an id; a newer one is only taken by new instances",
+        f"one of {known}, or ami-...; EC2 would not know what to start; write one of them",
+        default="ubuntu-24.04",
+    )
+
+
+def _user_key() -> Any:
+    words = "an account's name; the program could not log in; write the one that the image opens"
+    return key("the account that the image opens; left out, the word's own, and ubuntu for an id", words, default=None)
+
+
+def _disk_key() -> Any:
+    words = "a size in GB from 20 to 16384; the packages and containers would not fit; write 100 or more"
+    return key("the root disk, GB (gp3, encrypted)", words, ge=20, le=16384, default=100)
+
+
+class AwsHead(Section):
+    """The head node, where it stands at this site."""
+
+    type: InstanceType = _type_key(default="t3.large")
+    image: ImageWord = _image_key()
+    user: Login | None = _user_key()
+    disk_gb: Whole = _disk_key()
+
+
+class AwsPool(Section):
+    """Like nodes of an aws site: name1, name2, ... up to count."""
+
+    name: PoolName = named(
+        "the nodes' name without their number, at most 59 characters",
+        "its nodes are called by it, with 1, 2, ... after it; write a name such as p5-",
+    )
+    count: Whole = key(
+        "how many nodes",
+        f"a whole number from 1 to {MOST_NODES}; the pool would have no nodes; write 1 or more, or delete the pool",
+        ge=1,
+        le=MOST_NODES,
+        default=1,
+    )
+    type: InstanceType = _type_key()
+    image: ImageWord = _image_key()
+    user: Login | None = _user_key()
+    disk_gb: Whole = _disk_key()
+    market: Market = key(
+        "how it is paid: `on-demand`, `spot` (may be taken away at any time), `capacity-block` or `reservation`",
+        "on-demand, spot, capacity-block or reservation; EC2 would not know how to bill it; write one of the four",
+        default="on-demand",
+    )
+    reservation: Annotated[str, _id("cr")] | None = key(
+        "id of the capacity block or reservation that the nodes are taken from",
+        "an id such as cr-0123456789abcdef0; EC2 would take other capacity; write the id from the console",
+        default=None,
+    )
+    efa: bool = yes_no(
+        "as many EFA interfaces as the type has, in AWS's own layout; each node has an elastic IP then", False
+    )
+    gpu: GpuText | None = key(
+        "each node's GPUs, `kind:count`, which the gate compares with what is there",
+        "a GPU kind and a count such as h100:8; Slurm would give the node's GPUs to nobody; write KIND:COUNT, or leave "
+        "gpu out",
+        default=None,
+    )
+    features: tuple[Feature, ...] = features_key("Slurm features of each node, for `--constraint`")
+
+
+class AwsSite(Site):
+    """A site in one region of AWS."""
+
+    kind: Literal["aws"] = kind_key("aws", "instances of EC2, made and removed with the stack")
+    region: Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")] = key(
+        "the region", "a region's name; nobody knows where to start instances; write one such as us-east-1"
+    )
+    zone: Annotated[str, Field(pattern=r"^[a-z]$")] | None = key(
+        "the letter of the availability zone; left out, AWS picks one. Nodes of one site stand in one zone",
+        "a letter such as a; a capacity block is in one zone alone; write its letter",
+        otherwise="AWS's choice",
+        default=None,
+    )
+    ssh_from: tuple[Door, ...] = key(
+        "networks from which SSH is let in, those that `up` runs in",
+        "a list of one network or more such as [203.0.113.7/32]; no step could log in, or everybody could try; write "
+        "the address that AWS sees of you, with /32",
+        min_length=1,
+    )
+    private_key_file: KeyFile = key(
+        "private key for the log-in; the instances are given its public half",
+        "a path of a private key file; the program could not log in; write the path of a key of yours, such as "
+        "~/.ssh/id_ed25519",
+    )
+    subnet: Annotated[str, _id("subnet")] | None = key(
+        "id of a subnet of yours with a way to the internet; left out, a VPC is made",
+        "an id such as subnet-0123456789abcdef0; the instances would have no network; write the id, or leave it out",
+        default=None,
+    )
+    vpc: Annotated[str, _id("vpc")] | None = key(
+        "id of the VPC that the subnet is in",
+        "an id such as vpc-0123456789abcdef0; the security group would have no place; write the id with subnet",
+        default=None,
+    )
+    cidr: Annotated[ipaddress.IPv4Network, BeforeValidator(_own_network)] = key(
+        "network of the VPC that is made",
+        "a private network such as 10.64.0.0/20; the VPC could not be made; write one of /16 to /28",
+        otherwise="`10.64.0.0/20`",
+        default=ipaddress.IPv4Network("10.64.0.0/20"),
+    )
+    pools: tuple[AwsPool, ...] = key(
+        "the site's nodes; may be empty where the head node stands",
+        "a list of pools; the site would have no nodes; write [{name: p, type: p5.48xlarge}]",
+        default=(),
+    )
+    head: AwsHead = key("the head node's instance, where it stands here", default=AwsHead())
+    tags: dict[Annotated[str, Field(max_length=128)], Annotated[str, Field(max_length=256)]] = key(
+        "tags of everything that is made",
+        "a mapping of words; nobody could say whose costs these are; write {team: vision}",
+        default={},
+    )
+
+
+@dataclass(frozen=True)
+class AwsNode(NodeSpec):
+    """An instance; `shape` says all that its pool does, or the head node's section."""
+
+    shape: AwsPool | AwsHead
+
+
+def nodes(site: AwsSite, head: Head) -> list[AwsNode]:
+    """The nodes of the site, the head node first."""
+    here = [AwsNode.of(site, head, head.name, shape=site.head)] if head.site == site.name else []
+    return here + [
+        AwsNode.of(site, head, name, pool.features, pool.gpu, shape=pool)
+        for pool in site.pools
+        for name in pool_node_names(pool.name, pool.count)
+    ]

@@ -1,0 +1,106 @@
+"""`make trust` against real SSH servers: fingerprints are shown, and nothing is kept without a yes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+import pytest
+from rich.console import Console
+
+from driver.trust import trust
+from stacks.sites.hosts.known_hosts import KnownHosts
+from stacks.yaml_file import FileError
+from tests.engine.ssh_host import SshHost, serve
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[SshHost]:
+    with serve(tmp_path) as host:
+        yield host
+
+
+class Terminal(Console):
+    """A terminal at which somebody answers."""
+
+    def __init__(self, answer: str) -> None:
+        super().__init__(file=io.StringIO(), width=200)
+        self._answer = answer
+
+    def input(self, *asked: Any, **_: Any) -> str:
+        self.print(*asked)
+        return self._answer
+
+    @property
+    def shown(self) -> str:
+        """All that was printed."""
+        assert isinstance(self.file, io.StringIO)
+        return self.file.getvalue()
+
+
+def raw(*hosts: dict[str, Any], **site: Any) -> dict[str, Any]:
+    return {"sites": [{"name": "rack", "kind": "hosts", "known_hosts_file": "known", "hosts": [*hosts], **site}]}
+
+
+def kept(folder: Path, port: int) -> str | None:
+    return KnownHosts.of(folder, "known").key_of("127.0.0.1", port)
+
+
+def fingerprint(host: SshHost) -> str:
+    return asyncssh.import_public_key(host.host_key).get_fingerprint()
+
+
+def test_a_yes_keeps_what_was_shown_and_then_there_is_nothing_to_ask(host: SshHost, tmp_path: Path) -> None:
+    config = raw({"name": "n1", "address": "127.0.0.1", "port": host.port})
+    (tmp_path / "known").write_text("# ours")
+    terminal = Terminal("yes")
+    assert trust(config, tmp_path, terminal, ask=True) == 0
+    assert fingerprint(host) in terminal.shown
+    assert kept(tmp_path, host.port) == " ".join(host.host_key.split()[:2])
+    assert (tmp_path / "known").read_text().startswith("# ours\n[127.0.0.1]:")
+    again = Terminal("yes")
+    assert trust(config, tmp_path, again, ask=True) == 0
+    assert "Every host has a host key" in again.shown
+
+
+@pytest.mark.parametrize(("answer", "ask"), [("no", True), ("", True), ("yes", False)])
+def test_without_a_yes_of_somebody_who_was_there_nothing_is_kept(
+    host: SshHost, tmp_path: Path, answer: str, ask: bool
+) -> None:
+    assert trust(raw({"name": "n1", "address": "127.0.0.1", "port": host.port}), tmp_path, Terminal(answer), ask) == 1
+    assert not (tmp_path / "known").exists()
+
+
+def test_a_machine_that_does_not_answer_is_named_and_the_others_are_kept(host: SshHost, tmp_path: Path) -> None:
+    terminal = Terminal("yes")
+    config = raw(
+        {"name": "gone", "address": "127.0.0.1", "port": 1}, {"name": "n1", "address": "127.0.0.1", "port": host.port}
+    )
+    assert trust(config, tmp_path, terminal, ask=True) == 1
+    assert "gone" in terminal.shown
+    assert kept(tmp_path, host.port)
+    assert kept(tmp_path, 1) is None
+
+
+def test_a_machine_behind_a_bastion_is_looked_at_through_it(host: SshHost, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(host.private_key)
+    bastion = {"address": "127.0.0.1", "port": host.port, "user": "root", "private_key_file": "key"}
+    with serve(tmp_path) as inner:
+        config = raw(
+            {"name": "n1", "address": "127.0.0.1", "port": inner.port}, bastion={**bastion, "host_key": host.host_key}
+        )
+        assert trust(config, tmp_path, Terminal("yes"), ask=True) == 0
+        assert kept(tmp_path, inner.port) == " ".join(inner.host_key.split()[:2])
+        other = {**bastion, "host_key": inner.host_key}
+        (tmp_path / "known").unlink()
+        terminal = Terminal("yes")
+        assert trust({**config, "sites": [{**config["sites"][0], "bastion": other}]}, tmp_path, terminal, True) == 1
+        assert not (tmp_path / "known").exists()
+
+
+def test_a_site_without_a_file_for_its_keys_is_told_which_line_to_write(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="write `known_hosts_file: known_hosts`"):
+        trust(raw({"name": "n1", "address": "127.0.0.1"}, known_hosts_file=None), tmp_path, Terminal("yes"), ask=True)

@@ -1,0 +1,179 @@
+"""Hosts that are written elsewhere than in the config: files, ranges, what a site says for all, and known_hosts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from stacks.config import ConfigError, StackConfig, parse
+from stacks.sites.hosts.model import HostConfig, PresetName
+from stacks.sites.hosts.presets import PRESETS
+from tests.unit.configs import AUTH_KEY, HOST_KEY, KEY_PAIR
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "key").write_bytes(KEY_PAIR.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    return tmp_path
+
+
+def config(folder: Path, **site: Any) -> StackConfig:
+    raw = {
+        "cluster": {"name": "prod"},
+        "head": {"name": "n1", "site": "rack", "compute": True},
+        "sites": [{"name": "rack", "kind": "hosts", **site}],
+        "users": [{"name": "ada", "uid": 6001}],
+        "tailnet": {"auth_key": AUTH_KEY},
+    }
+    return parse(raw, base_dir=folder, secret_keys=SECRET)
+
+
+def hosts(folder: Path, **site: Any) -> list[HostConfig]:
+    return list(config(folder, **site).sites[0].hosts)  # type: ignore[attr-defined]
+
+
+def problems(folder: Path, **site: Any) -> list[str]:
+    with pytest.raises(ConfigError) as refused:
+        config(folder, **site)
+    return [str(problem) for problem in refused.value.problems]
+
+
+SECRET = frozenset({"tailnet"})
+FOR_ALL: dict[str, Any] = {"user": "ubuntu", "private_key_file": "key"}
+
+
+def test_a_csv_file_gives_hosts_beside_those_of_the_config(folder: Path) -> None:
+    (folder / "rack.csv").write_text(
+        "# the rack in room 3\nname, address, host_key, gpu, features, port, take_over\n"
+        f"n2, 192.0.2.2, {HOST_KEY}, h200:8, ib nvme, 2222, true\n\nn3, 192.0.2.3, {HOST_KEY}\n"
+    )
+    first, second, third = hosts(
+        folder, **FOR_ALL, hosts_file="rack.csv", hosts=[{"name": "n1", "address": "192.0.2.1", "host_key": HOST_KEY}]
+    )
+    assert (first.name, second.name, third.name) == ("n1", "n2", "n3")
+    assert (second.port, second.features, second.take_over, second.user) == (2222, ("ib", "nvme"), True, "ubuntu")
+    assert (third.port, third.gpu, third.private_key_file) == (22, None, folder / "key")
+
+
+def test_a_yaml_file_gives_hosts_as_the_config_does(folder: Path) -> None:
+    (folder / "rack.yaml").write_text(f"hosts:\n- {{name: n1, address: a.example, host_key: {HOST_KEY}}}\n")
+    assert [host.address for host in hosts(folder, **FOR_ALL, hosts_file="rack.yaml")] == ["a.example"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("rack.csv", "name, name\nn1, n2\n", "names a column twice"),
+        ("rack.csv", "name\nn1, 192.0.2.1\n", "line 2 has more cells"),
+        ("rack.csv", 'name\n"n1\n', "cannot be read"),
+        ("rack.csv", b"\xff\xfe\xfd", "cannot be read"),
+        ("rack.yaml", "[n1]", "rack.yaml is a list"),
+        ("rack.yaml", "hosts: 3\n", "no list `hosts`"),
+        ("rack.yaml", "hosts: [a\n", "not YAML"),
+        ("gone.csv", None, "cannot be read (FileNotFoundError)"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_problem_with_its_name(
+    folder: Path, name: str, content: str | bytes | None, said: str
+) -> None:
+    if content is not None:
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    (told,) = problems(folder, **FOR_ALL, hosts_file=name)
+    assert told.startswith("tailrack:sites[0].hosts_file: ")
+    assert said in told
+
+
+def test_a_wrong_value_in_a_file_is_told_with_its_line(folder: Path) -> None:
+    (folder / "rack.csv").write_text(f"name,address,host_key\nn1,192.0.2.1,{HOST_KEY}\nN!,192.0.2.2,{HOST_KEY}\n")
+    (told,) = problems(folder, **FOR_ALL, hosts_file="rack.csv")
+    assert told.startswith("tailrack:sites[0].hosts_file[line 3].name: 'N!' is not a name")
+
+
+@pytest.mark.parametrize(
+    ("name", "address", "expected"),
+    [
+        ("n[1-3]", "10.0.0.[1-3]", ["n1 10.0.0.1", "n2 10.0.0.2", "n3 10.0.0.3"]),
+        ("n[1,08-10]", ["a", "b", "c", "d"], ["n1 a", "n08 b", "n09 c", "n10 d"]),
+        ("n[1-2]", "n[1-2].example", ["n1 n1.example", "n2 n2.example"]),
+    ],
+)
+def test_a_range_stands_for_as_many_hosts(folder: Path, name: str, address: object, expected: list[str]) -> None:
+    addresses = address if isinstance(address, list) else [line.split()[1] for line in expected]
+    (folder / "known").write_text("".join(f"{one} {HOST_KEY}\n" for one in addresses))
+    found = hosts(folder, **FOR_ALL, known_hosts_file="known", hosts=[{"name": name, "address": address}])
+    assert [f"{host.name} {host.address}" for host in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        ({"name": "n[1-3]", "address": "10.0.0.[1-2]"}, "is 3 names, and there is 2 addresses"),
+        ({"name": "n[1-3]", "address": "10.0.0.1"}, "is 3 names, and there is one address"),
+        ({"name": "n[3-1]", "address": "10.0.0.[1-3]"}, "is not a name"),
+        ({"name": "n[1-999999999]", "address": "10.0.0.[1-3]"}, "is not a name"),
+        ({"name": "n[1-2]", "address": "10.0.0.[1-2]", "host_key": HOST_KEY}, "one key for many hosts"),
+    ],
+)
+def test_a_range_that_does_not_come_out_even_is_refused(folder: Path, host: dict[str, Any], said: str) -> None:
+    assert any(said in text for text in problems(folder, **FOR_ALL, hosts=[host]))
+
+
+def test_a_host_without_a_key_has_the_one_of_known_hosts_for_its_port(folder: Path) -> None:
+    other = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode().strip()
+    rsa = asyncssh.generate_private_key("ssh-rsa", key_size=2048).export_public_key().decode().strip()
+    (folder / "known").write_text(f"10.0.0.1 {rsa}\n10.0.0.1 {HOST_KEY}\n[10.0.0.1]:2222 {other}\n")
+    listed = [{"name": "n1", "address": "10.0.0.1"}, {"name": "n2", "address": "10.0.0.1", "port": 2222}]
+    first, second = hosts(folder, **FOR_ALL, known_hosts_file="known", hosts=listed)
+    assert (first.host_key, second.host_key) == (HOST_KEY, other)
+
+
+def test_a_port_without_a_line_of_its_own_and_a_revoked_key_are_trusted_by_nobody(folder: Path) -> None:
+    (folder / "known").write_text(f"10.0.0.1 {HOST_KEY}\n10.0.0.2 {HOST_KEY}\n@revoked 10.0.0.2 {HOST_KEY}\n")
+    listed = [{"name": "n1", "address": "10.0.0.1", "port": 2222}, {"name": "n2", "address": "10.0.0.2"}]
+    told = problems(folder, **FOR_ALL, known_hosts_file="known", hosts=listed)
+    assert [text.partition(":")[2].partition(";")[0] for text in told] == [
+        "sites[0].hosts[0].host_key: missing",
+        "sites[0].hosts[1].host_key: missing",
+    ]
+    assert all("make trust" in text for text in told)
+
+
+def test_a_preset_says_whom_to_log_in_as_and_the_site_and_the_host_say_it_better(folder: Path) -> None:
+    listed = [{"name": "n1", "address": "10.0.0.1", "host_key": HOST_KEY}]
+    assert hosts(folder, preset="lambda", private_key_file="key", hosts=listed)[0].user == "ubuntu"
+    assert hosts(folder, preset="lambda", private_key_file="key", user="ops", hosts=listed)[0].user == "ops"
+    assert any("user: missing" in text for text in problems(folder, preset="dgx", private_key_file="key", hosts=listed))
+
+
+def test_every_preset_says_where_it_is_from() -> None:
+    assert set(PRESETS) == set(PresetName.__args__)  # type: ignore[attr-defined]
+    assert all(preset.source for preset in PRESETS.values())
+
+
+def test_the_same_address_behind_another_bastion_is_another_machine(folder: Path) -> None:
+    def site(name: str, host: str, bastion: str) -> dict[str, Any]:
+        through = {"address": bastion, "user": "ops", "private_key_file": "key", "host_key": HOST_KEY}
+        listed = [{"name": host, "address": "10.0.0.1", "host_key": HOST_KEY}]
+        return {"name": name, "kind": "hosts", **FOR_ALL, "bastion": through, "hosts": listed}
+
+    raw = {
+        "cluster": {"name": "prod"},
+        "head": {"name": "n1", "site": "east", "compute": True},
+        "users": [{"name": "ada", "uid": 6001}],
+        "tailnet": {"auth_key": AUTH_KEY},
+    }
+    parse(
+        {**raw, "sites": [site("east", "n1", "192.0.2.1"), site("west", "n2", "192.0.2.2")]},
+        base_dir=folder,
+        secret_keys=SECRET,
+    )
+    with pytest.raises(ConfigError, match="is sites"):
+        parse(
+            {**raw, "sites": [site("east", "n1", "192.0.2.1"), site("west", "n2", "192.0.2.1")]},
+            base_dir=folder,
+            secret_keys=SECRET,
+        )
