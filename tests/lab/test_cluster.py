@@ -156,6 +156,12 @@ def test_slurm_listens_on_the_tailnet_only(cluster: ClusterUnderTest, addresses:
         assert set(listening) == wanted, node
 
 
+def test_a_connection_that_a_node_opens_from_a_port_of_srun_gets_its_answers(cluster: ClusterUnderTest) -> None:
+    dial = "import socket as s; s.create_connection(('control.lab', 8080), 5, source_address=('', 60500))"
+    for node in NODES:
+        cluster.run(node, f'python3 -c "{dial}"')
+
+
 def test_a_node_keeps_no_slurm_configuration_of_its_own(cluster: ClusterUnderTest) -> None:
     assert cluster.node("head").file("/etc/slurm/slurm.conf").exists
     for node in ("a1", "b1"):
