@@ -26,10 +26,10 @@ _REMEDIES = (
         "a machine that is gone for good is removed from the config",
     ),
     (
-        r"connection (was )?lost|without exit status|not responding to keepalive|connection (reset|timed out)|broken pipe",
+        r"connection (was )?lost|without exit status|not responding|connection (reset|timed out)|broken pipe",
         "the connection to {machine} broke while the step was at work, and it may still be at work there. See that "
-        "{machine} is switched on and that ssh reaches it from here, then run up again: the step waits for the one that "
-        "was cut off (up to 10 minutes; see /var/log/tailrack there) and begins anew",
+        "{machine} is switched on and that ssh reaches it from here, then run up again: the step waits for the one "
+        "that was cut off (up to 10 minutes; see /var/log/tailrack there) and begins anew",
     ),
 )
 

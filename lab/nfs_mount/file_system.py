@@ -122,7 +122,7 @@ class NfsFileSystem:
         self, info: Any, session: Session, path: bytes, flags: int, action: Callable[[], ctypes.c_void_p]
     ) -> int:
         """Open by `action` and put the handle's number into FUSE's `info`."""
-        with session.lock:
+        with session.turn():
             pointer = session.run(action)
             if pointer is None:
                 raise OSError(errno.EIO, "no handle")
@@ -179,7 +179,7 @@ class NfsFileSystem:
         with self._table:
             handle = self._handles.pop(info.fh)
         session = handle.session
-        with session.lock:
+        with session.turn():
             if session.context is not None and handle.generation == session.generation:
                 session.lib.nfs_close(session.context, handle.pointer)
         return 0

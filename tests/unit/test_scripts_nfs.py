@@ -84,7 +84,7 @@ def test_a_node_mounts_by_automount_after_the_tailnet_and_retries_for_ever(shell
     assert done.returncode == 0, done.stderr
     unit = shell.path("/etc/systemd/system/shared.mount").read_text().splitlines()
     assert "What=100.64.0.1:/export/shared" in unit
-    assert "Options=hard,nfsvers=4.2,_netdev" in unit
+    assert "Options=hard,timeo=150,retrans=2,nfsvers=4.2,_netdev" in unit
     assert "Requires=tailrack-tailnet.service" in unit
     assert "StartLimitIntervalSec=0" in unit
     assert "systemctl enable -q shared.automount" in shell.calls

@@ -44,6 +44,10 @@ ganesha_configuration() {
 ensure_ganesha() {
     CHANGED=
     if ganesha_of_others; then set_aside "$GANESHA_FILE"; fi
+    # Its package does not start it again when it is killed; without it every node hangs.
+    ensure_file /etc/systemd/system/nfs-ganesha.service.d/tailrack.conf 0644 root:root $'[Service]\nRestart=on-failure\nRestartSec=2'
+    if [ -n "$CHANGED" ]; then systemctl daemon-reload; fi
+    CHANGED=
     ensure_file "$GANESHA_FILE" 0644 root:root "$(ganesha_configuration)"
     systemctl enable -q nfs-ganesha
     if ! systemctl -q is-active nfs-ganesha; then

@@ -12,14 +12,21 @@ MPI = "openmpi-bin"
 MEASUREMENT = (MPI, "python3-mpi4py", "python3-numpy")
 
 
+# Beside slurmd: a node that was away is known again within a minute of coming back.
+KNOWN = "tailrack-known.service"
+
+
 def role(settings: ClusterSettings) -> Role:
     """slurm.conf and its kin are made by files.py, from what all roles say, once the head node's address is known."""
-    unit = File("/etc/systemd/system/slurmctld.service.d/tailrack.conf", template("slurm", "slurmctld.service.conf"))
+    controller = File(
+        "/etc/systemd/system/slurmctld.service.d/tailrack.conf", template("slurm", "slurmctld.service.conf")
+    )
+    known = File(f"/etc/systemd/system/{KNOWN}", template("slurm", KNOWN))
     return Role(
         "slurm",
         section=settings.slurm,
         # slurmctld, slurmd, slurmdbd; srun (SrunPortRange)
         ports=("6817-6819", "60001-60999"),
         packages={"head": ("slurmctld", "slurm-client", MPI), "compute": ("slurmd", "slurm-client", *MEASUREMENT)},
-        files={"head": (unit,)},
+        files={"head": (controller,), "compute": (known,)},
     )
