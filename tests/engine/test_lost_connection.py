@@ -58,7 +58,12 @@ def test_a_host_that_goes_silent_in_a_step_is_lost_within_a_minute_and_named_wit
     assert commands.KEEPALIVE_SECONDS * (commands.KEEPALIVE_QUESTIONS + 2) <= 60
     monkeypatch.setattr(commands, "KEEPALIVE_SECONDS", 0.2)
     cut = threading.Event()
-    threading.Thread(target=lambda: exists(host.folder / "begun") and cut.set(), daemon=True).start()
+
+    def cut_when_begun() -> None:
+        if exists(host.folder / "begun"):
+            cut.set()
+
+    threading.Thread(target=cut_when_begun, daemon=True).start()
     with line_to(host.port, cut) as port:
         connection = {**commands.CONNECTION_DEFAULTS, "host": "127.0.0.1", "port": port}
         connection |= {"privateKey": host.private_key, "hostKey": host.host_key}

@@ -4,12 +4,14 @@ does not, whose clock is wrong, device files."""
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from components.roles.role import template
 from tests.unit.configs import RawConfig
 from tests.unit.recorded import Build
 from tests.unit.shell import Shell
@@ -282,3 +284,29 @@ def test_steps_that_wait_for_jobs_have_the_jobs_time_on_top_of_their_own(
     }
     for name, command in commands.items():
         assert f" timeout -k 30 {1800 + seconds} bash " in command, name
+
+
+@pytest.mark.parametrize(
+    ("says", "told"),
+    [
+        ("mix*", ["systemctl reload slurmd"]),
+        ("down*", ["systemctl reload slurmd"]),
+        ("idle", []),
+        ("drain", []),
+        ("", []),
+    ],
+)
+def test_a_node_that_slurm_calls_silent_makes_itself_known_and_no_other(
+    shell: Shell, says: str, told: list[str]
+) -> None:
+    unit = template("slurm", "tailrack-known.service")
+    (command,) = re.findall(r"^ExecStart=/bin/sh -c '(.*)'$", unit, re.MULTILINE)
+    # systemd's own signs, see systemd.service(5).
+    command = command.replace("$$", "$").replace("%%", "%")
+    shell.stub("sleep", f'[ "$*" = 40 ] || mkdir "{shell.root}/looked"')
+    shell.stub("sinfo", f'[ "$*" = "-h -p all -n a1 -o %t" ] && echo "{says}"')
+    shell.stub("hostname", "echo a1")
+    shell.stub("systemctl")
+    shell.call(command, {}, "slurm/jobs")
+    assert [call for call in shell.calls if call.startswith("systemctl")] == told
+    assert shell.calls.count("sleep 20") == 2
