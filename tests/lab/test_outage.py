@@ -19,8 +19,8 @@ def shown(cluster: ClusterUnderTest, node: str) -> str:
     return cluster.attempt("head", f"sinfo -h -p all -n {node} -o %t").stdout.strip()
 
 
-# slurmctld asks every 200 s, so in 400 s by itself; in the short form because it tells all nodes to reconfigure. Both are
-# shorter than SlurmdTimeout.
+# slurmctld asks every 200 s, so in 400 s by itself; in the short form because it tells all nodes to reconfigure. Both
+# times are shorter than SlurmdTimeout.
 @pytest.mark.parametrize("seconds", [70, pytest.param(400, marks=pytest.mark.proof)])
 def test_a_far_node_that_was_cut_off_works_and_writes_within_a_minute_and_nothing_is_lost(
     cluster: ClusterUnderTest, seconds: float
