@@ -53,7 +53,7 @@ test-lab: setup ## tests on real daemons, in containers
 
 test-faults: setup ## what goes wrong, in full: kills, a partition, restarts, the secret scan; half an hour
 	@$(PYTHON) -m lab image >/dev/null
-	@$(PYTHON) -m pytest -m 'proof or not proof' -s $(FAULTS)
+	@$(PYTHON) -m pytest -m 'proof or not proof' -s --timeout 3600 $(FAULTS)
 
 test: lint ## all checks, the quick ones first
 	@$(PYTHON) -m driver engine

@@ -59,7 +59,7 @@ class Writers:
     """Writers of one user on a node, several of each kind; each has a file on the share and a log on the node."""
 
     def __init__(self, cluster: ClusterUnderTest, node: str, user: str, of_each_kind: int) -> None:
-        self._cluster, self._node = cluster, node
+        self._cluster, self._node, self._user = cluster, node, user
         self._place = cluster.run_as(user, node, f"mktemp -d -p {FOLDER}").strip()
         self._here = cluster.run_as(user, node, "mktemp -d").strip()
         self.names = [f"{how}-{number}" for how in ("open", "each") for number in range(of_each_kind)]
@@ -79,6 +79,7 @@ class Writers:
 
     def stop(self) -> dict[str, list[str]]:
         """End them all; return by writer what the server has of it."""
-        self._cluster.run(self._node, f"touch {self._here}/stop; while pgrep -f {self._here}/stop; do sleep 0.1; done")
+        stop = f"{self._here}/stop"
+        self._cluster.run(self._node, f"touch {stop}; while pgrep -u {self._user} -f {stop}; do sleep 0.1; done")
         place = self._place.replace("/shared", "/export/shared", 1)
         return {name: self._cluster.run("head", f"cat {place}/{name}").split() for name in self.names}

@@ -4,7 +4,6 @@ does not, whose clock is wrong, device files."""
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 from collections.abc import Callable
 from typing import Any
@@ -286,27 +285,20 @@ def test_steps_that_wait_for_jobs_have_the_jobs_time_on_top_of_their_own(
         assert f" timeout -k 30 {1800 + seconds} bash " in command, name
 
 
+RELOAD, REBIND = "systemctl reload slurmd", "tailscale debug rebind"
+
+
 @pytest.mark.parametrize(
-    ("says", "told"),
-    [
-        ("mix*", ["systemctl reload slurmd"]),
-        ("down*", ["systemctl reload slurmd"]),
-        ("idle", []),
-        ("drain", []),
-        ("", []),
-    ],
+    ("says", "told"), [("mix*", [RELOAD]), ("down*", [RELOAD]), ("idle", []), ("drain", []), ("", [REBIND])]
 )
-def test_a_node_that_slurm_calls_silent_makes_itself_known_and_no_other(
+def test_a_node_that_slurm_calls_silent_makes_itself_known_and_one_without_an_answer_looks_at_its_tailnet(
     shell: Shell, says: str, told: list[str]
 ) -> None:
-    unit = template("slurm", "tailrack-known.service")
-    (command,) = re.findall(r"^ExecStart=/bin/sh -c '(.*)'$", unit, re.MULTILINE)
-    # systemd's own signs, see systemd.service(5).
-    command = command.replace("$$", "$").replace("%%", "%")
     shell.stub("sleep", f'[ "$*" = 40 ] || mkdir "{shell.root}/looked"')
-    shell.stub("sinfo", f'[ "$*" = "-h -p all -n a1 -o %t" ] && echo "{says}"')
+    shell.stub("sinfo", f'[ "$*" = "-h -p all -n a1 -o %t" ] && echo "{says}" | grep .')
     shell.stub("hostname", "echo a1")
     shell.stub("systemctl")
-    shell.call(command, {}, "slurm/jobs")
-    assert [call for call in shell.calls if call.startswith("systemctl")] == told
+    shell.stub("tailscale")
+    shell.call(template("slurm", "tailrack-known"), {}, "slurm/jobs")
+    assert [call for call in shell.calls if call.startswith(("systemctl", "tailscale"))] == told
     assert shell.calls.count("sleep 20") == 2

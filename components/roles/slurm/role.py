@@ -10,10 +10,8 @@ from components.roles.role import File, Role, template
 MPI = "openmpi-bin"
 # What the CPU measurement needs on every node that runs jobs.
 MEASUREMENT = (MPI, "python3-mpi4py", "python3-numpy")
-
-
-# Beside slurmd: a node that was away is known again within a minute of coming back.
-KNOWN = "tailrack-known.service"
+# A program beside slurmd, and its unit.
+KNOWN = "tailrack-known"
 
 
 def role(settings: ClusterSettings) -> Role:
@@ -21,12 +19,15 @@ def role(settings: ClusterSettings) -> Role:
     controller = File(
         "/etc/systemd/system/slurmctld.service.d/tailrack.conf", template("slurm", "slurmctld.service.conf")
     )
-    known = File(f"/etc/systemd/system/{KNOWN}", template("slurm", KNOWN))
+    known = (
+        File(f"/usr/local/sbin/{KNOWN}", template("slurm", KNOWN), mode="0755"),
+        File(f"/etc/systemd/system/{KNOWN}.service", template("slurm", f"{KNOWN}.service")),
+    )
     return Role(
         "slurm",
         section=settings.slurm,
         # slurmctld, slurmd, slurmdbd; srun (SrunPortRange)
         ports=("6817-6819", "60001-60999"),
         packages={"head": ("slurmctld", "slurm-client", MPI), "compute": ("slurmd", "slurm-client", *MEASUREMENT)},
-        files={"head": (controller,), "compute": (known,)},
+        files={"head": (controller,), "compute": known},
     )
