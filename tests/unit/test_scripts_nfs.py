@@ -78,7 +78,8 @@ def test_the_kernels_server_is_told_with_exportfs_and_serves_version_4_only(shel
     shell.stub("exportfs")
     assert shell.call("apply_exports", {**SERVER, "HEAD_KERNEL_NFS": "true"}, "nfs_exports/server").returncode == 0
     assert shell.calls[-1] == "exportfs -ra"
-    assert shell.path("/etc/nfs.conf.d/tailrack.conf").read_text() == "[nfsd]\nvers3=n\nvers4=y\n"
+    text = shell.path("/etc/nfs.conf.d/tailrack.conf").read_text()
+    assert text == "[nfsd]\nvers3=n\nvers4=y\nlease-time=30\ngrace-time=30\n"
     assert not shell.path("/etc/ganesha").exists()
 
 
@@ -91,7 +92,7 @@ def test_a_node_mounts_by_automount_after_the_tailnet_and_retries_for_ever(shell
     assert done.returncode == 0, done.stderr
     unit = shell.path("/etc/systemd/system/shared.mount").read_text().splitlines()
     assert "What=100.64.0.1:/export/shared" in unit
-    assert "Options=hard,timeo=150,retrans=2,nfsvers=4.2,_netdev" in unit
+    assert "Options=hard,nfsvers=4.2,_netdev" in unit
     assert "Requires=tailrack-tailnet.service" in unit
     assert "StartLimitIntervalSec=0" in unit
     assert "systemctl enable -q shared.automount" in shell.calls

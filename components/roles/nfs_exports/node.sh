@@ -23,9 +23,7 @@ StartLimitIntervalSec=0
 What=$HEAD_ADDRESS:$NFS_EXPORTS_PATH
 Where=$NFS_EXPORTS_MOUNT
 Type=nfs4
-# A connection that broke is given up after 45 s (timeo, in tenths of a second, three times) and not after 180, so that
-# calls go on soon after an outage; they wait as long as it takes, and NFS 4 repeats none that the server has.
-Options=hard,timeo=150,retrans=2,nfsvers=4.2,_netdev
+Options=hard,nfsvers=4.2,_netdev
 TimeoutSec=30"
     ensure_file "/etc/systemd/system/$unit.automount" 0644 root:root "[Unit]
 Description=The cluster's share, mounted at first use

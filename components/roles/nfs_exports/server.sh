@@ -14,9 +14,13 @@ ensure_kernel_server() {
     if [ -n "$(exports_of_others)" ]; then
         rm -f /etc/nfs.conf.d/tailrack.conf
     else
+        # By the lease clients choose how long a dead connection is kept (that long) and how often a new one is tried (twice
+        # as often): with the kernel's own 90 s, a node that was cut off could be back a minute and a half too late.
         ensure_file /etc/nfs.conf.d/tailrack.conf 0644 root:root "[nfsd]
 vers3=n
-vers4=y"
+vers4=y
+lease-time=30
+grace-time=30"
     fi
     systemctl enable -q nfs-server
     if [ -n "$CHANGED" ] || ! systemctl -q is-active nfs-server; then systemctl restart nfs-server; fi
