@@ -214,26 +214,6 @@ def test_a_run_is_killed_while_the_head_node_is_set_up_and_the_step_there_too(
     assert "ended" in cluster.attempt("head", END_STEP).stdout
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.proof)])
-def test_runs_are_killed_at_points_that_chance_chooses_and_half_of_their_steps_too(
-    cluster: ClusterUnderTest, started: Callable[[], Run], chance: random.Random, kills: int
-) -> None:
-    killed = 0
-    for number in range(kills):
-        # Work for every machine, however far the runs before have come.
-        cluster.config["tailrack:cluster"]["repair"] = dict.fromkeys(("head", "a1", "x1"), f"{number + 1} of {kills}")
-        seconds, steps_too = chance.uniform(1, 25), chance.random() < 0.5
-        until = time.monotonic() + seconds
-        run = started()
-        eventually(lambda: run.process.poll() is not None or time.monotonic() > until, 60, "the point comes")  # noqa: B023
-        killed += run.process.poll() is None
-        run.kill()
-        print(f"killed after {seconds:.1f} s{', and its steps' if steps_too else ''}\n{run.output}")
-        for node in ("head", "a1", "x1") if steps_too else ():
-            cluster.attempt(node, END_STEP)
-    assert killed > kills / 2
-
-
 def test_ctrl_c_while_a_node_is_set_up_lets_its_step_come_to_its_end(
     cluster: ClusterUnderTest, started: Callable[[], Run]
 ) -> None:
@@ -254,6 +234,26 @@ def test_a_second_run_is_refused_with_one_line_and_the_first_is_killed_while_it_
     assert str(refused.value) == "another run of stack 'f1' is at work; wait for it, or end it with Ctrl-C there"
     assert run.process.poll() is None
     run.kill()
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.proof)])
+def test_runs_are_killed_at_points_that_chance_chooses_and_half_of_their_steps_too(
+    cluster: ClusterUnderTest, started: Callable[[], Run], chance: random.Random, kills: int
+) -> None:
+    killed = 0
+    for number in range(kills):
+        # Work for every machine, however far the runs before have come.
+        cluster.config["tailrack:cluster"]["repair"] = dict.fromkeys(("head", "a1", "x1"), f"{number + 1} of {kills}")
+        seconds, steps_too = chance.uniform(1, 25), chance.random() < 0.5
+        until = time.monotonic() + seconds
+        run = started()
+        eventually(lambda: run.process.poll() is not None or time.monotonic() > until, 60, "the point comes")  # noqa: B023
+        killed += run.process.poll() is None
+        run.kill()
+        print(f"killed after {seconds:.1f} s{', and its steps' if steps_too else ''}\n{run.output}")
+        for node in ("head", "a1", "x1") if steps_too else ():
+            cluster.attempt(node, END_STEP)
+    assert killed > kills / 2
 
 
 def test_after_all_interruptions_up_ends_in_the_state_of_an_uninterrupted_one(running: ClusterUnderTest) -> None:
