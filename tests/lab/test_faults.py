@@ -297,7 +297,7 @@ def test_a_connection_that_breaks_in_a_step_is_named_and_the_step_run_again_wait
         running.config["tailrack:cluster"]["repair"] = {"x1": "cable"}
         run = started()
         run.reach(lambda: waiting_steps() == 1, "the step is at work on x1")
-        running.run("x1", "pkill -KILL -f 'sshd.*: admin'")
+        running.run("x1", "pkill -KILL -f '[s]shd.*: admin'")
         assert run.process.wait(REACH) == 1
         assert "next: the connection to x1 broke while the step was at work" in run.output
         again = started()
