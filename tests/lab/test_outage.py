@@ -66,7 +66,8 @@ def test_a_far_node_that_was_cut_off_works_and_writes_within_a_minute_and_nothin
 def test_a_process_that_waits_for_a_share_that_is_away_can_be_killed(cluster: ClusterUnderTest) -> None:
     waiting = "pgrep -u ada -f 'cat /shared/scratch/[.]nothing'"
     with cut(cluster, "b1"):
-        cluster.attempt("b1", as_user("ada", "setsid cat /shared/scratch/.nothing >/dev/null 2>&1 &"))
+        # Not in a login, which would wait for the home.
+        cluster.run("b1", "setsid runuser -u ada -- cat /shared/scratch/.nothing </dev/null >/dev/null 2>&1 &")
         eventually(lambda: cluster.attempt("b1", waiting).returncode == 0, 10, "cat waits")
         cluster.run("b1", "pkill -KILL -u ada -f 'cat /shared/scratch/[.]nothing'")
         eventually(lambda: cluster.attempt("b1", waiting).returncode == 1, 45, "it is gone")
