@@ -63,6 +63,7 @@ def test_a_far_node_that_was_cut_off_works_and_writes_within_a_minute_and_nothin
     assert cluster.run("head", as_user("ada", "srun -w b1 --immediate=10 hostname")) == "b1\n"
 
 
+@pytest.mark.proof
 def test_a_process_that_waits_for_a_share_that_is_away_can_be_killed(cluster: ClusterUnderTest) -> None:
     waiting = "pgrep -u ada -f 'cat /shared/scratch/[.]nothing'"
     with cut(cluster, "b1"):
