@@ -304,6 +304,7 @@ def test_a_connection_that_breaks_in_a_step_is_named_and_the_step_run_again_wait
         again.reach(lambda: waiting_steps() == 2, "the same step is there twice")
         assert lock.stdin
         lock.stdin.close()
+    del running.config["tailrack:cluster"]["repair"]
     assert again.process.wait(REACH) == 0, again.output
     assert states(running)["x1"] == "idle"
 
