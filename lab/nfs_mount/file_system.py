@@ -146,11 +146,13 @@ class NfsFileSystem:
         """pwrite(2), or write(2) to the end of a file opened for appending."""
         handle = self._handles[info.fh]
         session = handle.session
+        start = None if info.flags & os.O_APPEND else offset
 
         def action() -> int:
+            nonlocal start
             pointer = session.pointer(handle)
-            start = offset
-            if info.flags & os.O_APPEND:
+            # The end of the file as it was at first: a write that was done and not answered is done again in its place.
+            if start is None:
                 found = Stat()
                 session.call("nfs_fstat64", pointer, ctypes.byref(found))
                 start = found.size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import os
 import subprocess
 import time
 from collections.abc import Callable
@@ -222,6 +223,27 @@ def test_an_open_file_is_opened_again_on_a_new_connection_and_only_then(session:
     session.run(lambda: session.pointer(handle))
     session.run(lambda: session.pointer(handle))
     assert library.opened == [(2, b"/f")]
+
+
+def test_what_is_appended_without_an_answer_is_written_again_to_the_same_place(session: Any, library: Library) -> None:
+    places, size = [], 10
+
+    def fstat(context: Any, pointer: Any, found: Any) -> int:
+        found._obj.size = size
+        return 0
+
+    def pwrite(context: Any, pointer: Any, offset: Any, count: Any, data: bytes) -> int:
+        nonlocal size
+        places.append(offset.value)
+        size = max(size, offset.value + len(data))
+        return -errno.EINTR if len(places) == 1 else len(data)
+
+    library.nfs_fstat64, library.nfs_pwrite = fstat, pwrite
+    files = NfsFileSystem(lambda uid, gid: session, lambda: (1500, 1500, 1))
+    session.run(lambda: None)
+    info = SimpleNamespace(flags=os.O_APPEND, fh=files._register(Handle(session, b"/f", 0, ctypes.c_void_p(1), 1)))
+    assert files.write("/f", b"12345", 0, info) == 5
+    assert (places, size) == ([10, 10], 15)
 
 
 def test_open_files_follow_a_renamed_folder(session: Any) -> None:
