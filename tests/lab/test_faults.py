@@ -248,6 +248,7 @@ def test_runs_are_killed_at_points_that_chance_chooses_and_half_of_their_steps_t
         until = time.monotonic() + seconds
         run = started()
         eventually(lambda: run.process.poll() is not None or time.monotonic() > until, 60, "the point comes")  # noqa: B023
+        assert run.process.poll() in (None, 0), run.output
         killed += run.process.poll() is None
         run.kill()
         print(f"killed after {seconds:.1f} s{', and its steps' if steps_too else ''}\n{run.output}")
