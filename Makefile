@@ -5,8 +5,9 @@
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 STACK ?= dev
+FAULTS := $(addprefix tests/lab/test_,faults.py outage.py secrets.py)
 export STACK ENGINE COMMAND
-.PHONY: help setup up preview drift outputs status report floors shell trust down lint test test-unit test-engine test-lab bench
+.PHONY: help setup up preview drift outputs status report floors shell trust down lint test test-unit test-engine test-lab test-faults bench
 
 help:
 	@sed -n 's/^\([a-z-]*\): *[a-z ]*## /\1\t/p' Makefile | expand -t 14
@@ -68,6 +69,10 @@ test-engine: setup ## tests of the engines against a real SSH server
 test-lab: setup ## tests on real daemons, in containers
 	@$(PYTHON) -m lab image >/dev/null
 	@$(PYTHON) -m pytest tests/lab
+
+test-faults: setup ## what goes wrong, in full: kills, a partition, restarts, the secret scan; half an hour
+	@$(PYTHON) -m lab image >/dev/null
+	@$(PYTHON) -m pytest -m 'proof or not proof' -s --timeout 3600 $(FAULTS)
 
 test: lint ## all checks, the quick ones first
 	@$(PYTHON) -m driver engine

@@ -102,6 +102,7 @@ class CliRunner:
         """Take away what a killed run left: its lock, and the note that it was in the middle of a step.
 
         Only called while this process holds the stack. Steps converge, so a step that was cut off is simply run again.
+        Raises DriverError with the CLI's own words where it cannot.
         """
         for lock in self._workspace.in_backend("/*.json"):
             owner = _owner(lock)
@@ -112,8 +113,11 @@ class CliRunner:
                 )
             stack.cancel()
             break
-        if (stack.export_stack().deployment or {}).get("pending_operations"):
-            self._mended(lambda: stack.refresh(clear_pending_creates=True, color="never"))
+        try:
+            if (stack.export_stack().deployment or {}).get("pending_operations"):
+                self._mended(lambda: stack.refresh(clear_pending_creates=True, color="never"))
+        except CommandError as error:
+            raise DriverError(f"what a killed run left cannot be cleared away: {_reason(error)}") from None
 
     def _run(self, operation: Callable[[Callable[[EngineEvent], None]], Any]) -> Summary:
         told = _Telling(self._on_event)

@@ -1,4 +1,4 @@
-"""What to do about a machine that could not be reached. A script's own failures say it themselves."""
+"""What to do about a machine that could not be reached, or no longer. A script's own failures say it themselves."""
 
 from __future__ import annotations
 
@@ -22,9 +22,15 @@ _REMEDIES = (
         "see user and private_key_file of {machine} in the config, and ~/.ssh/authorized_keys there; then run up again",
     ),
     (
-        r"failed attempts|connection lost|without exit status",
+        r"failed attempts",
         "see that {machine} is switched on and that ssh reaches it from here, then run up again; "
         "a machine that is gone for good is removed from the config",
+    ),
+    (
+        r"connection (was )?lost|without exit status|not responding|connection (reset|timed out)|broken pipe",
+        "the connection to {machine} broke while the step was at work, and it may still be at work there. See that "
+        "{machine} is switched on and that ssh reaches it from here, then run up again: the step waits for the one "
+        "that was cut off (up to 10 minutes; see /var/log/tailrack there) and begins anew",
     ),
 )
 

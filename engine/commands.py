@@ -14,7 +14,8 @@ from pulumi.runtime.rpc import UNKNOWN
 LOCAL, REMOTE = "command:local:Command", "command:remote:Command"
 CONNECTION_DEFAULTS = {"user": "root", "port": 22, "dialErrorLimit": 10, "perDialTimeout": 15}
 FIRST_PAUSE, PAUSE_GROWTH, LONGEST_PAUSE = 0.1, 1.5, 5.0  # seconds between two dials, as the provider waits
-KEEPALIVE_SECONDS = 30  # a host that is silent for three of these counts as lost
+# A host counts as lost that has answered none of two such questions when the third is due: after 45 to 60 s.
+KEEPALIVE_SECONDS, KEEPALIVE_QUESTIONS = 15, 2
 STREAMS = ("stdout", "stderr")
 
 
@@ -89,7 +90,8 @@ async def _dial(
     where, limit = "{user}@{host}:{port}".format(**settings), settings["dialErrorLimit"]
     known, own = asyncssh.import_public_key(settings["hostKey"]), asyncssh.import_private_key(settings["privateKey"])
     options: dict[str, Any] = {"username": settings["user"], "client_keys": [own], "known_hosts": ([known], [], [])}
-    options |= {"connect_timeout": settings["perDialTimeout"] or None, "keepalive_interval": KEEPALIVE_SECONDS}
+    options |= {"connect_timeout": settings["perDialTimeout"] or None}
+    options |= {"keepalive_interval": KEEPALIVE_SECONDS, "keepalive_count_max": KEEPALIVE_QUESTIONS}
     options |= {"agent_path": None, "config": None, "tunnel": tunnel}  # a stale agent must not spoil what the key opens
     pause, failed = FIRST_PAUSE, 0
     while True:

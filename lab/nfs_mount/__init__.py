@@ -2,7 +2,8 @@
 
 mount(8) and systemd call it as they call the kernel's helper: `mount.nfs4 head:/shared /shared -o hard,nfsvers=4.2`.
 It returns 0 once the file system is there and serves it from a daemon until it is unmounted. Every caller's own uid,
-gid and groups go to the server, a server that restarts is waited for, and other nodes' changes show within a second.
+gid and groups go to the server, a server that is away is waited for without an end, and other nodes' changes show
+within a second.
 
 Limits, all of libnfs 5.0: NFSv4.0 whatever version is asked for; times in microseconds; a file can be opened only by
 a user who may do to its directory what is asked of the file; locks are local to the node.

@@ -122,7 +122,7 @@ class NfsFileSystem:
         self, info: Any, session: Session, path: bytes, flags: int, action: Callable[[], ctypes.c_void_p]
     ) -> int:
         """Open by `action` and put the handle's number into FUSE's `info`."""
-        with session.lock:
+        with session.turn():
             pointer = session.run(action)
             if pointer is None:
                 raise OSError(errno.EIO, "no handle")
@@ -146,11 +146,13 @@ class NfsFileSystem:
         """pwrite(2), or write(2) to the end of a file opened for appending."""
         handle = self._handles[info.fh]
         session = handle.session
+        start = None if info.flags & os.O_APPEND else offset
 
         def action() -> int:
+            nonlocal start
             pointer = session.pointer(handle)
-            start = offset
-            if info.flags & os.O_APPEND:
+            # The end of the file as it was at first: a write that was done and not answered is done again in its place.
+            if start is None:
                 found = Stat()
                 session.call("nfs_fstat64", pointer, ctypes.byref(found))
                 start = found.size
@@ -179,7 +181,7 @@ class NfsFileSystem:
         with self._table:
             handle = self._handles.pop(info.fh)
         session = handle.session
-        with session.lock:
+        with session.turn():
             if session.context is not None and handle.generation == session.generation:
                 session.lib.nfs_close(session.context, handle.pointer)
         return 0

@@ -3,6 +3,7 @@
 import sys
 from typing import NoReturn
 
+from .caller import was_killed
 from .file_system import NfsFileSystem
 from .libnfs import load_libnfs
 from .request import parse_request
@@ -26,13 +27,19 @@ def mount(words: list[str]) -> int:
     lib = load_libnfs()
 
     server = Server(request.server, request.export)
+
     mounter = Session(lib, server, 0, 0)
 
+    def killed() -> bool:
+        return was_killed(fusepy.fuse_get_context()[2])
+
     def session(uid: int, gid: int) -> Session:
-        return mounter if (uid, gid) == (0, 0) else Session(lib, server, uid, gid)
+        return mounter if (uid, gid) == (0, 0) else Session(lib, server, uid, gid, killed)
 
     try:
         mounter.run(lambda: None, limit_s=request.retry_s)
+        # Only now have calls a caller.
+        mounter.killed = killed
     except OSError as error:
         print(f"mount.nfs4: {request.source}: {error.strerror}", file=sys.stderr)
         return MOUNT_FAILED

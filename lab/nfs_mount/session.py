@@ -3,12 +3,14 @@
 import ctypes
 import errno
 import grp
+import math
 import os
 import pwd
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -16,8 +18,8 @@ from .errors import Busy, Lost, failure
 
 T = TypeVar("T")
 
-HARD_LIMIT_S = 300.0
-"""A call waits this long for a server that is away before it fails with EIO (a kernel's hard mount waits for ever)."""
+LOOK_S = 1.0
+"""How often a call that waits looks whether its caller was killed, and the longest pause between two connections."""
 
 CALL_LIMIT_MS = 20_000
 """A request not answered for this long is sent again over a new connection."""
@@ -69,22 +71,38 @@ class Handle:
 class Session:
     """The connection of one identity. Calls take turns; each is repeated until the server has answered it."""
 
-    def __init__(self, lib: ctypes.CDLL, server: Server, uid: int, gid: int) -> None:
-        """Prepare a session of `uid` and `gid` with `server`; the first call connects it."""
-        self.lib, self.server, self.uid, self.gid = lib, server, uid, gid
-        self.lock = threading.RLock()
+    def __init__(
+        self, lib: ctypes.CDLL, server: Server, uid: int, gid: int, killed: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Prepare a session of `uid` and `gid` with `server`; the first call connects it.
+
+        `killed` says whether the process that made the present call was killed.
+        """
+        self.lib, self.server, self.uid, self.gid, self.killed = lib, server, uid, gid, killed
+        self._lock = threading.RLock()
         self.context: ctypes.c_void_p | None = None
         self.generation = 0
 
-    def run(self, action: Callable[[], T], *, repeated_error: int = 0, limit_s: float = HARD_LIMIT_S) -> T | None:
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Have the connection for oneself. Raises OSError (EINTR) when the caller is killed before."""
+        while not self._lock.acquire(timeout=LOOK_S):
+            self._end_with_caller()
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def run(self, action: Callable[[], T], *, repeated_error: int = 0, limit_s: float = math.inf) -> T | None:
         """Return what `action` gives, connecting first where needed and again when the connection is lost.
 
-        A repetition may find its own first try done: then `repeated_error` is the error it gets, and None is
-        returned. Raises OSError: the server's answer, or EIO when there was none for `limit_s`.
+        As with a kernel's hard mount, that goes on until the server answers or the caller is killed. A repetition may
+        find its own first try done: then `repeated_error` is the error it gets, and None is returned. Raises OSError:
+        the server's answer, EINTR for a caller that was killed, or EIO when there was no answer for `limit_s`.
         """
         deadline = time.monotonic() + limit_s
         delay_s, repeated = 0.05, False
-        with self.lock:
+        with self.turn():
             while True:
                 try:
                     if self.context is None:
@@ -101,8 +119,9 @@ class Session:
                     raise
                 if time.monotonic() > deadline:
                     raise OSError(errno.EIO, f"{self.server.name}:{self.server.export}: {reason}")
+                self._end_with_caller()
                 time.sleep(delay_s)
-                delay_s = min(2 * delay_s, 1.0)
+                delay_s = min(2 * delay_s, LOOK_S)
 
     def call(self, name: str, *arguments: object) -> int:
         """Call one libnfs function on the connection (inside `run`) and return its result.
@@ -126,6 +145,10 @@ class Session:
             handle.pointer = self.open(handle.path, handle.flags)
             handle.generation = self.generation
         return handle.pointer
+
+    def _end_with_caller(self) -> None:
+        if self.killed():
+            raise OSError(errno.EINTR, "killed")
 
     def _error(self) -> str:
         return (self.lib.nfs_get_error(self.context) or b"").decode(errors="replace")

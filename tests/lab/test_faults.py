@@ -1,14 +1,18 @@
 """What goes wrong: runs cut off, machines down or gone, a full disk, restarts. `up` names it, and repairs it.
 
 The tests share one cluster and run in the order of this file: a lab site with the head node and a1, and a site of
-kind hosts with x1.
+kind hosts with x1. Points in time and daemons are chosen by chance, from a seed that is printed; FAULTS_SEED=... in the
+environment chooses them again.
 """
 
 from __future__ import annotations
 
 import os
+import random
+import secrets
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
@@ -26,6 +30,11 @@ from tests.lab.cluster import ClusterUnderTest, as_user, eventually, own_machine
 LOGS = "/var/log/tailrack"
 # Seconds for a run to reach a point, and for one that was interrupted to end.
 REACH, END = 120, 90
+# Machines and their daemons; a head node whose kernel serves NFS lacks one.
+DAEMONS = [
+    *(("head", daemon) for daemon in ("slurmctld", "nfs-ganesha", "tailscaled", "munge", "slurmd", "ssh")),
+    *(("a1", daemon) for daemon in ("tailscaled", "munge", "slurmd", "ssh", "tailrack-known", "tailrack-names-follow")),
+]
 # Ends the step that holds the lock of steps, with everything it started: what is left is half done.
 END_STEP = """for file in /proc/[0-9]*/fd/9; do
     [ "$(readlink "$file")" = /run/lock/tailrack.lock ] || continue
@@ -42,6 +51,14 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
     made.config["tailrack:sites"] = [lab_site, rack]
     made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     return made
+
+
+@pytest.fixture(scope="module")
+def chance() -> random.Random:
+    """What chooses points in time and daemons."""
+    seed = os.environ.get("FAULTS_SEED") or secrets.token_hex(4)
+    print(f"\nFAULTS_SEED={seed}")
+    return random.Random(seed)  # noqa: S311 - it keeps no secret
 
 
 @pytest.fixture(scope="module")
@@ -219,6 +236,27 @@ def test_a_second_run_is_refused_with_one_line_and_the_first_is_killed_while_it_
     run.kill()
 
 
+@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.proof)])
+def test_runs_are_killed_at_points_that_chance_chooses_and_half_of_their_steps_too(
+    cluster: ClusterUnderTest, started: Callable[[], Run], chance: random.Random, kills: int
+) -> None:
+    killed = 0
+    for number in range(kills):
+        # Work for every machine, however far the runs before have come.
+        cluster.config["tailrack:cluster"]["repair"] = dict.fromkeys(("head", "a1", "x1"), f"{number + 1} of {kills}")
+        seconds, steps_too = chance.uniform(1, 25), chance.random() < 0.5
+        until = time.monotonic() + seconds
+        run = started()
+        eventually(lambda: run.process.poll() is not None or time.monotonic() > until, 60, "the point comes")  # noqa: B023
+        assert run.process.poll() in (None, 0), run.output
+        killed += run.process.poll() is None
+        run.kill()
+        print(f"killed after {seconds:.1f} s{', and its steps' if steps_too else ''}\n{run.output}")
+        for node in ("head", "a1", "x1") if steps_too else ():
+            cluster.attempt(node, END_STEP)
+    assert killed > kills / 2
+
+
 def test_after_all_interruptions_up_ends_in_the_state_of_an_uninterrupted_one(running: ClusterUnderTest) -> None:
     listed = running.run("head", "sinfo -h -N -o '%N %P %T'").splitlines()
     assert sorted(listed) == [
@@ -246,6 +284,30 @@ def test_after_all_interruptions_up_ends_in_the_state_of_an_uninterrupted_one(ru
         assert running.run(node, "grep -c tailrack-leave /root/.ssh/authorized_keys").strip() == "1"
         lines = [line.split()[:2] for line in running.run(node, "grep tailrack /etc/hosts").splitlines()]
         assert sorted(lines) == sorted([address, name] for name, address in addresses.items())
+
+
+def test_a_connection_that_breaks_in_a_step_is_named_and_the_step_run_again_waits_for_the_one_cut_off(
+    running: ClusterUnderTest, started: Callable[[], Run]
+) -> None:
+    def waiting_steps() -> int:
+        return len(running.attempt("x1", "pgrep -fx 'flock -w 600 9'").stdout.split())
+
+    holder = ["docker", "exec", "-i", running.container("x1"), "flock", "/run/lock/tailrack.lock", "cat"]
+    with subprocess.Popen(holder, stdin=subprocess.PIPE) as lock:
+        eventually(lambda: running.attempt("x1", "! flock -n /run/lock/tailrack.lock true").returncode == 0, 10, "held")
+        running.config["tailrack:cluster"]["repair"] = {"x1": "cable"}
+        run = started()
+        run.reach(lambda: waiting_steps() == 1, "the step is at work on x1")
+        running.run("x1", "pkill -KILL -f '[s]shd.*: admin'")
+        assert run.process.wait(REACH) == 1
+        assert "next: the connection to x1 broke while the step was at work" in run.output
+        again = started()
+        again.reach(lambda: waiting_steps() == 2, "the same step is there twice")
+        assert lock.stdin
+        lock.stdin.close()
+    del running.config["tailrack:cluster"]["repair"]
+    assert again.process.wait(REACH) == 0, again.output
+    assert states(running)["x1"] == "idle"
 
 
 def test_another_engine_is_refused_a_stack_that_is_not_its_own(running: ClusterUnderTest) -> None:
@@ -303,14 +365,47 @@ def test_a_full_disk_is_named_and_up_repairs_it_when_there_is_room(running: Clus
     assert running.run("a1", "id -u alan").strip() == "6003"
 
 
-def test_slurm_the_share_and_jobs_are_back_after_a_restart_of_the_head_node(running: ClusterUnderTest) -> None:
-    docker("restart", running.container("head"))
+def all_work(cluster: ClusterUnderTest) -> None:
+    """Wait until a job on all nodes reads the share."""
     job = as_user("ada", "srun -N3 --switches=2 cat /shared/home/ada/.ssh/authorized_keys")
 
     def jobs_run() -> bool:
-        return set(states(running).values()) == {"idle"} and running.attempt("head", job, 30).returncode == 0
+        return set(states(cluster).values()) == {"idle"} and cluster.attempt("head", job, 30).returncode == 0
 
     eventually(jobs_run, 90, "a job on all nodes reads the share")
+
+
+def test_slurm_the_share_and_jobs_are_back_after_a_restart_of_the_head_node(running: ClusterUnderTest) -> None:
+    docker("restart", running.container("head"))
+    all_work(running)
+
+
+def main_process(cluster: ClusterUnderTest, node: str, daemon: str) -> str:
+    """The number of a daemon's main process once it is ready, before that 0."""
+    ready = f"systemctl -q is-active {daemon} && systemctl show -p MainPID --value {daemon} || echo 0"
+    return cluster.run(node, ready).strip()
+
+
+@pytest.mark.parametrize("daemons", [1, pytest.param(len(DAEMONS), marks=pytest.mark.proof)])
+@pytest.mark.parametrize("how", ["restart", "kill -s KILL"])
+def test_a_daemon_that_is_restarted_or_killed_is_back_by_itself(
+    running: ClusterUnderTest, chance: random.Random, how: str, daemons: int
+) -> None:
+    there = [one for one in DAEMONS if running.attempt(one[0], f"systemctl is-enabled {one[1]}").returncode == 0]
+    for node, daemon in chance.sample(there, min(daemons, len(there))):
+        began, before = time.monotonic(), main_process(running, node, daemon)
+        running.run(node, f"systemctl {how} {daemon}")
+        eventually(lambda: main_process(running, node, daemon) not in ("0", before), 60, f"{daemon} is another")  # noqa: B023
+        all_work(running)
+        print(f"{how} {daemon} on {node}: all work again after {time.monotonic() - began:.0f} s")
+
+
+@pytest.mark.proof
+def test_all_is_back_after_a_power_cut_of_every_machine(running: ClusterUnderTest) -> None:
+    machines = [running.container(node) for node in ("head", "a1", "x1")]
+    docker("kill", *machines)
+    docker("start", *machines)
+    all_work(running)
 
 
 def test_a_host_that_is_gone_for_good_can_be_removed_from_the_config(running: ClusterUnderTest) -> None:

@@ -6,9 +6,11 @@ The tests share one cluster and run in the order of this file.
 from __future__ import annotations
 
 import base64
+import io
 import os
 import secrets
 import subprocess
+import tarfile
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -126,6 +128,20 @@ def logs_of(cluster: ClusterUnderTest, node: str) -> dict[str, bytes]:
         ).stdout
         for name, command in collect.items()
     }
+
+
+def files_of(cluster: ClusterUnderTest, node: str) -> dict[str, bytes]:
+    """Every file of a node that its image has not: of its disk, of the share's, and of those in memory."""
+    words = ["docker", "inspect", "--format", "{{.Created}}", cluster.container(node)]
+    born = subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+    pack = f"find / /run /tmp /export -xdev -type f -newerct {born} -print0 | tar -cPf - --null -T -"
+    # A file that is gone before it is packed is none.
+    tar = subprocess.run(
+        ["docker", "exec", cluster.container(node), "bash", "-c", pack], check=False, capture_output=True
+    )
+    with tarfile.open(fileobj=io.BytesIO(tar.stdout)) as archive:
+        members = ((member.name, archive.extractfile(member)) for member in archive)
+        return {f"file {name} of {node}": file.read() for name, file in members if file}
 
 
 def driver(cluster: ClusterUnderTest, command: str) -> dict[str, bytes]:
@@ -260,6 +276,19 @@ def test_no_secret_is_in_any_file_of_the_state_or_any_log_of_a_node(story: Story
         story.found |= logs_of(story.cluster, node)
     assert b"wrote /etc/munge/munge.key" in story.found["files of head"]
     assert story.leaks() == []
+
+
+@pytest.mark.proof
+def test_no_secret_is_in_any_file_of_a_node_but_its_own(story: Story) -> None:
+    own = dict.fromkeys(("the munge key", "the new munge key"), "/etc/munge/munge.key")
+    own["the authority's key"] = "/var/lib/tailrack/ssh_authority"
+    kept = {f"{name} in file {place} of {node}" for name, place in own.items() for node in NODES}
+    files = {place: text for node in NODES for place, text in files_of(story.cluster, node).items()}
+    print(f"{len(files)} files, {sum(map(len, files.values())) >> 20} MiB")
+    assert len(files) > 200
+    found = set(leaks(files, story.secret))
+    assert "the authority's key in file /var/lib/tailrack/ssh_authority of head" in found, "it would be seen"
+    assert found <= kept
 
 
 def test_no_secret_is_in_what_down_prints(story: Story) -> None:

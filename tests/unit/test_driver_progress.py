@@ -72,7 +72,15 @@ def test_components_and_what_stays_the_same_are_not_shown() -> None:
         ("ssh: unable to authenticate, attempted methods [none publickey]", "see user and private_key_file of gateway"),
         ("Permission denied for user ops on host 192.0.2.1", "see user and private_key_file of gateway"),
         ("after 5 failed attempts: dial tcp 192.0.2.1:22: i/o timeout", "see that gateway is switched on"),
-        ("wait: remote command exited without exit status or exit signal", "see that gateway is switched on"),
+        *(
+            (text, "the connection to gateway broke while the step was at work")
+            for text in (
+                "wait: remote command exited without exit status or exit signal",
+                "read tcp 192.0.2.9:40000->192.0.2.1:22: read: connection timed out",
+                "Process no exit status: the connection was lost",
+                "Server not responding to keepalive",
+            )
+        ),
     ],
 )
 def test_a_machine_out_of_reach_gets_a_remedy_that_names_it_and_not_the_node_the_step_is_about(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import os
 import subprocess
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,6 +16,7 @@ from typing import Any, cast
 import pytest
 
 from lab import images
+from lab.nfs_mount.caller import was_killed
 from lab.nfs_mount.errors import Busy, Lost, failure
 from lab.nfs_mount.file_system import NfsFileSystem
 from lab.nfs_mount.request import parse_request
@@ -163,6 +166,54 @@ def test_a_server_that_stays_away_is_an_input_output_error_in_the_end(session: A
     assert caught.value.errno == errno.EIO
 
 
+def test_a_call_outlives_a_server_that_is_away_for_a_day(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 10**9, 3600))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    tries = iter(range(25))
+
+    def action() -> int:
+        for _ in tries:
+            raise Lost("nobody answers")
+        return 7
+
+    assert session.run(action) == 7
+
+
+def test_a_caller_that_is_killed_waits_no_longer(session: Any) -> None:
+    def action() -> None:
+        session.killed = lambda: True
+        raise Lost("nobody answers")
+
+    with pytest.raises(OSError, match="killed") as caught:
+        session.run(action)
+    assert caught.value.errno == errno.EINTR
+
+
+def test_a_caller_that_is_killed_does_not_wait_for_its_turn(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.nfs_mount.session.LOOK_S", 0.01)
+    session.killed = lambda: True
+    with session.turn(), ThreadPoolExecutor() as pool, pytest.raises(OSError, match="killed"):
+        pool.submit(session.run, lambda: 7).result()
+
+
+@pytest.mark.parametrize(
+    ("pending", "exit_code", "killed"),
+    [("0", "0", False), ("4000", "0", False), ("0", "256", False), ("100", "0", True), ("0", "9", True)],
+)
+def test_a_caller_counts_as_killed_with_sigkill_on_its_way_or_when_it_ends_by_a_signal(
+    tmp_path: Path, pending: str, exit_code: str, killed: bool
+) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "status").write_text(f"Name:\tsh\nSigPnd:\t{pending:>016}\nShdPnd:\t{0:016}\n", encoding="utf-8")
+    (tmp_path / "7" / "stat").write_text(f"7 (sh) D 1 7 {exit_code}\n", encoding="utf-8")
+    assert was_killed(7, tmp_path) is killed
+
+
+def test_a_caller_that_is_gone_was_killed_and_the_kernel_never_is(tmp_path: Path) -> None:
+    assert was_killed(7, tmp_path)
+    assert not was_killed(0, tmp_path)
+
+
 def test_an_open_file_is_opened_again_on_a_new_connection_and_only_then(session: Any, library: Library) -> None:
     session.run(lambda: None)
     handle = Handle(session, b"/f", 0, ctypes.c_void_p(1), session.generation)
@@ -172,6 +223,27 @@ def test_an_open_file_is_opened_again_on_a_new_connection_and_only_then(session:
     session.run(lambda: session.pointer(handle))
     session.run(lambda: session.pointer(handle))
     assert library.opened == [(2, b"/f")]
+
+
+def test_what_is_appended_without_an_answer_is_written_again_to_the_same_place(session: Any, library: Library) -> None:
+    places, size = [], 10
+
+    def fstat(context: Any, pointer: Any, found: Any) -> int:
+        found._obj.size = size
+        return 0
+
+    def pwrite(context: Any, pointer: Any, offset: Any, count: Any, data: bytes) -> int:
+        nonlocal size
+        places.append(offset.value)
+        size = max(size, offset.value + len(data))
+        return -errno.EINTR if len(places) == 1 else len(data)
+
+    library.nfs_fstat64, library.nfs_pwrite = fstat, pwrite
+    files = NfsFileSystem(lambda uid, gid: session, lambda: (1500, 1500, 1))
+    session.run(lambda: None)
+    info = SimpleNamespace(flags=os.O_APPEND, fh=files._register(Handle(session, b"/f", 0, ctypes.c_void_p(1), 1)))
+    assert files.write("/f", b"12345", 0, info) == 5
+    assert (places, size) == ([10, 10], 15)
 
 
 def test_open_files_follow_a_renamed_folder(session: Any) -> None:

@@ -45,12 +45,14 @@ def test_leaving_stops_slurm_before_the_share_and_the_tailnet_last(shell: Shell)
     for unit in ("etc/systemd/system/shared.automount", "etc/systemd/system/shared.mount"):
         shell.write(unit, "")
     shell.write("etc/systemd/system/slurmd.service.d/tailrack.conf", "")
+    shell.write("etc/systemd/system/tailrack-known.service", "")
     shell.stub("systemd-run")
     done = shell.program(PROGRAM)
     assert (done.returncode, done.stdout) == (0, "left\n"), done.stderr
+    assert not shell.path("/etc/systemd/system/tailrack-known.service").exists()
     calls = [call for call in shell.calls if call.startswith("system") and "escape" not in call]
-    order = [next(index for index, call in enumerate(calls) if word in call)
-             for word in ("slurmd", "shared.automount", "stop shared.mount", "munge", "systemd-run")]  # fmt: skip
+    words = ("tailrack-known", "now slurmd", "shared.automount", "stop shared.mount", "munge", "systemd-run")
+    order = [next(index for index, call in enumerate(calls) if word in call) for word in words]
     assert order == sorted(order)
     assert "tailscale logout" in calls[-1]
     assert not shell.path("/etc/munge/munge.key").exists()

@@ -67,11 +67,19 @@ def test_a_server_that_does_not_run_is_started(shell: Shell) -> None:
     assert "systemctl restart nfs-ganesha" in shell.calls
 
 
+def test_a_server_that_is_killed_is_started_again(shell: Shell) -> None:
+    assert shell.call("apply_exports", {**SERVER, "HEAD_KERNEL_NFS": "false"}, "nfs_exports/server").returncode == 0
+    unit = shell.path("/etc/systemd/system/nfs-ganesha.service.d/tailrack.conf").read_text()
+    assert "Restart=on-failure" in unit
+    assert shell.calls.index("systemctl daemon-reload") < shell.calls.index("systemctl enable -q nfs-ganesha")
+
+
 def test_the_kernels_server_is_told_with_exportfs_and_serves_version_4_only(shell: Shell) -> None:
     shell.stub("exportfs")
     assert shell.call("apply_exports", {**SERVER, "HEAD_KERNEL_NFS": "true"}, "nfs_exports/server").returncode == 0
     assert shell.calls[-1] == "exportfs -ra"
-    assert shell.path("/etc/nfs.conf.d/tailrack.conf").read_text() == "[nfsd]\nvers3=n\nvers4=y\n"
+    text = shell.path("/etc/nfs.conf.d/tailrack.conf").read_text()
+    assert text == "[nfsd]\nvers3=n\nvers4=y\nlease-time=30\ngrace-time=30\n"
     assert not shell.path("/etc/ganesha").exists()
 
 

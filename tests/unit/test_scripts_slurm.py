@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from components.roles.role import template
 from tests.unit.configs import RawConfig
 from tests.unit.recorded import Build
 from tests.unit.shell import Shell
@@ -282,3 +283,22 @@ def test_steps_that_wait_for_jobs_have_the_jobs_time_on_top_of_their_own(
     }
     for name, command in commands.items():
         assert f" timeout -k 30 {1800 + seconds} bash " in command, name
+
+
+RELOAD, REBIND = "systemctl reload slurmd", "tailscale debug rebind"
+
+
+@pytest.mark.parametrize(
+    ("says", "told"), [("mix*", [RELOAD]), ("down*", [RELOAD]), ("idle", []), ("drain", []), ("", [REBIND])]
+)
+def test_a_node_that_slurm_calls_silent_makes_itself_known_and_one_without_an_answer_looks_at_its_tailnet(
+    shell: Shell, says: str, told: list[str]
+) -> None:
+    shell.stub("sleep", f'[ "$*" = 40 ] || mkdir "{shell.root}/looked"')
+    shell.stub("sinfo", f'[ "$*" = "-h -p all -n a1 -o %t" ] && echo "{says}" | grep .')
+    shell.stub("hostname", "echo a1")
+    shell.stub("systemctl")
+    shell.stub("tailscale")
+    shell.call(template("slurm", "tailrack-known"), {}, "slurm/jobs")
+    assert [call for call in shell.calls if call.startswith(("systemctl", "tailscale"))] == told
+    assert shell.calls.count("sleep 20") == 2

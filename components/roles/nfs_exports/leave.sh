@@ -23,5 +23,6 @@ nfs_exports_leave() {
         systemctl disable -q --now nfs-server
     elif grep -qs '^# Written by tailrack' /etc/ganesha/ganesha.conf; then
         systemctl disable -q --now nfs-ganesha
+        rm -f /etc/systemd/system/nfs-ganesha.service.d/tailrack.conf
     fi
 }

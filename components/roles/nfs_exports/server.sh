@@ -14,9 +14,13 @@ ensure_kernel_server() {
     if [ -n "$(exports_of_others)" ]; then
         rm -f /etc/nfs.conf.d/tailrack.conf
     else
+        # By the lease clients choose how long a dead connection is kept (that long) and how often a new one is tried (twice
+        # as often): with the kernel's own 90 s, a node that was cut off could be back a minute and a half too late.
         ensure_file /etc/nfs.conf.d/tailrack.conf 0644 root:root "[nfsd]
 vers3=n
-vers4=y"
+vers4=y
+lease-time=30
+grace-time=30"
     fi
     systemctl enable -q nfs-server
     if [ -n "$CHANGED" ] || ! systemctl -q is-active nfs-server; then systemctl restart nfs-server; fi
@@ -44,6 +48,10 @@ ganesha_configuration() {
 ensure_ganesha() {
     CHANGED=
     if ganesha_of_others; then set_aside "$GANESHA_FILE"; fi
+    # Its package does not start it again when it is killed; without it every node hangs.
+    ensure_file /etc/systemd/system/nfs-ganesha.service.d/tailrack.conf 0644 root:root $'[Service]\nRestart=on-failure\nRestartSec=2'
+    if [ -n "$CHANGED" ]; then systemctl daemon-reload; fi
+    CHANGED=
     ensure_file "$GANESHA_FILE" 0644 root:root "$(ganesha_configuration)"
     systemctl enable -q nfs-ganesha
     if ! systemctl -q is-active nfs-ganesha; then

@@ -95,7 +95,7 @@ register_anew() {
 }
 
 slurm_compute() {
-    local conf="Feature=$NODE_FEATURES MemSpecLimit=$NODE_RESERVED_MB"
+    local conf="Feature=$NODE_FEATURES MemSpecLimit=$NODE_RESERVED_MB" known_changed=${CHANGED:-}
     set_slurm_of_others_aside
     [ -z "$NODE_GRES" ] || conf+=" Gres=$NODE_GRES"
     CHANGED=
@@ -112,7 +112,7 @@ RestartSec=5
 ExecStart=
 ExecStart=/usr/sbin/slurmd --systemd -Z -N $HOST_NAME --conf-server $HEAD_ADDRESS:$SLURM_PORT --conf \"$conf\""
     systemctl daemon-reload
-    systemctl enable -q slurmd
+    systemctl enable -q slurmd tailrack-known
     # A controller that forgot this node, which could not be told: slurmd makes itself known only when it starts.
     if ! systemctl -q is-active slurmd || ! node_known; then
         systemctl restart --no-block slurmd
@@ -130,5 +130,6 @@ ExecStart=/usr/sbin/slurmd --systemd -Z -N $HOST_NAME --conf-server $HEAD_ADDRES
         "see 'journalctl -u slurmd' on $HOST_NAME and 'sinfo -R' on the head node$(clock_hint)"
     placed_in_topology || wait_until 60 reconfigure_until_placed ||
         fail "the controller does not place this node in its site" "see topology.conf and slurmctld's log on the head node"
+    if [ -n "$known_changed" ]; then systemctl restart tailrack-known; else systemctl start tailrack-known; fi
     result slurm_version "$(json_string "$(slurmd -V | awk '{print $2}')")"
 }

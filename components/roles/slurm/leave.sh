@@ -3,6 +3,10 @@
 
 slurm_leave() {
     local daemon
+    if [ -e /etc/systemd/system/tailrack-known.service ]; then
+        systemctl disable -q --now tailrack-known
+        rm -f /etc/systemd/system/tailrack-known.service /usr/local/sbin/tailrack-known
+    fi
     for daemon in slurmd slurmctld; do
         [ ! -e "/etc/systemd/system/$daemon.service.d/tailrack.conf" ] || systemctl disable -q --now "$daemon"
         rm -f "/etc/systemd/system/$daemon.service.d/tailrack.conf"

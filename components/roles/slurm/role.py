@@ -10,16 +10,24 @@ from components.roles.role import File, Role, template
 MPI = "openmpi-bin"
 # What the CPU measurement needs on every node that runs jobs.
 MEASUREMENT = (MPI, "python3-mpi4py", "python3-numpy")
+# A program beside slurmd, and its unit.
+KNOWN = "tailrack-known"
 
 
 def role(settings: ClusterSettings) -> Role:
     """slurm.conf and its kin are made by files.py, from what all roles say, once the head node's address is known."""
-    unit = File("/etc/systemd/system/slurmctld.service.d/tailrack.conf", template("slurm", "slurmctld.service.conf"))
+    controller = File(
+        "/etc/systemd/system/slurmctld.service.d/tailrack.conf", template("slurm", "slurmctld.service.conf")
+    )
+    known = (
+        File(f"/usr/local/sbin/{KNOWN}", template("slurm", KNOWN), mode="0755"),
+        File(f"/etc/systemd/system/{KNOWN}.service", template("slurm", f"{KNOWN}.service")),
+    )
     return Role(
         "slurm",
         section=settings.slurm,
         # slurmctld, slurmd, slurmdbd; srun (SrunPortRange)
         ports=("6817-6819", "60001-60999"),
         packages={"head": ("slurmctld", "slurm-client", MPI), "compute": ("slurmd", "slurm-client", *MEASUREMENT)},
-        files={"head": (unit,)},
+        files={"head": (controller,), "compute": known},
     )

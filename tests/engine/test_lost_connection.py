@@ -1,0 +1,78 @@
+"""A connection that goes silent in the middle of a step: noticed, and the step may be run again at once."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from driver.remedies import with_remedies
+from engine import commands
+from engine.commands import REMOTE, CommandError, Commands
+from engine.events import Failure, Summary
+from tests.engine.ssh_host import SshHost
+
+COMMAND = ": b1-node b1 'b1: share and slurmd'; mkfifo wait; touch begun; cat wait; touch ended"
+
+
+@contextmanager
+def line_to(port: int, cut: threading.Event) -> Iterator[int]:
+    """Forward connections to a port of this machine, both ways, and in silence nothing more once it is cut."""
+    with ExitStack() as opened:
+        listening = opened.enter_context(socket.create_server(("127.0.0.1", 0)))
+
+        def forward(source: socket.socket, target: socket.socket) -> None:
+            with suppress(OSError):
+                while data := source.recv(65536):
+                    if not cut.is_set():
+                        target.sendall(data)
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    here = opened.enter_context(listening.accept()[0])
+                    there = opened.enter_context(socket.create_connection(("127.0.0.1", port)))
+                    for ends in ((here, there), (there, here)):
+                        threading.Thread(target=forward, args=ends, daemon=True).start()
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield listening.getsockname()[1]
+
+
+def exists(path: Path) -> bool:
+    """Wait until a file is there; whether it came within 20 s."""
+    deadline = time.monotonic() + 20
+    while not path.exists() and time.monotonic() < deadline:
+        threading.Event().wait(0.01)
+    return path.exists()
+
+
+def test_a_host_that_goes_silent_in_a_step_is_lost_within_a_minute_and_named_with_the_way_on(
+    host: SshHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert commands.KEEPALIVE_SECONDS * (commands.KEEPALIVE_QUESTIONS + 2) <= 60
+    monkeypatch.setattr(commands, "KEEPALIVE_SECONDS", 0.2)
+    cut = threading.Event()
+
+    def cut_when_begun() -> None:
+        if exists(host.folder / "begun"):
+            cut.set()
+
+    threading.Thread(target=cut_when_begun, daemon=True).start()
+    with line_to(host.port, cut) as port:
+        connection = {**commands.CONNECTION_DEFAULTS, "host": "127.0.0.1", "port": port}
+        connection |= {"privateKey": host.private_key, "hostKey": host.host_key}
+        with pytest.raises(CommandError) as lost:
+            Commands(1, tmp_path, False).run(REMOTE, COMMAND, {"connection": connection}, {})
+    # What it had begun there goes on.
+    assert not (host.folder / "ended").exists()
+    (host.folder / "wait").write_text("")
+    assert exists(host.folder / "ended")
+    (told,) = with_remedies(Summary(failures=[Failure("urn", str(lost.value), COMMAND)])).failures
+    assert "the connection was lost" in told.message
+    assert "next: the connection to b1 broke while the step was at work" in told.message
