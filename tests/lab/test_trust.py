@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.lab.cluster import ClusterUnderTest, as_user
+from tests.lab.scan import open_tcp_ports
 
 # In the place of each file of a home that the head node's steps work on: what a user may put there.
 TRAPS = {
@@ -97,13 +98,10 @@ def test_a_login_that_is_no_user_of_the_cluster_gets_no_job_there_or_by_a_forged
 def test_the_ports_of_slurm_and_nfs_are_closed_on_a_sites_own_network(cluster: ClusterUnderTest) -> None:
     address = cluster.run("head", 'ip -4 -o address show dev eth0 | awk \'{sub("/.*", "", $4); print $4}\'').strip()
     # Somebody's daemon on all interfaces, on ports that the cluster uses and on one that it does not.
-    listener = "from socket import *; s = [create_server(('', p)) for p in {ports}]; import time; time.sleep(60)"
+    listener = "from socket import *; s = [create_server(('', p)) for p in {ports}]; import time; time.sleep(300)"
     cluster.run("head", f'systemd-run -q --unit=listener python3 -c "{listener.format(ports="(60500, 6819, 9999)")}"')
-    open_ports = {
-        port
-        for port in (22, 111, 2049, 6817, 6818, 6819, 20048, 60500, 9999)
-        if cluster.attempt("a1", f"exec 3<>/dev/tcp/{address}/{port}", limit=3).returncode == 0
-    }
+    asked = (22, 111, 2049, 6817, 6818, 6819, 20048, 60500, 9999)
+    open_ports = open_tcp_ports(cluster, "a1", address, asked, expected=(22, 9999))
     cluster.run("head", "systemctl stop listener")
     assert open_ports == {22, 9999}
 
