@@ -13,6 +13,7 @@ from components.compute_node import GATE_LIMIT_SECONDS, limit_with_jobs, memory_
 from components.head_link import SHARED, HeadLink
 from components.host import Host
 from components.munge_key import MungeKey
+from components.notes import notes
 from components.remote import Step
 from components.roles.role import Role, header_name
 from components.roles.slurm.files import controller_files
@@ -24,6 +25,7 @@ class HeadNode(pulumi.ComponentResource):
 
     facts, joined   Output[dict], as ComputeNode has them; `path` is `self`
     link            what a node needs of it
+    notes           Output[list[str]], what is not as safe as it could be on these machines, a sentence each
     ready           the resource after which slurmctld answers and the share is served
 
     values, secrets   header values of the cluster's config, by name
@@ -103,6 +105,9 @@ class HeadNode(pulumi.ComponentResource):
             munge_key=munge.key,
             shared={name: values[name] for name in SHARED},
             ready=self.ready,
+        )
+        self.notes = pulumi.Output.all(cgroups=confined, own_file_system=head.result["own_file_system"]).apply(
+            lambda known: notes(settings, **known)
         )
         self.register_outputs({"tailnet_ip": self.link.address, "slurm_version": head.result["slurm_version"]})
 

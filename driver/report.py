@@ -39,6 +39,8 @@ def show(console: Console, outputs: Mapping[str, Any]) -> None:
             "controllers (docs/gpus.md).",
             style="yellow", highlight=False, markup=False, soft_wrap=True,
         )  # fmt: skip
+    for note in cluster.get("notes", []):
+        console.print(f"Note: {note}", style="yellow", highlight=False, markup=False)
     alone = single_nodes(outputs)
     if alone:
         console.print(_table("Each node by itself", [node_figures(scope) for scope in alone]))

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator
+from datetime import datetime
 
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, as_user
+from components.remote import render_script
+from components.roles.role import Value
+from components.steps import Functions
+from lab.identity import network_name
+from tests.lab.cluster import ClusterUnderTest, as_user, eventually, own_machine
+from tests.lab.scan import open_tcp_ports, udp_ports
+from tests.unit.shell import script_of
 
 # In the place of each file of a home that the head node's steps work on: what a user may put there.
 TRAPS = {
@@ -26,6 +35,8 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
     made = make_cluster("s2")
     made.config["tailrack:sites"].pop()
     made.config["tailrack:validation"]["floors_gb_per_s"] = {}
+    # Where no cgroups are, jobs have a place for logins all the same, which then confines nothing.
+    made.config["tailrack:slurm"]["settings"] = {"PrologFlags": "Contain"}
     made.up_ok()
     return made
 
@@ -94,18 +105,78 @@ def test_a_login_that_is_no_user_of_the_cluster_gets_no_job_there_or_by_a_forged
         assert "is not a user of this cluster" in tried.stderr, tried.stderr
 
 
-def test_the_ports_of_slurm_and_nfs_are_closed_on_a_sites_own_network(cluster: ClusterUnderTest) -> None:
-    address = cluster.run("head", 'ip -4 -o address show dev eth0 | awk \'{sub("/.*", "", $4); print $4}\'').strip()
-    # Somebody's daemon on all interfaces, on ports that the cluster uses and on one that it does not.
-    listener = "from socket import *; s = [create_server(('', p)) for p in {ports}]; import time; time.sleep(60)"
-    cluster.run("head", f'systemd-run -q --unit=listener python3 -c "{listener.format(ports="(60500, 6819, 9999)")}"')
-    open_ports = {
-        port
-        for port in (22, 111, 2049, 6817, 6818, 6819, 20048, 60500, 9999)
-        if cluster.attempt("a1", f"exec 3<>/dev/tcp/{address}/{port}", limit=3).returncode == 0
-    }
+# Somebody's daemon on all interfaces: on ports that the cluster uses, and on one that it does not. The last one that it
+# opens is that one, so where it answers the others are there too.
+LISTENER = """
+from socket import *
+import threading
+tcp = [create_server(("", port)) for port in (60500, 6819)]
+udp = [socket(AF_INET, SOCK_DGRAM) for port in (60500, 6819, 9999)]
+for one, port in zip(udp, (60500, 6819, 9999)):
+    one.bind(("", port))
+def echo(one):
+    while True:
+        data, sender = one.recvfrom(100)
+        one.sendto(data, sender)
+for one in udp:
+    threading.Thread(target=echo, args=[one]).start()
+tcp.append(create_server(("", 9999)))
+"""
+CLUSTERS_PORTS = (111, 2049, 6817, 6818, 6819, 20048, 60001, 60500, 60999)
+
+
+@pytest.fixture
+def listener(cluster: ClusterUnderTest) -> Iterator[None]:
+    cluster.run("head", f"systemd-run -q --collect --unit=listener python3 -c {shlex.quote(LISTENER)}")
+    yield
     cluster.run("head", "systemctl stop listener")
-    assert open_ports == {22, 9999}
+
+
+def site_address(cluster: ClusterUnderTest, node: str) -> str:
+    return cluster.run(node, "ip -4 -o address show dev eth0").split()[3].partition("/")[0]
+
+
+@pytest.mark.usefixtures("listener")
+def test_the_ports_of_slurm_and_nfs_are_closed_on_a_sites_own_network(cluster: ClusterUnderTest) -> None:
+    address = site_address(cluster, "head")
+    assert open_tcp_ports(cluster, "a1", address, (22, *CLUSTERS_PORTS, 9999), expected=(22, 9999)) == {22, 9999}
+    udp = udp_ports(cluster, "a1", address, (*CLUSTERS_PORTS, 9999), expected=(9999,))
+    assert {port for port, does in udp.items() if does == "answers"} == {9999}
+
+
+@pytest.fixture(scope="module")
+def outside(cluster: ClusterUnderTest) -> str:
+    """A machine of another site, in nobody's cluster, and a router between it and the cluster's site: to each other
+    Docker's networks are closed."""
+    own_machine(cluster.lab, "outside", bare=True, site="elsewhere")
+    router = own_machine(cluster.lab, "router", bare=True, site="elsewhere")["address"]
+    words = ["docker", "network", "connect", network_name(cluster.lab, "cloud-a"), cluster.container("router")]
+    subprocess.run(words, check=True, capture_output=True)
+    assert cluster.run("router", "cat /proc/sys/net/ipv4/ip_forward") == "1\n"
+    cluster.run("router", "iptables -t nat -A POSTROUTING -j MASQUERADE")
+    site = cluster.run("head", "ip -4 route show dev eth0 scope link").split()[0]
+    cluster.run("outside", f"ip route add {site} via {router}")
+    return "outside"
+
+
+@pytest.mark.usefixtures("listener")
+@pytest.mark.parametrize("node", ["head", "a1"])
+def test_from_another_network_ssh_and_wireguard_alone_can_be_reached(
+    cluster: ClusterUnderTest, outside: str, node: str
+) -> None:
+    # What somebody else's daemon listens on is not ours to close; it shows that the scan sees what is open.
+    somebodys = {9999} if node == "head" else set()
+    listening = {int(port) for port in re.findall(r":(\d+)\s", cluster.run(node, "ss -Hltnu | awk '{print $5, $1}'"))}
+    asked = {*range(1, 1025), *CLUSTERS_PORTS, *listening}
+    address = site_address(cluster, node)
+    assert open_tcp_ports(cluster, outside, address, asked, expected={22, *somebodys}) == {22, *somebodys}
+    udp = udp_ports(cluster, outside, address, {*CLUSTERS_PORTS, *listening, *somebodys, 9998}, expected=somebodys)
+    assert {port for port, does in udp.items() if does == "answers"} == somebodys
+    # Nobody is at 9998, and the machine says so; at WireGuard's port somebody is, who says nothing to strangers.
+    assert (udp[9998], udp[41641]) == ("refuses", "is silent")
+    if node == "a1":
+        nodes = {found["name"]: found for found in cluster.deployment().outputs()["cluster"]["nodes"]}
+        assert nodes["a1"]["path"] == "direct"
 
 
 def test_nothing_but_ssh_and_the_tailnet_listens_on_all_interfaces_of_a_node(cluster: ClusterUnderTest) -> None:
@@ -154,3 +225,111 @@ def test_a_user_who_is_taken_out_of_the_config_can_log_in_nowhere_and_keeps_the_
     cluster.config["tailrack:users"].append({"name": "bob", "uid": 6002})
     cluster.up_ok()
     assert cluster.run_as("bob", "a1", "cat file; ssh -o BatchMode=yes head hostname") == "kept\nhead\n"
+
+
+def ask_for_jobs(cluster: ClusterUnderTest) -> subprocess.CompletedProcess[str]:
+    """Run on a1 what a node's step does where jobs are confined by cgroups; `up` does it only there."""
+    values: dict[str, Value] = {
+        "HOST_NAME": "a1", "STEP_NAME": "a1-asks", "STEP_LOCK": "", "STEP_REPAIR": "",
+        "PAM_SLURM_ADOPT_WANTED": True, "HEAD_CGROUPS": True, "USERS_LINES": ["ada 6001 6001"],
+    }  # fmt: skip
+    text = render_script(script_of("pam_slurm_adopt", "node"), values)
+    return cluster.attempt("a1", f"SUDO_USER=admin bash -euo pipefail -s -- up <<'TAILRACK'\n{text}\nTAILRACK", 120)
+
+
+def login(cluster: ClusterUnderTest, start: str, end: str) -> subprocess.CompletedProcess[str]:
+    return cluster.attempt(start, as_user("ada", f"ssh -o BatchMode=yes {end} 'hostname; cat /proc/self/cgroup'"))
+
+
+def test_a_login_to_a_node_needs_a_job_there_and_ends_up_in_it(cluster: ClusterUnderTest) -> None:
+    asked = ask_for_jobs(cluster)
+    assert asked.returncode == 0, asked.stderr
+    refused = login(cluster, "head", "a1")
+    assert (refused.returncode, refused.stdout) == (255, "")
+    assert "Access denied by pam_slurm_adopt: you have no active jobs on this node" in refused.stderr
+    assert login(cluster, "a1", "head").stdout.startswith("head\n")
+    job = cluster.run_as("ada", "head", "sbatch --parsable -w a1 --wrap 'sleep 300'").strip()
+    eventually(lambda: "extern" in cluster.attempt("a1", "scontrol listpids").stdout, 60, "the job runs")
+    assert login(cluster, "head", "a1").stdout.startswith("a1\n")
+    assert f"adopted into job {job}" in cluster.run("a1", "journalctl -o cat --since -5min")
+    cluster.run("head", f"scancel {job}")
+    eventually(lambda: login(cluster, "head", "a1").returncode == 255, 60, "no login after the job")
+
+
+def test_a_login_is_in_the_cgroup_of_its_job(cluster: ClusterUnderTest) -> None:
+    if "CgroupPlugin=disabled" in cluster.run("head", "cat /etc/slurm/cgroup.conf"):
+        pytest.skip("LOGINS IN THE CGROUP OF A JOB ARE NOT TESTED: this machine gives Slurm no cgroups")
+    job = cluster.run_as("ada", "head", "sbatch --parsable -w a1 --wrap 'sleep 300'").strip()
+    eventually(lambda: "extern" in cluster.attempt("a1", "scontrol listpids").stdout, 60, "the job runs")
+    assert f"/job_{job}/step_extern" in login(cluster, "head", "a1").stdout
+    cluster.run("head", f"scancel {job}")
+
+
+def test_whoever_manages_a_node_logs_in_without_a_job_and_one_key_turns_it_off(cluster: ClusterUnderTest) -> None:
+    """By SSH, as `up` does; what it finds on is then turned off, and the stack of logins is as it was."""
+    assert "pam_slurm_adopt" in cluster.run("a1", "cat /etc/pam.d/sshd")
+    cluster.config["tailrack:slurm"]["ssh_needs_job"] = False
+    cluster.config["tailrack:cluster"].setdefault("repair", {})["a1"] = "log in"
+    cluster.up_ok()
+    assert "a1-node" in cluster.touched()
+    assert login(cluster, "head", "a1").stdout.startswith("a1\n")
+    assert cluster.run("a1", "dpkg --verify libpam-modules openssh-server; ls /etc/pam.d | grep tailrack || true") == ""
+
+
+def test_a_stack_that_would_lock_the_manager_out_is_tried_and_not_taken(cluster: ClusterUnderTest) -> None:
+    # It leads out of common-session where that is included, and nowhere where it is a stack of its own.
+    cluster.run(
+        "a1",
+        "cp /etc/pam.d/common-session /root/kept; echo 'session [default=1] pam_permit.so' >>/etc/pam.d/common-session",
+    )
+    asked = ask_for_jobs(cluster)
+    cluster.run("a1", "cp /root/kept /etc/pam.d/common-session")
+    assert asked.returncode == 1
+    assert "admin could not log in any more if users needed a job; nothing was changed" in asked.stderr
+    assert "pam_slurm_adopt" not in cluster.run("a1", "cat /etc/pam.d/sshd")
+    assert login(cluster, "head", "a1").stdout.startswith("a1\n")
+
+
+def certificate(cluster: ClusterUnderTest, node: str) -> str:
+    return cluster.run(node, "ssh-keygen -L -f /etc/ssh/ssh_host_ed25519_key-cert.pub")
+
+
+def test_a_certificate_that_is_about_to_end_is_renewed_without_anybody(cluster: ClusterUnderTest) -> None:
+    """Its end is moved to yesterday, and its age to that of one that is due; the timers' own units then run."""
+    for node in ("head", "a1"):
+        begin, end = re.findall(r"Valid: from (\S+) to (\S+)", certificate(cluster, node))[0]
+        assert (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).days == 91
+    cluster.run(
+        "head",
+        "cd /var/lib/tailrack/members/a1 && cp key.pub /tmp/old.pub && touch -d '-40 days' signed && "
+        "ssh-keygen -q -s ../../ssh_authority -h -I a1 -n \"$(cut -d' ' -f1 signed)\" -z 1 -V -2d:-1d /tmp/old.pub",
+    )
+    ended = cluster.run("head", "cat /tmp/old-cert.pub").strip()
+    cluster.run("a1", f"echo '{ended}' >/etc/ssh/ssh_host_ed25519_key-cert.pub && systemctl reload ssh")
+    refused = login(cluster, "head", "a1")
+    assert (refused.returncode, refused.stdout) == (255, "")
+    assert "Host key verification failed" in refused.stderr
+    cluster.run("head", "systemctl start tailrack-sign.service")
+    cluster.run("a1", "systemctl start tailrack-certificate.service")
+    assert login(cluster, "head", "a1").stdout.startswith("a1\n")
+    waiting = {node: cluster.run(node, "systemctl list-timers --no-legend 'tailrack-*'") for node in ("head", "a1")}
+    assert "tailrack-sign.service" in waiting["head"]
+    assert "tailrack-certificate.service" in waiting["a1"]
+
+
+def test_a_step_that_brings_an_old_certificate_leaves_the_newer_one(cluster: ClusterUnderTest) -> None:
+    before = certificate(cluster, "a1")
+    cluster.config["tailrack:cluster"].setdefault("repair", {})["a1"] = "bring it again"
+    cluster.up_ok()
+    assert "a1-node" in cluster.touched()
+    assert certificate(cluster, "a1") == before
+
+
+def test_a_share_on_a_volume_of_its_own_is_noted_by_nobody_and_a_folder_of_the_root_file_system_would_be(
+    cluster: ClusterUnderTest,
+) -> None:
+    assert [note for note in cluster.deployment().outputs()["cluster"]["notes"] if "file system" in note] == []
+    program = "\n".join([Functions(["nfs_exports/head"]).text, "share_is_a_file_system"])
+    for folder, status in (("/export/shared", 0), ("/export", 1), ("/root", 1), ("/export/shared/home", 1)):
+        asked = cluster.attempt("head", f"NFS_EXPORTS_PATH={folder}\n{program}")
+        assert (asked.returncode, asked.stderr) == (status, ""), folder

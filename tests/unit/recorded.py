@@ -156,7 +156,7 @@ class _Recorder(mocks.Mocks):
             "node": {"slurm_version": "24.11.5"},
             "head": {
                 "slurm_version": "24.11.5", "authority": "ssh-ed25519 authority-public",
-                "leave_key": "ssh-ed25519 leave-public",
+                "leave_key": "ssh-ed25519 leave-public", "own_file_system": True,
             },
             "services": {},
             "key": {"host_key": HOST_KEY},
