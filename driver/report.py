@@ -42,6 +42,13 @@ def show(console: Console, outputs: Mapping[str, Any]) -> None:
             node["tailscale_version"],
         )
     console.print(nodes)
+    loose = [node["name"] for node in cluster["nodes"] if not node.get("gpu", {}).get("confined", True)]
+    if loose:
+        console.print(
+            f"Jobs on {', '.join(loose)} are not kept from one another's GPUs: these machines give systemd no cgroup "
+            "controllers (docs/gpus.md).",
+            style="yellow", highlight=False, markup=False, soft_wrap=True,
+        )  # fmt: skip
     # Sites first: what lies between them is understood after what they are.
     for scope, result in sorted(
         outputs.get("validation", {}).items(), key=lambda pair: (pair[0] == "cross-site", pair[0])

@@ -26,7 +26,8 @@ HOSTILE: list[Any] = [
     "b1,head", "a\0b", "../../etc/passwd", "-1", -1, 0.5, 1e999, float("nan"), 2**70, "22", True, [], {}, ["a"],
     f"{HOST_KEY} comment", f"{HOST_KEY}\n", HOST_KEY.replace(" ", "  "), HOST_KEY[:-4], f"{HOST_KEY}AAAA",
     HOST_KEY.replace("ssh-ed25519 ", "ssh-rsa "), "ssh-ed25519", "ssh-ed25519 ####", "٤", "x" * 100_000,
-    [0, 0], [1, 0], [-1], [256], [True], [0.0], ["0"], [[0]], list(range(300)), "24.11.5\nPrivateData=x", "24.11.5 --evil", "direct\n", "Direct",
+    [0, 0], [1, 0], [-1], [256], [True], [0.0], ["0"], [[0]], list(range(300)),
+    "24.11.5\nPrivateData=x", "24.11.5 --evil", "direct\n", "Direct",
 ]  # fmt: skip
 
 

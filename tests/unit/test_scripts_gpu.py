@@ -1,4 +1,4 @@
-"""Phase `gate` of role gpu: which GPUs are found, and what is said of a machine whose GPUs are not what they should be."""
+"""Phase `gate` of role gpu: which GPUs are found, and what is said where they are not what they should be."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_gpus_without_a_driver_stop_a_machine_that_was_promised_to_have_some(gat
     ("status", "said", "problem", "remedy"),
     [
         (9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest "
-            "NVIDIA driver is installed and running.", "the NVIDIA driver does not load", "'modprobe nvidia' says on a1"),
+            "NVIDIA driver is installed and running.", "the NVIDIA driver does not load", "'modprobe nvidia'"),
         (18, "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 535.161",
          "the NVIDIA driver that runs is not the one that is installed", "restart a1"),
         (15, "Unable to determine the device handle for GPU0000:B3:00.0: GPU is lost.  Reboot the system to recover "
@@ -231,8 +231,9 @@ def test_nvswitches_need_their_fabric_manager(gate: Gate, shell: Shell, running:
     assert done.returncode == int(not running)
     if not running:
         assert "the fabric manager does not run" in done.stderr
-        assert "'systemctl enable --now nvidia-fabricmanager' on a1; its package must be of the driver's version, 580" in (
-            done.stderr
+        assert (
+            "'systemctl enable --now nvidia-fabricmanager' on a1; its package must be of the driver's version, 580"
+            in (done.stderr)
         )
 
 
@@ -242,7 +243,10 @@ def test_the_links_of_the_gpu_with_fewest_count(gate: Gate, shell: Shell) -> Non
     assert found(gate())["gpu_nvlinks"] == 13
 
 
-@pytest.mark.parametrize("text", ["", "<nvidia_smi_log>", "<gpu id=\"\n</gpu>", "\x00\xff<gpu id=x>\n<minor_number>$(id)</minor_number>\n</gpu>"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "<nvidia_smi_log>", '<gpu id="\n</gpu>', "\x00\xff<gpu id=x>\n<minor_number>$(id)</minor_number>\n</gpu>"],
+)
 def test_what_is_no_answer_gives_no_gpu_and_no_wrong_number(gate: Gate, shell: Shell, text: str) -> None:
     install(shell, [])
     shell.path("fake/query.xml").write_bytes(text.encode("latin-1"))

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from components.settings.types import GPUS_FOUND
+
 if TYPE_CHECKING:
     from components.host import Host
-
-# The partition of nodes whose GPUs the config does not name.
-GPUS_FOUND = "gpu"
 
 # What a node keeps for the system, tailscaled and slurmd: a share of its memory, between two amounts of MB.
 _RESERVED_SHARE = 16
@@ -110,7 +109,9 @@ def memory_values(host: Host, cpus: int, memory_mb: int, gpus: NodeGpus | None =
     share = share // _STEP_MB * _STEP_MB or share
     return {
         "reserved_mb": reserved,
-        "memory": "\n".join(f"{node_set} {share}" for node_set in ("ALL", *_names(host, gpus or NodeGpus.promised(host)))),
+        "memory": "\n".join(
+            f"{node_set} {share}" for node_set in ("ALL", *_names(host, gpus or NodeGpus.promised(host)))
+        ),
     }
 
 
