@@ -4,9 +4,24 @@
 #
 # NODE_GPU_COUNT                    as the gate found it; 0 without GPUs
 # GPU_BOOT_PROGRAM, GPU_BOOT_UNIT   what runs at boot before slurmd
+# GPU_ROCE_APPLY                    whether RoCE ports are set up (fabric.roce.apply); GPU_ROCE_PROGRAM, GPU_ROCE_UNIT
 # GPU_HEALTH_PROGRAM, GPU_HEALTH_UNIT, GPU_HEALTH_TIMER   what collects the health
 
+set_roce_up() {
+    if [ "$GPU_ROCE_APPLY" = false ]; then
+        remove_roce_unit
+        return
+    fi
+    ensure_file /usr/local/sbin/tailrack-roce 0755 root:root "$GPU_ROCE_PROGRAM"
+    ensure_file /etc/systemd/system/tailrack-roce.service 0644 root:root "$GPU_ROCE_UNIT"
+    systemctl daemon-reload
+    systemctl enable -q tailrack-roce.service
+    # Again at every run of the step: somebody may have set a port otherwise.
+    systemctl restart tailrack-roce.service
+}
+
 gpu_compute() {
+    set_roce_up
     if [ "$NODE_GPU_COUNT" -eq 0 ]; then
         remove_gpu_units
         return

@@ -1,6 +1,13 @@
 #!/bin/bash
 # What role gpu has put on a machine, taken away; the driver and its daemons stay.
 
+remove_roce_unit() {
+    if [ ! -e /etc/systemd/system/tailrack-roce.service ]; then return 0; fi
+    systemctl disable -q --now tailrack-roce.service
+    rm -f /etc/systemd/system/tailrack-roce.service /usr/local/sbin/tailrack-roce
+    systemctl daemon-reload
+}
+
 remove_gpu_units() {
     if [ ! -e /etc/systemd/system/tailrack-gpu.service ]; then return 0; fi
     systemctl disable -q --now tailrack-gpu.service

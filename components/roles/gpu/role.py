@@ -8,7 +8,7 @@ from components.roles.role import FOLDER, Role, template
 COLLECTOR = FOLDER.parent / "validation" / "preflight" / "collect.py"
 
 
-def role(_settings: ClusterSettings) -> Role:
+def role(settings: ClusterSettings) -> Role:
     """A node's own GPUs are in its Slurm fragment (components/roles/slurm/fragment.py)."""
     return Role(
         "gpu",
@@ -18,6 +18,9 @@ def role(_settings: ClusterSettings) -> Role:
             "health_program": COLLECTOR.read_text(encoding="utf-8").removesuffix("\n"),
             "health_unit": template("gpu", "tailrack-health.service"),
             "health_timer": template("gpu", "tailrack-health.timer"),
+            "roce_apply": settings.fabric.roce.apply,
+            "roce_program": template("gpu", "tailrack-roce"),
+            "roce_unit": template("gpu", "tailrack-roce.service"),
         },
         # NCCL pins memory; a limit of the shell that a job was submitted from must not come along.
         slurm_conf={"GresTypes": "gpu", "PropagateResourceLimitsExcept": "MEMLOCK"},

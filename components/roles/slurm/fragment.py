@@ -48,7 +48,7 @@ class NodeGpus:
         promise = NodeGpus.promised(host)
         if not promise.devices or (promise.kind, len(promise.devices)) == (self.kind, len(self.devices)):
             return ""
-        return f"it shows {self or 'no GPU'} and the config promises {promise}"
+        return f"it shows {str(self) or 'no GPU'} and the config promises {promise}"
 
     @property
     def files(self) -> str:

@@ -105,6 +105,7 @@ def checks(asked: Asked, health: Health | None) -> list[Finding]:
     on_the_bus = pci.nvidia_devices("03")
     virtualization = said_by("systemd-detect-virt").strip()
     virtual = pci.is_virtual(virtualization)
+    container = pci.is_virtual(said_by("systemd-detect-virt", "-c")) or False
     controls = pci.read_lspci(text("lspci"))
     count = asked.gpus
     limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
@@ -116,7 +117,7 @@ def checks(asked: Asked, health: Health | None) -> list[Finding]:
         (gpus.FABRIC, lambda: gpus.check_fabric_manager(looks.get("fabric manager"), switches) if count else ()),
         (nvlink.NVLINK, lambda: nvlink.check_links(text("nvlink"), switches) if count else ()),
         (xids.XID, lambda: xids.check_xids(text("kernel"))),
-        (node.DEVICES, lambda: node.check_driver(on_the_bus, count, virtualization)),
+        (node.DEVICES, lambda: node.check_driver(on_the_bus, count, container)),
         (node.MEMLOCK, lambda: node.check_memlock(limit, bool(count) or active)),
         (node.SHARED, lambda: node.check_shared(node.free_bytes(Path("/dev/shm")), count)),  # noqa: S108
         (node.CONFINED, lambda: node.check_confined(cgroups, count)),
@@ -141,12 +142,18 @@ def check_ways(asked: Asked, job: str) -> list[Finding]:
     own_address = neighbour.interface_address(asked.own_fabric) if asked.own_fabric else ""
     server = neighbour.Server(asked.name, job, own_address)
     server.start()
-    found = guarded(neighbour.TRANSFER, lambda: neighbour.check_neighbour(peer, job, asked.name, asked.fabric))
+    if not server.listens:
+        seen = f"none of the ports {', '.join(map(str, neighbour.ports_of(job)))} is free here"
+        found = [finding("warning", neighbour.TRANSFER, seen, "see 'ss -tlnp' on the node, and measure again")]
+    else:
+        found = []
+    found += guarded(neighbour.TRANSFER, lambda: neighbour.check_neighbour(peer, job, asked.name, asked.fabric))
     status = said_by("tailscale", "status", "--json")
     found += guarded(
         tailnet.PATH, lambda: tailnet.check_path(status, peer.name, peer.address, same_site=asked.same_site)
     )
-    server.served.wait(LINGER_SECONDS)
+    if server.listens:
+        server.served.wait(LINGER_SECONDS)
     server.stop()
     return found
 

@@ -80,6 +80,13 @@ def _line(connection: socket.socket) -> dict[str, object]:
     return read
 
 
+def _finite(value: object) -> float:
+    """A number. Raises ValueError for anything else, and for what no clock shows."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**40:
+        raise ValueError
+    return float(value)
+
+
 def _send_line(connection: socket.socket, **values: object) -> None:
     connection.sendall(json.dumps(values).encode() + b"\n")
 
@@ -162,7 +169,7 @@ def connect(
                     said = _line(connection)
                     after = time.time()
                     if said.get("to") == peer.name:
-                        theirs = float(str(said.get("time")))
+                        theirs = _finite(said.get("time"))
                         fabric = str(said.get("fabric", ""))
                         return connection, Told(theirs - (begin + after) / 2, (after - begin) / 2, fabric)
                 except (OSError, ValueError):

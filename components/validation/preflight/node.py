@@ -47,16 +47,8 @@ def check_devices(promised: int, root: Path = Path("/")) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def check_driver(
-    on_the_bus: list[str], promised: int, virtualization: str, root: Path = Path("/")
-) -> Iterator[Finding]:
+def check_driver(on_the_bus: list[str], promised: int, container: bool, root: Path = Path("/")) -> Iterator[Finding]:
     """GPUs that nobody can use. In a container the bus shows the host's."""
-    container = (root / "run/systemd/container").exists() or virtualization in (
-        "docker",
-        "podman",
-        "lxc",
-        "systemd-nspawn",
-    )
     if on_the_bus and not promised and not container and not (root / "proc/driver/nvidia/version").exists():
         yield finding(
             "warning", DEVICES, f"{len(on_the_bus)} NVIDIA GPUs without a driver ({', '.join(on_the_bus[:8])})",
