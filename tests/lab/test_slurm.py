@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+import shlex
 import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,9 +13,11 @@ from typing import Any
 import pytest
 
 from components.steps import Functions
+from components.validation.preflight import Finding, program, read
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually
 
 JOB_LIMIT_SECONDS = 5
+SITE_OF = {"head": "cloud-a", "a1": "cloud-a", "b1": "cloud-b"}
 TAKE_A_GIB = "python3 -c 'import time; kept = bytearray(2**30); kept[::4096] = bytes(2**18) ; time.sleep(40)'"
 Cluster = ClusterUnderTest
 
@@ -94,6 +98,57 @@ def rerun_node_steps(cluster: Cluster, user: str) -> None:
 def usable(cluster: Cluster, name: str) -> bool:
     state = set(node(cluster, name)["state"])
     return bool(state & {"IDLE", "MIXED", "ALLOCATED"}) and not state & {"DRAIN", "DOWN", "NOT_RESPONDING"}
+
+
+def preflight_of(cluster: Cluster) -> dict[str, list[Finding]]:
+    """Findings by node of preflight on all three, run as the measuring job runs it."""
+    addresses = {name: cluster.run(name, "tailscale ip -4").strip() for name in SITE_OF}
+    asked = {
+        "nodes": {name: {"address": addresses[name], "site": site, "gpus": ""} for name, site in SITE_OF.items()},
+        "fabric": dict.fromkeys(SITE_OF.values(), "tailscale0"),
+    }
+    text = base64.b64encode(program().encode()).decode()
+    cluster.run("head", f"base64 -d >/shared/home/ada/preflight.py <<<{text}")
+    srun = "srun -N3 --ntasks-per-node=1 --switches=2 --mpi=none"
+    command = f"{srun} /usr/bin/python3 /shared/home/ada/preflight.py {shlex.quote(json.dumps(asked))}"
+    return read(cluster.run_as("ada", "head", command, limit=200))
+
+
+def bad(found: dict[str, list[Finding]]) -> dict[str, list[str]]:
+    """What is an error or a warning, by node."""
+    return {
+        name: [f"{item['check']}: {item['seen']}" for item in items if item["severity"] != "info"]
+        for name, items in found.items()
+    }
+
+
+@pytest.mark.usefixtures("no_jobs")
+def test_preflight_finds_nothing_wrong_with_healthy_nodes(cluster: Cluster) -> None:
+    found = preflight_of(cluster)
+    assert bad(found) == {"head": [], "a1": [], "b1": []}
+    # A ring by name: a1, b1, head. a1 and head are of one site.
+    paths = {name: [item["seen"] for item in items if item["check"] == "tailnet path"] for name, items in found.items()}
+    assert paths == {
+        "a1": ["b1 is reached by way of a relay"],
+        "b1": ["head is reached by way of a relay"],
+        "head": ["a1 is reached direct"],
+    }
+    assert all(any(item["check"] == "MTU" for item in items) for items in found.values())
+
+
+@pytest.mark.usefixtures("no_jobs")
+def test_preflight_finds_a_path_that_passes_pings_and_loses_a_mebibyte(cluster: Cluster) -> None:
+    # What a1 sends is lost where it is long; Slurm's own messages to it, and its answers, are not.
+    cluster.run("a1", "nft -f - <<<'table inet narrow { chain out { type filter hook output priority 0; "
+                "meta l4proto udp meta length > 1250 drop; }; }'")  # fmt: skip
+    try:
+        assert "pong from a1" in cluster.run("head", "tailscale ping a1")
+        cluster.run("head", "ping -c 2 -W 5 a1")
+        found = bad(preflight_of(cluster))
+    finally:
+        cluster.run("a1", "nft delete table inet narrow")
+    assert any("a1 answers over tailscale0, and 1 MiB does not come through" in seen for seen in found["head"])
+    assert not found["b1"]
 
 
 @pytest.mark.usefixtures("no_jobs")

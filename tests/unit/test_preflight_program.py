@@ -229,3 +229,23 @@ def test_the_collector_needs_nothing_but_itself(tmp_path: Path) -> None:
     health = read_health((tmp_path / "health.json").read_text())
     assert health is not None
     assert {"nvidia-smi", "nvlink", "kernel", "lspci", "mlxconfig", "fabric manager"} <= health.looks.keys()
+
+
+def test_the_collector_starts_no_second_nvidia_smi_beside_one_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, state in (("7", "(nvidia-smi) D 1 7"), ("8", "(bash) D 1 8"), ("9", "(nvidia-smi) S 1 9")):
+        (tmp_path / number).mkdir()
+        (tmp_path / number / "stat").write_text(f"{number} {state}")
+    assert collect.waiting("nvidia-smi", tmp_path) == {"7"}
+    monkeypatch.setattr(collect, "WAITING_SECONDS", 0)
+    monkeypatch.setattr(collect, "waiting", lambda _name: {"7"})
+    assert collect.nvidia_smi("-L", plain=False)["status"] is None
+
+
+def test_the_first_look_at_gpus_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([None, None, Health(1, {})])
+    monkeypatch.setattr(main, "health_of", lambda _path: next(answers))
+    assert main.health_soon(tmp_path, 8) == Health(1, {})
+    monkeypatch.setattr(main, "health_of", lambda _path: None)
+    assert main.health_soon(tmp_path, 0) is None

@@ -9,6 +9,7 @@ for a broken GPU cannot always be killed; it is left behind, and the other looks
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -22,6 +23,8 @@ from pathlib import Path
 
 HEALTH = Path("/run/tailrack/health.json")
 LIMIT_SECONDS = 60
+# A process in its ordinary work waits for hardware for moments only.
+WAITING_SECONDS = 2
 MOST_BYTES = 400_000
 # Of what is filtered before it is kept.
 MOST_BYTES_READ = 40_000_000
@@ -56,6 +59,26 @@ def run(command: list[str], *, plain: bool = False, most: int = MOST_BYTES) -> L
 
 def _environment() -> dict[str, str]:
     return {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+
+
+def waiting(name: str, proc: Path = Path("/proc")) -> set[str]:
+    """Processes of a name that wait for hardware, and that no signal ends."""
+    found = set()
+    for path in proc.glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if f"({name}) D " in path.read_text(encoding="utf-8", errors="replace"):
+                found.add(path.parent.name)
+    return found
+
+
+def nvidia_smi(*words: str, plain: bool) -> Look:
+    """Ask nvidia-smi, but where an earlier one still hangs: each more would be one more that stays for ever."""
+    before = waiting("nvidia-smi")
+    if before:
+        time.sleep(WAITING_SECONDS)
+    if before & waiting("nvidia-smi"):
+        return {"status": None, "output": "an nvidia-smi of an earlier look still hangs"}
+    return run(["nvidia-smi", *words], plain=plain)
 
 
 def kept(look: Look, wanted: re.Pattern[str], most: int) -> Look:
@@ -93,8 +116,8 @@ def looks() -> dict[str, Callable[[], Look]]:
     plain = in_container()
     return {
         "virtualization": lambda: run(["systemd-detect-virt"]),
-        "nvidia-smi": lambda: run(["nvidia-smi", "-q", "-x"], plain=plain),
-        "nvlink": lambda: run(["nvidia-smi", "nvlink", "-s"], plain=plain),
+        "nvidia-smi": lambda: nvidia_smi("-q", "-x", plain=plain),
+        "nvlink": lambda: nvidia_smi("nvlink", "-s", plain=plain),
         "fabric manager": lambda: run(["systemctl", "is-active", "nvidia-fabricmanager"]),
         "kernel": kernel_events,
         "lspci": lambda: kept(run(["lspci", "-D", "-vvv"], most=MOST_BYTES_READ), _PCI, 20_000),

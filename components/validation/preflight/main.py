@@ -25,6 +25,8 @@ from components.validation.preflight.health import Health, health_of
 
 HEALTH = Path("/run/tailrack/health.json")
 OLD_SECONDS = 3600
+# The node's own step has just asked for the first look when the first measurement comes.
+FIRST_LOOK_SECONDS = 45
 COMMAND_SECONDS = 10
 # For a predecessor that is late.
 LINGER_SECONDS = neighbour.MEET_SECONDS
@@ -94,6 +96,14 @@ def check_health_file(health: Health | None, promised: int, now: float) -> Itera
     elif now - health.time > OLD_SECONDS:
         minutes = int(now - health.time) // 60
         yield finding("warning", gpus.HEALTH, f"the last look at the GPUs is {minutes} minutes old", UNIT)
+
+
+def health_soon(path: Path, promised: int) -> Health | None:
+    """What the collector wrote; on a node whose first look is still going on, waited for."""
+    end = time.monotonic() + FIRST_LOOK_SECONDS
+    while (health := health_of(path)) is None and promised and time.monotonic() < end:
+        time.sleep(0.5)
+    return health
 
 
 def checks(asked: Asked, health: Health | None) -> list[Finding]:
@@ -168,7 +178,8 @@ def main(argument: str) -> int:
         sys.stdout.write(line(name, [wrong]) + "\n")
         return 0
     job = f"{os.environ.get('SLURM_JOB_ID', 'none')}"
-    found = check_ways(asked, job) + guarded("preflight", lambda: checks(asked, health_of(HEALTH)))
+    found = check_ways(asked, job)
+    found += guarded("preflight", lambda: checks(asked, health_soon(HEALTH, asked.gpus)))
     # One write, so that lines of other nodes do not come between.
     sys.stdout.write(line(name, found) + "\n")
     sys.stdout.flush()
