@@ -15,6 +15,7 @@ import pytest
 from components.steps import Functions
 from components.validation.preflight import Finding, program, read
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually
+from tests.unit.fake_nvidia_smi import gpu, xml
 
 JOB_LIMIT_SECONDS = 5
 SITE_OF = {"head": "cloud-a", "a1": "cloud-a", "b1": "cloud-b"}
@@ -283,6 +284,32 @@ def test_another_line_in_slurmds_unit_costs_no_job(cluster: Cluster) -> None:
     after = job(cluster, running)
     assert all(after[key] == before[key] for key in ("JobState", "StartTime", "Restarts", "NodeList"))
     assert usable(cluster, "b1")
+
+
+def test_a_node_whose_only_gpu_is_the_second_device_registers_it_and_gives_it_to_jobs(cluster: Cluster) -> None:
+    links = "GPU 0: NVIDIA H200 (UUID: GPU-fake)"
+    fake = f"#!/bin/bash\n# A fake.\ncase $1 in -q) cat /usr/local/share/fake.xml ;; *) echo '{links}' ;; esac\n"
+    for path, text in (("/usr/local/share/fake.xml", xml([gpu(0), gpu(1)])), ("/usr/local/bin/nvidia-smi", fake)):
+        cluster.run("b1", f"base64 -d >{path} <<<{base64.b64encode(text.encode()).decode()}")
+    cluster.run("b1", "chmod 755 /usr/local/bin/nvidia-smi; touch /dev/nvidia1 /dev/nvidiactl")
+    cluster.config["tailrack:cluster"]["repair"] = {"b1": "it has a GPU now"}
+    cluster.up_ok()
+    known = node(cluster, "b1")
+    assert known["gres"].startswith("gpu:h200:1")
+    assert {"gpu-found", "gpu-h200"} <= set(known["features"])
+    assert "File=/dev/nvidia1\n" in cluster.run("head", "cat /etc/slurm/gres.conf")
+    asked = cluster.run_as(
+        "ada", "head", "srun -p gpu --gpus=h200:1 bash -c 'echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES'"
+    )
+    assert asked.split() == ["b1", "0"]
+    health = json.loads(cluster.run("b1", "cat /run/tailrack/health.json"))
+    assert health["looks"]["nvidia-smi"]["status"] == 0
+    # It is taken out again, and nobody has to say so but for the look.
+    cluster.run("b1", "rm /usr/local/bin/nvidia-smi /dev/nvidia1 /dev/nvidiactl")
+    cluster.config["tailrack:cluster"]["repair"] = {"b1": "it has none"}
+    cluster.up_ok()
+    assert node(cluster, "b1")["gres"] == ""
+    assert cluster.attempt("b1", "test -e /etc/systemd/system/tailrack-gpu.service").returncode != 0
 
 
 @pytest.mark.usefixtures("no_jobs")
