@@ -16,6 +16,7 @@ from typing import Any
 from components.public_key import ED25519, check_key
 
 TAILNET = ipaddress.IPv4Network("100.64.0.0/10")  # RFC 6598; Tailscale gives its addresses from it
+MOST_GPUS = 256  # of a node: nvidia's device files have numbers below it
 
 Reader = Callable[[object], Any]
 
@@ -62,12 +63,27 @@ def _ed25519(value: object) -> str:
     return f"{kind} {text}"
 
 
+def _device_numbers(value: object) -> list[int]:
+    """Numbers of device files, in their order, each once."""
+    if not isinstance(value, list) or len(value) > MOST_GPUS:
+        raise ValueError
+    numbers = [_whole(0, 255)(number) for number in value]
+    if numbers != sorted(set(numbers)):
+        raise ValueError
+    return numbers
+
+
 _VERSION = _matching(r"[0-9][A-Za-z0-9.+:~-]{0,63}")
 
 GATE: Mapping[str, Reader] = {
     "cpus": _whole(1, 2**16),
     "memory_mb": _whole(1, 2**31),
-    "gpus": _whole(0, 1024),
+    "gpus": _whole(0, MOST_GPUS),
+    "gpu_kind": _matching(r"|[a-z][a-z0-9-]{0,40}"),
+    "gpu_devices": _device_numbers,
+    "gpu_memory_mb": _whole(0, 2**31),
+    "gpu_driver": _matching(r"|[0-9][0-9A-Za-z.-]{0,40}"),
+    "gpu_nvlinks": _whole(0, 64),
     "kernel_nfs_server": _truth,
     "cgroups": _truth,
     "slurm_version": _VERSION,

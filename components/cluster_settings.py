@@ -1,5 +1,6 @@
 """What a cluster is built from, apart from its machines: the sections of the stack config, as they are."""
 
+from components.roles.gpu.settings import Fabric
 from components.roles.nfs_exports.settings import Storage
 from components.roles.slurm.settings import Slurm
 from components.roles.tailnet.settings import Tailnet
@@ -25,4 +26,5 @@ class ClusterSettings(Section):
     tailnet: Tailnet = key("the network that joins the nodes", default=Tailnet())
     storage: Storage = key("the share", default=Storage())
     slurm: Slurm = key("Slurm beyond what tailrack sets itself", default=Slurm())
+    fabric: Fabric = key("the machines' fast network", default=Fabric())
     validation: Validation = key("the bandwidth measurement", default=Validation())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 import pulumi
@@ -12,7 +13,7 @@ from components.head_link import HeadLink
 from components.host import Host
 from components.remote import TIME_LIMIT_SECONDS, Step, render_program
 from components.roles.role import Role, header_name
-from components.roles.slurm.fragment import memory_values, node_values
+from components.roles.slurm.fragment import NodeGpus, memory_values, node_values
 
 # A look takes seconds, but a new machine may be busy: with cloud-init, with its first updates (scripts/packages.sh).
 GATE_LIMIT_SECONDS = 1500
@@ -24,10 +25,31 @@ def node_header(host: Host) -> dict[str, pulumi.Input[Any]]:
     return {header_name("node", key): value for key, value in values.items()}
 
 
-def memory_header(host: Host, facts: pulumi.Output[dict[str, Any]]) -> dict[str, pulumi.Input[Any]]:
-    """What scripts may read of a node's memory, once its gate has found it: NODE_RESERVED_MB and NODE_MEMORY."""
-    found = facts.apply(lambda known: memory_values(host, known["cpus"] or 1, known["memory_mb"] or 1))
-    return {header_name("node", key): found[key] for key in memory_values(host, 1, 1)}
+def found_header(host: Host, facts: pulumi.Output[dict[str, Any]]) -> dict[str, pulumi.Input[Any]]:
+    """What scripts may read of a node once its gate has found it: its GPUs, NODE_RESERVED_MB and NODE_MEMORY."""
+
+    def values(known: Mapping[str, Any]) -> dict[str, str | int]:
+        gpus = NodeGpus.found(host, known)
+        return {
+            **node_values(host, gpus),
+            **memory_values(host, known["cpus"] or 1, known["memory_mb"] or 1, gpus),
+        }
+
+    found = facts.apply(values)
+    names = [*node_values(host), *memory_values(host, 1, 1)]
+    return {header_name("node", key): found[key] for key in names}
+
+
+def found_gpus(host: Host, facts: pulumi.Output[dict[str, Any]]) -> pulumi.Output[str]:
+    """Return a node's GPUs as its gate found them: `h200:8`, empty without any."""
+    return facts.apply(lambda known: str(NodeGpus.found(host, known)))
+
+
+def _problem(host: Host, read: Sequence[Mapping[str, Any]]) -> str:
+    problems = [answer["problem"] for answer in read]
+    if not any(problems):
+        problems.append(NodeGpus.found(host, read[0]).problem(host))
+    return "; ".join(problem for problem in problems if problem)
 
 
 def limit_with_jobs(values: Mapping[str, pulumi.Input[Any]]) -> int:
@@ -39,6 +61,7 @@ class ComputeNode(pulumi.ComponentResource):
     """One member of the cluster.
 
     facts    Output[dict], what of components.answers.GATE holds; Slurm's version is the one installed or to be
+    gpus     Output[str], the GPUs found on the machine: `h200:8`, empty without any
     joined   Output[dict], what of components.answers.REACH holds
     ready    the resource after which Slurm gives it jobs
 
@@ -83,14 +106,13 @@ class ComputeNode(pulumi.ComponentResource):
             depends_on=[gate.resource],
         )
         self.joined = join.result
-        values |= memory_header(host, self.facts)
+        self.gpus = found_gpus(host, self.facts)
+        values |= found_header(host, self.facts)
         values |= {
             "NODE_ADDRESS": self.joined["tailnet_ip"],
             "NODE_HOST_KEY": self.joined["host_key"],
             "NODE_SSHD_PORT": self.joined["sshd_port"],
-            "NODE_PROBLEM": pulumi.Output.all(self.facts, self.joined).apply(
-                lambda read: "; ".join(answer["problem"] for answer in read if answer["problem"])
-            ),
+            "NODE_PROBLEM": pulumi.Output.all(self.facts, self.joined).apply(partial(_problem, host)),
         }
         member = Step(
             f"{host.name}-member",

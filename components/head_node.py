@@ -9,7 +9,7 @@ import pulumi
 
 from components import steps
 from components.cluster_settings import ClusterSettings
-from components.compute_node import GATE_LIMIT_SECONDS, limit_with_jobs, memory_header, node_header
+from components.compute_node import GATE_LIMIT_SECONDS, found_gpus, found_header, limit_with_jobs, node_header
 from components.head_link import SHARED, HeadLink
 from components.host import Host
 from components.munge_key import MungeKey
@@ -24,6 +24,7 @@ class HeadNode(pulumi.ComponentResource):
     """The head node of a cluster. It knows none of its nodes.
 
     facts, joined   Output[dict], as ComputeNode has them; `path` is `self`
+    gpus            Output[str], as ComputeNode has them
     link            what a node needs of it
     notes           Output[list[str]], what is not as safe as it could be on these machines, a sentence each
     ready           the resource after which slurmctld answers and the share is served
@@ -56,6 +57,7 @@ class HeadNode(pulumi.ComponentResource):
             parent=self,
         )
         self.facts = gate.result
+        self.gpus = found_gpus(host, self.facts)
         cgroups = settings.slurm.cgroups
         confined = self.facts["cgroups"] if cgroups is None else pulumi.Output.from_input(cgroups)
         join = Step(
@@ -77,7 +79,7 @@ class HeadNode(pulumi.ComponentResource):
             "HEAD_ADDRESS": self.joined["tailnet_ip"],
             "HEAD_KERNEL_NFS": self.facts["kernel_nfs_server"],
             "HEAD_COMPUTES": compute,
-            **memory_header(host, self.facts),
+            **found_header(host, self.facts),
             **{header_name("slurm", name): files[name] for name in controller_files(settings, roles, (), "", True)},
         }
         head = Step(

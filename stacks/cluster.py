@@ -11,13 +11,20 @@ from components.cluster import Cluster
 from components.compute_node import ComputeNode
 from components.head_node import HeadNode
 from components.host import Host
+from components.settings.types import GPUS_FOUND
 from stacks.config import StackConfig
 from stacks.outputs import headline, node_output
 from stacks.sites.machines import machines
 
 
 def _node_output(host: Host, known: dict[str, Any]) -> dict[str, Any]:
-    return node_output(host.name, host.site, known["facts"], known["joined"])
+    return node_output(host.name, host.site, known["facts"], known["joined"], known["confined"])
+
+
+def _partitions(config: StackConfig, gpus: dict[str, str]) -> list[str]:
+    """All partitions: those of the config, and `gpu` where a node has GPUs that the config does not name."""
+    found = [node for node in config.nodes() if node.compute and not node.gpu and gpus[node.name]]
+    return [*config.partitions(), *([GPUS_FOUND] if found else [])]
 
 
 def _own(stack: str) -> str:
@@ -45,17 +52,22 @@ class ClusterStack:
         head = self.cluster.head
         members: list[HeadNode | ComputeNode] = [head, *self.cluster.nodes]
         nodes = [
-            pulumi.Output.all(facts=member.facts, joined=member.joined).apply(partial(_node_output, member.host))
+            pulumi.Output.all(facts=member.facts, joined=member.joined, confined=head.link.cgroups).apply(
+                partial(_node_output, member.host)
+            )
             for member in members
         ]
         return {
             "cluster": pulumi.Output.all(
-                address=head.link.address, nodes=pulumi.Output.all(*nodes), notes=head.notes
+                address=head.link.address,
+                nodes=pulumi.Output.all(*nodes),
+                notes=head.notes,
+                gpus=pulumi.Output.all(**{member.host.name: member.gpus for member in members}),
             ).apply(
                 lambda known: {
                     "name": config.cluster.name,
                     "control_address": known["address"],
-                    "partitions": list(config.partitions()),
+                    "partitions": _partitions(config, known["gpus"]),
                     "nodes": known["nodes"],
                     "notes": known["notes"],
                 }

@@ -8,10 +8,23 @@ from typing import Any
 from components.roles.slurm.versions import upstream
 
 
-def node_output(name: str, site: str, facts: Mapping[str, Any], joined: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one element of `cluster.nodes` from a node's facts and its join; None for what it did not say."""
+def node_output(
+    name: str, site: str, facts: Mapping[str, Any], joined: Mapping[str, Any], confined: bool = True
+) -> dict[str, Any]:
+    """Return one element of `cluster.nodes` from a node's facts and its join; None for what it did not say.
+
+    confined   whether Slurm keeps jobs from other jobs' GPUs
+    """
     version = facts["slurm_version"]
+    gpu = {
+        "kind": facts.get("gpu_kind"),
+        "memory_mb": facts.get("gpu_memory_mb"),
+        "driver": facts.get("gpu_driver"),
+        "nvlinks": facts.get("gpu_nvlinks"),
+        "confined": confined,
+    }
     return {
+        **({"gpu": gpu} if facts.get("gpu_devices") else {}),
         "name": name,
         "site": site,
         "tailnet_ip": joined["tailnet_ip"],

@@ -11,6 +11,7 @@ from components.validation.sizes import parse_size
 
 CROSS_SITE = "cross-site"
 MOST_BYTES = 2**38  # of a message; a rank needs it twice
+GPUS_FOUND = "gpu"  # the partition of nodes whose GPUs the config does not name
 SITE_PREFIX, GPU_PREFIX = "site-", "gpu-"  # names of NodeSets, and of the Features that select their nodes
 
 
@@ -81,6 +82,8 @@ class Gpu:
 
 def _gpu(value: object) -> object:
     if isinstance(value, str) and (match := re.fullmatch(r"([a-z][a-z0-9-]{0,40}):([1-9][0-9]{0,2})", value)):
+        if match[1] == GPUS_FOUND:
+            refuse("is no kind", "the partition of that name is for nodes whose GPUs the config does not name")
         return Gpu(check_name(match[1]), int(match[2]))
     raise ValueError("not kind:count")
 

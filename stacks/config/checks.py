@@ -11,7 +11,7 @@ from components.roles.users.settings import check_users
 from components.settings.draft import Draft, meant
 from components.settings.problems import ROOT, Report, bare, below, listed
 from components.settings.section import keys_of
-from components.settings.types import CROSS_SITE
+from components.settings.types import CROSS_SITE, GPUS_FOUND
 from components.settings.validation import check_sizes
 from stacks.sites import KINDS
 from stacks.sites.kind import Claim, Kind, NodeSpec, Site
@@ -70,7 +70,8 @@ def _check_twice(nodes: Sequence[Claim], report: Report) -> None:
 
 def _check_partitions(config: Draft, nodes: Sequence[Claim], report: Report) -> None:
     # Without `all`, which no name may be.
-    names = {node.gpu.kind: f"the partition of the {node.gpu.kind} GPUs" for node in nodes if node.gpu}
+    names = {GPUS_FOUND: "the partition of nodes whose GPUs the config does not name"}
+    names |= {node.gpu.kind: f"the partition of the {node.gpu.kind} GPUs" for node in nodes if node.gpu}
     sites, extras = config.items("sites"), config.section("slurm").items("partitions")
     for section, word in [*((site, "site") for site in sites), *((extra, "partition") for extra in extras)]:
         name, path = section.text("name"), section.at("name")

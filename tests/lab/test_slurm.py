@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+import shlex
 import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,9 +13,12 @@ from typing import Any
 import pytest
 
 from components.steps import Functions
+from components.validation.preflight import Finding, program, read
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually
+from tests.unit.fake_nvidia_smi import gpu, xml
 
 JOB_LIMIT_SECONDS = 5
+SITE_OF = {"head": "cloud-a", "a1": "cloud-a", "b1": "cloud-b"}
 TAKE_A_GIB = "python3 -c 'import time; kept = bytearray(2**30); kept[::4096] = bytes(2**18) ; time.sleep(40)'"
 Cluster = ClusterUnderTest
 
@@ -94,6 +99,57 @@ def rerun_node_steps(cluster: Cluster, user: str) -> None:
 def usable(cluster: Cluster, name: str) -> bool:
     state = set(node(cluster, name)["state"])
     return bool(state & {"IDLE", "MIXED", "ALLOCATED"}) and not state & {"DRAIN", "DOWN", "NOT_RESPONDING"}
+
+
+def preflight_of(cluster: Cluster) -> dict[str, list[Finding]]:
+    """Findings by node of preflight on all three, run as the measuring job runs it."""
+    addresses = {name: cluster.run(name, "tailscale ip -4").strip() for name in SITE_OF}
+    asked = {
+        "nodes": {name: {"address": addresses[name], "site": site, "gpus": ""} for name, site in SITE_OF.items()},
+        "fabric": dict.fromkeys(SITE_OF.values(), "tailscale0"),
+    }
+    text = base64.b64encode(program().encode()).decode()
+    cluster.run("head", f"base64 -d >/shared/home/ada/preflight.py <<<{text}")
+    srun = "srun -N3 --ntasks-per-node=1 --switches=2 --mpi=none"
+    command = f"{srun} /usr/bin/python3 /shared/home/ada/preflight.py {shlex.quote(json.dumps(asked))}"
+    return read(cluster.run_as("ada", "head", command, limit=200))
+
+
+def bad(found: dict[str, list[Finding]]) -> dict[str, list[str]]:
+    """What is an error or a warning, by node."""
+    return {
+        name: [f"{item['check']}: {item['seen']}" for item in items if item["severity"] != "info"]
+        for name, items in found.items()
+    }
+
+
+@pytest.mark.usefixtures("no_jobs")
+def test_preflight_finds_nothing_wrong_with_healthy_nodes(cluster: Cluster) -> None:
+    found = preflight_of(cluster)
+    assert bad(found) == {"head": [], "a1": [], "b1": []}
+    # A ring by name: a1, b1, head. a1 and head are of one site.
+    paths = {name: [item["seen"] for item in items if item["check"] == "tailnet path"] for name, items in found.items()}
+    assert paths == {
+        "a1": ["b1 is reached by way of a relay"],
+        "b1": ["head is reached by way of a relay"],
+        "head": ["a1 is reached direct"],
+    }
+    assert all(any(item["check"] == "MTU" for item in items) for items in found.values())
+
+
+@pytest.mark.usefixtures("no_jobs")
+def test_preflight_finds_a_path_that_passes_pings_and_loses_a_mebibyte(cluster: Cluster) -> None:
+    # What a1 sends is lost where it is long; Slurm's own messages to it, and its answers, are not.
+    cluster.run("a1", "nft -f - <<<'table inet narrow { chain out { type filter hook output priority 0; "
+                "meta l4proto udp meta length > 1250 drop; }; }'")  # fmt: skip
+    try:
+        assert "pong from a1" in cluster.run("head", "tailscale ping a1")
+        cluster.run("head", "ping -c 2 -W 5 a1")
+        found = bad(preflight_of(cluster))
+    finally:
+        cluster.run("a1", "nft delete table inet narrow")
+    assert any("a1 answers over tailscale0, and 1 MiB does not come through" in seen for seen in found["head"])
+    assert not found["b1"]
 
 
 @pytest.mark.usefixtures("no_jobs")
@@ -228,6 +284,32 @@ def test_another_line_in_slurmds_unit_costs_no_job(cluster: Cluster) -> None:
     after = job(cluster, running)
     assert all(after[key] == before[key] for key in ("JobState", "StartTime", "Restarts", "NodeList"))
     assert usable(cluster, "b1")
+
+
+def test_a_node_whose_only_gpu_is_the_second_device_registers_it_and_gives_it_to_jobs(cluster: Cluster) -> None:
+    links = "GPU 0: NVIDIA H200 (UUID: GPU-fake)"
+    fake = f"#!/bin/bash\n# A fake.\ncase $1 in -q) cat /usr/local/share/fake.xml ;; *) echo '{links}' ;; esac\n"
+    for path, text in (("/usr/local/share/fake.xml", xml([gpu(0), gpu(1)])), ("/usr/local/bin/nvidia-smi", fake)):
+        cluster.run("b1", f"base64 -d >{path} <<<{base64.b64encode(text.encode()).decode()}")
+    cluster.run("b1", "chmod 755 /usr/local/bin/nvidia-smi; touch /dev/nvidia1 /dev/nvidiactl")
+    cluster.config["tailrack:cluster"]["repair"] = {"b1": "it has a GPU now"}
+    cluster.up_ok()
+    known = node(cluster, "b1")
+    assert known["gres"].startswith("gpu:h200:1")
+    assert {"gpu-found", "gpu-h200"} <= set(known["features"])
+    assert "File=/dev/nvidia1\n" in cluster.run("head", "cat /etc/slurm/gres.conf")
+    asked = cluster.run_as(
+        "ada", "head", "srun -p gpu --gpus=h200:1 bash -c 'echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES'"
+    )
+    assert asked.split() == ["b1", "0"]
+    health = json.loads(cluster.run("b1", "cat /run/tailrack/health.json"))
+    assert health["looks"]["nvidia-smi"]["status"] == 0
+    # It is taken out again, and nobody has to say so but for the look.
+    cluster.run("b1", "rm /usr/local/bin/nvidia-smi /dev/nvidia1 /dev/nvidiactl")
+    cluster.config["tailrack:cluster"]["repair"] = {"b1": "it has none"}
+    cluster.up_ok()
+    assert node(cluster, "b1")["gres"] == ""
+    assert cluster.attempt("b1", "test -e /etc/systemd/system/tailrack-gpu.service").returncode != 0
 
 
 @pytest.mark.usefixtures("no_jobs")

@@ -25,6 +25,16 @@ def tailnet_address(node: str) -> str:
     return f"100.64.{number // 256 % 256}.{number % 256}"
 
 
+def promised_gpus(gate: str) -> dict[str, Any]:
+    """What a gate answers of a machine that has the GPUs its header promises."""
+    kind, count = (re.search(rf"^NODE_GPU_{word}=(?:'')?(.*)$", gate, re.MULTILINE) for word in ("KIND", "COUNT"))
+    number = int(count[1]) if count else 0
+    return {
+        "gpus": number, "gpu_kind": kind[1] if kind else "", "gpu_devices": list(range(number)),
+        "gpu_memory_mb": 81559 if number else 0, "gpu_driver": "580.159.04" if number else "", "gpu_nvlinks": 0,
+    }  # fmt: skip
+
+
 def open_secrets(value: Any, path: str = "") -> tuple[Any, set[str]]:
     """The value with every secret opened, and the paths at which one was."""
     if rpc.is_rpc_secret(value):
@@ -145,8 +155,8 @@ class _Recorder(mocks.Mocks):
             "networks": {"private_key": LAB_PRIVATE_KEY, "control_url": "http://control.lab:8080"},
             "container": {"address": f"10.99.0.{len(node)}", "port": 22, "user": "admin", "host_key": HOST_KEY},
             "gate": {
-                "cpus": 4, "memory_mb": 8000, "gpus": 0, "kernel_nfs_server": False, "cgroups": False,
-                "slurm_version": "24.11.5-4",
+                "cpus": 4, "memory_mb": 8000, "kernel_nfs_server": False, "cgroups": False,
+                "slurm_version": "24.11.5-4", **promised_gpus(str(inputs.get("stdin"))),
             },
             "join": {
                 "tailnet_ip": tailnet_address(node), "tailscale_version": "1.102.5", "sshd_port": 22,

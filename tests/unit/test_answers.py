@@ -14,7 +14,8 @@ from tests.unit.configs import HOST_KEY, RawConfig
 from tests.unit.recorded import Build
 
 GOOD: dict[str, Any] = {
-    "cpus": 4, "memory_mb": 8000, "gpus": 0, "kernel_nfs_server": False, "cgroups": True,
+    "cpus": 4, "memory_mb": 8000, "gpus": 2, "gpu_kind": "h200", "gpu_devices": [0, 1],
+    "gpu_memory_mb": 143771, "gpu_driver": "580.159.04", "gpu_nvlinks": 18, "kernel_nfs_server": False, "cgroups": True,
     "slurm_version": "1:24.11.5-4+deb13u1~1", "tailnet_ip": "100.64.0.2", "tailscale_version": "1.102.5-t0a1b2c",
     "sshd_port": 22, "host_key": HOST_KEY, "path": "peer-relay",
 }  # fmt: skip
@@ -25,6 +26,7 @@ HOSTILE: list[Any] = [
     "b1,head", "a\0b", "../../etc/passwd", "-1", -1, 0.5, 1e999, float("nan"), 2**70, "22", True, [], {}, ["a"],
     f"{HOST_KEY} comment", f"{HOST_KEY}\n", HOST_KEY.replace(" ", "  "), HOST_KEY[:-4], f"{HOST_KEY}AAAA",
     HOST_KEY.replace("ssh-ed25519 ", "ssh-rsa "), "ssh-ed25519", "ssh-ed25519 ####", "٤", "x" * 100_000,
+    [0, 0], [1, 0], [-1], [256], [True], [0.0], ["0"], [[0]], list(range(300)),
     "24.11.5\nPrivateData=x", "24.11.5 --evil", "direct\n", "Direct",
 ]  # fmt: skip
 

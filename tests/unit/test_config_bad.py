@@ -492,6 +492,13 @@ def bad_cases() -> list[Bad]:
         Bad(
             "GPUs without a count are refused", hosts_site("{gpu: h200}"), "sites[0].hosts[0].gpu", ("'h200'", "h200:8")
         ),
+        Bad("a GPU kind called gpu is refused", hosts_site("{gpu: 'gpu:8'}"), "sites[0].hosts[0].gpu", ("no kind",)),
+        Bad(
+            "a partition with the name of that of GPUs the machines name is refused",
+            "slurm: {partitions: [{name: gpu, sites: [one]}]}",
+            "slurm.partitions[0].name",
+            ("'gpu'", "whose GPUs the config does not name"),
+        ),
         Bad("a GPU kind called all is refused", hosts_site("{gpu: 'all:8'}"), "sites[0].hosts[0].gpu", ("all",)),
         # tailnet
         Bad("a tag without tag: is refused", "tailnet: {tag: cluster}", "tailnet.tag", ("'cluster'", "tag:")),

@@ -50,3 +50,18 @@ def test_a_busy_scope_is_shown_with_who_is_on_its_nodes() -> None:
     assert "Bus bandwidth, rack: not measured\n" in shown
     assert "BUSY  Other jobs are on a1 (a1: job 12 of ada, 55:00 left). Nothing was measured before." in shown
     assert "None" not in shown
+
+
+def test_jobs_that_are_not_kept_from_one_anothers_gpus_are_said_to_be() -> None:
+    node = dict.fromkeys(
+        ("site", "tailnet_ip", "path", "cpus", "memory_mb", "gpus", "slurm_version", "tailscale_version"), "x"
+    )
+    nodes = [
+        {**node, "name": "dgx1", "gpu": {"kind": "h200", "confined": False}},
+        {**node, "name": "dgx2", "gpu": {"kind": "h200", "confined": True}},
+        {**node, "name": "cpu1"},
+    ]
+    about = {"name": "lab", "control_address": "100.64.0.1", "nodes": nodes}
+    written = io.StringIO()
+    report.show(Console(file=written, width=200), {"cluster": about, "validation": {}})
+    assert "Jobs on dgx1 are not kept from one another's GPUs" in written.getvalue()

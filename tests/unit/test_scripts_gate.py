@@ -12,10 +12,14 @@ import pytest
 
 from components.roles.role import Value
 from components.steps import GATE, GATE_OF_NODE, compose
+from tests.unit import fake_nvidia_smi
 from tests.unit.shell import ROLES, Shell
 
 Gate = Callable[..., subprocess.CompletedProcess[str]]
-FACTS = {"cpus", "memory_mb", "gpus", "kernel_nfs_server", "cgroups", "slurm_version"}
+FACTS = {
+    "cpus", "memory_mb", "gpus", "gpu_kind", "gpu_devices", "gpu_memory_mb", "gpu_driver", "gpu_nvlinks",
+    "kernel_nfs_server", "cgroups", "slurm_version",
+}  # fmt: skip
 # A machine whose config promises no GPU, in a cluster whose controller is the newest and confines no jobs.
 HEADER: dict[str, Value] = {
     "NODE_GPU_KIND": "", "NODE_GPU_COUNT": 0, "HEAD_SLURM_VERSION": "24.11.5-4", "HEAD_SLURM_OLDEST": "21.08",
@@ -56,10 +60,8 @@ def gate(shell: Shell) -> Gate:
 
 
 def add_gpus(shell: Shell, count: int) -> None:
-    for number in range(count):
-        shell.write(f"dev/nvidia{number}", "")
-    for other in ("nvidiactl", "nvidia-uvm", "nvidia-modeset"):
-        shell.write(f"dev/{other}", "")
+    fake_nvidia_smi.install(shell, [fake_nvidia_smi.gpu(number) for number in range(count)])
+    fake_nvidia_smi.devices(shell, *range(count))
 
 
 def test_a_good_machine_tells_its_facts(gate: Gate) -> None:

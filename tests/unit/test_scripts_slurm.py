@@ -13,7 +13,7 @@ import pytest
 from components.roles.role import template
 from tests.unit.configs import RawConfig
 from tests.unit.recorded import Build
-from tests.unit.shell import Shell
+from tests.unit.shell import Shell, role_header
 
 Compute = Callable[..., subprocess.CompletedProcess[str]]
 UNIT = "/etc/systemd/system/slurmd.service.d/tailrack.conf"
@@ -256,7 +256,7 @@ def test_a_machine_has_one_service_that_keeps_its_clock(
 
 
 def test_device_files_of_gpus_are_made_at_boot_before_slurmd_looks(shell: Shell) -> None:
-    assert shell.call("gpu_compute", {"NODE_GPU_COUNT": 8}, "gpu/compute").returncode == 0
+    assert shell.call("gpu_compute", {**role_header("gpu"), "NODE_GPU_COUNT": 8}, "gpu/compute").returncode == 0
     unit = shell.path("/etc/systemd/system/tailrack-gpu.service").read_text()
     assert "Before=slurmd.service" in unit
     # No driver must not keep slurmd from starting: its own message says which file is missing.
@@ -264,10 +264,84 @@ def test_device_files_of_gpus_are_made_at_boot_before_slurmd_looks(shell: Shell)
     assert "systemctl enable -q --now tailrack-gpu.service" in shell.calls
 
 
+def test_a_node_with_gpus_has_its_health_looked_at_and_its_driver_kept_awake(shell: Shell) -> None:
+    shell.stub("systemctl", 'case "$*" in "-q cat nvidia-persistenced.service") ;; esac')
+    for _ in range(2):
+        done = shell.call("gpu_compute", {**role_header("gpu"), "NODE_GPU_COUNT": 8}, "gpu/compute")
+        assert done.returncode == 0, done.stderr
+    assert "systemctl enable -q --now nvidia-persistenced" in shell.calls
+    assert "systemctl enable -q --now tailrack-health.timer" in shell.calls
+    assert "systemctl start --no-block tailrack-health.service" in shell.calls
+    compile(shell.path("/usr/local/sbin/tailrack-health").read_text(), "tailrack-health", "exec")
+    assert "ExecStart=/usr/bin/python3 " in shell.path("/etc/systemd/system/tailrack-health.service").read_text()
+    # And of all of it nothing is left where it has none any more.
+    assert shell.call("gpu_compute", {**role_header("gpu"), "NODE_GPU_COUNT": 0}, "gpu/compute").returncode == 0
+    assert not [*shell.path("/usr/local/sbin").iterdir(), *shell.path("/etc/systemd/system").iterdir()]
+
+
+@pytest.mark.parametrize(("container", "persistenced"), [(False, False), (False, True), (True, False)])
+def test_at_boot_device_files_are_made_but_in_a_container(shell: Shell, container: bool, persistenced: bool) -> None:
+    assert shell.call("gpu_compute", {**role_header("gpu"), "NODE_GPU_COUNT": 8}, "gpu/compute").returncode == 0
+    shell.stub("systemd-detect-virt", f"exit {int(not container)}")
+    shell.stub("systemctl", f"exit {3 * (not persistenced)}")
+    for name in ("nvidia-smi", "nvidia-modprobe", "mount"):
+        shell.stub(name)
+    shell.path("/calls").unlink()
+    assert shell.program("/usr/local/sbin/tailrack-gpu").returncode == 0
+    ran = [call for call in shell.calls if call.startswith("nvidia")]
+    awake = [] if persistenced else ["nvidia-smi -pm 1"]
+    assert ran == ([] if container else [*awake, "nvidia-smi -L", "nvidia-modprobe -u -c 0"])
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_roce_ports_are_set_up_where_that_is_asked_for(shell: Shell, asked: bool) -> None:
+    header = {**role_header("gpu"), "NODE_GPU_COUNT": 0, "GPU_ROCE_APPLY": asked}
+    assert shell.call("gpu_compute", header, "gpu/compute").returncode == 0
+    assert ("systemctl restart tailrack-roce.service" in shell.calls) == asked
+    program = shell.path("/usr/local/sbin/tailrack-roce")
+    assert program.exists() == asked
+    if not asked:
+        return
+    for adapter, layer, mtu in (
+        ("mlx5_0", "InfiniBand", 4092),
+        ("mlx5_1", "Ethernet", 1500),
+        ("mlx5_2", "Ethernet", 9216),
+    ):
+        shell.write(f"sys/class/infiniband/{adapter}/ports/1/link_layer", f"{layer}\n")
+        shell.write(f"sys/class/infiniband/{adapter}/device/net/en{adapter}/mtu", f"{mtu}\n")
+    shell.stub("ip")
+    shell.stub("readlink", 'echo "/devices/0000:45:00.0"')
+    shell.stub("mlxconfig", '[ "$3" = query ] && echo "  ATS_ENABLED   False(0)"')
+    shell.path("/calls").unlink()
+    assert shell.program("/usr/local/sbin/tailrack-roce").returncode == 0
+    assert [call for call in shell.calls if call.startswith("ip ")] == ["ip link set enmlx5_1 mtu 9216"]
+    assert "mlxconfig -y -d 0000:45:00.0 set ATS_ENABLED=true" in shell.calls
+    assert shell.call("gpu_leave", {}, "gpu/leave").returncode == 0
+    assert not program.exists()
+
+
+@pytest.mark.parametrize(("size", "enlarged"), [(65536, True), (1048576, False)])
+def test_a_small_shared_memory_is_made_larger_at_boot(shell: Shell, size: int, enlarged: bool) -> None:
+    assert shell.call("gpu_compute", {**role_header("gpu"), "NODE_GPU_COUNT": 8}, "gpu/compute").returncode == 0
+    shell.stub("systemd-detect-virt")
+    shell.stub("mount")
+    shell.stub("df", f"echo 1K-blocks; echo {size}")
+    assert shell.program("/usr/local/sbin/tailrack-gpu").returncode == 0
+    assert any(call.startswith("mount -o remount,size=50% ") for call in shell.calls) == enlarged
+
+
+def test_jobs_may_pin_memory_wherever_they_are_submitted_from(
+    shell: Shell, compute: Compute, controller: Callable[..., None]
+) -> None:
+    controller(IDLE)
+    assert compute().returncode == 0
+    assert "LimitMEMLOCK=infinity" in shell.path(UNIT).read_text()
+
+
 @pytest.mark.parametrize("way", [("gpu_compute", "gpu/compute"), ("gpu_leave", "gpu/leave")])
 def test_a_node_without_gpus_and_one_that_leaves_have_no_such_unit(shell: Shell, way: tuple[str, str]) -> None:
     unit = shell.write("/etc/systemd/system/tailrack-gpu.service", "[Unit]\n")
-    assert shell.call(way[0], {"NODE_GPU_COUNT": 0}, way[1]).returncode == 0
+    assert shell.call(way[0], {**role_header("gpu"), "NODE_GPU_COUNT": 0}, way[1]).returncode == 0
     assert not unit.exists()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -310,6 +311,58 @@ def test_gpus_of_the_config_reach_gate_gres_features_and_partitions(build: Build
     assert stack.header("box1-member")["NODE_GRES_CONF"] == "NodeName=box1 Name=gpu Type=rtx4090 File=/dev/nvidia0"
     assert "\nPartitionName=h200 Nodes=gpu-h200 " in member["NODE_SLURM_CONF"]
     assert stack.outputs["cluster"]["partitions"] == ["all", "rack", "h200", "rtx4090"]
+
+
+FOUND = {"gpus": 2, "gpu_kind": "h200", "gpu_devices": [1, 3], "gpu_memory_mb": 143771, "gpu_driver": "580.159.04"}
+
+
+def test_gpus_that_the_config_does_not_name_are_those_of_the_machine(build: Build, hosts_config: RawConfig) -> None:
+    del hosts_config["sites"][0]["hosts"][1]["gpu"]
+    stack = build(hosts_config, answers={"dgx1-gate": FOUND})
+    gate, node, member = stack.header("dgx1-gate"), stack.header("dgx1-node"), stack.header("dgx1-member")
+    assert (gate["NODE_GPU_KIND"], gate["NODE_GPU_COUNT"]) == ("", "0")
+    assert (node["NODE_FEATURES"], node["NODE_GRES"]) == ("site-rack,gpu-found,gpu-h200,nvlink", "gpu:h200:2")
+    assert node["NODE_GPU_COUNT"] == "2"
+    assert member["NODE_GRES_CONF"] == "NodeName=dgx1 Name=gpu Type=h200 File=/dev/nvidia[1,3]"
+    assert "\nPartitionName=gpu Nodes=gpu-found " in member["NODE_SLURM_CONF"]
+    assert "PartitionName=h200" not in member["NODE_SLURM_CONF"]
+    assert member["NODE_MEMORY"].splitlines()[-1].startswith("gpu-found ")
+    assert stack.outputs["cluster"]["partitions"] == ["all", "rack", "h200", "rtx4090", "gpu"]
+    shown = {each["name"]: each.get("gpu") for each in stack.outputs["cluster"]["nodes"]}
+    assert shown["door"] is None
+    assert shown["dgx1"] == {
+        "kind": "h200", "memory_mb": 143771, "driver": "580.159.04", "nvlinks": 0, "confined": False,
+    }  # fmt: skip
+
+
+def test_a_node_whose_only_device_file_is_the_second_one_registers_that(build: Build, hosts_config: RawConfig) -> None:
+    stack = build(hosts_config, answers={"box1-gate": {"gpu_devices": [1]}})
+    assert stack.header("box1-member")["NODE_GRES_CONF"] == "NodeName=box1 Name=gpu Type=rtx4090 File=/dev/nvidia1"
+    assert stack.header("box1-member")["NODE_PROBLEM"] == ""
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ({**FOUND, "gpu_devices": [0, 1], "gpu_kind": "b200"}, "it shows b200:2 and the config promises h200:8"),
+        ({"gpu_devices": []}, "it shows no GPU and the config promises h200:8"),
+        ({"gpu_devices": [0, 0]}, "its answer has no gpu_devices that could be one"),
+        ({"gpu_kind": "h200 Features=x"}, "its answer has no gpu_kind that could be one"),
+    ],
+)
+def test_a_node_that_answers_other_gpus_than_promised_is_no_member(
+    build: Build, hosts_config: RawConfig, answer: dict[str, Any], problem: str
+) -> None:
+    stack = build(hosts_config, answers={"dgx1-gate": answer})
+    assert stack.header("dgx1-member")["NODE_PROBLEM"] == problem
+    assert stack.header("dgx2-member")["NODE_PROBLEM"] == ""
+
+
+def test_which_resources_there_are_never_depends_on_what_a_machine_has(build: Build, hosts_config: RawConfig) -> None:
+    for host in hosts_config["sites"][0]["hosts"]:
+        host.pop("gpu", None)
+    named = [build(hosts_config, answers={"dgx1-gate": answer}).names for answer in ({}, FOUND)]
+    assert named[0] == named[1] == build(hosts_config, unknown=True).names
 
 
 def test_a_host_that_is_adopted_is_so_where_it_joins_leaves_and_is_seen_off(

@@ -1,31 +1,43 @@
 #!/bin/bash
-# Device files of the GPUs, which nobody makes at boot where no display and no persistence daemon asks for them; slurmd
-# ends without those that gres.conf names.
+# uses: gpu/remove
+# GPUs ready for jobs at every boot, and their health where preflight can read it.
 #
-# NODE_GPU_COUNT   0 where the config promises none
+# NODE_GPU_COUNT                    as the gate found it; 0 without GPUs
+# GPU_BOOT_PROGRAM, GPU_BOOT_UNIT   what runs at boot before slurmd
+# GPU_ROCE_APPLY                    whether RoCE ports are set up (fabric.roce.apply); GPU_ROCE_PROGRAM, GPU_ROCE_UNIT
+# GPU_HEALTH_PROGRAM, GPU_HEALTH_UNIT, GPU_HEALTH_TIMER   what collects the health
 
-gpu_compute() {
-    local unit=/etc/systemd/system/tailrack-gpu.service
-    if [ "$NODE_GPU_COUNT" -eq 0 ]; then
-        [ ! -e "$unit" ] || systemctl disable -q --now tailrack-gpu.service
-        rm -f "$unit"
-        systemctl daemon-reload
+set_roce_up() {
+    if [ "$GPU_ROCE_APPLY" = false ]; then
+        remove_roce_unit
         return
     fi
-    # nvidia-smi makes the GPUs' own files, nvidia-modprobe those of CUDA's memory. Neither must keep slurmd from starting.
-    ensure_file "$unit" 0644 root:root "[Unit]
-Description=Device files of the GPUs, before slurmd looks for them
-Before=slurmd.service
-After=systemd-modules-load.service
-
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStart=-/usr/bin/env nvidia-smi -L
-ExecStart=-/usr/bin/env nvidia-modprobe -u -c 0
-
-[Install]
-WantedBy=multi-user.target slurmd.service"
+    ensure_file /usr/local/sbin/tailrack-roce 0755 root:root "$GPU_ROCE_PROGRAM"
+    ensure_file /etc/systemd/system/tailrack-roce.service 0644 root:root "$GPU_ROCE_UNIT"
     systemctl daemon-reload
+    systemctl enable -q tailrack-roce.service
+    # Again at every run of the step: somebody may have set a port otherwise.
+    systemctl restart tailrack-roce.service
+}
+
+gpu_compute() {
+    set_roce_up
+    if [ "$NODE_GPU_COUNT" -eq 0 ]; then
+        remove_gpu_units
+        return
+    fi
+    ensure_file /usr/local/sbin/tailrack-gpu 0755 root:root "$GPU_BOOT_PROGRAM"
+    ensure_file /usr/local/sbin/tailrack-health 0755 root:root "$GPU_HEALTH_PROGRAM"
+    ensure_file /etc/systemd/system/tailrack-gpu.service 0644 root:root "$GPU_BOOT_UNIT"
+    ensure_file /etc/systemd/system/tailrack-health.service 0644 root:root "$GPU_HEALTH_UNIT"
+    ensure_file /etc/systemd/system/tailrack-health.timer 0644 root:root "$GPU_HEALTH_TIMER"
+    systemctl daemon-reload
+    # The driver's own way to stay awake, where its packages have it.
+    if systemctl -q cat nvidia-persistenced.service >/dev/null 2>&1; then
+        systemctl enable -q --now nvidia-persistenced || note "nvidia-persistenced does not start; see 'journalctl -u nvidia-persistenced'"
+    fi
     systemctl enable -q --now tailrack-gpu.service
+    systemctl enable -q --now tailrack-health.timer
+    # A look takes seconds, on a machine whose GPUs hang a minute: nobody waits for it here.
+    systemctl start --no-block tailrack-health.service
 }

@@ -1,11 +1,27 @@
-"""GPUs: found by the gate, given to jobs by Slurm as gres of type `gpu`."""
+"""GPUs: found by the gate, given to jobs by Slurm as gres of type `gpu`, ready at boot, looked after."""
 
 from __future__ import annotations
 
 from components.cluster_settings import ClusterSettings
-from components.roles.role import Role
+from components.roles.role import FOLDER, Role, template
+
+COLLECTOR = FOLDER.parent / "validation" / "preflight" / "collect.py"
 
 
-def role(_settings: ClusterSettings) -> Role:
+def role(settings: ClusterSettings) -> Role:
     """A node's own GPUs are in its Slurm fragment (components/roles/slurm/fragment.py)."""
-    return Role("gpu", slurm_conf={"GresTypes": "gpu"})
+    return Role(
+        "gpu",
+        values={
+            "boot_program": template("gpu", "tailrack-gpu"),
+            "boot_unit": template("gpu", "tailrack-gpu.service"),
+            "health_program": COLLECTOR.read_text(encoding="utf-8").removesuffix("\n"),
+            "health_unit": template("gpu", "tailrack-health.service"),
+            "health_timer": template("gpu", "tailrack-health.timer"),
+            "roce_apply": settings.fabric.roce.apply,
+            "roce_program": template("gpu", "tailrack-roce"),
+            "roce_unit": template("gpu", "tailrack-roce.service"),
+        },
+        # NCCL pins memory; a limit of the shell that a job was submitted from must not come along.
+        slurm_conf={"GresTypes": "gpu", "PropagateResourceLimitsExcept": "MEMLOCK"},
+    )

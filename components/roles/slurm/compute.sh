@@ -107,6 +107,8 @@ Requires=tailrack-names.service
 
 [Service]
 TimeoutStartSec=infinity
+# Jobs have it from slurmd; NCCL and RDMA pin memory.
+LimitMEMLOCK=infinity
 Restart=on-failure
 RestartSec=5
 ExecStart=

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from components.settings.types import GPUS_FOUND
 
 if TYPE_CHECKING:
     from components.host import Host
@@ -12,6 +17,54 @@ _RESERVED_SHARE = 16
 _RESERVED_MB = (256, 8192)
 # The default a CPU is in steps, so that machines of one kind, which differ by a few MB, have the same.
 _STEP_MB = 64
+
+
+@dataclass(frozen=True)
+class NodeGpus:
+    """GPUs of a node that jobs may have.
+
+    kind      Slurm's gres type, such as h200; empty without GPUs
+    devices   numbers of their device files: 1 is /dev/nvidia1
+    named     whether the config names the kind, so that it has a partition
+    """
+
+    kind: str = ""
+    devices: tuple[int, ...] = ()
+    named: bool = True
+
+    @classmethod
+    def promised(cls, host: Host) -> NodeGpus:
+        """What the config says of a node that nobody has looked at yet."""
+        return cls(host.gpu.kind, tuple(range(host.gpu.count))) if host.gpu else cls()
+
+    @classmethod
+    def found(cls, host: Host, facts: Mapping[str, Any]) -> NodeGpus:
+        """What the node's gate found. What it did not say, or not as it should, is no GPU."""
+        kind, devices = facts.get("gpu_kind"), facts.get("gpu_devices")
+        return cls(kind, tuple(devices), host.gpu is not None) if kind and devices else cls()
+
+    def problem(self, host: Host) -> str:
+        """Why these cannot be the GPUs that the config promises; empty where they can."""
+        promise = NodeGpus.promised(host)
+        if not promise.devices or (promise.kind, len(promise.devices)) == (self.kind, len(self.devices)):
+            return ""
+        return f"it shows {str(self) or 'no GPU'} and the config promises {promise}"
+
+    @property
+    def files(self) -> str:
+        """Their device files as gres.conf has them: /dev/nvidia[0-2,5]."""
+        # What stays the same along a run of numbers is how far each is from its place.
+        runs = [[number for _, number in run] for _, run in groupby(enumerate(self.devices), lambda at: at[1] - at[0])]
+        text = ",".join(_run(run) for run in runs)
+        return f"/dev/nvidia{text}" if len(self.devices) == 1 else f"/dev/nvidia[{text}]"
+
+    def __str__(self) -> str:
+        """`h200:8`, empty without GPUs."""
+        return f"{self.kind}:{len(self.devices)}" if self.devices else ""
+
+
+def _run(numbers: list[int]) -> str:
+    return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}-{numbers[-1]}"
 
 
 def site_node_set(site: str) -> str:
@@ -32,13 +85,19 @@ def node_set_lines(node_set: str, partition: str) -> list[str]:
     ]
 
 
-def _node_sets(host: Host) -> list[tuple[str, str]]:
-    """NodeSets that a node is in, each with the partition that it makes."""
-    site = (site_node_set(host.site), host.site)
-    return [site, (gpu_node_set(host.gpu.kind), host.gpu.kind)] if host.gpu else [site]
+def _node_sets(host: Host, gpus: NodeGpus) -> list[tuple[str, str]]:
+    """NodeSets that a node is in, each with the partition that it makes.
+
+    A kind that only the machine names makes no partition: its name may be that of a site, which the config could not
+    be checked for.
+    """
+    sets = [(site_node_set(host.site), host.site)]
+    if gpus.devices:
+        sets.append((gpu_node_set(gpus.kind), gpus.kind) if gpus.named else (gpu_node_set("found"), GPUS_FOUND))
+    return sets
 
 
-def memory_values(host: Host, cpus: int, memory_mb: int) -> dict[str, str | int]:
+def memory_values(host: Host, cpus: int, memory_mb: int, gpus: NodeGpus | None = None) -> dict[str, str | int]:
     """Header values by field: what jobs may have of a node's memory, from what its gate found.
 
     reserved_mb   never given to a job
@@ -50,30 +109,39 @@ def memory_values(host: Host, cpus: int, memory_mb: int) -> dict[str, str | int]
     share = share // _STEP_MB * _STEP_MB or share
     return {
         "reserved_mb": reserved,
-        "memory": "\n".join(f"{node_set} {share}" for node_set in ("ALL", *(name for name, _ in _node_sets(host)))),
+        "memory": "\n".join(
+            f"{node_set} {share}" for node_set in ("ALL", *_names(host, gpus or NodeGpus.promised(host)))
+        ),
     }
 
 
-def node_values(host: Host) -> dict[str, str | int]:
+def _names(host: Host, gpus: NodeGpus) -> Iterable[str]:
+    return (name for name, _ in _node_sets(host, gpus))
+
+
+def node_values(host: Host, found: NodeGpus | None = None) -> dict[str, str | int]:
     """Header values by field: what a node registers with, and what the head node keeps of it.
+
+    found   its GPUs, once its gate has looked; what the config promises, before
 
     features    `site-rack,gpu-h200` and the user's own
     gres        `gpu:h200:8`, empty without GPUs
+    gpu_kind, gpu_count   `h200` and 8; empty and 0 without GPUs
     site        the switch that it hangs at
-    slurm_conf  lines of slurm.conf: the partitions of its site and of its GPU kind
-    gres_conf   a line with Type, without which a node would register no GPU at all
+    slurm_conf  lines of slurm.conf: the partitions of its site and of its GPUs
+    gres_conf   a line with Type, without which a node would register no GPU at all, and the device files that are there
     job_submit_lua  a line that tells the submit script what the node has
     """
-    sets = _node_sets(host)
-    kind, count = (host.gpu.kind, host.gpu.count) if host.gpu else ("", 0)
-    gres, files = "", ""
-    if host.gpu:
-        gres = f"gpu:{kind}:{count}"
-        devices = "/dev/nvidia0" if count == 1 else f"/dev/nvidia[0-{count - 1}]"
-        files = f"NodeName={host.name} Name=gpu Type={kind} File={devices}"
+    gpus = found or NodeGpus.promised(host)
+    sets = _node_sets(host, gpus)
+    kind, count = gpus.kind, len(gpus.devices)
+    features = [name for name, _ in sets]
+    if gpus.devices and not gpus.named:
+        features.append(gpu_node_set(kind))
+    files = f"NodeName={host.name} Name=gpu Type={kind} File={gpus.files}" if gpus.devices else ""
     return {
-        "features": ",".join([*(node_set for node_set, _ in sets), *host.features]),
-        "gres": gres,
+        "features": ",".join([*features, *host.features]),
+        "gres": f"gpu:{gpus}" if gpus.devices else "",
         "gpu_kind": kind,
         "gpu_count": count,
         "site": host.site,

@@ -77,7 +77,8 @@ class HostConfig(Section):
         "/etc/ssh/ssh_host_ed25519_key.pub on the host, or name a known_hosts_file for the site and run `make trust`",
     )
     gpu: GpuText | None = key(
-        "the node's GPUs, `kind:count`; each kind gets a partition of its name",
+        "a promise of the node's GPUs, `kind:count`, which is checked; each kind gets a partition of its name; left "
+        "out, kind and count are the machine's, and the node is in partition `gpu`",
         "a GPU kind and a count such as h200:8; Slurm would give the node's GPUs to nobody; write KIND:COUNT (KIND "
         "in lowercase letters, digits and hyphens), or leave gpu out",
         default=None,

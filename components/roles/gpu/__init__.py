@@ -1,0 +1,1 @@
+"""GPUs, what they need at boot, and their health."""

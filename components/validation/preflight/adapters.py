@@ -1,0 +1,198 @@
+"""InfiniBand and RoCE adapters: their ports, as sysfs has them, and whether GPUs' memory is reached directly."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from components.validation.preflight.findings import Finding, finding
+
+PORT, DIRECT, ROCE = "InfiniBand port", "GPUDirect RDMA", "RoCE"
+ROCE_MTU = 9216
+LEAST_ROCE_MTU = 9000
+# Counters that should not move, with what a port may have gathered since it came up.
+COUNTERS = {
+    "symbol_error": 0, "link_downed": 0, "link_error_recovery": 0, "port_rcv_errors": 100, "port_xmit_discards": 1000,
+    "local_link_integrity_errors": 0, "excessive_buffer_overrun_errors": 0,
+}  # fmt: skip
+_STATE = re.compile(r"\d{1,2}: ([A-Za-z_]{1,20})", re.ASCII)
+_RATE = re.compile(r"(\d{1,5}(?:\.\d{1,2})?) Gb/sec", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Port:
+    """One port of an adapter.
+
+    state, physical   such as ACTIVE and LinkUp; None where sysfs says neither
+    rate              Gb/s
+    roce              Ethernet under it
+    mtu               of its network interface (RoCE), bytes
+    bus, numa_node    of the adapter; the NUMA node is None where the machine does not say
+    """
+
+    device: str
+    number: int
+    state: str | None
+    physical: str | None
+    rate: float | None
+    roce: bool
+    interface: str | None = None
+    mtu: int | None = None
+    bus: str = ""
+    numa_node: int | None = None
+    counters: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def active(self) -> bool:
+        return self.state == "ACTIVE"
+
+    def __str__(self) -> str:
+        return f"{self.device}/{self.number}"
+
+
+def text_of(path: Path, most: int = 4096) -> str:
+    """The text of a kernel's file, without blanks at its ends; empty where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(most).decode("ascii", "replace").strip()
+    except OSError:
+        return ""
+
+
+def whole_number(text: str) -> int | None:
+    """A number of at most 18 digits, perhaps negative; None for anything else."""
+    return int(text) if re.fullmatch(r"-?\d{1,18}", text, re.ASCII) else None
+
+
+def numa_node(device: Path) -> int | None:
+    """The NUMA node of a PCI device; None where there is but one, or the machine does not say."""
+    node = whole_number(text_of(device / "numa_node"))
+    return node if node is not None and node >= 0 else None
+
+
+def read_ports(root: Path = Path("/")) -> list[Port]:
+    """Return all ports of this machine."""
+    found = []
+    for folder in sorted((root / "sys/class/infiniband").glob("*/ports/*")):
+        adapter = folder.parents[1]
+        state, physical = (_STATE.fullmatch(text_of(folder / name)) for name in ("state", "phys_state"))
+        rate = _RATE.match(text_of(folder / "rate"))
+        interface = next((path.name for path in sorted((adapter / "device/net").glob("*"))), None)
+        counted = {name: whole_number(text_of(folder / "counters" / name)) for name in COUNTERS}
+        found.append(
+            Port(
+                device=adapter.name,
+                number=whole_number(folder.name) or 0,
+                state=state[1] if state else None,
+                physical=physical[1] if physical else None,
+                rate=float(rate[1]) if rate else None,
+                roce=text_of(folder / "link_layer") == "Ethernet",
+                interface=interface,
+                mtu=whole_number(text_of(root / f"sys/class/net/{interface}/mtu")) if interface else None,
+                bus=(adapter / "device").resolve().name if (adapter / "device").exists() else "",
+                numa_node=numa_node(adapter / "device"),
+                counters={name: count for name, count in counted.items() if count is not None},
+            )
+        )
+    return found
+
+
+def check_ports(ports: list[Port]) -> Iterator[Finding]:
+    """State, rate and counters."""
+    up = [port for port in ports if port.active]
+    for port in ports:
+        if port.active:
+            yield from _check_counters(port)
+        elif port.physical == "LinkUp":
+            yield finding(
+                "error", PORT, f"{port} has a link and is {port.state or 'in no known state'}, not ACTIVE",
+                "a subnet manager has to take it in: see 'sminfo' and opensm, or the switch's own",
+            )  # fmt: skip
+        else:
+            # A machine may have ports that nobody cabled; one without any that is up has a network that is not used.
+            severity = "info" if up else "warning"
+            yield finding(
+                severity, PORT, f"{port} is {port.state or 'in no known state'} ({port.physical or 'no link'})",
+                "look at its cable and the switch's port; nothing, if it is not meant to be used",
+            )  # fmt: skip
+    rates = {port.rate for port in up if port.rate is not None}
+    for port in up:
+        if port.rate is not None and port.rate < max(rates):
+            yield finding(
+                "warning", PORT, f"{port} runs at {port.rate:g} Gb/s, others of this node at {max(rates):g}",
+                "look at its cable and the switch's port, unless jobs are not to use it (NCCL_IB_HCA leaves it out)",
+            )  # fmt: skip
+
+
+def _check_counters(port: Port) -> Iterator[Finding]:
+    above = [f"{name} {count}" for name, count in port.counters.items() if count > COUNTERS[name]]
+    if above:
+        yield finding(
+            "warning", PORT, f"{port}: {', '.join(above)}",
+            "see whether they still grow ('perfquery -x'); then clean or replace cable and transceiver",
+        )  # fmt: skip
+
+
+def check_roce(
+    ports: list[Port], ats: Mapping[str, bool], ats_on: Mapping[str, bool], virtual: bool
+) -> Iterator[Finding]:
+    """RoCE ports' MTU, and on virtual machines the address translation that GPUDirect RDMA needs.
+
+    ats      by PCI address, whether ATS_ENABLED is set in the adapter's firmware (mlxconfig)
+    ats_on   by PCI address, whether lspci's ATSCtl says Enable+
+    """
+    for port in ports:
+        if not port.roce or not port.active:
+            continue
+        if port.mtu is not None and port.mtu < LEAST_ROCE_MTU:
+            yield finding(
+                "warning", ROCE, f"{port} ({port.interface}) has an MTU of {port.mtu}",
+                f"'ip link set {port.interface} mtu {ROCE_MTU}', and the same on the switch (fabric.roce.apply sets "
+                "the node's)",
+            )  # fmt: skip
+    seen = set()
+    for port in ports:
+        if not virtual or not port.active or port.bus in seen:
+            continue
+        seen.add(port.bus)
+        if ats.get(port.bus) is False:
+            yield finding(
+                "warning", ROCE,
+                f"{port.device} ({port.bus}): a virtual machine, and ATS_ENABLED is off in its firmware",
+                f"on the host: mlxconfig -d {port.bus} set ATS_ENABLED=true, then restart the host",
+            )  # fmt: skip
+        elif ats_on.get(port.bus) is False:
+            yield finding(
+                "warning", ROCE, f"{port.device} ({port.bus}): a virtual machine, and lspci says ATSCtl Enable-",
+                "have the provider pass ATS through (IOMMU and ACS of the host); GPUDirect RDMA is slow without",
+            )  # fmt: skip
+
+
+def read_mlxconfig(text: str) -> dict[str, bool]:
+    """Return PCI address to ATS_ENABLED, from the collector's `# ADDRESS` and mlxconfig's table after it."""
+    found: dict[str, bool] = {}
+    bus = ""
+    for line in text.splitlines():
+        if head := re.fullmatch(r"# ([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", line, re.ASCII):
+            bus = head[1]
+        elif bus and (value := re.fullmatch(r"\W*\s*ATS_ENABLED\s+(True|False)\([01]\)\s*", line, re.ASCII)):
+            found[bus] = value[1] == "True"
+    return found
+
+
+def check_direct(ports: list[Port], gpus: int, root: Path = Path("/")) -> Iterator[Finding]:
+    """Whether adapters reach GPUs' memory: by nvidia_peermem, or by DMA-BUF of the open module (as NCCL looks)."""
+    if not gpus or not any(port.active for port in ports):
+        return
+    modules = ("sys/module/nvidia_peermem/version", "sys/kernel/mm/memory_peers/nv_mem/version")
+    if any((root / module).exists() for module in modules):
+        yield finding("info", DIRECT, "nvidia_peermem is loaded")
+    elif "Open Kernel Module" in text_of(root / "proc/driver/nvidia/version"):
+        yield finding("info", DIRECT, "by DMA-BUF of NVIDIA's open kernel module")
+    else:
+        yield finding(
+            "warning", DIRECT, "adapters cannot reach GPUs' memory: no nvidia_peermem, and no open driver",
+            "'modprobe nvidia_peermem' and a line of that name in /etc/modules-load.d, or the open kernel module",
+        )  # fmt: skip

@@ -1,0 +1,72 @@
+"""A finding: what was seen on a node, how bad it is, and what helps. And the line that carries them out of a job."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import TypedDict
+
+SEVERITIES = ("error", "warning", "info")
+MARK = "# tailrack preflight "
+MOST_CHARACTERS = 500
+MOST_FINDINGS = 200
+_LINE = re.compile(rf"^{MARK}([a-z0-9][a-z0-9.-]{{0,62}}) (\[.*\])$", re.ASCII)
+
+
+class Finding(TypedDict):
+    """severity: `error` where jobs fail or are slow, `warning` where they may, `info` for what a reader may want."""
+
+    severity: str
+    check: str
+    seen: str
+    remedy: str
+
+
+def finding(severity: str, check: str, seen: str, remedy: str = "") -> Finding:
+    """Return a finding whose texts are short and printable, wherever they come from."""
+    return {"severity": severity, "check": check, "seen": plain(seen), "remedy": plain(remedy)}
+
+
+def plain(text: str) -> str:
+    """One printable line."""
+    line = "".join(letter if letter.isprintable() else " " for letter in text)
+    return line if len(line) <= MOST_CHARACTERS else f"{line[: MOST_CHARACTERS - 3]}..."
+
+
+def worst_first(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings, errors before warnings before the rest, otherwise in their order."""
+    return sorted(findings, key=lambda each: SEVERITIES.index(each["severity"]))
+
+
+def line(node: str, findings: Iterable[Finding]) -> str:
+    """One line of a job's output. It has no line break and no half of a letter in it."""
+    return f"{MARK}{node} {json.dumps(worst_first(findings)[:MOST_FINDINGS], sort_keys=True)}"
+
+
+def read_lines(output: str) -> dict[str, list[Finding]]:
+    """Return findings by node from a job's output; what is not one of our lines, whole and right, is not there.
+
+    A node that says it twice is believed once: the first time.
+    """
+    found: dict[str, list[Finding]] = {}
+    for text in output.split("\n"):
+        match = _LINE.match(text.rstrip("\r"))
+        if match is None or match[1] in found:
+            continue
+        try:
+            items = json.loads(match[2])
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(items, list) and len(items) <= MOST_FINDINGS and all(map(_is_finding, items)):
+            found[match[1]] = [finding(item["severity"], item["check"], item["seen"], item["remedy"]) for item in items]
+    return found
+
+
+def _is_finding(item: object) -> bool:
+    return (
+        isinstance(item, dict)
+        and item.keys() == {"severity", "check", "seen", "remedy"}
+        and all(isinstance(value, str) and len(value) <= MOST_CHARACTERS for value in item.values())
+        and item["severity"] in SEVERITIES
+    )

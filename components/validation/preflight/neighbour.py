@@ -1,0 +1,250 @@
+"""A transfer to the next node of a ring, over the path that the cluster uses, and its clock.
+
+A path whose MTU is smaller than its ends believe passes pings, log-ins and small messages, and loses everything longer:
+only a transfer shows it. Every node sends 1 MiB to the next one and gets it back, so both directions are tried. Where
+the nodes share a fabric, the neighbour tells its address there, and the same is sent over that one.
+
+    client -> server   one line of JSON: {"tailrack": job, "from": node}
+    server -> client   one line of JSON: {"to": node, "time": seconds since 1970, "fabric": address or ""}
+    client -> server   1 MiB
+    server -> client   the same
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import random
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from components.validation.preflight.findings import Finding, finding
+
+TRANSFER, CLOCK = "MTU", "clock"
+BYTES = 2**20
+# In Slurm's range for srun, which is open inside the cluster (role slurm).
+FIRST_PORT, PORTS, TRIED_PORTS = 60001, 999, 6
+RANGE = f"{FIRST_PORT}-{FIRST_PORT + PORTS - 1}"
+MEET_SECONDS = 20.0
+# Without a byte that moves.
+STALL_SECONDS = 10.0
+LAST_SECONDS = 60.0
+MOST_LINE = 512
+CLOCK_WARNING, CLOCK_ERROR = 1.0, 10.0
+_SIOCGIFADDR = 0x8915  # netdevice(7): the IPv4 address of an interface
+
+
+@dataclass(frozen=True)
+class Peer:
+    """The next node of the ring."""
+
+    name: str
+    address: str
+
+
+def interface_address(name: str) -> str:
+    """The IPv4 address of an interface; empty where it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+        except OSError:
+            return ""
+    return socket.inet_ntoa(answer[20:24])
+
+
+def ports_of(job: str) -> list[int]:
+    """The ports at which a job's preflight may listen; the same on all its nodes, and others for most other jobs."""
+    start = random.Random(job).randrange(PORTS)  # noqa: S311  nothing is kept secret by it
+    return [FIRST_PORT + (start + number * 37) % PORTS for number in range(TRIED_PORTS)]
+
+
+def _line(connection: socket.socket) -> dict[str, object]:
+    """One line of JSON. Raises OSError for anything else."""
+    text = b""
+    while not text.endswith(b"\n") and len(text) < MOST_LINE:
+        more = connection.recv(1)
+        if not more:
+            break
+        text += more
+    try:
+        read = json.loads(text)
+    except ValueError:
+        read = None
+    if not isinstance(read, dict):
+        raise ConnectionError("no line of preflight's")
+    return read
+
+
+def _finite(value: object) -> float:
+    """A number. Raises ValueError for anything else, and for what no clock shows."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**40:
+        raise ValueError
+    return float(value)
+
+
+def _send_line(connection: socket.socket, **values: object) -> None:
+    connection.sendall(json.dumps(values).encode() + b"\n")
+
+
+def _receive(connection: socket.socket, count: int) -> int:
+    """Take so many bytes; return how many came before nothing moved any more."""
+    got = 0
+    with contextlib.suppress(OSError):
+        while got < count and (more := connection.recv(min(65536, count - got))):
+            got += len(more)
+    return got
+
+
+class Server(threading.Thread):
+    """Answers the node before this one, once for each path that it tries, until `stop`."""
+
+    def __init__(self, node: str, job: str, fabric: str) -> None:
+        super().__init__(daemon=True)
+        self.node, self.job, self.fabric = node, job, fabric
+        self.served = threading.Event()
+        self._end = threading.Event()
+        self._listener: socket.socket | None = None
+        for port in ports_of(job):
+            with contextlib.suppress(OSError):
+                self._listener = socket.create_server(("", port))
+                self._listener.settimeout(0.2)
+                break
+
+    @property
+    def listens(self) -> bool:
+        return self._listener is not None
+
+    def run(self) -> None:
+        while self._listener is not None and not self._end.is_set():
+            with contextlib.suppress(OSError):
+                connection, _ = self._listener.accept()
+                threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        with contextlib.suppress(OSError), connection:
+            connection.settimeout(STALL_SECONDS)
+            asked = _line(connection)
+            if asked.get("tailrack") != self.job:
+                return
+            _send_line(connection, to=self.node, time=time.time(), fabric=self.fabric)
+            if _receive(connection, BYTES) == BYTES:
+                connection.sendall(bytes(BYTES))
+            if asked.get("last"):
+                self.served.set()
+
+    def stop(self) -> None:
+        """Take no more."""
+        self._end.set()
+        if self._listener is not None:
+            self.join(1)
+            self._listener.close()
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a neighbour said of itself: how far its clock is ahead, give or take `within`, and its fabric's address."""
+
+    ahead: float
+    within: float
+    fabric: str
+
+
+def connect(
+    peer: Peer, address: str, job: str, node: str, limit: float, *, last: bool
+) -> tuple[socket.socket, Told] | None:
+    """Connect to a neighbour's server; None where none of its ports answers as that, in the time there is."""
+    end = time.monotonic() + limit
+    while True:
+        for port in ports_of(job):
+            with contextlib.suppress(OSError, ValueError):
+                connection = socket.create_connection((address, port), timeout=min(limit, STALL_SECONDS))
+                try:
+                    begin = time.time()
+                    _send_line(connection, tailrack=job, last=last, **{"from": node})
+                    said = _line(connection)
+                    after = time.time()
+                    if said.get("to") == peer.name:
+                        theirs = _finite(said.get("time"))
+                        fabric = str(said.get("fabric", ""))
+                        return connection, Told(theirs - (begin + after) / 2, (after - begin) / 2, fabric)
+                except (OSError, ValueError):
+                    connection.close()
+                    raise
+                connection.close()
+        if time.monotonic() >= end:
+            return None
+        time.sleep(0.05)
+
+
+def transfer(connection: socket.socket) -> tuple[int, int, float]:
+    """Send 1 MiB and take it back: bytes sent as far as this end knows, bytes that came back, seconds."""
+    begin = time.monotonic()
+    sent = 0
+    connection.settimeout(STALL_SECONDS)
+    with connection:
+        data = memoryview(bytes(BYTES))
+        with contextlib.suppress(OSError):
+            while sent < BYTES and time.monotonic() - begin < LAST_SECONDS:
+                sent += connection.send(data[sent : sent + 65536])
+        back = _receive(connection, BYTES)
+    return sent, back, time.monotonic() - begin
+
+
+def check_path(peer: Peer, path: str, connection: socket.socket) -> Iterator[Finding]:
+    """1 MiB there and back over a path (an interface's name)."""
+    sent, back, seconds = transfer(connection)
+    if sent == back == BYTES:
+        yield finding("info", TRANSFER, f"1 MiB to {peer.name} and back over {path} in {seconds:.2f} s")
+        return
+    lower = (
+        "lower the tailnet's (TS_DEBUG_MTU=1200 in /etc/default/tailscaled)"
+        if path == "tailscale0"
+        else f"lower that of {path}"
+    )
+    yield finding(
+        "error", TRANSFER,
+        f"{peer.name} answers over {path}, and 1 MiB does not come through: {back} of {BYTES} bytes came back",
+        f"an MTU on the way is smaller than the ends believe: let ICMP 'fragmentation needed' pass, or {lower}; "
+        f"'ping -M do -s 1252 {peer.address}' finds what passes",
+    )  # fmt: skip
+
+
+def check_clock(peer: Peer, told: Told) -> Iterator[Finding]:
+    """How far apart the clocks are, as far as the way there and back lets one say."""
+    apart = abs(told.ahead) - told.within
+    if apart < CLOCK_WARNING:
+        return
+    severity = "error" if apart >= CLOCK_ERROR else "warning"
+    yield finding(
+        severity, CLOCK, f"the clock of {peer.name} is {told.ahead:+.1f} s from this node's",
+        "set both right (timedatectl; chronyc makestep): munge refuses what is five minutes off",
+    )  # fmt: skip
+
+
+def check_neighbour(peer: Peer, job: str, node: str, fabric: str) -> Iterator[Finding]:
+    """Everything about the way to the next node; `fabric` is the interface that both have, or empty."""
+    met = connect(peer, peer.address, job, node, MEET_SECONDS, last=not fabric)
+    if met is None:
+        yield finding(
+            "error", TRANSFER, f"{peer.name} ({peer.address}) does not answer on the tailnet in {MEET_SECONDS:.0f} s",
+            f"'tailscale ping {peer.name}' on this node; ports {RANGE} must be open inside the tailnet",
+        )  # fmt: skip
+        return
+    connection, told = met
+    yield from check_clock(peer, told)
+    yield from check_path(peer, "tailscale0", connection)
+    if not fabric:
+        return
+    over = connect(peer, told.fabric, job, node, MEET_SECONDS / 2, last=True) if told.fabric else None
+    if over is None:
+        yield finding(
+            "warning", TRANSFER, f"{peer.name} does not answer over {fabric} ({told.fabric or 'no address there'})",
+            f"see 'ip addr show {fabric}' on both, and whether a firewall closes ports {RANGE} there",
+        )  # fmt: skip
+        return
+    yield from check_path(peer, fabric, over[0])

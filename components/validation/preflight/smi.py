@@ -1,0 +1,131 @@
+"""`nvidia-smi -q -x`, read: one record a GPU. Elements that a driver does not have are None; the names of some changed
+between its versions (clocks_throttle_reasons became clocks_event_reasons in 535)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+# A driver for all the GPUs a machine can have says less than this.
+MOST_BYTES = 4_000_000
+_NUMBER = re.compile(r"(\d{1,18})(?: |$)", re.ASCII)
+_TEXT = re.compile(r"[ -~]{1,120}")
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU.
+
+    minor          number of its device file
+    uncorrectable  memory errors since the driver was loaded that ECC could not correct
+    uncorrectable_ever   the same, of its life
+    throttled      reasons for which its clocks are held down now: hw_slowdown, sw_thermal_slowdown, ...
+    pending        what waits for a reset: row remap, page retirement, channel repair
+    broken         what no reset mends
+    recovery       what the driver asks for: Reset, Reboot, Drain P2P, ...; None where it asks for nothing
+    fabric         state and status of its registration with the fabric manager; None where it has none
+    """
+
+    bus: str
+    name: str | None
+    minor: int | None
+    display: bool
+    mig: bool
+    uncorrectable: int
+    uncorrectable_ever: int
+    throttled: tuple[str, ...]
+    pending: tuple[str, ...]
+    broken: tuple[str, ...]
+    recovery: str | None
+    fabric: tuple[str, str] | None
+
+
+@dataclass(frozen=True)
+class Smi:
+    """The whole answer: the driver's version, None where it says none, and the GPUs."""
+
+    driver: str | None
+    gpus: tuple[Gpu, ...]
+
+
+_PENDING = {
+    "remapped_rows/remapped_row_pending": "row remap",
+    "retired_pages/pending_retirement": "page retirement",
+    "ecc_errors/channel_repair_pending": "channel repair",
+    "ecc_errors/tpc_repair_pending": "TPC repair",
+}
+_BROKEN = {
+    "remapped_rows/remapped_row_failure": "a row remap failed",
+    "ecc_errors/aggregate/sram_threshold_exceeded": "more SRAM errors than it is made for",
+    "ecc_errors/unrepairable_memory": "memory that cannot be repaired",
+}
+_HELD_DOWN = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
+_NOTHING = {"none", "n/a", "not supported", "not available", ""}
+
+
+def read_smi(text: str) -> Smi | None:
+    """Return what `nvidia-smi -q -x` says, None where it is no whole answer. Never raises."""
+    if len(text) > MOST_BYTES or "<!ENTITY" in text:
+        return None
+    try:
+        root = ElementTree.fromstring(text)  # noqa: S314  entities are refused above, and the text is bounded
+    except (ElementTree.ParseError, ValueError, RecursionError):
+        return None
+    if root.tag != "nvidia_smi_log":
+        return None
+    gpus = tuple(_gpu(element) for element in root.findall("gpu"))
+    return Smi(_said(root, "driver_version"), gpus)
+
+
+def _gpu(gpu: ElementTree.Element) -> Gpu:
+    minor = _said(gpu, "minor_number")
+    state, status = _said(gpu, "fabric/state"), _said(gpu, "fabric/status")
+    recovery = _said(gpu, "gpu_recovery_action")
+    return Gpu(
+        bus=bus_address(gpu.get("id", "")),
+        name=_said(gpu, "product_name"),
+        minor=int(minor) if minor and re.fullmatch(r"\d{1,3}", minor, re.ASCII) else None,
+        display=_said(gpu, "display_active") == "Enabled",
+        mig=_said(gpu, "mig_mode/current_mig") == "Enabled",
+        uncorrectable=_uncorrectable(gpu.find("ecc_errors/volatile")),
+        uncorrectable_ever=_uncorrectable(gpu.find("ecc_errors/aggregate")),
+        throttled=tuple(reason for reason in _HELD_DOWN if _throttled(gpu, reason)),
+        pending=tuple(word for path, word in _PENDING.items() if _said(gpu, path) == "Yes"),
+        broken=tuple(word for path, word in _BROKEN.items() if _said(gpu, path) == "Yes"),
+        recovery=recovery if recovery and recovery.lower() not in _NOTHING and "deprecated" not in recovery else None,
+        fabric=(state, status or "") if state and state.lower() not in _NOTHING else None,
+    )
+
+
+def bus_address(text: str) -> str:
+    """`0000:18:00.0`, as sysfs has it, of nvidia-smi's `00000000:18:00.0`; empty for what is no address."""
+    match = re.fullmatch(r"(?:0000)?([0-9A-Fa-f]{4}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])", text)
+    return f"{match[1]}:{match[2]}:{match[3]}.{match[4]}".lower() if match else ""
+
+
+def _said(element: ElementTree.Element, path: str) -> str | None:
+    found = element.find(path)
+    text = (found.text or "").strip() if found is not None else ""
+    return text if _TEXT.fullmatch(text) else None
+
+
+def _throttled(gpu: ElementTree.Element, reason: str) -> bool:
+    paths = (
+        f"clocks_event_reasons/clocks_event_reason_{reason}",
+        f"clocks_throttle_reasons/clocks_throttle_reason_{reason}",
+    )
+    return any(_said(gpu, path) == "Active" for path in paths)
+
+
+def _uncorrectable(errors: ElementTree.Element | None) -> int:
+    """The sum of what could not be corrected. Volta and older say double_bit, with a total of their own."""
+    if errors is None:
+        return 0
+    found = [_number(each.text) for each in errors if "uncorrectable" in each.tag]
+    return sum(found) + _number(errors.findtext("double_bit/total"))
+
+
+def _number(text: str | None) -> int:
+    match = _NUMBER.match(text or "")
+    return int(match[1]) if match else 0

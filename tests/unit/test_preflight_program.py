@@ -1,0 +1,251 @@
+"""Preflight as a job runs it: one text for plain Python, a ring of nodes, and the collector that root runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.validation import preflight
+from components.validation.preflight import adapters, collect, main, neighbour
+from components.validation.preflight.findings import finding, line
+from components.validation.preflight.health import Health, Look, read_health
+from components.validation.preflight.neighbour import Peer, Told
+from tests.unit.fake_nvidia_smi import gpu, nvlink, xml
+
+ASKED = {
+    "nodes": {
+        name: {"address": f"127.0.0.{number}", "site": "x" if name != "c1" else "y", "gpus": ""}
+        for number, name in enumerate(("a1", "b1", "c1"), start=1)
+    },
+    "fabric": {"x": "lo", "y": ""},
+}
+
+
+def run_on(folder: Path, job: str, *nodes: str) -> dict[str, str]:
+    """What the program prints on each node; they run side by side, without this checkout on Python's path."""
+    text = folder / "preflight.py"
+    text.write_text(preflight.program(), encoding="utf-8")
+    environment = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": job}
+    running = {
+        node: subprocess.Popen(
+            [sys.executable, "-I", str(text), json.dumps(ASKED)],
+            env={**environment, "SLURMD_NODENAME": node}, cwd=folder, stdout=subprocess.PIPE, text=True,
+        )
+        for node in nodes
+    }  # fmt: skip
+    printed = {node: process.communicate(timeout=120)[0] for node, process in running.items()}
+    assert all(process.returncode == 0 for process in running.values())
+    return printed
+
+
+def test_three_nodes_try_the_ways_to_one_another_and_find_nothing_wrong(tmp_path: Path) -> None:
+    printed = run_on(tmp_path, "4711", "a1", "b1", "c1")
+    assert all(text.count("\n") == 1 for text in printed.values())
+    found = preflight.read("job started\n" + "".join(printed.values()))
+    assert found.keys() == {"a1", "b1", "c1"}
+    here = {item["severity"] for items in found.values() for item in items if item["check"] in ("MTU", "clock")}
+    assert here == {"info"}
+    ways = {
+        node: [item["seen"].split(" in ")[0] for item in items if item["check"] == "MTU"]
+        for node, items in found.items()
+    }
+    # a1 and b1 share a fabric; between sites there is the tailnet alone.
+    assert ways == {
+        "a1": ["1 MiB to b1 and back over tailscale0", "1 MiB to b1 and back over lo"],
+        "b1": ["1 MiB to c1 and back over tailscale0"],
+        "c1": ["1 MiB to a1 and back over tailscale0"],
+    }
+
+
+@pytest.mark.parametrize(
+    "argument", ["", "{}", "[]", '{"nodes": {}}', '{"nodes": {"a1": 1}, "fabric": {}}', "[" * 9999]
+)
+def test_an_argument_that_names_no_node_is_a_finding_and_no_error(
+    argument: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURMD_NODENAME", "a1")
+    assert main.main(argument) == 0
+    assert [item["check"] for item in preflight.read(capsys.readouterr().out)["a1"]] == ["preflight"]
+
+
+def test_a_node_alone_has_no_way_to_try() -> None:
+    asked = main.asked_of(json.dumps({"nodes": {"a1": ASKED["nodes"]["a1"]}, "fabric": {"x": ""}}), "a1")  # type: ignore[index]
+    assert (asked.peer, main.check_ways(asked, "1")) == (None, [])
+
+
+def test_nodes_whose_driver_is_another_one_are_named() -> None:
+    versions = {"a": "580.95.05", "b": "580.95.05", "c": "535.54.03", "d": "580.95.05"}
+    text = "\n".join(line(node, [finding("info", "GPU driver", version)]) for node, version in versions.items())
+    found = preflight.read(text)
+    assert [node for node, items in found.items() if items[0]["severity"] == "error"] == ["c"]
+    assert found["c"][0]["seen"] == "535.54.03 here, 580.95.05 on 3 of 4 nodes"
+    two = preflight.read("\n".join(text.splitlines()[1:3]))
+    assert [node for node, items in two.items() if items[0]["severity"] == "error"] == ["c"]
+
+
+def test_a_look_of_root_becomes_findings(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = {
+        "nvidia-smi": Look(0, xml([gpu(0)])), "nvlink": Look(0, nvlink(1)), "lspci": Look(None, ""),
+        "kernel": Look(0, "NVRM: Xid (PCI:0000:10:00): 79, GPU has fallen off the bus."),
+    }  # fmt: skip
+    argument = {"nodes": {"a1": {"address": "", "site": "x", "gpus": "h200:2"}}, "fabric": {}}
+    asked = main.asked_of(json.dumps(argument), "a1")
+    assert asked.gpus == 2
+    found = {item["check"]: item["seen"] for item in main.checks(asked, Health(int(time.time()), looks))}
+    assert found["GPU count"] == "nvidia-smi shows 1 of 2 GPUs (0000:10:00.0)"
+    assert "Xid 79" in found["Xid"]
+    assert "GPU health" not in found
+    old = main.checks(asked, Health(int(time.time()) - 7200, {}))
+    assert "the last look at the GPUs is 120 minutes old" in [item["seen"] for item in old]
+    assert any("nobody has looked at the GPUs" in item["seen"] for item in main.checks(asked, None))
+
+
+def test_a_check_that_fails_takes_no_other_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_arguments: object) -> Iterator[Any]:
+        raise RuntimeError("nobody thought of it")
+
+    monkeypatch.setattr(adapters, "check_ports", broken)
+    argument = {"nodes": {"a1": {"address": "", "site": "x", "gpus": ""}}, "fabric": {}}
+    found = main.checks(main.asked_of(json.dumps(argument), "a1"), None)
+    assert [item["seen"] for item in found if item["check"] == "InfiniBand port"] == [
+        "could not be looked at: RuntimeError"
+    ]
+
+
+@pytest.fixture
+def lossy() -> Iterator[Callable[[int], socket.socket]]:
+    """Return a function that connects to a node that takes so many bytes and then nothing more."""
+    made = [socket.socketpair()]
+    stop = threading.Event()
+
+    def connect(count: int) -> socket.socket:
+        here, there = made[0]
+        there.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+
+        def take() -> None:
+            got = 0
+            while got < count:
+                got += len(there.recv(count - got))
+            stop.wait(60)
+
+        threading.Thread(target=take, daemon=True).start()
+        return here
+
+    yield connect
+    stop.set()
+    for pair in made:
+        for each in pair:
+            each.close()
+
+
+def test_a_path_that_answers_and_loses_a_mebibyte_is_found(
+    lossy: Callable[[int], socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(neighbour, "STALL_SECONDS", 0.2)
+    (found,) = neighbour.check_path(Peer("b1", "100.64.0.3"), "tailscale0", lossy(1300))
+    assert (found["severity"], found["check"]) == ("error", "MTU")
+    assert found["seen"] == "b1 answers over tailscale0, and 1 MiB does not come through: 0 of 1048576 bytes came back"
+    assert "TS_DEBUG_MTU=1200" in found["remedy"]
+
+
+def test_a_neighbour_that_does_not_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbour, "MEET_SECONDS", 0.1)
+    (found,) = neighbour.check_neighbour(Peer("b1", "127.0.0.9"), "99", "a1", "")
+    assert found["severity"] == "error"
+    assert "b1 (127.0.0.9) does not answer on the tailnet" in found["seen"]
+
+
+def test_another_jobs_preflight_is_not_taken_for_this_ones() -> None:
+    server = neighbour.Server("b1", "1000", "")
+    server.start()
+    try:
+        assert neighbour.connect(Peer("b1", ""), "127.0.0.1", "1001", "a1", 0.1, last=True) is None
+        met = neighbour.connect(Peer("b1", ""), "127.0.0.1", "1000", "a1", 5, last=True)
+        assert met is not None
+        assert [item["severity"] for item in neighbour.check_path(Peer("b1", ""), "lo", met[0])] == ["info"]
+        assert server.served.wait(5)
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize(
+    ("ahead", "within", "severity"),
+    [(0.2, 0.0, None), (1.4, 0.6, None), (-1.5, 0.1, "warning"), (90.0, 0.5, "error"), (-3600.0, 2.0, "error")],
+)
+def test_clocks_are_judged_as_far_as_the_way_lets_one_say(ahead: float, within: float, severity: str | None) -> None:
+    found = list(neighbour.check_clock(Peer("b1", ""), Told(ahead, within, "")))
+    assert [item["severity"] for item in found] == ([severity] if severity else [])
+
+
+def test_the_ports_are_in_slurms_range_and_the_same_for_all_nodes_of_a_job() -> None:
+    ports = neighbour.ports_of("12")
+    assert ports == neighbour.ports_of("12")
+    assert len(set(ports)) == neighbour.TRIED_PORTS
+    assert all(60001 <= port <= 60999 for job in range(200) for port in neighbour.ports_of(str(job)))
+
+
+def test_the_collector_leaves_a_command_that_hangs_behind_and_writes_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collect, "LIMIT_SECONDS", 0.3)
+    no_looks: dict[str, collect.Look] = {}
+    wanted = {
+        "nvidia-smi": lambda: collect.run(["tail", "-f", "/dev/null"]),
+        "nvlink": lambda: collect.run(["printf", "Link 0"]),
+        "lspci": lambda: collect.run([str(tmp_path / "none")]),
+        "kernel": lambda: collect.kept(
+            {"status": 0, "output": "x\nNVRM: Xid (PCI:0000:01:00): 79\ny"}, collect._EVENT, 9
+        ),
+        "mlxconfig": lambda: no_looks["x"],
+    }
+    path = tmp_path / "run" / "health.json"
+    collect.write(path, collect.collect(wanted))
+    assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o644, 0o755)
+    health = read_health(path.read_text())
+    assert health is not None
+    assert {name: (look.status, look.output) for name, look in health.looks.items() if name not in ("lspci",)} == {
+        "nvidia-smi": (None, ""), "nvlink": (0, "Link 0"), "kernel": (0, "NVRM: Xid (PCI:0000:01:00): 79"),
+        "mlxconfig": (126, "KeyError('x')"),
+    }  # fmt: skip
+    assert health.looks["lspci"].status == 127
+
+
+def test_the_collector_needs_nothing_but_itself(tmp_path: Path) -> None:
+    program = tmp_path / "tailrack-health"
+    program.write_text(Path(collect.__file__).read_text(encoding="utf-8"))
+    command = [sys.executable, "-I", str(program), str(tmp_path / "health.json")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stderr) == (0, "")
+    health = read_health((tmp_path / "health.json").read_text())
+    assert health is not None
+    assert {"nvidia-smi", "nvlink", "kernel", "lspci", "mlxconfig", "fabric manager"} <= health.looks.keys()
+
+
+def test_the_collector_starts_no_second_nvidia_smi_beside_one_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, state in (("7", "(nvidia-smi) D 1 7"), ("8", "(bash) D 1 8"), ("9", "(nvidia-smi) S 1 9")):
+        (tmp_path / number).mkdir()
+        (tmp_path / number / "stat").write_text(f"{number} {state}")
+    assert collect.waiting("nvidia-smi", tmp_path) == {"7"}
+    monkeypatch.setattr(collect, "WAITING_SECONDS", 0)
+    monkeypatch.setattr(collect, "waiting", lambda _name: {"7"})
+    assert collect.nvidia_smi("-L", plain=False)["status"] is None
+
+
+def test_the_first_look_at_gpus_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([None, None, Health(1, {})])
+    monkeypatch.setattr(main, "health_of", lambda _path: next(answers))
+    assert main.health_soon(tmp_path, 8) == Health(1, {})
+    monkeypatch.setattr(main, "health_of", lambda _path: None)
+    assert main.health_soon(tmp_path, 0) is None
