@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ from components.roles.slurm.versions import oldest_accepted
 class HeadNode(pulumi.ComponentResource):
     """The head node of a cluster. It knows none of its nodes.
 
-    facts, joined   Output[dict], as ComputeNode has them; `path` is `self`
+    facts, joined, fabric   as ComputeNode has them; `path` is `self`
     link            what a node needs of it
     ready           the resource after which slurmctld answers and the share is served
 
@@ -75,6 +76,7 @@ class HeadNode(pulumi.ComponentResource):
             "HEAD_ADDRESS": self.joined["tailnet_ip"],
             "HEAD_KERNEL_NFS": self.facts["kernel_nfs_server"],
             "HEAD_COMPUTES": compute,
+            "NODE_NETWORKS": self.joined["fabric"].apply(json.dumps),
             **memory_header(host, self.facts),
             **{header_name("slurm", name): files[name] for name in controller_files(settings, roles, (), "", True)},
         }
@@ -89,6 +91,7 @@ class HeadNode(pulumi.ComponentResource):
             limit_seconds=limit_with_jobs(values),
         )
         self.ready: pulumi.Resource = head.resource
+        self.fabric: pulumi.Output[Any] = head.result.apply(lambda result: result.get("fabric"))
         self._roles, self._values = roles, values
         version = self.facts["slurm_version"]
         self.link = HeadLink(

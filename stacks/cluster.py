@@ -12,12 +12,20 @@ from components.compute_node import ComputeNode
 from components.head_node import HeadNode
 from components.host import Host
 from stacks.config import StackConfig
-from stacks.outputs import headline, node_output
+from stacks.outputs import fabric_output, headline, node_output
 from stacks.sites.machines import machines
 
 
 def _node_output(host: Host, known: dict[str, Any]) -> dict[str, Any]:
     return node_output(host.name, host.site, known["facts"], known["joined"])
+
+
+def _fabric_output(site: str, sites: dict[str, str], proven: dict[str, Any]) -> dict[str, Any]:
+    """What the outputs say of a site's fabric; a node that stays on the tailnet is told to whoever runs this, too."""
+    found = fabric_output(site, sites, proven)
+    for note in found["notes"]:
+        pulumi.log.warn(note)
+    return found
 
 
 def _own(stack: str) -> str:
@@ -48,13 +56,20 @@ class ClusterStack:
             pulumi.Output.all(facts=member.facts, joined=member.joined).apply(partial(_node_output, member.host))
             for member in members
         ]
+        sites = {member.host.name: member.host.site for member in members}
+        fabric = pulumi.Output.all(**{member.host.name: member.fabric for member in members}).apply(
+            lambda proven: {site.name: _fabric_output(site.name, sites, proven) for site in config.sites}
+        )
         return {
-            "cluster": pulumi.Output.all(address=head.link.address, nodes=pulumi.Output.all(*nodes)).apply(
+            "cluster": pulumi.Output.all(
+                address=head.link.address, nodes=pulumi.Output.all(*nodes), fabric=fabric
+            ).apply(
                 lambda known: {
                     "name": config.cluster.name,
                     "control_address": known["address"],
                     "partitions": list(config.partitions()),
                     "nodes": known["nodes"],
+                    "fabric": known["fabric"],
                 }
             ),
             "validation": self.cluster.validation.results,
