@@ -1,4 +1,4 @@
-"""What jobs are told of the network: the same on every node of a job, their node's own names, and the user's word first."""
+"""What jobs are told of the network: the same on all nodes of a job, by each one's own names, the user's word first."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from components.roles.role import template
 
-# A rack of three with two networks, one of which b1 lacks and one whose cards are called otherwise on each; another site.
-TOPOLOGY = """# Written by tailrack. A site is a switch: fast inside, the tailnet between.
+# A rack with two networks, of which b1 lacks one, and cards that are called otherwise on each; another site.
+TOPOLOGY = """# Written by tailrack.
 SwitchName=rack Nodes=a1,a2,b1
 # fabric a1 1000 rack/a1/eth0/1 eth0 10.1.0.0/24 -
 # fabric a1 5000 rack/a1/eth1/1 eth1 10.2.0.0/24 mlx5_0:1,mlx5_1:1

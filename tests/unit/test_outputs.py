@@ -23,7 +23,7 @@ JOINED = {"tailnet_ip": "100.64.0.7", "path": "relay", "tailscale_version": "1.1
 def test_the_outputs_are_cluster_validation_and_headline(build: Build, lab_config: RawConfig) -> None:
     outputs = build(lab_config).outputs
     assert outputs.keys() == {"cluster", "validation", "busbw_gb_per_s"}
-    assert outputs["cluster"].keys() == {"name", "control_address", "partitions", "nodes"}
+    assert outputs["cluster"].keys() == {"name", "control_address", "partitions", "nodes", "fabric"}
     assert outputs["validation"].keys() == {"cloud-a", "cross-site"}
 
 

@@ -72,7 +72,7 @@ def read(path: Path) -> str:
 def may_be_fabric(name: str, address: ipaddress.IPv4Interface, is_default: bool) -> bool:
     """Whether `auto` looks at an interface: a network card's, with a private address. Data on it is not encrypted."""
     card = read(NET / name / "type") in (str(ETHERNET), str(INFINIBAND))
-    # Docker's and libvirt's bridges lead to machines of their own; one that leads out is the machine's network.
+    # Bridges of containers and virtual machines lead to those alone; one that leads out is the machine's network.
     own_bridge = (NET / name / "bridge").exists() and not is_default
     private = address.ip.is_private and not address.ip.is_link_local and not address.ip.is_loopback
     return card and not own_bridge and private and address.ip not in TAILNET_RANGE
@@ -490,7 +490,7 @@ def join_groups(mine: Thing, theirs: Thing, carried: Sequence[tuple[Thing, Thing
     """Put both into the groups of the networks that they share; the best pairs first, an interface is in one group."""
     for own, other in sorted(carried, key=lambda pair: -rank(*pair)):
         # The time keeps it apart from a group of before, if the node has left and come back.
-        new = f"{mine['site']}/{theirs['node']}/{other['name']}/{int(theirs['since'])}"
+        new = f"{mine['site']}/{theirs['node']}/{other['name']}/{int(theirs['since'] * 1000)}"
         name = group_of(theirs, other["name"]) or new
         if name in mine["groups"] or group_of(mine, own["name"]) is not None:
             continue

@@ -11,7 +11,6 @@ answer_for_fabric() {
     CHANGED=
     ensure_file /etc/systemd/system/tailrack-fabric.socket 0644 root:root "[Unit]
 Description=The head node may ask this machine to prove its fabric
-After=tailrack-tailnet.service
 
 [Socket]
 ListenStream=$(tailscale ip -4):6816

@@ -9,7 +9,7 @@ RESERVED=/proc/sys/net/ipv4/ip_local_reserved_ports
 # and a closed one would be refused there, one in thirty. Others' reservations stay.
 reserve_ports() {
     local before
-    before=$(cat "$RESERVED")
+    before=$(cat "$RESERVED" 2>/dev/null) || :
     if ! { printf '%s\n' "${before:+$before,}${FIREWALL_PORTS// /}" >"$RESERVED"; } 2>/dev/null; then
         note "$RESERVED cannot be written here, as in containers: now and then a connection to a job's port may be refused"
         return
