@@ -1,7 +1,7 @@
 """What a kind of site is to the rest of the program. Everything else about it is in its own folder."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Self, TypeVar
 
 from components.roles.fabric.settings import AUTO, Fabric
@@ -69,7 +69,7 @@ class NodeSpec:
     gpu: Gpu | None
     is_head: bool
     compute: bool  # runs jobs
-    fabric: str  # of its site
+    fabric: str = field(default=AUTO, kw_only=True)  # of its site
 
     @classmethod
     def of(
@@ -77,7 +77,7 @@ class NodeSpec:
     ) -> Self:
         """The node of that name at a site; `own` is what its kind adds."""
         is_head = (name, site.name) == (head.name, head.site)
-        return cls(name, site.name, features, gpu, is_head, head.compute or not is_head, site.fabric, **own)
+        return cls(name, site.name, features, gpu, is_head, head.compute or not is_head, fabric=site.fabric, **own)
 
 
 S = TypeVar("S", bound=Site)

@@ -283,9 +283,9 @@ def munge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], No
 @pytest.fixture
 def machines(munge: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Thing]]:
     """Machines a1 and a2 on loopback, each answering as its socket unit does."""
-    ends = {"a1": ("127.0.0.11", []), "a2": ("127.0.0.12", [])}
+    ends = {"a1": "127.0.0.11", "a2": "127.0.0.12"}
     doors = []
-    for node, (address, _) in ends.items():
+    for node, address in ends.items():
         door = socket.create_server((address, fabric.PORT))
         doors.append(door)
 
@@ -307,7 +307,7 @@ def machines(munge: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
             "node": node, "site": "rack", "setting": "lo", "address": address, "groups": {}, "rdma": [],
             "interfaces": [{"name": "lo", "address": f"{address}/8", **ETH0}],
         }
-        for node, (address, _) in ends.items()
+        for node, address in ends.items()
     }  # fmt: skip
     for door in doors:
         door.shutdown(socket.SHUT_RDWR)

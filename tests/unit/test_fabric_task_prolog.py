@@ -73,7 +73,9 @@ def test_a_job_gets_the_best_network_that_all_its_nodes_share_by_each_nodes_own_
     assert (first["NCCL_IB_HCA"], second["NCCL_IB_HCA"]) == ("=mlx5_0:1,mlx5_1:1", "=mlx5_0:1")
     assert (first["UCX_NET_DEVICES"], second["UCX_NET_DEVICES"]) == ("mlx5_0:1,mlx5_1:1,eth1", "mlx5_0:1,ens6")
     assert first["OMPI_MCA_btl_tcp_if_include"] == second["OMPI_MCA_btl_tcp_if_include"] == "10.2.0.0/24"
-    assert node.task("a1,a2,b1", "b1")["TAILRACK_INTERFACE"] == "eth0"
+    assert first["PRTE_MCA_prte_if_include"] == second["PRTE_MCA_prte_if_include"] == "eth1,ens6"
+    last = node.task("a1,a2,b1", "b1")
+    assert (last["TAILRACK_INTERFACE"], last["PRTE_MCA_prte_if_include"]) == ("eth0", "eth0,ens5")
 
 
 def test_rdma_is_used_where_all_nodes_of_the_job_have_it(node: Node) -> None:

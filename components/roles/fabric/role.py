@@ -1,4 +1,4 @@
-"""The fabric of a site: found on each machine, proven between two, given to jobs by Slurm (docs/decisions/0011)."""
+"""The fabric of a site: found on each machine, proven between two, given to jobs by Slurm (docs/decisions/0012)."""
 
 from __future__ import annotations
 

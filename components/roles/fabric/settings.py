@@ -14,7 +14,7 @@ _INTERFACE = r"[A-Za-z][A-Za-z0-9_.-]{0,14}"
 
 def _fabric(value: str) -> str:
     if value in ("tailscale0", "lo"):
-        refuse(f"is an interface that is no network of the site's own; write {TAILNET} to stay on the tailnet")
+        refuse("is no network of the site's own", "it is not known what is meant", f"write {TAILNET}, or auto")
     if not re.fullmatch(_INTERFACE, value):
         refuse("is not the name of a network interface, of 15 characters at most")
     return value
