@@ -437,3 +437,11 @@ def test_the_program_says_what_is_the_matter_in_one_line(machine: Path, capsys: 
     assert fabric.main(["interfaces", "ib0"]) == 0
     assert json.loads(capsys.readouterr().out)["interfaces"][0]["name"] == "ib0"
     assert fabric.main(["help"]) == 2
+
+
+def test_what_no_program_could_be_told_of_is_left_out(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (machine / "net/ens5/speed").write_text("4294967295\n")
+    shown = [{}, *fabric.told("address"), {"ifname": "my card", "addr_info": [{"family": "inet", "local": "10.7.0.1"}]}]
+    monkeypatch.setattr(fabric, "told", lambda *command: [] if "route" in command else shown)
+    found = fabric.interfaces("auto")["interfaces"]
+    assert [(each["name"], each["speed"]) for each in found] == [("ens5", 0), ("ib0", 0)]

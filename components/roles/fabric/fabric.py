@@ -36,6 +36,10 @@ LINE_LIMIT = 64 * 1024
 MOST_INTERFACES, MOST_DEVICES = 16, 16
 # Neighbours that are asked, and how many may be silent before the rest is taken for silent too.
 MOST_ASKED, MOST_SILENT = 4, 3
+# Mb/s; what is more is a driver's word for "unknown".
+MOST_SPEED = 10**7
+# What the program takes for a name (components/answers.py); Slurm's files and other programs' settings know no quotes.
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,14}", re.ASCII)
 ETHERNET, INFINIBAND = 1, 32  # ARPHRD_ of if_arp.h
 NET, VERBS = Path("/sys/class/net"), Path("/sys/class/infiniband")
 TAILNET_RANGE = ipaddress.IPv4Network("100.64.0.0/10")
@@ -84,10 +88,11 @@ def interfaces(setting: str) -> Thing:
     devices = rdma_devices()
     found, all_names = [], []
     for link in told("ip", "-json", "-4", "address", "show", "up"):
-        name = link["ifname"]
-        here = [each for each in link["addr_info"] if each["family"] == "inet"]
+        # Some versions of ip leave an empty object in the place of a link without such an address.
+        name = link.get("ifname", "")
+        here = [each for each in link.get("addr_info", ()) if each["family"] == "inet"]
         all_names += [name] if here and name not in ("lo", "tailscale0") else []
-        if not here or (name != setting and setting != "auto"):
+        if not here or not NAME.fullmatch(name) or setting not in ("auto", name):
             continue
         address = ipaddress.IPv4Interface(f"{here[0]['local']}/{here[0]['prefixlen']}")
         if setting == "auto" and not may_be_fabric(name, address, name in defaults):
@@ -98,7 +103,7 @@ def interfaces(setting: str) -> Thing:
                 "name": name,
                 "address": str(address),
                 "default_route": name in defaults,
-                "speed": int(speed) if speed.isdigit() else 0,
+                "speed": int(speed) if speed.isdigit() and int(speed) <= MOST_SPEED else 0,
                 "rdma": any(device["interface"] == name for device in devices),
             }
         )
@@ -113,12 +118,13 @@ def rdma_devices() -> list[Thing]:
     found = []
     for port in sorted(VERBS.glob("*/ports/*")):
         device, layer = port.parent.parent.name, read(port / "link_layer")
-        if "ACTIVE" in read(port / "state") and layer in ("InfiniBand", "Ethernet"):
+        up = "ACTIVE" in read(port / "state") and re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,30}", device)
+        if up and layer in ("InfiniBand", "Ethernet"):
             name = read(port / "gid_attrs/ndevs/0")
             if not name:
                 cards = sorted(each.name for each in (VERBS / device / "device/net").glob("*"))
                 name = cards[0] if len(cards) == 1 else ""
-            found.append({"device": device, "port": int(port.name), "interface": name})
+            found.append({"device": device, "port": int(port.name), "interface": name if NAME.fullmatch(name) else ""})
     return found
 
 
