@@ -203,9 +203,9 @@ def test_mpirun_in_a_batch_job_sends_its_data_over_the_fabric(three: ClusterUnde
 def test_ports_that_the_kernel_gives_to_jobs_are_none_that_are_closed(three: ClusterUnderTest) -> None:
     choose = "/proc/sys/net/ipv4/ip_local_port_range"
     show = "python3 -c 'import socket; door = socket.socket(); door.bind((str(), 0)); print(door.getsockname()[1])'"
-    # Of srun's thousand ports and the one before them only the latter is left.
+    # Of srun's ports and one on each side of them only the latter two are left.
     given = three.run("late", f"cp {choose} /tmp/range; echo 60000 61000 >{choose}; {show}; cat /tmp/range >{choose}")
-    assert given.split() == ["60000"]
+    assert given.strip() in ("60000", "61000")
 
 
 def test_a_name_nobody_has_fails_fast(three: ClusterUnderTest) -> None:
