@@ -73,6 +73,57 @@ def _device_numbers(value: object) -> list[int]:
     return numbers
 
 
+_INTERFACE = _matching(r"[A-Za-z][A-Za-z0-9_.-]{0,14}")
+_DEVICE = _matching(r"[A-Za-z][A-Za-z0-9_-]{0,30}")
+
+
+def _networks(value: object) -> dict[str, Any]:
+    """What may be its site's fabric (components/roles/fabric/fabric.py): interfaces with addresses, RDMA devices."""
+    if not isinstance(value, dict) or value.keys() != {"interfaces", "rdma"}:
+        raise ValueError
+    return {"interfaces": _each(value["interfaces"], _interface), "rdma": _each(value["rdma"], _rdma)}
+
+
+def _each(value: object, parse: Reader) -> list[Any]:
+    if not isinstance(value, list) or len(value) > 16:
+        raise ValueError
+    return [parse(item) for item in value]
+
+
+def _interface(value: object) -> dict[str, Any]:
+    fields = {
+        "name": _INTERFACE,
+        "address": _address,
+        "default_route": _truth,
+        "speed": _whole(0, 10**7),
+        "rdma": _truth,
+    }
+    return _whole_of(value, fields)
+
+
+def _rdma(value: object) -> dict[str, Any]:
+    if isinstance(value, dict) and value.get("interface") == "":
+        return {**_whole_of({**value, "interface": "none"}, _RDMA), "interface": ""}
+    return _whole_of(value, _RDMA)
+
+
+def _whole_of(value: object, fields: Mapping[str, Reader]) -> dict[str, Any]:
+    if not isinstance(value, dict) or value.keys() != fields.keys():
+        raise ValueError
+    return {name: parse(value[name]) for name, parse in fields.items()}
+
+
+def _address(value: object) -> str:
+    """An IPv4 address with its prefix length that is none of the tailnet."""
+    if not isinstance(value, str) or "/" not in value:
+        raise ValueError
+    address = ipaddress.IPv4Interface(value)
+    if str(address) != value or address.ip in TAILNET or address.ip.is_loopback:
+        raise ValueError
+    return value
+
+
+_RDMA: Mapping[str, Reader] = {"device": _DEVICE, "port": _whole(1, 255), "interface": _INTERFACE}
 _VERSION = _matching(r"[0-9][A-Za-z0-9.+:~-]{0,63}")
 
 GATE: Mapping[str, Reader] = {
@@ -93,6 +144,7 @@ JOIN: Mapping[str, Reader] = {
     "tailscale_version": _VERSION,
     "sshd_port": _whole(1, 65535),
     "host_key": _ed25519,
+    "fabric": _networks,
 }
 REACH: Mapping[str, Reader] = {**JOIN, "path": _matching(r"direct|relay|peer-relay")}
 NODE: Mapping[str, Reader] = {"slurm_version": _VERSION}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, cast
@@ -21,7 +22,8 @@ GATE_LIMIT_SECONDS = 1500
 
 def node_header(host: Host) -> dict[str, pulumi.Input[Any]]:
     """What scripts may read of a node, as NODE_NAME and so on, before it has joined."""
-    values = {"name": host.name, "adopt": host.adopt, "take_over": host.take_over, **node_values(host)}
+    own = {"name": host.name, "adopt": host.adopt, "take_over": host.take_over, "fabric": host.fabric}
+    values = {**own, **node_values(host)}
     return {header_name("node", key): value for key, value in values.items()}
 
 
@@ -63,6 +65,7 @@ class ComputeNode(pulumi.ComponentResource):
     facts    Output[dict], what of components.answers.GATE holds; Slurm's version is the one installed or to be
     gpus     Output[str], the GPUs found on the machine: `h200:8`, empty without any
     joined   Output[dict], what of components.answers.REACH holds
+    fabric   Output, what came of proving its site's fabric (components/roles/fabric/fabric.py); None on the tailnet
     ready    the resource after which Slurm gives it jobs
 
     Four steps: gate and join on the node; then, on the head node, what the head keeps of it (and how it sees it off on
@@ -112,6 +115,7 @@ class ComputeNode(pulumi.ComponentResource):
             "NODE_ADDRESS": self.joined["tailnet_ip"],
             "NODE_HOST_KEY": self.joined["host_key"],
             "NODE_SSHD_PORT": self.joined["sshd_port"],
+            "NODE_NETWORKS": self.joined["fabric"].apply(json.dumps),
             "NODE_PROBLEM": pulumi.Output.all(self.facts, self.joined).apply(partial(_problem, host)),
         }
         member = Step(
@@ -125,6 +129,7 @@ class ComputeNode(pulumi.ComponentResource):
             limit_seconds=limit_with_jobs(values),
             lock=None,
         )
+        self.fabric: pulumi.Output[Any] = member.result.apply(lambda result: result.get("fabric"))
         leave = steps.leave_program(roles)
         node = Step(
             f"{host.name}-node",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,8 +24,7 @@ from components.roles.slurm.versions import oldest_accepted
 class HeadNode(pulumi.ComponentResource):
     """The head node of a cluster. It knows none of its nodes.
 
-    facts, joined   Output[dict], as ComputeNode has them; `path` is `self`
-    gpus            Output[str], as ComputeNode has them
+    facts, joined, gpus, fabric   as ComputeNode has them; `path` is `self`
     link            what a node needs of it
     notes           Output[list[str]], what is not as safe as it could be on these machines, a sentence each
     ready           the resource after which slurmctld answers and the share is served
@@ -79,6 +79,7 @@ class HeadNode(pulumi.ComponentResource):
             "HEAD_ADDRESS": self.joined["tailnet_ip"],
             "HEAD_KERNEL_NFS": self.facts["kernel_nfs_server"],
             "HEAD_COMPUTES": compute,
+            "NODE_NETWORKS": self.joined["fabric"].apply(json.dumps),
             **found_header(host, self.facts),
             **{header_name("slurm", name): files[name] for name in controller_files(settings, roles, (), "", True)},
         }
@@ -93,6 +94,7 @@ class HeadNode(pulumi.ComponentResource):
             limit_seconds=limit_with_jobs(values),
         )
         self.ready: pulumi.Resource = head.resource
+        self.fabric: pulumi.Output[Any] = head.result.apply(lambda result: result.get("fabric"))
         self._roles, self._values = roles, values
         version = self.facts["slurm_version"]
         self.link = HeadLink(

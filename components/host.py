@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pulumi
 
+from components.roles.fabric.settings import AUTO
 from components.settings.types import Gpu
 
 
@@ -52,6 +53,7 @@ class Host(Machine):
     gpu         what the config promises; the gate compares it with what the machine has
     adopt       it is in the tailnet already, and stays in it as it is, also when it leaves the cluster
     take_over   whether it may be taken from another cluster
+    fabric      the network that jobs inside its site use: `auto`, `tailnet`, or an interface's name
     """
 
     name: str
@@ -60,3 +62,4 @@ class Host(Machine):
     gpu: Gpu | None = None
     adopt: bool = False
     take_over: bool = False
+    fabric: str = AUTO

@@ -13,7 +13,7 @@ from components.head_node import HeadNode
 from components.host import Host
 from components.settings.types import GPUS_FOUND
 from stacks.config import StackConfig
-from stacks.outputs import headline, node_output
+from stacks.outputs import fabric_output, headline, node_output
 from stacks.sites.machines import machines
 
 
@@ -25,6 +25,14 @@ def _partitions(config: StackConfig, gpus: dict[str, str]) -> list[str]:
     """All partitions: those of the config, and `gpu` where a node has GPUs that the config does not name."""
     found = [node for node in config.nodes() if node.compute and not node.gpu and gpus[node.name]]
     return [*config.partitions(), *([GPUS_FOUND] if found else [])]
+
+
+def _fabric_output(site: str, sites: dict[str, str], proven: dict[str, Any]) -> dict[str, Any]:
+    """What the outputs say of a site's fabric; a node that stays on the tailnet is told to whoever runs this, too."""
+    found = fabric_output(site, sites, proven)
+    for note in found["notes"]:
+        pulumi.log.warn(note)
+    return found
 
 
 def _own(stack: str) -> str:
@@ -57,12 +65,17 @@ class ClusterStack:
             )
             for member in members
         ]
+        sites = {member.host.name: member.host.site for member in members}
+        fabric = pulumi.Output.all(**{member.host.name: member.fabric for member in members}).apply(
+            lambda proven: {site.name: _fabric_output(site.name, sites, proven) for site in config.sites}
+        )
         return {
             "cluster": pulumi.Output.all(
                 address=head.link.address,
                 nodes=pulumi.Output.all(*nodes),
                 notes=head.notes,
                 gpus=pulumi.Output.all(**{member.host.name: member.gpus for member in members}),
+                fabric=fabric,
             ).apply(
                 lambda known: {
                     "name": config.cluster.name,
@@ -70,6 +83,7 @@ class ClusterStack:
                     "partitions": _partitions(config, known["gpus"]),
                     "nodes": known["nodes"],
                     "notes": known["notes"],
+                    "fabric": known["fabric"],
                 }
             ),
             "validation": self.cluster.validation.results,

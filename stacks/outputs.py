@@ -37,6 +37,24 @@ def node_output(
     }
 
 
+def fabric_output(
+    site: str, nodes: Mapping[str, str], proven: Mapping[str, Mapping[str, Any] | None]
+) -> dict[str, Any]:
+    """Return the networks of a site: each node's interfaces, the best first, and what went otherwise.
+
+    nodes    site by node
+    proven   by node what came of proving its fabric (components/roles/fabric/fabric.py); None on the tailnet
+    """
+    own = {node: found for node, found in proven.items() if found and nodes[node] == site}
+    interfaces: dict[str, list[str]] = {}
+    for node, found in own.items():
+        # The first of a site has nobody to prove its own with; those who come later tell of it.
+        for other, name in [*((node, name) for name in found["interfaces"]), *found["with"]]:
+            known = interfaces.setdefault(other, [])
+            known += [name] if name not in known else []
+    return {"interfaces": interfaces, "notes": [found["note"] for found in own.values() if found["note"]]}
+
+
 def headline(validation: Mapping[str, Mapping[str, Any]]) -> float | None:
     """Return the headline bus bandwidth in GB/s: across sites, or of the only site; None when nothing was measured."""
     for scope in ("cross-site", *validation):

@@ -15,6 +15,7 @@ ORDER = (
     "tailnet",
     "firewall",
     "munge",
+    "fabric",
     "names",
     "users",
     "ssh_trust",

@@ -12,6 +12,7 @@ by element. Exits 0, or 7 if a result was wrong, like nccl-tests, or 3 if the ra
 
 import argparse
 import fcntl
+import ipaddress
 import os
 import re
 import socket
@@ -125,7 +126,18 @@ def mpi_interface() -> tuple[str, str]:
     told = {name: os.environ.get(f"OMPI_MCA_{name}", "") for name in ("pml", "btl", "btl_tcp_if_include")}
     if set(told["btl"].split(",")) != {"tcp", "self"} or told["pml"] not in ("", "ob1"):
         return "", f"unknown, MPI is not told to use tcp alone: {told}"
-    return described(told["btl_tcp_if_include"])
+    return described(interface_of(told["btl_tcp_if_include"]))
+
+
+def interface_of(told: str) -> str:
+    """The interface that MPI means: a name, or a network (10.1.2.0/24), of which this node has one address."""
+    for _, name in socket.if_nameindex() if "/" in told else ():
+        try:
+            if ipaddress.IPv4Address(address_of(name)) in ipaddress.IPv4Network(told):
+                return name
+        except OSError:  # it has no IPv4 address
+            continue
+    return told
 
 
 def described(name: str) -> tuple[str, str]:

@@ -1,10 +1,11 @@
 """What a kind of site is to the rest of the program. Everything else about it is in its own folder."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
+from components.roles.fabric.settings import AUTO, Fabric
 from components.settings.cluster import Head
 from components.settings.draft import Draft
 from components.settings.problems import ROOT, Report
@@ -20,6 +21,13 @@ class Site(Section):
         "it is the name of the site's partition and floor too; write a name such as cloud-a",
     )
     kind: str = key("where its machines come from")
+    fabric: Fabric = key(
+        "the network that NCCL and MPI use inside the site: `auto`, the best that its nodes were seen to share; the "
+        "name of an interface that all of them have; or `tailnet`",
+        "auto, tailnet or the name of a network interface; jobs inside the site would have no network; write auto, or "
+        "a name that `ip -brief address` shows on all its nodes",
+        default=AUTO,
+    )
 
 
 def kind_key(kind: str, description: str) -> Any:
@@ -62,6 +70,7 @@ class NodeSpec:
     gpu: Gpu | None
     is_head: bool
     compute: bool  # runs jobs
+    fabric: str = field(default=AUTO, kw_only=True)  # of its site
 
     @classmethod
     def of(
@@ -69,7 +78,7 @@ class NodeSpec:
     ) -> Self:
         """The node of that name at a site; `own` is what its kind adds."""
         is_head = (name, site.name) == (head.name, head.site)
-        return cls(name, site.name, features, gpu, is_head, head.compute or not is_head, **own)
+        return cls(name, site.name, features, gpu, is_head, head.compute or not is_head, fabric=site.fabric, **own)
 
 
 UNREAD = object()  # in the place of a value that could not be had, for a reason that is reported already

@@ -5,6 +5,7 @@ The tests share three machines and run in the order of this file: two in the clu
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from collections.abc import Callable
 
@@ -23,12 +24,19 @@ def machines(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTes
     server = own_machine(made.lab, "s1", like="server")
     own_machine(made.lab, "late", like="cloud")
     made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": True}
-    made.config["tailrack:sites"] = [{"name": "rack", "kind": "hosts", "hosts": [head, server]}]
+    # The cloud machines of the rack have a second network, which the server has not.
+    made.config["tailrack:sites"] = [
+        {"name": "rack", "kind": "hosts", "hosts": [head]},
+        {"name": "office", "kind": "hosts", "hosts": [server]},
+    ]
     made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
     made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     # The server's carol has the uid that the dev stack gives to ada.
     for user in made.config["tailrack:users"]:
         user["uid"] += 100
+    # As on a machine; Docker keeps all of /proc/sys from changes.
+    for node in NODES:
+        made.run(node, "mount --bind /proc/sys/net /proc/sys/net && mount -o remount,bind,rw /proc/sys/net")
     # What the server does for another cluster is not what is tried here.
     made.run("s1", "systemctl disable --now munge; rm -rf /etc/munge/munge.key /etc/slurm/slurm.conf /etc/exports")
     for node in ("head", "late"):
@@ -97,14 +105,14 @@ def test_slurm_works_on_machines_that_were_called_otherwise(cluster: ClusterUnde
         ["head", "head"],
         ["s1", "s1"],
     ]
-    assert sorted(cluster.run_as("ada", "head", "srun -N2 hostname").split()) == ["head", "s1"]
+    assert sorted(cluster.run_as("ada", "head", "srun -N2 --switches=2 hostname").split()) == ["head", "s1"]
 
 
 def test_every_machine_knows_all_names_when_another_has_joined(three: ClusterUnderTest) -> None:
     assert set(addresses(three)) == set(NODES)
     for node in NODES:
         eventually(lambda: knows_all(three, node), 10, f"all names on {node}")  # noqa: B023
-    assert sorted(three.run_as("ada", "head", "srun -N3 hostname").split()) == sorted(NODES)
+    assert sorted(three.run_as("ada", "head", "srun -N3 --switches=2 hostname").split()) == sorted(NODES)
 
 
 def test_a_machine_without_resolved_keeps_its_resolver_and_what_that_finds(three: ClusterUnderTest) -> None:
@@ -119,6 +127,85 @@ def test_a_machine_with_resolved_keeps_its_resolver_and_what_that_finds(three: C
         stub = "/run/systemd/resolve/stub-resolv.conf"
         assert three.run(node, "readlink -f /etc/resolv.conf").strip() == stub
         three.run(node, "getent hosts control.lab && resolvectl query control.lab")
+
+
+def settings(cluster: ClusterUnderTest, words: str) -> dict[str, dict[str, str]]:
+    """What each node of a job is told of the network, by node."""
+    show = "for name in $(compgen -v); do echo $SLURMD_NODENAME $name ${!name}; done"
+    said = cluster.run_as("ada", "head", f"srun {words} /bin/bash -c '{show}'").splitlines()
+    found: dict[str, dict[str, str]] = {}
+    for node, name, value in (line.split(" ", 2) for line in said if line.count(" ") >= 2):
+        found.setdefault(node, {})[name] = value
+    return found
+
+
+def sent(cluster: ClusterUnderTest, node: str, interface: str) -> int:
+    """Bytes that an interface of a node has sent."""
+    return int(cluster.run(node, f"cat /sys/class/net/{interface}/statistics/tx_bytes"))
+
+
+def test_the_second_network_of_a_site_is_its_fabric_and_carries_the_measurement(three: ClusterUnderTest) -> None:
+    found = three.deployment().outputs()["validation"]
+    assert {scope: result["interface"] for scope, result in found.items()} == {
+        "rack": "eth1",
+        "cross-site": "tailscale0",
+    }
+    assert three.deployment().outputs()["cluster"]["fabric"] == {
+        "rack": {"interfaces": {"head": ["eth1", "eth0"], "late": ["eth1", "eth0"]}, "notes": []},
+        "office": {"interfaces": {}, "notes": []},
+    }
+
+
+def test_a_job_inside_a_site_is_told_of_its_fabric_and_one_across_sites_of_the_tailnet(three: ClusterUnderTest) -> None:
+    network = three.run("late", "ip -json route show dev eth1 | jq -r .[0].dst").strip()
+    inside = settings(three, "-w head,late -N2")
+    assert inside.keys() == {"head", "late"}
+    for told in inside.values():
+        assert told["NCCL_SOCKET_IFNAME"] == "=eth1"
+        assert told["GLOO_SOCKET_IFNAME"] == told["UCX_NET_DEVICES"] == told["TAILRACK_INTERFACE"] == "eth1"
+        assert told["PRTE_MCA_prte_if_include"] == "eth1"
+        assert told["OMPI_MCA_btl_tcp_if_include"] == network
+        assert "NCCL_NET" not in told
+    across = settings(three, "-N3 --switches=2")
+    assert across.keys() == set(NODES)
+    for told in across.values():
+        assert told["NCCL_SOCKET_IFNAME"] == "=tailscale0"
+        assert told["OMPI_MCA_btl_tcp_if_include"] == told["UCX_NET_DEVICES"] == "tailscale0"
+        assert told["NCCL_NET"] == "Socket"
+
+
+def test_what_a_user_sets_or_takes_out_is_left_alone_in_all_steps_of_a_job(three: ClusterUnderTest) -> None:
+    told = settings(three, "-w head,late -N2 --export=ALL,NCCL_SOCKET_IFNAME=eth0")
+    assert {each["NCCL_SOCKET_IFNAME"] for each in told.values()} == {"eth0"}
+    told = settings(three, "-w head,late -N2 --export=NONE")
+    assert {each["NCCL_SOCKET_IFNAME"] for each in told.values()} == {"=eth1"}
+    show = "srun bash -c 'echo $UCX_NET_DEVICES,$GLOO_SOCKET_IFNAME,$NCCL_SOCKET_IFNAME'"
+    script = f"unset UCX_NET_DEVICES; export GLOO_SOCKET_IFNAME=eth0; {show}"
+    three.run_as("ada", "head", f"sbatch -W -w head,late -N2 -o told --wrap {shlex.quote(script)}")
+    assert sorted(three.run_as("ada", "head", "cat told").split()) == [",eth0,=eth1"] * 2
+
+
+def test_mpirun_in_a_batch_job_sends_its_data_over_the_fabric(three: ClusterUnderTest) -> None:
+    sums = "MPI.COMM_WORLD.Allreduce(array, np.empty_like(array))"
+    program = (
+        f"from mpi4py import MPI; import numpy as np, time; time.sleep(1); array = np.ones(2**22); {sums}; print(1)"
+    )
+    three.run_as("ada", "head", f"echo {shlex.quote(program)} >sum.py")
+    script = "mpirun --mca pml ob1 --mca btl tcp,self -n 2 --map-by ppr:1:node python3 sum.py"
+    before = {card: sent(three, "late", card) for card in ("eth0", "eth1", "tailscale0")}
+    three.run_as("ada", "head", f"sbatch -W -w head,late -N2 --ntasks-per-node=1 -o sums --wrap {shlex.quote(script)}")
+    assert three.run_as("ada", "head", "cat sums").split() == ["1", "1"]
+    carried = {card: sent(three, "late", card) - count for card, count in before.items()}
+    assert carried["eth1"] > 2**25
+    assert carried["eth0"] + carried["tailscale0"] < 2**23
+
+
+def test_ports_that_the_kernel_gives_to_jobs_are_none_that_are_closed(three: ClusterUnderTest) -> None:
+    choose = "/proc/sys/net/ipv4/ip_local_port_range"
+    show = "python3 -c 'import socket; door = socket.socket(); door.bind((str(), 0)); print(door.getsockname()[1])'"
+    # Of srun's ports and one on each side of them only the latter two are left.
+    given = three.run("late", f"cp {choose} /tmp/range; echo 60000 61000 >{choose}; {show}; cat /tmp/range >{choose}")
+    assert given.strip() in ("60000", "61000")
 
 
 def test_a_name_nobody_has_fails_fast(three: ClusterUnderTest) -> None:

@@ -160,7 +160,8 @@ class _Recorder(mocks.Mocks):
             },
             "join": {
                 "tailnet_ip": tailnet_address(node), "tailscale_version": "1.102.5", "sshd_port": 22,
-                "host_key": HOST_KEY, **({} if node in HEADS else {"path": "direct"}),
+                "host_key": HOST_KEY, "fabric": {"interfaces": [], "rdma": []},
+                **({} if node in HEADS else {"path": "direct"}),
             },
             "member": {"certificate": f"ssh-ed25519-cert-v01@openssh.com certificate-of-{node}"},
             "node": {"slurm_version": "24.11.5"},

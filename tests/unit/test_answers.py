@@ -18,6 +18,14 @@ GOOD: dict[str, Any] = {
     "gpu_memory_mb": 143771, "gpu_driver": "580.159.04", "gpu_nvlinks": 18, "kernel_nfs_server": False, "cgroups": True,
     "slurm_version": "1:24.11.5-4+deb13u1~1", "tailnet_ip": "100.64.0.2", "tailscale_version": "1.102.5-t0a1b2c",
     "sshd_port": 22, "host_key": HOST_KEY, "path": "peer-relay",
+    "fabric": {
+        "interfaces": [
+            {"name": "eth1.7", "address": "10.1.2.3/24", "default_route": False, "speed": 100000, "rdma": True}
+        ],
+        "rdma": [
+            {"device": "mlx5_0", "port": 1, "interface": "eth1.7"}, {"device": "mlx5_1", "port": 1, "interface": ""},
+        ],
+    },
 }  # fmt: skip
 STEPS = {"gate": GATE, "join": JOIN, "reach": REACH, "node": NODE}
 HOSTILE: list[Any] = [

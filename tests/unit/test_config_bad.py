@@ -384,6 +384,22 @@ def bad_cases() -> list[Bad]:
             "sites[1].subnet",
             ("10.1.2.0/24", "overlaps sites[0]", "10.1.0.0/16"),
         ),
+        # the fabric
+        Bad(
+            "a fabric with a blank is refused", lab(fabric="eth 1"), "sites[0].fabric", ("name of a network interface",)
+        ),
+        Bad(
+            "a fabric that is too long for an interface's name is refused",
+            lab(fabric="a234567890123456"),
+            "sites[0].fabric",
+            ("15 characters", "write auto"),
+        ),
+        Bad(
+            "the tailnet's interface is not called by its name",
+            lab(fabric="tailscale0"),
+            "sites[0].fabric",
+            ("no network of the site's own", "write tailnet"),
+        ),
         # hosts
         Bad(
             "a site of no hosts is refused",

@@ -23,7 +23,7 @@ JOINED = {"tailnet_ip": "100.64.0.7", "path": "relay", "tailscale_version": "1.1
 def test_the_outputs_are_cluster_validation_and_headline(build: Build, lab_config: RawConfig) -> None:
     outputs = build(lab_config).outputs
     assert outputs.keys() == {"cluster", "validation", "busbw_gb_per_s"}
-    assert outputs["cluster"].keys() == {"name", "control_address", "partitions", "nodes", "notes"}
+    assert outputs["cluster"].keys() == {"name", "control_address", "partitions", "nodes", "notes", "fabric"}
     assert outputs["validation"].keys() == {"cloud-a", "cross-site"}
 
 
@@ -55,6 +55,16 @@ def test_the_cluster_output_names_the_cluster_its_partitions_and_the_heads_tailn
     assert cluster["name"] == "lab"
     assert cluster["control_address"] == "100.64.0.1"
     assert cluster["partitions"] == ["all", "cloud-a", "cloud-b", "long"]
+
+
+def test_the_fabric_of_a_site_is_what_its_nodes_proved_with_each_other(build: Build, lab_config: RawConfig) -> None:
+    shared = {"interfaces": ["eth1", "eth0"], "with": [["head", "eth1"], ["head", "ens5"]], "note": "", "error": ""}
+    away = {"interfaces": [], "with": [], "note": "b1 stays on the tailnet", "error": ""}
+    answers = {"a1-member": {"fabric": shared}, "b1-member": {"fabric": away}}
+    assert build(lab_config, answers=answers).outputs["cluster"]["fabric"] == {
+        "cloud-a": {"interfaces": {"a1": ["eth1", "eth0"], "head": ["eth1", "ens5"]}, "notes": []},
+        "cloud-b": {"interfaces": {}, "notes": ["b1 stays on the tailnet"]},
+    }
 
 
 def test_the_partitions_of_the_output_are_those_of_slurm_conf(build: Build, hosts_config: RawConfig) -> None:

@@ -369,3 +369,13 @@ def test_what_a_node_registers_is_what_the_controller_expects_of_it(shell: Shell
 def test_a_template_that_lacks_a_value_is_an_error_and_not_empty_text() -> None:
     with pytest.raises(UndefinedError):
         render("roles/slurm/templates/cgroup.conf.j2")
+
+
+def test_the_networks_that_nodes_share_are_comments_of_the_topology_that_goes_with_their_node(shell: Shell) -> None:
+    for name in ("dgx1", "dgx2"):
+        shell.write(
+            f"var/lib/tailrack/slurm/nodes/{name}/fabric", f"# fabric {name} 5 rack/dgx1/ib0/1 ib0 10.2.0.0/24 -\n"
+        )
+    told = on_the_head(shell, LARGE)["topology.conf"]
+    assert [line.split()[2] for line in told.splitlines() if line.startswith("# fabric ")] == ["dgx1", "dgx2"]
+    assert [line["SwitchName"] for line in lines(told)] == ["cloud", "rack", "tailnet"]

@@ -480,3 +480,14 @@ def test_a_container_of_a_lab_is_asked_for_by_its_looks_and_says_whom_it_lets_in
     assert looks == {"head": "server", "a1": "", "b1": "cloud"}
     logins = {node: stack[f"{node}-gate"].inputs["connection"]["user"] for node in ("a1", "b1")}
     assert logins == {"a1": "admin", "b1": "ubuntu"}
+
+
+def test_a_sites_fabric_concerns_the_steps_of_its_nodes_alone(build: Build, hosts_config: RawConfig) -> None:
+    before = build(hosts_config)
+    assert before.header("dgx1-join")["NODE_FABRIC"] == "auto"
+    hosts_config["sites"][0]["fabric"] = "ib0"
+    after = build(hosts_config)
+    nodes = ("dgx1", "dgx2", "box1")
+    touched = {f"{node}-{step}" for node in nodes for step in ("join", "member")} | {"door-join", "door-head"}
+    assert before.differences(after) == touched
+    assert json.loads(after.header("dgx1-member")["NODE_NETWORKS"]) == {"interfaces": [], "rdma": []}

@@ -18,6 +18,8 @@ from tests.unit.shell import ROLES
 FILES = sorted(path for path in [*FOLDER.rglob("*.sh"), *steps.SCRIPTS.glob("*.sh")])
 PHASES = {phase for name, phases in vars(steps).items() if name.isupper() and isinstance(phases, tuple)
           for phase in phases} - set(steps.SHARED)  # fmt: skip
+# What Slurm and Enroot set for programs that a step installs.
+OF_JOBS = {"SLURM_JOB_NODELIST", "SLURM_HET_SIZE", "SLURMD_NODENAME", "ENROOT_ENVIRON"}
 OWN = {"HOST_NAME", "STEP_NAME", "STEP_LOCK", "STEP_REPAIR"}
 every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 
@@ -38,7 +40,7 @@ def test_the_names_that_a_step_is_given_are_those_that_its_script_reads(
         given = stack.header(step.name).keys()
         script = step.inputs["stdin"].split("\n#!/bin/bash\n", 1)[1]
         # os-release(5) is read by the shell itself.
-        known = {"SECONDS", "RANDOM", "VERSION_CODENAME"}
+        known = {"SECONDS", "RANDOM", "VERSION_CODENAME", *OF_JOBS}
         assert given - OWN == read(script) - OWN - known, step.name
 
 

@@ -56,6 +56,14 @@ def test_the_interface_it_names_is_one_that_the_node_has(program, monkeypatch):
     assert (name, words) == ("", "unknown, no IPv4 address on interface 'nosuch0': No such device")
 
 
+def test_a_network_is_the_interface_that_has_an_address_of_it(program, monkeypatch):
+    monkeypatch.setenv("OMPI_MCA_btl", "tcp,self")
+    monkeypatch.setenv("OMPI_MCA_btl_tcp_if_include", "127.0.0.0/8")
+    assert program.mpi_interface() == ("lo", "tcp interface lo 127.0.0.1")
+    monkeypatch.setenv("OMPI_MCA_btl_tcp_if_include", "203.0.113.0/24")
+    assert program.mpi_interface()[0] == ""
+
+
 @pytest.mark.parametrize(("pml", "btl"), [("", ""), ("", "tcp,self,sm"), ("ucx", "tcp,self")])
 def test_it_claims_no_interface_where_mpi_may_use_something_else(program, monkeypatch, pml, btl):
     monkeypatch.setenv("OMPI_MCA_pml", pml)

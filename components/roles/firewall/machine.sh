@@ -3,9 +3,25 @@
 #
 # FIREWALL_PORTS   TCP and UDP ports and ranges of the cluster's daemons, with commas between
 
+RESERVED=/proc/sys/net/ipv4/ip_local_reserved_ports
+
+# The kernel gives none of these ports to a program that asks for any: NCCL and MPI listen on such ports on the fabric,
+# and a closed one would be refused there, one in thirty. Others' reservations stay.
+reserve_ports() {
+    local before
+    before=$(cat "$RESERVED" 2>/dev/null) || :
+    if ! { printf '%s\n' "${before:+$before,}${FIREWALL_PORTS// /}" >"$RESERVED"; } 2>/dev/null; then
+        note "$RESERVED cannot be written here, as in containers: now and then a connection to a job's port may be refused"
+        return
+    fi
+    # As the kernel has put them together.
+    ensure_file /etc/sysctl.d/90-tailrack.conf 0644 root:root "# Written by tailrack.
+net.ipv4.ip_local_reserved_ports = $(cat "$RESERVED")"
+}
+
 firewall_machine() {
-    # Declared, deleted and made anew in one transaction: there is no moment without the rules. What this machine asked for
-    # itself is answered first: one in 28 of its own connections leaves from a port of srun's range.
+    reserve_ports
+    # Declared, deleted and made anew in one transaction: there is no moment without the rules.
     ensure_file /etc/tailrack/firewall.nft 0644 root:root "# Written by tailrack.
 table inet tailrack {}
 delete table inet tailrack
@@ -13,8 +29,8 @@ table inet tailrack {
     chain input {
         type filter hook input priority -10; policy accept;
         iifname { \"lo\", \"tailscale0\" } accept
-        ct state established,related accept
-        tcp dport { $FIREWALL_PORTS } drop
+        # What begins a connection: answers to one that was begun here, from such a port, come in.
+        tcp dport { $FIREWALL_PORTS } tcp flags & (syn | ack) == syn drop
         udp dport { $FIREWALL_PORTS } drop
     }
 }"

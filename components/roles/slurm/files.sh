@@ -66,7 +66,8 @@ write_slurm_files() {
     local base=$1 path name added text
     for path in "$base"/*; do
         name=${path##*/}
-        if [ "$name" = topology.conf ]; then added=$(topology); else added=$(added_lines "$base" "$name"); fi
+        # The fabric of each node (fabric/fabric.py) is a comment, for the node's own eyes: Slurm brings the file there.
+        if [ "$name" = topology.conf ]; then added=$(topology; cat "$SLURM_NODES"/*/fabric 2>/dev/null || :); else added=$(added_lines "$base" "$name"); fi
         text=$(cat "$path")${added:+$'\n'$added}
         [ "$name" != slurm.conf ] || text=$(with_default_memory "$text")
         ensure_file "$SLURM_DIR/$name" 0644 root:root "$text"

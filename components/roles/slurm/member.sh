@@ -10,7 +10,9 @@ slurm_member() {
     write_slurm_node
     take_lock
     # Its place in the topology is read when it is there: by a reconfiguration that its own step asks for.
-    offer_slurm_files "$SLURM_BASE" slurm.conf gres.conf && return
+    local taken=(slurm.conf gres.conf)
+    if node_known; then taken+=(topology.conf); fi
+    offer_slurm_files "$SLURM_BASE" "${taken[@]}" && return
     rm -rf "${SLURM_NODES:?}/$NODE_NAME"
     fail "$REFUSED" "see what it says above; 'journalctl -u slurmctld' on $HOST_NAME says more"
 }

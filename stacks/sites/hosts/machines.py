@@ -35,4 +35,5 @@ def _host(node: HostNode) -> Host:
         gpu=node.gpu,
         adopt=node.host.adopt,
         take_over=node.host.take_over,
+        fabric=node.fabric,
     )

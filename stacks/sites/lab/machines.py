@@ -70,6 +70,7 @@ class LabNetworks(pulumi.ComponentResource):
             lifeline=container,
             # It was made for this stack; what it has of another cluster is there for show.
             take_over=True,
+            fabric=node.fabric,
         )
 
     def _command(

@@ -1,0 +1,50 @@
+#!/bin/bash
+# What may be the fabric of this machine, and the service by which it takes part in proving it. After the tailnet and
+# the munge key are there; the program comes with the step.
+#
+# NODE_FABRIC   `auto`, `tailnet`, or the name of an interface
+
+FABRIC_PROGRAM=/usr/local/lib/tailrack/fabric.py
+
+# On the tailnet's address alone, which may not be there yet at a boot.
+answer_for_fabric() {
+    CHANGED=
+    ensure_file /etc/systemd/system/tailrack-fabric.socket 0644 root:root "[Unit]
+Description=The head node may ask this machine to prove its fabric
+
+[Socket]
+ListenStream=$(tailscale ip -4):6816
+FreeBind=yes
+Accept=yes
+MaxConnections=16
+
+[Install]
+WantedBy=sockets.target"
+    ensure_file /etc/systemd/system/tailrack-fabric@.service 0644 root:root "[Unit]
+Description=Proves the fabric with another node
+
+[Service]
+ExecStart=$FABRIC_PROGRAM serve $HOST_NAME
+StandardInput=socket
+StandardOutput=socket
+StandardError=journal
+RuntimeMaxSec=60
+NoNewPrivileges=yes
+CapabilityBoundingSet=CAP_NET_RAW"
+    systemctl daemon-reload
+    systemctl enable -q tailrack-fabric.socket
+    if [ -n "$CHANGED" ] || ! systemctl -q is-active tailrack-fabric.socket; then
+        systemctl restart tailrack-fabric.socket
+    fi
+}
+
+fabric_join() {
+    local found='{"interfaces": [], "rdma": []}'
+    if compgen -G '/sys/class/infiniband/*' >/dev/null; then ensure_packages ibverbs-utils; fi
+    answer_for_fabric
+    if [ "$NODE_FABRIC" != tailnet ]; then
+        found=$("$FABRIC_PROGRAM" interfaces "$NODE_FABRIC") || fail "$found" \
+            "correct fabric: of $HOST_NAME's site: auto, tailnet, or an interface that all its nodes have"
+    fi
+    result fabric "$found"
+}

@@ -1,0 +1,447 @@
+"""The fabric of a site: which networks nodes share, proven by what they carry, and who is asked for that."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.roles.fabric import fabric
+from components.roles.fabric.fabric import FabricError, Records, SilentError, Thing
+
+# What is at the end of each cable: interfaces with the same number are on one network.
+ETH0 = {"default_route": True, "speed": 10000, "rdma": False}
+FAST = {"default_route": False, "speed": 400000, "rdma": True}
+TOKEN = "a" * fabric.TOKEN_CHARACTERS
+
+
+def interface(name: str, network: int, host: int, **more: Any) -> Thing:
+    return {"name": name, "address": f"10.{network}.0.{host}/24", **{**ETH0, "default_route": False}, **more}
+
+
+class Site:
+    """Nodes of one site as the head node sees them; `asked` are the pairs of nodes that took part in a proof."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.records = Records(folder / "nodes")
+        self.asked: list[tuple[str, str]] = []
+        self.silent: set[str] = set()
+        self.cut: set[str] = set()  # networks' numbers that carry nothing
+        self.rdma = True
+        monkeypatch.setattr(fabric, "proven", self._proven)
+
+    def _proven(self, mine: Thing, theirs: Thing) -> tuple[list[tuple[Thing, Thing]], list[str]]:
+        self.asked.append((mine["node"], theirs["node"]))
+        if theirs["node"] in self.silent:
+            raise SilentError(f"{theirs['node']} is away")
+        pairs = [
+            (own, other)
+            for own in mine["interfaces"]
+            for other in theirs["interfaces"]
+            if fabric.worth_a_try(own, other, mine["setting"])
+            and own["address"].split(".")[1] == other["address"].split(".")[1]
+            and own["address"].split(".")[1] not in self.cut
+        ]
+        devices = [f"{each['device']}:{each['port']}" for each in mine["rdma"] if each in theirs["rdma"]]
+        return pairs, devices if self.rdma else []
+
+    def join(self, node: str, *interfaces: Thing, setting: str = "auto", rdma: tuple[str, ...] = ()) -> Thing:
+        devices = [{"device": name, "port": 1, "interface": ""} for name in rdma]
+        what = {"node": node, "site": "rack", "setting": setting, "address": f"100.64.0.{len(node)}"}
+        return fabric.place(self.records, {**what, "interfaces": list(interfaces), "rdma": devices})
+
+    def leave(self, node: str) -> None:
+        for path in (self.records.folder / node).iterdir():
+            path.unlink()
+
+    @property
+    def topology(self) -> str:
+        """The comments that Slurm brings to every node."""
+        return "".join(path.read_text() for path in sorted(self.records.folder.glob("*/fabric")))
+
+    def groups(self) -> dict[str, set[str]]:
+        """Nodes by group."""
+        found: dict[str, set[str]] = {}
+        for line in self.topology.splitlines():
+            _, _, node, _, group, _, _, _ = line.split(" ")
+            found.setdefault(group, set()).add(node)
+        return found
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    return Site(tmp_path, monkeypatch)
+
+
+def test_the_first_node_of_a_site_has_nobody_to_prove_its_fabric_with_and_gets_it_by_the_second(site: Site) -> None:
+    first = site.join("a1", interface("eth0", 1, 1), interface("eth1", 2, 1))
+    assert (first["interfaces"], first["note"], first["error"], site.topology) == ([], "", "", "")
+    second = site.join("a2", interface("ens5", 1, 2, default_route=True), interface("ens6", 2, 2))
+    assert second["interfaces"] == ["ens6", "ens5"], "of two alike, the one that is not the way out comes first"
+    assert second["with"] == [("a1", "eth1"), ("a1", "eth0")]
+    assert sorted(site.groups().values(), key=str) == [{"a1", "a2"}, {"a1", "a2"}]
+
+
+def test_a_node_that_lacks_the_fast_network_shares_the_other_one_and_the_rest_keep_the_fast(site: Site) -> None:
+    site.join("head", interface("eth0", 1, 1, default_route=True))
+    for host, node in enumerate(("g1", "g2", "g3"), start=2):
+        told = site.join(node, interface("eth0", 1, host, default_route=True), interface("ib0", 2, host, **FAST))
+    assert told["interfaces"] == ["ib0", "eth0"]
+    assert sorted(map(sorted, site.groups().values())) == [["g1", "g2", "g3"], ["g1", "g2", "g3", "head"]]
+
+
+def test_networks_that_only_some_share_are_groups_of_their_own(site: Site) -> None:
+    for host, (node, network) in enumerate((("a1", 1), ("b1", 2), ("a2", 1), ("b2", 2)), start=1):
+        told = site.join(node, interface("eth0", network, host))
+    assert sorted(map(sorted, site.groups().values())) == [["a1", "a2"], ["b1", "b2"]]
+    assert told["interfaces"] == ["eth0"]
+
+
+def test_a_few_nodes_are_asked_however_many_there_are(site: Site) -> None:
+    for host in range(1, 65):
+        site.join(f"n{host}", interface("eth0", 1, host), interface("eth1", 2, host))
+    assert len(site.asked) == 63
+    assert sorted(map(len, site.groups().values())) == [64, 64]
+
+
+def test_a_neighbour_that_is_silent_is_no_proof_and_another_is_asked(site: Site) -> None:
+    for host, node in enumerate(("a1", "a2"), start=1):
+        site.join(node, interface("eth0", 1, host))
+    site.silent = {"a1"}
+    assert site.join("a3", interface("eth0", 1, 3))["interfaces"] == ["eth0"]
+    site.silent = {"a1", "a2", "a3"}
+    told = site.join("a4", interface("eth0", 1, 4))
+    assert told["interfaces"] == []
+    assert "the fabric of a4 could not be proven, its jobs stay on the tailnet: a1 is away" in told["note"]
+
+
+def test_what_was_proven_before_holds_while_nobody_can_be_asked(site: Site) -> None:
+    site.join("a1", interface("eth0", 1, 1))
+    site.join("a2", interface("eth0", 1, 2))
+    before = site.topology
+    site.silent = {"a1"}
+    assert site.join("a2", interface("eth0", 1, 2))["interfaces"] == ["eth0"]
+    assert site.topology == before
+
+
+def test_a_node_whose_network_carries_nothing_any_more_stays_on_the_tailnet_and_a_person_is_told(site: Site) -> None:
+    for host, node in enumerate(("a1", "a2", "a3"), start=1):
+        site.join(node, interface("eth0", 1, host))
+    site.cut = {"1"}
+    told = site.join("a3", interface("eth0", 1, 3))
+    note = "eth0 (10.1.0.3/24) of a3 carried no 1 MiB to a1 of site rack: its jobs stay on the tailnet"
+    assert (told["interfaces"], told["note"], told["error"]) == ([], note, "")
+    assert list(site.groups().values()) == [{"a1", "a2"}]
+
+
+def test_an_interface_that_is_named_and_carries_nothing_is_an_error(site: Site) -> None:
+    site.join("a1", interface("eth1", 1, 1), setting="eth1")
+    told = site.join("a2", interface("eth1", 2, 2), setting="eth1")
+    assert told["error"] == "eth1 (10.2.0.2/24) of a2 carried no 1 MiB to a1 of site rack"
+
+
+def test_nodes_that_are_asked_for_another_interface_are_not_compared(site: Site) -> None:
+    site.join("a1", interface("eth0", 1, 1))
+    assert site.join("a2", interface("eth1", 2, 2), setting="eth1")["error"] == ""
+    assert site.asked == []
+
+
+def test_a_node_that_comes_back_at_another_network_is_not_taken_for_the_one_before(site: Site) -> None:
+    for host, node in enumerate(("a1", "a2", "a3"), start=1):
+        site.join(node, interface("eth0", 1, host))
+    site.leave("a1")
+    site.join("a1", interface("eth0", 2, 1))
+    site.join("b", interface("eth0", 2, 2))
+    assert sorted(map(sorted, site.groups().values())) == [["a1", "b"], ["a2", "a3"]]
+
+
+def test_two_that_join_at_once_end_up_in_one_group(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.join("a1", interface("eth0", 1, 1))
+    meeting = threading.Barrier(2, timeout=10)
+    known = site._proven
+
+    def together(mine: Thing, theirs: Thing) -> Any:
+        if theirs["node"] == "a1":
+            meeting.wait()
+        return known(mine, theirs)
+
+    monkeypatch.setattr(fabric, "proven", together)
+    joins = [
+        threading.Thread(target=site.join, args=(node, interface("eth0", 1, host)))
+        for host, node in ((2, "a2"), (3, "a3"))
+    ]
+    for thread in joins:
+        thread.start()
+    for thread in joins:
+        thread.join()
+    assert list(site.groups().values()) == [{"a1", "a2", "a3"}]
+
+
+def test_rdma_devices_that_carried_are_named_and_others_not(site: Site) -> None:
+    ports = ("mlx5_0", "mlx5_1")
+    site.join("g1", interface("eth0", 1, 1), rdma=ports)
+    assert site.join("g2", interface("eth0", 1, 2), rdma=(*ports, "mlx5_9"))["rdma"] == ["mlx5_0:1", "mlx5_1:1"]
+    assert [line.split(" ")[-1] for line in site.topology.splitlines()] == ["mlx5_0:1,mlx5_1:1"] * 2
+    site.rdma = False
+    assert site.join("g3", interface("eth0", 1, 3), rdma=ports)["rdma"] == []
+    assert site.topology.splitlines()[-1].endswith(" -")
+
+
+def test_a_network_of_one_address_a_node_is_called_by_its_interface() -> None:
+    assert fabric.network_of(interface("eth0", 1, 1)) == "10.1.0.0/24"
+    assert fabric.network_of({"name": "ens4", "address": "10.128.0.2/32"}) == "ens4"
+
+
+# --- what is carried
+
+
+def test_one_mebibyte_goes_there_and_comes_back() -> None:
+    with fabric.Listener(TOKEN, [["lo", "127.0.0.1"], ["lo", "127.0.0.2"]], []) as listener:
+        end, other = socket.socketpair()
+        serving = threading.Thread(target=listener.serve, args=(end,))
+        serving.start()
+        pairs = [["lo", "127.0.0.1", "127.0.0.2", listener.ports[1]], ["lo", "127.0.0.1", "127.0.0.1", 1]]
+        assert fabric.connect(TOKEN, pairs, "", []) == {"carried": [True, False], "rdma": []}
+        assert fabric.connect("b" * len(TOKEN), pairs[:1], "", [])["carried"] == [False]
+        other.close()
+        serving.join(5)
+        assert not serving.is_alive()
+        end.close()
+
+
+def answering(answer: Callable[[bytes], bytes]) -> tuple[int, threading.Thread]:
+    """A listener on loopback that answers once what it got in its own way; its port."""
+    door = socket.create_server(("127.0.0.1", 0))
+
+    def run() -> None:
+        with door, door.accept()[0] as connection:
+            data = b""
+            while len(data) < fabric.TOKEN_CHARACTERS + fabric.BYTES and (more := connection.recv(2**16)):
+                data += more
+            connection.sendall(answer(data[fabric.TOKEN_CHARACTERS :]))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return int(door.getsockname()[1]), thread
+
+
+@pytest.mark.parametrize(
+    ("answer", "proves"),
+    [
+        (lambda data: data, True),
+        (lambda data: data[:-1], False),
+        (lambda data: data[:-1] + b"x", False),
+        (lambda data: b"\0" * len(data), False),
+        (lambda data: b"", False),
+    ],
+    ids=["whole", "one byte short", "one byte wrong", "something else", "nothing"],
+)
+def test_only_the_same_bytes_prove_a_network(answer: Callable[[bytes], bytes], proves: bool) -> None:
+    port, thread = answering(answer)
+    assert fabric.carry(TOKEN, "lo", "127.0.0.1", "127.0.0.1", port) is proves
+    thread.join(5)
+
+
+def test_an_address_that_is_not_here_any_more_is_told_as_port_0() -> None:
+    with fabric.Listener(TOKEN, [["lo", "192.0.2.1"], ["no-such-card", "127.0.0.1"]], []) as listener:
+        assert listener.ports == [0, 0]
+
+
+# --- who is let in
+
+
+@pytest.fixture
+def munge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Stand-ins for munge and unmunge; return a function that says which uid made what comes next."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+
+    def program(name: str, text: str) -> None:
+        (tools / name).write_text(f"#!/bin/bash\n{text}\n")
+        (tools / name).chmod(0o755)
+
+    def made_by(uid: int) -> None:
+        program(
+            "unmunge",
+            f"IFS= read -r text; [[ $text == MUNGE:*: ]] || exit 1; text=${{text#MUNGE:}}\n"
+            f'printf "STATUS:    Success (0)\\nUID:    somebody ({uid})\\nLENGTH: 1\\n\\n%s" "${{text%:}}"',
+        )
+
+    program("munge", 'printf "MUNGE:%s:\\n" "$(cat)"')
+    program("ibv_rc_pingpong", f'echo "$@" >>{tmp_path}/pingpong; [[ $* != *mlx5_9* ]]')
+    made_by(0)
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    return made_by
+
+
+@pytest.fixture
+def machines(munge: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Thing]]:
+    """Machines a1 and a2 on loopback, each answering as its socket unit does."""
+    ends = {"a1": "127.0.0.11", "a2": "127.0.0.12"}
+    doors = []
+    for node, address in ends.items():
+        door = socket.create_server((address, fabric.PORT))
+        doors.append(door)
+
+        def answer(node: str = node, door: socket.socket = door) -> None:
+            while True:
+                try:
+                    connection, _ = door.accept()
+                except OSError:
+                    return
+                threading.Thread(target=one, args=(node, connection), daemon=True).start()
+
+        def one(node: str, connection: socket.socket) -> None:
+            with connection, connection.makefile("r") as reading, connection.makefile("w") as writing:
+                fabric.serve(node, reading, writing)
+
+        threading.Thread(target=answer, daemon=True).start()
+    yield {
+        node: {
+            "node": node, "site": "rack", "setting": "lo", "address": address, "groups": {}, "rdma": [],
+            "interfaces": [{"name": "lo", "address": f"{address}/8", **ETH0}],
+        }
+        for node, address in ends.items()
+    }  # fmt: skip
+    for door in doors:
+        door.shutdown(socket.SHUT_RDWR)
+        door.close()
+
+
+def test_two_machines_prove_their_fabric_when_the_head_node_asks_both(machines: dict[str, Thing]) -> None:
+    carried, rdma = fabric.proven(machines["a2"], machines["a1"])
+    assert [(own["address"], other["address"]) for own, other in carried] == [("127.0.0.12/8", "127.0.0.11/8")]
+    assert rdma == []
+
+
+def test_rdma_is_proven_by_a_transfer_of_its_own(machines: dict[str, Thing], tmp_path: Path) -> None:
+    for node in machines.values():
+        node["rdma"] = [{"device": name, "port": 1, "interface": ""} for name in ("mlx5_0", "mlx5_9")]
+    _, rdma = fabric.proven(machines["a2"], machines["a1"])
+    assert rdma == ["mlx5_0:1"]
+    calls = (tmp_path / "pingpong").read_text().splitlines()
+    assert all("-s 1048576" in call for call in calls)
+    assert len([call for call in calls if call.endswith(" 127.0.0.11")]) == 2
+
+
+def test_a_machine_that_is_not_there_is_silent_as_a_neighbour_and_an_error_as_the_node(
+    machines: dict[str, Thing],
+) -> None:
+    away = {**machines["a1"], "node": "a3", "address": "127.0.0.13"}
+    with pytest.raises(SilentError, match=r"a3 at 127\.0\.0\.13"):
+        fabric.proven(machines["a1"], away)
+    with pytest.raises(FabricError, match=r"a3 does not answer at 127\.0\.0\.13:6816"):
+        fabric.proven(away, machines["a1"])
+
+
+def test_a_request_of_somebody_else_than_root_is_refused(munge: Callable[[int], None]) -> None:
+    munge(6001)
+    request = fabric.sealed({"do": "listen", "to": "a1", "nonce": "1", "token": TOKEN, "interfaces": [], "rdma": []})
+    said = io.StringIO()
+    with pytest.raises(FabricError, match="root of the cluster"):
+        fabric.serve("a1", io.StringIO(f"{request}\n"), said)
+    assert said.getvalue() == ""
+
+
+@pytest.mark.parametrize("said", ["", "\n", "GET / HTTP/1.0\n", "MUNGE:[]:\n", "MUNGE:{:\n", "x" * 10**6])
+def test_what_is_no_request_is_refused(munge: object, said: str) -> None:
+    with pytest.raises(FabricError):
+        fabric.serve("a1", io.StringIO(said), io.StringIO())
+
+
+def test_a_request_to_another_machine_is_refused(munge: object) -> None:
+    request = fabric.sealed({"do": "listen", "to": "a2", "nonce": "1"})
+    with pytest.raises(FabricError, match="another machine"):
+        fabric.serve("a1", io.StringIO(f"{request}\n"), io.StringIO())
+
+
+# --- what a machine has
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with many kinds of interface."""
+    monkeypatch.setattr(fabric, "NET", tmp_path / "net")
+    monkeypatch.setattr(fabric, "VERBS", tmp_path / "infiniband")
+    links = {
+        "lo": ("127.0.0.1", 8, 772), "ens5": ("10.1.0.5", 20, 1), "ib0": ("192.168.7.5", 16, 32),
+        "docker0": ("172.17.0.1", 16, 1), "tailscale0": ("100.64.0.5", 32, 65534), "wg0": ("10.9.0.5", 24, 65534),
+        "wan0": ("8.8.4.4", 24, 1), "zeroconf": ("169.254.1.2", 16, 1), "carrier": ("100.70.0.5", 24, 1),
+    }  # fmt: skip
+    for name, (_, _, kind) in links.items():
+        (tmp_path / "net" / name).mkdir(parents=True)
+        (tmp_path / "net" / name / "type").write_text(f"{kind}\n")
+    (tmp_path / "net/docker0/bridge").mkdir()
+    (tmp_path / "net/ens5/speed").write_text("25000\n")
+    (tmp_path / "net/ib0/speed").write_text("-1\n")
+    for device, state, layer, interface in (
+        ("mlx5_0", "4: ACTIVE", "InfiniBand", "ib0"), ("mlx5_1", "1: DOWN", "InfiniBand", ""),
+        ("mlx5_2", "4: ACTIVE", "InfiniBand", ""), ("efa_0", "4: ACTIVE", "Unspecified", ""),
+    ):  # fmt: skip
+        port = tmp_path / "infiniband" / device / "ports/1"
+        (port / "gid_attrs/ndevs").mkdir(parents=True)
+        (port / "state").write_text(f"{state}\n")
+        (port / "link_layer").write_text(f"{layer}\n")
+        (port / "gid_attrs/ndevs/0").write_text(f"{interface}\n")
+    shown = [
+        {"ifname": name, "addr_info": [{"family": "inet", "local": address, "prefixlen": length}]}
+        for name, (address, length, _) in links.items()
+    ]
+    shown.append({"ifname": "eth9", "addr_info": []})
+
+    def told(*command: str) -> Any:
+        return [{"dev": "ens5", "dst": "default"}] if "route" in command else shown
+
+    monkeypatch.setattr(fabric, "told", told)
+    return tmp_path
+
+
+def test_private_networks_of_cards_may_be_the_fabric_and_nothing_else(machine: Path) -> None:
+    found = fabric.interfaces("auto")
+    assert found["interfaces"] == [
+        {"name": "ens5", "address": "10.1.0.5/20", "default_route": True, "speed": 25000, "rdma": False},
+        {"name": "ib0", "address": "192.168.7.5/16", "default_route": False, "speed": 0, "rdma": True},
+    ]
+    assert [(each["device"], each["interface"]) for each in found["rdma"]] == [("mlx5_0", "ib0"), ("mlx5_2", "")]
+
+
+def test_an_interface_that_is_named_may_have_any_address_and_its_own_rdma_devices(machine: Path) -> None:
+    assert [each["name"] for each in fabric.interfaces("wan0")["interfaces"]] == ["wan0"]
+    assert [each["device"] for each in fabric.interfaces("ib0")["rdma"]] == ["mlx5_0"]
+    with pytest.raises(FabricError, match=r"no interface eth9 with an IPv4 address here \(ens5, ib0, docker0"):
+        fabric.interfaces("eth9")
+
+
+def test_roce_takes_the_entry_of_version_2_with_an_ipv4_address(machine: Path) -> None:
+    port = machine / "infiniband/mlx5_0/ports/1"
+    (port / "gids").mkdir()
+    (port / "gid_attrs/types").mkdir()
+    for index, (kind, address) in enumerate(
+        [("IB/RoCE v1", "fe80"), ("RoCE v2", "fe80"), ("IB/RoCE v1", "0000"), ("RoCE v2", "0000")]
+    ):
+        (port / f"gid_attrs/types/{index}").write_text(f"{kind}\n")
+        (port / f"gids/{index}").write_text(f"{address}:0000:0000:0000:0000:ffff:0a01:0005\n")
+    assert fabric.gid_index("mlx5_0", 1) == 3
+    assert fabric.gid_index("mlx5_2", 1) is None
+
+
+def test_the_program_says_what_is_the_matter_in_one_line(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert fabric.main(["interfaces", "eth9"]) == 1
+    assert capsys.readouterr().out.startswith("there is no interface eth9 ")
+    assert fabric.main(["interfaces", "ib0"]) == 0
+    assert json.loads(capsys.readouterr().out)["interfaces"][0]["name"] == "ib0"
+    assert fabric.main(["help"]) == 2
+
+
+def test_what_no_program_could_be_told_of_is_left_out(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (machine / "net/ens5/speed").write_text("4294967295\n")
+    shown = [{}, *fabric.told("address"), {"ifname": "my card", "addr_info": [{"family": "inet", "local": "10.7.0.1"}]}]
+    monkeypatch.setattr(fabric, "told", lambda *command: [] if "route" in command else shown)
+    found = fabric.interfaces("auto")["interfaces"]
+    assert [(each["name"], each["speed"]) for each in found] == [("ens5", 0), ("ib0", 0)]

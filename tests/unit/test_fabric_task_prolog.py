@@ -1,0 +1,143 @@
+"""What jobs are told of the network: the same on all nodes of a job, by each one's own names, the user's word first."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from components.roles.role import template
+
+# A rack with two networks, of which b1 lacks one, and cards that are called otherwise on each; another site.
+TOPOLOGY = """# Written by tailrack.
+SwitchName=rack Nodes=a1,a2,b1
+# fabric a1 1000 rack/a1/eth0/1 eth0 10.1.0.0/24 -
+# fabric a1 5000 rack/a1/eth1/1 eth1 10.2.0.0/24 mlx5_0:1,mlx5_1:1
+# fabric a2 1000 rack/a1/eth0/1 ens5 10.1.0.0/24 -
+# fabric a2 5000 rack/a1/eth1/1 ens6 10.2.0.0/24 mlx5_0:1
+# fabric a3 5000 rack/a1/eth1/1 ens6 10.2.0.0/24 -
+# fabric b1 1000 rack/a1/eth0/1 eth0 10.1.0.0/24 -
+# fabric c1 9000 office/c1/eth0/1 eth0 10.1.0.0/24 -
+"""
+Settings = dict[str, str]
+
+
+class Node:
+    """A node on which Slurm starts tasks."""
+
+    def __init__(self, folder: Path) -> None:
+        self.conf = folder / "topology.conf"
+        self.conf.write_text(TOPOLOGY)
+        (folder / "scontrol").write_text('#!/bin/sh\nprintf "%s\\n" "$3" | tr , "\\n"\n')
+        (folder / "scontrol").chmod(0o755)
+        text = template("fabric", "task-prolog")
+        for path, here in (("/run/slurm/conf/topology.conf", "topology.conf"), ("/usr/bin/scontrol", "scontrol")):
+            assert path in text
+            text = text.replace(path, str(folder / here))
+        self.program = folder / "task-prolog"
+        self.program.write_text(text.replace("/etc/slurm/topology.conf", str(folder / "none")))
+
+    def said(self, environment: Settings) -> list[str]:
+        done = subprocess.run(["sh", self.program], env=environment, capture_output=True, text=True, check=True)
+        assert done.stderr == ""
+        return done.stdout.splitlines()
+
+    def task(self, nodes: str, me: str = "a1", **inherited: str) -> Settings:
+        """The environment of a task, as slurmstepd makes it of what the program prints."""
+        environment = {"SLURM_JOB_NODELIST": nodes, "SLURMD_NODENAME": me, "PATH": "/usr/bin:/bin", **inherited}
+        for line in self.said(environment):
+            word, rest = line.split(" ", 1)
+            if word == "export":
+                name, _, value = rest.partition("=")
+                environment[name] = value
+            else:
+                assert word == "unset"
+                environment.pop(rest, None)
+        return environment
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def inherited(task: Settings) -> Settings:
+    """What a step gets from its batch script, or a job from the one that submitted it."""
+    return {name: value for name, value in task.items() if not name.startswith("SLURM") and name != "PATH"}
+
+
+def test_a_job_gets_the_best_network_that_all_its_nodes_share_by_each_nodes_own_names(node: Node) -> None:
+    first, second = (node.task("a1,a2", me) for me in ("a1", "a2"))
+    assert (first["NCCL_SOCKET_IFNAME"], second["NCCL_SOCKET_IFNAME"]) == ("=eth1", "=ens6")
+    assert (first["NCCL_IB_HCA"], second["NCCL_IB_HCA"]) == ("=mlx5_0:1,mlx5_1:1", "=mlx5_0:1")
+    assert (first["UCX_NET_DEVICES"], second["UCX_NET_DEVICES"]) == ("mlx5_0:1,mlx5_1:1,eth1", "mlx5_0:1,ens6")
+    assert first["OMPI_MCA_btl_tcp_if_include"] == second["OMPI_MCA_btl_tcp_if_include"] == "10.2.0.0/24"
+    assert first["PRTE_MCA_prte_if_include"] == second["PRTE_MCA_prte_if_include"] == "eth1,ens6"
+    last = node.task("a1,a2,b1", "b1")
+    assert (last["TAILRACK_INTERFACE"], last["PRTE_MCA_prte_if_include"]) == ("eth0", "eth0,ens5")
+
+
+def test_rdma_is_used_where_all_nodes_of_the_job_have_it(node: Node) -> None:
+    told = node.task("a1,a3")
+    assert told["NCCL_IB_DISABLE"] == "1"
+    assert told["UCX_NET_DEVICES"] == "eth1"
+    assert "NCCL_IB_HCA" not in told
+
+
+@pytest.mark.parametrize("nodes", ["a1,c1", "a1,nobody", "a1,a2,nobody"])
+def test_between_sites_and_with_a_node_that_shares_nothing_it_is_the_tailnet(node: Node, nodes: str) -> None:
+    told = node.task(nodes)
+    assert told["NCCL_SOCKET_IFNAME"] == "=tailscale0"
+    assert told["OMPI_MCA_btl_tcp_if_include"] == told["GLOO_SOCKET_IFNAME"] == told["UCX_NET_DEVICES"] == "tailscale0"
+    assert told["NCCL_NET"] == "Socket"
+
+
+def test_a_part_of_a_heterogeneous_job_stays_on_the_tailnet(node: Node) -> None:
+    assert node.task("a1,a2", SLURM_HET_SIZE="2")["TAILRACK_INTERFACE"] == "tailscale0"
+
+
+def test_names_that_begin_like_a_nodes_are_other_nodes(node: Node) -> None:
+    assert node.task("a", "a")["TAILRACK_INTERFACE"] == "tailscale0"
+
+
+def test_what_the_user_has_set_stays(node: Node) -> None:
+    told = node.task("a1,a2", NCCL_SOCKET_IFNAME="eth0", NCCL_IB_HCA="", UCX_NET_DEVICES="all of them")
+    assert (told["NCCL_SOCKET_IFNAME"], told["NCCL_IB_HCA"]) == ("eth0", "")
+    assert told["UCX_NET_DEVICES"] == "all of them"
+    assert told["GLOO_SOCKET_IFNAME"] == "eth1"
+
+
+def test_a_step_on_another_node_gets_that_nodes_names_and_not_those_of_its_batch_script(node: Node) -> None:
+    batch = node.task("a1,a2", "a1")
+    assert inherited(node.task("a1,a2", "a2", **inherited(batch))) == inherited(node.task("a1,a2", "a2"))
+
+
+def test_what_a_batch_script_changes_or_takes_out_stays_so_in_its_steps(node: Node) -> None:
+    batch = inherited(node.task("a1,a2", "a1"))
+    batch["NCCL_SOCKET_IFNAME"] = "eth0"
+    del batch["UCX_NET_DEVICES"]
+    step = node.task("a1,a2", "a2", **batch)
+    assert step["NCCL_SOCKET_IFNAME"] == "eth0"
+    assert "UCX_NET_DEVICES" not in step
+    assert step["GLOO_SOCKET_IFNAME"] == "ens6"
+    again = node.task("a1,a2", "a1", **inherited(step))
+    assert again["NCCL_SOCKET_IFNAME"] == "eth0"
+    assert "UCX_NET_DEVICES" not in again
+
+
+def test_a_job_submitted_from_a_job_across_sites_has_nothing_of_that_ones(node: Node) -> None:
+    outer = node.task("a1,c1")
+    assert inherited(node.task("a1,a2", **inherited(outer))) == inherited(node.task("a1,a2"))
+
+
+def test_where_there_is_no_slurm_as_in_a_container_nothing_is_said_and_the_task_goes_on(node: Node) -> None:
+    (node.conf.parent / "topology.conf").unlink()
+    assert node.said({"SLURM_JOB_NODELIST": "a1,a2", "SLURMD_NODENAME": "a1"}) == []
+
+
+def test_values_are_never_run(node: Node, tmp_path: Path) -> None:
+    trap = tmp_path / "ran"
+    evil = f"$(touch {trap}) `touch {trap}` ; touch {trap}"
+    node.task("a1,a2", NCCL_SOCKET_IFNAME=evil, TAILRACK_DEFAULTS=f"NCCL_SOCKET_IFNAME={evil} NCCL_NET=x")
+    assert not trap.exists()

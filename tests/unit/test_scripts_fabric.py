@@ -1,0 +1,123 @@
+"""Bash of the fabric and of ports: a machine's answer, its place on the head node, and which ports jobs never get."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+
+from components.roles.role import Value
+from tests.unit.shell import Shell, role_header, script_of
+
+PROGRAM = "/usr/local/lib/tailrack/fabric.py"
+NETWORKS = {"interfaces": [{"name": "eth1", "address": "10.2.0.2/24"}], "rdma": []}
+TOLD = {"interfaces": ["eth1"], "rdma": [], "with": [["a1", "eth1"]], "note": "", "error": ""}
+NODE: dict[str, Value] = {
+    "NODE_NAME": "a2", "NODE_SITE": "rack", "NODE_FABRIC": "auto", "NODE_NETWORKS": json.dumps(NETWORKS),
+    "NODE_ADDRESS": "100.64.0.7", "HEAD_ADDRESS": "100.64.0.1", "HEAD_COMPUTES": True,
+}  # fmt: skip
+
+
+def program(shell: Shell, body: str) -> None:
+    """Put a stand-in of the program where the step has put it."""
+    path = shell.write(PROGRAM, f"#!/bin/bash\n{body}\n")
+    path.chmod(0o755)
+
+
+def answering(shell: Shell, **told: Any) -> None:
+    program(
+        shell, f"cat >'{shell.root}/asked'; echo \"$*\" >'{shell.root}/words'; echo '{json.dumps({**TOLD, **told})}'"
+    )
+
+
+def member(shell: Shell, **values: Value) -> subprocess.CompletedProcess[str]:
+    return shell.step(script_of("fabric", "member"), {**NODE, **values}, name="a2-member")
+
+
+def test_the_head_node_proves_a_members_networks_and_tells_what_came_of_it(shell: Shell) -> None:
+    answering(shell)
+    done = member(shell)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"fabric": TOLD}
+    asked = json.loads((shell.root / "asked").read_text())
+    assert asked == {**NETWORKS, "node": "a2", "site": "rack", "setting": "auto", "address": "100.64.0.7"}
+    assert (shell.root / "words").read_text().split()[0] == "place"
+
+
+def test_a_note_is_no_failure_and_an_error_is_one_that_names_what_to_write(shell: Shell) -> None:
+    answering(shell, interfaces=[], note="a2 stays on the tailnet")
+    assert member(shell).returncode == 0
+    answering(shell, interfaces=[], error="eth1 of a2 carried no 1 MiB to a1")
+    done = member(shell, NODE_FABRIC="eth1")
+    assert done.returncode == 1
+    assert "step a2-member failed: eth1 of a2 carried no 1 MiB to a1" in done.stderr
+    assert "or write fabric: auto, tailnet or another interface at site rack" in done.stderr
+
+
+def test_a_proof_that_cannot_be_had_stops_the_step_with_what_it_says(shell: Shell) -> None:
+    program(shell, "echo 'a2 does not answer at 100.64.0.7:6816'; exit 1")
+    done = member(shell)
+    assert done.returncode == 1
+    assert "the fabric of a2 cannot be proven: a2 does not answer at 100.64.0.7:6816" in done.stderr
+
+
+def test_on_the_tailnet_nothing_is_proven_and_what_was_is_forgotten(shell: Shell) -> None:
+    kept = shell.write("var/lib/tailrack/slurm/nodes/a2/fabric", "# fabric a2\n")
+    shell.write("var/lib/tailrack/slurm/nodes/a2/fabric.json", "{}")
+    done = member(shell, NODE_FABRIC="tailnet")
+    assert (done.returncode, done.stdout) == (0, "{}\n")
+    assert [path.name for path in kept.parent.iterdir()] == []
+
+
+@pytest.mark.parametrize("computes", [True, False])
+def test_a_head_node_has_a_place_where_it_runs_jobs(shell: Shell, computes: bool) -> None:
+    answering(shell)
+    done = shell.step(script_of("fabric", "head"), {**NODE, "HEAD_COMPUTES": computes}, name="head-head")
+    assert done.returncode == 0, done.stderr
+    assert (shell.root / "asked").exists() is computes
+
+
+def join(shell: Shell, setting: str) -> subprocess.CompletedProcess[str]:
+    shell.stub("tailscale", "echo 100.64.0.7")
+    shell.stub("munge")
+    shell.write("sys/class/net/eth1/type", "1\n")
+    return shell.step(script_of("fabric", "join"), {**NODE, "NODE_FABRIC": setting}, name="a2-join")
+
+
+def test_a_machine_answers_for_its_fabric_on_the_tailnets_address_alone(shell: Shell) -> None:
+    shell.stub("python3")
+    shell.stub("ip")
+    done = join(shell, "tailnet")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"fabric": {"interfaces": [], "rdma": []}}
+    unit = shell.path("/etc/systemd/system/tailrack-fabric.socket").read_text()
+    assert [line for line in unit.splitlines() if line.startswith("Listen")] == ["ListenStream=100.64.0.7:6816"]
+    assert "systemctl restart tailrack-fabric.socket" in shell.calls
+    assert shell.path("/usr/local/lib/tailrack/task-prolog").stat().st_mode & 0o111
+
+
+def reserved(shell: Shell, before: str) -> subprocess.CompletedProcess[str]:
+    shell.write("proc/sys/net/ipv4/ip_local_reserved_ports", before)
+    return shell.step(script_of("firewall", "machine"), role_header("firewall"), name="a1-node")
+
+
+@pytest.mark.parametrize(("before", "others"), [("\n", ""), ("8080,9000-9010\n", "8080,9000-9010,")])
+def test_the_kernel_gives_closed_ports_to_nobody_and_keeps_others_reservations(
+    shell: Shell, before: str, others: str
+) -> None:
+    done = reserved(shell, before)
+    assert done.returncode == 0, done.stderr
+    now = shell.path("/proc/sys/net/ipv4/ip_local_reserved_ports").read_text().strip()
+    assert now == f"{others}6816,111,2049,20048,6817-6819,60001-60999"
+    kept = shell.path("/etc/sysctl.d/90-tailrack.conf").read_text()
+    assert kept == f"# Written by tailrack.\nnet.ipv4.ip_local_reserved_ports = {now}\n"
+
+
+def test_a_machine_whose_kernel_settings_cannot_be_changed_is_set_up_all_the_same(shell: Shell) -> None:
+    shell.write("proc/sys/net/ipv4/ip_local_reserved_ports/no-file", "")
+    done = shell.step(script_of("firewall", "machine"), role_header("firewall"), name="a1-node")
+    assert done.returncode == 0, done.stderr
+    assert not shell.path("/etc/sysctl.d/90-tailrack.conf").exists()
+    assert "flags & (syn | ack) == syn drop" in shell.path("/etc/tailrack/firewall.nft").read_text()
