@@ -50,6 +50,8 @@ def _variable(value: str) -> str:
         refuse("is not a name of letters, digits and '_'")
     if value in OWN_VARIABLES:
         refuse("is set by the measurement itself", "what carried the data could not be proven")
+    if value.startswith(("SLURM_", "SRUN_", "TAILRACK_")):
+        refuse("tells the job or srun what it runs where", "the step would be another one than was asked for")
     return value
 
 

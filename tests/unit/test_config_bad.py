@@ -778,6 +778,12 @@ def bad_cases() -> list[Bad]:
             ("is set by the measurement itself",),
         ),
         Bad(
+            "an export that takes the step elsewhere is refused",
+            "validation: {nccl: {exports: {SLURM_NNODES: '1'}}}",
+            "validation.nccl.exports.SLURM_NNODES",
+            ("what it runs where",),
+        ),
+        Bad(
             "a source that nobody vouches for is refused",
             "validation: {nccl: {source: /shared/nccl-tests.tar.gz}}",
             "validation.nccl.source",
