@@ -107,10 +107,11 @@ def _run(words: Sequence[str], folder: Path | None) -> "subprocess.CompletedProc
 
 def _submit(order: Order) -> _Job:
     shutil.rmtree(order.folder, ignore_errors=True)
-    if order.folder.is_symlink() or order.folder.exists():
+    if order.folder.is_symlink() or (order.folder.exists() and not order.folder.is_dir()):
         order.folder.unlink()
-    order.folder.mkdir(parents=True)
+    order.folder.mkdir(parents=True, exist_ok=True)
     for name, text in order.files.items():
+        (order.folder / name).unlink(missing_ok=True)  # a FIFO would be waited for
         (order.folder / name).write_text(text + "\n", encoding="utf-8")
     words = [
         "sbatch",
