@@ -7,27 +7,31 @@ cluster is not measured again, unless other jobs kept the last measurement from 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pulumi
 
-from components import steps
+from components import measuring_plan, steps
 from components.cluster_settings import ClusterSettings
 from components.compute_node import ComputeNode
 from components.head_node import HeadNode
+from components.measuring_plan import Node
 from components.remote import Step
-from components.settings.types import words
+from components.settings.types import CROSS_SITE, NODE, words
 from components.settings.validation import Validation
-from components.validation.model import JobReport, Measurement
-from components.validation.verdict import judge
+from components.validation.model import Measurement
+from components.validation.results import Conditions, asked_json, judge_scope
+from components.validation.verdict import Finding
 from components.validation_job import validation_job
 
-CROSS_SITE = "cross-site"
+TAILNET_INTERFACE = "tailscale0"
+Floors = tuple[float | None, float | None]  # of a scope, and of nodes by themselves
 # Keys of slurm.conf that reach the processes of a job: which cores they get, their limits, what runs before them.
 # Time limits, priorities, logging and so on change no figure.
 MEASURED_SETTINGS = words(
@@ -36,6 +40,7 @@ MEASURED_SETTINGS = words(
 )
 PROGRAM = Path(__file__).parent / "validation" / "all_reduce_perf_cpu.py"
 RING = PROGRAM.with_name("tcp_ring.py")
+START = PROGRAM.with_name("start.py")
 
 
 @dataclass(frozen=True)
@@ -47,10 +52,14 @@ class Scope:
     sites: int
 
 
-def scopes(node_sites: Mapping[str, str], ranks_per_node: int) -> tuple[Scope, ...]:
+def scopes(
+    node_sites: Mapping[str, str], ranks_per_node: int, promised: Mapping[str, int] | None = None
+) -> tuple[Scope, ...]:
     """Return a scope for each site that has at least two ranks, and one across sites where there are several.
 
-    node_sites maps each node's name to its site.
+    node_sites   each node's name to its site
+    promised     how many GPUs the config promises of a node; what a machine has beyond that is known too late to make
+                 a measurement of it alone
     """
     sites: dict[str, list[str]] = {}
     for node, site in node_sites.items():
@@ -58,7 +67,7 @@ def scopes(node_sites: Mapping[str, str], ranks_per_node: int) -> tuple[Scope, .
     found = [
         Scope(site, tuple(sorted(nodes)), 1)
         for site, nodes in sorted(sites.items())
-        if len(nodes) * ranks_per_node >= 2
+        if len(nodes) * ranks_per_node >= 2 or sum((promised or {}).get(node, 0) for node in nodes) >= 2
     ]
     if len(sites) > 1:
         found.append(Scope(CROSS_SITE, tuple(sorted(node_sites)), len(sites)))
@@ -76,7 +85,8 @@ def measurement_of(scope: Scope, settings: Validation) -> Measurement:
         iterations=settings.iterations,
         warmup=settings.warmup,
         gate_bytes=settings.gate_bytes,
-        ranks=len(scope.nodes) * settings.ranks_per_node,
+        # A node with GPUs may be alone; without them it could not be measured.
+        ranks=max(2, len(scope.nodes) * settings.ranks_per_node),
         nodes=len(scope.nodes),
         floor_gb_per_s=settings.floors_gb_per_s.get(scope.name),
     )
@@ -91,18 +101,44 @@ def retries(scope: str, before: Mapping[str, Any] | None) -> int:
     return int(last.get("retries", 0)) + int(last.get("verdict") == "BUSY")
 
 
+def kept_from(before: Mapping[str, Any] | None, scope: str, digest: str, floors: Floors) -> dict[str, Any]:
+    """Return the digest of what is measured, and the floors that were in force when it was.
+
+    The head node needs floors to know whether to look for slow nodes, but another floor is no reason to run the step
+    again: as long as the same is measured, the step is told the old ones. Judged is by the new ones all the same.
+    """
+    last = (before or {}).get(scope, {}).get("measured_with") or {}
+    return dict(last) if last.get("digest") == digest else {"digest": digest, "floors": list(floors)}
+
+
 def _members(sites: Mapping[str, str], addresses: Mapping[str, str]) -> list[str]:
     return [f"{name} {sites[name]} {address}" for name, address in sorted(addresses.items())]
 
 
-def _judged(measurement: Measurement, known: dict[str, Any]) -> dict[str, Any]:
-    return {**judge(measurement, JobReport.from_json(known["report"])), "retries": known["retries"]}
+def _digest(parts: Sequence[Any]) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _nodes(sites: Mapping[str, str], known: Mapping[str, Mapping[str, str]]) -> dict[str, Node]:
+    return {name: Node(sites[name], known["addresses"][name], known["gpus"][name]) for name in sorted(sites)}
+
+
+def found_gpus(node: HeadNode | ComputeNode) -> pulumi.Output[str]:
+    """Return a node's GPUs, such as h200:8; empty where it has none."""
+    gpu = node.host.gpu
+    return pulumi.Output.from_input(f"{gpu.kind}:{gpu.count}" if gpu else "")
+
+
+def _findings(output: str) -> dict[str, list[Finding]]:
+    """Read what the preflight has printed."""
+    return {}
 
 
 class NcclValidation(pulumi.ComponentResource):
     """One measurement for each scope.
 
-    results   Output[dict]: scope to the dictionary of components.validation.verdict.judge, and `retries`
+    results   Output[dict]: scope to what components.validation.results.judge_scope gives, with `retries` and
+              `measured_with`; and `node`, a mapping by node, where there are nodes with several GPUs
 
     before    `results` of the run before this one, None where there was none
     """
@@ -116,63 +152,117 @@ class NcclValidation(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("tailrack:validation:NcclValidation", "validation", None, opts)
-        members = {node.host.name: node for node in nodes}
-        addresses: dict[str, pulumi.Input[str]] = {name: node.joined["tailnet_ip"] for name, node in members.items()}
-        node_sites = {name: node.host.site for name, node in members.items()}
+        self._head, self._settings, self._before = head, settings, before
+        self._members = {node.host.name: node for node in nodes}
+        members: dict[str, HeadNode | ComputeNode] = dict(self._members)
         if settings.head.compute:
-            addresses[head.host.name] = head.link.address
-            node_sites[head.host.name] = head.host.site
-        results = {}
+            members[head.host.name] = head
         asked = settings.validation
-        own = {key.lower(): value for key, value in settings.slurm.settings.items()}
-        processes = {key: own[key] for key in sorted(own.keys() & MEASURED_SETTINGS)}
-        for scope in scopes(node_sites, asked.ranks_per_node):
-            measurement = measurement_of(scope, asked)
-            there = pulumi.Output.all(**{name: addresses[name] for name in scope.nodes})
-            # What was BUSY is no result to keep: another number replaces it.
-            again = before.apply(partial(retries, scope.name))
-            step = Step(
-                f"validate-{scope.name}",
-                head.host,
-                steps.single("validate"),
-                {
-                    "SCOPE": scope.name,
-                    "MEMBERS": there.apply(partial(_members, node_sites)),
-                    "RANKS_PER_NODE": asked.ranks_per_node,
-                    "RUN_AS": settings.users[0].name,
-                    "JOB_SCRIPT": validation_job(
-                        scope.name, scope.nodes, measurement, asked.time_limit_minutes, scope.sites
-                    ),
-                    "PROGRAM": PROGRAM.read_text(encoding="utf-8"),
-                    "RING": RING.read_text(encoding="utf-8"),
-                    "QUEUE_LIMIT": asked.queue_limit_seconds,
-                    "RUN_LIMIT": asked.time_limit_minutes * 60 + 60,
-                },
-                measure=[
-                    # A floor judges what was measured; another floor needs no other measurement.
-                    json.dumps(asdict(replace(measurement, floor_gb_per_s=None)), sort_keys=True),
-                    asked.rerun,
-                    there,
-                    {name: node_sites[name] for name in scope.nodes},
-                    pulumi.Output.all(cgroups=head.link.cgroups, **processes),
-                    again,
-                ],
-                label=f"measure {scope.name}",
-                # It waits for minutes and changes nothing that other steps on this machine change.
-                lock=None,
-                parent=self,
-                # Only the nodes that take part: a site is measured even when a node elsewhere is down. Measurements do
-                # not depend on one another, they keep out of each other's way by a lock (validate.sh): where one of
-                # them fails and another goes, the CLI (3.260) would leave a state that it cannot read any more.
-                depends_on=[
-                    head.ready,
-                    *(members[name].ready for name in scope.nodes if name in members),
-                ],
-                limit_seconds=asked.queue_limit_seconds + 2 * asked.time_limit_minutes * 60 + 360,
-            )
-            known = pulumi.Output.all(report=step.result, retries=again)
-            results[scope.name] = known.apply(partial(_judged, measurement))
+        wanted = set(asked.nodes) or set(members)
+        self._sites = {name: node.host.site for name, node in members.items() if name in wanted}
+        self._addresses = {name: members[name].joined["tailnet_ip"] for name in self._sites}
+        self._gpus = {name: found_gpus(members[name]) for name in self._sites}
+        promised = {name: node.host.gpu.count for name, node in members.items() if node.host.gpu}
+        results = [self._measure(scope) for scope in scopes(self._sites, asked.ranks_per_node, promised)]
         self.results: pulumi.Output[dict[str, Any]] = (
-            pulumi.Output.all(**results) if results else pulumi.Output.from_input({})
+            pulumi.Output.all(*results).apply(_by_scope) if results else pulumi.Output.from_input({})
         )
         self.register_outputs({"results": self.results})
+
+    def _measure(self, scope: Scope) -> pulumi.Output[dict[str, Any]]:
+        asked, head = self._settings.validation, self._head
+        measurement = measurement_of(scope, asked)
+        floors = (measurement.floor_gb_per_s, asked.floors_gb_per_s.get(NODE))
+        sites = {name: self._sites[name] for name in scope.nodes}
+        there = pulumi.Output.all(**{name: self._addresses[name] for name in scope.nodes})
+        gpus = pulumi.Output.all(**{name: self._gpus[name] for name in scope.nodes})
+        known = pulumi.Output.all(addresses=there, gpus=gpus).apply(partial(_nodes, sites))
+        # What was BUSY is no result to keep: another number replaces it.
+        again = self._before.apply(partial(retries, scope.name))
+        own = {key.lower(): value for key, value in self._settings.slurm.settings.items()}
+        processes = {key: own[key] for key in sorted(own.keys() & MEASURED_SETTINGS)}
+        # A floor judges what was measured; another floor needs no other measurement.
+        told = {key: value for key, value in asked_json(measurement).items() if key not in ("ranks", "nodes")}
+        how = [json.dumps(told, sort_keys=True), asked.ranks_per_node, asked.nccl.model_dump_json(), asked.rerun]
+        measured: list[pulumi.Input[Any]] = [
+            *how,
+            there,
+            gpus,
+            sites,
+            pulumi.Output.all(cgroups=head.link.cgroups, **processes),
+            again,
+        ]
+        kept = pulumi.Output.all(self._before, pulumi.Output.all(*measured).apply(_digest)).apply(
+            lambda told: kept_from(told[0], scope.name, told[1], floors)
+        )
+        spans = scope.sites > 1
+        # Nothing but the tailnet joins sites.
+        interface = TAILNET_INTERFACE
+        expected_interface = TAILNET_INTERFACE
+        plan = pulumi.Output.all(nodes=known, kept=kept).apply(
+            lambda told: json.dumps(
+                measuring_plan.plan(
+                    scope.name,
+                    told["nodes"],
+                    asked,
+                    measurement,
+                    tuple(told["kept"]["floors"]),
+                    interface=interface,
+                    expected_interface=expected_interface,
+                    fabric={},
+                    preflight="",
+                ),
+                sort_keys=True,
+            )
+        )
+        run_limit = asked.time_limit_minutes * 60 + 60
+        step = Step(
+            f"validate-{scope.name}",
+            head.host,
+            steps.single("validate"),
+            {
+                "SCOPE": scope.name,
+                "MEMBERS": there.apply(partial(_members, sites)),
+                "SETTINGS": _digest(how),
+                "RUN_AS": self._settings.users[0].name,
+                "PLAN": plan,
+                "DRIVER": measuring_plan.driver(),
+                "START": START.read_text(encoding="utf-8"),
+                "JOB_SCRIPT": validation_job(
+                    scope.name, scope.nodes, measurement, asked.time_limit_minutes, scope.sites
+                ),
+                "PROGRAM": PROGRAM.read_text(encoding="utf-8"),
+                "RING": RING.read_text(encoding="utf-8"),
+                "QUEUE_LIMIT": asked.queue_limit_seconds,
+                "RUN_LIMIT": run_limit,
+                "CAMPAIGN_LIMIT": measuring_plan.campaign_seconds(asked),
+            },
+            measure=measured,
+            label=f"measure {scope.name}",
+            # It waits for minutes and changes nothing that other steps on this machine change.
+            lock=None,
+            parent=self,
+            # Only the nodes that take part: a site is measured even when a node elsewhere is down. Measurements do
+            # not depend on one another, they keep out of each other's way by a lock (validate.sh): where one of
+            # them fails and another goes, the CLI (3.260) would leave a state that it cannot read any more.
+            depends_on=[
+                head.ready,
+                *(self._members[name].ready for name in scope.nodes if name in self._members),
+            ],
+            limit_seconds=asked.queue_limit_seconds + measuring_plan.campaign_seconds(asked) + run_limit + 360,
+        )
+
+        def judged(told: Mapping[str, Any]) -> dict[str, Any]:
+            on_gpus = measuring_plan.gpu_measurement(told["nodes"], asked)
+            conditions = Conditions(*floors, expected_interface, spans, asked.floors_from or "config")
+            result, by_node = judge_scope(on_gpus or measurement, told["report"], conditions, _findings)
+            told_besides = {"retries": told["retries"], "measured_with": told["kept"]}
+            return {"scope": scope.name, "result": {**result, **told_besides}, "nodes": by_node}
+
+        return pulumi.Output.all(nodes=known, report=step.result, retries=again, kept=kept).apply(judged)
+
+
+def _by_scope(measured: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """All results: those of nodes by themselves under one key, where there are any."""
+    by_node = {name: result for each in measured for name, result in each["nodes"].items()}
+    return {**({NODE: by_node} if by_node else {}), **{each["scope"]: each["result"] for each in measured}}

@@ -1,8 +1,12 @@
-"""The batch job that measures all_reduce over some nodes."""
+"""The batch jobs that measure a collective over some nodes: on their CPUs, and between their GPUs."""
 
 from __future__ import annotations
 
+import shlex
+
 from components.render import render
+from components.settings.nccl import Nccl
+from components.validation.collectives import COLLECTIVES
 from components.validation.model import Measurement
 
 
@@ -22,4 +26,28 @@ def validation_job(scope: str, nodes: tuple[str, ...], measurement: Measurement,
         ranks_per_node=measurement.ranks // len(nodes),
         minutes=minutes,
         switches=switches,
+    )
+
+
+def nccl_job(scope: str, settings: Nccl, minutes: int) -> str:
+    """Return the text for sbatch of a measurement between GPUs; which nodes and sizes, sbatch's arguments say.
+
+    minutes    time limit of the job
+    """
+    # Where an image has no program of another place, it has nccl-tests on its PATH.
+    program = settings.program or (COLLECTIVES[settings.collective].program if settings.image else "")
+    return render(
+        "templates/nccl_job.sh.j2",
+        scope=scope,
+        partition=settings.partition or "all",
+        minutes=minutes,
+        exports=[(name, shlex.quote(value)) for name, value in sorted(settings.exports.items())],
+        program=shlex.quote(program),
+        program_is_there=bool(program),
+        collective=settings.collective,
+        options=[shlex.quote(option) for option in settings.srun_options],
+        image=shlex.quote(settings.image) if settings.image else "",
+        factor=settings.factor,
+        iterations=settings.iterations,
+        warmup=settings.warmup,
     )

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from components.roles.slurm.versions import upstream
+from components.settings.types import CROSS_SITE, NODE
+from components.validation.table import scopes_of
 
 
 def node_output(
@@ -55,9 +57,20 @@ def fabric_output(
     return {"interfaces": interfaces, "notes": [found["note"] for found in own.values() if found["note"]]}
 
 
-def headline(validation: Mapping[str, Mapping[str, Any]]) -> float | None:
-    """Return the headline bus bandwidth in GB/s: across sites, or of the only site; None when nothing was measured."""
-    for scope in ("cross-site", *validation):
+def headline(validation: Mapping[str, Any]) -> float | None:
+    """Return the headline bus bandwidth in GB/s; None when nothing was measured.
+
+    That of the largest scope that was judged on GPUs; else that across sites, or of the only site.
+    """
+    judged = [
+        (len(result["nodes"]), result["ranks"] or 0, result)
+        for _, result in scopes_of(validation)
+        if result.get("backend") == "nccl-tests" and result["verdict"] in ("PASS", "FAIL")
+    ]
+    if judged:
+        value = max(judged, key=lambda each: each[:2])[2]["busbw_gb_per_s"]
+        return None if value is None else float(value)
+    for scope in (CROSS_SITE, *(name for name in validation if name != NODE)):
         if scope in validation:
             value = validation[scope]["busbw_gb_per_s"]
             return None if value is None else float(value)

@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from components.validation.sizes import parse_size
 
-CROSS_SITE = "cross-site"
+CROSS_SITE, NODE = "cross-site", "node"  # scopes that no site may have the name of
 MOST_BYTES = 2**38  # of a message; a rank needs it twice
 GPUS_FOUND = "gpu"  # the partition of nodes whose GPUs the config does not name
 SITE_PREFIX, GPU_PREFIX = "site-", "gpu-"  # names of NodeSets, and of the Features that select their nodes
@@ -69,6 +69,8 @@ def check_node_name(value: str) -> str:
 def _site_name(value: str) -> str:
     if value == CROSS_SITE:
         refuse("is the word for measurements between sites", "its floor and theirs could not be told apart")
+    if value == NODE:
+        refuse("is the word for measurements of one node", "its results and theirs could not be told apart")
     return check_name(value)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
+from components.validation.collectives import COLLECTIVES
 from components.validation.sizes import sizes_between
 
 Backend = Literal["mpi-cpu", "tcp-cpu", "nccl-tests"]
@@ -14,11 +15,12 @@ _FLOAT32_BYTES = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """The settings of one all_reduce measurement. Sizes in bytes, `floor_gb_per_s` in 1e9 bytes a second.
+    """The settings of one measurement. Sizes in bytes, `floor_gb_per_s` in 1e9 bytes a second.
 
-    `ranks` and `nodes` are how many must take part. `floor_gb_per_s` is the least acceptable out-of-place
-    bus bandwidth at `gate_bytes`; None where no floor is known for the hardware. Raises ValueError on settings
-    that could not be measured or judged.
+    `ranks` and `nodes` are how many must take part; `runs` how often `gate_bytes` is measured, once with all sizes
+    and then alone. `floor_gb_per_s` is the least acceptable out-of-place bus bandwidth at `gate_bytes`; None where no
+    floor is known for the hardware; `floor_source` says where it comes from. Raises ValueError on settings that
+    could not be measured or judged.
     """
 
     backend: Backend
@@ -30,7 +32,10 @@ class Measurement:
     gate_bytes: int
     ranks: int
     nodes: int
+    collective: str = "all_reduce"
+    runs: int = 1
     floor_gb_per_s: float | None = None
+    floor_source: str | None = None
 
     def __post_init__(self) -> None:
         if self.backend not in get_args(Backend):
@@ -41,6 +46,10 @@ class Measurement:
             raise ValueError(
                 f"gate_bytes is {self.gate_bytes}, which is never measured: it must be one of {list(self.sizes())}"
             )
+        if self.collective not in COLLECTIVES:
+            raise ValueError(f"collective is {self.collective!r}: it must be one of {', '.join(COLLECTIVES)}")
+        if self.runs < 1:
+            raise ValueError(f"runs is {self.runs}: at least 1 must be made")
         if self.iterations < 1:
             raise ValueError(f"iterations is {self.iterations}: at least 1 must be timed")
         if self.warmup < 0:
@@ -56,8 +65,12 @@ class Measurement:
             raise ValueError(f"floor_gb_per_s is {floor}: it must be above 0, or left out where none is known")
 
     def sizes(self) -> tuple[int, ...]:
-        """Every size in bytes that must appear in the table."""
+        """Every size in bytes that is asked for."""
         return sizes_between(self.min_bytes, self.max_bytes, self.factor)
+
+    def row_bytes(self, size: int) -> int:
+        """The size of the row in the table for a size that is asked for: ranks share some messages in equal parts."""
+        return COLLECTIVES[self.collective].size(size, self.ranks)
 
     def without(self, nodes: int) -> "Measurement":
         """The same with that many nodes fewer. Raises ValueError where too few would be left."""
@@ -72,8 +85,9 @@ class JobReport:
     was down or drained) where no job was submitted; `seconds` the job's elapsed time; `nodes` the names Slurm
     gave it; `output` standard output and error together. `exit_code` and `signal` are None where Slurm knows
     none. `node_states` is the text of `sinfo -R`. `facts` are further named findings (nvidia_peermem, links).
-    `left_out` names nodes of the scope that did not take part because of their other jobs. `measured_at` is when, in
-    seconds since 1970; `last` what was found the last time that was not BUSY.
+    `left_out` names nodes of the scope that did not take part; `absent` says of those that no other job was on why.
+    `measured_at` is when, in seconds since 1970; `last` what was found the last time that was not BUSY. `repeats` are
+    outputs of further runs at the gate size alone, `log` is NCCL's own where it has a file of its own.
     """
 
     job_id: int | None
@@ -88,6 +102,9 @@ class JobReport:
     left_out: tuple[str, ...] = ()
     measured_at: float | None = None
     last: "JobReport | None" = None
+    absent: Mapping[str, str] = field(default_factory=dict)
+    repeats: tuple[str, ...] = ()
+    log: str = ""
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "JobReport":
@@ -112,10 +129,13 @@ class JobReport:
             nodes=_names("nodes", data["nodes"]),
             output=_text(data, "output"),
             node_states=_text(data, "node_states") if "node_states" in data else "",
-            facts=_facts(data.get("facts", {})),
+            facts=_texts("facts", data.get("facts", {})),
             left_out=_names("left_out", data.get("left_out", ())),
             measured_at=_seconds("measured_at", data.get("measured_at")),
             last=None if data.get("last") is None else cls.from_json({**data["last"], "last": None}),
+            absent=_texts("absent", data.get("absent", {})),
+            repeats=_outputs(data.get("repeats", ())),
+            log=_text(data, "log") if "log" in data else "",
         )
 
 
@@ -161,7 +181,13 @@ def _text(data: Mapping[str, Any], key: str) -> str:
     raise ValueError(f"{key} is {data[key]!r}: text was expected")
 
 
-def _facts(value: object) -> dict[str, str]:
+def _outputs(value: object) -> tuple[str, ...]:
+    if isinstance(value, (list, tuple)) and all(isinstance(text, str) for text in value):
+        return tuple(value)
+    raise ValueError(f"repeats is {value!r}: a list of texts was expected")
+
+
+def _texts(key: str, value: object) -> dict[str, str]:
     if isinstance(value, Mapping) and all(isinstance(text, str) for pair in value.items() for text in pair):
         return dict(value)
-    raise ValueError(f"facts is {value!r}: an object of text by name was expected")
+    raise ValueError(f"{key} is {value!r}: an object of text by name was expected")

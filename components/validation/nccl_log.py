@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 _TAG = r":\d+:\d+ \[-?\d+\] (?:\S+ )*?NCCL (?:INFO|WARN|TRACE) "
 _LOG_LINE = re.compile(rf"(?:\[[^\]]*\] )?(?P<host>[A-Za-z0-9][\w.-]*){_TAG}(?P<message>.*)", re.ASCII)
+_CHANNEL = re.compile(r"^(?:Channel|CollNet|NVLS|Tree) \S+ : .*?(?= via )")
 
 
 @dataclass(frozen=True)
@@ -41,3 +42,16 @@ def separate(output: str) -> tuple[str, tuple[LogLine, ...]]:
         text.append(line[: found.start()])
         log.append(LogLine(found["host"], found["message"]))
     return "".join(text), tuple(log)
+
+
+def distinct(log: str) -> str:
+    """The log without what a host says again for each channel and rank: a thousand ranks must fit into one report."""
+    seen: set[tuple[str, str]] = set()
+    kept = []
+    for line in log.splitlines():
+        found = _LOG_LINE.match(line)
+        said = (found["host"], _CHANNEL.sub("", found["message"])) if found else ("", line)
+        if said not in seen:
+            seen.add(said)
+            kept.append(line + "\n")
+    return "".join(kept)

@@ -1,10 +1,10 @@
 """Reads the table that nccl-tests prints and recomputes the bandwidths in it.
 
-Units: times in microseconds, bandwidths in 1e9 bytes a second, sizes in bytes. For all_reduce over n ranks
-algbw = bytes / time and busbw = algbw x 2(n-1)/n (nccl-tests' doc/PERFORMANCE.md). They are recomputed because
-the table rounds them to 0.01; a printed value that rounding cannot explain is a problem, never corrected.
+Units: times in microseconds, bandwidths in 1e9 bytes a second, sizes in bytes. algbw = bytes / time, and busbw is that
+times a factor of the collective (collectives.py). They are recomputed because the table rounds them to 0.01; a
+printed value that rounding cannot explain is a problem, never corrected.
 
-Formats: v2.0 to v2.19 (src/common.cu, src/util.cu, src/all_reduce.cu). Up to v2.11 there is no `root` column,
+Formats: v2.0 to v2.19 (src/common.cu, src/util.cu, src/<collective>.cu). Up to v2.11 there is no `root` column,
 and `error` holds the largest deviation where later versions count wrong elements in `#wrong`; `N/A` stands
 there when checking was off (`-c 0`). Columns are found by the header's names, so added ones do no harm.
 """
@@ -13,9 +13,11 @@ import math
 import re
 from dataclasses import dataclass
 
+from components.validation.collectives import COLLECTIVES, Collective
 from components.validation.nccl_log import separate
 
 _RANK = re.compile(r"#\s+Rank\s+(?P<rank>\d+)\s.*?Pid\s+\d+ on\s+(?P<host>\S+)", re.ASCII)
+_STARTING = re.compile(r"# Collective test starting: (?P<program>\S+)\s*", re.ASCII)
 _OUT_OF_BOUNDS = re.compile(r"# Out of bounds values\s*: (?P<count>\d{1,18}) (?:OK|FAILED)\s*", re.ASCII)
 _AVERAGE = re.compile(r"# Avg bus bandwidth\s*: (?P<value>\S+)(?: OK| FAILED)?\s*", re.ASCII)
 _STOPS = "the output stops before the table's summary"
@@ -93,7 +95,7 @@ class _Columns:
     width: int
 
 
-def parse(output: str, ranks: int | None = None) -> Table:
+def parse(output: str, ranks: int | None = None, collective: str = "all_reduce") -> Table:
     """The table in `output`, a job's standard output with or without NCCL's log lines in it.
 
     `ranks` is used only if the output has no rank lines (a table cut out of its output). Raises nothing: what
@@ -105,7 +107,7 @@ def parse(output: str, ranks: int | None = None) -> Table:
     where = _hosts_by_rank(lines)
     if where:
         ranks = max(where) + 1
-    reader = _Reader(ranks)
+    reader = _Reader(ranks, COLLECTIVES[collective])
     for line in lines:
         reader.read(line)
     if where and sorted(where) != list(range(max(where) + 1)):
@@ -119,8 +121,8 @@ def _hosts_by_rank(lines: list[str]) -> dict[int, str]:
 
 
 class _Reader:
-    def __init__(self, ranks: int | None) -> None:
-        self.ranks = ranks
+    def __init__(self, ranks: int | None, collective: Collective) -> None:
+        self.ranks, self.collective = ranks, collective
         self.problems: list[str] = []
         self.rows: list[Row] = []
         self.columns: _Columns | None = None
@@ -133,6 +135,9 @@ class _Reader:
         try:
             if words[:2] == ["#", "size"]:
                 self._read_header(words[1:])
+            elif found := _STARTING.fullmatch(line):
+                if not found["program"].startswith(self.collective.program):
+                    raise _Unreadable(f"{found['program']} ran, and not {self.collective.program}")
             elif found := _OUT_OF_BOUNDS.fullmatch(line):
                 self.out_of_bounds = int(found["count"])
             elif found := _AVERAGE.fullmatch(line):
@@ -161,7 +166,8 @@ class _Reader:
         if self.ranks is None:
             raise _Unreadable(f"the row of {words[0]} bytes cannot be judged: the output names no ranks")
         size, count, kind = int(words[0]), words[1], words[2]
-        if size == 0 or not _INTEGER.fullmatch(count) or int(count) * _TYPE_BYTES.get(kind, 0) != size:
+        elements = self.collective.elements(int(count), self.ranks) if _INTEGER.fullmatch(count) else 0
+        if size == 0 or elements * _TYPE_BYTES.get(kind, 0) != size:
             raise _Unreadable(f"the row of {size} bytes contradicts itself: {count} elements of type {kind}")
         if any(row.size_bytes == size for row in self.rows):
             raise _Unreadable(f"{size} bytes appear twice in the table")
@@ -172,7 +178,7 @@ class _Reader:
         time, algbw, busbw = (_printed(word) for word in words[start : start + 3])
         if time.value == 0:
             raise _Unreadable(f"the row of {size} bytes has a time of 0")
-        factor = 2 * (ranks - 1) / ranks
+        factor = self.collective.factor(ranks)
         exact = size / time.value / 1e3
         slowest = size / (time.value + time.half) / 1e3
         fastest = size / (time.value - time.half) / 1e3 if time.value > time.half else math.inf

@@ -1,9 +1,20 @@
 """The rows of a result as text, for a terminal or a page; the caller draws the table."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from components.validation.sizes import format_size
 from components.validation.verdict import HalfResult, Result
 
 COLUMNS = ("size", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "in-place busbw (GB/s)", "wrong")
+
+
+def scopes_of(validation: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Every result of the output `validation` with its name: nodes by themselves as `node a1`, then sites, then all."""
+    results = {f"node {name}": result for name, result in validation.get("node", {}).items()}
+    sites = {name: result for name, result in validation.items() if name not in ("node", "cross-site")}
+    across = {name: result for name, result in validation.items() if name == "cross-site"}
+    return [*sorted(results.items()), *sorted(sites.items()), *across.items()]
 
 
 def table_rows(result: Result) -> list[tuple[str, ...]]:

@@ -5,24 +5,20 @@ judged: it mixes sizes that measure latency with sizes that measure bandwidth. A
 None, never 0.
 """
 
-from datetime import UTC, datetime
+import time
 from typing import Literal, TypedDict
 
+from components.validation.expected import NOTHING, Expected, complaint, proven
+from components.validation.figures import Figures, doubts, read_figures
 from components.validation.model import Backend, JobReport, Measurement
-from components.validation.nccl_tests import Row, Table, Timing, parse
+from components.validation.nccl_tests import Row, Timing
 from components.validation.sizes import format_size
-from components.validation.transport import read_transport
+from components.validation.transport import Transport, read_transport
+from components.validation.wording import age, context, ending, findings, without
 
 Verdict = Literal["PASS", "FAIL", "UNJUDGED", "INCONCLUSIVE", "BUSY"]
 
 _UNFINISHED = ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "REQUEUED", "STAGE_OUT", "")
-# testResult_t of nccl-tests v2.19, src/common.h; before, wrong results exited with 1.
-_EXIT_MEANINGS: dict[Backend, dict[int, str]] = {
-    "nccl-tests": {2: "a CUDA error", 3: "an NCCL error", 4: "a time-out", 7: "wrong results or too slow"},
-    "mpi-cpu": {7: "wrong results"},
-    "tcp-cpu": {3: "the ranks did not find, or lost, each other", 7: "wrong results"},
-}
-_TAIL_LINES, _TAIL_WIDTH = 8, 200
 
 
 class HalfResult(TypedDict):
@@ -51,75 +47,129 @@ class LastFigure(TypedDict):
     age_seconds: int
 
 
+class Spread(TypedDict):
+    """Bus bandwidths of the runs at the gate size, GB/s, and (largest - smallest) / middle of them."""
+
+    runs: list[float]
+    relative: float
+
+
+class Finding(TypedDict):
+    """What the preflight found on a node: severity is error, warning or info."""
+
+    severity: str
+    check: str
+    seen: str
+    remedy: str
+
+
+class SuspectResult(TypedDict):
+    """A node, or the two ends of a link, that measured slower than the others."""
+
+    nodes: list[str]
+    busbw_gb_per_s: float | None
+    reference_gb_per_s: float
+    reason: str
+
+
+class GroupResult(TypedDict):
+    """Nodes of a scope with the same GPUs, where there are several such groups; `gpus` such as h200:8."""
+
+    gpus: str
+    nodes: list[str]
+    verdict: Verdict
+    reason: str
+    busbw_gb_per_s: float | None
+    floor_gb_per_s: float | None
+
+
 class Result(TypedDict):
     """The measurement of one scope. `wrong` counts elements, or measurements with deviations up to v2.11.
 
-    `left_out` names nodes that other jobs kept from it, `last` what BUSY has in the place of a figure of its own.
+    `left_out` names nodes that did not take part, `last` what BUSY has in the place of a figure of its own. Where
+    nodes were measured in groups, the figures are those of the group with the most GPUs.
     """
 
     backend: Backend
+    collective: str
     verdict: Verdict
     reason: str
     busbw_gb_per_s: float | None
     algbw_gb_per_s: float | None
     gate_bytes: int
     floor_gb_per_s: float | None
+    floor_source: str | None
+    spread: Spread | None
     peak_busbw_gb_per_s: float | None
     peak_bytes: int | None
     average_busbw_gb_per_s: float | None
     wrong: int | None
     ranks: int | None
     nodes: list[str]
+    gpus: dict[str, str]
     transport: str | None
     interface: str | None
+    expected_transport: str | None
+    expected_interface: str | None
     job_id: int | None
     seconds: float | None
     rows: list[RowResult]
+    groups: list[GroupResult]
     left_out: list[str]
     measured_at: str | None
     last: LastFigure | None
+    preflight: dict[str, list[Finding]]
+    suspects: list[SuspectResult]
 
 
-def judge(asked: Measurement, report: JobReport) -> Result:
-    """The result of one measurement; every outcome of the job has one, so nothing is raised."""
+def judge(asked: Measurement, report: JobReport, expected: Expected = NOTHING) -> Result:
+    """The result of one measurement; every outcome of the job has one, so nothing is raised.
+
+    expected   what the nodes have that should carry the data
+    """
     if report.left_out and report.job_id is not None:
         asked = asked.without(len(report.left_out))
-    table = parse(report.output)
-    wrong = _wrong(table)
-    # Of a job that was ended, what it had finished counts; if it completed, a table with problems gives no figure.
-    ended = report.state != "COMPLETED" and table.only_unfinished
-    sound = table.rows if ended or not table.problems else ()
-    gate = next((row.out_of_place for row in sound if row.size_bytes == asked.gate_bytes), None)
-    peak = max(sound, key=lambda row: row.out_of_place.busbw_gb_per_s, default=None)
-    transport = read_transport(report.output, asked.nodes)
-    verdict, reason = _verdict(asked, report, table, wrong, gate)
+    figures = read_figures(asked, report)
+    table, gate, peak = figures.tables[0], figures.gate, figures.peak
+    transport = read_transport(report.log + report.output, asked.nodes)
+    verdict, reason = _verdict(asked, report, figures, expected, transport)
+    relative = figures.relative_spread
     return Result(
         backend=asked.backend,
+        collective=asked.collective,
         verdict=verdict,
         reason=reason,
         busbw_gb_per_s=gate.busbw_gb_per_s if gate else None,
         algbw_gb_per_s=gate.algbw_gb_per_s if gate else None,
         gate_bytes=asked.gate_bytes,
         floor_gb_per_s=asked.floor_gb_per_s,
+        floor_source=asked.floor_source,
+        spread=None if relative is None else Spread(runs=list(figures.runs), relative=relative),
         peak_busbw_gb_per_s=peak.out_of_place.busbw_gb_per_s if peak else None,
         peak_bytes=peak.size_bytes if peak else None,
         average_busbw_gb_per_s=table.average_busbw_gb_per_s,
-        wrong=wrong,
+        wrong=figures.wrong,
         ranks=table.ranks,
         nodes=list(report.nodes),
+        gpus={},
         transport=transport.name,
         interface=transport.interface,
+        expected_transport=expected.transport,
+        expected_interface=expected.interface,
         job_id=report.job_id,
         seconds=report.seconds,
         rows=[_row(row) for row in table.rows],
+        groups=[],
         left_out=list(report.left_out),
         measured_at=_moment(report.measured_at),
         last=_last(asked, report),
+        preflight={},
+        suspects=[],
     )
 
 
 def _moment(seconds: float | None) -> str | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return None if seconds is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def _last(asked: Measurement, report: JobReport) -> LastFigure | None:
@@ -127,22 +177,15 @@ def _last(asked: Measurement, report: JobReport) -> LastFigure | None:
     at, now = (_moment(last.measured_at), report.measured_at) if last else (None, None)
     if last is None or last.measured_at is None or at is None or now is None:
         return None
-    table = parse(last.output)
-    sound = (last.state, last.exit_code, last.signal, _wrong(table)) == ("COMPLETED", 0, 0, 0) and not table.problems
-    figures = [row.out_of_place.busbw_gb_per_s for row in table.rows if row.size_bytes == asked.gate_bytes and sound]
+    figures = read_figures(asked, last)
+    ended = (last.state, last.exit_code, last.signal, figures.wrong) == ("COMPLETED", 0, 0, 0)
+    gate = figures.gate if ended and not any(table.problems for table in figures.tables) else None
     return LastFigure(
-        busbw_gb_per_s=figures[0] if figures else None,
+        busbw_gb_per_s=gate.busbw_gb_per_s if gate else None,
         nodes=list(last.nodes),
         measured_at=at,
         age_seconds=max(0, round(now - last.measured_at)),
     )
-
-
-def _age(seconds: int) -> str:
-    for unit, name in ((86400, "day"), (3600, "hour"), (60, "minute")):
-        if seconds >= unit:
-            return f"{seconds // unit} {name}{'s' * (seconds >= 2 * unit)}"
-    return f"{seconds} second{'s' * (seconds != 1)}"
 
 
 def _busy(asked: Measurement, report: JobReport) -> str:
@@ -154,88 +197,41 @@ def _busy(asked: Measurement, report: JobReport) -> str:
     figure = last["busbw_gb_per_s"]
     words = "no figure" if figure is None else f"{figure:.3f} GB/s at {format_size(asked.gate_bytes)}"
     return (
-        f"{busy} The last measurement, {_age(last['age_seconds'])} ago on {', '.join(last['nodes']) or 'no nodes'}, "
+        f"{busy} The last measurement, {age(last['age_seconds'])} ago on {', '.join(last['nodes']) or 'no nodes'}, "
         f"gave {words}. The next up tries again."
     )
 
 
 def _verdict(
-    asked: Measurement, report: JobReport, table: Table, wrong: int | None, gate: Timing | None
+    asked: Measurement, report: JobReport, figures: Figures, expected: Expected, transport: Transport
 ) -> tuple[Verdict, str]:
-    if wrong:
-        return "FAIL", f"The data was wrong: {wrong} out of bounds.{_context(report)}"
+    if figures.wrong:
+        return "FAIL", f"The data was wrong: {figures.wrong} out of bounds.{context(report)}"
     if report.state == "BUSY":
         return "BUSY", _busy(asked, report)
     if report.state == "UNAVAILABLE":
-        return "INCONCLUSIVE", f"No job was submitted: {', '.join(report.left_out)} cannot run one.{_findings(report)}"
+        return "INCONCLUSIVE", f"No job was submitted: {', '.join(report.left_out)} cannot run one.{findings(report)}"
     if report.state in _UNFINISHED:
         state = report.state or "in no known state"
-        return "INCONCLUSIVE", f"The job was still {state} when the wait ended.{_context(report)}"
+        return "INCONCLUSIVE", f"The job was still {state} when the wait ended.{context(report)}"
     if report.state != "COMPLETED" or report.exit_code or report.signal:
-        return "FAIL", f"The job did not complete: {_ending(asked, report)}.{_context(report)}"
-    doubts = _doubts(asked, report, table, wrong)
-    if doubts or gate is None:
-        return "INCONCLUSIVE", f"Not a whole measurement: {'; '.join(doubts)}.{_context(report)}"
+        return "FAIL", f"The job did not complete: {ending(asked, report)}.{context(report)}"
+    found = doubts(asked, report, figures)
+    if not proven(expected, transport):
+        found.append(f"NCCL's log does not prove what carried the data, where {expected.transport} should have")
+    gate = figures.gate
+    if found or gate is None:
+        return "INCONCLUSIVE", f"Not a whole measurement: {'; '.join(found)}.{context(report)}"
     measured = f"{gate.busbw_gb_per_s:.3f} GB/s of bus bandwidth at {format_size(asked.gate_bytes)}"
-    if report.left_out:
-        measured += f" between {', '.join(report.nodes)} alone, as other jobs were on {', '.join(report.left_out)}"
-    if asked.floor_gb_per_s is None:
+    measured += without(report)
+    floor, wrong_way = asked.floor_gb_per_s, complaint(expected, transport)
+    below = floor is not None and gate.busbw_gb_per_s < floor
+    if below or wrong_way:
+        held = f", below the floor of {floor:g} GB/s" if below else ""
+        return "FAIL", f"Measured {measured}{held}.{f' {wrong_way}' if wrong_way else ''}{findings(report)}"
+    if floor is None:
         return "UNJUDGED", f"Measured {measured}; no floor is known for this hardware."
-    if gate.busbw_gb_per_s < asked.floor_gb_per_s:
-        below = f"Measured {measured}, below the floor of {asked.floor_gb_per_s:g} GB/s."
-        return "FAIL", f"{below}{_findings(report)}"
-    return "PASS", f"Measured {measured}, at or above the floor of {asked.floor_gb_per_s:g} GB/s."
-
-
-def _doubts(asked: Measurement, report: JobReport, table: Table, wrong: int | None) -> list[str]:
-    doubts = list(table.problems)
-    if report.exit_code is None:
-        doubts.append("the job's exit code is not known")
-    measured = {row.size_bytes for row in table.rows}
-    missing = [format_size(size) for size in asked.sizes() if size not in measured]
-    if missing:
-        doubts.append(f"no complete row for {', '.join(missing)}")
-    if table.ranks is None:
-        doubts.append("the output names no ranks")
-    elif table.ranks != asked.ranks:
-        doubts.append(f"{table.ranks} ranks took part where {asked.ranks} were asked for")
-    if len(table.hosts) != asked.nodes:
-        doubts.append(f"the ranks ran on {len(table.hosts)} nodes where {asked.nodes} were asked for")
-    if wrong is None:
-        doubts.append("whether the data was right is not known")
-    return doubts
-
-
-def _wrong(table: Table) -> int | None:
-    """Wrong elements over all rows; None unless every one was checked and the program said so to its end."""
-    halves = [half for row in table.rows for half in (row.out_of_place, row.in_place)]
-    counted = sum(half.wrong for half in halves if half.wrong is not None)
-    if counted or table.out_of_bounds:
-        return counted or table.out_of_bounds
-    return 0 if halves and all(half.checked for half in halves) and table.out_of_bounds == 0 else None
-
-
-def _ending(asked: Measurement, report: JobReport) -> str:
-    words = [f"state {report.state}"]
-    if report.exit_code is not None:
-        meaning = _EXIT_MEANINGS[asked.backend].get(report.exit_code)
-        words.append(f"exit code {report.exit_code}" + (f" ({meaning})" if meaning else ""))
-    if report.signal:
-        words.append(f"signal {report.signal}")
-    return ", ".join(words)
-
-
-def _context(report: JobReport) -> str:
-    """What a person needs to see why: findings on the nodes and the end of the output."""
-    lines = [line.strip()[:_TAIL_WIDTH] for line in report.output.splitlines() if line.strip(" #\t")]
-    tail = " | ".join(lines[-_TAIL_LINES:])
-    return _findings(report) + (f" Last lines of output: {tail}" if tail else " The job wrote no output.")
-
-
-def _findings(report: JobReport) -> str:
-    states = " | ".join(line.strip() for line in report.node_states.splitlines() if line.strip())
-    facts = "; ".join(f"{name}: {text}" for name, text in report.facts.items())
-    return (f" Node states: {states}." if states else "") + (f" Found on the nodes: {facts}." if facts else "")
+    return "PASS", f"Measured {measured}, at or above the floor of {floor:g} GB/s."
 
 
 def _row(row: Row) -> RowResult:

@@ -11,8 +11,8 @@ from components.roles.users.settings import check_users
 from components.settings.draft import Draft, meant
 from components.settings.problems import ROOT, Report, bare, below, listed
 from components.settings.section import keys_of
-from components.settings.types import CROSS_SITE, GPUS_FOUND
-from components.settings.validation import check_sizes
+from components.settings.types import CROSS_SITE, GPUS_FOUND, NODE
+from components.settings.validation import check_validation
 from stacks.sites import KINDS
 from stacks.sites.kind import Claim, Kind, NodeSpec, Site
 
@@ -33,6 +33,7 @@ def check(config: Draft, report: Report) -> None:
     _check_somewhere_to_run(sites, nodes, report)
     _check_site_names(config, report)
     _check_repair(config.section("cluster"), nodes, report)
+    _check_measured(config.section("validation"), nodes, report)
     for word, kind in KINDS.items():
         kind.check([site for site in sites if site.text("kind") == word], head, report)
     logins = {node.login: node.place for node in listed_nodes if node.login is not None}
@@ -41,7 +42,7 @@ def check(config: Draft, report: Report) -> None:
     check_slurm(config.section("slurm"), report)
     no_control_server = bool(sites) and all((kind := _kind(site)) and not kind.brings_tailnet for site in sites)
     check_tailnet(config.section("tailnet"), no_control_server, report)
-    check_sizes(config.section("validation"), report)
+    check_validation(config.section("validation"), report)
 
 
 def _kind(site: Draft) -> Kind[Site, NodeSpec] | None:
@@ -95,6 +96,16 @@ def _check_repair(cluster: Draft, nodes: Sequence[Claim], report: Report) -> Non
             report.add(at, "is not a node of this stack", "nothing would be repaired", meant(name, known))
 
 
+def _check_measured(validation: Draft, nodes: Sequence[Claim], report: Report) -> None:
+    known = {node.name for node in nodes if node.name is not None and node.compute}
+    asked = validation.values.get("nodes")
+    for index, name in enumerate(asked if isinstance(asked, tuple) and all(node.name for node in nodes) else ()):
+        if name not in known:
+            at = below(validation.at("nodes"), index)
+            what = f"{report.value(at, name)} is not a node that runs jobs"
+            report.add(at, what, "it would not be measured", partial(meant, name, known))
+
+
 def _check_somewhere_to_run(sites: Sequence[Draft], nodes: Sequence[Claim], report: Report) -> None:
     lists = {name for kind in KINDS.values() for name, key in keys_of(kind.model).items() if key.many}
     read = all(_kind(site) and lists & site.raw.keys() <= site.values.keys() for site in sites)
@@ -129,7 +140,7 @@ def _check_site_names(config: Draft, report: Report) -> None:
             seen.add(name)
     validation = config.section("validation")
     floors = validation.raw.get("floors_gb_per_s")
-    scopes = known | {CROSS_SITE}
+    scopes = known | {CROSS_SITE, NODE}
     for scope in map(str, floors) if isinstance(floors, Mapping) else ():
         if scope not in scopes:
             at = below(validation.at("floors_gb_per_s"), scope)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
+import zlib
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.nccl_validation import Scope, measurement_of, scopes
+from components.nccl_validation import Scope, kept_from, measurement_of, scopes
 from components.settings.types import CROSS_SITE
 from components.settings.validation import Validation
 from tests.unit.recorded import Build
@@ -102,3 +105,61 @@ def test_the_step_carries_the_program_that_the_job_runs_and_submits_as_a_user(
     assert "all_reduce" in header["PROGRAM"]
     compile(header["RING"], "tcp_ring.py", "exec")
     assert "from tcp_ring import " in header["PROGRAM"]
+
+
+def test_another_floor_is_told_to_the_head_node_when_it_measures_anew_and_not_before() -> None:
+    first = kept_from(None, "rack", "as it is", (1.0, None))
+    assert first == {"digest": "as it is", "floors": [1.0, None]}
+    before = {"rack": {"measured_with": first}}
+    assert kept_from(before, "rack", "as it is", (9.0, 2.0)) == first
+    assert kept_from(before, "rack", "another", (9.0, 2.0)) == {"digest": "another", "floors": [9.0, 2.0]}
+    assert kept_from(before, "box", "as it is", (9.0, 2.0))["floors"] == [9.0, 2.0]
+
+
+def test_another_floor_changes_no_input_of_the_step(build: Build, lab_config: dict[str, Any]) -> None:
+    first = build(lab_config)
+    results = first.outputs["validation"]
+    assert results["cloud-a"]["measured_with"]["floors"] == [0.02, None]
+    lab_config["validation"]["floors_gb_per_s"] = {"cloud-a": 1000}
+    last_run = {"last-run": {"name": "x", "outputs": {"validation": results}, "secretOutputNames": []}}
+    second = build(lab_config, answers=last_run, again=True)
+    assert second.outputs["validation"]["cloud-a"]["verdict"] == "FAIL"
+    assert json.loads(second.header("validate-cloud-a")["PLAN"])["floor"] == 0.02
+    assert not first.differences(second) & first.validations
+
+
+def test_gpus_decide_what_is_planned_and_measured_anew(build: Build, hosts_config: dict[str, Any]) -> None:
+    told = json.loads(build(hosts_config).header("validate-rack")["PLAN"])
+    assert told["gpus"] == {"dgx1": "h200:8", "dgx2": "h200:8", "box1": "rtx4090:1"}
+    assert (told["nccl"]["collective"], told["nccl"]["runs"], told["spans"]) == ("all_reduce", 3, False)
+    assert told["about"]["nodes"]["dgx1"].keys() == {"address", "site", "gpus"}
+    assert {"rank.sh", "program.sh", "build.env"} == told["nccl_files"].keys()
+
+
+def test_nodes_without_gpus_are_told_nothing_of_them(build: Build, lab_config: dict[str, Any]) -> None:
+    told = json.loads(build(lab_config).header("validate-cloud-a")["PLAN"])
+    assert told["nccl"] is None
+    assert told.keys() & {"nccl_job", "nccl_files"} == set()
+    assert "-b 4194304 -e 4194304 " in told["gate_job"]
+
+
+def test_nodes_that_the_config_does_not_name_are_not_measured(build: Build, hosts_config: dict[str, Any]) -> None:
+    hosts_config["validation"] = {"nodes": ["dgx1", "dgx2"]}
+    assert build(hosts_config).header("validate-rack")["MEMBERS"].split()[::3] == ["dgx1", "dgx2"]
+
+
+def test_a_machine_with_several_gpus_is_measured_though_it_is_alone_at_its_site() -> None:
+    assert scopes({"c": "box"}, 1, {"c": 2}) == (Scope("box", ("c",), 1),)
+    assert scopes({"c": "box"}, 1, {"c": 1}) == ()
+
+
+def test_the_program_that_goes_to_the_head_node_is_whole(build: Build, lab_config: dict[str, Any]) -> None:
+    packed = build(lab_config).header("validate-cloud-a")["DRIVER"]
+    files = json.loads(zlib.decompress(base64.b64decode(packed)))
+    assert {"components/__init__.py", "components/validation/campaign.py", "components/validation/floors.csv"} <= set(
+        files
+    )
+    for name, text in files.items():
+        for module in re.findall(r"^from (components\.[\w.]+) import|^import (components\.\S+)", text, re.MULTILINE):
+            path = "".join(module).replace(".", "/")
+            assert f"{path}.py" in files or f"{path}/__init__.py" in files, name

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
+import base64
+import json
 import re
 import sys
+import zlib
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
+from components.measuring_plan import driver
 from stacks.sites import KINDS
 
 PROJECT = Path(__file__).parents[2]
@@ -168,3 +172,11 @@ def test_the_search_for_clouds_finds_them(word: str) -> None:
 
 def test_the_main_program_is_short() -> None:
     assert len((PROJECT / "__main__.py").read_text(encoding="utf-8").splitlines()) < 60
+
+
+def test_the_program_for_the_head_node_is_python_of_its_oldest_distribution() -> None:
+    # Ubuntu 22.04 has Python 3.10.
+    files = json.loads(zlib.decompress(base64.b64decode(driver())))
+    for path, text in files.items():
+        if path.endswith(".py"):
+            ast.parse(text, path, feature_version=(3, 10))

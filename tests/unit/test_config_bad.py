@@ -746,6 +746,96 @@ def bad_cases() -> list[Bad]:
             "validation.floors_gb_per_s.one",
             ("nan",),
         ),
+        Bad(
+            "a site with the name of the scope of single nodes is refused",
+            "sites: [{name: node, kind: lab, pools: [{name: a, count: 2}]}]\nhead: {name: head, site: node}",
+            "sites[0].name",
+            ("measurements of one node",),
+        ),
+        Bad(
+            "an unknown node to be measured is refused",
+            "validation: {nodes: [a1, a3]}",
+            "validation.nodes[1]",
+            ("'a3' is not a node that runs jobs", "write one of: a1, a2"),
+        ),
+        Bad(
+            "an unknown collective is refused",
+            "validation: {nccl: {collective: all_to_all}}",
+            "validation.nccl.collective",
+            ("'all_to_all'", "alltoall"),
+        ),
+        Bad(
+            "a gate between GPUs that is not measured is refused",
+            "validation: {nccl: {gate_bytes: 1G}}",
+            "validation.nccl.gate_bytes",
+            ("1 GiB", "512 MiB, 2 GiB, 8 GiB"),
+        ),
+        Bad(
+            "an option that takes the step to other nodes is refused",
+            "validation: {nccl: {srun_options: ['--cpu-bind=none', '--nodelist=a1']}}",
+            "validation.nccl.srun_options[1]",
+            ("'--nodelist=a1'", "other nodes or ranks", "cpu-bind"),
+        ),
+        Bad(
+            "an abbreviated option is refused, which could be any",
+            "validation: {nccl: {srun_options: ['--out=/tmp/x']}}",
+            "validation.nccl.srun_options[0]",
+            ("none of the options",),
+        ),
+        Bad(
+            "a word that is no option is refused",
+            "validation: {nccl: {srun_options: [hostname]}}",
+            "validation.nccl.srun_options[0]",
+            ("is not --option or --option=value",),
+        ),
+        Bad(
+            "an option over two lines is refused",
+            'validation: {nccl: {srun_options: ["--hint=a\\nb"]}}',
+            "validation.nccl.srun_options[0]",
+            ("control character",),
+        ),
+        Bad(
+            "an export that is no variable is refused",
+            "validation: {nccl: {exports: {'A B': '1'}}}",
+            "validation.nccl.exports['A B']",
+            ("is not a name",),
+        ),
+        Bad(
+            "an export that the measurement sets itself is refused",
+            "validation: {nccl: {exports: {NCCL_DEBUG: WARN}}}",
+            "validation.nccl.exports.NCCL_DEBUG",
+            ("is set by the measurement itself",),
+        ),
+        Bad(
+            "an export that takes the step elsewhere is refused",
+            "validation: {nccl: {exports: {SLURM_NNODES: '1'}}}",
+            "validation.nccl.exports.SLURM_NNODES",
+            ("what it runs where",),
+        ),
+        Bad(
+            "a source that nobody vouches for is refused",
+            "validation: {nccl: {source: /shared/nccl-tests.tar.gz}}",
+            "validation.nccl.source",
+            ("without source_sha256",),
+        ),
+        Bad(
+            "a digest that is none is refused",
+            "validation: {nccl: {source: /shared/n.tar, source_sha256: abc}}",
+            "validation.nccl.source_sha256",
+            ("64 hexadecimal digits",),
+        ),
+        Bad(
+            "a program at no fixed place is refused",
+            "validation: {nccl: {program: build/all_reduce_perf}}",
+            "validation.nccl.program",
+            ("from / on",),
+        ),
+        Bad(
+            "an image that would be an option is refused",
+            "validation: {nccl: {image: '--help me'}}",
+            "validation.nccl.image",
+            ("is not an image's name",),
+        ),
     ]
 
 

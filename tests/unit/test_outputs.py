@@ -20,6 +20,14 @@ FACTS = {"cpus": 64, "memory_mb": 515000, "gpus": 8, "slurm_version": "1:24.11.5
 JOINED = {"tailnet_ip": "100.64.0.7", "path": "relay", "tailscale_version": "1.102.5", "host_key": "ssh-ed25519 A"}
 
 
+def on_gpus(gb_per_s: float, nodes: str, verdict: str = "PASS") -> dict[str, Any]:
+    """As much of a result between GPUs as the headline is made of."""
+    return {
+        "backend": "nccl-tests", "verdict": verdict, "busbw_gb_per_s": gb_per_s, "nodes": list(nodes),
+        "ranks": len(nodes),
+    }  # fmt: skip
+
+
 def test_the_outputs_are_cluster_validation_and_headline(build: Build, lab_config: RawConfig) -> None:
     outputs = build(lab_config).outputs
     assert outputs.keys() == {"cluster", "validation", "busbw_gb_per_s"}
@@ -144,6 +152,14 @@ def test_a_cluster_with_nothing_to_measure_has_an_empty_validation(build: Build,
         ({"rack": {"busbw_gb_per_s": 365.08}, "cross-site": {"busbw_gb_per_s": 0.7}}, 0.7),
         ({"rack": {"busbw_gb_per_s": 365.08}, "cross-site": {"busbw_gb_per_s": None}}, None),
         ({"rack": {"busbw_gb_per_s": 0}}, 0.0),
+        # The largest scope that was judged on GPUs, before all else.
+        ({"rack": on_gpus(365.0, "ab"), "cross-site": {"busbw_gb_per_s": 0.7}}, 365.0),
+        ({"rack": on_gpus(365.0, "ab"), "box": on_gpus(300.0, "cde")}, 300.0),
+        ({"rack": on_gpus(365.0, "ab"), "cross-site": on_gpus(0.7, "abc")}, 0.7),
+        ({"rack": on_gpus(365.0, "ab"), "cross-site": on_gpus(0.7, "abc", "UNJUDGED")}, 365.0),
+        ({"node": {"a": on_gpus(350.0, "a")}, "cross-site": {"busbw_gb_per_s": 0.01}}, 350.0),
+        ({"node": {"a": on_gpus(350.0, "a", "UNJUDGED")}, "rack": on_gpus(3.0, "ab", "UNJUDGED")}, 3.0),
+        ({"node": {"a": on_gpus(350.0, "a", "UNJUDGED")}}, None),
     ],
 )
 def test_the_headline_is_the_bandwidth_across_sites_or_of_the_only_site(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -10,6 +11,10 @@ from typing import Any
 
 import pytest
 
+from components.measuring_plan import Node, driver, plan
+from components.nccl_validation import START as DRIVER_START
+from components.nccl_validation import Scope, measurement_of
+from components.settings.validation import Validation
 from components.steps import single
 from components.validation.nccl_tests import parse
 from tests.unit.shell import Shell
@@ -20,6 +25,10 @@ START, END = TABLE.partition("#\n")[0], TABLE.partition("#\n")[2]
 
 MEMBERS = ["a1 rack 100.64.0.1", "a2 rack 100.64.0.2", "b1 cloud 100.64.0.3", "b2 cloud 100.64.0.4"]
 RACK = MEMBERS[:2]
+SETTINGS = Validation(ranks_per_node=2)
+NO_FABRIC: dict[str, Any] = {
+    "interface": "tailscale0", "expected_interface": "tailscale0", "fabric": {}, "preflight": "",
+}  # fmt: skip
 
 
 @dataclass
@@ -31,6 +40,7 @@ class Cluster:
     ended: str = "COMPLETED"
     refuses: bool = False  # jobs
     silent: bool = False  # does not say what its nodes do
+    settings: str = "as before"  # of the measurement
     states: dict[str, str] = field(default_factory=lambda: dict.fromkeys(("a1", "a2", "b1", "b2"), "idle"))
 
     def run(self, members: list[str], action: str = "up") -> CompletedProcess[str]:
@@ -38,10 +48,11 @@ class Cluster:
         shell.write("written", self.output)
         shell.stub("getent", f'echo "ada:x:6001:6001::{shell.root}/home:/bin/bash"')
         shell.stub("runuser", 'shift 3; exec "$@"')
+        shell.stub("python3", f'exec {sys.executable} "$@"')
         # As a user the script runs only what is in /usr/bin and /bin: Slurm's commands are looked up here instead.
         shell.stub(
             "env",
-            'while [[ $1 == -i || $1 == *=* ]]; do shift; done; if [ "$1" = -C ]; then cd "$2"; shift 2; fi; exec "$@"',
+            'while [[ $1 == *=* || $1 == -i ]]; do [[ $1 =~ ^(-i$|PATH=) ]] || export "$1"; shift; done; exec "$@"',
         )
         nodes = f'for word; do case $word in --nodelist=*) echo "${{word#*=}}" >"{shell.root}/nodes" ;; esac; done'
         refused = "exit 1" if self.refuses else ":"
@@ -54,9 +65,18 @@ class Cluster:
         shell.stub("squeue", 'echo "$3 job 12 of bob, 55:00 left"')
         header: dict[str, str | int | list[str]] = {
             "HOST_NAME": "head", "SCOPE": "rack", "RUN_AS": "ada", "JOB_SCRIPT": "#!/bin/bash", "PROGRAM": "pass",
-            "RING": "pass", "QUEUE_LIMIT": 0, "RUN_LIMIT": 1, "RANKS_PER_NODE": 2, "MEMBERS": members,
+            "RING": "pass", "QUEUE_LIMIT": 0, "RUN_LIMIT": 1, "MEMBERS": members, "CAMPAIGN_LIMIT": 60,
+            "SETTINGS": self.settings,
+            "DRIVER": driver(), "START": DRIVER_START.read_text(encoding="utf-8"), "PLAN": self.plan(members),
         }  # fmt: skip
         return shell.step(single("validate"), header, action)
+
+    def plan(self, members: list[str]) -> str:
+        """What the head node is told of the members: two ranks each, on CPUs."""
+        there = {name: Node(site, address, "") for name, site, address in map(str.split, members)}
+        asked = measurement_of(Scope("rack", tuple(there), len({node.site for node in there.values()})), SETTINGS)
+        told = plan("rack", there, SETTINGS, asked, (None, None), **NO_FABRIC)
+        return json.dumps({**told, "start_seconds": 1, "run_seconds": 1})
 
     def report(self, members: list[str], action: str = "up") -> dict[str, Any]:
         """What the step prints."""
@@ -230,3 +250,50 @@ def test_a_controller_that_does_not_answer_is_no_busy_cluster(cluster: Cluster) 
     failed = cluster.run(RACK)
     assert failed.returncode != 0
     assert "slurmctld does not say what its nodes do" in failed.stderr
+
+
+def test_a_node_that_is_down_is_left_out_and_named_while_enough_others_are_idle(cluster: Cluster) -> None:
+    cluster.states["a2"] = "down*"
+    report = cluster.report(MEMBERS)
+    assert (report["state"], report["nodes"], report["left_out"]) == ("COMPLETED", ["a1", "b1", "b2"], ["a2"])
+    assert report["absent"] == {"a2": "down*"}
+    # It has not been measured: it is new when it is back.
+    assert report["members"].keys() == {"a1", "b1", "b2"}
+
+
+def test_between_sites_nodes_of_one_site_alone_are_no_measurement(cluster: Cluster) -> None:
+    cluster.states |= {"b1": "drained", "b2": "down"}
+    report = cluster.report(MEMBERS)
+    assert (report["state"], report["left_out"], cluster.submitted) == ("UNAVAILABLE", ["b1", "b2"], [])
+
+
+def test_a_node_that_is_down_keeps_no_new_one_from_being_measured_with_its_peers(cluster: Cluster) -> None:
+    cluster.report(RACK)
+    cluster.states |= {"a1": "allocated", "a3": "idle", "a4": "down"}
+    report = cluster.report([*RACK, "a3 rack 100.64.0.9", "a4 rack 100.64.0.10"])
+    assert (report["nodes"], report["left_out"], report["absent"]) == (["a2", "a3"], ["a1", "a4"], {"a4": "down"})
+
+
+def test_what_lies_in_the_place_of_the_jobs_folder_is_no_way_to_another(cluster: Cluster) -> None:
+    elsewhere = cluster.shell.write("elsewhere/kept", "as it was")
+    place = cluster.shell.path("home/.tailrack/validation/rack")
+    place.parent.mkdir(parents=True)
+    place.symlink_to(elsewhere.parent)
+    assert cluster.report(RACK)["state"] == "COMPLETED"
+    assert elsewhere.read_text(encoding="utf-8") == "as it was"
+    assert not place.is_symlink()
+
+
+def test_a_node_that_is_added_is_measured_with_a_peer_while_the_others_go_on_being_idle(cluster: Cluster) -> None:
+    cluster.report(MEMBERS)
+    cluster.states["b3"] = "idle"
+    report = cluster.report([*MEMBERS, "b3 cloud 100.64.0.5"])
+    assert (report["nodes"], report["left_out"]) == (["a1", "b1", "b3"], ["a2", "b2"])
+    assert report["absent"] == {"a2": "measured before", "b2": "measured before"}
+    assert report["members"].keys() == {"a1", "a2", "b1", "b2", "b3"}
+
+
+def test_where_another_measurement_is_asked_for_all_nodes_take_part_in_it(cluster: Cluster) -> None:
+    cluster.report(MEMBERS)
+    cluster.states["b3"], cluster.settings = "idle", "another size"
+    assert cluster.report([*MEMBERS, "b3 cloud 100.64.0.5"])["left_out"] == []

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from components.settings.nccl import Nccl
 from components.validation.model import Backend, Measurement
-from components.validation_job import validation_job
+from components.validation_job import nccl_job, validation_job
 
 ASKED = Measurement(
     backend="mpi-cpu",
@@ -102,3 +103,80 @@ def test_the_job_is_valid_bash(backend: Backend) -> None:
     job = validation_job("cross-site", NODES, replace(ASKED, backend=backend), 10, 2)
     told = subprocess.run(["bash", "-n"], input=job, text=True, capture_output=True)
     assert (told.returncode, told.stderr) == (0, "")
+
+
+# Between GPUs.
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Nccl(),
+        Nccl(
+            collective="all_gather",
+            image="nccl-tests",
+            program="/srv/nccl-tests/build",
+            partition="h200",
+            exports={"NCCL_IB_HCA": "mlx5", "SPOKEN": "it's $HOME"},
+            srun_options=("--cpu-bind=none", "--no-container-remap-root"),
+        ),
+    ],
+    ids=["as it is", "with all there is to say"],
+)
+def test_the_job_between_gpus_is_as_it_was(settings: Nccl, snapshot: SnapshotAssertion) -> None:
+    job = nccl_job("rack", settings, 10)
+    assert job == snapshot
+    told = subprocess.run(["bash", "-n"], input=job, text=True, capture_output=True)
+    assert (told.returncode, told.stderr) == (0, "")
+
+
+def run_gpu_job(folder: Path, settings: Nccl, *arguments: str) -> list[str]:
+    """Run the job with an srun that tells its environment and words, one call an element."""
+    (folder / "srun").write_text(
+        '#!/bin/bash\nprintf "%s;" "$@" >>calls\nenv | grep -E "^(NCCL|OMPI|TAILRACK|SPOKEN)" | sort >>calls\n'
+        "printf '\\0' >>calls; echo table\n"
+    )
+    (folder / "srun").chmod(0o755)
+    (folder / "build.env").write_text("TAILRACK_SHA256='content:12'\n")
+    environment = {"PATH": f"{folder}:/usr/bin:/bin", "SLURM_SUBMIT_DIR": str(folder)}
+    job = nccl_job("rack", settings, 10)
+    command = ["bash", "-s", "--", *arguments]
+    subprocess.run(command, input=job, env=environment, text=True, capture_output=True, check=True)
+    return (folder / "calls").read_text().split("\0")[:-1]
+
+
+def test_each_run_has_a_table_of_its_own_and_no_interface_is_named_where_jobs_have_one(tmp_path: Path) -> None:
+    first, second = run_gpu_job(tmp_path, Nccl(iterations=7), "any", "", "8:64", "64:64")
+    assert f"{tmp_path}/rank.sh;1;-b;8;-e;64;-f;4;-n;7;-w;5;-g;1;-c;1;" in first
+    assert f"{tmp_path}/rank.sh;2;-b;64;-e;64;" in second
+    assert {path.name for path in tmp_path.glob("table.*")} == {"table.1", "table.2"}
+    for word in ("NCCL_SOCKET_IFNAME", "if_include", "NCCL_IB_DISABLE", "NCCL_NET="):
+        assert word not in first
+    assert "OMPI_MCA_btl=self,sm,tcp\n" in first
+    assert "TAILRACK_SHA256=content:12\n" in first
+
+
+def test_between_sites_nothing_but_sockets_over_the_named_interface_is_allowed(tmp_path: Path) -> None:
+    (call,) = run_gpu_job(tmp_path, Nccl(), "sockets", "tailscale0", "8:8")
+    for line in (
+        "NCCL_SOCKET_IFNAME==tailscale0",
+        "NCCL_IB_DISABLE=1",
+        "NCCL_NET=Socket",
+        "OMPI_MCA_btl_tcp_if_include=tailscale0",
+    ):
+        assert f"{line}\n" in call
+
+
+def test_what_the_config_exports_comes_last_and_reaches_the_ranks_as_it_is(tmp_path: Path) -> None:
+    exports = {"NCCL_SOCKET_IFNAME": "eth9", "SPOKEN": "it's $HOME; `id`"}
+    (call,) = run_gpu_job(tmp_path, Nccl(exports=exports), "any", "eth0", "8:8")
+    assert "NCCL_SOCKET_IFNAME=eth9\n" in call
+    assert "SPOKEN=it's $HOME; `id`\n" in call
+
+
+def test_an_image_is_entered_with_the_jobs_folder_and_runs_its_own_program(tmp_path: Path) -> None:
+    (call,) = run_gpu_job(tmp_path, Nccl(image="docker://a/b#c:1", srun_options=("--cpu-bind=none",)), "any", "", "8:8")
+    assert "--mpi=pmix;--kill-on-bad-exit=1;--cpu-bind=none;--container-image=docker://a/b#c:1;" in call
+    assert f"--container-mounts={tmp_path}:{tmp_path};" in call
+    assert "TAILRACK_PROGRAM=all_reduce_perf\n" in call
+    assert "TAILRACK_SHA256" not in call

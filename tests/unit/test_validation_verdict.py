@@ -157,7 +157,8 @@ def test_a_job_that_failed_fails_with_its_state_and_what_is_known_of_the_nodes(s
         assert part in result["reason"]
     measured = ("busbw_gb_per_s", "algbw_gb_per_s", "peak_busbw_gb_per_s", "peak_bytes", "average_busbw_gb_per_s")
     unknown = {name for name, value in result.items() if value is None}
-    assert unknown == {*measured, "wrong", "ranks", "transport", "interface", "measured_at", "last"}
+    besides = ("spread", "floor_source", "expected_transport", "expected_interface")
+    assert unknown == {*measured, *besides, "wrong", "ranks", "transport", "interface", "measured_at", "last"}
     assert result["rows"] == []
 
 
@@ -335,3 +336,11 @@ def test_a_node_that_is_down_is_not_busy():
     result = judge(ASKED, JobReport.from_json(found))
     assert (result["verdict"], result["last"]) == ("INCONCLUSIVE", None)
     assert result["reason"] == "No job was submitted: b cannot run one. Node states: b: Not responding."
+
+
+def test_who_was_left_out_without_a_job_of_others_is_named_with_the_reason():
+    asked = dataclasses.replace(ASKED, nodes=4, ranks=4)
+    result = judge(asked, report(left_out=["c", "d"], absent={"c": "down*"}))
+    assert "between a, b alone, as other jobs were on d, without c (down*)" in result["reason"]
+    result = judge(asked, report(left_out=["c", "d"], absent={"c": "measured before", "d": "measured before"}))
+    assert "between a, b alone, without c (measured before), d (measured before), at or above" in result["reason"]

@@ -1,0 +1,181 @@
+"""What the program on the head node is told of a measurement: one JSON object, and the program itself.
+
+The plan says everything but which nodes can take part; components/validation/campaign.py reads it. No pulumi.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import shlex
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from components.settings.validation import Validation
+from components.validation.groups import across, grouped
+from components.validation.model import Measurement
+from components.validation.results import asked_json
+from components.validation_job import nccl_job, validation_job
+
+FOLDER = Path(__file__).parent
+# The nodes run these, or the operator's machine; the head node does not.
+_ELSEWHERE = ("all_reduce_perf_cpu.py", "tcp_ring.py", "there.py", "start.py", "table.py")
+START_SECONDS = 60  # beyond the time that nodes are waited for: a job whose nodes are free starts with the next look
+RUNS = 3  # of a measurement between GPUs at its gate size
+# nccl-tests 2.19.6. What is fetched is held against the names and contents of the commit's files.
+SOURCE = "https://github.com/NVIDIA/nccl-tests/archive/a0b82b2260cf5152b9f8c061bbf7eaf0ba096432.tar.gz"
+SOURCE_SHA256 = "content:f04d111f74c9c5cb14454f2b223aaafd7edb23b9671a93f3a098314413db04a5"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of a scope. `gpus` is what was found on it, such as h200:8; empty where it has none."""
+
+    site: str
+    address: str
+    gpus: str
+
+
+@cache
+def driver() -> str:
+    """The program, packed for the way: base64 of deflated JSON, file name to text."""
+    folder = FOLDER / "validation"
+    files = {
+        f"components/validation/{path.name}": path.read_text(encoding="utf-8")
+        for path in sorted(folder.iterdir())
+        if path.is_file() and path.name not in _ELSEWHERE
+    }
+    files["components/__init__.py"] = ""
+    return base64.b64encode(zlib.compress(json.dumps(files).encode(), 9)).decode()
+
+
+def gpu_measurement(nodes: Mapping[str, Node], settings: Validation) -> Measurement | None:
+    """What is asked of the GPUs of a scope's largest group; None where there is none that could be measured."""
+    gpus = {name: node.gpus for name, node in nodes.items()}
+    sites = {name: node.site for name, node in nodes.items()}
+    most = settings.nccl.gpus_per_node
+    groups, _ = across(gpus, sites, most) if len(set(sites.values())) > 1 else grouped(gpus, most)
+    if not groups:
+        return None
+    asked = settings.nccl
+    return Measurement(
+        backend="nccl-tests",
+        min_bytes=asked.min_bytes,
+        max_bytes=asked.max_bytes,
+        factor=asked.factor,
+        iterations=asked.iterations,
+        warmup=asked.warmup,
+        gate_bytes=asked.gate_bytes,
+        collective=asked.collective,
+        runs=RUNS,
+        ranks=groups[0].ranks,
+        nodes=len(groups[0].nodes),
+    )
+
+
+def plan(
+    scope: str,
+    nodes: Mapping[str, Node],
+    settings: Validation,
+    on_cpus: Measurement,
+    floors: tuple[float | None, float | None],
+    *,
+    interface: str,
+    expected_interface: str,
+    fabric: Mapping[str, str],
+    preflight: str,
+) -> dict[str, Any]:
+    """Return the plan of a scope's measurement.
+
+    on_cpus     what is asked where there are no GPUs
+    floors      the config's own for the scope, and for nodes by themselves; GB/s
+    interface   the one that sockets are told to use; empty where jobs are told by default
+    expected_interface   the one that they should have used
+    fabric      site to the interface of its own network, for the preflight
+    preflight   the text of its program; empty for none
+    """
+    sites = {name: node.site for name, node in nodes.items()}
+    spans = len(set(sites.values())) > 1
+    on_gpus = gpu_measurement(nodes, settings)
+    names = tuple(sorted(nodes))
+    gate = Measurement(**{**asked_json(on_cpus), "min_bytes": on_cpus.gate_bytes, "max_bytes": on_cpus.gate_bytes})
+    seconds = settings.time_limit_minutes * 60 + 60
+    return {
+        "scope": scope,
+        "spans": spans,
+        "sites": sites,
+        "gpus": {name: node.gpus for name, node in nodes.items()},
+        "about": {
+            "nodes": {
+                name: {"address": node.address, "site": node.site, "gpus": node.gpus} for name, node in nodes.items()
+            },
+            "fabric": dict(fabric),
+        },
+        "cpu": asked_json(on_cpus),
+        "gate_job": validation_job(scope, names, gate, settings.time_limit_minutes, len(set(sites.values()))),
+        "ranks_per_node": settings.ranks_per_node,
+        "floor": floors[0],
+        "node_floor": floors[1],
+        "interface": interface,
+        "expected_interface": expected_interface,
+        "preflight": preflight,
+        "prepare_files": _prepare_files(scope, settings, gpus=on_gpus is not None),
+        "start_seconds": START_SECONDS,
+        "run_seconds": seconds,
+        "campaign_seconds": campaign_seconds(settings),
+        **_gpu_part(scope, settings, on_gpus),
+    }
+
+
+def campaign_seconds(settings: Validation) -> int:
+    """How long all jobs of a scope may take: preparing, nodes by themselves, groups, and the search."""
+    return 4 * (settings.time_limit_minutes * 60 + 60)
+
+
+def _gpu_part(scope: str, settings: Validation, asked: Measurement | None) -> dict[str, Any]:
+    if asked is None:
+        return {"nccl": None}
+    told = asked_json(asked)
+    del told["ranks"], told["nodes"]
+    files = {"rank.sh": _script("rank"), **_program_files(settings)}
+    return {
+        "nccl": {
+            **told,
+            "socket_max_bytes": settings.nccl.socket_max_bytes,
+            "most_gpus": settings.nccl.gpus_per_node,
+        },
+        "nccl_job": nccl_job(scope, settings.nccl, settings.time_limit_minutes),
+        "nccl_files": files,
+    }
+
+
+def _prepare_files(scope: str, settings: Validation, *, gpus: bool) -> dict[str, str]:
+    directives = f"#SBATCH --partition={settings.nccl.partition or 'all'}\n#SBATCH --time={settings.time_limit_minutes}"
+    first, rest = _script("prepare").split("\n", 1)
+    files = {
+        "job.sh": "\n".join([first, f"#SBATCH --job-name=prepare-{scope}", directives, rest]),
+        "there.py": (FOLDER / "validation" / "there.py").read_text(encoding="utf-8"),
+    }
+    return {**files, **_program_files(settings)} if gpus else files
+
+
+def _program_files(settings: Validation) -> dict[str, str]:
+    """What builds the program for the share; nothing where it is on the nodes or in an image."""
+    asked = settings.nccl
+    if asked.program or asked.image:
+        return {}
+    values = {
+        "TAILRACK_SOURCE": asked.source or SOURCE,
+        "TAILRACK_SHA256": asked.source_sha256 if asked.source else SOURCE_SHA256,
+        "TAILRACK_COLLECTIVE": asked.collective,
+    }
+    told = "\n".join(f"{name}={shlex.quote(value)}" for name, value in values.items())
+    return {"program.sh": _script("program"), "build.env": told}
+
+
+def _script(name: str) -> str:
+    return (FOLDER / "scripts" / "measuring" / f"{name}.sh").read_text(encoding="utf-8")

@@ -1,0 +1,33 @@
+#!/bin/bash
+# One rank of a measurement between GPUs, on its node or in a container there: the program, and what NCCL says of it.
+# Arguments: the number of the run, and those of the program.
+#
+# TAILRACK_PROGRAM      the program, or the folder of nccl-tests; empty for the one that the share has
+# TAILRACK_COLLECTIVE   the collective
+set -uo pipefail
+run=$1
+shift
+here=$(dirname "$0")
+if [ -z "$TAILRACK_PROGRAM" ]; then
+    TAILRACK_PROGRAM=$(bash "$here/program.sh" where) || exit 1
+    export LD_LIBRARY_PATH=$TAILRACK_PROGRAM/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+fi
+if [ -d "$TAILRACK_PROGRAM" ]; then TAILRACK_PROGRAM=$TAILRACK_PROGRAM/${TAILRACK_COLLECTIVE}_perf; fi
+if ! command -v "$TAILRACK_PROGRAM" >/dev/null; then
+    echo "tailrack: there is no program $TAILRACK_PROGRAM on ${SLURMD_NODENAME:-this node}" >&2
+    exit 1
+fi
+# On a local disk: it is written while the data moves.
+log=$(mktemp "${TMPDIR:-/tmp}/tailrack-nccl.XXXXXX") || exit 1
+export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH NCCL_DEBUG_FILE=$log
+"$TAILRACK_PROGRAM" "$@"
+status=$?
+# Its start, its end, and each thing once that says which way the data went.
+awk '
+    { line[NR] = $0; said = $0; sub(/.* NCCL [A-Z]+ /, "", said); sub(/^.* via /, "via ", said) }
+    said ~ /^via |^NET\/|^Using network|^NCCL version|^Pattern 4|^Connected all|NVLS|DMA-BUF|MNNVL|set by environment/ ||
+        / NCCL WARN / { if (!(said in seen)) take[NR] = 1; seen[said] = 1 }
+    END { for (at = 1; at <= NR; at++) if (at <= 20 || at > NR - 20 || at in take) print line[at] }
+' "$log" >>"$here/log.$run.${SLURM_PROCID:-0}"
+rm -f "$log"
+exit "$status"

@@ -1,0 +1,114 @@
+"""Which transport should carry the data, by what the nodes have, and what to look at where another one did.
+
+The variables named are NCCL's (docs.nvidia.com, NCCL user guide, "Environment Variables").
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from components.validation.presence import EFA, INFINIBAND, ROCE, Presence
+from components.validation.transport import Transport
+
+NVLINK, PCIE, SOCKETS = "NVLink", "P2P over PCIe", "sockets"
+_GPUDIRECT = " + GPUDirect RDMA"
+# Names that NCCL's network plugins for verbs give themselves, where the log does not say which fabric it is.
+_VERBS = ("IB verbs", "IBext", "UCX")
+_LOOK = {
+    INFINIBAND: (
+        "NCCL_IB_DISABLE, NCCL_IB_HCA and NCCL_NET in the job's environment and /etc/nccl.conf, libibverbs and its "
+        "drivers (rdma-core) where the program runs, and the limit of locked memory (ulimit -l)"
+    ),
+    EFA: "NCCL_NET and NCCL_NET_PLUGIN, FI_PROVIDER, and aws-ofi-nccl's libnccl-net.so on LD_LIBRARY_PATH",
+    NVLINK: (
+        "NCCL_P2P_DISABLE and NCCL_P2P_LEVEL, 'nvidia-smi nvlink --status', nvidia-fabricmanager, and whether all "
+        "ranks of a node see all its GPUs (--gpu-bind=none)"
+    ),
+    PCIE: "NCCL_P2P_DISABLE and NCCL_P2P_LEVEL, ACS ('lspci -vvv | grep ACSCtl') and the IOMMU",
+    SOCKETS: "NCCL_NET and the network plugin that was loaded",
+}
+_LOOK[ROCE] = _LOOK[INFINIBAND] + ", and NCCL_IB_GID_INDEX"
+_LOOK_AT_GPUDIRECT = (
+    "NCCL_NET_GDR_LEVEL, NCCL_NET_GDR_READ and NCCL_DMABUF_ENABLE, 'nvidia-smi topo -m', and ACS or ATS on the way"
+)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What should carry the data; None where the nodes do not say. `where` names what is there for it."""
+
+    transport: str | None = None
+    interface: str | None = None
+    where: str = ""
+    gpudirect: bool = False
+
+
+NOTHING = Expected()
+
+
+def expect(nodes: tuple[str, ...], there: Mapping[str, Presence], interface: str | None, *, spans: bool) -> Expected:
+    """What should carry the data between the GPUs of some nodes.
+
+    interface   the one that sockets should use
+    spans       whether the nodes stand in more than one site: then nothing but sockets joins them
+    """
+    if spans:
+        return Expected(SOCKETS, interface, f"{interface} alone joins the sites")
+    if any(node not in there for node in nodes):
+        return NOTHING
+    own = [there[node] for node in nodes]
+    if len(own) == 1:
+        (node,) = own
+        if node.nvlink:
+            return Expected(NVLINK, None, f"NVLink joins the GPUs of {nodes[0]}")
+        return Expected(PCIE, None, f"the GPUs of {nodes[0]} can read one another") if node.p2p else NOTHING
+    for fabric in (INFINIBAND, EFA, ROCE):
+        ports = [sorted(name for name, kind in node.ports.items() if kind == fabric) for node in own]
+        if all(ports):
+            where = "; ".join(f"{node} {', '.join(names)}" for node, names in zip(nodes, ports, strict=True))
+            return Expected(fabric, None, f"{fabric} is up ({where})", all(node.gpudirect for node in own))
+    return Expected(SOCKETS, interface, "no RDMA port is up on all of the nodes")
+
+
+def complaint(expected: Expected, used: Transport) -> str | None:
+    """What is wrong with the transport that was used, and what to look at; None where nothing is known to be."""
+    if expected.transport is None or used.name is None:
+        return None
+    names = {name.removesuffix(_GPUDIRECT) for name in used.name.split(", ")}
+    # Sockets are the last resort of every fabric, shared memory and PCIe that of NVLink; a network plugin that is
+    # not known by name may well be the fabric's own.
+    worse = {name for name in names if not _fits(expected.transport, name)}
+    if worse:
+        over = f" over {used.interface}" if used.interface else ""
+        return (
+            f"{' and '.join(sorted(worse))}{over} carried the data where {expected.transport} should have: "
+            f"{expected.where}. Look at {_LOOK[expected.transport]}."
+        )
+    if expected.transport == SOCKETS and expected.interface and used.interface != expected.interface:
+        return (
+            f"The data went over {used.interface or 'an interface that the log does not name'} where "
+            f"{expected.interface} should have carried it. Look at NCCL_SOCKET_IFNAME."
+        )
+    if expected.gpudirect and any(_GPUDIRECT not in name for name in used.name.split(", ")):
+        return (
+            f"GPUDirect RDMA was not used, though nvidia_peermem is loaded and a GPU is near its network device "
+            f"({expected.where}). Look at {_LOOK_AT_GPUDIRECT}."
+        )
+    return None
+
+
+def _fits(expected: str, name: str) -> bool:
+    if expected == SOCKETS:
+        return name == SOCKETS
+    if expected in (NVLINK, PCIE):
+        # P2P without a path is not proven to be the slower one.
+        return name in (expected, "P2P", NVLINK)
+    return name == NVLINK or (name == expected or name.startswith(_VERBS) or name not in (SOCKETS, INFINIBAND, ROCE))
+
+
+def proven(expected: Expected, used: Transport) -> bool:
+    """Whether the log says enough to be compared with what is there."""
+    if expected.transport is None:
+        return True
+    if used.name is None:
+        return False
+    return "P2P" not in used.name.split(", ") or expected.transport not in (NVLINK, PCIE)

@@ -1,0 +1,171 @@
+"""From what a measuring step has brought back to the results of its scope, and of its nodes one by one."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from components.validation import floors
+from components.validation.expected import expect
+from components.validation.groups import Group
+from components.validation.model import JobReport, Measurement
+from components.validation.presence import Presence, read_presence
+from components.validation.transport import read_transport
+from components.validation.verdict import Finding, GroupResult, Result, SuspectResult, Verdict, judge
+
+LARGE_SPREAD = 0.15  # of the runs at the gate size; sound sockets differed by up to 13 %, NVLink by 2 %
+_WORST_FIRST: tuple[Verdict, ...] = ("FAIL", "INCONCLUSIVE", "BUSY", "UNJUDGED", "PASS")
+_ASKED = frozenset(field.name for field in fields(Measurement))
+
+ReadPreflight = Callable[[str], Mapping[str, Sequence[Finding]]]
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What a scope's figures are held against.
+
+    floor, node_floor   the config's own for the scope, and for nodes by themselves; GB/s
+    floors_from         where these come from
+    interface           the one that sockets should use
+    spans               whether its nodes stand in several sites
+    """
+
+    floor: float | None
+    node_floor: float | None
+    interface: str
+    spans: bool
+    floors_from: str = "config"
+
+
+def asked_json(asked: Measurement) -> dict[str, Any]:
+    """What was asked, to be kept with the report: floors are held against it later."""
+    return {key: value for key, value in asdict(asked).items() if not key.startswith("floor")}
+
+
+def asked_in(entry: Mapping[str, Any]) -> Measurement | None:
+    """What a report says that was asked; None where it says nothing, or nothing that could have been."""
+    told = entry.get("asked")
+    if not isinstance(told, Mapping) or not set(told) <= _ASKED:
+        return None
+    try:
+        return Measurement(**told)
+    except (TypeError, ValueError):
+        return None
+
+
+def judge_group(
+    entry: Mapping[str, Any], there: Mapping[str, Presence], floor: float | None, how: Conditions
+) -> Result:
+    """The result of one group of nodes that was measured on its GPUs. ValueError where the entry is none."""
+    # Who of the scope is left out is not the group's business: what was asked of it is without them.
+    asked, report = asked_in(entry), JobReport.from_json({**entry, "left_out": [], "absent": {}})
+    if asked is None:
+        raise ValueError("the job report does not say what was asked")
+    gpus = {node: str(kind) for node, kind in entry["gpus"].items()}
+    group = Group(", ".join(sorted(set(gpus.values()))), tuple(sorted(gpus)), asked.ranks // asked.nodes)
+    expected = expect(group.nodes, there, how.interface, spans=how.spans)
+    used = read_transport(report.log + report.output, asked.nodes).name or ""
+    known = floors.floor_for(
+        gpu=group.kind,
+        gpus_per_node=group.per_node,
+        nodes=asked.nodes,
+        transport=expected.transport or used,
+        collective=asked.collective,
+        size_bytes=asked.gate_bytes,
+    )
+    if floor is not None:
+        asked = replace(asked, floor_gb_per_s=floor, floor_source=how.floors_from)
+    elif known is not None:
+        asked = replace(asked, floor_gb_per_s=known.gb_per_s, floor_source=known.source)
+    result = judge(asked, report, expected)
+    result["gpus"] = gpus
+    return result
+
+
+def judge_scope(
+    asked: Measurement, found: Mapping[str, Any], how: Conditions, preflight: ReadPreflight
+) -> tuple[Result, dict[str, Result]]:
+    """The result of a scope, and of each of its nodes that was measured by itself; nothing is raised.
+
+    asked       of the whole scope, where the report does not say itself what was asked of it
+    found       what the step has brought back: words of a user, which may be anything
+    preflight   reads the preflight's findings out of a job's output
+    """
+    try:
+        return _judge_scope(asked, found, how, preflight)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        nothing = JobReport(job_id=None, state="", exit_code=None, signal=None, seconds=None, nodes=(), output="")
+        result = judge(asked, nothing)
+        result["reason"] = "The report cannot be read. Change tailrack:validation.rerun to measure again."
+        return result, {}
+
+
+def _judge_scope(
+    asked: Measurement, found: Mapping[str, Any], how: Conditions, preflight: ReadPreflight
+) -> tuple[Result, dict[str, Result]]:
+    there = read_presence(str(found.get("there", "")))
+    at = {"measured_at": found.get("measured_at")}
+    by_node = {
+        node: judge_group({**entry, **at}, there, how.node_floor, how)
+        for entry in found.get("alone", ())
+        for node in entry["gpus"]
+    }
+    if found.get("gpus") and asked_in(found):
+        groups = [judge_group(entry, there, how.floor, how) for entry in (found, *found.get("others", ()))]
+        result = together(groups)
+        left_out, absent = list(found.get("left_out", ())), dict(found.get("absent", {}))
+        result["left_out"] = [*left_out, *(name for name in absent if name not in left_out)]
+        if result["left_out"]:
+            words = [f"{name} ({absent.get(name, 'other jobs are on it')})" for name in result["left_out"]]
+            result["reason"] += f" Left out: {', '.join(words)}."
+    else:
+        if how.floor is not None:
+            asked = replace(asked, floor_gb_per_s=how.floor, floor_source=how.floors_from)
+        # What was measured last may have been asked otherwise, by what was found on the nodes then.
+        before = asked_in(found.get("last") or {})
+        if before is not None and found.get("state") == "BUSY":
+            asked = replace(before, floor_gb_per_s=asked.floor_gb_per_s, floor_source=asked.floor_source)
+        result = judge(asked, JobReport.from_json(found))
+    result["preflight"] = {node: list(each) for node, each in preflight(str(found.get("preflight", ""))).items()}
+    result["suspects"] = [_suspect(suspect) for suspect in found.get("suspects", ())]
+    result["reason"] = " ".join([result["reason"], *(suspect["reason"] for suspect in result["suspects"])])
+    return result, by_node
+
+
+def _suspect(told: Mapping[str, Any]) -> SuspectResult:
+    return SuspectResult(
+        nodes=[str(node) for node in told["nodes"]],
+        busbw_gb_per_s=None if told["busbw_gb_per_s"] is None else float(told["busbw_gb_per_s"]),
+        reference_gb_per_s=float(told["reference_gb_per_s"]),
+        reason=str(told["reason"]),
+    )
+
+
+def together(groups: Sequence[Result]) -> Result:
+    """One result of several groups: the figures of the first, the worst verdict, and what there is to say of each."""
+    first = groups[0]
+    if len(groups) == 1:
+        return first
+    result = Result(**first)
+    result["verdict"] = min((group["verdict"] for group in groups), key=_WORST_FIRST.index)
+    result["gpus"] = {node: kind for group in groups for node, kind in group["gpus"].items()}
+    result["groups"] = [
+        GroupResult(
+            gpus=", ".join(sorted(set(group["gpus"].values()))),
+            nodes=group["nodes"],
+            verdict=group["verdict"],
+            reason=group["reason"],
+            busbw_gb_per_s=group["busbw_gb_per_s"],
+            floor_gb_per_s=group["floor_gb_per_s"],
+        )
+        for group in groups
+    ]
+    result["reason"] = " ".join(
+        f"{each['gpus']} on {', '.join(each['nodes']) or 'no nodes'}: {each['reason']}" for each in result["groups"]
+    )
+    return result
+
+
+def to_be_searched(result: Result) -> bool:
+    """Whether slow nodes should be looked for: it failed, or its runs differ much."""
+    spread = result["spread"]
+    return result["verdict"] == "FAIL" or (spread is not None and spread["relative"] > LARGE_SPREAD)
