@@ -25,12 +25,13 @@ from components.measuring_plan import Node
 from components.remote import Step
 from components.settings.types import CROSS_SITE, NODE, words
 from components.settings.validation import Validation
+from components.site_fabric import TAILNET_INTERFACE, shared_interface
 from components.validation.model import Measurement
+from components.validation.preflight import program as preflight_program
+from components.validation.preflight import read as read_preflight
 from components.validation.results import Conditions, asked_json, judge_scope
-from components.validation.verdict import Finding
 from components.validation_job import validation_job
 
-TAILNET_INTERFACE = "tailscale0"
 Floors = tuple[float | None, float | None]  # of a scope, and of nodes by themselves
 # Keys of slurm.conf that reach the processes of a job: which cores they get, their limits, what runs before them.
 # Time limits, priorities, logging and so on change no figure.
@@ -123,15 +124,14 @@ def _nodes(sites: Mapping[str, str], known: Mapping[str, Mapping[str, str]]) -> 
     return {name: Node(sites[name], known["addresses"][name], known["gpus"][name]) for name in sorted(sites)}
 
 
-def found_gpus(node: HeadNode | ComputeNode) -> pulumi.Output[str]:
-    """Return a node's GPUs, such as h200:8; empty where it has none."""
-    gpu = node.host.gpu
-    return pulumi.Output.from_input(f"{gpu.kind}:{gpu.count}" if gpu else "")
-
-
-def _findings(output: str) -> dict[str, list[Finding]]:
-    """Read what the preflight has printed."""
-    return {}
+def _fabrics(sites: Mapping[str, str], proven: Mapping[str, Any]) -> dict[str, str]:
+    """Site to the interface that all its nodes of the scope share; empty where that is the tailnet's."""
+    shared = {}
+    for site in sorted(set(sites.values())):
+        own = {node: found for node, found in proven.items() if sites[node] == site}
+        name = shared_interface(own.keys(), own)
+        shared[site] = "" if name == TAILNET_INTERFACE or "," in name or len(own) < 2 else name
+    return shared
 
 
 class NcclValidation(pulumi.ComponentResource):
@@ -161,15 +161,19 @@ class NcclValidation(pulumi.ComponentResource):
         wanted = set(asked.nodes) or set(members)
         self._sites = {name: node.host.site for name, node in members.items() if name in wanted}
         self._addresses = {name: members[name].joined["tailnet_ip"] for name in self._sites}
-        self._gpus = {name: found_gpus(members[name]) for name in self._sites}
+        self._gpus = {name: members[name].gpus for name in self._sites}
+        self._fabric = {name: members[name].fabric for name in self._sites}
         promised = {name: node.host.gpu.count for name, node in members.items() if node.host.gpu}
-        results = [self._measure(scope) for scope in scopes(self._sites, asked.ranks_per_node, promised)]
+        measured = scopes(self._sites, asked.ranks_per_node, promised)
+        # One preflight over all nodes: that of the widest scope.
+        widest = max(measured, key=lambda scope: (scope.sites, len(scope.nodes)), default=None)
+        results = [self._measure(scope, preflight=scope is widest) for scope in measured]
         self.results: pulumi.Output[dict[str, Any]] = (
             pulumi.Output.all(*results).apply(_by_scope) if results else pulumi.Output.from_input({})
         )
         self.register_outputs({"results": self.results})
 
-    def _measure(self, scope: Scope) -> pulumi.Output[dict[str, Any]]:
+    def _measure(self, scope: Scope, preflight: bool) -> pulumi.Output[dict[str, Any]]:
         asked, head = self._settings.validation, self._head
         measurement = measurement_of(scope, asked)
         floors = (measurement.floor_gb_per_s, asked.floors_gb_per_s.get(NODE))
@@ -181,6 +185,12 @@ class NcclValidation(pulumi.ComponentResource):
         again = self._before.apply(partial(retries, scope.name))
         own = {key.lower(): value for key, value in self._settings.slurm.settings.items()}
         processes = {key: own[key] for key in sorted(own.keys() & MEASURED_SETTINGS)}
+        spans = scope.sites > 1
+        proven = pulumi.Output.all(**{name: self._fabric[name] for name in scope.nodes})
+        # Nothing but the tailnet joins sites. Inside one, Slurm tells its jobs (role fabric).
+        expected_interface = proven.apply(
+            lambda found: TAILNET_INTERFACE if spans else shared_interface(scope.nodes, found)
+        )
         # A floor judges what was measured; another floor needs no other measurement.
         told = {key: value for key, value in asked_json(measurement).items() if key not in ("ranks", "nodes")}
         how = [json.dumps(told, sort_keys=True), asked.ranks_per_node, asked.nccl.model_dump_json(), asked.rerun]
@@ -189,17 +199,13 @@ class NcclValidation(pulumi.ComponentResource):
             there,
             gpus,
             sites,
-            pulumi.Output.all(cgroups=head.link.cgroups, **processes),
+            pulumi.Output.all(cgroups=head.link.cgroups, interface=expected_interface, **processes),
             again,
         ]
         kept = pulumi.Output.all(self._before, pulumi.Output.all(*measured).apply(_digest)).apply(
             lambda told: kept_from(told[0], scope.name, told[1], floors)
         )
-        spans = scope.sites > 1
-        # Nothing but the tailnet joins sites.
-        interface = TAILNET_INTERFACE
-        expected_interface = TAILNET_INTERFACE
-        plan = pulumi.Output.all(nodes=known, kept=kept).apply(
+        plan = pulumi.Output.all(nodes=known, kept=kept, expected=expected_interface, proven=proven).apply(
             lambda told: json.dumps(
                 measuring_plan.plan(
                     scope.name,
@@ -207,10 +213,10 @@ class NcclValidation(pulumi.ComponentResource):
                     asked,
                     measurement,
                     tuple(told["kept"]["floors"]),
-                    interface=interface,
-                    expected_interface=expected_interface,
-                    fabric={},
-                    preflight="",
+                    interface=TAILNET_INTERFACE if spans else "",
+                    expected_interface=told["expected"],
+                    fabric=_fabrics(sites, told["proven"]),
+                    preflight=preflight_program() if preflight else "",
                 ),
                 sort_keys=True,
             )
@@ -254,12 +260,14 @@ class NcclValidation(pulumi.ComponentResource):
 
         def judged(told: Mapping[str, Any]) -> dict[str, Any]:
             on_gpus = measuring_plan.gpu_measurement(told["nodes"], asked)
-            conditions = Conditions(*floors, expected_interface, spans, asked.floors_from or "config")
-            result, by_node = judge_scope(on_gpus or measurement, told["report"], conditions, _findings)
+            conditions = Conditions(*floors, told["expected"], spans, asked.floors_from or "config")
+            result, by_node = judge_scope(on_gpus or measurement, told["report"], conditions, read_preflight)
             told_besides = {"retries": told["retries"], "measured_with": told["kept"]}
             return {"scope": scope.name, "result": {**result, **told_besides}, "nodes": by_node}
 
-        return pulumi.Output.all(nodes=known, report=step.result, retries=again, kept=kept).apply(judged)
+        return pulumi.Output.all(
+            nodes=known, report=step.result, retries=again, kept=kept, expected=expected_interface
+        ).apply(judged)
 
 
 def _by_scope(measured: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

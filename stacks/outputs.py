@@ -7,6 +7,7 @@ from typing import Any
 
 from components.roles.slurm.versions import upstream
 from components.settings.types import CROSS_SITE, NODE
+from components.site_fabric import interfaces_of
 from components.validation.table import scopes_of
 
 
@@ -48,13 +49,8 @@ def fabric_output(
     proven   by node what came of proving its fabric (components/roles/fabric/fabric.py); None on the tailnet
     """
     own = {node: found for node, found in proven.items() if found and nodes[node] == site}
-    interfaces: dict[str, list[str]] = {}
-    for node, found in own.items():
-        # The first of a site has nobody to prove its own with; those who come later tell of it.
-        for other, name in [*((node, name) for name in found["interfaces"]), *found["with"]]:
-            known = interfaces.setdefault(other, [])
-            known += [name] if name not in known else []
-    return {"interfaces": interfaces, "notes": [found["note"] for found in own.values() if found["note"]]}
+    notes = [found["note"] for found in own.values() if found["note"]]
+    return {"interfaces": interfaces_of(own), "notes": notes}
 
 
 def headline(validation: Mapping[str, Any]) -> float | None:

@@ -5,7 +5,8 @@ only a transfer shows it. Every node sends 1 MiB to the next one and gets it bac
 the nodes share a fabric, the neighbour tells its address there, and the same is sent over that one.
 
     client -> server   one line of JSON: {"tailrack": job, "from": node}
-    server -> client   one line of JSON: {"to": node, "time": seconds since 1970, "fabric": address or ""}
+    server -> client   one line of JSON: {"to": node, "time": seconds since 1970, "fabric": address or "",
+                       "port": of the server there}
     client -> server   1 MiB
     server -> client   the same
 """
@@ -20,7 +21,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from components.validation.preflight.findings import Finding, finding
@@ -109,6 +110,13 @@ class Server(threading.Thread):
         self.served = threading.Event()
         self._end = threading.Event()
         self._listener: socket.socket | None = None
+        self._on_fabric: socket.socket | None = None
+        if fabric:
+            # As jobs do: the cluster's own ports, srun's among them, are closed there (role firewall).
+            with contextlib.suppress(OSError):
+                self._on_fabric = socket.create_server((fabric, 0))
+                self._on_fabric.settimeout(0.2)
+                threading.Thread(target=self._take, args=(self._on_fabric,), daemon=True).start()
         for port in ports_of(job):
             with contextlib.suppress(OSError):
                 self._listener = socket.create_server(("", port))
@@ -120,10 +128,15 @@ class Server(threading.Thread):
         return self._listener is not None
 
     def run(self) -> None:
-        while self._listener is not None and not self._end.is_set():
-            with contextlib.suppress(OSError):
-                connection, _ = self._listener.accept()
-                threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+        if self._listener is not None:
+            self._take(self._listener)
+
+    def _take(self, listener: socket.socket) -> None:
+        with listener:
+            while not self._end.is_set():
+                with contextlib.suppress(OSError):
+                    connection, _ = listener.accept()
+                    threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
 
     def _answer(self, connection: socket.socket) -> None:
         with contextlib.suppress(OSError), connection:
@@ -131,7 +144,8 @@ class Server(threading.Thread):
             asked = _line(connection)
             if asked.get("tailrack") != self.job:
                 return
-            _send_line(connection, to=self.node, time=time.time(), fabric=self.fabric)
+            port = self._on_fabric.getsockname()[1] if self._on_fabric else 0
+            _send_line(connection, to=self.node, time=time.time(), fabric=self.fabric, port=port)
             if _receive(connection, BYTES) == BYTES:
                 connection.sendall(bytes(BYTES))
             if asked.get("last"):
@@ -142,25 +156,25 @@ class Server(threading.Thread):
         self._end.set()
         if self._listener is not None:
             self.join(1)
-            self._listener.close()
 
 
 @dataclass(frozen=True)
 class Told:
-    """What a neighbour said of itself: how far its clock is ahead, give or take `within`, and its fabric's address."""
+    """What a neighbour said of itself: how far its clock is ahead, give or take `within`; its place on the fabric."""
 
     ahead: float
     within: float
     fabric: str
+    port: int
 
 
 def connect(
-    peer: Peer, address: str, job: str, node: str, limit: float, *, last: bool
+    peer: Peer, address: str, ports: Sequence[int], job: str, node: str, limit: float, *, last: bool
 ) -> tuple[socket.socket, Told] | None:
-    """Connect to a neighbour's server; None where none of its ports answers as that, in the time there is."""
+    """Connect to a neighbour's server; None where none of the ports answers as that, in the time there is."""
     end = time.monotonic() + limit
     while True:
-        for port in ports_of(job):
+        for port in ports:
             with contextlib.suppress(OSError, ValueError):
                 connection = socket.create_connection((address, port), timeout=min(limit, STALL_SECONDS))
                 try:
@@ -170,8 +184,9 @@ def connect(
                     after = time.time()
                     if said.get("to") == peer.name:
                         theirs = _finite(said.get("time"))
-                        fabric = str(said.get("fabric", ""))
-                        return connection, Told(theirs - (begin + after) / 2, (after - begin) / 2, fabric)
+                        fabric, there = str(said.get("fabric", "")), said.get("port")
+                        there = there if isinstance(there, int) and 0 < there < 65536 else 0
+                        return connection, Told(theirs - (begin + after) / 2, (after - begin) / 2, fabric, there)
                 except (OSError, ValueError):
                     connection.close()
                     raise
@@ -228,7 +243,7 @@ def check_clock(peer: Peer, told: Told) -> Iterator[Finding]:
 
 def check_neighbour(peer: Peer, job: str, node: str, fabric: str) -> Iterator[Finding]:
     """Everything about the way to the next node; `fabric` is the interface that both have, or empty."""
-    met = connect(peer, peer.address, job, node, MEET_SECONDS, last=not fabric)
+    met = connect(peer, peer.address, ports_of(job), job, node, MEET_SECONDS, last=not fabric)
     if met is None:
         yield finding(
             "error", TRANSFER, f"{peer.name} ({peer.address}) does not answer on the tailnet in {MEET_SECONDS:.0f} s",
@@ -240,11 +255,12 @@ def check_neighbour(peer: Peer, job: str, node: str, fabric: str) -> Iterator[Fi
     yield from check_path(peer, "tailscale0", connection)
     if not fabric:
         return
-    over = connect(peer, told.fabric, job, node, MEET_SECONDS / 2, last=True) if told.fabric else None
+    known = bool(told.fabric and told.port)
+    over = connect(peer, told.fabric, [told.port], job, node, MEET_SECONDS / 2, last=True) if known else None
     if over is None:
         yield finding(
             "warning", TRANSFER, f"{peer.name} does not answer over {fabric} ({told.fabric or 'no address there'})",
-            f"see 'ip addr show {fabric}' on both, and whether a firewall closes ports {RANGE} there",
+            f"see 'ip addr show {fabric}' on both, and whether a firewall closes the ports of jobs there (32768-60999)",
         )  # fmt: skip
         return
     yield from check_path(peer, fabric, over[0])
