@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, as_user
-from tests.lab.scan import open_tcp_ports
+from lab.identity import network_name
+from tests.lab.cluster import ClusterUnderTest, as_user, eventually, own_machine
+from tests.lab.scan import open_tcp_ports, udp_ports
 
 # In the place of each file of a home that the head node's steps work on: what a user may put there.
 TRAPS = {
@@ -95,15 +98,81 @@ def test_a_login_that_is_no_user_of_the_cluster_gets_no_job_there_or_by_a_forged
         assert "is not a user of this cluster" in tried.stderr, tried.stderr
 
 
-def test_the_ports_of_slurm_and_nfs_are_closed_on_a_sites_own_network(cluster: ClusterUnderTest) -> None:
-    address = cluster.run("head", 'ip -4 -o address show dev eth0 | awk \'{sub("/.*", "", $4); print $4}\'').strip()
-    # Somebody's daemon on all interfaces, on ports that the cluster uses and on one that it does not.
-    listener = "from socket import *; s = [create_server(('', p)) for p in {ports}]; import time; time.sleep(300)"
-    cluster.run("head", f'systemd-run -q --unit=listener python3 -c "{listener.format(ports="(60500, 6819, 9999)")}"')
-    asked = (22, 111, 2049, 6817, 6818, 6819, 20048, 60500, 9999)
-    open_ports = open_tcp_ports(cluster, "a1", address, asked, expected=(22, 9999))
+# Somebody's daemon on all interfaces: on ports that the cluster uses, and on one that it does not. The last one that it
+# opens is that one, so where it answers the others are there too.
+LISTENER = """
+from socket import *
+import threading
+tcp = [create_server(("", port)) for port in (60500, 6819)]
+udp = [socket(AF_INET, SOCK_DGRAM) for port in (60500, 6819, 9999)]
+for one, port in zip(udp, (60500, 6819, 9999)):
+    one.bind(("", port))
+def echo(one):
+    while True:
+        data, sender = one.recvfrom(100)
+        one.sendto(data, sender)
+for one in udp:
+    threading.Thread(target=echo, args=[one]).start()
+tcp.append(create_server(("", 9999)))
+"""
+CLUSTERS_PORTS = (111, 2049, 6817, 6818, 6819, 20048, 60001, 60500, 60999)
+
+
+@pytest.fixture
+def listener(cluster: ClusterUnderTest) -> Iterator[None]:
+    # Begun again while one of its ports is taken: srun and clients are given some of the same range.
+    unit = "systemd-run -q --unit=listener -p Restart=on-failure -p RestartSec=3"
+    cluster.run("head", f"{unit} python3 -c {shlex.quote(LISTENER)}")
+    eventually(lambda: ":9999 " in cluster.run("head", "ss -Hltn"), 90, "somebody's daemon listens")
+    yield
     cluster.run("head", "systemctl stop listener")
-    assert open_ports == {22, 9999}
+
+
+def site_address(cluster: ClusterUnderTest, node: str) -> str:
+    return cluster.run(node, "ip -4 -o address show dev eth0").split()[3].partition("/")[0]
+
+
+@pytest.mark.usefixtures("listener")
+def test_the_ports_of_slurm_and_nfs_are_closed_on_a_sites_own_network(cluster: ClusterUnderTest) -> None:
+    address = site_address(cluster, "head")
+    assert open_tcp_ports(cluster, "a1", address, (22, *CLUSTERS_PORTS, 9999), expected=(22, 9999)) == {22, 9999}
+    udp = udp_ports(cluster, "a1", address, (*CLUSTERS_PORTS, 9999), expected=(9999,))
+    assert {port for port, does in udp.items() if does == "answers"} == {9999}
+
+
+@pytest.fixture(scope="module")
+def outside(cluster: ClusterUnderTest) -> str:
+    """A machine of another site, in nobody's cluster, and a router between it and the cluster's site: to each other
+    Docker's networks are closed."""
+    own_machine(cluster.lab, "outside", bare=True, site="elsewhere")
+    router = own_machine(cluster.lab, "router", bare=True, site="elsewhere")["address"]
+    words = ["docker", "network", "connect", network_name(cluster.lab, "cloud-a"), cluster.container("router")]
+    subprocess.run(words, check=True, capture_output=True)
+    assert cluster.run("router", "cat /proc/sys/net/ipv4/ip_forward") == "1\n"
+    cluster.run("router", "iptables -t nat -A POSTROUTING -j MASQUERADE")
+    site = cluster.run("head", "ip -4 route show dev eth0 scope link").split()[0]
+    cluster.run("outside", f"ip route add {site} via {router}")
+    return "outside"
+
+
+@pytest.mark.usefixtures("listener")
+@pytest.mark.parametrize("node", ["head", "a1"])
+def test_from_another_network_ssh_and_wireguard_alone_can_be_reached(
+    cluster: ClusterUnderTest, outside: str, node: str
+) -> None:
+    # What somebody else's daemon listens on is not ours to close; it shows that the scan sees what is open.
+    somebodys = {9999} if node == "head" else set()
+    listening = {int(port) for port in re.findall(r":(\d+)\s", cluster.run(node, "ss -Hltnu | awk '{print $5, $1}'"))}
+    asked = {*range(1, 1025), *CLUSTERS_PORTS, *listening}
+    address = site_address(cluster, node)
+    assert open_tcp_ports(cluster, outside, address, asked, expected={22, *somebodys}) == {22, *somebodys}
+    udp = udp_ports(cluster, outside, address, {*CLUSTERS_PORTS, *listening, *somebodys, 9998}, expected=somebodys)
+    assert {port for port, does in udp.items() if does == "answers"} == somebodys
+    # Nobody is at 9998, and the machine says so; at WireGuard's port somebody is, who says nothing to strangers.
+    assert (udp[9998], udp[41641]) == ("refuses", "is silent")
+    if node == "a1":
+        nodes = {found["name"]: found for found in cluster.deployment().outputs()["cluster"]["nodes"]}
+        assert nodes["a1"]["path"] == "direct"
 
 
 def test_nothing_but_ssh_and_the_tailnet_listens_on_all_interfaces_of_a_node(cluster: ClusterUnderTest) -> None:
