@@ -13,6 +13,7 @@ from components.compute_node import GATE_LIMIT_SECONDS, limit_with_jobs, memory_
 from components.head_link import SHARED, HeadLink
 from components.host import Host
 from components.munge_key import MungeKey
+from components.notes import notes
 from components.remote import Step
 from components.roles.role import Role, header_name
 from components.roles.slurm.files import controller_files
@@ -24,6 +25,7 @@ class HeadNode(pulumi.ComponentResource):
 
     facts, joined   Output[dict], as ComputeNode has them; `path` is `self`
     link            what a node needs of it
+    notes           Output[list[str]], what is not as safe as it could be on these machines, a sentence each
     ready           the resource after which slurmctld answers and the share is served
 
     values, secrets   header values of the cluster's config, by name
@@ -104,6 +106,7 @@ class HeadNode(pulumi.ComponentResource):
             shared={name: values[name] for name in SHARED},
             ready=self.ready,
         )
+        self.notes = confined.apply(lambda cgroups: notes(settings, cgroups=cgroups))
         self.register_outputs({"tailnet_ip": self.link.address, "slurm_version": head.result["slurm_version"]})
 
     def services(self) -> Step:

@@ -42,6 +42,8 @@ def show(console: Console, outputs: Mapping[str, Any]) -> None:
             node["tailscale_version"],
         )
     console.print(nodes)
+    for note in cluster.get("notes", []):
+        console.print(f"Note: {note}", style="yellow", highlight=False, markup=False)
     # Sites first: what lies between them is understood after what they are.
     for scope, result in sorted(
         outputs.get("validation", {}).items(), key=lambda pair: (pair[0] == "cross-site", pair[0])

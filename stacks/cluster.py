@@ -49,12 +49,15 @@ class ClusterStack:
             for member in members
         ]
         return {
-            "cluster": pulumi.Output.all(address=head.link.address, nodes=pulumi.Output.all(*nodes)).apply(
+            "cluster": pulumi.Output.all(
+                address=head.link.address, nodes=pulumi.Output.all(*nodes), notes=head.notes
+            ).apply(
                 lambda known: {
                     "name": config.cluster.name,
                     "control_address": known["address"],
                     "partitions": list(config.partitions()),
                     "nodes": known["nodes"],
+                    "notes": known["notes"],
                 }
             ),
             "validation": self.cluster.validation.results,

@@ -21,6 +21,7 @@ ORDER = (
     "nfs_exports",
     "gpu",
     "slurm",
+    "pam_slurm_adopt",
     "first_contact",
 )
 

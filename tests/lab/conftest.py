@@ -63,6 +63,8 @@ def cluster(found: Found, images: None, tmp_path_factory: pytest.TempPathFactory
     config["tailrack:users"].append({"name": "bob", "uid": 6002})
     # One scope far below what any machine does, one without a floor.
     config["tailrack:validation"]["floors_gb_per_s"] = {"cloud-a": 1e-6}
+    # Users go from node to node here. What holds them back where jobs are confined is in test_trust.py.
+    config["tailrack:slurm"]["ssh_needs_job"] = False
     # Each process that runs tests has a cluster of its own.
     stack = f"t1{os.environ.get('PYTEST_XDIST_WORKER', '')}"
     made = ClusterUnderTest(stack, tmp_path_factory.mktemp("t1"), found, config)

@@ -22,6 +22,7 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
     """The dev stack, up, with short limits for other people's jobs."""
     made = make_cluster("t2")
     made.config["tailrack:slurm"]["job_limit_seconds"] = JOB_LIMIT_SECONDS
+    made.config["tailrack:slurm"]["ssh_needs_job"] = False
     made.config["tailrack:validation"]["queue_limit_seconds"] = 5
     made.config["tailrack:validation"]["floors_gb_per_s"] = {"cloud-a": 1e-6}
     made.up_ok()

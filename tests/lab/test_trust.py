@@ -9,9 +9,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from components.remote import render_script
+from components.roles.role import Value
 from lab.identity import network_name
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually, own_machine
 from tests.lab.scan import open_tcp_ports, udp_ports
+from tests.unit.shell import script_of
 
 # In the place of each file of a home that the head node's steps work on: what a user may put there.
 TRAPS = {
@@ -30,6 +33,8 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
     made = make_cluster("s2")
     made.config["tailrack:sites"].pop()
     made.config["tailrack:validation"]["floors_gb_per_s"] = {}
+    # Where no cgroups are, jobs have a place for logins all the same, which then confines nothing.
+    made.config["tailrack:slurm"]["settings"] = {"PrologFlags": "Contain"}
     made.up_ok()
     return made
 
@@ -221,3 +226,66 @@ def test_a_user_who_is_taken_out_of_the_config_can_log_in_nowhere_and_keeps_the_
     cluster.config["tailrack:users"].append({"name": "bob", "uid": 6002})
     cluster.up_ok()
     assert cluster.run_as("bob", "a1", "cat file; ssh -o BatchMode=yes head hostname") == "kept\nhead\n"
+
+
+def ask_for_jobs(cluster: ClusterUnderTest) -> subprocess.CompletedProcess[str]:
+    """Run on a1 what a node's step does where jobs are confined by cgroups; `up` does it only there."""
+    values: dict[str, Value] = {
+        "HOST_NAME": "a1", "STEP_NAME": "a1-asks", "STEP_LOCK": "", "STEP_REPAIR": "",
+        "PAM_SLURM_ADOPT_WANTED": True, "HEAD_CGROUPS": True, "USERS_LINES": ["ada 6001 6001"],
+    }  # fmt: skip
+    text = render_script(script_of("pam_slurm_adopt", "node"), values)
+    return cluster.attempt("a1", f"SUDO_USER=admin bash -euo pipefail -s -- up <<'TAILRACK'\n{text}\nTAILRACK", 120)
+
+
+def login(cluster: ClusterUnderTest, start: str, end: str) -> subprocess.CompletedProcess[str]:
+    return cluster.attempt(start, as_user("ada", f"ssh -o BatchMode=yes {end} 'hostname; cat /proc/self/cgroup'"))
+
+
+def test_a_login_to_a_node_needs_a_job_there_and_ends_up_in_it(cluster: ClusterUnderTest) -> None:
+    asked = ask_for_jobs(cluster)
+    assert asked.returncode == 0, asked.stderr
+    refused = login(cluster, "head", "a1")
+    assert (refused.returncode, refused.stdout) == (255, "")
+    assert "Access denied by pam_slurm_adopt: you have no active jobs on this node" in refused.stderr
+    assert login(cluster, "a1", "head").stdout.startswith("head\n")
+    job = cluster.run_as("ada", "head", "sbatch --parsable -w a1 --wrap 'sleep 300'").strip()
+    eventually(lambda: "extern" in cluster.attempt("a1", "scontrol listpids").stdout, 60, "the job runs")
+    assert login(cluster, "head", "a1").stdout.startswith("a1\n")
+    assert f"adopted into job {job}" in cluster.run("a1", "journalctl -o cat --since -5min")
+    cluster.run("head", f"scancel {job}")
+    eventually(lambda: login(cluster, "head", "a1").returncode == 255, 60, "no login after the job")
+
+
+def test_a_login_is_in_the_cgroup_of_its_job(cluster: ClusterUnderTest) -> None:
+    if "CgroupPlugin=disabled" in cluster.run("head", "cat /etc/slurm/cgroup.conf"):
+        pytest.skip("LOGINS IN THE CGROUP OF A JOB ARE NOT TESTED: this machine gives Slurm no cgroups")
+    job = cluster.run_as("ada", "head", "sbatch --parsable -w a1 --wrap 'sleep 300'").strip()
+    eventually(lambda: "extern" in cluster.attempt("a1", "scontrol listpids").stdout, 60, "the job runs")
+    assert f"/job_{job}/step_extern" in login(cluster, "head", "a1").stdout
+    cluster.run("head", f"scancel {job}")
+
+
+def test_whoever_manages_a_node_logs_in_without_a_job_and_one_key_turns_it_off(cluster: ClusterUnderTest) -> None:
+    """By SSH, as `up` does; what it finds on is then turned off, and the stack of logins is as it was."""
+    assert "pam_slurm_adopt" in cluster.run("a1", "cat /etc/pam.d/sshd")
+    cluster.config["tailrack:slurm"]["ssh_needs_job"] = False
+    cluster.config["tailrack:cluster"].setdefault("repair", {})["a1"] = "log in"
+    cluster.up_ok()
+    assert "a1-node" in cluster.touched()
+    assert login(cluster, "head", "a1").stdout.startswith("a1\n")
+    assert cluster.run("a1", "dpkg --verify libpam-modules openssh-server; ls /etc/pam.d | grep tailrack || true") == ""
+
+
+def test_a_stack_that_would_lock_the_manager_out_is_tried_and_not_taken(cluster: ClusterUnderTest) -> None:
+    # It leads out of common-session where that is included, and nowhere where it is a stack of its own.
+    cluster.run(
+        "a1",
+        "cp /etc/pam.d/common-session /root/kept; echo 'session [default=1] pam_permit.so' >>/etc/pam.d/common-session",
+    )
+    asked = ask_for_jobs(cluster)
+    cluster.run("a1", "cp /root/kept /etc/pam.d/common-session")
+    assert asked.returncode == 1
+    assert "admin could not log in any more if users needed a job; nothing was changed" in asked.stderr
+    assert "pam_slurm_adopt" not in cluster.run("a1", "cat /etc/pam.d/sshd")
+    assert login(cluster, "head", "a1").stdout.startswith("a1\n")

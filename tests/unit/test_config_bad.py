@@ -646,6 +646,12 @@ def bad_cases() -> list[Bad]:
                 ("a word for a number that is a flag", "KillOnBadExit", "'YES'", "'YES' is not a number"),
             )
         ),
+        Bad(
+            "jobs without a place for a login are refused where a login needs a job",
+            "slurm: {settings: {PrologFlags: 'Alloc,NoHold'}}",
+            "slurm.settings.PrologFlags",
+            ("Contain", "ssh_needs_job"),
+        ),
         *(
             Bad(
                 f"a time limit of {limit} is refused",
@@ -757,6 +763,18 @@ def test_a_host_key_of_each_kind_is_taken(key: str, key_folder: Path) -> None:
 @pytest.mark.parametrize("value", ["30", "0x1e", "64k", "UNLIMITED"])
 def test_numbers_as_slurm_reads_them_are_taken(value: str, key_folder: Path) -> None:
     parse(laid_over(f"slurm: {{settings: {{KillWait: '{value}'}}}}"), base_dir=key_folder)
+
+
+@pytest.mark.parametrize(
+    "slurm",
+    [
+        "{settings: {PrologFlags: 'Alloc,Contain'}}",
+        "{settings: {PrologFlags: X11}}",
+        "{settings: {PrologFlags: Alloc}, ssh_needs_job: false}",
+    ],
+)
+def test_prolog_flags_that_leave_a_login_a_place_or_need_none_are_taken(slurm: str, key_folder: Path) -> None:
+    parse(laid_over(f"slurm: {slurm}"), base_dir=key_folder)
 
 
 @pytest.mark.parametrize("folder", ["/home/shared", "/srv/share", "/mnt/big/x", "/raid", "/data/x"])

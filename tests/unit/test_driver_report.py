@@ -50,3 +50,13 @@ def test_a_busy_scope_is_shown_with_who_is_on_its_nodes() -> None:
     assert "Bus bandwidth, rack: not measured\n" in shown
     assert "BUSY  Other jobs are on a1 (a1: job 12 of ada, 55:00 left). Nothing was measured before." in shown
     assert "None" not in shown
+
+
+def test_what_machines_do_not_hold_is_shown_under_the_nodes_and_old_outputs_have_none() -> None:
+    written = io.StringIO()
+    shown = outputs()
+    report.show(Console(file=written, width=200), shown)
+    assert "Note" not in written.getvalue()
+    shown["cluster"]["notes"] = ["/export/shared is no file system of its own."]
+    report.show(Console(file=written, width=200), shown)
+    assert written.getvalue().endswith("\nNote: /export/shared is no file system of its own.\n")

@@ -23,8 +23,20 @@ JOINED = {"tailnet_ip": "100.64.0.7", "path": "relay", "tailscale_version": "1.1
 def test_the_outputs_are_cluster_validation_and_headline(build: Build, lab_config: RawConfig) -> None:
     outputs = build(lab_config).outputs
     assert outputs.keys() == {"cluster", "validation", "busbw_gb_per_s"}
-    assert outputs["cluster"].keys() == {"name", "control_address", "partitions", "nodes"}
+    assert outputs["cluster"].keys() == {"name", "control_address", "partitions", "nodes", "notes"}
     assert outputs["validation"].keys() == {"cloud-a", "cross-site"}
+
+
+@pytest.mark.parametrize(
+    ("cgroups", "wanted", "said"), [(False, True, True), (True, True, False), (False, False, False)]
+)
+def test_a_note_says_that_logins_need_no_job_where_the_config_asked_for_it_and_machines_cannot(
+    build: Build, lab_config: RawConfig, cgroups: bool, wanted: bool, said: bool
+) -> None:
+    lab_config["slurm"] = {"ssh_needs_job": wanted}
+    notes = build(lab_config, answers={"head-gate": {"cgroups": cgroups}}).outputs["cluster"]["notes"]
+    assert [note for note in notes if "by SSH without a job" in note] == (notes if said else [])
+    assert bool(notes) == said
 
 
 def test_the_cluster_output_names_the_cluster_its_partitions_and_the_heads_tailnet_address(

@@ -88,7 +88,10 @@ def test_a_machine_goes_through_the_roles_in_their_order() -> None:
     text = steps.compose(ROLES, steps.NODE).text
     body = text[text.index("\nup() {") :]
     calls = re.findall(r"^    ([a-z_]+)_(?:machine|node|compute)$", body, re.MULTILINE)
-    assert calls == ["firewall", "names", "users", "ssh_trust", "nfs_exports", "nfs_exports", "gpu", "slurm", "slurm"]
+    assert calls == [
+        "firewall", "names", "users", "ssh_trust", "nfs_exports", "nfs_exports", "gpu", "slurm", "slurm",
+        "pam_slurm_adopt",
+    ]  # fmt: skip
 
 
 def test_a_member_is_released_by_all_before_any_forgets_it_in_the_reverse_order() -> None:
@@ -103,7 +106,7 @@ def test_a_member_is_released_by_all_before_any_forgets_it_in_the_reverse_order(
 
 def test_leaving_is_the_same_list_in_reverse_on_a_node_and_on_the_head() -> None:
     leaves = [f"{name}_leave" for name in reversed(ORDER) if (FOLDER / name / "leave.sh").is_file()]
-    assert leaves[0] == "slurm_leave"
+    assert leaves[:2] == ["pam_slurm_adopt_leave", "slurm_leave"]
     assert leaves[-1] == "tailnet_leave"
     program = render_program(steps.leave_program(ROLES), {"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False})
     assert re.findall(r"^([a-z_]+_leave)$", program, re.MULTILINE) == leaves

@@ -23,6 +23,8 @@ OWNED_KEYS = words(
     slurmdspooldir slurmduser slurmuser srunportrange statesavelocation taskplugin topologyplugin treewidth"""
 )
 _BY_CGROUPS = words("proctracktype taskplugin")
+# Values of PrologFlags with which each job has a step that a login can land in (slurm.conf(5)).
+_CONTAIN = words("contain runinjob x11")
 # Keys of Slurm 24.11 that slurmutils does not have yet (slurm.conf(5)), and its words for lines that are no keys.
 _MORE_KEYS = words("DataParserParameters EpilogTimeout PrologTimeout TLSType")
 _NO_KEYS = words("down_nodes frontend_nodes nodes nodesets partitions")
@@ -113,6 +115,11 @@ class Slurm(Section):
     cgroups: bool | None = yes_no(
         "confine jobs with cgroups; left out, if the head node can", None, "what the head node offers"
     )
+    ssh_needs_job: bool = yes_no(
+        "let users log in by SSH only to compute nodes where they have a job, and into its cgroup (pam_slurm_adopt); "
+        "needs `cgroups`, and concerns neither the head node nor other accounts",
+        default=True,
+    )
     job_limit_seconds: Whole = number(
         "how long jobs may go on when their node leaves, before they are requeued",
         0,
@@ -170,4 +177,13 @@ def check_slurm(slurm: Draft, report: Report) -> None:
             report.add(
                 path, f"{report.value(path, value)} is not a number, which Slurm wants here", breaks, "write digits"
             )
+        elif (
+            name == "prologflags"
+            and slurm.value("ssh_needs_job")
+            and isinstance(value := values.get(written), str)
+            and not _CONTAIN & set(value.strip('"').lower().split(","))
+        ):
+            breaks = "jobs would have no place for a login, and no user could log in to a compute node by SSH"
+            fix = "add Contain, or set tailrack:slurm.ssh_needs_job to false"
+            report.add(path, f"{report.value(path, value)} has no Contain", breaks, fix)
         seen.add(name)

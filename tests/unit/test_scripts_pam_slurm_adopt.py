@@ -1,0 +1,217 @@
+"""Role pam_slurm_adopt: who needs a job to log in to a compute node, and that whoever manages it gets in always."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from components.remote import render_program
+from components.roles.role import Value
+from components.steps import leave_program
+from tests.unit.shell import ROLES, Shell, script_of
+
+DEBIANS = """# PAM configuration for the Secure Shell service
+@include common-auth
+account    required     pam_nologin.so
+@include common-account
+session    required     pam_loginuid.so
+@include common-session
+session    required     pam_limits.so
+@include common-password
+"""
+WITH_JOBS = """# PAM configuration for the Secure Shell service
+@include common-auth
+account    required     pam_nologin.so
+@include common-account
+# tailrack: begin
+account [success=ignore default=1] pam_listfile.so item=user sense=allow onerr=fail quiet file={users}
+account required pam_slurm_adopt.so nodename=a1 action_adopt_failure=deny action_generic_failure=deny
+# tailrack: end
+session    required     pam_loginuid.so
+# tailrack: begin
+# was: @include common-session
+session [success=1 default=ignore] pam_listfile.so item=user sense=allow onerr=fail quiet file={users}
+session substack common-session
+session [success=1 default=ignore] pam_listfile.so item=user sense=deny onerr=succeed quiet file={users}
+session substack tailrack-jobs
+# tailrack: end
+session    required     pam_limits.so
+@include common-password
+"""
+SSHD = "/etc/pam.d/sshd"
+JOB_USERS = "/etc/tailrack/job-users"
+# A login by a stack that takes it. Its name is in sshd's configuration or, before OpenSSH 9.8, that of the program.
+LOGIN = """
+for word in "$@"; do case $word in ProxyCommand=*) command=${word#ProxyCommand=} ;; esac; done
+service=$(sed -n 's/^PAMServiceName //p' "${command##* }")
+service=${service:-$(basename "${command%%%% *}")}
+echo "$service" >>"%(root)s/tried"
+case " %(refused)s " in *" $service "*) exit 255 ;; esac
+"""
+
+
+@pytest.fixture
+def node(shell: Shell) -> Shell:
+    """A node with Debian's files of PAM, whose sshd lets everybody in that manages it: ops."""
+    shell.write(SSHD, DEBIANS)
+    shell.write("/etc/pam.d/common-session", "session required pam_unix.so\nsession optional pam_systemd.so\n")
+    shell.stub("sshd", "echo usepam yes; echo pamservicename sshd")
+    shell.stub("ssh-keygen", 'touch "${@: -1}" "${@: -1}.pub"')
+    shell.stub("printenv", "echo ops")
+    shell.stub("ln")
+    refuse(shell, "")
+    return shell
+
+
+def refuse(shell: Shell, stacks: str) -> None:
+    """Have ssh take no login by these stacks."""
+    shell.stub("ssh", LOGIN % {"root": shell.root, "refused": stacks})
+
+
+def step(shell: Shell, **values: Value) -> subprocess.CompletedProcess[str]:
+    header: dict[str, Value] = {
+        "PAM_SLURM_ADOPT_WANTED": True,
+        "HEAD_CGROUPS": True,
+        "USERS_LINES": ["ada 6001 6001", "bob 6002 6002"],
+    }
+    return shell.step(script_of("pam_slurm_adopt", "node"), {**header, **values}, name="a1-node")
+
+
+def stack(shell: Shell) -> str:
+    return shell.path(SSHD).read_text(encoding="utf-8")
+
+
+def tried(shell: Shell) -> list[str]:
+    path = shell.path("tried")
+    return path.read_text(encoding="utf-8").split() if path.exists() else []
+
+
+def test_users_of_the_cluster_need_a_job_and_nobody_else_is_asked(node: Shell) -> None:
+    done = step(node)
+    assert done.returncode == 0, done.stderr
+    assert stack(node) == WITH_JOBS.format(users=node.path(JOB_USERS))
+    assert node.path(JOB_USERS).read_text() == "ada\nbob\n"
+
+
+def test_their_session_stays_in_the_job_and_is_like_any_other_but_for_that(node: Shell) -> None:
+    step(node)
+    copied = node.path("/etc/pam.d/tailrack-jobs").read_text().splitlines()
+    assert [line for line in copied if not line.startswith("#")] == ["session required pam_unix.so"]
+
+
+def test_a_real_login_shows_that_the_manager_gets_in_before_by_the_new_stack_and_after(node: Shell) -> None:
+    step(node)
+    assert tried(node) == ["sshd", "tailrack-tried", "sshd"]
+    assert all("ops@here true" in call for call in node.calls if call.startswith("ssh "))
+    assert not list(node.path("/run").glob("tailrack-login*"))
+    assert sorted(path.name for path in node.path("/etc/pam.d").iterdir()) == [
+        "common-session", "sshd", "tailrack-jobs",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("stacks", ["sshd", "tailrack-tried"])
+def test_a_stack_that_would_lock_the_manager_out_is_not_taken(node: Shell, stacks: str) -> None:
+    refuse(node, stacks)
+    done = step(node)
+    assert done.returncode == 1
+    assert "ops c" in done.stderr
+    assert "or set tailrack:slurm.ssh_needs_job to false" in done.stderr
+    assert stack(node) == DEBIANS
+
+
+def test_the_old_stack_comes_back_when_the_manager_cannot_log_in_any_more(node: Shell) -> None:
+    node.stub("ssh", f'if grep -q tailrack "{node.path(SSHD)}"; then exit 255; fi')
+    done = step(node)
+    assert done.returncode == 1
+    assert "ops could not log in any more where users need a job" in done.stderr
+    assert stack(node) == DEBIANS
+
+
+@pytest.mark.parametrize("login", [1, 2, 3])
+def test_a_step_that_is_killed_at_a_login_leaves_a_stack_by_which_the_manager_gets_in(node: Shell, login: int) -> None:
+    refuse(node, "")
+    stub = node.path("stubs/ssh")
+    # ssh is a child of timeout, which is one of the step.
+    kill = f'[ "$(wc -l <"{node.root}/tried")" != {login} ] || kill -KILL "$(awk \'{{print $4}}\' /proc/$PPID/stat)"\n'
+    stub.write_text(stub.read_text() + kill)
+    assert step(node).returncode == -9
+    assert tried(node) == ["sshd", "tailrack-tried", "sshd"][:login]
+    # Only what the second login has tried takes the place of the old one.
+    assert stack(node) == (DEBIANS if login < 3 else WITH_JOBS.format(users=node.path(JOB_USERS)))
+
+
+def test_a_second_time_tries_nothing_and_other_users_change_the_list_alone(node: Shell) -> None:
+    step(node)
+    assert step(node, USERS_LINES=["bob 6002 6002"]).returncode == 0
+    assert tried(node) == ["sshd", "tailrack-tried", "sshd"]
+    assert stack(node) == WITH_JOBS.format(users=node.path(JOB_USERS))
+    assert node.path(JOB_USERS).read_text() == "bob\n"
+
+
+def test_the_manager_needs_no_job_under_any_name(node: Shell) -> None:
+    step(node, USERS_LINES=["ada 6001 6001", "ops 6003 6003"])
+    assert node.path(JOB_USERS).read_text() == "ada\n"
+
+
+def test_before_openssh_9_8_the_program_has_the_stacks_name(node: Shell) -> None:
+    node.stub("sshd", "echo usepam yes")
+    step(node)
+    assert [call.rsplit("/", 1)[-1] for call in node.calls if call.startswith("ln ")] == [
+        "sshd", "tailrack-tried", "sshd",
+    ]  # fmt: skip
+    assert tried(node) == ["sshd", "tailrack-tried", "sshd"]
+
+
+@pytest.mark.parametrize("off", [{"HEAD_CGROUPS": False}, {"PAM_SLURM_ADOPT_WANTED": False}])
+def test_without_cgroups_or_turned_off_nobody_is_asked_and_what_was_there_goes(
+    node: Shell, off: dict[str, Value]
+) -> None:
+    assert step(node, **off).returncode == 0
+    assert (stack(node), tried(node)) == (DEBIANS, [])
+    step(node)
+    assert step(node, **off).returncode == 0
+    assert stack(node) == DEBIANS
+    assert [path.name for path in node.path("/etc/pam.d").iterdir() if "tailrack" in path.name] == []
+    assert not node.path(JOB_USERS).exists()
+
+
+def test_a_stack_that_cannot_be_undone_keeps_the_files_that_it_needs(node: Shell) -> None:
+    step(node)
+    node.path("/etc/pam.d/tailrack-tried").mkdir()
+    assert step(node, PAM_SLURM_ADOPT_WANTED=False).returncode == 1
+    assert stack(node) == WITH_JOBS.format(users=node.path(JOB_USERS))
+    assert node.path(JOB_USERS).exists()
+    assert node.path("/etc/pam.d/tailrack-jobs").exists()
+
+
+def test_leaving_undoes_it_and_keeps_what_others_wrote_meanwhile(node: Shell) -> None:
+    step(node)
+    more = "session optional pam_other.so\n"
+    node.path(SSHD).write_text(stack(node) + more)
+    for name in ("systemd-escape", "systemd-run"):
+        node.stub(name)
+    program = node.write(
+        "/usr/local/sbin/tailrack-leave",
+        node.inside(render_program(leave_program(ROLES), {"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False})),
+    )
+    program.chmod(0o755)
+    assert node.program("/usr/local/sbin/tailrack-leave").stdout == "left\n"
+    assert stack(node) == DEBIANS + more
+
+
+def test_an_sshd_that_asks_no_pam_is_refused_with_both_ways_out(node: Shell) -> None:
+    node.stub("sshd", "echo usepam no")
+    done = step(node)
+    assert done.returncode == 1
+    assert "next: set UsePAM yes in " in done.stderr
+    assert "sshd_config on a1, or tailrack:slurm.ssh_needs_job to false" in done.stderr
+    assert stack(node) == DEBIANS
+
+
+def test_a_stack_that_is_not_debians_is_refused_and_left_alone(node: Shell) -> None:
+    node.write(SSHD, "auth required pam_unix.so\n")
+    done = step(node)
+    assert done.returncode == 1
+    assert "includes no common-account and common-session" in done.stderr
+    assert stack(node) == "auth required pam_unix.so\n"
