@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Callable, Iterator
+from datetime import datetime
 
 import pytest
 
@@ -289,3 +290,38 @@ def test_a_stack_that_would_lock_the_manager_out_is_tried_and_not_taken(cluster:
     assert "admin could not log in any more if users needed a job; nothing was changed" in asked.stderr
     assert "pam_slurm_adopt" not in cluster.run("a1", "cat /etc/pam.d/sshd")
     assert login(cluster, "head", "a1").stdout.startswith("a1\n")
+
+
+def certificate(cluster: ClusterUnderTest, node: str) -> str:
+    return cluster.run(node, "ssh-keygen -L -f /etc/ssh/ssh_host_ed25519_key-cert.pub")
+
+
+def test_a_certificate_that_is_about_to_end_is_renewed_without_anybody(cluster: ClusterUnderTest) -> None:
+    """Its end is moved to yesterday, and its age to that of one that is due; the timers' own units then run."""
+    for node in ("head", "a1"):
+        begin, end = re.findall(r"Valid: from (\S+) to (\S+)", certificate(cluster, node))[0]
+        assert (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).days == 91
+    cluster.run(
+        "head",
+        "cd /var/lib/tailrack/members/a1 && cp key.pub /tmp/old.pub && touch -d '-40 days' signed && "
+        "ssh-keygen -q -s ../../ssh_authority -h -I a1 -n \"$(cut -d' ' -f1 signed)\" -z 1 -V -2d:-1d /tmp/old.pub",
+    )
+    ended = cluster.run("head", "cat /tmp/old-cert.pub").strip()
+    cluster.run("a1", f"echo '{ended}' >/etc/ssh/ssh_host_ed25519_key-cert.pub && systemctl reload ssh")
+    refused = login(cluster, "head", "a1")
+    assert (refused.returncode, refused.stdout) == (255, "")
+    assert "Host key verification failed" in refused.stderr
+    cluster.run("head", "systemctl start tailrack-sign.service")
+    cluster.run("a1", "systemctl start tailrack-certificate.service")
+    assert login(cluster, "head", "a1").stdout.startswith("a1\n")
+    waiting = {node: cluster.run(node, "systemctl list-timers --no-legend 'tailrack-*'") for node in ("head", "a1")}
+    assert "tailrack-sign.service" in waiting["head"]
+    assert "tailrack-certificate.service" in waiting["a1"]
+
+
+def test_a_step_that_brings_an_old_certificate_leaves_the_newer_one(cluster: ClusterUnderTest) -> None:
+    before = certificate(cluster, "a1")
+    cluster.config["tailrack:cluster"].setdefault("repair", {})["a1"] = "bring it again"
+    cluster.up_ok()
+    assert "a1-node" in cluster.touched()
+    assert certificate(cluster, "a1") == before

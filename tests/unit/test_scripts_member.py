@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from components.roles.role import template
 from components.steps import MEMBER, Script, compose
 from tests.unit.shell import ROLES, Shell
 
@@ -36,6 +37,9 @@ def member(shell: Shell) -> Member:
     shell.stub(
         "ssh-keygen", 'echo "certificate of ${@: -1}" >"${@: -1}"; mv "${@: -1}" "$(dirname "${@: -1}")/key-cert.pub"'
     )
+
+    sign = shell.write("/usr/local/sbin/tailrack-sign", shell.inside(template("ssh_trust", "tailrack-sign")))
+    sign.chmod(0o755)
 
     def run(action: str, script: Script | None = None, **values: Any) -> subprocess.CompletedProcess[str]:
         if action == "up":

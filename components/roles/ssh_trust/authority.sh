@@ -19,15 +19,5 @@ ensure_authority() {
 
 public_key() { cut -d' ' -f1,2 "$1.pub"; }
 
-# Sign a host key for a node's names; print the certificate. Signed once: the same key gives the same certificate.
-certificate_for() {
-    local node=$1 address=$2 host_key=$3 directory="$STATE_DIR/members/$1" principals
-    principals="$node,$address"
-    mkdir -p "$directory"
-    if [ "$(cat "$directory/signed" 2>/dev/null)" != "$principals $host_key" ]; then
-        printf '%s\n' "$host_key" >"$directory/key.pub"
-        ssh-keygen -q -s "$AUTHORITY_KEY" -h -I "$node" -n "$principals" "$directory/key.pub"
-        printf '%s\n' "$principals $host_key" >"$directory/signed"
-    fi
-    cat "$directory/key-cert.pub"
-}
+# The certificate of a host key: node, its name and address with a comma between, key.
+certificate_for() { /usr/local/sbin/tailrack-sign "$@"; }

@@ -7,7 +7,7 @@
 
 ssh_trust_member() {
     take_lock
-    result certificate "$(json_string "$(certificate_for "$NODE_NAME" "$NODE_ADDRESS" "$NODE_HOST_KEY")")"
+    result certificate "$(json_string "$(certificate_for "$NODE_NAME" "$NODE_NAME,$NODE_ADDRESS" "$NODE_HOST_KEY")")"
 }
 
 # The log-out that follows may cut the connection without a word.

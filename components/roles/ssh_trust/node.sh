@@ -3,6 +3,7 @@
 # A node trusts the cluster's authority, shows its own certificate, and lets the head node ask it to leave.
 #
 # HEAD_ADDRESS, HEAD_AUTHORITY, HEAD_LEAVE_KEY
+# NFS_EXPORTS_MOUNT    where the share is, with this machine's next certificates
 # NODE_CERTIFICATE     for this machine's SSH host key
 # NODE_LEAVE_PROGRAM   text of the program that the head node may run here, and nothing else
 
@@ -12,6 +13,8 @@ ssh_trust_node() {
     let_the_head_ask
     trust_authority "$HEAD_AUTHORITY"
     show_certificate "$NODE_CERTIFICATE"
+    ensure_timer tailrack-certificate \
+        "/usr/local/sbin/tailrack-certificate $NFS_EXPORTS_MOUNT/.tailrack/certificates/$HOST_NAME"
 }
 
 let_the_head_ask() {

@@ -8,13 +8,24 @@ from components.roles.role import File, Role, template
 
 def role(_settings: ClusterSettings) -> Role:
     """Every node shows a certificate of the authority, and everybody trusts the authority."""
-    program = "tailrack-known-hosts"
     trusts = (
-        File(f"/usr/local/sbin/{program}", template("ssh_trust", program), mode="0755"),
+        _program("tailrack-known-hosts"),
+        _program("tailrack-certificate"),
         File("/etc/ssh/ssh_config.d/tailrack.conf", template("ssh_trust", "ssh_config")),
     )
     return Role(
         "ssh_trust",
         packages={"join": ("openssh-server",)},
-        files={"head": trusts, "node": trusts},
+        files={
+            "head": (*trusts, _program("tailrack-sign"), _timer("tailrack-sign")),
+            "node": (*trusts, _timer("tailrack-certificate")),
+        },
     )
+
+
+def _program(name: str) -> File:
+    return File(f"/usr/local/sbin/{name}", template("ssh_trust", name), mode="0755")
+
+
+def _timer(name: str) -> File:
+    return File(f"/etc/systemd/system/{name}.timer", template("ssh_trust", f"{name}.timer"))

@@ -13,13 +13,26 @@ trust_authority() {
     rm -f /etc/ssh/ssh_known_hosts.d-tailrack
 }
 
-# Show the certificate made for this machine's host key.
+# Show the certificate made for this machine's host key. A step may bring one that was signed long ago.
 show_certificate() {
+    ensure_file "$STATE_DIR/certificate" 0644 root:root "$1"
+    /usr/local/sbin/tailrack-certificate "$STATE_DIR/certificate"
     CHANGED=
-    ensure_file "$HOST_KEY_FILE-cert.pub" 0644 root:root "$1"
     ensure_file /etc/ssh/sshd_config.d/tailrack.conf 0644 root:root "HostCertificate $HOST_KEY_FILE-cert.pub"
     if [ -n "$CHANGED" ]; then
         sshd -t
         systemctl reload ssh
     fi
+}
+
+# Have a timer, which is there, run commands.
+ensure_timer() {
+    ensure_file "/etc/systemd/system/$1.service" 0644 root:root "[Unit]
+Description=Certificates of SSH host keys
+
+[Service]
+Type=oneshot
+$(printf 'ExecStart=%s\n' "${@:2}")"
+    systemctl daemon-reload
+    systemctl enable -q --now "$1.timer"
 }

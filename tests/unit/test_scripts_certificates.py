@@ -1,0 +1,172 @@
+"""Certificates of SSH host keys, made by the real ssh-keygen: that they end, and that the next one comes by itself."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from components.roles.role import template
+from tests.unit.shell import Shell
+
+SIGN, SHOW = "/usr/local/sbin/tailrack-sign", "/usr/local/sbin/tailrack-certificate"
+MEMBERS, HOST_KEY = "/var/lib/tailrack/members", "/etc/ssh/ssh_host_ed25519_key"
+SHOWN = f"{HOST_KEY}-cert.pub"
+DAY = 24 * 3600
+
+
+def keygen(*words: object) -> str:
+    found = shutil.which("ssh-keygen")
+    assert found, "this machine has no ssh-keygen"
+    return subprocess.run([found, *map(str, words)], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture
+def machine(shell: Shell) -> Shell:
+    """A machine that is head node and node in one, with its authority and its host key."""
+    shell.stub("ssh-keygen", f'exec {shutil.which("ssh-keygen")} "$@"')
+    shell.stub("sshd")
+    for program in (SIGN, SHOW):
+        text = shell.inside(template("ssh_trust", program.rpartition("/")[2]))
+        shell.write(program, text).chmod(0o755)
+    for path in ("/var/lib/tailrack/ssh_authority", HOST_KEY):
+        shell.path(path).parent.mkdir(parents=True, exist_ok=True)
+        keygen("-q", "-t", "ed25519", "-N", "", "-f", shell.path(path))
+    shutil.copy(shell.path("/var/lib/tailrack/ssh_authority.pub"), shell.path("/etc/ssh/tailrack_authority.pub"))
+    return shell
+
+
+def host_key(machine: Shell) -> str:
+    return " ".join(machine.path(f"{HOST_KEY}.pub").read_text().split()[:2])
+
+
+def signed(machine: Shell, principals: str = "b1,100.64.0.7", key: str = "") -> str:
+    done = machine.program(SIGN, "b1", principals, key or host_key(machine))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def grow_old(machine: Shell, days: float) -> None:
+    """Move the clock, as far as a signature knows it."""
+    then = time.time() - days * DAY
+    os.utime(machine.path(f"{MEMBERS}/b1/signed"), (then, then))
+
+
+def publish(machine: Shell) -> Path:
+    folder = machine.path("/shared/.tailrack/certificates")
+    done = machine.program(SIGN, "publish", str(folder))
+    assert done.returncode == 0, done.stderr
+    return folder / "b1"
+
+
+def show(machine: Shell, text: str) -> str:
+    """Offer a certificate and return the one that is shown then; empty where there is none."""
+    file = machine.write("/offered", text)
+    done = machine.program(SHOW, str(file))
+    assert done.returncode == 0, done.stderr
+    path = machine.path(SHOWN)
+    return path.read_text() if path.exists() else ""
+
+
+def test_a_certificate_is_for_a_nodes_names_and_ends_after_90_days(machine: Shell) -> None:
+    told = keygen("-L", "-f", machine.write("/c", signed(machine)))
+    assert re.findall(r"Key ID: \"(.*)\"", told) == ["b1"]
+    assert told.split("Principals:")[1].split("Critical")[0].split() == ["b1", "100.64.0.7"]
+    begin, end = (datetime.fromisoformat(text) for text in re.findall(r"Valid: from (\S+) to (\S+)", told)[0])
+    assert (end - begin).days == 91
+    assert abs((end - datetime.now()).days - 90) <= 1
+    assert int(re.findall(r"Serial: (\d+)", told)[0]) == pytest.approx(datetime.now(UTC).timestamp(), abs=60)
+
+
+def test_the_same_is_not_signed_again_and_another_key_or_address_is(machine: Shell) -> None:
+    first = signed(machine)
+    assert signed(machine) == first
+    assert signed(machine, principals="b1,100.64.0.8") != first
+
+
+@pytest.mark.parametrize(("days", "again"), [(29, False), (31, True), (400, True), (-2, True)])
+def test_one_that_is_older_than_a_third_of_its_life_or_of_a_wrong_clock_is_signed_again(
+    machine: Shell, days: float, again: bool
+) -> None:
+    first = signed(machine)
+    grow_old(machine, days)
+    # ssh-keygen counts in seconds: a certificate of the same second is the same one.
+    record = machine.path(f"{MEMBERS}/b1/key-cert.pub")
+    before = record.stat().st_mtime_ns
+    assert publish(machine).read_text() == record.read_text()
+    assert (record.stat().st_mtime_ns != before) == again
+    assert again or publish(machine).read_text() == first
+
+
+def test_one_of_a_version_without_an_end_is_signed_again(machine: Shell) -> None:
+    signed(machine)
+    machine.write(f"{MEMBERS}/b1/signed", f"b1,100.64.0.7 {host_key(machine)}\n")
+    machine.write(f"{MEMBERS}/b1/key-cert.pub", "the one without an end\n")
+    assert publish(machine).read_text().startswith("ssh-ed25519-cert-v01@openssh.com ")
+
+
+def test_a_signature_that_was_cut_off_is_made_again(machine: Shell) -> None:
+    whole = signed(machine)
+    machine.stub("ssh-keygen", 'echo half >"$(dirname "${@: -1}")/key-cert.pub"; exit 1')
+    grow_old(machine, 40)
+    assert machine.program(SIGN, "b1", "b1,100.64.0.7", host_key(machine)).returncode != 0
+    machine.stub("ssh-keygen", f'exec {shutil.which("ssh-keygen")} "$@"')
+    assert len(signed(machine)) == len(whole)
+
+
+def test_one_that_cannot_be_signed_holds_no_other_up_and_one_that_is_gone_is_not_published(machine: Shell) -> None:
+    signed(machine)
+    machine.write(f"{MEMBERS}/a1/signed", "nonsense\n")
+    machine.write("/shared/.tailrack/certificates/gone", "of a node that left\n")
+    done = machine.program(SIGN, "publish", str(machine.path("/shared/.tailrack/certificates")))
+    assert done.returncode == 1
+    assert sorted(path.name for path in machine.path("/shared/.tailrack/certificates").iterdir()) == ["b1"]
+
+
+def test_a_newer_certificate_is_shown_and_an_older_one_never(machine: Shell) -> None:
+    old = machine.write("/old.pub", host_key(machine))
+    authority = machine.path("/var/lib/tailrack/ssh_authority")
+    keygen("-q", "-s", authority, "-h", "-I", "b1", "-n", "b1", "-z", 5, "-V", "-2d:-1d", old)
+    ended = machine.path("/old-cert.pub").read_text()
+    assert show(machine, ended) == ended
+    new = signed(machine)
+    assert show(machine, new) == new
+    assert show(machine, ended) == new
+    assert [call for call in machine.calls if "reload" in call] == ["systemctl reload ssh"] * 2
+    assert machine.path(SHOWN).stat().st_mode & 0o777 == 0o644
+    assert [path.name for path in machine.path("/etc/ssh").iterdir() if path.name.count(".") > 1] == []
+
+
+@pytest.mark.parametrize("what", ["for another key", "from another authority", "nonsense", "empty"])
+def test_what_is_no_certificate_for_this_machine_from_its_authority_is_not_shown(machine: Shell, what: str) -> None:
+    others = machine.path("/others")
+    keygen("-q", "-t", "ed25519", "-N", "", "-f", others)
+    text = {"nonsense": "ssh-ed25519-cert-v01@openssh.com AAAA\n", "empty": ""}.get(what, "")
+    if what == "for another key":
+        text = signed(machine, key=" ".join(Path(f"{others}.pub").read_text().split()[:2]))
+    elif what == "from another authority":
+        key = machine.write("/mine.pub", host_key(machine))
+        keygen("-q", "-s", others, "-h", "-I", "b1", "-n", "b1", "-z", 2**40, key)
+        text = machine.path("/mine-cert.pub").read_text()
+    assert show(machine, text) == ""
+    own = show(machine, signed(machine))
+    assert show(machine, text) == own
+
+
+def test_a_certificate_of_a_new_authority_takes_the_place_of_the_old_ones(machine: Shell) -> None:
+    first = show(machine, signed(machine))
+    authority = machine.path("/var/lib/tailrack/ssh_authority")
+    for path in (authority, Path(f"{authority}.pub")):
+        path.unlink()
+    keygen("-q", "-t", "ed25519", "-N", "", "-f", authority)
+    shutil.copy(f"{authority}.pub", machine.path("/etc/ssh/tailrack_authority.pub"))
+    grow_old(machine, 40)
+    second = signed(machine)
+    assert second != first
+    assert show(machine, second) == second
