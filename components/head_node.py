@@ -106,7 +106,9 @@ class HeadNode(pulumi.ComponentResource):
             shared={name: values[name] for name in SHARED},
             ready=self.ready,
         )
-        self.notes = confined.apply(lambda cgroups: notes(settings, cgroups=cgroups))
+        self.notes = pulumi.Output.all(cgroups=confined, own_file_system=head.result["own_file_system"]).apply(
+            lambda known: notes(settings, **known)
+        )
         self.register_outputs({"tailnet_ip": self.link.address, "slurm_version": head.result["slurm_version"]})
 
     def services(self) -> Step:

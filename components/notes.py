@@ -5,15 +5,22 @@ from __future__ import annotations
 from components.cluster_settings import ClusterSettings
 
 
-def notes(settings: ClusterSettings, *, cgroups: bool) -> list[str]:
+def notes(settings: ClusterSettings, *, cgroups: bool, own_file_system: bool) -> list[str]:
     """Return a sentence for each thing.
 
-    cgroups   whether jobs are confined by cgroups
+    cgroups           whether jobs are confined by cgroups
+    own_file_system   whether the share is all that there is of its file system
     """
     found = []
     if settings.slurm.ssh_needs_job and not cgroups:
         found.append(
             "Users log in to compute nodes by SSH without a job there: jobs are not confined by cgroups, so there is "
             "nothing that a login could land in (tailrack:slurm.ssh_needs_job)."
+        )
+    if not own_file_system:
+        found.append(
+            f"{settings.storage.path} is no file system of its own: by forged NFS handles, root of a node can reach "
+            f"all of the file system that it is in. Mount a disk or a volume at {settings.storage.path} on "
+            f"{settings.head.name}."
         )
     return found

@@ -147,7 +147,8 @@ def _create(client: docker.DockerClient, spec: NodeSpec, name: str, image: str) 
         cgroupns="host",
         mounts=[
             Mount("/sys/fs/cgroup", str(cgroup_hierarchy()), type="bind"),
-            Mount("/export", f"{name}-export", type="volume"),
+            # At the share itself: a file system that holds nothing else.
+            Mount("/export/shared", f"{name}-export", type="volume"),
         ],
         tmpfs={"/run": "exec", "/tmp": "exec"},  # noqa: S108 - a mount point in the container
         restart_policy={"Name": "unless-stopped"},

@@ -12,6 +12,7 @@ import pytest
 
 from components.remote import render_script
 from components.roles.role import Value
+from components.steps import Functions
 from lab.identity import network_name
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually, own_machine
 from tests.lab.scan import open_tcp_ports, udp_ports
@@ -325,3 +326,13 @@ def test_a_step_that_brings_an_old_certificate_leaves_the_newer_one(cluster: Clu
     cluster.up_ok()
     assert "a1-node" in cluster.touched()
     assert certificate(cluster, "a1") == before
+
+
+def test_a_share_on_a_volume_of_its_own_is_noted_by_nobody_and_a_folder_of_the_root_file_system_would_be(
+    cluster: ClusterUnderTest,
+) -> None:
+    assert [note for note in cluster.deployment().outputs()["cluster"]["notes"] if "file system" in note] == []
+    program = "\n".join([Functions(["nfs_exports/head"]).text, "share_is_a_file_system"])
+    for folder, status in (("/export/shared", 0), ("/export", 1), ("/root", 1), ("/export/shared/home", 1)):
+        asked = cluster.attempt("head", f"NFS_EXPORTS_PATH={folder}\n{program}")
+        assert (asked.returncode, asked.stderr) == (status, ""), folder

@@ -150,7 +150,7 @@ class _Recorder(mocks.Mocks):
             "node": {"slurm_version": "24.11.5"},
             "head": {
                 "slurm_version": "24.11.5", "authority": "ssh-ed25519 authority-public",
-                "leave_key": "ssh-ed25519 leave-public",
+                "leave_key": "ssh-ed25519 leave-public", "own_file_system": True,
             },
             "services": {},
             "validate": {

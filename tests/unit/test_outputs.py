@@ -39,6 +39,14 @@ def test_a_note_says_that_logins_need_no_job_where_the_config_asked_for_it_and_m
     assert bool(notes) == said
 
 
+def test_a_note_names_a_share_that_is_no_file_system_of_its_own(build: Build, hosts_config: RawConfig) -> None:
+    hosts_config["slurm"] = {"ssh_needs_job": False}
+    (note,) = build(hosts_config, answers={"door-head": {"own_file_system": False}}).outputs["cluster"]["notes"]
+    assert note.startswith("/export/shared is no file system of its own: ")
+    assert note.endswith("Mount a disk or a volume at /export/shared on door.")
+    assert build(hosts_config).outputs["cluster"]["notes"] == []
+
+
 def test_the_cluster_output_names_the_cluster_its_partitions_and_the_heads_tailnet_address(
     build: Build, lab_config: RawConfig
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.unit.shell import Shell
 
 SERVER = {"NFS_EXPORTS_PATH": "/export/shared"}
@@ -73,6 +75,48 @@ def test_the_kernels_server_is_told_with_exportfs_and_serves_version_4_only(shel
     assert shell.calls[-1] == "exportfs -ra"
     assert shell.path("/etc/nfs.conf.d/tailrack.conf").read_text() == "[nfsd]\nvers3=n\nvers4=y\n"
     assert not shell.path("/etc/ganesha").exists()
+
+
+# What findmnt shows of a machine: device, the folder of the file system that is mounted, and where.
+ROOT = "8:1 / /"
+OWN_DISK = "8:16 / {share}"
+
+
+@pytest.mark.parametrize(
+    ("mounts", "own"),
+    [
+        ([ROOT], False),
+        ([ROOT, OWN_DISK], True),
+        ([ROOT, OWN_DISK, "8:16 / {mount}"], True),
+        ([ROOT, "8:1 /srv/x {share}"], False),
+        ([ROOT, "8:16 / {parent}"], False),
+        ([ROOT, "8:16 /share {share}", "8:16 / {mount}"], False),
+        ([ROOT, "8:16 /share {share}", "8:16 /shared {mount}"], False),
+        ([ROOT, "8:16 /share {share}", "8:16 /share/part {mount}"], True),
+        (["0:50 / /", "8:16 /volumes/share {share}", "8:16 /containers/hosts {file}"], True),
+    ],
+    ids=[
+        "a folder of the root file system", "a disk", "a disk that is bound elsewhere", "a folder of it bound there",
+        "a folder of a disk", "a folder of a disk bound there", "a neighbour of it is mounted",
+        "a part of it is mounted", "a container's volume",
+    ],
+)  # fmt: skip
+def test_a_share_is_a_file_system_of_its_own_if_nothing_beyond_it_is_mounted(
+    shell: Shell, mounts: list[str], own: bool
+) -> None:
+    share = shell.root / "export/shared"
+    places = {"share": share, "parent": share.parent, "mount": shell.root / "shared", "file": shell.root / "hosts"}
+    for name in ("share", "mount"):
+        places[name].mkdir(parents=True)
+    places["file"].touch()
+    table = "\n".join(mounts).format(**places)
+    # As findmnt does: with --mountpoint what is mounted there, and its status.
+    shell.stub(
+        "findmnt",
+        f"case $* in *--mountpoint*) grep ' {share}$' <<<'{table}' | cut -d' ' -f1,2 ;; *) echo '{table}' ;; esac",
+    )
+    done = shell.call("yes_no share_is_a_file_system", {"NFS_EXPORTS_PATH": str(share)}, "nfs_exports/head")
+    assert (done.stdout, done.returncode) == (f"{own}\n".lower(), 0), done.stderr
 
 
 def test_a_node_mounts_by_automount_after_the_tailnet_and_retries_for_ever(shell: Shell) -> None:

@@ -10,8 +10,20 @@ nfs_exports_head() {
     else
         ensure_packages nfs-ganesha nfs-ganesha-vfs
     fi
+    result own_file_system "$(yes_no share_is_a_file_system)"
     ensure_share_here
     apply_exports
+}
+
+# Whether the share is all that there is of its file system, wherever that is mounted: by a forged handle a client reaches
+# every file of it, in the share or not (no_subtree_check).
+share_is_a_file_system() {
+    local device root a_device a_root a_target
+    read -r device root < <(findmnt -rn -o MAJ:MIN,FSROOT --mountpoint "$NFS_EXPORTS_PATH" | tail -n 1) || return 1
+    while read -r a_device a_root a_target; do
+        # A file alone, as containers have them, is no way to the others.
+        if [ "$a_device" = "$device" ] && [ -d "$a_target" ] && [[ ${a_root%/}/ != "${root%/}"/* ]]; then return 1; fi
+    done < <(findmnt -rn -o MAJ:MIN,FSROOT,TARGET)
 }
 
 # The head node reads its own disk; it does not mount what it serves.
