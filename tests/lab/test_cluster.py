@@ -291,8 +291,11 @@ def test_the_outputs_say_how_each_node_reaches_the_head(outputs: dict[str, Any])
 def test_the_outputs_keep_their_contract(cluster: ClusterUnderTest, outputs: dict[str, Any]) -> None:
     assert outputs.keys() == {"cluster", "validation", "busbw_gb_per_s"}
     about = outputs["cluster"]
-    assert misshapen(about, {"name": str, "control_address": str, "partitions": list, "nodes": list}) == {}
+    shape = {"name": str, "control_address": str, "partitions": list, "nodes": list, "notes": list}
+    assert misshapen(about, shape) == {}
     assert (about["name"], about["partitions"]) == ("lab", ["all", "cloud-a", "cloud-b"])
+    # The share is a volume of its own, and logins need no job here because the config says so.
+    assert about["notes"] == []
     assert about["control_address"] == about["nodes"][0]["tailnet_ip"]
     assert {node["name"]: node["site"] for node in about["nodes"]} == SITE_OF
     assert [misshapen(node, NODE_OUTPUT) for node in about["nodes"]] == [{}] * 3

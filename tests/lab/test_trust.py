@@ -127,7 +127,10 @@ CLUSTERS_PORTS = (111, 2049, 6817, 6818, 6819, 20048, 60001, 60500, 60999)
 
 @pytest.fixture
 def listener(cluster: ClusterUnderTest) -> Iterator[None]:
-    cluster.run("head", f"systemd-run -q --collect --unit=listener python3 -c {shlex.quote(LISTENER)}")
+    # Begun again while one of its ports is taken: srun and clients are given some of the same range.
+    unit = "systemd-run -q --unit=listener -p Restart=on-failure -p RestartSec=3"
+    cluster.run("head", f"{unit} python3 -c {shlex.quote(LISTENER)}")
+    eventually(lambda: ":9999 " in cluster.run("head", "ss -Hltn"), 90, "somebody's daemon listens")
     yield
     cluster.run("head", "systemctl stop listener")
 

@@ -65,3 +65,13 @@ def test_jobs_that_are_not_kept_from_one_anothers_gpus_are_said_to_be() -> None:
     written = io.StringIO()
     report.show(Console(file=written, width=200), {"cluster": about, "validation": {}})
     assert "Jobs on dgx1 are not kept from one another's GPUs" in written.getvalue()
+
+
+def test_what_machines_do_not_hold_is_shown_under_the_nodes_and_old_outputs_have_none() -> None:
+    written = io.StringIO()
+    shown = outputs()
+    report.show(Console(file=written, width=200), shown)
+    assert "Note" not in written.getvalue()
+    shown["cluster"]["notes"] = ["/export/shared is no file system of its own."]
+    report.show(Console(file=written, width=200), shown)
+    assert written.getvalue().endswith("\nNote: /export/shared is no file system of its own.\n")

@@ -176,6 +176,15 @@ def test_without_cgroups_or_turned_off_nobody_is_asked_and_what_was_there_goes(
     assert not node.path(JOB_USERS).exists()
 
 
+def test_a_stack_that_cannot_be_undone_keeps_the_files_that_it_needs(node: Shell) -> None:
+    step(node)
+    node.path("/etc/pam.d/tailrack-tried").mkdir()
+    assert step(node, PAM_SLURM_ADOPT_WANTED=False).returncode == 1
+    assert stack(node) == WITH_JOBS.format(users=node.path(JOB_USERS))
+    assert node.path(JOB_USERS).exists()
+    assert node.path("/etc/pam.d/tailrack-jobs").exists()
+
+
 def test_leaving_undoes_it_and_keeps_what_others_wrote_meanwhile(node: Shell) -> None:
     step(node)
     more = "session optional pam_other.so\n"

@@ -14,8 +14,8 @@ stack_without_jobs() { sed '/^# tailrack: begin$/,/^# tailrack: end$/{/^# was: /
 
 forget_jobs_of_stack() {
     if grep -q '^# tailrack: begin$' "$PAM_SSHD"; then
-        # Renamed when it is whole, so that there is no moment without a stack.
-        stack_without_jobs >"$PAM_TRIED" && chmod 0644 "$PAM_TRIED" && mv -fT "$PAM_TRIED" "$PAM_SSHD"
+        # Renamed when it is whole, so that there is no moment without a stack. Until then it needs its files.
+        { stack_without_jobs >"$PAM_TRIED" && chmod 0644 "$PAM_TRIED" && mv -fT "$PAM_TRIED" "$PAM_SSHD"; } || return 1
     fi
     rm -f "$PAM_OF_JOBS" "$JOB_USERS" "$PAM_TRIED"
 }
