@@ -146,6 +146,17 @@ def test_an_interface_that_is_named_and_carries_nothing_is_an_error(site: Site) 
     assert told["error"] == "eth1 (10.2.0.2/24) of a2 carried no 1 MiB to a1 of site rack"
 
 
+def test_what_a_step_that_fails_has_noted_is_put_back(site: Site) -> None:
+    site.join("a1", interface("eth0", 1, 1))
+    site.join("a2", interface("eth0", 1, 2))
+    before = site.topology
+    site.join("b1", interface("eth9", 3, 1), setting="eth9")
+    assert site.join("a2", interface("eth9", 4, 2), setting="eth9")["error"]
+    assert site.topology == before
+    assert site.join("c1", interface("eth9", 5, 1), setting="eth9")["error"]
+    assert site.records.load("c1") is None
+
+
 def test_nodes_that_are_asked_for_another_interface_are_not_compared(site: Site) -> None:
     site.join("a1", interface("eth0", 1, 1))
     assert site.join("a2", interface("eth1", 2, 2), setting="eth1")["error"] == ""

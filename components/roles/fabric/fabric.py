@@ -381,6 +381,14 @@ class Records:
         same = [record for record in found if all(record[key] == mine[key] for key in ("site", "setting"))]
         return sorted(same, key=lambda record: (record["since"], record["node"]))
 
+    def put_back(self, node: str, before: Thing | None) -> None:
+        """Have a node's record be what it was, or none."""
+        if before:
+            self.save(before)
+            return
+        for name in ("fabric.json", "fabric"):
+            (self.folder / node / name).unlink(missing_ok=True)
+
     def save(self, record: Thing) -> None:
         place = self.folder / record["node"]
         place.mkdir(exist_ok=True)
@@ -549,7 +557,12 @@ def place(records: Records, node: Mapping[str, Any]) -> Thing:
             neighbour = asking.send(name in tried)
         except StopIteration:
             break
-    return _told(mine, partners, tried, silent)
+    answer = _told(mine, partners, tried, silent)
+    if answer["error"]:
+        # The step fails, and the stack's state stays what it was: so does this.
+        with records.locked():
+            records.put_back(mine["node"], before)
+    return answer
 
 
 def _told(record: Thing, partners: Mapping[str, tuple[str, str]], tried: Sequence[str], silent: Sequence[str]) -> Thing:
