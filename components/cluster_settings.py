@@ -1,5 +1,6 @@
 """What a cluster is built from, apart from its machines: the sections of the stack config, as they are."""
 
+from components.roles.enroot_pyxis.settings import Containers
 from components.roles.nfs_exports.settings import Storage
 from components.roles.slurm.settings import Slurm
 from components.roles.tailnet.settings import Tailnet
@@ -25,4 +26,5 @@ class ClusterSettings(Section):
     tailnet: Tailnet = key("the network that joins the nodes", default=Tailnet())
     storage: Storage = key("the share", default=Storage())
     slurm: Slurm = key("Slurm beyond what tailrack sets itself", default=Slurm())
+    containers: Containers | None = key("containers for jobs; left out, there are none", default=None)
     validation: Validation = key("the bandwidth measurement", default=Validation())

@@ -13,10 +13,13 @@ from components.compute_node import GATE_LIMIT_SECONDS, limit_with_jobs, memory_
 from components.head_link import SHARED, HeadLink
 from components.host import Host
 from components.munge_key import MungeKey
-from components.remote import Step
+from components.remote import TIME_LIMIT_SECONDS, Step
 from components.roles.role import Role, header_name
 from components.roles.slurm.files import controller_files
 from components.roles.slurm.versions import oldest_accepted
+
+# Of services that import images, which take many minutes each.
+IMPORTS_LIMIT_SECONDS = 3 * 3600
 
 
 class HeadNode(pulumi.ComponentResource):
@@ -89,7 +92,8 @@ class HeadNode(pulumi.ComponentResource):
             limit_seconds=limit_with_jobs(values),
         )
         self.ready: pulumi.Resource = head.resource
-        self._roles, self._values = roles, values
+        self._roles, self._values, self._secrets = roles, values, secrets
+        self._imports = settings.containers is not None
         version = self.facts["slurm_version"]
         self.link = HeadLink(
             machine=host,
@@ -117,8 +121,10 @@ class HeadNode(pulumi.ComponentResource):
             self.host,
             steps.compose(self._roles, steps.SERVICES),
             self._values,
+            secrets=self._secrets,
             label=f"{self.host.name}: what no node waits for",
             parent=self,
+            limit_seconds=IMPORTS_LIMIT_SECONDS if self._imports else TIME_LIMIT_SECONDS,
             depends_on=[self.ready],
             lock="tailrack-services",
         )
