@@ -6,7 +6,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 STACK ?= dev
 export STACK ENGINE COMMAND
-.PHONY: help setup up preview outputs status shell down lint test test-unit test-engine test-lab bench
+.PHONY: help setup up preview outputs status images shell down lint test test-unit test-engine test-lab bench
 
 help:
 	@sed -n 's/^\([a-z-]*\): *[a-z ]*## /\1\t/p' Makefile | expand -t 14
@@ -25,6 +25,9 @@ outputs: setup ## print the stack's outputs as one JSON object
 
 status: setup ## nodes, jobs, and why a node is out
 	@$(PYTHON) -m driver status
+
+images: setup ## images of containers, and which node has which
+	@$(PYTHON) -m driver images
 
 shell: setup ## a shell on a lab node: NODE=head, or one command: COMMAND='sinfo'
 	@$(PYTHON) -m driver shell --node "$(NODE)" --run "$$COMMAND"

@@ -1,4 +1,4 @@
-"""Commands behind the Makefile: up, preview, outputs, status, shell, down.
+"""Commands behind the Makefile: up, preview, outputs, status, images, shell, down.
 
 Progress and tables go to stderr and the terminal; only `outputs` writes to stdout, one JSON object.
 """
@@ -21,6 +21,7 @@ import bugs
 from driver import lab_commands, report
 from driver.deployment import Deployment, stack_config
 from driver.find_engine import Found, find_engine
+from driver.head_command import on_head
 from driver.progress import Progress, changes, describe
 from driver.workspace import PROJECT, ROOT, DriverError, Workspace
 from engine.events import Failure, Summary
@@ -40,6 +41,7 @@ def main(words: list[str] | None = None) -> int:
             "preview": _preview,
             "outputs": _outputs,
             "status": _status,
+            "images": _images,
             "shell": _shell,
             "down": _down,
             "engine": _which,
@@ -71,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
         ("preview", "say what up would do"),
         ("outputs", "print the stack's outputs as one JSON object"),
         ("status", "show nodes, jobs and why a node is out"),
+        ("images", "show the images of containers and which node has which"),
         ("down", "remove everything"),
         ("engine", "say which engine the other commands take"),
         ("sweep", "remove every lab of this checkout, whatever its stack; the last resort"),
@@ -160,6 +163,11 @@ def _status(arguments: argparse.Namespace, console: Console) -> int:
     if outputs and deployment.uses_lab:
         lab_commands.show_slurm(deployment.lab, deployment.head_name)
     return 0
+
+
+def _images(arguments: argparse.Namespace, console: Console) -> int:
+    deployment = _deployment(arguments, Progress(console), find_engine(arguments.engine))
+    return subprocess.run(on_head(deployment, "tailrack-containers list"), check=False).returncode
 
 
 def _shell(arguments: argparse.Namespace, console: Console) -> int:

@@ -13,7 +13,7 @@ fetch_artifacts() {
         is_file_with "$folder/$name" "$digest" && continue
         rm -f "$folder/.new"
         if [ -z "$address" ]; then
-            sed -n "s/^$name //p" <<<"$ENROOT_PYXIS_CONTENTS" | base64 -d >"$folder/.new"
+            awk -v name="$name" '$1 == name {print $2}' <<<"$ENROOT_PYXIS_CONTENTS" | base64 -d >"$folder/.new"
         else
             note "fetching $address"
             curl -fsSL --proto '=https' --retry 3 --connect-timeout 20 --max-time 300 -o "$folder/.new" "$address" || fail \

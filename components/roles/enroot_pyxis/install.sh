@@ -16,30 +16,33 @@ PLUGIN=/usr/local/lib/tailrack/spank_pyxis.so
 # Read by Slurm wherever the cluster's plugstack.conf is: what is not here is not loaded.
 PLUGSTACK_DIR=/etc/tailrack/plugstack.d
 
-# The wanted file with the given ending, as `file sha256 address`.
-artifact() { grep -m 1 -E "^[^ ]*$1 " <<<"$ENROOT_PYXIS_ARTIFACTS"; }
+# `file sha256` of the files with an ending, one a line.
+artifacts() { sed -nE "s/^([^ ]*$1 [0-9a-f]+).*/\1/p" <<<"$ENROOT_PYXIS_ARTIFACTS"; }
 
 is_file_with() { [ "$(sha256sum <"$1" 2>/dev/null | cut -d ' ' -f 1)" = "$2" ]; }
 
-# Take a file of the share into a folder of root's own; what counts is the copy, which nobody else can change afterwards.
-take_artifact() {
+# Take files of the share, by their ending, into a folder of root's own; what counts are the copies, which nobody else can
+# change afterwards.
+take_artifacts() {
     local ending=$1 folder=$2 name digest
-    read -r name digest _ < <(artifact "$ending")
-    { cp "$NFS_EXPORTS_MOUNT/$SHARED_CONTAINERS/artifacts/$name" "$folder/$name" && is_file_with "$folder/$name" "$digest"; } || fail \
-        "$name on the share is not the file that the config means" "run up again: the head node brings it anew"
-    ARTIFACT=$folder/$name
+    TAKEN=()
+    while read -r name digest; do
+        { cp "$NFS_EXPORTS_MOUNT/$SHARED_CONTAINERS/artifacts/$name" "$folder/$name" && is_file_with "$folder/$name" "$digest"; } || fail \
+            "$name on the share is not the file that the config means" "run up again: the head node brings it anew"
+        TAKEN+=("$folder/$name")
+    done < <(artifacts "$ending")
 }
 
 ensure_enroot() {
-    local folder digest
-    digest=$(artifact '[.]deb' | cut -d ' ' -f 2)
-    [ "$(cat "$CONTAINERS_DIR/enroot" 2>/dev/null)" != "$digest" ] || [ -n "$(missing_of enroot)" ] || return 0
+    local folder wanted
+    wanted=$(artifacts '[.]deb')
+    if [ "$(cat "$CONTAINERS_DIR/enroot" 2>/dev/null)" = "$wanted" ] && [ -z "$(missing_of enroot enroot+caps)" ]; then return 0; fi
     folder=$(mktemp -d)
-    take_artifact '[.]deb' "$folder"
-    when_unlocked dpkg --force-confold -i "$ARTIFACT" || fail "Enroot's package cannot be installed ($(head -n 1 <<<"$APT_SAID"))" \
-        "see 'dpkg -i' of it on $HOST_NAME, then run up again"
+    take_artifacts '[.]deb' "$folder"
+    when_unlocked dpkg --force-confold -i "${TAKEN[@]}" || fail \
+        "Enroot's packages cannot be installed ($(head -n 1 <<<"$APT_SAID"))" "see above, then run up again"
     rm -rf "$folder"
-    ensure_file "$CONTAINERS_DIR/enroot" 0644 root:root "$digest"
+    ensure_file "$CONTAINERS_DIR/enroot" 0644 root:root "$wanted"
 }
 
 # Where plain users may make namespaces only with a profile (since 24.04 of one distribution), Enroot's own allows it.
@@ -80,8 +83,8 @@ compile_plugin() {
     local target=$1 folder
     ensure_packages gcc libc6-dev make libslurm-dev
     folder=$(mktemp -d)
-    take_artifact '[.]tar[.]gz' "$folder"
-    tar -xzf "$ARTIFACT" -C "$folder" --strip-components=1 --no-same-owner
+    take_artifacts '[.]tar[.]gz' "$folder"
+    tar -xzf "${TAKEN[0]}" -C "$folder" --strip-components=1 --no-same-owner
     make -s -C "$folder" || fail "Pyxis $ENROOT_PYXIS_PYXIS does not compile with this machine's Slurm" \
         "see above; does libslurm-dev have the version of slurmd here? ('apt-cache policy slurmd libslurm-dev' on $HOST_NAME)"
     publish_plugin "$folder/spank_pyxis.so" "$target"

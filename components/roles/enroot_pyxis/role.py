@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from components.cluster_settings import ClusterSettings
-from components.roles.enroot_pyxis.settings_pins import FILES, PYXIS, url_of
 from components.roles.enroot_pyxis.settings import Containers, sums
+from components.roles.enroot_pyxis.settings_pins import FILES, PYXIS, url_of
 from components.roles.role import File, Role, template
 
 # What Enroot calls, as its package says, and what it calls where it finds it. The last is the smoke job's image.

@@ -6,46 +6,46 @@
 # NFS_EXPORTS_PATH           directory of the share
 
 IMPORT_USER=tailrack-images
+# Its log-ins, in memory, and where it works; both are there during an import alone.
+LENT=/run/tailrack-images
+WORK=$STATE_DIR/images
 # Seconds for one image; large ones take many minutes.
 IMPORT_LIMIT=5400
 
-# Files for the importing account alone, in memory, gone with the step whatever comes of it.
+# Nobody else can read them at any moment.
 lend_credentials() {
-    local folder=/run/tailrack-images
-    rm -rf "$folder"
-    install -d -m 0700 -o "$IMPORT_USER" -g "$IMPORT_USER" "$folder"
-    (
-        umask 077
-        printf '%s' "$ENROOT_PYXIS_CREDENTIALS" >"$folder/.credentials"
-    )
-    chown "$IMPORT_USER:$IMPORT_USER" "$folder/.credentials"
+    install -d -m 0700 -o "$IMPORT_USER" -g "$IMPORT_USER" "$LENT"
+    install -m 0600 -o "$IMPORT_USER" -g "$IMPORT_USER" /dev/null "$LENT/.credentials"
+    printf '%s' "$ENROOT_PYXIS_CREDENTIALS" >"$LENT/.credentials"
 }
+
+# What an import leaves when it is over, or was cut off.
+clear_imports() { rm -rf "$LENT" "$WORK" "$NFS_EXPORTS_PATH"/containers/images/{.*.new,*.coming}; }
 
 # Bring one image to the share: name, where, source. What is there already stays until the new one is whole.
 publish_image() {
-    local name=$1 where=$2 source=$3 folder=$NFS_EXPORTS_PATH/containers/images work=$STATE_DIR/images digest status=0
+    local name=$1 where=$2 source=$3 folder=$NFS_EXPORTS_PATH/containers/images digest status=0
     if [ "$(sed -n 's/^source=//p' "$folder/$name.image" 2>/dev/null)" = "$source" ] && [ -s "$folder/$name.sqsh" ]; then
         digest=$(sed -n 's/^sha256=//p' "$folder/$name.image")
     else
         note "importing $name from $source"
         : >"$folder/$name.coming"
-        rm -rf "$work" "$folder/.$name.new"
-        install -d -m 0700 -o "$IMPORT_USER" -g "$IMPORT_USER" "$work"
+        rm -rf "$WORK"
+        install -d -m 0700 -o "$IMPORT_USER" -g "$IMPORT_USER" "$WORK"
         if [[ $source == /* ]]; then
-            cp "$source" "$work/image.sqsh" || status=$?
+            cp "$source" "$WORK/image.sqsh" || status=$?
         else
-            timeout -k 10 "$IMPORT_LIMIT" setpriv --reuid "$IMPORT_USER" --regid "$IMPORT_USER" --init-groups --no-new-privs \
-                env -i PATH="$PATH" LC_ALL=C.UTF-8 HOME="$work" ENROOT_CONFIG_PATH=/run/tailrack-images \
-                /usr/local/lib/tailrack/import-image "$source" "$work" || status=$?
+            timeout -k 10 "$IMPORT_LIMIT" setpriv --reuid "$IMPORT_USER" --regid "$IMPORT_USER" --init-groups \
+                env -i PATH="$PATH" LC_ALL=C.UTF-8 HOME="$WORK" ENROOT_CONFIG_PATH="$LENT" \
+                /usr/local/lib/tailrack/import-image "$source" "$WORK" || status=$?
         fi
-        if [ "$status" -ne 0 ] || ! unsquashfs -s "$work/image.sqsh" >/dev/null; then
-            rm -rf "$work" "$folder/$name.coming"
+        if [ "$status" -ne 0 ] || ! unsquashfs -s "$WORK/image.sqsh" >/dev/null; then
+            rm -f "$folder/$name.coming"
             IMAGES_FAILED+="${IMAGES_FAILED:+, }$name"
             return
         fi
         # Copied by root, so that nobody else owns what nodes read; renamed, so that nobody reads half of it.
-        install -m 0644 -o root -g root "$work/image.sqsh" "$folder/.$name.new"
-        rm -rf "$work"
+        install -m 0644 -o root -g root "$WORK/image.sqsh" "$folder/.$name.new"
         digest=$(sha256sum <"$folder/.$name.new" | cut -d ' ' -f 1)
         mv -fT "$folder/.$name.new" "$folder/$name.sqsh"
     fi
@@ -57,7 +57,7 @@ where=$where"
 
 forget_other_images() {
     local folder=$NFS_EXPORTS_PATH/containers/images path name
-    for path in "$folder"/*.{image,sqsh,coming}; do
+    for path in "$folder"/*.{image,sqsh}; do
         name=${path##*/}
         [ -e "$path" ] || continue
         grep -q "^${name%.*} " <<<"$ENROOT_PYXIS_IMAGES" || rm -f "$path"
@@ -68,13 +68,14 @@ enroot_pyxis_services() {
     local name where source
     IMAGES_FAILED=''
     install -d -m 0755 "$NFS_EXPORTS_PATH/containers/images"
+    clear_imports
     forget_other_images
     [ -n "$ENROOT_PYXIS_IMAGES" ] || return 0
     id -u "$IMPORT_USER" >/dev/null 2>&1 || useradd --system --user-group --no-create-home --home-dir /nonexistent \
         --shell /usr/sbin/nologin "$IMPORT_USER"
     lend_credentials
     while read -r name where source; do publish_image "$name" "$where" "$source"; done <<<"$ENROOT_PYXIS_IMAGES"
-    rm -rf /run/tailrack-images
+    clear_imports
     [ -z "$IMAGES_FAILED" ] || fail "these images could not be imported: $IMAGES_FAILED" \
         "see above what was said; correct tailrack:containers.images or .registries, then run up again"
 }

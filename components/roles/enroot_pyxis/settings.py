@@ -130,8 +130,8 @@ class Image(Section):
     source: Annotated[str, AfterValidator(_source)] = key(
         "where it comes from: [USER@][REGISTRY#]IMAGE[:TAG], as --container-image takes it, or the path of a "
         ".sqsh file on the head node",
-        "an image such as nvcr.io#nvidia/pytorch:25.08-py3, or the path of a .sqsh file on the head node; nothing could "
-        "be imported; write one of the two",
+        "an image such as nvcr.io#nvidia/pytorch:25.08-py3, or the path of a .sqsh file on the head node; nothing "
+        "could be imported; write one of the two",
         max_length=700,
     )
     where: tuple[str, ...] | None = key(

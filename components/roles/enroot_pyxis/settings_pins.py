@@ -17,10 +17,12 @@ UPSTREAM = "https://github.com/NVIDIA"
 
 _PATHS = {
     f"enroot_{ENROOT}-1_amd64.deb": f"enroot/releases/download/v{ENROOT}/",
+    # Gives two of Enroot's programs the capabilities without which plain users can import no image.
+    f"enroot+caps_{ENROOT}-1_amd64.deb": f"enroot/releases/download/v{ENROOT}/",
     f"v{PYXIS}.tar.gz": "pyxis/archive/refs/tags/",
 }
 FILES = tuple(_PATHS)
-"""What is installed, by upstream's own file names: Enroot's package, and Pyxis as source."""
+"""What is installed, by upstream's own file names: Enroot's packages, and Pyxis as source."""
 
 SUMS = "SHA256SUMS"
 """The file of a folder of one's own that has the checksums of the others, as sha256sum writes it."""
