@@ -30,7 +30,7 @@ def role(settings: ClusterSettings) -> Role | None:
         File(f"/usr/local/sbin/{UNIT}", template("enroot_pyxis", UNIT), mode="0755"),
         File(f"/etc/systemd/system/{UNIT}.service", template("enroot_pyxis", f"{UNIT}.service")),
         File(f"/etc/systemd/system/{UNIT}.timer", template("enroot_pyxis", f"{UNIT}.timer")),
-        File("/etc/enroot/hooks.d/50-tailrack-ranks.sh", template("enroot_pyxis", "ranks.sh"), mode="0755"),
+        File("/etc/enroot/hooks.d/50-tailrack-ranks.sh", template("enroot_pyxis", "ranks"), mode="0755"),
     )
     return Role(
         "enroot_pyxis",

@@ -39,7 +39,9 @@ publish_image() {
                 env -i PATH="$PATH" LC_ALL=C.UTF-8 HOME="$WORK" ENROOT_CONFIG_PATH="$LENT" \
                 /usr/local/lib/tailrack/import-image "$source" "$WORK" || status=$?
         fi
-        if [ "$status" -ne 0 ] || ! unsquashfs -s "$WORK/image.sqsh" >/dev/null; then
+        # From here on the importing account reaches nothing there: no link of its own is followed.
+        chown root:root "$WORK"
+        if [ "$status" -ne 0 ] || [ -L "$WORK/image.sqsh" ] || ! unsquashfs -s "$WORK/image.sqsh" >/dev/null; then
             rm -f "$folder/$name.coming"
             IMAGES_FAILED+="${IMAGES_FAILED:+, }$name"
             return
@@ -65,7 +67,7 @@ forget_other_images() {
 }
 
 enroot_pyxis_services() {
-    local name where source
+    local line images
     IMAGES_FAILED=''
     install -d -m 0755 "$NFS_EXPORTS_PATH/containers/images"
     clear_imports
@@ -74,7 +76,10 @@ enroot_pyxis_services() {
     id -u "$IMPORT_USER" >/dev/null 2>&1 || useradd --system --user-group --no-create-home --home-dir /nonexistent \
         --shell /usr/sbin/nologin "$IMPORT_USER"
     lend_credentials
-    while read -r name where source; do publish_image "$name" "$where" "$source"; done <<<"$ENROOT_PYXIS_IMAGES"
+    # No loop that reads: an import would read on where it stands.
+    readarray -t images <<<"$ENROOT_PYXIS_IMAGES"
+    # shellcheck disable=SC2086  # name, where and source have no blanks
+    for line in "${images[@]}"; do publish_image $line; done
     clear_imports
     [ -z "$IMAGES_FAILED" ] || fail "these images could not be imported: $IMAGES_FAILED" \
         "see above what was said; correct tailrack:containers.images or .registries, then run up again"
