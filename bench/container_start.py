@@ -1,6 +1,6 @@
 """How long a job takes to start in a container: by a staged name, against the import of the image and other ways.
 
-Brings up the dev stack with the containers of TAILRACK_ARTIFACTS, stages an image of some 50 MB, and prints, each beside
+Brings up the dev stack with the containers of TAILRACK_ARTIFACTS, stages an image of 50 MB, and prints, each beside
 the same job on the bare machine: the import with all that publishes it, the time until every node has it, a start from
 the share's file that is unpacked first, by staged name, and in a container that is there. Medians; nothing is judged.
 """

@@ -19,7 +19,7 @@ PLUGSTACK_DIR=/etc/tailrack/plugstack.d
 # `file sha256` of the files with an ending, one a line.
 artifacts() { sed -nE "s/^([^ ]*$1 [0-9a-f]+).*/\1/p" <<<"$ENROOT_PYXIS_ARTIFACTS"; }
 
-is_file_with() { [ "$(sha256sum <"$1" 2>/dev/null | cut -d ' ' -f 1)" = "$2" ]; }
+is_file_with() { [ -n "$2" ] && [ "$(sha256sum <"$1" 2>/dev/null | cut -d ' ' -f 1)" = "$2" ]; }
 
 # Take files of the share, by their ending, into a folder of root's own; what counts are the copies, which nobody else can
 # change afterwards.
