@@ -537,6 +537,26 @@ def test_any_other_image_is_imported_for_the_step_and_released_after_it(node: Sh
     assert not node.path("/run/pyxis/6001/7.0.sqsh").exists()
 
 
+def test_a_batch_script_has_no_step_and_gets_its_image_all_the_same(node: Shell) -> None:
+    environment = f"PYXIS_RUNTIME_PATH={node.root}/run/pyxis SLURM_JOB_UID=6001 SLURM_JOB_ID=7"
+    done = node.run(f"{environment} {node.path(IMPORTER)} get docker://ubuntu")
+    assert (done.returncode, done.stdout.strip()) == (0, str(node.path("/run/pyxis/6001/7.batch.sqsh")))
+
+
+# --- leaving
+
+
+def test_a_machine_that_leaves_knows_no_containers_any_more(node: Shell) -> None:
+    kept = "include /etc/slurm/plugstack.conf.d/*.conf"
+    node.write("etc/slurm/plugstack.conf", node.inside(f"{kept}\ninclude /etc/tailrack/plugstack.d/*.conf\n"))
+    for _ in range(2):
+        assert node.call("enroot_pyxis_leave", {}, "enroot_pyxis/leave").returncode == 0
+    assert node.path("/etc/slurm/plugstack.conf").read_text() == node.inside(f"{kept}\n")
+    for gone in ("etc/tailrack/containers", "usr/local/lib/tailrack/spank_pyxis.so", PROGRAM, IMPORTER):
+        assert not node.path(gone).exists(), gone
+    assert node.calls.count("systemctl disable -q --now tailrack-containers.timer") == 1
+
+
 # --- the hook of ranks
 
 
