@@ -13,6 +13,7 @@ take() { tar -C / -cf - --no-recursion -T - 2>/dev/null | tar -xf -; }
     done
     find "$libs"/openmpi* "$libs"/pmix* /usr/share/openmpi /etc/openmpi /usr/share/pmix* /etc/alternatives
 } 2>/dev/null | grep -ve /share/doc -e /share/man -e /tests/ -e /test/ | sort -u >list || :
+# shellcheck disable=SC2185  # the paths are in the list
 tr '\n' '\0' <list | find -files0-from - -maxdepth 0 -type f \( -perm /111 -o -name '*.so*' \) >programs 2>/dev/null || :
 xargs -a programs ldd 2>/dev/null | awk '/=> \//{print $3} /^\t\/lib64/{print $1}' | sort -u >needed || :
 xargs -a needed -n1 readlink -f >found
