@@ -2,6 +2,7 @@
 #   STACK=dev        which Pulumi.<stack>.yaml
 #   ENGINE=          cli or inprocess; left out, the Pulumi CLI where it can be had
 #   NODE=, COMMAND=  for make shell
+#   TAILRACK_ARTIFACTS=  folder with Enroot and Pyxis: the lab then has containers (docs/containers.md)
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 STACK ?= dev

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,14 @@ IMAGES = [
     {"name": "mine", "source": "/export/mine.sqsh", "where": []},
     {"name": "plain", "source": "ubuntu:24.04"},
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_folder_in_the_environment() -> Iterator[None]:
+    """Whoever runs the tests may have one for the lab."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("TAILRACK_ARTIFACTS", raising=False)
+        yield
 
 
 @pytest.fixture
