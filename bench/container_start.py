@@ -30,7 +30,7 @@ from driver.workspace import PROJECT, ROOT, Workspace
 from engine.events import Event
 from lab.identity import container_name
 
-STACK, ROUNDS = "bench-containers", 5
+STACK, ROUNDS = "benchc", 5
 IMAGE = "/export/tools.sqsh"
 
 
@@ -72,7 +72,11 @@ def main() -> None:
         def deployment(wanted: dict[str, Any]) -> Deployment:
             file.write_text(json.dumps(wanted), encoding="utf-8")
             events.clear()
-            return Deployment(Workspace(PROJECT, STACK, file, ROOT / "bench"), find_engine(""), events.append)
+            return Deployment(
+                Workspace(PROJECT, STACK, file, ROOT / "bench"),
+                find_engine(os.environ.get("ENGINE", "")),
+                events.append,
+            )
 
         made = deployment(config)
         lab_commands.prepare(made.likenesses)
