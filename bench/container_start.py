@@ -34,10 +34,10 @@ STACK, ROUNDS = "benchc", 5
 IMAGE = "/export/tools.sqsh"
 
 
-def on(deployment: Deployment, node: str, command: str) -> str:
-    """Run a command as root on a node; return its stdout. Raises CalledProcessError when it fails."""
+def on(deployment: Deployment, node: str, command: str, text: str = "") -> str:
+    """Run a command as root on a node with a text on its stdin; return its stdout. Raises CalledProcessError when it fails."""
     words = ["docker", "exec", "-i", container_name(deployment.lab, node), "bash", "-c", command]
-    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(words, input=text, check=True, capture_output=True, text=True).stdout
 
 
 def seconds_of(work: Callable[[], object]) -> float:
@@ -83,7 +83,7 @@ def main() -> None:
         try:
             insist(made.up())
             script = (PROJECT / "tests/lab/container_image.sh").read_text(encoding="utf-8")
-            on(made, "head", script.replace("$1", IMAGE))
+            on(made, "head", f"bash -s -- {IMAGE}", script)
             staged = copy.deepcopy(config)
             staged["config"]["tailrack:containers"] = {"images": [{"name": "tools", "source": IMAGE}]}
             made = deployment(staged)
