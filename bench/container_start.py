@@ -35,7 +35,7 @@ IMAGE = "/export/tools.sqsh"
 
 
 def on(deployment: Deployment, node: str, command: str, text: str = "") -> str:
-    """Run a command as root on a node with a text on its stdin; return its stdout. Raises CalledProcessError when it fails."""
+    """Run a command as root on a node, with a text on its stdin; return its stdout, or raise CalledProcessError."""
     words = ["docker", "exec", "-i", container_name(deployment.lab, node), "bash", "-c", command]
     return subprocess.run(words, input=text, check=True, capture_output=True, text=True).stdout
 
