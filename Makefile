@@ -2,12 +2,13 @@
 #   STACK=dev        which Pulumi.<stack>.yaml
 #   ENGINE=          cli or inprocess; left out, the Pulumi CLI where it can be had
 #   NODE=, COMMAND=  for make shell; COMMENT= for make preview
+#   TAILRACK_ARTIFACTS=  folder with Enroot and Pyxis: the lab then has containers (docs/containers.md)
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 STACK ?= dev
-FAULTS := $(addprefix tests/lab/test_,faults.py outage.py secrets.py)
+FAULTS := $(addprefix tests/lab/test_,faults.py outage.py secrets.py slow_node.py)
 export STACK ENGINE COMMAND
-.PHONY: help setup up preview drift outputs status report floors shell trust down lint test test-unit test-engine test-lab test-faults bench
+.PHONY: help setup up preview drift outputs status images report floors shell trust down lint test test-unit test-engine test-lab test-faults bench
 
 help:
 	@sed -n 's/^\([a-z-]*\): *[a-z ]*## /\1\t/p' Makefile | expand -t 14
@@ -35,6 +36,9 @@ report: setup ## the last measurements and the nodes as one HTML file, whose pat
 
 floors: setup ## write what was measured last as floors into Pulumi.<stack>.yaml
 	@$(PYTHON) -m driver floors
+
+images: setup ## images of containers, and which node has which
+	@$(PYTHON) -m driver images
 
 shell: setup ## a shell on a lab node: NODE=head, or one command: COMMAND='sinfo'
 	@$(PYTHON) -m driver shell --node "$(NODE)" --run "$$COMMAND"

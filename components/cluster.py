@@ -14,6 +14,7 @@ from components.host import Host
 from components.munge_key import MungeKey
 from components.nccl_validation import NcclValidation
 from components.remote import REPAIR
+from components.roles.enroot_pyxis.role import credentials
 from components.roles.order import roles
 
 
@@ -49,6 +50,7 @@ class Cluster(pulumi.ComponentResource):
         secrets = {
             "MUNGE_KEY": munge.key,
             "TAILNET_AUTH_KEY": pulumi.Output.secret(key.get_secret_value() if key else ""),
+            "ENROOT_PYXIS_CREDENTIALS": pulumi.Output.secret(credentials(settings)),
         }
 
         def of(host: Host) -> dict[str, pulumi.Input[Any]]:

@@ -1,5 +1,6 @@
 """What a cluster is built from, apart from its machines: the sections of the stack config, as they are."""
 
+from components.roles.enroot_pyxis.settings import Containers
 from components.roles.gpu.settings import Fabric
 from components.roles.nfs_exports.settings import Storage
 from components.roles.slurm.settings import Slurm
@@ -27,4 +28,5 @@ class ClusterSettings(Section):
     storage: Storage = key("the share", default=Storage())
     slurm: Slurm = key("Slurm beyond what tailrack sets itself", default=Slurm())
     fabric: Fabric = key("the machines' fast network", default=Fabric())
+    containers: Containers | None = key("containers for jobs; left out, there are none", default=None)
     validation: Validation = key("the bandwidth measurement", default=Validation())

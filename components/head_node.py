@@ -15,10 +15,13 @@ from components.head_link import SHARED, HeadLink
 from components.host import Host
 from components.munge_key import MungeKey
 from components.notes import notes
-from components.remote import Step
+from components.remote import TIME_LIMIT_SECONDS, Step
 from components.roles.role import Role, header_name
 from components.roles.slurm.files import controller_files
 from components.roles.slurm.versions import oldest_accepted
+
+# Of services that import images, which take many minutes each.
+IMPORTS_LIMIT_SECONDS = 3 * 3600
 
 
 class HeadNode(pulumi.ComponentResource):
@@ -95,7 +98,8 @@ class HeadNode(pulumi.ComponentResource):
         )
         self.ready: pulumi.Resource = head.resource
         self.fabric: pulumi.Output[Any] = head.result.apply(lambda result: result.get("fabric"))
-        self._roles, self._values = roles, values
+        self._roles, self._values, self._secrets = roles, values, secrets
+        self._imports = settings.containers is not None
         version = self.facts["slurm_version"]
         self.link = HeadLink(
             machine=host,
@@ -126,8 +130,10 @@ class HeadNode(pulumi.ComponentResource):
             self.host,
             steps.compose(self._roles, steps.SERVICES),
             self._values,
+            secrets=self._secrets,
             label=f"{self.host.name}: what no node waits for",
             parent=self,
+            limit_seconds=IMPORTS_LIMIT_SECONDS if self._imports else TIME_LIMIT_SECONDS,
             depends_on=[self.ready],
             lock="tailrack-services",
         )

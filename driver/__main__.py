@@ -1,4 +1,4 @@
-"""Commands behind the Makefile: up, preview, outputs, status, report, floors, shell, trust, down.
+"""Commands behind the Makefile: up, preview, outputs, status, images, report, floors, shell, trust, down.
 
 Progress and tables go to stderr and the terminal; only `outputs` writes to stdout, one JSON object.
 """
@@ -23,6 +23,7 @@ from driver import lab_commands, measured_floors, report
 from driver.comment import comment
 from driver.deployment import Deployment, stack_config
 from driver.find_engine import Found, find_engine
+from driver.head_command import on_head
 from driver.progress import Progress, changes, describe
 from driver.report_page import page
 from driver.stack_file import read_stack_file
@@ -48,6 +49,7 @@ def main(words: list[str] | None = None) -> int:
             "status": _status,
             "report": _report,
             "floors": _floors,
+            "images": _images,
             "shell": _shell,
             "trust": _trust,
             "down": _down,
@@ -82,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         ("status", "show nodes, jobs and why a node is out"),
         ("report", "write the last measurements and the nodes into one HTML file"),
         ("floors", "write what was measured last as floors into the stack's config"),
+        ("images", "show the images of containers and which node has which"),
         ("down", "remove everything"),
         ("engine", "say which engine the other commands take"),
         ("sweep", "remove every lab of this checkout, whatever its stack; the last resort"),
@@ -226,6 +229,11 @@ def _trust(arguments: argparse.Namespace, console: Console) -> int:
     config = read_stack_file(arguments.config_file or stack_config(PROJECT, arguments.stack))["config"]
     raw = {key.removeprefix("tailrack:"): value for key, value in config.items()}
     return trust(raw, PROJECT, console, ask=sys.stdin.isatty())
+
+
+def _images(arguments: argparse.Namespace, console: Console) -> int:
+    deployment = _deployment(arguments, Progress(console), find_engine(arguments.engine))
+    return subprocess.run(on_head(deployment, "tailrack-containers list"), check=False).returncode
 
 
 def _shell(arguments: argparse.Namespace, console: Console) -> int:

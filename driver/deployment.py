@@ -97,6 +97,13 @@ class Deployment:
         """The head node's name."""
         return next((str(head["name"]) for head in self._written("tailrack:head") if "name" in head), "head")
 
+    @property
+    def head_host(self) -> dict[str, Any] | None:
+        """The head node as a site of kind `hosts` lists it, as written; None where it is a container of the lab."""
+        sites = self._written("tailrack:sites")
+        hosts = [host for site in sites if isinstance(site.get("hosts"), list) for host in site["hosts"]]
+        return next((host for host in hosts if isinstance(host, dict) and host.get("name") == self.head_name), None)
+
     def _written(self, key: str) -> list[dict[str, Any]]:
         """The mapping, or the mappings of the list, at a key of the config as written; it is checked by the program."""
         value = self._config.get(key)

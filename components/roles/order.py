@@ -21,15 +21,18 @@ ORDER = (
     "ssh_trust",
     "nfs_exports",
     "gpu",
+    "enroot_pyxis",
     "slurm",
     "pam_slurm_adopt",
+    "container_smoke",
     "first_contact",
 )
 
 
 def roles(settings: ClusterSettings) -> tuple[Role, ...]:
-    """Return every role as the cluster's settings have it, in order."""
-    made = [cast(Role, import_module(f"components.roles.{name}.role").role(settings)) for name in ORDER]
+    """Return every role that the cluster's settings ask for, as they have it, in order."""
+    found = [cast(Role | None, import_module(f"components.roles.{name}.role").role(settings)) for name in ORDER]
+    made = [role for role in found if role is not None]
     ports = ", ".join(port for role in made for port in role.ports)
     return tuple(
         replace(role, values={**role.values, "ports": ports}) if role.name == "firewall" else role for role in made

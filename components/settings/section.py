@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from types import UnionType
 from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -73,12 +72,13 @@ def keys_of(model: type[Section]) -> Mapping[str, Key]:
 
 def _key(info: FieldInfo) -> Key:
     annotation: Any = info.annotation
-    if get_origin(annotation) is UnionType:  # a section that may be left out
-        sections = [one for one in get_args(annotation) if isinstance(one, type) and issubclass(one, Section)]
-        annotation = sections[0] if sections else annotation
-    item = get_args(annotation)[0] if get_origin(annotation) is tuple else annotation
-    section = item if isinstance(item, type) and issubclass(item, Section) else None
-    many = section is not None and item is not annotation
+    many = get_origin(annotation) is tuple
+    # Of a section that may be left out, `Model | None`, the model.
+    items = [
+        item for item in get_args(annotation) or (annotation,) if isinstance(item, type) and issubclass(item, Section)
+    ]
+    section = items[0] if items else None
+    many = many and section is not None
     kind: Any = tuple[Any, ...] if many else annotation
     checked: Any = Annotated[(kind, *info.metadata)]
     words = next(each for each in info.metadata if isinstance(each, Says))

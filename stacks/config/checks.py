@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import islice
 
+from components.roles.enroot_pyxis.settings import check_containers
 from components.roles.nfs_exports.settings import check_storage
 from components.roles.slurm.settings import check_slurm
 from components.roles.tailnet.settings import check_tailnet
@@ -38,7 +39,12 @@ def check(config: Draft, report: Report) -> None:
         kind.check([site for site in sites if site.text("kind") == word], head, report)
     logins = {node.login: node.place for node in listed_nodes if node.login is not None}
     check_users(config.items("users"), logins, report)
-    check_storage(config.section("storage"), logins, report)
+    storage = config.section("storage")
+    check_storage(storage, logins, report)
+    if config.raw.get("containers") is not None:
+        known = {name for site in sites if (name := site.text("name")) is not None}
+        share = [folder for name in ("path", "mount") if isinstance(folder := storage.value(name), str)]
+        check_containers(config.section("containers"), known, share, report)
     check_slurm(config.section("slurm"), report)
     no_control_server = bool(sites) and all((kind := _kind(site)) and not kind.brings_tailnet for site in sites)
     check_tailnet(config.section("tailnet"), no_control_server, report)

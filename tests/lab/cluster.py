@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import shlex
 import subprocess
 import sys
@@ -27,6 +28,9 @@ from lab.identity import container_name, lab_id
 from lab.likeness.machine import Like
 from lab.spec import NetworkSpec
 from lab.spec import NodeSpec as MachineSpec
+
+ARTIFACTS = os.environ.pop("TAILRACK_ARTIFACTS", None)
+"""The folder that Enroot and Pyxis come from, of test_containers.py alone: every other stack here has no containers."""
 
 # Sizes and repeats that take seconds over the relay.
 SMALL_MEASUREMENT = {

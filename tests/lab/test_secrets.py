@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import io
-import os
 import secrets
 import subprocess
 import tarfile
@@ -17,14 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
 
 from driver import lab_commands
 from driver.workspace import PROJECT
 from engine.events import Summary
 from tests.lab.cluster import ClusterUnderTest, eventually
+from tests.lab.sealer import sealer_of
 
 # The lab's control server on this port asks for this key (lab/control/main.go).
 KEYED_URL, RIGHT_KEY = "http://control.lab:8081", "tskey-lab-right"
@@ -156,21 +153,6 @@ def told(cluster: ClusterUnderTest, summary: Summary) -> bytes:
     return "\n".join(map(repr, [*cluster.events, *summary.failures])).encode()
 
 
-class Sealer:
-    """Seals config values as `pulumi config set --secret` does with a passphrase (format v1)."""
-
-    def __init__(self, passphrase: str) -> None:
-        salt = os.urandom(8)
-        self._key = PBKDF2HMAC(SHA256(), 32, salt, 1_000_000).derive(passphrase.encode())
-        self.salt_line = f"encryptionsalt: v1:{base64.b64encode(salt).decode()}:{self.seal('pulumi')}\n"
-
-    def seal(self, text: str) -> str:
-        """Return the text of a `secure:` value."""
-        nonce = os.urandom(12)
-        sealed = AESGCM(self._key).encrypt(nonce, text.encode(), None)
-        return f"v1:{base64.b64encode(nonce).decode()}:{base64.b64encode(sealed).decode()}"
-
-
 @pytest.fixture(scope="module")
 def story(make_cluster: Callable[[str], ClusterUnderTest]) -> Story:
     """A cluster of two nodes that was refused for a wrong auth key and joined with the right one."""
@@ -178,11 +160,7 @@ def story(make_cluster: Callable[[str], ClusterUnderTest]) -> Story:
     cluster.config["tailrack:head"]["compute"] = False
     del cluster.config["tailrack:sites"][1]
     cluster.config["tailrack:validation"]["floors_gb_per_s"] = {}
-    workspace = cluster.deployment().workspace
-    passphrase = workspace.passphrase_file.read_text(encoding="utf-8").strip()
-    sealer = Sealer(passphrase)
-    with workspace.config_copy.open("a", encoding="utf-8") as copy:
-        copy.write(sealer.salt_line)
+    passphrase, sealer = sealer_of(cluster)
     tailnet = cluster.config["tailrack:tailnet"]
     tailnet |= {"control_url": KEYED_URL, "auth_key": {"secure": sealer.seal(WRONG_KEY)}}
     refused = cluster.up()

@@ -169,11 +169,29 @@ def test_another_jobs_preflight_is_not_taken_for_this_ones() -> None:
     server = neighbour.Server("b1", "1000", "")
     server.start()
     try:
-        assert neighbour.connect(Peer("b1", ""), "127.0.0.1", "1001", "a1", 0.1, last=True) is None
-        met = neighbour.connect(Peer("b1", ""), "127.0.0.1", "1000", "a1", 5, last=True)
+        assert (
+            neighbour.connect(Peer("b1", ""), "127.0.0.1", neighbour.ports_of("1001"), "1001", "a1", 0.1, last=True)
+            is None
+        )
+        met = neighbour.connect(Peer("b1", ""), "127.0.0.1", neighbour.ports_of("1000"), "1000", "a1", 5, last=True)
         assert met is not None
         assert [item["severity"] for item in neighbour.check_path(Peer("b1", ""), "lo", met[0])] == ["info"]
         assert server.served.wait(5)
+    finally:
+        server.stop()
+
+
+def test_a_fabric_is_tried_on_a_port_that_the_cluster_does_not_close_there() -> None:
+    server = neighbour.Server("b1", "1000", "127.0.0.1")
+    server.start()
+    try:
+        met = neighbour.connect(Peer("b1", ""), "127.0.0.1", neighbour.ports_of("1000"), "1000", "a1", 5, last=False)
+        assert met is not None
+        told = met[1]
+        assert told.fabric == "127.0.0.1"
+        assert told.port not in range(neighbour.FIRST_PORT, neighbour.FIRST_PORT + neighbour.PORTS)
+        found = list(neighbour.check_neighbour(Peer("b1", "127.0.0.1"), "1000", "a1", "lo"))
+        assert [(item["severity"], "over lo" in item["seen"]) for item in found] == [("info", False), ("info", True)]
     finally:
         server.stop()
 
@@ -183,7 +201,7 @@ def test_another_jobs_preflight_is_not_taken_for_this_ones() -> None:
     [(0.2, 0.0, None), (1.4, 0.6, None), (-1.5, 0.1, "warning"), (90.0, 0.5, "error"), (-3600.0, 2.0, "error")],
 )
 def test_clocks_are_judged_as_far_as_the_way_lets_one_say(ahead: float, within: float, severity: str | None) -> None:
-    found = list(neighbour.check_clock(Peer("b1", ""), Told(ahead, within, "")))
+    found = list(neighbour.check_clock(Peer("b1", ""), Told(ahead, within, "", 0)))
     assert [item["severity"] for item in found] == ([severity] if severity else [])
 
 

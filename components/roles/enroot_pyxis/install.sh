@@ -1,0 +1,181 @@
+#!/bin/bash
+# Enroot, Pyxis and their settings on a machine, from files whose checksums the program knows.
+#
+# ENROOT_PYXIS_ARTIFACTS          `file sha256 address`, one a line
+# ENROOT_PYXIS_PYXIS              Pyxis' version
+# ENROOT_PYXIS_LOCAL              folder on a disk of the machine's own
+# ENROOT_PYXIS_NVIDIA_LIBRARIES   true where containers get the driver's libraries on machines with GPUs
+# NFS_EXPORTS_MOUNT               where the share is
+# NODE_SITE                       the site that this machine stands at
+
+# What is root's alone here.
+CONTAINERS_DIR=$STATE_DIR/containers
+# A folder of the share that only root of the head node can write: root of every other machine is nobody there.
+SHARED_CONTAINERS=containers
+PLUGIN=/usr/local/lib/tailrack/spank_pyxis.so
+# Read by Slurm wherever the cluster's plugstack.conf is: what is not here is not loaded.
+PLUGSTACK_DIR=/etc/tailrack/plugstack.d
+
+# `file sha256` of the files with an ending, one a line.
+artifacts() { sed -nE "s/^([^ ]*$1 [0-9a-f]+).*/\1/p" <<<"$ENROOT_PYXIS_ARTIFACTS"; }
+
+is_file_with() { [ -n "$2" ] && [ "$(sha256sum <"$1" 2>/dev/null | cut -d ' ' -f 1)" = "$2" ]; }
+
+# Take files of the share, by their ending, into a folder of root's own; what counts are the copies, which nobody else can
+# change afterwards.
+take_artifacts() {
+    local ending=$1 folder=$2 name digest
+    TAKEN=()
+    while read -r name digest; do
+        { cp "$NFS_EXPORTS_MOUNT/$SHARED_CONTAINERS/artifacts/$name" "$folder/$name" && is_file_with "$folder/$name" "$digest"; } || fail \
+            "$name on the share is not the file that the config means" "run up again: the head node brings it anew"
+        TAKEN+=("$folder/$name")
+    done < <(artifacts "$ending")
+}
+
+ensure_enroot() {
+    local folder wanted
+    wanted=$(artifacts '[.]deb')
+    if [ "$(cat "$CONTAINERS_DIR/enroot" 2>/dev/null)" = "$wanted" ] && [ -z "$(missing_of enroot enroot+caps)" ]; then return 0; fi
+    folder=$(mktemp -d)
+    take_artifacts '[.]deb' "$folder"
+    when_unlocked dpkg --force-confold -i "${TAKEN[@]}" || fail \
+        "Enroot's packages cannot be installed ($(head -n 1 <<<"$APT_SAID"))" "see above, then run up again"
+    rm -rf "$folder"
+    ensure_file "$CONTAINERS_DIR/enroot" 0644 root:root "$wanted"
+}
+
+# Where plain users may make namespaces only with a profile (since 24.04 of one distribution), Enroot's own allows it.
+ensure_apparmor() {
+    [ "$(cat /proc/sys/kernel/apparmor_restrict_unprivileged_userns 2>/dev/null)" = 1 ] || return 0
+    grep -qs enroot-nsenter /sys/kernel/security/apparmor/profiles && return
+    apparmor_parser -r /etc/apparmor.d/enroot || fail \
+        "AppArmor does not take Enroot's profile, without which plain users start no container here" \
+        "see 'apparmor_parser -r /etc/apparmor.d/enroot' on $HOST_NAME, then run up again"
+}
+
+# With GPUs, most images ask for the driver's libraries, and do not start where nothing brings them.
+ensure_gpu_libraries() {
+    [ "$ENROOT_PYXIS_NVIDIA_LIBRARIES" = true ] || return 0
+    compgen -G '/dev/nvidia[0-9]*' >/dev/null || return 0
+    command -v nvidia-container-cli >/dev/null && return
+    refresh_package_lists
+    [ -n "$(candidate_of libnvidia-container-tools)" ] || fail \
+        "this machine has GPUs, and no package source that can be read here has libnvidia-container-tools" \
+        "add the package source of the NVIDIA container toolkit on $HOST_NAME, or write nvidia_libraries: false in \
+tailrack:containers (images then bring or mount the driver's libraries); then run up again"
+    ensure_packages libnvidia-container-tools
+}
+
+# What a plugin is compiled for: another distribution or Slurm refuses it. By the package, because Slurm's own commands
+# say nothing where they have no controller yet.
+plugin_kind() {
+    local ID VERSION_ID slurm
+    # shellcheck disable=SC2016  # read by dpkg-query
+    slurm=$(dpkg-query -W -f='${source:Upstream-Version}' slurm-client)
+    # shellcheck source=/dev/null
+    . /etc/os-release
+    printf '%s' "$ID-${VERSION_ID:-rolling}-$(dpkg --print-architecture)-slurm-$slurm-pyxis-$ENROOT_PYXIS_PYXIS"
+}
+
+# Compile Pyxis for this machine into a folder of root's own. Only one step changes a machine at a time.
+compile_plugin() {
+    local target=$1 folder
+    ensure_packages gcc libc6-dev make libslurm-dev
+    folder=$(mktemp -d)
+    take_artifacts '[.]tar[.]gz' "$folder"
+    tar -xzf "${TAKEN[0]}" -C "$folder" --strip-components=1 --no-same-owner
+    make -s -C "$folder" || fail "Pyxis $ENROOT_PYXIS_PYXIS does not compile with this machine's Slurm" \
+        "see above; does libslurm-dev have the version of slurmd here? ('apt-cache policy slurmd libslurm-dev' on $HOST_NAME)"
+    publish_plugin "$folder/spank_pyxis.so" "$target"
+    rm -rf "$folder"
+}
+
+# The checksum comes last: a plugin without it is half copied.
+publish_plugin() {
+    mkdir -p "$2"
+    install -m 0644 "$1" "$2/spank_pyxis.so.new"
+    mv -fT "$2/spank_pyxis.so.new" "$2/spank_pyxis.so"
+    ensure_file "$2/sha256" 0644 root:root "$(sha256sum <"$2/spank_pyxis.so" | cut -d ' ' -f 1)"
+}
+
+# Whether a folder has a plugin that is whole, and nobody's but root's.
+has_plugin() {
+    [ "$(stat -c %u "$1/spank_pyxis.so" "$1/sha256" 2>/dev/null | sort -u)" = 0 ] && is_file_with "$1/spank_pyxis.so" "$(cat "$1/sha256")"
+}
+
+# Install the plugin of this machine's kind. It is root's code on every machine, so it comes from the one whose root may
+# do anything anyway, the head node, or is compiled here; never from another node.
+ensure_plugin() {
+    local kind from
+    kind=$(plugin_kind)
+    from=$NFS_EXPORTS_MOUNT/$SHARED_CONTAINERS/pyxis/$kind
+    if ! has_plugin "$from"; then
+        note "the share has no Pyxis for $kind; it is compiled here"
+        from=$CONTAINERS_DIR/pyxis/$kind
+        has_plugin "$from" || compile_plugin "$from"
+    fi
+    if ! is_file_with "$PLUGIN" "$(cat "$from/sha256")"; then
+        install -D -m 0644 "$from/spank_pyxis.so" "$PLUGIN.new"
+        mv -fT "$PLUGIN.new" "$PLUGIN"
+        note "installed Pyxis for $kind"
+    fi
+    ensure_file "$CONTAINERS_DIR/plugin" 0644 root:root "$(cat "$from/sha256")"
+}
+
+# Parents like /tmp: each user makes a folder of his own in them.
+ensure_enroot_settings() {
+    ensure_file /etc/tmpfiles.d/tailrack-containers.conf 0644 root:root "d /run/enroot 1777 root root
+d /run/pyxis 0755 root root
+d /var/cache/enroot 1777 root root
+d $ENROOT_PYXIS_LOCAL 0755 root root
+d $ENROOT_PYXIS_LOCAL/users 1777 root root
+d $ENROOT_PYXIS_LOCAL/images 0755 root root
+z /dev/fuse 0666 root root"
+    systemd-tmpfiles --create /etc/tmpfiles.d/tailrack-containers.conf
+    # shellcheck disable=SC2016  # read by Enroot
+    ensure_file /etc/enroot/enroot.conf.d/tailrack.conf 0644 root:root '# Written by tailrack: homes are on the share, which is no place for a container.
+ENROOT_RUNTIME_PATH /run/enroot/user-$(id -u)
+ENROOT_CACHE_PATH /var/cache/enroot/user-$(id -u)
+ENROOT_DATA_PATH '"$ENROOT_PYXIS_LOCAL"'/users/user-$(id -u)
+ENROOT_TEMP_PATH /var/tmp
+ENROOT_ROOTFS_WRITABLE yes'
+    # MPI inside containers: Slurm's own hook.
+    ln -sfT /usr/share/enroot/hooks.d/50-slurm-pmi.sh /etc/enroot/hooks.d/50-slurm-pmi.sh
+    ensure_file /etc/tailrack/containers 0644 root:root "SHARED=$NFS_EXPORTS_MOUNT/$SHARED_CONTAINERS
+LOCAL=$ENROOT_PYXIS_LOCAL
+SITE=$NODE_SITE
+NODE=$HOST_NAME"
+}
+
+# The image of the smoke job: a shell, and a text that is nowhere else.
+ensure_smoke_image() {
+    local folder image=$CONTAINERS_DIR/smoke.sqsh
+    [ ! -s "$image" ] || [ ! -s "$CONTAINERS_DIR/inside" ] || return 0
+    folder=$(mktemp -d)
+    mkdir -p "$folder"/{bin,etc,tmp,root,usr/bin,proc,sys,dev,run,var}
+    cp "$(command -v busybox)" "$folder/bin/busybox"
+    for name in sh cat id; do ln -s busybox "$folder/bin/$name"; done
+    ensure_file "$CONTAINERS_DIR/inside" 0644 root:root "tailrack inside $(head -c 16 /dev/urandom | base64)"
+    cp "$CONTAINERS_DIR/inside" "$folder/etc/tailrack-inside"
+    rm -f "$image.new"
+    mksquashfs "$folder" "$image.new" -all-root -no-progress -quiet
+    mv -fT "$image.new" "$image"
+    rm -rf "$folder"
+}
+
+install_containers() {
+    local ranks=/etc/enroot/hooks.d/50-tailrack-ranks.sh
+    mkdir -p "$CONTAINERS_DIR"
+    chmod 0755 "$CONTAINERS_DIR"
+    ensure_enroot
+    [ -x "$ranks" ] || fail "$ranks is gone" "run up again"
+    ensure_apparmor
+    ensure_gpu_libraries
+    ensure_plugin
+    ensure_enroot_settings
+    ensure_smoke_image
+    # Required: where the plugin is gone, slurmd and every step of a job say so and end. Last: with it, it is asked for.
+    ensure_file "$PLUGSTACK_DIR/pyxis.conf" 0644 root:root \
+        "required $PLUGIN runtime_path=/run/pyxis container_scope=global importer=/usr/local/lib/tailrack/importer use_squashfuse=1"
+}

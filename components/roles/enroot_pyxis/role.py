@@ -1,0 +1,79 @@
+"""Containers for jobs: Enroot starts them for plain users, Pyxis gives Slurm its --container-image."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+
+from components.cluster_settings import ClusterSettings
+from components.roles.enroot_pyxis.settings import Containers, sums
+from components.roles.enroot_pyxis.settings_pins import FILES, PYXIS, url_of
+from components.roles.role import File, Role, template
+
+# What Enroot calls, as its package says, and what it calls where it finds it. The last is the smoke job's image.
+RUNTIME = (
+    *("curl", "gawk", "jq", "parallel", "squashfs-tools", "zstd", "bsdmainutils"),
+    *("pigz", "libcap2-bin", "squashfuse", "fuse-overlayfs", "busybox-static"),
+)
+LIB = "/usr/local/lib/tailrack"
+UNIT = "tailrack-containers"
+
+
+def role(settings: ClusterSettings) -> Role | None:
+    """None where the stack asks for no containers."""
+    containers = settings.containers
+    if containers is None:
+        return None
+    files = (
+        File(f"{LIB}/importer", template("enroot_pyxis", "importer"), mode="0755"),
+        File(f"/usr/local/sbin/{UNIT}", template("enroot_pyxis", UNIT), mode="0755"),
+        File(f"/etc/systemd/system/{UNIT}.service", template("enroot_pyxis", f"{UNIT}.service")),
+        File(f"/etc/systemd/system/{UNIT}.timer", template("enroot_pyxis", f"{UNIT}.timer")),
+        File("/etc/enroot/hooks.d/50-tailrack-ranks.sh", template("enroot_pyxis", "ranks"), mode="0755"),
+    )
+    return Role(
+        "enroot_pyxis",
+        section=containers,
+        packages={"head": RUNTIME, "node": RUNTIME},
+        files={
+            "head": (*files, File(f"{LIB}/import-image", template("enroot_pyxis", "import-image"), mode="0755")),
+            "node": files,
+        },
+        values={
+            "artifacts": list(_artifacts(containers)),
+            "contents": list(_contents(containers)),
+            "images": list(_images(containers)),
+            "pyxis": PYXIS,
+        },
+    )
+
+
+def credentials(settings: ClusterSettings) -> str:
+    """Return the log-ins at registries as a netrc file has them; a secret."""
+    registries = settings.containers.registries if settings.containers else ()
+    return "".join(
+        f"machine {each.host.partition(':')[0]} login {each.user} password {each.password.get_secret_value()}\n"
+        for each in registries
+    )
+
+
+def _artifacts(containers: Containers) -> Iterator[str]:
+    """`file sha256 address`; no address for what comes with the step."""
+    base = containers.artifacts
+    for file, digest in sums(containers).items():
+        yield f"{file} {digest} {url_of(base, file) if base.startswith('https://') else ''}".rstrip()
+
+
+def _contents(containers: Containers) -> Iterator[str]:
+    """`file base64`, of a folder on the machine that runs the program: it need not be reached from the cluster."""
+    if not containers.artifacts.startswith("https://"):
+        for file in FILES:
+            yield f"{file} {base64.b64encode((Path(containers.artifacts) / file).read_bytes()).decode()}"
+
+
+def _images(containers: Containers) -> Iterator[str]:
+    """`name where source`: sites with commas between them, `all` or `none`."""
+    for image in containers.images:
+        where = "all" if image.where is None else ",".join(image.where) or "none"
+        yield f"{image.name} {where} {image.source}"

@@ -1,0 +1,591 @@
+"""Roles enroot_pyxis and container_smoke on a machine: what is installed from where, images, and the proof."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from components.roles.enroot_pyxis.settings_pins import FILES
+from components.roles.role import Value, template
+from tests.unit.shell import Shell
+
+NAMES = (*FILES[:2], FILES[2])
+CONTENT = {name: f"content of {name}\n" for name in NAMES}
+PROGRAM = "/usr/local/sbin/tailrack-containers"
+IMPORTER = "/usr/local/lib/tailrack/importer"
+SHARE = "export/shared/containers"
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+ARTIFACTS = [f"{name} {digest(text)}" for name, text in CONTENT.items()]
+CONTENTS = [f"{name} {base64.b64encode(text.encode()).decode()}" for name, text in CONTENT.items()]
+
+
+def values(shell: Shell, **more: Value) -> dict[str, Value]:
+    """Header values; the share is a folder of the machine on the head node and on nodes alike."""
+    share = f"{shell.root}/export/shared"
+    own: dict[str, Value] = {
+        "ENROOT_PYXIS_ARTIFACTS": ARTIFACTS,
+        "ENROOT_PYXIS_CONTENTS": CONTENTS,
+        "ENROOT_PYXIS_PYXIS": "0.24.0",
+        "ENROOT_PYXIS_LOCAL": f"{shell.root}/local",
+        "ENROOT_PYXIS_NVIDIA_LIBRARIES": True,
+        "NFS_EXPORTS_PATH": share,
+        "NFS_EXPORTS_MOUNT": share,
+        "NODE_SITE": "cloud-a",
+    }
+    return {**own, **more}
+
+
+@pytest.fixture
+def machine(shell: Shell) -> Shell:
+    """A machine with stubs for what would need root; every file there is root's."""
+    shell.stub("stat", 'echo "${OWNER:-0}"')
+    for name in ("dpkg", "apt-get", "apt-cache", "chown", "modprobe", "sleep"):
+        shell.stub(name)
+    shell.stub("dpkg-query", 'case "$*" in *Upstream*) printf 24.11.5 ;; *) printf installed ;; esac')
+    shell.write("etc/os-release", "ID=debian\nVERSION_ID=13\n")
+    shell.stub("dpkg", 'case "$*" in *print-architecture) echo amd64 ;; esac')
+    return shell
+
+
+# --- the gate
+
+
+@pytest.mark.parametrize("name", ["user/max_user_namespaces", "kernel/unprivileged_userns_clone"])
+def test_a_machine_that_makes_no_namespaces_for_users_is_refused_with_the_remedy(machine: Shell, name: str) -> None:
+    machine.write(f"proc/sys/{name}", "0\n")
+    done = machine.call("enroot_pyxis_gate 2>&1; true", values(machine), "enroot_pyxis/gate")
+    failed = machine.call(
+        "trap 'echo \"${REASON-}; ${REMEDY-}\"' EXIT; enroot_pyxis_gate", values(machine), "enroot_pyxis/gate"
+    )
+    assert done.returncode == failed.returncode == 1
+    assert name.replace("/", ".") in failed.stdout
+    assert "sysctl -w" in failed.stdout
+
+
+def test_a_machine_of_another_architecture_is_refused(machine: Shell) -> None:
+    machine.stub("dpkg", "echo arm64")
+    failed = machine.call("trap 'echo \"${REASON-}\"' EXIT; enroot_pyxis_gate", values(machine), "enroot_pyxis/gate")
+    assert failed.returncode == 1
+    assert "this machine is arm64" in failed.stdout
+
+
+def test_a_machine_that_can_have_them_passes(machine: Shell) -> None:
+    machine.write("proc/sys/user/max_user_namespaces", "63555\n")
+    machine.write("dev/fuse", "")
+    assert machine.call("enroot_pyxis_gate", values(machine), "enroot_pyxis/gate").returncode == 0
+
+
+# --- files, and the plugin
+
+
+def fetched(shell: Shell, **more: Value) -> tuple[int, str]:
+    """Run fetch_artifacts; its exit status, and what it failed with."""
+    commands = "trap 'echo \"${REASON-}; ${REMEDY-}\"' EXIT; fetch_artifacts"
+    done = shell.call(commands, values(shell, **more), "enroot_pyxis/head")
+    return done.returncode, done.stdout
+
+
+def test_files_that_come_with_the_step_are_put_on_the_share_whole(machine: Shell) -> None:
+    assert fetched(machine)[0] == 0
+    folder = machine.path(f"{SHARE}/artifacts")
+    assert {path.name: path.read_text() for path in folder.iterdir()} == CONTENT
+
+
+def test_a_file_with_another_checksum_is_refused_and_not_kept(machine: Shell) -> None:
+    wrong = [f"{NAMES[0]} {'0' * 64}", *ARTIFACTS[1:]]
+    status, said = fetched(machine, ENROOT_PYXIS_ARTIFACTS=wrong)
+    assert status == 1
+    assert f"has the checksum {digest(CONTENT[NAMES[0]])}, which is not the config's" in said
+    assert list(machine.path(f"{SHARE}/artifacts").iterdir()) == []
+
+
+def test_files_of_an_address_are_fetched_by_https_once(machine: Shell) -> None:
+    machine.stub("curl", 'while [ "$1" != -o ]; do shift; done; printf "content of %s\\n" "${3##*/}" >"$2"')
+    lines = [f"{line} https://files.example/{line.split()[0]}" for line in ARTIFACTS]
+    more: dict[str, Value] = {"ENROOT_PYXIS_ARTIFACTS": lines, "ENROOT_PYXIS_CONTENTS": ""}
+    assert fetched(machine, **more)[0] == fetched(machine, **more)[0] == 0
+    calls = [call for call in machine.calls if call.startswith("curl")]
+    assert len(calls) == 3
+    assert all("--proto =https" in call for call in calls)
+
+
+def test_an_address_that_does_not_answer_is_named(machine: Shell) -> None:
+    machine.stub("curl", "exit 6")
+    status, said = fetched(machine, ENROOT_PYXIS_ARTIFACTS=[f"{ARTIFACTS[0]} https://files.example/x"])
+    assert status == 1
+    assert "https://files.example/x cannot be fetched from here" in said
+
+
+def test_a_file_that_was_changed_on_the_share_is_not_installed(machine: Shell) -> None:
+    assert fetched(machine)[0] == 0
+    machine.write(f"{SHARE}/artifacts/{NAMES[1]}", "planted\n")
+    done = machine.call("trap 'echo \"${REASON-}\"' EXIT; ensure_enroot", values(machine), "enroot_pyxis/install")
+    assert done.returncode == 1
+    assert "on the share is not the file that the config means" in done.stdout
+    assert not [call for call in machine.calls if " -i " in call]
+
+
+def test_enroots_packages_are_installed_once(machine: Shell) -> None:
+    assert fetched(machine)[0] == 0
+    for _ in range(2):
+        done = machine.call(
+            "mkdir -p /var/lib/tailrack/containers; ensure_enroot", values(machine), "enroot_pyxis/install"
+        )
+        assert done.returncode == 0, done.stderr
+    (call,) = [call for call in machine.calls if " -i " in call]
+    assert [Path(word).name for word in call.split()[3:]] == list(NAMES[:2])
+
+
+KIND = "debian-13-amd64-slurm-24.11.5-pyxis-0.24.0"
+
+
+def plugin_on_the_share(shell: Shell, content: str = "a plugin\n", told: str = "") -> None:
+    shell.write(f"{SHARE}/pyxis/{KIND}/spank_pyxis.so", content)
+    shell.write(f"{SHARE}/pyxis/{KIND}/sha256", (told or digest(content)) + "\n")
+
+
+def install_plugin(shell: Shell) -> str:
+    """Run ensure_plugin, with a compiler that makes `compiled`; return the installed plugin's text."""
+    shell.stub("make", 'echo compiled >"$3/spank_pyxis.so"')
+    shell.stub("tar")
+    assert fetched(shell)[0] == 0
+    done = shell.call("mkdir -p /var/lib/tailrack/containers; ensure_plugin", values(shell), "enroot_pyxis/install")
+    assert done.returncode == 0, done.stderr
+    return shell.path("/usr/local/lib/tailrack/spank_pyxis.so").read_text()
+
+
+def test_a_node_takes_the_head_nodes_plugin_for_its_kind(machine: Shell) -> None:
+    plugin_on_the_share(machine)
+    assert install_plugin(machine) == "a plugin\n"
+    assert not [call for call in machine.calls if call.startswith("make")]
+
+
+@pytest.mark.parametrize("told", ["0" * 64, "half a checks"])
+def test_a_plugin_that_is_not_whole_is_not_taken(machine: Shell, told: str) -> None:
+    plugin_on_the_share(machine, told=told)
+    assert install_plugin(machine) == "compiled\n"
+
+
+def test_a_plugin_that_is_not_roots_is_not_taken(machine: Shell) -> None:
+    plugin_on_the_share(machine)
+    machine.stub("stat", "echo 6001")
+    assert install_plugin(machine) == "compiled\n"
+
+
+def test_a_node_of_another_kind_compiles_its_own_and_leaves_the_share_alone(machine: Shell) -> None:
+    plugin_on_the_share(machine)
+    machine.write("etc/os-release", "ID=ubuntu\nVERSION_ID=24.04\n")
+    assert install_plugin(machine) == "compiled\n"
+    assert [path.name for path in machine.path(f"{SHARE}/pyxis").iterdir()] == [KIND]
+    assert install_plugin(machine) == "compiled\n"
+    assert len([call for call in machine.calls if call.startswith("make")]) == 1
+
+
+def test_nodes_without_containers_are_held_before_users_may_ask_for_them(machine: Shell) -> None:
+    machine.stub(
+        "scontrol",
+        """if [ "$1" = show ]; then echo '{"nodes": [{"name": "old", "state": ["IDLE"], "extra": ""},
+            {"name": "new", "state": ["IDLE"], "extra": "containers=proven images="},
+            {"name": "out", "state": ["IDLE", "DRAIN"], "extra": ""}, {"name": "older", "state": ["MIXED"]}]}'; fi""",
+    )
+    assert machine.call("hold_nodes_without_containers", values(machine), "enroot_pyxis/head").returncode == 0
+    held = [call.split()[2] for call in machine.calls if call.startswith("scontrol update")]
+    assert held == ["nodename=old", "nodename=older"]
+    assert all("reason=tailrack: containers are not" in call for call in machine.calls if "update" in call)
+
+
+def test_slurms_plugin_file_gets_one_line_more_once(machine: Shell) -> None:
+    machine.write("etc/slurm/plugstack.conf", "include /etc/slurm/plugstack.conf.d/*.conf\n")
+    machine.stub("scontrol")
+    for _ in range(2):
+        assert machine.call("ensure_plugstack", values(machine), "enroot_pyxis/head").returncode == 0
+    lines = machine.path("/etc/slurm/plugstack.conf").read_text().splitlines()
+    assert [line.rpartition("/etc/")[2] for line in lines] == [
+        "slurm/plugstack.conf.d/*.conf",
+        "tailrack/plugstack.d/*.conf",
+    ]
+    assert machine.calls.count("scontrol reconfigure") == 1
+
+
+# --- GPUs and AppArmor
+
+
+def gpu_libraries(shell: Shell, **more: Value) -> tuple[int, str]:
+    commands = "trap 'echo \"${REASON-}; ${REMEDY-}\"' EXIT; ensure_gpu_libraries"
+    done = shell.call(commands, values(shell, **more), "enroot_pyxis/install")
+    return done.returncode, done.stdout
+
+
+def test_a_machine_without_gpus_needs_no_library_of_theirs(machine: Shell) -> None:
+    assert gpu_libraries(machine)[0] == 0
+
+
+def test_with_gpus_the_driver_libraries_tool_must_be_had_or_be_waived(machine: Shell) -> None:
+    machine.write("dev/nvidia0", "")
+    status, said = gpu_libraries(machine)
+    assert status == 1
+    assert "no package source that can be read here has libnvidia-container-tools" in said
+    assert "nvidia_libraries: false" in said
+    assert gpu_libraries(machine, ENROOT_PYXIS_NVIDIA_LIBRARIES=False)[0] == 0
+    machine.stub("nvidia-container-cli")
+    assert gpu_libraries(machine)[0] == 0
+
+
+def test_enroots_profile_is_loaded_where_apparmor_keeps_users_from_namespaces(machine: Shell) -> None:
+    machine.stub("apparmor_parser")
+    for restricted, loaded in (("0\n", ""), ("1\n", "enroot-nsenter (unconfined)\n")):
+        machine.write("proc/sys/kernel/apparmor_restrict_unprivileged_userns", restricted)
+        machine.write("sys/kernel/security/apparmor/profiles", loaded)
+        assert machine.call("ensure_apparmor", values(machine), "enroot_pyxis/install").returncode == 0
+    assert not [call for call in machine.calls if call.startswith("apparmor")]
+    machine.write("sys/kernel/security/apparmor/profiles", "")
+    assert machine.call("ensure_apparmor", values(machine), "enroot_pyxis/install").returncode == 0
+    assert [call for call in machine.calls if call.startswith("apparmor_parser -r ")]
+
+
+# --- images on the share
+
+FOLDER = f"{SHARE}/images"
+IMAGE = "hello all puller@registry.example#team/hello:1"
+
+
+@pytest.fixture
+def head(machine: Shell) -> Shell:
+    """A head node whose import makes an image that says `an image`."""
+    machine.stub("id")
+    machine.stub("pkill")
+    machine.stub(
+        "install",
+        """if [ "$1" = -d ]; then shift; exec mkdir -p "${@: -1}"; fi; exec cp "${@: -2:1}" "${@: -1}" """,
+    )
+    machine.stub(
+        "setpriv",
+        f'[ -e "{machine.root}/broken" ] || echo "an image" >"{machine.root}/var/lib/tailrack/images/image.sqsh"',
+    )
+    machine.stub("unsquashfs", '[ -s "$2" ] && ! grep -q nonsense "$2"')
+    return machine
+
+
+def services(shell: Shell, *images: str, credentials: str = "") -> tuple[int, str]:
+    commands = "trap 'echo \"${REASON-}\"' EXIT; enroot_pyxis_services"
+    own: dict[str, Value] = {"ENROOT_PYXIS_IMAGES": list(images), "ENROOT_PYXIS_CREDENTIALS": credentials}
+    done = shell.call(commands, values(shell, **own), "enroot_pyxis/services")
+    return done.returncode, done.stdout + done.stderr
+
+
+def images_there(shell: Shell) -> list[str]:
+    return sorted(path.name for path in shell.path(FOLDER).iterdir())
+
+
+def imports(shell: Shell) -> int:
+    return len([call for call in shell.calls if call.startswith("setpriv")])
+
+
+def test_an_image_is_imported_once_and_published_with_its_checksum(head: Shell) -> None:
+    for _ in range(2):
+        assert services(head, IMAGE)[0] == 0
+    assert imports(head) == 1
+    assert images_there(head) == ["hello.image", "hello.sqsh"]
+    told = head.path(f"{FOLDER}/hello.image").read_text().splitlines()
+    assert told == [f"source={IMAGE.split()[2]}", f"sha256={digest(chr(10).join(['an image', '']))}", "where=all"]
+
+
+def test_another_source_is_imported_anew_and_another_where_is_not(head: Shell) -> None:
+    assert services(head, IMAGE)[0] == 0
+    assert services(head, IMAGE.replace(" all ", " cloud-a "))[0] == 0
+    assert imports(head) == 1
+    assert "where=cloud-a" in head.path(f"{FOLDER}/hello.image").read_text()
+    assert services(head, IMAGE.replace(":1", ":2"))[0] == 0
+    assert imports(head) == 2
+
+
+def test_an_import_that_fails_leaves_the_old_image_and_nothing_half(head: Shell) -> None:
+    assert services(head, IMAGE)[0] == 0
+    before = head.path(f"{FOLDER}/hello.sqsh").read_text()
+    head.write("broken", "")
+    status, said = services(head, IMAGE.replace(":1", ":2"), "other all ubuntu")
+    assert status == 1
+    assert "these images could not be imported: hello, other" in said
+    assert images_there(head) == ["hello.image", "hello.sqsh"]
+    assert head.path(f"{FOLDER}/hello.sqsh").read_text() == before
+    assert not head.path("/var/lib/tailrack/images").exists()
+
+
+def test_what_a_cut_off_import_left_is_cleared_away(head: Shell) -> None:
+    for left in (
+        f"{FOLDER}/.hello.new",
+        f"{FOLDER}/hello.coming",
+        "var/lib/tailrack/images/x",
+        "run/tailrack-images/.credentials",
+    ):
+        head.write(left, "half")
+    assert services(head)[0] == 0
+    assert images_there(head) == []
+    assert not head.path("/run/tailrack-images").exists()
+    assert not head.path("/var/lib/tailrack/images").exists()
+
+
+def test_a_link_in_the_place_of_an_image_is_not_followed(head: Shell) -> None:
+    head.write("etc/shadow", "secret hashes\n")
+    head.stub("setpriv", f'ln -s "{head.root}/etc/shadow" "{head.root}/var/lib/tailrack/images/image.sqsh"')
+    assert services(head, IMAGE)[0] == 1
+    assert images_there(head) == []
+
+
+def test_a_file_that_is_no_image_is_refused(head: Shell) -> None:
+    head.write("export/x.sqsh", "nonsense")
+    assert services(head, f"mine all {head.root}/export/x.sqsh")[0] == 1
+    head.write("export/x.sqsh", "an image")
+    assert services(head, f"mine all {head.root}/export/x.sqsh")[0] == 0
+    assert imports(head) == 0
+
+
+def test_images_that_are_asked_for_no_more_are_taken_away(head: Shell) -> None:
+    assert services(head, IMAGE, "other all ubuntu")[0] == 0
+    assert services(head, "other all ubuntu")[0] == 0
+    assert images_there(head) == ["other.image", "other.sqsh"]
+
+
+def test_a_log_in_is_lent_in_memory_and_gone_afterwards_and_in_no_argument(head: Shell) -> None:
+    keep = f'cp "{head.root}/run/tailrack-images/.credentials" "{head.root}/seen"'
+    head.stub("setpriv", f'{keep}; echo "an image" >"{head.root}/var/lib/tailrack/images/image.sqsh"')
+    status, said = services(head, IMAGE, credentials="machine registry.example login puller password nobody-may-see\n")
+    assert status == 0
+    assert head.path("seen").read_text().strip() == "machine registry.example login puller password nobody-may-see"
+    assert not head.path("/run/tailrack-images").exists()
+    assert "nobody-may-see" not in said + "".join(head.calls)
+
+
+# --- the program on each machine
+
+
+@pytest.fixture
+def node(machine: Shell) -> Shell:
+    """A node of cloud-a with the programs, the plugin and the share; its Slurm is a file with the node's state."""
+    root = machine.root
+    machine.write("etc/tailrack/containers", f"SHARED={root}/{SHARE}\nLOCAL={root}/local\nSITE=cloud-a\nNODE=a1\n")
+    machine.write(PROGRAM.lstrip("/"), machine.inside(template("enroot_pyxis", "tailrack-containers")) + "\n").chmod(
+        0o755
+    )
+    machine.write(IMPORTER.lstrip("/"), machine.inside(template("enroot_pyxis", "importer")) + "\n").chmod(0o755)
+    for path in (f"{FOLDER}", "local/images", "run/pyxis/6001"):
+        machine.path(path).mkdir(parents=True)
+    plugin = machine.write("usr/local/lib/tailrack/spank_pyxis.so", "a plugin\n")
+    machine.write("etc/tailrack/plugstack.d/pyxis.conf", f"required {plugin} container_scope=global\n")
+    state = "var/lib/tailrack/containers"
+    machine.write(f"{state}/plugin", digest("a plugin\n") + "\n")
+    machine.write(f"{state}/inside", "tailrack inside 1234\n")
+    machine.write(f"{state}/smoke", "user=ada\n")
+    machine.write("node.json", '{"nodes": [{"name": "a1", "state": ["IDLE"], "reason": "", "extra": ""}]}')
+    machine.stub("scontrol", f'if [ "$1" = show ]; then cat "{root}/node.json"; fi')
+    machine.stub("runuser", f'cat "{root}/var/lib/tailrack/containers/inside"')
+    machine.stub("enroot")
+    return machine
+
+
+def staged(shell: Shell, name: str, text: str, where: str = "all", told: str = "") -> None:
+    shell.write(f"{FOLDER}/{name}.sqsh", text)
+    shell.write(f"{FOLDER}/{name}.image", f"source=x\nsha256={told or digest(text)}\nwhere={where}\n")
+
+
+def local(shell: Shell) -> list[str]:
+    return sorted(path.name for path in shell.path("local/images").iterdir())
+
+
+def drained(shell: Shell) -> list[str]:
+    return [call.partition("reason=")[2] for call in shell.calls if "state=drain" in call]
+
+
+def test_a_node_has_the_images_of_its_site_and_says_so(node: Shell) -> None:
+    staged(node, "one", "first")
+    staged(node, "two", "second", where="cloud-x,cloud-a")
+    staged(node, "far", "third", where="cloud-b")
+    staged(node, "shared", "fourth", where="none")
+    done = node.program(PROGRAM, "sync")
+    assert done.returncode == 0, done.stderr
+    assert local(node) == ["one.image", "one.sqsh", "two.image", "two.sqsh"]
+    (told,) = [call for call in node.calls if "extra=" in call]
+    assert told.endswith(f"images=one@{digest('first')[:12]},two@{digest('second')[:12]}")
+
+
+def test_a_copy_that_is_not_what_the_head_node_published_is_not_kept(node: Shell) -> None:
+    staged(node, "one", "first", told=digest("whole"))
+    done = node.program(PROGRAM, "sync")
+    assert done.returncode == 0
+    assert "could not be copied" in done.stderr
+    assert local(node) == []
+
+
+def test_a_new_image_takes_the_place_of_the_old_one_and_a_withdrawn_one_goes(node: Shell) -> None:
+    staged(node, "one", "first")
+    staged(node, "two", "second")
+    assert node.program(PROGRAM, "sync").returncode == 0
+    staged(node, "one", "other")
+    node.path(f"{FOLDER}/two.image").unlink()
+    assert node.program(PROGRAM, "sync").returncode == 0
+    assert local(node) == ["one.image", "one.sqsh"]
+    assert node.path("local/images/one.sqsh").read_text() == "other"
+
+
+def test_a_share_that_does_not_answer_takes_no_image_away(node: Shell) -> None:
+    staged(node, "one", "first")
+    assert node.program(PROGRAM, "sync").returncode == 0
+    node.path(FOLDER).rename(node.path("away"))
+    done = node.program(PROGRAM, "sync")
+    assert "the share does not answer" in done.stderr
+    assert local(node) == ["one.image", "one.sqsh"]
+
+
+def test_a_job_that_shows_the_images_text_is_the_proof_and_is_asked_for_once(node: Shell) -> None:
+    for _ in range(2):
+        assert node.program(PROGRAM, "prove").returncode == 0
+    assert len([call for call in node.calls if call.startswith("runuser -u ada ")]) == 1
+    assert drained(node) == []
+
+
+@pytest.mark.parametrize(
+    ("job", "reason"),
+    [
+        ("echo Debian", "does not run inside a container: it ran on the bare machine"),
+        ("true", "does not run inside a container: it ran on the bare machine"),
+        ("echo 'pyxis: no namespaces' >&2; exit 1", "does not run inside a container: pyxis: no namespaces"),
+    ],
+)
+def test_a_job_that_is_not_inside_drains_the_node_with_the_reason(node: Shell, job: str, reason: str) -> None:
+    node.stub("runuser", job)
+    assert node.program(PROGRAM, "prove").returncode == 1
+    (said,) = drained(node)
+    assert said.startswith("tailrack: containers: a job ")
+    assert reason in said
+
+
+def test_a_busy_node_is_neither_proven_nor_drained(node: Shell) -> None:
+    node.stub("runuser", "echo 'srun: error: Unable to allocate resources: Requested nodes are busy' >&2; exit 1")
+    assert node.program(PROGRAM, "prove").returncode == 3
+    assert node.program(PROGRAM, "keep").returncode == 0
+    assert drained(node) == []
+
+
+@pytest.mark.parametrize("gone", ["usr/local/lib/tailrack/spank_pyxis.so", "etc/tailrack/plugstack.d/pyxis.conf"])
+def test_a_plugin_that_is_gone_drains_a_node_that_was_proven(node: Shell, gone: str) -> None:
+    assert node.program(PROGRAM, "keep").returncode == 0
+    node.path(gone).unlink()
+    assert node.program(PROGRAM, "keep").returncode == 1
+    (said,) = drained(node)
+    assert "run up again" in said
+    assert not node.path("/var/lib/tailrack/containers/proven").exists()
+
+
+def test_a_plugin_that_was_changed_drains_the_node(node: Shell) -> None:
+    node.write("usr/local/lib/tailrack/spank_pyxis.so", "another\n")
+    assert node.program(PROGRAM, "keep").returncode == 1
+    assert "is not the one that was installed" in drained(node)[0]
+
+
+def test_a_node_that_takes_no_jobs_keeps_the_reason_that_it_has(node: Shell) -> None:
+    node.write("node.json", '{"nodes": [{"name": "a1", "state": ["IDLE", "DRAIN"], "reason": "a fan", "extra": ""}]}')
+    node.stub("runuser", "echo Debian")
+    assert node.program(PROGRAM, "prove").returncode == 1
+    assert drained(node) == []
+
+
+def test_a_node_that_slurm_does_not_know_yet_is_not_decided_on(node: Shell) -> None:
+    node.stub("scontrol", "exit 1")
+    assert node.program(PROGRAM, "prove").returncode == 3
+
+
+# --- what Pyxis asks for an image
+
+
+def importer(shell: Shell, *words: str) -> tuple[int, str, str]:
+    environment = f"PYXIS_RUNTIME_PATH={shell.root}/run/pyxis SLURM_JOB_UID=6001 SLURM_JOB_ID=7 SLURM_STEP_ID=0"
+    done = shell.run(f"{environment} {shell.path(IMPORTER)} {' '.join(words)}")
+    return done.returncode, done.stdout.strip(), done.stderr
+
+
+def test_a_staged_image_is_read_where_it_is_the_own_disk_first(node: Shell) -> None:
+    staged(node, "one", "first")
+    assert importer(node, "get", "docker://one")[:2] == (0, str(node.path(f"{FOLDER}/one.sqsh")))
+    assert node.program(PROGRAM, "sync").returncode == 0
+    assert importer(node, "get", "docker://one")[:2] == (0, str(node.path("local/images/one.sqsh")))
+    assert not [call for call in node.calls if call.startswith("enroot")]
+
+
+def test_an_image_that_is_on_its_way_is_not_looked_for_at_a_registry(node: Shell) -> None:
+    node.write(f"{FOLDER}/one.coming", "")
+    status, _, said = importer(node, "get", "docker://one")
+    assert status == 1
+    assert "is on its way" in said
+    assert not [call for call in node.calls if call.startswith("enroot")]
+
+
+@pytest.mark.parametrize("name", ["ubuntu", "nvcr.io#nvidia/pytorch:25.08-py3", "../../etc/x"])
+def test_any_other_image_is_imported_for_the_step_and_released_after_it(node: Shell, name: str) -> None:
+    status, path, _ = importer(node, "get", f"'docker://{name}'")
+    assert (status, path) == (0, str(node.path("/run/pyxis/6001/7.0.sqsh")))
+    assert node.calls == [f"enroot import --output {path} docker://{name}"]
+    node.write("run/pyxis/6001/7.0.sqsh", "an image")
+    assert importer(node, "release")[0] == importer(node, "release")[0] == 0
+    assert not node.path("/run/pyxis/6001/7.0.sqsh").exists()
+
+
+def test_a_batch_script_has_no_step_and_gets_its_image_all_the_same(node: Shell) -> None:
+    environment = f"PYXIS_RUNTIME_PATH={node.root}/run/pyxis SLURM_JOB_UID=6001 SLURM_JOB_ID=7"
+    done = node.run(f"{environment} {node.path(IMPORTER)} get docker://ubuntu")
+    assert (done.returncode, done.stdout.strip()) == (0, str(node.path("/run/pyxis/6001/7.batch.sqsh")))
+
+
+# --- leaving
+
+
+def test_a_machine_that_leaves_knows_no_containers_any_more(node: Shell) -> None:
+    kept = "include /etc/slurm/plugstack.conf.d/*.conf"
+    node.write("etc/slurm/plugstack.conf", node.inside(f"{kept}\ninclude /etc/tailrack/plugstack.d/*.conf\n"))
+    for _ in range(2):
+        assert node.call("enroot_pyxis_leave", {}, "enroot_pyxis/leave").returncode == 0
+    assert node.path("/etc/slurm/plugstack.conf").read_text() == node.inside(f"{kept}\n")
+    for gone in ("etc/tailrack/containers", "usr/local/lib/tailrack/spank_pyxis.so", PROGRAM, IMPORTER):
+        assert not node.path(gone).exists(), gone
+    assert node.calls.count("systemctl disable -q --now tailrack-containers.timer") == 1
+
+
+# --- the hook of ranks
+
+
+def ranks(shell: Shell, environ: str, **job: str) -> dict[str, str]:
+    """Run the hook with an image's environment; return the environment that it leaves."""
+    file = shell.write("environ", environ)
+    hook = shell.write("hook", template("enroot_pyxis", "ranks") + "\n")
+    hook.chmod(0o755)
+    shell.stub("scontrol", "printf 'a1\\nb1\\n'")
+    words = " ".join(f"{name}='{value}'" for name, value in job.items())
+    done = shell.run(f"ENROOT_ENVIRON={file} {words} bash {hook}")
+    assert done.returncode == 0, done.stderr
+    return dict(line.split("=", 1) for line in file.read_text().splitlines())
+
+
+STEP = {"SLURM_JOB_ID": "41", "SLURM_STEP_ID": "2", "SLURM_STEP_NODELIST": "a1,b1", "SLURM_STEP_NUM_TASKS": "4"}
+
+
+def test_every_image_gets_the_world_and_its_master(shell: Shell) -> None:
+    assert ranks(shell, "", **STEP) == {
+        "MASTER_ADDR": "a1", "MASTER_PORT": str(61000 + 41 * 7 + 2), "WORLD_SIZE": "4", "PYTORCH_VERSION": "",
+    }  # fmt: skip
+
+
+def test_what_an_image_or_a_user_has_set_stays(shell: Shell) -> None:
+    own = "MASTER_ADDR=elsewhere\nPYTORCH_VERSION=2.9\n"
+    found = ranks(shell, own, **STEP)
+    assert (found["MASTER_ADDR"], found["PYTORCH_VERSION"]) == ("elsewhere", "2.9")
+
+
+def test_outside_of_a_step_nothing_is_set(shell: Shell) -> None:
+    assert ranks(shell, "") == {}
