@@ -1,0 +1,50 @@
+"""Machines with GPUs and their cluster, for every test here; and what is kept of them, in OUT."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from tests.gpu.cluster import GpuCluster
+from tests.gpu.machines import ALL_REDUCE_PERF, PLACE, Gpu, Machine, boot, gpus_here
+
+
+@pytest.fixture(scope="session")
+def gpus() -> list[Gpu]:
+    """Two GPUs or more; two that are none where this is a rehearsal."""
+    if not ALL_REDUCE_PERF.exists():
+        pytest.skip("REAL GPUS ARE NOT TESTED: tests/gpu runs by `make test-gpu` alone, in the tree of a machine")
+    return gpus_here() or [Gpu(0), Gpu(1)]
+
+
+@pytest.fixture(scope="session")
+def real(gpus: list[Gpu]) -> None:
+    """Skips where the GPUs are none."""
+    if not gpus[0].kind:
+        pytest.skip("NO GPU IS HERE: this is a rehearsal of what needs none")
+
+
+@pytest.fixture(scope="session")
+def machines(gpus: list[Gpu]) -> Iterator[dict[str, Machine]]:
+    """A head node without a GPU, two nodes with one GPU each and a fabric between them, one with all GPUs."""
+    made = [
+        Machine("head", 2),
+        Machine("a", 3, gpus[:1], fabric=True),
+        Machine("b", 4, gpus[1:2], fabric=True),
+        Machine("c", 5, gpus),
+    ]
+    boot(made)
+    yield {machine.name: machine for machine in made}
+    for machine in made:
+        log = PLACE / "out" / machine.name
+        journal = machine.attempt("journalctl --no-pager -o short-precise", 30).stdout
+        shutil.copytree(machine.tree / "var/log/tailrack", log, dirs_exist_ok=True)
+        (log / "journal").write_text(journal)
+
+
+@pytest.fixture(scope="session")
+def cluster(machines: dict[str, Machine], tmp_path_factory: pytest.TempPathFactory) -> GpuCluster:
+    """The machines' cluster; each test file has in it what it needs."""
+    return GpuCluster(tmp_path_factory.mktemp("gpus"), machines)
