@@ -11,6 +11,7 @@ from driver.find_engine import Found
 from tests.gpu.machines import CONTROL, Machine
 from tests.lab.cluster import ClusterUnderTest, dev_config
 
+PROGRAM = "/usr/local/bin/all_reduce_perf"
 SITE_OF = {"head": "rack", "a": "rack", "b": "rack", "c": "box"}
 
 
@@ -40,7 +41,7 @@ class GpuCluster(ClusterUnderTest):
 
     @staticmethod
     def _host(machine: Machine) -> dict[str, Any]:
-        gpus = {"gpu": f"{machine.gpus[0].kind}:{len(machine.gpus)}"} if any(gpu.kind for gpu in machine.gpus) else {}
+        gpus = {"gpu": f"{machine.gpus[0].kind}:{len(machine.gpus)}"} if machine.gpus else {}
         return {**machine.host(), **gpus}
 
     def attempt(self, node: str, command: str, limit: float = 60) -> subprocess.CompletedProcess[str]:

@@ -1,8 +1,8 @@
 #!/bin/bash
 # Become a machine: systemd in namespaces of its own, as process 1 of its tree (machines.py calls this).
 #   machine.sh NAME TREE DISK FOLDERS GPU...
-# DISK is a folder on a disk. FOLDERS lists the folders of the GPUs' libraries. Each GPU is its number in /dev and its bus address, `1=0000:00:07.0`;
-# where this machine has no such device, its file opens nothing: enough to rehearse.
+# DISK is a folder on a disk. FOLDERS lists the folders of the libraries of GPUs. Each GPU is its number in /dev and its
+# bus address, `1=0000:00:07.0`.
 set -eu
 name=$1 root=$2 disk=$3 folders=$4
 shift 4
@@ -46,11 +46,9 @@ if [ $# -gt 0 ]; then
     for entry in nvidiactl nvidia-uvm nvidia-uvm-tools; do same $entry; done
     for gpu in "$@"; do
         number=${gpu%%=*} bus=${gpu#*=}
-        if [ -e "/dev/nvidia$number" ]; then same "nvidia$number"; else device "nvidia$number" 666 195 "$number"; fi
-        if [ -n "$bus" ] && [ -d "/proc/driver/nvidia/gpus/$bus" ]; then
-            mkdir -p "$root/proc/driver/nvidia/gpus/$bus"
-            mount --bind "/proc/driver/nvidia/gpus/$bus" "$root/proc/driver/nvidia/gpus/$bus"
-        fi
+        same "nvidia$number"
+        mkdir -p "$root/proc/driver/nvidia/gpus/$bus"
+        mount --bind "/proc/driver/nvidia/gpus/$bus" "$root/proc/driver/nvidia/gpus/$bus"
     done
     if [ -d /dev/nvidia-caps ]; then
         mkdir "$root/dev/nvidia-caps"

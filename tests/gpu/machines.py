@@ -22,7 +22,7 @@ ALL_REDUCE_PERF = PLACE / "all_reduce_perf"
 CONTROL, CONTROL_ADDRESS = "control.lab", "10.9.0.1"
 FABRIC = "fabric0"
 NETWORKS = {"eth0": ipaddress.ip_interface("10.9.0.1/24"), FABRIC: ipaddress.ip_interface("10.9.1.1/24")}
-ENVIRONMENT = {"HOME": "/root", "LANG": "C.UTF-8", "PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+ENVIRONMENT = {"HOME": "/root", "LANG": "C.UTF-8", "PATH": "/usr/local/bin:/usr/sbin:/usr/bin"}
 BOOT_LIMIT_S = 60.0
 # NVLink's multicast: a program that uses it can put a server out of service whose other GPUs somebody else has.
 NCCL_CONF = "NCCL_NVLS_ENABLE=0\n"
@@ -31,21 +31,19 @@ ADMIN_UID = 1000
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU of this machine: its number in /dev, its bus address, its kind such as `h200`; empty where there is none."""
+    """A GPU of this machine: its number in /dev, its bus address, and its kind such as `h200`."""
 
     number: int
-    bus: str = ""
-    kind: str = ""
+    bus: str
+    kind: str
 
 
 def gpus_here(driver: Path = Path("/proc/driver/nvidia/gpus")) -> list[Gpu]:
     """Return this machine's GPUs by their numbers, as the driver tells them."""
     found = []
     for folder in driver.glob("*"):
-        told = dict(
-            (key.strip(), value.strip())
-            for key, _, value in (line.partition(":") for line in (folder / "information").read_text().splitlines())
-        )
+        lines = (line.partition(":") for line in (folder / "information").read_text().splitlines())
+        told = {key.strip(): value.strip() for key, _, value in lines}
         found.append(Gpu(int(told["Device Minor"]), folder.name, kind_of(told["Model"])))
     return sorted(found, key=lambda gpu: gpu.number)
 
@@ -159,6 +157,8 @@ def _make_tree(machine: Machine) -> None:
         (tree / folder).mkdir(parents=True, exist_ok=True)
     (tree / "etc/nccl.conf").write_text(NCCL_CONF)
     shutil.copy(ALL_REDUCE_PERF, tree / "usr/local/bin/all_reduce_perf")
+    shutil.copy(Path(__file__).with_name("gpus_seen.py"), tree / "usr/local/bin/gpus-seen")
+    (tree / "usr/local/bin/gpus-seen").chmod(0o755)
     smi = TREES / "nvidia-smi"
     if machine.gpus and smi.exists():
         shutil.copy(smi, tree / "usr/bin/nvidia-smi")
