@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from tests.gpu.cluster import GpuCluster
 from tests.gpu.machines import ALL_REDUCE_PERF, PLACE, Gpu, Machine, boot, gpus_here
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Keep what came of each test as it ends: the machine may be taken away before the last."""
+    out = PLACE / "out"
+    if out.is_dir() and (report.when == "call" or not report.passed):
+        line = f"{time.strftime('%H:%M:%S')} {report.duration:7.1f} s {report.outcome} {report.nodeid}\n"
+        with (out / "tests.txt").open("a") as file:
+            file.write(line + (f"{report.longreprtext}\n" if report.failed else ""))
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ mkdir "$trees" "$work/disk"
 mount --make-rprivate /
 mount -t tmpfs -o mode=755,size=16g trees "$trees"
 mkdir "$trees/node"
-tar -C "$trees/node" -xJf "$archives/node/node.tar.xz"
+cat "$archives/1/node.tar.xz.1" "$archives/2/node.tar.xz.2" | tar -C "$trees/node" -xJ
 
 # What a GPU program loads. Where it lies in folders of its own, machines get those at the same paths (the list says
 # which); what lies among this machine's own libraries is copied. And what there is of it, for ldconfig.
@@ -32,7 +32,7 @@ smi=$(command -v nvidia-smi || find "${folders[@]:-/usr/local}" -name nvidia-smi
 if [ -n "$smi" ]; then cp -L "$smi" "$trees/nvidia-smi"; fi
 
 cp -a "$trees/node" "$trees/tests"
-tar -C "$trees/tests" -xJf "$archives/program/program.tar.xz"
+tar -C "$trees/tests" -xJf "$archives/2/program.tar.xz"
 cd "$trees/tests"
 mkdir -p opt/test/{project,trees,disk,out,cgroup} before
 mount --bind . .

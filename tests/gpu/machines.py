@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import time
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,6 +134,12 @@ def _control_server() -> None:
         subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
 
+def has_nf_tables() -> bool:
+    """Whether this machine's kernel can close ports; some made for virtual machines cannot."""
+    made = subprocess.run(["nft", "add", "table", "inet", "probe"], capture_output=True)
+    return made.returncode == 0
+
+
 def _make_tree(machine: Machine) -> None:
     """Copy the tree of a node, and make it this machine's: names, keys, and what GPU programs need."""
     tree = machine.tree
@@ -159,6 +166,9 @@ def _make_tree(machine: Machine) -> None:
     shutil.copy(ALL_REDUCE_PERF, tree / "usr/local/bin/all_reduce_perf")
     shutil.copy(Path(__file__).with_name("gpus_seen.py"), tree / "usr/local/bin/gpus-seen")
     (tree / "usr/local/bin/gpus-seen").chmod(0o755)
+    if not has_nf_tables():
+        warnings.warn("CLOSED PORTS ARE NOT TESTED: this kernel has no nf_tables, and nft does nothing", stacklevel=2)
+        (tree / "usr/sbin/nft").write_text("#!/bin/sh\n")
     smi = TREES / "nvidia-smi"
     if machine.gpus and smi.exists():
         shutil.copy(smi, tree / "usr/bin/nvidia-smi")

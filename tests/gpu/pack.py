@@ -3,12 +3,13 @@
     python -m tests.gpu.pack ALL_REDUCE_PERF FOLDER
 
 ALL_REDUCE_PERF is nccl-tests' program, built with MPI for the Open MPI of the lab's nodes, and for the machine's CUDA
-and an NCCL not newer than the machine's. FOLDER then holds, in folders of their own because a way to the machine may
-take only so much at a time:
+and an NCCL not newer than the machine's. FOLDER then holds
 
-    node/node.tar.xz        the tree of a lab's node with the packages of all roles, without what nothing looks at
-    program/program.tar.xz  what the machine that runs the tests has besides: Python packages, the tailnet's control
-                            server, ALL_REDUCE_PERF
+    node.tar.xz     the tree of a lab's node with the packages of all roles, without what nothing looks at
+    program.tar.xz  what the machine that runs the tests has besides: Python packages, the tailnet's control server,
+                    ALL_REDUCE_PERF
+    1/, 2/          the same in parts, for a way to the machine that takes only so much at a time; `make test-gpu`
+                    reads these
 """
 
 from __future__ import annotations
@@ -225,6 +226,22 @@ class Stream(io.RawIOBase):
         return len(taken)
 
 
+def in_parts(node: Path, program: Path) -> list[Path]:
+    """Write the archives as two folders of about one size, beside them; return the files there."""
+    whole, rest = node.read_bytes(), program.read_bytes()
+    first = (len(whole) + len(rest)) // 2
+    parts = {
+        "1/node.tar.xz.1": whole[:first],
+        "2/node.tar.xz.2": whole[first:],
+        "2/program.tar.xz": rest,
+    }
+    for name, content in parts.items():
+        path = node.parent / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+    return [node.parent / name for name in parts]
+
+
 def main() -> None:
     """Read the command line and make the archives."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -235,14 +252,13 @@ def main() -> None:
     client = engine.connect()
     tags = images.tags()
     images.ensure_images(client, [tags.node, tags.control])
-    node = arguments.folder / "node" / "node.tar.xz"
-    program = arguments.folder / "program" / "program.tar.xz"
+    node, program = (arguments.folder / f"{name}.tar.xz" for name in ("node", "program"))
     if arguments.only != "node":
         pack_program(client, arguments.all_reduce_perf, program)
     if arguments.only != "program":
         pack_node(client, node)
-    for path in (node, program):
-        print(f"{path}: {path.stat().st_size / 2**20:.1f} MiB")
+    for part in in_parts(node, program):
+        print(f"{part}: {part.stat().st_size / 2**20:.1f} MiB")
 
 
 if __name__ == "__main__":

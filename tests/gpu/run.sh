@@ -17,9 +17,8 @@ command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1 || : # makes m
 gpus=$(find /dev -maxdepth 1 -regex '/dev/nvidia[0-9]+' | wc -l)
 [ "$gpus" -ge 2 ] || [ "${REHEARSE:-}" = yes ] || skip "this machine shows $gpus NVIDIA GPUs in /dev, and two are needed"
 [ "$(id -u)" -eq 0 ] || skip "it boots machines in namespaces and needs root"
-for archive in node program; do
-    [ -s "$archives/$archive/$archive.tar.xz" ] ||
-        skip "no $archives/$archive/$archive.tar.xz; make it where Docker and pip work: python -m tests.gpu.pack"
+for part in 1/node.tar.xz.1 2/node.tar.xz.2 2/program.tar.xz; do
+    [ -e "$archives/$part" ] || skip "no $archives/$part; make it where Docker and pip work: python -m tests.gpu.pack"
 done
 
 mkdir -p "$out"
@@ -36,16 +35,21 @@ done
 work=$(mktemp -d /var/tmp/tailrack-test-XXXXXX)
 # shellcheck disable=SC2329  # called by the trap
 end() {
-    [ -z "${child:-}" ] || kill -9 "$child" 2>/dev/null || :
-    wait || :
     rm -rf --one-file-system "$work"
-    find "$own" -depth -type d -exec rmdir {} +
+    # The last processes in it have just been killed.
+    for _ in {1..50}; do
+        if find "$own" -depth -type d -exec rmdir {} + 2>/dev/null; then return; fi
+        sleep 0.1
+    done
 }
 trap end EXIT
-trap 'exit 130' INT TERM
+# Who interrupts it gets what was found until then; a second time ends it at once.
+trap 'trap "kill -9 $child" INT TERM; pkill -INT -P "$child"' INT TERM
 unshare --mount --net --ipc --pid --fork --kill-child bash tests/gpu/enter.sh "$archives" "$out" "$own" "$work" "$@" &
 child=$!
 status=0
-wait $child || status=$?
-child=
+while kill -0 $child 2>/dev/null; do
+    status=0
+    wait $child || status=$?
+done
 exit $status

@@ -12,7 +12,13 @@ from tests.gpu.machines import CGROUP
 from tests.lab.cluster import SMALL_MEASUREMENT, as_user, eventually
 from tests.lab.test_slurm import TAKE_A_GIB
 
-LOOK = "nproc; cat /sys/fs/cgroup$(sed -n s/^0:://p /proc/self/cgroup | sed 's,/task_.*,,;s,/user$,,')/memory.max"
+# The cores that a process may use, and the least limit of the cgroups that it is in, of bytes of memory.
+LOOK = """python3 -c '
+import os, pathlib
+own = pathlib.Path("/sys/fs/cgroup" + open("/proc/self/cgroup").read().partition("::")[2].strip())
+files = [folder / "memory.max" for folder in (own, *own.parents)]
+limits = [file.read_text().strip() for file in files if file.exists()]
+print(len(os.sched_getaffinity(0)), min(int(limit) for limit in limits if limit != "max"))'"""
 SEEN = "env -u CUDA_VISIBLE_DEVICES gpus-seen"
 
 
@@ -32,8 +38,9 @@ def seen_by(cluster: GpuCluster, words: str) -> dict[str, Any]:
 
 
 def test_a_job_is_held_to_its_cores_and_its_memory(cluster: GpuCluster) -> None:
-    cores, limit = cluster.run_as("ada", "head", f"srun -w a -n1 --mem=200M bash -c '{LOOK}'").split()
-    assert (cores, limit) == ("1", str(200 * 2**20))
+    threads = json.loads(cluster.run("head", "scontrol show node a --json"))["nodes"][0]["threads"]
+    threads_given, limit = cluster.run_as("ada", "head", f"srun -w a -n1 --mem=200M {LOOK}").split()
+    assert (int(threads_given), int(limit)) == (threads, 200 * 2**20)
 
 
 def test_a_job_that_takes_more_memory_than_it_was_given_is_ended(cluster: GpuCluster) -> None:
