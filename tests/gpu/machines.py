@@ -20,6 +20,9 @@ from typing import Any
 PLACE = Path("/opt/test")
 TREES, CGROUP, KEY = PLACE / "trees", PLACE / "cgroup", PLACE / "key"
 ALL_REDUCE_PERF = PLACE / "all_reduce_perf"
+PROGRAM = "/usr/local/bin/all_reduce_perf"
+"""nccl-tests' program on every machine."""
+
 CONTROL, CONTROL_ADDRESS = "control.lab", "10.9.0.1"
 FABRIC = "fabric0"
 NETWORKS = {"eth0": ipaddress.ip_interface("10.9.0.1/24"), FABRIC: ipaddress.ip_interface("10.9.1.1/24")}
@@ -163,7 +166,7 @@ def _make_tree(machine: Machine) -> None:
     for folder in ("var/log/journal", "var/cache/apt/archives/partial", "var/lib/apt/lists/partial"):
         (tree / folder).mkdir(parents=True, exist_ok=True)
     (tree / "etc/nccl.conf").write_text(NCCL_CONF)
-    shutil.copy(ALL_REDUCE_PERF, tree / "usr/local/bin/all_reduce_perf")
+    shutil.copy(ALL_REDUCE_PERF, f"{tree}{PROGRAM}")
     shutil.copy(Path(__file__).with_name("gpus_seen.py"), tree / "usr/local/bin/gpus-seen")
     (tree / "usr/local/bin/gpus-seen").chmod(0o755)
     if not has_nf_tables():

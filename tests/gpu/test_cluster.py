@@ -7,20 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.gpu.cluster import PROGRAM, GpuCluster
+from tests.gpu.cluster import GpuCluster
 from tests.gpu.machines import FABRIC, PLACE
-from tests.lab.cluster import SMALL_MEASUREMENT
-
-# Seconds, not figures: sockets over the tailnet carry 0.8 GB/s.
-QUICK = {"program": PROGRAM, "min_bytes": "16M", "max_bytes": "64M", "socket_max_bytes": "64M", "iterations": 5}
-LOW = {"node": 1, "rack": 0.05, "cross-site": 0.05}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def everything(cluster: GpuCluster) -> None:
-    """All nodes are in the cluster, measured quickly."""
-    on_gpus = {"nccl": QUICK, "floors_gb_per_s": LOW} if cluster.machines["a"].gpus else {}
-    cluster.has("a", "b", "c", **SMALL_MEASUREMENT, **on_gpus)
+def up(cluster: GpuCluster) -> None:
+    """The cluster, measured quickly."""
+    cluster.measured()
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +93,7 @@ def test_preflight_looks_at_every_node_and_its_real_driver(
 @pytest.mark.usefixtures("real")
 def test_preflight_says_when_nobody_looks_after_the_gpus(cluster: GpuCluster) -> None:
     cluster.run("a", "systemctl stop tailrack-health.timer tailrack-health.service; rm /run/tailrack/health.json")
-    cluster.has("a", "b", "c", nodes=["a", "b"], nccl=QUICK, rerun="nobody looks")
+    cluster.measured(nodes=["a", "b"], rerun="nobody looks")
     found = cluster.deployment().outputs()["validation"]["rack"]["preflight"]
     assert any("nobody has looked at the GPUs" in each["seen"] for each in found["a"])
     assert not any("nobody has looked at the GPUs" in each["seen"] for each in found["b"])

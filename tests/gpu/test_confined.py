@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.gpu.cluster import GpuCluster
-from tests.gpu.machines import CGROUP
-from tests.lab.cluster import SMALL_MEASUREMENT, as_user, eventually
+from tests.gpu.machines import CGROUP, KEY
+from tests.lab.cluster import as_user, eventually
 from tests.lab.test_slurm import TAKE_A_GIB
 
 # The cores that a process may use, and the least limit of the cgroups that it is in, of bytes of memory.
@@ -24,11 +26,11 @@ SEEN = "env -u CUDA_VISIBLE_DEVICES gpus-seen"
 
 @pytest.fixture(scope="module", autouse=True)
 def confined(cluster: GpuCluster) -> None:
-    """All nodes, on a machine that has cgroups to give them."""
+    """The cluster, on a machine that has cgroups to give its nodes."""
     given = (CGROUP / "cgroup.subtree_control").read_text()
     if not {"memory", "cpuset"} <= set(given.split()):
         pytest.skip(f"CONFINED JOBS ARE NOT TESTED: this machine gives others the cgroup controllers {given!r}")
-    cluster.has("a", "b", "c", **SMALL_MEASUREMENT)
+    cluster.measured()
 
 
 def seen_by(cluster: GpuCluster, words: str) -> dict[str, Any]:
@@ -91,3 +93,44 @@ def test_each_node_with_one_gpu_gives_the_one_that_it_has(cluster: GpuCluster) -
         seen = json.loads(cluster.run_as("ada", "head", f"srun -w {node} -n1 --gpus=1 {SEEN}"))
         assert seen["files"] == [f"/dev/nvidia{gpu.number}"]
         assert [bus.rpartition(":")[2] for bus in seen["cuda"]] == [gpu.bus.rpartition(":")[2]]
+
+
+def ssh(cluster: GpuCluster, node: str, command: str) -> subprocess.CompletedProcess[str]:
+    """Log in to a node as ada, from the head node."""
+    return cluster.attempt("head", as_user("ada", f"ssh -o BatchMode=yes {node} '{command}'"))
+
+
+@pytest.fixture
+def job_of_ada(cluster: GpuCluster) -> Iterator[str]:
+    """The number of a job of ada's on a, of one core and no GPU."""
+    number = cluster.run_as("ada", "head", "sbatch --parsable -w a -n1 --output=/dev/null --wrap 'sleep 300'").strip()
+    state = f"squeue -h -j {number} -o %T"
+    eventually(lambda: cluster.run("head", state).strip() == "RUNNING", 30, "the job runs")
+    yield number
+    cluster.run("head", f"scancel {number}")
+    eventually(lambda: not cluster.run("head", "squeue -h").strip(), 30, "no jobs are left")
+
+
+def test_a_user_without_a_job_on_a_node_is_refused_over_ssh(cluster: GpuCluster) -> None:
+    refused = ssh(cluster, "a", "true")
+    assert refused.returncode == 255
+    assert "no active jobs on this node" in refused.stderr
+
+
+def test_a_user_with_a_job_on_a_node_enters_its_cgroup_and_no_other_node(cluster: GpuCluster, job_of_ada: str) -> None:
+    entered = ssh(cluster, "a", "cat /proc/self/cgroup; nproc; gpus-seen")
+    assert entered.returncode == 0, entered.stderr
+    cgroup, cores, *seen = entered.stdout.splitlines()
+    assert f"/job_{job_of_ada}/" in cgroup
+    assert cores == "1"
+    assert not cluster.on_gpus or json.loads(seen[0]) == {"cuda": [], "files": []}
+    assert ssh(cluster, "b", "true").returncode == 255
+
+
+def test_the_account_that_the_program_manages_machines_with_enters_without_a_job(cluster: GpuCluster) -> None:
+    for name in ("a", "b", "c"):
+        host = cluster.machines[name].host()
+        options = ["-i", str(KEY), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no"]
+        words = ["ssh", *options, f"{host['user']}@{host['address']}", "sudo -n id -u"]
+        entered = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=30)
+        assert entered.stdout == "0\n", entered.stderr

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from tests.gpu import by_hand
-from tests.gpu.cluster import PROGRAM, GpuCluster
-from tests.gpu.machines import FABRIC, PLACE
+from tests.gpu.cluster import GpuCluster
+from tests.gpu.machines import FABRIC, PLACE, PROGRAM
 
 ROUNDS = 3
 WITHIN = 0.01
 # By scope: size in bytes, timed runs of it, runs before them. Enough of them that one run takes seconds.
-ASKED = {"node": (8 << 30, 20, 5), "rack": (256 << 20, 50, 5)}
+ASKED = {"node": (8 << 30, 20, 5), "rack": (256 << 20, 20, 5)}
 
 pytestmark = pytest.mark.usefixtures("real")
 
@@ -41,7 +41,7 @@ def test_busbw_is_that_of_the_same_program_by_hand(cluster: GpuCluster, scope: s
     hand, measured, runs = [], [], []
     for number in range(ROUNDS):
         hand.append(by_hand.all_reduce(machines, interface, *ASKED[scope]))
-        cluster.has("a", "b", "c", nodes=nodes, nccl=asked(scope), rerun=f"{scope} {number}")
+        cluster.measured(nodes=nodes, nccl=asked(scope), rerun=f"{scope} {number}")
         found = result(cluster, scope)
         assert (found["backend"], found["gate_bytes"], found["wrong"]) == ("nccl-tests", ASKED[scope][0], 0)
         measured.append(found["busbw_gb_per_s"])
@@ -53,11 +53,11 @@ def test_busbw_is_that_of_the_same_program_by_hand(cluster: GpuCluster, scope: s
 
 def test_a_floor_above_what_is_there_fails_without_another_measurement(cluster: GpuCluster) -> None:
     nccl = asked("node")
-    cluster.has("a", "b", "c", nodes=["c"], nccl=nccl, rerun="floor", floors_gb_per_s={"node": 1})
+    cluster.measured(nodes=["c"], nccl=nccl, rerun="floor", floors_gb_per_s={"node": 1})
     before = result(cluster, "node")
     assert before["verdict"] == "PASS"
     floor = before["busbw_gb_per_s"] * 1.1
-    cluster.has("a", "b", "c", nodes=["c"], nccl=nccl, rerun="floor", floors_gb_per_s={"node": floor})
+    cluster.measured(nodes=["c"], nccl=nccl, rerun="floor", floors_gb_per_s={"node": floor})
     after = result(cluster, "node")
     assert (after["verdict"], after["floor_gb_per_s"]) == ("FAIL", floor)
     assert (after["job_id"], after["busbw_gb_per_s"]) == (before["job_id"], before["busbw_gb_per_s"])
