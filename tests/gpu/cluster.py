@@ -25,7 +25,7 @@ QUICK = {
     "warmup": 1,
 }
 # Far below what there is.
-LOW = {"node": 1, "rack": 0.05, "cross-site": 0.05}
+LOW = {"node": 1, "box": 1, "rack": 0.05, "cross-site": 0.05}
 
 
 class GpuCluster(ClusterUnderTest):

@@ -53,7 +53,7 @@ def test_nodes_have_the_gpus_that_are_theirs(cluster: GpuCluster) -> None:
 @pytest.mark.usefixtures("real")
 def test_every_scope_passes_on_gpus(cluster: GpuCluster, scopes: dict[str, dict[str, Any]]) -> None:
     assert {name: (found["backend"], found["verdict"]) for name, found in scopes.items()} == dict.fromkeys(
-        ("rack", "cross-site", "node c"), ("nccl-tests", "PASS")
+        ("rack", "box", "cross-site", "node c"), ("nccl-tests", "PASS")
     )
     assert scopes["node c"]["ranks"] == len(cluster.machines["c"].gpus)
 

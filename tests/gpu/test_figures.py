@@ -13,6 +13,7 @@ from tests.gpu.cluster import GpuCluster
 from tests.gpu.machines import FABRIC, PLACE, PROGRAM
 
 ROUNDS = 3
+# NVLink's runs differ by 2 %, their medians by less than 1 %.
 WITHIN = 0.01
 # By scope: size in bytes, timed runs of it, runs before them. Enough of them that one run takes seconds.
 ASKED = {"node": (8 << 30, 20, 5), "rack": (256 << 20, 20, 5)}
@@ -46,9 +47,13 @@ def test_busbw_is_that_of_the_same_program_by_hand(cluster: GpuCluster, scope: s
         assert (found["backend"], found["gate_bytes"], found["wrong"]) == ("nccl-tests", ASKED[scope][0], 0)
         measured.append(found["busbw_gb_per_s"])
         runs.append(found["spread"]["runs"])
-    kept = {"by_hand": hand, "measured": measured, "runs": runs, "transport": found["transport"]}
-    (PLACE / "out" / f"figures-{scope}.json").write_text(json.dumps(kept, indent=1))
-    assert statistics.median(measured) == pytest.approx(statistics.median(hand), rel=WITHIN), kept
+    reference = statistics.median(hand)
+    difference, scatter = statistics.median(measured) / reference - 1, (max(hand) - min(hand)) / reference
+    kept = {"by_hand": hand, "measured": measured, "runs": runs, "difference": difference, "scatter": scatter}
+    (PLACE / "out" / f"figures-{scope}.json").write_text(json.dumps({**kept, "transport": found["transport"]}))
+    # Sound sockets differ by more than that from run to run: what differs less than a person's own runs is the same.
+    within = max(WITHIN, scatter) if found["transport"] == "sockets" else WITHIN
+    assert abs(difference) <= within, kept
 
 
 def test_a_floor_above_what_is_there_fails_without_another_measurement(cluster: GpuCluster) -> None:
