@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-PLACE = Path("/opt/test")
+PLACE = Path("/srv/test")
 TREES, CGROUP, KEY = PLACE / "trees", PLACE / "cgroup", PLACE / "key"
 ALL_REDUCE_PERF = PLACE / "all_reduce_perf"
 PROGRAM = "/usr/local/bin/all_reduce_perf"

@@ -36,7 +36,7 @@ from lab import engine, images
 from stacks.config import parse
 from tests.lab.cluster import dev_config
 
-PLACE = "opt/test"
+PLACE = "srv/test"
 """Where the program's files lie in the tree of the machine that runs the tests."""
 
 PYTHON = "3.13"
