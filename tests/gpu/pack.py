@@ -127,9 +127,8 @@ def chosen(requirements: str, names: Iterable[str]) -> str:
 def packed(path: Path) -> Iterator[tarfile.TarFile]:
     """Open a new archive for writing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A dictionary as large as this is worth more than a higher preset, and costs less time.
-    filters = [{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 64 << 20}]
-    with lzma.open(path, "wb", filters=filters) as file, tarfile.open(fileobj=file, mode="w|") as archive:
+    # A higher preset saves a tenth of the size and takes ten times as long.
+    with lzma.open(path, "wb", preset=2) as file, tarfile.open(fileobj=file, mode="w|") as archive:
         yield archive
 
 

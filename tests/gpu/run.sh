@@ -43,9 +43,10 @@ end() {
     done
 }
 trap end EXIT
-# Who interrupts it gets what was found until then; a second time ends it at once.
+# Who interrupts it gets what was found until then; a second time ends it at once. In a session of its own the tests hear
+# of it once.
 trap 'trap "kill -9 $child" INT TERM; pkill -INT -P "$child"' INT TERM
-unshare --mount --net --ipc --pid --fork --kill-child bash tests/gpu/enter.sh "$archives" "$out" "$own" "$work" "$@" &
+setsid unshare --mount --net --ipc --pid --fork --kill-child bash tests/gpu/enter.sh "$archives" "$out" "$own" "$work" "$@" &
 child=$!
 status=0
 while kill -0 $child 2>/dev/null; do
