@@ -51,7 +51,8 @@ if [ -n "$smi" ]; then cp "$trees/nvidia-smi" usr/bin/; fi
 printf '127.0.0.1 localhost\n10.9.0.1 control.lab\n' >etc/hosts
 chroot . ldconfig
 pivot_root . before
-exec env -i HOME=/root LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+# What a script starts in the background does not hear of an interrupt otherwise.
+exec env -i --default-signal=INT HOME=/root LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     PYTHONPATH=/srv/test/site PYTHONDONTWRITEBYTECODE=1 PULUMI_SKIP_UPDATE_CHECK=true REHEARSE="${REHEARSE:-}" \
     sh -c 'cd /srv/test/project && umount -l /before && exec python3 -m pytest -p no:cacheprovider "$@"' sh \
     tests/gpu "$@"

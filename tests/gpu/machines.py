@@ -235,8 +235,11 @@ def _wait(machine: Machine) -> None:
     """Wait for systemd to have started everything; a unit that failed does not matter, the program looks itself."""
     deadline = time.monotonic() + BOOT_LIMIT_S
     while machine.attempt("systemctl is-system-running", 5).stdout.strip() not in ("running", "degraded"):
-        if time.monotonic() > deadline:
+        if time.monotonic() > deadline or not Path("/proc", str(machine.process)).exists():
             console = (PLACE / "out" / f"{machine.name}.console").read_text(errors="replace")
             waits = machine.attempt("systemctl list-jobs; systemctl --failed; journalctl -n 40 --no-pager", 20)
-            raise AssertionError(f"{machine.name} did not boot\n{console}\n{waits.stdout}\n{waits.stderr}")
+            # The most frequent reason on a machine with many containers: systemd says nothing and ends.
+            limit = Path("/proc/sys/fs/inotify/max_user_instances").read_text().strip()
+            hint = f"(fs.inotify.max_user_instances is {limit} for all machines and containers here)"
+            raise AssertionError(f"{machine.name} did not boot {hint}\n{console}\n{waits.stdout}\n{waits.stderr}")
         time.sleep(0.2)
