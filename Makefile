@@ -8,7 +8,7 @@ PYTHON := .venv/bin/python
 STACK ?= dev
 FAULTS := $(addprefix tests/lab/test_,faults.py outage.py secrets.py slow_node.py)
 export STACK ENGINE COMMAND
-.PHONY: help setup up preview drift outputs status images report floors shell trust down lint test test-unit test-engine test-lab test-faults bench
+.PHONY: help setup up preview drift outputs status images report floors shell trust down lint test test-unit test-engine test-lab test-faults test-gpu bench
 
 help:
 	@sed -n 's/^\([a-z-]*\): *[a-z ]*## /\1\t/p' Makefile | expand -t 14
@@ -83,6 +83,10 @@ test: lint ## all checks, the quick ones first
 	@$(MAKE) --no-print-directory test-unit
 	@$(MAKE) --no-print-directory test-engine
 	@$(MAKE) --no-print-directory test-lab
+
+# No setup: the machine may have no network, and all that is needed is in archives (tests/gpu/pack.py).
+test-gpu: ## tests on a machine with two NVIDIA GPUs, without network; archives: python -m tests.gpu.pack
+	@tests/gpu/run.sh
 
 bench: setup ## measure times of this machine (prints, never fails)
 	@for program in bench/[a-z]*.py; do PYTHONPATH=. $(PYTHON) $$program; done

@@ -1,0 +1,58 @@
+#!/bin/bash
+# In namespaces of its own, change into the tree of a node and run the tests there (run.sh calls this):
+#   enter.sh ARCHIVES OUT CGROUP WORK [PYTEST ARGUMENT...]
+# The trees of all machines are in memory: a GPU machine has much of it, and its disk may be slow.
+set -euo pipefail
+archives=$1 out=$2 cgroup=$3 work=$4 project=$PWD
+shift 4
+trees=$work/trees
+mkdir "$trees" "$work/disk"
+mount --make-rprivate /
+mount -t tmpfs -o mode=755,size=16g trees "$trees"
+mkdir "$trees/node"
+cat "$archives/1/node.tar.xz.1" "$archives/2/node.tar.xz.2" | tar -C "$trees/node" -xJ
+
+# What a GPU program loads: machines get the folders that have it, at the same paths, and a list of them for ldconfig.
+# What lies among this machine's own libraries is copied.
+libraries=(-name libcuda.so.1 -o -name libnvidia-ml.so.1 -o -name libnvidia-ptxjitcompiler.so.1 -o -name libnccl.so.2
+    -o -name 'libcudart.so.1[0-9]')
+others=(-path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /var -o -path /home)
+find / /usr/local/nvidia -xdev \( "${others[@]}" \) -prune -o \( "${libraries[@]}" \) -printf '%h\n' 2>/dev/null |
+    grep -v -e /stubs -e compat | sort -u >"$trees/found" || :
+grep -v -E '^(/usr)?/lib(32|64)?(/|$)' "$trees/found" >"$trees/folders" || :
+mapfile -t folders <"$trees/folders"
+cp "$trees/folders" "$trees/node/etc/ld.so.conf.d/gpu.conf"
+grep -E '^(/usr)?/lib(64)?(/|$)' "$trees/found" | while read -r folder; do
+    find "$folder/" -maxdepth 1 \( "${libraries[@]}" \) -exec cp -L {} "$trees/node/usr/lib/x86_64-linux-gnu/" \;
+done || :
+smi=$(command -v nvidia-smi || find /usr/local/nvidia -name nvidia-smi -type f 2>/dev/null | head -n 1 || :)
+if [ -n "$smi" ]; then cp -L "$smi" "$trees/nvidia-smi"; fi
+
+cp -a "$trees/node" "$trees/tests"
+tar -C "$trees/tests" -xJf "$archives/2/program.tar.xz"
+cd "$trees/tests"
+mkdir -p srv/test/{project,trees,disk,out,cgroup} before
+mount --bind . .
+cd . # onto the mount
+mount --rbind /dev dev
+mount -t proc proc proc
+mount --rbind /sys sys
+mount -t tmpfs tmp tmp
+mount --bind "$project" srv/test/project
+mount --bind "$trees" srv/test/trees
+mount --bind "$work/disk" srv/test/disk
+mount --bind "$out" srv/test/out
+mount --bind "$cgroup" srv/test/cgroup
+for folder in "${folders[@]}"; do
+    mkdir -p ".$folder"
+    mount --rbind "$folder" ".$folder"
+done
+if [ -n "$smi" ]; then cp "$trees/nvidia-smi" usr/bin/; fi
+printf '127.0.0.1 localhost\n10.9.0.1 control.lab\n' >etc/hosts
+chroot . ldconfig
+pivot_root . before
+# What a script starts in the background does not hear of an interrupt otherwise.
+exec env -i --default-signal=INT HOME=/root LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    PYTHONPATH=/srv/test/site PYTHONDONTWRITEBYTECODE=1 PULUMI_SKIP_UPDATE_CHECK=true REHEARSE="${REHEARSE:-}" \
+    sh -c 'cd /srv/test/project && umount -l /before && exec python3 -m pytest -p no:cacheprovider "$@"' sh \
+    tests/gpu "$@"

@@ -1,0 +1,266 @@
+"""Make the archives that `make test-gpu` brings to a machine without network.
+
+    python -m tests.gpu.pack ALL_REDUCE_PERF FOLDER
+
+ALL_REDUCE_PERF is nccl-tests' program, built with MPI for the Open MPI of the lab's nodes, and for the machine's CUDA
+and an NCCL not newer than the machine's. FOLDER then holds
+
+    node.tar.xz     the tree of a lab's node with the packages of all roles, without what nothing looks at
+    program.tar.xz  what the machine that runs the tests has besides: Python packages, the tailnet's control server,
+                    ALL_REDUCE_PERF
+    1/, 2/          the same in parts, for a way to the machine that takes only so much at a time; `make test-gpu`
+                    reads these
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import io
+import lzma
+import re
+import shlex
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import docker
+
+from components.roles.order import roles
+from driver.workspace import PROJECT
+from lab import engine, images
+from stacks.config import parse
+from tests.lab.cluster import dev_config
+
+PLACE = "srv/test"
+"""Where the program's files lie in the tree of the machine that runs the tests."""
+
+PYTHON = "3.13"
+"""Python of the lab's nodes, which runs the program too."""
+
+PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (5, 12, *range(17, 40))] + [
+    "manylinux2014_x86_64",
+    "manylinux1_x86_64",
+]
+TEST_PACKAGES = {
+    "pytest",
+    "pluggy",
+    "iniconfig",
+    "pytest-timeout",
+    "pytest-testinfra",
+    "hypothesis",
+    "sortedcontainers",
+}
+"""Of requirements-dev.txt, what tests that talk to machines import."""
+
+CONFINED_PACKAGES = {"libpam-slurm-adopt"}
+"""What roles install where they find cgroups, besides the packages that they always need."""
+
+LEFT_OUT = [
+    ".dockerenv",
+    "etc/init.d/?*",
+    "etc/ssh/moduli",
+    "usr/bin/perl*",
+    "usr/bin/pydoc*",
+    "usr/bin/sqv",
+    "usr/bin/ssh-add",
+    "usr/include",
+    "usr/lib/python3*/ensurepip",
+    "usr/lib/python3*/idlelib",
+    "usr/lib/python3*/pydoc_data",
+    "usr/lib/python3*/test",
+    "usr/lib/python3*/tkinter",
+    "usr/lib/python3*/turtledemo",
+    "usr/lib/udev/hwdb.d",
+    "usr/lib/valgrind",
+    # Software for GPUs of another maker, for graphics and for Java.
+    *(
+        f"usr/lib/x86_64-linux-gnu/lib{name}*"
+        for name in (
+            "LLVM", "OpenCL", "X11", "amd_comgr", "amdhip64", "hsa-runtime64", "hsakmt", "mpi_java", "oshmem", "xcb",
+            "z3", "ze_",
+        )
+    ),
+    *(f"usr/lib/x86_64-linux-gnu/{name}" for name in ("dri", "gconv", "perl", "perl-base", "tc", "ucx/*rocm*")),
+    "usr/sbin/tc",
+    *(
+        f"usr/share/{name}"
+        for name in (
+            "X11", "bash-completion", "bug", "common-licenses", "doc", "fonts", "gdb", "icons", "info", "lintian",
+            "locale", "man", "perl", "perl5", "zoneinfo",
+        )
+    ),
+    "var/cache/?*",
+    "var/lib/apt/lists/?*",
+    "var/lib/dpkg/info",
+    "*/__pycache__",
+    "*/numpy/tests",
+    "*/numpy/*/tests",
+]  # fmt: skip
+"""Patterns of paths; what lies below one that fits is left out too."""
+
+_LEFT_OUT = re.compile("|".join(fnmatch.translate(path) for pattern in LEFT_OUT for path in (pattern, f"{pattern}/*")))
+
+
+def is_left_out(path: str) -> bool:
+    """Whether the archive of a node goes without a path of its tree, such as usr/share/doc/bash."""
+    return _LEFT_OUT.match(path.removeprefix("./").rstrip("/")) is not None
+
+
+def chosen(requirements: str, names: Iterable[str]) -> str:
+    """Return the entries of a compiled requirements file, hashes and all, whose packages are among `names`.
+
+    Raises ValueError for a name that is not there.
+    """
+    found = re.finditer(r"^([A-Za-z0-9._-]+)==(?:.*\\\n)+.*\n", requirements, re.MULTILINE)
+    entries = {entry[1]: entry[0] for entry in found}
+    if missing := sorted(set(names) - set(entries)):
+        raise ValueError(f"not in the requirements: {', '.join(missing)}")
+    return "".join(entries[name] for name in sorted(names))
+
+
+@contextmanager
+def packed(path: Path) -> Iterator[tarfile.TarFile]:
+    """Open a new archive for writing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # A higher preset saves a tenth of the size and takes ten times as long.
+    with lzma.open(path, "wb", preset=2) as file, tarfile.open(fileobj=file, mode="w|") as archive:
+        yield archive
+
+
+def pack_node(client: docker.DockerClient, path: Path) -> None:
+    """Write the tree of the lab's node image, with every package that a role installs: there is no source for them."""
+    install = f"apt-get update && apt-get install -y --no-install-recommends {shlex.join(role_packages())}"
+    container = client.containers.create(
+        images.tags().node, ["sh", "-c", install], environment={"DEBIAN_FRONTEND": "noninteractive"}
+    )
+    try:
+        container.start()
+        status, said = container.wait()["StatusCode"], container.logs(tail=20).decode(errors="replace")
+        if status != 0:
+            raise RuntimeError(f"{install}\nexit {status}\n{said}")
+        with tarfile.open(fileobj=Stream(container.export()), mode="r|") as tree, packed(path) as archive:
+            for member in tree:
+                if not is_left_out(member.name):
+                    archive.addfile(member, tree.extractfile(member) if member.isreg() else None)
+    finally:
+        container.remove(force=True)
+
+
+def role_packages() -> list[str]:
+    """Return the Debian packages of all roles, as the dev stack has them, on machines that confine jobs."""
+    config = parse({key.removeprefix("tailrack:"): value for key, value in dev_config().items()}, base_dir=PROJECT)
+    always = {name for role in roles(config) for names in role.packages.values() for name in names}
+    return sorted(always | CONFINED_PACKAGES)
+
+
+def pack_program(client: docker.DockerClient, all_reduce_perf: Path, path: Path) -> None:
+    """Write what the machine that runs the tests has besides a node's tree."""
+    with tempfile.TemporaryDirectory() as folder, packed(path) as archive:
+        site = Path(folder) / "site"
+        install_packages(site)
+        archive.add(site, f"{PLACE}/site", filter=as_root)
+        archive.add(control_program(client, Path(folder)), f"{PLACE}/control", filter=as_root)
+        archive.add(all_reduce_perf, f"{PLACE}/all_reduce_perf", filter=as_root)
+
+
+def install_packages(site: Path) -> None:
+    """Install what the program and its tests import, for the nodes' Python, whatever Python this is."""
+    dev = (PROJECT / "requirements-dev.txt").read_text(encoding="utf-8")
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as tests:
+        tests.write(chosen(dev, TEST_PACKAGES))
+        tests.flush()
+        subprocess.run(
+            [
+                sys.executable, "-m", "pip", "install", "--quiet", "--root-user-action=ignore", "--no-compile",
+                "--require-hashes", "--no-deps", "--only-binary=:all:", "--implementation=cp",
+                f"--python-version={PYTHON}", *(f"--platform={name}" for name in PLATFORMS), f"--target={site}",
+                "--requirement", str(PROJECT / "requirements.txt"), "--requirement", tests.name,
+            ],
+            check=True,
+        )  # fmt: skip
+    # Only a debugger, which nothing here loads.
+    subprocess.run(["rm", "-rf", *site.glob("debugpy*"), site / "bin"], check=True)
+
+
+def control_program(client: docker.DockerClient, folder: Path) -> Path:
+    """Return the tailnet's control server, taken out of its image."""
+    container = client.containers.create(images.tags().control)
+    try:
+        stream, _ = container.get_archive("/control")
+        with tarfile.open(fileobj=Stream(stream), mode="r|") as found:
+            found.extractall(folder, filter="data")
+    finally:
+        container.remove()
+    return folder / "control"
+
+
+def as_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Have a file belong to root, whoever packs it."""
+    member.uid = member.gid = 0
+    member.uname = member.gname = "root"
+    return member
+
+
+class Stream(io.RawIOBase):
+    """A file to read from, made of the pieces that Docker sends."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._left = pieces, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+        """Fill the buffer as far as the next piece goes; 0 at the end."""
+        while not self._left:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._left = piece
+        taken, self._left = self._left[: len(buffer)], self._left[len(buffer) :]
+        buffer[: len(taken)] = taken
+        return len(taken)
+
+
+def in_parts(node: Path, program: Path) -> list[Path]:
+    """Write the archives as two folders of about one size, beside them; return the files there."""
+    whole, rest = node.read_bytes(), program.read_bytes()
+    first = (len(whole) + len(rest)) // 2
+    parts = {
+        "1/node.tar.xz.1": whole[:first],
+        "2/node.tar.xz.2": whole[first:],
+        "2/program.tar.xz": rest,
+    }
+    for name, content in parts.items():
+        path = node.parent / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+    return [node.parent / name for name in parts]
+
+
+def main() -> None:
+    """Read the command line and make the archives."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("all_reduce_perf", type=Path)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", choices=("node", "program"), help="make one of the two again")
+    arguments = parser.parse_args()
+    client = engine.connect()
+    tags = images.tags()
+    images.ensure_images(client, [tags.node, tags.control])
+    node, program = (arguments.folder / f"{name}.tar.xz" for name in ("node", "program"))
+    if arguments.only != "node":
+        pack_program(client, arguments.all_reduce_perf, program)
+    if arguments.only != "program":
+        pack_node(client, node)
+    for part in in_parts(node, program):
+        print(f"{part}: {part.stat().st_size / 2**20:.1f} MiB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""What the cluster measures of GPUs is what a person measures by hand, and a floor is a floor."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from typing import Any
+
+import pytest
+
+from tests.gpu import by_hand
+from tests.gpu.cluster import GpuCluster
+from tests.gpu.machines import FABRIC, PLACE, PROGRAM
+
+ROUNDS = 3
+# NVLink's runs differ by 2 %, their medians by less than 1 %.
+WITHIN = 0.01
+# By scope: size in bytes, timed runs of it, runs before them. Enough of them that one run takes seconds.
+ASKED = {"node": (8 << 30, 20, 5), "rack": (256 << 20, 20, 5)}
+
+pytestmark = pytest.mark.usefixtures("real")
+
+
+def asked(scope: str) -> dict[str, Any]:
+    """The measurement of one size alone, as the config says it."""
+    size, iterations, warmup = ASKED[scope]
+    sizes = dict.fromkeys(("min_bytes", "max_bytes", "gate_bytes", "socket_max_bytes"), size)
+    return {"program": PROGRAM, "iterations": iterations, "warmup": warmup, **sizes}
+
+
+def result(cluster: GpuCluster, scope: str) -> dict[str, Any]:
+    """What the outputs say of a scope now."""
+    validation = cluster.deployment().outputs()["validation"]
+    found: dict[str, Any] = validation["node"]["c"] if scope == "node" else validation[scope]
+    return found
+
+
+@pytest.mark.parametrize(("scope", "nodes"), [("node", ["c"]), ("rack", ["a", "b"])])
+def test_busbw_is_that_of_the_same_program_by_hand(cluster: GpuCluster, scope: str, nodes: list[str]) -> None:
+    machines = [cluster.machines[name] for name in nodes]
+    interface = FABRIC if len(nodes) > 1 else "eth0"
+    hand, measured, runs = [], [], []
+    for number in range(ROUNDS):
+        hand.append(by_hand.all_reduce(machines, interface, *ASKED[scope]))
+        cluster.measured(nodes=nodes, nccl=asked(scope), rerun=f"{scope} {number}")
+        found = result(cluster, scope)
+        assert (found["backend"], found["gate_bytes"], found["wrong"]) == ("nccl-tests", ASKED[scope][0], 0)
+        measured.append(found["busbw_gb_per_s"])
+        runs.append(found["spread"]["runs"])
+    reference = statistics.median(hand)
+    difference, scatter = statistics.median(measured) / reference - 1, (max(hand) - min(hand)) / reference
+    kept = {"by_hand": hand, "measured": measured, "runs": runs, "difference": difference, "scatter": scatter}
+    (PLACE / "out" / f"figures-{scope}.json").write_text(json.dumps({**kept, "transport": found["transport"]}))
+    # Sound sockets differ by more than that from run to run: what differs less than a person's own runs is the same.
+    within = max(WITHIN, scatter) if found["transport"] == "sockets" else WITHIN
+    assert abs(difference) <= within, kept
+
+
+def test_a_floor_above_what_is_there_fails_without_another_measurement(cluster: GpuCluster) -> None:
+    nccl = asked("node")
+    cluster.measured(nodes=["c"], nccl=nccl, rerun="floor", floors_gb_per_s={"node": 1})
+    before = result(cluster, "node")
+    assert before["verdict"] == "PASS"
+    floor = before["busbw_gb_per_s"] * 1.1
+    cluster.measured(nodes=["c"], nccl=nccl, rerun="floor", floors_gb_per_s={"node": floor})
+    after = result(cluster, "node")
+    assert (after["verdict"], after["floor_gb_per_s"]) == ("FAIL", floor)
+    assert (after["job_id"], after["busbw_gb_per_s"]) == (before["job_id"], before["busbw_gb_per_s"])
