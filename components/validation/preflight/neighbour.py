@@ -31,7 +31,10 @@ BYTES = 2**20
 # In Slurm's range for srun, which is open inside the cluster (role slurm).
 FIRST_PORT, PORTS, TRIED_PORTS = 60001, 999, 6
 RANGE = f"{FIRST_PORT}-{FIRST_PORT + PORTS - 1}"
-MEET_SECONDS = 20.0
+# Two nodes that have never spoken: their tailscaleds take up to 20 seconds for the first packet (seen on real machines).
+MEET_SECONDS = 45.0
+# For one of the ports: a path that is not there yet must not use up the time at the first ones.
+CONNECT_SECONDS = 2.0
 # Without a byte that moves.
 STALL_SECONDS = 10.0
 LAST_SECONDS = 60.0
@@ -176,8 +179,9 @@ def connect(
     while True:
         for port in ports:
             with contextlib.suppress(OSError, ValueError):
-                connection = socket.create_connection((address, port), timeout=min(limit, STALL_SECONDS))
+                connection = socket.create_connection((address, port), timeout=min(limit, CONNECT_SECONDS))
                 try:
+                    connection.settimeout(STALL_SECONDS)
                     begin = time.time()
                     _send_line(connection, tailrack=job, last=last, **{"from": node})
                     said = _line(connection)
