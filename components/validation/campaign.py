@@ -69,7 +69,7 @@ class Campaign:
         """
         if not groups and not self.plan["preflight"]:
             return []
-        files = {**self.plan["prepare_files"], "about.json": json.dumps(self.plan["about"])}
+        files = dict(self.plan["prepare_files"])
         if self.plan["preflight"]:
             files["preflight.py"] = self.plan["preflight"]
         alike: dict[str, list[str]] = {}
@@ -80,12 +80,17 @@ class Campaign:
                 Order(
                     self.folder / _folder_name("prepare", gpus),
                     tuple(nodes),
-                    files,
+                    # The nodes of a job look at the ways between them: others are not there then.
+                    {**files, "about.json": json.dumps(self._about(nodes))},
                     [f"--switches={self._sites_of(nodes)}", *([f"--gpus-per-node={count(gpus)}"] if gpus else [])],
                 )
                 for gpus, nodes in alike.items()
             ]
         )
+
+    def _about(self, nodes: Sequence[str]) -> dict[str, Any]:
+        about = self.plan["about"]
+        return {**about, "nodes": {name: about["nodes"][name] for name in nodes}}
 
     def _sites_of(self, nodes: Sequence[str]) -> int:
         return len({self.plan["sites"][node] for node in nodes})

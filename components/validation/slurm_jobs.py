@@ -3,6 +3,7 @@
 Runs on the head node. What a job leaves lies in a folder of its own in the user's home.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -105,8 +106,18 @@ def _run(words: Sequence[str], folder: Path | None) -> "subprocess.CompletedProc
         return subprocess.CompletedProcess(words, 124, "", str(error))
 
 
+def _empty(folder: Path) -> None:
+    """Take everything out of a folder, which stays the one that it is: nodes that have looked into it know no other."""
+    with contextlib.suppress(OSError):
+        for each in os.scandir(folder) if not folder.is_symlink() else ():
+            if each.is_dir(follow_symlinks=False):
+                shutil.rmtree(each.path, ignore_errors=True)
+            else:
+                Path(each.path).unlink()
+
+
 def _submit(order: Order) -> _Job:
-    shutil.rmtree(order.folder, ignore_errors=True)
+    _empty(order.folder)
     if order.folder.is_symlink() or (order.folder.exists() and not order.folder.is_dir()):
         order.folder.unlink()
     order.folder.mkdir(parents=True, exist_ok=True)

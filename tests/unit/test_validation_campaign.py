@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -12,9 +13,10 @@ from components.measuring_plan import Node, gpu_measurement, plan
 from components.nccl_validation import Scope, measurement_of
 from components.settings.nccl import Nccl
 from components.settings.validation import Validation
-from components.validation import campaign
+from components.validation import campaign, slurm_jobs
 from components.validation.model import Measurement
 from components.validation.results import Conditions, judge_scope
+from components.validation.slurm_jobs import Order
 from components.validation.verdict import Result
 from tests.unit.simulated_slurm import INFINIBAND, NO_RDMA, SOCKETS, SimulatedSlurm
 
@@ -248,3 +250,31 @@ def test_whatever_the_report_says_there_is_a_result_and_no_pass_from_a_broken_on
     assert run.judged()[0]["verdict"] == "PASS"
     run.report |= damage
     assert run.judged()[0]["verdict"] in ("INCONCLUSIVE", "FAIL")
+
+
+def test_a_jobs_preflight_is_told_of_that_jobs_nodes_alone(measure: Measure) -> None:
+    slurm = SimulatedSlurm(steady(4.0), {"a": "h200:1", "b": "h200:1", "c": "h200:2"})
+    measure(slurm, {"a": "rack", "b": "rack", "c": "box"})
+    told = {
+        order.nodes: json.loads(order.files["about.json"])["nodes"]
+        for order in slurm.orders
+        if "about.json" in order.files
+    }
+    assert {nodes: tuple(about) for nodes, about in told.items()} == {("a", "b"): ("a", "b"), ("c",): ("c",)}
+
+
+def test_a_jobs_folder_is_emptied_and_stays_the_one_that_nodes_have_seen(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "rack"
+    (folder / "prepare").mkdir(parents=True)
+    (folder / "prepare" / "output").write_text("old")
+    (folder / "loop").symlink_to(tmp_path)
+    (folder / "old").write_text("old")
+    seen = folder.stat().st_ino
+    monkeypatch.setattr(slurm_jobs, "_command", lambda *_words, **_how: "7\n")
+    monkeypatch.setattr(slurm_jobs, "_run", lambda *_: subprocess.CompletedProcess((), 0, "7\n", ""))
+    slurm_jobs._submit(Order(folder, ("a",), {"job.sh": "true"}))
+    assert [path.name for path in folder.iterdir()] == ["job.sh"]
+    assert folder.stat().st_ino == seen
+    assert tmp_path.is_dir()
