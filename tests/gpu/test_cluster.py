@@ -82,7 +82,7 @@ def test_preflight_looks_at_every_node_and_its_real_driver(
     assert set(scopes["cross-site"]["preflight"]) == {"a", "b", "c"}
     findings = [each for found in scopes["cross-site"]["preflight"].values() for each in found]
     assert [each for each in findings if each["severity"] == "error"] == []
-    assert all(each["check"] and each["seen"] and each["remedy"] for each in findings)
+    assert all(each["check"] and each["seen"] and (each["remedy"] or each["severity"] == "info") for each in findings)
     for name in ("a", "b", "c"):
         units = cluster.run(name, "nvidia-smi --query-gpu=uuid --format=csv,noheader").split()
         health = cluster.run_as("ada", name, "cat /run/tailrack/health.json")
