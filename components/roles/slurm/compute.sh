@@ -46,9 +46,12 @@ node_usable() {
     [ -n "$(persons_drain)" ] && note "a person drained this node, and it stays so: $reason"
 }
 
-# Usable, or drained by Slurm although it registers well, which waiting does not mend.
+# Usable, or drained by Slurm although it registers well, which waiting does not mend. Which of the two is kept: asked once
+# more, a slurmd that is just starting again has no configuration to ask the controller with.
 node_decided() {
-    node_usable || [ -n "$(node_field 'select((.state | index("DRAIN") and (any(test("INVALID|NOT_RESPONDING|DOWN")) | not))
+    USABLE=no
+    if node_usable; then USABLE=yes; fi
+    [ "$USABLE" = yes ] || [ -n "$(node_field 'select((.state | index("DRAIN") and (any(test("INVALID|NOT_RESPONDING|DOWN")) | not))
         and .reason_set_by_user == "slurm") | .reason')" ]
 }
 
@@ -127,7 +130,7 @@ ExecStart=/usr/sbin/slurmd --systemd -Z -N $HOST_NAME --conf-server $HEAD_ADDRES
         # Jobs go on without slurmd.
         systemctl restart --no-block slurmd
     fi
-    { wait_until "$REGISTER_LIMIT" node_decided && node_usable; } || fail \
+    { wait_until "$REGISTER_LIMIT" node_decided && [ "$USABLE" = yes ]; } || fail \
         "the controller at $HEAD_ADDRESS does not see this node as usable ($(node_field '(.state | join("+")), .reason' | paste -sd ' '))" \
         "see 'journalctl -u slurmd' on $HOST_NAME and 'sinfo -R' on the head node$(clock_hint)"
     placed_in_topology || wait_until 60 reconfigure_until_placed ||
