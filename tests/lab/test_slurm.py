@@ -291,7 +291,7 @@ def test_a_node_whose_only_gpu_is_the_second_device_registers_it_and_gives_it_to
     fake = f"#!/bin/bash\n# A fake.\ncase $1 in -q) cat /usr/local/share/fake.xml ;; *) echo '{links}' ;; esac\n"
     for path, text in (("/usr/local/share/fake.xml", xml([gpu(0), gpu(1)])), ("/usr/local/bin/nvidia-smi", fake)):
         cluster.run("b1", f"base64 -d >{path} <<<{base64.b64encode(text.encode()).decode()}")
-    cluster.run("b1", "chmod 755 /usr/local/bin/nvidia-smi; touch /dev/nvidia1 /dev/nvidiactl")
+    cluster.run("b1", "chmod 755 /usr/local/bin/nvidia-smi; mknod /dev/nvidia1 c 195 1; mknod /dev/nvidiactl c 195 255")
     cluster.config["tailrack:cluster"]["repair"] = {"b1": "it has a GPU now"}
     cluster.up_ok()
     known = node(cluster, "b1")
@@ -381,6 +381,7 @@ def test_a_drain_of_slurms_own_is_no_usable_node_and_is_named(cluster: Cluster) 
 
 
 def test_a_node_leaves_although_its_job_cannot_be_requeued(cluster: Cluster) -> None:
+    cluster.config["tailrack:cluster"].pop("repair", None)  # of the node that goes
     stays = submit(cluster, "-w b1 --no-requeue --wrap 'sleep 900'")
     del cluster.config["tailrack:sites"][1]
     cluster.config["tailrack:validation"]["floors_gb_per_s"] = {}
