@@ -103,7 +103,6 @@ def plan(
     on_gpus = gpu_measurement(nodes, settings)
     names = tuple(sorted(nodes))
     gate = Measurement(**{**asked_json(on_cpus), "min_bytes": on_cpus.gate_bytes, "max_bytes": on_cpus.gate_bytes})
-    seconds = settings.time_limit_minutes * 60 + 60
     return {
         "scope": scope,
         "spans": spans,
@@ -125,15 +124,20 @@ def plan(
         "preflight": preflight,
         "prepare_files": _prepare_files(scope, settings, gpus=on_gpus is not None),
         "start_seconds": START_SECONDS,
-        "run_seconds": seconds,
+        "run_seconds": run_seconds(settings),
         "campaign_seconds": campaign_seconds(settings),
         **_gpu_part(scope, settings, on_gpus),
     }
 
 
+def run_seconds(settings: Validation) -> int:
+    """How long a job may take from its start, and Slurm to end it at its limit."""
+    return settings.time_limit_minutes * 60 + 60
+
+
 def campaign_seconds(settings: Validation) -> int:
     """How long all jobs of a scope may take: preparing, nodes by themselves, groups, and the search."""
-    return 4 * (settings.time_limit_minutes * 60 + 60)
+    return 4 * run_seconds(settings)
 
 
 def _gpu_part(scope: str, settings: Validation, asked: Measurement | None) -> dict[str, Any]:

@@ -221,7 +221,7 @@ class NcclValidation(pulumi.ComponentResource):
                 sort_keys=True,
             )
         )
-        run_limit = asked.time_limit_minutes * 60 + 60
+        run_limit = measuring_plan.run_seconds(asked)
         step = Step(
             f"validate-{scope.name}",
             head.host,

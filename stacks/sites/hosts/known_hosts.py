@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from components.public_key import KINDS
+
 if TYPE_CHECKING:
     from asyncssh import SSHKnownHosts
 
-# The kinds that the program can hold a server against, best first.
-TRUSTED = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521")
+# The kinds that a server is asked for, best first; none keeps its key in a security key.
+TRUSTED = tuple(kind for kind in KINDS if not kind.startswith("sk-"))
 
 
 class KnownHosts:
