@@ -10,7 +10,8 @@ from typing import Any
 import yaml
 
 from components.settings.problems import shown
-from driver.report_facts import NODE, Scope, all_scopes, scopes, single_nodes
+from components.settings.types import NODE
+from driver.report_facts import Scope, all_scopes, scopes, single_nodes
 from driver.stack_file import read_stack_file
 from driver.workspace import DriverError
 

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from components.settings.types import NODE
+from components.validation.table import scopes_of
 from components.validation.verdict import Result
 
-CROSS_SITE, NODE = "cross-site", "node"
 _WORST_FIRST = ("error", "warning", "info")
 # What the preflight says of a pair under "tailnet path".
 _REACHED = re.compile(r"(?P<name>\S+) is reached (?:by way of a )?(?P<path>direct|relay|peer-relay)\b")
@@ -100,8 +101,7 @@ def _rank(severity: str) -> int:
 def scopes(outputs: Mapping[str, Any]) -> list[Scope]:
     """Sites, then what lies between them: that is understood after what they are."""
     found = {name: result for name, result in (outputs.get("validation") or {}).items() if name != NODE}
-    ordered = sorted(found, key=lambda name: (name == CROSS_SITE, name))
-    return [Scope(name, name, cast(Result, found[name])) for name in ordered]
+    return [Scope(name, name, cast(Result, result)) for name, result in scopes_of(found)]
 
 
 def single_nodes(outputs: Mapping[str, Any]) -> list[Scope]:
