@@ -72,7 +72,7 @@ test-engine: setup ## tests of the engines against a real SSH server
 
 test-lab: setup ## tests on real daemons, in containers
 	@$(PYTHON) -m lab image >/dev/null
-	@$(PYTHON) -m pytest tests/lab
+	@$(PYTHON) -m pytest tests/lab -n 2 --dist loadfile
 
 test-faults: setup ## what goes wrong, in full: kills, a partition, restarts, the secret scan; half an hour
 	@$(PYTHON) -m lab image >/dev/null
