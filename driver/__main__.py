@@ -33,6 +33,9 @@ from engine.events import Event, Failure, Summary
 from lab.errors import LabError
 from stacks.yaml_file import FileError
 
+# What Slurm says now: nodes, why some are out, and jobs.
+SLURM_NOW = ("sinfo -N -l", "sinfo -R", "squeue")
+
 
 def main(words: list[str] | None = None) -> int:
     """Run one command; return the exit status."""
@@ -188,8 +191,9 @@ def _status(arguments: argparse.Namespace, console: Console) -> int:
     deployment = _deployment(arguments, Progress(console), find_engine(arguments.engine))
     outputs = deployment.outputs()
     report.show(console, outputs)
-    if outputs and deployment.uses_lab:
-        lab_commands.show_slurm(deployment.lab, deployment.head_name)
+    if outputs and (deployment.uses_lab or deployment.head_is_here):
+        for question in SLURM_NOW:
+            subprocess.run(on_head(deployment, question), check=False)
     return 0
 
 
