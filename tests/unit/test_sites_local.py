@@ -65,8 +65,8 @@ def test_a_local_step_has_the_same_script_on_stdin_and_a_constant_command(stack:
         step = stack[name]
         assert StepLabel.of(step.inputs["create"]) is not None
         assert re.fullmatch(
-            r": [a-z0-9-]+ door '[^']+'; case \$\(id -u\) in 0\) ;; \*\) set -- sudo -n ;; esac; exec env -i HOME=/root "
-            r"PATH=[a-z:/]+ \"\$@\" timeout -k 30 \d+ bash -euo pipefail -s -- up here",
+            r": [a-z0-9-]+ door '[^']+'; case \$\(id -u\) in 0\) ;; \*\) set -- sudo -n ;; esac; "
+            r"exec env -i HOME=/root PATH=[a-z:/]+ \"\$@\" timeout -k 30 \d+ bash -euo pipefail -s -- up here",
             step.inputs["create"],
         )
         assert step.inputs["stdin"].endswith('{ dispatch "$@" </dev/null; }\n')
@@ -87,9 +87,8 @@ def test_a_local_join_hides_its_stdin_and_no_secret_is_in_plain_state(stack: Rec
 
 def test_the_scripts_are_those_that_a_head_node_reached_by_ssh_would_get(build: Build, config: RawConfig) -> None:
     by_ssh = copy.deepcopy(config)
-    by_ssh["sites"][0] = {
-        "name": "home", "kind": "hosts", "hosts": [{**HOSTS["sites"][0]["hosts"][0], "gpu": "rtx4090:1", "features": ["desk"]}],
-    }  # fmt: skip
+    door = {**HOSTS["sites"][0]["hosts"][0], "gpu": "rtx4090:1", "features": ["desk"]}
+    by_ssh["sites"][0] = {"name": "home", "kind": "hosts", "hosts": [door]}
     here, there = build(config), build(by_ssh)
     for name in STEPS:
         assert here[name].inputs["stdin"] == there[name].inputs["stdin"]
