@@ -134,8 +134,8 @@ def _up(arguments: argparse.Namespace, console: Console) -> int:
     outputs = deployment.outputs() if summary.ok else {}
     if summary.ok:
         report.show(console, outputs)
-    nothing = not any(summary.counts[operation] for operation in ("create", "update", "replace", "delete"))
-    console.print(f"Nothing to change: {changes(summary)}." if nothing and summary.ok else f"{changes(summary)}.")
+    nothing = summary.ok and not summary.changed
+    console.print(f"Nothing to change: {changes(summary)}." if nothing else f"{changes(summary)}.")
     console.print(f"make up took {time.monotonic() - begun:.1f} s.", highlight=False)
     if not summary.ok:
         return _failed(console, summary)
@@ -170,7 +170,7 @@ def _preview(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.comment:
         arguments.comment.write_text(comment(arguments.stack, events, summary), encoding="utf-8")
     if not summary.ok:
-        return _failed(console, summary)
+        return _failed(console, summary, preview=True)
     words = {"create": "to create", "update": "to update", "replace": "to replace", "delete": "to delete"}
     parts = [f"{summary.counts[name]} {text}" for name, text in words.items() if summary.counts[name]]
     console.print(f"{', '.join(parts) or 'nothing to change'}, {summary.counts['same']} unchanged.", highlight=False)
@@ -267,12 +267,15 @@ def _down(arguments: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _failed(console: Console, summary: Summary) -> int:
+def _failed(console: Console, summary: Summary, preview: bool = False) -> int:
     for failure in summary.failures:
         console.print()
         console.print(_told(failure), style="red", markup=False, highlight=False, soft_wrap=True)
     console.print()
-    console.print("What did not fail is done. Repair what is named above, then run the same command again.")
+    # Failures of the program itself have no resource.
+    begun = not preview and (summary.changed or any(failure.urn for failure in summary.failures))
+    done = "What did not fail is done." if begun else "Nothing was begun."
+    console.print(f"{done} Repair what is named above, then run the same command again.")
     return 1
 
 

@@ -79,3 +79,12 @@ key = step("key", pulumi.Output.secret("KEY='{value}-nobody-may-see'\\n#!/bin/ba
     assert said["plain"] == ["# setting", "- one", "+ two"]
     assert said["key"] == ["# a secret of it, or its connection, changes"]
     assert "nobody-may-see" not in repr([(event.before, event.after) for event in events])
+
+
+def test_a_program_that_refuses_its_config_has_changed_nothing(
+    deploy: Callable[[str, list[Event]], Deployment], stack: Stack
+) -> None:
+    stack.write("raise pulumi.RunError('users is missing')", {"unused": 1})
+    summary = deploy("dev", []).up()
+    assert [failure.urn for failure in summary.failures] == [""]
+    assert not summary.changed
