@@ -37,13 +37,11 @@ def container(workspace: Workspace, node: str) -> str:
     """Return the name of a node's container. Raises LabError naming the nodes there are when it does not run."""
     name = container_name(lab_id(workspace.project, workspace.stack), node)
     prefix = name.removesuffix(node)
-    listed = subprocess.run(
-        ["docker", "ps", "--filter", f"name={prefix}", "--format", "{{.Names}}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    names = listed.stdout.split()
+    words = ["docker", "ps", "--filter", f"name={prefix}", "--format", "{{.Names}}"]
+    try:
+        names = subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()
+    except FileNotFoundError:  # no Docker here
+        names = []
     if name not in names:
         there = ", ".join(sorted(found.removeprefix(prefix) for found in names)) or "none"
         raise LabError(
