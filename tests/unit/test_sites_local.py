@@ -8,6 +8,7 @@ import re
 import subprocess
 from pathlib import Path
 
+import pulumi
 import pytest
 
 from components.remote import command_line
@@ -18,16 +19,18 @@ from driver.head_command import on_head
 from driver.remedies import with_remedies
 from driver.workspace import PROJECT, Workspace
 from engine.events import Failure, Summary
+from stacks.cluster import ClusterStack
 from stacks.config import ConfigError, parse
 from tests.unit.configs import AUTH_KEY, HOSTS, MUNGE_KEY, RawConfig
-from tests.unit.recorded import Build, Recorded
+from tests.unit.recorded import Build, Recorded, record
 
 STEPS = {"door-gate", "door-join", "door-head", "door-services", "dgx1-member", "dgx2-member", "validate-cross-site"}
 
 
 @pytest.fixture
-def config() -> RawConfig:
-    """The cluster of hosts, its head node this machine, which computes and has a GPU."""
+def config(monkeypatch: pytest.MonkeyPatch) -> RawConfig:
+    """The cluster of hosts, its head node this machine, which computes and has a GPU. Root runs the program."""
+    monkeypatch.setattr("os.geteuid", lambda: 0)
     raw = copy.deepcopy(HOSTS)
     raw["head"] = {"name": "door", "site": "home", "compute": True}
     (rack,) = raw["sites"]
@@ -172,6 +175,20 @@ def test_a_local_step_sees_nothing_of_the_callers_environment(tmp_path: Path) ->
 def test_a_local_step_is_root_by_sudo_where_the_caller_is_not(tmp_path: Path) -> None:
     as_root = tools(tmp_path, 1000, sudo='shift; echo "by sudo"; exec "$@"')
     assert run_here("echo here", as_root).stdout == "by sudo\nhere\n"
+
+
+def test_a_caller_who_gets_no_root_is_told_before_any_step_and_not_in_a_preview(
+    config: RawConfig, key_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = tools(tmp_path, 1000, sudo='echo "sudo: a password is required" >&2; exit 1')
+    monkeypatch.setenv("PATH", said["PATH"])
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    stack = parse(config, base_dir=key_folder, secret_keys=frozenset({"tailnet"}))
+    with pytest.raises(pulumi.RunError, match=r"fails here \(sudo: a password is required\); give \S+ password-less"):
+        record(lambda: ClusterStack(stack, "dev").outputs)
+    assert "door-gate" in record(lambda: ClusterStack(stack, "dev").outputs, unknown=True).names
+    tools(tmp_path, 1000, sudo="exit 0")
+    assert "door-gate" in record(lambda: ClusterStack(stack, "dev").outputs).names
 
 
 def test_a_sudo_that_wants_a_password_is_told_with_what_to_do(tmp_path: Path) -> None:
