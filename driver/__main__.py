@@ -134,11 +134,11 @@ def _up(arguments: argparse.Namespace, console: Console) -> int:
     outputs = deployment.outputs() if summary.ok else {}
     if summary.ok:
         report.show(console, outputs)
-    nothing = summary.ok and not summary.changed
-    console.print(f"Nothing to change: {changes(summary)}." if nothing else f"{changes(summary)}.")
+    nothing = not any(summary.counts[operation] for operation in ("create", "update", "replace", "delete"))
+    console.print(f"Nothing to change: {changes(summary)}." if nothing and summary.ok else f"{changes(summary)}.")
     console.print(f"make up took {time.monotonic() - begun:.1f} s.", highlight=False)
     if not summary.ok:
-        return _failed(console, summary)
+        return _failed(console, summary, progress)
     bad = report.bad_scopes(outputs)
     if bad:
         console.print(
@@ -170,7 +170,7 @@ def _preview(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.comment:
         arguments.comment.write_text(comment(arguments.stack, events, summary), encoding="utf-8")
     if not summary.ok:
-        return _failed(console, summary, preview=True)
+        return _failed(console, summary, progress)
     words = {"create": "to create", "update": "to update", "replace": "to replace", "delete": "to delete"}
     parts = [f"{summary.counts[name]} {text}" for name, text in words.items() if summary.counts[name]]
     console.print(f"{', '.join(parts) or 'nothing to change'}, {summary.counts['same']} unchanged.", highlight=False)
@@ -259,7 +259,7 @@ def _down(arguments: argparse.Namespace, console: Console) -> int:
         summary = deployment.destroy()
     console.print(f"{changes(summary)}.", highlight=False)
     if not summary.ok:
-        return _failed(console, summary)
+        return _failed(console, summary, progress)
     if deployment.uses_lab:
         lab_commands.clear_away(deployment.lab)
         lab_commands.stop_docker()
@@ -267,14 +267,12 @@ def _down(arguments: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _failed(console: Console, summary: Summary, preview: bool = False) -> int:
+def _failed(console: Console, summary: Summary, progress: Progress) -> int:
     for failure in summary.failures:
         console.print()
         console.print(_told(failure), style="red", markup=False, highlight=False, soft_wrap=True)
     console.print()
-    # Failures of the program itself have no resource.
-    begun = not preview and (summary.changed or any(failure.urn for failure in summary.failures))
-    done = "What did not fail is done." if begun else "Nothing was begun."
+    done = "What did not fail is done." if progress.begun else "Nothing was begun."
     console.print(f"{done} Repair what is named above, then run the same command again.")
     return 1
 

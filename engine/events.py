@@ -70,8 +70,3 @@ class Summary:
     def ok(self) -> bool:
         """True when nothing failed."""
         return not self.failures
-
-    @property
-    def changed(self) -> bool:
-        """True when a resource was made, changed or deleted (or would be, in a preview)."""
-        return any(count for operation, count in self.counts.items() if operation != "same")

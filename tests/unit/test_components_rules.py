@@ -72,6 +72,16 @@ def test_commands_on_machines_are_made_in_one_file_alone(path: Path) -> None:
     assert (made or imported) == (name(path) == "components/remote.py")
 
 
+@pytest.mark.parametrize("path", [*COMPONENTS, *STACKS], ids=name)
+def test_what_is_run_here_is_a_step_or_makes_a_machine_or_a_key(path: Path) -> None:
+    makers = {
+        "components/remote.py",
+        "components/munge_key.py",
+        *(f"stacks/sites/{kind}/machines.py" for kind in KINDS),
+    }
+    assert "local.Command(" not in path.read_text(encoding="utf-8") or name(path) in makers
+
+
 @pytest.mark.parametrize("path", COMPONENTS, ids=name)
 def test_a_component_knows_neither_stacks_nor_the_lab_nor_pulumis_config(path: Path) -> None:
     assert not tops(path) & {"stacks", "lab"}
