@@ -194,14 +194,20 @@ class Step:
                 )
             )
 
-        words: dict[str, Any] = {
-            "create": command("up"),
-            "update": command("recall") if measure is not None else None,
-            "delete": command("down") if script.undo else None,
-            "stdin": secret_once_known(text) if hidden else text,
-            "triggers": list(measure) if measure is not None else None,
-            "add_previous_output_in_env": False,
-            "opts": pulumi.ResourceOptions(
+        # The two kinds of command differ in the way alone.
+        kind: Any = remote if connection else local
+        way = {"connection": _connection(connection)} if connection else {"dir": "/"}
+        self.resource: local.Command | remote.Command = kind.Command(
+            name,
+            **way,
+            create=command("up"),
+            update=command("recall") if measure is not None else None,
+            delete=command("down") if script.undo else None,
+            stdin=secret_once_known(text) if hidden else text,
+            triggers=list(measure) if measure is not None else None,
+            logging=kind.Logging.NONE,
+            add_previous_output_in_env=False,
+            opts=pulumi.ResourceOptions(
                 parent=parent,
                 depends_on=list(depends_on),
                 deleted_with=machine.lifeline,
@@ -211,13 +217,6 @@ class Step:
                 delete_before_replace=True if measure is not None else None,
                 ignore_changes=["connection", "create", "stdin"] if once else None,
             ),
-        }
-        self.resource: local.Command | remote.Command
-        if connection is None:
-            self.resource = local.Command(name, dir="/", logging=local.Logging.NONE, **words)
-        else:
-            self.resource = remote.Command(
-                name, connection=_connection(connection), logging=remote.Logging.NONE, **words
-            )
+        )
         result = self.resource.stdout.apply(parse)
         self.result: pulumi.Output[dict[str, Any]] = pulumi.Output.unsecret(result) if hidden else result
