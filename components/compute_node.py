@@ -65,7 +65,7 @@ class ComputeNode(pulumi.ComponentResource):
     facts    Output[dict], what of components.answers.GATE holds; Slurm's version is the one installed or to be
     gpus     Output[str], the GPUs found on the machine: `h200:8`, empty without any
     joined   Output[dict], what of components.answers.REACH holds
-    fabric   Output, what came of proving its site's fabric (components/roles/fabric/fabric.py); None on the tailnet
+    fabric   Output, what came of proving its site's fabric (components/roles/fabric/groups.py); None on the tailnet
     ready    the resource after which Slurm gives it jobs
 
     Four steps: gate and join on the node; then, on the head node, what the head keeps of it (and how it sees it off on

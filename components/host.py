@@ -33,13 +33,14 @@ class Machine:
     """Where a step runs.
 
     name        the machine's name; known late where it is another stack's
+    connection  the way to it; None for the very machine that the program runs on: its steps are local commands
     lifeline    the resource whose deletion takes the whole machine away (a container, a cloud instance). Steps on
                 this machine are not run on delete when it goes in the same operation. None for machines that
                 stay.
     """
 
     name: pulumi.Input[str]
-    connection: Connection
+    connection: Connection | None
     lifeline: pulumi.Resource | None = None
 
 

@@ -33,6 +33,9 @@ from engine.events import Event, Failure, Summary
 from lab.errors import LabError
 from stacks.yaml_file import FileError
 
+# What Slurm says now: nodes, why some are out, and jobs.
+SLURM_NOW = ("sinfo -N -l", "sinfo -R", "squeue")
+
 
 def main(words: list[str] | None = None) -> int:
     """Run one command; return the exit status."""
@@ -135,7 +138,7 @@ def _up(arguments: argparse.Namespace, console: Console) -> int:
     console.print(f"Nothing to change: {changes(summary)}." if nothing and summary.ok else f"{changes(summary)}.")
     console.print(f"make up took {time.monotonic() - begun:.1f} s.", highlight=False)
     if not summary.ok:
-        return _failed(console, summary)
+        return _failed(console, summary, progress)
     bad = report.bad_scopes(outputs)
     if bad:
         console.print(
@@ -167,7 +170,7 @@ def _preview(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.comment:
         arguments.comment.write_text(comment(arguments.stack, events, summary), encoding="utf-8")
     if not summary.ok:
-        return _failed(console, summary)
+        return _failed(console, summary, progress)
     words = {"create": "to create", "update": "to update", "replace": "to replace", "delete": "to delete"}
     parts = [f"{summary.counts[name]} {text}" for name, text in words.items() if summary.counts[name]]
     console.print(f"{', '.join(parts) or 'nothing to change'}, {summary.counts['same']} unchanged.", highlight=False)
@@ -188,8 +191,9 @@ def _status(arguments: argparse.Namespace, console: Console) -> int:
     deployment = _deployment(arguments, Progress(console), find_engine(arguments.engine))
     outputs = deployment.outputs()
     report.show(console, outputs)
-    if outputs and deployment.uses_lab:
-        lab_commands.show_slurm(deployment.lab, deployment.head_name)
+    if outputs and (deployment.uses_lab or deployment.head_is_here):
+        for question in SLURM_NOW:
+            subprocess.run(on_head(deployment, question), check=False)
     return 0
 
 
@@ -255,7 +259,7 @@ def _down(arguments: argparse.Namespace, console: Console) -> int:
         summary = deployment.destroy()
     console.print(f"{changes(summary)}.", highlight=False)
     if not summary.ok:
-        return _failed(console, summary)
+        return _failed(console, summary, progress)
     if deployment.uses_lab:
         lab_commands.clear_away(deployment.lab)
         lab_commands.stop_docker()
@@ -263,12 +267,13 @@ def _down(arguments: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _failed(console: Console, summary: Summary) -> int:
+def _failed(console: Console, summary: Summary, progress: Progress) -> int:
     for failure in summary.failures:
         console.print()
         console.print(_told(failure), style="red", markup=False, highlight=False, soft_wrap=True)
     console.print()
-    console.print("What did not fail is done. Repair what is named above, then run the same command again.")
+    done = "What did not fail is done." if progress.begun else "Nothing was begun."
+    console.print(f"{done} Repair what is named above, then run the same command again.")
     return 1
 
 

@@ -20,6 +20,7 @@ from engine.events import Event, Summary
 from lab.identity import lab_id
 from lab.likeness.machine import LIKENESSES
 from stacks.sites import KINDS
+from stacks.sites.kind import Kind, NodeSpec, Site
 
 T = TypeVar("T")
 
@@ -75,8 +76,16 @@ class Deployment:
     @property
     def uses_lab(self) -> bool:
         """Whether nodes of some site are containers of the lab."""
-        kinds = {name for name, kind in KINDS.items() if kind.uses_lab}
-        return any(site.get("kind") in kinds for site in self._written("tailrack:sites"))
+        return any(kind.uses_lab for kind in self._kinds)
+
+    @property
+    def head_is_here(self) -> bool:
+        """Whether the head node is this machine."""
+        return any(kind.is_here for kind in self._kinds)
+
+    @property
+    def _kinds(self) -> list[Kind[Site, NodeSpec]]:
+        return [KINDS[kind] for site in self._written("tailrack:sites") if (kind := str(site.get("kind"))) in KINDS]
 
     @property
     def likenesses(self) -> set[str]:
@@ -99,7 +108,7 @@ class Deployment:
 
     @property
     def head_host(self) -> dict[str, Any] | None:
-        """The head node as a site of kind `hosts` lists it, as written; None where it is a container of the lab."""
+        """The head node as a site of kind `hosts` lists it, as written; None where it is of another kind."""
         sites = self._written("tailrack:sites")
         hosts = [host for site in sites if isinstance(site.get("hosts"), list) for host in site["hosts"]]
         return next((host for host in hosts if isinstance(host, dict) and host.get("name") == self.head_name), None)

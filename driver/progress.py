@@ -22,9 +22,13 @@ def describe(command: str, name: str) -> str:
 
 
 class Progress:
-    """Prints a line when a step ends, and keeps a line of what runs now where the terminal can show one."""
+    """Prints a line when a step ends, and keeps a line of what runs now where the terminal can show one.
+
+    begun   whether any step has been run; none is in a preview
+    """
 
     def __init__(self, console: Console, preview: bool = False) -> None:
+        self.begun = False
         self._console, self._preview = console, preview
         self._running: dict[str, tuple[str, float]] = {}
         self._lock = threading.Lock()
@@ -45,6 +49,7 @@ class Progress:
             return
         with self._lock:
             if event.kind == "start":
+                self.begun = not self._preview
                 self._running[event.urn] = (describe(event.command, event.name), time.monotonic())
                 if self._preview:
                     self._line(event, f"{event.operation}")
