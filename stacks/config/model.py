@@ -2,6 +2,7 @@
 
 from components.cluster_settings import ClusterSettings
 from components.settings.section import key
+from stacks.config.allow import FINDINGS, FindingName
 from stacks.sites import KINDS
 from stacks.sites.kind import NodeSpec, Site
 
@@ -15,6 +16,12 @@ class StackConfig(ClusterSettings):
         "where the machines are",
         "a list of one site or more; the cluster would have no machines; write a site, as in Pulumi.dev.yaml",
         min_length=1,
+    )
+    allow: tuple[FindingName, ...] = key(
+        f"what `make preview` and `make up` refuse unless it is asked for here by name: {', '.join(FINDINGS)} "
+        "([pull-requests.md](pull-requests.md#what-is-asked-for-by-name))",
+        "a list of findings; what it was to allow would be refused; write [floor-removed], or leave it out",
+        default=(),
     )
 
     def nodes(self) -> list[NodeSpec]:
