@@ -47,7 +47,7 @@ class HeadNode(pulumi.ComponentResource):
         sites: Sequence[str],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        # For the state to remember which machine it was (driver/checks); one that the stack makes takes its steps along.
+        # For the state to remember which machine it was (driver/checks). Of one that the stack makes its steps tell.
         key = host.connection.host_key
         super().__init__("tailrack:cluster:HeadNode", host.name, {"hostKey": key} if isinstance(key, str) else {}, opts)
         self.host = host
