@@ -402,7 +402,7 @@ def test_a_relay_that_tailscale_refuses_is_said_with_its_words(
 ) -> None:
     shell.write("no-relay", "")
     done = join(NODE_RELAY_PORT="40000")
-    assert "tailscale does not make a1 a relay at UDP port 40000: no such flag" in done.stderr
+    assert "tailscale on a1 does not take '40000' as its relay's UDP port: no such flag" in done.stderr
 
 
 def test_an_adopted_machine_is_a_relay_by_its_owners_word_alone(

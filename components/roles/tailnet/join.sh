@@ -100,7 +100,7 @@ offer_relay() {
     [ "$(preference RelayServerPort)" != "$NODE_RELAY_PORT" ] || return 0
     local answer
     answer=$(tailscale set "--relay-server-port=$NODE_RELAY_PORT" 2>&1) ||
-        fail "tailscale does not make $HOST_NAME a relay at UDP port ${NODE_RELAY_PORT:-none}: $answer" \
+        fail "tailscale on $HOST_NAME does not take '$NODE_RELAY_PORT' as its relay's UDP port: $answer" \
             "see 'journalctl -u tailscaled' on $HOST_NAME"
 }
 
