@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -162,12 +163,16 @@ def _which(arguments: argparse.Namespace, console: Console) -> int:
 
 def _preview(arguments: argparse.Namespace, console: Console) -> int:
     progress, events = Progress(console, preview=True), list[Event]()
-    deployment = _deployment(arguments, progress, _engine(arguments, console), events.append)
+
+    def keep(event: Event) -> None:
+        checks.on_event(event)
+        # Of what comes as a whole nobody asks for the inputs any more, and a thousand machines have many.
+        events.append(event if event.before else replace(event, after={}))
+
+    deployment = _deployment(arguments, progress, _engine(arguments, console), keep)
     checks = Checks(deployment.allowed)
     with progress:
         summary = deployment.preview(refresh=arguments.refresh)
-        for event in events:
-            checks.on_event(event)
         for line in checks.lines():
             console.print(f" ! {line}", style="red", markup=False, highlight=False, soft_wrap=True)
     if arguments.comment:
