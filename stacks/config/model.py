@@ -2,7 +2,7 @@
 
 from components.cluster_settings import ClusterSettings
 from components.settings.section import key
-from stacks.config.allow import FINDINGS, FindingName
+from stacks.config.allow import FindingName, allow_key
 from stacks.sites import KINDS
 from stacks.sites.kind import NodeSpec, Site
 
@@ -17,12 +17,7 @@ class StackConfig(ClusterSettings):
         "a list of one site or more; the cluster would have no machines; write a site, as in Pulumi.dev.yaml",
         min_length=1,
     )
-    allow: tuple[FindingName, ...] = key(
-        f"what `make preview` and `make up` refuse unless it is asked for here by name: {', '.join(FINDINGS)} "
-        "([pull-requests.md](pull-requests.md#what-is-asked-for-by-name))",
-        "a list of findings; what it was to allow would be refused; write [floor-removed], or leave it out",
-        default=(),
-    )
+    allow: tuple[FindingName, ...] = allow_key()
 
     def nodes(self) -> list[NodeSpec]:
         """Every node of the stack, the head first, then by site in the order of the config."""
