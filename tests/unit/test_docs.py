@@ -20,6 +20,7 @@ from components.roles.order import roles
 from components.roles.tailnet.settings import WIREGUARD_PORT, Relay
 from components.settings.section import keys_of
 from stacks.config import StackConfig, parse, reference
+from stacks.sites.hosts.presets import PRESETS
 from tests.unit.configs import LAB
 
 PROJECT = Path(__file__).parents[2]
@@ -52,6 +53,16 @@ def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
     titles = re.findall(r"^#+ +(.+?) *$", text_of(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS.keys() - {"generic"}))
+def test_the_page_of_a_provider_says_what_its_preset_does(name: str) -> None:
+    page = " ".join((PROJECT / "docs" / "providers" / f"{name}.md").read_text(encoding="utf-8").split())
+    preset = PRESETS[name]
+    said = (preset.disks, preset.there, preset.firewall, preset.stays, preset.source)
+    assert [words for words in said if words not in page] == []
+    assert preset.user is None or f"Login: `{preset.user}`" in page
+    assert f"providers/{name}.md" in (PROJECT / "docs" / "providers.md").read_text(encoding="utf-8")
 
 
 def port_words(text: str) -> set[str]:
