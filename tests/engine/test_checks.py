@@ -21,7 +21,8 @@ class Validation(pulumi.ComponentResource):
 class Head(pulumi.ComponentResource):
     def __init__(self):
         super().__init__("tailrack:cluster:HeadNode", "door", {{"hostKey": "{key}"}})
-        step("door-head", "echo {said}", options={{"parent": self}})
+        machine = local.Command("door-container", create="true", triggers=[{made}])
+        step("door-head", "echo {said}", options={{"parent": self, "deleted_with": machine}})
 
 Validation()
 Head()
@@ -29,8 +30,10 @@ pulumi.export("cluster", {{"name": "trial"}})
 """
 
 
-def written(stack: Stack, floors: str = '{"rack": 0.5}', key: str = "ssh-ed25519 one", said: str = "one") -> None:
-    stack.write(PROGRAM.format(floors=floors, key=key, said=said), {"unused": 1})
+def written(
+    stack: Stack, floors: str = '{"rack": 0.5}', key: str = "ssh-ed25519 one", said: str = "one", made: int = 1
+) -> None:
+    stack.write(PROGRAM.format(floors=floors, key=key, said=said, made=made), {"unused": 1})
 
 
 def found(deployment: Deployment, events: list[Event]) -> list[str]:
@@ -64,7 +67,7 @@ def test_a_floor_taken_away_is_found_and_refused_until_it_is_asked_for(
     assert found(deployment, events) == []
 
 
-def test_a_head_node_with_another_host_key_and_one_that_goes_are_found(
+def test_a_head_node_whose_machine_is_made_anew_has_another_host_key_or_goes_is_found(
     deploy: Callable[[str, list[Event]], Deployment], stack: Stack
 ) -> None:
     written(stack)
@@ -72,6 +75,8 @@ def test_a_head_node_with_another_host_key_and_one_that_goes_are_found(
     deployment = deploy("dev", events)
     assert deployment.up().ok
     written(stack, key="ssh-ed25519 two")
+    assert found(deployment, events) == ["head-replaced"]
+    written(stack, made=2)
     assert found(deployment, events) == ["head-replaced"]
     stack.write('pulumi.export("cluster", {"name": "trial"})', {"unused": 1})
     assert "head-replaced" in found(deployment, events)
