@@ -6,7 +6,7 @@
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 STACK ?= dev
-FAULTS := $(addprefix tests/lab/test_,faults.py local_head.py outage.py secrets.py slow_node.py)
+FAULTS := $(addprefix tests/lab/test_,faults.py local_head.py outage.py relay.py secrets.py slow_node.py)
 export STACK ENGINE COMMAND
 .PHONY: help setup up preview drift outputs status images report floors shell trust down lint test test-unit test-engine test-lab test-faults test-gpu bench
 

@@ -13,6 +13,7 @@ from components import answers, steps
 from components.head_link import HeadLink
 from components.host import Host
 from components.remote import TIME_LIMIT_SECONDS, Step, render_program
+from components.roles.nfs_exports.export import export_line
 from components.roles.role import Role, header_name
 from components.roles.slurm.fragment import NodeGpus, memory_values, node_values
 
@@ -22,7 +23,7 @@ GATE_LIMIT_SECONDS = 1500
 
 def node_header(host: Host) -> dict[str, pulumi.Input[Any]]:
     """What scripts may read of a node, as NODE_NAME and so on, before it has joined."""
-    own = {"name": host.name, "adopt": host.adopt, "take_over": host.take_over, "fabric": host.fabric}
+    own = {key: getattr(host, key) for key in ("name", "adopt", "take_over", "fabric", "relay_port")}
     values = {**own, **node_values(host)}
     return {header_name("node", key): value for key, value in values.items()}
 
@@ -113,6 +114,9 @@ class ComputeNode(pulumi.ComponentResource):
         values |= found_header(host, self.facts)
         values |= {
             "NODE_ADDRESS": self.joined["tailnet_ip"],
+            "NODE_EXPORT": pulumi.Output.all(values["NFS_EXPORTS_PATH"], self.joined["tailnet_ip"]).apply(
+                lambda known: export_line(*known)
+            ),
             "NODE_HOST_KEY": self.joined["host_key"],
             "NODE_SSHD_PORT": self.joined["sshd_port"],
             "NODE_NETWORKS": self.joined["fabric"].apply(json.dumps),

@@ -55,6 +55,7 @@ class Host(Machine):
     adopt       it is in the tailnet already, and stays in it as it is, also when it leaves the cluster
     take_over   whether it may be taken from another cluster
     fabric      the network that jobs inside its site use: `auto`, `tailnet`, or an interface's name
+    relay_port  UDP port at which it is the cluster's relay; empty where it is none
     """
 
     name: str
@@ -64,3 +65,4 @@ class Host(Machine):
     adopt: bool = False
     take_over: bool = False
     fabric: str = AUTO
+    relay_port: str = ""

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from rich.console import Console
 
 import bugs
 from driver import lab_commands, measured_floors, report
+from driver.checks import Checks
 from driver.comment import comment
 from driver.deployment import Deployment, stack_config
 from driver.find_engine import Found, find_engine
@@ -129,7 +131,7 @@ def _up(arguments: argparse.Namespace, console: Console) -> int:
     if deployment.uses_lab:
         lab_commands.prepare(deployment.likenesses)
     with _Patience(console, deployment), progress:
-        summary = deployment.up()
+        summary = deployment.up(Checks(deployment.allowed))
     console.print()
     outputs = deployment.outputs() if summary.ok else {}
     if summary.ok:
@@ -164,11 +166,20 @@ def _which(arguments: argparse.Namespace, console: Console) -> int:
 
 def _preview(arguments: argparse.Namespace, console: Console) -> int:
     progress, events = Progress(console, preview=True), list[Event]()
-    deployment = _deployment(arguments, progress, _engine(arguments, console), events.append)
+
+    def keep(event: Event) -> None:
+        checks.on_event(event)
+        # Of what comes as a whole nobody asks for the inputs any more, and a thousand machines have many.
+        events.append(event if event.before else replace(event, after={}))
+
+    deployment = _deployment(arguments, progress, _engine(arguments, console), keep)
+    checks = Checks(deployment.allowed)
     with progress:
         summary = deployment.preview(refresh=arguments.refresh)
+        for line in checks.lines():
+            console.print(f" ! {line}", style="red", markup=False, highlight=False, soft_wrap=True)
     if arguments.comment:
-        arguments.comment.write_text(comment(arguments.stack, events, summary), encoding="utf-8")
+        arguments.comment.write_text(comment(arguments.stack, events, summary, checks), encoding="utf-8")
     if not summary.ok:
         return _failed(console, summary, progress)
     words = {"create": "to create", "update": "to update", "replace": "to replace", "delete": "to delete"}
@@ -177,7 +188,7 @@ def _preview(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.expect_no_changes and parts:
         console.print(f"Stack {arguments.stack} is not as its config says: run up.", style="red")
         return 1
-    return 0
+    return 1 if checks.refused else 0
 
 
 def _outputs(arguments: argparse.Namespace, console: Console) -> int:

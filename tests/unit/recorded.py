@@ -109,9 +109,16 @@ class Recorded:
         return dict(zip(words[::2], words[1::2], strict=False))
 
     def differences(self, other: Recorded) -> set[str]:
-        """Names of the resources that only one of the two has, or whose inputs are not the same in both."""
+        """Names of the resources that only one of the two has, or whose inputs are not the same in both.
+
+        The inputs of components do nothing on any machine and are left out.
+        """
         mine, theirs = (
-            {(resource.type, resource.name): resource.inputs for resource in stack.resources} for stack in (self, other)
+            {
+                (resource.type, resource.name): {} if resource.type.startswith("tailrack:") else resource.inputs
+                for resource in stack.resources
+            }
+            for stack in (self, other)
         )
         return {key[1] for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key)}
 

@@ -8,9 +8,10 @@ from pydantic import AfterValidator, SecretStr
 
 from components.settings.draft import Draft
 from components.settings.problems import Report
-from components.settings.section import Section, key
-from components.settings.types import refuse
+from components.settings.section import Section, key, named, number
+from components.settings.types import NodeName, Whole, refuse
 
+WIREGUARD_PORT = 41641
 _OAUTH = "tskey-client-"
 _COMMAND = "pulumi config set --path --secret tailrack:tailnet.auth_key"
 
@@ -56,6 +57,22 @@ ControlUrl = Annotated[str, AfterValidator(_control_url)]
 AuthKey = Annotated[SecretStr, AfterValidator(_auth_key)]
 
 
+class Relay(Section):
+    """A member of the tailnet that carries what finds no direct path between others."""
+
+    node: NodeName = named(
+        "the node that is the relay; its UDP port must be open to the nodes of all sites",
+        "nothing would be relayed; write the name of a node, such as the head node's",
+    )
+    port: Whole = number(
+        "the relay's UDP port; to be let in by whatever firewall stands before the node",
+        1024,
+        65535,
+        "another daemon may have it",
+        40000,
+    )
+
+
 class Tailnet(Section):
     """The network that joins the nodes."""
 
@@ -80,6 +97,11 @@ class Tailnet(Section):
         secret=True,
         default=None,
     )
+    relay: Relay | None = key(
+        "a relay of the cluster's own for nodes that find no direct path "
+        "([operations.md](operations.md#a-relay-of-ones-own)); left out, it is the control server's relays",
+        default=None,
+    )
 
 
 def check_tailnet(tailnet: Draft, no_control_server: bool, report: Report) -> None:
@@ -95,3 +117,7 @@ def check_tailnet(tailnet: Draft, no_control_server: bool, report: Report) -> No
     if no_control_server and "auth_key" not in tailnet.raw and "control_url" not in tailnet.raw:
         fix = f"run: {_COMMAND} (or set control_url, for a control server of your own)"
         report.add(at, "missing", "no node could join Tailscale's tailnet", fix)
+    relay = tailnet.section("relay")
+    if relay.whole("port") == WIREGUARD_PORT:
+        at, breaks = relay.at("port"), "the node could be a member or a relay, and not both"
+        report.add(at, f"{WIREGUARD_PORT} is tailscaled's own port", breaks, "write another, such as 40000")
