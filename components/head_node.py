@@ -48,7 +48,7 @@ class HeadNode(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         # For the state to remember which machine it was (driver/checks). Of one that the stack makes its steps tell.
-        key = host.connection.host_key
+        key = host.connection.host_key if host.connection else None
         super().__init__("tailrack:cluster:HeadNode", host.name, {"hostKey": key} if isinstance(key, str) else {}, opts)
         self.host = host
         values = {**values, **node_header(host)}

@@ -86,11 +86,12 @@ STACK = Event("start", "create", "urn:pulumi:dev::tailrack::pulumi:pulumi:Stack:
 )
 def test_after_a_failure_it_is_said_whether_anything_is_done(monkeypatch, tmp_path, capsys, command, event, said):
     def deployment(_arguments, progress, *_):
-        def run(**_: object) -> Summary:
+        def run(*_: object, **__: object) -> Summary:
             progress.on_event(event)
             return Summary(failures=[Failure("", "users is missing")])
 
-        return SimpleNamespace(uses_lab=False, in_process=True, stop=lambda: None, up=run, destroy=run, preview=run)
+        words = {"uses_lab": False, "in_process": True, "allowed": [], "stop": lambda: None}
+        return SimpleNamespace(**words, up=run, destroy=run, preview=run)
 
     monkeypatch.setattr(driver, "_deployment", deployment)
     monkeypatch.setattr(driver, "find_engine", lambda _: SimpleNamespace(why=""))
