@@ -34,6 +34,7 @@ CONNECT_SECONDS, CARRY_SECONDS, LISTEN_SECONDS = 3.0, 10.0, 40.0
 TOKEN_CHARACTERS = 64
 LINE_LIMIT = 64 * 1024
 MOST_INTERFACES, MOST_DEVICES = 16, 16
+MOST_AT_ONCE = MOST_INTERFACES**2  # pairs of two machines' interfaces
 # Neighbours that are asked, and how many may be silent before the rest is taken for silent too.
 MOST_ASKED, MOST_SILENT = 4, 3
 # Mb/s; what is more is a driver's word for "unknown".
@@ -156,7 +157,7 @@ def opened(credential: str) -> Thing:
         raise FabricError("it does not show that it is root of the cluster")
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         raise FabricError("it says something else")
@@ -173,6 +174,8 @@ def serve(node: str, reading: Any, writing: Any) -> None:
     request = opened(reading.readline(LINE_LIMIT))
     if request.get("to") != node:
         raise FabricError("it means another machine")
+    if any(len(request.get(key, ())) > MOST_AT_ONCE for key in ("interfaces", "rdma", "pairs")):
+        raise FabricError(f"it asks for more than {MOST_AT_ONCE} at once")
     if request["do"] == "listen":
         with Listener(request["token"], request["interfaces"], request["rdma"]) as listener:
             say({"ports": listener.ports, "rdma_ports": listener.rdma_ports})
@@ -188,15 +191,16 @@ class Asked:
         self.nonce = secrets.token_hex(16)
         self.connection = socket.create_connection((address, PORT), CONNECT_SECONDS)
         self.connection.settimeout(LISTEN_SECONDS)
-        self.stream = self.connection.makefile("rw", encoding="ascii")
-        self.stream.write(sealed({**request, "to": node, "nonce": self.nonce}) + "\n")
-        self.stream.flush()
+        self.connection.sendall((sealed({**request, "to": node, "nonce": self.nonce}) + "\n").encode())
 
     def answer(self) -> Thing:
-        line = self.stream.readline(LINE_LIMIT)
-        if not line:
-            raise OSError("it closed the connection")
-        value = opened(line)
+        deadline, line = time.monotonic() + LISTEN_SECONDS, b""
+        while not line.endswith(b"\n"):
+            # Of the whole answer: one that comes letter by letter would hold whoever joins.
+            line += receive_some(self.connection, LINE_LIMIT, deadline)
+            if len(line) > LINE_LIMIT:
+                raise FabricError("it says too much")
+        value = opened(line.decode("ascii"))
         if value.get("nonce") != self.nonce:
             raise FabricError("it answers another question")
         return value
@@ -205,7 +209,6 @@ class Asked:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stream.close()
         self.connection.close()
 
 
@@ -220,12 +223,16 @@ def on_interface(connection: socket.socket, name: str) -> None:
 def receive(connection: socket.socket, count: int, deadline: float) -> bytes:
     data = bytearray()
     while len(data) < count:
-        connection.settimeout(max(deadline - time.monotonic(), 1e-3))
-        more = connection.recv(min(count - len(data), 2**16))
-        if not more:
-            raise ConnectionError("it closed the connection")
-        data += more
+        data += receive_some(connection, min(count - len(data), 2**16), deadline)
     return bytes(data)
+
+
+def receive_some(connection: socket.socket, most: int, deadline: float) -> bytes:
+    """What comes next, one byte or more; OSError where nothing comes before the deadline, or ever."""
+    connection.settimeout(max(deadline - time.monotonic(), 1e-3))
+    if not (more := connection.recv(most)):
+        raise ConnectionError("it closed the connection")
+    return more
 
 
 def pattern(token: str) -> bytes:
@@ -474,8 +481,8 @@ def proven(mine: Thing, theirs: Thing) -> tuple[list[tuple[Thing, Thing]], list[
     with contextlib.ExitStack() as stack:
         try:
             answer = stack.enter_context(Asked(theirs["node"], theirs["address"], listen)).answer()
-            doors = [*zip(theirs["interfaces"], map(int, answer["ports"]), strict=True)]
-            rdma = [[*each, int(port)] for each, port in zip(devices, answer["rdma_ports"], strict=True)]
+            doors = [*zip(theirs["interfaces"], map(port_of, answer["ports"]), strict=True)]
+            rdma = [[*each, port_of(port)] for each, port in zip(devices, answer["rdma_ports"], strict=True)]
         except (*NO_ANSWER, FabricError) as error:
             raise SilentError(f"{theirs['node']} at {theirs['address']}: {error}") from None
         pairs = [
@@ -493,6 +500,13 @@ def proven(mine: Thing, theirs: Thing) -> tuple[list[tuple[Thing, Thing]], list[
         except (*NO_ANSWER, FabricError) as error:
             what = f"{mine['node']} does not answer at {mine['address']}:{PORT}, where it is asked to prove its fabric"
             raise FabricError(f"{what}: {error}") from None
+
+
+def port_of(value: Any) -> int:
+    """A port of an answer, 0 where nobody listens; ValueError for anything else: the node that joins is told it."""
+    if type(value) is not int or not 0 <= value < 2**16:
+        raise ValueError("it names a port that is none")
+    return value
 
 
 def host_of(interface: Thing) -> str:
