@@ -47,6 +47,8 @@ def key_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     (folder / "key.pub").write_text(HOST_KEY)
     (folder / "notes").write_text("nothing of use")
+    (folder / "odd").write_bytes((folder / "key").read_bytes() + b"\xe9t\xe9")
+    (folder / "long").write_bytes((folder / "key").read_bytes() + b"\n" * 65536)
     return folder
 
 
@@ -604,6 +606,18 @@ def bad_cases() -> list[Bad]:
             'slurm: {settings: {Epilog: "/bin/x\\nAuthType=auth/none"}}',
             "slurm.settings.Epilog",
             ("line break",),
+        ),
+        *(
+            Bad(
+                f"a private key file {rule} is refused",
+                hosts_site(f"{{private_key_file: {name}}}"),
+                "sites[0].hosts[0].private_key_file",
+                (part,),
+            )
+            for rule, name, part in (
+                ("with bytes that are not UTF-8 after the key", "odd", "not UTF-8"),
+                ("that is longer than any key", "long", "longer than 64 KiB"),
+            )
         ),
         # hostile values
         *(
