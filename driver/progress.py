@@ -9,6 +9,7 @@ from rich.console import Console
 
 from components.step_label import StepLabel
 from driver.changed_lines import changed_lines
+from driver.terminal import lines, one_line
 from engine.events import Event, Summary
 
 _MARKS = {"create": "+", "update": "~", "replace": "±", "delete": "-"}
@@ -49,14 +50,14 @@ class Progress:
                 if self._preview:
                     self._line(event, f"{event.operation}")
                     for line in changed_lines(event.before, event.after):
-                        self._console.print(f"      {line}", markup=False, highlight=False, soft_wrap=True)
+                        self._console.print(f"      {one_line(line)}", markup=False, highlight=False, soft_wrap=True)
             elif event.kind in ("done", "failed", "skipped"):
                 self._running.pop(event.urn, None)
                 if not self._preview:
                     word = _DONE.get(event.operation, event.operation) if event.kind == "done" else event.kind
                     self._line(event, f"{word} in {event.seconds:.1f} s" if event.kind != "skipped" else word)
             elif event.kind == "message":
-                self._console.print(f"  {event.text}", markup=False, highlight=False)
+                self._console.print(f"  {lines(event.text)}", markup=False, highlight=False)
             if self._status:
                 self._status.update(self._now())
 
