@@ -154,14 +154,16 @@ NODE: Mapping[str, Reader] = {"slurm_version": _VERSION}
 def reader(fields: Mapping[str, Reader]) -> Callable[[str], dict[str, Any]]:
     """Return a function from what a step printed to its fields, see `read`. It never raises."""
 
-    def read_text(stdout: str) -> dict[str, Any]:
-        try:
-            answer = json.loads(stdout)
-        except (ValueError, RecursionError):
-            answer = None
-        return read(fields, answer if isinstance(answer, dict) else {})
+    return lambda stdout: read(fields, said(stdout))
 
-    return read_text
+
+def said(stdout: str) -> dict[str, Any]:
+    """Return the JSON object that a step printed, an empty one where it printed anything else. It never raises."""
+    try:
+        answer = json.loads(stdout)
+    except (ValueError, RecursionError):
+        answer = None
+    return answer if isinstance(answer, dict) else {}
 
 
 def read(fields: Mapping[str, Reader], answer: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from driver.head_command import on_head
 from driver.progress import Progress, changes, describe
 from driver.report_page import page
 from driver.stack_file import read_stack_file
+from driver.terminal import lines
 from driver.trust import trust
 from driver.workspace import PROJECT, ROOT, DriverError, Workspace, write_private
 from engine.events import Event, Failure, Summary
@@ -281,7 +282,7 @@ def _down(arguments: argparse.Namespace, console: Console) -> int:
 def _failed(console: Console, summary: Summary, progress: Progress) -> int:
     for failure in summary.failures:
         console.print()
-        console.print(_told(failure), style="red", markup=False, highlight=False, soft_wrap=True)
+        console.print(lines(_told(failure)), style="red", markup=False, highlight=False, soft_wrap=True)
     console.print()
     done = "What did not fail is done." if progress.begun else "Nothing was begun."
     console.print(f"{done} Repair what is named above, then run the same command again.")

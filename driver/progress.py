@@ -9,6 +9,7 @@ from rich.console import Console
 
 from components.step_label import StepLabel
 from driver.changed_lines import changed_lines
+from driver.terminal import lines, one_line
 from engine.events import Event, Summary
 
 _MARKS = {"create": "+", "update": "~", "replace": "±", "delete": "-"}
@@ -58,7 +59,7 @@ class Progress:
                 self._running[event.urn] = (describe(event.command, event.name), time.monotonic())
                 if self._preview:
                     self._planned.append(_line(event, event.operation))
-                    self._planned += [f"      {line}" for line in changed_lines(event.before, event.after)]
+                    self._planned += [f"      {one_line(line)}" for line in changed_lines(event.before, event.after)]
             elif event.kind in ("done", "failed", "skipped"):
                 self._running.pop(event.urn, None)
                 if not self._preview:
@@ -67,7 +68,7 @@ class Progress:
                     style = "red" if event.kind == "failed" else None
                     self._console.print(line, style=style, markup=False, highlight=False)
             elif event.kind == "message":
-                self._console.print(f"  {event.text}", markup=False, highlight=False)
+                self._console.print(f"  {lines(event.text)}", markup=False, highlight=False)
             if self._status:
                 self._status.update(self._now())
 

@@ -11,6 +11,7 @@ from components.settings.types import NODE
 from components.validation.preflight.tailnet import TRAFFIC
 from components.validation.table import scopes_of
 from components.validation.verdict import Result
+from driver.terminal import one_line
 
 _WORST_FIRST = ("error", "warning", "info")
 # What the preflight says of a pair under "tailnet traffic", and under "tailnet path".
@@ -38,7 +39,7 @@ class Scope:
     @property
     def reason(self) -> str:
         """Why the verdict is what it is; holds what programs on the nodes have printed."""
-        return _printable(self.result["reason"])
+        return one_line(self.result["reason"])
 
     @property
     def how(self) -> str:
@@ -57,7 +58,7 @@ class Scope:
         name, interface = self.result["transport"], self.result["interface"]
         if not name:
             return "transport unknown"
-        over = _printable(f"{name} over {interface}" if interface else name)
+        over = one_line(f"{name} over {interface}" if interface else name)
         expected = self.optional.get("expected_transport")
         return over if not expected or name.startswith(expected) or expected == "sockets" else f"{over}, not {expected}"
 
@@ -81,7 +82,7 @@ class Scope:
     def _found(self) -> list[dict[str, str]]:
         found = self.optional.get("preflight") or {}
         each = [
-            {"node": node, **{key: _printable(str(value)) for key, value in one.items()}}
+            {"node": node, **{key: one_line(str(value)) for key, value in one.items()}}
             for node in found
             for one in found[node]
         ]
@@ -100,13 +101,8 @@ class Scope:
     @property
     def accusations(self) -> list[str]:
         """What there is to say of the suspects and is not in the reason already."""
-        each = [_printable(suspect["reason"]) for suspect in self.suspects]
+        each = [one_line(suspect["reason"]) for suspect in self.suspects]
         return [reason for reason in each if reason not in self.reason]
-
-
-def _printable(text: str) -> str:
-    """The text without what moves a terminal's cursor or cannot be written."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _rank(severity: str) -> int:
@@ -143,7 +139,7 @@ def node_facts(node: Mapping[str, Any]) -> dict[str, str]:
         "Slurm": "slurm_version",
         "Tailscale": "tailscale_version",
     }
-    facts = {column: "unknown" if node[key] is None else _printable(str(node[key])) for column, key in columns.items()}
+    facts = {column: "unknown" if node[key] is None else one_line(str(node[key])) for column, key in columns.items()}
     return {**facts, "memory": f"{facts['memory']} MB"}
 
 

@@ -2,6 +2,7 @@
 
 import re
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
@@ -70,6 +71,10 @@ def _absolute(value: str) -> str:
 def _source(value: str) -> str:
     if value and not re.fullmatch(r"https://\S+|/[^\s]*", _one_line(value)):
         refuse("is neither https:// nor a path from / on")
+    try:
+        _ = urlsplit(value).port
+    except ValueError:
+        refuse("has a port that is not from 0 to 65535, or another part that no address has")
     return value
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from components.settings.network_names import DEVICE, INTERFACE
 
 MOST_INTERFACES, MOST_DEVICES = 16, 16
+MOST_AT_ONCE = MOST_INTERFACES**2  # pairs of two machines' interfaces
 # Mb/s; what is more is a driver's word for "unknown".
 MOST_SPEED = 10**7
 ETHERNET, INFINIBAND = 1, 32  # ARPHRD_ of if_arp.h

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from components.roles.fabric.networks import FabricError, Thing, gid_index
+from components.roles.fabric.networks import MOST_AT_ONCE, FabricError, Thing, gid_index
 
 PORT = 6816
 BYTES = 2**20
@@ -48,7 +48,7 @@ def opened(credential: str) -> Thing:
         raise FabricError("it does not show that it is root of the cluster")
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         raise FabricError("it says something else")
@@ -65,6 +65,8 @@ def serve(node: str, reading: Any, writing: Any) -> None:
     request = opened(reading.readline(LINE_LIMIT))
     if request.get("to") != node:
         raise FabricError("it means another machine")
+    if any(len(request.get(key, ())) > MOST_AT_ONCE for key in ("interfaces", "rdma", "pairs")):
+        raise FabricError(f"it asks for more than {MOST_AT_ONCE} at once")
     if request["do"] == "listen":
         with Listener(request["token"], request["interfaces"], request["rdma"]) as listener:
             say({"ports": listener.ports, "rdma_ports": listener.rdma_ports})
@@ -80,15 +82,16 @@ class Asked:
         self.nonce = secrets.token_hex(16)
         self.connection = socket.create_connection((address, PORT), CONNECT_SECONDS)
         self.connection.settimeout(LISTEN_SECONDS)
-        self.stream = self.connection.makefile("rw", encoding="ascii")
-        self.stream.write(sealed({**request, "to": node, "nonce": self.nonce}) + "\n")
-        self.stream.flush()
+        self.connection.sendall((sealed({**request, "to": node, "nonce": self.nonce}) + "\n").encode())
 
     def answer(self) -> Thing:
-        line = self.stream.readline(LINE_LIMIT)
-        if not line:
-            raise OSError("it closed the connection")
-        value = opened(line)
+        deadline, line = time.monotonic() + LISTEN_SECONDS, b""
+        while not line.endswith(b"\n"):
+            # Of the whole answer: one that comes letter by letter would hold whoever joins.
+            line += receive_some(self.connection, LINE_LIMIT, deadline)
+            if len(line) > LINE_LIMIT:
+                raise FabricError("it says too much")
+        value = opened(line.decode("ascii"))
         if value.get("nonce") != self.nonce:
             raise FabricError("it answers another question")
         return value
@@ -97,7 +100,6 @@ class Asked:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stream.close()
         self.connection.close()
 
 
@@ -109,12 +111,16 @@ def on_interface(connection: socket.socket, name: str) -> None:
 def receive(connection: socket.socket, count: int, deadline: float) -> bytes:
     data = bytearray()
     while len(data) < count:
-        connection.settimeout(max(deadline - time.monotonic(), 1e-3))
-        more = connection.recv(min(count - len(data), 2**16))
-        if not more:
-            raise ConnectionError("it closed the connection")
-        data += more
+        data += receive_some(connection, min(count - len(data), 2**16), deadline)
     return bytes(data)
+
+
+def receive_some(connection: socket.socket, most: int, deadline: float) -> bytes:
+    """What comes next, one byte or more; OSError where nothing comes before the deadline, or ever."""
+    connection.settimeout(max(deadline - time.monotonic(), 1e-3))
+    if not (more := connection.recv(most)):
+        raise ConnectionError("it closed the connection")
+    return more
 
 
 def pattern(token: str) -> bytes:
@@ -261,8 +267,8 @@ def proven(mine: Thing, theirs: Thing) -> tuple[list[tuple[Thing, Thing]], list[
     with contextlib.ExitStack() as stack:
         try:
             answer = stack.enter_context(Asked(theirs["node"], theirs["address"], listen)).answer()
-            doors = [*zip(theirs["interfaces"], map(int, answer["ports"]), strict=True)]
-            rdma = [[*each, int(port)] for each, port in zip(devices, answer["rdma_ports"], strict=True)]
+            doors = [*zip(theirs["interfaces"], map(port_of, answer["ports"]), strict=True)]
+            rdma = [[*each, port_of(port)] for each, port in zip(devices, answer["rdma_ports"], strict=True)]
         except (*NO_ANSWER, FabricError) as error:
             raise SilentError(f"{theirs['node']} at {theirs['address']}: {error}") from None
         pairs = [
@@ -280,6 +286,13 @@ def proven(mine: Thing, theirs: Thing) -> tuple[list[tuple[Thing, Thing]], list[
         except (*NO_ANSWER, FabricError) as error:
             what = f"{mine['node']} does not answer at {mine['address']}:{PORT}, where it is asked to prove its fabric"
             raise FabricError(f"{what}: {error}") from None
+
+
+def port_of(value: Any) -> int:
+    """A port of an answer, 0 where nobody listens; ValueError for anything else: the node that joins is told it."""
+    if type(value) is not int or not 0 <= value < 2**16:
+        raise ValueError("it names a port that is none")
+    return value
 
 
 def host_of(interface: Thing) -> str:
