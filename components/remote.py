@@ -21,7 +21,8 @@ import json
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, cast
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import pulumi
 from pulumi_command import remote
@@ -44,6 +45,7 @@ HOST_LOCK = "tailrack"
 # Header name of a text that says nothing to a script but that it should run again.
 REPAIR = "STEP_REPAIR"
 
+T = TypeVar("T")
 _NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
@@ -105,7 +107,7 @@ def _connection(to: Connection) -> remote.ConnectionArgs:
     def words(one: Connection) -> dict[str, Any]:
         return {
             "host": one.host,
-            "port": pulumi.Output.from_input(one.port).apply(float),
+            "port": made_of({"port": one.port}, lambda known: float(known["port"])),
             "user": one.user,
             "private_key": one.private_key,
             "host_key": one.host_key,
@@ -116,6 +118,18 @@ def _connection(to: Connection) -> remote.ConnectionArgs:
     if to.bastion is None:
         return remote.ConnectionArgs(**words(to))
     return remote.ConnectionArgs(**words(to), proxy=remote.ProxyConnectionArgs(**words(to.bastion)))
+
+
+def made_of(values: Mapping[str, pulumi.Input[Any]], make: Callable[[Mapping[str, Any]], T]) -> pulumi.Input[T]:
+    """Return what `make` makes of values by name: at once, unless some of them are Outputs.
+
+    An Output costs a task, and the runtime's waiting for all of them grows faster than their number: for a thousand
+    hosts the values that are known from the beginning would be most of the time of a preview.
+    """
+    late = {name: value for name, value in values.items() if isinstance(value, pulumi.Output)}
+    if not late:
+        return make(values)
+    return pulumi.Output.all(**late).apply(lambda known: make({**values, **known}))
 
 
 def secret_once_known(value: pulumi.Output[str]) -> pulumi.Output[str]:
@@ -169,16 +183,15 @@ class Step:
         there = {**values, **hidden, **own}
         if lacking := sorted(script.reads - there.keys()):
             raise ValueError(f"step {name} reads {', '.join(lacking)}, which nobody gives it")
-        text = pulumi.Output.all(**{key: there[key] for key in script.reads | own.keys()}).apply(
-            lambda known: render_script(script, known)
-        )
-        told = pulumi.Output.all(machine=machine.name, user=machine.connection.user)
+        given = {key: there[key] for key in sorted(script.reads | own.keys())}
+        text = made_of(given, partial(render_script, script))
 
-        def command(action: str) -> pulumi.Output[str]:
-            return told.apply(
+        def command(action: str) -> pulumi.Input[str]:
+            return made_of(
+                {"machine": machine.name, "user": machine.connection.user},
                 lambda known: StepLabel(name, known["machine"], label).on(
                     command_line(known["user"], action, limit_seconds)
-                )
+                ),
             )
 
         self.resource = remote.Command(
@@ -187,7 +200,7 @@ class Step:
             create=command("up"),
             update=command("recall") if measure is not None else None,
             delete=command("down") if script.undo else None,
-            stdin=secret_once_known(text) if hidden else text,
+            stdin=secret_once_known(pulumi.Output.from_input(text)) if hidden else text,
             triggers=list(measure) if measure is not None else None,
             logging=remote.Logging.NONE,
             add_previous_output_in_env=False,
