@@ -17,10 +17,11 @@ in the script or a connection's key among them, unless there is another command 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shlex
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -129,7 +130,32 @@ def made_of(values: Mapping[str, pulumi.Input[Any]], make: Callable[[Mapping[str
     late = {name: value for name, value in values.items() if isinstance(value, pulumi.Output)}
     if not late:
         return make(values)
-    return pulumi.Output.all(**late).apply(lambda known: make({**values, **known}))
+    return _together(late).apply(lambda known: make({**values, **known}))
+
+
+def _together(outputs: Mapping[str, pulumi.Output[Any]]) -> pulumi.Output[dict[str, Any]]:
+    """Return the outputs as one, without Output.all's look for more of them inside of their values."""
+
+    async def wait() -> tuple[set[pulumi.Resource], dict[str, Any], bool, bool]:
+        resources: set[pulumi.Resource] = set()
+        for output in outputs.values():
+            resources |= await output.resources()
+        values = {name: await output.future(with_unknowns=True) for name, output in outputs.items()}
+        known = [await output.is_known() for output in outputs.values()]
+        return resources, values, all(known), any([await output.is_secret() for output in outputs.values()])
+
+    told = asyncio.ensure_future(wait())
+    return pulumi.Output(*(_Part(told, index) for index in range(4)))
+
+
+class _Part:
+    """One of the values that a future gives. A coroutine in its place would be reported where nobody awaits it."""
+
+    def __init__(self, whole: asyncio.Future[Any], index: int) -> None:
+        self._whole, self._index = whole, index
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return (yield from self._whole.__await__())[self._index]
 
 
 def secret_once_known(value: pulumi.Output[str]) -> pulumi.Output[str]:
