@@ -71,6 +71,8 @@ class HeadLink:
                     port=connection["port"],
                     user=pulumi.Output.unsecret(connection["user"]),
                     private_key=connection["private_key"],
+                    # Outputs of before there were passphrases have none.
+                    passphrase=connection.apply(lambda told: told.get("passphrase")),
                     host_key=connection["host_key"],
                 ),
             ),

@@ -111,6 +111,7 @@ def _connection(to: Connection) -> remote.ConnectionArgs:
             "port": made_of({"port": one.port}, lambda known: float(known["port"])),
             "user": one.user,
             "private_key": one.private_key,
+            "private_key_password": one.passphrase,
             "host_key": one.host_key,
             "dial_error_limit": DIAL_ERROR_LIMIT,
             "per_dial_timeout": DIAL_TIMEOUT_SECONDS,
