@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from driver.deployment import Deployment
 from engine.events import Event
+from tests.engine.ssh_agent import agent
 from tests.engine.stack_under_test import Stack
 
 Deploy = Callable[[str, list[Event]], Deployment]
@@ -25,22 +25,6 @@ def key_file(stack: Stack, tmp_path: Path) -> Path:
     file.touch(mode=0o600)
     file.write_text(stack.host.private_key)
     return file
-
-
-@contextmanager
-def agent(socket: Path, *keys: Path) -> Iterator[None]:
-    """An ssh-agent at a socket, with keys."""
-    with subprocess.Popen(["ssh-agent", "-D", "-a", str(socket)], stdout=subprocess.PIPE) as running:
-        assert running.stdout
-        running.stdout.readline()  # it says where it listens once it does
-        try:
-            for key in keys:
-                subprocess.run(
-                    ["ssh-add", "-q", str(key)], env={**os.environ, "SSH_AUTH_SOCK": str(socket)}, check=True
-                )
-            yield
-        finally:
-            running.terminate()
 
 
 def write(stack: Stack, words: str, connection: str, config: dict[str, str]) -> None:
