@@ -17,7 +17,7 @@ from components.munge_key import MungeKey
 from components.notes import notes
 from components.remote import TIME_LIMIT_SECONDS, Step
 from components.roles.role import Role, header_name
-from components.roles.slurm.files import controller_files
+from components.roles.slurm.files import controller_files, measured_settings
 from components.roles.slurm.versions import oldest_accepted
 
 # Of services that import images, which take many minutes each.
@@ -110,8 +110,11 @@ class HeadNode(pulumi.ComponentResource):
             slurm_oldest=version.apply(oldest_accepted),
             cgroups=confined,
             kernel_nfs=self.facts["kernel_nfs_server"],
+            computes=compute,
+            roles=[role.name for role in roles],
+            processes=measured_settings(settings.slurm.settings),
             munge_key=munge.key,
-            shared={name: values[name] for name in SHARED},
+            shared={name: values[name] for name in SHARED if name in values},
             ready=self.ready,
         )
         self.notes = pulumi.Output.all(cgroups=confined, own_file_system=head.result["own_file_system"]).apply(

@@ -21,7 +21,7 @@ import json
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pulumi
 from pulumi_command import remote
@@ -30,6 +30,8 @@ from components.host import Connection, Machine
 from components.roles.role import Value
 from components.step_label import StepLabel
 from components.steps import Script
+
+T = TypeVar("T")
 
 # Seconds. The inner limit ends a script that hangs; 30 s later it is killed.
 TIME_LIMIT_SECONDS = 1800
@@ -118,13 +120,13 @@ def _connection(to: Connection) -> remote.ConnectionArgs:
     return remote.ConnectionArgs(**words(to), proxy=remote.ProxyConnectionArgs(**words(to.bastion)))
 
 
-def secret_once_known(value: pulumi.Output[str]) -> pulumi.Output[str]:
+def secret_once_known(value: pulumi.Output[T]) -> pulumi.Output[T]:
     """Return the output as a secret when it is known, and unmarked when it is not.
 
     A value that depends on a failed step is unknown and has nothing to hide. Marked as secret it would make the CLI
     (3.260, "malformed RPC secret") end the whole run, the steps of healthy machines included.
     """
-    content = cast(Awaitable[str], value.future(with_unknowns=True))
+    content = cast(Awaitable[T], value.future(with_unknowns=True))
     return pulumi.Output(value.resources(), content, value.is_known(), value.is_known())
 
 
@@ -159,7 +161,7 @@ class Step:
         secrets: Mapping[str, pulumi.Input[str]] | None = None,
         measure: Sequence[pulumi.Input[Any]] | None = None,
         depends_on: Sequence[pulumi.Resource] = (),
-        limit_seconds: int = TIME_LIMIT_SECONDS,
+        limit_seconds: pulumi.Input[int] = TIME_LIMIT_SECONDS,
         parse: Callable[[str], dict[str, Any]] = parse_result,
         lock: str | None = HOST_LOCK,
         once: bool = False,
@@ -172,12 +174,12 @@ class Step:
         text = pulumi.Output.all(**{key: there[key] for key in script.reads | own.keys()}).apply(
             lambda known: render_script(script, known)
         )
-        told = pulumi.Output.all(machine=machine.name, user=machine.connection.user)
+        told = pulumi.Output.all(machine=machine.name, user=machine.connection.user, limit=limit_seconds)
 
         def command(action: str) -> pulumi.Output[str]:
             return told.apply(
                 lambda known: StepLabel(name, known["machine"], label).on(
-                    command_line(known["user"], action, limit_seconds)
+                    command_line(known["user"], action, known["limit"])
                 )
             )
 

@@ -21,7 +21,7 @@ from rich.console import Console
 import bugs
 from driver import lab_commands, measured_floors, report
 from driver.comment import comment
-from driver.deployment import Deployment, stack_config
+from driver.deployment import Deployment, cluster_stack, stack_config
 from driver.find_engine import Found, find_engine
 from driver.head_command import on_head
 from driver.progress import Progress, changes, describe
@@ -31,6 +31,7 @@ from driver.trust import trust
 from driver.workspace import PROJECT, ROOT, DriverError, Workspace, write_private
 from engine.events import Event, Failure, Summary
 from lab.errors import LabError
+from lab.identity import lab_id
 from stacks.yaml_file import FileError
 
 
@@ -189,7 +190,7 @@ def _status(arguments: argparse.Namespace, console: Console) -> int:
     outputs = deployment.outputs()
     report.show(console, outputs)
     if outputs and deployment.uses_lab:
-        lab_commands.show_slurm(deployment.lab, deployment.head_name)
+        lab_commands.show_slurm(deployment.lab, outputs["cluster"].get("head") or deployment.head_name)
     return 0
 
 
@@ -238,9 +239,8 @@ def _images(arguments: argparse.Namespace, console: Console) -> int:
 
 def _shell(arguments: argparse.Namespace, console: Console) -> int:
     config_file = arguments.config_file or stack_config(PROJECT, arguments.stack)
-    container = lab_commands.container(
-        Workspace(PROJECT, arguments.stack, config_file, arguments.state_dir), arguments.node
-    )
+    stack = cluster_stack(read_stack_file(config_file)["config"]) or arguments.stack
+    container = lab_commands.container(lab_id(PROJECT, stack), arguments.node)
     terminal = ["-it"] if sys.stdin.isatty() and not arguments.run else ["-i"]
     words = ["docker", "exec", *terminal, container, "bash", "-l", *(["-c", arguments.run] if arguments.run else [])]
     return subprocess.run(words, check=False).returncode
@@ -257,7 +257,9 @@ def _down(arguments: argparse.Namespace, console: Console) -> int:
     if not summary.ok:
         return _failed(console, summary)
     if deployment.uses_lab:
-        lab_commands.clear_away(deployment.lab)
+        # A pool is in the lab of its cluster.
+        if not deployment.cluster_stack:
+            lab_commands.clear_away(deployment.lab)
         lab_commands.stop_docker()
     console.print(f"Nothing of stack {arguments.stack} is left.", highlight=False)
     return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from engine import Engine, EngineError
 from engine.events import Event, Summary
 from lab.identity import lab_id
 from lab.likeness.machine import LIKENESSES
+from stacks.config.model import POOL
 from stacks.sites import KINDS
 
 T = TypeVar("T")
@@ -68,9 +69,14 @@ class Deployment:
         marker.write_text(engine + "\n", encoding="utf-8")
 
     @property
+    def cluster_stack(self) -> str:
+        """Of a pool, the stack of its cluster, without organization and project; empty where there is none."""
+        return cluster_stack(self._config)
+
+    @property
     def lab(self) -> str:
-        """The id of this stack's lab, part of its containers' names."""
-        return lab_id(self.workspace.project, self.workspace.stack)
+        """The id of this stack's lab, part of its containers' names; of a pool, that of its cluster."""
+        return lab_id(self.workspace.project, self.cluster_stack or self.workspace.stack)
 
     @property
     def uses_lab(self) -> bool:
@@ -164,6 +170,15 @@ class Deployment:
             return operation()
         except EngineError as error:
             raise DriverError(str(error)) from None
+
+
+def cluster_stack(config: Mapping[str, Any]) -> str:
+    """Return the stack of the cluster that a pool joins, without organization and project; empty for no pool.
+
+    config   as the stack's file has it
+    """
+    named = config.get("tailrack:cluster")
+    return named.rpartition("/")[2] if config.get("tailrack:kind") == POOL and isinstance(named, str) else ""
 
 
 def stack_config(project: Path, stack: str) -> Path:

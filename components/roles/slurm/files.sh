@@ -1,24 +1,26 @@
 #!/bin/bash
-# slurmctld's files: the cluster's own, which the head step brings, and what each node adds to them, in files of its
-# own. A node that joins or leaves changes nothing of another's. slurmctld serves the result to all nodes
+# slurmctld's files: the cluster's own, which the head step brings, and what each node and each pool adds to them, in files
+# of its own. One that joins or leaves changes nothing of another's. slurmctld serves the result to all nodes
 # (configless); it is reconfigured and not restarted.
 
 SLURM_DIR=/etc/slurm
 # The cluster's own files, as slurmctld last took them.
 SLURM_BASE=$STATE_DIR/slurm/base
 # What nodes add: <node>/<file> has lines for the file, <node>/site the switch it hangs at, <node>/memory the memory that
-# its jobs get a CPU, once for each NodeSet that it is in.
+# its jobs get a CPU, once for each NodeSet that it is in, <node>/owner the pool that it is of (empty for the cluster's own).
 SLURM_NODES=$STATE_DIR/slurm/nodes
+# What pools add: <pool>/slurm.conf has the partitions of its sites, <pool>/nodes the names of its nodes.
+SLURM_POOLS=$STATE_DIR/slurm/pools
 # All files as slurmctld last took them. Where it refuses others, these come back, so that the machine is as the
 # stack's state says and a step that was cut off is not taken for done.
 SLURM_TAKEN=$STATE_DIR/slurm/taken
 
 controller_answers() { scontrol ping 2>/dev/null | grep -q 'is UP'; }
 
-# Lines that nodes add to a file and that its own text does not have, each once.
+# Lines that nodes and pools add to a file and that its own text does not have, each once.
 added_lines() {
     local base=$1 name=$2
-    cat "$SLURM_NODES"/*/"$name" 2>/dev/null | sort -u | grep . | grep -vxFf "$base/$name" || :
+    cat "$SLURM_POOLS"/*/"$name" "$SLURM_NODES"/*/"$name" 2>/dev/null | sort -u | grep . | grep -vxFf "$base/$name" || :
 }
 
 # topology.conf: a leaf switch a site, all of them under the tailnet. Sites without a node are left out: Slurm refuses
@@ -111,10 +113,34 @@ take_back_slurm_files() {
     systemctl -q is-active slurmctld || systemctl restart slurmctld || note "slurmctld does not start with the old files"
 }
 
+# The pool that a node of a name is of, `-` for the cluster's own; nothing where there is none, or it is POOL_OWNER's.
+other_owner_of_node() {
+    local path owner
+    for path in "$SLURM_NODES/$1" "$SLURM_POOLS"/*/; do
+        if [ "$path" = "$SLURM_NODES/$1" ]; then
+            [ -d "$path" ] || continue
+            owner=$(cat "$path/owner" 2>/dev/null || :)
+        else
+            grep -qsxF "$1" "$path/nodes" || continue
+            owner=$(basename "$path")
+        fi
+        [ "$owner" = "$POOL_OWNER" ] || printf '%s\n' "${owner:--}"
+    done | head -n 1
+}
+
+refuse_node_of_another() {
+    local owner
+    owner=$(other_owner_of_node "$1")
+    [ -z "$owner" ] || fail "the cluster has a node $1 already: $([ "$owner" = - ] && echo "one of its own stack" || echo "that of the pool $owner")" \
+        "give one of the two nodes another name, or remove the other one first"
+}
+
 # What a node adds: NODE_NAME, NODE_SITE, NODE_MEMORY, and lines of files, NODE_SLURM_CONF, NODE_GRES_CONF and
-# NODE_JOB_SUBMIT_LUA.
+# NODE_JOB_SUBMIT_LUA. POOL_OWNER is the pool that it is of, empty for the cluster's own.
 write_slurm_node() {
     local directory=$SLURM_NODES/$NODE_NAME
+    refuse_node_of_another "$NODE_NAME"
+    ensure_file "$directory/owner" 0644 root:root "$POOL_OWNER"
     ensure_file "$directory/slurm.conf" 0644 root:root "$NODE_SLURM_CONF"
     ensure_file "$directory/gres.conf" 0644 root:root "$NODE_GRES_CONF"
     ensure_file "$directory/job_submit.lua" 0644 root:root "$NODE_JOB_SUBMIT_LUA"

@@ -17,8 +17,22 @@ refuse_another_cluster_name() {
         "write $before in tailrack:cluster.name again, or give its jobs up: rm -r /var/lib/slurm/slurmctld on $HOST_NAME"
 }
 
+# A partition that a pool has brought, under a name that the cluster's config has taken since.
+refuse_partitions_of_pools() {
+    local path name
+    for path in "$SLURM_POOLS"/*/slurm.conf; do
+        [ -e "$path" ] || continue
+        while read -r name; do
+            ! grep -q "^PartitionName=$name " <<<"$SLURM_SLURM_CONF" || fail \
+                "partition $name is that of the pool $(basename "$(dirname "$path")")" \
+                "give the cluster's site or partition another name, or remove that pool first (make down STACK=...)"
+        done < <(sed -n 's/^PartitionName=\([^ ]*\) .*/\1/p' "$path")
+    done
+}
+
 slurm_head() {
     refuse_another_cluster_name
+    refuse_partitions_of_pools
     local offered=$STATE_DIR/slurm/offered
     set_slurm_of_others_aside
     install -d -o slurm -g slurm -m 0755 /var/lib/slurm /var/log/slurm
