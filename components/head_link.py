@@ -10,6 +10,7 @@ from typing import Any
 import pulumi
 
 from components.host import Connection, Machine
+from components.remote import secret_once_known
 from components.roles.role import header_name
 
 # What a node's steps read of its cluster's config: the same on all nodes, in whichever stack they are.
@@ -72,15 +73,20 @@ class HeadLink:
         return {**self.shared, **plain}
 
     def to_outputs(self) -> dict[str, pulumi.Input[Any]]:
-        """Return it as values of a stack output, to be kept secret as a whole."""
-        connection = {name: getattr(self.machine.connection, name) for name in _CONNECTION}
-        rest = {name: getattr(self, name) for name in (*_PLAIN, "munge_key", "shared")}
-        return {"name": self.machine.name, "connection": connection, **rest}
+        """Return it as values of a stack output; what is secret in it is marked as such once it is known."""
+        to = self.machine.connection
+        connection = {name: getattr(to, name) for name in _CONNECTION} | {
+            "private_key": secret_once_known(pulumi.Output.from_input(to.private_key))
+        }
+        rest = {name: getattr(self, name) for name in (*_PLAIN, "shared")} | {
+            "munge_key": secret_once_known(pulumi.Output.from_input(self.munge_key))
+        }
+        return {"name": self.machine.name, "bastion": to.bastion is not None, "connection": connection, **rest}
 
     @staticmethod
     def lacking(outputs: Mapping[str, Any]) -> set[str]:
         """Return what is not in the value of a stack's output that `from_outputs` needs."""
-        return {"name", "connection", "munge_key", "shared", *_PLAIN} - outputs.keys()
+        return {"name", "bastion", "connection", "munge_key", "shared", *_PLAIN} - outputs.keys()
 
     @classmethod
     def from_outputs(cls, outputs: pulumi.Output[Any]) -> HeadLink:

@@ -86,11 +86,12 @@ def _parser() -> argparse.ArgumentParser:
         ("report", "write the last measurements and the nodes into one HTML file"),
         ("floors", "write what was measured last as floors into the stack's config"),
         ("images", "show the images of containers and which node has which"),
-        ("down", "remove everything"),
         ("engine", "say which engine the other commands take"),
         ("sweep", "remove every lab of this checkout, whatever its stack; the last resort"),
     ):
         commands.add_parser(name, help=text)
+    down = commands.add_parser("down", help="remove everything")
+    down.add_argument("--cluster-gone", action="store_true", help="of a pool: its cluster is gone for good")
     preview = commands.add_parser("preview", help="say what up would do")
     preview.add_argument("--comment", type=Path, help="write it as Markdown for a pull request, too")
     preview.add_argument("--refresh", action="store_true", help="look at clouds and tailnet first; needs the CLI")
@@ -251,10 +252,17 @@ def _down(arguments: argparse.Namespace, console: Console) -> int:
     deployment = _deployment(arguments, progress, _engine(arguments, console))
     if deployment.uses_lab:
         lab_commands.have_docker()
+    if pools := deployment.pools():
+        first = " and ".join(f"'make down STACK={pool}'" for pool in pools)
+        raise DriverError(
+            f"machines of {', '.join(pools)} are in this cluster, and they would lose it: run {first} first"
+        )
     with _Patience(console, deployment), progress:
-        summary = deployment.destroy()
+        summary = deployment.destroy(arguments.cluster_gone)
     console.print(f"{changes(summary)}.", highlight=False)
     if not summary.ok:
+        if deployment.cluster_stack and not arguments.cluster_gone:
+            console.print(f"\nIf its cluster is gone for good: make down STACK={arguments.stack} CLUSTER=gone")
         return _failed(console, summary)
     if deployment.uses_lab:
         # A pool is in the lab of its cluster.

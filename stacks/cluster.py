@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pulumi
 
 from components.cluster import Cluster
-from components.remote import secret_once_known
 from stacks.config import StackConfig
 from stacks.full_name import full_name
 from stacks.node_outputs import cluster_output
@@ -28,7 +29,7 @@ class ClusterStack:
             nodes=[made.hosts[node.name] for node in nodes],
         )
         link, validation = self.cluster.head.link, self.cluster.validation
-        self.outputs = {
+        self.outputs: dict[str, Any] = {
             "cluster": cluster_output(
                 config,
                 name=config.cluster.name,
@@ -40,5 +41,5 @@ class ClusterStack:
             "validation": validation.results,
             "busbw_gb_per_s": validation.results.apply(headline),
             # What stacks of kind pool join the cluster by.
-            "head_link": secret_once_known(pulumi.Output.all(**link.to_outputs())),
+            "head_link": link.to_outputs(),
         }

@@ -39,6 +39,9 @@ def problems(
         why = "has no cluster that can be joined: it is a pool, or its last `up` failed or is of an earlier version"
         yield Problem(at, f"stack {there} {why}; no node could join; bring it up first (make up STACK={there})")
         return
+    if link["bastion"]:
+        why = "has its head node behind a bastion; the pool's steps could not reach it"
+        yield Problem(at, f"stack {there} {why}; write the pool's machines as a site of that stack")
     yield from _other_roles(config, link)
     yield from _taken_names(config, cluster)
 
@@ -48,10 +51,9 @@ def _other_roles(config: PoolConfig, link: Mapping[str, Any]) -> Iterator[Proble
     own, theirs = {role.name for role in roles(config.for_roles())}, set(link["roles"])
     at = f"{ROOT}containers"
     if own < theirs:
-        yield Problem(
-            at,
-            f"missing, and the cluster has {', '.join(sorted(theirs - own))}; its jobs could not run here; write {{}}",
-        )
+        has = ", ".join(sorted(theirs - own))
+        fix = "write the section as the cluster's stack has it"
+        yield Problem(at, f"missing, and the cluster has {has}; its jobs could not run here; {fix}")
     elif own != theirs:
         yield Problem(at, "the cluster has no containers; jobs could not use them; take it out here, or write it there")
 

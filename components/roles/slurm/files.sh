@@ -112,38 +112,3 @@ take_back_slurm_files() {
     cp -p "$SLURM_TAKEN"/* "$SLURM_DIR/"
     systemctl -q is-active slurmctld || systemctl restart slurmctld || note "slurmctld does not start with the old files"
 }
-
-# The pool that a node of a name is of, `-` for the cluster's own; nothing where there is none, or it is POOL_OWNER's.
-other_owner_of_node() {
-    local path owner
-    for path in "$SLURM_NODES/$1" "$SLURM_POOLS"/*/; do
-        if [ "$path" = "$SLURM_NODES/$1" ]; then
-            [ -d "$path" ] || continue
-            owner=$(cat "$path/owner" 2>/dev/null || :)
-        else
-            grep -qsxF "$1" "$path/nodes" || continue
-            owner=$(basename "$path")
-        fi
-        [ "$owner" = "$POOL_OWNER" ] || printf '%s\n' "${owner:--}"
-    done | head -n 1
-}
-
-refuse_node_of_another() {
-    local owner
-    owner=$(other_owner_of_node "$1")
-    [ -z "$owner" ] || fail "the cluster has a node $1 already: $([ "$owner" = - ] && echo "one of its own stack" || echo "that of the pool $owner")" \
-        "give one of the two nodes another name, or remove the other one first"
-}
-
-# What a node adds: NODE_NAME, NODE_SITE, NODE_MEMORY, and lines of files, NODE_SLURM_CONF, NODE_GRES_CONF and
-# NODE_JOB_SUBMIT_LUA. POOL_OWNER is the pool that it is of, empty for the cluster's own.
-write_slurm_node() {
-    local directory=$SLURM_NODES/$NODE_NAME
-    refuse_node_of_another "$NODE_NAME"
-    ensure_file "$directory/owner" 0644 root:root "$POOL_OWNER"
-    ensure_file "$directory/slurm.conf" 0644 root:root "$NODE_SLURM_CONF"
-    ensure_file "$directory/gres.conf" 0644 root:root "$NODE_GRES_CONF"
-    ensure_file "$directory/job_submit.lua" 0644 root:root "$NODE_JOB_SUBMIT_LUA"
-    ensure_file "$directory/memory" 0644 root:root "$NODE_MEMORY"
-    ensure_file "$directory/site" 0644 root:root "$NODE_SITE"
-}

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: slurm/files slurm/others
+# uses: slurm/files slurm/fragment slurm/others
 # The controller, with the cluster's own files.
 #
 # HEAD_COMPUTES                         true when the head node runs jobs too; then NODE_* are its own

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: slurm/files
+# uses: slurm/files slurm/owners
 # A pool of another stack: the partitions of its sites, and the names that it takes. Before any of its machines is touched.
 #
 # POOL_OWNER        the pool's stack
