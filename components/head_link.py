@@ -16,7 +16,7 @@ from components.roles.role import header_name
 # What a node's steps read of its cluster's config: the same on all nodes, in whichever stack they are.
 SHARED = (
     "ENROOT_PYXIS_ARTIFACTS",
-    "ENROOT_PYXIS_NVIDIA",
+    "ENROOT_PYXIS_NVIDIA_LIBRARIES",
     "ENROOT_PYXIS_PYXIS",
     "MUNGE_CLUSTER",
     "NAMES_TAG",
