@@ -17,6 +17,9 @@ from components.remote import REPAIR
 from components.roles.enroot_pyxis.role import credentials
 from components.roles.order import roles
 
+# Of nodes that are no pool's.
+NO_POOL = {"POOL_OWNER": "", "POOL_FORGET_AFTER_MINUTES": 0}
+
 
 class Cluster(pulumi.ComponentResource):
     """A Slurm cluster over a tailnet.
@@ -44,7 +47,7 @@ class Cluster(pulumi.ComponentResource):
         own = roles(settings)
         munge = MungeKey(settings.cluster.munge_generation, opts=child)
         values: dict[str, pulumi.Input[Any]] = {name: value for role in own for name, value in role.header.items()}
-        values["POOL_OWNER"] = ""  # of nodes that are no pool's
+        values |= NO_POOL
         if control_url is not None:
             values["TAILNET_CONTROL_URL"] = control_url
         key = settings.tailnet.auth_key

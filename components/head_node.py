@@ -15,7 +15,7 @@ from components.head_link import SHARED, HeadLink
 from components.host import Host
 from components.munge_key import MungeKey
 from components.notes import notes
-from components.remote import TIME_LIMIT_SECONDS, Step
+from components.remote import REPAIR, TIME_LIMIT_SECONDS, Step, render_program
 from components.roles.role import Role, header_name
 from components.roles.slurm.files import controller_files, measured_settings
 from components.roles.slurm.versions import oldest_accepted
@@ -86,11 +86,16 @@ class HeadNode(pulumi.ComponentResource):
             **found_header(host, self.facts),
             **{header_name("slurm", name): files[name] for name in controller_files(settings, roles, (), "", True)},
         }
+        forget = steps.forget_program(roles)
+        by_itself = {"HOST_NAME": host.name, "STEP_NAME": "tailrack-forget", "STEP_LOCK": "", REPAIR: ""}
+        program = pulumi.Output.all(**{name: {**values, **by_itself}[name] for name in forget.reads}).apply(
+            lambda known: render_program(forget, known)
+        )
         head = Step(
             f"{host.name}-head",
             host,
             steps.compose(roles, steps.COMPUTING_HEAD if compute else steps.HEAD, leaves=True),
-            values,
+            {**values, "HEAD_FORGET_PROGRAM": program},
             label=f"{host.name}: users, NFS server, slurmctld",
             parent=self,
             depends_on=[join.resource],

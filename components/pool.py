@@ -47,7 +47,7 @@ class Pool(pulumi.ComponentResource):
         own = roles(settings.for_roles())
         # What the cluster says takes the place of what roles make of a config that says nothing of it.
         values: dict[str, pulumi.Input[Any]] = {name: value for role in own for name, value in role.header.items()}
-        values |= {**link.header, "POOL_OWNER": owner}
+        values |= {**link.header, "POOL_OWNER": owner, "POOL_FORGET_AFTER_MINUTES": settings.spot.forget_after_minutes}
         key = settings.tailnet.auth_key
         secrets = {
             "MUNGE_KEY": link.munge_key,

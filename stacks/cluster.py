@@ -8,10 +8,9 @@ import pulumi
 
 from components.cluster import Cluster
 from stacks.config import StackConfig
-from stacks.full_name import full_name
-from stacks.node_outputs import cluster_output
 from stacks.outputs import headline
 from stacks.sites.machines import machines
+from stacks.stack_outputs import cluster_output, full_name
 
 
 class ClusterStack:

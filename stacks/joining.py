@@ -5,21 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import pulumi
-
 from components.head_link import HeadLink
 from components.roles.order import roles
-from components.settings.problems import ROOT, ConfigError, Problem
+from components.settings.problems import ROOT, Problem
 from stacks.config import PoolConfig
 from stacks.config.model import ALL
-
-
-def refuse(config: PoolConfig, stack: str, outputs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the outputs `cluster` and `link` of the cluster's stack; RunError with all that keeps the pool from it."""
-    found = list(problems(config, stack, outputs["cluster"], outputs["link"]))
-    if found:
-        raise pulumi.RunError(str(ConfigError(found)))
-    return outputs
 
 
 def problems(
@@ -42,6 +32,9 @@ def problems(
     if link["bastion"]:
         why = "has its head node behind a bastion; the pool's steps could not reach it"
         yield Problem(at, f"stack {there} {why}; write the pool's machines as a site of that stack")
+    if not _peers(cluster, link["computes"]):
+        why = f"has no node that runs jobs; nothing could be measured; bring it up again (make up STACK={there})"
+        yield Problem(at, f"stack {there} {why}")
     yield from _other_roles(config, link)
     yield from _taken_names(config, cluster)
 
@@ -83,13 +76,15 @@ def _taken_names(config: PoolConfig, cluster: Mapping[str, Any]) -> Iterator[Pro
 def peer(cluster: Mapping[str, Any], head_computes: bool) -> dict[str, str]:
     """Return the node that a pool is measured with: the head node if it computes, else one at its site, else any.
 
-    `name`, `site`, `address`, and `gpus` such as h200:8, empty without any. RunError where no node runs jobs.
+    `name`, `site`, `address`, and `gpus` such as h200:8, empty without any.
     """
+    node = _peers(cluster, head_computes)[0]
+    gpus = f"{node['gpu']['kind']}:{int(node['gpus'])}" if node.get("gpu") else ""
+    return {"name": node["name"], "site": node["site"], "address": node["tailnet_ip"], "gpus": gpus}
+
+
+def _peers(cluster: Mapping[str, Any], head_computes: bool) -> list[Mapping[str, Any]]:
+    """Nodes that a pool could be measured with, the best first."""
     head, *others = cluster["nodes"]
     near = sorted(others, key=lambda node: node["site"] != head["site"])
-    found = [node for node in ([head, *near] if head_computes else near) if node["tailnet_ip"]]
-    if not found:
-        raise pulumi.RunError(f"the cluster {cluster['name']} has no node that runs jobs: bring its stack up first")
-    node, gpu = found[0], found[0].get("gpu")
-    gpus = f"{gpu['kind']}:{int(node['gpus'])}" if gpu else ""
-    return {"name": node["name"], "site": node["site"], "address": node["tailnet_ip"], "gpus": gpus}
+    return [node for node in ([head, *near] if head_computes else near) if node["tailnet_ip"]]

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import pulumi
 
 from components.head_link import HeadLink
 from components.pool import Pool
-from stacks.config import PoolConfig
-from stacks.full_name import full_name
-from stacks.joining import peer, refuse
-from stacks.node_outputs import cluster_output
+from stacks.config import ConfigError, PoolConfig
+from stacks.joining import peer, problems
 from stacks.outputs import headline
 from stacks.sites.machines import machines
+from stacks.stack_outputs import cluster_output, full_name
+
+
+def _refuse(config: PoolConfig, stack: str, outputs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the outputs `cluster` and `link` of the cluster's stack; RunError with all that keeps the pool from it."""
+    found = list(problems(config, stack, outputs["cluster"], outputs["link"]))
+    if found:
+        raise pulumi.RunError(str(ConfigError(found)))
+    return outputs
 
 
 class PoolStack:
@@ -25,7 +34,7 @@ class PoolStack:
         theirs = pulumi.StackReference("cluster", stack_name=config.cluster)
         # Everything hangs on this, so that nothing is done where it refuses.
         joined = pulumi.Output.all(cluster=theirs.get_output("cluster"), link=theirs.get_output("head_link")).apply(
-            partial(refuse, config, stack)
+            partial(_refuse, config, stack)
         )
         link = HeadLink.from_outputs(joined["link"])
         cluster = pulumi.Output.unsecret(joined["cluster"])

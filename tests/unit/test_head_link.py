@@ -9,7 +9,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.cluster import Cluster
+from components.cluster import NO_POOL, Cluster
 from components.compute_node import ComputeNode
 from components.head_link import HeadLink
 from components.host import Connection, Host
@@ -35,7 +35,7 @@ def with_a_node(by_outputs: bool) -> Recorded:
         if by_outputs:
             link = HeadLink.from_outputs(pulumi.Output.secret(pulumi.Output.all(**link.to_outputs())))
         own = roles(settings)
-        values = {name: value for role in own for name, value in role.header.items()} | {"POOL_OWNER": ""}
+        values = {name: value for role in own for name, value in role.header.items()} | NO_POOL
         secrets = {"MUNGE_KEY": link.munge_key, "TAILNET_AUTH_KEY": pulumi.Output.secret("")}
         ComputeNode(host("p1"), link, own, values, secrets)
         return {}

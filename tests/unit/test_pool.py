@@ -177,9 +177,10 @@ def test_a_peers_gpus_are_said_as_those_of_nodes_are() -> None:
     assert peer({"name": "lab", "nodes": nodes}, True)["gpus"] == "h200:8"
 
 
-def test_a_cluster_without_a_node_that_runs_jobs_has_no_peer() -> None:
-    with pytest.raises(pulumi.RunError, match="no node that runs jobs"):
-        peer({"name": "lab", "nodes": [node("head", "a")]}, False)
+def test_a_cluster_without_a_node_that_runs_jobs_is_refused(cluster: Recorded) -> None:
+    alone = {**cluster.outputs["cluster"], "nodes": cluster.outputs["cluster"]["nodes"][:1]}
+    (problem,) = refused(cluster, POOL, cluster=alone, head_link={**cluster.outputs["head_link"], "computes": False})
+    assert "has no node that runs jobs" in problem
 
 
 # Its outputs and secrets.
@@ -213,9 +214,9 @@ def test_a_pools_secrets_cross_as_secrets_and_are_in_no_output(cluster: Recorded
 # What it refuses, by the outputs of its cluster.
 
 
-def refused(cluster: Recorded, raw: RawConfig, stack: str = "burst", **outputs: Any) -> list[str]:
+def refused(made: Recorded, raw: RawConfig, stack: str = "burst", **outputs: Any) -> list[str]:
     config = parse(copy.deepcopy(raw), PoolConfig, base_dir=Path())
-    told = {**cluster.outputs, **outputs}
+    told = {**made.outputs, **outputs}
     return [str(problem) for problem in problems(config, stack, told["cluster"], told["head_link"])]
 
 

@@ -2,6 +2,7 @@
 # uses: slurm/files slurm/fragment slurm/others
 # The controller, with the cluster's own files.
 #
+# HEAD_FORGET_PROGRAM                   text of the program that forgets nodes that were taken back
 # HEAD_COMPUTES                         true when the head node runs jobs too; then NODE_* are its own
 # SLURM_SLURM_CONF, SLURM_GRES_CONF, SLURM_TOPOLOGY_CONF, SLURM_CGROUP_CONF, SLURM_MPI_CONF, SLURM_JOB_SUBMIT_LUA
 
@@ -52,5 +53,7 @@ slurm_head() {
     # From here on it is what members add to.
     rm -rf "$SLURM_BASE"
     mv "$offered" "$SLURM_BASE"
+    ensure_file /usr/local/sbin/tailrack-forget 0755 root:root "$HEAD_FORGET_PROGRAM"
+    systemctl enable -q --now tailrack-forget.timer
     result slurm_version "$(json_string "$(slurmctld -V | awk '{print $2}')")"
 }

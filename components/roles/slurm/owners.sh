@@ -15,8 +15,10 @@ other_owner_of_node() {
             grep -qsxF "$1" "$path/nodes" || continue
             owner=$(basename "$path")
         fi
-        [ "$owner" = "$POOL_OWNER" ] || printf '%s\n' "${owner:--}"
-    done | head -n 1
+        [ "$owner" != "$POOL_OWNER" ] || continue
+        printf '%s' "${owner:--}"
+        return
+    done
 }
 
 refuse_node_of_another() {

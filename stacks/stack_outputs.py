@@ -1,4 +1,4 @@
-"""The output `cluster` of a stack: its nodes, its partitions, and what is to be said of them."""
+"""The output `cluster` of a stack, with its nodes and partitions; and the name by which outputs are asked for."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ from components.host import Host
 from components.settings.types import GPUS_FOUND
 from stacks.config import PoolConfig, StackConfig
 from stacks.outputs import fabric_output, node_output
+
+
+def full_name(stack: str) -> str:
+    """Return `organization/project/stack`: the outputs under it are those of the last run until this one ends."""
+    return f"{pulumi.get_organization()}/{pulumi.get_project()}/{stack}"
 
 
 def cluster_output(
