@@ -165,6 +165,25 @@ def test_a_pool_whose_machine_is_gone_is_removed_and_nothing_else(
     assert_unharmed(cluster)
 
 
+def test_a_machine_that_was_taken_back_is_forgotten_by_the_head_node_itself(
+    cluster: ClusterUnderTest, pools: dict[str, PoolUnderTest]
+) -> None:
+    cluster.run("head", "systemctl is-active tailrack-forget.timer")
+    subprocess.run(["docker", "rm", "-f", pools["d"].container("d1")], check=True, capture_output=True)
+    # As slurmctld does it by itself when SlurmdTimeout is over.
+    cluster.run("head", "scontrol update nodename=d1 state=down reason='Not responding'")
+    silent = "/var/lib/tailrack/slurm/silent/d1"
+    eventually(
+        lambda: cluster.attempt("head", f"systemctl start tailrack-forget && test -e {silent}").returncode == 0,
+        150,
+        "the head node sees that d1 is silent",
+    )
+    cluster.run("head", f"touch -d '6 minutes ago' {silent} && systemctl start tailrack-forget")
+    left = cluster.run("head", "ls /etc/exports.d /var/lib/tailrack/members /var/lib/tailrack/slurm/nodes; sinfo -h -N")
+    assert "d1" not in left
+    assert_unharmed(cluster)
+
+
 def test_a_cluster_that_has_pools_is_not_taken_down(cluster: ClusterUnderTest, pools: dict[str, PoolUnderTest]) -> None:
     done = subprocess.run(cluster.driver("down"), cwd=PROJECT, capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from components.remote import render_program
+from components.roles.role import Value
 from components.steps import POOL, compose, forget_program
 from tests.unit.shell import ROLES, Shell
 
@@ -133,7 +134,7 @@ def forget(shell: Shell) -> Run:
         peers = {"key": {"DNSName": "c1.lab.ts.net.", "Online": online}}
         shell.stub("tailscale", f"echo '{json.dumps({'Peer': peers})}'")
         script = forget_program(ROLES)
-        values = {
+        values: dict[str, Value] = {
             "HEAD_KERNEL_NFS": True, "NFS_EXPORTS_PATH": "/export/shared", "SLURM_JOB_LIMIT_SECONDS": 300,
             "HOST_NAME": "head", "STEP_NAME": "tailrack-forget", "STEP_LOCK": "", "STEP_REPAIR": "",
         }  # fmt: skip
