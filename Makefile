@@ -1,14 +1,14 @@
 # tailrack. make up: set up everything and run the dev stack. make test: set up everything and run all checks.
 #   STACK=dev        which Pulumi.<stack>.yaml
 #   ENGINE=          cli or inprocess; left out, the Pulumi CLI where it can be had
-#   NODE=, COMMAND=  for make shell; COMMENT= for make preview
+#   NODE=, COMMAND=  for make shell; COMMENT= for make preview; CLUSTER=gone for make down of a pool
 #   TAILRACK_ARTIFACTS=  folder with Enroot and Pyxis: the lab then has containers (docs/containers.md)
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 STACK ?= dev
 FAULTS := $(addprefix tests/lab/test_,faults.py local_head.py outage.py relay.py secrets.py slow_node.py)
 export STACK ENGINE COMMAND
-.PHONY: help setup up preview drift outputs status images report floors shell trust down lint test test-unit test-engine test-lab test-faults test-gpu bench
+.PHONY: help setup up preview drift outputs status images report floors shell trust down burst burst-down lint test test-unit test-engine test-lab test-faults test-gpu bench
 
 help:
 	@sed -n 's/^\([a-z-]*\): *[a-z ]*## /\1\t/p' Makefile | expand -t 14
@@ -46,8 +46,14 @@ shell: setup ## a shell on a lab node: NODE=head, or one command: COMMAND='sinfo
 trust: setup ## show the host keys of new machines, ask, and keep them
 	@$(PYTHON) -m driver trust
 
-down: setup ## remove everything of the stack
-	@$(PYTHON) -m driver down
+down: setup ## remove everything of the stack; CLUSTER=gone of a pool whose cluster is gone for good
+	@$(PYTHON) -m driver down $(if $(filter gone,$(CLUSTER)),--cluster-gone)
+
+burst: STACK = dev-burst
+burst: up ## the pool dev-burst joins the cluster of the dev stack
+
+burst-down: STACK = dev-burst
+burst-down: down ## the pool dev-burst leaves
 
 lint: setup ## ruff, mypy, shellcheck, actionlint, zizmor, and the Go program's own checks
 	@.venv/bin/ruff check .

@@ -10,7 +10,8 @@ import pulumi
 import bugs
 from stacks import PROJECT
 from stacks.cluster import ClusterStack
-from stacks.config import ConfigError, load
+from stacks.config import ConfigError, PoolConfig, load
+from stacks.pool import PoolStack
 
 
 async def main() -> None:
@@ -41,7 +42,9 @@ def build() -> None:
     except ConfigError as error:
         # Only the message: where in the program it was found helps nobody who edits a config.
         raise pulumi.RunError(str(error)) from None
-    for name, value in ClusterStack(config, pulumi.get_stack()).outputs.items():
+    stack = pulumi.get_stack()
+    made = PoolStack(config, stack) if isinstance(config, PoolConfig) else ClusterStack(config, stack)
+    for name, value in made.outputs.items():
         pulumi.export(name, value)
 
 

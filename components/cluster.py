@@ -19,6 +19,9 @@ from components.roles.enroot_pyxis.role import credentials
 from components.roles.order import roles
 from components.roles.tailnet.relay import relay_port
 
+# Of nodes that are no pool's.
+NO_POOL = {"POOL_OWNER": "", "POOL_FORGET_AFTER_MINUTES": 0}
+
 
 class Cluster(pulumi.ComponentResource):
     """A Slurm cluster over a tailnet.
@@ -46,6 +49,7 @@ class Cluster(pulumi.ComponentResource):
         own = roles(settings)
         munge = MungeKey(settings.cluster.munge_generation, opts=child)
         values: dict[str, pulumi.Input[Any]] = {name: value for role in own for name, value in role.header.items()}
+        values |= NO_POOL
         if control_url is not None:
             values["TAILNET_CONTROL_URL"] = control_url
         key = settings.tailnet.auth_key
@@ -62,5 +66,6 @@ class Cluster(pulumi.ComponentResource):
         self.head = HeadNode(head, settings, munge, own, of(head), secrets, sites=sites, opts=child)
         self.nodes = [ComputeNode(node, self.head.link, own, of(node), secrets, opts=child) for node in nodes]
         self.head.services()
-        self.validation = NcclValidation(self.head, self.nodes, settings, measured_before, opts=child)
+        members: list[HeadNode | ComputeNode] = [*([self.head] if settings.head.compute else []), *self.nodes]
+        self.validation = NcclValidation(self.head.link, members, settings.validation, measured_before, opts=child)
         self.register_outputs({"control_address": self.head.link.address})

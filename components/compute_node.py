@@ -55,9 +55,11 @@ def _problem(host: Host, read: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join(problem for problem in problems if problem)
 
 
-def limit_with_jobs(values: Mapping[str, pulumi.Input[Any]]) -> int:
+def limit_with_jobs(values: Mapping[str, pulumi.Input[Any]]) -> pulumi.Output[int]:
     """Return the time limit of a step that waits for jobs: their own limit comes on top of all else."""
-    return TIME_LIMIT_SECONDS + cast(int, values["SLURM_JOB_LIMIT_SECONDS"])
+    return pulumi.Output.from_input(values["SLURM_JOB_LIMIT_SECONDS"]).apply(
+        lambda seconds: TIME_LIMIT_SECONDS + cast(int, seconds)
+    )
 
 
 class ComputeNode(pulumi.ComponentResource):
@@ -73,6 +75,7 @@ class ComputeNode(pulumi.ComponentResource):
     delete: drain, wait or requeue, ask it to leave, forget it); then users, share and slurmd on the node.
 
     values, secrets   header values of the cluster's config, by name
+    after             what is there before the machine is looked at
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class ComputeNode(pulumi.ComponentResource):
         roles: Sequence[Role],
         values: Mapping[str, pulumi.Input[Any]],
         secrets: Mapping[str, pulumi.Input[str]],
+        after: Sequence[pulumi.Resource] = (),
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("tailrack:cluster:ComputeNode", host.name, None, opts)
@@ -96,6 +100,7 @@ class ComputeNode(pulumi.ComponentResource):
             limit_seconds=GATE_LIMIT_SECONDS,
             parse=answers.reader(answers.GATE),
             parent=self,
+            depends_on=after,
         )
         self.facts = gate.result
         join = Step(

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
 import pulumi
 
 from components.host import Connection, Machine
+from components.remote import secret_once_known
 from components.roles.role import header_name
 
-SHARED = ("USERS_LINES", "NFS_EXPORTS_PATH", "NFS_EXPORTS_MOUNT")
+# What a node's steps read of its cluster's config: the same on all nodes, in whichever stack they are.
+SHARED = (
+    "ENROOT_PYXIS_ARTIFACTS",
+    "ENROOT_PYXIS_NVIDIA_LIBRARIES",
+    "ENROOT_PYXIS_PYXIS",
+    "MUNGE_CLUSTER",
+    "NAMES_TAG",
+    "NFS_EXPORTS_MOUNT",
+    "NFS_EXPORTS_PATH",
+    "PAM_SLURM_ADOPT_WANTED",
+    "SLURM_JOB_LIMIT_SECONDS",
+    "TAILNET_CONTROL_URL",
+    "TAILNET_TAG",
+    "USERS_LINES",
+)
 # Whether a head node has a bastion must be known before the program runs, and outputs are known only in it.
 _CONNECTION = tuple(field.name for field in fields(Connection) if field.name != "bastion")
 
@@ -27,8 +43,11 @@ class HeadLink:
     slurm_version  of its controller; slurm_oldest: the oldest release that the controller accepts
     cgroups        whether Slurm confines jobs by cgroups
     kernel_nfs     whether its kernel serves the share
+    computes       whether it runs jobs too
+    roles          names of the roles that the cluster's machines have
+    processes      keys of slurm.conf, as the config sets them, that reach the processes of a job
     munge_key      secret
-    shared         header values of the cluster's config that all its nodes have alike (SHARED)
+    shared         header values of the cluster's config that all its nodes have alike: those of SHARED that there are
     ready          the resource after which slurmctld answers and the share is served; None for another stack's
     """
 
@@ -40,6 +59,9 @@ class HeadLink:
     slurm_oldest: pulumi.Input[str]
     cgroups: pulumi.Input[bool]
     kernel_nfs: pulumi.Input[bool]
+    computes: pulumi.Input[bool]
+    roles: pulumi.Input[Sequence[str]]
+    processes: pulumi.Input[Mapping[str, str]]
     munge_key: pulumi.Input[str]
     shared: Mapping[str, pulumi.Input[Any]]
     ready: pulumi.Resource | None = None
@@ -47,14 +69,23 @@ class HeadLink:
     @property
     def header(self) -> dict[str, pulumi.Input[Any]]:
         """What scripts may read of the head node, as HEAD_ADDRESS and so on, and of its cluster."""
-        return {**self.shared, **{header_name("head", name): getattr(self, name) for name in _PLAIN}}
+        plain = {header_name("head", name): getattr(self, name) for name in _PLAIN if name not in _NO_HEADER}
+        return {**self.shared, **plain}
 
     def to_outputs(self) -> dict[str, pulumi.Input[Any]]:
-        """Return it as values of a stack output, to be kept secret as a whole."""
+        """Return it as values of a stack output; what is secret in it is marked as such once it is known."""
         way = self.machine.connection
-        connection = {name: getattr(way, name) for name in _CONNECTION} if way else None
-        rest = {name: getattr(self, name) for name in (*_PLAIN, "munge_key", "shared")}
-        return {"name": self.machine.name, "connection": connection, **rest}
+        connection = {name: getattr(way, name) for name in _CONNECTION} | _hidden(way) if way else None
+        rest = {name: getattr(self, name) for name in (*_PLAIN, "shared")} | {
+            "munge_key": secret_once_known(pulumi.Output.from_input(self.munge_key))
+        }
+        bastion = way is not None and way.bastion is not None
+        return {"name": self.machine.name, "bastion": bastion, "connection": connection, **rest}
+
+    @staticmethod
+    def lacking(outputs: Mapping[str, Any]) -> set[str]:
+        """Return what is not in the value of a stack's output that `from_outputs` needs."""
+        return {"name", "bastion", "connection", "munge_key", "shared", *_PLAIN} - outputs.keys()
 
     @classmethod
     def from_outputs(cls, outputs: pulumi.Output[Any], *, here: bool = False) -> HeadLink:
@@ -62,7 +93,7 @@ class HeadLink:
 
         here   the program runs on the head node itself: no SSH is needed, which a local head node gives no words for
         """
-        known: pulumi.Output[Any] = pulumi.Output.secret(outputs)
+        known: pulumi.Output[Any] = pulumi.Output.secret(outputs).apply(_with_whole_numbers)
         plain: dict[str, Any] = {name: pulumi.Output.unsecret(known[name]) for name in _PLAIN}
         return cls(
             machine=Machine(
@@ -70,14 +101,36 @@ class HeadLink:
                 None if here else _way_to(known),
             ),
             munge_key=known["munge_key"],
-            shared={name: pulumi.Output.unsecret(known["shared"][name]) for name in SHARED},
+            shared={name: pulumi.Output.unsecret(known["shared"].apply(partial(_of, name))) for name in SHARED},
             **plain,
         )
+
+
+def _of(name: str, values: Mapping[str, Any]) -> Any:
+    return values.get(name)
+
+
+def _with_whole_numbers(value: Any) -> Any:
+    """The value with its numbers as they were: outputs have none but floating ones."""
+    if isinstance(value, dict):
+        return {key: _with_whole_numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_whole_numbers(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 _PLAIN = tuple(
     field.name for field in fields(HeadLink) if field.name not in ("machine", "munge_key", "shared", "ready")
 )
+# What no script reads.
+_NO_HEADER = ("computes", "roles", "processes")
+
+
+def _hidden(way: Connection) -> dict[str, pulumi.Input[Any]]:
+    """What is secret of a connection."""
+    return {
+        name: secret_once_known(pulumi.Output.from_input(getattr(way, name))) for name in ("private_key", "passphrase")
+    }
 
 
 def _way_to(head: pulumi.Output[Any]) -> Connection:

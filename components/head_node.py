@@ -15,9 +15,9 @@ from components.head_link import SHARED, HeadLink
 from components.host import Host
 from components.munge_key import MungeKey
 from components.notes import notes
-from components.remote import TIME_LIMIT_SECONDS, Step
+from components.remote import REPAIR, TIME_LIMIT_SECONDS, Step, render_program
 from components.roles.role import Role, header_name
-from components.roles.slurm.files import controller_files
+from components.roles.slurm.files import controller_files, measured_settings
 from components.roles.slurm.versions import oldest_accepted
 
 # Of services that import images, which take many minutes each.
@@ -88,11 +88,16 @@ class HeadNode(pulumi.ComponentResource):
             **found_header(host, self.facts),
             **{header_name("slurm", name): files[name] for name in controller_files(settings, roles, (), "", True)},
         }
+        forget = steps.forget_program(roles)
+        by_itself = {"HOST_NAME": host.name, "STEP_NAME": "tailrack-forget", "STEP_LOCK": "", REPAIR: ""}
+        program = pulumi.Output.all(**{name: {**values, **by_itself}[name] for name in forget.reads}).apply(
+            lambda known: render_program(forget, known)
+        )
         head = Step(
             f"{host.name}-head",
             host,
             steps.compose(roles, steps.COMPUTING_HEAD if compute else steps.HEAD, leaves=True),
-            values,
+            {**values, "HEAD_FORGET_PROGRAM": program},
             label=f"{host.name}: users, NFS server, slurmctld",
             parent=self,
             depends_on=[join.resource],
@@ -112,8 +117,11 @@ class HeadNode(pulumi.ComponentResource):
             slurm_oldest=version.apply(oldest_accepted),
             cgroups=confined,
             kernel_nfs=self.facts["kernel_nfs_server"],
+            computes=compute,
+            roles=[role.name for role in roles],
+            processes=measured_settings(settings.slurm.settings),
             munge_key=munge.key,
-            shared={name: values[name] for name in SHARED},
+            shared={name: values[name] for name in SHARED if name in values},
             ready=self.ready,
         )
         self.notes = pulumi.Output.all(cgroups=confined, own_file_system=head.result["own_file_system"]).apply(

@@ -18,12 +18,12 @@ from typing import Any
 import pulumi
 
 from components import answers, measuring_plan, steps
-from components.cluster_settings import ClusterSettings
 from components.compute_node import ComputeNode
+from components.head_link import HeadLink
 from components.head_node import HeadNode
 from components.measuring_plan import Node
 from components.remote import Step
-from components.settings.types import CROSS_SITE, NODE, words
+from components.settings.types import CROSS_SITE, NODE
 from components.settings.validation import Validation
 from components.site_fabric import TAILNET_INTERFACE, shared_interface
 from components.validation.model import Measurement
@@ -33,12 +33,6 @@ from components.validation.results import Conditions, asked_json, judge_scope
 from components.validation_job import validation_job
 
 Floors = tuple[float | None, float | None]  # of a scope, and of nodes by themselves
-# Keys of slurm.conf that reach the processes of a job: which cores they get, their limits, what runs before them.
-# Time limits, priorities, logging and so on change no figure.
-MEASURED_SETTINGS = words(
-    """cpufreqdef cpufreqgovernors epilog launchparameters mpiparams prolog prologflags propagateresourcelimits
-    propagateresourcelimitsexcept selecttype selecttypeparameters switchtype taskpluginparam taskprolog"""
-)
 PROGRAM = Path(__file__).parent / "validation" / "all_reduce_perf_cpu.py"
 RING = PROGRAM.with_name("tcp_ring.py")
 START = PROGRAM.with_name("start.py")
@@ -46,21 +40,26 @@ START = PROGRAM.with_name("start.py")
 
 @dataclass(frozen=True)
 class Scope:
-    """Nodes measured together: all of a site, or all there are."""
+    """Nodes measured together: all of a site, or all there are.
+
+    others   nodes of another stack that take part
+    """
 
     name: str
     nodes: tuple[str, ...]
     sites: int
+    others: int = 0
 
 
 def scopes(
-    node_sites: Mapping[str, str], ranks_per_node: int, promised: Mapping[str, int] | None = None
+    node_sites: Mapping[str, str], ranks_per_node: int, promised: Mapping[str, int] | None = None, others: int = 0
 ) -> tuple[Scope, ...]:
     """Return a scope for each site that has at least two ranks, and one across sites where there are several.
 
     node_sites   each node's name to its site
     promised     how many GPUs the config promises of a node; what a machine has beyond that is known too late to make
                  a measurement of it alone
+    others       nodes of another stack, at one site that is none of these, that all of these are measured with
     """
     sites: dict[str, list[str]] = {}
     for node, site in node_sites.items():
@@ -70,8 +69,8 @@ def scopes(
         for site, nodes in sorted(sites.items())
         if len(nodes) * ranks_per_node >= 2 or sum((promised or {}).get(node, 0) for node in nodes) >= 2
     ]
-    if len(sites) > 1:
-        found.append(Scope(CROSS_SITE, tuple(sorted(node_sites)), len(sites)))
+    if len(sites) + min(others, 1) > 1:
+        found.append(Scope(CROSS_SITE, tuple(sorted(node_sites)), len(sites) + min(others, 1), others))
     return tuple(found)
 
 
@@ -87,8 +86,8 @@ def measurement_of(scope: Scope, settings: Validation) -> Measurement:
         warmup=settings.warmup,
         gate_bytes=settings.gate_bytes,
         # A node with GPUs may be alone; without them it could not be measured.
-        ranks=max(2, len(scope.nodes) * settings.ranks_per_node),
-        nodes=len(scope.nodes),
+        ranks=max(2, (len(scope.nodes) + scope.others) * settings.ranks_per_node),
+        nodes=len(scope.nodes) + scope.others,
         floor_gb_per_s=settings.floors_gb_per_s.get(scope.name),
     )
 
@@ -112,16 +111,17 @@ def kept_from(before: Mapping[str, Any] | None, scope: str, digest: str, floors:
     return dict(last) if last.get("digest") == digest else {"digest": digest, "floors": list(floors)}
 
 
-def _members(sites: Mapping[str, str], addresses: Mapping[str, str]) -> list[str]:
-    return [f"{name} {sites[name]} {address}" for name, address in sorted(addresses.items())]
+def _members(nodes: Mapping[str, Node]) -> list[str]:
+    return [f"{name} {node.site} {node.address}" for name, node in sorted(nodes.items())]
 
 
 def _digest(parts: Sequence[Any]) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def _nodes(sites: Mapping[str, str], known: Mapping[str, Mapping[str, str]]) -> dict[str, Node]:
-    return {name: Node(sites[name], known["addresses"][name], known["gpus"][name]) for name in sorted(sites)}
+def _nodes(known: Mapping[str, Mapping[str, str]]) -> dict[str, Node]:
+    sites, addresses, gpus = known["sites"], known["addresses"], known["gpus"]
+    return {name: Node(sites[name], addresses[name], gpus[name]) for name in sorted(sites)}
 
 
 def _fabrics(sites: Mapping[str, str], proven: Mapping[str, Any]) -> dict[str, str]:
@@ -140,34 +140,32 @@ class NcclValidation(pulumi.ComponentResource):
     results   Output[dict]: scope to what components.validation.results.judge_scope gives, with `retries` and
               `measured_with`; and `node`, a mapping by node, where there are nodes with several GPUs
 
+    members   the nodes of this stack that run jobs
     before    `results` of the run before this one, None where there was none
+    peer      Output[dict], a node of another stack at a site of its own that those of this one are measured with across
+              sites: `name`, `site`, `address`, and `gpus`, such as h200:8; None where there is no other stack
     """
 
     def __init__(
         self,
-        head: HeadNode,
-        nodes: Sequence[ComputeNode],
-        settings: ClusterSettings,
+        link: HeadLink,
+        members: Sequence[HeadNode | ComputeNode],
+        settings: Validation,
         before: pulumi.Output[Any],
+        peer: pulumi.Output[dict[str, str]] | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        asked = settings.validation
-        self._head, self._settings, self._before = head, settings, before
-        self._members = {node.host.name: node for node in nodes}
-        members: dict[str, HeadNode | ComputeNode] = dict(self._members)
-        if settings.head.compute:
-            members[head.host.name] = head
         # For the state to remember the floors: one that goes is found by driver/checks.
-        there = sorted({node.host.site for node in members.values()})
-        floors = {"floors": asked.floors_gb_per_s, "sites": there}
-        super().__init__("tailrack:validation:NcclValidation", "validation", floors, opts)
-        wanted = set(asked.nodes) or set(members)
-        self._sites = {name: node.host.site for name, node in members.items() if name in wanted}
-        self._addresses = {name: members[name].joined["tailnet_ip"] for name in self._sites}
-        self._gpus = {name: members[name].gpus for name in self._sites}
-        self._fabric = {name: members[name].fabric for name in self._sites}
-        promised = {name: node.host.gpu.count for name, node in members.items() if node.host.gpu}
-        measured = scopes(self._sites, asked.ranks_per_node, promised)
+        there = sorted({node.host.site for node in members})
+        may_be = [*there, NODE, *([CROSS_SITE] if peer or len(there) > 1 else [])]
+        told = {"floors": settings.floors_gb_per_s, "scopes": may_be}
+        super().__init__("tailrack:validation:NcclValidation", "validation", told, opts)
+        self._link, self._settings, self._before, self._peer = link, settings, before, peer
+        wanted = set(settings.nodes) or {node.host.name for node in members}
+        self._members = {node.host.name: node for node in members if node.host.name in wanted}
+        node_sites = {name: node.host.site for name, node in self._members.items()}
+        promised = {name: node.host.gpu.count for name, node in self._members.items() if node.host.gpu}
+        measured = scopes(node_sites, settings.ranks_per_node, promised, others=1 if peer else 0)
         # One preflight over all nodes: that of the widest scope.
         widest = max(measured, key=lambda scope: (scope.sites, len(scope.nodes)), default=None)
         results = [self._measure(scope, preflight=scope is widest) for scope in measured]
@@ -177,19 +175,19 @@ class NcclValidation(pulumi.ComponentResource):
         self.register_outputs({"results": self.results})
 
     def _measure(self, scope: Scope, preflight: bool) -> pulumi.Output[dict[str, Any]]:
-        asked, head = self._settings.validation, self._head
+        asked, link = self._settings, self._link
         measurement = measurement_of(scope, asked)
         floors = (measurement.floor_gb_per_s, asked.floors_gb_per_s.get(NODE))
-        sites = {name: self._sites[name] for name in scope.nodes}
-        there = pulumi.Output.all(**{name: self._addresses[name] for name in scope.nodes})
-        gpus = pulumi.Output.all(**{name: self._gpus[name] for name in scope.nodes})
-        known = pulumi.Output.all(addresses=there, gpus=gpus).apply(partial(_nodes, sites))
+        members = {name: self._members[name] for name in scope.nodes}
+        sites = self._with_peer(scope, "site", {name: node.host.site for name, node in members.items()})
+        there = self._with_peer(scope, "address", {name: node.joined["tailnet_ip"] for name, node in members.items()})
+        gpus = self._with_peer(scope, "gpus", {name: node.gpus for name, node in members.items()})
+        known = pulumi.Output.all(sites=sites, addresses=there, gpus=gpus).apply(_nodes)
         # What was BUSY is no result to keep: another number replaces it.
         again = self._before.apply(partial(retries, scope.name))
-        own = {key.lower(): value for key, value in self._settings.slurm.settings.items()}
-        processes = {key: own[key] for key in sorted(own.keys() & MEASURED_SETTINGS)}
         spans = scope.sites > 1
-        proven = pulumi.Output.all(**{name: self._fabric[name] for name in scope.nodes})
+        # Not of the peer: between sites there is only the tailnet.
+        proven = pulumi.Output.all(**{name: node.fabric for name, node in members.items()})
         # Nothing but the tailnet joins sites. Inside one, Slurm tells its jobs (role fabric).
         expected_interface = proven.apply(
             lambda found: TAILNET_INTERFACE if spans else shared_interface(scope.nodes, found)
@@ -202,13 +200,15 @@ class NcclValidation(pulumi.ComponentResource):
             there,
             gpus,
             sites,
-            pulumi.Output.all(cgroups=head.link.cgroups, interface=expected_interface, **processes),
+            pulumi.Output.all(
+                own={"cgroups": link.cgroups, "interface": expected_interface}, processes=link.processes
+            ).apply(lambda told: {**told["own"], **told["processes"]}),
             again,
         ]
         kept = pulumi.Output.all(self._before, pulumi.Output.all(*measured).apply(_digest)).apply(
             lambda told: kept_from(told[0], scope.name, told[1], floors)
         )
-        plan = pulumi.Output.all(nodes=known, kept=kept, expected=expected_interface, proven=proven).apply(
+        plan = pulumi.Output.all(nodes=known, kept=kept, expected=expected_interface, proven=proven, sites=sites).apply(
             lambda told: json.dumps(
                 measuring_plan.plan(
                     scope.name,
@@ -218,7 +218,7 @@ class NcclValidation(pulumi.ComponentResource):
                     tuple(told["kept"]["floors"]),
                     interface=TAILNET_INTERFACE if spans else "",
                     expected_interface=told["expected"],
-                    fabric=_fabrics(sites, told["proven"]),
+                    fabric=_fabrics(told["sites"], told["proven"]),
                     preflight=preflight_program() if preflight else "",
                 ),
                 sort_keys=True,
@@ -227,18 +227,21 @@ class NcclValidation(pulumi.ComponentResource):
         run_limit = measuring_plan.run_seconds(asked)
         step = Step(
             f"validate-{scope.name}",
-            head.host,
+            link.machine,
             steps.single("validate"),
             {
                 "SCOPE": scope.name,
-                "MEMBERS": there.apply(partial(_members, sites)),
+                "MEMBERS": known.apply(_members),
                 "SETTINGS": _digest(how),
-                "RUN_AS": self._settings.users[0].name,
+                # The first user.
+                "RUN_AS": pulumi.Output.from_input(link.shared["USERS_LINES"]).apply(lambda lines: lines[0].split()[0]),
                 "PLAN": plan,
                 "DRIVER": measuring_plan.driver(),
                 "START": START.read_text(encoding="utf-8"),
-                "JOB_SCRIPT": validation_job(
-                    scope.name, scope.nodes, measurement, asked.time_limit_minutes, scope.sites
+                "JOB_SCRIPT": sites.apply(
+                    lambda names: validation_job(
+                        scope.name, tuple(sorted(names)), measurement, asked.time_limit_minutes, scope.sites
+                    )
                 ),
                 "PROGRAM": PROGRAM.read_text(encoding="utf-8"),
                 "RING": RING.read_text(encoding="utf-8"),
@@ -256,10 +259,7 @@ class NcclValidation(pulumi.ComponentResource):
             # Only the nodes that take part: a site is measured even when a node elsewhere is down. Measurements do
             # not depend on one another, they keep out of each other's way by a lock (validate.sh): where one of
             # them fails and another goes, the CLI (3.260) would leave a state that it cannot read any more.
-            depends_on=[
-                head.ready,
-                *(self._members[name].ready for name in scope.nodes if name in self._members),
-            ],
+            depends_on=[*([link.ready] if link.ready else []), *(node.ready for node in members.values())],
             limit_seconds=asked.queue_limit_seconds + measuring_plan.campaign_seconds(asked) + run_limit + 360,
         )
 
@@ -273,6 +273,15 @@ class NcclValidation(pulumi.ComponentResource):
         return pulumi.Output.all(
             nodes=known, report=step.result, retries=again, kept=kept, expected=expected_interface
         ).apply(judged)
+
+    def _with_peer(
+        self, scope: Scope, word: str, own: Mapping[str, pulumi.Input[Any]]
+    ) -> pulumi.Output[dict[str, Any]]:
+        """A value by node, with that of the peer where it takes part."""
+        mine = pulumi.Output.all(**own)
+        if self._peer is None or not scope.others:
+            return mine
+        return pulumi.Output.all(mine, self._peer).apply(lambda known: {**known[0], known[1]["name"]: known[1][word]})
 
 
 def _by_scope(measured: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

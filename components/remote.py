@@ -36,6 +36,8 @@ from components.roles.role import Value
 from components.step_label import StepLabel
 from components.steps import Script
 
+T = TypeVar("T")
+
 # Seconds. The inner limit ends a script that hangs; 30 s later it is killed.
 TIME_LIMIT_SECONDS = 1800
 KILL_AFTER_SECONDS = 30
@@ -53,7 +55,6 @@ HERE = "here"
 # Header name of a text that says nothing to a script but that it should run again.
 REPAIR = "STEP_REPAIR"
 
-T = TypeVar("T")
 _NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
@@ -171,13 +172,13 @@ class _Part:
         return (yield from self._whole.__await__())[self._index]
 
 
-def secret_once_known(value: pulumi.Output[str]) -> pulumi.Output[str]:
+def secret_once_known(value: pulumi.Output[T]) -> pulumi.Output[T]:
     """Return the output as a secret when it is known, and unmarked when it is not.
 
     A value that depends on a failed step is unknown and has nothing to hide. Marked as secret it would make the CLI
     (3.260, "malformed RPC secret") end the whole run, the steps of healthy machines included.
     """
-    content = cast(Awaitable[str], value.future(with_unknowns=True))
+    content = cast(Awaitable[T], value.future(with_unknowns=True))
     return pulumi.Output(value.resources(), content, value.is_known(), value.is_known())
 
 
@@ -212,7 +213,7 @@ class Step:
         secrets: Mapping[str, pulumi.Input[str]] | None = None,
         measure: Sequence[pulumi.Input[Any]] | None = None,
         depends_on: Sequence[pulumi.Resource] = (),
-        limit_seconds: int = TIME_LIMIT_SECONDS,
+        limit_seconds: pulumi.Input[int] = TIME_LIMIT_SECONDS,
         parse: Callable[[str], dict[str, Any]] = parse_result,
         lock: str | None = HOST_LOCK,
         once: bool = False,
@@ -228,9 +229,9 @@ class Step:
 
         def command(action: str) -> pulumi.Input[str]:
             return made_of(
-                {"machine": machine.name, "user": connection.user if connection else None},
+                {"machine": machine.name, "user": connection.user if connection else None, "limit": limit_seconds},
                 lambda known: StepLabel(name, known["machine"], label).on(
-                    command_line(known["user"], action, limit_seconds)
+                    command_line(known["user"], action, known["limit"])
                 ),
             )
 

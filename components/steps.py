@@ -28,9 +28,11 @@ JOIN_OF_NODE = ("join", "reach")
 HEAD = ("machine", "head")
 COMPUTING_HEAD = ("machine", "head", "compute")
 MEMBER = ("member",)
+POOL = ("pool",)
 NODE = ("machine", "node", "compute")
 SERVICES = ("services",)
 LEAVE = ("leave",)
+SILENT = ("silent",)
 
 # The last three are those of /etc/os-release.
 _SHELLS_OWN = frozenset({"PATH", "HOME", "SECONDS", "RANDOM", "ID", "VERSION_ID", "VERSION_CODENAME"})
@@ -97,6 +99,18 @@ def _leave_program(roles: tuple[Role, ...]) -> Script:
     functions = Functions((f"{role.name}/leave" for role in roles if _script(role, "leave")), shared=())
     calls = [f"{role.name}_leave" for role in reversed(roles) if _script(role, "leave")]
     return Script("\n".join([functions.text, _LEAVE_ALONE, *calls, "echo left"]), functions.reads)
+
+
+def forget_program(roles: Sequence[Role]) -> Script:
+    """Return the program by which a head node forgets nodes that were taken back (components/roles/slurm/silent.sh)."""
+    members = [role for role in reversed(roles) if _script(role, "member")]
+    functions = Functions([*(f"{role.name}/member" for role in members), f"slurm/{SILENT[0]}"], shared=("base",))
+    calls = [f"{role.name}_member_forget" for role in members]
+    forget = _function("forget_node", [call for call in calls if functions.has(call)])
+    # What concerns one node it finds out itself.
+    reads = frozenset(name for name in functions.reads if not name.startswith(("NODE_", "POOL_")))
+    text = functions.text.removeprefix("#!/bin/bash\n")
+    return Script("\n".join([text, forget, "slurm_silent"]), reads)
 
 
 def single(name: str) -> Script:

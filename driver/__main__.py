@@ -23,7 +23,7 @@ import bugs
 from driver import lab_commands, measured_floors, report
 from driver.checks import Checks
 from driver.comment import comment
-from driver.deployment import Deployment, stack_config
+from driver.deployment import Deployment, cluster_stack, stack_config
 from driver.find_engine import Found, find_engine
 from driver.head_command import on_head
 from driver.progress import Progress, changes, describe
@@ -34,6 +34,7 @@ from driver.trust import trust
 from driver.workspace import PROJECT, ROOT, DriverError, Workspace, write_private
 from engine.events import Event, Failure, Summary
 from lab.errors import LabError
+from lab.identity import lab_id
 from stacks.config import from_pulumi
 from stacks.sites.hosts.listing import PASSPHRASE
 from stacks.yaml_file import FileError
@@ -93,11 +94,12 @@ def _parser() -> argparse.ArgumentParser:
         ("report", "write the last measurements and the nodes into one HTML file"),
         ("floors", "write what was measured last as floors into the stack's config"),
         ("images", "show the images of containers and which node has which"),
-        ("down", "remove everything"),
         ("engine", "say which engine the other commands take"),
         ("sweep", "remove every lab of this checkout, whatever its stack; the last resort"),
     ):
         commands.add_parser(name, help=text)
+    down = commands.add_parser("down", help="remove everything")
+    down.add_argument("--cluster-gone", action="store_true", help="of a pool: its cluster is gone for good")
     preview = commands.add_parser("preview", help="say what up would do")
     preview.add_argument("--comment", type=Path, help="write it as Markdown for a pull request, too")
     preview.add_argument("--refresh", action="store_true", help="look at clouds and tailnet first; needs the CLI")
@@ -207,7 +209,7 @@ def _status(arguments: argparse.Namespace, console: Console) -> int:
     report.show(console, outputs)
     if outputs and (deployment.uses_lab or deployment.head_is_here):
         for question in SLURM_NOW:
-            subprocess.run(on_head(deployment, question), check=False)
+            subprocess.run(on_head(deployment, question, outputs["cluster"].get("head", "")), check=False)
     return 0
 
 
@@ -261,9 +263,8 @@ def _images(arguments: argparse.Namespace, console: Console) -> int:
 
 def _shell(arguments: argparse.Namespace, console: Console) -> int:
     config_file = arguments.config_file or stack_config(PROJECT, arguments.stack)
-    container = lab_commands.container(
-        Workspace(PROJECT, arguments.stack, config_file, arguments.state_dir), arguments.node
-    )
+    stack = cluster_stack(read_stack_file(config_file)["config"]) or arguments.stack
+    container = lab_commands.container(lab_id(PROJECT, stack), arguments.node)
     terminal = ["-it"] if sys.stdin.isatty() and not arguments.run else ["-i"]
     words = ["docker", "exec", *terminal, container, "bash", "-l", *(["-c", arguments.run] if arguments.run else [])]
     return subprocess.run(words, check=False).returncode
@@ -274,13 +275,22 @@ def _down(arguments: argparse.Namespace, console: Console) -> int:
     deployment = _deployment(arguments, progress, _engine(arguments, console))
     if deployment.uses_lab:
         lab_commands.have_docker()
+    if pools := deployment.pools():
+        first = " and ".join(f"'make down STACK={pool}'" for pool in pools)
+        raise DriverError(
+            f"machines of {', '.join(pools)} are in this cluster, and they would lose it: run {first} first"
+        )
     with _Patience(console, deployment), progress:
-        summary = deployment.destroy()
+        summary = deployment.destroy(arguments.cluster_gone)
     console.print(f"{changes(summary)}.", highlight=False)
     if not summary.ok:
+        if deployment.cluster_stack and not arguments.cluster_gone:
+            console.print(f"\nIf its cluster is gone for good: make down STACK={arguments.stack} CLUSTER=gone")
         return _failed(console, summary, progress)
     if deployment.uses_lab:
-        lab_commands.clear_away(deployment.lab)
+        # A pool is in the lab of its cluster.
+        if not deployment.cluster_stack:
+            lab_commands.clear_away(deployment.lab)
         lab_commands.stop_docker()
     console.print(f"Nothing of stack {arguments.stack} is left.", highlight=False)
     return 0

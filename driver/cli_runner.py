@@ -15,7 +15,7 @@ from pulumi.automation import CommandError, LocalWorkspace, PulumiCommand, Stack
 from pulumi.automation.events import EngineEvent, OpType, StepEventMetadata, StepEventStateMetadata
 from pulumi.runtime.rpc import UNKNOWN, is_rpc_secret
 
-from driver.workspace import DriverError, Workspace
+from driver.workspace import DriverError, Workspace, write_private
 from engine.events import Event, Failure, Summary
 from engine.values import HIDDEN
 
@@ -87,6 +87,43 @@ class CliRunner:
         except CommandError as error:
             raise DriverError(_reason(error)) from None
 
+    def has(self, reference: str) -> bool:
+        """Whether a stack, named as a StackReference names it, is there and has resources."""
+        try:
+            return bool(_resources(self._exported(reference)))
+        except CommandError as error:
+            if "no stack named" in str(error):
+                return False
+            raise DriverError(_reason(error)) from None
+
+    def leave_undone(self, type_: str) -> list[str]:
+        """Have resources of a type deleted later without their command; their names. Nothing is deleted now."""
+        stack = self._stack()
+        self._clear_pending(stack)
+        content, names = self._exported(self._workspace.stack), []
+        for each in _resources(content):
+            if each["type"] == type_ and "delete" in each.get("inputs", {}):
+                names.append(each["urn"].rpartition("::")[2])
+                for values in (each["inputs"], each.get("outputs", {})):
+                    values.pop("delete", None)
+        if names:
+            # Its secrets are sealed, as they were exported.
+            file = self._workspace.folder / "without-deletes.json"
+            write_private(file, json.dumps(content))
+            self._pulumi("stack", "import", "--stack", self._workspace.stack, "--file", str(file))
+            file.unlink()
+        return names
+
+    def _exported(self, stack: str) -> dict[str, Any]:
+        exported: dict[str, Any] = json.loads(self._pulumi("stack", "export", "--stack", stack))
+        return exported
+
+    def _pulumi(self, *words: str) -> str:
+        """Run a command of the CLI and return what it printed. Raises CommandError."""
+        folder, environment = str(self._workspace.folder), self._workspace.environment()
+        done = self._command.run([*words, "--non-interactive"], folder, environment)
+        return str(done.stdout)
+
     def _stack(self) -> Stack:
         try:
             workspace = LocalWorkspace(
@@ -140,9 +177,14 @@ class CliRunner:
         except CommandError as error:
             if _UNREADABLE not in str(error):
                 raise
-            words = ["state", "repair", "--yes", "--stack", self._workspace.stack, "--non-interactive"]
-            self._command.run(words, str(self._workspace.folder), self._workspace.environment())
+            self._pulumi("state", "repair", "--yes", "--stack", self._workspace.stack)
             operation()
+
+
+def _resources(exported: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what an exported stack has, without the stack itself."""
+    listed = exported["deployment"].get("resources") or []
+    return [each for each in listed if each["type"] != _STACK_TYPE]
 
 
 class _Telling:

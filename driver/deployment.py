@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,10 +20,13 @@ from engine import Engine, EngineError
 from engine.events import Event, Summary
 from lab.identity import lab_id
 from lab.likeness.machine import LIKENESSES
+from stacks.config.model import POOL
 from stacks.sites import KINDS
 from stacks.sites.kind import Kind, NodeSpec, Site
 
 T = TypeVar("T")
+# What undoes something by SSH. In a pool's stack that is on the head node alone: a node leaves when the head asks it.
+ON_MACHINES = "command:remote:Command"
 
 
 class Deployment:
@@ -36,7 +39,7 @@ class Deployment:
     def __init__(
         self, workspace: Workspace, found: Found, on_event: Callable[[Event], None], parallel: int = 32
     ) -> None:
-        self.workspace = workspace
+        self.workspace, self._on_event = workspace, on_event
         self._runner: CliRunner | Engine
         # Before anything reads it: what is wrong with the file itself is said in the same words under either engine.
         self._config: dict[str, Any] = read_stack_file(workspace.config_file)["config"]
@@ -75,9 +78,14 @@ class Deployment:
         marker.write_text(engine + "\n", encoding="utf-8")
 
     @property
+    def cluster_stack(self) -> str:
+        """Of a pool, the stack of its cluster, without organization and project; empty where there is none."""
+        return cluster_stack(self._config)
+
+    @property
     def lab(self) -> str:
-        """The id of this stack's lab, part of its containers' names."""
-        return lab_id(self.workspace.project, self.workspace.stack)
+        """The id of this stack's lab, part of its containers' names; of a pool, that of its cluster."""
+        return lab_id(self.workspace.project, self.cluster_stack or self.workspace.stack)
 
     @property
     def uses_lab(self) -> bool:
@@ -175,9 +183,40 @@ class Deployment:
             raise DriverError("the in-process engine cannot look at clouds and tailnet; install the Pulumi CLI")
         return self._started(self._runner.preview)
 
-    def destroy(self) -> Summary:
-        """Delete everything of the stack; when nothing is left, its folder too."""
+    def pools(self) -> list[str]:
+        """Return the stacks of this workspace whose machines are in this stack's cluster."""
+        files = sorted(self.workspace.folder.parent.glob("*/Pulumi.*.yaml"))
+        stacks = {file.parent.name: cluster_stack(read_stack_file(file)["config"]) for file in files}
+        own = [stack for stack, joined in stacks.items() if joined == self.workspace.stack]
+        return [stack for stack in own if self._started(partial(self._runner.has, stack))]
+
+    def _forget_cluster(self, asked: bool) -> None:
+        """Have what a pool has on its cluster's head node left undone, where the cluster is gone, and say so.
+
+        asked   whoever runs this says that it is gone
+        """
+        named = self._config.get("tailrack:cluster")
+        if not self.cluster_stack or not isinstance(named, str):
+            return
+        if not asked and self._started(partial(self._runner.has, named)):
+            return
+        left = self._started(partial(self._runner.leave_undone, ON_MACHINES))
+        why = "as asked" if asked else f"there is no stack {named} any more"
+        self._on_event(
+            Event(
+                "message",
+                text=f"The cluster is gone ({why}): what its head node had of this pool is forgotten, not undone "
+                f"({', '.join(left) or 'nothing'}). On machines that stay, run tailrack-leave as root.",
+            )
+        )
+
+    def destroy(self, cluster_gone: bool = False) -> Summary:
+        """Delete everything of the stack; when nothing is left, its folder too.
+
+        cluster_gone   of a pool: do not ask the head node, which is gone. Found out where the cluster's stack is gone.
+        """
         with self.workspace.exclusive():
+            self._forget_cluster(cluster_gone)
             summary = with_remedies(self._started(self._runner.destroy))
         if summary.ok:
             self.workspace.forget()
@@ -203,6 +242,15 @@ class Deployment:
             return operation()
         except EngineError as error:
             raise DriverError(str(error)) from None
+
+
+def cluster_stack(config: Mapping[str, Any]) -> str:
+    """Return the stack of the cluster that a pool joins, without organization and project; empty for no pool.
+
+    config   as the stack's file has it
+    """
+    named = config.get("tailrack:cluster")
+    return named.rpartition("/")[2] if config.get("tailrack:kind") == POOL and isinstance(named, str) else ""
 
 
 def stack_config(project: Path, stack: str) -> Path:

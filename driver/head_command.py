@@ -9,13 +9,16 @@ from driver.workspace import DriverError
 from lab.identity import container_name
 
 
-def on_head(deployment: Deployment, command: str) -> list[str]:
-    """Return the words that run a command on a stack's head node. Raises DriverError where the config lacks a word."""
+def on_head(deployment: Deployment, command: str, head: str = "") -> list[str]:
+    """Return the words that run a command on a stack's head node. Raises DriverError where the config lacks a word.
+
+    head   its name, where the config does not say it: that of a pool
+    """
     if deployment.head_is_here:
         return ["bash", "-c", command]
     host = deployment.head_host
     if host is None:
-        return ["docker", "exec", container_name(deployment.lab, deployment.head_name), "bash", "-c", command]
+        return ["docker", "exec", container_name(deployment.lab, head or deployment.head_name), "bash", "-c", command]
     lacking = [key for key in ("address", "user", "private_key_file", "host_key") if not isinstance(host.get(key), str)]
     if lacking:
         raise DriverError(f"the head node {deployment.head_name} has no {' and no '.join(lacking)} in the config")

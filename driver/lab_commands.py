@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Collection
 from pathlib import Path
 
-from driver.workspace import ROOT, Workspace
+from driver.workspace import ROOT
 from lab import cleanup, engine, images
 from lab.errors import LabError
 from lab.identity import LABEL, container_name, lab_id
@@ -33,9 +33,9 @@ def prepare(likenesses: Collection[str] = ()) -> None:
     client.close()
 
 
-def container(workspace: Workspace, node: str) -> str:
+def container(lab: str, node: str) -> str:
     """Return the name of a node's container. Raises LabError naming the nodes there are when it does not run."""
-    name = container_name(lab_id(workspace.project, workspace.stack), node)
+    name = container_name(lab, node)
     prefix = name.removesuffix(node)
     words = ["docker", "ps", "--filter", f"name={prefix}", "--format", "{{.Names}}"]
     try:

@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from pulumi.runtime import Settings, configure, run_in_stack, set_all_config
 from engine.commands import Commands
 from engine.events import Config, EngineError, Summary, Tell
 from engine.lifecycle import Lifecycle
-from engine.monitor import Monitor
+from engine.monitor import Monitor, stack_of
 from engine.state import State
 from engine.values import HIDDEN, as_secret, convert, is_unknown, plain, secret_lines
 from locks import locked
@@ -70,6 +70,23 @@ class Engine:
     def outputs(self, show_secrets: bool = False) -> dict[str, Any]:
         """Return the stack's outputs as of the last `up`; secrets as "[secret]" unless they are to be shown."""
         return dict(convert(self._state(True).outputs, plain if show_secrets else lambda secret: HIDDEN))
+
+    def has(self, reference: str) -> bool:
+        """Whether a stack, named as a StackReference names it, is there and has resources."""
+        stack = stack_of(reference, self.config.project)
+        path = self.state_files(stack)
+        owner = f"{self.config.project}/{stack}"
+        return path.exists() and bool(State(path, owner, self.config.passphrase, dry_run=True).live)
+
+    def leave_undone(self, type_: str) -> list[str]:
+        """Have resources of a type deleted later without their command; their names. Nothing is deleted now."""
+        with self._exclusive():
+            state = self._state(dry_run=False)
+            found = [each for each in state.live.values() if each.type == type_ and "delete" in each.inputs]
+            for each in found:
+                inputs = {key: value for key, value in each.inputs.items() if key != "delete"}
+                state.put(replace(each, inputs=inputs))
+        return [each.name for each in found]
 
     def stop(self) -> None:
         """Start no more steps, and let the running ones finish. For signals; the engine is of no use afterwards."""

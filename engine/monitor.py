@@ -74,7 +74,7 @@ class Monitor:
         if request.type != STACK_REFERENCE or request.additionalSecretOutputs:
             self._refuse("ReadResource", request)
         try:
-            outputs = self._outputs_of(_stack_of(request.id, self._project))
+            outputs = self._outputs_of(stack_of(request.id, self._project))
         except EngineError as error:
             self.unreadable.append(f"stack {request.id!r}, which this one references, cannot be read: {error}")
             raise
@@ -125,7 +125,7 @@ class Monitor:
         return f"{self._owner}{qualified}::{request.name}"
 
 
-def _stack_of(reference: str, project: str) -> str:
+def stack_of(reference: str, project: str) -> str:
     """Return the stack's name in a reference: `stack`, `organization/stack` or `organization/project/stack`."""
     *before, stack = reference.split("/")
     if before not in ([], ["organization"], ["organization", project]):

@@ -11,7 +11,7 @@ from requests import RequestException
 from lab import engine, images, network, node
 from lab.errors import LabError
 from lab.likeness.machine import LIKENESSES
-from lab.spec import NetworkSpec, NodeSpec, parse
+from lab.spec import NetworkSpec, NodeSpec, PoolSpec, parse
 
 
 def main(words: list[str] | None = None) -> int:
@@ -32,7 +32,11 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     image = commands.add_parser("image", help="have a Docker engine, and build the images that are not there")
     image.add_argument("--like", choices=LIKENESSES, default="", help="the image of machines that look like real ones")
-    for name, text in (("network", "networks and control server"), ("node", "one machine")):
+    for name, text in (
+        ("network", "networks and control server"),
+        ("pool", "networks that a pool adds to a lab"),
+        ("node", "one machine"),
+    ):
         command = commands.add_parser(name, help=f"{text}, as the JSON on stdin says")
         command.add_argument("action", choices=["up", "down"])
     return parser
@@ -53,6 +57,10 @@ def _command(arguments: argparse.Namespace) -> str:
             return json.dumps(network.up(client, parse(NetworkSpec, sys.stdin.read())).as_json())
         case "network":
             network.down(client, parse(NetworkSpec, sys.stdin.read()))
+        case "pool" if arguments.action == "up":
+            return json.dumps(network.join(client, parse(PoolSpec, sys.stdin.read())).as_json())
+        case "pool":
+            network.leave(client, parse(PoolSpec, sys.stdin.read()))
         case "node" if arguments.action == "up":
             return json.dumps(asdict(node.up(client, parse(NodeSpec, sys.stdin.read()))))
         case "node":

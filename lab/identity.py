@@ -11,6 +11,8 @@ LABEL = "tailrack.lab"
 
 NODE_LABEL = "tailrack.node"
 SITE_LABEL = "tailrack.site"
+POOL_LABEL = "tailrack.pool"
+"""Docker label on the networks that a pool's stack has added to a lab; its value is the stack's name."""
 
 
 def lab_id(path: Path, suffix: str = "") -> str:

@@ -14,10 +14,10 @@ from docker.types import IPAMConfig, IPAMPool
 from lab import images, subnets
 from lab.cleanup import remove_lab
 from lab.errors import LabError
-from lab.identity import LABEL, NODE_LABEL, SITE_LABEL, control_name, fabric_name, network_name
+from lab.identity import LABEL, NODE_LABEL, POOL_LABEL, SITE_LABEL, control_name, fabric_name, network_name
 from lab.keys import ensure_client_key
 from lab.progress import say
-from lab.spec import NetworkSpec
+from lab.spec import NetworkSpec, PoolSpec
 from locks import locked
 
 CONTROL_NAME = "control.lab"
@@ -64,7 +64,46 @@ def up(client: docker.DockerClient, spec: NetworkSpec) -> LabNetwork:
         key = ensure_client_key(spec.folder)
         _remove_unlisted(client, spec)
         networks = {site: _ensure_network(client, spec.lab, site, subnet) for site, subnet in spec.sites.items()}
-        _ensure_control(client, spec.lab, wanted.control, networks)
+        _ensure_control(client, spec.lab, wanted.control, {**networks, **_of_pools(client, spec.lab)})
+    return _answering(client, spec, networks, key.private)
+
+
+def join(client: docker.DockerClient, spec: PoolSpec) -> LabNetwork:
+    """Add a pool's networks to a lab that is there, from any state, and return where they are.
+
+    Raises LabError when there is no such lab, a site or subnet is taken, or the control server does not answer.
+    """
+    with locked(spec.lock):
+        control = _find_container(client, control_name(spec.lab))
+        if control is None:
+            raise LabError(
+                f"there is no lab {spec.lab} that pool {spec.pool} could join; bring the stack of its cluster up first"
+            )
+        for site in spec.sites:
+            network = find_network(client, spec.lab, site)
+            owner = network.attrs["Labels"].get(POOL_LABEL, "") if network else spec.pool
+            if owner != spec.pool:
+                whose = f"of pool {owner}" if owner else "of the cluster"
+                raise LabError(f"the lab has a site {site} {whose} already; give that of {spec.pool} another name")
+        key = ensure_client_key(spec.folder)
+        networks = {
+            site: _ensure_network(client, spec.lab, site, subnet, spec.pool) for site, subnet in spec.sites.items()
+        }
+        _attach(control, networks)
+    return _answering(client, spec, networks, key.private)
+
+
+def leave(client: docker.DockerClient, spec: PoolSpec) -> None:
+    """Remove a pool's networks from a lab, and nothing else; gone already is done."""
+    with locked(spec.lock):
+        for site, network in _of_pools(client, spec.lab, spec.pool).items():
+            _remove_network(client, network, f"site {site} of pool {spec.pool} is gone")
+
+
+def _answering(
+    client: docker.DockerClient, spec: NetworkSpec, networks: dict[str, Network], private_key: str
+) -> LabNetwork:
+    """Return where a lab's networks are, once its control server answers there."""
     sites = {
         site: SiteNetwork(subnet_of(net), subnets.control_address(subnet_of(net))) for site, net in networks.items()
     }
@@ -72,7 +111,7 @@ def up(client: docker.DockerClient, spec: NetworkSpec) -> LabNetwork:
     return LabNetwork(
         control_url=f"http://{CONTROL_NAME}:{OPEN_PORT}",
         keyed_control_url=f"http://{CONTROL_NAME}:{KEYED_PORT}",
-        private_key=key.private,
+        private_key=private_key,
         networks=sites,
     )
 
@@ -95,7 +134,14 @@ def find_network(client: docker.DockerClient, lab: str, site: str) -> Network | 
         return None
 
 
-def _ensure_network(client: docker.DockerClient, lab: str, site: str, subnet: str | None) -> Network:
+def _of_pools(client: docker.DockerClient, lab: str, pool: str = "") -> dict[str, Network]:
+    """Return the networks that pools, or one of them, have added to a lab, by name."""
+    label = f"{POOL_LABEL}={pool}" if pool else POOL_LABEL
+    found = client.networks.list(filters={"label": [f"{LABEL}={lab}", label]})
+    return {str(network.name): network for network in found}
+
+
+def _ensure_network(client: docker.DockerClient, lab: str, site: str, subnet: str | None, pool: str = "") -> Network:
     network = find_network(client, lab, site)
     if network is not None and subnet not in (None, subnet_of(network)):
         _remove_network(client, network, f"it has subnet {subnet_of(network)}, not {subnet}")
@@ -103,11 +149,11 @@ def _ensure_network(client: docker.DockerClient, lab: str, site: str, subnet: st
     if network is not None:
         return network
     if subnet is not None:
-        created = _try_create(client, lab, site, subnet)
+        created = _try_create(client, lab, site, subnet, pool=pool)
         if created is None:
             raise LabError(f"site {site}: subnet {subnet} is in use on this machine; write another, or null")
         return created
-    return _create_somewhere(client, lab, site)
+    return _create_somewhere(client, lab, site, pool=pool)
 
 
 def ensure_fabric(client: docker.DockerClient, lab: str, site: str) -> Network:
@@ -118,15 +164,19 @@ def ensure_fabric(client: docker.DockerClient, lab: str, site: str) -> Network:
     try:
         return client.networks.get(fabric_name(lab, site))
     except NotFound:
-        return _create_somewhere(client, lab, site, fabric=True)
+        beside = find_network(client, lab, site)
+        pool = beside.attrs["Labels"].get(POOL_LABEL, "") if beside else ""
+        return _create_somewhere(client, lab, site, fabric=True, pool=pool)
 
 
-def _create_somewhere(client: docker.DockerClient, lab: str, site: str, *, fabric: bool = False) -> Network:
+def _create_somewhere(
+    client: docker.DockerClient, lab: str, site: str, *, fabric: bool = False, pool: str = ""
+) -> Network:
     """Create a site's network in the first subnet that is free."""
     routes = subnets.host_routes()
     for candidate in subnets.candidates(lab, f"{site}.fabric" if fabric else site):
         if not any(candidate.overlaps(route) for route in routes):
-            created = _try_create(client, lab, site, str(candidate), fabric=fabric)
+            created = _try_create(client, lab, site, str(candidate), fabric=fabric, pool=pool)
             if created is not None:
                 say(f"network: {created.name} {candidate}")
                 return created
@@ -134,7 +184,7 @@ def _create_somewhere(client: docker.DockerClient, lab: str, site: str, *, fabri
 
 
 def _try_create(
-    client: docker.DockerClient, lab: str, site: str, subnet: str, *, fabric: bool = False
+    client: docker.DockerClient, lab: str, site: str, subnet: str, *, fabric: bool = False, pool: str = ""
 ) -> Network | None:
     """Create a site's network, or return None when the subnet overlaps with another network."""
     gateway = str(ipaddress.IPv4Network(subnet)[1])
@@ -144,7 +194,7 @@ def _try_create(
             driver="bridge",
             internal=fabric,
             ipam=IPAMConfig(pool_configs=[IPAMPool(subnet=subnet, gateway=gateway)]),
-            labels={LABEL: lab, SITE_LABEL: site},
+            labels={LABEL: lab, SITE_LABEL: site, **({POOL_LABEL: pool} if pool else {})},
         )
     except APIError as error:
         if "overlaps" in str(error.explanation) or "conflicts" in str(error.explanation):
@@ -177,9 +227,16 @@ def _ensure_control(client: docker.DockerClient, lab: str, image: str, networks:
             volumes={name: {"bind": "/state", "mode": "rw"}},
             restart_policy={"Name": "unless-stopped"},
         )
+    _attach(container, networks)
+
+
+def _attach(container: Container, networks: dict[str, Network]) -> None:
+    """Have the control server run with its fixed address in each of `networks`."""
     container.reload()
     attached = container.attrs["NetworkSettings"]["Networks"]
     for network in networks.values():
+        if network.attrs["Internal"]:
+            continue  # a second network of a site
         if network.name not in attached:
             # The alias is for machines whose /etc/hosts is not Docker's.
             address = subnets.control_address(subnet_of(network))
@@ -196,10 +253,10 @@ def _find_container(client: docker.DockerClient, name: str) -> Container | None:
 
 
 def _remove_unlisted(client: docker.DockerClient, spec: NetworkSpec) -> None:
-    """Remove the lab's networks that `spec` does not list and that have no nodes; one with nodes stays."""
+    """Remove the lab's own networks that `spec` does not list and that have no nodes; one with nodes stays."""
     for network in client.networks.list(filters={"label": f"{LABEL}={spec.lab}"}):
         site = str(network.attrs["Labels"][SITE_LABEL])
-        if site in spec.sites:
+        if site in spec.sites or POOL_LABEL in network.attrs["Labels"]:
             continue
         nodes = _nodes_in(client, spec.lab, site)
         if nodes:

@@ -51,6 +51,12 @@ class NetworkSpec(_Spec):
     sites: dict[Name, Subnet | None] = {}
 
 
+class PoolSpec(NetworkSpec):
+    """Input of `pool up` and `pool down`: sites that a pool's stack adds to the lab of its cluster."""
+
+    pool: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")]
+
+
 class NodeSpec(_Spec):
     """Input of `node up` and `node down`: one machine and its site. `bare`: nothing of the cluster's software.
 

@@ -54,7 +54,10 @@ class Draft:
     def section(self, key: str) -> Draft:
         """The mapping at `key`; an empty one where there is none."""
         found = self.values.get(key)
-        return found if isinstance(found, Draft) else Draft(self.at(key), keys_of(self.model)[key].section or Section)
+        if isinstance(found, Draft):
+            return found
+        own = keys_of(self.model).get(key)
+        return Draft(self.at(key), (own and own.section) or Section)
 
     def built(self) -> Any:
         """The section itself. Only for a draft without a problem: its values are taken as they were read."""

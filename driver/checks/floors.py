@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from components.settings.types import CROSS_SITE, NODE
 from driver.checks.finding import Finding
 from engine.events import Event
 from stacks.config.allow import FLOOR_LOWERED, FLOOR_REMOVED
@@ -19,9 +18,7 @@ def floors(event: Event) -> Iterator[Finding]:
     """Find the floors of the last run that are lower now, or gone while their scope is still there."""
     if event.type != VALIDATION or not event.after:
         return
-    sites = event.after["sites"]
-    there = {*sites, NODE, *([CROSS_SITE] if len(sites) > 1 else [])}
-    now = event.after["floors"]
+    there, now = event.after["scopes"], event.after["floors"]
     for scope, floor in sorted(event.before.get("floors", {}).items()):
         if scope not in now and scope in there:
             yield Finding(FLOOR_REMOVED, f"{scope} loses its floor of {floor:g} GB/s: no figure would be too low")

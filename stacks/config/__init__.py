@@ -8,26 +8,28 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import overload
 
 from components.roles.enroot_pyxis.settings import ARTIFACTS_VARIABLE
 from components.settings.problems import ROOT, ConfigError, Report, shown
 from stacks.config.checks import check
-from stacks.config.model import StackConfig
+from stacks.config.model import PoolConfig, StackConfig, model_of
 from stacks.config.reader import Reader
 from stacks.config.reference import reference
 from stacks.sites import KINDS
 
-__all__ = ["ConfigError", "StackConfig", "from_pulumi", "load", "parse", "reference"]
+__all__ = ["ConfigError", "PoolConfig", "StackConfig", "from_pulumi", "load", "parse", "reference"]
 
 
-def load(values: Mapping[str, str], secret_keys: Iterable[str], base_dir: Path) -> StackConfig:
+def load(values: Mapping[str, str], secret_keys: Iterable[str], base_dir: Path) -> StackConfig | PoolConfig:
     """The checked config of a stack, from Pulumi's own: text by `tailrack:<key>`, and the keys that are secret.
 
     Relative paths start at `base_dir`, where Pulumi.<stack>.yaml lies. Raises ConfigError with every problem found.
     """
     report = Report(frozenset(key.removeprefix(ROOT) for key in secret_keys if key.startswith(ROOT)))
     _check_namespaces(values, report)
-    return _checked(with_containers(from_pulumi(values, ROOT.removesuffix(":"))), base_dir, report)
+    raw = with_containers(from_pulumi(values, ROOT.removesuffix(":")))
+    return _checked(raw, model_of(raw.get("kind")), base_dir, report)
 
 
 def with_containers(raw: Mapping[str, object]) -> Mapping[str, object]:
@@ -41,23 +43,37 @@ def with_containers(raw: Mapping[str, object]) -> Mapping[str, object]:
     return {"containers": {}, **raw} if lab and os.environ.get(ARTIFACTS_VARIABLE) else raw
 
 
-def parse(raw: Mapping[str, object], *, base_dir: Path, secret_keys: frozenset[str] = frozenset()) -> StackConfig:
-    """The checked config of a stack.
+@overload
+def parse(raw: Mapping[str, object], *, base_dir: Path, secret_keys: frozenset[str] = frozenset()) -> StackConfig: ...
+@overload
+def parse(
+    raw: Mapping[str, object], model: type[PoolConfig], *, base_dir: Path, secret_keys: frozenset[str] = frozenset()
+) -> PoolConfig: ...
+def parse(
+    raw: Mapping[str, object],
+    model: type[StackConfig | PoolConfig] = StackConfig,
+    *,
+    base_dir: Path,
+    secret_keys: frozenset[str] = frozenset(),
+) -> StackConfig | PoolConfig:
+    """The checked config of a stack, of a cluster if nothing else is said.
 
     `raw` has the top-level keys without `tailrack:`, with parsed values; relative key files start at `base_dir`;
     `secret_keys` are the top-level keys that hold a Pulumi secret. Raises ConfigError with every problem found.
     """
-    return _checked(raw, base_dir, Report(secret_keys))
+    return _checked(raw, model, base_dir, Report(secret_keys))
 
 
-def _checked(raw: Mapping[str, object], base_dir: Path, report: Report) -> StackConfig:
+def _checked(
+    raw: Mapping[str, object], model: type[StackConfig | PoolConfig], base_dir: Path, report: Report
+) -> StackConfig | PoolConfig:
     # Pulumi hands over a section without a value as an empty text (a null from version 4 on).
     written = {key: None if value == "" else value for key, value in raw.items()}
-    draft = Reader(report, base_dir).section(StackConfig, written, ROOT)
+    draft = Reader(report, base_dir).section(model, written, ROOT)
     check(draft, report)
     if report.problems:
         raise ConfigError(report.problems, report.more)
-    config: StackConfig = draft.built()
+    config: StackConfig | PoolConfig = draft.built()
     return config
 
 

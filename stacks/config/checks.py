@@ -5,15 +5,17 @@ from functools import partial
 from itertools import islice
 
 from components.roles.enroot_pyxis.settings import check_containers
-from components.roles.nfs_exports.settings import check_storage
+from components.roles.nfs_exports.settings import Storage, check_storage
 from components.roles.slurm.settings import check_slurm
 from components.roles.tailnet.settings import check_tailnet
 from components.roles.users.settings import check_users
+from components.settings.cluster import Head
 from components.settings.draft import Draft, meant
 from components.settings.problems import ROOT, Report, bare, below, listed
 from components.settings.section import keys_of
 from components.settings.types import CROSS_SITE, GPUS_FOUND, NODE
 from components.settings.validation import check_validation
+from stacks.config.model import PoolConfig
 from stacks.sites import KINDS
 from stacks.sites.kind import Claim, Kind, NodeSpec, Site
 
@@ -22,7 +24,8 @@ MOST_NODES = 65536  # of a stack; Slurm's own limit
 
 def check(config: Draft, report: Report) -> None:
     """Report every clash between values of the config."""
-    sites, head = config.items("sites"), config.section("head")
+    pool = config.model is PoolConfig
+    sites, head = config.items("sites"), Draft(ROOT + "head", Head) if pool else config.section("head")
     claims = (claim for site in sites if (kind := _kind(site)) for claim in kind.claims(site, head))
     listed_nodes = [*islice(claims, MOST_NODES)]
     if next(claims, None) is not None:
@@ -31,22 +34,23 @@ def check(config: Draft, report: Report) -> None:
     nodes = [*_head(head, sites), *listed_nodes]
     _check_twice(nodes, report)
     _check_partitions(config, nodes, report)
-    _check_somewhere_to_run(sites, nodes, report)
-    _check_site_names(config, report)
-    _check_repair(config.section("cluster"), nodes, report)
+    _check_site_names(config, head, report)
+    _check_repair(config if pool else config.section("cluster"), nodes, report)
     _check_measured(config.section("validation"), nodes, report)
     _check_relay(config.section("tailnet").section("relay"), nodes, report)
     for word, kind in KINDS.items():
         kind.check([site for site in sites if site.text("kind") == word], head, report)
-    logins = {node.login: node.place for node in listed_nodes if node.login is not None}
-    check_users(config.items("users"), logins, report)
-    storage = config.section("storage")
-    check_storage(storage, logins, report)
+    storage = Draft(ROOT + "storage", Storage) if pool else config.section("storage")
+    if not pool:
+        logins = {node.login: node.place for node in listed_nodes if node.login is not None}
+        _check_somewhere_to_run(sites, nodes, report)
+        check_users(config.items("users"), logins, report)
+        check_storage(storage, logins, report)
+        check_slurm(config.section("slurm"), report)
     if config.raw.get("containers") is not None:
         known = {name for site in sites if (name := site.text("name")) is not None}
         share = [folder for name in ("path", "mount") if isinstance(folder := storage.value(name), str)]
         check_containers(config.section("containers"), known, share, report)
-    check_slurm(config.section("slurm"), report)
     no_control_server = bool(sites) and all((kind := _kind(site)) and not kind.brings_tailnet for site in sites)
     check_tailnet(config.section("tailnet"), no_control_server, report)
     check_validation(config.section("validation"), report)
@@ -129,13 +133,12 @@ def _check_somewhere_to_run(sites: Sequence[Draft], nodes: Sequence[Claim], repo
         report.add(ROOT + "sites", "no node runs jobs", "every job would wait for ever", fix)
 
 
-def _check_site_names(config: Draft, report: Report) -> None:
+def _check_site_names(config: Draft, head: Draft, report: Report) -> None:
     names = [site.text("name") for site in config.items("sites")]
     known = {name for name in names if name is not None}
     if not known or None in names:  # then nothing can be said to be missing
         return
     no_site = f"is not a site (sites are {listed(known)})"
-    head = config.section("head")
     if (place := head.text("site")) is not None and place not in known:
         at = head.at("site")
         report.add(

@@ -1,7 +1,16 @@
-"""The stack config as one model: the settings of the cluster, and the sites that its machines stand at."""
+"""The stack config as one model for each kind of stack: its settings, and the sites that its machines stand at."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
 
 from components.cluster_settings import ClusterSettings
+from components.pool_settings import PoolSettings
+from components.settings.cluster import Head
 from components.settings.section import key
+from components.settings.types import refuse
 from stacks.config.allow import FindingName, allow_key
 from stacks.sites import KINDS
 from stacks.sites.kind import NodeSpec, Site
@@ -9,14 +18,48 @@ from stacks.sites.kind import NodeSpec, Site
 ALL = "all"  # the default partition
 
 
-class StackConfig(ClusterSettings):
-    """A stack's whole config, checked: names are unique, references lead somewhere, files are there."""
+CLUSTER, POOL = "cluster", "pool"  # kinds of stack
+# Where a pool has no head node: one that is nowhere.
+_NO_HEAD = Head.model_construct(name="", site="", compute=False)
 
-    sites: tuple[Site, ...] = key(
+
+def _kind_key(description: str, **how: Any) -> Any:
+    words = (
+        f"{CLUSTER} or {POOL}; nobody knows what the stack is to be; write {CLUSTER} or leave it out, or write {POOL} "
+        "for machines that join another stack's cluster"
+    )
+    return key(description, words, **how)
+
+
+def _sites_key() -> Any:
+    return key(
         "where the machines are",
         "a list of one site or more; the cluster would have no machines; write a site, as in Pulumi.dev.yaml",
         min_length=1,
     )
+
+
+def _stack_name(value: str) -> str:
+    if not re.fullmatch(r"([A-Za-z0-9_.-]+/){0,2}[A-Za-z0-9_.-]+", value) or set(value.split("/")) & {".", ".."}:
+        refuse("is not the name of a stack")
+    return value
+
+
+StackName = Annotated[str, Field(max_length=300), AfterValidator(_stack_name)]
+
+
+def _partitions(sites: Sequence[Site], extras: Iterable[str], nodes: Iterable[NodeSpec]) -> tuple[str, ...]:
+    kinds = sorted({node.gpu.kind for node in nodes if node.gpu and node.compute})
+    return (ALL, *(site.name for site in sites), *extras, *kinds)
+
+
+class StackConfig(ClusterSettings):
+    """The whole config of a cluster's stack, checked: names are unique, references lead somewhere, files are there."""
+
+    kind: Literal["cluster"] = _kind_key(
+        "what the stack is: `cluster`, or `pool` for machines that join another stack's cluster", default=CLUSTER
+    )
+    sites: tuple[Site, ...] = _sites_key()
     allow: tuple[FindingName, ...] = allow_key()
 
     def nodes(self) -> list[NodeSpec]:
@@ -26,6 +69,34 @@ class StackConfig(ClusterSettings):
 
     def partitions(self) -> tuple[str, ...]:
         """Names of the partitions: `all` (the default), one per site, the extra ones, one per GPU kind."""
-        kinds = sorted({node.gpu.kind for node in self.nodes() if node.gpu and node.compute})
-        extras = tuple(partition.name for partition in self.slurm.partitions)
-        return (ALL, *(site.name for site in self.sites), *extras, *kinds)
+        return _partitions(self.sites, (partition.name for partition in self.slurm.partitions), self.nodes())
+
+
+class PoolConfig(PoolSettings):
+    """The whole config of a pool's stack, checked as far as it can be without its cluster."""
+
+    kind: Literal["pool"] = _kind_key("a pool: machines that join the cluster of another stack")
+    cluster: StackName = key(
+        "the stack of the cluster that the pool joins: its name, or `organization/project/stack`",
+        "the name of a stack; nobody knows which cluster is meant; write its name such as dev, without a mapping",
+    )
+    sites: tuple[Site, ...] = _sites_key()
+    allow: tuple[FindingName, ...] = allow_key()
+
+    @property
+    def cluster_stack(self) -> str:
+        """The last part of the name of the cluster's stack."""
+        return self.cluster.rpartition("/")[2]
+
+    def nodes(self) -> list[NodeSpec]:
+        """Every node of the pool, by site in the order of the config."""
+        return [node for site in self.sites for node in KINDS[site.kind].nodes(site, _NO_HEAD)]
+
+    def partitions(self) -> tuple[str, ...]:
+        """Names of the partitions that the pool's nodes are in: `all`, one per site, one per GPU kind."""
+        return _partitions(self.sites, (), self.nodes())
+
+
+def model_of(kind: object) -> type[StackConfig | PoolConfig]:
+    """The model of a kind of stack; what is none is refused as a cluster's."""
+    return PoolConfig if kind == POOL else StackConfig

@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 from components.settings.draft import Draft, meant
 from components.settings.problems import MASK, Report, Says, below, shown
 from components.settings.section import Section, keys_of
+from stacks.config.model import POOL, PoolConfig, StackConfig
 from stacks.sites import KINDS
 from stacks.sites.kind import UNREAD, Site
 
@@ -77,7 +78,13 @@ class Reader:
         return self.section(Site, raw, path, unread=known - {"name"})
 
     def _unknown(self, model: type[Section], key: str, path: str) -> None:
+        if model is PoolConfig and key in keys_of(StackConfig):
+            breaks = "the pool has it from its cluster, and this would change nothing"
+            self._report.add(path, "is a section of the cluster's own stack", breaks, "take it out here")
+            return
         remedy: str | Callable[[], str] = partial(meant, key, keys_of(model))
+        if model is StackConfig and key in keys_of(PoolConfig):
+            remedy = f"it belongs to a stack of kind {POOL}"
         for kind, other in KINDS.items():
             if issubclass(model, Site) and key in keys_of(other.model):
                 remedy = f"it belongs to a site of kind {kind}"

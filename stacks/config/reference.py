@@ -2,22 +2,37 @@
 
 from collections.abc import Iterator
 
-from components.settings.problems import ROOT, below, shown
+from components.settings.problems import ROOT, below, listed, shown
 from components.settings.section import Key, Section, keys_of
 from components.validation.sizes import format_size
-from stacks.config.model import StackConfig
+from stacks.config.model import PoolConfig, StackConfig
 from stacks.sites import KINDS
 from stacks.sites.kind import Site
 
 
 def reference() -> str:
     """Every key of the config as a Markdown table: key, type, default, description."""
-    rows = ["| key | type | default | what it is |", "|---|---|---|---|", *_rows(StackConfig, ROOT)]
-    return "\n".join(rows) + "\n"
+    head = ["| key | type | default | what it is |", "|---|---|---|---|"]
+    alike = [name for name, key in keys_of(PoolConfig).items() if key.section and key.section is _section(name)]
+    pools = [
+        "",
+        f"A stack of kind `pool` ([pools.md](pools.md)) has {listed(alike)} as above, and:",
+        "",
+        *head,
+        *(row for name in keys_of(PoolConfig) if name not in alike for row in _rows(PoolConfig, ROOT, name)),
+    ]
+    return "\n".join([*head, *_rows(StackConfig, ROOT), *pools]) + "\n"
 
 
-def _rows(model: type[Section], path: str) -> Iterator[str]:
+def _section(name: str) -> type[Section] | None:
+    key = keys_of(StackConfig).get(name)
+    return key.section if key else None
+
+
+def _rows(model: type[Section], path: str, only: str = "") -> Iterator[str]:
     for name, key in keys_of(model).items():
+        if only not in ("", name):
+            continue
         at = below(path, name)
         if key.section is Site:
             for kind, site in KINDS.items():

@@ -7,6 +7,7 @@ from importlib import import_module
 import pulumi
 
 from components.host import Host
+from stacks.sites import KINDS
 from stacks.sites.kind import NodeSpec, Site
 
 
@@ -18,15 +19,20 @@ class Machines:
     control_url: pulumi.Input[str] | None = None
 
 
-def machines(sites: Sequence[Site], nodes: Sequence[NodeSpec], stack: str) -> Machines:
-    """The machines of all nodes, made by one call of `machines` in the folder of each kind."""
+def machines(sites: Sequence[Site], nodes: Sequence[NodeSpec], stack: str, cluster_stack: str = "") -> Machines:
+    """The machines of all nodes, made by one call of `machines` in the folder of each kind.
+
+    cluster_stack   of a pool, the stack of its cluster; empty where the stack has a cluster of its own
+    """
     hosts: dict[str, Host] = {}
     control_url = None
     for kind in dict.fromkeys(site.kind for site in sites):
         own = [site for site in sites if site.kind == kind]
         names = {site.name for site in own}
         program = import_module(f"stacks.sites.{kind}.machines")
-        made: Machines = program.machines(own, [node for node in nodes if node.site in names], stack)
+        # A pool's containers are in the lab of its cluster; other machines stand by themselves.
+        lab = {"cluster_stack": cluster_stack} if KINDS[kind].uses_lab else {}
+        made: Machines = program.machines(own, [node for node in nodes if node.site in names], stack, **lab)
         hosts |= made.hosts
         control_url = control_url if made.control_url is None else made.control_url
     return Machines(hosts, control_url)

@@ -15,7 +15,7 @@ from tests.engine.stack_under_test import Stack
 PROGRAM = """
 class Validation(pulumi.ComponentResource):
     def __init__(self):
-        floors = {{"floors": {floors}, "sites": ["rack"]}}
+        floors = {{"floors": {floors}, "scopes": ["rack", "node"]}}
         super().__init__("tailrack:validation:NcclValidation", "validation", floors)
 
 class Head(pulumi.ComponentResource):

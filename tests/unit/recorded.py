@@ -180,7 +180,7 @@ class _Recorder(mocks.Mocks):
                 "slurm_version": "24.11.5", "authority": "ssh-ed25519 authority-public",
                 "leave_key": "ssh-ed25519 leave-public", "own_file_system": True,
             },
-            "services": {},
+            "services": {}, "pool": {},
             "key": {"host_key": HOST_KEY},
             "validate": {
                 "job_id": 1, "state": "COMPLETED", "exit_code": 0, "seconds": 3, "output": _TABLE,

@@ -43,7 +43,8 @@ def test_what_a_machine_says_moves_no_cursor(capsys: pytest.CaptureFixture[str])
     said = "".join(printed(Event("message", text=ESCAPES), update, preview=True))
     assert "it says" in said
     assert said.isprintable()
-    _failed(Console(width=120), Summary(failures=[Failure(URN, f"{ESCAPES}\nnext: do it", MEMBER)]))
+    console = Console(width=120)
+    _failed(console, Summary(failures=[Failure(URN, f"{ESCAPES}\nnext: do it", MEMBER)]), Progress(console))
     shown = capsys.readouterr().out
     assert "\nnext: do it" in shown
     assert shown.replace("\n", "").isprintable()

@@ -10,7 +10,8 @@ import yaml
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from components.settings.problems import Report
-from stacks.config import parse
+from stacks.config import PoolConfig, parse
+from stacks.config.model import POOL
 from stacks.sites.hosts.listing import complete
 from tests.unit.configs import AUTH_KEY, HOST_KEY, KEY_PAIR
 
@@ -45,7 +46,12 @@ def test_an_example_is_a_good_config(file: Path, tmp_path: Path, monkeypatch: py
     places = [f"[{host['address']}]:{host['port']}" if "port" in host else host["address"] for host in hosts]
     lines = [f"{place} {HOST_KEY}" for place in places]
     (tmp_path / "known_hosts").write_text("\n".join(lines) + "\n")
-    config = parse(raw, base_dir=tmp_path, secret_keys=frozenset({"tailnet"}))
+    keys = frozenset({"tailnet"})
+    if raw.get("kind") == POOL:
+        pool = parse(raw, PoolConfig, base_dir=tmp_path, secret_keys=keys)
+        assert {node.name for node in pool.nodes()} == {host["name"] for host in hosts}
+        return
+    config = parse(raw, base_dir=tmp_path, secret_keys=keys)
     nodes = {node.name for node in config.nodes()}
     assert nodes >= {host["name"] for host in hosts}
     assert config.head.name in nodes

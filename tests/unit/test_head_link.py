@@ -9,7 +9,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.cluster import Cluster
+from components.cluster import NO_POOL, Cluster
 from components.compute_node import ComputeNode
 from components.head_link import HeadLink
 from components.host import Connection, Host
@@ -42,7 +42,7 @@ def with_a_node(by_outputs: bool, *, here: bool = False, known_here: bool | None
                 here=here if known_here is None else known_here,
             )
         own = roles(settings)
-        values = {name: value for role in own for name, value in role.header.items()}
+        values = {name: value for role in own for name, value in role.header.items()} | NO_POOL
         secrets = {"MUNGE_KEY": link.munge_key, "TAILNET_AUTH_KEY": pulumi.Output.secret("")}
         ComputeNode(host("p1"), link, own, values, secrets)
         return {}

@@ -12,7 +12,7 @@ from lab import __main__ as cli
 from lab import engine
 from lab.errors import LabError
 from lab.identity import container_name, control_name, lab_id, network_name
-from lab.spec import NetworkSpec, NodeSpec, parse
+from lab.spec import NetworkSpec, NodeSpec, PoolSpec, parse
 
 NODE = {"lab": "3fa9c1", "state_dir": ".tailrack/lab", "node": "a1", "site": "cloud-a"}
 
@@ -77,3 +77,10 @@ def test_an_error_is_one_line_on_stderr_and_exit_status_1(
     assert cli.main(["network", "up"]) == 1
     printed = capsys.readouterr()
     assert (printed.out, printed.err) == ("", "lab: the first line and a second\n")
+
+
+def test_a_pool_says_whose_networks_it_adds_to_a_lab() -> None:
+    told = '{"lab": "x", "state_dir": ".", "sites": {"cloud-c": null}, "pool": "dev-burst"}'
+    assert parse(PoolSpec, told).pool == "dev-burst"
+    with pytest.raises(LabError, match="pool"):
+        parse(PoolSpec, told.replace("dev-burst", "dev burst"))

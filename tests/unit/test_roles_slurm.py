@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from jinja2 import UndefinedError
 from syrupy.assertion import SnapshotAssertion
 
+from components.cluster import NO_POOL
 from components.cluster_settings import ClusterSettings
 from components.compute_node import node_header
 from components.host import Connection, Host
@@ -96,8 +97,8 @@ def join(shell: Shell, *nodes: Host) -> None:
     """Write what nodes add, as their member steps do."""
     for one in nodes:
         found = {f"NODE_{key}".upper(): value for key, value in memory_values(one, 8, MEMORY_MB[one.site]).items()}
-        header = cast(Mapping[str, Value], {**node_header(one), **found})
-        done = shell.call("write_slurm_node", header, "slurm/files")
+        header = cast(Mapping[str, Value], {**node_header(one), **found, **NO_POOL})
+        done = shell.call("write_slurm_node", header, "slurm/fragment")
         assert done.returncode == 0, done.stderr
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from components.cluster import NO_POOL
 from components.roles.nfs_exports.export import export_line
 from components.roles.role import template
 from components.steps import MEMBER, Script, compose
@@ -53,7 +54,8 @@ def member(shell: Shell) -> Member:
             "NODE_SLURM_CONF": "NodeSet=site-rack Feature=site-rack", "NODE_GRES_CONF": "",
             "NODE_MEMORY": "ALL 1024", "NODE_JOB_SUBMIT_LUA": 'member("b1", "rack", "", 0)', "NODE_ADOPT": False,
             "NODE_FABRIC": "tailnet", "NODE_NETWORKS": '{"interfaces": [], "rdma": []}',
-            "NFS_EXPORTS_PATH": "/export/shared", "HEAD_KERNEL_NFS": "true", "SLURM_JOB_LIMIT_SECONDS": 300, **values,
+            "NFS_EXPORTS_PATH": "/export/shared", "HEAD_KERNEL_NFS": "true", "SLURM_JOB_LIMIT_SECONDS": 300,
+            **NO_POOL, **values,
         }  # fmt: skip
         done = shell.step(script or compose(ROLES, MEMBER), header, action, name="b1-member")
         if action == "up":

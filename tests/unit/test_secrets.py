@@ -67,12 +67,22 @@ def test_no_secret_is_in_a_command_line(stacks: list[Any], secrets: dict[str, st
                 assert text not in inputs["create"] + inputs.get("delete", "")
 
 
-def test_no_secret_is_in_an_output_and_no_output_is_one(stacks: list[Any], secrets: dict[str, str]) -> None:
+def test_no_secret_is_in_an_output_but_in_what_pools_join_by_which_is_one(
+    stacks: list[Any], secrets: dict[str, str]
+) -> None:
     for stack in stacks:
-        shown = json.dumps(stack.outputs)
+        shown = json.dumps({name: value for name, value in stack.outputs.items() if name != "head_link"})
         assert stack.outputs["cluster"]["name"] in shown
         assert [what for what, text in secrets.items() if text in shown] == []
-        assert stack.secret_outputs == set()
+        assert stack.secret_outputs == {"head_link"}
+
+
+def test_of_what_pools_join_by_the_munge_key_and_the_log_in_key_alone_are_secret(
+    build: Build, lab_config: RawConfig, secrets: dict[str, str]
+) -> None:
+    # The auth key is the pool's own affair.
+    link = json.dumps(build(lab_config).outputs["head_link"])
+    assert [what for what, text in secrets.items() if text in link] == ["munge key", "lab private key"]
 
 
 def test_without_an_auth_key_the_input_of_a_join_is_secret_all_the_same(build: Build, lab_config: RawConfig) -> None:

@@ -58,7 +58,7 @@ def test_every_header_name_derives_from_a_role_the_head_or_the_node_and_a_field(
     build: Build, hosts_config: RawConfig
 ) -> None:
     stack = build(hosts_config)
-    prefixes = (*(f"{role}_".upper() for role in ORDER), "HEAD_", "NODE_")
+    prefixes = (*(f"{role}_".upper() for role in ORDER), "HEAD_", "NODE_", "POOL_")
     measuring = stack.validations
     for step in stack.remote:
         if step.name not in measuring:

@@ -13,12 +13,26 @@ from components.cluster_settings import ClusterSettings
 from components.render import render
 from components.roles.role import Role
 from components.roles.slurm.fragment import node_set_lines, site_node_set
+from components.settings.types import words
 
 # Slurm keeps this many node records ready; the tree of its messages is as wide, because a dynamic node may be behind
 # a relay and should not forward for others.
 MAX_NODE_COUNT = 1024
 
 _WRITTEN = "# Written by tailrack."
+
+# Keys of slurm.conf that reach the processes of a job: which cores they get, their limits, what runs before them.
+# Time limits, priorities, logging and so on change no figure.
+MEASURED_SETTINGS = words(
+    """cpufreqdef cpufreqgovernors epilog launchparameters mpiparams prolog prologflags propagateresourcelimits
+    propagateresourcelimitsexcept selecttype selecttypeparameters switchtype taskpluginparam taskprolog"""
+)
+
+
+def measured_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return those of the user's keys of slurm.conf that reach the processes of a job, in lower case."""
+    own = {key.lower(): value for key, value in settings.items()}
+    return {key: own[key] for key in sorted(own.keys() & MEASURED_SETTINGS)}
 
 
 def slurm_conf(

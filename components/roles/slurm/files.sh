@@ -1,24 +1,26 @@
 #!/bin/bash
-# slurmctld's files: the cluster's own, which the head step brings, and what each node adds to them, in files of its
-# own. A node that joins or leaves changes nothing of another's. slurmctld serves the result to all nodes
+# slurmctld's files: the cluster's own, which the head step brings, and what each node and each pool adds to them, in files
+# of its own. One that joins or leaves changes nothing of another's. slurmctld serves the result to all nodes
 # (configless); it is reconfigured and not restarted.
 
 SLURM_DIR=/etc/slurm
 # The cluster's own files, as slurmctld last took them.
 SLURM_BASE=$STATE_DIR/slurm/base
 # What nodes add: <node>/<file> has lines for the file, <node>/site the switch it hangs at, <node>/memory the memory that
-# its jobs get a CPU, once for each NodeSet that it is in.
+# its jobs get a CPU, once for each NodeSet that it is in, <node>/owner the pool that it is of (empty for the cluster's own).
 SLURM_NODES=$STATE_DIR/slurm/nodes
+# What pools add: <pool>/slurm.conf has the partitions of its sites, <pool>/nodes the names of its nodes.
+SLURM_POOLS=$STATE_DIR/slurm/pools
 # All files as slurmctld last took them. Where it refuses others, these come back, so that the machine is as the
 # stack's state says and a step that was cut off is not taken for done.
 SLURM_TAKEN=$STATE_DIR/slurm/taken
 
 controller_answers() { scontrol ping 2>/dev/null | grep -q 'is UP'; }
 
-# Lines that nodes add to a file and that its own text does not have, each once.
+# Lines that nodes and pools add to a file and that its own text does not have, each once.
 added_lines() {
     local base=$1 name=$2
-    cat "$SLURM_NODES"/*/"$name" 2>/dev/null | sort -u | grep . | grep -vxFf "$base/$name" || :
+    cat "$SLURM_POOLS"/*/"$name" "$SLURM_NODES"/*/"$name" 2>/dev/null | sort -u | grep . | grep -vxFf "$base/$name" || :
 }
 
 # topology.conf: a leaf switch a site, all of them under the tailnet. Sites without a node are left out: Slurm refuses
@@ -109,15 +111,4 @@ take_back_slurm_files() {
     [ -d "$SLURM_TAKEN" ] || return 0
     cp -p "$SLURM_TAKEN"/* "$SLURM_DIR/"
     systemctl -q is-active slurmctld || systemctl restart slurmctld || note "slurmctld does not start with the old files"
-}
-
-# What a node adds: NODE_NAME, NODE_SITE, NODE_MEMORY, and lines of files, NODE_SLURM_CONF, NODE_GRES_CONF and
-# NODE_JOB_SUBMIT_LUA.
-write_slurm_node() {
-    local directory=$SLURM_NODES/$NODE_NAME
-    ensure_file "$directory/slurm.conf" 0644 root:root "$NODE_SLURM_CONF"
-    ensure_file "$directory/gres.conf" 0644 root:root "$NODE_GRES_CONF"
-    ensure_file "$directory/job_submit.lua" 0644 root:root "$NODE_JOB_SUBMIT_LUA"
-    ensure_file "$directory/memory" 0644 root:root "$NODE_MEMORY"
-    ensure_file "$directory/site" 0644 root:root "$NODE_SITE"
 }

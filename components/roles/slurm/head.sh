@@ -1,7 +1,8 @@
 #!/bin/bash
-# uses: slurm/files slurm/others
+# uses: slurm/files slurm/fragment slurm/others
 # The controller, with the cluster's own files.
 #
+# HEAD_FORGET_PROGRAM                   text of the program that forgets nodes that were taken back
 # HEAD_COMPUTES                         true when the head node runs jobs too; then NODE_* are its own
 # SLURM_SLURM_CONF, SLURM_GRES_CONF, SLURM_TOPOLOGY_CONF, SLURM_CGROUP_CONF, SLURM_MPI_CONF, SLURM_JOB_SUBMIT_LUA
 
@@ -17,8 +18,22 @@ refuse_another_cluster_name() {
         "write $before in tailrack:cluster.name again, or give its jobs up: rm -r /var/lib/slurm/slurmctld on $HOST_NAME"
 }
 
+# A partition that a pool has brought, under a name that the cluster's config has taken since.
+refuse_partitions_of_pools() {
+    local path name
+    for path in "$SLURM_POOLS"/*/slurm.conf; do
+        [ -e "$path" ] || continue
+        while read -r name; do
+            ! grep -q "^PartitionName=$name " <<<"$SLURM_SLURM_CONF" || fail \
+                "partition $name is that of the pool $(basename "$(dirname "$path")")" \
+                "give the cluster's site or partition another name, or remove that pool first (make down STACK=...)"
+        done < <(sed -n 's/^PartitionName=\([^ ]*\) .*/\1/p' "$path")
+    done
+}
+
 slurm_head() {
     refuse_another_cluster_name
+    refuse_partitions_of_pools
     local offered=$STATE_DIR/slurm/offered
     set_slurm_of_others_aside
     install -d -o slurm -g slurm -m 0755 /var/lib/slurm /var/log/slurm
@@ -38,5 +53,7 @@ slurm_head() {
     # From here on it is what members add to.
     rm -rf "$SLURM_BASE"
     mv "$offered" "$SLURM_BASE"
+    ensure_file /usr/local/sbin/tailrack-forget 0755 root:root "$HEAD_FORGET_PROGRAM"
+    systemctl enable -q --now tailrack-forget.timer
     result slurm_version "$(json_string "$(slurmctld -V | awk '{print $2}')")"
 }

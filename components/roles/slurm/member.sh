@@ -1,8 +1,8 @@
 #!/bin/bash
-# uses: slurm/files slurm/jobs
+# uses: slurm/files slurm/fragment slurm/jobs
 # What slurmctld's files say of a node, and how the controller sees it off.
 #
-# NODE_NAME                 and what write_slurm_node of files.sh reads
+# NODE_NAME                 and what fragment.sh reads
 # SLURM_JOB_LIMIT_SECONDS   see jobs.sh
 
 slurm_member() {

@@ -12,6 +12,8 @@ MPI = "openmpi-bin"
 MEASUREMENT = (MPI, "python3-mpi4py", "python3-numpy")
 # A program beside slurmd, and its unit.
 KNOWN = "tailrack-known"
+# A program beside slurmctld, whose text comes with the head node's step, and its timer.
+FORGET = "tailrack-forget"
 
 
 def role(settings: ClusterSettings) -> Role:
@@ -23,11 +25,15 @@ def role(settings: ClusterSettings) -> Role:
         File(f"/usr/local/sbin/{KNOWN}", template("slurm", KNOWN), mode="0755"),
         File(f"/etc/systemd/system/{KNOWN}.service", template("slurm", f"{KNOWN}.service")),
     )
+    forget = (
+        File(f"/etc/systemd/system/{FORGET}.service", template("slurm", f"{FORGET}.service")),
+        File(f"/etc/systemd/system/{FORGET}.timer", template("slurm", f"{FORGET}.timer")),
+    )
     return Role(
         "slurm",
         section=settings.slurm,
         # slurmctld, slurmd, slurmdbd; srun (SrunPortRange)
         ports=("6817-6819", "60001-60999"),
         packages={"head": ("slurmctld", "slurm-client", MPI), "compute": ("slurmd", "slurm-client", *MEASUREMENT)},
-        files={"head": (controller,), "compute": known},
+        files={"head": (controller, *forget), "compute": known},
     )

@@ -1,14 +1,15 @@
 """The network that joins the nodes: the section `tailnet`, and whether there is a way into it."""
 
 import re
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 from urllib.parse import parse_qsl, urlencode
 
 from pydantic import AfterValidator, SecretStr
 
 from components.settings.draft import Draft
 from components.settings.problems import Report
-from components.settings.section import Section, key, named, number
+from components.settings.section import Section, key, keys_of, named, number
 from components.settings.types import NodeName, Whole, refuse
 
 WIREGUARD_PORT = 41641
@@ -25,7 +26,7 @@ def _control_url(value: str) -> str:
     return value.rstrip("/")
 
 
-def _auth_key(value: SecretStr) -> SecretStr:
+def _auth_key(value: SecretStr, ephemeral: bool = False) -> SecretStr:
     key = value.get_secret_value()
     if not key.isprintable() or not key or " " in key:
         refuse("is empty, or has spaces or line breaks in it")
@@ -35,16 +36,20 @@ def _auth_key(value: SecretStr) -> SecretStr:
             "no node can join with it",
             "make an auth key in the admin console, or an OAuth client's secret (tskey-client-...)",
         )
-    return SecretStr(_for_nodes(key)) if key.startswith(_OAUTH) else value
+    return SecretStr(_for_nodes(key, ephemeral)) if key.startswith(_OAUTH) else value
 
 
-def _for_nodes(secret: str) -> str:
+def _for_nodes(secret: str, ephemeral: bool) -> str:
     """An OAuth client's secret with what the nodes' own keys are made as; tailscale's CLI takes that behind a `?`.
 
     Left out, they would be ephemeral, so that a node is forgotten while it is off, and would wait for approval.
     """
     client, _, text = secret.partition("?")
-    wanted = {"ephemeral": "false", "preauthorized": "true", **dict(parse_qsl(text, keep_blank_values=True))}
+    wanted = {
+        "ephemeral": str(ephemeral).lower(),
+        "preauthorized": "true",
+        **dict(parse_qsl(text, keep_blank_values=True)),
+    }
     if wanted.keys() - {"ephemeral", "preauthorized", "baseURL"}:
         refuse(
             "has something behind its ? that tailscale does not know",
@@ -55,6 +60,12 @@ def _for_nodes(secret: str) -> str:
 
 ControlUrl = Annotated[str, AfterValidator(_control_url)]
 AuthKey = Annotated[SecretStr, AfterValidator(_auth_key)]
+PoolAuthKey = Annotated[SecretStr, AfterValidator(partial(_auth_key, ephemeral=True))]
+
+
+def _auth_key_key(description: str) -> Any:
+    words = f"a key on one line; the nodes could not join the tailnet; run: {_COMMAND}"
+    return key(description, words, secret=True, default=None)
 
 
 class Relay(Section):
@@ -90,17 +101,23 @@ class Tailnet(Section):
         otherwise="Tailscale's own",
         default=None,
     )
-    auth_key: AuthKey | None = key(
+    auth_key: AuthKey | None = _auth_key_key(
         f"key that lets nodes join; a Pulumi secret (`{_COMMAND}`); "
-        "needed where no site is a lab and no control_url is set",
-        f"a key on one line; the nodes could not join the tailnet; run: {_COMMAND}",
-        secret=True,
-        default=None,
+        "needed where no site is a lab and no control_url is set"
     )
     relay: Relay | None = key(
         "a relay of the cluster's own for nodes that find no direct path "
         "([operations.md](operations.md#a-relay-of-ones-own)); left out, it is the control server's relays",
         default=None,
+    )
+
+
+class PoolTailnet(Section):
+    """A pool's way into the tailnet of its cluster."""
+
+    auth_key: PoolAuthKey | None = _auth_key_key(
+        f"key that lets the pool's nodes join the cluster's tailnet; a Pulumi secret (`{_COMMAND}`); best one of "
+        "ephemeral machines, as an OAuth client's secret makes them here; needed where no site is a lab"
     )
 
 
@@ -115,7 +132,10 @@ def check_tailnet(tailnet: Draft, no_control_server: bool, report: Report) -> No
         fix = f"revoke this key, make another and give it to: {_COMMAND}"
         report.add(at, "[secret] is plain text in the config", breaks, fix)
     if no_control_server and "auth_key" not in tailnet.raw and "control_url" not in tailnet.raw:
-        fix = f"run: {_COMMAND} (or set control_url, for a control server of your own)"
+        own = (
+            " (or set control_url, for a control server of your own)" if "control_url" in keys_of(tailnet.model) else ""
+        )
+        fix = f"run: {_COMMAND}{own}"
         report.add(at, "missing", "no node could join Tailscale's tailnet", fix)
     relay = tailnet.section("relay")
     if relay.whole("port") == WIREGUARD_PORT:

@@ -24,11 +24,14 @@ from stacks.sites.machines import Machines
 STATE_DIR = PROJECT / ".tailrack" / "lab"
 
 
-def machines(sites: Sequence[LabSite], nodes: Sequence[LabNode], stack: str) -> Machines:
-    """The containers of all lab sites of the stack, in one lab with a control server of its own."""
+def machines(sites: Sequence[LabSite], nodes: Sequence[LabNode], stack: str, cluster_stack: str = "") -> Machines:
+    """The containers of all lab sites of the stack, in one lab with a control server of its own.
+
+    cluster_stack   of a pool, the stack in whose lab they are
+    """
     subnets = {site.name: None if site.subnet is None else str(site.subnet) for site in sites}
     # The stack is part of the name, so that two stacks of one checkout are two labs.
-    lab = LabNetworks(lab_id(PROJECT, suffix=stack), subnets)
+    lab = LabNetworks(lab_id(PROJECT, suffix=cluster_stack or stack), subnets, pool=stack if cluster_stack else "")
     return Machines({node.name: lab.host(node) for node in nodes}, lab.control_url)
 
 
@@ -37,13 +40,21 @@ class LabNetworks(pulumi.ComponentResource):
 
     lab       the lab's name, part of every container's name; derived from the checkout
     subnets   site name to network in CIDR form, or None to have one chosen
+    pool      the stack whose networks are added to the lab of another one; empty for a lab of its own
     """
 
-    def __init__(self, lab: str, subnets: Mapping[str, str | None], opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        lab: str,
+        subnets: Mapping[str, str | None],
+        pool: str = "",
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
         super().__init__("tailrack:lab:LabNetworks", "lab", None, opts)
         self.lab = lab
         secret = pulumi.ResourceOptions(parent=self, additional_secret_outputs=["stdout", "stderr"])
-        self._made = self._command("lab-networks", "lab networks", "network", {"sites": dict(subnets)}, secret)
+        what, whose = ("pool", {"pool": pool}) if pool else ("network", {})
+        self._made = self._command("lab-networks", "lab networks", what, {"sites": dict(subnets), **whose}, secret)
         result = self._made.stdout.apply(parse_result)
         self.private_key: pulumi.Output[str] = pulumi.Output.secret(result["private_key"])
         self.control_url: pulumi.Output[str] = pulumi.Output.unsecret(result["control_url"])

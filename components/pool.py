@@ -1,0 +1,84 @@
+"""A pool: compute nodes of one stack that join the cluster of another one, and the measurement of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pulumi
+
+from components import steps
+from components.compute_node import ComputeNode
+from components.head_link import HeadLink
+from components.host import Host
+from components.nccl_validation import NcclValidation
+from components.pool_settings import PoolSettings
+from components.remote import REPAIR, Step
+from components.roles.order import roles
+from components.roles.slurm.fragment import node_set_lines, site_node_set
+
+
+class Pool(pulumi.ComponentResource):
+    """Nodes that come and go, in a cluster that stays. Touches its own machines and the cluster's head node.
+
+    nodes          the components of its machines
+    validation     the measurement's component: the pool's own nodes, and the way to the cluster
+
+    owner          the pool's stack, as the head node knows it: a word without a slash
+    peer           the node of the cluster that the pool's are measured with (NcclValidation)
+    measured_before   results of the measurements in the run before this one
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: PoolSettings,
+        *,
+        owner: str,
+        link: HeadLink,
+        sites: Sequence[str],
+        nodes: Sequence[Host],
+        peer: pulumi.Output[dict[str, str]],
+        measured_before: pulumi.Output[Any],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("tailrack:cluster:Pool", name, None, opts)
+        child = pulumi.ResourceOptions(parent=self)
+        own = roles(settings.for_roles())
+        # What the cluster says takes the place of what roles make of a config that says nothing of it.
+        values: dict[str, pulumi.Input[Any]] = {name: value for role in own for name, value in role.header.items()}
+        values |= {**link.header, "POOL_OWNER": owner, "POOL_FORGET_AFTER_MINUTES": settings.spot.forget_after_minutes}
+        key = settings.tailnet.auth_key
+        secrets = {
+            "MUNGE_KEY": link.munge_key,
+            "TAILNET_AUTH_KEY": pulumi.Output.secret(key.get_secret_value() if key else ""),
+        }
+        # First of all, and last when it goes: names that are taken are refused before a machine is touched.
+        place = Step(
+            f"{name}-pool",
+            link.machine,
+            steps.compose(own, steps.POOL),
+            {
+                **values,
+                "HEAD_NAME": link.machine.name,
+                "POOL_NODES": [node.name for node in nodes],
+                "POOL_KINDS": sorted({node.gpu.kind for node in nodes if node.gpu}),
+                "POOL_SLURM_CONF": [line for site in sites for line in node_set_lines(site_node_set(site), site)],
+            },
+            label=f"{name}: the pool's place in the cluster",
+            parent=self,
+        )
+        self.nodes = [
+            ComputeNode(
+                node,
+                link,
+                own,
+                {**values, REPAIR: settings.repair.get(node.name, "")},
+                secrets,
+                after=[place.resource],
+                opts=child,
+            )
+            for node in nodes
+        ]
+        self.validation = NcclValidation(link, self.nodes, settings.validation, measured_before, peer, opts=child)
+        self.register_outputs({})

@@ -1,0 +1,75 @@
+"""A pool's stack whose cluster is gone, under either engine: what it had on the head node is left undone, and said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from driver.deployment import Deployment
+from engine.events import Event
+from tests.engine.stack_under_test import Stack
+
+Deploy = Callable[[str, list[Event]], Deployment]
+
+# A head node that undoes nothing any more, as one that does not answer.
+PROGRAM = """
+if pulumi.get_stack() == "base":
+    step("head", "true")
+else:
+    place = step("place", "true", delete="false")
+    step("member", "true", delete="false", depends_on=[place])
+    step("node", "true", depends_on=[place])
+"""
+
+
+@pytest.fixture
+def stacks(deploy: Deploy, stack: Stack) -> tuple[Deployment, Deployment, list[Event]]:
+    """A cluster's stack `base`, a pool `burst` of it, both up, and what the pool's tells."""
+    stack.write(PROGRAM)
+    (stack.folder / "Pulumi.base.yaml").write_text("config: {}\n")
+    pool = "config: {tailrack:kind: pool, tailrack:cluster: organization/trial/base}\n"
+    (stack.folder / "Pulumi.burst.yaml").write_text(pool)
+    events: list[Event] = []
+    base, burst = deploy("base", []), deploy("burst", events)
+    assert base.up().ok
+    assert burst.up().ok
+    return base, burst, events
+
+
+def messages(events: list[Event]) -> str:
+    return "\n".join(event.text for event in events if event.kind == "message")
+
+
+def test_a_pool_whose_clusters_stack_is_gone_is_removed_and_says_what_is_left_undone(
+    stacks: tuple[Deployment, Deployment, list[Event]],
+) -> None:
+    base, burst, events = stacks
+    assert base.destroy().ok
+    summary = burst.destroy()
+    assert summary.ok, summary.failures
+    assert "The cluster is gone (there is no stack organization/trial/base any more)" in messages(events)
+    assert "member" in messages(events)
+    assert "place" in messages(events)
+    assert "node" not in messages(events).replace("head node", "")
+
+
+def test_while_the_clusters_stack_is_there_nothing_is_left_undone_unless_that_is_asked_for(
+    stacks: tuple[Deployment, Deployment, list[Event]],
+) -> None:
+    _, burst, events = stacks
+    assert not burst.destroy().ok
+    assert messages(events) == ""
+    summary = burst.destroy(cluster_gone=True)
+    assert summary.ok, summary.failures
+    assert "The cluster is gone (as asked)" in messages(events)
+
+
+def test_a_clusters_stack_knows_the_pools_of_its_workspace_that_are_there(
+    stacks: tuple[Deployment, Deployment, list[Event]],
+) -> None:
+    base, burst, _ = stacks
+    assert base.pools() == ["burst"]
+    assert burst.pools() == []
+    assert burst.destroy(cluster_gone=True).ok
+    assert base.pools() == []

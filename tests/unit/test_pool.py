@@ -1,0 +1,346 @@
+"""A stack of kind pool against mocks: what it makes of the outputs of its cluster's stack, and what it refuses."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+
+from components import steps
+from components.head_link import SHARED
+from components.roles.enroot_pyxis.settings_pins import FILES
+from components.roles.order import roles
+from stacks.config import ConfigError, PoolConfig, StackConfig, load, parse
+from stacks.joining import peer, problems
+from stacks.pool import PoolStack
+from tests.unit.configs import AUTH_KEY, HOSTS, LAB, LAB_PRIVATE_KEY, MUNGE_KEY, RawConfig
+from tests.unit.recorded import Build, Recorded, record, tailnet_address
+
+POOL: RawConfig = {
+    "kind": "pool",
+    "cluster": "dev",
+    "sites": [{"name": "cloud-c", "kind": "lab", "pools": [{"name": "c", "count": 2}]}],
+    "validation": {"min_bytes": "64K", "max_bytes": "4M", "factor": 4, "floors_gb_per_s": {"cloud-c": 0.02}},
+}
+
+CONTAINERS: RawConfig = {"checksums": dict.fromkeys(FILES, "0123456789abcdef" * 4)}
+
+
+def build_pool(cluster: Recorded, raw: RawConfig = POOL, stack: str = "burst", **outputs: Any) -> Recorded:
+    """A pool of a cluster that was built against mocks; `outputs` take the place of those of the cluster's stack."""
+    config = parse(copy.deepcopy(raw), PoolConfig, base_dir=Path(), secret_keys=frozenset({"tailnet"}))
+    told = {**cluster.outputs, **outputs}
+    answer = {"name": "dev", "outputs": json.loads(json.dumps(told)), "secretOutputNames": ["head_link"]}
+    return record(lambda: PoolStack(config, stack).outputs, answers={"cluster": answer})
+
+
+@pytest.fixture
+def cluster(build: Build, lab_config: RawConfig) -> Recorded:
+    """The lab cluster, with a login server that asks for a key and a limit for jobs of its own."""
+    lab_config["slurm"] = {"job_limit_seconds": 77, "settings": {"TaskPluginParam": "Verbose"}}
+    return build(lab_config)
+
+
+@pytest.fixture
+def pool(cluster: Recorded) -> Recorded:
+    """A pool of two nodes at a site of its own in that cluster."""
+    return build_pool(cluster)
+
+
+# What it makes.
+
+
+def test_a_pool_is_its_place_on_the_head_node_and_its_nodes(pool: Recorded) -> None:
+    assert [name for name in pool.names if not name.startswith(("c1", "c2", "validat"))] == [
+        "burst", "burst-pool", "cluster", "lab", "lab-networks", "last-run",
+    ]  # fmt: skip
+    assert [name for name in pool.names if name.startswith("c1")] == [
+        "c1", "c1-container", "c1-gate", "c1-join", "c1-member", "c1-node",
+    ]  # fmt: skip
+
+
+def test_what_a_pool_has_on_the_head_node_is_its_site_and_the_names_of_its_nodes(pool: Recorded) -> None:
+    header = pool.header("burst-pool")
+    assert header["POOL_NODES"] == "c1\nc2"
+    assert header["POOL_SLURM_CONF"].splitlines()[1].startswith("PartitionName=cloud-c Nodes=site-cloud-c ")
+    assert header["POOL_OWNER"].endswith(".tailrack.burst")
+    assert {pool.header(f"{node}-member")["POOL_OWNER"] for node in ("c1", "c2")} == {header["POOL_OWNER"]}
+    assert pool["burst-pool"].inputs["connection"]["host"] == pool["c1-member"].inputs["connection"]["host"]
+
+
+def test_only_steps_on_the_head_node_are_undone(pool: Recorded) -> None:
+    undone = {step.name for step in pool.remote if "delete" in step.inputs}
+    assert undone == {"burst-pool", "c1-member", "c2-member"}
+
+
+def test_a_pools_nodes_are_told_of_the_cluster_what_its_own_are(cluster: Recorded, pool: Recorded) -> None:
+    for own, theirs in (
+        ("c1-gate", "b1-gate"),
+        ("c1-join", "b1-join"),
+        ("c1-member", "b1-member"),
+        ("c1-node", "b1-node"),
+    ):
+        mine, other = pool.header(own), cluster.header(theirs)
+        differing = {name for name in mine.keys() | other.keys() if mine.get(name) != other.get(name)}
+        about_the_node = {name for name in differing if name.startswith(("NODE_", "HOST_", "STEP_", "POOL_"))}
+        assert differing == about_the_node, own
+
+
+def test_jobs_of_a_pools_node_may_go_on_as_long_as_the_cluster_says(pool: Recorded) -> None:
+    assert pool.header("c1-member")["SLURM_JOB_LIMIT_SECONDS"] == "77"
+    assert f"timeout -k 30 {1800 + 77} bash" in pool["c1-member"].inputs["delete"]
+
+
+def test_whatever_nodes_read_of_the_clusters_config_comes_with_the_link(key_folder: Path) -> None:
+    one = parse(copy.deepcopy({**LAB, "containers": CONTAINERS}), base_dir=key_folder)
+    other_raw = {
+        **copy.deepcopy(LAB),
+        "cluster": {"name": "other"},
+        "users": [{"name": "bob", "uid": 7001}],
+        "tailnet": {"tag": "tag:other", "control_url": "https://login.example.org"},
+        "storage": {"path": "/export/other", "mount": "/data"},
+        "slurm": {"job_limit_seconds": 5, "ssh_needs_job": False},
+        "containers": {**CONTAINERS, "artifacts": "https://mirror.example.org/files", "nvidia_libraries": False},
+    }
+    other = parse(other_raw, base_dir=key_folder)
+    values = [{name: value for role in roles(config) for name, value in role.header.items()} for config in (one, other)]
+    phases = (steps.GATE_OF_NODE, steps.JOIN_OF_NODE, steps.MEMBER, steps.NODE)
+    read = frozenset[str]().union(*(steps.compose(roles(one), each).reads for each in phases))
+    of_config = {name for name in values[0] if values[0][name] != values[1].get(name)} & read
+    assert "USERS_LINES" in of_config
+    assert of_config <= set(SHARED)
+
+
+def test_an_unchanged_pool_touches_nothing(cluster: Recorded, pool: Recorded) -> None:
+    assert build_pool(cluster).differences(pool) == set()
+
+
+def test_another_user_of_the_cluster_touches_the_pools_nodes_at_its_next_run(
+    build: Build, lab_config: RawConfig, pool: Recorded
+) -> None:
+    lab_config["slurm"] = {"job_limit_seconds": 77, "settings": {"TaskPluginParam": "Verbose"}}
+    lab_config["users"].append({"name": "bob", "uid": 6002})
+    after = build_pool(build(lab_config))
+    assert after.differences(pool) == {"c1-gate", "c2-gate", "c1-node", "c2-node"}
+
+
+# Its measurement.
+
+
+def test_a_pool_measures_its_sites_and_the_way_to_the_head_node(pool: Recorded) -> None:
+    assert pool.validations == {"validate-cloud-c", "validate-cross-site"}
+    members = pool.header("validate-cross-site")["MEMBERS"].splitlines()
+    assert [line.split()[:2] for line in members] == [["c1", "cloud-c"], ["c2", "cloud-c"], ["head", "cloud-a"]]
+    assert members[2].split()[2] == tailnet_address("head")
+    header = pool.header("validate-cross-site")
+    assert header["RUN_AS"] == "ada"
+    assert "#SBATCH --nodelist=c1,c2,head\n" in header["JOB_SCRIPT"]
+    assert "head" not in pool.header("validate-cloud-c")["MEMBERS"]
+
+
+def test_a_pool_of_one_node_measures_the_way_to_the_head_node(cluster: Recorded) -> None:
+    raw = copy.deepcopy(POOL)
+    raw["sites"][0]["pools"][0]["count"] = 1
+    assert build_pool(cluster, raw).validations == {"validate-cross-site"}
+
+
+def test_the_clusters_settings_that_reach_a_jobs_processes_are_part_of_what_is_measured(pool: Recorded) -> None:
+    assert {"cgroups": False, "interface": "tailscale0", "taskpluginparam": "Verbose"} in pool[
+        "validate-cross-site"
+    ].inputs["triggers"]
+
+
+def node(name: str, site: str, address: str | None = "100.64.0.9", **more: Any) -> dict[str, Any]:
+    return {"name": name, "site": site, "tailnet_ip": address, "gpus": 0, **more}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "computes", "expected"),
+    [
+        ([node("head", "a"), node("b1", "b"), node("a1", "a")], True, "head"),
+        ([node("head", "a"), node("b1", "b"), node("a1", "a")], False, "a1"),
+        ([node("head", "a"), node("b1", "b"), node("a1", "a", None)], False, "b1"),
+    ],
+)
+def test_a_pool_is_measured_with_the_head_node_or_one_at_its_site(
+    nodes: list[dict[str, Any]], computes: bool, expected: str
+) -> None:
+    assert peer({"name": "lab", "nodes": nodes}, computes)["name"] == expected
+
+
+def test_a_peers_gpus_are_said_as_those_of_nodes_are() -> None:
+    nodes = [node("head", "a", gpus=8.0, gpu={"kind": "h200"})]
+    assert peer({"name": "lab", "nodes": nodes}, True)["gpus"] == "h200:8"
+
+
+def test_a_cluster_without_a_node_that_runs_jobs_is_refused(cluster: Recorded) -> None:
+    alone = {**cluster.outputs["cluster"], "nodes": cluster.outputs["cluster"]["nodes"][:1]}
+    (problem,) = refused(cluster, POOL, cluster=alone, head_link={**cluster.outputs["head_link"], "computes": False})
+    assert "has no node that runs jobs" in problem
+
+
+# Its outputs and secrets.
+
+
+def test_a_pools_outputs_are_those_of_a_cluster_for_its_own_nodes(cluster: Recorded, pool: Recorded) -> None:
+    theirs, own = cluster.outputs["cluster"], pool.outputs["cluster"]
+    assert own.keys() == theirs.keys()
+    assert (own["name"], own["head"], own["control_address"]) == ("lab", "head", theirs["control_address"])
+    assert [each["name"] for each in own["nodes"]] == ["c1", "c2"]
+    assert own["partitions"] == ["all", "cloud-c"]
+    assert own["nodes"][0].keys() == theirs["nodes"][0].keys()
+    assert pool.outputs["validation"].keys() == {"cloud-c", "cross-site"}
+    assert "head_link" not in pool.outputs
+
+
+def test_a_pools_secrets_cross_as_secrets_and_are_in_no_output(cluster: Recorded) -> None:
+    pool = build_pool(cluster, {**POOL, "tailnet": {"auth_key": AUTH_KEY}})
+    for step in pool.remote:
+        assert ("stdin" in step.secret_paths) == step.name.endswith("-join"), step.name
+        assert (MUNGE_KEY in step.inputs["stdin"]) == (AUTH_KEY in step.inputs["stdin"]) == step.name.endswith("-join")
+        assert LAB_PRIVATE_KEY in step.inputs["connection"]["privateKey"]
+    for resource in pool.resources:
+        for secret in (MUNGE_KEY, AUTH_KEY, LAB_PRIVATE_KEY):
+            # A reference to another stack is kept by the engine, which seals what is secret in it.
+            assert secret not in resource.in_plain_state, resource.name
+    assert pool.secret_outputs == set()
+    assert not [secret for secret in (MUNGE_KEY, AUTH_KEY, LAB_PRIVATE_KEY) if secret in json.dumps(pool.outputs)]
+
+
+# What it refuses, by the outputs of its cluster.
+
+
+def refused(made: Recorded, raw: RawConfig, stack: str = "burst", **outputs: Any) -> list[str]:
+    config = parse(copy.deepcopy(raw), PoolConfig, base_dir=Path())
+    told = {**made.outputs, **outputs}
+    return [str(problem) for problem in problems(config, stack, told["cluster"], told["head_link"])]
+
+
+def test_a_pool_that_fits_is_not_refused(cluster: Recorded) -> None:
+    assert refused(cluster, POOL) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            {"sites": [{"name": "cloud-b", "kind": "lab", "pools": [{"name": "c"}]}], "validation": {}},
+            "'cloud-b' is a partition of the",
+        ),
+        ({"sites": [{"name": "cloud-c", "kind": "lab", "pools": [{"name": "b"}]}]}, "node b1 of the pool has the name"),
+        ({"containers": CONTAINERS}, "the cluster has no containers"),
+    ],
+)
+def test_names_and_roles_that_do_not_fit_are_refused_before_a_host_is_touched(
+    cluster: Recorded, change: RawConfig, words: str
+) -> None:
+    (problem,) = refused(cluster, {**POOL, **change})
+    assert words in problem
+    with pytest.raises(pulumi.RunError, match=words):
+        build_pool(cluster, {**POOL, **change})
+
+
+def test_a_gpu_kind_with_the_name_of_a_site_of_the_cluster_is_refused(cluster: Recorded, key_folder: Path) -> None:
+    host = {**HOSTS["sites"][0]["hosts"][1], "name": "g1", "gpu": "cloud-b:8"}
+    raw = {
+        "kind": "pool",
+        "cluster": "dev",
+        "sites": [{"name": "far", "kind": "hosts", "hosts": [host]}],
+        "tailnet": {"auth_key": AUTH_KEY},
+    }
+    config = parse(raw, PoolConfig, base_dir=key_folder, secret_keys=frozenset({"tailnet"}))
+    (problem,) = problems(config, "burst", cluster.outputs["cluster"], cluster.outputs["head_link"])
+    assert "GPU kind cloud-b is the name of a site" in str(problem)
+
+
+def test_a_pool_without_the_clusters_containers_is_told_which_key_to_write(cluster: Recorded) -> None:
+    link = {**cluster.outputs["head_link"], "roles": [*cluster.outputs["head_link"]["roles"], "enroot_pyxis"]}
+    (problem,) = refused(cluster, POOL, head_link=link)
+    assert problem.startswith("tailrack:containers: missing, and the cluster has enroot_pyxis")
+
+
+@pytest.mark.parametrize("link", [None, {"name": "head"}])
+def test_a_stack_that_is_no_cluster_or_of_an_earlier_version_is_refused(cluster: Recorded, link: Any) -> None:
+    (problem,) = refused(cluster, POOL, head_link=link)
+    assert "has no cluster that can be joined" in problem
+    assert "make up STACK=dev" in problem
+
+
+def test_a_head_node_behind_a_bastion_is_refused(cluster: Recorded) -> None:
+    (problem,) = refused(cluster, POOL, head_link={**cluster.outputs["head_link"], "bastion": True})
+    assert "behind a bastion" in problem
+
+
+def test_a_pool_does_not_join_itself(cluster: Recorded) -> None:
+    (problem,) = refused(cluster, POOL, stack="dev")
+    assert "is this stack itself" in problem
+
+
+# Its config.
+
+
+def as_pulumi(raw: RawConfig) -> dict[str, str]:
+    return {f"tailrack:{key}": value if isinstance(value, str) else json.dumps(value) for key, value in raw.items()}
+
+
+def test_the_kind_says_what_the_config_is_read_as() -> None:
+    assert isinstance(load(as_pulumi(POOL), [], Path()), PoolConfig)
+    assert isinstance(load(as_pulumi(LAB), [], Path()), StackConfig)
+    assert isinstance(load(as_pulumi({**LAB, "kind": "cluster"}), [], Path()), StackConfig)
+
+
+@pytest.mark.parametrize("name", ["dev", "organization/tailrack/dev", "acme/dev_1.x"])
+def test_a_cluster_is_named_as_stacks_are(name: str) -> None:
+    config = parse({**POOL, "cluster": name}, PoolConfig, base_dir=Path())
+    assert config.cluster_stack == name.split("/")[-1]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"head": {"name": "head"}}, r"tailrack:head: is a section of the cluster's own stack; .*; take it out here"),
+        ({"users": []}, r"tailrack:users: is a section of the cluster's own stack"),
+        ({"storage": {}}, r"tailrack:storage: is a section of the cluster's own stack"),
+        ({"slurm": {"settings": {}}}, r"tailrack:slurm: is a section of the cluster's own stack"),
+        ({"cluster": {"name": "lab"}}, r"tailrack:cluster: a mapping is not the name of a stack"),
+        ({"cluster": "a/b/c/d"}, r"tailrack:cluster: 'a/b/c/d' is not the name of a stack"),
+        ({"cluster": "../dev"}, r"tailrack:cluster: '../dev' is not the name of a stack"),
+        ({"spot": {"forget_after_minutes": -1}}, r"tailrack:spot.forget_after_minutes: -1 is not a whole number"),
+        ({"tailnet": {"tag": "tag:x"}}, r"tailrack:tailnet.tag: unknown key"),
+        ({"tailnet": {"auth_key": "key"}}, r"tailrack:tailnet.auth_key: \[secret\] is plain text"),
+        ({"repair": {"d1": "x"}}, r"tailrack:repair.d1: is not a node of this stack"),
+        ({"kind": "swarm"}, r"tailrack:kind: 'swarm' is not cluster or pool"),
+    ],
+)
+def test_a_pool_says_what_is_wrong_with_it(change: RawConfig, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        load(as_pulumi({**POOL, **change}), [], Path())
+
+
+def test_a_pool_of_hosts_needs_a_key_of_its_own(key_folder: Path) -> None:
+    site = {"name": "far", "kind": "hosts", "hosts": [HOSTS["sites"][0]["hosts"][1]]}
+    with pytest.raises(
+        ConfigError, match=r"tailrack:tailnet.auth_key: missing; .* --secret tailrack:tailnet.auth_key$"
+    ):
+        parse({**POOL, "sites": [site]}, PoolConfig, base_dir=key_folder)
+
+
+def test_a_pools_machines_are_ephemeral_where_an_oauth_client_makes_their_keys() -> None:
+    keys = frozenset({"tailnet"})
+    tailnet = {"auth_key": "tskey-client-x-y"}
+    of_pool = parse({**POOL, "tailnet": tailnet}, PoolConfig, base_dir=Path(), secret_keys=keys).tailnet.auth_key
+    of_cluster = parse({**LAB, "tailnet": tailnet}, base_dir=Path(), secret_keys=keys).tailnet.auth_key
+    assert of_pool is not None
+    assert of_cluster is not None
+    assert "ephemeral=true" in of_pool.get_secret_value()
+    assert "ephemeral=false" in of_cluster.get_secret_value()
+
+
+@pytest.mark.parametrize("key", ["spot", "repair"])
+def test_a_key_of_pools_in_a_clusters_config_is_said_to_be_one(key: str) -> None:
+    with pytest.raises(ConfigError, match=f"tailrack:{key}: unknown key; .*; it belongs to a stack of kind pool"):
+        load(as_pulumi({**LAB, key: {}}), [], Path())
