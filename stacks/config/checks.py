@@ -37,7 +37,8 @@ def check(config: Draft, report: Report) -> None:
     _check_site_names(config, head, report)
     _check_repair(config if pool else config.section("cluster"), nodes, report)
     _check_measured(config.section("validation"), nodes, report)
-    _check_relay(config.section("tailnet").section("relay"), nodes, report)
+    if isinstance(relay := config.section("tailnet").values.get("relay"), Draft):
+        _check_relay(relay, nodes, report)
     for word, kind in KINDS.items():
         kind.check([site for site in sites if site.text("kind") == word], head, report)
     storage = Draft(ROOT + "storage", Storage) if pool else config.section("storage")

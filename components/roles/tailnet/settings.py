@@ -137,7 +137,7 @@ def check_tailnet(tailnet: Draft, no_control_server: bool, report: Report) -> No
         )
         fix = f"run: {_COMMAND}{own}"
         report.add(at, "missing", "no node could join Tailscale's tailnet", fix)
-    relay = tailnet.section("relay")
-    if relay.whole("port") == WIREGUARD_PORT:
+    relay = tailnet.values.get("relay")
+    if isinstance(relay, Draft) and relay.whole("port") == WIREGUARD_PORT:
         at, breaks = relay.at("port"), "the node could be a member or a relay, and not both"
         report.add(at, f"{WIREGUARD_PORT} is tailscaled's own port", breaks, "write another, such as 40000")
