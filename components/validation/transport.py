@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from components.validation.nccl_log import LogLine, separate
 
 _NET = re.compile(
-    r" via (?P<kind>NET|COLLNET)/(?P<plugin>.+?)/(?P<device>\d+)(?:\(\d+\))?"
+    r" via (?P<kind>NET|COLLNET)/(?P<plugin>[^/]+)/(?P<device>\d+)(?:\(\d+\))?"
     r"(?P<rdma>/GDRDMA)?(?:\(PCI\))?(?:/Shared)?\s*$"
 )
 _P2P = re.compile(r" via P2P/(?P<how>\w+)")
 _SHM = re.compile(r" via (?:SHM/|direct shared memory)")
 _USING = re.compile(r"NET/(?P<plugin>IB|Socket) : Using (?P<devices>\[.*)")
 _DEVICE = re.compile(r"\[(?P<number>\d+)\](?P<name>[^\s:\[\]]+):(?P<rest>\S*)")
-_RING = re.compile(r"Pattern 4, .* type (?P<intra>[A-Z0-9]+)/")
+_RING = re.compile(r"^Pattern 4, .* type (?P<intra>[A-Z0-9]+)/")
 _INTERFACE = re.compile(r"# tailrack transport: tcp interface (?P<interface>\S+) [0-9.]+ rank \d+ on \S+", re.ASCII)
 _TRAFFIC = re.compile(
     r"# tailrack traffic: (?P<interface>\S+) sent (?P<sent>\d{1,30}) of (?P<least>\d{1,30}) rank \d+ on \S+", re.ASCII

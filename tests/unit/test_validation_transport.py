@@ -1,5 +1,6 @@
 """The transport is what the output proves, and unknown otherwise."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -126,3 +127,14 @@ def test_mpi_traffic_that_the_interface_did_not_carry_leaves_the_transport_unkno
 
 def test_mpi_output_cut_before_its_traffic_proves_nothing_between_nodes():
     assert read_transport(MPI[: MPI.index("# tailrack traffic")], nodes=2) == Transport(None, None)
+
+
+@pytest.mark.parametrize(
+    "words", [" via NET/", " via COLLNET/x", "Pattern 4, ", "NET/IB : Using [", " via P2P/", "[0]a:"]
+)
+def test_a_line_of_a_users_own_making_is_read_as_fast_as_any(words):
+    line = words * (200_000 // len(words))
+    begin = time.process_time()
+    read_transport(f"a1:1:2 [0] NCCL INFO {line}\n", 2)
+    read_transport(f"a1:1:2 [0] NCCL INFO {line}\n", 1)
+    assert time.process_time() - begin < 2
