@@ -1,5 +1,6 @@
 """The state: what exists, in one file of mode 0600, sealed with the passphrase, written atomically after every step."""
 
+import itertools
 import json
 import os
 import tempfile
@@ -42,6 +43,7 @@ class State:
         EngineError where it is damaged, is another stack's, or does not open with the passphrase.
         """
         self._path, self._dry_run, self._lock = path, dry_run, threading.Lock()
+        self._changes, self._saved = itertools.count(1), 0  # changes by number; those below `saved` are in the file
         new = {"owner": owner, "salt": os.urandom(16).hex(), "sealed": ""}
         self._file = _read(path) if path.exists() else new
         if self._file["owner"] != owner:
@@ -82,7 +84,13 @@ class State:
     def _save(self) -> None:
         if self._dry_run:
             return
-        with self._lock:  # what one thread has put while another one writes is in the next file
+        own = next(self._changes)
+        with self._lock:
+            # What threads have put while another one wrote is in the next file, once for all of them: each file is the
+            # whole state, tens of megabytes for tens of hosts.
+            if own < self._saved:
+                return
+            begun = next(self._changes)
             resources = {"live": [*map(vars, [*self.live.values()])], "condemned": [*map(vars, [*self.condemned])]}
             content = json.dumps({**resources, "outputs": self.outputs}).encode()
             self._file["sealed"] = self._fernet.encrypt(content).decode()
@@ -92,6 +100,7 @@ class State:
                 file.flush()
                 os.fsync(file.fileno())
             Path(file.name).replace(self._path)
+            self._saved = begun
 
 
 def _read(path: Path) -> dict[str, str]:

@@ -43,9 +43,6 @@ step("kept", "true", options=dict(import_="id"))
     "connection without hostKey": """
 step("open", "true", connection=dict(host_key=None))
 """,
-    "connection with password": """
-step("open", "true", connection=dict(password="guess"))
-""",
     "proxy without hostKey": """
 step("far", "true", connection=dict(proxy={**HOST, "host_key": None}))
 """,
