@@ -16,6 +16,7 @@ from components.nccl_validation import NcclValidation
 from components.remote import REPAIR
 from components.roles.enroot_pyxis.role import credentials
 from components.roles.order import roles
+from components.way_in import NO_KEY, WayIn
 
 
 class Cluster(pulumi.ComponentResource):
@@ -25,7 +26,7 @@ class Cluster(pulumi.ComponentResource):
     validation     the measurement's component; `validation.results` by scope
 
     measured_before   results of the measurements in the run before this one
-    control_url    of the tailnet, in the place of the settings' own
+    way_in         into the tailnet
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class Cluster(pulumi.ComponentResource):
         head: Host,
         nodes: Sequence[Host],
         measured_before: pulumi.Output[Any],
-        control_url: pulumi.Input[str] | None = None,
+        way_in: WayIn = NO_KEY,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("tailrack:cluster:Cluster", settings.cluster.name, None, opts)
@@ -44,20 +45,18 @@ class Cluster(pulumi.ComponentResource):
         own = roles(settings)
         munge = MungeKey(settings.cluster.munge_generation, opts=child)
         values: dict[str, pulumi.Input[Any]] = {name: value for role in own for name, value in role.header.items()}
-        if control_url is not None:
-            values["TAILNET_CONTROL_URL"] = control_url
-        key = settings.tailnet.auth_key
+        values["TAILNET_CONTROL_URL"] = way_in.control_url
         secrets = {
             "MUNGE_KEY": munge.key,
-            "TAILNET_AUTH_KEY": pulumi.Output.secret(key.get_secret_value() if key else ""),
+            "TAILNET_AUTH_KEY": pulumi.Output.secret(way_in.auth_key),
             "ENROOT_PYXIS_CREDENTIALS": pulumi.Output.secret(credentials(settings)),
         }
 
         def of(host: Host) -> dict[str, pulumi.Input[Any]]:
             return {**values, REPAIR: settings.cluster.repair.get(host.name, "")}
 
-        self.head = HeadNode(head, settings, munge, own, of(head), secrets, sites=sites, opts=child)
-        self.nodes = [ComputeNode(node, self.head.link, own, of(node), secrets, opts=child) for node in nodes]
+        self.head = HeadNode(head, settings, munge, own, of(head), secrets, way_in, sites=sites, opts=child)
+        self.nodes = [ComputeNode(node, self.head.link, own, of(node), secrets, way_in, opts=child) for node in nodes]
         self.head.services()
         self.validation = NcclValidation(self.head, self.nodes, settings, measured_before, opts=child)
         self.register_outputs({"control_address": self.head.link.address})

@@ -15,6 +15,7 @@ from components.host import Host
 from components.remote import TIME_LIMIT_SECONDS, Step, render_program
 from components.roles.role import Role, header_name
 from components.roles.slurm.fragment import NodeGpus, memory_values, node_values
+from components.way_in import NO_KEY, WayIn
 
 # A look takes seconds, but a new machine may be busy: with cloud-init, with its first updates (scripts/packages.sh).
 GATE_LIMIT_SECONDS = 1500
@@ -72,6 +73,7 @@ class ComputeNode(pulumi.ComponentResource):
     delete: drain, wait or requeue, ask it to leave, forget it); then users, share and slurmd on the node.
 
     values, secrets   header values of the cluster's config, by name
+    way_in            into the tailnet
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class ComputeNode(pulumi.ComponentResource):
         roles: Sequence[Role],
         values: Mapping[str, pulumi.Input[Any]],
         secrets: Mapping[str, pulumi.Input[str]],
+        way_in: WayIn = NO_KEY,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("tailrack:cluster:ComputeNode", host.name, None, opts)
@@ -103,12 +106,14 @@ class ComputeNode(pulumi.ComponentResource):
             steps.compose(roles, steps.JOIN_OF_NODE),
             values,
             secrets=secrets,
+            renewed=way_in.renewed_secrets,
             label=f"{host.name}: join the tailnet, munge key",
             parse=answers.reader(answers.REACH),
             parent=self,
             depends_on=[gate.resource],
         )
         self.joined = join.result
+        in_tailnet = way_in.after_join(host.name, self.joined["tailnet_ip"], self, join.resource, host.adopt)
         self.gpus = found_gpus(host, self.facts)
         values |= found_header(host, self.facts)
         values |= {
@@ -125,7 +130,7 @@ class ComputeNode(pulumi.ComponentResource):
             values,
             label=f"{host.name}: export and certificate on the head node",
             parent=self,
-            depends_on=[join.resource, *([head.ready] if head.ready else [])],
+            depends_on=[*in_tailnet, *([head.ready] if head.ready else [])],
             limit_seconds=limit_with_jobs(values),
             lock=None,
         )

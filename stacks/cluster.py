@@ -11,10 +11,12 @@ from components.cluster import Cluster
 from components.compute_node import ComputeNode
 from components.head_node import HeadNode
 from components.host import Host
+from components.roles.order import roles
 from components.settings.types import GPUS_FOUND
 from stacks.config import StackConfig
 from stacks.outputs import fabric_output, headline, node_output
 from stacks.sites.machines import machines
+from stacks.tailnet.way_in import stack_tailnet
 
 
 def _node_output(host: Host, known: dict[str, Any]) -> dict[str, Any]:
@@ -46,13 +48,17 @@ class ClusterStack:
     def __init__(self, config: StackConfig, stack: str) -> None:
         head, *nodes = config.nodes()
         made = machines(config.sites, [head, *nodes], stack)
+        self.tailnet = stack_tailnet(
+            config.tailnet, roles(config), config.sites, made.control_url, stack=stack, name=config.cluster.name
+        )
+        hosts = self.tailnet.hosts(made.hosts)
         self.cluster = Cluster(
             config,
             measured_before=pulumi.StackReference("last-run", stack_name=_own(stack)).get_output("validation"),
-            control_url=config.tailnet.control_url or ("" if made.control_url is None else made.control_url),
+            way_in=self.tailnet.way_in,
             sites=[site.name for site in config.sites],
-            head=made.hosts[head.name],
-            nodes=[made.hosts[node.name] for node in nodes],
+            head=hosts[head.name],
+            nodes=[hosts[node.name] for node in nodes],
         )
         self.outputs = self._outputs(config)
 
@@ -88,4 +94,5 @@ class ClusterStack:
             ),
             "validation": self.cluster.validation.results,
             "busbw_gb_per_s": self.cluster.validation.results.apply(headline),
+            **({"tailnet_policy": pulumi.Output.from_input(policy)} if (policy := self.tailnet.policy) else {}),
         }

@@ -27,7 +27,7 @@ SETTINGS = [
     path for path in COMPONENTS if path.parent.name == "settings" or path.name in ("settings.py", "cluster_settings.py")
 ]
 # What a kind of site makes of pulumi resources is imported by its machines.py alone.
-MADE = ("machines.py", "network.py", "cluster.py")
+MADE = ("machines.py", "network.py", "cluster.py", "way_in.py")
 CONFIG = [path for path in STACKS if path.name not in MADE]
 # Sent to the cluster, never imported here.
 ON_THE_NODES = {"all_reduce_perf_cpu.py": {"mpi4py", "numpy", "tcp_ring"}, "tcp_ring.py": {"numpy"}}
