@@ -33,6 +33,8 @@ from engine.events import Event, Failure, Summary
 from lab.errors import LabError
 from stacks.yaml_file import FileError
 
+_KEY = "tailscale:index/tailnetKey:TailnetKey"
+
 
 def main(words: list[str] | None = None) -> int:
     """Run one command; return the exit status."""
@@ -171,7 +173,9 @@ def _preview(arguments: argparse.Namespace, console: Console) -> int:
     words = {"create": "to create", "update": "to update", "replace": "to replace", "delete": "to delete"}
     parts = [f"{summary.counts[name]} {text}" for name, text in words.items() if summary.counts[name]]
     console.print(f"{', '.join(parts) or 'nothing to change'}, {summary.counts['same']} unchanged.", highlight=False)
-    if arguments.expect_no_changes and parts:
+    # A key that is due is made anew by the next `up`, and is no sign of anybody's hand.
+    changed = {event.type for event in events if event.kind == "start" and event.operation in words}
+    if arguments.expect_no_changes and parts and changed != {_KEY}:
         console.print(f"Stack {arguments.stack} is not as its config says: run up.", style="red")
         return 1
     return 0

@@ -154,7 +154,7 @@ class Tailnet(Section):
     )
     base_url: BaseUrl = key(
         "kind tailscale: where the API is; another one for tests",
-        "the https:// address of an API; nobody would answer; leave it out",
+        "the https:// address of an API; nobody would answer, or the credentials be seen on the way; leave it out",
         default="https://api.tailscale.com",
     )
     policy: Literal["print", "own"] = key(
