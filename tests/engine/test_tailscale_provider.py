@@ -14,13 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from driver.deployment import Deployment
+from driver.find_engine import find_engine
+from driver.workspace import Workspace
 from engine import EngineError
+from engine.events import Event
 from tests import fake_tailscale
 from tests.engine.conftest import needs_cli
 from tests.engine.ssh_host import SshHost
 from tests.engine.stack_under_test import Cli, Stack
 from tests.fake_tailscale import API_KEY, CLIENT, CLIENT_SECRET, TOKEN, FakeTailscale
+from tests.lab.sealer import Sealer
 
 PROJECT = Path(__file__).parents[2]
 PACKAGES = PROJECT / ".tailrack" / "packages"
@@ -290,3 +296,42 @@ def test_the_in_process_engine_refuses_the_provider_by_name_and_nothing_is_asked
         assert "https://www.pulumi.com/docs/install/" in str(refused.value)
     assert fake.take() == []
     assert stack.host.take() == []
+
+
+@needs_cli
+@needs_provider
+def test_the_whole_program_previews_a_stack_whose_keys_it_makes(
+    fake: FakeTailscale, host: SshHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(PACKAGES))
+    monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "home"))
+    (tmp_path / "key").write_text(host.private_key)
+    (tmp_path / "key").chmod(0o600)
+    machine = {"address": "127.0.0.1", "private_key_file": str(tmp_path / "key"), "host_key": host.host_key}
+    hosts = [{"name": f"b{n}", "port": host.port + n, "user": "root", **machine} for n in range(2)]
+    sealer = Sealer("of the test")
+    config = {
+        "cluster": {"name": "trial"},
+        "head": {"name": "b0", "site": "rack"},
+        "sites": [{"name": "rack", "kind": "hosts", "hosts": hosts}],
+        "users": [{"name": "ada", "uid": 6001}],
+        "tailnet": {"api_key": {"secure": sealer.seal(API_KEY)}, "base_url": fake.url},
+    }
+    file = tmp_path / "Pulumi.trial.yaml"
+    text = yaml.safe_dump({"config": {f"tailrack:{key}": value for key, value in config.items()}})
+    file.write_text(text + sealer.salt_line)
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "passphrase").write_text("of the test\n")
+    events: list[Event] = []
+    deployment = Deployment(Workspace(PROJECT, "trial", file, root), find_engine("cli"), events.append)
+    summary = deployment.preview()
+    assert summary.ok, summary.failures
+    names = {event.name for event in events if event.kind == "start" and event.operation == "create"}
+    assert {"tailnet-key", "b0-device", "b1-join", "b1-device"} <= names
+    assert set(fake.take()) == {"GET /api/v2/acl"}
+    assert API_KEY not in repr(events)
+    fake.policy = json.dumps({"tagOwners": {"tag:cluster": []}, "grants": []})
+    (failure,) = deployment.preview().failures
+    assert "no machine has joined: no rule lets tag:cluster reach itself on tcp 22, 2049, 6816-6819" in failure.message
+    assert host.take() == []
