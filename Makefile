@@ -6,7 +6,7 @@
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 STACK ?= dev
-FAULTS := $(addprefix tests/lab/test_,faults.py outage.py secrets.py slow_node.py)
+FAULTS := $(addprefix tests/lab/test_,faults.py local_head.py outage.py relay.py secrets.py slow_node.py)
 export STACK ENGINE COMMAND
 .PHONY: help setup up preview drift outputs status images report floors shell trust down lint test test-unit test-engine test-lab test-faults test-gpu bench
 
@@ -72,7 +72,7 @@ test-engine: setup .tailrack/packages/pulumi_tailscale ## tests of the engines a
 
 test-lab: setup ## tests on real daemons, in containers
 	@$(PYTHON) -m lab image >/dev/null
-	@$(PYTHON) -m pytest tests/lab
+	@$(PYTHON) -m pytest tests/lab -n 2 --dist loadfile
 
 test-faults: setup ## what goes wrong, in full: kills, a partition, restarts, the secret scan; half an hour
 	@$(PYTHON) -m lab image >/dev/null

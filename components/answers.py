@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from components.public_key import ED25519, check_key
+from components.settings.network_names import DEVICE, INTERFACE
 
 TAILNET = ipaddress.IPv4Network("100.64.0.0/10")  # RFC 6598; Tailscale gives its addresses from it
 MOST_GPUS = 256  # of a node: nvidia's device files have numbers below it
@@ -73,12 +74,12 @@ def _device_numbers(value: object) -> list[int]:
     return numbers
 
 
-_INTERFACE = _matching(r"[A-Za-z][A-Za-z0-9_.-]{0,14}")
-_DEVICE = _matching(r"[A-Za-z][A-Za-z0-9_-]{0,30}")
+_INTERFACE = _matching(INTERFACE)
+_DEVICE = _matching(DEVICE)
 
 
 def _networks(value: object) -> dict[str, Any]:
-    """What may be its site's fabric (components/roles/fabric/fabric.py): interfaces with addresses, RDMA devices."""
+    """What may be its site's fabric (components/roles/fabric/networks.py): interfaces with addresses, RDMA devices."""
     if not isinstance(value, dict) or value.keys() != {"interfaces", "rdma"}:
         raise ValueError
     return {"interfaces": _each(value["interfaces"], _interface), "rdma": _each(value["rdma"], _rdma)}
@@ -153,14 +154,16 @@ NODE: Mapping[str, Reader] = {"slurm_version": _VERSION}
 def reader(fields: Mapping[str, Reader]) -> Callable[[str], dict[str, Any]]:
     """Return a function from what a step printed to its fields, see `read`. It never raises."""
 
-    def read_text(stdout: str) -> dict[str, Any]:
-        try:
-            answer = json.loads(stdout)
-        except (ValueError, RecursionError):
-            answer = None
-        return read(fields, answer if isinstance(answer, dict) else {})
+    return lambda stdout: read(fields, said(stdout))
 
-    return read_text
+
+def said(stdout: str) -> dict[str, Any]:
+    """Return the JSON object that a step printed, an empty one where it printed anything else. It never raises."""
+    try:
+        answer = json.loads(stdout)
+    except (ValueError, RecursionError):
+        answer = None
+    return answer if isinstance(answer, dict) else {}
 
 
 def read(fields: Mapping[str, Reader], answer: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pulumi
@@ -16,6 +17,7 @@ from components.nccl_validation import NcclValidation
 from components.remote import REPAIR
 from components.roles.enroot_pyxis.role import credentials
 from components.roles.order import roles
+from components.roles.tailnet.relay import relay_port
 from components.way_in import NO_KEY, WayIn
 
 
@@ -55,6 +57,7 @@ class Cluster(pulumi.ComponentResource):
         def of(host: Host) -> dict[str, pulumi.Input[Any]]:
             return {**values, REPAIR: settings.cluster.repair.get(host.name, "")}
 
+        head, *nodes = [replace(host, relay_port=relay_port(settings.tailnet, host.name)) for host in (head, *nodes)]
         self.head = HeadNode(head, settings, munge, own, of(head), secrets, way_in, sites=sites, opts=child)
         self.nodes = [ComputeNode(node, self.head.link, own, of(node), secrets, way_in, opts=child) for node in nodes]
         self.head.services()

@@ -13,6 +13,7 @@ from components import answers, steps
 from components.head_link import HeadLink
 from components.host import Host
 from components.remote import TIME_LIMIT_SECONDS, Step, render_program
+from components.roles.nfs_exports.export import export_line
 from components.roles.role import Role, header_name
 from components.roles.slurm.fragment import NodeGpus, memory_values, node_values
 from components.way_in import NO_KEY, WayIn
@@ -23,7 +24,7 @@ GATE_LIMIT_SECONDS = 1500
 
 def node_header(host: Host) -> dict[str, pulumi.Input[Any]]:
     """What scripts may read of a node, as NODE_NAME and so on, before it has joined."""
-    own = {"name": host.name, "adopt": host.adopt, "take_over": host.take_over, "fabric": host.fabric}
+    own = {key: getattr(host, key) for key in ("name", "adopt", "take_over", "fabric", "relay_port")}
     values = {**own, **node_values(host)}
     return {header_name("node", key): value for key, value in values.items()}
 
@@ -66,7 +67,7 @@ class ComputeNode(pulumi.ComponentResource):
     facts    Output[dict], what of components.answers.GATE holds; Slurm's version is the one installed or to be
     gpus     Output[str], the GPUs found on the machine: `h200:8`, empty without any
     joined   Output[dict], what of components.answers.REACH holds
-    fabric   Output, what came of proving its site's fabric (components/roles/fabric/fabric.py); None on the tailnet
+    fabric   Output, what came of proving its site's fabric (components/roles/fabric/groups.py); None on the tailnet
     ready    the resource after which Slurm gives it jobs
 
     Four steps: gate and join on the node; then, on the head node, what the head keeps of it (and how it sees it off on
@@ -118,6 +119,9 @@ class ComputeNode(pulumi.ComponentResource):
         values |= found_header(host, self.facts)
         values |= {
             "NODE_ADDRESS": self.joined["tailnet_ip"],
+            "NODE_EXPORT": pulumi.Output.all(values["NFS_EXPORTS_PATH"], self.joined["tailnet_ip"]).apply(
+                lambda known: export_line(*known)
+            ),
             "NODE_HOST_KEY": self.joined["host_key"],
             "NODE_SSHD_PORT": self.joined["sshd_port"],
             "NODE_NETWORKS": self.joined["fabric"].apply(json.dumps),

@@ -12,7 +12,6 @@ from components.host import Connection, Machine
 from components.roles.role import header_name
 
 SHARED = ("USERS_LINES", "NFS_EXPORTS_PATH", "NFS_EXPORTS_MOUNT")
-# Without the bastion: whether there is one must be known before the program runs, and outputs are known in it.
 # Whether a head node has a bastion must be known before the program runs, and outputs are known only in it.
 _CONNECTION = tuple(field.name for field in fields(Connection) if field.name != "bastion")
 
@@ -21,7 +20,7 @@ _CONNECTION = tuple(field.name for field in fields(Connection) if field.name != 
 class HeadLink:
     """The head node as its nodes see it.
 
-    machine        where the steps about a node run
+    machine        where the steps about a node run; of a local head node, the machine that the program runs on
     address        its tailnet address
     authority      public key that signs the nodes' SSH host keys
     leave_key      public key with which it may ask a node to leave
@@ -52,27 +51,23 @@ class HeadLink:
 
     def to_outputs(self) -> dict[str, pulumi.Input[Any]]:
         """Return it as values of a stack output, to be kept secret as a whole."""
-        connection = {name: getattr(self.machine.connection, name) for name in _CONNECTION}
+        way = self.machine.connection
+        connection = {name: getattr(way, name) for name in _CONNECTION} if way else None
         rest = {name: getattr(self, name) for name in (*_PLAIN, "munge_key", "shared")}
         return {"name": self.machine.name, "connection": connection, **rest}
 
     @classmethod
-    def from_outputs(cls, outputs: pulumi.Output[Any]) -> HeadLink:
-        """Return the head node of another stack, from what `to_outputs` gave there. All of it is secret."""
+    def from_outputs(cls, outputs: pulumi.Output[Any], *, here: bool = False) -> HeadLink:
+        """Return the head node of another stack, from what `to_outputs` gave there. All of it is secret.
+
+        here   the program runs on the head node itself: no SSH is needed, which a local head node gives no words for
+        """
         known: pulumi.Output[Any] = pulumi.Output.secret(outputs)
-        connection = known["connection"]
         plain: dict[str, Any] = {name: pulumi.Output.unsecret(known[name]) for name in _PLAIN}
         return cls(
             machine=Machine(
                 pulumi.Output.unsecret(known["name"]),
-                # Secret, all but the user, who is in the command that everybody may see.
-                Connection(
-                    host=connection["host"],
-                    port=connection["port"],
-                    user=pulumi.Output.unsecret(connection["user"]),
-                    private_key=connection["private_key"],
-                    host_key=connection["host_key"],
-                ),
+                None if here else _way_to(known),
             ),
             munge_key=known["munge_key"],
             shared={name: pulumi.Output.unsecret(known["shared"][name]) for name in SHARED},
@@ -83,3 +78,17 @@ class HeadLink:
 _PLAIN = tuple(
     field.name for field in fields(HeadLink) if field.name not in ("machine", "munge_key", "shared", "ready")
 )
+
+
+def _way_to(head: pulumi.Output[Any]) -> Connection:
+    """A connection of another stack's outputs. Secret, all but the user, who is in a command that everybody may see."""
+
+    def words(known: Mapping[str, Any]) -> Any:
+        if known["connection"] is None:
+            raise pulumi.RunError(f"the head node {known['name']} is local: it can be used on that machine alone")
+        return known["connection"]
+
+    told = head.apply(words)
+    return Connection(
+        told["host"], told["port"], pulumi.Output.unsecret(told["user"]), told["private_key"], told["host_key"]
+    )

@@ -50,7 +50,9 @@ class HeadNode(pulumi.ComponentResource):
         sites: Sequence[str],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        super().__init__("tailrack:cluster:HeadNode", host.name, None, opts)
+        # For the state to remember which machine it was (driver/checks). Of one that the stack makes its steps tell.
+        key = host.connection.host_key if host.connection else None
+        super().__init__("tailrack:cluster:HeadNode", host.name, {"hostKey": key} if isinstance(key, str) else {}, opts)
         self.host = host
         values = {**values, **node_header(host)}
         gate = Step(

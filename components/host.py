@@ -33,13 +33,14 @@ class Machine:
     """Where a step runs.
 
     name        the machine's name; known late where it is another stack's
+    connection  the way to it; None for the very machine that the program runs on: its steps are local commands
     lifeline    the resource whose deletion takes the whole machine away (a container, a cloud instance). Steps on
                 this machine are not run on delete when it goes in the same operation. None for machines that
                 stay.
     """
 
     name: pulumi.Input[str]
-    connection: Connection
+    connection: Connection | None
     lifeline: pulumi.Resource | None = None
 
 
@@ -54,6 +55,7 @@ class Host(Machine):
     adopt       it is in the tailnet already, and stays in it as it is, also when it leaves the cluster
     take_over   whether it may be taken from another cluster
     fabric      the network that jobs inside its site use: `auto`, `tailnet`, or an interface's name
+    relay_port  UDP port at which it is the cluster's relay; empty where it is none
     """
 
     name: str
@@ -63,3 +65,4 @@ class Host(Machine):
     adopt: bool = False
     take_over: bool = False
     fabric: str = AUTO
+    relay_port: str = ""

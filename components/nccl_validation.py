@@ -17,7 +17,7 @@ from typing import Any
 
 import pulumi
 
-from components import measuring_plan, steps
+from components import answers, measuring_plan, steps
 from components.cluster_settings import ClusterSettings
 from components.compute_node import ComputeNode
 from components.head_node import HeadNode
@@ -151,13 +151,16 @@ class NcclValidation(pulumi.ComponentResource):
         before: pulumi.Output[Any],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        super().__init__("tailrack:validation:NcclValidation", "validation", None, opts)
+        asked = settings.validation
         self._head, self._settings, self._before = head, settings, before
         self._members = {node.host.name: node for node in nodes}
         members: dict[str, HeadNode | ComputeNode] = dict(self._members)
         if settings.head.compute:
             members[head.host.name] = head
-        asked = settings.validation
+        # For the state to remember the floors: one that goes is found by driver/checks.
+        there = sorted({node.host.site for node in members.values()})
+        floors = {"floors": asked.floors_gb_per_s, "sites": there}
+        super().__init__("tailrack:validation:NcclValidation", "validation", floors, opts)
         wanted = set(asked.nodes) or set(members)
         self._sites = {name: node.host.site for name, node in members.items() if name in wanted}
         self._addresses = {name: members[name].joined["tailnet_ip"] for name in self._sites}
@@ -244,6 +247,8 @@ class NcclValidation(pulumi.ComponentResource):
                 "CAMPAIGN_LIMIT": measuring_plan.campaign_seconds(asked),
             },
             measure=measured,
+            # A user's words, which end nobody's run.
+            parse=answers.said,
             label=f"measure {scope.name}",
             # It waits for minutes and changes nothing that other steps on this machine change.
             lock=None,

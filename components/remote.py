@@ -1,4 +1,4 @@
-"""The one way to run a script on a host: `Step`, a wrapper around pulumi-command's remote.Command.
+"""The one way to run a script on a host: `Step`, a wrapper around pulumi-command's remote.Command and local.Command.
 
 Why it looks like this (measured, see docs/decisions/0002-one-step-wrapper.md):
 
@@ -8,6 +8,9 @@ Why it looks like this (measured, see docs/decisions/0002-one-step-wrapper.md):
 - there is no `environment` (sshd refuses it) and no previous output in it.
 - the time limit is inside the command: the engine's own limits do not stop a running command.
 - the host key is pinned.
+
+On the machine that the program runs on, a step is a local command with the same words and the same stdin; it gets none
+of the environment of whoever runs the program, as over SSH.
 
 A script (components/steps.py) has a function `up` and, where something must be undone, a function `down`. Both
 converge: they may be run twice, be cut off anywhere, and start from a half-done state. `up` prints one JSON object.
@@ -25,7 +28,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, cast
 
 import pulumi
-from pulumi_command import remote
+from pulumi_command import local, remote
 
 from components.host import Connection, Machine
 from components.roles.role import Value
@@ -41,6 +44,10 @@ DIAL_TIMEOUT_SECONDS = 10
 
 # The lock of the steps that change a host; a step without one takes it for its changes alone.
 HOST_LOCK = "tailrack"
+
+# What a local step finds in its environment, and the word by which its script knows that it is one.
+ENVIRONMENT = "HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+HERE = "here"
 
 # Header name of a text that says nothing to a script but that it should run again.
 REPAIR = "STEP_REPAIR"
@@ -79,13 +86,18 @@ def render_program(script: Script, values: Mapping[str, Value]) -> str:
     return "\n".join(["#!/bin/bash", header({name: values[name] for name in script.reads}), script.text])
 
 
-def command_line(user: str, action: str, limit_seconds: int = TIME_LIMIT_SECONDS) -> str:
+def command_line(user: str | None, action: str, limit_seconds: int = TIME_LIMIT_SECONDS) -> str:
     """Return the constant command that reads the script from stdin; everybody but root goes through sudo.
 
     bash reads the script from stdin, never from its argv: argv is for everyone to see in `ps`.
+
+    user   None on this very machine: it is whoever runs the program, of which the command must not depend
     """
-    sudo = "" if user == "root" else "sudo -n "
-    return f"exec {sudo}timeout -k {KILL_AFTER_SECONDS} {limit_seconds} bash -euo pipefail -s -- {action}"
+    bash = f"timeout -k {KILL_AFTER_SECONDS} {limit_seconds} bash -euo pipefail -s -- {action}"
+    if user is None:
+        # The environment of whoever runs the program is not the script's business: it may hold a passphrase.
+        return f'case $(id -u) in 0) ;; *) set -- sudo -n ;; esac; exec env -i {ENVIRONMENT} "$@" {bash} {HERE}'
+    return f"exec {'' if user == 'root' else 'sudo -n '}{bash}"
 
 
 def parse_result(stdout: str) -> dict[str, Any]:
@@ -129,9 +141,12 @@ def secret_once_known(value: pulumi.Output[str]) -> pulumi.Output[str]:
     return pulumi.Output(value.resources(), content, value.is_known(), value.is_known())
 
 
-def _digest(script: Script, values: Mapping[str, pulumi.Input[Any]], connection: Connection) -> pulumi.Output[str]:
+def _digest(
+    script: Script, values: Mapping[str, pulumi.Input[Any]], connection: Connection | None
+) -> pulumi.Output[str]:
     """A text, secret, that is another one when any of these is. Of a connection, which machine it leads to."""
-    known = pulumi.Output.all(values=values, machine=[connection.host, connection.port, connection.host_key])
+    machine = [connection.host, connection.port, connection.host_key] if connection else []
+    known = pulumi.Output.all(values=values, machine=machine)
 
     def digest(of: Mapping[str, Any]) -> str:
         return hashlib.sha256(json.dumps([script.text, of], sort_keys=True).encode()).hexdigest()
@@ -190,11 +205,12 @@ class Step:
         text = pulumi.Output.all(**{key: there[key] for key in script.reads | own.keys()}).apply(
             lambda known: render_script(script, known)
         )
+        connection = machine.connection
         triggers = list(measure) if measure is not None else None
         if renewed:
             lasting = {key: there[key] for key in (script.reads | own.keys()) - {*renewed}}
-            triggers = [_digest(script, lasting, machine.connection)]
-        told = pulumi.Output.all(machine=machine.name, user=machine.connection.user)
+            triggers = [_digest(script, lasting, connection)]
+        told = pulumi.Output.all(machine=machine.name, user=connection.user if connection else None)
 
         def command(action: str) -> pulumi.Output[str]:
             return told.apply(
@@ -203,15 +219,18 @@ class Step:
                 )
             )
 
-        self.resource = remote.Command(
+        # The two kinds of command differ in the way alone.
+        kind: Any = remote if connection else local
+        way = {"connection": _connection(connection)} if connection else {"dir": "/"}
+        self.resource: local.Command | remote.Command = kind.Command(
             name,
-            connection=_connection(machine.connection),
+            **way,
             create=command("up"),
             update=command("recall") if measure is not None else None,
             delete=command("down") if script.undo else None,
             stdin=secret_once_known(text) if hidden else text,
             triggers=triggers,
-            logging=remote.Logging.NONE,
+            logging=kind.Logging.NONE,
             add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions(
                 parent=parent,

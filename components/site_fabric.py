@@ -11,7 +11,7 @@ TAILNET_INTERFACE = "tailscale0"
 def interfaces_of(proven: Mapping[str, Mapping[str, Any] | None]) -> dict[str, list[str]]:
     """Return each node's interfaces, the best first; none on the tailnet alone.
 
-    proven   by node of one site what came of proving its fabric (components/roles/fabric/fabric.py)
+    proven   by node of one site what came of proving its fabric (components/roles/fabric/groups.py)
     """
     interfaces: dict[str, list[str]] = {}
     for node, found in proven.items():

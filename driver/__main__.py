@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from rich.console import Console
 
 import bugs
 from driver import lab_commands, measured_floors, report
+from driver.checks import Checks
+from driver.checks.key_endless import KEY
 from driver.comment import comment
 from driver.deployment import Deployment, stack_config
 from driver.find_engine import Found, find_engine
@@ -27,13 +30,15 @@ from driver.head_command import on_head
 from driver.progress import Progress, changes, describe
 from driver.report_page import page
 from driver.stack_file import read_stack_file
+from driver.terminal import lines
 from driver.trust import trust
 from driver.workspace import PROJECT, ROOT, DriverError, Workspace, write_private
 from engine.events import Event, Failure, Summary
 from lab.errors import LabError
 from stacks.yaml_file import FileError
 
-_KEY = "tailscale:index/tailnetKey:TailnetKey"
+# What Slurm says now: nodes, why some are out, and jobs.
+SLURM_NOW = ("sinfo -N -l", "sinfo -R", "squeue")
 
 
 def main(words: list[str] | None = None) -> int:
@@ -128,7 +133,7 @@ def _up(arguments: argparse.Namespace, console: Console) -> int:
     if deployment.uses_lab:
         lab_commands.prepare(deployment.likenesses)
     with _Patience(console, deployment), progress:
-        summary = deployment.up()
+        summary = deployment.up(Checks(deployment.allowed))
     console.print()
     outputs = deployment.outputs() if summary.ok else {}
     if summary.ok:
@@ -137,7 +142,7 @@ def _up(arguments: argparse.Namespace, console: Console) -> int:
     console.print(f"Nothing to change: {changes(summary)}." if nothing and summary.ok else f"{changes(summary)}.")
     console.print(f"make up took {time.monotonic() - begun:.1f} s.", highlight=False)
     if not summary.ok:
-        return _failed(console, summary)
+        return _failed(console, summary, progress)
     bad = report.bad_scopes(outputs)
     if bad:
         console.print(
@@ -163,22 +168,31 @@ def _which(arguments: argparse.Namespace, console: Console) -> int:
 
 def _preview(arguments: argparse.Namespace, console: Console) -> int:
     progress, events = Progress(console, preview=True), list[Event]()
-    deployment = _deployment(arguments, progress, _engine(arguments, console), events.append)
+
+    def keep(event: Event) -> None:
+        checks.on_event(event)
+        # Of what comes as a whole nobody asks for the inputs any more, and a thousand machines have many.
+        events.append(event if event.before else replace(event, after={}))
+
+    deployment = _deployment(arguments, progress, _engine(arguments, console), keep)
+    checks = Checks(deployment.allowed)
     with progress:
         summary = deployment.preview(refresh=arguments.refresh)
+        for line in checks.lines():
+            console.print(f" ! {line}", style="red", markup=False, highlight=False, soft_wrap=True)
     if arguments.comment:
-        arguments.comment.write_text(comment(arguments.stack, events, summary), encoding="utf-8")
+        arguments.comment.write_text(comment(arguments.stack, events, summary, checks), encoding="utf-8")
     if not summary.ok:
-        return _failed(console, summary)
+        return _failed(console, summary, progress)
     words = {"create": "to create", "update": "to update", "replace": "to replace", "delete": "to delete"}
     parts = [f"{summary.counts[name]} {text}" for name, text in words.items() if summary.counts[name]]
     console.print(f"{', '.join(parts) or 'nothing to change'}, {summary.counts['same']} unchanged.", highlight=False)
     # A key that is due is made anew by the next `up`, and is no sign of anybody's hand.
     changed = {event.type for event in events if event.kind == "start" and event.operation in words}
-    if arguments.expect_no_changes and parts and changed != {_KEY}:
+    if arguments.expect_no_changes and parts and changed != {KEY}:
         console.print(f"Stack {arguments.stack} is not as its config says: run up.", style="red")
         return 1
-    return 0
+    return 1 if checks.refused else 0
 
 
 def _outputs(arguments: argparse.Namespace, console: Console) -> int:
@@ -192,8 +206,9 @@ def _status(arguments: argparse.Namespace, console: Console) -> int:
     deployment = _deployment(arguments, Progress(console), find_engine(arguments.engine))
     outputs = deployment.outputs()
     report.show(console, outputs)
-    if outputs and deployment.uses_lab:
-        lab_commands.show_slurm(deployment.lab, deployment.head_name)
+    if outputs and (deployment.uses_lab or deployment.head_is_here):
+        for question in SLURM_NOW:
+            subprocess.run(on_head(deployment, question), check=False)
     return 0
 
 
@@ -259,7 +274,7 @@ def _down(arguments: argparse.Namespace, console: Console) -> int:
         summary = deployment.destroy()
     console.print(f"{changes(summary)}.", highlight=False)
     if not summary.ok:
-        return _failed(console, summary)
+        return _failed(console, summary, progress)
     if deployment.uses_lab:
         lab_commands.clear_away(deployment.lab)
         lab_commands.stop_docker()
@@ -267,12 +282,13 @@ def _down(arguments: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _failed(console: Console, summary: Summary) -> int:
+def _failed(console: Console, summary: Summary, progress: Progress) -> int:
     for failure in summary.failures:
         console.print()
-        console.print(_told(failure), style="red", markup=False, highlight=False, soft_wrap=True)
+        console.print(lines(_told(failure)), style="red", markup=False, highlight=False, soft_wrap=True)
     console.print()
-    console.print("What did not fail is done. Repair what is named above, then run the same command again.")
+    done = "What did not fail is done." if progress.begun else "Nothing was begun."
+    console.print(f"{done} Repair what is named above, then run the same command again.")
     return 1
 
 

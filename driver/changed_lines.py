@@ -28,9 +28,12 @@ _SILENT = {"STEP_NAME", "STEP_LOCK"}
 def changed_lines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Return what changes between two inputs of a command, as lines of a diff.
 
-    A line starts with `- ` or `+ ` (a line of a value that goes or comes), or `# ` (words about what follows).
+    A line starts with `- ` or `+ ` (a line of a value that goes or comes), or `# ` (words about what follows). None
+    where the command comes or goes as a whole.
     """
     lines: list[str] = []
+    if not before or not after:
+        return lines
     for key in sorted(before.keys() | after.keys()):
         old, new = before.get(key), after.get(key)
         if old == new:
@@ -59,7 +62,7 @@ def _of_stdin(old: object, new: object) -> Iterator[str]:
 
 
 def _of_texts(old: str, new: str) -> Iterator[str]:
-    (before, old_script), (after, new_script) = _parts(old), _parts(new)
+    (before, old_script), (after, new_script) = values_and_script(old), values_and_script(new)
     for name in sorted((before.keys() | after.keys()) - _SILENT):
         was, becomes = before.get(name, ""), after.get(name, "")
         if was == becomes:
@@ -73,8 +76,8 @@ def _of_texts(old: str, new: str) -> Iterator[str]:
         yield "# its script is another: this is another version of tailrack"
 
 
-def _parts(stdin: str) -> tuple[dict[str, str], str]:
-    """The values by name, and the script."""
+def values_and_script(stdin: str) -> tuple[dict[str, str], str]:
+    """Return what a step is sent: its values by name, and its script."""
     header, _, script = stdin.partition(_SCRIPT)
     return {name: "".join(shlex.split(quoted)) for name, quoted in _VALUE.findall(header)}, script
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pulumi.automation import CommandError, LocalWorkspace, PulumiCommand, Stack
-from pulumi.automation.events import EngineEvent, OpType, StepEventMetadata
+from pulumi.automation.events import EngineEvent, OpType, StepEventMetadata, StepEventStateMetadata
 from pulumi.runtime.rpc import UNKNOWN, is_rpc_secret
 
 from driver.workspace import DriverError, Workspace
@@ -194,8 +194,8 @@ class _Telling:
                 self.summary.counts[operation] += 1
         if operation != "same":
             event = Event(kind, operation, urn, urn.rsplit("::", 1)[-1], metadata.type, seconds, command=command)
-            if kind == "start" and operation in ("update", "replace") and metadata.old and metadata.new:
-                event = replace(event, before=_shown(metadata.old.inputs), after=_shown(metadata.new.inputs))
+            if kind == "start":
+                event = replace(event, before=_shown(metadata.old), after=_shown(metadata.new))
             self._on_event(event)
 
 
@@ -206,9 +206,10 @@ def _command(metadata: StepEventMetadata) -> str:
     return command if isinstance(command, str) and command != UNKNOWN else ""  # a secret is no text, but marked
 
 
-def _shown(inputs: Any) -> dict[str, Any]:
-    """Inputs as the CLI tells of them, which marks a secret and gives no text of it."""
-    return {key: HIDDEN if is_rpc_secret(value) else value for key, value in (inputs or {}).items()}
+def _shown(state: StepEventStateMetadata | None) -> dict[str, Any]:
+    """Inputs as the CLI tells of them, which marks a secret and gives no text of it; none where there is no state."""
+    inputs = (state.inputs if state else None) or {}
+    return {key: HIDDEN if is_rpc_secret(value) else value for key, value in inputs.items()}
 
 
 def _owner(lock: Path) -> int:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from driver.changed_lines import changed_lines
+from driver.checks import Checks
 from driver.progress import describe
 from engine.events import Event, Summary
 
@@ -16,13 +17,19 @@ _WORDS = {"create": "comes", "delete": "goes", "replace": "is made anew"}
 _DOES = {"create": "runs", "update": "runs again", "replace": "runs anew", "delete": "is undone"}
 
 
-def comment(stack: str, events: Sequence[Event], summary: Summary) -> str:
-    """Return Markdown for a stack's preview; every event is one of the preview's."""
+def comment(stack: str, events: Sequence[Event], summary: Summary, checks: Checks) -> str:
+    """Return Markdown for a stack's preview: what was found first, then what would be done.
+
+    events   all of the preview's, which the checks have looked at
+    """
     started = [event for event in events if event.kind == "start" and event.operation != "same"]
     machines = [event for event in started if event.type == _MACHINE and event.operation in _WORDS]
     steps = [event for event in started if not event.type.startswith(("tailrack:", "pulumi:"))]
     counts = ", ".join(f"{count} to {name}" for name, count in summary.counts.items() if count and name != "same")
     parts = [MARK.format(stack=stack), f"### tailrack: stack `{_code(stack)}`"]
+    if found := [f"- {_text(line)}" for line in checks.lines()]:
+        head = "**Refused until it is asked for by name:**" if checks.refused else "**Asked for by name:**"
+        parts.append("\n".join([head, "", *found]))
     if not summary.ok:
         parts.append("**The preview failed.** " + "".join(_fenced(failure.message) for failure in summary.failures))
     parts.append(f"{counts or 'Nothing to change'}, {summary.counts['same']} unchanged.")

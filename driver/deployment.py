@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from components.settings.problems import shown
+from driver.checks import Checks
 from driver.cli_runner import CliRunner
 from driver.find_engine import IN_PROCESS, Found
 from driver.remedies import with_remedies
@@ -20,6 +21,7 @@ from engine.events import Event, Summary
 from lab.identity import lab_id
 from lab.likeness.machine import LIKENESSES
 from stacks.sites import KINDS
+from stacks.sites.kind import Kind, NodeSpec, Site
 
 T = TypeVar("T")
 
@@ -38,10 +40,15 @@ class Deployment:
         self._runner: CliRunner | Engine
         # Before anything reads it: what is wrong with the file itself is said in the same words under either engine.
         self._config: dict[str, Any] = read_stack_file(workspace.config_file)["config"]
+        self._on_event = on_event
+
+        def tell(event: Event) -> None:
+            self._on_event(event)
+
         workspace.prepare()
         self._take("cli" if found.cli is not None else IN_PROCESS)
         if found.cli is not None:
-            self._runner = CliRunner(workspace, found.cli, on_event, parallel)
+            self._runner = CliRunner(workspace, found.cli, tell, parallel)
         else:
             for name, value in workspace.environment().items():
                 os.environ[name] = value
@@ -50,7 +57,7 @@ class Deployment:
                 workspace.stack,
                 lambda stack: replace(workspace, stack=stack).in_process_state,
                 load_config(workspace.project, workspace.config_copy),
-                on_event,
+                tell,
                 parallel,
             )
 
@@ -75,8 +82,16 @@ class Deployment:
     @property
     def uses_lab(self) -> bool:
         """Whether nodes of some site are containers of the lab."""
-        kinds = {name for name, kind in KINDS.items() if kind.uses_lab}
-        return any(site.get("kind") in kinds for site in self._written("tailrack:sites"))
+        return any(kind.uses_lab for kind in self._kinds)
+
+    @property
+    def head_is_here(self) -> bool:
+        """Whether the head node is this machine."""
+        return any(kind.is_here for kind in self._kinds)
+
+    @property
+    def _kinds(self) -> list[Kind[Site, NodeSpec]]:
+        return [KINDS[kind] for site in self._written("tailrack:sites") if (kind := str(site.get("kind"))) in KINDS]
 
     @property
     def likenesses(self) -> set[str]:
@@ -99,7 +114,7 @@ class Deployment:
 
     @property
     def head_host(self) -> dict[str, Any] | None:
-        """The head node as a site of kind `hosts` lists it, as written; None where it is a container of the lab."""
+        """The head node as a site of kind `hosts` lists it, as written; None where it is of another kind."""
         sites = self._written("tailrack:sites")
         hosts = [host for site in sites if isinstance(site.get("hosts"), list) for host in site["hosts"]]
         return next((host for host in hosts if isinstance(host, dict) and host.get("name") == self.head_name), None)
@@ -121,11 +136,35 @@ class Deployment:
                 "`make down` with the old name, `rm -r /var/lib/slurm/slurmctld` on a head node that stays, `make up`"
             )
 
-    def up(self) -> Summary:
-        """Bring the stack to what its config says."""
+    @property
+    def allowed(self) -> list[str]:
+        """What the config asks for by name (stacks/config/allow.py), as written."""
+        value = self._config.get("tailrack:allow")
+        return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
+
+    def up(self, checks: Checks | None = None) -> Summary:
+        """Bring the stack to what its config says.
+
+        checks   looks at a preview of a stack that is there first; DriverError, and nothing is touched, where it
+                 finds what nobody asked for
+        """
         with self.workspace.exclusive():
             self._refuse_another_name()
+            if checks and self.outputs():
+                planned = self._looked_at_by(checks)
+                if not planned.ok:
+                    return planned
+                if checks.refused:
+                    raise DriverError("nothing was touched:\n" + "\n".join(f"  {line}" for line in checks.lines()))
             return with_remedies(self._started(self._runner.up))
+
+    def _looked_at_by(self, checks: Checks) -> Summary:
+        """Run a preview for nobody but the checks."""
+        told, self._on_event = self._on_event, checks.on_event
+        try:
+            return self._started(self._runner.preview)
+        finally:
+            self._on_event = told
 
     def preview(self, refresh: bool = False) -> Summary:
         """Say what `up` would do; `refresh` looks at clouds and tailnet first, which the Pulumi CLI alone can do."""

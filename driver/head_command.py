@@ -1,4 +1,4 @@
-"""A command on the head node, for people: in the lab in its container, elsewhere by SSH as the config says."""
+"""A command on the head node, for people: here, in its container of the lab, or by SSH as the config says."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from lab.identity import container_name
 
 def on_head(deployment: Deployment, command: str) -> list[str]:
     """Return the words that run a command on a stack's head node. Raises DriverError where the config lacks a word."""
+    if deployment.head_is_here:
+        return ["bash", "-c", command]
     host = deployment.head_host
     if host is None:
         return ["docker", "exec", container_name(deployment.lab, deployment.head_name), "bash", "-c", command]

@@ -37,23 +37,18 @@ def container(workspace: Workspace, node: str) -> str:
     """Return the name of a node's container. Raises LabError naming the nodes there are when it does not run."""
     name = container_name(lab_id(workspace.project, workspace.stack), node)
     prefix = name.removesuffix(node)
-    listed = subprocess.run(
-        ["docker", "ps", "--filter", f"name={prefix}", "--format", "{{.Names}}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    names = listed.stdout.split()
+    words = ["docker", "ps", "--filter", f"name={prefix}", "--format", "{{.Names}}"]
+    try:
+        names = subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()
+    except FileNotFoundError:  # no Docker here
+        names = []
     if name not in names:
         there = ", ".join(sorted(found.removeprefix(prefix) for found in names)) or "none"
-        raise LabError(f"there is no running node {node!r} (there is: {there}); run make up, or give another NODE=")
+        raise LabError(
+            f"there is no running node {node!r} in the lab (there is: {there}); run make up, or give another NODE=; "
+            "other machines are reached by ssh, and of a local head node any shell of this machine is one"
+        )
     return name
-
-
-def show_slurm(lab: str, head: str) -> None:
-    """Print what Slurm says now: nodes, why some are out, and jobs."""
-    for words in (["sinfo", "-N", "-l"], ["sinfo", "-R"], ["squeue"]):
-        subprocess.run(["docker", "exec", container_name(lab, head), *words], check=False)
 
 
 def sweep(project: Path) -> None:

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from components.step_label import StepLabel
 from driver.changed_lines import changed_lines
+from driver.terminal import lines, one_line
 from engine.events import Event, Summary
 
 _MARKS = {"create": "+", "update": "~", "replace": "±", "delete": "-"}
@@ -22,10 +23,17 @@ def describe(command: str, name: str) -> str:
 
 
 class Progress:
-    """Prints a line when a step ends, and keeps a line of what runs now where the terminal can show one."""
+    """Prints a line when a step ends, and keeps a line of what runs now where the terminal can show one.
+
+    Of a preview it prints at its end, so that what is found in all of it can be said first.
+
+    begun   whether any step has been run; none is in a preview
+    """
 
     def __init__(self, console: Console, preview: bool = False) -> None:
+        self.begun = False
         self._console, self._preview = console, preview
+        self._planned: list[str] = []
         self._running: dict[str, tuple[str, float]] = {}
         self._lock = threading.Lock()
         self._status = console.status("") if console.is_terminal else None
@@ -38,6 +46,8 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         if self._status:
             self._status.stop()
+        for line in self._planned:
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def on_event(self, event: Event) -> None:
         """Take an event of either engine; components have no work of their own and are not shown."""
@@ -45,30 +55,31 @@ class Progress:
             return
         with self._lock:
             if event.kind == "start":
+                self.begun = not self._preview
                 self._running[event.urn] = (describe(event.command, event.name), time.monotonic())
                 if self._preview:
-                    self._line(event, f"{event.operation}")
-                    for line in changed_lines(event.before, event.after):
-                        self._console.print(f"      {line}", markup=False, highlight=False, soft_wrap=True)
+                    self._planned.append(_line(event, event.operation))
+                    self._planned += [f"      {one_line(line)}" for line in changed_lines(event.before, event.after)]
             elif event.kind in ("done", "failed", "skipped"):
                 self._running.pop(event.urn, None)
                 if not self._preview:
                     word = _DONE.get(event.operation, event.operation) if event.kind == "done" else event.kind
-                    self._line(event, f"{word} in {event.seconds:.1f} s" if event.kind != "skipped" else word)
+                    line = _line(event, f"{word} in {event.seconds:.1f} s" if event.kind != "skipped" else word)
+                    style = "red" if event.kind == "failed" else None
+                    self._console.print(line, style=style, markup=False, highlight=False)
             elif event.kind == "message":
-                self._console.print(f"  {event.text}", markup=False, highlight=False)
+                self._console.print(f"  {lines(event.text)}", markup=False, highlight=False)
             if self._status:
                 self._status.update(self._now())
-
-    def _line(self, event: Event, outcome: str) -> None:
-        mark = {"failed": "x", "skipped": " "}.get(event.kind, _MARKS.get(event.operation, " "))
-        style = "red" if event.kind == "failed" else None
-        words = describe(event.command, event.name)
-        self._console.print(f" {mark} {words:<52} {outcome}", style=style, markup=False, highlight=False)
 
     def _now(self) -> str:
         names = [name for name, _ in sorted(self._running.values(), key=lambda pair: pair[1])]
         return f"now: {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}" if names else ""
+
+
+def _line(event: Event, outcome: str) -> str:
+    mark = {"failed": "x", "skipped": " "}.get(event.kind, _MARKS.get(event.operation, " "))
+    return f" {mark} {describe(event.command, event.name):<52} {outcome}"
 
 
 def changes(summary: Summary) -> str:

@@ -8,8 +8,13 @@ from dataclasses import replace
 from components.step_label import StepLabel
 from engine.events import Failure, Summary
 
-# What SSH says, in the words of the CLI's provider and of the in-process engine; and the remedy.
+# What sudo and SSH say, the latter in the words of the CLI's provider and of the in-process engine; and the remedy.
 _REMEDIES = (
+    (
+        r"sudo: .*(is|are) required|sudo.: (No such file|not found)|not in the sudoers file|may not run sudo",
+        "give the account that steps run with on {machine} password-less sudo (a line `NAME ALL=(ALL) NOPASSWD: ALL` "
+        "in /etc/sudoers.d), or use root; then run up again",
+    ),
     (
         r"host key mismatch|host key is not trusted",
         "{machine} shows another host key than the one in the config, and nothing was run on it. Compare host_key with "

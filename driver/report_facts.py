@@ -8,11 +8,18 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from components.settings.types import NODE
+from components.validation.preflight.tailnet import TRAFFIC
 from components.validation.table import scopes_of
 from components.validation.verdict import Result
+from driver.terminal import one_line
 
 _WORST_FIRST = ("error", "warning", "info")
-# What the preflight says of a pair under "tailnet path".
+# What the preflight says of a pair under "tailnet traffic", and under "tailnet path".
+_TRAFFIC = re.compile(
+    r"(?P<name>\S+) by (?P<path>direct|relay|peer-relay|idle): "
+    r"(?P<sent>\d{1,18}) B sent, (?P<received>\d{1,18}) B received",
+    re.ASCII,
+)
 _REACHED = re.compile(r"(?P<name>\S+) is reached (?:by way of a )?(?P<path>direct|relay|peer-relay)\b")
 
 
@@ -32,7 +39,7 @@ class Scope:
     @property
     def reason(self) -> str:
         """Why the verdict is what it is; holds what programs on the nodes have printed."""
-        return _printable(self.result["reason"])
+        return one_line(self.result["reason"])
 
     @property
     def how(self) -> str:
@@ -51,7 +58,7 @@ class Scope:
         name, interface = self.result["transport"], self.result["interface"]
         if not name:
             return "transport unknown"
-        over = _printable(f"{name} over {interface}" if interface else name)
+        over = one_line(f"{name} over {interface}" if interface else name)
         expected = self.optional.get("expected_transport")
         return over if not expected or name.startswith(expected) or expected == "sockets" else f"{over}, not {expected}"
 
@@ -68,14 +75,23 @@ class Scope:
 
     @property
     def findings(self) -> list[dict[str, str]]:
-        """The preflight's findings, errors first, each with its node."""
+        """The preflight's findings but for what went between nodes, errors first, each with its node."""
+        return [one for one in self._found if one["check"] != TRAFFIC]
+
+    @property
+    def _found(self) -> list[dict[str, str]]:
         found = self.optional.get("preflight") or {}
         each = [
-            {"node": node, **{key: _printable(str(value)) for key, value in one.items()}}
+            {"node": node, **{key: one_line(str(value)) for key, value in one.items()}}
             for node in found
             for one in found[node]
         ]
         return sorted(each, key=lambda one: (_rank(one["severity"]), one["node"]))
+
+    @property
+    def traffic(self) -> list[dict[str, str]]:
+        """Of the findings, what went between two nodes."""
+        return [one for one in self._found if one["check"] == TRAFFIC]
 
     @property
     def suspects(self) -> list[Mapping[str, Any]]:
@@ -85,13 +101,8 @@ class Scope:
     @property
     def accusations(self) -> list[str]:
         """What there is to say of the suspects and is not in the reason already."""
-        each = [_printable(suspect["reason"]) for suspect in self.suspects]
+        each = [one_line(suspect["reason"]) for suspect in self.suspects]
         return [reason for reason in each if reason not in self.reason]
-
-
-def _printable(text: str) -> str:
-    """The text without what moves a terminal's cursor or cannot be written."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _rank(severity: str) -> int:
@@ -128,27 +139,67 @@ def node_facts(node: Mapping[str, Any]) -> dict[str, str]:
         "Slurm": "slurm_version",
         "Tailscale": "tailscale_version",
     }
-    facts = {column: "unknown" if node[key] is None else _printable(str(node[key])) for column, key in columns.items()}
+    facts = {column: "unknown" if node[key] is None else one_line(str(node[key])) for column, key in columns.items()}
     return {**facts, "memory": f"{facts['memory']} MB"}
 
 
-def site_paths(outputs: Mapping[str, Any]) -> tuple[list[str], dict[tuple[str, str], dict[str, int]]]:
-    """The sites, and for two of them how many pairs of nodes are known to reach each other by which path.
+@dataclass(frozen=True)
+class Pair:
+    """Two nodes: how they reach each other in the tailnet, and what one has told of bytes; None where none did."""
 
-    Known are each node's path to the head node, and what the preflight saw between neighbours.
+    one: str
+    other: str
+    path: str
+    sent: int | None = None  # from one to the other
+    received: int | None = None
+
+    @property
+    def carried(self) -> str:
+        """What went between them, in words."""
+        if self.sent is None or self.received is None:
+            return "not known"
+        return f"{_amount(self.sent)} to {self.other}, {_amount(self.received)} to {self.one}"
+
+
+def _amount(count: int) -> str:
+    for unit, scale in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= scale:
+            return f"{count / scale:.1f} {unit}"
+    return f"{count} B"
+
+
+def pairs(outputs: Mapping[str, Any]) -> list[Pair]:
+    """Return the pairs of nodes of which something is known, in the order of the nodes.
+
+    Known are each node's path to the head node as it joined, and what the preflight saw: the path to the next node, and
+    to those that a node exchanged most with. What the preflight saw is the newer.
     """
-    nodes = outputs["cluster"]["nodes"]
-    site_of = {node["name"]: node["site"] for node in nodes}
-    pairs = {frozenset((node["name"], nodes[0]["name"])): node["path"] for node in nodes[1:]}
+    head, *nodes = (node["name"] for node in outputs["cluster"]["nodes"])
+    order = [head, *nodes]
+    joined = zip(nodes, outputs["cluster"]["nodes"][1:], strict=True)
+    found = {frozenset((name, head)): Pair(head, name, str(node["path"])) for name, node in joined}
     for scope in scopes(outputs):
-        for finding in scope.findings:
-            found = _REACHED.match(finding["seen"]) if finding["check"] == "tailnet path" else None
-            if found and found["name"] in site_of and finding["node"] in site_of:
-                pairs[frozenset((finding["node"], found["name"]))] = found["path"]
+        for told in scope.findings:
+            seen = _REACHED.match(told["seen"]) if told["check"] == "tailnet path" else None
+            if seen and {seen["name"], told["node"]} <= {*order} and seen["name"] != told["node"]:
+                found[frozenset((told["node"], seen["name"]))] = Pair(told["node"], seen["name"], seen["path"])
+        for told in scope.traffic:
+            seen = _TRAFFIC.fullmatch(told["seen"])
+            if seen and {seen["name"], told["node"]} <= {*order} and seen["name"] != told["node"]:
+                both = frozenset((told["node"], seen["name"]))
+                before = found.get(both)
+                path = before.path if seen["path"] == "idle" and before else seen["path"]
+                found[both] = Pair(told["node"], seen["name"], path, int(seen["sent"]), int(seen["received"]))
+    return sorted(found.values(), key=lambda pair: sorted((order.index(pair.one), order.index(pair.other))))
+
+
+def site_paths(outputs: Mapping[str, Any]) -> tuple[list[str], dict[tuple[str, str], dict[str, int]]]:
+    """The sites, and for two of them how many pairs of nodes are known to reach each other by which path."""
+    site_of = {node["name"]: node["site"] for node in outputs["cluster"]["nodes"]}
     counts: dict[tuple[str, str], dict[str, int]] = {}
-    for pair, path in pairs.items():
-        ends = sorted(site_of[name] for name in pair)
+    for pair in pairs(outputs):
+        ends = sorted((site_of[pair.one], site_of[pair.other]))
         for here, there in {(ends[0], ends[-1]), (ends[-1], ends[0])}:
             cell = counts.setdefault((here, there), {})
-            cell[path] = cell.get(path, 0) + 1
+            cell[pair.path] = cell.get(pair.path, 0) + 1
     return sorted(set(site_of.values())), counts

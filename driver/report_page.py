@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from components.validation.table import COLUMNS, bandwidth, table_rows
 from driver import report_chart
 from driver.report import node_figures
-from driver.report_facts import Scope, all_scopes, node_facts, scopes, single_nodes, site_paths
+from driver.report_facts import Scope, all_scopes, node_facts, pairs, scopes, single_nodes, site_paths
 
 # Autoescape: names, reasons and findings come from machines, and some are whatever a program there has printed.
 _ENVIRONMENT = Environment(
@@ -46,6 +46,7 @@ def page(outputs: Mapping[str, Any], stack: str, made_at: str) -> str:
         paths={
             pair: ", ".join(f"{count} {path}" for path, count in sorted(cell.items())) for pair, cell in paths.items()
         },
+        pairs=pairs(outputs),
         columns=COLUMNS,
         geometry=report_chart,
     )

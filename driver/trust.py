@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from driver.terminal import one_line
 from stacks.sites.hosts.known_hosts import TRUSTED
 from stacks.sites.hosts.strangers import Stranger, strangers_of
 from stacks.yaml_file import FileError
@@ -97,7 +98,9 @@ def _table(found: Sequence[Stranger]) -> Table:
     table = Table("host", "address", "fingerprint")
     for one in found:
         fingerprint = asyncssh.import_public_key(one.key).get_fingerprint() if one.key else f"none: {one.why_not}"
-        table.add_row(*map(escape, (one.name, f"{one.address}:{one.port}", fingerprint)))
+        # A server chooses the words with which it hangs up.
+        words = (one.name, f"{one.address}:{one.port}", fingerprint)
+        table.add_row(*(escape(one_line(word)) for word in words))
     return table
 
 

@@ -31,7 +31,8 @@ class Event:
 
     `seconds` is how long a finished step took; `text` is a message, an error, or why a step was skipped. `command` is
     the resource's `create` (at a delete, of the resource as it was), empty where that is secret or not known. `before`
-    and `after` are the inputs that a started update or replacement begins and ends with, every secret hidden.
+    and `after` are the inputs that a started step begins and ends with, every secret hidden; none before a create, none
+    after a delete.
     """
 
     kind: str

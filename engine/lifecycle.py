@@ -90,7 +90,7 @@ class Lifecycle:
         identity = kept.id if kept else "" if self._commands.dry_run else f"{goal.name}{secrets.token_hex(4)}"
         printed = kept.outputs if kept else dict.fromkeys(STREAMS, "") if goal.custom else {}
         command = (operation == "update" and goal.inputs.get("update")) or goal.inputs.get("create")
-        if operation != "same" and command:
+        if operation != "same" and command and goal.custom:
             printed = self._commands.run(goal.type, plain(command), plain(goal.inputs), plain(printed))
         outputs = {key: as_secret(text) if key in goal.secret_outputs else text for key, text in printed.items()}
         made = replace(goal, id=identity, outputs=outputs)
@@ -134,8 +134,16 @@ class Lifecycle:
         # The delete of what is replaced is a part of the replacement.
         again = resource.urn in {*self._registered, *self._deleted_early} or resource in self._state.condemned
         event, begun = replace(_event(resource), operation=operation), time.monotonic()
-        changed = old if operation in ("update", "replace") else None
-        self.tell(replace(event, before=_shown(changed.inputs), after=_shown(resource.inputs)) if changed else event)
+        before = resource if operation == "delete" else old
+        self.tell(
+            event
+            if operation == "same"
+            else replace(
+                event,
+                before=_shown(before.inputs) if before else {},
+                after=_shown(resource.inputs) if operation != "delete" else {},
+            )
+        )
         try:
             done = action()
         except CommandError as error:

@@ -48,7 +48,7 @@ class Monitor:
         response = resource_pb2.RegisterResourceResponse(urn=self._urn(request), unknown=True)
         for key, urns in request.propertyDependencies.items():
             response.propertyDependencies[key].urns.extend(urns.urns)
-        inputs = _python(request.object) if request.custom else {}
+        inputs = _python(request.object)
         if problems := _problems(request, inputs):
             self.refused.append(f"{request.type} {request.name}: {', '.join(problems)}")
             return response

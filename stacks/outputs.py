@@ -46,7 +46,7 @@ def fabric_output(
     """Return the networks of a site: each node's interfaces, the best first, and what went otherwise.
 
     nodes    site by node
-    proven   by node what came of proving its fabric (components/roles/fabric/fabric.py); None on the tailnet
+    proven   by node what came of proving its fabric (components/roles/fabric/groups.py); None on the tailnet
     """
     own = {node: found for node, found in proven.items() if found and nodes[node] == site}
     notes = [found["note"] for found in own.values() if found["note"]]

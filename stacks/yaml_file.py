@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -34,7 +35,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     Raises FileError for a file that cannot be read, holds something else, or says something twice.
     """
     try:
-        content = path.read_bytes()
+        content = plain_file(path)
         text = content.decode()
     except OSError as error:
         raise FileError(f"{path.name} cannot be read: {error.strerror}; see that it is a file of yours") from None
@@ -55,6 +56,14 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(builder.root, dict):
         raise FileError(f"{path.name} is {told(builder.root)}, not a mapping; write KEY: VALUE pairs, as in an example")
     return builder.root
+
+
+def plain_file(path: Path) -> bytes:
+    """Return a file's content. FileError for a pipe or a device, which may have no end; OSError as in reading."""
+    kind = path.stat().st_mode
+    if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):  # a folder has an error of its own
+        raise FileError(f"{path.name} cannot be read: it is no plain file; see that it is a file of yours")
+    return path.read_bytes()
 
 
 def told(value: object) -> str:

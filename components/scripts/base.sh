@@ -68,9 +68,16 @@ take_lock() {
 # Add a value to what the step tells the program: a key and a JSON value.
 result() { RESULT+="${RESULT:+,}\"$1\":$2"; }
 
+# Whether this step is undone in vain: another one of its name has run since, here or by SSH as this one did not. A head
+# node that was reached by SSH and is local now has its steps made anew; what these have made is not the old ones' to undo.
+# The file says that the last one was a local command.
+made_anew() { if [ "$1" = here ]; then [ ! -e "$HERE_FILE" ]; else [ -e "$HERE_FILE" ]; fi; }
+
 # Run `up` or `down` with stdout and stderr in the log; then print the step's result, one JSON object.
+# The second word is `here` for a local command, and empty for one by SSH.
 dispatch() {
-    local action=${1:?up or down}
+    local action=${1:?up or down} way=${2:-}
+    HERE_FILE=$STATE_DIR/here/$STEP_NAME
     RESULT='' LOCKED=''
     exec 3>&1 4>&2
     trap report_failure EXIT
@@ -78,7 +85,15 @@ dispatch() {
     exec >"$LOG_DIR/$STEP_NAME.log" 2>&1
     [ -z "$STEP_LOCK" ] || take_lock "$STEP_LOCK"
     note "$STEP_NAME $action on $HOST_NAME${STEP_REPAIR:+, repair: $STEP_REPAIR}"
-    "$action"
+    case $action,$way in
+    up,here) mkdir -p "${HERE_FILE%/*}" && : >"$HERE_FILE" ;;
+    up,) rm -f "$HERE_FILE" ;;
+    esac
+    if [ "$action" = down ] && made_anew "$way"; then
+        note "made anew by another step of this name: nothing to undo"
+    else
+        "$action"
+    fi
     note "done in ${SECONDS}s"
     printf '{%s}\n' "$RESULT" >&3
 }

@@ -166,7 +166,8 @@ measure() {
     HOME_DIR=$(getent passwd "$RUN_AS" | cut -d: -f6)
     told=$(drive "$chosen") || status=$?
     [ "$status" -ne "$REFUSED" ] || fail "Slurm did not take the job of $SCOPE" "see sinfo and sinfo -R on $HOST_NAME"
-    told=$(jq -ce 'select(type == "object" and has("state") and has("job_id"))' <<<"$told") && [ "$status" -eq 0 ] ||
+    # One object: what is added to it below is added to all that was said.
+    told=$(jq -ces 'select(length == 1)[0] | select(type == "object" and has("state") and has("job_id"))' <<<"$told") && [ "$status" -eq 0 ] ||
         fail "the measurement of $SCOPE broke off"
     # Somebody was quicker.
     if jq -e '.state == "PENDING"' <<<"$told" >/dev/null && ! look && ! grep -q ' out ' <<<"$ROLL"; then

@@ -33,7 +33,8 @@ class Head(Section):
     """The head node: slurmctld, the share, and the place to log in."""
 
     name: NodeName = named(
-        "the head node's name; at a `lab` site one more container, at a `hosts` site one of its hosts",
+        "the head node's name; at a `lab` site one more container, at a `hosts` site one of its hosts, "
+        "at a `local` site this machine",
         "Slurm, the tailnet and every job know it by this name; write a name such as head",
         default="head",
     )

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from components.settings.problems import below
+from components.settings.problems import below, shown, word
 from components.settings.section import Section, keys_of
 
 _LONGEST_NAME, _MOST_NAMES = 100, 100  # more would be no help, and take long to compare
@@ -80,4 +80,4 @@ def meant(key: str, known: Collection[str]) -> str:
         return f"write one of the {len(known)} that there are"
     names = sorted(known)
     near = difflib.get_close_matches(key, names, n=1) if len(key) <= _LONGEST_NAME else []
-    return f"did you mean '{near[0]}'?" if near else f"write one of: {', '.join(names)}"
+    return f"did you mean {shown(near[0])}?" if near else f"write one of: {', '.join(map(word, names))}"

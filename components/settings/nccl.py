@@ -2,13 +2,14 @@
 
 import re
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
+from components.settings import sizes
 from components.settings.draft import Draft
 from components.settings.problems import Report
 from components.settings.section import Section, key, number, size
-from components.settings.sizes import check_sizes_of, largest
 from components.settings.types import PartitionName, Size, Whole, refuse, words
 from components.validation.collectives import COLLECTIVES
 from components.validation.sizes import parse_size
@@ -70,6 +71,10 @@ def _absolute(value: str) -> str:
 def _source(value: str) -> str:
     if value and not re.fullmatch(r"https://\S+|/[^\s]*", _one_line(value)):
         refuse("is neither https:// nor a path from / on")
+    try:
+        _ = urlsplit(value).port
+    except ValueError:
+        refuse("has a port that is not from 0 to 65535, or another part that no address has")
     return value
 
 
@@ -93,20 +98,13 @@ class Nccl(Section):
         "a collective's name; nothing would be measured; write all_reduce",
         default="all_reduce",
     )
-    min_bytes: Size = size("smallest message", "the measurement would have no first size", default=parse_size("8M"))
-    max_bytes: Size = size("largest message", "the measurement would have no last size", default=parse_size("8G"))
-    factor: Whole = number(
-        "each size is the one before times this", 2, 1024, "the sizes would never reach max_bytes", 4
-    )
-    iterations: Whole = number("timed runs a size", 1, 100000, "nothing would be measured", 20)
-    warmup: Whole = number(
-        "runs a size before the timed ones", 0, 100000, "the first timed run would pay for connecting", 5
-    )
-    gate_bytes: Size = size(
-        "the size whose bus bandwidth is held against the floor, in the middle of three runs",
-        "there would be nothing to judge",
-        otherwise="the largest measured",
-        default_factory=largest,
+    min_bytes: Size = sizes.smallest_key("8M")
+    max_bytes: Size = sizes.largest_key("8G")
+    factor: Whole = sizes.factor_key()
+    iterations: Whole = sizes.iterations_key(20)
+    warmup: Whole = sizes.warmup_key(5)
+    gate_bytes: Size = sizes.judged_key(
+        "the size whose bus bandwidth is held against the floor, in the middle of three runs"
     )
     socket_max_bytes: Size = size(
         "the largest message where sockets carry the data, between sites above all",
@@ -156,7 +154,7 @@ class Nccl(Section):
 
 def check_nccl(nccl: Draft, report: Report) -> None:
     """Report sizes that cannot be measured, and a source that nobody vouches for."""
-    check_sizes_of(nccl, report)
+    sizes.check_sizes_of(nccl, report)
     for one, other in (("source", "source_sha256"), ("source_sha256", "source")):
         if nccl.text(one) and not nccl.text(other):
             what = f"is there without {other}"

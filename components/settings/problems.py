@@ -79,6 +79,11 @@ def bare(name: str) -> str:
     return name if re.fullmatch(r"[a-z][a-z0-9-]{0,62}", name) and shown(name) == repr(name) else shown(name)
 
 
+def word(text: str) -> str:
+    """A key or name as running text has it; one that is none, as a message shows a value."""
+    return text if _PLAIN_KEY.fullmatch(text) and not _LOOKS_SECRET.search(text) else shown(text)
+
+
 def listed(names: Collection[str]) -> str:
     """The first ten names in order, as running text has them."""
     return ", ".join(bare(name) for name in sorted(names)[:10]) + (", ..." if len(names) > 10 else "")

@@ -1,8 +1,43 @@
-"""What the sizes of a measurement must be to one another."""
+"""The keys of a measurement's sizes and runs, and what the sizes must be to one another."""
+
+from typing import Any
 
 from components.settings.draft import Draft
 from components.settings.problems import Report
-from components.validation.sizes import format_size, sizes_between
+from components.settings.section import number, size
+from components.validation.sizes import format_size, parse_size, sizes_between
+
+
+def smallest_key(default: str) -> Any:
+    """The key of the smallest message."""
+    return size("smallest message", "the measurement would have no first size", default=parse_size(default))
+
+
+def largest_key(default: str) -> Any:
+    """The key of the largest message."""
+    return size("largest message", "the measurement would have no last size", default=parse_size(default))
+
+
+def factor_key() -> Any:
+    """The key of the step from a size to the next."""
+    return number("each size is the one before times this", 2, 1024, "the sizes would never reach max_bytes", 4)
+
+
+def iterations_key(default: int) -> Any:
+    """The key of the number of timed runs."""
+    return number("timed runs a size", 1, 100000, "nothing would be measured", default)
+
+
+def warmup_key(default: int) -> Any:
+    """The key of the number of runs before those."""
+    breaks = "the first timed run would pay for connecting"
+    return number("runs a size before the timed ones", 0, 100000, breaks, default)
+
+
+def judged_key(description: str) -> Any:
+    """The key of the size that is judged."""
+    otherwise = "the largest measured"
+    return size(description, "there would be nothing to judge", otherwise=otherwise, default_factory=largest)
 
 
 def largest(data: dict[str, int]) -> int:

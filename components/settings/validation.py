@@ -4,32 +4,24 @@ from typing import Annotated
 
 from pydantic import Field
 
+from components.settings import sizes
 from components.settings.draft import Draft
 from components.settings.nccl import Nccl, check_nccl
 from components.settings.problems import Report
-from components.settings.section import Section, key, number, size
-from components.settings.sizes import check_sizes_of, largest
+from components.settings.section import Section, key, number
 from components.settings.types import FreeText, NodeName, Number, Size, Whole
-from components.validation.sizes import parse_size
 
 
 class Validation(Section):
     """The bandwidth measurement that ends every change of the cluster."""
 
-    min_bytes: Size = size("smallest message", "the measurement would have no first size", default=parse_size("64K"))
-    max_bytes: Size = size("largest message", "the measurement would have no last size", default=parse_size("4M"))
-    factor: Whole = number(
-        "each size is the one before times this", 2, 1024, "the sizes would never reach max_bytes", 4
-    )
-    iterations: Whole = number("timed runs a size", 1, 100000, "nothing would be measured", 5)
-    warmup: Whole = number(
-        "runs a size before the timed ones", 0, 100000, "the first timed run would pay for connecting", 1
-    )
-    gate_bytes: Size = size(
-        "the size whose bus bandwidth is held against the floor; left out, the largest measured",
-        "there would be nothing to judge",
-        otherwise="the largest measured",
-        default_factory=largest,
+    min_bytes: Size = sizes.smallest_key("64K")
+    max_bytes: Size = sizes.largest_key("4M")
+    factor: Whole = sizes.factor_key()
+    iterations: Whole = sizes.iterations_key(5)
+    warmup: Whole = sizes.warmup_key(1)
+    gate_bytes: Size = sizes.judged_key(
+        "the size whose bus bandwidth is held against the floor; left out, the largest measured"
     )
     ranks_per_node: Whole = number("processes a node", 1, 1024, "no process would measure", 1)
     time_limit_minutes: Whole = number(
@@ -70,5 +62,5 @@ class Validation(Section):
 
 def check_validation(validation: Draft, report: Report) -> None:
     """Report what cannot be measured or judged."""
-    check_sizes_of(validation, report)
+    sizes.check_sizes_of(validation, report)
     check_nccl(validation.section("nccl"), report)

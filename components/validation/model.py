@@ -1,6 +1,7 @@
 """What was asked of the measurement, and what the job reported back."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
@@ -11,6 +12,9 @@ from components.validation.sizes import sizes_between
 Backend = Literal["mpi-cpu", "tcp-cpu", "nccl-tests"]
 
 _FLOAT32_BYTES = 4
+_LARGEST = 2**63  # of a setting; sizes beyond it are nobody's
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+_LATEST = 253_402_300_799  # the last second of the year 9999, and of a calendar
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +42,9 @@ class Measurement:
     floor_source: str | None = None
 
     def __post_init__(self) -> None:
+        for key in ("min_bytes", "max_bytes", "factor", "iterations", "warmup", "gate_bytes", "ranks", "nodes", "runs"):
+            if type(value := getattr(self, key)) is not int or value > _LARGEST:
+                raise ValueError(f"{key} is no whole number up to 2^63")
         if self.backend not in get_args(Backend):
             raise ValueError(f"backend is {self.backend!r}: it must be one of {', '.join(get_args(Backend))}")
         if self.min_bytes % _FLOAT32_BYTES:
@@ -119,6 +126,7 @@ class JobReport:
             if key not in data:
                 raise ValueError(f"the job report has no {key!r}; it has {sorted(data)}")
         exit_code, signal = _exit(data["exit_code"])
+        absent = _texts("absent", data.get("absent", {}))
         return cls(
             job_id=_job_id(data["job_id"]),
             # Slurm writes "CANCELLED by 1000": the first word is the state.
@@ -126,14 +134,14 @@ class JobReport:
             exit_code=exit_code,
             signal=signal,
             seconds=_seconds("seconds", data["seconds"]),
-            nodes=_names("nodes", data["nodes"]),
+            nodes=names("nodes", data["nodes"]),
             output=_text(data, "output"),
             node_states=_text(data, "node_states") if "node_states" in data else "",
             facts=_texts("facts", data.get("facts", {})),
-            left_out=_names("left_out", data.get("left_out", ())),
+            left_out=names("left_out", data.get("left_out", ())),
             measured_at=_seconds("measured_at", data.get("measured_at")),
             last=None if data.get("last") is None else cls.from_json({**data["last"], "last": None}),
-            absent=_texts("absent", data.get("absent", {})),
+            absent=dict(zip(names("absent", [*absent]), absent.values(), strict=True)),
             repeats=_outputs(data.get("repeats", ())),
             log=_text(data, "log") if "log" in data else "",
         )
@@ -164,15 +172,21 @@ def _exit(value: object) -> tuple[int | None, int | None]:
 def _seconds(key: str, value: object) -> float | None:
     if value is None:
         return None
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0:
+    return number(key, value)
+
+
+def number(key: str, value: object) -> float:
+    """A number of a report; ValueError, by its key, for what is none or below 0."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= _LATEST:
         return float(value)
-    raise ValueError(f"{key} is {value!r}: a number of 0 or more, or null, was expected")
+    raise ValueError(f"{key} is not a number of 0 or more, or null, as was expected")
 
 
-def _names(key: str, value: object) -> tuple[str, ...]:
-    if isinstance(value, (list, tuple)) and all(isinstance(name, str) and name for name in value):
+def names(key: str, value: object) -> tuple[str, ...]:
+    """Names of nodes in a report; ValueError, by its key, for anything else: they are shown as they are."""
+    if isinstance(value, (list, tuple)) and all(isinstance(name, str) and _NAME.fullmatch(name) for name in value):
         return tuple(value)
-    raise ValueError(f"{key} is {value!r}: a list of node names was expected")
+    raise ValueError(f"{key} is not a list of node names, as was expected")
 
 
 def _text(data: Mapping[str, Any], key: str) -> str:

@@ -1,5 +1,6 @@
 """From what a measuring step has brought back to the results of its scope, and of its nodes one by one."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from components.validation import floors
 from components.validation.expected import expect
 from components.validation.groups import Group
-from components.validation.model import JobReport, Measurement
+from components.validation.model import JobReport, Measurement, names, number
 from components.validation.presence import Presence, read_presence
 from components.validation.transport import read_transport
 from components.validation.verdict import Finding, GroupResult, Result, SuspectResult, Verdict, judge
@@ -60,7 +61,7 @@ def judge_group(
     asked, report = asked_in(entry), JobReport.from_json({**entry, "left_out": [], "absent": {}})
     if asked is None:
         raise ValueError("the job report does not say what was asked")
-    gpus = {node: str(kind) for node, kind in entry["gpus"].items()}
+    gpus = dict(zip(names("gpus", [*entry["gpus"]]), map(_kinds, entry["gpus"].values()), strict=True))
     group = Group(", ".join(sorted(set(gpus.values()))), tuple(sorted(gpus)), asked.ranks // asked.nodes)
     expected = expect(group.nodes, there, how.interface, spans=how.spans)
     used = read_transport(report.log + report.output, asked.nodes).name or ""
@@ -112,7 +113,8 @@ def _judge_scope(
     if found.get("gpus") and asked_in(found):
         groups = [judge_group(entry, there, how.floor, how) for entry in (found, *found.get("others", ()))]
         result = together(groups)
-        left_out, absent = list(found.get("left_out", ())), dict(found.get("absent", {}))
+        scope = JobReport.from_json(found)
+        left_out, absent = scope.left_out, scope.absent
         result["left_out"] = [*left_out, *(name for name in absent if name not in left_out)]
         if result["left_out"]:
             words = [f"{name} ({absent.get(name, 'other jobs are on it')})" for name in result["left_out"]]
@@ -131,11 +133,19 @@ def _judge_scope(
     return result, by_node
 
 
+def _kinds(told: object) -> str:
+    """A node's GPUs as the plan has them, `h200:8`; they are shown as they are."""
+    if not isinstance(told, str) or not re.fullmatch(r"[A-Za-z0-9:, ._-]{1,200}", told):
+        raise ValueError("gpus are not kinds and counts")
+    return told
+
+
 def _suspect(told: Mapping[str, Any]) -> SuspectResult:
+    found = told["busbw_gb_per_s"]
     return SuspectResult(
-        nodes=[str(node) for node in told["nodes"]],
-        busbw_gb_per_s=None if told["busbw_gb_per_s"] is None else float(told["busbw_gb_per_s"]),
-        reference_gb_per_s=float(told["reference_gb_per_s"]),
+        nodes=list(names("nodes", told["nodes"])),
+        busbw_gb_per_s=None if found is None else number("busbw_gb_per_s", found),
+        reference_gb_per_s=number("reference_gb_per_s", told["reference_gb_per_s"]),
         reason=str(told["reason"]),
     )
 

@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"log"
 	"net/http"
+	"net/netip"
+	"slices"
 	"time"
 
 	"golang.org/x/net/http2"
 	"tailscale.com/control/controlhttp/controlhttpserver"
+	"tailscale.com/net/tsaddr"
 	"tailscale.com/tailcfg"
 	"tailscale.com/types/key"
 	"tailscale.com/util/zstdframe"
@@ -30,6 +33,16 @@ type server struct {
 	private *http.ServeMux
 	public  *http.ServeMux
 }
+
+// packetFilter lets every member reach every other, and use any that offers itself as a relay: what a grant of
+// tailscale.com/cap/relay from all to all becomes at Tailscale's own control server, for the two ends and for the relay.
+var packetFilter = append(slices.Clone(tailcfg.FilterAllowAll), tailcfg.FilterRule{
+	SrcIPs: []string{"*"},
+	CapGrant: []tailcfg.CapGrant{{
+		Dsts: []netip.Prefix{tsaddr.AllIPv4(), tsaddr.AllIPv6()},
+		Caps: []tailcfg.PeerCapability{tailcfg.PeerCapabilityRelay, tailcfg.PeerCapabilityRelayTarget},
+	}},
+})
 
 type machineKey struct{}
 
@@ -150,7 +163,7 @@ func (s *server) news(self *tailcfg.Node, peers []*tailcfg.Node, told map[tailcf
 	response := &tailcfg.MapResponse{
 		Node: self, Peers: peers, DERPMap: s.relays, Domain: s.tailnet.suffix, ControlTime: &now,
 		DNSConfig:    &tailcfg.DNSConfig{Proxied: true, Domains: []string{s.tailnet.suffix}},
-		PacketFilter: tailcfg.FilterAllowAll, CollectServices: "false",
+		PacketFilter: packetFilter, CollectServices: "false",
 		UserProfiles: []tailcfg.UserProfile{{ID: userID, LoginName: "lab@" + s.tailnet.suffix, DisplayName: "lab"}},
 		// Nothing of the lab goes to Tailscale's log service.
 		Debug: &tailcfg.Debug{DisableLogTail: true},

@@ -35,6 +35,7 @@ def check(config: Draft, report: Report) -> None:
     _check_site_names(config, report)
     _check_repair(config.section("cluster"), nodes, report)
     _check_measured(config.section("validation"), nodes, report)
+    _check_relay(config.section("tailnet").section("relay"), nodes, report)
     for word, kind in KINDS.items():
         kind.check([site for site in sites if site.text("kind") == word], head, report)
     logins = {node.login: node.place for node in listed_nodes if node.login is not None}
@@ -118,6 +119,14 @@ def _check_measured(validation: Draft, nodes: Sequence[Claim], report: Report) -
             at = below(validation.at("nodes"), index)
             what = f"{report.value(at, name)} is not a node that runs jobs"
             report.add(at, what, "it would not be measured", partial(meant, name, known))
+
+
+def _check_relay(relay: Draft, nodes: Sequence[Claim], report: Report) -> None:
+    name, known = relay.text("node"), {node.name for node in nodes if node.name is not None}
+    if name is not None and len(known) == len(nodes) and name not in known:
+        at = relay.at("node")
+        what = f"{report.value(at, name)} is not a node of this stack"
+        report.add(at, what, "nothing would be relayed", partial(meant, name, known))
 
 
 def _check_somewhere_to_run(sites: Sequence[Draft], nodes: Sequence[Claim], report: Report) -> None:

@@ -2,6 +2,7 @@
 
 from components.cluster_settings import ClusterSettings
 from components.settings.section import key
+from stacks.config.allow import FindingName, allow_key
 from stacks.sites import KINDS
 from stacks.sites.kind import NodeSpec, Site
 
@@ -16,6 +17,7 @@ class StackConfig(ClusterSettings):
         "a list of one site or more; the cluster would have no machines; write a site, as in Pulumi.dev.yaml",
         min_length=1,
     )
+    allow: tuple[FindingName, ...] = allow_key()
 
     def nodes(self) -> list[NodeSpec]:
         """Every node of the stack, the head first, then by site in the order of the config."""

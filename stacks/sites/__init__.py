@@ -4,5 +4,5 @@ from importlib import import_module
 
 from stacks.sites.kind import Kind, NodeSpec, Site
 
-FOLDERS = ("lab", "hosts", "aws")
+FOLDERS = ("lab", "hosts", "local", "aws")
 KINDS: dict[str, Kind[Site, NodeSpec]] = {folder: import_module(f"{__name__}.{folder}").KIND for folder in FOLDERS}

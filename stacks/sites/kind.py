@@ -108,5 +108,6 @@ class Kind(Generic[S, N]):
     nodes: Callable[[S, Head], Sequence[N]]
     complete: Callable[[Mapping[str, object], str, Path, Report], Mapping[str, object]] = as_written
     lists_head: bool = False  # the head node is one of the machines a site lists, not one more that is made for it
+    is_here: bool = False  # its one machine is the one that the program runs on
     uses_lab: bool = False  # its nodes are made by the programs in lab/, which need Docker
     brings_tailnet: bool = False  # a control server comes with its sites, so that no key for a tailnet is needed

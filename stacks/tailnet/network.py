@@ -68,7 +68,7 @@ class TailscaleNetwork(pulumi.ComponentResource):
         )
         self._own = pulumi.ResourceOptions(parent=self, provider=self._provider)
         whole = settings.policy == "own"
-        self.policy: Mapping[str, Any] = policy(settings.tag, wanted, whole)
+        self.policy: Mapping[str, Any] = policy(settings.tag, wanted, whole, settings.relay is not None)
         before = [self._written()] if whole else []
         enough = pulumi.Output.from_input(True) if whole else self._looked_at(wanted)
         key = tailscale.TailnetKey(

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rich.console import Console
+
 from driver.changed_lines import changed_lines
 from driver.deployment import Deployment
+from driver.progress import Progress
 from engine.events import Event
 from tests.engine.stack_under_test import Stack
 
@@ -79,3 +82,16 @@ key = step("key", pulumi.Output.secret("KEY='{value}-nobody-may-see'\\n#!/bin/ba
     assert said["plain"] == ["# setting", "- one", "+ two"]
     assert said["key"] == ["# a secret of it, or its connection, changes"]
     assert "nobody-may-see" not in repr([(event.before, event.after) for event in events])
+
+
+def test_a_program_that_refuses_its_config_has_begun_nothing(
+    deploy: Callable[[str, list[Event]], Deployment], stack: Stack
+) -> None:
+    stack.write("raise pulumi.RunError('users is missing')", {"unused": 1})
+    events: list[Event] = []
+    summary = deploy("dev", events).up()
+    assert [failure.urn for failure in summary.failures] == [""]
+    progress = Progress(Console(quiet=True))
+    for event in events:
+        progress.on_event(event)
+    assert not progress.begun

@@ -78,7 +78,7 @@ class Recorded:
     secret_outputs: set[str] = field(default_factory=set)
 
     def __getitem__(self, name: str) -> Registered:
-        (found,) = (resource for resource in self.remote if resource.name == name)
+        (found,) = (resource for resource in [*self.remote, *self.local] if resource.name == name)
         return found
 
     @property
@@ -90,8 +90,12 @@ class Recorded:
         return [resource for resource in self.resources if resource.type == "command:remote:Command"]
 
     @property
+    def local(self) -> list[Registered]:
+        return [resource for resource in self.resources if resource.type == "command:local:Command"]
+
+    @property
     def validations(self) -> set[str]:
-        return {resource.name for resource in self.remote if resource.name.startswith("validate-")}
+        return {name for name in self.names if name.startswith("validate-")}
 
     def header(self, name: str) -> dict[str, str]:
         """The values that a step's script is given, as bash reads them."""
@@ -105,9 +109,16 @@ class Recorded:
         return dict(zip(words[::2], words[1::2], strict=False))
 
     def differences(self, other: Recorded) -> set[str]:
-        """Names of the resources that only one of the two has, or whose inputs are not the same in both."""
+        """Names of the resources that only one of the two has, or whose inputs are not the same in both.
+
+        The inputs of components do nothing on any machine and are left out.
+        """
         mine, theirs = (
-            {(resource.type, resource.name): resource.inputs for resource in stack.resources} for stack in (self, other)
+            {
+                (resource.type, resource.name): {} if resource.type.startswith("tailrack:") else resource.inputs
+                for resource in stack.resources
+            }
+            for stack in (self, other)
         )
         return {key[1] for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key)}
 

@@ -78,9 +78,9 @@ class Shell:
         """The script with the folder in front of every path of the machine."""
         return _SYSTEM_PATH.sub(f"{self.root}/", script)
 
-    def run(self, script: str, action: str = "up") -> subprocess.CompletedProcess[str]:
-        """Run a script as a step is run: on stdin, with the action as its argument."""
-        return self._bash(["-euo", "pipefail", "-s", "--", action], script)
+    def run(self, script: str, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a script as a step is run: on stdin, with words such as `down` as its arguments; `up` without any."""
+        return self._bash(["-euo", "pipefail", "-s", "--", *(words or ("up",))], script)
 
     def program(self, system_path: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a program that a script has installed on the machine."""

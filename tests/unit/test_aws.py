@@ -63,7 +63,7 @@ ANSWERS = {
     "aws:ssm/getParameter:getParameter": {"value": "ami-0fedcba9876543210"},
     "aws:ec2/getInstanceType:getInstanceType": {"efaMaximumInterfaces": 32},
     **{f"{name}-instance": {"publicIp": f"198.51.100.{n}"} for n, name in enumerate(("door", "s1", "w1", "w2"), 1)},
-    **{f"{name}-interfaces": {"latestVersion": 3} for name in ("p1", "p2")},
+    "east-p-interfaces": {"latestVersion": 3},
     **{f"{name}-address": {"publicIp": f"198.51.100.{n}"} for n, name in enumerate(("p1", "p2"), 11)},
 }
 
@@ -112,8 +112,10 @@ def test_the_first_key_is_seen_nowhere_in_plain_state(stack: Any) -> None:
     assert not [one.name for one in stack.resources if FIRST_KEY in one.in_plain_state]
 
 
-def test_an_instance_with_efa_has_a_template_and_an_address_that_stays(stack: Any) -> None:
-    assert len(made(stack, "p1-interfaces")["networkInterfaces"]) == 33
+def test_the_instances_of_a_pool_with_efa_share_a_template_and_have_addresses_that_stay(stack: Any) -> None:
+    assert len(made(stack, "east-p-interfaces")["networkInterfaces"]) == 33
+    templates = [made(stack, f"{name}-instance")["launchTemplate"] for name in ("p1", "p2")]
+    assert templates == [{"id": "east-p-interfaces-id", "version": "3"}] * 2
     assert "subnetId" not in made(stack, "p1-instance")
     assert stack["p1-gate"].inputs["connection"]["host"] == "198.51.100.11"
     assert "p1-address" in stack.names

@@ -128,6 +128,19 @@ def test_another_floor_changes_no_input_of_the_step(build: Build, lab_config: di
     assert not first.differences(second) & first.validations
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["", "null", '{"state": "COMPLETED"}\n{"state": "FAILED"}', '{"a":' * 50_000, '{"seconds": %s}' % ("9" * 5_000)],
+)
+def test_a_measurement_that_brings_back_anything_else_than_a_report_ends_nothing_but_itself(
+    build: Build, lab_config: dict[str, Any], text: str
+) -> None:
+    results = build(lab_config, answers={"validate-cloud-a": text}).outputs["validation"]
+    assert (results["cloud-a"]["verdict"], results["cross-site"]["verdict"]) == ("INCONCLUSIVE", "INCONCLUSIVE")
+    assert "The report cannot be read" in results["cloud-a"]["reason"]
+    assert "The report cannot be read" not in results["cross-site"]["reason"]
+
+
 def test_gpus_decide_what_is_planned_and_measured_anew(build: Build, hosts_config: dict[str, Any]) -> None:
     told = json.loads(build(hosts_config).header("validate-rack")["PLAN"])
     assert told["gpus"] == {"dgx1": "h200:8", "dgx2": "h200:8", "box1": "rtx4090:1"}

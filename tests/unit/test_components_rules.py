@@ -65,11 +65,21 @@ def test_the_rules_look_at_all_layers() -> None:
 
 
 @pytest.mark.parametrize("path", [*COMPONENTS, *STACKS, PROJECT / "__main__.py"], ids=name)
-def test_remote_commands_are_made_in_one_file_alone(path: Path) -> None:
+def test_commands_on_machines_are_made_in_one_file_alone(path: Path) -> None:
     told = path.read_text(encoding="utf-8")
-    made = bool(re.search(r"\b(remote\.(Command|CopyToRemote|CopyFile)\(|pulumi_command\.remote\b)", told))
+    made = bool(re.search(r"\b((remote|kind)\.(Command|CopyToRemote|CopyFile)\(|pulumi_command\.remote\b)", told))
     imported = bool({"pulumi_command.remote"} & imports(path))
     assert (made or imported) == (name(path) == "components/remote.py")
+
+
+@pytest.mark.parametrize("path", [*COMPONENTS, *STACKS], ids=name)
+def test_what_is_run_here_is_a_step_or_makes_a_machine_or_a_key(path: Path) -> None:
+    makers = {
+        "components/remote.py",
+        "components/munge_key.py",
+        *(f"stacks/sites/{kind}/machines.py" for kind in KINDS),
+    }
+    assert "local.Command(" not in path.read_text(encoding="utf-8") or name(path) in makers
 
 
 @pytest.mark.parametrize("path", COMPONENTS, ids=name)

@@ -16,7 +16,12 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from components.roles.order import roles
+from components.roles.tailnet.settings import WIREGUARD_PORT, Relay
+from components.settings.section import keys_of
 from stacks.config import StackConfig, parse, reference
+from stacks.sites.hosts.presets import PRESETS
+from tests.unit.configs import LAB
 
 PROJECT = Path(__file__).parents[2]
 CONFIG_PAGE = PROJECT / "docs" / "config.md"
@@ -48,6 +53,31 @@ def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
     titles = re.findall(r"^#+ +(.+?) *$", text_of(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS.keys() - {"generic"}))
+def test_the_page_of_a_provider_says_what_its_preset_does(name: str) -> None:
+    page = " ".join((PROJECT / "docs" / "providers" / f"{name}.md").read_text(encoding="utf-8").split())
+    preset = PRESETS[name]
+    said = (preset.disks, preset.there, preset.firewall, preset.stays, preset.source)
+    assert [words for words in said if words not in page] == []
+    assert preset.user is None or f"Login: `{preset.user}`" in page
+    assert f"providers/{name}.md" in (PROJECT / "docs" / "providers.md").read_text(encoding="utf-8")
+
+
+def port_words(text: str) -> set[str]:
+    """Ports and ranges, `6817-6819`, in a text that writes ranges with either dash."""
+    return set(re.findall(r"\d+(?:-\d+)?", text.replace("\u2013", "-")))
+
+
+def test_the_table_of_open_ports_has_the_ports_of_all_roles_and_no_others() -> None:
+    table = (PROJECT / "docs" / "security.md").read_text(encoding="utf-8").partition("## What is open")[2]
+    cells = [line.split("|")[1] for line in table.splitlines() if re.match(r"\| .*\d", line)]
+    settings = parse(LAB, base_dir=PROJECT)
+    known = {port for role in roles(settings) for port in role.ports}
+    # SSH, WireGuard, a relay of one's own, and the ports that the kernel gives.
+    besides = {"22", str(WIREGUARD_PORT), str(keys_of(Relay)["port"].info.default), "32768-60000"}
+    assert set().union(*map(port_words, cells)) == known | besides
 
 
 def page_name(page: Path) -> str:

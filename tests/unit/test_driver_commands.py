@@ -10,6 +10,7 @@ import pytest
 
 from driver import __main__ as driver
 from driver.stack_file import read_stack_file
+from engine.events import Event, Failure, Summary
 
 NODE = {
     "name": "head", "site": "rack", "tailnet_ip": "100.64.0.1", "path": "self", "cpus": 2, "memory_mb": 1024, "gpus": 0,
@@ -68,3 +69,33 @@ def test_a_run_that_was_not_sound_leaves_the_config_as_it_was(monkeypatch, tmp_p
     assert run(monkeypatch, tmp_path, "floors", outputs) == 1
     assert "no floors are written, because of rack: its verdict is FAIL" in capsys.readouterr().err
     assert config.read_text() == "config:\n  tailrack:cluster: {name: prod}\n"
+
+
+STEP = Event("start", "create", "urn:pulumi:dev::tailrack::command:local:Command::a1-node", "a1-node")
+STACK = Event("start", "create", "urn:pulumi:dev::tailrack::pulumi:pulumi:Stack::dev", "dev", "pulumi:pulumi:Stack")
+
+
+@pytest.mark.parametrize(
+    ("command", "event", "said"),
+    [
+        ("up", STACK, "Nothing was begun."),
+        ("up", STEP, "What did not fail is done."),
+        ("down", STEP, "What did not fail is done."),
+        ("preview", STEP, "Nothing was begun."),
+    ],
+)
+def test_after_a_failure_it_is_said_whether_anything_is_done(monkeypatch, tmp_path, capsys, command, event, said):
+    def deployment(_arguments, progress, *_):
+        def run(*_: object, **__: object) -> Summary:
+            progress.on_event(event)
+            return Summary(failures=[Failure("", "users is missing")])
+
+        words = {"uses_lab": False, "in_process": True, "allowed": [], "stop": lambda: None}
+        return SimpleNamespace(**words, up=run, destroy=run, preview=run)
+
+    monkeypatch.setattr(driver, "_deployment", deployment)
+    monkeypatch.setattr(driver, "find_engine", lambda _: SimpleNamespace(why=""))
+    assert driver.main(["--stack", "prod", "--state-dir", str(tmp_path), command]) == 1
+    told = capsys.readouterr().err
+    assert f"{said} Repair what is named above, then run the same command again." in " ".join(told.split())
+    assert "users is missing" in told

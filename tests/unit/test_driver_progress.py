@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from components.step_label import StepLabel
+from driver.__main__ import _failed
 from driver.progress import Progress, describe
 from driver.remedies import with_remedies
+from driver.trust import _table
 from engine.events import Event, Failure, Summary
+from stacks.sites.hosts.strangers import Stranger
 
 MEMBER = StepLabel("b1-member", "gateway", "b1: export and certificate on the head node").on("exec true")
 URN = "urn:pulumi:dev::tailrack::command:remote:Command::b1-member"
@@ -29,6 +33,28 @@ def printed(*events: Event, preview: bool = False) -> list[str]:
 def explained(message: str, command: str) -> str:
     """The message of a failure, with its remedy."""
     return with_remedies(Summary(failures=[Failure(URN, message, command)])).failures[0].message
+
+
+ESCAPES = "it says \x1b]0;title\x07\x1b[2J\x9b1A\rgone\u202e"
+
+
+def test_what_a_machine_says_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    update = Event("start", "update", *STEP, before={"stdin": "A=1"}, after={"stdin": f"A='{ESCAPES}'"})
+    said = "".join(printed(Event("message", text=ESCAPES), update, preview=True))
+    assert "it says" in said
+    assert said.isprintable()
+    _failed(Console(width=120), Summary(failures=[Failure(URN, f"{ESCAPES}\nnext: do it", MEMBER)]))
+    shown = capsys.readouterr().out
+    assert "\nnext: do it" in shown
+    assert shown.replace("\n", "").isprintable()
+
+
+def test_a_server_that_shows_no_key_cannot_rewrite_what_is_shown_of_others(capsys: pytest.CaptureFixture[str]) -> None:
+    stranger = Stranger("n1\x1b[1A", "10.0.0.1", 22, Path("known"), None, why_not=ESCAPES)
+    Console(width=120).print(_table([stranger]))
+    shown = capsys.readouterr().out
+    assert "it says" in shown
+    assert shown.replace("\n", "").isprintable()
 
 
 def test_a_step_is_described_by_its_label() -> None:

@@ -15,7 +15,7 @@ from components.validation.model import JobReport, Measurement
 from components.validation.verdict import judge
 from driver import report
 from driver.report_chart import BOTTOM, HEIGHT, LEFT, TOP, WIDTH, Chart, chart
-from driver.report_facts import site_paths
+from driver.report_facts import pairs, site_paths
 from driver.report_page import page
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "nccl_tests"
@@ -259,6 +259,27 @@ def test_paths_are_counted_by_pairs_of_sites(outputs):
     sites, paths = site_paths(outputs)
     assert sites == ["box", "rack"]
     assert paths == {("rack", "rack"): {"direct": 2}, ("rack", "box"): {"relay": 2}, ("box", "rack"): {"relay": 2}}
+
+
+def test_each_pair_is_told_with_its_path_and_what_it_carried(outputs):
+    preflight = outputs["validation"]["rack"]["preflight"]
+    preflight["a"] += [
+        finding("info", "tailnet traffic", "c by peer-relay: 2500000 B sent, 999 B received"),
+        finding("info", "tailnet traffic", "head by idle: 1 B sent, 0 B received"),
+        finding("info", "tailnet traffic", "nobody by direct: 1 B sent, 0 B received"),
+        finding("info", "tailnet traffic", "a by direct: 1 B sent, 0 B received"),
+        finding("info", "tailnet traffic", "b by <b>: 1 B sent, 0 B received"),
+    ]
+    told = [(pair.one, pair.other, pair.path, pair.carried) for pair in pairs(outputs)]
+    assert told == [
+        ("a", "head", "direct", "1 B to head, 0 B to a"),
+        ("head", "b", "direct", "not known"),
+        ("head", "c", "relay", "not known"),
+        ("a", "c", "peer-relay", "2.5 MB to c, 999 B to a"),
+    ]
+    words = read(outputs).words
+    assert "2.5 MB to c, 999 B to a" in words
+    assert "tailnet traffic" not in words
 
 
 def test_nodes_by_themselves_are_scopes_like_others_for_the_exit_status(outputs):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,13 +15,17 @@ from typing import Any
 
 import pytest
 
-from components.roles.fabric import fabric
-from components.roles.fabric.fabric import FabricError, Records, SilentError, Thing
+from components.roles.fabric import fabric, groups, networks, proof
+from components.roles.fabric.groups import Records
+from components.roles.fabric.networks import FabricError, Thing
+from components.roles.fabric.proof import SilentError
+from components.roles.fabric.role import program
+from tests.unit.test_components_rules import imports
 
 # What is at the end of each cable: interfaces with the same number are on one network.
 ETH0 = {"default_route": True, "speed": 10000, "rdma": False}
 FAST = {"default_route": False, "speed": 400000, "rdma": True}
-TOKEN = "a" * fabric.TOKEN_CHARACTERS
+TOKEN = "a" * proof.TOKEN_CHARACTERS
 
 
 def interface(name: str, network: int, host: int, **more: Any) -> Thing:
@@ -34,7 +41,7 @@ class Site:
         self.silent: set[str] = set()
         self.cut: set[str] = set()  # networks' numbers that carry nothing
         self.rdma = True
-        monkeypatch.setattr(fabric, "proven", self._proven)
+        monkeypatch.setattr(groups, "proven", self._proven)
 
     def _proven(self, mine: Thing, theirs: Thing) -> tuple[list[tuple[Thing, Thing]], list[str]]:
         self.asked.append((mine["node"], theirs["node"]))
@@ -44,7 +51,7 @@ class Site:
             (own, other)
             for own in mine["interfaces"]
             for other in theirs["interfaces"]
-            if fabric.worth_a_try(own, other, mine["setting"])
+            if proof.worth_a_try(own, other, mine["setting"])
             and own["address"].split(".")[1] == other["address"].split(".")[1]
             and own["address"].split(".")[1] not in self.cut
         ]
@@ -54,7 +61,7 @@ class Site:
     def join(self, node: str, *interfaces: Thing, setting: str = "auto", rdma: tuple[str, ...] = ()) -> Thing:
         devices = [{"device": name, "port": 1, "interface": ""} for name in rdma]
         what = {"node": node, "site": "rack", "setting": setting, "address": f"100.64.0.{len(node)}"}
-        return fabric.place(self.records, {**what, "interfaces": list(interfaces), "rdma": devices})
+        return groups.place(self.records, {**what, "interfaces": list(interfaces), "rdma": devices})
 
     def leave(self, node: str) -> None:
         for path in (self.records.folder / node).iterdir():
@@ -182,7 +189,7 @@ def test_two_that_join_at_once_end_up_in_one_group(site: Site, monkeypatch: pyte
             meeting.wait()
         return known(mine, theirs)
 
-    monkeypatch.setattr(fabric, "proven", together)
+    monkeypatch.setattr(groups, "proven", together)
     joins = [
         threading.Thread(target=site.join, args=(node, interface("eth0", 1, host)))
         for host, node in ((2, "a2"), (3, "a3"))
@@ -205,21 +212,21 @@ def test_rdma_devices_that_carried_are_named_and_others_not(site: Site) -> None:
 
 
 def test_a_network_of_one_address_a_node_is_called_by_its_interface() -> None:
-    assert fabric.network_of(interface("eth0", 1, 1)) == "10.1.0.0/24"
-    assert fabric.network_of({"name": "ens4", "address": "10.128.0.2/32"}) == "ens4"
+    assert groups.network_of(interface("eth0", 1, 1)) == "10.1.0.0/24"
+    assert groups.network_of({"name": "ens4", "address": "10.128.0.2/32"}) == "ens4"
 
 
 # --- what is carried
 
 
 def test_one_mebibyte_goes_there_and_comes_back() -> None:
-    with fabric.Listener(TOKEN, [["lo", "127.0.0.1"], ["lo", "127.0.0.2"]], []) as listener:
+    with proof.Listener(TOKEN, [["lo", "127.0.0.1"], ["lo", "127.0.0.2"]], []) as listener:
         end, other = socket.socketpair()
         serving = threading.Thread(target=listener.serve, args=(end,))
         serving.start()
         pairs = [["lo", "127.0.0.1", "127.0.0.2", listener.ports[1]], ["lo", "127.0.0.1", "127.0.0.1", 1]]
-        assert fabric.connect(TOKEN, pairs, "", []) == {"carried": [True, False], "rdma": []}
-        assert fabric.connect("b" * len(TOKEN), pairs[:1], "", [])["carried"] == [False]
+        assert proof.connect(TOKEN, pairs, "", []) == {"carried": [True, False], "rdma": []}
+        assert proof.connect("b" * len(TOKEN), pairs[:1], "", [])["carried"] == [False]
         other.close()
         serving.join(5)
         assert not serving.is_alive()
@@ -233,9 +240,9 @@ def answering(answer: Callable[[bytes], bytes]) -> tuple[int, threading.Thread]:
     def run() -> None:
         with door, door.accept()[0] as connection:
             data = b""
-            while len(data) < fabric.TOKEN_CHARACTERS + fabric.BYTES and (more := connection.recv(2**16)):
+            while len(data) < proof.TOKEN_CHARACTERS + proof.BYTES and (more := connection.recv(2**16)):
                 data += more
-            connection.sendall(answer(data[fabric.TOKEN_CHARACTERS :]))
+            connection.sendall(answer(data[proof.TOKEN_CHARACTERS :]))
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -255,12 +262,12 @@ def answering(answer: Callable[[bytes], bytes]) -> tuple[int, threading.Thread]:
 )
 def test_only_the_same_bytes_prove_a_network(answer: Callable[[bytes], bytes], proves: bool) -> None:
     port, thread = answering(answer)
-    assert fabric.carry(TOKEN, "lo", "127.0.0.1", "127.0.0.1", port) is proves
+    assert proof.carry(TOKEN, "lo", "127.0.0.1", "127.0.0.1", port) is proves
     thread.join(5)
 
 
 def test_an_address_that_is_not_here_any_more_is_told_as_port_0() -> None:
-    with fabric.Listener(TOKEN, [["lo", "192.0.2.1"], ["no-such-card", "127.0.0.1"]], []) as listener:
+    with proof.Listener(TOKEN, [["lo", "192.0.2.1"], ["no-such-card", "127.0.0.1"]], []) as listener:
         assert listener.ports == [0, 0]
 
 
@@ -297,7 +304,7 @@ def machines(munge: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     ends = {"a1": "127.0.0.11", "a2": "127.0.0.12"}
     doors = []
     for node, address in ends.items():
-        door = socket.create_server((address, fabric.PORT))
+        door = socket.create_server((address, proof.PORT))
         doors.append(door)
 
         def answer(node: str = node, door: socket.socket = door) -> None:
@@ -310,7 +317,7 @@ def machines(munge: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
 
         def one(node: str, connection: socket.socket) -> None:
             with connection, connection.makefile("r") as reading, connection.makefile("w") as writing:
-                fabric.serve(node, reading, writing)
+                proof.serve(node, reading, writing)
 
         threading.Thread(target=answer, daemon=True).start()
     yield {
@@ -326,7 +333,7 @@ def machines(munge: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
 
 
 def test_two_machines_prove_their_fabric_when_the_head_node_asks_both(machines: dict[str, Thing]) -> None:
-    carried, rdma = fabric.proven(machines["a2"], machines["a1"])
+    carried, rdma = proof.proven(machines["a2"], machines["a1"])
     assert [(own["address"], other["address"]) for own, other in carried] == [("127.0.0.12/8", "127.0.0.11/8")]
     assert rdma == []
 
@@ -334,7 +341,7 @@ def test_two_machines_prove_their_fabric_when_the_head_node_asks_both(machines: 
 def test_rdma_is_proven_by_a_transfer_of_its_own(machines: dict[str, Thing], tmp_path: Path) -> None:
     for node in machines.values():
         node["rdma"] = [{"device": name, "port": 1, "interface": ""} for name in ("mlx5_0", "mlx5_9")]
-    _, rdma = fabric.proven(machines["a2"], machines["a1"])
+    _, rdma = proof.proven(machines["a2"], machines["a1"])
     assert rdma == ["mlx5_0:1"]
     calls = (tmp_path / "pingpong").read_text().splitlines()
     assert all("-s 1048576" in call for call in calls)
@@ -346,30 +353,84 @@ def test_a_machine_that_is_not_there_is_silent_as_a_neighbour_and_an_error_as_th
 ) -> None:
     away = {**machines["a1"], "node": "a3", "address": "127.0.0.13"}
     with pytest.raises(SilentError, match=r"a3 at 127\.0\.0\.13"):
-        fabric.proven(machines["a1"], away)
+        proof.proven(machines["a1"], away)
     with pytest.raises(FabricError, match=r"a3 does not answer at 127\.0\.0\.13:6816"):
-        fabric.proven(away, machines["a1"])
+        proof.proven(away, machines["a1"])
+
+
+@pytest.mark.parametrize(
+    "ports", ["[70000]", "[-1]", "[true]", '["22"]', "[1.5]", f"[{'9' * 4000}]", "[" * 20_000 + "]" * 20_000, "[1, 2]"]
+)
+def test_a_neighbour_that_answers_nonsense_is_silent_and_does_no_harm_to_the_node_that_joins(
+    machines: dict[str, Thing], monkeypatch: pytest.MonkeyPatch, ports: str
+) -> None:
+    sealed = fabric.sealed
+
+    def sealed_by_a1(value: Thing) -> str:
+        if "rdma_ports" not in value:
+            return sealed(value)
+        return f'MUNGE:{{"nonce": "{value["nonce"]}", "rdma_ports": [], "ports": {ports}}}:'
+
+    monkeypatch.setattr(fabric, "sealed", sealed_by_a1)
+    with pytest.raises(SilentError, match=r"a1 at 127\.0\.0\.11"):
+        fabric.proven(machines["a2"], machines["a1"])
+
+
+def test_a_neighbour_that_answers_letter_by_letter_holds_nobody_for_longer_than_one_that_is_silent(
+    munge: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fabric, "LISTEN_SECONDS", 0.3)
+    with socket.create_server(("127.0.0.13", fabric.PORT)) as door:
+        over = threading.Event()
+
+        def drip() -> None:
+            with door.accept()[0] as connection:
+                while not over.wait(0.05):
+                    connection.sendall(b"x")
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        with fabric.Asked("a3", "127.0.0.13", {"do": "listen"}) as asked:
+            late = threading.Timer(3, over.set)
+            late.start()
+            with pytest.raises(TimeoutError):
+                asked.answer()
+            assert not over.is_set()
+            late.cancel()
+            over.set()
+            dripping.join(5)
+
+
+@pytest.mark.parametrize(
+    ("do", "what"), [("listen", "interfaces"), ("listen", "rdma"), ("connect", "pairs"), ("connect", "rdma")]
+)
+def test_a_request_for_more_than_any_machine_has_is_refused(munge: object, do: str, what: str) -> None:
+    request = {"do": do, "to": "a1", "nonce": "1", "token": TOKEN, "interfaces": [], "pairs": [], "rdma": []}
+    many = [["mlx5_0", 1]] * 257
+    asked = fabric.sealed({**request, "server": "127.0.0.1", what: many})
+    with pytest.raises(FabricError, match="more than"):
+        fabric.serve("a1", io.StringIO(f"{asked}\n"), io.StringIO())
 
 
 def test_a_request_of_somebody_else_than_root_is_refused(munge: Callable[[int], None]) -> None:
     munge(6001)
-    request = fabric.sealed({"do": "listen", "to": "a1", "nonce": "1", "token": TOKEN, "interfaces": [], "rdma": []})
+    request = proof.sealed({"do": "listen", "to": "a1", "nonce": "1", "token": TOKEN, "interfaces": [], "rdma": []})
     said = io.StringIO()
     with pytest.raises(FabricError, match="root of the cluster"):
-        fabric.serve("a1", io.StringIO(f"{request}\n"), said)
+        proof.serve("a1", io.StringIO(f"{request}\n"), said)
     assert said.getvalue() == ""
 
 
 @pytest.mark.parametrize("said", ["", "\n", "GET / HTTP/1.0\n", "MUNGE:[]:\n", "MUNGE:{:\n", "x" * 10**6])
 def test_what_is_no_request_is_refused(munge: object, said: str) -> None:
     with pytest.raises(FabricError):
-        fabric.serve("a1", io.StringIO(said), io.StringIO())
+        proof.serve("a1", io.StringIO(said), io.StringIO())
 
 
 def test_a_request_to_another_machine_is_refused(munge: object) -> None:
-    request = fabric.sealed({"do": "listen", "to": "a2", "nonce": "1"})
+    request = proof.sealed({"do": "listen", "to": "a2", "nonce": "1"})
     with pytest.raises(FabricError, match="another machine"):
-        fabric.serve("a1", io.StringIO(f"{request}\n"), io.StringIO())
+        proof.serve("a1", io.StringIO(f"{request}\n"), io.StringIO())
 
 
 # --- what a machine has
@@ -378,8 +439,8 @@ def test_a_request_to_another_machine_is_refused(munge: object) -> None:
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with many kinds of interface."""
-    monkeypatch.setattr(fabric, "NET", tmp_path / "net")
-    monkeypatch.setattr(fabric, "VERBS", tmp_path / "infiniband")
+    monkeypatch.setattr(networks, "NET", tmp_path / "net")
+    monkeypatch.setattr(networks, "VERBS", tmp_path / "infiniband")
     links = {
         "lo": ("127.0.0.1", 8, 772), "ens5": ("10.1.0.5", 20, 1), "ib0": ("192.168.7.5", 16, 32),
         "docker0": ("172.17.0.1", 16, 1), "tailscale0": ("100.64.0.5", 32, 65534), "wg0": ("10.9.0.5", 24, 65534),
@@ -409,12 +470,12 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def told(*command: str) -> Any:
         return [{"dev": "ens5", "dst": "default"}] if "route" in command else shown
 
-    monkeypatch.setattr(fabric, "told", told)
+    monkeypatch.setattr(networks, "told", told)
     return tmp_path
 
 
 def test_private_networks_of_cards_may_be_the_fabric_and_nothing_else(machine: Path) -> None:
-    found = fabric.interfaces("auto")
+    found = networks.interfaces("auto")
     assert found["interfaces"] == [
         {"name": "ens5", "address": "10.1.0.5/20", "default_route": True, "speed": 25000, "rdma": False},
         {"name": "ib0", "address": "192.168.7.5/16", "default_route": False, "speed": 0, "rdma": True},
@@ -423,10 +484,10 @@ def test_private_networks_of_cards_may_be_the_fabric_and_nothing_else(machine: P
 
 
 def test_an_interface_that_is_named_may_have_any_address_and_its_own_rdma_devices(machine: Path) -> None:
-    assert [each["name"] for each in fabric.interfaces("wan0")["interfaces"]] == ["wan0"]
-    assert [each["device"] for each in fabric.interfaces("ib0")["rdma"]] == ["mlx5_0"]
+    assert [each["name"] for each in networks.interfaces("wan0")["interfaces"]] == ["wan0"]
+    assert [each["device"] for each in networks.interfaces("ib0")["rdma"]] == ["mlx5_0"]
     with pytest.raises(FabricError, match=r"no interface eth9 with an IPv4 address here \(ens5, ib0, docker0"):
-        fabric.interfaces("eth9")
+        networks.interfaces("eth9")
 
 
 def test_roce_takes_the_entry_of_version_2_with_an_ipv4_address(machine: Path) -> None:
@@ -438,8 +499,8 @@ def test_roce_takes_the_entry_of_version_2_with_an_ipv4_address(machine: Path) -
     ):
         (port / f"gid_attrs/types/{index}").write_text(f"{kind}\n")
         (port / f"gids/{index}").write_text(f"{address}:0000:0000:0000:0000:ffff:0a01:0005\n")
-    assert fabric.gid_index("mlx5_0", 1) == 3
-    assert fabric.gid_index("mlx5_2", 1) is None
+    assert networks.gid_index("mlx5_0", 1) == 3
+    assert networks.gid_index("mlx5_2", 1) is None
 
 
 def test_the_program_says_what_is_the_matter_in_one_line(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -452,7 +513,28 @@ def test_the_program_says_what_is_the_matter_in_one_line(machine: Path, capsys: 
 
 def test_what_no_program_could_be_told_of_is_left_out(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (machine / "net/ens5/speed").write_text("4294967295\n")
-    shown = [{}, *fabric.told("address"), {"ifname": "my card", "addr_info": [{"family": "inet", "local": "10.7.0.1"}]}]
-    monkeypatch.setattr(fabric, "told", lambda *command: [] if "route" in command else shown)
-    found = fabric.interfaces("auto")["interfaces"]
+    shown = [
+        {},
+        *networks.told("address"),
+        {"ifname": "my card", "addr_info": [{"family": "inet", "local": "10.7.0.1"}]},
+    ]
+    monkeypatch.setattr(networks, "told", lambda *command: [] if "route" in command else shown)
+    found = networks.interfaces("auto")["interfaces"]
     assert [(each["name"], each["speed"]) for each in found] == [("ens5", 0), ("ib0", 0)]
+
+
+# The program on a machine.
+
+
+def test_the_program_on_a_machine_is_one_file_of_python_alone(tmp_path: Path) -> None:
+    file = tmp_path / "fabric.py"
+    file.write_text(program())
+    tree = ast.parse(file.read_text(), feature_version=(3, 10))  # of the oldest distribution
+    imported = {name.split(".")[0] for name in imports(file)}
+    assert imported <= sys.stdlib_module_names
+    defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    assert len(defined) == len({*defined}) > 30, "modules that share their names have no two things of one name"
+    words = [sys.executable, "-I", str(file), "interfaces", "no-such-card"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert subprocess.run(words[:3], capture_output=True, text=True, check=False).stderr == fabric.USAGE

@@ -19,21 +19,28 @@ from tests.unit.configs import HOST_KEY, LAB, MUNGE_KEY
 from tests.unit.recorded import Recorded, record
 
 
-def host(name: str) -> Host:
-    return Host(name=name, site="cloud-a", connection=Connection("192.0.2.1", 22, "root", "private", HOST_KEY))
+def host(name: str, here: bool = False) -> Host:
+    way = None if here else Connection("192.0.2.1", 22, "root", "private", HOST_KEY)
+    return Host(name=name, site="cloud-a", connection=way)
 
 
-def with_a_node(by_outputs: bool) -> Recorded:
-    """A cluster of a head node alone, and a node p1 that is told of it in one of the two ways."""
+def with_a_node(by_outputs: bool, *, here: bool = False, known_here: bool | None = None) -> Recorded:
+    """A cluster of a head node alone, and a node p1 that is told of it in one of the two ways.
+
+    here   the head node is local; known_here: what the stack of p1 says of that, the truth if it is left out
+    """
     settings = parse(copy.deepcopy(LAB), base_dir=Path())
 
     def program() -> dict[str, Any]:
         cluster = Cluster(
-            settings, sites=["cloud-a"], head=host("head"), nodes=[], measured_before=pulumi.Output.from_input({})
+            settings, sites=["cloud-a"], head=host("head", here), nodes=[], measured_before=pulumi.Output.from_input({})
         )
         link = cluster.head.link
         if by_outputs:
-            link = HeadLink.from_outputs(pulumi.Output.secret(pulumi.Output.all(**link.to_outputs())))
+            link = HeadLink.from_outputs(
+                pulumi.Output.secret(pulumi.Output.all(**link.to_outputs())),
+                here=here if known_here is None else known_here,
+            )
         own = roles(settings)
         values = {name: value for role in own for name, value in role.header.items()}
         secrets = {"MUNGE_KEY": link.munge_key, "TAILNET_AUTH_KEY": pulumi.Output.secret("")}
@@ -55,3 +62,14 @@ def test_a_node_is_told_the_same_of_its_head_node_by_another_stacks_outputs(step
 def test_the_munge_key_of_another_stack_stays_secret() -> None:
     for resource in with_a_node(True).resources:
         assert MUNGE_KEY not in resource.in_plain_state
+
+
+def test_a_local_head_node_gives_no_connection_and_is_used_by_stacks_on_the_same_machine() -> None:
+    local = with_a_node(False, here=True)["p1-member"]
+    assert with_a_node(True, here=True)["p1-member"].inputs == local.inputs
+    assert local.type == "command:local:Command"
+
+
+def test_a_stack_elsewhere_is_told_that_a_head_node_is_local() -> None:
+    with pytest.raises(pulumi.RunError, match="the head node head is local: it can be used on that machine alone"):
+        with_a_node(True, here=True, known_here=False)

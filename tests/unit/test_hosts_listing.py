@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,24 @@ def test_a_file_that_cannot_be_read_is_one_problem_with_its_name(
     assert said in told
 
 
+@pytest.mark.parametrize("key", ["hosts_file", "known_hosts_file"])
+@pytest.mark.parametrize("name", ["pipe.csv", "pipe.yaml", "/dev/zero", "/dev/full"])
+def test_what_is_no_file_is_neither_waited_for_nor_read_without_end(folder: Path, key: str, name: str) -> None:
+    if name.startswith("pipe"):
+        os.mkfifo(folder / name)
+    (told,) = problems(folder, **FOR_ALL, hosts=[{"name": "n1", "address": "10.0.0.1"}], **{key: name})
+    assert ("cannot be read: it is no plain file" if key == "hosts_file" else "host_key: missing") in told
+
+
+@pytest.mark.parametrize("key", ["hosts_file", "known_hosts_file"])
+@pytest.mark.parametrize("name", ["a\0b.csv", "a\0b.yaml", "a\ud800.csv", "a\n  tailrack:x: fine.yaml", "\x1b[2J.yaml"])
+def test_a_path_that_can_be_none_is_one_line_with_its_key(folder: Path, key: str, name: str) -> None:
+    listed = [{"name": "n1", "address": "10.0.0.1", "host_key": HOST_KEY}]
+    (told,) = problems(folder, **FOR_ALL, hosts=listed, **{key: name})
+    assert told.startswith(f"tailrack:sites[0].{key}: ")
+    assert told.isprintable()
+
+
 def test_a_wrong_value_in_a_file_is_told_with_its_line(folder: Path) -> None:
     (folder / "rack.csv").write_text(f"name,address,host_key\nn1,192.0.2.1,{HOST_KEY}\nN!,192.0.2.2,{HOST_KEY}\n")
     (told,) = problems(folder, **FOR_ALL, hosts_file="rack.csv")
@@ -116,6 +135,9 @@ def test_a_range_stands_for_as_many_hosts(folder: Path, name: str, address: obje
         ({"name": "n[3-1]", "address": "10.0.0.[1-3]"}, "is not a name"),
         ({"name": "n[1-999999999]", "address": "10.0.0.[1-3]"}, "is not a name"),
         ({"name": "n[1-2]", "address": "10.0.0.[1-2]", "host_key": HOST_KEY}, "one key for many hosts"),
+        ({"name": f"n[{'0' * 5000}1-2]", "address": "10.0.0.[1-2]"}, "is longer than"),
+        ({"name": f"n[{'0' * 4000}-65000]", "address": "10.0.0.1"}, "is longer than"),
+        ({"name": f"{'n' * 100_000}[1-65000]", "address": "10.0.0.1"}, "is longer than"),
     ],
 )
 def test_a_range_that_does_not_come_out_even_is_refused(folder: Path, host: dict[str, Any], said: str) -> None:

@@ -319,6 +319,20 @@ def test_a_relay_is_a_warning_inside_a_site(address: str, same_site: bool, path:
     assert worst(tailnet.check_path(text, "b1", address, same_site=same_site)) == severity
 
 
+def test_what_went_to_the_peers_is_told_of_those_with_most_of_it_and_by_their_names() -> None:
+    def peer(name: str, sent: object, received: object, **way: str) -> dict[str, object]:
+        return {"DNSName": f"{name}.lab.ts.net.", "TxBytes": sent, "RxBytes": received, **way}
+
+    idle = {f"quiet{number}": peer(f"quiet{number}", 0, 0) for number in range(3)}
+    busy = {f"b{number}": peer(f"b{number}", number, 1) for number in range(1, 20)}
+    text = json.dumps(
+        {"Peer": {**idle, **busy, "c": peer("c", 10**9, 5, PeerRelay="10.0.0.9:7"), "d": peer("d", "1", True)}}
+    )
+    told = [each["seen"] for each in tailnet.check_traffic(text)]
+    assert told[:2] == ["c by peer-relay: 1000000000 B sent, 5 B received", "b19 by idle: 19 B sent, 1 B received"]
+    assert len(told) == tailnet.MOST_PEERS
+
+
 def test_addresses_are_those_of_sysfs() -> None:
     assert bus_address("00000000:18:00.0") == "0000:18:00.0"
     assert bus_address("00000001:1E:00.0") == "0001:1e:00.0"
@@ -353,6 +367,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "lspci": lambda text: list(pci.check_acs(pci.read_lspci(text), False, 8)),
     "mlxconfig": adapters.read_mlxconfig,
     "tailnet": lambda text: list(tailnet.check_path(text, "b", "100.64.0.3", same_site=True)),
+    "traffic": lambda text: list(tailnet.check_traffic(text)),
     "health": read_health,
     "findings": read_lines,
 }

@@ -235,6 +235,10 @@ BAD = [
     ({"registries": [{**REGISTRY, "password": "a b"}]}, ".registries[0].password", "blanks"),
     ({"registries": [{**REGISTRY, "password": "a\nmachine x"}]}, ".registries[0].password", "line breaks"),
     ({"registries": [{**REGISTRY, "password": ""}]}, ".registries[0].password", "is empty"),
+    ({"registries": [{**REGISTRY, "host": "nvcr.io:99999"}]}, ".registries[0].host", "host name"),
+    ({"registries": [{**REGISTRY, "host": "nvcr.io:0"}]}, ".registries[0].host", "host name"),
+    ({"artifacts": "https://files.example:65536/x"}, ".artifacts", "is not an https:// address"),
+    ({"images": [{"name": "a", "source": "reg.example:99999#a"}]}, ".images[0].source", "is not an image"),
     ({"nvidia_libraries": "perhaps"}, ".nvidia_libraries", "true or false"),
 ]
 

@@ -188,6 +188,18 @@ def test_a_log_folder_that_cannot_be_made_is_told_without_a_log(shell: Shell) ->
     assert "--- last lines" not in done.stderr
 
 
+@pytest.mark.parametrize(("old", "new"), [("", " here"), (" here", "")], ids=["by SSH", "local"])
+def test_a_step_that_was_made_anew_the_other_way_is_not_undone_by_the_old_one(shell: Shell, old: str, new: str) -> None:
+    script = with_up("echo made >>/etc/done", down="echo undone >>/etc/done")
+    for way in (f"up{old}", f"up{new}", f"down{old}"):
+        done = shell.run(script, *way.split())
+        assert done.returncode == 0, done.stderr
+    assert shell.path("/etc/done").read_text() == "made\nmade\n"
+    assert done.stdout == "{}\n"
+    assert shell.run(script, *f"down{new}".split()).returncode == 0
+    assert shell.path("/etc/done").read_text() == "made\nmade\nundone\n"
+
+
 def test_a_step_waits_for_the_one_before_it_and_says_who_holds_the_lock(shell: Shell) -> None:
     shell.stub("flock", "exit 1")
     done = shell.run(with_up("result ok true"))

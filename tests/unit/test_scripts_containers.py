@@ -546,6 +546,13 @@ def test_a_batch_script_has_no_step_and_gets_its_image_all_the_same(node: Shell)
 # --- leaving
 
 
+def test_what_an_import_that_was_killed_has_left_goes_with_the_machine(head: Shell) -> None:
+    lent = head.write("run/tailrack-images/.credentials", "machine registry.example login puller password p")
+    half = head.write("var/lib/tailrack/images/config.json", "half an image")
+    assert head.call("enroot_pyxis_leave", {}, "enroot_pyxis/leave").returncode == 0
+    assert (lent.exists(), half.exists()) == (False, False)
+
+
 def test_a_machine_that_leaves_knows_no_containers_any_more(node: Shell) -> None:
     kept = "include /etc/slurm/plugstack.conf.d/*.conf"
     node.write("etc/slurm/plugstack.conf", node.inside(f"{kept}\ninclude /etc/tailrack/plugstack.d/*.conf\n"))

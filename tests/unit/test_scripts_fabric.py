@@ -100,7 +100,12 @@ def test_a_machine_answers_for_its_fabric_on_the_tailnets_address_alone(shell: S
 
 def reserved(shell: Shell, before: str) -> subprocess.CompletedProcess[str]:
     shell.write("proc/sys/net/ipv4/ip_local_reserved_ports", before)
-    return shell.step(script_of("firewall", "machine"), role_header("firewall"), name="a1-node")
+    return firewall(shell)
+
+
+def firewall(shell: Shell, relay: str = "") -> subprocess.CompletedProcess[str]:
+    header = {**role_header("firewall"), "NODE_RELAY_PORT": relay}
+    return shell.step(script_of("firewall", "machine"), header, name="a1-node")
 
 
 @pytest.mark.parametrize(("before", "others"), [("\n", ""), ("8080,9000-9010\n", "8080,9000-9010,")])
@@ -117,7 +122,29 @@ def test_the_kernel_gives_closed_ports_to_nobody_and_keeps_others_reservations(
 
 def test_a_machine_whose_kernel_settings_cannot_be_changed_is_set_up_all_the_same(shell: Shell) -> None:
     shell.write("proc/sys/net/ipv4/ip_local_reserved_ports/no-file", "")
-    done = shell.step(script_of("firewall", "machine"), role_header("firewall"), name="a1-node")
+    done = firewall(shell)
     assert done.returncode == 0, done.stderr
     assert not shell.path("/etc/sysctl.d/90-tailrack.conf").exists()
     assert "flags & (syn | ack) == syn drop" in shell.path("/etc/tailrack/firewall.nft").read_text()
+
+
+def test_the_relays_port_is_open_on_the_relay_alone_and_is_given_to_no_program(shell: Shell) -> None:
+    def rules() -> str:
+        return shell.path("/etc/tailrack/firewall.nft").read_text()
+
+    ports = shell.write("proc/sys/net/ipv4/ip_local_reserved_ports", "\n")
+    assert firewall(shell).returncode == 0
+    assert "accept" not in rules().partition("tailscale0")[2].partition("\n")[2]
+    without = rules()
+    ports.write_text("\n")
+    assert firewall(shell, "60500").returncode == 0  # a port that would be closed otherwise
+    lines = [line.strip() for line in rules().splitlines()]
+    opened, closed = (
+        lines.index("udp dport 60500 accept"),
+        [line.startswith("udp dport {") for line in lines].index(True),
+    )
+    assert opened < closed
+    assert ports.read_text().strip().endswith(",60500")
+    ports.write_text("\n")
+    assert firewall(shell).returncode == 0
+    assert rules() == without

@@ -61,6 +61,16 @@ def test_leaving_stops_slurm_before_the_share_and_the_tailnet_last(shell: Shell)
     assert list(shell.path("/etc/ssh/sshd_config.d").iterdir()) == []
 
 
+@pytest.mark.parametrize("adopt", [False, True])
+def test_the_auth_key_of_a_join_that_was_killed_goes_too(shell: Shell, adopt: bool) -> None:
+    text = render_program(leave_program(ROLES), {"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": adopt})
+    shell.write(PROGRAM.lstrip("/"), shell.inside(text)).chmod(0o755)
+    shell.stub("systemd-run")
+    left = shell.write("run/tailrack-key.x7Kq2a", "tskey-auth-k")
+    assert shell.program(PROGRAM).stdout == "left\n"
+    assert not left.exists()
+
+
 def test_leaving_goes_on_when_a_part_of_it_fails(shell: Shell) -> None:
     install(shell)
     shell.write("etc/munge/munge.key", "secret")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from components.roles.nfs_exports.export import export_line
 from components.roles.role import template
 from components.steps import MEMBER, Script, compose
 from tests.unit.shell import ROLES, Shell
@@ -44,7 +45,9 @@ def member(shell: Shell) -> Member:
     def run(action: str, script: Script | None = None, **values: Any) -> subprocess.CompletedProcess[str]:
         if action == "up":
             shell.stub("tailscale", f"echo '{json.dumps(TAILNET)}'")
+        address = values.get("NODE_ADDRESS", "100.64.0.7")
         header = {
+            "NODE_EXPORT": export_line("/export/shared", address),
             "HOST_NAME": "head", "STEP_LOCK": "", "NODE_NAME": "b1", "NODE_ADDRESS": "100.64.0.7",
             "NODE_SSHD_PORT": 22, "NODE_HOST_KEY": "ssh-ed25519 AAAA", "NODE_SITE": "rack", "NODE_PROBLEM": "",
             "NODE_SLURM_CONF": "NodeSet=site-rack Feature=site-rack", "NODE_GRES_CONF": "",

@@ -20,6 +20,7 @@ OWN = "https://controlplane.tailscale.com"
 MARK = "/var/lib/tailrack/tailnet"
 HEADER: dict[str, Value] = {
     "TAILNET_TAG": "tag:cluster", "TAILNET_CONTROL_URL": URL, "TAILNET_AUTH_KEY": "tskey-secret", "NODE_ADOPT": False,
+    "NODE_RELAY_PORT": "",
 }  # fmt: skip
 # A machine that has never been in a tailnet, as tailscale shows it.
 FRESH: dict[str, Any] = {"ControlURL": OWN, "LoggedOut": True, "AdvertiseTags": None, "Hostname": "", "CorpDNS": True}
@@ -48,8 +49,9 @@ class Tailscale:
         body = f"""now() {{ if [ -e {here}/up ]; then echo joined; else echo before; fi; }}
 case $1 in
 status) cat {here}/$(now)-status ;;
-debug) cat {here}/$(now)-prefs ;;
+debug) sed "1s/$/\\n$(sed -n 's/..*/"RelayServerPort": &,/p' {here}/relay)/" {here}/$(now)-prefs ;;
 ip) grep -q Running {here}/$(now)-status && echo 100.64.0.7 ;;
+set) [ ! -e {here}/no-relay ] || {{ echo "no such flag" >&2; exit 1; }}; echo "${{2#*=}}" >{here}/relay ;;
 version) printf '%s\\n' {self.version} "  tailscale commit: x" ;;
 up) {up or f": >{here}/up"} ;;
 logout) rm -f {here}/up ;;
@@ -60,6 +62,7 @@ esac"""
         inner = {"HostName": "unlike", "DNSName": f"{name}.example.ts.net."} if name else {"DNSName": ""}
         status = {"Version": self.version, "TUN": True, "BackendState": state, "Self": inner, "Peer": None}
         self.shell.write(f"{when}-status", json.dumps(status, indent=2))
+        self.shell.write("relay", "")
         self.shell.write(f"{when}-prefs", json.dumps(preferences, indent="\t"))
 
     @property
@@ -373,3 +376,43 @@ def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     unit.write_text(template("tailnet", unit.name), encoding="utf-8")
     said = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
     assert [line for line in said.stderr.splitlines() if str(unit) in line] == []
+
+
+def test_a_member_is_a_relay_while_the_config_says_so_and_is_asked_no_more_than_once(
+    tailscale: Tailscale, join: Callable[..., Result]
+) -> None:
+    def relays() -> list[str]:
+        return [call for call in tailscale.asked if call.startswith("tailscale set")]
+
+    assert join().returncode == 0
+    assert relays() == []
+    for _ in range(2):
+        done = join(NODE_RELAY_PORT="40000")
+        assert done.returncode == 0, done.stderr
+        assert relays() == ["tailscale set --relay-server-port=40000"]
+    assert join(NODE_RELAY_PORT="40001").returncode == 0
+    assert relays()[1:] == ["tailscale set --relay-server-port=40001"]
+    for _ in range(2):
+        assert join().returncode == 0
+        assert relays()[2:] == ["tailscale set --relay-server-port="]
+
+
+def test_a_relay_that_tailscale_refuses_is_said_with_its_words(
+    tailscale: Tailscale, shell: Shell, join: Callable[..., Result]
+) -> None:
+    shell.write("no-relay", "")
+    done = join(NODE_RELAY_PORT="40000")
+    assert "tailscale on a1 does not take '40000' as its relay's UDP port: no such flag" in done.stderr
+
+
+def test_an_adopted_machine_is_a_relay_by_its_owners_word_alone(
+    tailscale: Tailscale, join: Callable[..., Result]
+) -> None:
+    tailscale.is_(member(), "Running", "a1")
+    assert join(NODE_ADOPT=True).returncode == 0
+    refused = join(NODE_ADOPT=True, NODE_RELAY_PORT="40000")
+    assert "adopt: true, and this machine is no relay at UDP port 40000" in refused.stderr
+    assert "next: run 'tailscale set --relay-server-port=40000' on a1" in refused.stderr
+    tailscale.is_(member(RelayServerPort=40000), "Running", "a1")
+    assert join(NODE_ADOPT=True, NODE_RELAY_PORT="40000").returncode == 0
+    assert tailscale.asked == []

@@ -41,6 +41,7 @@ class Cluster:
     refuses: bool = False  # jobs
     silent: bool = False  # does not say what its nodes do
     settings: str = "as before"  # of the measurement
+    says: str = ""  # what is printed in the place of the program that measures
     states: dict[str, str] = field(default_factory=lambda: dict.fromkeys(("a1", "a2", "b1", "b2"), "idle"))
 
     def run(self, members: list[str], action: str = "up") -> CompletedProcess[str]:
@@ -48,7 +49,10 @@ class Cluster:
         shell.write("written", self.output)
         shell.stub("getent", f'echo "ada:x:6001:6001::{shell.root}/home:/bin/bash"')
         shell.stub("runuser", 'shift 3; exec "$@"')
-        shell.stub("python3", f'exec {sys.executable} "$@"')
+        shell.write("said", self.says)
+        shell.stub(
+            "python3", f'cat >/dev/null; cat "{shell.root}/said"' if self.says else f'exec {sys.executable} "$@"'
+        )
         # As a user the script runs only what is in /usr/bin and /bin: Slurm's commands are looked up here instead.
         shell.stub(
             "env",
@@ -243,6 +247,18 @@ def test_a_measurement_that_breaks_off_leaves_nothing_to_be_said_again(cluster: 
     cluster.refuses = False
     cluster.report(RACK, "recall")
     assert len(cluster.submitted) == 3
+
+
+@pytest.mark.parametrize("between", ["", "\n", " "])
+def test_a_user_who_answers_in_the_place_of_the_measurement_has_one_answer(cluster: Cluster, between: str) -> None:
+    cluster.report(RACK)
+    honest = {"state": "COMPLETED", "job_id": 7, "exit_code": 0, "measured_at": 1, "members": {"a1": "x"}}
+    cluster.says = between.join([json.dumps(honest)] * 2)
+    failed = cluster.run(RACK)
+    assert failed.returncode != 0
+    assert "the measurement of rack broke off" in failed.stderr
+    cluster.says = ""
+    assert cluster.report(RACK)["members"].keys() == {"a1", "a2"}
 
 
 def test_a_controller_that_does_not_answer_is_no_busy_cluster(cluster: Cluster) -> None:

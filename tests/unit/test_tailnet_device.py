@@ -48,12 +48,12 @@ def test_a_machine_goes_and_no_other_one(
     ]
     assert main(asked(fake, **credentials)) == 0
     assert [device["nodeId"] for device in fake.devices] == others
-    assert capsys.readouterr().out == "removed 1\n"
+    assert capsys.readouterr().out == "removed 1, left 0 that work\n"
 
 
 def test_one_that_is_gone_already_is_as_it_should_be(fake: FakeTailscale, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(asked(fake)) == 0
-    assert capsys.readouterr().out == "removed 0\n"
+    assert capsys.readouterr().out == "removed 0, left 0 that work\n"
     assert fake.take() == ["GET /api/v2/devices"]
 
 
@@ -104,3 +104,18 @@ def test_nobody_there_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> Non
         text = asked(gone)
     assert main(text) == 1
     assert "no answer that could be read (URLError)" in capsys.readouterr().err
+
+
+def test_a_machine_that_works_stays_and_one_that_is_logging_out_is_waited_for(
+    fake: FakeTailscale, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake.add_device("b1", "100.64.0.1")
+    fake.devices[0]["connectedToControl"] = True
+    monkeypatch.setattr("stacks.tailnet.device.LIMIT_SECONDS", 0.0)
+    assert main(asked(fake)) == 0
+    assert capsys.readouterr().out == "removed 0, left 1 that work\n"
+    assert len(fake.devices) == 1
+    monkeypatch.setattr("stacks.tailnet.device.LIMIT_SECONDS", 60.0)
+    monkeypatch.setattr("time.sleep", lambda _: fake.devices[0].update(connectedToControl=False))
+    assert main(asked(fake)) == 0
+    assert fake.devices == []

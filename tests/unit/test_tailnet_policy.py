@@ -39,8 +39,9 @@ def test_the_ports_are_those_that_roles_serve_and_none_that_is_kept_closed(key_f
 def test_the_policy_in_the_docs_is_the_one_that_is_made(key_folder: Path) -> None:
     made = roles(parse(HOSTS, base_dir=key_folder, secret_keys=frozenset({"tailnet"})))
     page = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
-    assert json.loads(block) == policy(TAG, ports(made))
+    block, relay = map(json.loads, re.findall(r"```json\n(.*?)```", page, re.DOTALL))
+    assert block == policy(TAG, ports(made))
+    assert [*block["grants"], relay] == policy(TAG, ports(made), relay=True)["grants"]
 
 
 @pytest.mark.parametrize("whole", [False, True])

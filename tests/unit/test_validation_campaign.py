@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -209,6 +210,16 @@ def test_a_log_that_proves_nothing_is_no_whole_measurement(measure: Measure) -> 
     assert "does not prove what carried the data" in result["reason"]
 
 
+@pytest.mark.parametrize("key", ["min_bytes", "max_bytes", "factor", "gate_bytes", "ranks", "nodes", "runs"])
+@pytest.mark.parametrize("value", [math.inf, 1.5, True, 10**400])
+def test_a_report_that_was_asked_for_what_cannot_be_measured_does_not_hold_the_program(
+    measure: Measure, key: str, value: float
+) -> None:
+    run = measure(SimulatedSlurm(steady(4.0), {"a": "h200:1", "b": "h200:1"}))
+    run.report["asked"][key] = value
+    assert run.judged()[0]["verdict"] == "INCONCLUSIVE"
+
+
 @pytest.mark.parametrize("damage", [None, "all", {}, {"backend": "nccl-tests"}, {"min_bytes": 8}])
 def test_a_report_that_does_not_say_what_was_asked_is_judged_by_the_plan_and_passes_nothing(
     measure: Measure, damage: object
@@ -240,6 +251,17 @@ def test_a_log_of_many_channels_is_kept_without_its_repetitions(measure: Measure
         {"repeats": [1]},
         {"job_id": []},
         {"seconds": -1},
+        {"seconds": 10**400},
+        {"measured_at": 1e300},
+        {"suspects": [{"nodes": ["a"], "busbw_gb_per_s": 10**400, "reference_gb_per_s": 1, "reason": ""}]},
+        {"suspects": [{"nodes": ["a"], "busbw_gb_per_s": "nan", "reference_gb_per_s": 1, "reason": ""}]},
+        {"suspects": [{"nodes": ["\x1b[2J"], "busbw_gb_per_s": 1, "reference_gb_per_s": 1, "reason": ""}]},
+        {"nodes": ["a", "b\x1b[2J"]},
+        {"nodes": ["a", "\ud800"]},
+        {"gpus": {"a": "h200:1", "b": "h200:1\x1b[2J"}},
+        {"gpus": {"a": "h200:1", "b\x1b[2J": "h200:1"}},
+        {"left_out": "a" * 100_000},
+        {"absent": {"\x1b[2J": "down"}},
     ],
 )
 def test_whatever_the_report_says_there_is_a_result_and_no_pass_from_a_broken_one(

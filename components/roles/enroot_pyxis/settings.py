@@ -21,7 +21,8 @@ ARTIFACTS_VARIABLE = "TAILRACK_ARTIFACTS"
 # Where a disk of a node's own may be mounted, besides folders in /var/lib, /var/cache, /mnt, /opt and /srv.
 _DISKS = words("data ephemeral local localdisk nvme raid scratch")
 _AROUND = ("/var/lib", "/var/cache", "/mnt", "/opt", "/srv")
-_HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(:[0-9]{1,5})?"
+_PORT = r":([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+_HOST = rf"[A-Za-z0-9]([A-Za-z0-9.-]{{0,251}}[A-Za-z0-9])?({_PORT})?"
 # What Enroot takes for a user, less what a shell or a netrc file would read otherwise.
 _USER = r"[A-Za-z0-9$][A-Za-z0-9._~+-]{0,127}"
 _IMAGE = r"[a-z0-9][A-Za-z0-9._/-]{0,254}((:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})|(@sha256:[0-9a-f]{64}))?"
@@ -33,7 +34,7 @@ def _artifacts(value: object, info: ValidationInfo) -> object:
     """An address without its last slash, or the absolute path of a folder of this machine that holds together."""
     if not isinstance(value, str) or not value:
         raise ValueError("not text")
-    if re.fullmatch(r"https://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?", value) and len(value) <= 300:
+    if re.fullmatch(rf"https://[A-Za-z0-9.-]+({_PORT})?(/[A-Za-z0-9._~/-]*)?", value) and len(value) <= 300:
         return value.rstrip("/")
     if "://" in value:
         refuse("is not an https:// address of plain characters")

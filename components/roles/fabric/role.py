@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from components.cluster_settings import ClusterSettings
 from components.roles.role import FOLDER, File, Role, template
 
@@ -10,16 +12,26 @@ TASK_PROLOG = "/usr/local/lib/tailrack/task-prolog"
 # Where the head node asks a machine to prove its fabric; on the tailnet alone, like Slurm's own.
 PORT = "6816"
 
+# The program's modules, each after those that it imports.
+MODULES = ("settings/network_names", *(f"roles/fabric/{name}" for name in ("networks", "proof", "groups", "fabric")))
+_OWN_IMPORT = re.compile(r"^from components\..+ import .+\n", re.MULTILINE)
+
+
+def program() -> str:
+    """Return the program as one text: the modules in a row, which share their names, without their imports of one
+    another."""
+    texts = [_OWN_IMPORT.sub("", (FOLDER.parent / f"{name}.py").read_text(encoding="utf-8")) for name in MODULES]
+    return "\n\n".join(["#!/usr/bin/python3", *texts]).removesuffix("\n")
+
 
 def role(_settings: ClusterSettings) -> Role:
     """Its program is on every machine before the head node knows the machine: one that is there already is asked."""
-    text = (FOLDER / "fabric" / "fabric.py").read_text(encoding="utf-8").removesuffix("\n")
     return Role(
         "fabric",
         packages={"join": ("python3", "iproute2")},
         files={
             "join": (
-                File(PROGRAM, text, "0755"),
+                File(PROGRAM, program(), "0755"),
                 File(TASK_PROLOG, template("fabric", "task-prolog"), "0755"),
                 File("/etc/enroot/mounts.d/60-tailrack.fstab", template("fabric", "enroot.fstab")),
                 File("/etc/enroot/hooks.d/60-tailrack.sh", template("fabric", "enroot-hook"), "0755"),

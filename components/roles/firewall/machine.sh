@@ -2,6 +2,7 @@
 # Rules in a table of the cluster's own, before anything listens.
 #
 # FIREWALL_PORTS   TCP and UDP ports and ranges of the cluster's daemons, with commas between
+# NODE_RELAY_PORT  UDP port at which this machine is the tailnet's relay, empty where it is none
 
 RESERVED=/proc/sys/net/ipv4/ip_local_reserved_ports
 
@@ -10,7 +11,7 @@ RESERVED=/proc/sys/net/ipv4/ip_local_reserved_ports
 reserve_ports() {
     local before
     before=$(cat "$RESERVED" 2>/dev/null) || :
-    if ! { printf '%s\n' "${before:+$before,}${FIREWALL_PORTS// /}" >"$RESERVED"; } 2>/dev/null; then
+    if ! { printf '%s\n' "${before:+$before,}${FIREWALL_PORTS// /}${NODE_RELAY_PORT:+,$NODE_RELAY_PORT}" >"$RESERVED"; } 2>/dev/null; then
         note "$RESERVED cannot be written here, as in containers: now and then a connection to a job's port may be refused"
         return
     fi
@@ -29,7 +30,8 @@ table inet tailrack {
     chain input {
         type filter hook input priority -10; policy accept;
         iifname { \"lo\", \"tailscale0\" } accept
-        # What begins a connection: answers to one that was begun here, from such a port, come in.
+${NODE_RELAY_PORT:+        udp dport $NODE_RELAY_PORT accept
+}        # What begins a connection: answers to one that was begun here, from such a port, come in.
         tcp dport { $FIREWALL_PORTS } tcp flags & (syn | ack) == syn drop
         udp dport { $FIREWALL_PORTS } drop
     }

@@ -2,13 +2,13 @@
 # uses: nfs_exports/server
 # A node's export: a file with its one address.
 #
-# NODE_NAME, NODE_ADDRESS
+# NODE_NAME
+# NODE_EXPORT   the line of its export (export.py)
 
 nfs_exports_member() {
     take_lock
     # Reread by the server as a whole, so nothing is left of an address this node had before.
-    ensure_file "$EXPORTS_DIR/tailrack-$NODE_NAME.exports" 0644 root:root \
-        "$NFS_EXPORTS_PATH $NODE_ADDRESS/32($(export_options))"
+    ensure_file "$EXPORTS_DIR/tailrack-$NODE_NAME.exports" 0644 root:root "$NODE_EXPORT"
     apply_exports
 }
 

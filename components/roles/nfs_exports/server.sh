@@ -6,8 +6,6 @@
 # NFS_EXPORTS_PATH   directory exported
 # HEAD_KERNEL_NFS    true when the head node's kernel has an NFS server (a fact of the gate)
 
-export_options() { echo "rw,sync,secure,root_squash,no_subtree_check"; }
-
 # Whose clients have version 3 keep it: the share itself is exported to members alone, whatever the version.
 ensure_kernel_server() {
     CHANGED=

@@ -12,6 +12,7 @@ from components.roles.tailnet.settings import (
     OF_A_SITE,
     SECRETS,
     TAILSCALE,
+    WIREGUARD_PORT,
     derived_kind,
     secret_command,
 )
@@ -51,6 +52,10 @@ def check_tailnet(tailnet: Draft, sites: Sites, report: Report) -> None:
             breaks = "whoever reads the file, or the repository's past, can join the tailnet"
             fix = f"revoke this key, make another and give it to: {secret_command(name)}"
             report.add(at, "[secret] is plain text in the config", breaks, fix)
+    relay = tailnet.section("relay")
+    if relay.whole("port") == WIREGUARD_PORT:
+        at, breaks = relay.at("port"), "the node could be a member or a relay, and not both"
+        report.add(at, f"{WIREGUARD_PORT} is tailscaled's own port", breaks, "write another, such as 40000")
     kind = tailnet.text("kind") or derived_kind(given, sites.brings)
     if kind not in _KEYS:
         return

@@ -6,6 +6,7 @@
 # TAILNET_CONTROL_URL  control server, empty for Tailscale's own
 # TAILNET_AUTH_KEY     secret, empty where the control server asks for none
 # NODE_ADOPT           true where the machine is in the tailnet and stays as it is
+# NODE_RELAY_PORT      UDP port at which it carries what finds no direct path between others, empty for none
 
 # Seconds for the control server to answer a join.
 JOIN_LIMIT=60
@@ -94,15 +95,33 @@ join_tailnet() {
     systemctl restart tailrack-tailnet.service
 }
 
+# A member of the cluster's own making is a relay as the config says, and none where it says so no more.
+offer_relay() {
+    [ "$(preference RelayServerPort)" != "$NODE_RELAY_PORT" ] || return 0
+    local answer
+    answer=$(tailscale set "--relay-server-port=$NODE_RELAY_PORT" 2>&1) ||
+        fail "tailscale on $HOST_NAME does not take '$NODE_RELAY_PORT' as its relay's UDP port: $answer" \
+            "see 'journalctl -u tailscaled' on $HOST_NAME"
+}
+
+# What is adopted stays as it is: its owner says that it is a relay.
+require_relay() {
+    [ -z "$NODE_RELAY_PORT" ] || [ "$(preference RelayServerPort)" = "$NODE_RELAY_PORT" ] ||
+        fail "adopt: true, and this machine is no relay at UDP port $NODE_RELAY_PORT, as tailnet.relay has it" \
+            "run 'tailscale set --relay-server-port=$NODE_RELAY_PORT' on $HOST_NAME, or name another node"
+}
+
 tailnet_join() {
     # A step that was killed may have left its key.
     rm -f /run/tailrack-key.*
     if [ "$NODE_ADOPT" = true ]; then
         require_adoptable
+        require_relay
     else
         install_tailscale
         let_leaving_end
         join_tailnet
+        offer_relay
     fi
     systemctl daemon-reload
     systemctl enable -q --now tailrack-tailnet.service

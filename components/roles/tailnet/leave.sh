@@ -6,6 +6,8 @@
 # NODE_ADOPT   true where the machine was in the tailnet before
 
 tailnet_leave() {
+    # What a join that was killed has left.
+    rm -f /run/tailrack-key.*
     if [ "$NODE_ADOPT" = true ]; then
         systemctl disable -q --now tailrack-tailnet.service
         return

@@ -14,6 +14,7 @@ from typing import Any
 
 from components.answers import TAILNET
 from components.roles.role import Role
+from components.roles.tailnet.relay import relay_grant
 
 SSH = "22"
 # MPI and NCCL choose among these. Where jobs stay on one node the policy can do without.
@@ -37,13 +38,16 @@ def ports(roles: Iterable[Role]) -> tuple[str, ...]:
     return (*(_text(each) for each in merged), JOBS)
 
 
-def policy(tag: str, wanted: Sequence[str], whole: bool = False) -> dict[str, Any]:
+def policy(tag: str, wanted: Sequence[str], whole: bool = False, relay: bool = False) -> dict[str, Any]:
     """Return what a policy file has to hold, as its own words are.
 
     whole   it is all that the file holds: people reach the cluster by SSH, and their own devices; nothing else is open
+    relay   whether a member is the cluster's relay
     """
-    grants = [{"src": [tag], "dst": [tag], "ip": [f"tcp:{port}" for port in wanted]}]
+    grants: list[dict[str, Any]] = [{"src": [tag], "dst": [tag], "ip": [f"tcp:{port}" for port in wanted]}]
     told: dict[str, Any] = {"src": tag, "accept": [f"{tag}:{_range(port)[0]}" for port in wanted]}
+    if relay:
+        grants.append(relay_grant(tag))
     if whole:
         grants.append({"src": ["autogroup:member"], "dst": [tag], "ip": [f"tcp:{SSH}"]})
         grants.append({"src": ["autogroup:member"], "dst": ["autogroup:self"], "ip": ["*"]})

@@ -8,9 +8,10 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from pydantic import AfterValidator, SecretStr
 
-from components.settings.section import Section, key
-from components.settings.types import refuse
+from components.settings.section import Section, key, named, number
+from components.settings.types import NodeName, Whole, refuse
 
+WIREGUARD_PORT = 41641
 # Kinds of tailnet.
 TAILSCALE, CONTROL_URL, EXISTING, OF_A_SITE = "tailscale", "control_url", "existing", "lab"
 CREDENTIALS = ("api_key", "oauth_client_id", "oauth_client_secret", "identity_token", "audience")
@@ -94,6 +95,22 @@ def _credential(name: str, what: str) -> Any:
     )
 
 
+class Relay(Section):
+    """A member of the tailnet that carries what finds no direct path between others."""
+
+    node: NodeName = named(
+        "the node that is the relay; its UDP port must be open to the nodes of all sites",
+        "nothing would be relayed; write the name of a node, such as the head node's",
+    )
+    port: Whole = number(
+        "the relay's UDP port; to be let in by whatever firewall stands before the node",
+        1024,
+        65535,
+        "another daemon may have it",
+        40000,
+    )
+
+
 class Tailnet(Section):
     """The network that joins the nodes."""
 
@@ -162,6 +179,11 @@ class Tailnet(Section):
         "any node joins; `own`: the stack writes the whole policy file of the tailnet",
         "print or own; nobody would look after the policy; write print, or own for a tailnet of this cluster alone",
         default="print",
+    )
+    relay: Relay | None = key(
+        "a relay of the cluster's own for nodes that find no direct path "
+        "([operations.md](operations.md#a-relay-of-ones-own)); left out, it is the control server's relays",
+        default=None,
     )
 
     def kind_where(self, brought: bool) -> str:

@@ -162,6 +162,7 @@ def check_ways(asked: Asked, job: str) -> list[Finding]:
     found += guarded(
         tailnet.PATH, lambda: tailnet.check_path(status, peer.name, peer.address, same_site=asked.same_site)
     )
+    found += guarded(tailnet.TRAFFIC, lambda: tailnet.check_traffic(status))
     if server.listens:
         server.served.wait(LINGER_SECONDS)
     server.stop()

@@ -1,13 +1,15 @@
-"""How a node reaches the next one in the tailnet, from `tailscale status --json`."""
+"""How a node reaches others in the tailnet, and what went that way, from `tailscale status --json`."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 from components.validation.preflight.findings import Finding, finding
 
-PATH = "tailnet path"
+PATH, TRAFFIC = "tailnet path", "tailnet traffic"
+MOST_PEERS = 8  # of a node whose traffic is told; a job of a thousand nodes would say a million otherwise
 
 
 def read_path(text: str, address: str) -> str | None:
@@ -16,14 +18,38 @@ def read_path(text: str, address: str) -> str | None:
         peers = json.loads(text)["Peer"].values()
         for peer in peers:
             if address in peer["TailscaleIPs"]:
-                if peer.get("CurAddr"):
-                    return "direct"
-                if peer.get("PeerRelay"):
-                    return "peer-relay"
-                return "relay" if peer.get("Active") and peer.get("Relay") else "idle"
+                return _path(peer)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     return None
+
+
+def _path(peer: dict[str, Any]) -> str:
+    if peer.get("CurAddr"):
+        return "direct"
+    if peer.get("PeerRelay"):
+        return "peer-relay"
+    return "relay" if peer.get("Active") and peer.get("Relay") else "idle"
+
+
+def read_traffic(text: str) -> list[tuple[str, str, int, int]]:
+    """Return peers by name with their path, bytes sent and bytes received, most first; none where it is no status.
+
+    The bytes are those since this node's tailscaled began.
+    """
+    try:
+        peers = json.loads(text)["Peer"].values()
+        found = [(str(peer["DNSName"]).split(".")[0], _path(peer), peer["TxBytes"], peer["RxBytes"]) for peer in peers]
+        told = [each for each in found if type(each[2]) is type(each[3]) is int and each[2] >= 0 <= each[3]]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return []
+    return sorted((each for each in told if each[2] + each[3]), key=lambda each: (-each[2] - each[3], each[0]))
+
+
+def check_traffic(text: str) -> Iterator[Finding]:
+    """What went to and came from the peers that this node exchanged most with."""
+    for name, path, sent, received in read_traffic(text)[:MOST_PEERS]:
+        yield finding("info", TRAFFIC, f"{name} by {path}: {sent} B sent, {received} B received")
 
 
 def check_path(text: str, name: str, address: str, *, same_site: bool) -> Iterator[Finding]:

@@ -40,27 +40,40 @@ def machines(sites: Sequence[AwsSite], nodes: Sequence[AwsNode], stack: str) -> 
     for site in sites:
         tags = {**site.tags, "tailrack:stack": stack, "tailrack:site": site.name}
         network = AwsNetwork(site, tags)
-        groups = _placement_groups(site, tags)
+        shared = {pool.name: _shared(site, pool, network, tags) for pool in site.pools}
         for node in nodes:
             if node.site == site.name:
-                hosts[node.name] = AwsInstance(site, node, network, groups, tags).as_host(node)
+                hosts[node.name] = AwsInstance(site, node, network, shared, tags).as_host(node)
     return Machines(hosts)
 
 
-def _placement_groups(site: AwsSite, tags: dict[str, str]) -> dict[str, ec2.PlacementGroup]:
-    """One for each pool of several nodes: they stand near one another. By the pool's name."""
-    return {
-        pool.name: ec2.PlacementGroup(
-            f"{site.name}-{pool.name}-group", strategy="cluster", region=site.region, tags=tags
+def _shared(site: AwsSite, pool: AwsPool, network: AwsNetwork, tags: dict[str, str]) -> dict[str, Any]:
+    """What the instances of a pool have in common, as inputs of each: a placement group, a launch template."""
+    made: dict[str, Any] = {}
+    name = f"{site.name}-{pool.name}"
+    if pool.count > 1 and pool.market != "capacity-block":  # a block has its own
+        # They stand near one another.
+        group = ec2.PlacementGroup(f"{name}-group", strategy="cluster", region=site.region, tags=tags)
+        made["placement_group"] = group.name
+    if pool.efa:
+        # The only way to have EFA interfaces made with the instance.
+        has = ec2.get_instance_type_output(instance_type=pool.type, region=site.region)
+        template = ec2.LaunchTemplate(
+            f"{name}-interfaces",
+            network_interfaces=pulumi.Output.all(
+                most=has.efa_maximum_interfaces, subnet=network.subnet, group=network.group
+            ).apply(lambda known: interfaces(pool.type, known["most"] or 0, known["subnet"], known["group"])),
+            region=site.region,
+            tags=tags,
         )
-        for pool in site.pools
-        if pool.count > 1 and pool.market != "capacity-block"  # a block has its own
-    }
+        made["launch_template"] = {"id": template.id, "version": template.latest_version.apply(str)}
+    return made
 
 
 class AwsInstance(pulumi.ComponentResource):
     """One instance, and the way in.
 
+    shared       by pool, what its instances have in common
     instance     the resource whose deletion takes the machine away
     connection   over the key that the machine has made for itself
     """
@@ -70,7 +83,7 @@ class AwsInstance(pulumi.ComponentResource):
         site: AwsSite,
         node: AwsNode,
         network: AwsNetwork,
-        groups: dict[str, ec2.PlacementGroup],
+        shared: dict[str, dict[str, Any]],
         tags: dict[str, str],
     ) -> None:
         super().__init__("tailrack:aws:AwsInstance", node.name, None, None)
@@ -98,11 +111,9 @@ class AwsInstance(pulumi.ComponentResource):
             },
             **_bought(pool),
         }
-        if pool and pool.name in groups:
-            how["placement_group"] = groups[pool.name].name
-        if pool and pool.efa:
-            how["launch_template"] = self._with_efa(site, node.name, pool, network, tags)
-        else:
+        if pool:
+            how |= shared[pool.name]
+        if not (pool and pool.efa):
             how |= {
                 "subnet_id": network.subnet,
                 "vpc_security_group_ids": [network.group],
@@ -170,22 +181,6 @@ class AwsInstance(pulumi.ComponentResource):
         )
         secret: pulumi.Output[str] = pulumi.Output.secret(made.stdout)
         return secret.apply(json.loads)
-
-    def _with_efa(
-        self, site: AwsSite, name: str, pool: AwsPool, network: AwsNetwork, tags: dict[str, str]
-    ) -> dict[str, Any]:
-        """A launch template: the only way to have EFA interfaces made with the instance."""
-        has = ec2.get_instance_type_output(instance_type=pool.type, region=site.region)
-        template = ec2.LaunchTemplate(
-            f"{name}-interfaces",
-            network_interfaces=pulumi.Output.all(
-                most=has.efa_maximum_interfaces, subnet=network.subnet, group=network.group
-            ).apply(lambda known: interfaces(pool.type, known["most"] or 0, known["subnet"], known["group"])),
-            region=site.region,
-            tags=tags,
-            opts=pulumi.ResourceOptions(parent=self),
-        )
-        return {"id": template.id, "version": template.latest_version.apply(str)}
 
 
 def _bought(pool: AwsPool | None) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from components.public_key import KINDS
+from stacks.yaml_file import FileError, plain_file
 
 if TYPE_CHECKING:
     from asyncssh import SSHKnownHosts
@@ -28,8 +29,8 @@ class KnownHosts:
         from asyncssh import import_known_hosts  # only where it is needed: it takes a fifth of a second
 
         try:
-            return cls(import_known_hosts((base_dir / Path(name).expanduser()).read_text(encoding="utf-8")))
-        except (OSError, ValueError, RuntimeError):
+            return cls(import_known_hosts(plain_file(base_dir / Path(name).expanduser()).decode()))
+        except (FileError, OSError, ValueError, RuntimeError):
             return cls()
 
     def key_of(self, address: object, port: object) -> str | None:

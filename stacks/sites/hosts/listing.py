@@ -13,10 +13,11 @@ from components.settings.problems import Report, below, shown
 from stacks.sites.hosts.known_hosts import KnownHosts
 from stacks.sites.hosts.presets import PRESETS
 from stacks.sites.kind import UNREAD
-from stacks.yaml_file import FileError, read_yaml
+from stacks.yaml_file import FileError, plain_file, read_yaml
 
 MOST_HOSTS = 65536  # of a site; Slurm's own limit
-_RANGE = re.compile(r"([^\[\]]*)\[([0-9,-]+)\]([^\[\]]*)")
+# No name or address is longer than what stands around the numbers here.
+_RANGE = re.compile(r"([^\[\]]{0,253})\[([0-9,-]+)\]([^\[\]]{0,253})")
 _SHARED = ("user", "private_key_file", "port")  # what a site may say for all of its hosts
 _LISTS, _TRUTH = frozenset({"features"}), {"true": True, "false": False}
 
@@ -38,7 +39,10 @@ def complete(raw: Mapping[str, object], path: str, base_dir: Path, report: Repor
     written = raw.get("hosts")
     hosts = list(written) if isinstance(written, list | tuple) else []
     listed = [(host, below(below(path, "hosts"), index)) for index, host in enumerate(hosts)]
-    if isinstance(name := raw.get("hosts_file"), str):
+    name = raw.get("hosts_file")
+    if isinstance(name, str) and not name.isprintable():
+        return {**raw, "hosts": UNREAD}  # its field says so
+    if isinstance(name, str):
         rows = _rows(_inside(base_dir, name), below(path, "hosts_file"), report)
         if rows is None:
             return {**raw, "hosts": UNREAD}
@@ -83,7 +87,8 @@ def _rows(file: Path, path: str, report: Report) -> list[tuple[object, str]] | N
 
 
 def _of_csv(file: Path, path: str) -> list[tuple[object, str]]:
-    reader = csv.reader(io.StringIO(file.read_text(encoding="utf-8-sig")), strict=True, skipinitialspace=True)
+    text = plain_file(file).decode("utf-8-sig")
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True, skipinitialspace=True)
     names: list[str] = []
     rows: list[tuple[object, str]] = []
     for cells in reader:
@@ -147,7 +152,7 @@ def _each(text: object) -> list[object] | None:
     for part in inside.split(","):
         first, dash, last = part.partition("-")
         last = last if dash else first
-        if not (first.isdigit() and last.isdigit() and len(last) <= 9 and int(first) <= int(last)):
+        if not (re.fullmatch(r"[0-9]{1,9} [0-9]{1,9}", f"{first} {last}") and int(first) <= int(last)):
             return None
         if int(last) - int(first) + len(numbers) >= MOST_HOSTS:
             return None

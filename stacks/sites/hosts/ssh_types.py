@@ -14,6 +14,7 @@ from components.settings.problems import shown
 from components.settings.types import refuse
 
 RSA = "ssh-rsa"
+LONGEST_KEY = 65536  # bytes of a file
 
 
 def _key_file(value: object, info: ValidationInfo) -> object:
@@ -26,13 +27,19 @@ def _key_file(value: object, info: ValidationInfo) -> object:
         if not path.is_file():
             refuse(f"(that is {shown(path)}) is not a file on this machine")
         with path.open("rb") as file:
-            head = file.read(65536)
+            head = file.read(LONGEST_KEY + 1)
     except (OSError, RuntimeError) as error:  # RuntimeError: ~name of nobody known
         refuse(f"cannot be read ({type(error).__name__})")
+    if len(head) > LONGEST_KEY:
+        refuse(f"(that is {shown(path)}) is longer than 64 KiB, and no private key is")
     armour = re.search(rb"-----BEGIN ([A-Z0-9 ]*)PRIVATE KEY-----(.*?)-----END", head, re.DOTALL)
     if armour is None:
         public = head.startswith(tuple(name.encode() + b" " for name in (*KINDS, RSA)))
         refuse(f"(that is {shown(path)}) holds {'the public half of a key' if public else 'no private key'}")
+    try:
+        head.decode()
+    except UnicodeDecodeError:
+        refuse(f"(that is {shown(path)}) has bytes in it that are not UTF-8", fix="leave the key alone in the file")
     if _is_encrypted(armour[1], armour[2]):
         refuse(
             f"(that is {shown(path)}) is locked with a passphrase",
@@ -88,7 +95,7 @@ def _address(value: str) -> str:
 
 def _path(value: object, info: ValidationInfo) -> object:
     """The absolute path of a file that may be made later; a relative one starts at the folder of the stack config."""
-    if not isinstance(value, str) or not value or len(value) > 1000 or "\0" in value:
+    if not isinstance(value, str) or not value or len(value) > 1000 or not value.isprintable():
         raise ValueError("not a path")
     try:
         return (info.context or {}).get("base_dir", Path()) / Path(value).expanduser()

@@ -1,0 +1,7 @@
+"""Sites of kind `local`: the machine that the program runs on, as the head node."""
+
+from stacks.sites.kind import Kind
+from stacks.sites.local.checks import check, claims
+from stacks.sites.local.model import LocalSite, nodes
+
+KIND = Kind(LocalSite, claims, check, nodes, lists_head=True, is_here=True)

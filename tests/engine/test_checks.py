@@ -1,0 +1,82 @@
+"""A change that nobody asked for by name is found in a preview, and `up` touches nothing, under either engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from driver.checks import Checks
+from driver.deployment import Deployment
+from driver.workspace import DriverError
+from engine.events import Event
+from tests.engine.stack_under_test import Stack
+
+PROGRAM = """
+class Validation(pulumi.ComponentResource):
+    def __init__(self):
+        floors = {{"floors": {floors}, "sites": ["rack"]}}
+        super().__init__("tailrack:validation:NcclValidation", "validation", floors)
+
+class Head(pulumi.ComponentResource):
+    def __init__(self):
+        super().__init__("tailrack:cluster:HeadNode", "door", {{"hostKey": "{key}"}})
+        machine = local.Command("door-container", create="true", triggers=[{made}])
+        step("door-head", "echo {said}", options={{"parent": self, "deleted_with": machine}})
+
+Validation()
+Head()
+pulumi.export("cluster", {{"name": "trial"}})
+"""
+
+
+def written(
+    stack: Stack, floors: str = '{"rack": 0.5}', key: str = "ssh-ed25519 one", said: str = "one", made: int = 1
+) -> None:
+    stack.write(PROGRAM.format(floors=floors, key=key, said=said, made=made), {"unused": 1})
+
+
+def found(deployment: Deployment, events: list[Event]) -> list[str]:
+    """The names of what a preview finds."""
+    events.clear()
+    assert deployment.preview().ok
+    checks = Checks(())
+    for event in events:
+        checks.on_event(event)
+    return [finding.name for finding in checks.refused]
+
+
+def test_a_floor_taken_away_is_found_and_refused_until_it_is_asked_for(
+    deploy: Callable[[str, list[Event]], Deployment], stack: Stack
+) -> None:
+    written(stack)
+    events: list[Event] = []
+    deployment = deploy("dev", events)
+    assert deployment.up(Checks(())).ok, "a new stack has nothing that could be taken away"
+    assert found(deployment, events) == []
+
+    written(stack, floors="{}", said="two")
+    assert found(deployment, events) == ["floor-removed"]
+    with pytest.raises(DriverError, match=r"nothing was touched:\n  floor-removed: rack loses its floor of 0.5 GB/s"):
+        deployment.up(Checks(()))
+    assert found(deployment, events) == ["floor-removed"], "the floor of the last run is still the one that counts"
+    assert [asked.stdin for asked in stack.host.take()] == ["echo one"]
+
+    assert deployment.up(Checks(["floor-removed"])).ok
+    assert [asked.stdin for asked in stack.host.take()] == ["echo two"]
+    assert found(deployment, events) == []
+
+
+def test_a_head_node_whose_machine_is_made_anew_has_another_host_key_or_goes_is_found(
+    deploy: Callable[[str, list[Event]], Deployment], stack: Stack
+) -> None:
+    written(stack)
+    events: list[Event] = []
+    deployment = deploy("dev", events)
+    assert deployment.up().ok
+    written(stack, key="ssh-ed25519 two")
+    assert found(deployment, events) == ["head-replaced"]
+    written(stack, made=2)
+    assert found(deployment, events) == ["head-replaced"]
+    stack.write('pulumi.export("cluster", {"name": "trial"})', {"unused": 1})
+    assert "head-replaced" in found(deployment, events)

@@ -1,0 +1,112 @@
+"""Steps on the machine that the program runs on, under either engine. Their scripts here touch one folder alone."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from driver.deployment import Deployment
+from engine.events import Event
+from tests.engine.stack_under_test import Stack
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import sys
+sys.path.insert(0, {root!r})
+from components.host import Connection, Machine
+from components.remote import Step
+from components.steps import Script
+
+class Node(pulumi.ComponentResource):
+    def __init__(self):
+        super().__init__("trial:node:Node", "door")
+
+SSH = Connection(HOST["host"], HOST["port"], "root", HOST["private_key"], HOST["host_key"])
+TEXT = '''
+dispatch() {{
+    printf '%s\\\\n' "$*: $WORD" >>{log}
+    env | sed 's/=.*//' | sort >{log}.env
+    pwd >{log}.pwd
+    {body}
+    printf '{{"said":"%s"}}' "$WORD $#"
+}}
+'''
+made = Step(
+    "door-head", Machine("door", {way}), Script("#!/bin/bash" + TEXT, frozenset({{"WORD", "KEY"}}), undo=True),
+    {{"WORD": {word!r}}}, secrets={{"KEY": pulumi.Output.secret("nobody-may-see")}},
+    label="door: a step", parent=Node(), limit_seconds={limit},
+)
+pulumi.export("said", made.result["said"])
+"""
+
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a local step of an account that is not root asks sudo")
+
+
+@pytest.fixture
+def log(stack: Stack) -> Path:
+    """What the scripts write down: their words and their value, a line each."""
+    return stack.folder / "log"
+
+
+@pytest.fixture
+def write(stack: Stack, log: Path) -> Callable[..., None]:
+    """Write the program of one step."""
+
+    def program(word: str, way: str = "None", body: str = "", limit: int = 60) -> None:
+        text = PROGRAM.format(root=str(ROOT), log=log, word=word, way=way, body=body, limit=limit)
+        stack.write(text, {"unused": 1})
+
+    return program
+
+
+def test_a_local_step_is_made_changed_and_undone(
+    deploy: Callable[[str, list[Event]], Deployment], write: Callable[..., None], log: Path, stack: Stack
+) -> None:
+    write("one")
+    deployment = deploy("dev", [])
+    assert deployment.up().ok
+    assert deployment.outputs() == {"said": "one 2"}
+    again = deployment.up().counts
+    assert [again[name] for name in ("create", "update", "replace", "delete")] == [0, 0, 0, 0]
+    write("two")
+    assert deployment.up().counts["update"] == 1
+    assert deployment.destroy().ok
+    assert log.read_text().splitlines() == ["up here: one", "up here: two", "down here: two"]
+    assert {*(stack.folder / "log.env").read_text().split()} <= {"HOME", "PATH", "PWD", "SHLVL", "_"} | {
+        name for name in os.environ if name.startswith("SUDO_")
+    }
+    assert (stack.folder / "log.pwd").read_text() == "/\n"
+
+
+def test_its_secrets_are_in_no_file_and_its_time_limit_holds(
+    deploy: Callable[[str, list[Event]], Deployment], write: Callable[..., None], tmp_path: Path
+) -> None:
+    events: list[Event] = []
+    write("one", body="tail -f /dev/null", limit=1)
+    deployment = deploy("dev", events)
+    (failure,) = deployment.up().failures
+    assert "status 124" in failure.message
+    assert "nobody-may-see" not in failure.message + json.dumps([event.text + event.command for event in events])
+    write("one")
+    assert deployment.up().ok
+    kept = [path for path in (tmp_path / "root").rglob("*") if path.is_file()]
+    assert kept
+    assert [path for path in kept if b"nobody-may-see" in path.read_bytes()] == []
+
+
+def test_a_head_node_that_becomes_local_has_its_steps_made_anew_before_the_old_ones_are_undone(
+    deploy: Callable[[str, list[Event]], Deployment], write: Callable[..., None], log: Path
+) -> None:
+    write("one", way="SSH")
+    deployment = deploy("dev", [])
+    assert deployment.up().ok
+    write("one")
+    summary = deployment.up()
+    assert (summary.counts["create"], summary.counts["delete"]) == (1, 1)
+    # What the scripts make of that order is in components/scripts/base.sh (test_scripts_base.py).
+    assert log.read_text().splitlines() == ["up: one", "up here: one", "down: one"]

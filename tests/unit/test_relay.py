@@ -1,0 +1,48 @@
+"""A relay of the cluster's own: which node is told, what else is touched, and the grant for it."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+
+from components.roles.tailnet.relay import relay_grant
+from stacks.config import ConfigError, parse
+from tests.unit.configs import LAB, RawConfig
+from tests.unit.recorded import Build
+
+
+def with_relay(**relay: object) -> RawConfig:
+    raw = copy.deepcopy(LAB)
+    raw["tailnet"] = {"relay": {"node": "head", **relay}}
+    return raw
+
+
+def test_the_relay_alone_is_told_of_its_port_and_nothing_else_changes(build: Build) -> None:
+    before, after = build(LAB), build(with_relay(port=41000))
+    ports = {
+        step.name: after.header(step.name)["NODE_RELAY_PORT"] for step in after.remote if step.name.endswith("join")
+    }
+    assert ports == {"head-join": "41000", "a1-join": "", "b1-join": ""}
+    assert before.differences(after) == {"head-join", "head-head"}
+
+
+def test_the_grant_names_the_clusters_own_members_alone() -> None:
+    assert relay_grant("tag:cluster") == {
+        "src": ["tag:cluster"], "dst": ["tag:cluster"], "app": {"tailscale.com/cap/relay": []},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("relay", "said"),
+    [
+        ({"node": "b9"}, "tailrack:tailnet.relay.node: 'b9' is not a node of this stack"),
+        ({"port": 41641}, "tailrack:tailnet.relay.port: 41641 is tailscaled's own port"),
+        ({"port": 80}, "tailrack:tailnet.relay.port"),
+    ],
+)
+def test_a_relay_that_could_be_none_is_refused(relay: dict[str, object], said: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse(with_relay(**relay), base_dir=tmp_path)
+    assert said in str(refused.value)

@@ -1,0 +1,203 @@
+"""Sites of kind local: the head node is the machine that the program runs on."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pulumi
+import pytest
+
+from components.remote import command_line
+from components.step_label import StepLabel
+from driver.deployment import Deployment
+from driver.find_engine import Found
+from driver.head_command import on_head
+from driver.remedies import with_remedies
+from driver.workspace import PROJECT, Workspace
+from engine.events import Failure, Summary
+from stacks.cluster import ClusterStack
+from stacks.config import ConfigError, parse
+from tests.unit.configs import AUTH_KEY, HOSTS, MUNGE_KEY, RawConfig
+from tests.unit.recorded import Build, Recorded, record
+
+STEPS = {"door-gate", "door-join", "door-head", "door-services", "dgx1-member", "dgx2-member", "validate-cross-site"}
+
+
+@pytest.fixture
+def config(monkeypatch: pytest.MonkeyPatch) -> RawConfig:
+    """The cluster of hosts, its head node this machine, which computes and has a GPU. Root runs the program."""
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    raw = copy.deepcopy(HOSTS)
+    raw["head"] = {"name": "door", "site": "home", "compute": True}
+    (rack,) = raw["sites"]
+    rack["hosts"] = rack["hosts"][1:3]
+    raw["sites"] = [{"name": "home", "kind": "local", "gpu": "rtx4090:1", "features": ["desk"]}, rack]
+    return raw
+
+
+@pytest.fixture
+def stack(build: Build, config: RawConfig) -> Recorded:
+    return build(config)
+
+
+def problems(raw: RawConfig, folder: Path) -> str:
+    with pytest.raises(ConfigError) as refused:
+        parse(raw, base_dir=folder, secret_keys=frozenset({"tailnet"}))
+    return str(refused.value)
+
+
+def test_all_steps_on_the_head_node_are_local_commands_and_those_on_others_go_by_ssh(stack: Recorded) -> None:
+    assert {step.name for step in stack.local} == STEPS | {"validate-rack", "munge-key"}
+    assert {step.name for step in stack.remote} == {
+        f"dgx{n}-{step}" for n in (1, 2) for step in ("gate", "join", "node")
+    }
+
+
+def test_no_way_to_the_head_node_is_in_the_state(stack: Recorded) -> None:
+    for step in stack.local:
+        assert step.inputs.keys().isdisjoint({"connection", "environment", "interpreter"})
+        assert "PRIVATE KEY" not in json.dumps(step.inputs)
+
+
+def test_a_local_step_has_the_same_script_on_stdin_and_a_constant_command(stack: Recorded) -> None:
+    for name in STEPS:
+        step = stack[name]
+        assert StepLabel.of(step.inputs["create"]) is not None
+        assert re.fullmatch(
+            r": [a-z0-9-]+ door '[^']+'; case \$\(id -u\) in 0\) ;; \*\) set -- sudo -n ;; esac; "
+            r"exec env -i HOME=/root PATH=[a-z:/]+ \"\$@\" timeout -k 30 \d+ bash -euo pipefail -s -- up here",
+            step.inputs["create"],
+        )
+        assert step.inputs["stdin"].endswith('{ dispatch "$@" </dev/null; }\n')
+        assert (step.inputs["logging"], step.inputs["addPreviousOutputInEnv"]) == ("none", False)
+        assert step.inputs["dir"] == "/"
+    assert stack["door-head"].inputs["delete"].endswith(" -s -- down here")
+    assert stack["dgx1-member"].inputs["delete"].endswith(" -s -- down here")
+    assert stack["validate-rack"].inputs["update"].endswith(" -s -- recall here")
+
+
+def test_a_local_join_hides_its_stdin_and_no_secret_is_in_plain_state(stack: Recorded) -> None:
+    assert "stdin" in stack["door-join"].secret_paths
+    for text in (MUNGE_KEY, AUTH_KEY):
+        assert text in stack["door-join"].inputs["stdin"]
+        assert all(text not in resource.in_plain_state for resource in stack.resources)
+    assert stack.secret_outputs == set()
+
+
+def test_the_scripts_are_those_that_a_head_node_reached_by_ssh_would_get(build: Build, config: RawConfig) -> None:
+    by_ssh = copy.deepcopy(config)
+    door = {**HOSTS["sites"][0]["hosts"][0], "gpu": "rtx4090:1", "features": ["desk"]}
+    by_ssh["sites"][0] = {"name": "home", "kind": "hosts", "hosts": [door]}
+    here, there = build(config), build(by_ssh)
+    for name in STEPS:
+        assert here[name].inputs["stdin"] == there[name].inputs["stdin"]
+    assert here.outputs == there.outputs
+
+
+def test_the_head_nodes_promised_gpu_and_features_are_those_of_the_site(stack: Recorded) -> None:
+    header = stack.header("door-gate")
+    assert (header["NODE_GPU_KIND"], header["NODE_GPU_COUNT"]) == ("rtx4090", "1")
+    assert "desk" in stack.header("door-head")["NODE_FEATURES"]
+    assert stack.outputs["cluster"]["partitions"] == ["all", "home", "rack", "h200", "rtx4090"]
+
+
+def test_a_local_head_node_may_be_alone(build: Build, config: RawConfig) -> None:
+    del config["sites"][1]
+    alone = build(config)
+    assert alone.remote == []
+    assert [node["name"] for node in alone.outputs["cluster"]["nodes"]] == ["door"]
+
+
+def test_the_head_node_must_stand_at_the_local_site(config: RawConfig, key_folder: Path) -> None:
+    config["head"] = {"name": "dgx1", "site": "rack"}
+    told = problems(config, key_folder)
+    assert "sites[0].kind: is local, and the head node stands elsewhere" in told
+    assert "write site: home in tailrack:head, or list this machine among the hosts" in told
+
+
+def test_there_is_one_local_site_at_most(config: RawConfig, key_folder: Path) -> None:
+    config["sites"].append({"name": "attic", "kind": "local"})
+    told = problems(config, key_folder)
+    assert "sites[2].kind: is local, as sites[0] is; this machine would stand at two sites" in told
+
+
+def test_a_local_site_lists_no_hosts(config: RawConfig, key_folder: Path) -> None:
+    config["sites"][0]["hosts"] = []
+    assert "sites[0].hosts: unknown key" in problems(config, key_folder)
+
+
+def test_the_name_of_the_local_head_node_is_no_other_nodes(config: RawConfig, key_folder: Path) -> None:
+    config["sites"][1]["hosts"][0]["name"] = "door"
+    assert "makes node door a second time" in problems(config, key_folder)
+
+
+def test_a_command_on_a_local_head_node_is_a_command_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: RawConfig
+) -> None:
+    monkeypatch.setattr("os.environ", {"PULUMI_CONFIG_PASSPHRASE": "none"})
+    (tmp_path / "Pulumi.yaml").write_text((PROJECT / "Pulumi.yaml").read_text())
+    file = tmp_path / "Pulumi.desk.yaml"
+    file.write_text(json.dumps({"config": {f"tailrack:{key}": value for key, value in config.items()}}))
+    made = Deployment(Workspace(tmp_path, "desk", file, tmp_path / "state"), Found(None, ""), print)
+    assert made.head_is_here
+    assert not made.uses_lab
+    assert on_head(made, "tailrack-containers list") == ["bash", "-c", "tailrack-containers list"]
+
+
+def tools(folder: Path, uid: int, sudo: str = "") -> dict[str, str]:
+    """An environment whose commands are those of this machine, with another `id` and `sudo`."""
+    for name, body in (("id", f"echo {uid}"), ("sudo", sudo)):
+        path = folder / name
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
+    return {"PATH": f"{folder}:/usr/bin:/bin"}
+
+
+def run_here(script: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a script as the command of a local step does, with the stubs in front of the step's own PATH too."""
+    command = command_line(None, "up", 10).replace(" PATH=", f" PATH={environment['PATH'].partition(':')[0]}:")
+    return subprocess.run(
+        ["/bin/sh", "-c", command], input=script, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_local_step_sees_nothing_of_the_callers_environment(tmp_path: Path) -> None:
+    told = run_here('env; echo "$*"', {**tools(tmp_path, 0), "PULUMI_CONFIG_PASSPHRASE": "hush", "BASH_ENV": "/x"})
+    *lines, words = told.stdout.splitlines()
+    assert {line.partition("=")[0] for line in lines} <= {"HOME", "PATH", "PWD", "SHLVL", "_"}
+    assert words == "up here"
+
+
+def test_a_local_step_is_root_by_sudo_where_the_caller_is_not(tmp_path: Path) -> None:
+    as_root = tools(tmp_path, 1000, sudo='shift; echo "by sudo"; exec "$@"')
+    assert run_here("echo here", as_root).stdout == "by sudo\nhere\n"
+
+
+def test_a_caller_who_gets_no_root_is_told_before_any_step_and_not_in_a_preview(
+    config: RawConfig, key_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = tools(tmp_path, 1000, sudo='echo "sudo: a password is required" >&2; exit 1')
+    monkeypatch.setenv("PATH", said["PATH"])
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    stack = parse(config, base_dir=key_folder, secret_keys=frozenset({"tailnet"}))
+    with pytest.raises(pulumi.RunError, match=r"fails here \(sudo: a password is required\); give \S+ password-less"):
+        record(lambda: ClusterStack(stack, "dev").outputs)
+    assert "door-gate" in record(lambda: ClusterStack(stack, "dev").outputs, unknown=True).names
+    tools(tmp_path, 1000, sudo="exit 0")
+    assert "door-gate" in record(lambda: ClusterStack(stack, "dev").outputs).names
+
+
+def test_a_sudo_that_wants_a_password_is_told_with_what_to_do(tmp_path: Path) -> None:
+    told = run_here("echo here", tools(tmp_path, 1000, sudo='echo "sudo: a password is required" >&2; exit 1'))
+    assert (told.returncode, told.stdout) == (1, "")
+    command = StepLabel("door-gate", "door", "door: look at the machine").on("exec ...")
+    failure = Failure("urn::door-gate", f"Process exited with status 1: running ...:\n{told.stderr}", command)
+    (explained,) = with_remedies(Summary(failures=[failure])).failures
+    assert explained.message.splitlines()[-1] == (
+        "next: give the account that steps run with on door password-less sudo (a line `NAME ALL=(ALL) NOPASSWD: ALL` "
+        "in /etc/sudoers.d), or use root; then run up again"
+    )
