@@ -29,7 +29,7 @@ def drift(events: list[Event], monkeypatch: pytest.MonkeyPatch) -> tuple[int, st
                 keep(event)
             return summary
 
-        return SimpleNamespace(preview=preview)
+        return SimpleNamespace(preview=preview, allowed=())
 
     monkeypatch.setattr(program, "_deployment", deployment)
     monkeypatch.setattr(program, "_engine", lambda *_: None)
