@@ -12,8 +12,15 @@ from rich.console import Console
 from driver import __main__ as program
 from engine.events import Event, Summary
 
-KEY = Event("start", "replace", name="tailnet-key", type="tailscale:index/tailnetKey:TailnetKey")
-STEP = Event("start", "update", name="b1-node", type="command:remote:Command")
+URN = "urn:pulumi:prod::tailrack::{}::x"
+KEY = Event(
+    "start",
+    "replace",
+    URN.format("tailscale:index/tailnetKey:TailnetKey"),
+    name="tailnet-key",
+    type="tailscale:index/tailnetKey:TailnetKey",
+)
+STEP = Event("start", "update", URN.format("command:remote:Command"), name="b1-node", type="command:remote:Command")
 
 
 def drift(events: list[Event], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
