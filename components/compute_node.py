@@ -12,7 +12,7 @@ import pulumi
 from components import answers, steps
 from components.head_link import HeadLink
 from components.host import Host
-from components.remote import TIME_LIMIT_SECONDS, Step, render_program
+from components.remote import TIME_LIMIT_SECONDS, Step, made_of, render_program
 from components.roles.nfs_exports.export import export_line
 from components.roles.role import Role, header_name
 from components.roles.slurm.fragment import NodeGpus, memory_values, node_values
@@ -147,8 +147,8 @@ class ComputeNode(pulumi.ComponentResource):
             {
                 **values,
                 "NODE_CERTIFICATE": member.result["certificate"],
-                "NODE_LEAVE_PROGRAM": pulumi.Output.all(**{name: values[name] for name in leave.reads}).apply(
-                    lambda known: render_program(leave, known)
+                "NODE_LEAVE_PROGRAM": made_of(
+                    {name: values[name] for name in leave.reads}, partial(render_program, leave)
                 ),
             },
             label=f"{host.name}: users, share, slurmd",

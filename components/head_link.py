@@ -90,5 +90,11 @@ def _way_to(head: pulumi.Output[Any]) -> Connection:
 
     told = head.apply(words)
     return Connection(
-        told["host"], told["port"], pulumi.Output.unsecret(told["user"]), told["private_key"], told["host_key"]
+        host=told["host"],
+        port=told["port"],
+        user=pulumi.Output.unsecret(told["user"]),
+        private_key=told["private_key"],
+        # Outputs of before there were passphrases have none.
+        passphrase=told.apply(lambda known: known.get("passphrase")),
+        host_key=told["host_key"],
     )

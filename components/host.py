@@ -17,15 +17,19 @@ class Connection:
     `host_key` is the server's public key as one `ssh-ed25519 AAAA...` line. It is required: without it the
     command provider would accept any server that answers at the address.
 
+    private_key   None where the ssh-agent of whoever runs the program has it. Its socket is not in the connection: it
+                  is another one in each session, and another connection would run every step again
+    passphrase    of the private key, where it has one
     bastion   the machine through which it is reached; None where there is a way of its own. One hop: a bastion has none
     """
 
     host: pulumi.Input[str]
     port: pulumi.Input[int]
     user: pulumi.Input[str]
-    private_key: pulumi.Input[str]
+    private_key: pulumi.Input[str | None]
     host_key: pulumi.Input[str]
     bastion: Connection | None = None
+    passphrase: pulumi.Input[str | None] = None
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,14 @@ in the script or a connection's key among them, unless there is another command 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import re
 import shlex
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import pulumi
 from pulumi_command import local, remote
@@ -52,6 +54,7 @@ HERE = "here"
 # Header name of a text that says nothing to a script but that it should run again.
 REPAIR = "STEP_REPAIR"
 
+T = TypeVar("T")
 _NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
@@ -118,9 +121,10 @@ def _connection(to: Connection) -> remote.ConnectionArgs:
     def words(one: Connection) -> dict[str, Any]:
         return {
             "host": one.host,
-            "port": pulumi.Output.from_input(one.port).apply(float),
+            "port": made_of({"port": one.port}, lambda known: float(known["port"])),
             "user": one.user,
             "private_key": one.private_key,
+            "private_key_password": one.passphrase,
             "host_key": one.host_key,
             "dial_error_limit": DIAL_ERROR_LIMIT,
             "per_dial_timeout": DIAL_TIMEOUT_SECONDS,
@@ -129,6 +133,43 @@ def _connection(to: Connection) -> remote.ConnectionArgs:
     if to.bastion is None:
         return remote.ConnectionArgs(**words(to))
     return remote.ConnectionArgs(**words(to), proxy=remote.ProxyConnectionArgs(**words(to.bastion)))
+
+
+def made_of(values: Mapping[str, pulumi.Input[Any]], make: Callable[[Mapping[str, Any]], T]) -> pulumi.Input[T]:
+    """Return what `make` makes of values by name: at once, unless some of them are Outputs.
+
+    An Output costs a task, and the runtime's waiting for all of them grows faster than their number: for a thousand
+    hosts the values that are known from the beginning would be most of the time of a preview.
+    """
+    late = {name: value for name, value in values.items() if isinstance(value, pulumi.Output)}
+    if not late:
+        return make(values)
+    return _together(late).apply(lambda known: make({**values, **known}))
+
+
+def _together(outputs: Mapping[str, pulumi.Output[Any]]) -> pulumi.Output[dict[str, Any]]:
+    """Return the outputs as one, without Output.all's look for more of them inside of their values."""
+
+    async def wait() -> tuple[set[pulumi.Resource], dict[str, Any], bool, bool]:
+        resources: set[pulumi.Resource] = set()
+        for output in outputs.values():
+            resources |= await output.resources()
+        values = {name: await output.future(with_unknowns=True) for name, output in outputs.items()}
+        known = [await output.is_known() for output in outputs.values()]
+        return resources, values, all(known), any([await output.is_secret() for output in outputs.values()])
+
+    told = asyncio.ensure_future(wait())
+    return pulumi.Output(*(_Part(told, index) for index in range(4)))
+
+
+class _Part:
+    """One of the values that a future gives. A coroutine in its place would be reported where nobody awaits it."""
+
+    def __init__(self, whole: asyncio.Future[Any], index: int) -> None:
+        self._whole, self._index = whole, index
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return (yield from self._whole.__await__())[self._index]
 
 
 def secret_once_known(value: pulumi.Output[str]) -> pulumi.Output[str]:
@@ -202,21 +243,20 @@ class Step:
             raise ValueError(f"step {name} reads {', '.join(lacking)}, which nobody gives it")
         if renewed and script.undo:
             raise ValueError(f"step {name} has something to undo, which would happen each time that it is made anew")
-        text = pulumi.Output.all(**{key: there[key] for key in script.reads | own.keys()}).apply(
-            lambda known: render_script(script, known)
-        )
+        given = {key: there[key] for key in sorted(script.reads | own.keys())}
+        text = made_of(given, partial(render_script, script))
         connection = machine.connection
         triggers = list(measure) if measure is not None else None
         if renewed:
-            lasting = {key: there[key] for key in (script.reads | own.keys()) - {*renewed}}
+            lasting = {key: value for key, value in given.items() if key not in renewed}
             triggers = [_digest(script, lasting, connection)]
-        told = pulumi.Output.all(machine=machine.name, user=connection.user if connection else None)
 
-        def command(action: str) -> pulumi.Output[str]:
-            return told.apply(
+        def command(action: str) -> pulumi.Input[str]:
+            return made_of(
+                {"machine": machine.name, "user": connection.user if connection else None},
                 lambda known: StepLabel(name, known["machine"], label).on(
                     command_line(known["user"], action, limit_seconds)
-                )
+                ),
             )
 
         # The two kinds of command differ in the way alone.
@@ -228,7 +268,7 @@ class Step:
             create=command("up"),
             update=command("recall") if measure is not None else None,
             delete=command("down") if script.undo else None,
-            stdin=secret_once_known(text) if hidden else text,
+            stdin=secret_once_known(pulumi.Output.from_input(text)) if hidden else text,
             triggers=triggers,
             logging=kind.Logging.NONE,
             add_previous_output_in_env=False,

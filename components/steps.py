@@ -60,6 +60,12 @@ def compose(roles: Sequence[Role], phases: Sequence[str], *, leaves: bool = Fals
     leaves   its `down` is the phase `leave` of every role, in reverse; without it, it undoes its own phases where
              one of them says how
     """
+    return _composed(tuple(roles), tuple(phases), leaves)
+
+
+# Of thousands of nodes each has the same scripts.
+@lru_cache
+def _composed(roles: tuple[Role, ...], phases: tuple[str, ...], leaves: bool) -> Script:
     parts = [(role, phase) for role in roles for phase in phases if _of(role, phase)]
     functions = Functions(f"{role.name}/{phase}" for role, phase in parts if _script(role, phase))
     up = list(_packages(parts))
@@ -83,6 +89,11 @@ def compose(roles: Sequence[Role], phases: Sequence[str], *, leaves: bool = Fals
 
 def leave_program(roles: Sequence[Role]) -> Script:
     """Return the program that a node keeps for the day it leaves: the phase `leave` of every role, in reverse."""
+    return _leave_program(tuple(roles))
+
+
+@lru_cache
+def _leave_program(roles: tuple[Role, ...]) -> Script:
     functions = Functions((f"{role.name}/leave" for role in roles if _script(role, "leave")), shared=())
     calls = [f"{role.name}_leave" for role in reversed(roles) if _script(role, "leave")]
     return Script("\n".join([functions.text, _LEAVE_ALONE, *calls, "echo left"]), functions.reads)

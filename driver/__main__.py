@@ -29,12 +29,14 @@ from driver.find_engine import Found, find_engine
 from driver.head_command import on_head
 from driver.progress import Progress, changes, describe
 from driver.report_page import page
-from driver.stack_file import read_stack_file
+from driver.stack_file import load_config, read_stack_file
 from driver.terminal import lines
 from driver.trust import trust
 from driver.workspace import PROJECT, ROOT, DriverError, Workspace, write_private
 from engine.events import Event, Failure, Summary
 from lab.errors import LabError
+from stacks.config import from_pulumi
+from stacks.sites.hosts.listing import PASSPHRASE
 from stacks.yaml_file import FileError
 
 # What Slurm says now: nodes, why some are out, and jobs.
@@ -245,8 +247,13 @@ def _made(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
 
 
 def _trust(arguments: argparse.Namespace, console: Console) -> int:
-    config = read_stack_file(arguments.config_file or stack_config(PROJECT, arguments.stack))["config"]
-    raw = {key.removeprefix("tailrack:"): value for key, value in config.items()}
+    file = arguments.config_file or stack_config(PROJECT, arguments.stack)
+    raw: dict[str, Any] = {
+        key.removeprefix("tailrack:"): value for key, value in read_stack_file(file)["config"].items()
+    }
+    if PASSPHRASE in json.dumps(raw.get("sites"), default=str):  # of a bastion's key perhaps: a secret to be opened
+        os.environ.update(Workspace(PROJECT, arguments.stack, file, arguments.state_dir).environment())
+        raw = from_pulumi(load_config(PROJECT, file).values, "tailrack")
     return trust(raw, PROJECT, console, ask=sys.stdin.isatty())
 
 

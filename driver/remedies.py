@@ -23,6 +23,11 @@ _REMEDIES = (
         "not; then run up again",
     ),
     (
+        r"SSH_AUTH_SOCK|attempted methods \[none\]",
+        "the config says `agent: true` for the way to {machine}, and no agent with a key was there: see that "
+        "`ssh-add -l` shows the key in the shell that you run this in; then run up again",
+    ),
+    (
         r"unable to authenticate|permission denied for user",
         "see user and private_key_file of {machine} in the config, and ~/.ssh/authorized_keys there; then run up again",
     ),

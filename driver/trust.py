@@ -7,6 +7,7 @@ console or the machine itself says, and nothing is kept without a yes.
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +21,7 @@ from rich.table import Table
 
 from driver.terminal import one_line
 from stacks.sites.hosts.known_hosts import TRUSTED
+from stacks.sites.hosts.listing import PASSPHRASE
 from stacks.sites.hosts.strangers import Stranger, strangers_of
 from stacks.yaml_file import FileError
 
@@ -78,20 +80,26 @@ async def _key_of(one: Stranger, base_dir: Path) -> str:
         key = await asyncssh.get_server_host_key(one.address, one.port, **how)
     else:
         hop = one.bastion
-        file = base_dir / Path(str(hop["private_key_file"])).expanduser()
         async with asyncssh.connect(
             str(hop["address"]),
             int(hop.get("port", 22)),
             username=str(hop["user"]),
-            client_keys=[asyncssh.read_private_key(file)],
             known_hosts=([asyncssh.import_public_key(str(hop["host_key"]))], [], []),
-            agent_path=None,
             config=None,
+            **_own_key(hop, base_dir),
         ) as bastion:
             key = await asyncssh.get_server_host_key(one.address, one.port, tunnel=bastion, **how)
     if key is None:
         raise ValueError("it showed no host key")
     return " ".join(key.export_public_key().decode().split()[:2])
+
+
+def _own_key(hop: Mapping[str, Any], base_dir: Path) -> dict[str, Any]:
+    """The key for a bastion: of its file, or of the caller's agent."""
+    if hop.get("agent") is True:
+        return {"agent_path": os.environ.get("SSH_AUTH_SOCK", "")}
+    file = base_dir / Path(str(hop["private_key_file"])).expanduser()
+    return {"client_keys": [asyncssh.read_private_key(file, hop.get(PASSPHRASE))], "agent_path": None}
 
 
 def _table(found: Sequence[Stranger]) -> Table:

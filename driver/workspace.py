@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import socket
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,8 +104,7 @@ class Workspace:
         wanted = {
             "PULUMI_BACKEND_URL": os.environ.get("PULUMI_BACKEND_URL") or f"file://{self.backend}",
             "PULUMI_SKIP_UPDATE_CHECK": "true",
-            # A stale agent socket in the caller's environment fails every remote command.
-            "SSH_AUTH_SOCK": "",
+            "SSH_AUTH_SOCK": _agent(),
         }
         if "PULUMI_CONFIG_PASSPHRASE" not in os.environ and "PULUMI_CONFIG_PASSPHRASE_FILE" not in os.environ:
             wanted["PULUMI_CONFIG_PASSPHRASE_FILE"] = str(self.passphrase_file)
@@ -122,6 +122,17 @@ class Workspace:
         """Hold the stack for one run. Raises DriverError when another run holds it."""
         busy = f"another run of stack {self.stack!r} is at work; wait for it, or end it with Ctrl-C there"
         return locked(self.folder / "running", DriverError(busy))
+
+
+def _agent() -> str:
+    """The socket of the caller's ssh-agent; empty where none answers: a stale one fails every remote command."""
+    path = os.environ.get("SSH_AUTH_SOCK", "")
+    with socket.socket(socket.AF_UNIX) as agent:
+        try:
+            agent.connect(path)
+        except OSError:
+            return ""
+    return path
 
 
 def write_private(path: Path, text: str) -> None:

@@ -26,6 +26,7 @@ DONE = {
     *("acceptSecrets", "acceptResources", "supportsPartialValues", "supportsResultReporting", "sourcePosition"),
     *("stackTrace", "packageRef", "customTimeouts", "hideDiffs", "replaceOnChanges"),
 }
+KEYS = {"privateKey", "privateKeyPassword"}  # without the first, an agent's
 UNSUPPORTED_INPUTS = {LOCAL: ("archivePaths", "assetPaths"), REMOTE: ("environment",)}
 
 
@@ -158,6 +159,8 @@ def _problems(request: resource_pb2.RegisterResourceRequest, inputs: dict[str, A
 
 
 def _connection_problems(connection: dict[str, Any], what: str, besides: set[str]) -> list[str]:
-    needed = {"host", "hostKey", "privateKey"}
+    needed = {"host", "hostKey"}
     found = [f"{what} without {key}" for key in sorted(needed) if not connection.get(key)]
-    return found + [f"{what} with {key}" for key in sorted({*connection} - needed - besides - {*CONNECTION_DEFAULTS})]
+    return found + [
+        f"{what} with {key}" for key in sorted({*connection} - needed - KEYS - besides - {*CONNECTION_DEFAULTS})
+    ]

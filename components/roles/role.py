@@ -27,9 +27,9 @@ class File:
     owner: str = "root:root"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Role:
-    """What a role adds to a machine.
+    """What a role adds to a machine. Each is equal to itself alone, so that it can be a key.
 
     name        its folder
     packages    Debian packages by phase

@@ -43,17 +43,14 @@ step("kept", "true", options=dict(import_="id"))
     "connection without hostKey": """
 step("open", "true", connection=dict(host_key=None))
 """,
-    "connection without privateKey": """
-step("open", "true", connection=dict(private_key=None))
+    "connection with password": """
+step("open", "true", connection=dict(password="guess"))
 """,
     "proxy without hostKey": """
 step("far", "true", connection=dict(proxy={**HOST, "host_key": None}))
 """,
     "proxy with password": """
 step("far", "true", connection=dict(proxy={**HOST, "password": "x"}))
-""",
-    "connection with password": """
-step("open", "true", connection=dict(password="x"))
 """,
     "connection with agentSocketPath": """
 step("open", "true", connection=dict(agent_socket_path="x"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import time
 from collections.abc import Callable
 
@@ -164,6 +165,18 @@ def test_a_host_that_does_not_answer_is_dialled_again_up_to_the_limit(stack: Sta
     summary = stack.up()
     assert summary.failures[0].message.startswith("after 2 failed attempts: root@127.0.0.1:1: ")
     assert summary.seconds > 0.1 + 0.15
+
+
+def test_a_host_that_accepts_and_says_nothing_is_given_up_at_its_limit(stack: Stack) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        dial = f"dict(port={port}, dial_error_limit=1, per_dial_timeout=1)"
+        stack.write(f'step("dead", "true", connection={dial})\nstep("well", "echo well")')
+        summary = stack.up()
+    (failure,) = summary.failures
+    assert failure.message.startswith(f"after 1 failed attempts: root@127.0.0.1:{port}: ")
+    assert 2 < summary.seconds < SECONDS
+    assert scripts(stack) == ["echo well"]
 
 
 def test_outputs_give_whole_numbers_as_integers(stack: Stack) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from rich.console import Console
 from driver.trust import trust
 from stacks.sites.hosts.known_hosts import KnownHosts
 from stacks.yaml_file import FileError
+from tests.engine.ssh_agent import agent
 from tests.engine.ssh_host import SshHost, serve
 
 
@@ -104,3 +106,22 @@ def test_a_machine_behind_a_bastion_is_looked_at_through_it(host: SshHost, tmp_p
 def test_a_site_without_a_file_for_its_keys_is_told_which_line_to_write(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="write `known_hosts_file: known_hosts`"):
         trust(raw({"name": "n1", "address": "127.0.0.1"}, known_hosts_file=None), tmp_path, Terminal("yes"), ask=True)
+
+
+def test_a_bastion_whose_key_is_in_an_agent_or_has_a_passphrase_is_a_way_as_well(
+    host: SshHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = tmp_path / "key"
+    key.touch(mode=0o600)
+    key.write_text(host.private_key)
+    bastion = {"address": "127.0.0.1", "port": host.port, "user": "root", "host_key": host.host_key}
+    with serve(tmp_path) as inner, agent(tmp_path / "agent", key):
+        lock = ["ssh-keygen", "-q", "-p", "-a", "1", "-P", "", "-N", "sesame", "-f", str(key)]
+        subprocess.run(lock, check=True)
+        locked = {"private_key_file": "key", "private_key_passphrase": "sesame"}
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
+        for way in (locked, {"agent": True}):
+            config = raw({"name": "n1", "address": "127.0.0.1", "port": inner.port}, bastion={**bastion, **way})
+            assert trust(config, tmp_path, Terminal("yes"), ask=True) == 0
+            assert kept(tmp_path, inner.port) == " ".join(inner.host_key.split()[:2])
+            (tmp_path / "known").unlink()

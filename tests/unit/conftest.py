@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,8 @@ def build(key_folder: Path) -> Build:
             built[key] = anew(raw, **how)
         return built[key]
 
-    def anew(raw: RawConfig, **how: Any) -> Recorded:
-        config = parse(copy.deepcopy(raw), base_dir=key_folder, secret_keys=frozenset({"tailnet"}))
+    def anew(raw: RawConfig, *, secret: Sequence[str] = (), **how: Any) -> Recorded:
+        config = parse(copy.deepcopy(raw), base_dir=key_folder, secret_keys=frozenset({"tailnet", *secret}))
         return record(lambda: ClusterStack(config, "dev").outputs, **how)
 
     return run

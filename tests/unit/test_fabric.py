@@ -364,23 +364,23 @@ def test_a_machine_that_is_not_there_is_silent_as_a_neighbour_and_an_error_as_th
 def test_a_neighbour_that_answers_nonsense_is_silent_and_does_no_harm_to_the_node_that_joins(
     machines: dict[str, Thing], monkeypatch: pytest.MonkeyPatch, ports: str
 ) -> None:
-    sealed = fabric.sealed
+    sealed = proof.sealed
 
     def sealed_by_a1(value: Thing) -> str:
         if "rdma_ports" not in value:
             return sealed(value)
         return f'MUNGE:{{"nonce": "{value["nonce"]}", "rdma_ports": [], "ports": {ports}}}:'
 
-    monkeypatch.setattr(fabric, "sealed", sealed_by_a1)
+    monkeypatch.setattr(proof, "sealed", sealed_by_a1)
     with pytest.raises(SilentError, match=r"a1 at 127\.0\.0\.11"):
-        fabric.proven(machines["a2"], machines["a1"])
+        proof.proven(machines["a2"], machines["a1"])
 
 
 def test_a_neighbour_that_answers_letter_by_letter_holds_nobody_for_longer_than_one_that_is_silent(
     munge: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fabric, "LISTEN_SECONDS", 0.3)
-    with socket.create_server(("127.0.0.13", fabric.PORT)) as door:
+    monkeypatch.setattr(proof, "LISTEN_SECONDS", 0.3)
+    with socket.create_server(("127.0.0.13", proof.PORT)) as door:
         over = threading.Event()
 
         def drip() -> None:
@@ -390,7 +390,7 @@ def test_a_neighbour_that_answers_letter_by_letter_holds_nobody_for_longer_than_
 
         dripping = threading.Thread(target=drip)
         dripping.start()
-        with fabric.Asked("a3", "127.0.0.13", {"do": "listen"}) as asked:
+        with proof.Asked("a3", "127.0.0.13", {"do": "listen"}) as asked:
             late = threading.Timer(3, over.set)
             late.start()
             with pytest.raises(TimeoutError):
@@ -407,9 +407,9 @@ def test_a_neighbour_that_answers_letter_by_letter_holds_nobody_for_longer_than_
 def test_a_request_for_more_than_any_machine_has_is_refused(munge: object, do: str, what: str) -> None:
     request = {"do": do, "to": "a1", "nonce": "1", "token": TOKEN, "interfaces": [], "pairs": [], "rdma": []}
     many = [["mlx5_0", 1]] * 257
-    asked = fabric.sealed({**request, "server": "127.0.0.1", what: many})
+    asked = proof.sealed({**request, "server": "127.0.0.1", what: many})
     with pytest.raises(FabricError, match="more than"):
-        fabric.serve("a1", io.StringIO(f"{asked}\n"), io.StringIO())
+        proof.serve("a1", io.StringIO(f"{asked}\n"), io.StringIO())
 
 
 def test_a_request_of_somebody_else_than_root_is_refused(munge: Callable[[int], None]) -> None:

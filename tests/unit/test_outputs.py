@@ -176,6 +176,8 @@ def run_main(monkeypatch: pytest.MonkeyPatch, config: RawConfig) -> dict[str, An
     values = {f"tailrack:{key}": json.dumps(value) for key, value in config.items()}
     monkeypatch.setenv("PULUMI_CONFIG", json.dumps(values))
     monkeypatch.setattr(pulumi, "export", exported.__setitem__)
+    # As far as its first turn of the event loop: everything is made then.
+    monkeypatch.setattr(pulumi, "run", lambda program: program().send(None))
 
     def program() -> dict[str, Any]:
         runpy.run_path(str(PROJECT / "__main__.py"))

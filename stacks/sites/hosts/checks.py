@@ -1,10 +1,17 @@
 """What hosts sites must be to one another: each machine once, and the head node among its site's hosts."""
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import SecretStr
 
 from components.settings.draft import Draft
 from components.settings.problems import ROOT, Report, bare, listed
+from components.settings.section import keys_of
 from components.settings.types import Gpu
+from stacks.sites.hosts.listing import OPENED, PASSPHRASE
+from stacks.sites.hosts.ssh_types import is_locked, opens
 from stacks.sites.kind import Claim
 
 
@@ -20,15 +27,23 @@ def claims(site: Draft, head: Draft) -> list[Claim]:
 
 
 def check(sites: Sequence[Draft], head: Draft, report: Report) -> None:
-    """Report machines that are there twice, and a head node that is none of its site's hosts."""
+    """Report log-ins without a key, machines that are there twice, and a head node that is none of its site's hosts."""
+    for site in sites:
+        _check_plain(site, report)
+        through = site.section("bastion")
+        logins = [*([through] if through.raw else []), *site.items("hosts")]
+        for login in logins:
+            _check_key(login, report)
+            if login.raw.get(PASSPHRASE) is not site.raw.get(PASSPHRASE):
+                _check_plain(login, report)
     first: dict[tuple[object, str, int], Draft] = {}
-    for site, host in ((at, host) for at in sites for host in at.items("hosts")):
+    for owner, host in ((site, host) for site in sites for host in site.items("hosts")):
         address, port = host.value("address"), host.whole("port")
         if not isinstance(address, str) or port is None:
             continue
         # Behind another bastion the same address is another machine.
-        through = site.section("bastion").values.get("address")
-        if (other := first.setdefault((through, address, port), host)) is not host:
+        behind = owner.section("bastion").values.get("address")
+        if (other := first.setdefault((behind, address, port), host)) is not host:
             place = other.path
             what = f"{report.value(host.path, address)} with port {port} is {place.removeprefix(ROOT)} too"
             breaks = "one machine would be set up as two nodes, each undoing the other"
@@ -45,3 +60,43 @@ def check(sites: Sequence[Draft], head: Draft, report: Report) -> None:
                 f"{report.value(head.path, name)} is not a host of site {bare(at_site)} (its hosts are {listed(known)})"
             )
             report.add(head.at("name"), what, "no machine would be the head node", "write the name of one of them")
+
+
+def _check_plain(login: Draft, report: Report) -> None:
+    """Report a passphrase in plain text."""
+    at = login.at(PASSPHRASE)
+    if PASSPHRASE in login.raw and not report.hides(at):
+        fix = f"change it (ssh-keygen -p -f FILE), then run: {_command(at)}"
+        report.add(at, "[secret] is plain text in the config", OPENED, fix)
+
+
+def _check_key(login: Draft, report: Report) -> None:
+    """Report a log-in that has no key, or two, or one that nothing opens."""
+    file, agent, passphrase = (login.value(name) for name in ("private_key_file", "agent", PASSPHRASE))
+    if "private_key_file" not in login.raw and agent is False:
+        says = keys_of(login.model)["private_key_file"].says
+        fix = f"{says.fix}, or `agent: true` where an ssh-agent has it"
+        report.add(login.at("private_key_file"), "missing", says.breaks, fix)
+    if file is not None and agent is True:
+        what = "is true, and there is a private_key_file"
+        report.add(login.at("agent"), what, "nobody knows which of the two opens it", "delete one of the two")
+    if not isinstance(file, Path) or not is_locked(file):
+        return
+    if passphrase is None and PASSPHRASE not in login.raw:
+        what = f"{report.value(login.at('private_key_file'), str(file))} is locked with a passphrase"
+        breaks = "nobody is there to type it when the program logs in"
+        fix = (
+            f"run: {_command(login.at(PASSPHRASE))}; or give the key to an agent (`ssh-add FILE`) and write `agent: "
+            "true` in its place; or make one without for this cluster: ssh-keygen -t ed25519 -N '' -f FILE"
+        )
+        report.add(login.at("private_key_file"), what, breaks, fix)
+    elif isinstance(passphrase, SecretStr) and not opens(file, passphrase.get_secret_value()):
+        what = f"[secret] does not open {report.value(login.at('private_key_file'), str(file))}"
+        breaks = "the program could not log in"
+        report.add(login.at(PASSPHRASE), what, breaks, f"run: {_command(login.at(PASSPHRASE))}")
+
+
+def _command(path: str) -> str:
+    """The command that sets the secret. Of a host in a file, the one for its site: a file has no secrets."""
+    place = re.sub(r"\.hosts_file\[.*?\](\.hosts\[\d+\])?", "", path)
+    return f"pulumi config set --path --secret '{place}'"

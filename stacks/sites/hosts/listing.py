@@ -15,10 +15,13 @@ from stacks.sites.hosts.presets import PRESETS
 from stacks.sites.kind import UNREAD
 from stacks.yaml_file import FileError, plain_file, read_yaml
 
+OPENED = "whoever reads the file, or the repository's past, can open the key"
 MOST_HOSTS = 65536  # of a site; Slurm's own limit
 # No name or address is longer than what stands around the numbers here.
 _RANGE = re.compile(r"([^\[\]]{0,253})\[([0-9,-]+)\]([^\[\]]{0,253})")
-_SHARED = ("user", "private_key_file", "port")  # what a site may say for all of its hosts
+_KEYS = frozenset({"private_key_file", "agent"})  # where a log-in's key is: one of them
+PASSPHRASE = "private_key_passphrase"  # noqa: S105 - no passphrase
+_SHARED = ("user", "port", PASSPHRASE, *sorted(_KEYS))  # what a site may say for all of its hosts
 _LISTS, _TRUTH = frozenset({"features"}), {"true": True, "false": False}
 
 
@@ -46,6 +49,10 @@ def complete(raw: Mapping[str, object], path: str, base_dir: Path, report: Repor
         rows = _rows(_inside(base_dir, name), below(path, "hosts_file"), report)
         if rows is None:
             return {**raw, "hosts": UNREAD}
+        for row, place in rows:
+            if isinstance(row, Mapping) and row.get(PASSPHRASE) is not None:
+                fix = "change it (ssh-keygen -p -f FILE), and write it for the site or the host as a secret"
+                report.add(below(place, PASSPHRASE), "[secret] is plain text in a file", OPENED, fix)
         listed += rows
     elif written is not None and not isinstance(written, list | tuple):
         return raw
@@ -58,7 +65,8 @@ def complete(raw: Mapping[str, object], path: str, base_dir: Path, report: Repor
     for host, place in listed:
         for one in _written_out(host, place, report) if isinstance(host, Mapping) else [host]:
             if isinstance(one, Mapping):
-                own = {**shared, **{key: value for key, value in one.items() if value is not None}}
+                own = {key: value for key, value in one.items() if value is not None}
+                own = {key: value for key, value in shared.items() if not (key in _KEYS and _KEYS & own.keys())} | own
                 if "host_key" not in own and (found := keys.key_of(own.get("address"), own.get("port", 22))):
                     own["host_key"] = found
                 one = Placed(own, place)

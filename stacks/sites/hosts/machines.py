@@ -6,6 +6,7 @@ import pulumi
 
 from components.host import Connection, Host
 from stacks.sites.hosts.model import Bastion, HostConfig, HostNode, HostsSite
+from stacks.sites.hosts.ssh_types import is_locked
 from stacks.sites.machines import Machines
 
 
@@ -15,11 +16,15 @@ def machines(_sites: Sequence[HostsSite], nodes: Sequence[HostNode], _stack: str
 
 
 def _connection(to: HostConfig | Bastion, bastion: Connection | None = None) -> Connection:
+    file, passphrase = to.private_key_file, to.private_key_passphrase
+    # The provider refuses a passphrase of a key that has none; a site may have both kinds.
+    locked = file is not None and passphrase is not None and is_locked(file)
     return Connection(
         host=to.address,
         port=to.port,
         user=to.user,
-        private_key=pulumi.Output.secret(to.private_key_file.read_text(encoding="utf-8")),
+        private_key=pulumi.Output.secret(file.read_text(encoding="utf-8")) if file else None,
+        passphrase=pulumi.Output.secret(passphrase.get_secret_value()) if locked and passphrase else None,
         host_key=to.host_key,
         bastion=bastion,
     )

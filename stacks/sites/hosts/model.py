@@ -3,13 +3,16 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pydantic import SecretStr
+
 from components.settings.cluster import Head
 from components.settings.section import Section, key, named, yes_no
 from components.settings.types import Feature, GpuText, NodeName, Whole
 from stacks.sites.hosts.presets import PRESETS
-from stacks.sites.hosts.ssh_types import Address, HostKey, HostsFile, KeyFile, Login
+from stacks.sites.hosts.ssh_types import Address, HostKey, HostsFile, LockableKeyFile, Login
 from stacks.sites.kind import NodeSpec, Site, features_key, kind_key
 
+PASSPHRASE_COMMAND = "pulumi config set --path --secret 'tailrack:sites[0].private_key_passphrase'"  # noqa: S105 - no passphrase
 PresetName = Literal["generic", "lambda", "paperspace", "nebius", "crusoe", "dgx", "runpod"]
 
 
@@ -35,6 +38,19 @@ def _key_file(what: str, **how: Any) -> Any:
     return key(what, words, **how)
 
 
+def _passphrase(what: str) -> Any:
+    words = f"a passphrase on one line; the program could not log in; run: {PASSPHRASE_COMMAND}"
+    return key(f"{what}; a Pulumi secret (`{PASSPHRASE_COMMAND}`)", words, secret=True, default=None)
+
+
+def _agent(what: str, **how: Any) -> Any:
+    words = (
+        "true or false; the program would not know where the key is; write true where the ssh-agent of whoever runs it "
+        "has the key"
+    )
+    return key(what, words, **how)
+
+
 def _host_key(what: str, fix: str) -> Any:
     words = (
         "a public host key such as 'ssh-ed25519 AAAA...'; any machine on the way could pose as this host and be given "
@@ -49,7 +65,9 @@ class Bastion(Section):
     address: Address = _address("IP address or host name for SSH from this machine")
     port: Whole = _port(default=22)
     user: Login = _user("the account to log in with there; it needs no more than to connect on (AllowTcpForwarding)")
-    private_key_file: KeyFile = _key_file("private key for the log-in there")
+    private_key_file: LockableKeyFile | None = _key_file("private key for the log-in there", default=None)
+    private_key_passphrase: SecretStr | None = _passphrase("the passphrase of the key file, where it has one")
+    agent: bool = _agent("the key is in the ssh-agent of whoever runs this, in the place of a key file", default=False)
     host_key: HostKey = _host_key(
         "its public key, pinned",
         "write what `ssh-keyscan -t ed25519 ADDRESS` prints after the address, once you have compared it with "
@@ -68,8 +86,16 @@ class HostConfig(Section):
     address: Address = _address("IP address or host name for SSH from this machine, or from the site's bastion")
     port: Whole = _port(default=22)
     user: Login = _user("the account to log in with: root, or one with password-less sudo; may stand at the site")
-    private_key_file: KeyFile = _key_file(
-        "private key for the log-in; `~` and paths relative to the config are understood; may stand at the site"
+    private_key_file: LockableKeyFile | None = _key_file(
+        "private key for the log-in; `~` and paths relative to the config are understood; may stand at the site",
+        default=None,
+    )
+    private_key_passphrase: SecretStr | None = _passphrase(
+        "the passphrase of the key file, where it has one; may stand at the site"
+    )
+    agent: bool = _agent(
+        "the key is in the ssh-agent of whoever runs this, in the place of a key file; may stand at the site",
+        default=False,
     )
     host_key: HostKey = _host_key(
         "the host's public key, pinned; left out, the one of the site's known_hosts_file",
@@ -119,7 +145,11 @@ class HostsSite(Site):
     )
     user: Login | None = _user("`user` of hosts that say none; left out, the preset's", default=None)
     port: Whole | None = _port(default=None)
-    private_key_file: KeyFile | None = _key_file("`private_key_file` of hosts that say none", default=None)
+    private_key_file: LockableKeyFile | None = _key_file(
+        "`private_key_file` of hosts that say neither that nor `agent`", default=None
+    )
+    private_key_passphrase: SecretStr | None = _passphrase("`private_key_passphrase` of hosts that say none")
+    agent: bool | None = _agent("`agent` of hosts that say neither that nor `private_key_file`", default=None)
     known_hosts_file: HostsFile | None = key(
         "host keys that you have looked at, as OpenSSH keeps them; `make trust` writes it",
         "a path; hosts without a host_key could not be told from others; write a path relative to the config, such as "

@@ -4,6 +4,7 @@ import base64
 import binascii
 import ipaddress
 import re
+from functools import cache
 from pathlib import Path
 from typing import Annotated
 
@@ -15,9 +16,10 @@ from components.settings.types import refuse
 
 RSA = "ssh-rsa"
 LONGEST_KEY = 65536  # bytes of a file
+_ARMOUR = re.compile(rb"-----BEGIN ([A-Z0-9 ]*)PRIVATE KEY-----(.*?)-----END", re.DOTALL)
 
 
-def _key_file(value: object, info: ValidationInfo) -> object:
+def _key_file(value: object, info: ValidationInfo) -> Path:
     """The key's absolute path; a relative one starts at the folder of the stack config."""
     if not isinstance(value, str):
         raise ValueError("not a path")
@@ -32,7 +34,7 @@ def _key_file(value: object, info: ValidationInfo) -> object:
         refuse(f"cannot be read ({type(error).__name__})")
     if len(head) > LONGEST_KEY:
         refuse(f"(that is {shown(path)}) is longer than 64 KiB, and no private key is")
-    armour = re.search(rb"-----BEGIN ([A-Z0-9 ]*)PRIVATE KEY-----(.*?)-----END", head, re.DOTALL)
+    armour = _ARMOUR.search(head)
     if armour is None:
         public = head.startswith(tuple(name.encode() + b" " for name in (*KINDS, RSA)))
         refuse(f"(that is {shown(path)}) holds {'the public half of a key' if public else 'no private key'}")
@@ -40,13 +42,43 @@ def _key_file(value: object, info: ValidationInfo) -> object:
         head.decode()
     except UnicodeDecodeError:
         refuse(f"(that is {shown(path)}) has bytes in it that are not UTF-8", fix="leave the key alone in the file")
-    if _is_encrypted(armour[1], armour[2]):
+    if armour[1] == b"ENCRYPTED ":
+        refuse(
+            f"(that is {shown(path)}) is locked with a passphrase, in a form (PKCS#8)",
+            "the command provider cannot open it",
+            "write it anew in OpenSSH's own form: ssh-keygen -p -f FILE",
+        )
+    return Path(path)
+
+
+def _open_key_file(value: object, info: ValidationInfo) -> Path:
+    path = _key_file(value, info)
+    if is_locked(path):
         refuse(
             f"(that is {shown(path)}) is locked with a passphrase",
             "nobody is there to type it when the program logs in",
             "make a key without one for this cluster: ssh-keygen -t ed25519 -N '' -f FILE",
         )
     return path
+
+
+@cache
+def is_locked(path: Path) -> bool:
+    """Whether a private key file needs a passphrase."""
+    armour = _ARMOUR.search(path.read_bytes())
+    return armour is not None and _is_encrypted(armour[1], armour[2])
+
+
+@cache
+def opens(path: Path, passphrase: str) -> bool:
+    """Whether a passphrase is that of a locked private key file. Slow on purpose of its format."""
+    import asyncssh  # a fifth of a second that no other config needs
+
+    try:
+        asyncssh.import_private_key(path.read_bytes(), passphrase)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_encrypted(kind: bytes, body: bytes) -> bool:
@@ -104,7 +136,8 @@ def _path(value: object, info: ValidationInfo) -> object:
 
 
 Login = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]
-KeyFile = Annotated[Path, BeforeValidator(_key_file)]
+KeyFile = Annotated[Path, BeforeValidator(_open_key_file)]
+LockableKeyFile = Annotated[Path, BeforeValidator(_key_file)]
 HostsFile = Annotated[Path, BeforeValidator(_path)]
 HostKey = Annotated[str, AfterValidator(_host_key)]
 Address = Annotated[str, AfterValidator(_address)]

@@ -1,0 +1,253 @@
+"""What many hosts cost: `preview` of 64, 250 and 1,000 of them, and `up` of 64 that answer at once, on loopback.
+
+Of each preview: wall seconds, CPU seconds and the largest memory of all its processes together, and which of them had
+the CPU. Of the program itself: where in it the CPU went. Of each `up`: wall seconds, and what of them is left when
+the hosts' own work is taken off; the same with a host that refuses connections, and with one that accepts and says
+nothing. Wall seconds are worth something on a machine with nothing else to do: the load is printed. Nothing is judged.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import os
+import pstats
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import asyncssh
+
+from driver.stack_file import load_config
+from driver.workspace import PROJECT, Workspace
+from engine import Engine
+from tests.engine.played_hosts import Played, play, write_config
+
+STACK = "large"
+COUNTS = (64, 250, 1000)
+ENDPOINTS = 64
+PROFILED = 250
+PARALLEL = 64
+LOOK_SECONDS = 0.2  # between two looks at the processes
+INPROCESS = "import sys; from bench.scale import {0}; {0}(sys.argv[1])"
+PARTS = ("pulumi", "google/protobuf", "asyncio", "stacks", "components", "engine")
+
+
+class Watched:
+    """Runs a command and keeps what all of its processes used: `wall` and `cpu` seconds, `peak` bytes, `by_program`."""
+
+    def __init__(self, words: Sequence[str], folder: Path, environment: dict[str, str]) -> None:
+        self.peak, self._seconds, self._ended = 0, dict[int, tuple[str, float]](), threading.Event()
+        begun, before = time.monotonic(), _children_seconds()
+        with (
+            tempfile.TemporaryFile() as output,
+            subprocess.Popen(
+                words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            ) as process,
+        ):
+            watcher = threading.Thread(target=self._watch, args=(process.pid,))
+            watcher.start()
+            self.status = process.wait()
+            self._ended.set()
+            watcher.join()
+            output.seek(0)
+            self.output = output.read().decode(errors="replace")
+        self.wall, self.cpu = time.monotonic() - begun, _children_seconds() - before
+        self.by_program: defaultdict[str, float] = defaultdict(float)
+        for name, seconds in self._seconds.values():
+            self.by_program[name] += seconds
+
+    def _watch(self, root: int) -> None:
+        while not self._ended.wait(LOOK_SECONDS):
+            memory = 0
+            for pid, name, seconds, resident in _tree(root):
+                memory += resident
+                self._seconds[pid] = (name, seconds)
+            self.peak = max(self.peak, memory)
+
+
+def _children_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _tree(root: int) -> Iterator[tuple[int, str, float, int]]:
+    """Number, name, CPU seconds and resident bytes of a process and of all that come of it."""
+    ticks, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+    parents: dict[int, list[int]] = {}
+    rows: dict[int, tuple[str, float, int]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            name, _, rest = (folder / "stat").read_text(encoding="utf-8").partition("(")[2].rpartition(")")
+        except OSError:  # it has ended
+            continue
+        words = rest.split()
+        rows[int(folder.name)] = (name, (int(words[11]) + int(words[12])) / ticks, int(words[21]) * page)
+        parents.setdefault(int(words[1]), []).append(int(folder.name))
+    waiting = [root]
+    while waiting:
+        pid = waiting.pop()
+        waiting += parents.get(pid, [])
+        if pid in rows:
+            yield (pid, *rows[pid])
+
+
+def engines() -> list[str]:
+    """The engines that there are here."""
+    there = shutil.which("pulumi") and shutil.which("pulumi-resource-command")
+    return ["cli", "inprocess"] if there else ["inprocess"]
+
+
+@contextmanager
+def workspace(addresses: Sequence[tuple[str, int]], private_key: str, host_key: str) -> Iterator[Workspace]:
+    """A stack of hosts, gone afterwards."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        made = Workspace(PROJECT, STACK, write_config(folder, addresses, private_key, host_key), folder / "state")
+        made.prepare()
+        yield made
+
+
+def environment_of(made: Workspace) -> dict[str, str]:
+    """Variables for a process that works on it."""
+    return {**os.environ, **made.environment(), "PULUMI_HOME": str(made.root / "home"), "PYTHONPATH": str(PROJECT)}
+
+
+def engine_of(folder: Path) -> Engine:
+    """The in-process engine for the stack whose files are in that folder."""
+    config = load_config(PROJECT, folder / f"Pulumi.{STACK}.yaml")
+    return Engine(PROJECT, STACK, lambda stack: folder / f"{stack}.json", config, lambda event: None, PARALLEL)
+
+
+def preview_here(folder: str) -> None:
+    """`preview` in this process."""
+    summary = engine_of(Path(folder)).preview()
+    if not summary.ok:
+        sys.exit("\n".join(failure.message for failure in summary.failures))
+
+
+def previews() -> None:
+    """Measure previews of stacks that are not there yet."""
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    private, public = key.export_private_key().decode(), " ".join(key.export_public_key().decode().split()[:2])
+    for count in COUNTS:
+        addresses = [(f"10.9.{number // 250}.{number % 250}", 22) for number in range(count)]
+        with workspace(addresses, private, public) as made:
+            environment = environment_of(made)
+            for engine in engines():
+                words = [sys.executable, "-c", INPROCESS.format("preview_here"), str(made.folder)]
+                if engine == "cli":
+                    common = ["--stack", STACK, "--non-interactive"]
+                    subprocess.run(
+                        ["pulumi", "stack", "init", *common[1:]],
+                        cwd=made.folder,
+                        env=environment,
+                        check=False,
+                        capture_output=True,
+                    )
+                    words = ["pulumi", "preview", *common, "--parallel", str(PARALLEL)]
+                tell_preview(count, engine, Watched(words, made.folder, environment))
+            if count == PROFILED:
+                words = [sys.executable, "-c", INPROCESS.format("profile_here"), str(made.folder)]
+                subprocess.run(words, cwd=PROJECT, env=environment, check=False)
+
+
+def tell_preview(count: int, engine: str, run: Watched) -> None:
+    """Print what a preview cost."""
+    by_program = sorted(run.by_program.items(), key=lambda one: -one[1])[:3]
+    most = ", ".join(f"{name} {seconds:.1f}" for name, seconds in by_program if seconds >= 0.1)
+    failed = f"  FAILED: {run.output[-300:]}" if run.status else ""
+    print(
+        f"  {count:5} hosts  {engine:9} {run.wall:6.1f} s  CPU {run.cpu:6.1f} s ({most})  "
+        f"{run.peak / 1e6:6.0f} MB  load {os.getloadavg()[0]:.1f}{failed}",
+        flush=True,
+    )
+
+
+def profile_here(folder: str) -> None:
+    """`preview` in this process; says in what its CPU seconds go. A profile makes each dearer."""
+    profile = cProfile.Profile()
+    profile.runcall(preview_here, folder)
+    spent: defaultdict[str, float] = defaultdict(float)
+    calls = Counter[str]()
+    for (file, _, name), (_, count, own, _, _) in pstats.Stats(profile).stats.items():  # type: ignore[attr-defined]
+        part = next((part for part in PARTS if f"/{part}/" in file), "the rest of Python")
+        spent[part] += own
+        calls[name] += count
+    whole = sum(spent.values())
+    shares = ", ".join(
+        f"{part} {seconds / whole:.0%}" for part, seconds in sorted(spent.items(), key=lambda one: -one[1])
+    )
+    print(f"  the program at {PROFILED} hosts, by where its CPU seconds go: {shares};")
+    print(f"  {calls['register_resource']} registrations, {calls['_track']} Outputs")
+
+
+@contextmanager
+def refusing() -> Iterator[int]:
+    """A port that refuses connections."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = int(taken.getsockname()[1])
+    yield port
+
+
+@contextmanager
+def silent() -> Iterator[int]:
+    """A port that accepts connections and never says anything."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
+        yield int(listening.getsockname()[1])
+
+
+def ups() -> None:
+    """Measure `up` of hosts that answer at once, all of them well, and with a dead one among them."""
+    kinds = {"all well": None, "one refuses": refusing, "one says nothing": silent}
+    for what, dead in kinds.items():
+        for engine in engines():
+            if dead is silent and engine == "cli":
+                print(f"  {what:16} {engine:9} not run: its provider bounds the connect alone, and would wait for ever")
+                continue
+            with play(ENDPOINTS - (dead is not None)) as played:
+                if dead is None:
+                    run = up(engine, played, played.ports)
+                else:
+                    with dead() as port:
+                        run = up(engine, played, [*played.ports[:5], port, *played.ports[5:]])
+            tell_up(what, engine, run, played)
+
+
+def up(engine: str, played: Played, ports: Sequence[int]) -> Watched:
+    """`up` of a new stack, with the driver."""
+    with workspace([("127.0.0.1", port) for port in ports], played.private_key, played.host_key) as made:
+        words = [sys.executable, "-m", "driver", "--stack", STACK, "--engine", engine]
+        words += ["--config-file", str(made.config_file), "--state-dir", str(made.root), "up"]
+        return Watched(words, PROJECT, environment_of(made))
+
+
+def tell_up(what: str, engine: str, run: Watched, played: Played) -> None:
+    """Print what an `up` cost, and how many nodes it brought to their last step."""
+    done = sum(name.endswith("-node") for name, _, _ in played.asked)
+    print(
+        f"  {what:16} {engine:9} {run.wall:6.1f} s  without the hosts' own {played.busy_seconds:4.1f} s "
+        f"{run.wall - played.busy_seconds:6.1f} s  CPU {run.cpu:6.1f} s  {run.peak / 1e6:5.0f} MB  "
+        f"{done} nodes of {ENDPOINTS - 1} done  load {os.getloadavg()[0]:.1f}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Measure and print."""
+    print(f"preview, three sites, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}:", flush=True)
+    previews()
+    print(f"up of {ENDPOINTS} hosts on loopback that answer at once:", flush=True)
+    ups()
+
+
+if __name__ == "__main__":
+    main()

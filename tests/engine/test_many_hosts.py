@@ -1,0 +1,79 @@
+"""The whole program for many hosts, one of them dead: it is named and waited for no longer than its limit."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+import pytest
+
+from driver.deployment import Deployment
+from driver.find_engine import IN_PROCESS, Found, find_engine
+from driver.stack_file import load_config
+from driver.workspace import Workspace
+from engine import Engine
+from engine.events import Event
+from tests.engine.conftest import needs_cli
+from tests.engine.played_hosts import PROJECT, play, write_config
+
+COUNT = 16
+# Five pauses between six dials of a port that refuses, and the engine's own work on a machine that has more to do.
+LIMIT = 120.0
+
+
+@pytest.mark.parametrize("engine", [IN_PROCESS, pytest.param("cli", marks=needs_cli)])
+def test_a_dead_host_among_many_is_named_and_the_others_are_done(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "")  # given back after the test: the driver sets it
+    monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE", raising=False)
+    monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE_FILE", raising=False)
+    events: list[Event] = []
+    with play(COUNT - 1) as played, socket.create_server(("127.0.0.1", 0)) as taken:
+        dead = taken.getsockname()[1]
+        taken.close()  # nobody listens there now
+        addresses = [("127.0.0.1", port) for port in [*played.ports[:5], dead, *played.ports[5:]]]
+        config = write_config(tmp_path, addresses, played.private_key, played.host_key)
+        found = Found(None, "") if engine == IN_PROCESS else find_engine("cli")
+        workspace = Workspace(PROJECT, "large", config, tmp_path / "state")
+        deployment = Deployment(workspace, found, events.append, parallel=64)
+        begun = time.monotonic()
+        summary = deployment.up()
+        seconds = time.monotonic() - begun
+    (failure,) = [one for one in summary.failures if one.urn]
+    assert failure.urn.endswith("::gamma1-gate")
+    assert str(dead) in failure.message
+    assert seconds < LIMIT
+    done = {name for name, _, _ in played.asked}
+    nodes = {f"{site}{number}" for site, many in (("alpha", 6), ("beta", 5), ("gamma", 5)) for number in range(many)}
+    assert {name for name in done if name.endswith("-node")} == {
+        f"{node}-node" for node in nodes - {"alpha0", "gamma1"}
+    }
+    # Sites without the dead one are measured.
+    assert {name for name in done if name.startswith("validate-")} == {"validate-alpha", "validate-beta"}
+
+
+def test_the_runtime_waits_for_one_registration_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not for any of all Outputs, again and again: see the end of __main__.py."""
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "open sesame")
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    private, public = key.export_private_key().decode(), " ".join(key.export_public_key().decode().split()[:2])
+    config = write_config(tmp_path, [("192.0.2.1", port) for port in range(1, COUNT + 1)], private, public)
+    engine = Engine(PROJECT, "large", lambda stack: tmp_path / stack, load_config(PROJECT, config), lambda event: None)
+    waited, wait = list[int](), asyncio.wait
+
+    async def counted(futures: Any, **how: Any) -> Any:
+        waited.append(len(futures))
+        return await wait(futures, **how)
+
+    monkeypatch.setattr(asyncio, "wait", counted)
+    summary = engine.preview()
+    assert summary.ok
+    assert sum(waited) < summary.counts["create"]

@@ -1,0 +1,67 @@
+"""What the program does for each host does not grow with how many there are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pulumi
+import pytest
+
+from tests.unit.configs import HOSTS, RawConfig
+from tests.unit.recorded import Build
+
+MOST_OUTPUTS = 70
+"""Of Outputs a registration. The runtime waits for every one of them; it was 80 once, most of them of known values."""
+
+
+def hosts(count: int) -> RawConfig:
+    (rack,) = HOSTS["sites"]
+    door = rack["hosts"][0]
+    more = [
+        {**door, "name": f"n{number}", "address": f"10.0.{number // 250}.{number % 250}"} for number in range(count)
+    ]
+    return {**HOSTS, "sites": [{**rack, "hosts": [door, *more]}]}
+
+
+@pytest.fixture
+def outputs(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Counts the Outputs that are made."""
+    made = Counter[str]()
+    track = pulumi.Output._track
+
+    def counted(self: pulumi.Output[Any]) -> None:
+        made["all"] += 1
+        track(self)
+
+    monkeypatch.setattr(pulumi.Output, "_track", counted)
+    return made
+
+
+def test_each_host_costs_as_many_outputs_as_the_one_before(build: Build, outputs: Counter[str]) -> None:
+    found = []
+    for count in (10, 20, 40):
+        before = outputs["all"]
+        recorded = build(hosts(count), again=True, unknown=True)
+        found.append((outputs["all"] - before, len(recorded.resources)))
+    (ten, few), (twenty, _), (forty, many) = found
+    assert (forty - twenty) == pytest.approx(2 * (twenty - ten), rel=0.02)
+    assert forty / many < MOST_OUTPUTS
+    assert ten / few < MOST_OUTPUTS
+
+
+def test_a_script_is_put_together_once_for_all_hosts(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    from components import steps
+
+    made = Counter[str]()
+    functions = steps.Functions.__init__
+
+    def counted(self: steps.Functions, *how: Any, **more: Any) -> None:
+        made["all"] += 1
+        functions(self, *how, **more)
+
+    monkeypatch.setattr(steps.Functions, "__init__", counted)
+    build(hosts(5), again=True, unknown=True)
+    few = made["all"]
+    build(hosts(25), again=True, unknown=True)
+    assert made["all"] == 2 * few
