@@ -77,6 +77,7 @@ def test_what_is_run_here_is_a_step_or_makes_a_machine_or_a_key(path: Path) -> N
     makers = {
         "components/remote.py",
         "components/munge_key.py",
+        "stacks/tailnet/network.py",
         *(f"stacks/sites/{kind}/machines.py" for kind in KINDS),
     }
     assert "local.Command(" not in path.read_text(encoding="utf-8") or name(path) in makers
