@@ -65,15 +65,15 @@ lint: setup ## ruff, mypy, shellcheck, actionlint, zizmor, and the Go program's 
 	@go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.7
 	@cd lab/control && test -z "$$(gofmt -l .)" && go vet ./... && go test ./...
 
-test-unit: setup .tailrack/packages/pulumi_aws ## tests without daemons, seconds
+test-unit: setup .tailrack/packages/pulumi_aws .tailrack/packages/pulumi_tailscale ## tests without daemons, seconds
 	@$(PYTHON) -m pytest tests/unit -n 2
 
 # Beside .venv, where the CLI does not find it: it would fetch the provider for every stack.
-.tailrack/packages/pulumi_aws: requirements-aws.txt
-	@$(PYTHON) -m pip -q --disable-pip-version-check install --no-deps --no-compile --require-hashes --upgrade --target .tailrack/packages -r requirements-aws.txt
+.tailrack/packages/pulumi_%: requirements-%.txt
+	@$(PYTHON) -m pip -q --disable-pip-version-check install --no-deps --no-compile --require-hashes --upgrade --target .tailrack/packages -r $<
 	@touch $@
 
-test-engine: setup ## tests of the engines against a real SSH server
+test-engine: setup .tailrack/packages/pulumi_tailscale ## tests of the engines against a real SSH server
 	@$(PYTHON) -m pytest tests/engine -n 2
 
 test-lab: setup ## tests on real daemons, in containers

@@ -18,6 +18,7 @@ from components.remote import REPAIR
 from components.roles.enroot_pyxis.role import credentials
 from components.roles.order import roles
 from components.roles.tailnet.relay import relay_port
+from components.way_in import NO_KEY, WayIn
 
 # Of nodes that are no pool's.
 NO_POOL = {"POOL_OWNER": "", "POOL_FORGET_AFTER_MINUTES": 0}
@@ -30,7 +31,7 @@ class Cluster(pulumi.ComponentResource):
     validation     the measurement's component; `validation.results` by scope
 
     measured_before   results of the measurements in the run before this one
-    control_url    of the tailnet, in the place of the settings' own
+    way_in         into the tailnet
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class Cluster(pulumi.ComponentResource):
         head: Host,
         nodes: Sequence[Host],
         measured_before: pulumi.Output[Any],
-        control_url: pulumi.Input[str] | None = None,
+        way_in: WayIn = NO_KEY,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("tailrack:cluster:Cluster", settings.cluster.name, None, opts)
@@ -50,12 +51,10 @@ class Cluster(pulumi.ComponentResource):
         munge = MungeKey(settings.cluster.munge_generation, opts=child)
         values: dict[str, pulumi.Input[Any]] = {name: value for role in own for name, value in role.header.items()}
         values |= NO_POOL
-        if control_url is not None:
-            values["TAILNET_CONTROL_URL"] = control_url
-        key = settings.tailnet.auth_key
+        values["TAILNET_CONTROL_URL"] = way_in.control_url
         secrets = {
             "MUNGE_KEY": munge.key,
-            "TAILNET_AUTH_KEY": pulumi.Output.secret(key.get_secret_value() if key else ""),
+            "TAILNET_AUTH_KEY": pulumi.Output.secret(way_in.auth_key),
             "ENROOT_PYXIS_CREDENTIALS": pulumi.Output.secret(credentials(settings)),
         }
 
@@ -63,8 +62,8 @@ class Cluster(pulumi.ComponentResource):
             return {**values, REPAIR: settings.cluster.repair.get(host.name, "")}
 
         head, *nodes = [replace(host, relay_port=relay_port(settings.tailnet, host.name)) for host in (head, *nodes)]
-        self.head = HeadNode(head, settings, munge, own, of(head), secrets, sites=sites, opts=child)
-        self.nodes = [ComputeNode(node, self.head.link, own, of(node), secrets, opts=child) for node in nodes]
+        self.head = HeadNode(head, settings, munge, own, of(head), secrets, way_in, sites=sites, opts=child)
+        self.nodes = [ComputeNode(node, self.head.link, own, of(node), secrets, way_in, opts=child) for node in nodes]
         self.head.services()
         members: list[HeadNode | ComputeNode] = [*([self.head] if settings.head.compute else []), *self.nodes]
         self.validation = NcclValidation(self.head.link, members, settings.validation, measured_before, opts=child)

@@ -16,6 +16,7 @@ from components.remote import TIME_LIMIT_SECONDS, Step, made_of, render_program
 from components.roles.nfs_exports.export import export_line
 from components.roles.role import Role, header_name
 from components.roles.slurm.fragment import NodeGpus, memory_values, node_values
+from components.way_in import NO_KEY, WayIn
 
 # A look takes seconds, but a new machine may be busy: with cloud-init, with its first updates (scripts/packages.sh).
 GATE_LIMIT_SECONDS = 1500
@@ -75,6 +76,7 @@ class ComputeNode(pulumi.ComponentResource):
     delete: drain, wait or requeue, ask it to leave, forget it); then users, share and slurmd on the node.
 
     values, secrets   header values of the cluster's config, by name
+    way_in            into the tailnet
     after             what is there before the machine is looked at
     """
 
@@ -85,6 +87,7 @@ class ComputeNode(pulumi.ComponentResource):
         roles: Sequence[Role],
         values: Mapping[str, pulumi.Input[Any]],
         secrets: Mapping[str, pulumi.Input[str]],
+        way_in: WayIn = NO_KEY,
         after: Sequence[pulumi.Resource] = (),
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
@@ -109,12 +112,14 @@ class ComputeNode(pulumi.ComponentResource):
             steps.compose(roles, steps.JOIN_OF_NODE),
             values,
             secrets=secrets,
+            renewed=way_in.renewed_secrets,
             label=f"{host.name}: join the tailnet, munge key",
             parse=answers.reader(answers.REACH),
             parent=self,
             depends_on=[gate.resource],
         )
         self.joined = join.result
+        in_tailnet = way_in.after_join(host.name, self.joined["tailnet_ip"], self, join.resource, host.adopt)
         self.gpus = found_gpus(host, self.facts)
         values |= found_header(host, self.facts)
         values |= {
@@ -134,7 +139,7 @@ class ComputeNode(pulumi.ComponentResource):
             values,
             label=f"{host.name}: export and certificate on the head node",
             parent=self,
-            depends_on=[join.resource, *([head.ready] if head.ready else [])],
+            depends_on=[*in_tailnet, *([head.ready] if head.ready else [])],
             limit_seconds=limit_with_jobs(values),
             lock=None,
         )

@@ -19,6 +19,7 @@ from components.remote import REPAIR, TIME_LIMIT_SECONDS, Step, render_program
 from components.roles.role import Role, header_name
 from components.roles.slurm.files import controller_files, measured_settings
 from components.roles.slurm.versions import oldest_accepted
+from components.way_in import WayIn
 
 # Of services that import images, which take many minutes each.
 IMPORTS_LIMIT_SECONDS = 3 * 3600
@@ -33,6 +34,7 @@ class HeadNode(pulumi.ComponentResource):
     ready           the resource after which slurmctld answers and the share is served
 
     values, secrets   header values of the cluster's config, by name
+    way_in            into the tailnet
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class HeadNode(pulumi.ComponentResource):
         roles: Sequence[Role],
         values: Mapping[str, pulumi.Input[Any]],
         secrets: Mapping[str, pulumi.Input[str]],
+        way_in: WayIn,
         *,
         sites: Sequence[str],
         opts: pulumi.ResourceOptions | None = None,
@@ -71,6 +74,7 @@ class HeadNode(pulumi.ComponentResource):
             steps.compose(roles, steps.JOIN),
             values,
             secrets=secrets,
+            renewed=way_in.renewed_secrets,
             label=f"{host.name}: join the tailnet, munge key",
             parent=self,
             depends_on=[gate.resource],
@@ -100,7 +104,7 @@ class HeadNode(pulumi.ComponentResource):
             {**values, "HEAD_FORGET_PROGRAM": program},
             label=f"{host.name}: users, NFS server, slurmctld",
             parent=self,
-            depends_on=[join.resource],
+            depends_on=way_in.after_join(host.name, self.joined["tailnet_ip"], self, join.resource, host.adopt),
             limit_seconds=limit_with_jobs(values),
         )
         self.ready: pulumi.Resource = head.resource

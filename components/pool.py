@@ -16,6 +16,7 @@ from components.pool_settings import PoolSettings
 from components.remote import REPAIR, Step
 from components.roles.order import roles
 from components.roles.slurm.fragment import node_set_lines, site_node_set
+from components.way_in import WayIn
 
 
 class Pool(pulumi.ComponentResource):
@@ -26,6 +27,7 @@ class Pool(pulumi.ComponentResource):
 
     owner          the pool's stack, as the head node knows it: a word without a slash
     peer           the node of the cluster that the pool's are measured with (NcclValidation)
+    way_in         into the cluster's tailnet
     measured_before   results of the measurements in the run before this one
     """
 
@@ -39,6 +41,7 @@ class Pool(pulumi.ComponentResource):
         sites: Sequence[str],
         nodes: Sequence[Host],
         peer: pulumi.Output[dict[str, str]],
+        way_in: WayIn,
         measured_before: pulumi.Output[Any],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
@@ -48,10 +51,9 @@ class Pool(pulumi.ComponentResource):
         # What the cluster says takes the place of what roles make of a config that says nothing of it.
         values: dict[str, pulumi.Input[Any]] = {name: value for role in own for name, value in role.header.items()}
         values |= {**link.header, "POOL_OWNER": owner, "POOL_FORGET_AFTER_MINUTES": settings.spot.forget_after_minutes}
-        key = settings.tailnet.auth_key
         secrets = {
             "MUNGE_KEY": link.munge_key,
-            "TAILNET_AUTH_KEY": pulumi.Output.secret(key.get_secret_value() if key else ""),
+            "TAILNET_AUTH_KEY": pulumi.Output.secret(way_in.auth_key),
         }
         # First of all, and last when it goes: names that are taken are refused before a machine is touched.
         place = Step(
@@ -75,6 +77,7 @@ class Pool(pulumi.ComponentResource):
                 own,
                 {**values, REPAIR: settings.repair.get(node.name, "")},
                 secrets,
+                way_in,
                 after=[place.resource],
                 opts=child,
             )

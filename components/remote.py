@@ -21,10 +21,11 @@ in the script or a connection's key among them, unless there is another command 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import re
 import shlex
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -182,6 +183,19 @@ def secret_once_known(value: pulumi.Output[T]) -> pulumi.Output[T]:
     return pulumi.Output(value.resources(), content, value.is_known(), value.is_known())
 
 
+def _digest(
+    script: Script, values: Mapping[str, pulumi.Input[Any]], connection: Connection | None
+) -> pulumi.Output[str]:
+    """A text, secret, that is another one when any of these is. Of a connection, which machine it leads to."""
+    machine = [connection.host, connection.port, connection.host_key] if connection else []
+    known = pulumi.Output.all(values=values, machine=machine)
+
+    def digest(of: Mapping[str, Any]) -> str:
+        return hashlib.sha256(json.dumps([script.text, of], sort_keys=True).encode()).hexdigest()
+
+    return secret_once_known(known.apply(digest))
+
+
 class Step:
     """One script on one machine. `resource` is the Pulumi resource, `result` the JSON object the script printed.
 
@@ -196,9 +210,13 @@ class Step:
                 program: for a machine that all the others need anyway
     lock        the lock it holds from its beginning; None where the script takes the host's for its changes alone
 
+    renewed     of the secrets, those that are another one from time to time, and are needed but once. Another one alone
+                runs nothing. Whatever else changes makes the step anew, with those that are in force by then: an update
+                would have to do with the old ones. For a step that undoes nothing; not with `measure` or `once`
+
     once        it ran when it was made, and no change runs it again: for a connection that is there only once
 
-    Raises ValueError where the script reads a value that is not there.
+    Raises ValueError where the script reads a value that is not there, or is `renewed` and undoes something.
     """
 
     def __init__(
@@ -216,6 +234,7 @@ class Step:
         limit_seconds: pulumi.Input[int] = TIME_LIMIT_SECONDS,
         parse: Callable[[str], dict[str, Any]] = parse_result,
         lock: str | None = HOST_LOCK,
+        renewed: Collection[str] = (),
         once: bool = False,
     ) -> None:
         own = {"HOST_NAME": machine.name, "STEP_NAME": name, "STEP_LOCK": lock or "", REPAIR: values.get(REPAIR, "")}
@@ -223,9 +242,15 @@ class Step:
         there = {**values, **hidden, **own}
         if lacking := sorted(script.reads - there.keys()):
             raise ValueError(f"step {name} reads {', '.join(lacking)}, which nobody gives it")
+        if renewed and script.undo:
+            raise ValueError(f"step {name} has something to undo, which would happen each time that it is made anew")
         given = {key: there[key] for key in sorted(script.reads | own.keys())}
         text = made_of(given, partial(render_script, script))
         connection = machine.connection
+        triggers = list(measure) if measure is not None else None
+        if renewed:
+            lasting = {key: value for key, value in given.items() if key not in renewed}
+            triggers = [_digest(script, lasting, connection)]
 
         def command(action: str) -> pulumi.Input[str]:
             return made_of(
@@ -245,7 +270,7 @@ class Step:
             update=command("recall") if measure is not None else None,
             delete=command("down") if script.undo else None,
             stdin=secret_once_known(pulumi.Output.from_input(text)) if hidden else text,
-            triggers=list(measure) if measure is not None else None,
+            triggers=triggers,
             logging=kind.Logging.NONE,
             add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions(
@@ -256,7 +281,7 @@ class Step:
                 additional_secret_outputs=["stdout"] if hidden else None,
                 # A measurement has nothing to undo, and the old one must not outlive a failed new one.
                 delete_before_replace=True if measure is not None else None,
-                ignore_changes=["connection", "create", "stdin"] if once else None,
+                ignore_changes=["connection", "create", "stdin"] if once else ["stdin"] if renewed else None,
             ),
         )
         result = self.resource.stdout.apply(parse)

@@ -40,6 +40,8 @@ def changed_lines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[s
             continue
         if key == "stdin":
             lines += _of_stdin(old, new)
+        elif key == "acl" and isinstance(old, str) and isinstance(new, str) and UNKNOWN not in (old, new):
+            lines += ["# the tailnet's policy", *_difference(old, new)]
         elif key == "triggers":
             lines.append("# what it measures is another")
         else:

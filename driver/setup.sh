@@ -10,12 +10,18 @@ command -v python3 >/dev/null || die "python3 is not here; install Python 3.11 o
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
     die "python3 is $(python3 -V 2>&1); Python 3.11 or newer is needed"
 
-# Only for a stack that has a site there: the CLI fetches the provider of every SDK that it finds installed.
-aws=()
-if grep -qsE 'kind: "?aws\b' "Pulumi.${STACK:-dev}.yaml" || [ -e .venv/.tailrack-aws ]; then aws=(-r requirements-aws.txt); fi
+# Only for a stack that needs them: the CLI fetches the provider of every SDK that it finds installed.
+more=()
+wants() { # name, what a stack's config has that needs requirements-<name>.txt
+    if grep -qsE "$2" "Pulumi.${STACK:-dev}.yaml" || [ -e ".venv/.tailrack-$1" ]; then more+=("$1"); fi
+}
+wants aws 'kind: "?aws\b'
+wants tailscale 'kind: "?tailscale\b|\b(oauth_client_id|api_key):'
+files=(requirements.txt requirements-dev.txt)
+for name in "${more[@]}"; do files+=("requirements-$name.txt"); done
 
 stamp=.venv/.tailrack-requirements
-wanted=$(cat requirements.txt requirements-dev.txt ${aws:+requirements-aws.txt} | sha256sum)
+wanted=$(cat "${files[@]}" | sha256sum)
 if [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then exit 0; fi
 
 printf 'setting up Python dependencies in .venv ...\n' >&2
@@ -35,6 +41,6 @@ if ! python3 -m venv .venv 2>/dev/null; then
     python3 -m venv .venv
 fi
 .venv/bin/python -m pip -q --disable-pip-version-check install --require-hashes \
-    -r requirements.txt -r requirements-dev.txt "${aws[@]}" >&2
-[ ${#aws[@]} -eq 0 ] || touch .venv/.tailrack-aws # it stays, for every stack of this checkout
+    "${files[@]/#/--requirement=}" >&2
+for name in "${more[@]}"; do touch ".venv/.tailrack-$name"; done # it stays, for every stack of this checkout
 printf '%s\n' "$wanted" >"$stamp"

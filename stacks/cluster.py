@@ -7,10 +7,12 @@ from typing import Any
 import pulumi
 
 from components.cluster import Cluster
+from components.roles.order import roles
 from stacks.config import StackConfig
 from stacks.outputs import headline
 from stacks.sites.machines import machines
 from stacks.stack_outputs import cluster_output, full_name
+from stacks.tailnet.way_in import stack_tailnet
 
 
 class ClusterStack:
@@ -19,13 +21,17 @@ class ClusterStack:
     def __init__(self, config: StackConfig, stack: str) -> None:
         head, *nodes = config.nodes()
         made = machines(config.sites, [head, *nodes], stack)
+        self.tailnet = stack_tailnet(
+            config.tailnet, roles(config), config.sites, made.control_url, stack=stack, name=config.cluster.name
+        )
+        hosts = self.tailnet.hosts(made.hosts)
         self.cluster = Cluster(
             config,
             measured_before=pulumi.StackReference("last-run", stack_name=full_name(stack)).get_output("validation"),
-            control_url=config.tailnet.control_url or ("" if made.control_url is None else made.control_url),
+            way_in=self.tailnet.way_in,
             sites=[site.name for site in config.sites],
-            head=made.hosts[head.name],
-            nodes=[made.hosts[node.name] for node in nodes],
+            head=hosts[head.name],
+            nodes=[hosts[node.name] for node in nodes],
         )
         link, validation = self.cluster.head.link, self.cluster.validation
         self.outputs: dict[str, Any] = {
@@ -41,4 +47,5 @@ class ClusterStack:
             "busbw_gb_per_s": validation.results.apply(headline),
             # What stacks of kind pool join the cluster by.
             "head_link": link.to_outputs(),
+            **({"tailnet_policy": pulumi.Output.from_input(policy)} if (policy := self.tailnet.policy) else {}),
         }

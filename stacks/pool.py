@@ -10,11 +10,13 @@ import pulumi
 
 from components.head_link import HeadLink
 from components.pool import Pool
+from components.roles.order import roles
 from stacks.config import ConfigError, PoolConfig
 from stacks.joining import peer, problems
 from stacks.outputs import headline
 from stacks.sites.machines import machines
 from stacks.stack_outputs import cluster_output, full_name
+from stacks.tailnet.way_in import stack_tailnet
 
 
 def _refuse(config: PoolConfig, stack: str, outputs: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -38,14 +40,26 @@ class PoolStack:
         )
         link = HeadLink.from_outputs(joined["link"])
         cluster = pulumi.Output.unsecret(joined["cluster"])
+        tailnet = stack_tailnet(
+            config.tailnet,
+            roles(config.for_roles()),
+            config.sites,
+            made.control_url,
+            stack=stack,
+            name=stack,
+            tag=link.shared["TAILNET_TAG"],
+            ephemeral=True,
+        )
+        hosts = tailnet.hosts(made.hosts)
         self.pool = Pool(
             stack,
             config,
             owner=full_name(stack).replace("/", "."),
             link=link,
             sites=[site.name for site in config.sites],
-            nodes=[made.hosts[node.name] for node in nodes],
+            nodes=[hosts[node.name] for node in nodes],
             peer=pulumi.Output.all(cluster, link.computes).apply(lambda known: peer(*known)),
+            way_in=tailnet.way_in,
             measured_before=pulumi.StackReference("last-run", stack_name=full_name(stack)).get_output("validation"),
         )
         self.outputs = {

@@ -38,6 +38,7 @@ class Role:
     values      header values beyond the fields of its section, or in their place
     slurm_conf  keys of slurm.conf that it sets
     ports       ports and ranges on which its daemons may listen, closed on every interface but the tailnet's
+    serves      ports and ranges that other members of the cluster reach over the tailnet; its policy has to let them
     """
 
     name: str
@@ -47,6 +48,7 @@ class Role:
     values: Mapping[str, Value] = field(default_factory=dict)
     slurm_conf: Mapping[str, str] = field(default_factory=dict)
     ports: tuple[str, ...] = ()
+    serves: tuple[str, ...] = ()
 
     @property
     def header(self) -> dict[str, Value]:

@@ -27,10 +27,14 @@ def head_replaced(event: Event) -> Iterator[Finding]:
             text = f"the head node {event.name} has another host key: it is another machine, or one installed anew"
             yield Finding(HEAD_REPLACED, text)
     elif HEAD in types and (
-        event.operation == "replace" or (event.operation == "delete" and event.before.get("delete"))
+        # One with triggers is made anew by them, on the machine that there is (components/remote.py, `renewed`).
+        (event.operation == "replace" and not event.after.get("triggers"))
+        or (event.operation == "delete" and event.before.get("delete"))
     ):
         label = StepLabel.of(event.command)
-        yield _lost(label.machine if label else event.name)
+        # What runs here and on no machine of its own keeps nothing of the head node (`<head>-device`).
+        if label is None or label.machine:
+            yield _lost(label.machine if label else event.name)
 
 
 def _lost(name: str) -> Finding:

@@ -7,7 +7,7 @@ from itertools import islice
 from components.roles.enroot_pyxis.settings import check_containers
 from components.roles.nfs_exports.settings import Storage, check_storage
 from components.roles.slurm.settings import check_slurm
-from components.roles.tailnet.settings import check_tailnet
+from components.roles.tailnet.checks import Sites, check_tailnet
 from components.roles.users.settings import check_users
 from components.settings.cluster import Head
 from components.settings.draft import Draft, meant
@@ -52,13 +52,21 @@ def check(config: Draft, report: Report) -> None:
         known = {name for site in sites if (name := site.text("name")) is not None}
         share = [folder for name in ("path", "mount") if isinstance(folder := storage.value(name), str)]
         check_containers(config.section("containers"), known, share, report)
-    no_control_server = bool(sites) and all((kind := _kind(site)) and not kind.brings_tailnet for site in sites)
-    check_tailnet(config.section("tailnet"), no_control_server, report)
+    check_tailnet(config.section("tailnet"), _to_the_tailnet(sites), report)
     check_validation(config.section("validation"), report)
 
 
 def _kind(site: Draft) -> Kind[Site, NodeSpec] | None:
     return KINDS.get(site.text("kind") or "")
+
+
+def _to_the_tailnet(sites: Sequence[Draft]) -> Sites:
+    kinds = [(site.text("name") or "", _kind(site)) for site in sites]
+    return Sites(
+        known=bool(kinds) and all(kind for _, kind in kinds),
+        brings=any(kind.brings_tailnet for _, kind in kinds if kind),
+        makes=[name for name, kind in kinds if kind and not kind.lists_head],
+    )
 
 
 def _head(head: Draft, sites: Sequence[Draft]) -> list[Claim]:

@@ -142,9 +142,8 @@ class _Recorder(mocks.Mocks):
         if args.typ == "pulumi:pulumi:StackReference":
             return args.name, self.answers.get(args.name, {"name": args.name, "outputs": {}, "secretOutputNames": []})
         if not args.typ.startswith("command:"):
-            return f"{args.name}-id", {**inputs, **self.answers.get(args.name, {})} if args.typ.startswith(
-                "aws:"
-            ) else {}
+            of_provider = args.typ.startswith(("aws:", "tailscale:"))
+            return f"{args.name}-id", {**inputs, **self.answers.get(args.name, {})} if of_provider else {}
         stdout = rpc.UNKNOWN if self.unknown else self._stdout(args.name, inputs)
         # As additional_secret_outputs has it for these: mocks do not see the options of a resource.
         secret = "stdin" in paths or args.name in ("munge-key", "lab-networks") or args.name.endswith("-first-key")
@@ -180,7 +179,7 @@ class _Recorder(mocks.Mocks):
                 "slurm_version": "24.11.5", "authority": "ssh-ed25519 authority-public",
                 "leave_key": "ssh-ed25519 leave-public", "own_file_system": True,
             },
-            "services": {}, "pool": {},
+            "services": {}, "pool": {}, "device": {},
             "key": {"host_key": HOST_KEY},
             "validate": {
                 "job_id": 1, "state": "COMPLETED", "exit_code": 0, "seconds": 3, "output": _TABLE,

@@ -61,6 +61,11 @@ def test_a_new_user_is_one_line_on_every_machine_and_no_secret_is_among_them(bui
         ({"stdin": "[secret]"}, {"stdin": "[secret]"}, ["# a secret of it, or its connection, changes"]),
         ({"connection": "[secret]"}, {"connection": {"host": "h"}}, ["# its connection changes"]),
         ({"triggers": [1]}, {"triggers": [2]}, ["# what it measures is another"]),
+        (
+            {"acl": '{\n  "grants": [\n    "tcp:22"\n  ]\n}'},
+            {"acl": '{\n  "grants": [\n    "tcp:23"\n  ]\n}'},
+            ["# the tailnet's policy", '-     "tcp:22"', '+     "tcp:23"'],
+        ),
         ({"same": 1}, {"same": 1}, []),
     ],
 )

@@ -15,6 +15,7 @@ from components.step_label import StepLabel
 from driver import __main__ as driver
 from driver.checks import RULES, Checks
 from driver.checks.finding import Finding
+from driver.checks.head_replaced import head_replaced
 from driver.checks.key_endless import KEY as AUTH_KEY_TYPE
 from driver.checks.key_endless import LONGEST_SECONDS
 from driver.checks.ssh_open import GROUP
@@ -269,3 +270,16 @@ def test_a_preview_says_it_first_and_fails_where_nobody_asked_for_it(
     assert lines[0].startswith(" ! head-replaced: the head node door")
     assert lines[1].startswith(" ~ door-gate")
     assert "head-replaced" in note.read_text()
+
+
+def test_a_join_that_is_made_anew_by_what_it_is_told_is_no_head_that_goes() -> None:
+    told = {"triggers": "[secret]"}
+    by_its_key = event("replace", COMMAND, f"{HEADS[0]}-join", told, told, StepLabel("join", HEADS[0], "x").on("true"))
+    assert list(head_replaced(by_its_key)) == []
+    with_its_machine = event("replace", COMMAND, f"{HEADS[0]}-gate")
+    assert len(list(head_replaced(with_its_machine))) == 1
+
+
+def test_what_takes_the_head_from_the_tailnets_list_undoes_nothing_of_it() -> None:
+    was, label = {"delete": "exec python3"}, StepLabel("device", "", "x")
+    assert list(head_replaced(event("delete", COMMAND, f"{HEADS[0]}-device", was, None, label.on(":")))) == []

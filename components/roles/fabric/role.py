@@ -39,4 +39,5 @@ def role(_settings: ClusterSettings) -> Role:
         },
         slurm_conf={"TaskProlog": TASK_PROLOG},
         ports=(PORT,),
+        serves=(PORT,),
     )

@@ -10,6 +10,8 @@ from components.roles.role import File, Role, template
 MPI = "openmpi-bin"
 # What the CPU measurement needs on every node that runs jobs.
 MEASUREMENT = (MPI, "python3-mpi4py", "python3-numpy")
+# slurmctld, slurmd, slurmdbd; srun (SrunPortRange)
+PORTS = ("6817-6819", "60001-60999")
 # A program beside slurmd, and its unit.
 KNOWN = "tailrack-known"
 # A program beside slurmctld, whose text comes with the head node's step, and its timer.
@@ -32,8 +34,8 @@ def role(settings: ClusterSettings) -> Role:
     return Role(
         "slurm",
         section=settings.slurm,
-        # slurmctld, slurmd, slurmdbd; srun (SrunPortRange)
-        ports=("6817-6819", "60001-60999"),
+        ports=PORTS,
+        serves=PORTS,
         packages={"head": ("slurmctld", "slurm-client", MPI), "compute": ("slurmd", "slurm-client", *MEASUREMENT)},
         files={"head": (controller, *forget), "compute": known},
     )

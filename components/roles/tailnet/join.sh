@@ -86,7 +86,7 @@ join_tailnet() {
     rm -f "$key_file"
     note "tailscale up: ${answer:-joined}"
     [ "$status" -eq 0 ] || fail "the tailnet did not take this machine: ${answer:-no answer in ${JOIN_LIMIT}s}" \
-        "make a new auth key for the tag $TAILNET_TAG and set it with 'pulumi config set --secret --path tailrack:tailnet.auth_key'"
+        "make a new auth key for the tag $TAILNET_TAG and set it with 'pulumi config set --secret --path tailrack:tailnet.auth_key'; where the stack makes its keys (tailnet.kind tailscale), run 'pulumi up --refresh'"
     require_name "just joined"
     ensure_file "$MEMBERSHIP_FILE" 0644 root:root "$membership"
     [ "$(tailscale ip -4)" != "$before" ] || return 0

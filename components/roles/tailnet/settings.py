@@ -1,20 +1,28 @@
 """The network that joins the nodes: the section `tailnet`, and whether there is a way into it."""
 
 import re
+from collections.abc import Collection
 from functools import partial
-from typing import Annotated, Any
-from urllib.parse import parse_qsl, urlencode
+from ipaddress import ip_address
+from typing import Annotated, Any, Literal
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from pydantic import AfterValidator, SecretStr
 
-from components.settings.draft import Draft
-from components.settings.problems import Report
-from components.settings.section import Section, key, keys_of, named, number
+from components.settings.section import Section, key, named, number
 from components.settings.types import NodeName, Whole, refuse
 
 WIREGUARD_PORT = 41641
+# Kinds of tailnet.
+TAILSCALE, CONTROL_URL, EXISTING, OF_A_SITE = "tailscale", "control_url", "existing", "lab"
+CREDENTIALS = ("api_key", "oauth_client_id", "oauth_client_secret", "identity_token", "audience")
+SECRETS = ("auth_key", "api_key", "oauth_client_secret", "identity_token")
 _OAUTH = "tskey-client-"
-_COMMAND = "pulumi config set --path --secret tailrack:tailnet.auth_key"
+
+
+def secret_command(name: str) -> str:
+    """How a secret of this section is set."""
+    return f"pulumi config set --path --secret tailrack:tailnet.{name}"
 
 
 def _control_url(value: str) -> str:
@@ -26,10 +34,29 @@ def _control_url(value: str) -> str:
     return value.rstrip("/")
 
 
-def _auth_key(value: SecretStr, ephemeral: bool = False) -> SecretStr:
-    key = value.get_secret_value()
-    if not key.isprintable() or not key or " " in key:
+def _base_url(value: str) -> str:
+    value, parts = _control_url(value), urlsplit(value)
+    if parts.scheme != "https" and not _loopback(parts.hostname or ""):
+        refuse("would take the credentials over the network in plain text", "whoever is on the way could read them")
+    return value
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _one_word(value: SecretStr) -> SecretStr:
+    text = value.get_secret_value()
+    if not text.isprintable() or not text or " " in text:
         refuse("is empty, or has spaces or line breaks in it")
+    return value
+
+
+def _auth_key(value: SecretStr, ephemeral: bool = False) -> SecretStr:
+    key = _one_word(value).get_secret_value()
     if key.startswith("tskey-api-"):
         refuse(
             "is an API access token, not an auth key",
@@ -61,11 +88,22 @@ def _for_nodes(secret: str, ephemeral: bool) -> str:
 ControlUrl = Annotated[str, AfterValidator(_control_url)]
 AuthKey = Annotated[SecretStr, AfterValidator(_auth_key)]
 PoolAuthKey = Annotated[SecretStr, AfterValidator(partial(_auth_key, ephemeral=True))]
+Secret = Annotated[SecretStr, AfterValidator(_one_word)]
+BaseUrl = Annotated[str, AfterValidator(_base_url)]
 
 
 def _auth_key_key(description: str) -> Any:
-    words = f"a key on one line; the nodes could not join the tailnet; run: {_COMMAND}"
+    words = f"a key on one line; the nodes could not join the tailnet; run: {secret_command('auth_key')}"
     return key(description, words, secret=True, default=None)
+
+
+def _credential(name: str, what: str) -> Any:
+    return key(
+        f"kind tailscale: {what}; a Pulumi secret (`{secret_command(name)}`)",
+        f"a text on one line; Tailscale's API would refuse every call; run: {secret_command(name)}",
+        secret=True,
+        default=None,
+    )
 
 
 class Relay(Section):
@@ -84,7 +122,55 @@ class Relay(Section):
     )
 
 
-class Tailnet(Section):
+class WayToTailnet(Section):
+    """How the machines of a stack get into a tailnet."""
+
+    kind: Literal["tailscale", "control_url", "existing", "lab"] | None = key(
+        "`tailscale`: the stack makes its keys by Tailscale's API; `control_url`: a control server and a key of yours; "
+        "`existing`: every machine is a member already and stays one; `lab`: that of the lab's sites",
+        "tailscale, control_url, existing or lab; nobody would know how nodes get into the tailnet; write one of them, "
+        "or leave it out",
+        otherwise="by what else is set",
+        default=None,
+    )
+    api_key: Secret | None = _credential("api_key", "an API access token, which ends after 90 days at most")
+    oauth_client_id: str | None = key(
+        "kind tailscale: id of an OAuth client or of a federated identity, with one of the next three",
+        "the id of an OAuth client or a federated identity; Tailscale's API would refuse every call; copy it from the "
+        "admin console, Settings, Trust credentials",
+        pattern=r"^[A-Za-z0-9_/.-]{1,200}$",
+        default=None,
+    )
+    oauth_client_secret: Secret | None = _credential("oauth_client_secret", "the OAuth client's secret")
+    identity_token: Secret | None = _credential(
+        "identity_token", "a federated identity's token (JWT), which whoever runs the stack has to renew"
+    )
+    audience: str | None = key(
+        "kind tailscale: a federated identity's audience; the token is then asked for where the stack runs (GitHub)",
+        "the audience of a federated identity; no token could be asked for; copy it from the admin console, Settings, "
+        "Trust credentials",
+        pattern=r"^[A-Za-z0-9_/.:-]{1,200}$",
+        default=None,
+    )
+    organization: str = key(
+        "kind tailscale: the tailnet's id; `-` is the one that the credentials belong to",
+        "a tailnet's id; another tailnet would be meant, or none; write - or copy it from the admin console, Settings, "
+        "General",
+        pattern=r"^[A-Za-z0-9@._-]{1,200}$",
+        default="-",
+    )
+    base_url: BaseUrl = key(
+        "kind tailscale: where the API is; another one for tests",
+        "the https:// address of an API; nobody would answer, or the credentials be seen on the way; leave it out",
+        default="https://api.tailscale.com",
+    )
+
+    def kind_where(self, brought: bool) -> str:
+        """The kind, also where it is left out. `brought`: a site brings a tailnet."""
+        return self.kind or derived_kind({name for name, value in self if value is not None}, brought)
+
+
+class Tailnet(WayToTailnet):
     """The network that joins the nodes."""
 
     tag: str = key(
@@ -102,8 +188,14 @@ class Tailnet(Section):
         default=None,
     )
     auth_key: AuthKey | None = _auth_key_key(
-        f"key that lets nodes join; a Pulumi secret (`{_COMMAND}`); "
+        f"key that lets nodes join; a Pulumi secret (`{secret_command('auth_key')}`); "
         "needed where no site is a lab and no control_url is set"
+    )
+    policy: Literal["print", "own"] = key(
+        "kind tailscale: `print`: what the policy file has to hold is an output of the stack, and is looked for before "
+        "any node joins; `own`: the stack writes the whole policy file of the tailnet",
+        "print or own; nobody would look after the policy; write print, or own for a tailnet of this cluster alone",
+        default="print",
     )
     relay: Relay | None = key(
         "a relay of the cluster's own for nodes that find no direct path "
@@ -112,32 +204,17 @@ class Tailnet(Section):
     )
 
 
-class PoolTailnet(Section):
+class PoolTailnet(WayToTailnet):
     """A pool's way into the tailnet of its cluster."""
 
     auth_key: PoolAuthKey | None = _auth_key_key(
-        f"key that lets the pool's nodes join the cluster's tailnet; a Pulumi secret (`{_COMMAND}`); best one of "
-        "ephemeral machines, as an OAuth client's secret makes them here; needed where no site is a lab"
+        f"key that lets the pool's nodes join the cluster's tailnet; a Pulumi secret (`{secret_command('auth_key')}`); "
+        "best one of ephemeral machines, as an OAuth client's secret makes them here; needed where no site is a lab"
     )
 
 
-def check_tailnet(tailnet: Draft, no_control_server: bool, report: Report) -> None:
-    """Report a key in plain text, and nodes without a way into a tailnet.
-
-    no_control_server   no site brings one of its own
-    """
-    at = tailnet.at("auth_key")
-    if "auth_key" in tailnet.raw and not report.hides(at):
-        breaks = "whoever reads the file, or the repository's past, can join the tailnet"
-        fix = f"revoke this key, make another and give it to: {_COMMAND}"
-        report.add(at, "[secret] is plain text in the config", breaks, fix)
-    if no_control_server and "auth_key" not in tailnet.raw and "control_url" not in tailnet.raw:
-        own = (
-            " (or set control_url, for a control server of your own)" if "control_url" in keys_of(tailnet.model) else ""
-        )
-        fix = f"run: {_COMMAND}{own}"
-        report.add(at, "missing", "no node could join Tailscale's tailnet", fix)
-    relay = tailnet.values.get("relay")
-    if isinstance(relay, Draft) and relay.whole("port") == WIREGUARD_PORT:
-        at, breaks = relay.at("port"), "the node could be a member or a relay, and not both"
-        report.add(at, f"{WIREGUARD_PORT} is tailscaled's own port", breaks, "write another, such as 40000")
+def derived_kind(given: Collection[str], brought: bool) -> str:
+    """The kind of a tailnet by the keys that are given."""
+    if not {*CREDENTIALS}.isdisjoint(given):
+        return TAILSCALE
+    return OF_A_SITE if brought and "control_url" not in given else CONTROL_URL

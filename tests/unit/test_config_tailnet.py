@@ -1,0 +1,109 @@
+"""The kinds of tailnet in the config: which one is meant where none is named, and what cannot both be meant."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacks.config import ConfigError, StackConfig, parse
+from stacks.sites import KINDS
+from tests.unit.configs import AUTH_KEY, HOSTS, LAB, RawConfig
+
+URL = "https://headscale.example.org"
+OAUTH = {"oauth_client_id": "kClient1", "oauth_client_secret": "tskey-client-x"}
+AWS: RawConfig = {
+    "name": "east",
+    "kind": "aws",
+    "region": "us-east-1",
+    "ssh_from": ["203.0.113.7/32"],
+    "private_key_file": "key",
+    "pools": [{"name": "w", "type": "t3.large"}],
+}
+
+
+def read(base: RawConfig, tailnet: Any, folder: Path, sites: Any = ()) -> StackConfig:
+    raw = {**copy.deepcopy(base), "tailnet": tailnet}
+    raw["sites"] += sites
+    return parse(raw, base_dir=folder, secret_keys=frozenset({"tailnet"}))
+
+
+def kind_of(config: StackConfig) -> str:
+    return config.tailnet.kind_where(any(KINDS[site.kind].brings_tailnet for site in config.sites))
+
+
+@pytest.mark.parametrize(
+    ("base", "tailnet", "kind"),
+    [
+        (LAB, {}, "lab"),
+        (LAB, {"auth_key": AUTH_KEY}, "lab"),
+        (LAB, {"kind": "lab"}, "lab"),
+        (LAB, {"control_url": URL}, "control_url"),
+        (HOSTS, {"auth_key": AUTH_KEY}, "control_url"),
+        (HOSTS, {"control_url": URL}, "control_url"),
+        (HOSTS, {"control_url": URL, "auth_key": AUTH_KEY, "tag": "tag:x"}, "control_url"),
+        (HOSTS, {"kind": "control_url", "auth_key": AUTH_KEY}, "control_url"),
+        (HOSTS, {"kind": "existing"}, "existing"),
+        (HOSTS, {"kind": "existing", "control_url": URL}, "existing"),
+        (HOSTS, OAUTH, "tailscale"),
+        (HOSTS, {"kind": "tailscale", "api_key": "tskey-api-x"}, "tailscale"),
+        (HOSTS, {"oauth_client_id": "k", "audience": "api.tailscale.com/k"}, "tailscale"),
+        (HOSTS, {**OAUTH, "base_url": "http://127.0.0.1:8080/", "organization": "-", "policy": "own"}, "tailscale"),
+    ],
+)
+def test_the_kind_is_the_one_that_is_meant(base: RawConfig, tailnet: Any, kind: str, key_folder: Path) -> None:
+    assert kind_of(read(base, tailnet, key_folder)) == kind
+
+
+@pytest.mark.parametrize(
+    ("base", "tailnet", "key", "said"),
+    [
+        (HOSTS, {"kind": "headscale"}, "kind", "write one of them"),
+        (HOSTS, {"kind": "tailscale"}, "kind", "without credentials"),
+        (HOSTS, {**OAUTH, "auth_key": AUTH_KEY}, "auth_key", "no key of a tailnet of kind tailscale"),
+        (HOSTS, {**OAUTH, "control_url": URL}, "control_url", "take it out, or write kind: control_url or existing"),
+        (HOSTS, {**OAUTH, "api_key": "tskey-api-x"}, "api_key", "nobody knows which one counts"),
+        (HOSTS, {"oauth_client_secret": "x"}, "oauth_client_id", "missing, and there is oauth_client_secret"),
+        (HOSTS, {"oauth_client_id": "x"}, "oauth_client_id", "has nothing with it"),
+        (HOSTS, {**OAUTH, "audience": "x"}, "oauth_client_id", "has audience, oauth_client_secret with it"),
+        (HOSTS, {**OAUTH, "base_url": "http://192.0.2.1"}, "base_url", "the credentials be seen on the way"),
+        (HOSTS, {**OAUTH, "base_url": "ftp://x"}, "base_url", "is not the https:// address of an API"),
+        (HOSTS, {**OAUTH, "policy": "mine"}, "policy", "write print"),
+        (HOSTS, {"auth_key": AUTH_KEY, "policy": "own"}, "policy", "nobody would ask Tailscale's API"),
+        (HOSTS, {"kind": "control_url"}, "auth_key", "no node could join Tailscale's tailnet"),
+        (HOSTS, {"kind": "control_url", "control_url": URL, "base_url": "https://x"}, "base_url", "kind control_url"),
+        (HOSTS, {"kind": "existing", "auth_key": AUTH_KEY}, "auth_key", "no machine joins anything"),
+        (HOSTS, {"kind": "lab"}, "kind", "no site brings a tailnet"),
+        (LAB, {"kind": "lab", "control_url": URL}, "control_url", "the control server that comes with the sites"),
+        (LAB, OAUTH, "kind", "a site brings a tailnet of its own"),
+        (LAB, {"kind": "existing"}, "kind", "the machines of site cloud-a are made with the stack"),
+    ],
+)
+def test_what_cannot_both_be_meant_is_one_sentence_that_names_the_key(
+    base: RawConfig, tailnet: Any, key: str, said: str, key_folder: Path
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read(base, tailnet, key_folder)
+    (problem,) = refused.value.problems
+    assert problem.path == f"tailrack:tailnet.{key}"
+    assert said in problem.text
+    assert problem.text.count("; ") >= 2
+    assert "tskey-" not in str(refused.value)
+
+
+def test_a_site_whose_machines_are_made_is_no_member_of_an_existing_tailnet(key_folder: Path) -> None:
+    with pytest.raises(ConfigError, match="the machines of site east are made with the stack"):
+        read(HOSTS, {"kind": "existing"}, key_folder, [AWS])
+
+
+@pytest.mark.parametrize("name", ["auth_key", "api_key", "oauth_client_secret", "identity_token"])
+def test_a_secret_in_plain_text_is_refused_and_not_told(name: str, key_folder: Path) -> None:
+    section = {name: "nobody-may-see", **({} if name in ("auth_key", "api_key") else {"oauth_client_id": "k"})}
+    with pytest.raises(ConfigError) as refused:
+        parse({**copy.deepcopy(HOSTS), "tailnet": section}, base_dir=key_folder)
+    (problem,) = refused.value.problems
+    assert problem.path == f"tailrack:tailnet.{name}"
+    assert f"pulumi config set --path --secret tailrack:tailnet.{name}" in problem.text
+    assert "nobody-may-see" not in str(refused.value)
