@@ -156,7 +156,10 @@ def _up(arguments: argparse.Namespace, console: Console) -> int:
         )
         return 1
     console.print()
-    report.next_commands(console, deployment.first_user)
+    if deployment.cluster_stack:
+        report.next_commands_of_pool(console, arguments.stack, outputs["cluster"]["head"])
+    else:
+        report.next_commands(console, deployment.first_user)
     return 0
 
 

@@ -105,12 +105,27 @@ def _say_verdict(console: Console, scope: Scope, whose: str = "") -> None:
 
 
 def next_commands(console: Console, user: str) -> None:
-    """Print the commands worth trying next."""
-    console.print("Try next:", highlight=False)
-    for command, what in (
+    """Print the commands worth trying next to a cluster."""
+    _say_commands(
+        console,
         (f"make shell NODE=head COMMAND=\"su - {user} -c 'srun -N2 --switches=2 hostname'\"", "a job over both sites"),
         ("make report", "all of it on one page, with charts"),
         ("make outputs | python3 -m json.tool", "every figure, as one JSON object"),
         ("make down", "remove all of it"),
-    ):
+    )
+
+
+def next_commands_of_pool(console: Console, stack: str, head: str) -> None:
+    """Print the commands worth trying next to a pool in the cluster of a head node."""
+    _say_commands(
+        console,
+        (f"make shell STACK={stack} NODE={head} COMMAND=sinfo", "the cluster, with the pool's partitions"),
+        (f"make report STACK={stack}", "the pool on one page, with charts"),
+        (f"make down STACK={stack}", "have the pool leave; the cluster stays as it is"),
+    )
+
+
+def _say_commands(console: Console, *commands: tuple[str, str]) -> None:
+    console.print("Try next:", highlight=False)
+    for command, what in commands:
         console.print(f"  {command}\n      {what}", highlight=False, markup=False, soft_wrap=True)
