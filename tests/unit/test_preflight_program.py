@@ -181,6 +181,17 @@ def test_another_jobs_preflight_is_not_taken_for_this_ones() -> None:
         server.stop()
 
 
+def test_who_looks_for_another_node_is_not_taken_for_the_one_that_is_waited_for() -> None:
+    server = neighbour.Server("b1", "1000", "")
+    server.start()
+    try:
+        ports = neighbour.ports_of("1000")
+        assert neighbour.connect(Peer("c1", ""), "127.0.0.1", ports, "1000", "a1", 0.1, last=True) is None
+        assert not server.served.wait(0.5)
+    finally:
+        server.stop()
+
+
 def test_a_fabric_is_tried_on_a_port_that_the_cluster_does_not_close_there() -> None:
     server = neighbour.Server("b1", "1000", "127.0.0.1")
     server.start()

@@ -4,7 +4,8 @@ A path whose MTU is smaller than its ends believe passes pings, log-ins and smal
 only a transfer shows it. Every node sends 1 MiB to the next one and gets it back, so both directions are tried. Where
 the nodes share a fabric, the neighbour tells its address there, and the same is sent over that one.
 
-    client -> server   one line of JSON: {"tailrack": job, "from": node}
+    client -> server   one line of JSON: {"tailrack": job, "from": node, "to": node that is meant, "last": whether
+                       it is the last path that is tried}
     server -> client   one line of JSON: {"to": node, "time": seconds since 1970, "fabric": address or "",
                        "port": of the server there}
     client -> server   1 MiB
@@ -145,7 +146,8 @@ class Server(threading.Thread):
         with contextlib.suppress(OSError), connection:
             connection.settimeout(STALL_SECONDS)
             asked = _line(connection)
-            if asked.get("tailrack") != self.job:
+            # Who looks for another node at this port must not be taken for the one that this node waits for.
+            if asked.get("tailrack") != self.job or asked.get("to") != self.node:
                 return
             port = self._on_fabric.getsockname()[1] if self._on_fabric else 0
             _send_line(connection, to=self.node, time=time.time(), fabric=self.fabric, port=port)
@@ -183,7 +185,7 @@ def connect(
                 try:
                     connection.settimeout(STALL_SECONDS)
                     begin = time.time()
-                    _send_line(connection, tailrack=job, last=last, **{"from": node})
+                    _send_line(connection, tailrack=job, last=last, to=peer.name, **{"from": node})
                     said = _line(connection)
                     after = time.time()
                     if said.get("to") == peer.name:
