@@ -40,8 +40,14 @@ kept_in() { jq -c 'select(type == "object" and has("state") and has("measured_at
 # The nodes, one a line: name, site, whether it is idle, busy (other jobs have it) or out (no job can have it), whether
 # it is new: not measured in this scope at this address, and Slurm's word for its state. Fails while one is not idle.
 look() {
-    local states known
+    local states known name
     states=$(sinfo -h -N -p all -o '%N %T') || return 1
+    # slurmctld (24.11) that was told to reconfigure while a job ran goes on to list its node as mixed when the job has ended,
+    # until somebody asks for that node alone.
+    if grep -q ' mixed$' <<<"$states"; then
+        while read -r name; do scontrol show node "$name" >/dev/null </dev/null || :; done < <(sed -n 's/ mixed$//p' <<<"$states")
+        states=$(sinfo -h -N -p all -o '%N %T') || return 1
+    fi
     known=$(kept_in "$LAST" | jq -r '.members // {} | to_entries[] | "\(.key) \(.value)"' || :) # nothing was kept
     ROLL=$(awk '
         FILENAME == ARGV[1] { state[$1] = $2; next }

@@ -113,7 +113,12 @@ def test_a_head_node_reached_the_other_way_is_the_same_cluster_whose_jobs_go_on(
         home |= {"kind": "hosts", "hosts": [desktop.by_ssh]}
         del home["adopt"]
     before = desktop.logins()
+    refused = desktop.driver("up")
+    assert refused.returncode == 1
+    assert "head-replaced: the head node desk would be taken out" in " ".join(refused.stderr.split())
+    desktop.config["tailrack:allow"] = ["head-replaced"]
     said = desktop.driver("up")
+    del desktop.config["tailrack:allow"]
     assert "failed" not in said.stderr, said.stderr
     # Those of the old way that undo something, the head node's and n1's on it, are asked once more, and do nothing.
     assert (desktop.logins() - before == 2) == (way == "local")

@@ -40,6 +40,7 @@ class Cluster:
     ended: str = "COMPLETED"
     refuses: bool = False  # jobs
     silent: bool = False  # does not say what its nodes do
+    stale: str = ""  # a node that is listed as mixed, and is idle, until somebody asks for it alone
     settings: str = "as before"  # of the measurement
     says: str = ""  # what is printed in the place of the program that measures
     states: dict[str, str] = field(default_factory=lambda: dict.fromkeys(("a1", "a2", "b1", "b2"), "idle"))
@@ -63,9 +64,13 @@ class Cluster:
         shell.stub("sbatch", f'{refused}\n{nodes}\ncp "{shell.root}/written" "${{2#--output=}}"; echo 7')
         job = f'{{"jobs": [{{"job_state": ["{self.ended}"], "exit_code": {{"return_code": {{"number": 0}}}}}}]}}'
         hostnames = f'tr , "\\n" <"{shell.root}/nodes"'
-        shell.stub("scontrol", f"""case "$2" in job) echo '{job}' ;; hostnames) {hostnames} ;; esac""")
+        asked = f'touch "{shell.root}/asked-$3"'
+        shell.stub("scontrol", f"""case "$2" in job) echo '{job}' ;; hostnames) {hostnames} ;; node) {asked} ;; esac""")
         told = "\n".join(f"{name} {state}" for name, state in self.states.items())
-        shell.stub("sinfo", "exit 1" if self.silent else f"[ $1 = -R ] || cat <<'END'\n{told}\nEND")
+        right = f"[ $1 = -R ] || cat <<'END'\n{told}\nEND"
+        late = f'[ -e "{shell.root}/asked-{self.stale}" ] || sed -i "s/^{self.stale} .*/{self.stale} mixed/"'
+        late = f"{right.replace('cat', 'cat >now')}\n{late} now\ncat now" if self.stale else right
+        shell.stub("sinfo", "exit 1" if self.silent else late)
         shell.stub("squeue", 'echo "$3 job 12 of bob, 55:00 left"')
         header: dict[str, str | int | list[str]] = {
             "HOST_NAME": "head", "SCOPE": "rack", "RUN_AS": "ada", "JOB_SCRIPT": "#!/bin/bash", "PROGRAM": "pass",
@@ -152,6 +157,12 @@ def test_busy_nodes_get_no_job_and_keep_what_was_measured_last(cluster: Cluster,
     assert busy["last"] == first
     # A second time it is still the measurement that is kept, not the other BUSY.
     assert cluster.report(RACK)["last"] == first
+
+
+def test_a_node_that_is_still_listed_as_mixed_after_its_job_is_asked_for_alone(cluster: Cluster) -> None:
+    cluster.stale = "a2"
+    assert cluster.report(RACK)["state"] != "BUSY"
+    assert cluster.submitted
 
 
 def test_nodes_that_were_never_measured_have_nothing_last(cluster: Cluster) -> None:
