@@ -69,7 +69,8 @@ class Cluster:
         told = "\n".join(f"{name} {state}" for name, state in self.states.items())
         right = f"[ $1 = -R ] || cat <<'END'\n{told}\nEND"
         late = f'[ -e "{shell.root}/asked-{self.stale}" ] || sed -i "s/^{self.stale} .*/{self.stale} mixed/"'
-        late = f"{right.replace('cat', 'cat >now')}\n{late} now\ncat now" if self.stale else right
+        now = f'"{shell.root}/now"'
+        late = f"{right.replace('cat', f'cat >{now}')}\n{late} {now}\ncat {now}" if self.stale else right
         shell.stub("sinfo", "exit 1" if self.silent else late)
         shell.stub("squeue", 'echo "$3 job 12 of bob, 55:00 left"')
         header: dict[str, str | int | list[str]] = {
