@@ -318,6 +318,9 @@ def test_the_whole_program_previews_a_stack_whose_keys_it_makes(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(PACKAGES))
     monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "home"))
+    # A stack of the in-process engine in this process may have left its own.
+    for name in ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE"):
+        monkeypatch.delenv(name, raising=False)
     (tmp_path / "key").write_text(host.private_key)
     (tmp_path / "key").chmod(0o600)
     machine = {"address": "127.0.0.1", "private_key_file": str(tmp_path / "key"), "host_key": host.host_key}
