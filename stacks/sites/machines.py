@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Any
 
 import pulumi
 
-from components.host import Host
+from components.host import Connection, Host
 from stacks.sites import KINDS
 from stacks.sites.kind import NodeSpec, Site
 
@@ -17,6 +18,19 @@ class Machines:
 
     hosts: Mapping[str, Host]
     control_url: pulumi.Input[str] | None = None
+
+
+def host_of(node: NodeSpec, connection: Connection | None, **own: Any) -> Host:
+    """The machine of a node as a Host. `own` is what its kind knows of it besides."""
+    return Host(
+        name=node.name,
+        site=node.site,
+        connection=connection,
+        features=node.features,
+        gpu=node.gpu,
+        fabric=node.fabric,
+        **own,
+    )
 
 
 def machines(sites: Sequence[Site], nodes: Sequence[NodeSpec], stack: str, cluster_stack: str = "") -> Machines:

@@ -69,10 +69,14 @@ ANSWERS = {
 
 
 @pytest.fixture
-def stack(build: Build) -> Any:
+def package() -> None:
     pytest.importorskip(
         "pulumi_aws", reason="AWS IS NOT TESTED: pulumi-aws is not in .tailrack/packages; make test-unit"
     )
+
+
+@pytest.fixture
+def stack(package: None, build: Build) -> Any:
     return build(AWS, answers=ANSWERS)
 
 
@@ -133,6 +137,13 @@ def test_the_instances_of_a_pool_with_efa_share_a_template_and_have_addresses_th
 def test_efa_interfaces_are_laid_out_as_aws_says(kind: str, most: int, expected: list[tuple[Any, ...]]) -> None:
     found = interfaces(kind, most, "subnet", "group")
     assert [(one["network_card_index"], one["device_index"], one.get("interface_type")) for one in found] == expected
+
+
+@pytest.mark.usefixtures("package")
+def test_the_fabric_of_a_site_is_that_of_its_instances(build: Build) -> None:
+    raw = copy.deepcopy(AWS)
+    raw["sites"][0]["fabric"] = "tailnet"
+    assert build(raw, answers=ANSWERS).header("door-join")["NODE_FABRIC"] == "tailnet"
 
 
 def test_a_type_without_efa_is_refused() -> None:

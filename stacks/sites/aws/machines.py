@@ -29,7 +29,7 @@ from stacks.sites.aws.images import IMAGES
 from stacks.sites.aws.model import AwsNode, AwsPool, AwsSite
 from stacks.sites.aws.network import AwsNetwork
 from stacks.sites.aws.user_data import user_data
-from stacks.sites.machines import Machines
+from stacks.sites.machines import Machines, host_of
 
 SSH_PORT = 22
 
@@ -157,14 +157,7 @@ class AwsInstance(pulumi.ComponentResource):
 
     def as_host(self, node: AwsNode) -> Host:
         """Return it as a Host."""
-        return Host(
-            name=node.name,
-            site=node.site,
-            connection=self.connection,
-            features=node.features,
-            gpu=node.gpu,
-            lifeline=self.instance,
-        )
+        return host_of(node, self.connection, lifeline=self.instance)
 
     def _born_with(self, name: str) -> pulumi.Output[dict[str, str]]:
         label = StepLabel(f"{name}-first-key", "", f"{name}: host key for the first contact")

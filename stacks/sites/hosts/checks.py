@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from components.settings.draft import Draft
+from components.settings.draft import Draft, check_hidden
 from components.settings.problems import ROOT, Report, bare, listed
 from components.settings.section import keys_of
 from components.settings.types import Gpu
@@ -64,10 +64,8 @@ def check(sites: Sequence[Draft], head: Draft, report: Report) -> None:
 
 def _check_plain(login: Draft, report: Report) -> None:
     """Report a passphrase in plain text."""
-    at = login.at(PASSPHRASE)
-    if PASSPHRASE in login.raw and not report.hides(at):
-        fix = f"change it (ssh-keygen -p -f FILE), then run: {_command(at)}"
-        report.add(at, "[secret] is plain text in the config", OPENED, fix)
+    fix = f"change it (ssh-keygen -p -f FILE), then run: {_command(login.at(PASSPHRASE))}"
+    check_hidden(login, PASSPHRASE, OPENED, fix, report)
 
 
 def _check_key(login: Draft, report: Report) -> None:

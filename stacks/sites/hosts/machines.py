@@ -7,7 +7,7 @@ import pulumi
 from components.host import Connection, Host
 from stacks.sites.hosts.model import Bastion, HostConfig, HostNode, HostsSite
 from stacks.sites.hosts.ssh_types import is_locked
-from stacks.sites.machines import Machines
+from stacks.sites.machines import Machines, host_of
 
 
 def machines(_sites: Sequence[HostsSite], nodes: Sequence[HostNode], _stack: str) -> Machines:
@@ -32,13 +32,4 @@ def _connection(to: HostConfig | Bastion, bastion: Connection | None = None) -> 
 
 def _host(node: HostNode) -> Host:
     connection = _connection(node.host, _connection(node.bastion) if node.bastion else None)
-    return Host(
-        name=node.name,
-        site=node.site,
-        connection=connection,
-        features=node.features,
-        gpu=node.gpu,
-        adopt=node.host.adopt,
-        take_over=node.host.take_over,
-        fabric=node.fabric,
-    )
+    return host_of(node, connection, adopt=node.host.adopt, take_over=node.host.take_over)

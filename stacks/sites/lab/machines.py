@@ -19,7 +19,7 @@ from components.step_label import StepLabel
 from lab.identity import lab_id
 from stacks import PROJECT
 from stacks.sites.lab.model import LabNode, LabSite
-from stacks.sites.machines import Machines
+from stacks.sites.machines import Machines, host_of
 
 STATE_DIR = PROJECT / ".tailrack" / "lab"
 
@@ -73,16 +73,8 @@ class LabNetworks(pulumi.ComponentResource):
             private_key=self.private_key,
             host_key=made["host_key"],
         )
-        return Host(
-            name=node.name,
-            site=node.site,
-            connection=connection,
-            features=node.features,
-            lifeline=container,
-            # It was made for this stack; what it has of another cluster is there for show.
-            take_over=True,
-            fabric=node.fabric,
-        )
+        # It was made for this stack; what it has of another cluster is there for show.
+        return host_of(node, connection, lifeline=container, take_over=True)
 
     def _command(
         self, name: str, label: str, what: str, spec: dict[str, Any], opts: pulumi.ResourceOptions

@@ -7,16 +7,15 @@ from collections.abc import Sequence
 
 import pulumi
 
-from components.host import Host
 from stacks.sites.local.model import LocalNode, LocalSite
-from stacks.sites.machines import Machines
+from stacks.sites.machines import Machines, host_of
 
 
 def machines(_sites: Sequence[LocalSite], nodes: Sequence[LocalNode], _stack: str) -> Machines:
     """This machine as a Host. RunError where steps on it would not be root."""
     if not pulumi.runtime.is_dry_run():
         _require_root()
-    return Machines({node.name: _host(node) for node in nodes})
+    return Machines({node.name: host_of(node, None, adopt=node.adopt, take_over=node.take_over) for node in nodes})
 
 
 def _require_root() -> None:
@@ -34,16 +33,3 @@ def _require_root() -> None:
             f"fails here ({said}); give {getpass.getuser()} password-less sudo (a line `NAME ALL=(ALL) NOPASSWD: ALL` "
             "in /etc/sudoers.d), or run it as root"
         )
-
-
-def _host(node: LocalNode) -> Host:
-    return Host(
-        name=node.name,
-        site=node.site,
-        connection=None,
-        features=node.features,
-        gpu=node.gpu,
-        adopt=node.adopt,
-        take_over=node.take_over,
-        fabric=node.fabric,
-    )
