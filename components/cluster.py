@@ -17,6 +17,7 @@ from components.nccl_validation import NcclValidation
 from components.remote import REPAIR
 from components.roles.enroot_pyxis.role import credentials
 from components.roles.order import roles
+from components.roles.role import header_of
 from components.roles.tailnet.relay import relay_port
 from components.way_in import NO_KEY, WayIn
 
@@ -49,7 +50,7 @@ class Cluster(pulumi.ComponentResource):
         child = pulumi.ResourceOptions(parent=self)
         own = roles(settings)
         munge = MungeKey(settings.cluster.munge_generation, opts=child)
-        values: dict[str, pulumi.Input[Any]] = {name: value for role in own for name, value in role.header.items()}
+        values: dict[str, pulumi.Input[Any]] = header_of(own)
         values |= NO_POOL
         values["TAILNET_CONTROL_URL"] = way_in.control_url
         secrets = {

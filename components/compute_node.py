@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import pulumi
 
@@ -56,11 +56,10 @@ def _problem(host: Host, read: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join(problem for problem in problems if problem)
 
 
-def limit_with_jobs(values: Mapping[str, pulumi.Input[Any]]) -> pulumi.Output[int]:
+def limit_with_jobs(values: Mapping[str, pulumi.Input[Any]]) -> pulumi.Input[int]:
     """Return the time limit of a step that waits for jobs: their own limit comes on top of all else."""
-    return pulumi.Output.from_input(values["SLURM_JOB_LIMIT_SECONDS"]).apply(
-        lambda seconds: TIME_LIMIT_SECONDS + cast(int, seconds)
-    )
+    limit = {"jobs": values["SLURM_JOB_LIMIT_SECONDS"]}
+    return made_of(limit, lambda known: TIME_LIMIT_SECONDS + int(known["jobs"]))
 
 
 class ComputeNode(pulumi.ComponentResource):

@@ -15,6 +15,7 @@ from components.nccl_validation import NcclValidation
 from components.pool_settings import PoolSettings
 from components.remote import REPAIR, Step
 from components.roles.order import roles
+from components.roles.role import header_of
 from components.roles.slurm.fragment import node_set_lines, site_node_set
 from components.way_in import WayIn
 
@@ -49,7 +50,7 @@ class Pool(pulumi.ComponentResource):
         child = pulumi.ResourceOptions(parent=self)
         own = roles(settings.for_roles())
         # What the cluster says takes the place of what roles make of a config that says nothing of it.
-        values: dict[str, pulumi.Input[Any]] = {name: value for role in own for name, value in role.header.items()}
+        values: dict[str, pulumi.Input[Any]] = header_of(own)
         values |= {**link.header, "POOL_OWNER": owner, "POOL_FORGET_AFTER_MINUTES": settings.spot.forget_after_minutes}
         secrets = {
             "MUNGE_KEY": link.munge_key,

@@ -39,7 +39,7 @@ class Deployment:
     def __init__(
         self, workspace: Workspace, found: Found, on_event: Callable[[Event], None], parallel: int = 32
     ) -> None:
-        self.workspace, self._on_event = workspace, on_event
+        self.workspace = workspace
         self._runner: CliRunner | Engine
         # Before anything reads it: what is wrong with the file itself is said in the same words under either engine.
         self._config: dict[str, Any] = read_stack_file(workspace.config_file)["config"]

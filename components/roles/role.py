@@ -6,9 +6,10 @@ cluster's settings to this value), its bash by phase (`<phase>.sh`, see componen
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -66,3 +67,8 @@ def template(role: str, name: str) -> str:
 def header_name(prefix: str, field_name: str) -> str:
     """Return the name under which a script reads a value: `USERS_LIMIT` for field `limit` of `users`."""
     return f"{prefix}_{field_name}".upper()
+
+
+def header_of(roles: Iterable[Role]) -> dict[str, Any]:
+    """Return the header values of all roles together."""
+    return {name: value for role in roles for name, value in role.header.items()}

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from components.settings.problems import below, shown, word
+from components.settings.problems import Report, below, shown, word
 from components.settings.section import Section, keys_of
 
 _LONGEST_NAME, _MOST_NAMES = 100, 100  # more would be no help, and take long to compare
@@ -75,6 +75,12 @@ def _built(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(_built, value))
     return value.built() if isinstance(value, Draft) else value
+
+
+def check_hidden(section: Draft, name: str, breaks: str, fix: str, report: Report) -> None:
+    """Report a secret of a section that is plain text in the config."""
+    if name in section.raw and not report.hides(at := section.at(name)):
+        report.add(at, "[secret] is plain text in the config", breaks, fix)
 
 
 def meant(key: str, known: Collection[str]) -> str:

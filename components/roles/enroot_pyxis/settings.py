@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo
 
 from components.roles.enroot_pyxis.settings_pins import FILES, UPSTREAM, sums_of
-from components.settings.draft import Draft, meant
+from components.settings.draft import Draft, check_hidden, meant
 from components.settings.problems import Report, below, shown
 from components.settings.section import Section, key, named, yes_no
 from components.settings.types import refuse, words
@@ -203,12 +203,8 @@ def check_containers(containers: Draft, sites: Collection[str], share: Collectio
             )
     logins = {(registry.text("host"), registry.text("user")) for registry in containers.items("registries")}
     for registry in containers.items("registries"):
-        at = registry.at("password")
-        if "password" in registry.raw and not report.hides(at):
-            breaks = "whoever reads the file, or the repository's past, can log in there"
-            report.add(
-                at, "[secret] is plain text in the config", breaks, f"change it at the registry, then run: {_COMMAND}"
-            )
+        breaks = "whoever reads the file, or the repository's past, can log in there"
+        check_hidden(registry, "password", breaks, f"change it at the registry, then run: {_COMMAND}", report)
     seen: set[str] = set()
     for image in containers.items("images"):
         name, source = image.text("name"), image.values.get("source")

@@ -16,7 +16,7 @@ from components.roles.tailnet.settings import (
     derived_kind,
     secret_command,
 )
-from components.settings.draft import Draft
+from components.settings.draft import Draft, check_hidden
 from components.settings.problems import Report, bare
 from components.settings.section import keys_of
 
@@ -49,10 +49,9 @@ def check_tailnet(tailnet: Draft, sites: Sites, report: Report) -> None:
     """Report a secret in plain text, nodes without a way into a tailnet, and ways that cannot both be meant."""
     given = tailnet.raw
     for name in SECRETS:
-        if name in given and not report.hides(at := tailnet.at(name)):
-            breaks = "whoever reads the file, or the repository's past, can join the tailnet"
-            fix = f"revoke this key, make another and give it to: {secret_command(name)}"
-            report.add(at, "[secret] is plain text in the config", breaks, fix)
+        breaks = "whoever reads the file, or the repository's past, can join the tailnet"
+        fix = f"revoke this key, make another and give it to: {secret_command(name)}"
+        check_hidden(tailnet, name, breaks, fix, report)
     relay = tailnet.values.get("relay")
     if isinstance(relay, Draft) and relay.whole("port") == WIREGUARD_PORT:
         at, breaks = relay.at("port"), "the node could be a member or a relay, and not both"
