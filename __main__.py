@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 
 import pulumi
 
@@ -12,15 +11,14 @@ from stacks import PROJECT
 from stacks.cluster import ClusterStack
 from stacks.config import ConfigError, PoolConfig, load
 from stacks.pool import PoolStack
+from stacks.thrift import thrift
 
 
 async def main() -> None:
     """Build the stack that the config describes. Raises RunError alone, which Pulumi shows without a traceback."""
-    # Next to nothing that a stack makes is garbage before its end. To look for some after each 700 new objects took two
-    # fifths of the time of a thousand hosts.
-    gc.set_threshold(100_000)
     try:
-        build()
+        with thrift():
+            build()
     except pulumi.RunError:
         raise
     except Exception as error:  # noqa: BLE001 - the last net: nobody who edits a config is helped by a traceback

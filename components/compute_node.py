@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import pulumi
 
 from components import answers, steps
+from components.command_line import TIME_LIMIT_SECONDS
+from components.delivery import deliver
 from components.head_link import HeadLink
+from components.header import header
 from components.host import Host
-from components.remote import TIME_LIMIT_SECONDS, Step, made_of, render_program
+from components.remote import REPAIR, Step, made_of
 from components.roles.nfs_exports.export import export_line
 from components.roles.role import Role, header_name
 from components.roles.slurm.fragment import NodeGpus, memory_values, node_values
@@ -62,6 +65,13 @@ def limit_with_jobs(values: Mapping[str, pulumi.Input[Any]]) -> pulumi.Input[int
     return made_of(limit, lambda known: TIME_LIMIT_SECONDS + int(known["jobs"]))
 
 
+@lru_cache
+def _scripts(roles: tuple[Role, ...]) -> tuple[steps.Script, ...]:
+    """Return those of a node's own steps: gate, join and node."""
+    gate, join, node = (steps.compose(roles, phases) for phases in (steps.GATE_OF_NODE, steps.JOIN_OF_NODE, steps.NODE))
+    return gate, join, node.with_texts({"NODE_LEAVE_PROGRAM": steps.leave_program(roles).text})
+
+
 class ComputeNode(pulumi.ComponentResource):
     """One member of the cluster.
 
@@ -71,8 +81,9 @@ class ComputeNode(pulumi.ComponentResource):
     fabric   Output, what came of proving its site's fabric (components/roles/fabric/groups.py); None on the tailnet
     ready    the resource after which Slurm gives it jobs
 
-    Four steps: gate and join on the node; then, on the head node, what the head keeps of it (and how it sees it off on
-    delete: drain, wait or requeue, ask it to leave, forget it); then users, share and slurmd on the node.
+    Its scripts come first. Four steps: gate and join on the node; then, on the head node, what the head keeps of it
+    (and how it sees it off on delete: drain, wait or requeue, ask it to leave, forget it); then users, share and slurmd
+    on the node.
 
     values, secrets   header values of the cluster's config, by name
     way_in            into the tailnet
@@ -93,22 +104,32 @@ class ComputeNode(pulumi.ComponentResource):
         super().__init__("tailrack:cluster:ComputeNode", host.name, None, opts)
         self.host = host
         values = {**values, **head.header, **node_header(host)}
+        gate_script, join_script, node_script = _scripts(tuple(roles))
+        there = deliver(
+            f"{host.name}-scripts",
+            host,
+            (gate_script, join_script, node_script),
+            label=f"{host.name}: the scripts of its steps",
+            parent=self,
+            repair=str(values.get(REPAIR, "")),
+            depends_on=after,
+        )
         gate = Step(
             f"{host.name}-gate",
             host,
-            steps.compose(roles, steps.GATE_OF_NODE),
+            gate_script,
             values,
             label=f"{host.name}: look at the machine",
             limit_seconds=GATE_LIMIT_SECONDS,
             parse=answers.reader(answers.GATE),
             parent=self,
-            depends_on=after,
+            depends_on=there,
         )
         self.facts = gate.result
         join = Step(
             f"{host.name}-join",
             host,
-            steps.compose(roles, steps.JOIN_OF_NODE),
+            join_script,
             values,
             secrets=secrets,
             renewed=way_in.renewed_secrets,
@@ -147,13 +168,11 @@ class ComputeNode(pulumi.ComponentResource):
         node = Step(
             f"{host.name}-node",
             host,
-            steps.compose(roles, steps.NODE),
+            node_script,
             {
                 **values,
                 "NODE_CERTIFICATE": member.result["certificate"],
-                "NODE_LEAVE_PROGRAM": made_of(
-                    {name: values[name] for name in leave.reads}, partial(render_program, leave)
-                ),
+                "NODE_LEAVE_VALUES": made_of({name: values[name] for name in leave.reads}, header),
             },
             label=f"{host.name}: users, share, slurmd",
             parse=answers.reader(answers.NODE),

@@ -8,14 +8,16 @@ from typing import Any
 
 import pulumi
 
-from components import steps
+from components import measuring_plan, steps
 from components.cluster_settings import ClusterSettings
+from components.command_line import TIME_LIMIT_SECONDS, render_program
 from components.compute_node import GATE_LIMIT_SECONDS, found_gpus, found_header, limit_with_jobs, node_header
+from components.delivery import deliver
 from components.head_link import SHARED, HeadLink
 from components.host import Host
 from components.munge_key import MungeKey
 from components.notes import notes
-from components.remote import REPAIR, TIME_LIMIT_SECONDS, Step, render_program
+from components.remote import REPAIR, Step
 from components.roles.role import Role, header_name
 from components.roles.slurm.files import controller_files, measured_settings
 from components.roles.slurm.versions import oldest_accepted
@@ -23,6 +25,11 @@ from components.way_in import WayIn
 
 # Of services that import images, which take many minutes each.
 IMPORTS_LIMIT_SECONDS = 3 * 3600
+
+
+def of_nodes(roles: Sequence[Role]) -> tuple[steps.Script, ...]:
+    """Return the scripts of what a head node does for nodes: keeps what it has to of each, and measures them."""
+    return steps.compose(roles, steps.MEMBER), measuring_plan.script()
 
 
 class HeadNode(pulumi.ComponentResource):
@@ -55,14 +62,28 @@ class HeadNode(pulumi.ComponentResource):
         super().__init__("tailrack:cluster:HeadNode", host.name, {"hostKey": key} if isinstance(key, str) else {}, opts)
         self.host = host
         values = {**values, **node_header(host)}
+        compute = settings.head.compute
+        gate_script = steps.compose(roles, steps.GATE)
+        join_script = steps.compose(roles, steps.JOIN)
+        head_script = steps.compose(roles, steps.COMPUTING_HEAD if compute else steps.HEAD, leaves=True)
+        self._services = steps.compose(roles, steps.SERVICES)
+        there = deliver(
+            f"{host.name}-scripts",
+            host,
+            (gate_script, join_script, head_script, self._services, *of_nodes(roles)),
+            label=f"{host.name}: the scripts of its steps",
+            parent=self,
+            repair=str(values.get(REPAIR, "")),
+        )
         gate = Step(
             f"{host.name}-gate",
             host,
-            steps.compose(roles, steps.GATE),
+            gate_script,
             values,
             label=f"{host.name}: look at the machine",
             limit_seconds=GATE_LIMIT_SECONDS,
             parent=self,
+            depends_on=there,
         )
         self.facts = gate.result
         self.gpus = found_gpus(host, self.facts)
@@ -71,7 +92,7 @@ class HeadNode(pulumi.ComponentResource):
         join = Step(
             f"{host.name}-join",
             host,
-            steps.compose(roles, steps.JOIN),
+            join_script,
             values,
             secrets=secrets,
             renewed=way_in.renewed_secrets,
@@ -83,7 +104,6 @@ class HeadNode(pulumi.ComponentResource):
         files = pulumi.Output.all(address=self.joined["tailnet_ip"], cgroups=confined).apply(
             lambda known: dict(controller_files(settings, roles, sites, known["address"], known["cgroups"]))
         )
-        compute = settings.head.compute
         values |= {
             "HEAD_ADDRESS": self.joined["tailnet_ip"],
             "HEAD_KERNEL_NFS": self.facts["kernel_nfs_server"],
@@ -100,7 +120,7 @@ class HeadNode(pulumi.ComponentResource):
         head = Step(
             f"{host.name}-head",
             host,
-            steps.compose(roles, steps.COMPUTING_HEAD if compute else steps.HEAD, leaves=True),
+            head_script,
             {**values, "HEAD_FORGET_PROGRAM": program},
             label=f"{host.name}: users, NFS server, slurmctld",
             parent=self,
@@ -109,7 +129,7 @@ class HeadNode(pulumi.ComponentResource):
         )
         self.ready: pulumi.Resource = head.resource
         self.fabric: pulumi.Output[Any] = head.result.apply(lambda result: result.get("fabric"))
-        self._roles, self._values, self._secrets = roles, values, secrets
+        self._values, self._secrets = values, secrets
         self._imports = settings.containers is not None
         version = self.facts["slurm_version"]
         self.link = HeadLink(
@@ -142,7 +162,7 @@ class HeadNode(pulumi.ComponentResource):
         return Step(
             f"{self.host.name}-services",
             self.host,
-            steps.compose(self._roles, steps.SERVICES),
+            self._services,
             self._values,
             secrets=self._secrets,
             label=f"{self.host.name}: what no node waits for",

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from components import steps
 from components.settings.validation import Validation
 from components.validation.groups import across, grouped
 from components.validation.model import Measurement
@@ -23,6 +24,7 @@ from components.validation_job import nccl_job, validation_job
 
 FOLDER = Path(__file__).parent
 # The nodes run these, or the operator's machine; the head node does not.
+PROGRAM, RING, START = (FOLDER / "validation" / name for name in ("all_reduce_perf_cpu.py", "tcp_ring.py", "start.py"))
 _ELSEWHERE = ("all_reduce_perf_cpu.py", "tcp_ring.py", "there.py", "start.py", "table.py")
 START_SECONDS = 60  # beyond the time that nodes are waited for: a job whose nodes are free starts with the next look
 RUNS = 3  # of a measurement between GPUs at its gate size
@@ -38,6 +40,18 @@ class Node:
     site: str
     address: str
     gpus: str
+
+
+@cache
+def script() -> steps.Script:
+    """The step that measures a scope, with the programs that it starts."""
+    texts = {
+        "DRIVER": driver(),
+        "START": START.read_text(encoding="utf-8"),
+        "PROGRAM": PROGRAM.read_text(encoding="utf-8"),
+        "RING": RING.read_text(encoding="utf-8"),
+    }
+    return steps.single("validate").with_texts(texts)
 
 
 @cache

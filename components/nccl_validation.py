@@ -12,12 +12,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pulumi
 
-from components import answers, measuring_plan, steps
+from components import answers, measuring_plan
 from components.compute_node import ComputeNode
 from components.head_link import HeadLink
 from components.head_node import HeadNode
@@ -33,9 +32,6 @@ from components.validation.results import Conditions, asked_json, judge_scope
 from components.validation_job import validation_job
 
 Floors = tuple[float | None, float | None]  # of a scope, and of nodes by themselves
-PROGRAM = Path(__file__).parent / "validation" / "all_reduce_perf_cpu.py"
-RING = PROGRAM.with_name("tcp_ring.py")
-START = PROGRAM.with_name("start.py")
 
 
 @dataclass(frozen=True)
@@ -228,7 +224,7 @@ class NcclValidation(pulumi.ComponentResource):
         step = Step(
             f"validate-{scope.name}",
             link.machine,
-            steps.single("validate"),
+            measuring_plan.script(),
             {
                 "SCOPE": scope.name,
                 "MEMBERS": known.apply(_members),
@@ -236,15 +232,11 @@ class NcclValidation(pulumi.ComponentResource):
                 # The first user.
                 "RUN_AS": pulumi.Output.from_input(link.shared["USERS_LINES"]).apply(lambda lines: lines[0].split()[0]),
                 "PLAN": plan,
-                "DRIVER": measuring_plan.driver(),
-                "START": START.read_text(encoding="utf-8"),
                 "JOB_SCRIPT": sites.apply(
                     lambda names: validation_job(
                         scope.name, tuple(sorted(names)), measurement, asked.time_limit_minutes, scope.sites
                     )
                 ),
-                "PROGRAM": PROGRAM.read_text(encoding="utf-8"),
-                "RING": RING.read_text(encoding="utf-8"),
                 "QUEUE_LIMIT": asked.queue_limit_seconds,
                 "RUN_LIMIT": run_limit,
                 "CAMPAIGN_LIMIT": measuring_plan.campaign_seconds(asked),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,9 @@ import pulumi
 
 from components import steps
 from components.compute_node import ComputeNode
+from components.delivery import deliver
 from components.head_link import HeadLink
+from components.head_node import of_nodes
 from components.host import Host
 from components.nccl_validation import NcclValidation
 from components.pool_settings import PoolSettings
@@ -57,10 +60,19 @@ class Pool(pulumi.ComponentResource):
             "TAILNET_AUTH_KEY": pulumi.Output.secret(way_in.auth_key),
         }
         # First of all, and last when it goes: names that are taken are refused before a machine is touched.
+        place_script = steps.compose(own, steps.POOL)
+        there = deliver(
+            f"{name}-scripts",
+            link.machine,
+            (place_script, *of_nodes(own)),
+            label=f"{name}: the scripts of the head node's steps for it",
+            parent=self,
+            repair=json.dumps(settings.repair, sort_keys=True),
+        )
         place = Step(
             f"{name}-pool",
             link.machine,
-            steps.compose(own, steps.POOL),
+            place_script,
             {
                 **values,
                 "HEAD_NAME": link.machine.name,
@@ -70,6 +82,7 @@ class Pool(pulumi.ComponentResource):
             },
             label=f"{name}: the pool's place in the cluster",
             parent=self,
+            depends_on=there,
         )
         self.nodes = [
             ComputeNode(

@@ -3,14 +3,15 @@
 Why it looks like this (measured, see docs/decisions/0002-one-step-wrapper.md):
 
 - `create` and `delete` are constant words, because a failed command prints them whole and `ps` shows them. The
-  script and its values travel on stdin, which is never printed.
+  values travel on stdin, which is never printed. The script, which has no secret, lies on the machine already
+  (components/delivery.py): the CLI writes its whole state twice a step, and a step's stdin is in it twice.
 - logging is off: one long progress line would hang the provider, and a secret in it would be printed live.
 - there is no `environment` (sshd refuses it) and no previous output in it.
 - the time limit is inside the command: the engine's own limits do not stop a running command.
 - the host key is pinned.
 
-On the machine that the program runs on, a step is a local command with the same words and the same stdin; it gets none
-of the environment of whoever runs the program, as over SSH.
+On the machine that the program runs on, a step is a local command with the script on its stdin too; it gets none of the
+environment of whoever runs the program, as over SSH.
 
 A script (components/steps.py) has a function `up` and, where something must be undone, a function `down`. Both
 converge: they may be run twice, be cut off anywhere, and start from a half-done state. `up` prints one JSON object.
@@ -23,8 +24,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import re
-import shlex
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -32,16 +31,14 @@ from typing import Any, TypeVar, cast
 import pulumi
 from pulumi_command import local, remote
 
+from components.command_line import TIME_LIMIT_SECONDS, command, render_script, whole_command
+from components.header import header
 from components.host import Connection, Machine
-from components.roles.role import Value
 from components.step_label import StepLabel
 from components.steps import Script
 
 T = TypeVar("T")
 
-# Seconds. The inner limit ends a script that hangs; 30 s later it is killed.
-TIME_LIMIT_SECONDS = 1800
-KILL_AFTER_SECONDS = 30
 # Dial errors before a host counts as down: about half a minute where nothing answers at all.
 DIAL_ERROR_LIMIT = 5
 DIAL_TIMEOUT_SECONDS = 10
@@ -49,59 +46,8 @@ DIAL_TIMEOUT_SECONDS = 10
 # The lock of the steps that change a host; a step without one takes it for its changes alone.
 HOST_LOCK = "tailrack"
 
-# What a local step finds in its environment, and the word by which its script knows that it is one.
-ENVIRONMENT = "HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-HERE = "here"
-
 # Header name of a text that says nothing to a script but that it should run again.
 REPAIR = "STEP_REPAIR"
-
-_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
-
-
-def header(values: Mapping[str, Value]) -> str:
-    """Return quoted assignments, one a line. Lists become one item a line, truth values `true` and `false`.
-
-    Raises ValueError for a name that is not an upper-case shell name.
-    """
-    for name in values:
-        if not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is not a name a step's header can have (upper case, digits, underscores)")
-    return "\n".join(f"{name}={shlex.quote(_text(value))}" for name, value in sorted(values.items()))
-
-
-def _text(value: Value) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return value if isinstance(value, str) else str(value) if isinstance(value, int) else "\n".join(value)
-
-
-def render_script(script: Script, values: Mapping[str, Value]) -> str:
-    """Return the text sent on stdin: the header, the script, and one last line that calls it."""
-    # The call is the last line, and not whole before its last brace, so a script cut off on its way does nothing. Its
-    # stdin is empty: a command that read stdin would otherwise eat the rest of the script.
-    return "\n".join([header(values), script.text, '{ dispatch "$@" </dev/null; }', ""])
-
-
-def render_program(script: Script, values: Mapping[str, Value]) -> str:
-    """Return a program that runs on a machine by itself. Raises KeyError for a value that it reads and lacks."""
-    return "\n".join(["#!/bin/bash", header({name: values[name] for name in script.reads}), script.text])
-
-
-def command_line(user: str | None, action: str, limit_seconds: int = TIME_LIMIT_SECONDS) -> str:
-    """Return the constant command that reads the script from stdin; everybody but root goes through sudo.
-
-    bash reads the script from stdin, never from its argv: argv is for everyone to see in `ps`.
-
-    user   None on this very machine: it is whoever runs the program, of which the command must not depend
-    """
-    bash = f"timeout -k {KILL_AFTER_SECONDS} {limit_seconds} bash -euo pipefail -s -- {action}"
-    if user is None:
-        # The environment of whoever runs the program is not the script's business: it may hold a passphrase.
-        return f'case $(id -u) in 0) ;; *) set -- sudo -n ;; esac; exec env -i {ENVIRONMENT} "$@" {bash} {HERE}'
-    return f"exec {'' if user == 'root' else 'sudo -n '}{bash}"
 
 
 def parse_result(stdout: str) -> dict[str, Any]:
@@ -116,7 +62,7 @@ def parse_result(stdout: str) -> dict[str, Any]:
     return result
 
 
-def _connection(to: Connection) -> remote.ConnectionArgs:
+def connection_words(to: Connection) -> remote.ConnectionArgs:
     """The provider's words for a connection. Nothing stands there for a bastion that is not: it would be a change."""
 
     def words(one: Connection) -> dict[str, Any]:
@@ -183,17 +129,25 @@ def secret_once_known(value: pulumi.Output[T]) -> pulumi.Output[T]:
     return pulumi.Output(value.resources(), content, value.is_known(), value.is_known())
 
 
+def machine_words(connection: Connection | None) -> list[pulumi.Input[Any]]:
+    """Return what says which machine a connection leads to, and not how."""
+    return [connection.host, connection.port, connection.host_key] if connection else []
+
+
 def _digest(
     script: Script, values: Mapping[str, pulumi.Input[Any]], connection: Connection | None
 ) -> pulumi.Output[str]:
     """A text, secret, that is another one when any of these is. Of a connection, which machine it leads to."""
-    machine = [connection.host, connection.port, connection.host_key] if connection else []
-    known = pulumi.Output.all(values=values, machine=machine)
+    known = pulumi.Output.all(values=values, machine=machine_words(connection))
 
     def digest(of: Mapping[str, Any]) -> str:
         return hashlib.sha256(json.dumps([script.text, of], sort_keys=True).encode()).hexdigest()
 
     return secret_once_known(known.apply(digest))
+
+
+def _header_lines(values: Mapping[str, Any]) -> str:
+    return f"{header(values)}\n"
 
 
 class Step:
@@ -214,7 +168,8 @@ class Step:
                 runs nothing. Whatever else changes makes the step anew, with those that are in force by then: an update
                 would have to do with the old ones. For a step that undoes nothing; not with `measure` or `once`
 
-    once        it ran when it was made, and no change runs it again: for a connection that is there only once
+    once        it ran when it was made, and no change runs it again: for a connection that is there only once. Its
+                script comes with it; every other one has to be on the machine by then (components/delivery.py)
 
     Raises ValueError where the script reads a value that is not there, or is `renewed` and undoes something.
     """
@@ -239,36 +194,37 @@ class Step:
     ) -> None:
         own = {"HOST_NAME": machine.name, "STEP_NAME": name, "STEP_LOCK": lock or "", REPAIR: values.get(REPAIR, "")}
         hidden = {key: value for key, value in (secrets or {}).items() if key in script.reads}
-        there = {**values, **hidden, **own}
-        if lacking := sorted(script.reads - there.keys()):
+        known = {**values, **hidden, **own}
+        if lacking := sorted(script.reads - known.keys()):
             raise ValueError(f"step {name} reads {', '.join(lacking)}, which nobody gives it")
         if renewed and script.undo:
             raise ValueError(f"step {name} has something to undo, which would happen each time that it is made anew")
-        given = {key: there[key] for key in sorted(script.reads | own.keys())}
-        text = made_of(given, partial(render_script, script))
+        given = {key: known[key] for key in sorted(script.reads | own.keys())}
         connection = machine.connection
+        there = connection is not None and not once
+        text = made_of(given, _header_lines if there else partial(render_script, script))
         triggers = list(measure) if measure is not None else None
         if renewed:
             lasting = {key: value for key, value in given.items() if key not in renewed}
             triggers = [_digest(script, lasting, connection)]
 
-        def command(action: str) -> pulumi.Input[str]:
-            return made_of(
-                {"machine": machine.name, "user": connection.user if connection else None, "limit": limit_seconds},
-                lambda known: StepLabel(name, known["machine"], label).on(
-                    command_line(known["user"], action, known["limit"])
-                ),
-            )
+        def words(action: str) -> pulumi.Input[str]:
+            def said(of: Mapping[str, Any]) -> str:
+                how = partial(command, script) if there else whole_command
+                return StepLabel(name, of["machine"], label).on(how(of["user"], action, of["limit"]))
+
+            user = connection.user if connection else None
+            return made_of({"machine": machine.name, "user": user, "limit": limit_seconds}, said)
 
         # The two kinds of command differ in the way alone.
         kind: Any = remote if connection else local
-        way = {"connection": _connection(connection)} if connection else {"dir": "/"}
+        way = {"connection": connection_words(connection)} if connection else {"dir": "/"}
         self.resource: local.Command | remote.Command = kind.Command(
             name,
             **way,
-            create=command("up"),
-            update=command("recall") if measure is not None else None,
-            delete=command("down") if script.undo else None,
+            create=words("up"),
+            update=words("recall") if measure is not None else None,
+            delete=words("down") if script.undo else None,
             stdin=secret_once_known(pulumi.Output.from_input(text)) if hidden else text,
             triggers=triggers,
             logging=kind.Logging.NONE,

@@ -7,14 +7,16 @@ use what the others have made, then every `<role>_<phase>_forget`. Leaving the c
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
-from components.roles.role import FOLDER, Role
+from components.header import header
+from components.roles.role import FOLDER, Role, Value
 
 SCRIPTS = Path(__file__).parent / "scripts"
 # In front of every step.
@@ -43,6 +45,11 @@ _LEAVE_ALONE = "set +e"
 _USES = re.compile(r"^# uses: (.+)$", re.MULTILINE)
 
 
+# The call is the last line, and not whole before its last brace, so a script cut off on its way does nothing. Its
+# stdin is empty: a command that read stdin would otherwise eat the rest of the script.
+_CALL = '{ dispatch "$@" </dev/null; }\n'
+
+
 @dataclass(frozen=True)
 class Script:
     """The text of a step, without its header.
@@ -54,6 +61,20 @@ class Script:
     text: str
     reads: frozenset[str]
     undo: bool = False
+
+    @cached_property
+    def whole(self) -> str:
+        """The text with the line that calls it: what bash reads after the header."""
+        return f"{self.text}\n{_CALL}"
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the whole text, in hexadecimal."""
+        return hashlib.sha256(self.whole.encode()).hexdigest()
+
+    def with_texts(self, texts: Mapping[str, Value]) -> Script:
+        """Return the script with values of its own, by header name: those that are the same in every cluster."""
+        return Script(f"{self.text}\n{header(texts)}", self.reads.difference(texts), self.undo) if texts else self
 
 
 def compose(roles: Sequence[Role], phases: Sequence[str], *, leaves: bool = False) -> Script:
@@ -86,7 +107,8 @@ def _composed(roles: tuple[Role, ...], phases: tuple[str, ...], leaves: bool) ->
     bodies = [_function("up", up)]
     if down:
         bodies.append(_function("down", [*down, "result left true"]))
-    return Script("\n".join([functions.text, *bodies]), functions.reads, undo=bool(down))
+    texts = {name: text for role in roles for name, text in role.fixed.items() if name in functions.reads}
+    return Script("\n".join([functions.text, *bodies]), functions.reads, undo=bool(down)).with_texts(texts)
 
 
 def leave_program(roles: Sequence[Role]) -> Script:

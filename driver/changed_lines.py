@@ -15,6 +15,7 @@ from typing import Any
 
 from pulumi.runtime.rpc import UNKNOWN
 
+from components.command_line import SCRIPTS_FOLDER
 from engine.values import HIDDEN
 
 _SCRIPT = "\n#!/bin/bash\n"  # what follows the values
@@ -23,6 +24,10 @@ _MOST_LINES = 40  # of one value
 _LONGEST = 200  # characters of a line
 # Texts that say nothing to a script but that it should run again.
 _SILENT = {"STEP_NAME", "STEP_LOCK"}
+# Of a step whose script lies on the machine (components/command_line.py).
+_DIGEST = re.compile(re.escape(SCRIPTS_FOLDER) + "/[0-9a-f]{64}")
+_COMMANDS = ("create", "update", "delete")
+_ANOTHER = "# its script is another: this is another version of tailrack"
 
 
 def changed_lines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
@@ -38,7 +43,11 @@ def changed_lines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[s
         old, new = before.get(key), after.get(key)
         if old == new:
             continue
-        if key == "stdin":
+        if key in _COMMANDS and isinstance(old, str) and isinstance(new, str):
+            lines += _of_commands(key, old, new)
+        elif "remotePath" in after:
+            lines += _of_copies(key, old, new)
+        elif key == "stdin":
             lines += _of_stdin(old, new)
         elif key == "acl" and isinstance(old, str) and isinstance(new, str) and UNKNOWN not in (old, new):
             lines += ["# the tailnet's policy", *_difference(old, new)]
@@ -49,7 +58,26 @@ def changed_lines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[s
     # What is hidden looks the same before and after.
     if not lines and HIDDEN in (*before.values(), *after.values()):
         lines.append("# a secret of it, or its connection, changes")
+    # A step has several commands, of one script.
+    while lines.count(_ANOTHER) > 1:
+        lines.remove(_ANOTHER)
     return lines
+
+
+def _of_commands(key: str, old: str, new: str) -> Iterator[str]:
+    if _DIGEST.findall(old) != _DIGEST.findall(new):
+        yield _ANOTHER
+    if _DIGEST.sub("", old) != _DIGEST.sub("", new):
+        yield f"# its {key} changes"
+
+
+def _of_copies(key: str, old: object, new: object) -> Iterator[str]:
+    if key == "triggers":
+        yield "# the machine is another, or is to be repaired"
+    elif key != "source":
+        yield f"# its {_words(key)} changes"
+    elif not (isinstance(old, dict) and isinstance(new, dict) and old.get("hash") == new.get("hash")):
+        yield _ANOTHER
 
 
 def _of_stdin(old: object, new: object) -> Iterator[str]:
@@ -73,7 +101,7 @@ def _of_texts(old: str, new: str) -> Iterator[str]:
         if len(told) > _MOST_LINES:
             yield f"# and {len(told) - _MOST_LINES} more lines"
     if old_script != new_script:
-        yield "# its script is another: this is another version of tailrack"
+        yield _ANOTHER
 
 
 def values_and_script(stdin: str) -> tuple[dict[str, str], str]:

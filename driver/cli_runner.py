@@ -16,7 +16,7 @@ from pulumi.automation.events import EngineEvent, OpType, StepEventMetadata, Ste
 from pulumi.runtime.rpc import UNKNOWN, is_rpc_secret
 
 from driver.workspace import DriverError, Workspace, write_private
-from engine.events import Event, Failure, Summary
+from engine.events import Event, Failure, Summary, command_of
 from engine.values import HIDDEN
 
 # What the CLI calls the parts of a replacement, and the words people know.
@@ -241,10 +241,9 @@ class _Telling:
 
 
 def _command(metadata: StepEventMetadata) -> str:
-    """The resource's `create`, of the old state where there is no new one; empty where it is secret or not known."""
+    """What a resource runs, of the old state where there is no new one."""
     state = metadata.new or metadata.old
-    command = (state.inputs or {}).get("create") if state else None
-    return command if isinstance(command, str) and command != UNKNOWN else ""  # a secret is no text, but marked
+    return command_of((state.inputs if state else None) or {})
 
 
 def _shown(state: StepEventStateMetadata | None) -> dict[str, Any]:

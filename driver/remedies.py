@@ -16,6 +16,11 @@ _REMEDIES = (
         "in /etc/sudoers.d), or use root; then run up again",
     ),
     (
+        r"/[0-9a-f]{64}: not there, or not whole",
+        "somebody took away what tailrack had put into the login's home on {machine}. Write another text for it in "
+        "tailrack:cluster.repair (of a pool: tailrack:repair), which puts it there again; then run up again",
+    ),
+    (
         r"host key mismatch|host key is not trusted",
         "{machine} shows another host key than the one in the config, and nothing was run on it. Compare host_key with "
         "/etc/ssh/ssh_host_ed25519_key.pub on {machine} itself: correct the config if that is the one (of a key in "

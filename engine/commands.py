@@ -1,9 +1,9 @@
-"""Runs the commands of pulumi-command's resources: on a host by SSH, here as a process."""
+"""Runs the commands of pulumi-command's resources, on a host by SSH, here as a process; and copies what they copy."""
 
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
@@ -40,18 +40,27 @@ class Commands:
         stdin, added = (inputs.get("stdin") or "").encode(), {}
         if inputs.get("addPreviousOutputInEnv", True):
             added = {f"PULUMI_COMMAND_{stream.upper()}": text for stream, text in previous.items() if text}
-        work = (self._remote if kind == REMOTE else self._local)(command, inputs, stdin, added)
-        with self._slots:
-            try:
-                code, stdout, stderr = asyncio.run(work)
-            except (OSError, ValueError, asyncssh.Error) as error:  # ValueError: a key that is none
-                raise CommandError(str(error)) from None
+        code, stdout, stderr = self._wait(
+            (self._remote if kind == REMOTE else self._local)(command, inputs, stdin, added)
+        )
         out, err = stdout.decode(errors="replace"), stderr.decode(errors="replace")
         if code != 0:
             # A negative one is the number of a signal.
             status = "no exit status: the connection was lost" if code is None else f"exited with status {code}"
             raise CommandError(f"Process {status}", f': running "{command}":\n', out, err)
         return {"stdout": out.removesuffix("\n"), "stderr": err.removesuffix("\n")}
+
+    def copy(self, inputs: dict[str, Any]) -> None:
+        """Copy a folder into one on a host, with a resource's plain inputs. Blocks; CommandError when it failed."""
+        if not self.dry_run:
+            self._wait(self._copy(inputs["source"]["path"], inputs["remotePath"], inputs))
+
+    def _wait(self, work: Coroutine[Any, Any, Any]) -> Any:
+        with self._slots:
+            try:
+                return asyncio.run(work)
+            except (OSError, ValueError, asyncssh.Error) as error:  # ValueError: a key that is none
+                raise CommandError(str(error)) from None
 
     async def _local(self, command: str, inputs: dict[str, Any], stdin: bytes, added: dict[str, str]) -> Any:
         # The config and the passphrase, which may be in this process's environment, are not the command's business.
@@ -71,6 +80,11 @@ class Commands:
             process.stdin.write_eof()
             output = await process.communicate()
         return process.returncode, *output
+
+    async def _copy(self, folder: str, into: str, inputs: dict[str, Any]) -> None:
+        async with _reach(inputs["connection"]) as host, host.start_sftp_client() as files:
+            await files.makedirs(into, exist_ok=True)
+            await files.put(folder, into, recurse=True)
 
 
 @asynccontextmanager

@@ -4,6 +4,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pulumi.runtime.rpc import UNKNOWN
+
+from engine.values import HIDDEN
+
 OPERATIONS = ("create", "update", "replace", "delete", "same")
 
 
@@ -30,7 +34,7 @@ class Event:
     """One line of progress. `kind` is start, done, failed, skipped or message; `operation` is one of OPERATIONS.
 
     `seconds` is how long a finished step took; `text` is a message, an error, or why a step was skipped. `command` is
-    the resource's `create` (at a delete, of the resource as it was), empty where that is secret or not known. `before`
+    what command_of says of the resource's inputs (at a delete, as they were). `before`
     and `after` are the inputs that a started step begins and ends with, every secret hidden; none before a create, none
     after a delete.
     """
@@ -45,6 +49,13 @@ class Event:
     command: str = ""
     before: Mapping[str, Any] = field(default_factory=dict, repr=False)
     after: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+def command_of(inputs: Mapping[str, Any]) -> str:
+    """Return the `create` among inputs, of what has none its first trigger; empty where that is secret or not known."""
+    triggers = inputs.get("triggers")
+    command = inputs.get("create", triggers[0] if isinstance(triggers, list) and triggers else "")
+    return command if isinstance(command, str) and command not in (UNKNOWN, HIDDEN) else ""  # a secret is no text
 
 
 Tell = Callable[[Event], None]

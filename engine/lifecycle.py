@@ -12,7 +12,8 @@ from typing import Any
 from pulumi.runtime.rpc import is_rpc_secret
 
 from engine.commands import STREAMS, CommandError, Commands
-from engine.events import EngineError, Event, Failure, Summary, Tell
+from engine.copies import COPY, comparable, moved
+from engine.events import EngineError, Event, Failure, Summary, Tell, command_of
 from engine.state import Resource, State
 from engine.values import HIDDEN, as_secret, convert, is_unknown, plain, secret_lines
 
@@ -76,7 +77,7 @@ class Lifecycle:
             return "replace" if goal.urn in self._deleted_early else "create"
         if goal.inputs.get("triggers") != old.inputs.get("triggers") or goal.deleted_with in self._replaced:
             return "replace"
-        return "update" if goal.inputs != old.inputs else "same"
+        return "update" if comparable(goal.inputs) != comparable(old.inputs) else "same"
 
     def _obstacle(self, goal: Resource) -> str:
         """Return why a resource cannot be made now, or nothing."""
@@ -88,7 +89,10 @@ class Lifecycle:
     def _make(self, operation: str, goal: Resource, old: Resource | None) -> Resource:
         kept = old if operation in ("same", "update") else None
         identity = kept.id if kept else "" if self._commands.dry_run else f"{goal.name}{secrets.token_hex(4)}"
-        printed = kept.outputs if kept else dict.fromkeys(STREAMS, "") if goal.custom else {}
+        streams = STREAMS if goal.custom and goal.type != COPY else ()
+        printed = kept.outputs if kept else dict.fromkeys(streams, "")
+        if goal.type == COPY and (kept is None or moved(kept.inputs, goal.inputs)):
+            self._commands.copy(plain(goal.inputs))
         command = (operation == "update" and goal.inputs.get("update")) or goal.inputs.get("create")
         if operation != "same" and command and goal.custom:
             printed = self._commands.run(goal.type, plain(command), plain(goal.inputs), plain(printed))
@@ -162,9 +166,7 @@ class Lifecycle:
 
 def _event(resource: Resource) -> Event:
     """Return the start of a step of a resource, its operation still to be said."""
-    command = resource.inputs.get("create")
-    shown = command if isinstance(command, str) and not is_unknown(command) else ""  # a secret is no text, but marked
-    return Event("start", "", resource.urn, resource.name, resource.type, command=shown)
+    return Event("start", "", resource.urn, resource.name, resource.type, command=command_of(resource.inputs))
 
 
 def _shown(inputs: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from google.protobuf import empty_pb2, json_format, struct_pb2  # type: ignore[i
 from pulumi.runtime.proto import engine_pb2, resource_pb2
 
 from engine.commands import CONNECTION_DEFAULTS, LOCAL, REMOTE
+from engine.copies import COPY, hashed, problem
 from engine.events import EngineError, Event
 from engine.lifecycle import Lifecycle
 from engine.state import Resource
@@ -27,7 +28,7 @@ DONE = {
     *("stackTrace", "packageRef", "customTimeouts", "hideDiffs", "replaceOnChanges"),
 }
 KEYS = {"privateKey", "privateKeyPassword"}  # without the first, an agent's
-UNSUPPORTED_INPUTS = {LOCAL: ("archivePaths", "assetPaths"), REMOTE: ("environment",)}
+UNSUPPORTED_INPUTS = {LOCAL: ("archivePaths", "assetPaths"), REMOTE: ("environment",), COPY: ()}
 
 
 class Monitor:
@@ -56,6 +57,8 @@ class Monitor:
         if isinstance(connection := plain(inputs.get("connection")), dict):
             # As the provider's check does: it has its defaults, and is a secret as a whole.
             inputs["connection"] = as_secret({**CONNECTION_DEFAULTS, **connection})
+        if request.type == COPY:
+            inputs["source"] = hashed(inputs["source"])
         asked: dict[str, Any] = {key: getattr(request, key) for key in ("type", "name", "custom")}
         asked |= {"deleted_with": request.deletedWith, "retain_on_delete": request.retainOnDelete, "inputs": inputs}
         asked |= {"secret_outputs": sorted(request.additionalSecretOutputs)}
@@ -116,7 +119,7 @@ class Monitor:
 
     def refusal(self) -> str:
         """Say which stacks cannot be read, what this engine cannot run, by name, and what can; else an empty text."""
-        first = "this engine runs commands (pulumi-command) alone, and cannot run:"
+        first = "this engine runs commands and copies folders (pulumi-command) alone, and cannot run:"
         return "\n".join([*self.unreadable, *(["\n  ".join([first, *self.refused, GET_CLI])] if self.refused else [])])
 
     def _urn(self, request: resource_pb2.RegisterResourceRequest | resource_pb2.ReadResourceRequest) -> str:
@@ -151,6 +154,7 @@ def _problems(request: resource_pb2.RegisterResourceRequest, inputs: dict[str, A
     # The SDK itself asks for `triggers[*]`.
     found += [f"option replace_on_changes of {path}" for path in request.replaceOnChanges if path != "triggers[*]"]
     found += [f"input {key}" for key in UNSUPPORTED_INPUTS.get(request.type, ()) if key in inputs]
+    found += [why] if request.type == COPY and (why := problem(inputs.get("source"))) else []
     if isinstance(connection := plain(inputs.get("connection")), dict):
         found += _connection_problems(connection, "connection", {"proxy"})
         if isinstance(proxy := plain(connection.get("proxy")), dict):

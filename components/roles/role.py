@@ -37,6 +37,7 @@ class Role:
     files       files by phase; written before the phase's own function, which finds CHANGED=yes where one was new
     section     its section of the config: field `limit` of role `users` is read by its scripts as $USERS_LIMIT
     values      header values beyond the fields of its section, or in their place
+    texts       header values that are the same in every cluster, such as programs; they go with its scripts
     slurm_conf  keys of slurm.conf that it sets
     ports       ports and ranges on which its daemons may listen, closed on every interface but the tailnet's
     serves      ports and ranges that other members of the cluster reach over the tailnet; its policy has to let them
@@ -47,6 +48,7 @@ class Role:
     files: Mapping[str, tuple[File, ...]] = field(default_factory=dict)
     section: BaseModel | None = None
     values: Mapping[str, Value] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
     slurm_conf: Mapping[str, str] = field(default_factory=dict)
     ports: tuple[str, ...] = ()
     serves: tuple[str, ...] = ()
@@ -57,6 +59,11 @@ class Role:
         fields = dict(self.section) if self.section else {}
         plain = {key: value for key, value in fields.items() if value is None or isinstance(value, str | int)}
         return {header_name(self.name, key): value for key, value in {**plain, **self.values}.items()}
+
+    @property
+    def fixed(self) -> dict[str, str]:
+        """Its texts, by the name they are read under."""
+        return {header_name(self.name, key): text for key, text in self.texts.items()}
 
 
 def template(role: str, name: str) -> str:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -133,10 +135,17 @@ async def _serve(count: int) -> None:
         process.exit(0)
         asked.append((label.name, begun, time.time()))
 
+    folder = tempfile.mkdtemp(prefix="tailrack-played-")  # of all of them: what they are sent has the same name
+
+    def files(channel: asyncssh.SSHServerChannel[bytes]) -> asyncssh.SFTPServer:
+        return asyncssh.SFTPServer(channel, chroot=folder.encode())
+
     def acceptor() -> Any:
         authorized = asyncssh.import_authorized_keys(client.export_public_key().decode())
         return asyncssh.listen(
-            "127.0.0.1", 0, server_host_keys=[own], authorized_client_keys=authorized, process_factory=handle
+            *("127.0.0.1", 0),
+            **{"server_host_keys": [own], "authorized_client_keys": authorized},
+            **{"process_factory": handle, "sftp_factory": files},
         )
 
     acceptors = [await acceptor() for _ in range(count)]
@@ -145,6 +154,7 @@ async def _serve(count: int) -> None:
     sys.stdout.flush()
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     print(json.dumps(asked), flush=True)
+    shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from components.remote import header
+from components.header import header
 from components.roles.role import Value
 from components.steps import Functions
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually

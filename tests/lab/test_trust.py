@@ -10,7 +10,7 @@ from datetime import datetime
 
 import pytest
 
-from components.remote import render_script
+from components.command_line import render_script
 from components.roles.role import Value
 from components.steps import Functions
 from lab.identity import network_name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import subprocess
@@ -14,9 +15,12 @@ from typing import Any, Protocol
 import pulumi
 from pulumi.runtime import mocks, rpc
 
+from components.command_line import SCRIPTS_FOLDER
 from tests.unit.configs import FIRST_KEY, HEADS, HOST_KEY, LAB_PRIVATE_KEY, MUNGE_KEY, RawConfig
 
 _TABLE = (Path(__file__).parents[1] / "fixtures/nccl_tests/mpi-cpu-2x1-tcp-eth0.txt").read_text(encoding="utf-8")
+
+COPY = "command:remote:CopyToRemote"
 
 
 def tailnet_address(node: str) -> str:
@@ -36,7 +40,9 @@ def promised_gpus(gate: str) -> dict[str, Any]:
 
 
 def open_secrets(value: Any, path: str = "") -> tuple[Any, set[str]]:
-    """The value with every secret opened, and the paths at which one was."""
+    """The value with every secret opened, and the paths at which one was. A folder is the names of its files."""
+    if isinstance(value, pulumi.FileArchive):
+        return sorted(path.name for path in Path(value.path).iterdir()), set()
     if rpc.is_rpc_secret(value):
         inner, paths = open_secrets(rpc.unwrap_rpc_secret(value), path)
         return inner, paths | {path}
@@ -67,6 +73,7 @@ class Registered:
     inputs: Mapping[str, Any]  # secrets opened
     secret_paths: frozenset[str]  # where one was: `stdin`, `connection`
     in_plain_state: str  # JSON of what is not secret
+    folders: tuple[Path, ...] = ()  # that it copies
 
 
 @dataclass
@@ -78,7 +85,7 @@ class Recorded:
     secret_outputs: set[str] = field(default_factory=set)
 
     def __getitem__(self, name: str) -> Registered:
-        (found,) = (resource for resource in [*self.remote, *self.local] if resource.name == name)
+        (found,) = (resource for resource in [*self.remote, *self.local, *self.copies] if resource.name == name)
         return found
 
     @property
@@ -97,16 +104,35 @@ class Recorded:
     def validations(self) -> set[str]:
         return {name for name in self.names if name.startswith("validate-")}
 
+    @property
+    def copies(self) -> list[Registered]:
+        return [resource for resource in self.resources if resource.type == COPY]
+
+    def whole(self, name: str) -> str:
+        """All that bash reads of a step: its header, and its script, wherever that comes from."""
+        step = self[name]
+        there = re.search(f"{re.escape(SCRIPTS_FOLDER)}/([0-9a-f]{{64}})", step.inputs["create"])
+        return str(step.inputs["stdin"]) + (self._copied(step, there[1]) if there else "")
+
+    def _copied(self, step: Registered, digest: str) -> str:
+        """A script that a copy puts on the machine of a step."""
+        folders = {
+            folder
+            for copy in self.copies
+            for folder in copy.folders
+            if copy.inputs["connection"] == step.inputs["connection"]
+        }
+        (script,) = {(folder / digest).read_text(encoding="utf-8") for folder in folders if (folder / digest).exists()}
+        assert hashlib.sha256(script.encode()).hexdigest() == digest
+        return script
+
+    def variables(self, name: str) -> dict[str, str]:
+        """The values that a step's script has from the beginning: those of its header, and its own."""
+        return _variables(self.whole(name).rstrip("\n").rpartition("\n")[0])
+
     def header(self, name: str) -> dict[str, str]:
         """The values that a step's script is given, as bash reads them."""
-        text = self[name].inputs["stdin"].split("\n#!/bin/bash\n")[0]
-        show = """for name in $(compgen -v); do
-            case $was in *" $name "*) ;; *) printf '%s\\0' "$name" "${!name}" ;; esac
-        done"""
-        script = f'was=" $(compgen -v | tr "\\n" " ") was name PIPESTATUS "\n{text}\n{show}'
-        told = subprocess.run(["bash", "-s"], input=script, capture_output=True, text=True, check=True)
-        words = told.stdout.split("\0")
-        return dict(zip(words[::2], words[1::2], strict=False))
+        return _variables(self[name].inputs["stdin"].split("\n#!/bin/bash\n")[0])
 
     def differences(self, other: Recorded) -> set[str]:
         """Names of the resources that only one of the two has, or whose inputs are not the same in both.
@@ -121,6 +147,17 @@ class Recorded:
             for stack in (self, other)
         )
         return {key[1] for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key)}
+
+
+def _variables(text: str) -> dict[str, str]:
+    """The variables that a text of bash sets."""
+    show = """for name in $(compgen -v); do
+        case $was in *" $name "*) ;; *) printf '%s\\0' "$name" "${!name}" ;; esac
+    done"""
+    script = f'was=" $(compgen -v | tr "\\n" " ") was name PIPESTATUS "\n{text}\n{show}'
+    told = subprocess.run(["bash", "-s"], input=script, capture_output=True, text=True, check=True)
+    words = told.stdout.split("\0")
+    return dict(zip(words[::2], words[1::2], strict=False))
 
 
 class _Recorder(mocks.Mocks):
@@ -138,7 +175,10 @@ class _Recorder(mocks.Mocks):
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
         inputs, paths = open_secrets(args.inputs)
         plain = json.dumps(without_secrets(args.inputs), sort_keys=True, default=str)  # str: not known in a preview
-        self.recorded.resources.append(Registered(args.typ, args.name, inputs, frozenset(paths), plain))
+        folders = tuple(Path(value.path) for value in args.inputs.values() if isinstance(value, pulumi.FileArchive))
+        self.recorded.resources.append(Registered(args.typ, args.name, inputs, frozenset(paths), plain, folders))
+        if args.typ == COPY:
+            return f"{args.name}-id", dict(args.inputs)
         if args.typ == "pulumi:pulumi:StackReference":
             return args.name, self.answers.get(args.name, {"name": args.name, "outputs": {}, "secretOutputNames": []})
         if not args.typ.startswith("command:"):

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.remote import header, render_script
+from components.command_line import render_script
+from components.header import header
 from components.roles.order import roles
 from components.roles.role import Value
 from components.steps import Functions, Script, compose
@@ -40,8 +41,8 @@ printf '%s\n' "{name}${{*:+ $*}}" >>"{calls}"
 
 
 def role_header(name: str) -> dict[str, Value]:
-    """Return the header values that a role gives its scripts."""
-    return next(role.header for role in ROLES if role.name == name)
+    """Return the values that a role gives its scripts."""
+    return next({**role.header, **role.fixed} for role in ROLES if role.name == name)
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ def test_the_job_spans_as_many_sites_as_its_scope(build: Build, lab_config: dict
 def test_the_step_carries_the_program_that_the_job_runs_and_submits_as_a_user(
     build: Build, lab_config: dict[str, Any]
 ) -> None:
-    header = build(lab_config).header("validate-cloud-a")
+    header = build(lab_config).variables("validate-cloud-a")
     assert header["RUN_AS"] == "ada"
     assert header["SCOPE"] == "cloud-a"
     compile(header["PROGRAM"], "all_reduce_perf.py", "exec")
@@ -167,7 +167,7 @@ def test_a_machine_with_several_gpus_is_measured_though_it_is_alone_at_its_site(
 
 
 def test_the_program_that_goes_to_the_head_node_is_whole(build: Build, lab_config: dict[str, Any]) -> None:
-    packed = build(lab_config).header("validate-cloud-a")["DRIVER"]
+    packed = build(lab_config).variables("validate-cloud-a")["DRIVER"]
     files = json.loads(zlib.decompress(base64.b64decode(packed)))
     assert {"components/__init__.py", "components/validation/campaign.py", "components/validation/floors.csv"} <= set(
         files

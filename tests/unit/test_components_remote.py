@@ -12,8 +12,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from components.command_line import render_script, whole_command
+from components.header import header
 from components.host import Connection, Host
-from components.remote import Step, command_line, header, parse_result, render_script
+from components.remote import Step, parse_result
 from components.step_label import StepLabel
 from components.steps import NODE, Script, compose
 from tests.unit.recorded import record
@@ -82,8 +84,8 @@ def test_values_may_be_known_later(step: Callable[..., Any]) -> None:
 def test_only_a_step_with_something_to_undo_has_a_delete(step: Callable[..., Any]) -> None:
     assert "delete" not in step({})["a1-node"].inputs
     inputs = step({}, undo=True)["a1-node"].inputs
-    command = "exec sudo -n timeout -k 30 1800 bash -euo pipefail -s -- down"
-    assert inputs["delete"] == f": a1-node a1 'a1: users'; {command}"
+    assert inputs["delete"].startswith(": a1-node a1 'a1: users'; exec sh -c ")
+    assert inputs["delete"].endswith("| sudo -n timeout -k 30 1800 bash -euo pipefail -s -- down'")
 
 
 def test_a_step_carries_its_name_its_machine_and_its_words_for_people(step: Callable[..., Any]) -> None:
@@ -135,8 +137,8 @@ def test_a_dead_host_is_given_up_after_a_bounded_time(step: Callable[..., Any]) 
     ("user", "words"),
     [("root", "exec timeout -k 30 60 bash"), ("ops", "exec sudo -n timeout -k 30 60 bash")],
 )
-def test_the_command_is_root_by_sudo_where_the_login_is_not(user: str, words: str) -> None:
-    assert command_line(user, "up", 60) == f"{words} -euo pipefail -s -- up"
+def test_a_command_whose_script_comes_with_it_is_root_by_sudo_where_the_login_is_not(user: str, words: str) -> None:
+    assert whole_command(user, "up", 60) == f"{words} -euo pipefail -s -- up"
 
 
 @pytest.mark.parametrize("name", ["lower", "1A", "A-B", "A B", "A=1;B", "", "A\nB", "A\n"])

@@ -65,11 +65,13 @@ def test_the_rules_look_at_all_layers() -> None:
 
 
 @pytest.mark.parametrize("path", [*COMPONENTS, *STACKS, PROJECT / "__main__.py"], ids=name)
-def test_commands_on_machines_are_made_in_one_file_alone(path: Path) -> None:
+def test_commands_on_machines_are_made_in_one_file_alone_and_so_are_copies(path: Path) -> None:
     told = path.read_text(encoding="utf-8")
     made = bool(re.search(r"\b((remote|kind)\.(Command|CopyToRemote|CopyFile)\(|pulumi_command\.remote\b)", told))
     imported = bool({"pulumi_command.remote"} & imports(path))
-    assert (made or imported) == (name(path) == "components/remote.py")
+    assert (made or imported) == (name(path) in ("components/remote.py", "components/delivery.py"))
+    assert ("CopyToRemote(" in told) == (name(path) == "components/delivery.py")
+    assert "CopyFile" not in told
 
 
 @pytest.mark.parametrize("path", [*COMPONENTS, *STACKS], ids=name)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pulumi.runtime.rpc import UNKNOWN
 
-from components.remote import render_script
+from components.command_line import render_script
 from components.steps import Script
 from driver.changed_lines import changed_lines
 from tests.unit.configs import AUTH_KEY, HOSTS, LAB, MUNGE_KEY

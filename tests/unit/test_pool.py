@@ -56,10 +56,10 @@ def pool(cluster: Recorded) -> Recorded:
 
 def test_a_pool_is_its_place_on_the_head_node_and_its_nodes(pool: Recorded) -> None:
     assert [name for name in pool.names if not name.startswith(("c1", "c2", "validat"))] == [
-        "burst", "burst-pool", "cluster", "lab", "lab-networks", "last-run",
+        "burst", "burst-pool", "burst-scripts", "cluster", "lab", "lab-networks", "last-run",
     ]  # fmt: skip
     assert [name for name in pool.names if name.startswith("c1")] == [
-        "c1", "c1-container", "c1-gate", "c1-join", "c1-member", "c1-node",
+        "c1", "c1-container", "c1-gate", "c1-join", "c1-member", "c1-node", "c1-scripts",
     ]  # fmt: skip
 
 

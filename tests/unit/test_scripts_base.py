@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from components.remote import render_script
+from components.command_line import render_script
 from components.steps import SCRIPTS, Functions, Script
 from tests.unit.shell import Shell
 

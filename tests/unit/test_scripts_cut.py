@@ -18,7 +18,7 @@ STEPS = ("a1-gate", "a1-join", "a1-member", "a1-node", "head-head", "validate-cl
 @pytest.fixture
 def script(build: Build, lab_config: dict[str, Any], request: pytest.FixtureRequest) -> str:
     """A whole script, as it is sent; the first thing it does is to make its log folder."""
-    return str(build(lab_config)[request.param].inputs["stdin"])
+    return build(lab_config).whole(request.param)
 
 
 def started(shell: Shell, text: str) -> bool:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from components.remote import render_program
+from components.command_line import render_program
+from components.header import header
 from components.steps import leave_program
 from tests.unit.shell import ROLES, Shell
 
@@ -19,9 +20,12 @@ PROGRAM = "/usr/local/sbin/tailrack-leave"
 def install(shell: Shell, key: str = KEY, head: str = "100.64.0.1") -> str:
     shell.stub("systemd-escape", "echo shared")
     shell.stub("sshd")
-    program = shell.inside(render_program(leave_program(ROLES), {"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False}))
-    header = {"HEAD_LEAVE_KEY": key, "HEAD_ADDRESS": head, "NODE_LEAVE_PROGRAM": program}
-    done = shell.call("let_the_head_ask", header, "ssh_trust/node")
+    program = {
+        "NODE_LEAVE_PROGRAM": shell.inside(leave_program(ROLES).text),
+        "NODE_LEAVE_VALUES": header({"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False}),
+    }
+    given = {"HEAD_LEAVE_KEY": key, "HEAD_ADDRESS": head, **program}
+    done = shell.call("let_the_head_ask", given, "ssh_trust/node")
     assert done.returncode == 0, done.stderr
     return str(shell.path(PROGRAM).read_text())
 

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from components.remote import render_program
+from components.command_line import render_program
 from components.roles.role import Value
 from components.steps import leave_program
 from tests.unit.shell import ROLES, Shell, script_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from components.remote import render_program
+from components.command_line import render_program
 from components.roles.role import Value
 from components.steps import POOL, compose, forget_program
 from tests.unit.shell import ROLES, Shell

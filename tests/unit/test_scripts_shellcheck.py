@@ -48,12 +48,12 @@ def test_every_whole_script_is_clean(build: Build, lab_config: RawConfig, name: 
     # The header is data: shellcheck takes NODE_NAME=head for a command (SC2209) and X=n-2 for a sum (SC2100), wonders
     # about a quoted $ (SC2016), and does not see who reads a value by its name
     # or in a function of another role (SC2034).
-    assert shellcheck(build(lab_config)[name].inputs["stdin"], "-e", "SC2209,SC2100,SC2016,SC2034") == ""
+    assert shellcheck(build(lab_config).whole(name), "-e", "SC2209,SC2100,SC2016,SC2034") == ""
 
 
 @pytest.mark.parametrize("name", STEPS)
 def test_every_whole_script_has_an_up_and_is_valid_bash(build: Build, lab_config: RawConfig, name: str) -> None:
-    text = build(lab_config)[name].inputs["stdin"]
+    text = build(lab_config).whole(name)
     told = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, timeout=60)
     assert (told.returncode, told.stderr) == (0, "")
     assert text.count("\nup() {\n") == 1
@@ -63,7 +63,7 @@ def test_a_step_that_is_undone_has_a_down(build: Build, lab_config: RawConfig) -
     undone = [step for step in build(lab_config).remote if "delete" in step.inputs]
     assert undone
     for step in undone:
-        assert step.inputs["stdin"].count("\ndown() {\n") == 1
+        assert build(lab_config).whole(step.name).count("\ndown() {\n") == 1
 
 
 def test_every_script_file_says_what_it_is() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from components.measuring_plan import START as DRIVER_START
 from components.measuring_plan import Node, driver, plan
-from components.nccl_validation import START as DRIVER_START
 from components.nccl_validation import Scope, measurement_of
 from components.settings.validation import Validation
 from components.steps import single

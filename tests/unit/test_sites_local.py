@@ -11,7 +11,7 @@ from pathlib import Path
 import pulumi
 import pytest
 
-from components.remote import command_line
+from components.command_line import whole_command
 from components.step_label import StepLabel
 from driver.deployment import Deployment
 from driver.find_engine import Found
@@ -95,7 +95,7 @@ def test_the_scripts_are_those_that_a_head_node_reached_by_ssh_would_get(build: 
     by_ssh["sites"][0] = {"name": "home", "kind": "hosts", "hosts": [door]}
     here, there = build(config), build(by_ssh)
     for name in STEPS:
-        assert here[name].inputs["stdin"] == there[name].inputs["stdin"]
+        assert here.whole(name) == there.whole(name)
     assert here.outputs["head_link"] == {**there.outputs["head_link"], "connection": None}
     assert here.outputs["cluster"] == there.outputs["cluster"]
     assert here.outputs["validation"] == there.outputs["validation"]
@@ -162,7 +162,7 @@ def tools(folder: Path, uid: int, sudo: str = "") -> dict[str, str]:
 
 def run_here(script: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Run a script as the command of a local step does, with the stubs in front of the step's own PATH too."""
-    command = command_line(None, "up", 10).replace(" PATH=", f" PATH={environment['PATH'].partition(':')[0]}:")
+    command = whole_command(None, "up", 10).replace(" PATH=", f" PATH={environment['PATH'].partition(':')[0]}:")
     return subprocess.run(
         ["/bin/sh", "-c", command], input=script, env=environment, capture_output=True, text=True, check=False
     )

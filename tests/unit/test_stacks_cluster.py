@@ -9,15 +9,20 @@ from typing import Any
 
 import pytest
 
-from components import nccl_validation
+from components import measuring_plan
 from components.step_label import StepLabel
+from engine.events import command_of
 from tests.unit.configs import HOST_KEY, RawConfig
 from tests.unit.recorded import Build, Recorded
 
-RESOURCES_PER_HOST = 6
+RESOURCES_PER_HOST = {"hosts": 6, "lab": 7}  # a lab makes the machine too
 # The label in front: the step's name, its machine, its words for people.
 LABEL = r": [a-z0-9-]+ [a-z0-9]+ '[A-Za-z0-9:, -]+'; "
-COMMAND = re.compile(LABEL + r"exec (sudo -n )?timeout -k 30 [0-9]+ bash -euo pipefail -s -- (up|down)")
+COMMAND = re.compile(
+    LABEL + r"""exec sh -c 'f=\.tailrack/scripts/[0-9a-f]{64}; \[ "\$\(sha256sum <\$f\)" = "\$\{f##\*/\}  -" \] """
+    r"""\|\| \{ echo "~/\$f: not there, or not whole" >&2; exit 75; \}; """
+    r"""cat - \$f \| (sudo -n )?timeout -k 30 [0-9]+ bash -euo pipefail -s -- (up|down)'"""
+)
 
 
 @pytest.fixture
@@ -42,19 +47,19 @@ def add_to_pool(raw: RawConfig, site: str) -> RawConfig:
 
 def test_a_lab_node_is_a_component_a_container_and_four_steps(build: Build, lab_config: RawConfig) -> None:
     names = build(lab_config).names
-    assert of_host(names, "a1") == ["a1", "a1-container", "a1-gate", "a1-join", "a1-member", "a1-node"]
+    assert of_host(names, "a1") == ["a1", "a1-container", "a1-gate", "a1-join", "a1-member", "a1-node", "a1-scripts"]
     assert of_host(names, "head") == [
-        "head", "head-container", "head-gate", "head-head", "head-join", "head-services",
+        "head", "head-container", "head-gate", "head-head", "head-join", "head-scripts", "head-services",
     ]  # fmt: skip
 
 
 @every_kind
-def test_no_host_costs_more_than_six_resources(build: Build, config: RawConfig) -> None:
+def test_a_host_costs_six_resources_and_its_machine(build: Build, config: RawConfig) -> None:
     stack = build(config)
     hosts = [node["name"] for node in stack.outputs["cluster"]["nodes"]]
     assert len(hosts) >= 3
     for host in hosts:
-        assert 2 < len(of_host(stack.names, host)) <= RESOURCES_PER_HOST
+        assert 2 < len(of_host(stack.names, host)) <= RESOURCES_PER_HOST[config["sites"][0]["kind"]]
 
 
 @every_kind
@@ -79,7 +84,7 @@ def test_what_a_remote_command_shows_in_ps_is_constant(build: Build, config: Raw
     for step in remote:
         assert COMMAND.fullmatch(step.inputs["create"]), step.name
         assert step.inputs["create"].startswith(f": {step.name} ")
-        assert "delete" not in step.inputs or step.inputs["delete"] == re.sub("up$", "down", step.inputs["create"])
+        assert "delete" not in step.inputs or step.inputs["delete"] == re.sub("up'$", "down'", step.inputs["create"])
 
 
 @every_kind
@@ -120,8 +125,8 @@ def test_a_host_is_reached_as_its_config_says(build: Build, hosts_config: RawCon
 
 def test_root_needs_no_sudo_and_everybody_else_does(build: Build, hosts_config: RawConfig) -> None:
     stack = build(hosts_config)
-    assert "; exec timeout " in stack["door-gate"].inputs["create"]
-    assert "; exec sudo -n timeout " in stack["dgx1-gate"].inputs["create"]
+    assert "| timeout " in stack["door-gate"].inputs["create"]
+    assert "| sudo -n timeout " in stack["dgx1-gate"].inputs["create"]
 
 
 # What a change of the config touches.
@@ -135,7 +140,7 @@ def test_a_new_node_touches_itself_and_the_measurements_it_takes_part_in(build: 
     before = build(lab_config)
     after = build(add_to_pool(lab_config, "cloud-b"))
     assert after.differences(before) == {
-        "b2", "b2-container", "b2-gate", "b2-join", "b2-member", "b2-node",
+        "b2", "b2-container", "b2-gate", "b2-join", "b2-member", "b2-node", "b2-scripts",
         "validate-cloud-b", "validate-cross-site",
     }  # fmt: skip
 
@@ -187,15 +192,17 @@ def test_a_changed_line_of_a_script_or_program_measures_nothing(
     before = build(lab_config)
     for name in ("PROGRAM", "RING"):
         changed = tmp_path / name
-        changed.write_text("# another comment\n" + getattr(nccl_validation, name).read_text(encoding="utf-8"))
-        monkeypatch.setattr(nccl_validation, name, changed)
+        changed.write_text("# another comment\n" + getattr(measuring_plan, name).read_text(encoding="utf-8"))
+        monkeypatch.setattr(measuring_plan, name, changed)
+    measuring_plan.script.cache_clear()
     after = build(lab_config, answers={"nobody": {}})  # not the one that was built before
-    assert after.differences(before) == before.validations
+    measuring_plan.script.cache_clear()
+    assert after.differences(before) == {*before.validations, "head-scripts"}
     for name in before.validations:
         # The command provider runs `update` for a changed script, which says once more what is known.
         old, new = before[name].inputs, after[name].inputs
-        assert {key for key in new if new[key] != old[key]} == {"stdin"}
-        assert new["update"] == re.sub("up$", "recall", new["create"])
+        assert {key for key in new if new[key] != old[key]} == {"create", "update"}
+        assert new["update"] == re.sub("up'$", "recall'", new["create"])
 
 
 def test_a_measurement_that_was_busy_is_tried_again_by_the_next_run_and_then_stays(
@@ -241,9 +248,9 @@ def test_a_floor_touches_nothing_and_still_judges(build: Build, lab_config: RawC
 @pytest.mark.parametrize(
     ("kind", "node", "steps"),
     [
-        ("lab", "b1", {"b1-gate", "b1-join", "b1-member", "b1-node"}),
-        ("lab", "head", {"head-gate", "head-join", "head-head", "head-services"}),
-        ("hosts", "dgx1", {"dgx1-gate", "dgx1-join", "dgx1-member", "dgx1-node"}),
+        ("lab", "b1", {"b1-scripts", "b1-gate", "b1-join", "b1-member", "b1-node"}),
+        ("lab", "head", {"head-scripts", "head-gate", "head-join", "head-head", "head-services"}),
+        ("hosts", "dgx1", {"dgx1-scripts", "dgx1-gate", "dgx1-join", "dgx1-member", "dgx1-node"}),
     ],
 )
 def test_another_repair_text_runs_the_steps_of_that_node_alone(
@@ -254,7 +261,7 @@ def test_another_repair_text_runs_the_steps_of_that_node_alone(
     config["cluster"]["repair"] = {node: "2026-11-21"}
     after = build(config)
     assert after.differences(before) == steps
-    assert {after.header(step)["STEP_REPAIR"] for step in steps} == {"2026-11-21"}
+    assert {after.header(step)["STEP_REPAIR"] for step in steps - {f"{node}-scripts"}} == {"2026-11-21"}
     # The same text once more is no new repair.
     assert build(config, again=True).differences(after) == set()
 
@@ -288,8 +295,8 @@ def test_a_head_that_computes_is_in_topology_partitions_and_measurements(build: 
     stack = build(lab_config)
     header = stack.header("head-head")
     assert (header["HEAD_COMPUTES"], header["NODE_NAME"], header["NODE_SITE"]) == ("true", "head", "cloud-a")
-    assert re.search(r"\n    ensure_packages .*\bslurmd .*python3-mpi4py", stack["head-head"].inputs["stdin"])
-    assert "\n    slurm_compute\n" in stack["head-head"].inputs["stdin"]
+    assert re.search(r"\n    ensure_packages .*\bslurmd .*python3-mpi4py", stack.whole("head-head"))
+    assert "\n    slurm_compute\n" in stack.whole("head-head")
     assert "#SBATCH --nodelist=a1,head\n" in stack.header("validate-cloud-a")["JOB_SCRIPT"]
 
 
@@ -297,8 +304,8 @@ def test_a_head_that_does_not_compute_runs_no_job(build: Build, lab_config: RawC
     lab_config["head"]["compute"] = False
     stack = build(lab_config)
     assert stack.header("head-head")["HEAD_COMPUTES"] == "false"
-    assert not re.search(r"\n    ensure_packages .*\b(slurmd|python3-mpi4py)\b", stack["head-head"].inputs["stdin"])
-    assert "\n    slurm_compute\n" not in stack["head-head"].inputs["stdin"]
+    assert not re.search(r"\n    ensure_packages .*\b(slurmd|python3-mpi4py)\b", stack.whole("head-head"))
+    assert "\n    slurm_compute\n" not in stack.whole("head-head")
     assert stack.validations == {"validate-cross-site"}  # no site has two ranks left
     assert "#SBATCH --nodelist=a1,b1\n" in stack.header("validate-cross-site")["JOB_SCRIPT"]
 
@@ -374,7 +381,7 @@ def test_a_host_that_is_adopted_is_so_where_it_joins_leaves_and_is_seen_off(
     stack = build(hosts_config)
     adopting = {step.name for step in stack.remote if stack.header(step.name).get("NODE_ADOPT") == "true"}
     assert adopting == {f"{name}-gate", f"{name}-join", f"{name}-member"}
-    assert "NODE_ADOPT=true" in stack.header(f"{name}-node")["NODE_LEAVE_PROGRAM"]
+    assert "NODE_ADOPT=true" in stack.header(f"{name}-node")["NODE_LEAVE_VALUES"]
 
 
 def test_a_node_without_gpus_promises_none(build: Build, lab_config: RawConfig) -> None:
@@ -435,9 +442,10 @@ def test_a_step_that_prints_no_json_stops_the_program(build: Build, lab_config: 
 def test_every_command_says_what_it_does_and_on_which_machine(build: Build, config: RawConfig) -> None:
     stack = build(config)
     commands = [resource for resource in stack.resources if resource.type.startswith("command:")]
-    labels = {resource.name: StepLabel.of(resource.inputs["create"]) for resource in commands}
+    words = {each.name: command_of(each.inputs) for each in commands}
+    labels = {name: StepLabel.of(command) for name, command in words.items()}
     assert [name for name, label in labels.items() if label is None or label.name != name] == []
-    addresses = {step.name: step.inputs["connection"]["host"] for step in stack.remote}
+    addresses = {step.name: step.inputs["connection"]["host"] for step in [*stack.remote, *stack.copies]}
     gates = {name.removesuffix("-gate"): addresses[name] for name in addresses if name.endswith("-gate")}
     for name, label in labels.items():
         assert label is not None

@@ -12,13 +12,13 @@ def role(settings: ClusterSettings) -> Role:
     """A node's own GPUs are in its Slurm fragment (components/roles/slurm/fragment.py)."""
     return Role(
         "gpu",
-        values={
+        values={"roce_apply": settings.fabric.roce.apply},
+        texts={
             "boot_program": template("gpu", "tailrack-gpu"),
             "boot_unit": template("gpu", "tailrack-gpu.service"),
             "health_program": COLLECTOR.read_text(encoding="utf-8").removesuffix("\n"),
             "health_unit": template("gpu", "tailrack-health.service"),
             "health_timer": template("gpu", "tailrack-health.timer"),
-            "roce_apply": settings.fabric.roce.apply,
             "roce_program": template("gpu", "tailrack-roce"),
             "roce_unit": template("gpu", "tailrack-roce.service"),
         },

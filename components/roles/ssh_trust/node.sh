@@ -5,7 +5,7 @@
 # HEAD_ADDRESS, HEAD_AUTHORITY, HEAD_LEAVE_KEY
 # NFS_EXPORTS_MOUNT    where the share is, with this machine's next certificates
 # NODE_CERTIFICATE     for this machine's SSH host key
-# NODE_LEAVE_PROGRAM   text of the program that the head node may run here, and nothing else
+# NODE_LEAVE_PROGRAM   text of the program that the head node may run here, and nothing else; NODE_LEAVE_VALUES before it
 
 LEAVE_PROGRAM=/usr/local/sbin/tailrack-leave
 
@@ -19,7 +19,7 @@ ssh_trust_node() {
 
 let_the_head_ask() {
     local authorized=/root/.ssh/authorized_keys line
-    ensure_file "$LEAVE_PROGRAM" 0755 root:root "$NODE_LEAVE_PROGRAM"
+    ensure_file "$LEAVE_PROGRAM" 0755 root:root $'#!/bin/bash\n'"$NODE_LEAVE_VALUES"$'\n'"$NODE_LEAVE_PROGRAM"
     line="restrict,from=\"$HEAD_ADDRESS\",command=\"$LEAVE_PROGRAM\" $HEAD_LEAVE_KEY tailrack-leave"
     install -d -m 0700 /root/.ssh
     touch "$authorized"

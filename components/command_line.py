@@ -1,0 +1,72 @@
+"""What is run on a machine for a step, and what it reads there.
+
+bash reads the script from stdin, never from its argv: argv is for everyone to see in `ps`. The header, which has all
+values and may be secret, comes over the connection. The script has none; on another machine it lies in the login's
+home, where components/delivery.py puts it, and is read from there by that login: never by root.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+from components.header import header
+from components.roles.role import Value
+from components.steps import Script
+
+# Seconds. The inner limit ends a script that hangs; 30 s later it is killed.
+TIME_LIMIT_SECONDS = 1800
+KILL_AFTER_SECONDS = 30
+
+# Where scripts lie on another machine, by their digest; from the home of the login there.
+SCRIPTS_FOLDER = ".tailrack/scripts"
+# The exit status of a step whose script is not there.
+NO_SCRIPT = 75
+
+# What a local step finds in its environment, and the word by which its script knows that it is one.
+ENVIRONMENT = "HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+HERE = "here"
+
+
+def render_script(script: Script, values: Mapping[str, Value]) -> str:
+    """Return all that bash reads: the header and the script."""
+    return f"{header(values)}\n{script.whole}"
+
+
+def render_program(script: Script, values: Mapping[str, Value]) -> str:
+    """Return a program that runs on a machine by itself. Raises KeyError for a value that it reads and lacks."""
+    return "\n".join(["#!/bin/bash", header({name: values[name] for name in script.reads}), script.text])
+
+
+def whole_command(user: str | None, action: str, limit_seconds: int = TIME_LIMIT_SECONDS) -> str:
+    """Return the constant command that reads header and script from stdin; everybody but root goes through sudo.
+
+    user   None on this very machine: it is whoever runs the program, of which the command must not depend
+    """
+    bash = _bash(action, limit_seconds)
+    if user is None:
+        # The environment of whoever runs the program is not the script's business: it may hold a passphrase.
+        return f'case $(id -u) in 0) ;; *) set -- sudo -n ;; esac; exec env -i {ENVIRONMENT} "$@" {bash} {HERE}'
+    return f"exec {_as_root(user)}{bash}"
+
+
+def command(script: Script, user: str, action: str, limit_seconds: int = TIME_LIMIT_SECONDS) -> str:
+    """Return the command that reads the header from stdin, and the script from the login's home.
+
+    A script that was cut off on its way does not run. Exits with NO_SCRIPT where it is not there, or not whole.
+    """
+    words = (
+        f'f={SCRIPTS_FOLDER}/{script.digest}; [ "$(sha256sum <$f)" = "${{f##*/}}  -" ]'
+        f' || {{ echo "~/$f: not there, or not whole" >&2; exit {NO_SCRIPT}; }}; '
+        f"cat - $f | {_as_root(user)}{_bash(action, limit_seconds)}"
+    )
+    # The login's shell may be any.
+    return f"exec sh -c {shlex.quote(words)}"
+
+
+def _as_root(user: str) -> str:
+    return "" if user == "root" else "sudo -n "
+
+
+def _bash(action: str, limit_seconds: int) -> str:
+    return f"timeout -k {KILL_AFTER_SECONDS} {limit_seconds} bash -euo pipefail -s -- {action}"
