@@ -14,7 +14,7 @@ import asyncssh
 
 @dataclass(frozen=True)
 class Asked:
-    """One command as it arrived, and what came with it on stdin and in the environment."""
+    """One command as it arrived, and what came with it on stdin and in the environment; `sftp` for files."""
 
     command: str
     stdin: str
@@ -77,6 +77,10 @@ def serve(folder: Path) -> Iterator[SshHost]:
         process.stderr.write(stderr)
         process.exit(child.returncode or 0)
 
+    def files(channel: asyncssh.SSHServerChannel[bytes]) -> asyncssh.SFTPServer:
+        host.asked.append(Asked("sftp", "", ()))
+        return asyncssh.SFTPServer(channel, chroot=str(folder).encode())
+
     async def start() -> asyncssh.SSHAcceptor:
         return await asyncssh.listen(
             "127.0.0.1",
@@ -85,6 +89,7 @@ def serve(folder: Path) -> Iterator[SshHost]:
             server_host_keys=keys,
             authorized_client_keys=asyncssh.import_authorized_keys(client.export_public_key().decode()),
             process_factory=handle,
+            sftp_factory=files,
             encoding=None,
         )
 

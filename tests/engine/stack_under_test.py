@@ -170,7 +170,7 @@ class Cli:
 def _opened(value: Any, secrets: ConfigSecrets, inside: bool = False) -> Any:
     """The CLI's state with its secrets decrypted (the passphrase provider's format is the config's)."""
     if isinstance(value, dict):
-        if SIGNATURE in value:
+        if "ciphertext" in value and SIGNATURE in value:
             # A secret inside a secret is encrypted with it, and plain in itself.
             text = value["ciphertext"] if inside else secrets.open("the state", value["ciphertext"])
             return {SIGNATURE: value[SIGNATURE], "value": _opened(json.loads(text), secrets, inside=True)}
@@ -185,8 +185,14 @@ def _needs(row: dict[str, Any]) -> set[str]:
 
 
 def _marked(value: Any) -> Any:
-    """Secrets as {"secret": value}, without marks inside them, whichever of the two wrote them."""
+    """Secrets as {"secret": value}, without marks inside them, whichever of the two wrote them; folders as their path.
+
+    Each of the two has its own hash of what is in a folder; none has the content in its state.
+    """
     if isinstance(value, dict):
+        if "hash" in value and SIGNATURE in value:
+            assert value.keys() == {SIGNATURE, "hash", "path"}
+            return {"folder": value["path"]}
         if SIGNATURE in value:
             return {"secret": _bare(_marked(value["value"]))}
         return {key: _marked(item) for key, item in value.items()}

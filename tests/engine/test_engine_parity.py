@@ -65,6 +65,28 @@ echo = local.Command("echo", create="echo old=$PULUMI_COMMAND_STDOUT", update="{
                      delete="echo gone=$PULUMI_COMMAND_STDOUT >> {log}")
 pulumi.export("echo", echo.stdout)
 """
+# What is there is shown by a command that runs each time.
+COPIES = """
+folder = pathlib.Path("{place}", "scripts").absolute()
+folder.mkdir(parents=True, exist_ok=True)
+(folder / "first").write_text("first")
+(folder / "other").write_text("{word}")
+pathlib.Path("../host/a-file").write_text("")
+copy = remote.CopyToRemote(
+    "copy", connection=remote.ConnectionArgs(**{{**HOST, "user": "{user}"}}), source=pulumi.FileArchive(str(folder)),
+    remote_path="{there}", triggers=["{trigger}"],
+)
+see = step("see", "cat {there}/scripts/*; rm -r {there} # {run}", depends_on=[copy])
+pulumi.export("see", see.stdout)
+"""
+
+
+def copies(run: int, **changed: str) -> str:
+    """The program of a copy, with what is another one in it. The copy is taken away each time that it is shown."""
+    how = {"place": "here", "word": "one", "user": "root", "there": "far/away", "trigger": "a", **changed}
+    return COPIES.format(run=run, **how)
+
+
 SEQUENCES = {
     "create, change stdin, remove, destroy": [
         LONG.format(base=1),
@@ -109,6 +131,22 @@ SEQUENCES = {
         BASTION.format(word=1),
         BASTION.format(word=1),
         BASTION.format(word=2),
+    ],
+    "copy a folder, and what copies it again": [
+        copies(0),
+        copies(0),
+        copies(0, place="elsewhere"),
+        copies(1, word="two"),
+        copies(1, word="two", user="ops"),
+        copies(2, word="two", user="ops", there="further"),
+        copies(3, word="two", user="ops", there="further", trigger="b"),
+        "",
+    ],
+    "fail to copy and repair": [
+        copies(0, there="a-file/away"),
+        copies(0),
+        copies(1, there="a-file/away", word="two"),
+        copies(2),
     ],
     "the output of the time before": [
         PREVIOUS.format(update="echo new=$PULUMI_COMMAND_STDOUT", log="log"),
@@ -184,3 +222,4 @@ def test_the_engine_does_what_the_cli_does(name: str, stack: Stack, tmp_path: Pa
         if ours.ok:
             assert ours.counts == theirs.counts, f"summary of step {number}"
     assert (log.read_text() if log.exists() else "") == by_cli
+    assert ("fail" in name) == (not all(step.ok for step in done))

@@ -16,8 +16,15 @@ pulumi.CustomResource("aws:s3/bucket:Bucket", "logs", {})
 import pulumi_command
 pulumi_command.Provider("mine")
 """,
-    "command:remote:CopyToRemote copy: this type of resource": """
+    "command:remote:CopyToRemote copy: a source that is no folder here": """
 remote.CopyToRemote("copy", connection=HOST, remote_path="/x", source=pulumi.FileAsset("host.json"))
+""",
+    "command:remote:CopyToRemote nowhere: a source that is no folder here": """
+remote.CopyToRemote("nowhere", connection=HOST, remote_path="/x", source=pulumi.FileArchive("nowhere"))
+""",
+    "command:remote:CopyToRemote unpinned: connection without hostKey": """
+there = {key: value for key, value in HOST.items() if key != "host_key"}
+remote.CopyToRemote("unpinned", connection=there, remote_path="/x", source=pulumi.FileArchive("."))
 """,
     "ReadResource command:local:Command other": """
 local.Command.get("other", "id")
