@@ -18,8 +18,6 @@ from components.steps import Script
 TIME_LIMIT_SECONDS = 1800
 KILL_AFTER_SECONDS = 30
 
-# Where scripts lie on another machine, by their digest; from the home of the login there.
-SCRIPTS_FOLDER = ".tailrack/scripts"
 # The exit status of a step whose script is not there.
 NO_SCRIPT = 75
 
@@ -50,13 +48,21 @@ def whole_command(user: str | None, action: str, limit_seconds: int = TIME_LIMIT
     return f"exec {_as_root(user)}{bash}"
 
 
-def command(script: Script, user: str, action: str, limit_seconds: int = TIME_LIMIT_SECONDS) -> str:
-    """Return the command that reads the header from stdin, and the script from the login's home.
+def scripts_folder(stack: str) -> str:
+    """Where scripts lie on another machine, by their digest; from the home of the login there.
+
+    Each stack has its own: a copy is not made in one piece, and a head node is of several stacks.
+    """
+    return f".tailrack/{stack}/scripts"
+
+
+def command(script: Script, folder: str, user: str, action: str, limit_seconds: int = TIME_LIMIT_SECONDS) -> str:
+    """Return the command that reads the header from stdin, and the script from a folder in the login's home.
 
     A script that was cut off on its way does not run. Exits with NO_SCRIPT where it is not there, or not whole.
     """
     words = (
-        f'f={SCRIPTS_FOLDER}/{script.digest}; [ "$(sha256sum <$f)" = "${{f##*/}}  -" ]'
+        f'f={shlex.quote(folder)}/{script.digest}; [ "$(sha256sum <$f)" = "${{f##*/}}  -" ]'
         f' || {{ echo "~/$f: not there, or not whole" >&2; exit {NO_SCRIPT}; }}; '
         f"cat - $f | {_as_root(user)}{_bash(action, limit_seconds)}"
     )

@@ -21,7 +21,7 @@ from typing import Any
 import pulumi
 from pulumi_command import remote
 
-from components.command_line import SCRIPTS_FOLDER
+from components.command_line import scripts_folder
 from components.host import Machine
 from components.remote import connection_words, machine_words, made_of
 from components.step_label import StepLabel
@@ -62,7 +62,7 @@ def deliver(
         name,
         connection=connection_words(connection),
         source=pulumi.FileArchive(str(folder_of(tuple(scripts)))),
-        remote_path=str(PurePosixPath(SCRIPTS_FOLDER).parent),
+        remote_path=str(PurePosixPath(scripts_folder(pulumi.get_stack())).parent),
         triggers=[made_of({"machine": machine.name, **home}, place)],
         opts=pulumi.ResourceOptions(parent=parent, depends_on=list(depends_on), deleted_with=machine.lifeline),
     )
@@ -75,7 +75,7 @@ def folder_of(scripts: tuple[Script, ...]) -> Path:
     """Return a folder of the operator's with a file for each script, its digest its name. Writes what is not there."""
     by_digest = {script.digest: script for script in scripts}
     of_all = hashlib.sha256("".join(sorted(by_digest)).encode()).hexdigest()
-    folder = FOLDER / of_all / PurePosixPath(SCRIPTS_FOLDER).name
+    folder = FOLDER / of_all / PurePosixPath(scripts_folder("")).name
     folder.mkdir(parents=True, exist_ok=True)
     for digest, script in by_digest.items():
         path = folder / digest

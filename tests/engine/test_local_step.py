@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import sys
 sys.path.insert(0, {root!r})
+from components.delivery import deliver
 from components.host import Connection, Machine
 from components.remote import Step
 from components.steps import Script
@@ -35,10 +36,12 @@ dispatch() {{
     printf '{{"said":"%s"}}' "$WORD $#"
 }}
 '''
+script = Script("#!/bin/bash" + TEXT, frozenset({{"WORD", "KEY"}}), undo=True)
+door, node = Machine("door", {way}), Node()
 made = Step(
-    "door-head", Machine("door", {way}), Script("#!/bin/bash" + TEXT, frozenset({{"WORD", "KEY"}}), undo=True),
-    {{"WORD": {word!r}}}, secrets={{"KEY": pulumi.Output.secret("nobody-may-see")}},
-    label="door: a step", parent=Node(), limit_seconds={limit},
+    "door-head", door, script, {{"WORD": {word!r}}}, label="door: a step", parent=node, limit_seconds={limit},
+    secrets={{"KEY": pulumi.Output.secret("nobody-may-see")}},
+    depends_on=deliver("door-scripts", door, [script], label="door: scripts", parent=node, repair=""),
 )
 pulumi.export("said", made.result["said"])
 """
@@ -107,6 +110,6 @@ def test_a_head_node_that_becomes_local_has_its_steps_made_anew_before_the_old_o
     assert deployment.up().ok
     write("one")
     summary = deployment.up()
-    assert (summary.counts["create"], summary.counts["delete"]) == (1, 1)
+    assert (summary.counts["create"], summary.counts["delete"]) == (1, 2)  # the scripts lie on no other machine now
     # What the scripts make of that order is in components/scripts/base.sh (test_scripts_base.py).
     assert log.read_text().splitlines() == ["up: one", "up here: one", "down: one"]

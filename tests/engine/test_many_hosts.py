@@ -46,7 +46,7 @@ def test_a_dead_host_among_many_is_named_and_the_others_are_done(
         summary = deployment.up()
         seconds = time.monotonic() - begun
     (failure,) = [one for one in summary.failures if one.urn]
-    assert failure.urn.endswith("::gamma1-gate")
+    assert failure.urn.endswith("::gamma1-scripts")
     assert str(dead) in failure.message
     assert seconds < LIMIT
     done = {name for name, _, _ in played.asked}

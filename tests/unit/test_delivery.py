@@ -11,7 +11,7 @@ import pulumi
 import pytest
 
 from components import delivery
-from components.command_line import NO_SCRIPT, SCRIPTS_FOLDER, command, render_script
+from components.command_line import NO_SCRIPT, command, render_script, scripts_folder
 from components.delivery import deliver
 from components.header import header
 from components.host import Connection, Machine
@@ -21,6 +21,7 @@ from engine.events import command_of
 from tests.unit.configs import RawConfig
 from tests.unit.recorded import Build, Recorded, record
 
+SCRIPTS_FOLDER = scripts_folder("dev")
 SAYS = Script('#!/bin/bash\ndispatch() { echo "$1 $WORD"; }', frozenset({"WORD"}))
 
 
@@ -34,7 +35,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def run(home: Path, action: str = "up", word: str = "it's") -> subprocess.CompletedProcess[str]:
-    words = ["sh", "-c", command(SAYS, "root", action)]
+    words = ["sh", "-c", command(SAYS, SCRIPTS_FOLDER, "root", action)]
     return subprocess.run(words, input=f"{header({'WORD': word})}\n", cwd=home, capture_output=True, text=True)
 
 
@@ -71,7 +72,7 @@ def test_a_script_that_is_not_there_or_another_one_does_not_run(home: Path) -> N
 def test_a_failing_script_fails_the_step_with_its_own_status(home: Path) -> None:
     fails = Script("#!/bin/bash\ndispatch() { exit 7; }", frozenset())
     (home / SCRIPTS_FOLDER / fails.digest).write_text(fails.whole, encoding="utf-8")
-    words = ["sh", "-c", command(fails, "root", "up")]
+    words = ["sh", "-c", command(fails, SCRIPTS_FOLDER, "root", "up")]
     assert subprocess.run(words, input="\n", cwd=home, capture_output=True, text=True).returncode == 7
 
 
