@@ -37,14 +37,15 @@ def lines(done: Callable[[], object]) -> int:
 
 
 class Name(str):
-    """A text that is compared in Python: then `name in names` or `names.index(name)` shows in the count of lines."""
+    """A text compared in Python: `name in names`, `names.index(name)` and `set(names)` show in the count of lines."""
 
     __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
         return str.__eq__(self, other)
 
-    __hash__ = str.__hash__
+    def __hash__(self) -> int:
+        return str.__hash__(self)
 
 
 def named(value: object) -> object:
