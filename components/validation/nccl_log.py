@@ -8,7 +8,8 @@ pieces, so a log line may start in the middle of a row.
 import re
 from dataclasses import dataclass
 
-_TAG = r":\d+:\d+ \[-?\d+\] (?:\S+ )*?NCCL (?:INFO|WARN|TRACE) "
+# Two words at most before NCCL (TRACE: seconds and place): else the rest of a line would be read for each tag in it.
+_TAG = r":\d+:\d+ \[-?\d+\] (?:\S+ ){0,2}?NCCL (?:INFO|WARN|TRACE) "
 _LOG_LINE = re.compile(rf"(?:\[[^\]]*\] )?(?P<host>[A-Za-z0-9][\w.-]*){_TAG}(?P<message>.*)", re.ASCII)
 _CHANNEL = re.compile(r"^(?:Channel|CollNet|NVLS|Tree) \S+ : .*?(?= via )")
 

@@ -7,7 +7,9 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from typing import Any
 
+import asyncssh
 import pytest
 
 from engine import EngineError
@@ -167,7 +169,16 @@ def test_a_host_that_does_not_answer_is_dialled_again_up_to_the_limit(stack: Sta
     assert summary.seconds > 0.1 + 0.15
 
 
-def test_a_host_that_accepts_and_says_nothing_is_given_up_at_its_limit(stack: Stack) -> None:
+def test_a_host_that_accepts_and_says_nothing_is_given_up_at_its_limit(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dialled, connect = list[tuple[int, float]](), asyncssh.connect
+
+    def counted(host: str, port: int, **how: Any) -> Any:
+        dialled.append((port, how["connect_timeout"]))
+        return connect(host, port, **how)
+
+    monkeypatch.setattr(asyncssh, "connect", counted)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         dial = f"dict(port={port}, dial_error_limit=1, per_dial_timeout=1)"
@@ -175,7 +186,8 @@ def test_a_host_that_accepts_and_says_nothing_is_given_up_at_its_limit(stack: St
         summary = stack.up()
     (failure,) = summary.failures
     assert failure.message.startswith(f"after 1 failed attempts: root@127.0.0.1:{port}: ")
-    assert 2 < summary.seconds < SECONDS
+    assert [seconds for at, seconds in dialled if at == port] == [1, 1]
+    assert summary.seconds > 2
     assert scripts(stack) == ["echo well"]
 
 

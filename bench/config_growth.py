@@ -1,0 +1,64 @@
+"""Seconds to read a config, and one that is twice as large: twice as many where the work is linear, four times if not.
+
+tests/unit/test_config_speed.py decides by lines of Python, which are the same on every machine. What C does in one
+line is in these seconds alone: copying lists, joining texts, comparing numbers with each of a list's. CPU seconds, the
+best of two. Nothing is judged.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from stacks.yaml_file import read_yaml
+from tests.unit.configs import KEY_PAIR, RawConfig
+from tests.unit.large_configs import SIZES, read, yaml_of
+
+LARGER = 10  # times the sizes of the tests, for seconds that can be read
+TURNS = 2
+YAML_USERS = 20_000
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """CPU seconds of a piece of work, the best of some turns."""
+    found = []
+    for _ in range(TURNS):
+        begun = time.process_time()
+        work()
+        found.append(time.process_time() - begun)
+    return min(found)
+
+
+def show(what: str, number: int, work: Callable[[int], Callable[[], object]]) -> None:
+    """Print a line of the table. work   what is to be timed, for a number of things"""
+    once, twice = seconds(work(number)), seconds(work(2 * number))
+    print(f"  {what:28} {number:7,} {once:7.2f} s {twice:7.2f} s   twice/once {twice / once:.2f}")
+
+
+def main() -> None:
+    """Read each config, and each twice as large."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "key").write_bytes(KEY_PAIR.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+
+        def config_of(config: Callable[[int], RawConfig], number: int) -> Callable[[], object]:
+            return partial(read, config(number), folder)
+
+        def file_of(number: int) -> Callable[[], object]:
+            file = folder / "users.yaml"
+            file.write_text(yaml_of(number), encoding="utf-8")
+            return partial(read_yaml, file)
+
+        print("to read a config, and one that is twice as large:")
+        for what, (count, config) in SIZES.items():
+            show(what, LARGER * count, partial(config_of, config))
+        show("users in YAML", YAML_USERS, file_of)
+
+
+if __name__ == "__main__":
+    main()
