@@ -181,7 +181,7 @@ class CliRunner:
         """Where the steps under way are, by URN. The CLI writes a step down, with its inputs, before it begins it."""
         try:
             exported = json.loads(self._pulumi("stack", "export", "--show-secrets", "--stack", self._workspace.stack))
-        except CommandError:  # asked again after a while
+        except (CommandError, ValueError):  # asked again after a while
             return {}
         steps = [each["resource"] for each in exported["deployment"].get("pending_operations") or []]
         places = {step["urn"]: place_of(step.get("inputs") or {}) for step in steps}

@@ -28,6 +28,10 @@ LIMIT = 120.0
 PROGRAM = """
 step("by-{way}", "touch begun; {script}", connection={connection}, delete="true")
 """
+COPY = """
+to = remote.ConnectionArgs(**{{**HOST, "port": {port}}})
+remote.CopyToRemote("copied", connection=to, source=pulumi.FileAsset("host.json"), remote_path="/nowhere")
+"""
 WAYS = {"itself": "dict(port={port})", "bastion": "dict(proxy={{**HOST, 'port': {port}}})"}
 
 
@@ -103,6 +107,20 @@ def test_destroy_ends_at_a_silent_host_and_goes_on_when_it_speaks(
         assert ending(deploy("dev", events).destroy).ok
     where = f"127.0.0.1:{port}" if way == "itself" else f"bastion 127.0.0.1:{port}"
     assert failure.message == f"{where} accepts connections and says nothing (no SSH banner in 0.5 s, 3 times)"
+
+
+@pytest.mark.parametrize("deploy", ["cli"], indirect=True)
+def test_a_copy_to_a_silent_host_is_named_though_it_has_no_command(
+    stack: Stack, host: SshHost, deploy: Callable[..., Deployment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(silent_hosts, "QUIET_SECONDS", 1.0)
+    silent = threading.Event()
+    silent.set()
+    with line_to(host.port, silent) as port:
+        stack.write(COPY.format(port=port), {"any": "value"})
+        (failure,) = ending(deploy("dev", []).up).failures
+    assert failure.urn.endswith("CopyToRemote::copied")
+    assert failure.message.startswith(f"127.0.0.1:{port} accepts connections and says nothing")
 
 
 @pytest.mark.parametrize("deploy", ["cli"], indirect=True)
