@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from pulumi.automation import CommandError, LocalWorkspace, PulumiCommand, Stack
 from pulumi.automation.events import EngineEvent, OpType, StepEventMetadata, StepEventStateMetadata
 from pulumi.runtime.rpc import UNKNOWN, is_rpc_secret
 
+from components.step_label import StepLabel
+from driver.cli_processes import end_run
+from driver.silent_hosts import Place, SilentHosts, place_of
 from driver.workspace import DriverError, Workspace, write_private
 from engine.events import Event, Failure, Summary, command_of
 from engine.values import HIDDEN
@@ -62,7 +66,8 @@ class CliRunner:
         return self._run(
             lambda on_event: stack.preview(
                 on_event=on_event, parallel=self._parallel, color="never", refresh=refresh or None
-            )
+            ),
+            touches_hosts=False,
         )
 
     def destroy(self) -> Summary:
@@ -155,15 +160,32 @@ class CliRunner:
         except CommandError as error:
             raise DriverError(f"what a killed run left cannot be cleared away: {_reason(error)}") from None
 
-    def _run(self, operation: Callable[[Callable[[EngineEvent], None]], Any]) -> Summary:
-        told = _Telling(self._on_event)
+    def _run(self, operation: Callable[[Callable[[EngineEvent], None]], Any], touches_hosts: bool = True) -> Summary:
+        told, silent = _Telling(self._on_event), SilentHosts(self._places, end_run)
+
+        def on_event(event: EngineEvent) -> None:
+            told.on_event(event)
+            silent.on_event(event)
+
         begun = time.monotonic()
         try:
-            self._mended(lambda: operation(told.on_event))
+            with silent if touches_hosts else nullcontext():
+                self._mended(lambda: operation(on_event))
         except CommandError as error:
             told.stopped(_reason(error))
+        told.summary.failures = [_named(failure, silent) for failure in told.summary.failures]
         told.summary.seconds = time.monotonic() - begun
         return told.summary
+
+    def _places(self) -> dict[str, Place]:
+        """Where the steps under way are, by URN. The CLI writes a step down, with its inputs, before it begins it."""
+        try:
+            exported = json.loads(self._pulumi("stack", "export", "--show-secrets", "--stack", self._workspace.stack))
+        except (CommandError, ValueError):  # asked again after a while
+            return {}
+        steps = [each["resource"] for each in exported["deployment"].get("pending_operations") or []]
+        places = {step["urn"]: place_of(step.get("inputs") or {}) for step in steps}
+        return {urn: place for urn, place in places.items() if place}
 
     def _mended(self, operation: Callable[[], Any]) -> None:
         """Run an operation; once more where the CLI cannot read the state that it wrote itself, which is mended.
@@ -184,6 +206,14 @@ def _resources(exported: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what an exported stack has, without the stack itself."""
     listed = exported["deployment"].get("resources") or []
     return [each for each in listed if each["type"] != _STACK_TYPE]
+
+
+def _named(failure: Failure, silent: SilentHosts) -> Failure:
+    """A failure with the host that the run was ended for, where it is of a step there."""
+    if failure.urn not in silent.found:
+        return failure
+    label = StepLabel.of(failure.command)
+    return replace(failure, message=silent.text(failure.urn, label.machine if label else ""))
 
 
 class _Telling:

@@ -37,6 +37,11 @@ _REMEDIES = (
         "see user and private_key_file of {machine} in the config, and ~/.ssh/authorized_keys there; then run up again",
     ),
     (
+        r"accepts connections and says nothing",
+        "restart it, or the sshd on it (a machine that is out of memory is like that), or take {machine} out of the "
+        "config; then run up again",
+    ),
+    (
         r"failed attempts",
         "see that {machine} is switched on and that ssh reaches it from here, then run up again; "
         "a machine that is gone for good is removed from the config",

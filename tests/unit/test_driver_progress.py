@@ -98,6 +98,10 @@ def test_components_and_what_stays_the_same_are_not_shown() -> None:
         ("Host key is not trusted for host 192.0.2.1", "gateway shows another host key than the one in the config"),
         ("ssh: unable to authenticate, attempted methods [none publickey]", "see user and private_key_file of gateway"),
         ("Permission denied for user ops on host 192.0.2.1", "see user and private_key_file of gateway"),
+        (
+            "gateway (192.0.2.1:22) accepts connections and says nothing (no SSH banner in 10 s, 3 times)",
+            "restart it, or the sshd on it (a machine that is out of memory is like that), or take gateway out of",
+        ),
         ("after 5 failed attempts: dial tcp 192.0.2.1:22: i/o timeout", "see that gateway is switched on"),
         *(
             (text, "the connection to gateway broke while the step was at work")

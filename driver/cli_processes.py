@@ -1,0 +1,47 @@
+"""The CLI that this process runs and the CLI's provider: found by Linux's /proc, and ended as by Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path, PurePath
+
+CLI, PROVIDER = "pulumi", "pulumi-resource-command"
+# Seconds until the CLI says that it takes no more steps; it does so at once.
+TAKEN_SECONDS = 10
+
+
+def end_run(stopping: threading.Event) -> None:
+    """End the CLI's run: it starts no more steps, and those that its provider is at fail. Blocks for moments.
+
+    A Ctrl-C is not enough: the CLI then waits for its provider, which does not give up what it has begun. A second one
+    would leave the step in the state as one that nobody knows the end of. Where there is no /proc nothing is done.
+
+    stopping   set once the CLI has said that it stops; a second signal after that would kill it
+    """
+    for cli in list(_children(os.getpid(), CLI)):
+        if not stopping.is_set():
+            _signal(cli, signal.SIGINT)
+            stopping.wait(TAKEN_SECONDS)
+        for provider in list(_children(cli, PROVIDER)):
+            _signal(provider, signal.SIGKILL)
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _children(parent: int, program: str) -> Iterator[int]:
+    """The processes that one has started, of a program's name."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            started_by = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1]
+            words = os.fsdecode((folder / "cmdline").read_bytes()).split("\0")
+        except OSError:  # it has ended
+            continue
+        if int(started_by) == parent and PurePath(words[0]).name == program:
+            yield int(folder.name)
