@@ -48,16 +48,8 @@ def whole_command(user: str | None, action: str, limit_seconds: int = TIME_LIMIT
     return f"exec {_as_root(user)}{bash}"
 
 
-def scripts_folder(stack: str) -> str:
-    """Where scripts lie on another machine, by their digest; from the home of the login there.
-
-    Each stack has its own: a copy is not made in one piece, and a head node is of several stacks.
-    """
-    return f".tailrack/{stack}/scripts"
-
-
 def command(script: Script, folder: str, user: str, action: str, limit_seconds: int = TIME_LIMIT_SECONDS) -> str:
-    """Return the command that reads the header from stdin, and the script from a folder in the login's home.
+    """Return the command that reads the header from stdin, and the script from a folder (Machine.scripts_folder).
 
     A script that was cut off on its way does not run. Exits with NO_SCRIPT where it is not there, or not whole.
     """

@@ -21,7 +21,6 @@ from typing import Any
 import pulumi
 from pulumi_command import remote
 
-from components.command_line import scripts_folder
 from components.host import Machine
 from components.remote import connection_words, machine_words, made_of
 from components.step_label import StepLabel
@@ -50,6 +49,7 @@ def deliver(
     connection = machine.connection
     if connection is None:
         return list(depends_on)
+    into = PurePosixPath(machine.scripts_folder)
     # Which home it is, of which machine.
     home = {f"{index}": word for index, word in enumerate([*machine_words(connection), connection.user])}
 
@@ -61,8 +61,8 @@ def deliver(
     copied = remote.CopyToRemote(
         name,
         connection=connection_words(connection),
-        source=pulumi.FileArchive(str(folder_of(tuple(scripts)))),
-        remote_path=str(PurePosixPath(scripts_folder(pulumi.get_stack())).parent),
+        source=pulumi.FileArchive(str(folder_of(tuple(scripts), into.name))),
+        remote_path=str(into.parent),
         triggers=[made_of({"machine": machine.name, **home}, place)],
         opts=pulumi.ResourceOptions(parent=parent, depends_on=list(depends_on), deleted_with=machine.lifeline),
     )
@@ -71,11 +71,11 @@ def deliver(
 
 # Of thousands of nodes each has the same scripts.
 @lru_cache
-def folder_of(scripts: tuple[Script, ...]) -> Path:
+def folder_of(scripts: tuple[Script, ...], name: str) -> Path:
     """Return a folder of the operator's with a file for each script, its digest its name. Writes what is not there."""
     by_digest = {script.digest: script for script in scripts}
     of_all = hashlib.sha256("".join(sorted(by_digest)).encode()).hexdigest()
-    folder = FOLDER / of_all / PurePosixPath(scripts_folder("")).name
+    folder = FOLDER / of_all / name
     folder.mkdir(parents=True, exist_ok=True)
     for digest, script in by_digest.items():
         path = folder / digest

@@ -41,11 +41,14 @@ class Machine:
     lifeline    the resource whose deletion takes the whole machine away (a container, a cloud instance). Steps on
                 this machine are not run on delete when it goes in the same operation. None for machines that
                 stay.
+    scripts_folder   where the scripts of its steps lie, from the home of the login (components/delivery.py). Each stack
+                that has steps on it needs another one: a copy is not made in one piece
     """
 
     name: pulumi.Input[str]
     connection: Connection | None
     lifeline: pulumi.Resource | None = None
+    scripts_folder: str = ".tailrack/scripts"
 
 
 @dataclass(frozen=True, kw_only=True)

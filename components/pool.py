@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pulumi
@@ -60,6 +61,8 @@ class Pool(pulumi.ComponentResource):
             "TAILNET_AUTH_KEY": pulumi.Output.secret(way_in.auth_key),
         }
         # First of all, and last when it goes: names that are taken are refused before a machine is touched.
+        # Two pools may come at once.
+        link = replace(link, machine=replace(link.machine, scripts_folder=f".tailrack/{owner}/scripts"))
         place_script = steps.compose(own, steps.POOL)
         there = deliver(
             f"{name}-scripts",

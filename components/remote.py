@@ -31,7 +31,7 @@ from typing import Any, TypeVar, cast
 import pulumi
 from pulumi_command import local, remote
 
-from components.command_line import TIME_LIMIT_SECONDS, command, render_script, scripts_folder, whole_command
+from components.command_line import TIME_LIMIT_SECONDS, command, render_script, whole_command
 from components.header import header
 from components.host import Connection, Machine
 from components.step_label import StepLabel
@@ -210,7 +210,7 @@ class Step:
 
         def words(action: str) -> pulumi.Input[str]:
             def said(of: Mapping[str, Any]) -> str:
-                how = partial(command, script, scripts_folder(pulumi.get_stack())) if there else whole_command
+                how = partial(command, script, machine.scripts_folder) if there else whole_command
                 return StepLabel(name, of["machine"], label).on(how(of["user"], action, of["limit"]))
 
             user = connection.user if connection else None

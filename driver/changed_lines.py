@@ -15,7 +15,6 @@ from typing import Any
 
 from pulumi.runtime.rpc import UNKNOWN
 
-from components.command_line import scripts_folder
 from engine.values import HIDDEN
 
 _SCRIPT = "\n#!/bin/bash\n"  # what follows the values
@@ -24,8 +23,8 @@ _MOST_LINES = 40  # of one value
 _LONGEST = 200  # characters of a line
 # Texts that say nothing to a script but that it should run again.
 _SILENT = {"STEP_NAME", "STEP_LOCK"}
-# Of a step whose script lies on the machine (components/command_line.py).
-_DIGEST = re.compile(scripts_folder(r"[\w.-]+") + "/[0-9a-f]{64}")
+# Of a step whose script lies on the machine (Machine.scripts_folder).
+_DIGEST = re.compile(r"\.tailrack/(?:[\w.-]+/)?scripts/[0-9a-f]{64}")
 _COMMANDS = ("create", "update", "delete")
 _ANOTHER = "# its script is another: this is another version of tailrack"
 

@@ -15,12 +15,10 @@ from typing import Any, Protocol
 import pulumi
 from pulumi.runtime import mocks, rpc
 
-from components.command_line import scripts_folder
 from tests.unit.configs import FIRST_KEY, HEADS, HOST_KEY, LAB_PRIVATE_KEY, MUNGE_KEY, RawConfig
 
 _TABLE = (Path(__file__).parents[1] / "fixtures/nccl_tests/mpi-cpu-2x1-tcp-eth0.txt").read_text(encoding="utf-8")
 
-STACK = "dev"
 COPY = "command:remote:CopyToRemote"
 
 
@@ -112,7 +110,7 @@ class Recorded:
     def whole(self, name: str) -> str:
         """All that bash reads of a step: its header, and its script, wherever that comes from."""
         step = self[name]
-        there = re.search(f"{re.escape(scripts_folder(STACK))}/([0-9a-f]{{64}})", step.inputs["create"])
+        there = re.search(r"f=\.tailrack/(?:[\w.]+/)?scripts/([0-9a-f]{64});", step.inputs["create"])
         return str(step.inputs["stdin"]) + (self._copied(step, there[1]) if there else "")
 
     def _copied(self, step: Registered, digest: str) -> str:
@@ -248,7 +246,7 @@ def record(
     text. `unknown`: no step has an answer yet, as in a preview.
     """
     recorder = _Recorder(answers or {}, unknown=unknown, munge_key=munge_key)
-    mocks.set_mocks(recorder, project="tailrack", stack=STACK, preview=unknown)
+    mocks.set_mocks(recorder, project="tailrack", stack="dev", preview=unknown)
     recorded = recorder.recorded
 
     async def keep(name: str, output: pulumi.Output[Any]) -> None:

@@ -11,7 +11,7 @@ import pulumi
 import pytest
 
 from components import delivery
-from components.command_line import NO_SCRIPT, command, render_script, scripts_folder
+from components.command_line import NO_SCRIPT, command, render_script
 from components.delivery import deliver
 from components.header import header
 from components.host import Connection, Machine
@@ -21,7 +21,7 @@ from engine.events import command_of
 from tests.unit.configs import RawConfig
 from tests.unit.recorded import Build, Recorded, record
 
-SCRIPTS_FOLDER = scripts_folder("dev")
+SCRIPTS_FOLDER = Machine("a1", None).scripts_folder
 SAYS = Script('#!/bin/bash\ndispatch() { echo "$1 $WORD"; }', frozenset({"WORD"}))
 
 
@@ -128,7 +128,7 @@ def test_what_is_damaged_on_the_way_is_written_again(tmp_path: Path, monkeypatch
     folders = []
     for _ in range(2):
         delivery.folder_of.cache_clear()
-        folders.append(delivery.folder_of((SAYS,)))
+        folders.append(delivery.folder_of((SAYS,), "scripts"))
         assert [path.read_text(encoding="utf-8") for path in folders[-1].iterdir()] == [SAYS.whole]
         (folders[-1] / SAYS.digest).write_text("half", encoding="utf-8")
     assert folders[0] == folders[1]

@@ -344,3 +344,12 @@ def test_a_pools_machines_are_ephemeral_where_an_oauth_client_makes_their_keys()
 def test_a_key_of_pools_in_a_clusters_config_is_said_to_be_one(key: str) -> None:
     with pytest.raises(ConfigError, match=f"tailrack:{key}: unknown key; .*; it belongs to a stack of kind pool"):
         load(as_pulumi({**LAB, key: {}}), [], Path())
+
+
+def test_a_pools_scripts_lie_in_a_folder_of_its_own_on_the_head_node(pool: Recorded) -> None:
+    owner = pool.header("burst-pool")["POOL_OWNER"]
+    assert pool["burst-scripts"].inputs["remotePath"] == f".tailrack/{owner}"
+    assert pool["c1-scripts"].inputs["remotePath"] == ".tailrack"
+    for step in ("burst-pool", "c1-member", "c2-member"):
+        assert f"f=.tailrack/{owner}/scripts/" in pool[step].inputs["create"]
+        assert pool.whole(step).endswith('{ dispatch "$@" </dev/null; }\n')

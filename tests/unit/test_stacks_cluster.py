@@ -19,7 +19,7 @@ RESOURCES_PER_HOST = {"hosts": 6, "lab": 7}  # a lab makes the machine too
 # The label in front: the step's name, its machine, its words for people.
 LABEL = r": [a-z0-9-]+ [a-z0-9]+ '[A-Za-z0-9:, -]+'; "
 COMMAND = re.compile(
-    LABEL + r"""exec sh -c 'f=\.tailrack/dev/scripts/[0-9a-f]{64}; \[ "\$\(sha256sum <\$f\)" = "\$\{f##\*/\}  -" \] """
+    LABEL + r"""exec sh -c 'f=\.tailrack/scripts/[0-9a-f]{64}; \[ "\$\(sha256sum <\$f\)" = "\$\{f##\*/\}  -" \] """
     r"""\|\| \{ echo "~/\$f: not there, or not whole" >&2; exit 75; \}; """
     r"""cat - \$f \| (sudo -n )?timeout -k 30 [0-9]+ bash -euo pipefail -s -- (up|down)'"""
 )
