@@ -24,9 +24,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Generator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import pulumi
 from pulumi_command import local, remote
@@ -105,8 +105,7 @@ def _together(outputs: Mapping[str, pulumi.Output[Any]]) -> pulumi.Output[dict[s
         known = [await output.is_known() for output in outputs.values()]
         return resources, values, all(known), any([await output.is_secret() for output in outputs.values()])
 
-    told = asyncio.ensure_future(wait())
-    return pulumi.Output(*(_Part(told, index) for index in range(4)))
+    return _of_parts(wait())
 
 
 class _Part:
@@ -125,8 +124,20 @@ def secret_once_known(value: pulumi.Output[T]) -> pulumi.Output[T]:
     A value that depends on a failed step is unknown and has nothing to hide. Marked as secret it would make the CLI
     (3.260, "malformed RPC secret") end the whole run, the steps of healthy machines included.
     """
-    content = cast(Awaitable[T], value.future(with_unknowns=True))
-    return pulumi.Output(value.resources(), content, value.is_known(), value.is_known())
+
+    async def wait() -> tuple[set[pulumi.Resource], Any, bool, bool]:
+        content, known = await value.future(with_unknowns=True), await value.is_known()
+        return await value.resources(), content, known, known
+
+    return _of_parts(wait())
+
+
+def _of_parts(
+    parts: Coroutine[Any, Any, tuple[set[pulumi.Resource], Any, bool, bool]],
+) -> pulumi.Output[Any]:
+    """Return the output of which these are the resources, the value, whether it is known and whether it is secret."""
+    told = asyncio.ensure_future(parts)
+    return pulumi.Output(*(_Part(told, index) for index in range(4)))
 
 
 def machine_words(connection: Connection | None) -> list[pulumi.Input[Any]]:
