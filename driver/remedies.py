@@ -21,6 +21,11 @@ _REMEDIES = (
         "tailrack:cluster.repair (of a pool: tailrack:repair), which puts it there again; then run up again",
     ),
     (
+        r"subsystem request failed|SFTP (connection|protocol|subsystem)|session request failed",
+        "give the sshd of {machine} its SFTP, by which the scripts of steps come: a line `Subsystem sftp internal-sftp` "
+        "in /etc/ssh/sshd_config there, and `systemctl reload ssh`; then run up again",
+    ),
+    (
         r"host key mismatch|host key is not trusted",
         "{machine} shows another host key than the one in the config, and nothing was run on it. Compare host_key with "
         "/etc/ssh/ssh_host_ed25519_key.pub on {machine} itself: correct the config if that is the one (of a key in "

@@ -57,8 +57,8 @@ class _Server(asyncssh.SSHServer):
 
 
 @contextmanager
-def serve(folder: Path) -> Iterator[SshHost]:
-    """Serve one host, its commands run in `folder`."""
+def serve(folder: Path, sftp: bool = True) -> Iterator[SshHost]:
+    """Serve one host, its commands run in `folder`, and files put there where it has `sftp`."""
     client = asyncssh.generate_private_key("ssh-ed25519")
     keys = [asyncssh.generate_private_key("ssh-rsa", key_size=2048), asyncssh.generate_private_key("ssh-ed25519")]
     host = SshHost(0, client.export_private_key().decode(), keys[1].export_public_key().decode().strip(), folder)
@@ -89,7 +89,7 @@ def serve(folder: Path) -> Iterator[SshHost]:
             server_host_keys=keys,
             authorized_client_keys=asyncssh.import_authorized_keys(client.export_public_key().decode()),
             process_factory=handle,
-            sftp_factory=files,
+            sftp_factory=files if sftp else None,
             encoding=None,
         )
 

@@ -1,0 +1,73 @@
+"""Scripts that are put on a machine for its steps, under either engine: what goes wrong on the way, and comes right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from components.step_label import StepLabel
+from driver.deployment import Deployment
+from driver.remedies import with_remedies
+from engine.events import Event
+from tests.engine.ssh_host import SshHost, serve
+from tests.engine.stack_under_test import Stack
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import sys
+sys.path.insert(0, {root!r})
+from components.delivery import deliver
+from components.host import Connection, Machine
+from components.remote import Step
+from components.steps import Script
+
+class Node(pulumi.ComponentResource):
+    def __init__(self):
+        super().__init__("trial:node:Node", "a1")
+
+way = Connection(HOST["host"], HOST["port"], "root", HOST["private_key"], HOST["host_key"])
+machine, node = Machine("a1", way), Node()
+script = Script('#!/bin/bash\\ndispatch() {{ echo "{{\\\\"said\\\\":\\\\"$WORD\\\\"}}"; }}', frozenset({{"WORD"}}))
+there = deliver("a1-scripts", machine, [script], label="a1: scripts", parent=node, repair={repair!r})
+made = Step("a1-node", machine, script, {{"WORD": {word!r}}}, label="a1: a step", parent=node, depends_on=there)
+pulumi.export("said", made.result["said"])
+"""
+Deploy = Callable[[str, list[Event]], Deployment]
+
+
+def write(stack: Stack, word: str = "one", repair: str = "") -> None:
+    stack.write(PROGRAM.format(root=str(ROOT), word=word, repair=repair), {"unused": 1})
+
+
+def test_scripts_that_were_taken_away_are_named_and_put_there_again_by_another_repair_text(
+    deploy: Deploy, stack: Stack, host: SshHost
+) -> None:
+    write(stack)
+    deployment = deploy("dev", [])
+    assert deployment.up().ok
+    assert deployment.outputs() == {"said": "one"}
+    # What a step sends is its values.
+    assert all(len(asked.stdin) < 200 for asked in host.take())
+    (script,) = (host.folder / ".tailrack" / "scripts").iterdir()
+    script.unlink()
+    write(stack, word="two")
+    (failure,) = (one for one in with_remedies(deployment.up()).failures if one.urn)
+    assert f"~/.tailrack/scripts/{script.name}: not there, or not whole" in failure.message
+    assert "next: somebody took away what tailrack had put into the login's home on a1." in failure.message
+    write(stack, word="two", repair="home is back")
+    assert deployment.up().ok
+    assert deployment.outputs() == {"said": "two"}
+
+
+def test_a_host_without_sftp_is_named_with_what_to_do(deploy: Deploy, stack: Stack, tmp_path: Path) -> None:
+    with serve(tmp_path, sftp=False) as bare:
+        write(stack)
+        (stack.folder / "host.json").write_text(json.dumps(bare.connection()))
+        (failure,) = (one for one in with_remedies(deploy("dev", []).up()).failures if one.urn)
+        assert failure.urn.endswith("::a1-scripts")
+        label = StepLabel.of(failure.command)
+        assert label
+        assert (label.name, label.machine, label.text) == ("a1-scripts", "a1", "a1: scripts")
+        assert "next: give the sshd of a1 its SFTP" in failure.message, failure.message
+        assert bare.take() == []
