@@ -22,8 +22,8 @@ _REMEDIES = (
     ),
     (
         r"subsystem request failed|SFTP (connection|protocol|subsystem)|session request failed",
-        "give the sshd of {machine} its SFTP, by which the scripts of steps come: a line `Subsystem sftp internal-sftp` "
-        "in /etc/ssh/sshd_config there, and `systemctl reload ssh`; then run up again",
+        "give the sshd of {machine} its SFTP, by which scripts come: a line `Subsystem sftp internal-sftp` in "
+        "/etc/ssh/sshd_config there, and `systemctl reload ssh`; then run up again",
     ),
     (
         r"host key mismatch|host key is not trusted",
