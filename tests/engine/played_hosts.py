@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -135,26 +136,28 @@ async def _serve(count: int) -> None:
         process.exit(0)
         asked.append((label.name, begun, time.time()))
 
-    folder = tempfile.mkdtemp(prefix="tailrack-played-")  # of all of them: what they are sent has the same name
+    homes = Path(tempfile.mkdtemp(prefix="tailrack-played-"))
 
-    def files(channel: asyncssh.SSHServerChannel[bytes]) -> asyncssh.SFTPServer:
-        return asyncssh.SFTPServer(channel, chroot=folder.encode())
+    def files(number: int, channel: asyncssh.SSHServerChannel[bytes]) -> asyncssh.SFTPServer:
+        home = homes / str(number)
+        home.mkdir(exist_ok=True)
+        return asyncssh.SFTPServer(channel, chroot=str(home).encode())
 
-    def acceptor() -> Any:
+    def acceptor(number: int) -> Any:
         authorized = asyncssh.import_authorized_keys(client.export_public_key().decode())
         return asyncssh.listen(
             *("127.0.0.1", 0),
             **{"server_host_keys": [own], "authorized_client_keys": authorized},
-            **{"process_factory": handle, "sftp_factory": files},
+            **{"process_factory": handle, "sftp_factory": partial(files, number)},
         )
 
-    acceptors = [await acceptor() for _ in range(count)]
+    acceptors = [await acceptor(number) for number in range(count)]
     ports = [one.get_port() for one in acceptors]
     print(json.dumps({"ports": ports, "private_key": client.export_private_key().decode(), "host_key": host_key}))
     sys.stdout.flush()
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     print(json.dumps(asked), flush=True)
-    shutil.rmtree(folder)
+    shutil.rmtree(homes)
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ SEQUENCES = {
         MEASURE.format(trigger=1, before=None),
         MEASURE.format(trigger=2, before=None),
         MEASURE.format(trigger=3, before=True),
-        MEASURE.format(trigger=3, before=True).replace("third =", "#"),
+        MEASURE.format(trigger=3, before=True).partition("third =")[0],
         "",
     ],
     "secrets": [

@@ -77,12 +77,12 @@ def test_a_silent_host_among_many_is_named_the_others_are_done_and_up_again_goes
         silent.clear()
         again = ending(deployment.up)
     (failure,) = summary.failures
-    assert failure.urn.endswith("::gamma1-gate")
+    assert failure.urn.endswith("::gamma1-scripts")
     said, _, following = failure.message.partition("\nnext: ")
     assert said == f"gamma1 (127.0.0.1:{port}) accepts connections and says nothing (no SSH banner in 0.5 s, 3 times)"
     assert "take gamma1 out of the config; then run up again" in following
     failed = [event.name for event in events if event.kind == "failed"]
-    assert failed == ["gamma1-gate"]
+    assert failed == ["gamma1-scripts"]
     assert again.ok, again.failures
     order = [name for name, _, _ in played.asked]
     assert {name for name in order if name.endswith("-node")} == {f"{node}-node" for node in nodes}
