@@ -2,7 +2,8 @@
 
 bash reads the script from stdin, never from its argv: argv is for everyone to see in `ps`. The header, which has all
 values and may be secret, comes over the connection. The script has none; on another machine it lies in the login's
-home, where components/delivery.py puts it, and is read from there by that login: never by root.
+home, where components/delivery.py puts it, and is read from there by that login: never by root. What calls it comes
+last, over the connection, so that nothing runs with a part of its values.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 
 from components.header import header
 from components.roles.role import Value
-from components.steps import Script
+from components.steps import CALL, Script
 
 # Seconds. The inner limit ends a script that hangs; 30 s later it is killed.
 TIME_LIMIT_SECONDS = 1800
@@ -27,8 +28,13 @@ HERE = "here"
 
 
 def render_script(script: Script, values: Mapping[str, Value]) -> str:
-    """Return all that bash reads: the header and the script."""
-    return f"{header(values)}\n{script.whole}"
+    """Return all that bash reads, where the script comes with its values."""
+    return f"{header(values)}\n{script.file}{CALL}"
+
+
+def render_values(values: Mapping[str, Value]) -> str:
+    """Return what bash reads after a script that is on the machine."""
+    return f"{header(values)}\n{CALL}"
 
 
 def render_program(script: Script, values: Mapping[str, Value]) -> str:
@@ -49,14 +55,14 @@ def whole_command(user: str | None, action: str, limit_seconds: int = TIME_LIMIT
 
 
 def command(script: Script, folder: str, user: str, action: str, limit_seconds: int = TIME_LIMIT_SECONDS) -> str:
-    """Return the command that reads the header from stdin, and the script from a folder (Machine.scripts_folder).
+    """Return the command that reads the script from a folder (Machine.scripts_folder) and its values from stdin.
 
     A script that was cut off on its way does not run. Exits with NO_SCRIPT where it is not there, or not whole.
     """
     words = (
         f'f={shlex.quote(folder)}/{script.digest}; [ "$(sha256sum <$f)" = "${{f##*/}}  -" ]'
         f' || {{ echo "~/$f: not there, or not whole" >&2; exit {NO_SCRIPT}; }}; '
-        f"cat - $f | {_as_root(user)}{_bash(action, limit_seconds)}"
+        f"cat $f - | {_as_root(user)}{_bash(action, limit_seconds)}"
     )
     # The login's shell may be any.
     return f"exec sh -c {shlex.quote(words)}"

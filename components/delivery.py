@@ -79,9 +79,9 @@ def folder_of(scripts: tuple[Script, ...], name: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for digest, script in by_digest.items():
         path = folder / digest
-        if not path.is_file() or path.read_text(encoding="utf-8") != script.whole:
+        if not path.is_file() or path.read_text(encoding="utf-8") != script.file:
             # Another run may be reading it.
             with tempfile.NamedTemporaryFile("w", dir=folder.parent, delete=False, encoding="utf-8") as file:
-                file.write(script.whole)
+                file.write(script.file)
             Path(file.name).replace(path)
     return folder

@@ -31,8 +31,7 @@ from typing import Any, TypeVar
 import pulumi
 from pulumi_command import local, remote
 
-from components.command_line import TIME_LIMIT_SECONDS, command, render_script, whole_command
-from components.header import header
+from components.command_line import TIME_LIMIT_SECONDS, command, render_script, render_values, whole_command
 from components.host import Connection, Machine
 from components.step_label import StepLabel
 from components.steps import Script
@@ -157,10 +156,6 @@ def _digest(
     return secret_once_known(known.apply(digest))
 
 
-def _header_lines(values: Mapping[str, Any]) -> str:
-    return f"{header(values)}\n"
-
-
 class Step:
     """One script on one machine. `resource` is the Pulumi resource, `result` the JSON object the script printed.
 
@@ -213,7 +208,7 @@ class Step:
         given = {key: known[key] for key in sorted(script.reads | own.keys())}
         connection = machine.connection
         there = connection is not None and not once
-        text = made_of(given, _header_lines if there else partial(render_script, script))
+        text = made_of(given, render_values if there else partial(render_script, script))
         triggers = list(measure) if measure is not None else None
         if renewed:
             lasting = {key: value for key, value in given.items() if key not in renewed}

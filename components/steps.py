@@ -45,9 +45,9 @@ _LEAVE_ALONE = "set +e"
 _USES = re.compile(r"^# uses: (.+)$", re.MULTILINE)
 
 
-# The call is the last line, and not whole before its last brace, so a script cut off on its way does nothing. Its
-# stdin is empty: a command that read stdin would otherwise eat the rest of the script.
-_CALL = '{ dispatch "$@" </dev/null; }\n'
+# The last line of all that bash reads, and not whole before its last brace: what is cut off on its way does nothing.
+# Its stdin is empty, because a command that read stdin would otherwise eat what comes after it.
+CALL = '{ dispatch "$@" </dev/null; }\n'
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,14 @@ class Script:
     undo: bool = False
 
     @cached_property
-    def whole(self) -> str:
-        """The text with the line that calls it: what bash reads after the header."""
-        return f"{self.text}\n{_CALL}"
+    def file(self) -> str:
+        """The text as it lies on a machine. It does nothing and reads no value until it is called."""
+        return f"{self.text}\n"
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the whole text, in hexadecimal."""
-        return hashlib.sha256(self.whole.encode()).hexdigest()
+        """SHA-256 of that file, in hexadecimal."""
+        return hashlib.sha256(self.file.encode()).hexdigest()
 
     def with_texts(self, texts: Mapping[str, Value]) -> Script:
         """Return the script with values of its own, by header name: those that are the same in every cluster."""

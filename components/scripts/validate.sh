@@ -13,9 +13,9 @@
 # RING             text of the module it imports
 # QUEUE_LIMIT, RUN_LIMIT, CAMPAIGN_LIMIT   seconds to wait for the nodes, for the end of a job, and for that of all jobs
 
-# What this step found when it last ran, and what it found before that; the last one that was no BUSY.
-KEPT=$STATE_DIR/validation/$SCOPE.json
-LAST=$STATE_DIR/validation/$SCOPE.last.json
+# <scope>.json is what this step found when it last ran, <scope>.last.json what it found before that, the last one that
+# was no BUSY.
+KEPT=$STATE_DIR/validation
 # The driver's exit status where Slurm did not take a job.
 REFUSED=3
 
@@ -48,7 +48,7 @@ look() {
         while read -r name; do scontrol show node "$name" >/dev/null </dev/null || :; done < <(sed -n 's/ mixed$//p' <<<"$states")
         states=$(sinfo -h -N -p all -o '%N %T') || return 1
     fi
-    known=$(kept_in "$LAST" | jq -r '.members // {} | to_entries[] | "\(.key) \(.value)"' || :) # nothing was kept
+    known=$(kept_in "$KEPT/$SCOPE.last.json" | jq -r '.members // {} | to_entries[] | "\(.key) \(.value)"' || :) # nothing was kept
     ROLL=$(awk '
         FILENAME == ARGV[1] { state[$1] = $2; next }
         FILENAME == ARGV[2] { address[$1] = $2; next }
@@ -93,7 +93,7 @@ idle_ones() {
 }
 
 # Whether this scope has been measured before as it is to be measured now, so that new nodes alone can be looked at.
-measured_before() { kept_in "$LAST" | jq -e --arg settings "$SETTINGS" '.settings == $settings' >/dev/null; }
+measured_before() { kept_in "$KEPT/$SCOPE.last.json" | jq -e --arg settings "$SETTINGS" '.settings == $settings' >/dev/null; }
 
 # Why nodes are left out on which no other job is, as a JSON object. names of nodes that take part, one a line
 absent() {
@@ -110,7 +110,7 @@ json_list() { jq -cRn '[inputs | select(. != "")]'; }
 nothing_measured() {
     local state=BUSY last jobs
     if grep -q ' out ' <<<"$ROLL"; then state=UNAVAILABLE; fi
-    last=$(kept_in "$LAST") || last=null
+    last=$(kept_in "$KEPT/$SCOPE.last.json") || last=null
     note "nothing is measured, $state: $ROLL"
     jobs=$(awk '$3 == "busy" { print $1 }' <<<"$ROLL" | while read -r name; do
         squeue -h -w "$name" -o "$name job %A of %u, %L left" | head -n 1
@@ -138,9 +138,9 @@ wait_for_other_measurements() {
 
 up() {
     wait_for_other_measurements
-    install -d -m 0700 "$STATE_DIR/validation"
+    install -d -m 0700 "$KEPT"
     # From here on nothing that was measured before is this step's result.
-    [ ! -e "$KEPT" ] || mv -f "$KEPT" "$LAST"
+    [ ! -e "$KEPT/$SCOPE.json" ] || mv -f "$KEPT/$SCOPE.json" "$KEPT/$SCOPE.last.json"
     local chosen left_out
     ROLL=''
     if wait_until "$QUEUE_LIMIT" look; then
@@ -181,7 +181,7 @@ measure() {
         return
     fi
     # Nodes that were measured before stay known as long as they have their addresses.
-    known=$(kept_in "$LAST" | jq -c '.members // {}') || known='{}'
+    known=$(kept_in "$KEPT/$SCOPE.last.json" | jq -c '.members // {}') || known='{}'
     jq -e '.state == "COMPLETED" and .exit_code == 0' <<<"$told" >/dev/null || chosen=''
     RESULT=${told:1:-1}
     result node_states "$(json_string "$(sinfo -R -h -o '%n: %E')")"
@@ -191,11 +191,11 @@ measure() {
     result members "$(jq -cRn --argjson known "$known" --arg chosen "$chosen" '($chosen | split("\n")) as $measured
         | [inputs | split(" ") | select(([.[0]] - $measured == []) or $known[.[0]] == .[2]) | {(.[0]): .[2]}]
         | add // {}' <<<"$MEMBERS")"
-    ensure_file "$KEPT" 0600 root:root "{$RESULT}"
+    ensure_file "$KEPT/$SCOPE.json" 0600 root:root "{$RESULT}"
 }
 
 # Say once more what was found; measure where nothing is kept, as after BUSY.
 recall() {
     local kept
-    if kept=$(kept_in "$KEPT"); then RESULT=${kept:1:-1}; else up; fi
+    if kept=$(kept_in "$KEPT/$SCOPE.json"); then RESULT=${kept:1:-1}; else up; fi
 }

@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from components import delivery
 from stacks.cluster import ClusterStack
 from stacks.config import parse
 from tests.unit.configs import AUTH_KEY, HOSTS, KEY_PAIR, LAB, LAB_PRIVATE_KEY, MUNGE_KEY, RawConfig
@@ -25,6 +26,14 @@ def key_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("keys")
     (folder / "key").write_bytes(KEY_PAIR.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def scripts_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Scripts on their way to machines lie elsewhere than those of this checkout's stacks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delivery, "FOLDER", tmp_path_factory.mktemp("scripts"))
+        yield
 
 
 @pytest.fixture(scope="session")

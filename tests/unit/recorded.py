@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import pulumi
 from pulumi.runtime import mocks, rpc
 
+from components.steps import CALL
 from tests.unit.configs import FIRST_KEY, HEADS, HOST_KEY, LAB_PRIVATE_KEY, MUNGE_KEY, RawConfig
 
 _TABLE = (Path(__file__).parents[1] / "fixtures/nccl_tests/mpi-cpu-2x1-tcp-eth0.txt").read_text(encoding="utf-8")
@@ -108,10 +109,10 @@ class Recorded:
         return [resource for resource in self.resources if resource.type == COPY]
 
     def whole(self, name: str) -> str:
-        """All that bash reads of a step: its header, and its script, wherever that comes from."""
+        """All that bash reads of a step: its script, wherever that comes from, and its values."""
         step = self[name]
         there = re.search(r"f=\.tailrack/(?:[\w.]+/)?scripts/([0-9a-f]{64});", step.inputs["create"])
-        return str(step.inputs["stdin"]) + (self._copied(step, there[1]) if there else "")
+        return (self._copied(step, there[1]) if there else "") + str(step.inputs["stdin"])
 
     def _copied(self, step: Registered, digest: str) -> str:
         """A script that a copy puts on the machine of a step."""
@@ -127,11 +128,11 @@ class Recorded:
 
     def variables(self, name: str) -> dict[str, str]:
         """The values that a step's script has from the beginning: those of its header, and its own."""
-        return _variables(self.whole(name).rstrip("\n").rpartition("\n")[0])
+        return _variables(self.whole(name).removesuffix(CALL))
 
     def header(self, name: str) -> dict[str, str]:
         """The values that a step's script is given, as bash reads them."""
-        return _variables(self[name].inputs["stdin"].split("\n#!/bin/bash\n")[0])
+        return _variables(self[name].inputs["stdin"].removesuffix(CALL).split("\n#!/bin/bash\n")[0])
 
     def differences(self, other: Recorded) -> set[str]:
         """Names of the resources that only one of the two has, or whose inputs are not the same in both.

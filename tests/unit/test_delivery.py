@@ -11,9 +11,8 @@ import pulumi
 import pytest
 
 from components import delivery
-from components.command_line import NO_SCRIPT, command, render_script
+from components.command_line import NO_SCRIPT, command, render_values
 from components.delivery import deliver
-from components.header import header
 from components.host import Connection, Machine
 from components.step_label import StepLabel
 from components.steps import Script
@@ -30,13 +29,13 @@ def home(tmp_path: Path) -> Path:
     """The home of a login, with a script that a step of it runs."""
     path = tmp_path / SCRIPTS_FOLDER / SAYS.digest
     path.parent.mkdir(parents=True)
-    path.write_text(SAYS.whole, encoding="utf-8")
+    path.write_text(SAYS.file, encoding="utf-8")
     return tmp_path
 
 
 def run(home: Path, action: str = "up", word: str = "it's") -> subprocess.CompletedProcess[str]:
     words = ["sh", "-c", command(SAYS, SCRIPTS_FOLDER, "root", action)]
-    return subprocess.run(words, input=f"{header({'WORD': word})}\n", cwd=home, capture_output=True, text=True)
+    return subprocess.run(words, input=render_values({"WORD": word}), cwd=home, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("action", ["up", "down", "recall"])
@@ -45,15 +44,18 @@ def test_the_script_gets_the_values_and_the_action(home: Path, action: str) -> N
     assert (done.stdout, done.stderr, done.returncode) == (f"{action} it's\n", "", 0)
 
 
-def test_what_bash_reads_is_what_a_machine_without_scripts_is_sent(home: Path) -> None:
-    sent = render_script(SAYS, {"WORD": "x"})
-    assert sent == f"{header({'WORD': 'x'})}\n" + (home / SCRIPTS_FOLDER / SAYS.digest).read_text(encoding="utf-8")
+def test_a_step_whose_values_are_cut_off_on_their_way_does_nothing(home: Path) -> None:
+    sent = render_values({"WORD": "it's", "LINES": "one\ntwo"})
+    words = ["sh", "-c", command(SAYS, SCRIPTS_FOLDER, "root", "up")]
+    for length in range(len(sent) - 1):  # the last character is the newline after the last brace
+        done = subprocess.run(words, input=sent[:length], cwd=home, capture_output=True, text=True)
+        assert done.stdout == "", sent[:length]
 
 
-@pytest.mark.parametrize("kept", [0, 10, len(SAYS.whole) - 1])
+@pytest.mark.parametrize("kept", [0, 10, len(SAYS.file) - 1])
 def test_a_script_that_is_not_whole_does_not_run_and_is_named(home: Path, kept: int) -> None:
     path = home / SCRIPTS_FOLDER / SAYS.digest
-    path.write_text(SAYS.whole[:kept], encoding="utf-8")
+    path.write_text(SAYS.file[:kept], encoding="utf-8")
     done = run(home)
     assert (done.stdout, done.returncode) == ("", NO_SCRIPT)
     assert done.stderr == f"~/{SCRIPTS_FOLDER}/{SAYS.digest}: not there, or not whole\n"
@@ -61,7 +63,7 @@ def test_a_script_that_is_not_whole_does_not_run_and_is_named(home: Path, kept: 
 
 def test_a_script_that_is_not_there_or_another_one_does_not_run(home: Path) -> None:
     path = home / SCRIPTS_FOLDER / SAYS.digest
-    path.write_text(SAYS.whole + "echo more\n", encoding="utf-8")
+    path.write_text(SAYS.file + "echo more\n", encoding="utf-8")
     assert run(home).returncode == NO_SCRIPT
     path.unlink()
     done = run(home)
@@ -71,9 +73,9 @@ def test_a_script_that_is_not_there_or_another_one_does_not_run(home: Path) -> N
 
 def test_a_failing_script_fails_the_step_with_its_own_status(home: Path) -> None:
     fails = Script("#!/bin/bash\ndispatch() { exit 7; }", frozenset())
-    (home / SCRIPTS_FOLDER / fails.digest).write_text(fails.whole, encoding="utf-8")
+    (home / SCRIPTS_FOLDER / fails.digest).write_text(fails.file, encoding="utf-8")
     words = ["sh", "-c", command(fails, SCRIPTS_FOLDER, "root", "up")]
-    assert subprocess.run(words, input="\n", cwd=home, capture_output=True, text=True).returncode == 7
+    assert subprocess.run(words, input=render_values({}), cwd=home, capture_output=True, text=True).returncode == 7
 
 
 class Parent(pulumi.ComponentResource):
@@ -129,7 +131,7 @@ def test_what_is_damaged_on_the_way_is_written_again(tmp_path: Path, monkeypatch
     for _ in range(2):
         delivery.folder_of.cache_clear()
         folders.append(delivery.folder_of((SAYS,), "scripts"))
-        assert [path.read_text(encoding="utf-8") for path in folders[-1].iterdir()] == [SAYS.whole]
+        assert [path.read_text(encoding="utf-8") for path in folders[-1].iterdir()] == [SAYS.file]
         (folders[-1] / SAYS.digest).write_text("half", encoding="utf-8")
     assert folders[0] == folders[1]
     delivery.folder_of.cache_clear()
@@ -151,3 +153,18 @@ def test_what_a_step_sends_is_its_values_alone(build: Build, lab_config: RawConf
     sizes = {step.name: len(json.dumps(step.inputs)) for step in stack.remote if step.name.startswith("a1-")}
     assert len(sizes) == 4
     assert max(sizes.values()) < 4_000, sizes
+
+
+@pytest.mark.parametrize("config", ["lab_config", "hosts_config"])
+def test_a_script_does_nothing_and_reads_no_value_before_it_is_called(
+    build: Build, request: pytest.FixtureRequest, config: str
+) -> None:
+    """Its values come after it."""
+    stack = build(request.getfixturevalue(config))
+    files = {file for copy in stack.copies for folder in copy.folders for file in folder.iterdir()}
+    assert len(files) > 6
+    for file in files:
+        done = subprocess.run(
+            ["/bin/bash", "-euo", "pipefail", file], env={"PATH": "/none"}, capture_output=True, text=True
+        )
+        assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
