@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -195,6 +196,12 @@ wait -n; while kill -0 %1 2>/dev/null; do wait %1; done
 kill -0 $other && echo "the other one is left"
 kill $other
 """
+# Where this is run in the background, its children ignore Ctrl-C, and bash could not catch it.
+START = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv("/bin/bash", ["pulumi", "-c", sys.argv[1]])
+"""
 
 
 @pytest.mark.parametrize("interrupted_already", [False, True])
@@ -204,7 +211,7 @@ def test_the_cli_is_interrupted_once_and_its_provider_for_commands_let_go(
     monkeypatch.setattr(cli_processes, "TAKEN_SECONDS", 20)
     stopping = threading.Event()
     pipe = subprocess.PIPE
-    with subprocess.Popen(["pulumi", "-c", CLI], executable="/bin/bash", stdout=pipe, text=True) as process:
+    with subprocess.Popen([sys.executable, "-c", START, CLI], stdout=pipe, text=True) as process:
         assert process.stdout
         assert process.stdout.readline() == "begun\n"
         if interrupted_already:
