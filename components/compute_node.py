@@ -109,7 +109,7 @@ class ComputeNode(pulumi.ComponentResource):
             f"{host.name}-scripts",
             host,
             (gate_script, join_script, node_script),
-            label=f"{host.name}: the scripts of its steps",
+            label=f"{host.name}: put its scripts in place",
             parent=self,
             repair=str(values.get(REPAIR, "")),
             depends_on=after,

@@ -71,7 +71,7 @@ class HeadNode(pulumi.ComponentResource):
             f"{host.name}-scripts",
             host,
             (gate_script, join_script, head_script, self._services, *of_nodes(roles)),
-            label=f"{host.name}: the scripts of its steps",
+            label=f"{host.name}: put its scripts in place",
             parent=self,
             repair=str(values.get(REPAIR, "")),
         )

@@ -68,7 +68,7 @@ class Pool(pulumi.ComponentResource):
             f"{name}-scripts",
             link.machine,
             (place_script, *of_nodes(own)),
-            label=f"{name}: the scripts of the head node's steps for it",
+            label=f"{name}: put its scripts in place on the head node",
             parent=self,
             repair=json.dumps(settings.repair, sort_keys=True),
         )

@@ -135,12 +135,12 @@ SEQUENCES = {
     "copy a folder, and what copies it again": [
         copies(0),
         copies(0),
-        copies(0, place="elsewhere"),
+        copies(0, place="elsewhere") + 'import shutil; shutil.rmtree("here", True)',
         copies(1, word="two"),
         copies(1, word="two", user="ops"),
         copies(2, word="two", user="ops", there="further"),
         copies(3, word="two", user="ops", there="further", trigger="b"),
-        "",
+        'import shutil; shutil.rmtree("here", True)',
     ],
     "fail to copy and repair": [
         copies(0, there="a-file/away"),
