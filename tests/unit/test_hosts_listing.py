@@ -199,3 +199,17 @@ def test_the_same_address_behind_another_bastion_is_another_machine(folder: Path
             base_dir=folder,
             secret_keys=SECRET,
         )
+
+
+@pytest.mark.parametrize(
+    ("line", "passed_over"), [("=======", True), ("10.0.0.9", True), ("@revokd 10.0.0.9 x y", False)]
+)
+def test_a_line_of_known_hosts_that_is_none_takes_no_other_with_it_but_where_it_may_revoke(
+    folder: Path, line: str, passed_over: bool
+) -> None:
+    (folder / "known").write_text(f"{line}\n10.0.0.1 {HOST_KEY}\n{line}\n")
+    listed = [{"name": "n1", "address": "10.0.0.1"}]
+    if passed_over:
+        assert hosts(folder, **FOR_ALL, known_hosts_file="known", hosts=listed)[0].host_key == HOST_KEY
+    else:
+        assert ".host_key: missing" in problems(folder, **FOR_ALL, known_hosts_file="known", hosts=listed)[0]

@@ -28,10 +28,23 @@ class KnownHosts:
             return cls()
         from asyncssh import import_known_hosts  # only where it is needed: it takes a fifth of a second
 
+        def read(text: str) -> SSHKnownHosts | None:
+            try:
+                return import_known_hosts(text)
+            except ValueError:
+                return None
+
         try:
-            return cls(import_known_hosts(plain_file(base_dir / Path(name).expanduser()).decode()))
+            text = plain_file(base_dir / Path(name).expanduser()).decode()
         except (FileError, OSError, ValueError, RuntimeError):
             return cls()
+        if (entries := read(text)) is None:
+            # As OpenSSH, pass over a line that is none, such as git's between two sides. One with a mark may have been
+            # there to revoke a key.
+            bad = {line for line in text.splitlines() if read(line) is None}
+            if not any(line.lstrip().startswith("@") for line in bad):
+                entries = read("\n".join(line for line in text.splitlines() if line not in bad))
+        return cls(entries)
 
     def key_of(self, address: object, port: object) -> str | None:
         """The host's key as `TYPE BASE64`, the best kind that is there; None where none is, or it was revoked."""
