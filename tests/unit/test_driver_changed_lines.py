@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from pulumi.runtime.rpc import UNKNOWN
 
-from components.command_line import render_script
+from components.command_line import command, render_script, render_values
 from components.steps import Script
 from driver.changed_lines import changed_lines
 from tests.unit.configs import AUTH_KEY, HOSTS, LAB, MUNGE_KEY
 from tests.unit.recorded import Build
 
+MACHINE = "# the machine is another, or is to be repaired"
+ACTIONS = {"create": "up", "delete": "down"}
 ANOTHER = "# its script is another: this is another version of tailrack"
 
 
@@ -70,6 +72,36 @@ def test_a_new_user_is_one_line_on_every_machine_and_no_secret_is_among_them(bui
     ],
 )
 def test_what_changes_is_said_in_lines(before: dict[str, Any], after: dict[str, Any], said: list[str]) -> None:
+    assert changed_lines(before, after) == said
+
+
+def step(script: str = "up() { :; }", limit: int = 60, **values: Any) -> dict[str, Any]:
+    """A step whose script lies on its machine."""
+    there = Script(script, frozenset(), undo=True)
+    commands = {key: command(there, ".tailrack/scripts", "ops", action, limit) for key, action in ACTIONS.items()}
+    return {**commands, "stdin": render_values(values)}
+
+
+def copy_of(digest: str = "a", path: str = "/here", place: str = ": a1-scripts a1 'a1: scripts'; 1") -> dict[str, Any]:
+    return {"source": {"hash": digest, "path": path}, "remotePath": ".tailrack", "triggers": [place]}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (step(A="one"), step(A="two"), ["# a", "- one", "+ two"]),
+        (step(), step("up() { true; }"), [ANOTHER]),
+        (step(A="1"), step("up() { true; }", A="2"), [ANOTHER, "# a", "- 1", "+ 2"]),
+        (step(), step(limit=90), ["# its create changes", "# its delete changes"]),
+        (copy_of(), copy_of("b"), [ANOTHER]),
+        (copy_of(), copy_of(place=": a1-scripts a1 'a1: scripts'; 2"), [MACHINE]),
+        # A checkout that lies elsewhere copies nothing.
+        (copy_of(), copy_of(path="/there", place=": a1-scripts a1 'a1: scripts'; 2"), [MACHINE]),
+    ],
+)
+def test_of_a_script_that_lies_on_the_machine_it_is_said_that_it_is_another(
+    before: dict[str, Any], after: dict[str, Any], said: list[str]
+) -> None:
     assert changed_lines(before, after) == said
 
 
