@@ -10,6 +10,8 @@ import pytest
 
 from driver import lab_commands
 from driver.find_engine import Found, find_engine
+from lab import engine as lab_engine
+from lab import images as lab_images
 from lab.errors import LabError
 from tests.lab.cluster import ClusterUnderTest, dev_config
 
@@ -23,9 +25,14 @@ def found() -> Found:
 
 
 @pytest.fixture(scope="session")
-def images() -> None:
-    """Docker and the lab's images."""
+def images() -> Iterator[None]:
+    """Docker and the lab's images; Docker stays while tests run, also when a `down` leaves no other container in it."""
     lab_commands.prepare()
+    client = lab_engine.connect()
+    held = client.containers.create(lab_images.tags().node)  # never started
+    yield
+    held.remove()
+    client.close()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
