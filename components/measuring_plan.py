@@ -23,9 +23,9 @@ from components.validation.results import asked_json
 from components.validation_job import nccl_job, validation_job
 
 FOLDER = Path(__file__).parent
-# The nodes run these, or the operator's machine; the head node does not.
 PROGRAM, RING, START = (FOLDER / "validation" / name for name in ("all_reduce_perf_cpu.py", "tcp_ring.py", "start.py"))
-_ELSEWHERE = ("all_reduce_perf_cpu.py", "tcp_ring.py", "there.py", "start.py", "table.py")
+# The nodes run these, or the operator's machine; the program that drives a measurement does not import them.
+_ELSEWHERE = (PROGRAM.name, RING.name, START.name, "there.py", "table.py")
 START_SECONDS = 60  # beyond the time that nodes are waited for: a job whose nodes are free starts with the next look
 RUNS = 3  # of a measurement between GPUs at its gate size
 # nccl-tests 2.19.6. What is fetched is held against the names and contents of the commit's files.

@@ -60,7 +60,6 @@ class Pool(pulumi.ComponentResource):
             "MUNGE_KEY": link.munge_key,
             "TAILNET_AUTH_KEY": pulumi.Output.secret(way_in.auth_key),
         }
-        # First of all, and last when it goes: names that are taken are refused before a machine is touched.
         # Two pools may come at once.
         link = replace(link, machine=replace(link.machine, scripts_folder=f".tailrack/{owner}/scripts"))
         place_script = steps.compose(own, steps.POOL)
@@ -72,6 +71,7 @@ class Pool(pulumi.ComponentResource):
             parent=self,
             repair=json.dumps(settings.repair, sort_keys=True),
         )
+        # First of all, and last when it goes: names that are taken are refused before a machine is touched.
         place = Step(
             f"{name}-pool",
             link.machine,

@@ -151,7 +151,7 @@ def _digest(
     known = pulumi.Output.all(values=values, machine=machine_words(connection))
 
     def digest(of: Mapping[str, Any]) -> str:
-        return hashlib.sha256(json.dumps([script.text, of], sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps([script.digest, of], sort_keys=True).encode()).hexdigest()
 
     return secret_once_known(known.apply(digest))
 

@@ -41,6 +41,22 @@ def step(name, script, *, connection=None, depends_on=None, options=None, **inpu
     )
 """
 
+# More of a program, for steps of the product: `way` leads to the host, `Node(name)` is something to belong to.
+STEPS = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from components.delivery import deliver
+from components.host import Connection, Machine
+from components.remote import Step
+from components.steps import Script
+
+class Node(pulumi.ComponentResource):
+    def __init__(self, name):
+        super().__init__("trial:node:Node", name)
+
+way = Connection(HOST["host"], HOST["port"], "root", HOST["private_key"], HOST["host_key"])
+"""
+
 
 @dataclass
 class Stack:

@@ -11,23 +11,10 @@ from driver.deployment import Deployment
 from driver.remedies import with_remedies
 from engine.events import Event
 from tests.engine.ssh_host import SshHost, serve
-from tests.engine.stack_under_test import Stack
+from tests.engine.stack_under_test import STEPS, Stack
 
-ROOT = Path(__file__).parents[2]
 PROGRAM = """
-import sys
-sys.path.insert(0, {root!r})
-from components.delivery import deliver
-from components.host import Connection, Machine
-from components.remote import Step
-from components.steps import Script
-
-class Node(pulumi.ComponentResource):
-    def __init__(self):
-        super().__init__("trial:node:Node", "a1")
-
-way = Connection(HOST["host"], HOST["port"], "root", HOST["private_key"], HOST["host_key"])
-machine, node = Machine("a1", way), Node()
+machine, node = Machine("a1", way), Node("a1")
 script = Script('#!/bin/bash\\ndispatch() {{ echo "{{\\\\"said\\\\":\\\\"$WORD\\\\"}}"; }}', frozenset({{"WORD"}}))
 there = deliver("a1-scripts", machine, [script], label="a1: scripts", parent=node, repair={repair!r})
 made = Step("a1-node", machine, script, {{"WORD": {word!r}}}, label="a1: a step", parent=node, depends_on=there)
@@ -37,7 +24,7 @@ Deploy = Callable[[str, list[Event]], Deployment]
 
 
 def write(stack: Stack, word: str = "one", repair: str = "") -> None:
-    stack.write(PROGRAM.format(root=str(ROOT), word=word, repair=repair), {"unused": 1})
+    stack.write(STEPS + PROGRAM.format(word=word, repair=repair), {"unused": 1})
 
 
 def test_scripts_that_were_taken_away_are_named_and_put_there_again_by_another_repair_text(

@@ -11,22 +11,9 @@ import pytest
 
 from driver.deployment import Deployment
 from engine.events import Event
-from tests.engine.stack_under_test import Stack
+from tests.engine.stack_under_test import STEPS, Stack
 
-ROOT = Path(__file__).parents[2]
 PROGRAM = """
-import sys
-sys.path.insert(0, {root!r})
-from components.delivery import deliver
-from components.host import Connection, Machine
-from components.remote import Step
-from components.steps import Script
-
-class Node(pulumi.ComponentResource):
-    def __init__(self):
-        super().__init__("trial:node:Node", "door")
-
-SSH = Connection(HOST["host"], HOST["port"], "root", HOST["private_key"], HOST["host_key"])
 TEXT = '''
 dispatch() {{
     printf '%s\\\\n' "$*: $WORD" >>{log}
@@ -37,7 +24,7 @@ dispatch() {{
 }}
 '''
 script = Script("#!/bin/bash" + TEXT, frozenset({{"WORD", "KEY"}}), undo=True)
-door, node = Machine("door", {way}), Node()
+door, node = Machine("door", {way}), Node("door")
 made = Step(
     "door-head", door, script, {{"WORD": {word!r}}}, label="door: a step", parent=node, limit_seconds={limit},
     secrets={{"KEY": pulumi.Output.secret("nobody-may-see")}},
@@ -61,7 +48,7 @@ def write(stack: Stack, log: Path) -> Callable[..., None]:
     """Write the program of one step."""
 
     def program(word: str, way: str = "None", body: str = "", limit: int = 60) -> None:
-        text = PROGRAM.format(root=str(ROOT), log=log, word=word, way=way, body=body, limit=limit)
+        text = STEPS + PROGRAM.format(log=log, word=word, way=way, body=body, limit=limit)
         stack.write(text, {"unused": 1})
 
     return program
@@ -105,7 +92,7 @@ def test_its_secrets_are_in_no_file_and_its_time_limit_holds(
 def test_a_head_node_that_becomes_local_has_its_steps_made_anew_before_the_old_ones_are_undone(
     deploy: Callable[[str, list[Event]], Deployment], write: Callable[..., None], log: Path
 ) -> None:
-    write("one", way="SSH")
+    write("one", way="way")
     deployment = deploy("dev", [])
     assert deployment.up().ok
     write("one")
