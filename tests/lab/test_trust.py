@@ -12,6 +12,7 @@ import pytest
 
 from components.command_line import render_script
 from components.roles.role import Value
+from components.settings.cluster import COMPUTES
 from components.steps import Functions
 from lab.identity import network_name
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually, own_machine
@@ -336,3 +337,22 @@ def test_a_share_on_a_volume_of_its_own_is_noted_by_nobody_and_a_folder_of_the_r
     for folder, status in (("/export/shared", 0), ("/export", 1), ("/root", 1), ("/export/shared/home", 1)):
         asked = cluster.attempt("head", f"NFS_EXPORTS_PATH={folder}\n{program}")
         assert (asked.returncode, asked.stderr) == (status, ""), folder
+
+
+def test_root_of_a_node_is_root_of_a_head_node_that_computes_and_of_no_other(cluster: ClusterUnderTest) -> None:
+    # Without an allocation slurmctld is asked nothing. Whoever has the key may call himself root or slurmctld.
+    forged = "timeout 20 srun --no-allocate --nodelist=head --nodes=1 id -u"
+    assert cluster.run("a1", forged).split() == ["0"], "what the words of the config say"
+    cluster.config["tailrack:head"]["compute"] = False
+    try:
+        cluster.up_ok()
+        assert cluster.attempt("a1", forged).returncode != 0
+        assert cluster.attempt("head", "pgrep -x slurmd").returncode == 1
+        assert cluster.attempt("head", "systemctl is-enabled slurmd").returncode != 0
+        assert not re.search(r":6818\b", cluster.run("head", "ss -Hltn"))
+        assert cluster.run("head", "sinfo -h -N -p all -o %N").split() == ["a1"]
+        assert cluster.run_as("ada", "head", "srun hostname").split() == ["a1"]
+    finally:
+        cluster.config["tailrack:head"]["compute"] = COMPUTES
+    cluster.up_ok()
+    assert sorted(cluster.run_as("ada", "head", "srun -N2 hostname").split()) == ["a1", "head"]
