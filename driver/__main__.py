@@ -30,7 +30,7 @@ from driver.head_command import on_head
 from driver.progress import Progress, changes, describe
 from driver.report_page import page
 from driver.stack_file import load_config, read_stack_file
-from driver.terminal import lines
+from driver.terminal import Terminal, lines, run_shown
 from driver.trust import trust
 from driver.workspace import PROJECT, ROOT, DriverError, Workspace, write_private
 from engine.events import Event, Failure, Summary
@@ -47,10 +47,7 @@ SLURM_NOW = ("sinfo -N -l", "sinfo -R", "squeue")
 def main(words: list[str] | None = None) -> int:
     """Run one command; return the exit status."""
     arguments = _parser().parse_args(words)
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        # A log is as wide as its lines.
-        console.width = 120
+    console = Terminal()
     try:
         status: int = {
             "up": _up,
@@ -215,7 +212,7 @@ def _status(arguments: argparse.Namespace, console: Console) -> int:
     report.show(console, outputs)
     if outputs and (deployment.uses_lab or deployment.head_is_here):
         for question in SLURM_NOW:
-            subprocess.run(on_head(deployment, question, outputs["cluster"].get("head", "")), check=False)
+            run_shown(on_head(deployment, question, outputs["cluster"].get("head", "")))
     return 0
 
 
@@ -264,16 +261,17 @@ def _trust(arguments: argparse.Namespace, console: Console) -> int:
 
 def _images(arguments: argparse.Namespace, console: Console) -> int:
     deployment = _deployment(arguments, Progress(console), find_engine(arguments.engine))
-    return subprocess.run(on_head(deployment, "tailrack-containers list"), check=False).returncode
+    return run_shown(on_head(deployment, "tailrack-containers list"))
 
 
 def _shell(arguments: argparse.Namespace, console: Console) -> int:
     config_file = arguments.config_file or stack_config(PROJECT, arguments.stack)
     stack = cluster_stack(read_stack_file(config_file)["config"]) or arguments.stack
     container = lab_commands.container(lab_id(PROJECT, stack), arguments.node)
-    terminal = ["-it"] if sys.stdin.isatty() and not arguments.run else ["-i"]
-    words = ["docker", "exec", *terminal, container, "bash", "-l", *(["-c", arguments.run] if arguments.run else [])]
-    return subprocess.run(words, check=False).returncode
+    if arguments.run:
+        return run_shown(["docker", "exec", "-i", container, "bash", "-l", "-c", arguments.run], always=False)
+    terminal = "-it" if sys.stdin.isatty() else "-i"
+    return subprocess.run(["docker", "exec", terminal, container, "bash", "-l"], check=False).returncode
 
 
 def _down(arguments: argparse.Namespace, console: Console) -> int:

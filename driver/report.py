@@ -12,6 +12,7 @@ from rich.text import Text
 from components.validation.sizes import format_size
 from components.validation.table import COLUMNS, bandwidth, table_rows
 from driver.report_facts import Scope, all_scopes, node_facts, scopes, single_nodes
+from driver.terminal import one_line
 
 BAD_VERDICTS = ("FAIL", "INCONCLUSIVE")
 _STYLES = {"PASS": "green", "FAIL": "red", "INCONCLUSIVE": "red", "UNJUDGED": "yellow", "BUSY": "yellow"}
@@ -40,7 +41,7 @@ def show(console: Console, outputs: Mapping[str, Any]) -> None:
             style="yellow", highlight=False, markup=False, soft_wrap=True,
         )  # fmt: skip
     for note in cluster.get("notes", []):
-        console.print(f"Note: {note}", style="yellow", highlight=False, markup=False)
+        console.print(f"Note: {one_line(note)}", style="yellow", highlight=False, markup=False)
     alone = single_nodes(outputs)
     if alone:
         console.print(_table("Each node by itself", [node_figures(scope) for scope in alone]))
