@@ -13,7 +13,7 @@ COMPUTES = "root-of-any-node-is-root-here"
 
 def _computes(value: object) -> bool:
     if value is True:
-        refuse("is true, which does not say what it costs")
+        refuse("does not say what it costs")
     if value is False or value == COMPUTES:
         return value is not False
     raise ValueError("neither false nor the words")
