@@ -307,6 +307,12 @@ def _down(arguments: argparse.Namespace, console: Console) -> int:
             lab_commands.clear_away(deployment.lab)
         lab_commands.stop_docker()
     console.print(f"Nothing of stack {arguments.stack} is left.", highlight=False)
+    if deployment.cluster_stack and not arguments.cluster_gone:
+        told = (
+            "Its machines had the cluster's munge key. Where others get them now: change "
+            f"tailrack:cluster.munge_generation and run {deployment.make.at(deployment.cluster_stack)('up')}."
+        )
+        console.print(told, highlight=False, markup=False, soft_wrap=True)
     return 0
 
 

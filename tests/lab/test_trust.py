@@ -91,10 +91,20 @@ def test_a_link_in_the_place_of_the_measurements_output_brings_no_file_of_root(c
     assert "precious-to-root" not in str(cluster.deployment().outputs())
 
 
-def test_root_of_a_node_runs_nothing_on_another(cluster: ClusterUnderTest) -> None:
+def test_slurmctld_starts_no_job_of_root(cluster: ClusterUnderTest) -> None:
     tried = cluster.attempt("a1", "srun -w head cat /var/lib/tailrack/ssh_authority")
     assert tried.returncode != 0
     assert "PRIVATE KEY" not in tried.stdout
+
+
+def test_root_of_a_node_has_slurmctld_run_no_program_either(cluster: ClusterUnderTest) -> None:
+    # Whoever has the key calls himself slurmctld's own account, whose triggers slurmctld runs on the head node.
+    cluster.run_as("ada", "head", "printf '#!/bin/sh\nid -un >/tmp/triggered\n' >trigger && chmod 755 . trigger")
+    slurm = cluster.run("head", "id -u slurm").strip()
+    program = "strigger --set --reconfig --program=/shared/home/ada/trigger"
+    asked = cluster.attempt("a1", f"setpriv --reuid {slurm} --clear-groups {program}")
+    assert asked.returncode != 0, "the program would run on the head node"
+    assert cluster.run("head", "strigger --get -h").split() == []
 
 
 def test_a_login_that_is_no_user_of_the_cluster_gets_no_job_there_or_by_a_forged_uid(cluster: ClusterUnderTest) -> None:
