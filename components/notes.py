@@ -24,3 +24,17 @@ def notes(settings: ClusterSettings, *, cgroups: bool, own_file_system: bool) ->
             f"{settings.head.name}."
         )
     return found
+
+
+def notes_of_pool(head: str, computes: bool) -> list[str]:
+    """Return a sentence for each thing about a pool, whose machines may be of others than its cluster's.
+
+    head       the head node's name
+    computes   whether it runs jobs
+    """
+    if not computes:
+        return []
+    return [
+        f"The head node {head} runs jobs: whoever is root of one of this pool's machines can be root of it, and so of "
+        "the cluster (tailrack:head.compute of the cluster's stack)."
+    ]

@@ -24,13 +24,15 @@ from driver import lab_commands, measured_floors, report
 from driver.checks import Checks
 from driver.checks.key_endless import KEY
 from driver.comment import comment
-from driver.deployment import Deployment, cluster_stack, stack_config
+from driver.deployment import Deployment, cluster_stack, has_lab, stack_config
 from driver.find_engine import Found, find_engine
 from driver.head_command import on_head
+from driver.make_command import Make
+from driver.next_commands import next_commands
 from driver.progress import Progress, changes, describe
 from driver.report_page import page
 from driver.stack_file import load_config, read_stack_file
-from driver.terminal import lines
+from driver.terminal import Terminal, lines, run_shown
 from driver.trust import trust
 from driver.workspace import PROJECT, ROOT, DriverError, Workspace, write_private
 from engine.events import Event, Failure, Summary
@@ -47,10 +49,7 @@ SLURM_NOW = ("sinfo -N -l", "sinfo -R", "squeue")
 def main(words: list[str] | None = None) -> int:
     """Run one command; return the exit status."""
     arguments = _parser().parse_args(words)
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        # A log is as wide as its lines.
-        console.width = 120
+    console = Terminal()
     try:
         status: int = {
             "up": _up,
@@ -141,7 +140,7 @@ def _up(arguments: argparse.Namespace, console: Console) -> int:
     console.print()
     outputs = deployment.outputs() if summary.ok else {}
     if summary.ok:
-        report.show(console, outputs)
+        report.show(console, outputs, deployment.make)
     nothing = not any(summary.counts[operation] for operation in ("create", "update", "replace", "delete"))
     console.print(f"Nothing to change: {changes(summary)}." if nothing and summary.ok else f"{changes(summary)}.")
     console.print(f"make up took {time.monotonic() - begun:.1f} s.", highlight=False)
@@ -151,15 +150,15 @@ def _up(arguments: argparse.Namespace, console: Console) -> int:
     if bad:
         console.print(
             f"The measurement of {', '.join(bad)} is not good enough (see above). To measure again, change "
-            "tailrack:validation.rerun in the config and run up.",
+            f"tailrack:validation.rerun in the config and run {deployment.make('up')}.",
             style="red",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
         )
         return 1
     console.print()
-    if deployment.cluster_stack:
-        report.next_commands_of_pool(console, arguments.stack, outputs["cluster"]["head"])
-    else:
-        report.next_commands(console, deployment.first_user)
+    report.say_commands(console, next_commands(deployment, outputs))
     return 0
 
 
@@ -197,7 +196,8 @@ def _preview(arguments: argparse.Namespace, console: Console) -> int:
     # A key that is due is made anew by the next `up`, and is no sign of anybody's hand.
     changed = {event.type for event in events if event.kind == "start" and event.operation in words}
     if arguments.expect_no_changes and parts and changed != {KEY}:
-        console.print(f"Stack {arguments.stack} is not as its config says: run up.", style="red")
+        what = f"Stack {arguments.stack} is not as its config says: run {Make.of(arguments.stack)('up')}."
+        console.print(what, style="red", markup=False, highlight=False, soft_wrap=True)
         return 1
     return 1 if checks.refused else 0
 
@@ -212,10 +212,10 @@ def _outputs(arguments: argparse.Namespace, console: Console) -> int:
 def _status(arguments: argparse.Namespace, console: Console) -> int:
     deployment = _deployment(arguments, Progress(console), find_engine(arguments.engine))
     outputs = deployment.outputs()
-    report.show(console, outputs)
+    report.show(console, outputs, deployment.make)
     if outputs and (deployment.uses_lab or deployment.head_is_here):
         for question in SLURM_NOW:
-            subprocess.run(on_head(deployment, question, outputs["cluster"].get("head", "")), check=False)
+            run_shown(on_head(deployment, question, outputs["cluster"].get("head", "")))
     return 0
 
 
@@ -231,12 +231,12 @@ def _report(arguments: argparse.Namespace, console: Console) -> int:
 def _floors(arguments: argparse.Namespace, console: Console) -> int:
     outputs = _made(arguments, console)
     path = arguments.config_file or stack_config(PROJECT, arguments.stack)
-    found = measured_floors.floors(outputs)
+    found = measured_floors.floors(outputs, make := Make.of(arguments.stack))
     source = f"measured floors of {time.strftime('%Y-%m-%d', time.gmtime())}"
     console.print(measured_floors.write(path, found, source), markup=False, highlight=False, end="")
     console.print(
         f"Written to {path.name}: {measured_floors.FRACTION:g} of the lowest of what was measured. "
-        "The next make up judges the same figures by them.",
+        f"The next {make('up')} judges the same figures by them.",
         markup=False,
         highlight=False,
     )
@@ -247,7 +247,7 @@ def _made(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
     """The outputs of a stack that has a cluster; DriverError for one that has none."""
     outputs = _deployment(arguments, Progress(console), find_engine(arguments.engine)).outputs()
     if not outputs.get("cluster"):
-        raise DriverError("there is no cluster yet: run make up")
+        raise DriverError(f"there is no cluster yet: run {Make.of(arguments.stack)('up')}")
     return outputs
 
 
@@ -264,16 +264,23 @@ def _trust(arguments: argparse.Namespace, console: Console) -> int:
 
 def _images(arguments: argparse.Namespace, console: Console) -> int:
     deployment = _deployment(arguments, Progress(console), find_engine(arguments.engine))
-    return subprocess.run(on_head(deployment, "tailrack-containers list"), check=False).returncode
+    return run_shown(on_head(deployment, "tailrack-containers list"))
 
 
 def _shell(arguments: argparse.Namespace, console: Console) -> int:
     config_file = arguments.config_file or stack_config(PROJECT, arguments.stack)
-    stack = cluster_stack(read_stack_file(config_file)["config"]) or arguments.stack
-    container = lab_commands.container(lab_id(PROJECT, stack), arguments.node)
-    terminal = ["-it"] if sys.stdin.isatty() and not arguments.run else ["-i"]
-    words = ["docker", "exec", *terminal, container, "bash", "-l", *(["-c", arguments.run] if arguments.run else [])]
-    return subprocess.run(words, check=False).returncode
+    config = read_stack_file(config_file)["config"]
+    if not has_lab(config):
+        raise DriverError(
+            f"make shell is for containers of the lab, and stack {arguments.stack} has none: reach {arguments.node} by "
+            "ssh, as the config does; of a local head node any shell of this machine is one"
+        )
+    lab, make = lab_id(PROJECT, cluster_stack(config) or arguments.stack), Make.of(arguments.stack)
+    container = lab_commands.container(lab, arguments.node, make)
+    if arguments.run:
+        return run_shown(["docker", "exec", "-i", container, "bash", "-l", "-c", arguments.run], always=False)
+    terminal = "-it" if sys.stdin.isatty() else "-i"
+    return subprocess.run(["docker", "exec", terminal, container, "bash", "-l"], check=False).returncode
 
 
 def _down(arguments: argparse.Namespace, console: Console) -> int:
@@ -282,7 +289,7 @@ def _down(arguments: argparse.Namespace, console: Console) -> int:
     if deployment.uses_lab:
         lab_commands.have_docker()
     if pools := deployment.pools():
-        first = " and ".join(f"'make down STACK={pool}'" for pool in pools)
+        first = " and ".join(f"'{deployment.make.at(pool)('down')}'" for pool in pools)
         raise DriverError(
             f"machines of {', '.join(pools)} are in this cluster, and they would lose it: run {first} first"
         )
@@ -291,7 +298,8 @@ def _down(arguments: argparse.Namespace, console: Console) -> int:
     console.print(f"{changes(summary)}.", highlight=False)
     if not summary.ok:
         if deployment.cluster_stack and not arguments.cluster_gone:
-            console.print(f"\nIf its cluster is gone for good: make down STACK={arguments.stack} CLUSTER=gone")
+            told = f"\nIf its cluster is gone for good: {deployment.make('down', CLUSTER='gone')}"
+            console.print(told, markup=False, highlight=False, soft_wrap=True)
         return _failed(console, summary, progress)
     if deployment.uses_lab:
         # A pool is in the lab of its cluster.
@@ -299,6 +307,12 @@ def _down(arguments: argparse.Namespace, console: Console) -> int:
             lab_commands.clear_away(deployment.lab)
         lab_commands.stop_docker()
     console.print(f"Nothing of stack {arguments.stack} is left.", highlight=False)
+    if deployment.cluster_stack and not arguments.cluster_gone:
+        told = (
+            "Its machines had the cluster's munge key. Where others get them now: change "
+            f"tailrack:cluster.munge_generation and run {deployment.make.at(deployment.cluster_stack)('up')}."
+        )
+        console.print(told, highlight=False, markup=False, soft_wrap=True)
     return 0
 
 

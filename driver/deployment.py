@@ -9,10 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from components.settings.cluster import COMPUTES
 from components.settings.problems import shown
 from driver.checks import Checks
 from driver.cli_runner import CliRunner
 from driver.find_engine import IN_PROCESS, Found
+from driver.make_command import Make
 from driver.remedies import with_remedies
 from driver.stack_file import load_config, read_stack_file
 from driver.workspace import DriverError, Workspace
@@ -22,6 +24,7 @@ from lab.identity import lab_id
 from lab.likeness.machine import LIKENESSES
 from stacks.config.model import POOL
 from stacks.sites import KINDS
+from stacks.sites.hosts.presets import PRESETS
 from stacks.sites.kind import Kind, NodeSpec, Site
 
 T = TypeVar("T")
@@ -73,7 +76,7 @@ class Deployment:
                 f"stack {self.workspace.stack!r} was made by the engine {before!r} and this would be {engine!r}, which "
                 f"knows nothing of it; use ENGINE={before}"
                 + (" with the Pulumi CLI on PATH" if before == "cli" else "")
-                + ", or 'make down' with it first"
+                + f", or '{Make(self.workspace.stack, before)('down')}' first"
             )
         marker.write_text(engine + "\n", encoding="utf-8")
 
@@ -121,11 +124,46 @@ class Deployment:
         return next((str(head["name"]) for head in self._written("tailrack:head") if "name" in head), "head")
 
     @property
+    def head_computes(self) -> bool:
+        """Whether the head node runs jobs."""
+        return any(head.get("compute") == COMPUTES for head in self._written("tailrack:head"))
+
+    @property
+    def head_in_lab(self) -> bool:
+        """Whether the head node, of a pool that of its cluster, is a container of the lab."""
+        if self.cluster_stack:  # a lab's pool is in the lab of its cluster, and of no other
+            return self.uses_lab
+        heads = [head.get("site") for head in self._written("tailrack:head")]
+        return any(
+            kind.uses_lab
+            for site in self._written("tailrack:sites")
+            if site.get("name") in heads and (kind := KINDS.get(str(site.get("kind"))))
+        )
+
+    @property
     def head_host(self) -> dict[str, Any] | None:
-        """The head node as a site of kind `hosts` lists it, as written; None where it is of another kind."""
-        sites = self._written("tailrack:sites")
-        hosts = [host for site in sites if isinstance(site.get("hosts"), list) for host in site["hosts"]]
-        return next((host for host in hosts if isinstance(host, dict) and host.get("name") == self.head_name), None)
+        """The head node as a site of kind `hosts` lists it, as written, with what its site says for all of its hosts.
+
+        None where it is of another kind, and where it is not listed by itself (a range, a file of hosts).
+        """
+        for site in self._written("tailrack:sites"):
+            hosts = site["hosts"] if isinstance(site.get("hosts"), list) else []
+            for host in hosts:
+                if isinstance(host, dict) and host.get("name") == self.head_name:
+                    preset = PRESETS.get(str(site.get("preset")))
+                    of_all = {key: site[key] for key in ("user", "port", "private_key_file", "bastion") if key in site}
+                    return {**({"user": preset.user} if preset and preset.user else {}), **of_all, **host}
+        return None
+
+    @property
+    def head_login(self) -> str:
+        """The account that steps log in with on a head node of kind `hosts`; empty where the config says none."""
+        return str((self.head_host or {}).get("user", ""))
+
+    @property
+    def make(self) -> Make:
+        """The commands of this stack, for people."""
+        return Make.of(self.workspace.stack)
 
     def _written(self, key: str) -> list[dict[str, Any]]:
         """The mapping, or the mappings of the list, at a key of the config as written; it is checked by the program."""
@@ -141,7 +179,8 @@ class Deployment:
             raise DriverError(
                 f"tailrack:cluster.name: the cluster was made as {shown(made)}, and the config has {shown(names[0])}; "
                 f"slurmctld would refuse the state that it has; write {shown(made)} again, or give this cluster up: "
-                "`make down` with the old name, `rm -r /var/lib/slurm/slurmctld` on a head node that stays, `make up`"
+                f"`{self.make('down')}` with the old name, `rm -r /var/lib/slurm/slurmctld` on a head node that stays, "
+                f"`{self.make('up')}`"
             )
 
     @property
@@ -164,7 +203,7 @@ class Deployment:
                     return planned
                 if checks.refused:
                     raise DriverError("nothing was touched:\n" + "\n".join(f"  {line}" for line in checks.lines()))
-            return with_remedies(self._started(self._runner.up))
+            return with_remedies(self._started(self._runner.up), self.make)
 
     def _looked_at_by(self, checks: Checks) -> Summary:
         """Run a preview for nobody but the checks."""
@@ -217,7 +256,7 @@ class Deployment:
         """
         with self.workspace.exclusive():
             self._forget_cluster(cluster_gone)
-            summary = with_remedies(self._started(self._runner.destroy))
+            summary = with_remedies(self._started(self._runner.destroy), self.make)
         if summary.ok:
             self.workspace.forget()
         return summary
@@ -251,6 +290,13 @@ def cluster_stack(config: Mapping[str, Any]) -> str:
     """
     named = config.get("tailrack:cluster")
     return named.rpartition("/")[2] if config.get("tailrack:kind") == POOL and isinstance(named, str) else ""
+
+
+def has_lab(config: Mapping[str, Any]) -> bool:
+    """Whether a stack's config, as its file has it, has machines of the lab."""
+    sites = config.get("tailrack:sites")
+    kinds = [site.get("kind") for site in sites if isinstance(site, dict)] if isinstance(sites, list) else []
+    return any(KINDS[kind].uses_lab for kind in kinds if isinstance(kind, str) and kind in KINDS)
 
 
 def stack_config(project: Path, stack: str) -> Path:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from driver.deployment import Deployment
 from driver.workspace import DriverError
 from lab.identity import container_name
+
+_NEEDED = ("address", "user", "private_key_file", "host_key")
 
 
 def on_head(deployment: Deployment, command: str, head: str = "") -> list[str]:
@@ -14,12 +17,15 @@ def on_head(deployment: Deployment, command: str, head: str = "") -> list[str]:
 
     head   its name, where the config does not say it: that of a pool
     """
+    name = head or deployment.head_name
     if deployment.head_is_here:
         return ["bash", "-c", command]
+    if deployment.head_in_lab:
+        return ["docker", "exec", container_name(deployment.lab, name), "bash", "-c", command]
     host = deployment.head_host
     if host is None:
-        return ["docker", "exec", container_name(deployment.lab, head or deployment.head_name), "bash", "-c", command]
-    lacking = [key for key in ("address", "user", "private_key_file", "host_key") if not isinstance(host.get(key), str)]
+        raise DriverError(f"run {command!r} on the head node {name} yourself: the config does not list it by itself")
+    lacking = [key for key in _NEEDED if not isinstance(host.get(key), str)]
     if lacking:
         raise DriverError(f"the head node {deployment.head_name} has no {' and no '.join(lacking)} in the config")
     workspace, port = deployment.workspace, host.get("port", 22)
@@ -30,3 +36,16 @@ def on_head(deployment: Deployment, command: str, head: str = "") -> list[str]:
     options = ["StrictHostKeyChecking=yes", f"UserKnownHostsFile={known}", f"HostKeyAlias={deployment.head_name}"]
     words = ["ssh", "-p", str(port), "-i", str(key), *(word for option in options for word in ("-o", option))]
     return [*words, "-o", "BatchMode=yes", f"{host['user']}@{host['address']}", command]
+
+
+def way_to_head(deployment: Deployment) -> str:
+    """Return the ssh command by which a person reaches the head node; empty where the config alone does not say it."""
+    host = None if deployment.cluster_stack else deployment.head_host
+    if host is None or "bastion" in host or not all(isinstance(host.get(key), str) for key in ("address", "user")):
+        return ""
+    words = ["ssh"]
+    if (port := host.get("port", 22)) != 22:
+        words += ["-p", str(port)]
+    if isinstance(key := host.get("private_key_file"), str):
+        words += ["-i", str(deployment.workspace.config_file.parent / Path(key).expanduser())]
+    return shlex.join([*words, f"{host['user']}@{host['address']}"])

@@ -6,12 +6,14 @@ import subprocess
 from collections.abc import Collection
 from pathlib import Path
 
+from driver.make_command import Make
 from driver.workspace import ROOT
 from lab import cleanup, engine, images
 from lab.errors import LabError
 from lab.identity import LABEL, container_name, lab_id
 from lab.likeness.machine import LIKENESSES
 
+_NO_STACK = Make()
 STATE_DIR = ROOT / "lab"
 
 
@@ -33,8 +35,11 @@ def prepare(likenesses: Collection[str] = ()) -> None:
     client.close()
 
 
-def container(lab: str, node: str) -> str:
-    """Return the name of a node's container. Raises LabError naming the nodes there are when it does not run."""
+def container(lab: str, node: str, make: Make = _NO_STACK) -> str:
+    """Return the name of a node's container. Raises LabError naming the nodes there are when it does not run.
+
+    make   the commands of the stack
+    """
     name = container_name(lab, node)
     prefix = name.removesuffix(node)
     words = ["docker", "ps", "--filter", f"name={prefix}", "--format", "{{.Names}}"]
@@ -45,8 +50,8 @@ def container(lab: str, node: str) -> str:
     if name not in names:
         there = ", ".join(sorted(found.removeprefix(prefix) for found in names)) or "none"
         raise LabError(
-            f"there is no running node {node!r} in the lab (there is: {there}); run make up, or give another NODE=; "
-            "other machines are reached by ssh, and of a local head node any shell of this machine is one"
+            f"there is no running node {node!r} in the lab (there is: {there}); run {make('up')}, or give another "
+            "NODE=; other machines are reached by ssh, and of a local head node any shell of this machine is one"
         )
     return name
 

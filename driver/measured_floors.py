@@ -11,27 +11,29 @@ import yaml
 
 from components.settings.problems import shown
 from components.settings.types import NODE
+from driver.make_command import Make
 from driver.report_facts import Scope, all_scopes, scopes, single_nodes
 from driver.stack_file import read_stack_file
 from driver.workspace import DriverError
 
+_NO_STACK = Make()
 FRACTION = 0.9  # of the lowest of the runs: sound runs of one machine differ by up to 13 % over sockets
 LARGEST_SPREAD = 0.15
 _SECTION, _FLOORS, _FROM = "tailrack:validation", "floors_gb_per_s", "floors_from"
 
 
-def floors(outputs: Mapping[str, Any]) -> dict[str, float]:
+def floors(outputs: Mapping[str, Any], make: Make = _NO_STACK) -> dict[str, float]:
     """Return floors in GB/s by scope; `node` stands for every node by itself, and is that of the slowest.
 
     Raises DriverError, and returns none at all, where a measurement is not one to hold others against.
     """
     everything = all_scopes(outputs)
     if not everything:
-        raise DriverError("nothing has been measured: run make up first")
+        raise DriverError(f"nothing has been measured: run {make('up')} first")
     if refused := [f"{scope.title}: {why}" for scope in everything if (why := unsound(scope))]:
         raise DriverError(
             f"no floors are written, because of {'; '.join(refused)}. Repair that, change tailrack:validation.rerun in "
-            "the config, run make up, and then make floors again"
+            f"the config, run {make('up')}, and then {make('floors')} again"
         )
     found = {scope.name: _floor(scope) for scope in scopes(outputs)}
     if alone := single_nodes(outputs):

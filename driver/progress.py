@@ -6,6 +6,7 @@ import threading
 import time
 
 from rich.console import Console
+from rich.text import Text
 
 from components.step_label import StepLabel
 from driver.changed_lines import changed_lines
@@ -19,7 +20,7 @@ _DONE = {"create": "created", "update": "updated", "replace": "replaced", "delet
 def describe(command: str, name: str) -> str:
     """Return a step's words for people: those of the label in front of its command, else the resource's name."""
     label = StepLabel.of(command)
-    return label.text if label else name
+    return one_line(label.text if label else name)
 
 
 class Progress:
@@ -70,7 +71,7 @@ class Progress:
             elif event.kind == "message":
                 self._console.print(f"  {lines(event.text)}", markup=False, highlight=False)
             if self._status:
-                self._status.update(self._now())
+                self._status.update(Text(self._now()))
 
     def _now(self) -> str:
         names = [name for name, _ in sorted(self._running.values(), key=lambda pair: pair[1])]

@@ -6,8 +6,10 @@ import re
 from dataclasses import replace
 
 from components.step_label import StepLabel
+from driver.make_command import Make
 from engine.events import Failure, Summary
 
+_NO_STACK = Make()
 # What sudo and SSH say, the latter in the words of the CLI's provider and of the in-process engine; and the remedy.
 _REMEDIES = (
     (
@@ -29,7 +31,7 @@ _REMEDIES = (
         r"host key mismatch|host key is not trusted",
         "{machine} shows another host key than the one in the config, and nothing was run on it. Compare host_key with "
         "/etc/ssh/ssh_host_ed25519_key.pub on {machine} itself: correct the config if that is the one (of a key in "
-        "known_hosts_file: delete its line and run 'make trust'), and find out who answers at the address if it is "
+        "known_hosts_file: delete its line and run '{trust}'), and find out who answers at the address if it is "
         "not; then run up again",
     ),
     (
@@ -60,17 +62,21 @@ _REMEDIES = (
 )
 
 
-def with_remedies(summary: Summary) -> Summary:
-    """Add a line `next: ...` to the failures of steps whose machine could not be reached."""
-    summary.failures = [_explained(failure) for failure in summary.failures]
+def with_remedies(summary: Summary, make: Make = _NO_STACK) -> Summary:
+    """Add a line `next: ...` to the failures of steps whose machine could not be reached.
+
+    make   the commands of the stack
+    """
+    summary.failures = [_explained(failure, make) for failure in summary.failures]
     return summary
 
 
-def _explained(failure: Failure) -> Failure:
+def _explained(failure: Failure, make: Make) -> Failure:
     label = StepLabel.of(failure.command)
     if not label or not label.machine or "next: " in failure.message:
         return failure
     for pattern, remedy in _REMEDIES:
         if re.search(pattern, failure.message, re.IGNORECASE):
-            return replace(failure, message=f"{failure.message}\nnext: {remedy.format(machine=label.machine)}")
+            words = remedy.format(machine=label.machine, trust=make("trust"))
+            return replace(failure, message=f"{failure.message}\nnext: {words}")
     return failure

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -11,8 +11,11 @@ from rich.text import Text
 
 from components.validation.sizes import format_size
 from components.validation.table import COLUMNS, bandwidth, table_rows
+from driver.make_command import Make
 from driver.report_facts import Scope, all_scopes, node_facts, scopes, single_nodes
+from driver.terminal import one_line
 
+_NO_STACK = Make()
 BAD_VERDICTS = ("FAIL", "INCONCLUSIVE")
 _STYLES = {"PASS": "green", "FAIL": "red", "INCONCLUSIVE": "red", "UNJUDGED": "yellow", "BUSY": "yellow"}
 _SEVERITIES = {"error": "red", "warning": "yellow"}
@@ -24,11 +27,11 @@ def bad_scopes(outputs: Mapping[str, Any]) -> list[str]:
     return [scope.title for scope in all_scopes(outputs) if scope.result["verdict"] in BAD_VERDICTS]
 
 
-def show(console: Console, outputs: Mapping[str, Any]) -> None:
-    """Print the report."""
+def show(console: Console, outputs: Mapping[str, Any], make: Make = _NO_STACK) -> None:
+    """Print the report; `make` has the commands of its stack."""
     cluster = outputs.get("cluster")
     if not cluster:
-        console.print("There is no cluster yet: run make up.")
+        console.print(f"There is no cluster yet: run {make('up')}.", highlight=False, markup=False, soft_wrap=True)
         return
     title = f"Cluster {cluster['name']}: slurmctld at {cluster['control_address']}"
     console.print(_table(title, [node_facts(node) for node in cluster["nodes"]]))
@@ -40,7 +43,7 @@ def show(console: Console, outputs: Mapping[str, Any]) -> None:
             style="yellow", highlight=False, markup=False, soft_wrap=True,
         )  # fmt: skip
     for note in cluster.get("notes", []):
-        console.print(f"Note: {note}", style="yellow", highlight=False, markup=False)
+        console.print(f"Note: {one_line(note)}", style="yellow", highlight=False, markup=False)
     alone = single_nodes(outputs)
     if alone:
         console.print(_table("Each node by itself", [node_figures(scope) for scope in alone]))
@@ -104,28 +107,8 @@ def _say_verdict(console: Console, scope: Scope, whose: str = "") -> None:
     console.print(words, style=_STYLES.get(verdict, ""), highlight=False, markup=False)
 
 
-def next_commands(console: Console, user: str) -> None:
-    """Print the commands worth trying next to a cluster."""
-    _say_commands(
-        console,
-        (f"make shell NODE=head COMMAND=\"su - {user} -c 'srun -N2 --switches=2 hostname'\"", "a job over both sites"),
-        ("make report", "all of it on one page, with charts"),
-        ("make outputs | python3 -m json.tool", "every figure, as one JSON object"),
-        ("make down", "remove all of it"),
-    )
-
-
-def next_commands_of_pool(console: Console, stack: str, head: str) -> None:
-    """Print the commands worth trying next to a pool in the cluster of a head node."""
-    _say_commands(
-        console,
-        (f"make shell STACK={stack} NODE={head} COMMAND=sinfo", "the cluster, with the pool's partitions"),
-        (f"make report STACK={stack}", "the pool on one page, with charts"),
-        (f"make down STACK={stack}", "have the pool leave; the cluster stays as it is"),
-    )
-
-
-def _say_commands(console: Console, *commands: tuple[str, str]) -> None:
+def say_commands(console: Console, commands: Iterable[tuple[str, str]]) -> None:
+    """Print commands worth trying next, each with what it is for."""
     console.print("Try next:", highlight=False)
     for command, what in commands:
         console.print(f"  {command}\n      {what}", highlight=False, markup=False, soft_wrap=True)

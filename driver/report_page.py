@@ -6,16 +6,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from components.validation.table import COLUMNS, bandwidth, table_rows
 from driver import report_chart
 from driver.report import node_figures
 from driver.report_facts import Scope, all_scopes, node_facts, pairs, scopes, single_nodes, site_paths
+from driver.terminal import lines
+
+
+def _words(value: object) -> object:
+    """What the page says of a value; a macro's own HTML is no text of anybody's."""
+    return lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
 
 # Autoescape: names, reasons and findings come from machines, and some are whatever a program there has printed.
 _ENVIRONMENT = Environment(
     loader=PackageLoader("driver", package_path=""),
     autoescape=True,
+    finalize=_words,
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
@@ -31,7 +40,7 @@ def page(outputs: Mapping[str, Any], stack: str, made_at: str) -> str:
     sites, paths = site_paths(outputs)
     alone = single_nodes(outputs)
     headline = outputs.get("busbw_gb_per_s")
-    text = _ENVIRONMENT.get_template("report.html.j2").render(
+    return _ENVIRONMENT.get_template("report.html.j2").render(
         stack=stack,
         made_at=made_at,
         cluster=outputs["cluster"],
@@ -50,8 +59,6 @@ def page(outputs: Mapping[str, Any], stack: str, made_at: str) -> str:
         columns=COLUMNS,
         geometry=report_chart,
     )
-    # Half a surrogate, as undecodable output leaves it, cannot be written.
-    return text.encode("utf-8", "replace").decode()
 
 
 def _shown(scope: Scope) -> dict[str, Any]:

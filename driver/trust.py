@@ -16,8 +16,8 @@ from typing import Any
 
 import asyncssh
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from driver.terminal import one_line
 from stacks.sites.hosts.known_hosts import TRUSTED
@@ -108,7 +108,7 @@ def _table(found: Sequence[Stranger]) -> Table:
         fingerprint = asyncssh.import_public_key(one.key).get_fingerprint() if one.key else f"none: {one.why_not}"
         # A server chooses the words with which it hangs up.
         words = (one.name, f"{one.address}:{one.port}", fingerprint)
-        table.add_row(*(escape(one_line(word)) for word in words))
+        table.add_row(*(Text(one_line(word)) for word in words))
     return table
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pulumi
 
 from components.head_link import HeadLink
+from components.notes import notes_of_pool
 from components.pool import Pool
 from components.roles.order import roles
 from stacks.config import ConfigError, PoolConfig
@@ -69,7 +70,7 @@ class PoolStack:
                 head=cluster["head"],
                 link=link,
                 members=self.pool.nodes,
-                notes=pulumi.Output.from_input([]),
+                notes=pulumi.Output.all(cluster["head"], link.computes).apply(lambda known: notes_of_pool(*known)),
             ),
             "validation": self.pool.validation.results,
             "busbw_gb_per_s": self.pool.validation.results.apply(headline),

@@ -2,10 +2,21 @@
 
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from components.settings.section import Section, key, named, yes_no
-from components.settings.types import FreeText, NodeName, check_name
+from components.settings.section import Section, key, named
+from components.settings.types import FreeText, NodeName, check_name, refuse
+
+COMPUTES = "root-of-any-node-is-root-here"
+"""What `compute` of the head node says instead of `true`: the risk, which no test of ours and no key can take away."""
+
+
+def _computes(value: object) -> bool:
+    if value is True:
+        refuse("does not say what it costs")
+    if value is False or value == COMPUTES:
+        return value is not False
+    raise ValueError("neither false nor the words")
 
 
 class Cluster(Section):
@@ -42,4 +53,11 @@ class Head(Section):
         "the site that the head node stands at",
         "the name of a site; the head node would be nowhere; write the name of one of the sites",
     )
-    compute: bool = yes_no("run jobs on the head node too", False)
+    compute: Annotated[bool, BeforeValidator(_computes)] = key(
+        f"`{COMPUTES}`: run jobs on the head node too, although whoever is root of a compute node can then be root of "
+        "the head node ([security.md](security.md#the-trust-domain))",
+        f"false, or the words {COMPUTES}; root of a compute node has Slurm's key and so is root of every machine with "
+        "slurmd: of the head node too where it computes, with the share, the authority of host keys and, of kind "
+        f"local, your account; write false or leave it out, or {COMPUTES} if that is what you want",
+        default=False,
+    )

@@ -9,7 +9,7 @@ from components.roles.nfs_exports.settings import Storage, check_storage
 from components.roles.slurm.settings import check_slurm
 from components.roles.tailnet.checks import Sites, check_tailnet
 from components.roles.users.settings import check_users
-from components.settings.cluster import Head
+from components.settings.cluster import COMPUTES, Head
 from components.settings.draft import Draft, meant
 from components.settings.problems import ROOT, Report, bare, below, listed
 from components.settings.section import keys_of
@@ -138,7 +138,7 @@ def _check_somewhere_to_run(sites: Sequence[Draft], nodes: Sequence[Claim], repo
     lists = {name for kind in KINDS.values() for name, key in keys_of(kind.model).items() if key.many}
     read = all(_kind(site) and lists & site.raw.keys() <= site.values.keys() for site in sites)
     if sites and read and not any(node.compute or node.name is None for node in nodes):
-        fix = "add a pool or a host, or set compute: true in tailrack:head"
+        fix = f"add a pool or a host, or have the head node compute (compute: {COMPUTES} in tailrack:head)"
         report.add(ROOT + "sites", "no node runs jobs", "every job would wait for ever", fix)
 
 

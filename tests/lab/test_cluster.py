@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from itertools import permutations
 from typing import Any
 
 import pytest
 
+from driver.workspace import PROJECT
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually
 
 NODES = ("head", "a1", "b1")
@@ -143,6 +145,19 @@ def test_a_job_that_needs_two_sites_is_not_started_unless_it_asks_for_them(clust
 
 def test_a_job_without_a_partition_runs_in_all(cluster: ClusterUnderTest) -> None:
     assert cluster.run_as("ada", "head", "srun printenv SLURM_JOB_PARTITION").strip() == "all"
+
+
+def test_a_jobs_name_moves_no_cursor_of_whoever_looks_at_the_cluster(cluster: ClusterUnderTest) -> None:
+    name = "$(printf 'x\\033[2J\\033]0;mine\\007\\302\\233y\\342\\200\\256z')"
+    job = cluster.run_as("ada", "head", f'sbatch --parsable --hold -J "{name}" --output=/dev/null --wrap true').strip()
+    try:
+        assert "\x1b[2J" in cluster.run("head", f"squeue -h -j {job} -o %j"), "Slurm says it as it is"
+        shown = subprocess.run(cluster.driver("status"), cwd=PROJECT, capture_output=True, text=True, check=True)
+        said = shown.stdout + shown.stderr
+        assert "x\\x1b[2" in said
+        assert said.replace("\n", "").isprintable()
+    finally:
+        cluster.run("head", f"scancel {job}")
 
 
 def test_nodes_are_chosen_by_the_feature_of_their_site(cluster: ClusterUnderTest) -> None:

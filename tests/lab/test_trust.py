@@ -12,6 +12,7 @@ import pytest
 
 from components.command_line import render_script
 from components.roles.role import Value
+from components.settings.cluster import COMPUTES
 from components.steps import Functions
 from lab.identity import network_name
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually, own_machine
@@ -90,10 +91,20 @@ def test_a_link_in_the_place_of_the_measurements_output_brings_no_file_of_root(c
     assert "precious-to-root" not in str(cluster.deployment().outputs())
 
 
-def test_root_of_a_node_runs_nothing_on_another(cluster: ClusterUnderTest) -> None:
+def test_slurmctld_starts_no_job_of_root(cluster: ClusterUnderTest) -> None:
     tried = cluster.attempt("a1", "srun -w head cat /var/lib/tailrack/ssh_authority")
     assert tried.returncode != 0
     assert "PRIVATE KEY" not in tried.stdout
+
+
+def test_root_of_a_node_has_slurmctld_run_no_program_either(cluster: ClusterUnderTest) -> None:
+    # Whoever has the key calls himself slurmctld's own account, whose triggers slurmctld runs on the head node.
+    cluster.run_as("ada", "head", "printf '#!/bin/sh\nid -un >/tmp/triggered\n' >trigger && chmod 755 . trigger")
+    slurm = cluster.run("head", "id -u slurm").strip()
+    program = "strigger --set --reconfig --program=/shared/home/ada/trigger"
+    asked = cluster.attempt("a1", f"setpriv --reuid {slurm} --clear-groups {program}")
+    assert asked.returncode != 0, "the program would run on the head node"
+    assert cluster.run("head", "strigger --get -h").split() == []
 
 
 def test_a_login_that_is_no_user_of_the_cluster_gets_no_job_there_or_by_a_forged_uid(cluster: ClusterUnderTest) -> None:
@@ -336,3 +347,22 @@ def test_a_share_on_a_volume_of_its_own_is_noted_by_nobody_and_a_folder_of_the_r
     for folder, status in (("/export/shared", 0), ("/export", 1), ("/root", 1), ("/export/shared/home", 1)):
         asked = cluster.attempt("head", f"NFS_EXPORTS_PATH={folder}\n{program}")
         assert (asked.returncode, asked.stderr) == (status, ""), folder
+
+
+def test_root_of_a_node_is_root_of_a_head_node_that_computes_and_of_no_other(cluster: ClusterUnderTest) -> None:
+    # Without an allocation slurmctld is asked nothing. Whoever has the key may call himself root or slurmctld.
+    forged = "timeout 20 srun --no-allocate --nodelist=head --nodes=1 id -u"
+    assert cluster.run("a1", forged).split() == ["0"], "what the words of the config say"
+    cluster.config["tailrack:head"]["compute"] = False
+    try:
+        cluster.up_ok()
+        assert cluster.attempt("a1", forged).returncode != 0
+        assert cluster.attempt("head", "pgrep -x slurmd").returncode == 1
+        assert cluster.attempt("head", "systemctl is-enabled slurmd").returncode != 0
+        assert not re.search(r":6818\b", cluster.run("head", "ss -Hltn"))
+        assert cluster.run("head", "sinfo -h -N -p all -o %N").split() == ["a1"]
+        assert cluster.run_as("ada", "head", "srun hostname").split() == ["a1"]
+    finally:
+        cluster.config["tailrack:head"]["compute"] = COMPUTES
+    cluster.up_ok()
+    assert sorted(cluster.run_as("ada", "head", "srun -N2 hostname").split()) == ["a1", "head"]

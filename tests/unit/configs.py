@@ -7,6 +7,8 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from components.settings.cluster import COMPUTES
+
 RawConfig = dict[str, Any]
 """A stack config as YAML gives it: sections by key, without `tailrack:`."""
 
@@ -19,7 +21,7 @@ HOST_KEY = KEY_PAIR.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.Ope
 
 LAB: RawConfig = {
     "cluster": {"name": "lab"},
-    "head": {"name": "head", "site": "cloud-a", "compute": True},
+    "head": {"name": "head", "site": "cloud-a", "compute": COMPUTES},
     "sites": [
         {"name": "cloud-a", "kind": "lab", "pools": [{"name": "a", "count": 1}]},
         {"name": "cloud-b", "kind": "lab", "pools": [{"name": "b", "count": 1}]},

@@ -13,6 +13,7 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
+from components.settings.cluster import COMPUTES
 from components.settings.types import Gpu
 from stacks.config import ConfigError, StackConfig, from_pulumi, load, parse, reference
 from stacks.sites.hosts.model import HostNode, HostsSite
@@ -66,7 +67,7 @@ def test_the_dev_stack_is_a_good_config_that_fits_on_a_page() -> None:
 
 
 def test_a_lab_site_gives_a_head_container_and_numbered_nodes(folder: Path) -> None:
-    head, *nodes = parse(yaml.safe_load(LAB), base_dir=folder).nodes()
+    head, *nodes = parse(yaml.safe_load(LAB), base_dir=folder).nodes()  # whose head node says nothing of computing
     assert head == LabNode("head", "one", (), None, is_head=True, compute=False, bare=False, like="")
     assert [(node.name, node.site, node.is_head, node.compute) for node in nodes] == [
         ("a1", "one", False, True),
@@ -93,7 +94,7 @@ def test_a_hosts_site_gives_its_machines_with_the_head_among_them(folder: Path) 
 
 def test_a_head_that_computes_is_a_compute_node_too(folder: Path) -> None:
     raw = yaml.safe_load(HOSTS)
-    raw["head"]["compute"] = True
+    raw["head"]["compute"] = COMPUTES
     config = parse(raw, base_dir=folder, secret_keys=frozenset({"tailnet"}))
     assert [node.compute for node in config.nodes()] == [True, True]
 

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
+from components.settings.cluster import COMPUTES
 from stacks.config import ConfigError, parse
 
 GOOD = """
@@ -62,7 +63,9 @@ def hosts_site(*changes: str) -> str:
         hosts.append({key: value for key, value in (host | yaml.safe_load(change)).items() if value != "LEFT OUT"})
     site = {"name": "rack", "kind": "hosts", "hosts": hosts}
     url = {"control_url": "https://headscale.example.org"}
-    return yaml.safe_dump({"sites": [site], "head": {"name": "box1", "site": "rack", "compute": True}, "tailnet": url})
+    return yaml.safe_dump(
+        {"sites": [site], "head": {"name": "box1", "site": "rack", "compute": COMPUTES}, "tailnet": url}
+    )
 
 
 def laid_over(changes: str) -> dict[str, object]:
@@ -152,7 +155,29 @@ def bad_cases() -> list[Bad]:
         # at least one of each
         Bad("no site is refused", "sites: []", "sites", ("list of one site or more",)),
         Bad("no user is refused", "users: []", "users", ("list of one user or more",)),
-        Bad("no node to run on is refused", pools("[]"), "sites", ("no node runs jobs", "compute: true")),
+        Bad(
+            "no node to run on is refused",
+            pools("[]"),
+            "sites",
+            ("no node runs jobs", "compute: root-of-any-node-is-root-here"),
+        ),
+        Bad(
+            "a head node that computes without a word of the risk is refused with the risk and both ways out",
+            "head: {name: h, site: one, compute: true}",
+            "head.compute",
+            (
+                "true",
+                "root of a compute node",
+                "root of every machine with slurmd",
+                "write false or leave it out, or root-of-any-node-is-root-here",
+            ),
+        ),
+        Bad(
+            "other words about a head node that computes are refused",
+            'head: {name: h, site: one, compute: "yes"}',
+            "head.compute",
+            ("'yes' is not false, or the words root-of-any-node-is-root-here",),
+        ),
         Bad(
             "a site without nodes is refused",
             "sites: [{name: one, kind: lab, pools: [{name: a}]}, {name: two, kind: lab}]",
@@ -898,7 +923,7 @@ def test_one_mistake_gives_one_problem(bad: Bad, key_folder: Path) -> None:
             "validation": {"floors_gb_per_s": {"one": 1}},
         },
         {"head": {"name": "NAME", "site": "one"}, "cluster": {"name": "lab", "repair": {"b": "1"}}},
-        {"head": {"name": "NAME", "site": "one", "compute": True}, "validation": {"nodes": ["b"]}},
+        {"head": {"name": "NAME", "site": "one", "compute": COMPUTES}, "validation": {"nodes": ["b"]}},
     ],
 )
 def test_a_name_that_is_none_is_shown_as_a_value_wherever_it_is_offered(

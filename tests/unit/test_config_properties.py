@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from components.settings.cluster import COMPUTES
 from components.settings.types import RESERVED_NAMES
 from stacks.config import ConfigError, StackConfig, from_pulumi, parse
 
@@ -42,7 +43,7 @@ def valid_configs(draw: st.DrawFn) -> dict[str, Any]:
         "head": {
             "name": draw(names.map(lambda name: f"{name}-h")),
             "site": draw(st.sampled_from(site_names)),
-            "compute": draw(st.booleans()),
+            "compute": draw(st.sampled_from([False, COMPUTES])),
         },
         "sites": sites,
         "users": [{"name": f"u{uid}", "uid": uid} for uid in uids],

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from driver import __main__ as driver
+from driver.make_command import Make
 from driver.stack_file import read_stack_file
 from engine.events import Event, Failure, Summary
 
@@ -100,3 +101,16 @@ def test_after_a_failure_it_is_said_whether_anything_is_done(monkeypatch, tmp_pa
     told = capsys.readouterr().err
     assert f"{said} Repair what is named above, then run the same command again." in " ".join(told.split())
     assert "users is missing" in told
+
+
+@pytest.mark.parametrize(("cluster", "said"), [("lab", True), ("", False)])
+def test_when_a_pool_has_left_it_is_said_how_the_cluster_gets_a_key_that_its_machines_never_had(
+    monkeypatch, tmp_path, capsys, cluster, said
+):
+    words = {"uses_lab": False, "in_process": True, "stop": lambda: None, "pools": list, "cluster_stack": cluster}
+    made = SimpleNamespace(**words, destroy=lambda _: Summary(), make=Make("burst"))
+    monkeypatch.setattr(driver, "_deployment", lambda *_: made)
+    monkeypatch.setattr(driver, "find_engine", lambda _: SimpleNamespace(why=""))
+    assert driver.main(["--stack", "burst", "--state-dir", str(tmp_path), "down"]) == 0
+    told = "change tailrack:cluster.munge_generation and run make up STACK=lab."
+    assert (told in " ".join(capsys.readouterr().err.split())) is said

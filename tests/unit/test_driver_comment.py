@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from html import unescape
+
+import pytest
+
 from driver.checks import Checks
 from driver.comment import LONGEST
 from driver.comment import comment as written
@@ -50,8 +55,25 @@ def test_nothing_that_a_config_says_is_markup() -> None:
     text = comment("a`b", [start("<img src=x> @all", before={"stdin": "#!/bin/bash\n"}, after=lines)], Summary())
     assert "<img" not in text
     assert "@all" not in text.replace("&#64;", "")
+    assert "&#64;all" not in text, "GitHub looks for mentions where entities are characters again"
     assert "````diff" in text
     assert "`a?b`" in text
+
+
+@pytest.mark.parametrize(
+    "word", ["@ada", "#12", "GH-12", "https://e.example", "www.e.example", "1. x", "- x", "+ x", "= x"]
+)
+def test_no_words_of_a_title_are_a_mention_a_reference_a_link_or_a_list(word: str) -> None:
+    text = comment("prod", [start(word, "create")], Summary())
+    (line,) = [line for line in text.splitlines() if line.endswith(" runs")]
+    assert unescape(line).replace("\u200b", "") == f"- {word} runs"
+    assert not re.search(r"@\w|#\d|GH-\d|://e|www\.e", unescape(line)), "they are looked for after entities are read"
+    assert not re.match(r"- (\d+\.|[-+=])", line), "and these before"
+
+
+def test_a_failure_with_blank_lines_leaves_no_fence_open() -> None:
+    text = comment("prod", [], Summary(failures=[Failure("", "a\n\n" * LONGEST)] * 20))
+    assert text.count("```") % 2 == 0
 
 
 def test_one_that_is_too_long_ends_with_a_whole_part() -> None:

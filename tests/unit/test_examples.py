@@ -55,6 +55,7 @@ def test_an_example_is_a_good_config(file: Path, tmp_path: Path, monkeypatch: py
     nodes = {node.name for node in config.nodes()}
     assert nodes >= {host["name"] for host in hosts}
     assert config.head.name in nodes
+    assert not config.head.compute, "root of any node would be root of the head node"
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)

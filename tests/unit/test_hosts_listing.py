@@ -10,6 +10,7 @@ import asyncssh
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from components.settings.cluster import COMPUTES
 from stacks.config import ConfigError, StackConfig, parse
 from stacks.sites.hosts.model import HostConfig, PresetName
 from stacks.sites.hosts.presets import PRESETS
@@ -25,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 def config(folder: Path, **site: Any) -> StackConfig:
     raw = {
         "cluster": {"name": "prod"},
-        "head": {"name": "n1", "site": "rack", "compute": True},
+        "head": {"name": "n1", "site": "rack", "compute": COMPUTES},
         "sites": [{"name": "rack", "kind": "hosts", **site}],
         "users": [{"name": "ada", "uid": 6001}],
         "tailnet": {"auth_key": AUTH_KEY},
@@ -184,7 +185,7 @@ def test_the_same_address_behind_another_bastion_is_another_machine(folder: Path
 
     raw = {
         "cluster": {"name": "prod"},
-        "head": {"name": "n1", "site": "east", "compute": True},
+        "head": {"name": "n1", "site": "east", "compute": COMPUTES},
         "users": [{"name": "ada", "uid": 6001}],
         "tailnet": {"auth_key": AUTH_KEY},
     }

@@ -197,6 +197,16 @@ def test_a_pools_outputs_are_those_of_a_cluster_for_its_own_nodes(cluster: Recor
     assert "head_link" not in pool.outputs
 
 
+@pytest.mark.parametrize("computes", [True, False])
+def test_a_pool_in_a_cluster_whose_head_node_computes_says_what_its_machines_can_do(
+    cluster: Recorded, computes: bool
+) -> None:
+    made = build_pool(cluster, POOL, head_link={**cluster.outputs["head_link"], "computes": computes})
+    notes = made.outputs["cluster"]["notes"]
+    assert [note for note in notes if "head node head runs jobs" in note] == notes
+    assert bool(notes) is computes
+
+
 def test_a_pools_secrets_cross_as_secrets_and_are_in_no_output(cluster: Recorded) -> None:
     pool = build_pool(cluster, {**POOL, "tailnet": {"auth_key": AUTH_KEY}})
     for step in pool.remote:

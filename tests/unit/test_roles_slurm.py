@@ -148,7 +148,7 @@ def test_slurm_listens_on_the_tailnet_and_serves_its_configuration(model: Model)
     conf = settings(model)
     assert conf["ClusterName"] == model.settings.cluster.name
     assert conf["SlurmctldHost"] == f"{model.settings.head.name}({model.head_address})"
-    assert conf["SlurmctldParameters"] == "enable_configless,node_reg_mem_percent=90"
+    assert conf["SlurmctldParameters"] == "enable_configless,node_reg_mem_percent=90,disable_triggers"
     parameters = set(conf["CommunicationParameters"].split(","))
     assert parameters == {"NoInAddrAny", "NoCtldInAddrAny", "block_null_hash"}
     assert conf["SrunPortRange"] == "60001-60999"

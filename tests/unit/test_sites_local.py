@@ -12,6 +12,7 @@ import pulumi
 import pytest
 
 from components.command_line import whole_command
+from components.settings.cluster import COMPUTES
 from components.step_label import StepLabel
 from driver.deployment import Deployment
 from driver.find_engine import Found
@@ -32,7 +33,7 @@ def config(monkeypatch: pytest.MonkeyPatch) -> RawConfig:
     """The cluster of hosts, its head node this machine, which computes and has a GPU. Root runs the program."""
     monkeypatch.setattr("os.geteuid", lambda: 0)
     raw = copy.deepcopy(HOSTS)
-    raw["head"] = {"name": "door", "site": "home", "compute": True}
+    raw["head"] = {"name": "door", "site": "home", "compute": COMPUTES}
     (rack,) = raw["sites"]
     rack["hosts"] = rack["hosts"][1:3]
     raw["sites"] = [{"name": "home", "kind": "local", "gpu": "rtx4090:1", "features": ["desk"]}, rack]

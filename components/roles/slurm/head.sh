@@ -1,9 +1,10 @@
 #!/bin/bash
-# uses: slurm/files slurm/fragment slurm/others
+# uses: slurm/files slurm/fragment slurm/jobs slurm/others
 # The controller, with the cluster's own files.
 #
 # HEAD_FORGET_PROGRAM                   text of the program that forgets nodes that were taken back
 # HEAD_COMPUTES                         true when the head node runs jobs too; then NODE_* are its own
+# SLURM_JOB_LIMIT_SECONDS               see jobs.sh
 # SLURM_SLURM_CONF, SLURM_GRES_CONF, SLURM_TOPOLOGY_CONF, SLURM_CGROUP_CONF, SLURM_MPI_CONF, SLURM_JOB_SUBMIT_LUA
 
 # slurmctld takes the state of no other cluster, and says so by "Unspecified error" alone.
@@ -31,6 +32,21 @@ refuse_partitions_of_pools() {
     done
 }
 
+own_node_known() { scontrol show node "$HOST_NAME" >/dev/null 2>&1; }
+own_node_deleted() { ! own_node_known || scontrol delete "nodename=$HOST_NAME"; }
+
+# Where the head node runs no jobs no slurmd runs, whoever started one (an earlier config, an image, a package): to root of
+# any machine that has Slurm's key, a slurmd is a way to root.
+end_slurmd() {
+    if own_node_known; then
+        see_jobs_off "$HOST_NAME" "tailrack: runs no jobs any more" "$SLURM_JOB_LIMIT_SECONDS" ||
+            note "jobs here neither ended nor went back to the queue; they end without slurmd"
+    fi
+    if [ -e /etc/systemd/system/tailrack-known.service ]; then systemctl disable -q --now tailrack-known; fi
+    if systemctl cat slurmd >/dev/null 2>&1; then systemctl disable -q --now slurmd; fi
+    rm -rf /etc/systemd/system/slurmd.service.d/tailrack.conf "${SLURM_NODES:?}/$HOST_NAME"
+}
+
 slurm_head() {
     refuse_another_cluster_name
     refuse_partitions_of_pools
@@ -45,11 +61,13 @@ slurm_head() {
     ensure_file "$offered/cgroup.conf" 0644 root:root "$SLURM_CGROUP_CONF"
     ensure_file "$offered/mpi.conf" 0644 root:root "$SLURM_MPI_CONF"
     ensure_file "$offered/job_submit.lua" 0644 root:root "$SLURM_JOB_SUBMIT_LUA"
-    if [ "$HEAD_COMPUTES" = true ]; then write_slurm_node; else rm -rf "${SLURM_NODES:?}/$HOST_NAME"; fi
+    if [ "$HEAD_COMPUTES" = true ]; then write_slurm_node; else end_slurmd; fi
     systemctl daemon-reload
     systemctl enable -q slurmctld
     offer_slurm_files "$offered" || fail "$REFUSED" \
         "correct tailrack:slurm.settings; 'journalctl -u slurmctld' on $HOST_NAME says more"
+    [ "$HEAD_COMPUTES" = true ] || wait_until 60 own_node_deleted ||
+        fail "Slurm keeps the head node among its nodes" "see 'scontrol show node $HOST_NAME' on $HOST_NAME"
     # From here on it is what members add to.
     rm -rf "$SLURM_BASE"
     mv "$offered" "$SLURM_BASE"

@@ -100,7 +100,8 @@ class HostConfig(Section):
     host_key: HostKey = _host_key(
         "the host's public key, pinned; left out, the one of the site's known_hosts_file",
         "write what `ssh-keyscan -t ed25519 ADDRESS` prints after the address, once you have compared it with "
-        "/etc/ssh/ssh_host_ed25519_key.pub on the host, or name a known_hosts_file for the site and run `make trust`",
+        "/etc/ssh/ssh_host_ed25519_key.pub on the host, or name a known_hosts_file for the site and run "
+        "`make trust STACK=...`",
     )
     gpu: GpuText | None = key(
         "a promise of the node's GPUs, `kind:count`, which is checked; each kind gets a partition of its name; left "
