@@ -13,7 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from components.roles.nfs_exports.settings import Storage
@@ -21,7 +20,6 @@ from components.settings.section import keys_of
 from stacks.config import reference
 from tests.unit.test_docs import LINK, PAGES, PROJECT, anchors, page_name, tracked
 
-each_page = pytest.mark.parametrize("page", PAGES, ids=page_name)
 # What is nobody's log or unit but the system's.
 OF_THE_SYSTEM = frozenset({"ssh", "multi-user.target"})
 # Words that begin like a program of the cluster's and are what a user calls files of his own.
@@ -42,6 +40,7 @@ def product() -> str:
     return text.replace("$STATE_DIR", "/var/lib/tailrack").replace("$LOG_DIR", "/var/log/tailrack")
 
 
+@cache
 def code_of(page: Path) -> list[str]:
     """What is set as code on a page: fenced and indented blocks, and words between backticks."""
     text = page.read_text(encoding="utf-8")
@@ -50,9 +49,15 @@ def code_of(page: Path) -> list[str]:
     return [*fenced, *re.findall(r"(?:^ {4,}\S.*\n?)+", rest, re.MULTILINE), *re.findall(r"`([^`]+)`", rest)]
 
 
-def named(page: Path, pattern: str) -> set[str]:
-    """What of a page's code a pattern's group finds."""
-    return {name for code in code_of(page) for name in re.findall(pattern, code)}
+def named(*patterns: str) -> set[tuple[str, str]]:
+    """What the patterns find in the code of all pages: page and name."""
+    return {
+        (page_name(page), name)
+        for page in PAGES
+        for code in code_of(page)
+        for pattern in patterns
+        for name in re.findall(pattern, code)
+    }
 
 
 @cache
@@ -79,7 +84,9 @@ def units() -> frozenset[str]:
     """Units that the product brings along, or speaks of to systemctl and journalctl."""
     brought = {Path(path).name for path in of_the_product(".service", ".timer", ".socket")}
     brought |= set(re.findall(r"/etc/systemd/system/([\w.-]+?\.(?:service|timer|socket))\b", product()))
-    spoken = re.findall(r"(?:systemctl (?:-q )?[a-z-]+(?: -q)?(?: --[a-z=-]+)*|journalctl -u) +([a-z][\w.-]+)", product())
+    spoken = re.findall(
+        r"(?:systemctl (?:-q )?[a-z-]+(?: -q)?(?: --[a-z=-]+)*|journalctl -u) +([a-z][\w.-]+)", product()
+    )
     mount = str(keys_of(Storage)["mount"].info.default).strip("/").replace("/", "-")
     found = {*brought, *spoken, f"{mount}.mount", *OF_THE_SYSTEM}
     return frozenset(unit.removesuffix(".service") for unit in found)
@@ -87,7 +94,7 @@ def units() -> frozenset[str]:
 
 @cache
 def keys() -> dict[str, bool]:
-    """Every key of the config and what it lies in, lists as `[]`, and whether it is a mapping of the user's own words."""
+    """Every key of the config and what it lies in, lists as `[]`; whether it is a mapping of the user's own words."""
     found: dict[str, bool] = {}
     for written, kind in re.findall(r"^\| `(tailrack:[^`]+)` \| ([^|]*)\|", reference(), re.MULTILINE):
         path = re.sub(r"\[[^]]*\]", "[]", written)
@@ -116,74 +123,69 @@ def paths_in(value: Any, at: str) -> Iterator[str]:
                 yield from paths_in(item, f"{at}[]")
 
 
-@each_page
-def test_a_log_that_a_page_names_is_the_log_of_a_step(page: Path) -> None:
-    logs = named(page, r"/var/log/tailrack/([^\s/'`]+)\b") | named(page, r"(?<![\w/.])([\w<>-]+)\.log\b")
-    assert [log for log in sorted(logs) if not steps().fullmatch(log.removesuffix(".log")) and log != "STEP.log"] == []
+def test_a_log_that_a_page_names_is_the_log_of_a_step() -> None:
+    logs = named(r"/var/log/tailrack/([^\s/'`]+)\b", r"(?<![\w/.<>-])([\w<>-]+)\.log\b")
+    wrong = {(page, log) for page, log in logs if not steps().fullmatch(log.removesuffix(".log"))}
+    assert {(page, log) for page, log in wrong if log != "STEP.log"} == set()
 
 
-@each_page
-def test_a_unit_that_a_page_names_is_one_of_the_product(page: Path) -> None:
-    spoken = named(page, r"(?:systemctl [a-z-]+|journalctl -u) +([a-z][\w.@-]+)")
-    spoken |= named(page, r"^([a-z][\w-]+\.(?:service|timer|socket))$")
-    assert {unit.removesuffix(".service") for unit in spoken} - units() == set()
+def test_a_unit_that_a_page_names_is_one_of_the_product() -> None:
+    spoken = named(
+        r"(?:systemctl [a-z-]+|journalctl -u) +([a-z][\w.@-]+)", r"^([a-z][\w-]+\.(?:service|timer|socket))$"
+    )
+    assert {(page, unit) for page, unit in spoken if unit.removesuffix(".service") not in units()} == set()
 
 
-@each_page
-def test_a_program_that_a_page_names_is_one_of_the_product(page: Path) -> None:
-    programs = named(page, r"(?<![\w.$/~-])(tailrack-[a-z][a-z-]*[a-z])\b") - OF_THE_USER
+def test_a_program_that_a_page_names_is_one_of_the_product() -> None:
+    programs = {name for _, name in named(r"(?<![\w.$/~-])(tailrack-[a-z][a-z-]*[a-z])\b")} - OF_THE_USER
     assert {name for name in programs if not re.search(rf"(?<![\w-]){name}(?![\w-])", product())} == set()
 
 
-@each_page
-def test_a_file_on_a_machine_that_a_page_names_is_one_that_the_product_writes(page: Path) -> None:
+def test_a_file_on_a_machine_that_a_page_names_is_one_that_the_product_writes() -> None:
     # Up to where a name of the user's begins.
-    places = named(page, r"(/(?:etc|run|var/lib|usr/local)/[\w./-]*tailrack[\w./-]*)")
-    assert {place for place in places if place.rstrip("./-") not in product()} == set()
+    places = named(r"(/(?:etc|run|var/lib|usr/local)/[\w./-]*tailrack[\w./-]*)")
+    assert {(page, place) for page, place in places if place.rstrip("./-") not in product()} == set()
 
 
-@each_page
-def test_a_file_of_the_project_that_a_page_names_is_there(page: Path) -> None:
-    files = named(page, r"(?<![\w/.~<>$-])((?:[\w.-]+/)+[\w.-]+\.(?:py|sh|lua|csv|yaml|json|j2|mod))\b")
+def test_a_file_of_the_project_that_a_page_names_is_there() -> None:
+    files = named(r"(?<![\w/.~<>$-])((?:[\w.-]+/)+[\w.-]+\.(?:py|sh|lua|csv|yaml|json|j2|mod))\b")
     folders = {path.partition("/")[0] for path in tracked() if "/" in path}
-    ours = {file for file in files if file.partition("/")[0] in folders}
-    assert {file for file in ours if not (PROJECT / file).is_file()} == set()
+    ours = {(page, file) for page, file in files if file.partition("/")[0] in folders}
+    assert {(page, file) for page, file in ours if not (PROJECT / file).is_file()} == set()
 
 
-@each_page
-def test_a_key_of_the_config_that_a_page_names_is_one(page: Path) -> None:
+def test_a_key_of_the_config_that_a_page_names_is_one() -> None:
     # `tailrack:cluster:HeadNode` is a type of Pulumi's.
-    written = named(page, r"tailrack:[a-z_]+(?:\[[^]]*\])?(?:\.[a-z_]+(?:\[[^]]*\])?)*(?![\w:{])(?!: )")
-    assert {key for key in written if not is_key(key)} == set()
+    written = named(r"tailrack:[a-z_]+(?:\[[^]]*\])?(?:\.[a-z_]+(?:\[[^]]*\])?)*(?![\w:{])(?!: )")
+    assert {(page, key) for page, key in written if not is_key(key)} == set()
 
 
-@each_page
-def test_yaml_on_a_page_has_keys_of_the_config_alone(page: Path) -> None:
-    unknown, found = set(), 0
-    for code in code_of(page):
-        lines = [line for line in code.splitlines() if line.strip() and line.strip() != "config:"]
-        if not lines or not re.match(r"tailrack:\w+:(?: |$)", lines[0].strip()):
-            continue
-        edge = len(lines[0]) - len(lines[0].lstrip())
-        # A block may go on with a command.
-        own = [line[edge:] for line in lines if line[:edge].isspace() or not edge]
-        text = "\n".join(line for line in own if line[0] in " #-}" or line.startswith("tailrack:"))
-        for name, value in yaml.safe_load(text.replace("...]", "]")).items():
-            found += 1
-            unknown |= {path for path in paths_in(value, name) if not is_key(path)}
+def test_yaml_on_a_page_has_keys_of_the_config_alone() -> None:
+    unknown, pages = set(), set()
+    for page in PAGES:
+        for code in code_of(page):
+            lines = [line for line in code.splitlines() if line.strip() and line.strip() != "config:"]
+            if not lines or not re.match(r"tailrack:\w+:(?: |$)", lines[0].strip()):
+                continue
+            edge = len(lines[0]) - len(lines[0].lstrip())
+            own = [line[edge:] for line in lines if line[:edge].isspace() or not edge]
+            # A block may go on with a command.
+            text = "\n".join(line for line in own if line[0] in " #-}" or line.startswith("tailrack:"))
+            pages.add(page_name(page))
+            for name, value in yaml.safe_load(text.replace("...]", "]")).items():
+                unknown |= {(page_name(page), path) for path in paths_in(value, name) if not is_key(path)}
     assert unknown == set()
-    assert found or page.name not in ("README.md", "config.md", "pools.md", "containers.md")
+    assert {"README.md", "docs/config.md", "docs/pools.md", "docs/containers.md", "docs/day-2.md"} <= pages
 
 
-@each_page
-def test_a_make_command_that_a_page_names_has_a_target_and_variables_of_the_makefile(page: Path) -> None:
+def test_a_make_command_that_a_page_names_has_a_target_and_variables_of_the_makefile() -> None:
     makefile = (PROJECT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE))
-    commands = named(page, r"\bmake((?: +[A-Za-z][\w-]*(?:=\S*)?)+)")
-    words = [word for command in commands for word in command.split()]
-    variables = {word.partition("=")[0] for word in words if re.match(r"[A-Z_]+=", word)}
-    assert {word for command in commands if re.match("[a-z]", word := command.split()[0])} - targets == set()
+    commands = {(page, *said.split()) for page, said in named(r"\bmake((?: +[A-Za-z][\w-]*(?:=\S*)?)+)")}
+    assert {command for command in commands if command[1][0].islower() and command[1] not in targets} == set()
+    variables = {word.partition("=")[0] for _, *words in commands for word in words if re.match("[A-Z_]+=", word)}
     assert {name for name in variables if name not in makefile} == set()
+    assert {"up", "test", "down"} <= {command[1] for command in commands if command[0] == "README.md"}
 
 
 def test_a_page_that_the_product_or_a_test_names_is_there() -> None:
