@@ -126,6 +126,8 @@ def paths_in(value: Any, at: str) -> Iterator[str]:
 def test_a_log_that_a_page_names_is_the_log_of_a_step() -> None:
     logs = named(r"/var/log/tailrack/([^\s/'`]+)\b", r"(?<![\w/.<>-])([\w<>-]+)\.log\b")
     wrong = {(page, log) for page, log in logs if not steps().fullmatch(log.removesuffix(".log"))}
+    # One that no step writes is written out where it is made.
+    wrong = {(page, log) for page, log in wrong if f"/var/log/tailrack/{log}" not in product()}
     assert {(page, log) for page, log in wrong if log != "STEP.log"} == set()
 
 
