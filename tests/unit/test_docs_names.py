@@ -34,10 +34,12 @@ def of_the_product(*endings: str) -> list[str]:
 
 @cache
 def product() -> str:
-    """Bash, templates and Python of the product in one text, the two folders of base.sh written out."""
+    """Bash, templates and Python of the product in one text, bash's folders and defaults written out."""
     texts = [(PROJECT / path).read_bytes() for path in of_the_product("") if not path.endswith(".md")]
     text = "\n".join(one.decode("utf-8") for one in texts if b"\0" not in one)
-    return text.replace("$STATE_DIR", "/var/lib/tailrack").replace("$LOG_DIR", "/var/log/tailrack")
+    for name, folder in re.findall(r"^([A-Z_]+_DIR)=(/\S+)$", text, re.MULTILINE):
+        text = text.replace(f"${name}/", f"{folder}/")
+    return re.sub(r"\$\{\d:-([\w-]+)\}", r"\1", text)
 
 
 @cache
