@@ -368,7 +368,7 @@ def test_a_full_disk_is_named_and_up_repairs_it_when_there_is_room(running: Clus
 def all_work(cluster: ClusterUnderTest) -> None:
     """Wait until a job on all nodes reads the share.
 
-    A controller that was killed may take one that has ended for running (docs/operations.md).
+    A controller that was killed may take one that has ended for running (docs/failures.md).
     """
     eventually(lambda: cluster.attempt("head", "scancel -u ada").returncode == 0, 60, "slurmctld answers")
     job = as_user("ada", "srun -N3 --switches=2 cat /shared/home/ada/.ssh/authorized_keys")

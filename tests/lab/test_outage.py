@@ -59,7 +59,7 @@ def test_a_far_node_that_was_cut_off_works_and_writes_within_a_minute_and_nothin
     there, told = writers.stop(), writers.told()
     assert there == told, "what was acknowledged, once and in order, and no error"
     # The end of a job that lived through it all is told, and the node is as free as before. Not asked of sinfo, which
-    # goes on to say `mix` where slurmctld was reconfigured while the job ran (docs/operations.md).
+    # goes on to say `mix` where slurmctld was reconfigured while the job ran (docs/failures.md).
     ended = time.monotonic()
     eventually(
         lambda: "JobState=COMPLETED" in cluster.run("head", f"scontrol show job {job}"), BACK, "the job has ended"

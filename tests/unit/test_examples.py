@@ -1,4 +1,4 @@
-"""Every example stack is a good config, and the README's table names it."""
+"""Every example stack is a good config, and a page names it; the README names three."""
 
 from __future__ import annotations
 
@@ -59,5 +59,10 @@ def test_an_example_is_a_good_config(file: Path, tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
-def test_the_readme_names_the_example(file: Path) -> None:
-    assert f"examples/stacks/{file.name}" in (PROJECT / "README.md").read_text(encoding="utf-8")
+def test_the_page_of_a_cluster_of_ones_own_names_the_example(file: Path) -> None:
+    assert f"(../examples/stacks/{file.name})" in (PROJECT / "docs" / "own-machines.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_names_three_examples() -> None:
+    readme = (PROJECT / "README.md").read_text(encoding="utf-8")
+    assert len([file for file in EXAMPLES if f"(examples/stacks/{file.name})" in readme]) == 3

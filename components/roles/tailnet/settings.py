@@ -199,7 +199,7 @@ class Tailnet(WayToTailnet):
     )
     relay: Relay | None = key(
         "a relay of the cluster's own for nodes that find no direct path "
-        "([operations.md](operations.md#a-relay-of-ones-own)); left out, it is the control server's relays",
+        "([day-2.md](day-2.md#a-relay-of-ones-own)); left out, it is the control server's relays",
         default=None,
     )
 
