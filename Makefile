@@ -6,6 +6,7 @@
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 STACK ?= dev
+RANDOM_TESTS = $$(grep -lE 'import hypothesis|from hypothesis|tests\.chance' tests/unit/test_*.py)
 FAULTS := $(addprefix tests/lab/test_,faults.py local_head.py outage.py relay.py secrets.py slow_node.py)
 export STACK ENGINE COMMAND
 .PHONY: help setup setup-dev up preview drift outputs status images report floors shell trust down burst burst-down lint test test-unit test-engine test-lab test-faults test-gpu bench
@@ -69,7 +70,7 @@ lint: setup-dev ## ruff, mypy, shellcheck, actionlint, zizmor, and the Go progra
 	@cd lab/control && test -z "$$(gofmt -l .)" && go vet ./... && go test ./...
 
 test-unit: setup-dev .tailrack/packages/pulumi_aws .tailrack/packages/pulumi_tailscale ## tests without daemons, seconds
-	@$(PYTHON) -m pytest tests/unit -n 2
+	@$(PYTHON) -m pytest tests/unit -n 2 --dist loadfile
 
 # Beside .venv, where the CLI does not find it: it would fetch the provider for every stack.
 .tailrack/packages/pulumi_%: requirements-%.txt
@@ -83,9 +84,10 @@ test-lab: setup-dev ## tests on real daemons, in containers
 	@$(PYTHON) -m lab image >/dev/null
 	@$(PYTHON) -m pytest tests/lab -n 2 --dist loadfile
 
-test-faults: setup-dev ## what goes wrong, in full: kills, a partition, restarts, the secret scan; half an hour
-	@$(PYTHON) -m lab image >/dev/null
-	@$(PYTHON) -m pytest -m 'proof or not proof' -s --timeout 3600 $(FAULTS)
+test-faults: setup-dev ## what goes wrong, in full: kills, a partition, restarts, the secret scan, other random inputs; half an hour
+	@export FAULTS_SEED=$${FAULTS_SEED:-$$(od -An -N4 -tx1 /dev/urandom | tr -d ' ')}; echo "FAULTS_SEED=$$FAULTS_SEED"; \
+	$(PYTHON) -m pytest -n 2 --hypothesis-seed=$$((16#$$FAULTS_SEED)) $(RANDOM_TESTS) && \
+	$(PYTHON) -m lab image >/dev/null && $(PYTHON) -m pytest -m 'proof or not proof' -s --timeout 3600 $(FAULTS)
 
 test: lint ## all checks, the quick ones first
 	@$(PYTHON) -m driver engine
