@@ -6,15 +6,19 @@
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 STACK ?= dev
+RANDOM_TESTS = $$(grep -lE 'import hypothesis|from hypothesis|tests\.chance' tests/unit/test_*.py)
 FAULTS := $(addprefix tests/lab/test_,faults.py local_head.py outage.py relay.py secrets.py slow_node.py)
 export STACK ENGINE COMMAND
-.PHONY: help setup up preview drift outputs status images report floors shell trust down burst burst-down lint test test-unit test-engine test-lab test-faults test-gpu bench
+.PHONY: help setup setup-dev up preview drift outputs status images report floors shell trust down burst burst-down lint test test-unit test-engine test-lab test-faults test-gpu bench
 
 help:
-	@sed -n 's/^\([a-z-]*\): *[a-z ]*## /\1\t/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\): *[a-z._/ -]*## /\1\t/p' Makefile | expand -t 14
 
 setup: ## Python dependencies in .venv
 	@driver/setup.sh
+
+setup-dev: ## those of the checks too
+	@driver/setup.sh dev
 
 up: setup ## bring the stack up, measure it, show it
 	@$(PYTHON) -m driver up
@@ -55,7 +59,7 @@ burst: up ## the pool dev-burst joins the cluster of the dev stack
 burst-down: STACK = dev-burst
 burst-down: down ## the pool dev-burst leaves
 
-lint: setup ## ruff, mypy, shellcheck, actionlint, zizmor, and the Go program's own checks
+lint: setup-dev ## ruff, mypy, shellcheck, actionlint, zizmor, and the Go program's own checks
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy --strict __main__.py stacks components
@@ -65,24 +69,25 @@ lint: setup ## ruff, mypy, shellcheck, actionlint, zizmor, and the Go program's 
 	@go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.7
 	@cd lab/control && test -z "$$(gofmt -l .)" && go vet ./... && go test ./...
 
-test-unit: setup .tailrack/packages/pulumi_aws .tailrack/packages/pulumi_tailscale ## tests without daemons, seconds
-	@$(PYTHON) -m pytest tests/unit -n 2
+test-unit: setup-dev .tailrack/packages/pulumi_aws .tailrack/packages/pulumi_tailscale ## tests without daemons, seconds
+	@$(PYTHON) -m pytest tests/unit -n 2 --dist loadfile
 
 # Beside .venv, where the CLI does not find it: it would fetch the provider for every stack.
 .tailrack/packages/pulumi_%: requirements-%.txt
 	@$(PYTHON) -m pip -q --disable-pip-version-check install --no-deps --no-compile --require-hashes --upgrade --target .tailrack/packages -r $<
 	@touch $@
 
-test-engine: setup .tailrack/packages/pulumi_tailscale ## tests of the engines against a real SSH server
+test-engine: setup-dev .tailrack/packages/pulumi_tailscale ## tests of the engines against a real SSH server
 	@$(PYTHON) -m pytest tests/engine -n 2
 
-test-lab: setup ## tests on real daemons, in containers
+test-lab: setup-dev ## tests on real daemons, in containers
 	@$(PYTHON) -m lab image >/dev/null
 	@$(PYTHON) -m pytest tests/lab -n 2 --dist loadfile
 
-test-faults: setup ## what goes wrong, in full: kills, a partition, restarts, the secret scan; half an hour
-	@$(PYTHON) -m lab image >/dev/null
-	@$(PYTHON) -m pytest -m 'proof or not proof' -s --timeout 3600 $(FAULTS)
+test-faults: setup-dev ## what goes wrong, in full: kills, a partition, restarts, the secret scan, other random inputs; half an hour
+	@export FAULTS_SEED=$${FAULTS_SEED:-$$(od -An -N4 -tx1 /dev/urandom | tr -d ' ')}; echo "FAULTS_SEED=$$FAULTS_SEED"; \
+	$(PYTHON) -m pytest -n 2 --hypothesis-seed=$$((16#$$FAULTS_SEED)) $(RANDOM_TESTS) && \
+	$(PYTHON) -m lab image >/dev/null && $(PYTHON) -m pytest -m 'proof or not proof' -s --timeout 3600 $(FAULTS)
 
 test: lint ## all checks, the quick ones first
 	@$(PYTHON) -m driver engine
@@ -94,5 +99,5 @@ test: lint ## all checks, the quick ones first
 test-gpu: ## tests on a machine with two NVIDIA GPUs, without network; archives: python -m tests.gpu.pack
 	@tests/gpu/run.sh
 
-bench: setup ## measure times of this machine (prints, never fails)
+bench: setup-dev ## measure times of this machine (prints, never fails)
 	@for program in bench/[a-z]*.py; do PYTHONPATH=. $(PYTHON) $$program; done

@@ -19,7 +19,7 @@ from stacks.yaml_file import read_yaml
 from tests.unit.configs import KEY_PAIR, RawConfig
 from tests.unit.large_configs import SIZES, read, yaml_of
 
-LARGER = 10  # times the sizes of the tests, for seconds that can be read
+LARGER = 30  # times the sizes of the tests, for seconds that can be read
 TURNS = 2
 YAML_USERS = 20_000
 

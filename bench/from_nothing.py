@@ -28,9 +28,8 @@ NOWHERE = {"GOCACHE": "cache", "GOMODCACHE": "modules"}
 def python(folder: Path) -> None:
     """Install what driver/setup.sh does."""
     run([sys.executable, "-m", "venv", str(folder / "venv")])
-    files = [word for name in ("requirements.txt", "requirements-dev.txt") for word in ("-r", str(PROJECT / name))]
     pip = [str(folder / "venv/bin/python"), "-m", "pip", "-q", "--no-cache-dir", "--disable-pip-version-check"]
-    run([*pip, "install", "--require-hashes", *files])
+    run([*pip, "install", "--require-hashes", "-r", str(PROJECT / "requirements.txt")])
 
 
 def go(folder: Path) -> None:

@@ -192,7 +192,15 @@ class Functions:
 
     @property
     def reads(self) -> frozenset[str]:
-        return frozenset(_READ.findall(self.text)) - frozenset(_SET.findall(self.text)) - _SHELLS_OWN
+        found = [_names(text) for text in (*self._taken.values(), *self._last)]
+        return frozenset().union(*(read for read, _ in found)).difference(_SHELLS_OWN, *(made for _, made in found))
+
+
+# Each file is in many scripts.
+@lru_cache
+def _names(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The upper-case variables that a text reads, and those that it sets."""
+    return frozenset(_READ.findall(text)), frozenset(_SET.findall(text))
 
 
 @lru_cache

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Python dependencies in .venv, exactly those of requirements.txt and requirements-dev.txt. Does nothing when they
-# are there already.
+# Python dependencies in .venv, exactly those of requirements.txt; with the word `dev`, those of the checks too. Does
+# nothing when they are there already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,14 +10,20 @@ command -v python3 >/dev/null || die "python3 is not here; install Python 3.11 o
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
     die "python3 is $(python3 -V 2>&1); Python 3.11 or newer is needed"
 
-# Only for a stack that needs them: the CLI fetches the provider of every SDK that it finds installed.
+# What was installed once stays, for every stack of this checkout, and is kept as its file has it.
 more=()
+case ${1-} in
+'') if [ -e .venv/.tailrack-dev ]; then more+=(dev); fi ;;
+dev) more+=(dev) ;;
+*) die "driver/setup.sh knows no '$1'; run it without a word, or with 'dev' for what the checks need" ;;
+esac
+# Only for a stack that needs them: the CLI fetches the provider of every SDK that it finds installed.
 wants() { # name, what a stack's config has that needs requirements-<name>.txt
     if grep -qsE "$2" "Pulumi.${STACK:-dev}.yaml" || [ -e ".venv/.tailrack-$1" ]; then more+=("$1"); fi
 }
 wants aws 'kind: "?aws\b'
 wants tailscale 'kind: "?tailscale\b|\b(oauth_client_id|api_key):'
-files=(requirements.txt requirements-dev.txt)
+files=(requirements.txt)
 for name in "${more[@]}"; do files+=("requirements-$name.txt"); done
 
 stamp=.venv/.tailrack-requirements
@@ -42,5 +48,5 @@ if ! python3 -m venv .venv 2>/dev/null; then
 fi
 .venv/bin/python -m pip -q --disable-pip-version-check install --require-hashes \
     "${files[@]/#/--requirement=}" >&2
-for name in "${more[@]}"; do touch ".venv/.tailrack-$name"; done # it stays, for every stack of this checkout
+for name in "${more[@]}"; do touch ".venv/.tailrack-$name"; done
 printf '%s\n' "$wanted" >"$stamp"

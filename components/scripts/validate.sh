@@ -22,14 +22,13 @@ REFUSED=3
 # Root opens and writes nothing in a home: the jobs' files are written, and their output is read, as the user. What the
 # driver prints is a user's words: JSON of some size, or nothing.
 OUTPUT_LIMIT=64000000
-text_json() { printf %s "$1" | jq -Rs .; }
 
 # names of the nodes that take part, one a line
 drive() {
     {
         printf '{"program":"%s","plan":%s,"nodes":%s,"absent":%s,' "$DRIVER" "$PLAN" "$(json_list <<<"$1")" "$(absent "$1")"
         printf '"jobs":{"cpu_job":%s,"cpu_files":{"all_reduce_perf.py":%s,"tcp_ring.py":%s}}}' \
-            "$(text_json "$JOB_SCRIPT")" "$(text_json "$PROGRAM")" "$(text_json "$RING")"
+            "$(json_string "$JOB_SCRIPT")" "$(json_string "$PROGRAM")" "$(json_string "$RING")"
     } | timeout -k 30 "$CAMPAIGN_LIMIT" runuser -u "$RUN_AS" -- env -i HOME="$HOME_DIR" PATH=/usr/bin:/bin \
         USER="$RUN_AS" LANG=C.UTF-8 python3 -I -c "$START" | head -c "$OUTPUT_LIMIT"
 }
@@ -104,7 +103,11 @@ absent() {
 }
 
 # Names, one a line, as a JSON list.
-json_list() { jq -cRn '[inputs | select(. != "")]'; }
+json_list() {
+    local name list=''
+    while read -r name; do [ -z "$name" ] || list+="${list:+,}$(json_string "$name")"; done
+    printf '[%s]' "$list"
+}
 
 # What there is to say where nothing could be measured: BUSY, or UNAVAILABLE where a node is down or drained.
 nothing_measured() {

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-import secrets
 import signal
 import subprocess
 import time
@@ -25,6 +24,7 @@ from driver.find_engine import Found
 from driver.workspace import PROJECT, ROOT, DriverError, Workspace
 from engine.events import Summary
 from lab.keys import new_key_pair
+from tests.chance import dice
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually, own_machine
 
 LOGS = "/var/log/tailrack"
@@ -56,9 +56,7 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
 @pytest.fixture(scope="module")
 def chance() -> random.Random:
     """What chooses points in time and daemons."""
-    seed = os.environ.get("FAULTS_SEED") or secrets.token_hex(4)
-    print(f"\nFAULTS_SEED={seed}")
-    return random.Random(seed)  # noqa: S311 - it keeps no secret
+    return dice("faults")
 
 
 @pytest.fixture(scope="module")

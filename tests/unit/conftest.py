@@ -17,7 +17,7 @@ from stacks.cluster import ClusterStack
 from stacks.config import parse
 from tests.unit.configs import AUTH_KEY, HOSTS, KEY_PAIR, LAB, LAB_PRIVATE_KEY, MUNGE_KEY, RawConfig
 from tests.unit.recorded import Build, Recorded, record
-from tests.unit.shell import TOOLS, Shell
+from tests.unit.shell import TOOLS, Shell, machine
 
 
 @pytest.fixture(scope="session")
@@ -87,11 +87,4 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def shell(tmp_path: Path, tools: Path) -> Shell:
     """Bash in an empty folder that stands for the whole machine, with stubs for what would need root."""
-    for folder in ("stubs", "etc", "run/lock", "run/systemd/system"):
-        (tmp_path / folder).mkdir(parents=True)
-    made = Shell(tmp_path, tools)
-    for name in ("chown", "systemctl"):
-        made.stub(name)
-    made.stub("id", "echo 0")
-    made.stub("dpkg-query", "printf installed")
-    return made
+    return machine(tmp_path, tools)

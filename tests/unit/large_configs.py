@@ -30,19 +30,19 @@ def hosts(number: int) -> RawConfig:
 
 
 SIZES: dict[str, tuple[int, Callable[[int], RawConfig]]] = {
-    "hosts": (600, hosts),
-    "pools": (600, pools),
+    "hosts": (200, hosts),
+    "pools": (200, pools),
     "nodes of large pools": (3000, lambda n: pools(n // 1000, count=1000)),
-    "users": (2000, lambda n: lab(users=[{"name": f"u{i}", "uid": 1000 + i} for i in range(n)])),
-    "bad users": (2000, lambda n: lab(users=[{"name": f"u{i}", "uid": "x", "gdi": 1} for i in range(n)])),
-    "sites apart": (600, lambda n: lab(sites=[site(i, subnet=f"10.{i // 256}.{i % 256}.0/24") for i in range(n)])),
-    "sites that overlap": (600, lambda n: lab(sites=[site(i, subnet="10.0.0.0/8") for i in range(n)])),
+    "users": (700, lambda n: lab(users=[{"name": f"u{i}", "uid": 1000 + i} for i in range(n)])),
+    "bad users": (700, lambda n: lab(users=[{"name": f"u{i}", "uid": "x", "gdi": 1} for i in range(n)])),
+    "sites apart": (200, lambda n: lab(sites=[site(i, subnet=f"10.{i // 256}.{i % 256}.0/24") for i in range(n)])),
+    "sites that overlap": (200, lambda n: lab(sites=[site(i, subnet="10.0.0.0/8") for i in range(n)])),
     "partitions of unknown sites": (
-        600,
+        200,
         lambda n: lab(slurm={"partitions": [{"name": f"x{i}", "sites": [f"q{i}"]} for i in range(n)]}),
     ),
-    "unknown settings": (1200, lambda n: lab(slurm={"settings": {f"KillWaiu{i}": 1 for i in range(n)}})),
-    "unknown floors": (600, lambda n: lab(validation={"floors_gb_per_s": {f"sx{i}": 1 for i in range(n)}})),
+    "unknown settings": (400, lambda n: lab(slurm={"settings": {f"KillWaiu{i}": 1 for i in range(n)}})),
+    "unknown floors": (200, lambda n: lab(validation={"floors_gb_per_s": {f"sx{i}": 1 for i in range(n)}})),
 }
 """By what there is more of: how many, and the config with any number of them."""
 

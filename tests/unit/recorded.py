@@ -9,6 +9,7 @@ import subprocess
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -126,11 +127,11 @@ class Recorded:
         assert hashlib.sha256(script.encode()).hexdigest() == digest
         return script
 
-    def variables(self, name: str) -> dict[str, str]:
+    def variables(self, name: str) -> Mapping[str, str]:
         """The values that a step's script has from the beginning: those of its header, and its own."""
         return _variables(self.whole(name).removesuffix(CALL))
 
-    def header(self, name: str) -> dict[str, str]:
+    def header(self, name: str) -> Mapping[str, str]:
         """The values that a step's script is given, as bash reads them."""
         return _variables(self[name].inputs["stdin"].removesuffix(CALL).split("\n#!/bin/bash\n")[0])
 
@@ -149,7 +150,8 @@ class Recorded:
         return {key[1] for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key)}
 
 
-def _variables(text: str) -> dict[str, str]:
+@cache
+def _variables(text: str) -> Mapping[str, str]:
     """The variables that a text of bash sets."""
     show = """for name in $(compgen -v); do
         case $was in *" $name "*) ;; *) printf '%s\\0' "$name" "${!name}" ;; esac

@@ -10,7 +10,6 @@ import subprocess
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -204,20 +203,6 @@ def test_the_dev_stack_on_the_config_page_has_the_values_of_the_real_one() -> No
         return [] if short == whole else [path]
 
     assert not differences(shown, {key.removeprefix("tailrack:"): value for key, value in real.items()}, "tailrack")
-
-
-def test_the_picture_is_drawn_within_its_frame_and_has_words_for_those_who_cannot_see_it() -> None:
-    svg = "{http://www.w3.org/2000/svg}"
-    picture = ElementTree.parse(PROJECT / "docs" / "architecture.svg").getroot()  # noqa: S314 - our own file
-    _, _, width, height = (float(number) for number in picture.attrib["viewBox"].split())
-    outside = [
-        element.attrib
-        for element in picture.iter(f"{svg}rect")
-        if float(element.attrib["x"]) + float(element.attrib["width"]) > width
-        or float(element.attrib["y"]) + float(element.attrib["height"]) > height
-    ]
-    assert not outside
-    assert all(len(picture.findtext(f"{svg}{tag}") or "") > 10 for tag in ("title", "desc"))
 
 
 def write_reference() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from driver.stack_file import ConfigSecrets, load_config, passphrase
 from stacks.config import ConfigError, load
-from stacks.yaml_file import FileError, read_yaml
+from stacks.yaml_file import LARGEST, FileError, read_yaml
 
 HOSTILE = {
     "a list": (b"config: [1]\n", ("config is a list",)),
@@ -21,9 +21,11 @@ HOSTILE = {
     "bytes that are not UTF-8": (b"config:\n  a: \xff\n", ("line 2", "UTF-8")),
     "a control character": (b"config: \x00\n", ("control characters",)),
     "no YAML": (b"config: [\n", ("line 2", "not YAML")),
-    "an alias to itself": (b"config: &x\n  tailrack:a: *x\n", ("line 2", "*x")),
-    "an alias to nothing": (b"config: *x\n", ("line 1", "*x")),
+    "an alias to itself": (b"config: &x\n  tailrack:a: *x\n", ("line 1", "an alias is within what it stands for")),
+    "an alias to nothing": (b"config: *x\n", ("line 1", "undefined alias")),
     "nesting 3,000 deep": (b"config: " + b"[" * 3000 + b"]" * 3000, ("line 1", "nested more than")),
+    "nesting 100,000 deep": (b"config: " + b"[" * 100_000, ("line 1", "nested more than")),
+    "a file of a size that none has": (b"config: {}" + b" " * LARGEST, (str(LARGEST), "bytes")),
     "aliases that multiply": (
         b"a: &a0 [1,1,1,1,1,1,1,1,1,1]\n"
         + b"".join(b"b%d: &a%d [%s]\n" % (n, n, b",".join([b"*a%d" % (n - 1)] * 10)) for n in range(1, 9)),
@@ -33,7 +35,7 @@ HOSTILE = {
     "a key that is null": (b"config:\n  tailrack:a: {~: 6}\n", ("line 2", "a key is nothing")),
     "a key that is a date": (b"config:\n  tailrack:a: {2001-01-01: 6}\n", ("line 2", "a key is a date")),
     "a key that is true": (b"config:\n  tailrack:a: {on: 6}\n", ("line 2", "a key is a truth value")),
-    "a key that is a list": (b"config: {[1]: 2}\n", ("line 1", "where a key is wanted")),
+    "a key that is a list": (b"config: {[1]: 2}\n", ("line 1", "a key is a list")),
     "a number of 5,000 digits": (b"config:\n  tailrack:a: " + b"9" * 5000, ("line 2", "5000 characters")),
     "a number of 5,000 digits to the base of 16": (
         b"config: {a: 0x" + b"f" * 5000 + b"}",
@@ -44,7 +46,7 @@ HOSTILE = {
     "two documents": (b"config: {}\n---\nconfig: {}\n", ("line 2", "second document")),
     "a section twice": (b"config:\n  tailrack:a: 1\n  tailrack:a: 2\n", ("line 3", "'tailrack:a'", "first in line 2")),
     "a key twice": (b"config:\n  tailrack:a: {b: 1, b: 2}\n", ("line 2", "'b'", "second time")),
-    "a merge of a number": (b"config: {<<: 5}\n", ("line 1", "merges a mapping")),
+    "a merge of a number": (b"config: {<<: 5}\n", ("line 1", "a mapping or list of mappings for merging")),
     "no namespace": (b"config: {cluster: {name: a}}\n", ("'cluster'", "no namespace", "'tailrack:cluster'")),
     "an empty namespace": (b"config: {':cluster': 1}\n", ("no namespace",)),
     "a salt that is a list": (
@@ -131,7 +133,9 @@ words = st.sampled_from(
     ["tailrack:", "sites", "config:", "- ", "{", "}", "[", "]", "&a ", "*a", "<<: ", ": ", "\n", "  "]
 )
 junk = st.lists(
-    words | st.text(max_size=4) | st.sampled_from(["!!int x", "!!set", "0x", "9" * 5000, "2001-13-01"])
+    words
+    | st.text(max_size=4)
+    | st.sampled_from(["!!int x", "!!set", "!!str ", "!!seq ", "!!float ", "0x", "9" * 5000, "2001-13-01"])
 ).map("".join)
 
 

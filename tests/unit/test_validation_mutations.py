@@ -1,4 +1,6 @@
-"""10,000 real outputs, damaged: none of them passes with a figure that was not measured, and none makes a traceback.
+"""Real outputs, damaged: none of them passes with a figure that was not measured, and none makes a traceback.
+
+They are 1,000, the same ones each time, and 10,000 others in each `make test-faults`.
 
 Broken is an output from which what the program measured cannot be read any more. Damage to a line of NCCL's log, to a
 comment or to a field that no figure depends on breaks nothing, and neither does another last digit of a time, where the
@@ -14,7 +16,6 @@ The job's state says COMPLETED throughout: the output alone has to tell.
 
 import json
 import random
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ import pytest
 from components.validation.model import JobReport, Measurement
 from components.validation.nccl_tests import Table, parse
 from components.validation.verdict import Result, judge
+from tests.chance import SEED
+from tests.chance import dice as dice_of
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "nccl_tests"
 MIB = 2**20
@@ -224,10 +227,6 @@ BROKEN: tuple[Callable[[Sample, random.Random], str], ...] = (
 )
 
 
-def test_there_are_10000_of_them():
-    assert sum(each.share for each in SAMPLES) == 10_000
-
-
 @pytest.mark.parametrize("real", SAMPLES, ids=lambda real: real.name)
 def test_the_sample_itself_passes(real):
     assert judged(real.asked, real.text)["verdict"] == "PASS"
@@ -236,11 +235,9 @@ def test_the_sample_itself_passes(real):
 
 @pytest.mark.parametrize("real", SAMPLES, ids=lambda real: real.name)
 def test_no_damaged_output_gives_a_figure_that_was_not_measured(real):
-    seed = secrets.randbelow(2**32)
-    print(f"seed {seed}")
-    dice = random.Random(seed)  # noqa: S311 - it has to come out the same again
+    dice = dice_of(real.name)
     clean, right = real.table, judged(real.asked, real.text)
-    for number in range(real.share):
+    for number in range(real.share if SEED else real.share // 10):
         certain = dice.random() < 0.4
         break_it, damage = dice.choice(BROKEN), dice.choice(ANY)
         output = break_it(real, dice) if certain else damage(real.text, dice)
@@ -248,7 +245,7 @@ def test_no_damaged_output_gives_a_figure_that_was_not_measured(real):
             output = dice.choice(ANY)(output, dice)
         result = judged(real.asked, output)
         how = (break_it if certain else damage).__name__
-        what = f"seed {seed}, number {number}, {how}: {result['verdict']} {result['reason'][:200]}"
+        what = f"number {number}, {how}: {result['verdict']} {result['reason'][:200]}"
         json.dumps(result)
         assert result["busbw_gb_per_s"] in (None, pytest.approx(right["busbw_gb_per_s"], rel=1e-3)), what
         if result["verdict"] == "PASS":

@@ -109,7 +109,7 @@ def test_ranks_on_loopback_print_a_table_that_is_read_and_judged(start: Start, r
 
 
 def test_data_larger_than_all_buffers_between_two_ranks_does_not_lock_them(start: Start) -> None:
-    options = ("-b", "64M", "-e", "64M", "-n", "1", "-w", "0")
+    options = ("-b", "32M", "-e", "32M", "-n", "1", "-w", "0")
     told = [ended(process) for process in [start(rank, 2, *options) for rank in range(2)]]
     assert [code for code, _, _ in told] == [0, 0]
     assert parse(told[0][1]).out_of_bounds == 0
