@@ -93,5 +93,6 @@ def shell(tmp_path: Path, tools: Path) -> Shell:
     for name in ("chown", "systemctl"):
         made.stub(name)
     made.stub("id", "echo 0")
+    made.stub("runuser", 'shift 3; exec "$@"')  # -u NAME --
     made.stub("dpkg-query", "printf installed")
     return made
