@@ -373,9 +373,7 @@ def node(machine: Shell) -> Shell:
     """A node of cloud-a with the programs, the plugin and the share; its Slurm is a file with the node's state."""
     root = machine.root
     machine.write("etc/tailrack/containers", f"SHARED={root}/{SHARE}\nLOCAL={root}/local\nSITE=cloud-a\nNODE=a1\n")
-    machine.write(PROGRAM.lstrip("/"), machine.inside(program()) + "\n").chmod(
-        0o755
-    )
+    machine.write(PROGRAM.lstrip("/"), machine.inside(program()) + "\n").chmod(0o755)
     machine.write(IMPORTER.lstrip("/"), machine.inside(template("enroot_pyxis", "importer")) + "\n").chmod(0o755)
     for path in (f"{FOLDER}", "local/images", "run/pyxis/6001"):
         machine.path(path).mkdir(parents=True)
