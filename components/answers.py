@@ -285,7 +285,7 @@ def _no_number(word: str) -> None:
 
 def _is_flat(answer: object) -> bool:
     """Whether nothing lies deeper in it than an answer's parts do: who goes through it may do so by recursion."""
-    level = [answer]
+    level: list[Any] = [answer]
     for _ in range(MOST_DEPTH):
         inner = [part for each in level for part in (each.values() if isinstance(each, dict) else each)]
         level = [part for part in inner if isinstance(part, dict | list)]

@@ -17,7 +17,7 @@ CONNECTION_DEFAULTS = {"user": "root", "port": 22, "dialErrorLimit": 10, "perDia
 FIRST_PAUSE, PAUSE_GROWTH, LONGEST_PAUSE = 0.1, 1.5, 5.0  # seconds between two dials, as the provider waits
 # A host counts as lost that has answered none of two such questions when the third is due: after 45 to 60 s.
 KEEPALIVE_SECONDS, KEEPALIVE_QUESTIONS = 15, 2
-# Seconds for which the streams of a command that has ended are read, and between two looks whether it has; bytes of one.
+# Seconds for which a command's streams are read after its end, and between two looks for it; bytes of each stream.
 AFTER_END_SECONDS, LOOK_SECONDS = 10.0, 1.0
 MOST_OUTPUT = 2**27
 STREAMS = ("stdout", "stderr")
@@ -72,9 +72,12 @@ class Commands:
         how |= {"cwd": inputs.get("dir") or self._directory, "env": {**own, **inputs.get("environment", {}), **added}}
         shell = inputs.get("interpreter") or ["/bin/sh", "-c"]
         # A session of its own: Ctrl-C at the terminal is for the engine, which lets steps finish.
-        process = await asyncio.create_subprocess_exec(*shell, command, start_new_session=True, **how)
-        output = await _output(process, stdin)
-        return await process.wait() if process.returncode is None else process.returncode, *output
+        process: Any = await asyncio.create_subprocess_exec(*shell, command, start_new_session=True, **how)
+        try:
+            output = await _output(process, stdin)
+            return await process.wait() if process.returncode is None else process.returncode, *output
+        finally:
+            process._transport.close()  # what is read no more; there is no public way
 
     async def _remote(self, command: str, inputs: dict[str, Any], stdin: bytes, added: dict[str, str]) -> Any:
         async with _reach(inputs["connection"]) as host:
