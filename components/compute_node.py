@@ -121,7 +121,7 @@ class ComputeNode(pulumi.ComponentResource):
             values,
             label=f"{host.name}: look at the machine",
             limit_seconds=GATE_LIMIT_SECONDS,
-            parse=answers.reader(answers.GATE),
+            answer=answers.GATE,
             parent=self,
             depends_on=there,
         )
@@ -134,7 +134,7 @@ class ComputeNode(pulumi.ComponentResource):
             secrets=secrets,
             renewed=way_in.renewed_secrets,
             label=f"{host.name}: join the tailnet, munge key",
-            parse=answers.reader(answers.REACH),
+            answer=answers.REACH,
             parent=self,
             depends_on=[gate.resource],
         )
@@ -158,12 +158,13 @@ class ComputeNode(pulumi.ComponentResource):
             steps.compose(roles, steps.MEMBER),
             values,
             label=f"{host.name}: export and certificate on the head node",
+            answer=answers.MEMBER,
             parent=self,
             depends_on=[*in_tailnet, *([head.ready] if head.ready else [])],
             limit_seconds=limit_with_jobs(values),
             lock=None,
         )
-        self.fabric: pulumi.Output[Any] = member.result.apply(lambda result: result.get("fabric"))
+        self.fabric: pulumi.Output[Any] = member.result["fabric"]
         leave = steps.leave_program(roles)
         node = Step(
             f"{host.name}-node",
@@ -172,10 +173,11 @@ class ComputeNode(pulumi.ComponentResource):
             {
                 **values,
                 "NODE_CERTIFICATE": member.result["certificate"],
+                "HEAD_PROBLEM": member.result["problem"],
                 "NODE_LEAVE_VALUES": made_of({name: values[name] for name in leave.reads}, header),
             },
             label=f"{host.name}: users, share, slurmd",
-            parse=answers.reader(answers.NODE),
+            answer=answers.NODE,
             parent=self,
             depends_on=[member.resource],
             limit_seconds=limit_with_jobs(values),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pulumi
 
-from components import measuring_plan, steps
+from components import answers, measuring_plan, steps
 from components.cluster_settings import ClusterSettings
 from components.command_line import TIME_LIMIT_SECONDS, render_program
 from components.compute_node import GATE_LIMIT_SECONDS, found_gpus, found_header, limit_with_jobs, node_header
@@ -81,6 +81,7 @@ class HeadNode(pulumi.ComponentResource):
             gate_script,
             values,
             label=f"{host.name}: look at the machine",
+            answer=answers.GATE.demanded(),
             limit_seconds=GATE_LIMIT_SECONDS,
             parent=self,
             depends_on=there,
@@ -97,6 +98,7 @@ class HeadNode(pulumi.ComponentResource):
             secrets=secrets,
             renewed=way_in.renewed_secrets,
             label=f"{host.name}: join the tailnet, munge key",
+            answer=answers.JOIN.demanded(),
             parent=self,
             depends_on=[gate.resource],
         )
@@ -123,12 +125,13 @@ class HeadNode(pulumi.ComponentResource):
             head_script,
             {**values, "HEAD_FORGET_PROGRAM": program},
             label=f"{host.name}: users, NFS server, slurmctld",
+            answer=answers.HEAD.demanded(),
             parent=self,
             depends_on=way_in.after_join(host.name, self.joined["tailnet_ip"], self, join.resource, host.adopt),
             limit_seconds=limit_with_jobs(values),
         )
         self.ready: pulumi.Resource = head.resource
-        self.fabric: pulumi.Output[Any] = head.result.apply(lambda result: result.get("fabric"))
+        self.fabric: pulumi.Output[Any] = head.result["fabric"]
         self._values, self._secrets = values, secrets
         self._imports = settings.containers is not None
         version = self.facts["slurm_version"]
@@ -166,6 +169,7 @@ class HeadNode(pulumi.ComponentResource):
             self._values,
             secrets=self._secrets,
             label=f"{self.host.name}: what no node waits for",
+            answer=answers.NOTHING,
             parent=self,
             limit_seconds=IMPORTS_LIMIT_SECONDS if self._imports else TIME_LIMIT_SECONDS,
             depends_on=[self.ready],

@@ -243,7 +243,7 @@ class NcclValidation(pulumi.ComponentResource):
             },
             measure=measured,
             # A user's words, which end nobody's run.
-            parse=answers.said,
+            answer=answers.MEASUREMENT,
             label=f"measure {scope.name}",
             # It waits for minutes and changes nothing that other steps on this machine change.
             lock=None,

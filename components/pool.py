@@ -9,7 +9,7 @@ from typing import Any
 
 import pulumi
 
-from components import steps
+from components import answers, steps
 from components.compute_node import ComputeNode
 from components.delivery import deliver
 from components.head_link import HeadLink
@@ -84,6 +84,7 @@ class Pool(pulumi.ComponentResource):
                 "POOL_SLURM_CONF": [line for site in sites for line in node_set_lines(site_node_set(site), site)],
             },
             label=f"{name}: the pool's place in the cluster",
+            answer=answers.NOTHING.demanded(),
             parent=self,
             depends_on=there,
         )

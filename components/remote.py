@@ -31,6 +31,7 @@ from typing import Any, TypeVar
 import pulumi
 from pulumi_command import local, remote
 
+from components.answers import Answer
 from components.command_line import TIME_LIMIT_SECONDS, command, render_script, render_values, whole_command
 from components.host import Connection, Machine
 from components.step_label import StepLabel
@@ -157,7 +158,7 @@ def _digest(
 
 
 class Step:
-    """One script on one machine. `resource` is the Pulumi resource, `result` the JSON object the script printed.
+    """One script on one machine. `resource` is the Pulumi resource, `result` what holds of its answer.
 
     name        what everybody calls it: the resource, its log on the machine, errors, docs; domain words, no indexes
     label       what it does, in a few words for people
@@ -166,8 +167,7 @@ class Step:
                 secret. `result` is still plain, so a script with secrets prints none of them.
     measure     a change of these replaces the step (a measurement is taken anew). Whatever else changes, such as a line
                 of its script, only runs the script's `recall`, which says once more what was measured.
-    parse       from what it printed to `result`. The default raises for what is no JSON object, and with it ends the
-                program: for a machine that all the others need anyway
+    answer      what it has to print, and what of it goes into `result` (components/answers.py)
     lock        the lock it holds from its beginning; None where the script takes the host's for its changes alone
 
     renewed     of the secrets, those that are another one from time to time, and are needed but once. Another one alone
@@ -188,12 +188,12 @@ class Step:
         values: Mapping[str, pulumi.Input[Any]],
         *,
         label: str,
+        answer: Answer,
         parent: pulumi.Resource,
         secrets: Mapping[str, pulumi.Input[str]] | None = None,
         measure: Sequence[pulumi.Input[Any]] | None = None,
         depends_on: Sequence[pulumi.Resource] = (),
         limit_seconds: pulumi.Input[int] = TIME_LIMIT_SECONDS,
-        parse: Callable[[str], dict[str, Any]] = parse_result,
         lock: str | None = HOST_LOCK,
         renewed: Collection[str] = (),
         once: bool = False,
@@ -246,5 +246,5 @@ class Step:
                 ignore_changes=["connection", "create", "stdin"] if once else ["stdin"] if renewed else None,
             ),
         )
-        result = self.resource.stdout.apply(parse)
+        result = self.resource.stdout.apply(partial(answer.read, name))
         self.result: pulumi.Output[dict[str, Any]] = pulumi.Output.unsecret(result) if hidden else result

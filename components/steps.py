@@ -20,7 +20,7 @@ from components.roles.role import FOLDER, Role, Value
 
 SCRIPTS = Path(__file__).parent / "scripts"
 # In front of every step.
-SHARED = ("base", "packages")
+SHARED = ("base", "as_user", "packages")
 
 # Step to its phases. Which machines have which steps is in head_node.py and compute_node.py.
 GATE = ("gate", "lead")

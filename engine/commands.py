@@ -4,7 +4,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,9 @@ CONNECTION_DEFAULTS = {"user": "root", "port": 22, "dialErrorLimit": 10, "perDia
 FIRST_PAUSE, PAUSE_GROWTH, LONGEST_PAUSE = 0.1, 1.5, 5.0  # seconds between two dials, as the provider waits
 # A host counts as lost that has answered none of two such questions when the third is due: after 45 to 60 s.
 KEEPALIVE_SECONDS, KEEPALIVE_QUESTIONS = 15, 2
+# Seconds for which a command's streams are read after its end, and between two looks for it; bytes of each stream.
+AFTER_END_SECONDS, LOOK_SECONDS = 10.0, 1.0
+MOST_OUTPUT = 2**27
 STREAMS = ("stdout", "stderr")
 
 
@@ -69,22 +72,55 @@ class Commands:
         how |= {"cwd": inputs.get("dir") or self._directory, "env": {**own, **inputs.get("environment", {}), **added}}
         shell = inputs.get("interpreter") or ["/bin/sh", "-c"]
         # A session of its own: Ctrl-C at the terminal is for the engine, which lets steps finish.
-        process = await asyncio.create_subprocess_exec(*shell, command, start_new_session=True, **how)
-        output = await process.communicate(stdin)
-        return process.returncode, *output
+        process: Any = await asyncio.create_subprocess_exec(*shell, command, start_new_session=True, **how)
+        try:
+            output = await _output(process, stdin)
+            return await process.wait() if process.returncode is None else process.returncode, *output
+        finally:
+            process._transport.close()  # what is read no more; there is no public way
 
     async def _remote(self, command: str, inputs: dict[str, Any], stdin: bytes, added: dict[str, str]) -> Any:
         async with _reach(inputs["connection"]) as host:
             process = await host.create_process(command, env=added, encoding=None)
-            process.stdin.write(stdin)
-            process.stdin.write_eof()
-            output = await process.communicate()
+            output = await _output(process, stdin)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(AFTER_END_SECONDS):
+                    await process.wait_closed()
         return process.returncode, *output
 
     async def _copy(self, folder: str, into: str, inputs: dict[str, Any]) -> None:
         async with _reach(inputs["connection"]) as host, host.start_sftp_client() as files:
             await files.makedirs(into, exist_ok=True)
             await files.put(folder, into, recurse=True)
+
+
+async def _output(process: Any, stdin: bytes) -> tuple[bytes, bytes]:
+    """Give a process its stdin; return its stdout and stderr. CommandError where one of them is too long.
+
+    What a process leaves running may hold its streams open for ever: they are read for a while after its end.
+    """
+
+    async def take(stream: Any, into: bytearray) -> None:
+        while part := await stream.read(2**16):
+            into += part
+            if len(into) > MOST_OUTPUT:
+                raise CommandError(f"it printed more than {MOST_OUTPUT} bytes")
+
+    out, err = bytearray(), bytearray()
+    process.stdin.write(stdin)
+    process.stdin.write_eof()
+    reading = asyncio.gather(take(process.stdout, out), take(process.stderr, err))
+    try:
+        while not reading.done():
+            ended = process.returncode is not None
+            await asyncio.wait([reading], timeout=AFTER_END_SECONDS if ended else LOOK_SECONDS)
+            if ended:
+                break
+        if reading.done():
+            await reading
+    finally:
+        reading.cancel()
+    return bytes(out), bytes(err)
 
 
 @asynccontextmanager

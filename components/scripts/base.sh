@@ -9,9 +9,14 @@
 
 STATE_DIR=/var/lib/tailrack
 LOG_DIR=/var/log/tailrack
-LOCK_DIR=/run/lock
+# Locks, and what a step is about to answer, where only root can open them: whoever can open a file can lock it.
+PRIVATE_DIR=/run/tailrack-private
 # Seconds to wait for another step on this host: one that was cut off may still be at work.
 LOCK_WAIT=600
+
+# What a step tells the program; whether it has the host's lock; why it stopped, and what to do. The file by which it
+# answers, whether its work is done, and whether it has answered.
+RESULT='' LOCKED='' REASON='' REMEDY='' ANSWER='' WORKED='' ANSWERED=''
 
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C
 
@@ -34,7 +39,11 @@ no_room_in() {
 
 report_failure() {
     local status=$? place said
-    [ "$status" -eq 0 ] && return
+    if [ "$status" -eq 0 ]; then
+        # A shell that is ended by a signal has none.
+        if [ -z "$ANSWER" ] || [ -n "$ANSWERED" ]; then return 0; fi
+        status=143 REASON='it was ended, by its time limit or by hand'
+    fi
     # A full disk shows itself as any odd failure, and may have taken the log away.
     for place in "$LOG_DIR" "$STATE_DIR" /etc /var; do
         said=$(no_room_in "$place")
@@ -51,14 +60,16 @@ report_failure() {
             printf -- '---\n'
         fi
         printf 'next: %s\n' "${REMEDY:-"ssh to $HOST_NAME, see $LOG_DIR/$STEP_NAME.log, repair, then run up again"}"
-    } >&4
+    } >&2
+    [ -z "$ANSWER" ] || rm -f "$ANSWER" "$ANSWER.why"
     exit "$status"
 }
 
 # Be the only step that changes this host, from here to the end of the script. Once is enough.
 take_lock() {
     [ -z "$LOCKED" ] || return 0
-    local file=$LOCK_DIR/${1:-tailrack}.lock
+    local file=$PRIVATE_DIR/${1:-tailrack}.lock
+    install -d -m 0700 "$PRIVATE_DIR"
     exec 9>"$file"
     flock -w "$LOCK_WAIT" 9 || fail "another step has held $file for ${LOCK_WAIT}s" \
         "see 'fuser -v $file' on $HOST_NAME"
@@ -73,29 +84,61 @@ result() { RESULT+="${RESULT:+,}\"$1\":$2"; }
 # The file says that the last one was a local command.
 made_anew() { if [ "$1" = here ]; then [ ! -e "$HERE_FILE" ]; else [ -e "$HERE_FILE" ]; fi; }
 
-# Run `up` or `down` with stdout and stderr in the log; then print the step's result, one JSON object.
-# The second word is `here` for a local command, and empty for one by SSH.
+# Run `up` or `down`, and print the step's result, one JSON object. The second word is `here` for a local command, and
+# empty for one by SSH. Only this shell has the connection's stdout and stderr: the work is done by another one, which
+# writes to the log and answers by a file of root's. So no program that a step starts can answer in its place, or keep
+# the connection open.
 dispatch() {
-    local action=${1:?up or down} way=${2:-}
-    HERE_FILE=$STATE_DIR/here/$STEP_NAME
-    RESULT='' LOCKED=''
-    exec 3>&1 4>&2
+    local action=${1:?up or down} way=${2:-} status
     trap report_failure EXIT
     mkdir -p "$LOG_DIR" "$STATE_DIR" || fail "cannot make $LOG_DIR and $STATE_DIR"
-    exec >"$LOG_DIR/$STEP_NAME.log" 2>&1
+    install -d -m 0700 "$PRIVATE_DIR"
+    ANSWER=$(mktemp "$PRIVATE_DIR/$STEP_NAME.XXXXXX")
+    set +e
+    (
+        set -e
+        trap hand_over EXIT
+        work "$action" "$way"
+    ) >"$LOG_DIR/$STEP_NAME.log" 2>&1
+    status=$?
+    set -e
+    if [ "$status" -ne 0 ]; then
+        # shellcheck source=/dev/null
+        [ ! -s "$ANSWER.why" ] || . "$ANSWER.why"
+        exit "$status"
+    fi
+    cat "$ANSWER"
+    ANSWERED=yes
+    rm -f "$ANSWER"
+}
+
+# What the shell that works leaves for the one that answers: the result, or why there is none.
+hand_over() {
+    local status=$?
+    if [ "$status" -eq 0 ] && [ -n "$WORKED" ]; then
+        printf '{%s}\n' "$RESULT" >"$ANSWER"
+        return
+    fi
+    printf '%s=%q\n' REASON "$REASON" REMEDY "$REMEDY" >"$ANSWER.why"
+    [ "$status" -ne 0 ] || exit 143
+}
+
+# Do what the step does. `up` or `down`; `here` for a local command
+work() {
+    HERE_FILE=$STATE_DIR/here/$STEP_NAME
     [ -z "$STEP_LOCK" ] || take_lock "$STEP_LOCK"
-    note "$STEP_NAME $action on $HOST_NAME${STEP_REPAIR:+, repair: $STEP_REPAIR}"
-    case $action,$way in
+    note "$STEP_NAME $1 on $HOST_NAME${STEP_REPAIR:+, repair: $STEP_REPAIR}"
+    case $1,$2 in
     up,here) mkdir -p "${HERE_FILE%/*}" && : >"$HERE_FILE" ;;
     up,) rm -f "$HERE_FILE" ;;
     esac
-    if [ "$action" = down ] && made_anew "$way"; then
+    if [ "$1" = down ] && made_anew "$2"; then
         note "made anew by another step of this name: nothing to undo"
     else
-        "$action"
+        "$1"
     fi
     note "done in ${SECONDS}s"
-    printf '{%s}\n' "$RESULT" >&3
+    WORKED=yes
 }
 
 # Print true or false: whether a command succeeds.

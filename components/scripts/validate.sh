@@ -25,12 +25,12 @@ OUTPUT_LIMIT=64000000
 
 # names of the nodes that take part, one a line
 drive() {
-    {
-        printf '{"program":"%s","plan":%s,"nodes":%s,"absent":%s,' "$DRIVER" "$PLAN" "$(json_list <<<"$1")" "$(absent "$1")"
-        printf '"jobs":{"cpu_job":%s,"cpu_files":{"all_reduce_perf.py":%s,"tcp_ring.py":%s}}}' \
-            "$(json_string "$JOB_SCRIPT")" "$(json_string "$PROGRAM")" "$(json_string "$RING")"
-    } | timeout -k 30 "$CAMPAIGN_LIMIT" runuser -u "$RUN_AS" -- env -i HOME="$HOME_DIR" PATH=/usr/bin:/bin \
-        USER="$RUN_AS" LANG=C.UTF-8 python3 -I -c "$START" | head -c "$OUTPUT_LIMIT"
+    local asked
+    printf -v asked '{"program":"%s","plan":%s,"nodes":%s,"absent":%s,' "$DRIVER" "$PLAN" "$(json_list <<<"$1")" "$(absent "$1")"
+    printf -v asked '%s"jobs":{"cpu_job":%s,"cpu_files":{"all_reduce_perf.py":%s,"tcp_ring.py":%s}}}' "$asked" \
+        "$(json_string "$JOB_SCRIPT")" "$(json_string "$PROGRAM")" "$(json_string "$RING")"
+    as_user "$RUN_AS" "$CAMPAIGN_LIMIT" "$OUTPUT_LIMIT" env HOME="$HOME_DIR" PATH=/usr/bin:/bin LANG=C.UTF-8 \
+        python3 -I -c "$START" <<<"$asked"
 }
 
 # A kept result; nothing where it is none any more.
@@ -135,7 +135,8 @@ nothing_measured() {
 wait_for_other_measurements() {
     local how=-s
     [ "$(cut -d ' ' -f 2 <<<"$MEMBERS" | sort -u | wc -l)" -eq 1 ] || how=-x
-    exec 8>"$LOCK_DIR/tailrack-measure.lock"
+    install -d -m 0700 "$PRIVATE_DIR"
+    exec 8>"$PRIVATE_DIR/measure.lock"
     flock "$how" -w "$RUN_LIMIT" 8 || note "another measurement goes on and on; not waiting for it"
 }
 

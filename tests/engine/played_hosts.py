@@ -24,7 +24,7 @@ import asyncssh
 import yaml
 
 from components.step_label import StepLabel
-from tests.unit.recorded import promised_gpus, tailnet_address
+from tests.unit.recorded import AUTHORITY, LEAVE_KEY, certificate_of, promised_gpus, tailnet_address
 
 PROJECT = Path(__file__).parents[2]
 HEAD = "alpha0"
@@ -113,10 +113,10 @@ def _answer(name: str, stdin: str, host_key: str) -> dict[str, Any]:
             **{"host_key": host_key, "path": "direct", "fabric": {"interfaces": [], "rdma": []}},
         },
         "head": {
-            **{"slurm_version": "24.11.5", "authority": "ssh-ed25519 authority", "leave_key": "ssh-ed25519 leave"},
+            **{"slurm_version": "24.11.5", "authority": AUTHORITY, "leave_key": LEAVE_KEY},
             "own_file_system": True,
         },
-        "member": {"certificate": f"ssh-ed25519-cert-v01@openssh.com certificate-of-{node}"},
+        "member": {"certificate": certificate_of(node)},
         "node": {"slurm_version": "24.11.5"},
         "services": {},
     }

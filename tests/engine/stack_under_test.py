@@ -45,6 +45,7 @@ def step(name, script, *, connection=None, depends_on=None, options=None, **inpu
 STEPS = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from components.answers import Answer
 from components.delivery import deliver
 from components.host import Connection, Machine
 from components.remote import Step

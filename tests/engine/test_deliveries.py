@@ -17,7 +17,8 @@ PROGRAM = """
 machine, node = Machine("a1", way), Node("a1")
 script = Script('#!/bin/bash\\ndispatch() {{ echo "{{\\\\"said\\\\":\\\\"$WORD\\\\"}}"; }}', frozenset({{"WORD"}}))
 there = deliver("a1-scripts", machine, [script], label="a1: scripts", parent=node, repair={repair!r})
-made = Step("a1-node", machine, script, {{"WORD": {word!r}}}, label="a1: a step", parent=node, depends_on=there)
+made = Step("a1-node", machine, script, {{"WORD": {word!r}}}, label="a1: a step", parent=node, depends_on=there,
+            answer=Answer({{"said": str}}))
 pulumi.export("said", made.result["said"])
 """
 Deploy = Callable[[str, list[Event]], Deployment]

@@ -27,6 +27,7 @@ script = Script("#!/bin/bash" + TEXT, frozenset({{"WORD", "KEY"}}), undo=True)
 door, node = Machine("door", {way}), Node("door")
 made = Step(
     "door-head", door, script, {{"WORD": {word!r}}}, label="door: a step", parent=node, limit_seconds={limit},
+    answer=Answer({{"said": str}}),
     secrets={{"KEY": pulumi.Output.secret("nobody-may-see")}},
     depends_on=deliver("door-scripts", door, [script], label="door: scripts", parent=node, repair=""),
 )

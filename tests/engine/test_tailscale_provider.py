@@ -42,6 +42,7 @@ MIDNIGHT = 1795219200
 OAUTH = {"oauth_client_id": CLIENT, "oauth_client_secret": CLIENT_SECRET}
 SECRETS = (API_KEY, CLIENT_SECRET, TOKEN, "access-token", "tskey-auth")
 PROGRAM = """
+from components.answers import NOTHING
 from components.delivery import deliver
 from components.host import Connection, Machine
 from components.remote import Step
@@ -61,7 +62,7 @@ there = deliver("scripts", Machine("b", place), [JOIN], label="b", parent=networ
 for number, name in enumerate(told["nodes"], 1):
     join = Step(
         f"{name}-join", Machine(name, place), JOIN, {"WORD": told["word"]}, label=name, parent=network,
-        depends_on=there,
+        depends_on=there, answer=NOTHING,
         secrets={"TAILNET_AUTH_KEY": pulumi.Output.secret(network.way_in.auth_key)},
         renewed=network.way_in.renewed_secrets if told["renewed"] else (),
     )

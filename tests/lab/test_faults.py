@@ -37,7 +37,7 @@ DAEMONS = [
 ]
 # Ends the step that holds the lock of steps, with everything it started: what is left is half done.
 END_STEP = """for file in /proc/[0-9]*/fd/9; do
-    [ "$(readlink "$file")" = /run/lock/tailrack.lock ] || continue
+    [ "$(readlink "$file")" = /run/tailrack-private/tailrack.lock ] || continue
     pid=${file#/proc/} && kill -KILL "${pid%%/*}" && echo ended
 done"""
 
@@ -279,7 +279,7 @@ def test_after_all_interruptions_up_ends_in_the_state_of_an_uninterrupted_one(ru
     assert sorted(peers) == ["a1", "head", "x1"]
     assert running.run_as("ada", "a1", "grep -c '' .ssh/authorized_keys").strip() == "1"
     for node in ("a1", "x1"):
-        assert running.run(node, "grep -c tailrack-leave /root/.ssh/authorized_keys").strip() == "1"
+        assert running.run(node, "grep -c tailrack-leave /etc/ssh/tailrack_leave_key").strip() == "1"
         lines = [line.split()[:2] for line in running.run(node, "grep tailrack /etc/hosts").splitlines()]
         assert sorted(lines) == sorted([address, name] for name, address in addresses.items())
 
@@ -290,9 +290,13 @@ def test_a_connection_that_breaks_in_a_step_is_named_and_the_step_run_again_wait
     def waiting_steps() -> int:
         return len(running.attempt("x1", "pgrep -fx 'flock -w 600 9'").stdout.split())
 
-    holder = ["docker", "exec", "-i", running.container("x1"), "flock", "/run/lock/tailrack.lock", "cat"]
+    holder = ["docker", "exec", "-i", running.container("x1"), "flock", "/run/tailrack-private/tailrack.lock", "cat"]
     with subprocess.Popen(holder, stdin=subprocess.PIPE) as lock:
-        eventually(lambda: running.attempt("x1", "! flock -n /run/lock/tailrack.lock true").returncode == 0, 10, "held")
+        eventually(
+            lambda: running.attempt("x1", "! flock -n /run/tailrack-private/tailrack.lock true").returncode == 0,
+            10,
+            "held",
+        )
         running.config["tailrack:cluster"]["repair"] = {"x1": "cable"}
         run = started()
         run.reach(lambda: waiting_steps() == 1, "the step is at work on x1")

@@ -20,7 +20,7 @@ CLEAN = """
 ! test -e /etc/munge/munge.key
 ! systemctl -q is-active tailscaled
 ! test -e /var/lib/tailscale/tailscaled.state
-! grep -q tailrack-leave /root/.ssh/authorized_keys
+! test -e /etc/ssh/tailrack_leave_key
 ! test -e /etc/ssh/tailrack_authority.pub
 ! test -e /etc/ssh/ssh_config.d/tailrack.conf
 """
@@ -77,9 +77,9 @@ def test_up_makes_a_cluster_of_machines_without_any_of_its_software(cluster: Clu
 def test_a_machine_that_answers_and_does_not_leave_is_not_taken_as_gone(cluster: ClusterUnderTest) -> None:
     hosts = cluster.config["tailrack:sites"][0]["hosts"]
     hosts.remove(next(host for host in hosts if host["name"] == "n1"))
-    cluster.run("n1", "mv /root/.ssh/authorized_keys /root/.ssh/kept")
+    cluster.run("n1", "mv /etc/ssh/tailrack_leave_key /root/kept")
     (failure,) = cluster.up().failures
-    cluster.run("n1", "mv /root/.ssh/kept /root/.ssh/authorized_keys")
+    cluster.run("n1", "mv /root/kept /etc/ssh/tailrack_leave_key")
     assert "and did not leave" in failure.message
     assert "next: run 'tailrack-leave' as root on n1" in failure.message
 

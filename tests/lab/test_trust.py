@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
@@ -64,6 +65,61 @@ def test_root_does_nothing_in_a_home_whatever_its_user_puts_there(cluster: Clust
     assert cluster.attempt("head", "test -e /etc/made-by-root").returncode == 1
     assert cluster.run("head", "find /export/shared/home/ada -not -user ada") == ""
     cluster.run_as("ada", "head", f"rm -rf {' '.join(FILES)}")
+
+
+# Of a plain user on the head node: lock all that can be opened, stop each program of the same uid that comes, note what
+# it has open, take it and write a step's answer into it, and keep it.
+ATTACK = """
+import ctypes, fcntl, os, pathlib, signal
+system = ctypes.CDLL(None).syscall
+kept, seen, mine = [], set(), os.getpid()
+for place in ("/run/lock", "/run/tailrack-private", "/usr/local/sbin", "/var/lib/tailrack", "/var/log/tailrack"):
+    for folder, _, names in os.walk(place):
+        for name in names:
+            try:
+                kept.append(open(os.path.join(folder, name)))
+                fcntl.flock(kept[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                pass
+forged = b'{"authority":"x","leave_key":"ssh-ed25519 AAAA x\\\\nssh-ed25519 EVIL","own_file_system":true}\\n'
+print("ready", flush=True)
+while True:
+    for path in pathlib.Path("/proc").glob("[0-9]*"):
+        process = int(path.name)
+        try:
+            if process in seen or process == mine or path.stat().st_uid != os.getuid():
+                continue
+            os.kill(process, signal.SIGSTOP)
+            seen.add(process)
+            for name in sorted(os.listdir(path / "fd"), key=int):
+                print(name, os.readlink(path / "fd" / name), flush=True)
+                taken = system(438, os.pidfd_open(process), int(name), 0)
+                if taken >= 0:
+                    kept.append(os.dup(taken))
+                    os.write(taken, forged)
+        except OSError:
+            pass
+"""
+
+
+def test_a_user_who_takes_what_a_step_has_open_answers_nothing_and_holds_nobody_up(cluster: ClusterUnderTest) -> None:
+    cluster.run("head", f"cat >/tmp/attack.py <<'END'\n{ATTACK}\nEND")
+    key = cluster.run("a1", "cat /etc/ssh/tailrack_leave_key")
+    cluster.run("head", "cd / && setsid runuser -u ada -- python3 /tmp/attack.py </dev/null >/tmp/seen 2>&1 &")
+    eventually(lambda: cluster.run("head", "grep -c ready /tmp/seen || :").strip() == "1", 30, "somebody attacks")
+    begun = time.monotonic()
+    try:
+        again(cluster)
+    finally:
+        cluster.run("head", "pkill -KILL -f -u ada /tmp/attack.py")
+    # The limit of a home, and an ordinary up of the head node's steps.
+    assert time.monotonic() - begun < 240
+    seen = [line.split(maxsplit=1) for line in cluster.run("head", "grep -v ready /tmp/seen").splitlines()]
+    assert seen, "it met no program of the step"
+    assert {name for name, _ in seen} <= {"0", "1", "2"}
+    assert {what.split(":")[0] for _, what in seen} <= {"/dev/null", "pipe"}
+    assert cluster.run("a1", "cat /etc/ssh/tailrack_leave_key") == key
+    assert cluster.attempt("a1", "grep -r EVIL /etc/ssh /root/.ssh").returncode == 1
 
 
 def test_a_link_in_the_place_of_the_folder_of_keys_gives_no_folder_away(cluster: ClusterUnderTest) -> None:

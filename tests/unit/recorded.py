@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
@@ -28,6 +29,21 @@ def tailnet_address(node: str) -> str:
     """The address that the mocks give a node: always the same one, whoever else is there."""
     number = zlib.crc32(node.encode())
     return f"100.64.{number // 256 % 256}.{number % 256}"
+
+
+def public_key(name: str) -> str:
+    """A key of the length and form of an ed25519 key, with a name inside."""
+    parts = b"ssh-ed25519", name.encode().ljust(32)
+    return "ssh-ed25519 " + base64.b64encode(b"".join(len(part).to_bytes(4) + part for part in parts)).decode()
+
+
+def certificate_of(node: str) -> str:
+    """What the mocks' head node answers in the place of a certificate of a node."""
+    kind = "ssh-ed25519-cert-v01@openssh.com"
+    return f"{kind} {base64.b64encode(len(kind).to_bytes(4) + f'{kind} of {node}'.encode()).decode()}"
+
+
+AUTHORITY, LEAVE_KEY = public_key("authority"), public_key("leave")
 
 
 def promised_gpus(gate: str) -> dict[str, Any]:
@@ -215,11 +231,11 @@ class _Recorder(mocks.Mocks):
                 "host_key": HOST_KEY, "fabric": {"interfaces": [], "rdma": []},
                 **({} if node in HEADS else {"path": "direct"}),
             },
-            "member": {"certificate": f"ssh-ed25519-cert-v01@openssh.com certificate-of-{node}"},
+            "member": {"certificate": certificate_of(node)},
             "node": {"slurm_version": "24.11.5"},
             "head": {
-                "slurm_version": "24.11.5", "authority": "ssh-ed25519 authority-public",
-                "leave_key": "ssh-ed25519 leave-public", "own_file_system": True,
+                "slurm_version": "24.11.5", "authority": AUTHORITY,
+                "leave_key": LEAVE_KEY, "own_file_system": True,
             },
             "services": {}, "pool": {}, "device": {},
             "key": {"host_key": HOST_KEY},

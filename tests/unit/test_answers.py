@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pulumi
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.answers import GATE, JOIN, NODE, REACH, read, reader
+from components.answers import GATE, HEAD, JOIN, MEASUREMENT, MEMBER, MOST_SAID, NODE, REACH, Answer, read
 from tests.unit.configs import HOST_KEY, RawConfig
-from tests.unit.recorded import Build
+from tests.unit.recorded import Build, certificate_of
 
 GOOD: dict[str, Any] = {
     "cpus": 4, "memory_mb": 8000, "gpus": 2, "gpu_kind": "h200", "gpu_devices": [0, 1],
@@ -27,6 +28,13 @@ GOOD: dict[str, Any] = {
         ],
     },
 }  # fmt: skip
+PROVEN: dict[str, Any] = {
+    "interfaces": ["eth1.7"], "rdma": ["mlx5_0:1"], "with": [["a1", "eth1"]], "note": "for people: é", "error": "",
+}  # fmt: skip
+OF_THE_HEAD: dict[str, Any] = {
+    "authority": HOST_KEY, "leave_key": HOST_KEY, "own_file_system": True, "slurm_version": "24.11.5", "fabric": PROVEN,
+    "certificate": certificate_of("a1"),
+}  # fmt: skip
 STEPS = {"gate": GATE, "join": JOIN, "reach": REACH, "node": NODE}
 HOSTILE: list[Any] = [
     None, "", " ", "x", "100.64.0.2; Squash = No_Root_Squash; Clients = 100.64.0.2", "100.64.0.2\n100.64.0.3",
@@ -40,16 +48,81 @@ HOSTILE: list[Any] = [
 
 
 @pytest.mark.parametrize("fields", STEPS.values(), ids=STEPS)
-def test_an_honest_answer_is_read_whole(fields: Any) -> None:
-    answer = {name: GOOD[name] for name in fields}
-    assert read(fields, answer) == {**answer, "problem": ""}
+def test_an_honest_answer_is_read_whole(fields: Answer) -> None:
+    assert fields.fields
+    answer = {name: GOOD[name] for name in fields.fields}
+    assert fields.read("a1-step", json.dumps(answer)) == {**answer, "problem": ""}
+
+
+@pytest.mark.parametrize("fabric", [PROVEN, None])
+@pytest.mark.parametrize("fields", [HEAD, MEMBER], ids=["head", "member"])
+def test_an_honest_answer_of_the_head_node_is_read_whole(fields: Answer, fabric: Any) -> None:
+    assert fields.fields
+    answer = {**{name: OF_THE_HEAD[name] for name in fields.fields}, "fabric": fabric}
+    assert fields.demanded().read("head-head", json.dumps(answer)) == {**answer, "problem": ""}
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=lambda value: repr(value)[:30])
+@pytest.mark.parametrize("name", sorted({*OF_THE_HEAD} - {"slurm_version"}))
+def test_no_field_of_the_head_node_takes_what_is_not_of_its_kind(name: str, value: Any) -> None:
+    for answer in (HEAD, MEMBER):
+        assert answer.fields
+        if name not in answer.fields or (name == "fabric" and value is None):
+            continue
+        found = read(answer.fields, {**OF_THE_HEAD, name: value})[name]
+        assert found is None or (name == "own_file_system" and found is True)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"interfaces": ["eth1\nPrologFlags=x"]}, {"interfaces": ["eth1"] * 17}, {"rdma": ["mlx5_0:1 x"]},
+        {"with": [["a1", "eth1", "x"]]}, {"with": [["a1\nb1", "eth1"]]}, {"note": "\x1b]52;c;aGk=\x07"},
+        {"note": "x" * 4001}, {"error": None},
+    ],
+)  # fmt: skip
+def test_what_came_of_proving_a_fabric_is_typed_in_all_its_parts(forged: dict[str, Any]) -> None:
+    assert HEAD.fields
+    assert read(HEAD.fields, {**OF_THE_HEAD, "fabric": {**PROVEN, **forged}})["fabric"] is None
+
+
+def test_a_certificate_has_its_kind_inside_and_nothing_after_it() -> None:
+    assert MEMBER.fields
+    good = certificate_of("a1")
+    for bad in (
+        f"{good}\n{good}",
+        f"{good} comment",
+        good.replace("-cert-v01@openssh.com", ""),
+        good.split()[0],
+        good[:40],
+    ):
+        assert read(MEMBER.fields, {**OF_THE_HEAD, "certificate": bad})["certificate"] is None
+
+
+def test_a_needed_answer_that_does_not_hold_is_an_error_that_names_the_step_and_quotes_nothing() -> None:
+    with pytest.raises(pulumi.RunError, match=r"^step head-head: its answer has no leave_key") as refused:
+        HEAD.demanded().read("head-head", json.dumps({**OF_THE_HEAD, "leave_key": f"{HOST_KEY}\nhush-hush"}))
+    assert "hush" not in str(refused.value)
+
+
+def test_an_answer_is_bounded_before_it_is_parsed() -> None:
+    answer = json.dumps({name: GOOD[name] for name in NODE.fields or ()})
+    assert NODE.read("a1-node", answer + " " * (MOST_SAID - len(answer)))["problem"] == ""
+    assert "no JSON object of at most 1048576" in NODE.read("a1-node", answer + " " * MOST_SAID)["problem"]
+
+
+@pytest.mark.parametrize("text", ["", "no", "[1]", '{"a":' * 100 + "1" + "}" * 100, '{"a": NaN}', '{"a": 1} {"b": 2}'])
+def test_a_measurement_that_is_no_object_a_program_can_go_through_is_nothing(text: str) -> None:
+    assert MEASUREMENT.read("validate-rack", text) == {}
+    assert MEASUREMENT.read("validate-rack", '{"any": {"thing": [1]}}') == {"any": {"thing": [1]}}
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=lambda value: repr(value)[:30])
 @pytest.mark.parametrize("name", GOOD)
 def test_no_field_takes_what_is_not_of_its_kind(name: str, value: Any) -> None:
-    for fields in STEPS.values():
-        if name not in fields:
+    for answer in STEPS.values():
+        fields = answer.fields
+        if not fields or name not in fields:
             continue
         found = read(fields, {**GOOD, name: value})
         if found[name] is None:
@@ -63,8 +136,8 @@ def test_no_field_takes_what_is_not_of_its_kind(name: str, value: Any) -> None:
 
 @given(st.text())
 def test_whatever_a_step_prints_the_program_goes_on(text: str) -> None:
-    found = reader(REACH)(text)
-    assert set(found) == {*REACH, "problem"}
+    found = REACH.read("a1-join", text)
+    assert set(found) == {*(REACH.fields or ()), "problem"}
     assert found["problem"]
 
 
@@ -72,21 +145,21 @@ def test_whatever_a_step_prints_the_program_goes_on(text: str) -> None:
     "text", ["[" * 100_000, '{"a":' * 50_000, "9" * 5_000, "NaN", "null", "[]", '{"sshd_port": 1e400}']
 )
 def test_an_answer_that_breaks_parsers_is_a_problem_and_no_error(text: str) -> None:
-    assert reader(JOIN)(text)["problem"]
+    assert JOIN.read("a1-join", text)["problem"]
 
 
 @given(
     st.dictionaries(st.sampled_from(sorted(GOOD)), st.none() | st.booleans() | st.integers() | st.floats() | st.text())
 )
 def test_only_values_of_their_kind_are_ever_taken(answer: dict[str, Any]) -> None:
-    found = reader(REACH)(json.dumps(answer))
-    for name in REACH:
+    found = REACH.read("a1-join", json.dumps(answer))
+    for name in REACH.fields or ():
         assert found[name] is None or type(found[name]) is type(GOOD[name])
 
 
 def test_one_node_that_answers_nonsense_stops_no_other(build: Build, lab_config: RawConfig) -> None:
     stack = build(lab_config, answers={"b1-join": "Segmentation fault"})
-    assert stack.header("b1-member")["NODE_PROBLEM"].startswith("its answer has no tailnet_ip, tailscale_version")
+    assert stack.header("b1-member")["NODE_PROBLEM"].startswith("its answer is no JSON object of at most 1048576")
     assert stack.header("b1-member")["NODE_ADDRESS"] == ""
     assert stack.header("a1-member")["NODE_PROBLEM"] == ""
     nodes = {node["name"]: node["tailnet_ip"] for node in stack.outputs["cluster"]["nodes"]}

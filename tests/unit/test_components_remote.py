@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from components.answers import NOTHING, Answer
 from components.command_line import render_script, whole_command
 from components.header import header
 from components.host import Connection, Host
@@ -43,6 +44,7 @@ def step() -> Callable[..., Any]:
     def make(values: dict[str, Any], **options: Any) -> Any:
         def program() -> dict[str, Any]:
             options.setdefault("parent", Parent())
+            options.setdefault("answer", Answer({"cpus": int}))
             read = frozenset({*values, *options.get("secrets", {}), "HOST_NAME", "STEP_NAME"})
             script = Script("#!/bin/bash", read, undo=options.pop("undo", False))
             return {"result": Step("a1-node", HOST, script, values, label="a1: users", **options).result}
@@ -52,8 +54,8 @@ def step() -> Callable[..., Any]:
     return make
 
 
-def test_the_result_of_a_step_is_the_json_object_that_it_printed(step: Callable[..., Any]) -> None:
-    assert step({}).outputs == {"result": {"cpus": 4}}
+def test_the_result_of_a_step_is_what_holds_of_its_answer(step: Callable[..., Any]) -> None:
+    assert step({}).outputs == {"result": {"cpus": 4, "problem": ""}}
 
 
 def test_a_step_without_secrets_is_plain_to_read_in_a_diff(step: Callable[..., Any]) -> None:
@@ -99,7 +101,7 @@ def test_a_step_gets_what_its_script_reads_and_nothing_else() -> None:
     made = record(
         lambda: {
             "result": Step(
-                "a1-node", HOST, script, {"USERS_LINES": "x", "OTHER": "y"}, label="", parent=Parent(),
+                "a1-node", HOST, script, {"USERS_LINES": "x", "OTHER": "y"}, label="", answer=NOTHING, parent=Parent(),
                 secrets={"MUNGE_KEY": "hush"},
             ).result
         },
@@ -112,7 +114,7 @@ def test_a_step_gets_what_its_script_reads_and_nothing_else() -> None:
 def test_a_script_that_reads_what_nobody_gives_is_refused_by_name() -> None:
     script = Script("#!/bin/bash", frozenset({"FORGOTTEN_WIRE"}))
     with pytest.raises(ValueError, match="step a1-node reads FORGOTTEN_WIRE, which nobody gives it"):
-        record(lambda: {"result": Step("a1-node", HOST, script, {}, label="", parent=Parent()).result})
+        record(lambda: {"result": Step("a1-node", HOST, script, {}, label="", answer=NOTHING, parent=Parent()).result})
 
 
 def test_only_a_measurement_has_triggers_and_an_empty_one_has_them_too(step: Callable[..., Any]) -> None:

@@ -210,7 +210,7 @@ def test_a_step_waits_for_the_one_before_it_and_says_who_holds_the_lock(shell: S
 
 
 def test_a_command_that_reads_stdin_does_not_eat_the_script(shell: Shell) -> None:
-    done = shell.run(with_up('eaten=$(cat); result eaten "$(json_string "$eaten")"') + "echo the rest >&3\n")
+    done = shell.run(with_up('eaten=$(cat); result eaten "$(json_string "$eaten")"') + "echo the rest\n")
     answer, *rest = done.stdout.splitlines()
     assert json.loads(answer) == {"eaten": ""}
     assert rest == ["the rest"]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from components.roles.enroot_pyxis.role import program
 from components.roles.enroot_pyxis.settings_pins import FILES
 from components.roles.role import Value, template
 from tests.unit.shell import Shell
@@ -267,7 +268,7 @@ def head(machine: Shell) -> Shell:
         """if [ "$1" = -d ]; then shift; exec mkdir -p "${@: -1}"; fi; exec cp "${@: -2:1}" "${@: -1}" """,
     )
     machine.stub(
-        "setpriv",
+        "runuser",
         f'[ -e "{machine.root}/broken" ] || echo "an image" >"{machine.root}/var/lib/tailrack/images/image.sqsh"',
     )
     machine.stub("unsquashfs", '[ -s "$2" ] && ! grep -q nonsense "$2"')
@@ -286,7 +287,7 @@ def images_there(shell: Shell) -> list[str]:
 
 
 def imports(shell: Shell) -> int:
-    return len([call for call in shell.calls if call.startswith("setpriv")])
+    return len([call for call in shell.calls if call.startswith("runuser")])
 
 
 def test_an_image_is_imported_once_and_published_with_its_checksum(head: Shell) -> None:
@@ -335,7 +336,7 @@ def test_what_a_cut_off_import_left_is_cleared_away(head: Shell) -> None:
 
 def test_a_link_in_the_place_of_an_image_is_not_followed(head: Shell) -> None:
     head.write("etc/shadow", "secret hashes\n")
-    head.stub("setpriv", f'ln -s "{head.root}/etc/shadow" "{head.root}/var/lib/tailrack/images/image.sqsh"')
+    head.stub("runuser", f'ln -s "{head.root}/etc/shadow" "{head.root}/var/lib/tailrack/images/image.sqsh"')
     assert services(head, IMAGE)[0] == 1
     assert images_there(head) == []
 
@@ -356,7 +357,7 @@ def test_images_that_are_asked_for_no_more_are_taken_away(head: Shell) -> None:
 
 def test_a_log_in_is_lent_in_memory_and_gone_afterwards_and_in_no_argument(head: Shell) -> None:
     keep = f'cp "{head.root}/run/tailrack-images/.credentials" "{head.root}/seen"'
-    head.stub("setpriv", f'{keep}; echo "an image" >"{head.root}/var/lib/tailrack/images/image.sqsh"')
+    head.stub("runuser", f'{keep}; echo "an image" >"{head.root}/var/lib/tailrack/images/image.sqsh"')
     status, said = services(head, IMAGE, credentials="machine registry.example login puller password nobody-may-see\n")
     assert status == 0
     assert head.path("seen").read_text().strip() == "machine registry.example login puller password nobody-may-see"
@@ -372,9 +373,7 @@ def node(machine: Shell) -> Shell:
     """A node of cloud-a with the programs, the plugin and the share; its Slurm is a file with the node's state."""
     root = machine.root
     machine.write("etc/tailrack/containers", f"SHARED={root}/{SHARE}\nLOCAL={root}/local\nSITE=cloud-a\nNODE=a1\n")
-    machine.write(PROGRAM.lstrip("/"), machine.inside(template("enroot_pyxis", "tailrack-containers")) + "\n").chmod(
-        0o755
-    )
+    machine.write(PROGRAM.lstrip("/"), machine.inside(program()) + "\n").chmod(0o755)
     machine.write(IMPORTER.lstrip("/"), machine.inside(template("enroot_pyxis", "importer")) + "\n").chmod(0o755)
     for path in (f"{FOLDER}", "local/images", "run/pyxis/6001"):
         machine.path(path).mkdir(parents=True)

@@ -11,9 +11,11 @@ import pytest
 from components.command_line import render_program
 from components.header import header
 from components.steps import leave_program
+from tests.unit.recorded import public_key
 from tests.unit.shell import ROLES, Shell
 
-KEY = "ssh-ed25519 AAAAleave"
+KEY, OTHER = public_key("leave"), public_key("other")
+KEY_FILE = "/etc/ssh/tailrack_leave_key"
 PROGRAM = "/usr/local/sbin/tailrack-leave"
 
 
@@ -30,8 +32,8 @@ def install(shell: Shell, key: str = KEY, head: str = "100.64.0.1") -> str:
     return str(shell.path(PROGRAM).read_text())
 
 
-def authorized(shell: Shell) -> list[str]:
-    return str(shell.path("/root/.ssh/authorized_keys").read_text()).splitlines()
+def authorized(shell: Shell, file: str = KEY_FILE) -> list[str]:
+    return str(shell.path(file).read_text()).splitlines()
 
 
 def test_the_program_is_valid_bash_and_shellcheck_clean(shell: Shell) -> None:
@@ -61,7 +63,7 @@ def test_leaving_stops_slurm_before_the_share_and_the_tailnet_last(shell: Shell)
     assert "tailscale logout" in calls[-1]
     assert not shell.path("/etc/munge/munge.key").exists()
     assert not shell.path("/etc/systemd/system/shared.mount").exists()
-    assert authorized(shell) == []
+    assert not shell.path(KEY_FILE).exists()
     assert list(shell.path("/etc/ssh/sshd_config.d").iterdir()) == []
 
 
@@ -89,23 +91,40 @@ def test_the_key_may_run_the_program_from_the_head_node_and_nothing_else(shell: 
     install(shell)
     program = shell.path(PROGRAM)
     assert authorized(shell) == [f'restrict,from="100.64.0.1",command="{program}" {KEY} tailrack-leave']
-    assert shell.path("/root/.ssh/authorized_keys").stat().st_mode & 0o777 == 0o600
+    assert not shell.path("/root/.ssh/authorized_keys").exists()
 
 
 def test_where_root_may_not_log_in_that_one_command_is_heard_from_the_head_node_alone(shell: Shell) -> None:
     install(shell)
     login = shell.path("/etc/ssh/sshd_config.d/tailrack-leave.conf").read_text().splitlines()
-    assert login[-2:] == ["Match User root Address 100.64.0.1", "    PermitRootLogin forced-commands-only"]
+    assert login[1:] == [
+        "Match User root Address 100.64.0.1",
+        "    PermitRootLogin forced-commands-only",
+        f"    AuthorizedKeysFile {shell.path(KEY_FILE)}",
+    ]
     assert shell.calls.index("sshd -t") < shell.calls.index("systemctl reload ssh")  # never an sshd that will not start
 
 
-@pytest.mark.parametrize("change", [{}, {"key": "ssh-ed25519 BBBB"}, {"head": "100.64.0.2"}])
-def test_other_peoples_keys_stay_and_there_is_never_more_than_one_of_ours(shell: Shell, change: dict[str, str]) -> None:
-    shell.write("root/.ssh/authorized_keys", "ssh-ed25519 CCCC admin@desk\n")
+@pytest.mark.parametrize("change", [{}, {"key": OTHER}, {"head": "100.64.0.2"}])
+def test_the_keys_file_is_written_as_a_whole_and_what_an_earlier_version_wrote_is_taken_away(
+    shell: Shell, change: dict[str, str]
+) -> None:
+    shell.write("root/.ssh/authorized_keys", f"ssh-ed25519 CCCC admin@desk\nrestrict {KEY} tailrack-leave\n")
     install(shell)
+    shell.write(KEY_FILE.lstrip("/"), f"{OTHER} somebody\n{shell.path(KEY_FILE).read_text()}")
     install(shell, **change)
-    mine, *others = reversed(authorized(shell))
-    assert others == ["ssh-ed25519 CCCC admin@desk"]
-    assert mine.endswith(" tailrack-leave")
+    (mine,) = authorized(shell)
     assert change.get("key", KEY) in mine
     assert f'from="{change.get("head", "100.64.0.1")}"' in mine
+    assert authorized(shell, "/root/.ssh/authorized_keys") == ["ssh-ed25519 CCCC admin@desk"]
+
+
+@pytest.mark.parametrize(
+    "key", ["", "ssh-ed25519 AAAA", f"{KEY}\n{OTHER}", f"{KEY} x\n{OTHER}", f"\n{KEY}", f'{KEY} "', KEY + "A"]
+)
+def test_a_leave_key_that_is_not_one_key_is_refused_and_nothing_is_written(shell: Shell, key: str) -> None:
+    given = {"HEAD_LEAVE_KEY": key, "HEAD_ADDRESS": "100.64.0.1", "NODE_LEAVE_PROGRAM": "", "NODE_LEAVE_VALUES": ""}
+    done = shell.call("trap 'echo \"$REASON\"' EXIT; let_the_head_ask", given, "ssh_trust/node")
+    assert (done.returncode, done.stdout) == (1, "what the head node gives as its key for tailrack-leave is no key\n")
+    assert not shell.path(KEY_FILE).exists()
+    assert not shell.path("/root/.ssh/authorized_keys").exists()

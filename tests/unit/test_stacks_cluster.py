@@ -7,13 +7,14 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pulumi
 import pytest
 
 from components import measuring_plan
 from components.step_label import StepLabel
 from engine.events import command_of
 from tests.unit.configs import HOST_KEY, RawConfig
-from tests.unit.recorded import Build, Recorded
+from tests.unit.recorded import AUTHORITY, LEAVE_KEY, Build, Recorded, certificate_of
 
 RESOURCES_PER_HOST = {"hosts": 6, "lab": 7}  # a lab makes the machine too
 # The label in front: the step's name, its machine, its words for people.
@@ -433,9 +434,25 @@ def test_nodes_join_the_labs_tailnet_or_the_one_of_the_config(
     assert (header["TAILNET_CONTROL_URL"], header["TAILNET_TAG"]) == ("https://headscale.example.org", "tag:gpu")
 
 
-def test_a_step_that_prints_no_json_stops_the_program(build: Build, lab_config: RawConfig) -> None:
-    with pytest.raises(ValueError, match="a step must print one JSON object"):
-        build(lab_config, answers={"head-head": "Segmentation fault"})
+@pytest.mark.parametrize("step", ["gate", "join", "head"])
+def test_a_head_node_that_prints_no_json_stops_the_program_and_is_named(
+    build: Build, lab_config: RawConfig, step: str
+) -> None:
+    with pytest.raises(pulumi.RunError, match=rf"^step head-{step}: its answer is no JSON object of at most 1048576"):
+        build(lab_config, answers={f"head-{step}": "Segmentation fault"})
+
+
+def test_a_leave_key_with_a_second_line_stops_the_program(build: Build, lab_config: RawConfig) -> None:
+    forged = f"{LEAVE_KEY} tailrack-leave\n{AUTHORITY}"
+    with pytest.raises(pulumi.RunError, match=r"^step head-head: its answer has no leave_key that could be one"):
+        build(lab_config, answers={"head-head": {"leave_key": forged}})
+
+
+def test_a_certificate_that_is_none_is_refused_by_its_node_and_by_no_other(build: Build, lab_config: RawConfig) -> None:
+    stack = build(lab_config, answers={"b1-member": {"certificate": f"{certificate_of('b1')}\nHostKey /tmp/x"}})
+    assert stack.header("b1-node")["NODE_CERTIFICATE"] == ""
+    assert stack.header("b1-node")["HEAD_PROBLEM"] == "its answer has no certificate that could be one"
+    assert stack.header("a1-node")["HEAD_PROBLEM"] == ""
 
 
 @every_kind

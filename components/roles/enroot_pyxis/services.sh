@@ -11,6 +11,8 @@ LENT=/run/tailrack-images
 WORK=$STATE_DIR/images
 # Seconds for one image; large ones take many minutes.
 IMPORT_LIMIT=5400
+# Bytes that it may say.
+IMPORT_SAYS=10000000
 
 # Nobody else can read them at any moment.
 lend_credentials() {
@@ -35,9 +37,8 @@ publish_image() {
         if [[ $source == /* ]]; then
             cp "$source" "$WORK/image.sqsh" || status=$?
         else
-            timeout -k 10 "$IMPORT_LIMIT" setpriv --reuid "$IMPORT_USER" --regid "$IMPORT_USER" --init-groups \
-                env -i PATH="$PATH" LC_ALL=C.UTF-8 HOME="$WORK" ENROOT_CONFIG_PATH="$LENT" \
-                /usr/local/lib/tailrack/import-image "$source" "$WORK" || status=$?
+            as_user "$IMPORT_USER" "$IMPORT_LIMIT" "$IMPORT_SAYS" env HOME="$WORK" ENROOT_CONFIG_PATH="$LENT" \
+                /usr/local/lib/tailrack/import-image "$source" "$WORK" </dev/null || status=$?
         fi
         # From here on the importing account reaches nothing there: no link of its own is followed.
         chown root:root "$WORK"

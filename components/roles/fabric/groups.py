@@ -10,13 +10,26 @@ import json
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from components.roles.fabric.networks import Thing
+from components.roles.fabric.networks import FabricError, Thing
 from components.roles.fabric.proof import SilentError, proven
 
 # Neighbours that are asked, and how many may be silent before the rest is taken for silent too.
 MOST_ASKED, MOST_SILENT = 4, 3
+LOCK_SECONDS = 60.0  # it is held for the time of reading and writing a few files
+
+
+def take(file: TextIO, deadline: float) -> None:
+    """Lock a file that others may have locked; FabricError where they have it still at the deadline."""
+    while True:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                what = f"another process has held {file.name} for {LOCK_SECONDS:g} s (see fuser -v), then run up again"
+                raise FabricError(what) from None
+        time.sleep(0.05)
 
 
 class Records:
@@ -28,8 +41,11 @@ class Records:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder.parent / "fabric.lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        # Where only its owner can open it: whoever can open a file can lock it.
+        place = self.folder.parent / "lock"
+        place.mkdir(mode=0o700, exist_ok=True)
+        with (place / "fabric").open("w") as file:
+            take(file, time.monotonic() + LOCK_SECONDS)
             yield
 
     def load(self, node: str) -> Thing | None:

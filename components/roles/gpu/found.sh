@@ -27,22 +27,16 @@ gpu_kind_of() {
     printf '%s' "$kind"
 }
 
-process_ended() { ! kill -0 "$1" 2>/dev/null; }
-
-# Run nvidia-smi with its words in a file; 124 where it gives no answer. One that waits for a broken GPU cannot always be
-# killed: it is left behind, and holds nothing of ours. As root it makes missing device files, which a container was not
-# given on purpose.
+# Run nvidia-smi with its words in a file; 124 or 137 where it gives no answer. One that waits for a broken GPU cannot always
+# be killed: it is left behind. As root it makes missing device files, which a container was not given on purpose.
 nvidia_smi() {
-    local said=$1 as=() process
+    local said=$1
     shift
-    if systemd-detect-virt -cq 2>/dev/null; then as=(setpriv --reuid=65534 --regid=65534 --clear-groups); fi
-    "${as[@]}" nvidia-smi "$@" >"$said" 2>&1 </dev/null 3>&- 4>&- 9>&- &
-    process=$!
-    if ! wait_until "$GPU_LIMIT" process_ended "$process"; then
-        kill -9 "$process"
-        return 124
+    if systemd-detect-virt -cq 2>/dev/null; then
+        as_user nobody "$GPU_LIMIT" 4000000 nvidia-smi "$@" >"$said" 2>&1 </dev/null
+    else
+        within "$GPU_LIMIT" nvidia-smi "$@" >"$said" 2>&1 </dev/null
     fi
-    wait "$process"
 }
 
 # A line a GPU, with tabs between: number of its device file, PCI address, current MIG mode, whether a display is active,
@@ -73,7 +67,7 @@ nvidia_smi_failed() {
     local status=$1 said=$2 bus=$3 what
     what=$(tr -cd '[:print:]\n' <<<"$said" | grep -m 1 . | cut -c 1-200 || :)
     case $status:$said in
-        124:*) fail "nvidia-smi gives no answer within ${GPU_LIMIT}s: a GPU or its driver hangs" \
+        124:* | 137:*) fail "nvidia-smi gives no answer within ${GPU_LIMIT}s: a GPU or its driver hangs" \
             "see 'dmesg | grep -iE \"nvrm|xid\"' on $HOST_NAME, then restart it: nothing else brings a GPU that hangs back" ;;
         *'version mismatch'*) fail "the NVIDIA driver that runs is not the one that is installed ($what)" \
             "restart $HOST_NAME: its driver was updated under it; then run up again" ;;

@@ -7,7 +7,12 @@ HOST_KEY_FILE=/etc/ssh/ssh_host_ed25519_key
 # The key by which this machine is known to whoever logs in.
 host_key() { cut -d' ' -f1,2 "$HOST_KEY_FILE.pub"; }
 
+# Whether a text is one ed25519 key and nothing after it: a second line would be a second entry of the file it goes into.
+one_key() { [[ $1 =~ ^ssh-ed25519\ AAAAC3NzaC1lZDI1NTE5AAAAI[A-Za-z0-9+/]{43}$ ]]; }
+
 trust_authority() {
+    one_key "$1" || fail "what the head node gives as its authority is no key" \
+        "look at the head node itself: something there answers in the place of tailrack's steps"
     ensure_file /etc/ssh/tailrack_authority.pub 0644 root:root "$1"
     # What an earlier version wrote: it let the authority vouch for every host there is.
     rm -f /etc/ssh/ssh_known_hosts.d-tailrack

@@ -9,8 +9,7 @@ HOME_LIMIT=30
 # Run bash as a user in the user's home on the share: name, home, commands.
 # shellcheck disable=SC2016  # expanded by the user's bash
 in_home() {
-    local name=$1 home=$2
-    shift 2
-    timeout -k 5 "$HOME_LIMIT" runuser -u "$name" -- env -i HOME="$home" USER="$name" PATH=/usr/bin:/bin LC_ALL=C.UTF-8 \
-        bash --norc --noprofile -euc 'cd "$HOME"; '"$1" </dev/null
+    local name=$1 home=$2 commands=$3
+    as_user "$name" "$HOME_LIMIT" 65536 env HOME="$home" PATH=/usr/bin:/bin \
+        bash --norc --noprofile -euc 'cd "$HOME"; '"$commands" </dev/null
 }

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from pulumi_aws import ec2, ssm
 from pulumi_command import local
 
-from components import steps
+from components import answers, steps
 from components.host import Connection, Host, Machine
 from components.remote import Step
 from components.step_label import StepLabel
@@ -149,6 +149,7 @@ class AwsInstance(pulumi.ComponentResource):
             steps.single("host_key"),
             {},
             label=f"{node.name}: a host key of its own",
+            answer=answers.HOST_KEY.demanded(),
             parent=self,
             once=True,
         )

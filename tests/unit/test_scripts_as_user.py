@@ -1,0 +1,142 @@
+"""as_user.sh: what root runs as somebody else gets three streams and nothing else, and holds nobody up. For real."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from components.command_line import render_script
+from components.header import header
+from components.roles.enroot_pyxis.role import program
+from components.steps import SCRIPTS, Functions, Script
+
+COMPONENTS = SCRIPTS.parent
+USER = "daemon"  # who is on every Debian, and owns nothing
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="another user's program is started by root")
+
+
+def run(tmp_path: Path, commands: str, seconds: float = 30) -> subprocess.CompletedProcess[str]:
+    """Run commands in a step's shell that has descriptors and a lock open, as every step has."""
+    opened = f"exec 3>&1 4>&2 9>{tmp_path}/lock; flock 9"
+    text = "\n".join([header({"HOST_NAME": "a1", "STEP_NAME": "x"}), Functions([]).text, opened, commands, ""])
+    return subprocess.run(
+        ["bash", "-euo", "pipefail", "-s"], input=text, capture_output=True, text=True, timeout=seconds
+    )
+
+
+@as_root
+def test_a_users_program_has_three_streams_and_nothing_else_that_is_open(tmp_path: Path) -> None:
+    shown = run(
+        tmp_path, f"as_user {USER} 10 9999 bash -c 'cd /proc/$$/fd; for one in *; do readlink $one; done' </dev/null"
+    )
+    stdin, stdout, stderr = shown.stdout.splitlines()  # what bash listed the folder by is closed again
+    assert stdin == "/dev/null"
+    assert stdout.startswith("pipe:")
+    assert stderr.startswith("pipe:")
+
+
+@as_root
+def test_its_pipes_are_none_of_the_steps(tmp_path: Path) -> None:
+    mine, theirs = run(
+        tmp_path, f"readlink /proc/$$/fd/1; as_user {USER} 10 999 readlink /proc/self/fd/1 </dev/null"
+    ).stdout.splitlines()
+    assert mine != theirs
+
+
+@as_root
+def test_it_has_a_session_of_its_own_and_nothing_of_roots_environment(tmp_path: Path) -> None:
+    words = """ps -o sid= -p $$; pwd; id -un; echo "-${SECRET-}-" """
+    own = "ps -o sid= -p $$"
+    shown = run(tmp_path, f"export SECRET=x; as_user {USER} 10 999 bash -c '{words}' </dev/null; {own}").stdout.split()
+    theirs, where, who, secret, mine = shown
+    assert theirs != mine
+    assert (where, who, secret) == ("/", USER, "--")
+
+
+@as_root
+def test_both_of_its_streams_and_its_status_come_back(tmp_path: Path) -> None:
+    done = run(tmp_path, f"as_user {USER} 10 999 bash -c 'cat; echo trouble >&2; exit 7' <<<words || echo status $?")
+    assert (done.stdout, done.stderr) == ("words\nstatus 7\n", "trouble\n")
+
+
+@as_root
+def test_what_it_says_is_cut_off_at_the_limit(tmp_path: Path) -> None:
+    done = run(tmp_path, f"as_user {USER} 10 100 yes </dev/null || echo stopped")
+    assert done.stdout == "y\n" * 50 + "stopped\n"
+
+
+HOLDERS = {
+    "ignores the signal to end": "trap '' TERM; tail -f /dev/null",
+    "is stopped": "kill -STOP $$",
+    "leaves a child that has its streams": "trap '' TERM; setsid timeout 60 tail -f /dev/null & echo said",
+}
+
+
+@as_root
+@pytest.mark.parametrize("program", HOLDERS.values(), ids=HOLDERS)
+def test_a_program_that_would_hold_the_step_for_ever_ends_by_the_clock(tmp_path: Path, program: str) -> None:
+    begun = time.monotonic()
+    words = program.replace("'", "'\\''")
+    done = run(tmp_path, f"as_user {USER} 1 999 bash -c '{words}' </dev/null || echo stopped")
+    assert done.stdout.endswith("stopped\n")
+    assert time.monotonic() - begun < 20
+    # Whatever it has left behind, the lock of the step is free.
+    with (tmp_path / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@as_root
+def test_what_is_left_of_a_step_neither_holds_its_answer_nor_can_write_it(tmp_path: Path) -> None:
+    """The step answers by a shell of its own: no program that it starts has its stdout."""
+    started = "tail -f /dev/null & LEFT=$!; until grep -qx tail /proc/$LEFT/comm; do :; done"
+    body = f"{started}; readlink /proc/$LEFT/fd/* >{tmp_path}/open; result pid $LEFT"
+    text = re.sub(r"(?<![\w.])/(var|run)/", rf"{tmp_path}/\1/", f"{Functions([]).text}\nup() {{ {body}; }}")
+    (tmp_path / "run").mkdir()
+    values = {"HOST_NAME": "a1", "STEP_NAME": "probe", "STEP_LOCK": "tailrack", "STEP_REPAIR": ""}
+    step = render_script(Script(text, frozenset()), values)
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-s", "up"], input=step, capture_output=True, text=True, timeout=20
+    )
+    pid = re.fullmatch(r'\{"pid":(\d+)\}\n', done.stdout)
+    assert pid, done.stderr
+    os.kill(int(pid[1]), 9)
+    log, lock = f"{tmp_path}/var/log/tailrack/probe.log", f"{tmp_path}/run/tailrack-private/tailrack.lock"
+    assert set((tmp_path / "open").read_text().split()) <= {"/dev/null", log, lock}
+    assert (tmp_path / "run/tailrack-private").stat().st_mode & 0o777 == 0o700
+
+
+def scripts() -> list[Path]:
+    """All that runs on machines."""
+    return [path for path in COMPONENTS.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+
+
+def test_nothing_runs_as_another_user_but_by_that_one_function() -> None:
+    others = re.compile(r"\b(runuser|setpriv|su|sudo|chroot|start-stop-daemon)\s+-|\bsetuid\(|\bsetreuid\(|user=\"")
+    found = {
+        str(path.relative_to(COMPONENTS))
+        for path in scripts()
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if others.search(line) and not line.lstrip().startswith("#")
+    }
+    # The second is how a step's login becomes root.
+    assert found == {"scripts/as_user.sh", "command_line.py"}
+
+
+def test_every_lock_lies_where_only_root_can_open_it_and_waits_with_a_limit() -> None:
+    for path in scripts():
+        text = path.read_text(encoding="utf-8")
+        for line in text.splitlines():
+            if re.match(r"\s*flock\b", line):
+                assert " -w " in line, f"{path}: {line}"
+        for file in re.findall(r"^\s*exec \d+[<>]\"?([^&\s]\S*?)\"?$", text, re.MULTILINE):
+            assert file == "$file" or file.startswith(("$PRIVATE_DIR/", "/run/tailrack-private/")), f"{path}: {file}"
+
+
+def test_a_program_that_lies_on_a_machine_brings_the_function_along() -> None:
+    assert "\nas_user() (\n" in program()
