@@ -138,8 +138,10 @@ _VERSION = _matching(r"[0-9][A-Za-z0-9.+:~-]{0,63}")
 
 
 def _certificate(value: object) -> str:
-    """A certificate of an ed25519 key, as `ssh-ed25519-cert-v01@openssh.com BASE64`."""
-    kind, _, text = value.partition(" ") if isinstance(value, str) else ("", "", "")
+    """A certificate of an ed25519 key, as `ssh-ed25519-cert-v01@openssh.com BASE64`; ssh-keygen's comment is dropped."""
+    if not isinstance(value, str) or not value.isprintable():
+        raise ValueError
+    kind, text, *_ = [*value.split(" "), "", ""]
     # The kind is also written inside of it, after its length.
     if kind != CERTIFICATE or not base64.b64decode(text, validate=True)[4:].startswith(kind.encode()):
         raise ValueError

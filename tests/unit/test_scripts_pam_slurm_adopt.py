@@ -135,7 +135,7 @@ def test_a_step_that_is_killed_at_a_login_leaves_a_stack_by_which_the_manager_ge
     # ssh is a child of timeout, which is one of the step.
     kill = f'[ "$(wc -l <"{node.root}/tried")" != {login} ] || kill -KILL "$(awk \'{{print $4}}\' /proc/$PPID/stat)"\n'
     stub.write_text(stub.read_text() + kill)
-    assert step(node).returncode == -9
+    assert step(node).returncode == 137
     assert tried(node) == ["sshd", "tailrack-tried", "sshd"][:login]
     # Only what the second login has tried takes the place of the old one.
     assert stack(node) == (DEBIANS if login < 3 else WITH_JOBS.format(users=node.path(JOB_USERS)))
