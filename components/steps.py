@@ -135,6 +135,12 @@ def forget_program(roles: Sequence[Role]) -> Script:
     return Script("\n".join([text, forget, "slurm_silent"]), reads)
 
 
+def own_program(name: str) -> Script:
+    """Return a program of the head node's own, by a timer: a role's file, named `<role>/<file>`, and its function."""
+    functions = Functions([name], shared=("base",))
+    return Script("\n".join([functions.text.removeprefix("#!/bin/bash\n"), name.replace("/", "_")]), functions.reads)
+
+
 def single(name: str) -> Script:
     """Return a script of components/scripts that is a step by itself."""
     functions = Functions([], _body(SCRIPTS / f"{name}.sh"))
