@@ -121,7 +121,7 @@ class HeadNode(pulumi.ComponentResource):
 
         programs = {
             "HEAD_FORGET_PROGRAM": by_itself("tailrack-forget", steps.forget_program(roles)),
-            "HEAD_FABRIC_PROGRAM": by_itself("tailrack-fabric-again", steps.own_program("fabric/again")),
+            "HEAD_FABRIC_PROGRAM": by_itself("tailrack-fabric-again", steps.again_program()),
         }
         head = Step(
             f"{host.name}-head",

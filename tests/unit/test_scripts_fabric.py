@@ -11,7 +11,7 @@ import pytest
 
 from components.command_line import render_program
 from components.roles.role import Value
-from components.steps import JOIN_OF_NODE, own_program
+from components.steps import JOIN_OF_NODE, again_program
 from tests.unit.shell import Shell, role_header, script_of
 
 PROGRAM = "/usr/local/lib/tailrack/fabric.py"
@@ -132,7 +132,7 @@ def again(shell: Shell) -> Callable[..., subprocess.CompletedProcess[str]]:
     def run(**told: list[str]) -> subprocess.CompletedProcess[str]:
         program(shell, f"echo '{json.dumps(told)}'")
         values: dict[str, Value] = {"HOST_NAME": "head", "STEP_NAME": "again", "STEP_LOCK": "", "STEP_REPAIR": ""}
-        text = shell.inside(render_program(own_program("fabric/again"), values))
+        text = shell.inside(render_program(again_program(), values))
         shell.write("/usr/local/sbin/tailrack-fabric-again", text).chmod(0o755)
         return shell.program("/usr/local/sbin/tailrack-fabric-again")
 
