@@ -114,16 +114,22 @@ class HeadNode(pulumi.ComponentResource):
             **found_header(host, self.facts),
             **{header_name("slurm", name): files[name] for name in controller_files(settings, roles, (), "", True)},
         }
-        forget = steps.forget_program(roles)
-        by_itself = {"HOST_NAME": host.name, "STEP_NAME": "tailrack-forget", "STEP_LOCK": "", REPAIR: ""}
-        program = pulumi.Output.all(**{name: {**values, **by_itself}[name] for name in forget.reads}).apply(
-            lambda known: render_program(forget, known)
-        )
+
+        def by_itself(name: str, script: steps.Script) -> pulumi.Output[str]:
+            own = {**values, "HOST_NAME": host.name, "STEP_NAME": name, "STEP_LOCK": "", REPAIR: ""}
+            return pulumi.Output.all(**{key: own[key] for key in script.reads}).apply(
+                lambda known: render_program(script, known)
+            )
+
+        programs = {
+            "HEAD_FORGET_PROGRAM": by_itself("tailrack-forget", steps.forget_program(roles)),
+            "HEAD_FABRIC_PROGRAM": by_itself("tailrack-fabric-again", steps.again_program()),
+        }
         head = Step(
             f"{host.name}-head",
             host,
             head_script,
-            {**values, "HEAD_FORGET_PROGRAM": program},
+            {**values, **programs},
             label=f"{host.name}: users, NFS server, slurmctld",
             answer=answers.HEAD.demanded(),
             parent=self,

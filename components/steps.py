@@ -35,6 +35,7 @@ NODE = ("machine", "node", "compute")
 SERVICES = ("services",)
 LEAVE = ("leave",)
 SILENT = ("silent",)
+AGAIN = ("again",)
 
 # The last three are those of /etc/os-release.
 _SHELLS_OWN = frozenset({"PATH", "HOME", "SECONDS", "RANDOM", "ID", "VERSION_ID", "VERSION_CODENAME"})
@@ -133,6 +134,12 @@ def forget_program(roles: Sequence[Role]) -> Script:
     reads = frozenset(name for name in functions.reads if not name.startswith(("NODE_", "POOL_")))
     text = functions.text.removeprefix("#!/bin/bash\n")
     return Script("\n".join([text, forget, "slurm_silent"]), reads)
+
+
+def again_program() -> Script:
+    """Return the program by which a head node proves again what could not be (components/roles/fabric/again.sh)."""
+    functions = Functions([f"fabric/{AGAIN[0]}"], shared=("base",))
+    return Script("\n".join([functions.text.removeprefix("#!/bin/bash\n"), "fabric_again"]), functions.reads)
 
 
 def single(name: str) -> Script:

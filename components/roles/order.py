@@ -12,6 +12,7 @@ from components.roles.role import Role
 # The order in which a machine gets them; it leaves in the reverse one. A role may need what comes before it.
 ORDER = (
     "machine",
+    "clock",
     "tailnet",
     "firewall",
     "munge",

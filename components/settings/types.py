@@ -22,7 +22,8 @@ def words(text: str) -> frozenset[str]:
 
 # slurm.conf gives "all", "default" and "localhost" meanings of their own; every hosts file has the rest.
 RESERVED_NAMES = words(
-    "all default localhost none broadcasthost ip6-localhost ip6-loopback ip6-allnodes ip6-allrouters"
+    "all default none localhost localhost4 localhost6 broadcasthost ip6-localhost ip6-loopback ip6-localnet"
+    " ip6-mcastprefix ip6-allnodes ip6-allrouters ip6-allhosts"
 )
 
 

@@ -209,6 +209,61 @@ def test_ports_that_the_kernel_gives_to_jobs_are_none_that_are_closed(three: Clu
     assert given.strip() in ("60000", "61000")
 
 
+def calls_itself(cluster: ClusterUnderTest, node: str, name: str) -> None:
+    """Have a node's root call it something else in the tailnet, and wait until the head node's tailscaled tells so."""
+    cluster.run(node, f"tailscale set --hostname={name}")
+    address = cluster.run(node, "tailscale ip -4").strip()
+    told = f'.Peer[] | select(.TailscaleIPs[] == "{address}") | .DNSName'
+    look = f"tailscale status --json | jq -r {shlex.quote(told)}"
+    eventually(lambda: cluster.run("head", look).startswith(f"{name}."), 30, f"the tailnet calls {node} {name}")
+
+
+@pytest.mark.parametrize("name", ["localhost", "control", "head"])
+def test_what_a_nodes_root_calls_it_in_the_tailnet_is_no_name_on_any_machine(
+    three: ClusterUnderTest, name: str
+) -> None:
+    before = {node: three.run(node, "cat /etc/hosts") for node in NODES}
+    if name == "head":
+        # It is taken, and the machine gets another one for it.
+        three.run("late", "tailscale set --hostname=head")
+    else:
+        calls_itself(three, "late", name)
+    try:
+        for node in NODES:
+            three.run(node, "tailrack-names")
+            assert three.run(node, "cat /etc/hosts") == before[node], node
+            assert three.run(node, "getent ahostsv4 localhost | head -n 1").split()[0] == "127.0.0.1"
+        assert all(knows_all(three, node) for node in NODES)
+        assert sorted(three.run_as("ada", "head", "srun -N3 --switches=2 hostname").split()) == sorted(NODES)
+    finally:
+        calls_itself(three, "late", "late")
+
+
+def test_nobody_but_root_of_the_head_node_writes_the_names_that_all_read(three: ClusterUnderTest) -> None:
+    published = three.run("late", "cat /var/lib/tailrack/names-from").strip()
+    before = three.run("head", f"cat {published}")
+    for change in (f"echo 100.64.0.3 localhost >>{published}", f"mv {published} {published}.old", f"rm -f {published}"):
+        assert three.attempt("late", change).returncode != 0
+        assert three.attempt("late", f"setpriv --reuid=1 --regid=1 --clear-groups sh -c '{change}'").returncode != 0
+    folder = published.rpartition("/.tailrack/")[0]
+    assert three.attempt("late", f"mv {folder}/.tailrack {folder}/.before && mkdir {folder}/.tailrack").returncode != 0
+    assert three.run("head", f"cat {published}") == before
+
+
+def test_a_line_of_the_owners_for_a_nodes_name_stays_what_the_name_means_there(three: ClusterUnderTest) -> None:
+    three.run(
+        "s1", "cp /etc/hosts /tmp/hosts; echo '10.0.0.77  late   # the rack network' >>/etc/hosts; tailrack-names"
+    )
+    try:
+        assert known_names(three, "s1")["late"] == ["10.0.0.77"]
+        assert "10.0.0.77  late   # the rack network" in three.run("s1", "cat /etc/hosts").splitlines()
+        # Slurm goes by addresses.
+        assert sorted(three.run_as("ada", "head", "srun -N3 --switches=2 hostname").split()) == sorted(NODES)
+    finally:
+        three.run("s1", "cat /tmp/hosts >/etc/hosts; tailrack-names")
+    eventually(lambda: knows_all(three, "s1"), 10, "all names on s1")
+
+
 def test_a_name_nobody_has_fails_fast(three: ClusterUnderTest) -> None:
     for node in NODES:
         assert three.attempt(node, "getent hosts nobody-has-this-name", limit=2).returncode == 2, node

@@ -258,12 +258,12 @@ def test_who_asks_for_what_a_site_has_is_told_nothing(cluster: Cluster) -> None:
 def test_a_clock_that_is_not_the_heads_is_named_before_munge_refuses_it(cluster: Cluster) -> None:
     values = f"HOST_NAME=b1 STEP_NAME=b1-join LOCKED= HEAD_ADDRESS={cluster.run('head', 'tailscale ip -4').strip()}"
     text = "\n".join(
-        [*values.split(), Functions(["slurm/reach"]).text, "exec 4>&2; trap report_failure EXIT; slurm_reach"]
+        [*values.split(), Functions(["clock/with_head"]).text, "exec 4>&2; trap report_failure EXIT; compare_with_head"]
     )
     compare = ["docker", "exec", "-i", cluster.container("b1"), "bash", "-euo", "pipefail", "-s"]
     right = subprocess.run(compare, input=text, capture_output=True, text=True, check=False)
     assert right.returncode == 0, right.stderr
-    assert re.search("clocks are [01]s apart", right.stderr)
+    assert re.search("the clock is [01]s from the head node's", right.stderr)
     wrong = text.replace("ours=$(date +%s)", "ours=$(($(date +%s) - 200))")
     assert wrong != text
     refused = subprocess.run(compare, input=wrong, capture_output=True, text=True, check=False)

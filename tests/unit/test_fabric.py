@@ -125,7 +125,81 @@ def test_a_neighbour_that_is_silent_is_no_proof_and_another_is_asked(site: Site)
     site.silent = {"a1", "a2", "a3"}
     told = site.join("a4", interface("eth0", 1, 4))
     assert told["interfaces"] == []
-    assert "the fabric of a4 could not be proven, its jobs stay on the tailnet: a1 is away" in told["note"]
+    assert "the fabric of a4 could not be proven when it joined, its jobs stay on the tailnet" in told["note"]
+    assert told["note"].endswith(": a1 is away, a2 is away, a3 is away")
+
+
+def test_what_could_not_be_proven_is_proven_once_somebody_answers(site: Site) -> None:
+    site.join("a1", interface("eth0", 1, 1))
+    site.silent = {"a1"}
+    assert site.join("a2", interface("eth0", 1, 2))["note"]
+    assert groups.again(site.records) == {"proven": [], "left": ["a2"]}
+    site.silent = set()
+    assert groups.again(site.records) == {"proven": ["a2"], "left": []}
+    assert list(site.groups().values()) == [{"a1", "a2"}]
+    asked = len(site.asked)
+    assert groups.again(site.records) == {"proven": [], "left": []}
+    assert len(site.asked) == asked, "what is proven is left alone"
+
+
+def test_what_carried_nothing_is_no_more_asked_for(site: Site) -> None:
+    site.join("a1", interface("eth0", 1, 1))
+    site.silent = {"a1"}
+    site.join("a2", interface("eth0", 1, 2))
+    site.silent, site.cut = set(), {"1"}
+    assert groups.again(site.records)["proven"] == []
+    assert groups.again(site.records) == {"proven": [], "left": []}
+
+
+def test_a_node_that_does_not_answer_itself_keeps_no_other_from_its_proof(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.join("a1", interface("eth0", 1, 1))
+    site.silent = {"a1", "a2"}
+    for host, node in ((2, "a2"), (3, "a3")):
+        site.join(node, interface("eth0", 1, host))
+    site.silent = set()
+    answers = site._proven
+
+    def proven(mine: Thing, theirs: Thing) -> Any:
+        if mine["node"] == "a2":
+            raise FabricError("a2 does not answer")
+        return answers(mine, theirs)
+
+    monkeypatch.setattr(groups, "proven", proven)
+    assert groups.again(site.records) == {"proven": ["a3"], "left": ["a2"]}
+
+
+def test_no_time_is_spent_beyond_what_is_given_to_what_is_proven_once_more(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.join("a1", interface("eth0", 1, 1))
+    site.silent = {"a1", "a2"}
+    for host, node in ((2, "a2"), (3, "a3")):
+        site.join(node, interface("eth0", 1, host))
+    monkeypatch.setattr(groups, "AGAIN_SECONDS", 0.0)
+    asked = len(site.asked)
+    assert sorted(groups.again(site.records)["left"]) == ["a2", "a3"]
+    assert len(site.asked) == asked
+
+
+def test_a_node_that_leaves_while_its_network_is_proven_leaves_nothing(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.join("a1", interface("eth0", 1, 1))
+    site.silent = {"a1"}
+    site.join("a2", interface("eth0", 1, 2))
+    site.silent = set()
+    answers = site._proven
+
+    def proven(mine: Thing, theirs: Thing) -> Any:
+        site.leave("a2")
+        (site.records.folder / "a2").rmdir()
+        return answers(mine, theirs)
+
+    monkeypatch.setattr(groups, "proven", proven)
+    groups.again(site.records)
+    assert not (site.records.folder / "a2").exists()
 
 
 def test_what_was_proven_before_holds_while_nobody_can_be_asked(site: Site) -> None:
@@ -224,6 +298,7 @@ def test_one_mebibyte_goes_there_and_comes_back() -> None:
         end, other = socket.socketpair()
         serving = threading.Thread(target=listener.serve, args=(end,))
         serving.start()
+        assert set(listener.ports) <= set(proof.PORTS)
         pairs = [["lo", "127.0.0.1", "127.0.0.2", listener.ports[1]], ["lo", "127.0.0.1", "127.0.0.1", 1]]
         assert proof.connect(TOKEN, pairs, "", []) == {"carried": [True, False], "rdma": []}
         assert proof.connect("b" * len(TOKEN), pairs[:1], "", [])["carried"] == [False]
@@ -239,6 +314,7 @@ def answering(answer: Callable[[bytes], bytes]) -> tuple[int, threading.Thread]:
 
     def run() -> None:
         with door, door.accept()[0] as connection:
+            connection.sendall(proof.greeting(TOKEN))
             data = b""
             while len(data) < proof.TOKEN_CHARACTERS + proof.BYTES and (more := connection.recv(2**16)):
                 data += more
@@ -264,6 +340,30 @@ def test_only_the_same_bytes_prove_a_network(answer: Callable[[bytes], bytes], p
     port, thread = answering(answer)
     assert proof.carry(TOKEN, "lo", "127.0.0.1", "127.0.0.1", port) is proves
     thread.join(5)
+
+
+def test_who_does_not_listen_for_this_proof_is_told_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        carrying = threading.Thread(target=proof.carry, args=(TOKEN, "lo", "127.0.0.1", "127.0.0.1", port_at(door)))
+        carrying.start()
+        with door.accept()[0] as connection:
+            connection.sendall(proof.greeting("b" * len(TOKEN)))
+            assert connection.recv(1) == b""
+        carrying.join(5)
+        assert not carrying.is_alive()
+
+
+def test_a_port_that_somebody_has_is_left_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as free:
+        ports = [port_at(taken), port_at(free)]
+        free.close()
+        monkeypatch.setattr(proof, "PORTS", ports)
+        with proof.Listener(TOKEN, [["lo", "127.0.0.1"], ["lo", "127.0.0.1"]], []) as listener:
+            assert sorted(listener.ports) == [0, ports[1]]
+
+
+def port_at(door: socket.socket) -> int:
+    return int(door.getsockname()[1])
 
 
 def test_an_address_that_is_not_here_any_more_is_told_as_port_0() -> None:
@@ -302,6 +402,9 @@ def munge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], No
 def machines(munge: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Thing]]:
     """Machines a1 and a2 on loopback, each answering as its socket unit does."""
     ends = {"a1": "127.0.0.11", "a2": "127.0.0.12"}
+    # Loopback stands for both, the site's network and the tailnet.
+    monkeypatch.setattr(proof, "is_others", proof.is_address)
+    monkeypatch.setattr(proof, "is_members", proof.is_address)
     doors = []
     for node, address in ends.items():
         door = socket.create_server((address, proof.PORT))
@@ -405,16 +508,110 @@ def test_a_neighbour_that_answers_letter_by_letter_holds_nobody_for_longer_than_
     ("do", "what"), [("listen", "interfaces"), ("listen", "rdma"), ("connect", "pairs"), ("connect", "rdma")]
 )
 def test_a_request_for_more_than_any_machine_has_is_refused(munge: object, do: str, what: str) -> None:
-    request = {"do": do, "to": "a1", "nonce": "1", "token": TOKEN, "interfaces": [], "pairs": [], "rdma": []}
+    request = {"do": do, "to": "a1", "nonce": "1" * 32, "token": TOKEN, "interfaces": [], "pairs": [], "rdma": []}
     many = [["mlx5_0", 1]] * 257
     asked = proof.sealed({**request, "server": "127.0.0.1", what: many})
     with pytest.raises(FabricError, match="more than"):
         proof.serve("a1", io.StringIO(f"{asked}\n"), io.StringIO())
 
 
+LISTEN = {
+    "do": "listen",
+    "to": "a1",
+    "nonce": "1" * 32,
+    "token": TOKEN,
+    "interfaces": [["lo", "127.0.0.1"]],
+    "rdma": [],
+}
+CONNECT = {
+    "do": "connect", "to": "a1", "nonce": "1" * 32, "token": TOKEN, "rdma": [["mlx5_0", 1, 61000]],
+    "server": "100.64.0.2", "pairs": [["eth1", "10.2.0.1", "10.2.0.2", 61000]],
+}  # fmt: skip
+
+
+def test_a_request_that_a_proof_needs_is_taken() -> None:
+    proof.check(LISTEN, "a1")
+    proof.check(CONNECT, "a1")
+
+
+def to(address: str, port: Any = 61000) -> Thing:
+    return {"pairs": [["eth1", "10.2.0.1", address, port]]}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        to("127.0.0.1"), to("127.8.8.8"), to("0.0.0.1"), to("169.254.169.254"), to("224.0.0.1"), to("255.255.255.255"),
+        to("100.64.0.1"), to("::1"), to("localhost"), to("10.2.0.02"), to("2130706433"), to("OWN"),
+        *(to("10.2.0.2", port) for port in (22, 80, 6817, 60999, 62000, 0, -1, True, "61000", 61000.0, None)),
+        {"pairs": [["eth1", "10.2.0.1", "10.2.0.2", 61000, 1]]}, {"pairs": [["../e", "10.2.0.1", "10.2.0.2", 61000]]},
+        {"pairs": {"eth1": 1}}, {"pairs": 7}, {"pairs": "eth1"}, {"pairs": [7]},
+        {"token": "POST / HTTP/1.0\r\n\r\n"}, {"token": "a" * 63}, {"token": ["a" * 64]}, {"token": f"{'a' * 64}\n"},
+        {"nonce": {}}, {"server": "127.0.0.1"}, {"server": "10.2.0.2"}, {"server": "-d"}, {"server": 7},
+        {"rdma": [["mlx5_0", 1, 22]]}, {"rdma": [["--help", 1, 61000]]}, {"rdma": [["mlx5_0", 0, 61000]]},
+        {"do": "anything"}, {"do": []}, {"do": None},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_machine_is_made_to_speak_to_nobody_but_others_of_its_site_at_the_proofs_ports(wrong: Thing) -> None:
+    own = next(iter(own_addresses()))
+    request = json.loads(json.dumps({**CONNECT, **wrong}).replace("OWN", own))
+    with pytest.raises(FabricError):
+        proof.check(request, "a1")
+
+
+def own_addresses() -> list[str]:
+    """This machine's addresses beside loopback's."""
+    said = subprocess.run(["ip", "-json", "-4", "address"], capture_output=True, text=True, check=True).stdout
+    found = [each["local"] for link in json.loads(said) for each in link.get("addr_info", ())]
+    return [address for address in found if not address.startswith("127.")]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"interfaces": [["lo", "not-an-address"]]}, {"interfaces": [["lo"]]}, {"rdma": [["mlx5_0"]]}, {"token": ""}],
+)
+def test_a_machine_listens_for_nothing_but_a_proof(wrong: Thing) -> None:
+    with pytest.raises(FabricError):
+        proof.check({**LISTEN, **wrong}, "a1")
+
+
+def test_nobody_but_the_head_node_asks_a_machine_to_take_part(munge: object, tmp_path: Path) -> None:
+    """As its unit runs it: a connection on stdin, whose other end is the one who asks."""
+    path = tmp_path / "fabric.py"
+    path.write_text(program())
+    head = tmp_path / "head-address"
+    head.write_text("127.0.0.21\n")
+
+    def asked(address: str) -> str:
+        with (
+            socket.create_server(("127.0.0.11", 0)) as door,
+            socket.create_connection(door.getsockname(), source_address=(address, 0)) as asking,
+            door.accept()[0] as end,
+        ):
+            asking.sendall(f"{proof.sealed({**LISTEN, 'interfaces': []})}\n".encode())
+            asking.shutdown(socket.SHUT_WR)
+            words = [sys.executable, str(path), "serve", "a1", str(head)]
+            done = subprocess.run(
+                words, stdin=end.fileno(), stdout=end.fileno(), stderr=subprocess.PIPE, text=True, timeout=30
+            )
+            end.shutdown(socket.SHUT_WR)
+            answer = asking.makefile().read()
+        assert bool(answer) is not bool(done.stderr), done.stderr
+        assert done.returncode == (0 if answer else 1)
+        return answer or done.stderr
+
+    assert "127.0.0.22 asks, which is not the head node" in asked("127.0.0.22")
+    assert proof.opened(asked("127.0.0.21")) == {"ports": [], "rdma_ports": [], "nonce": "1" * 32}
+    head.unlink()
+    assert "head-address" in asked("127.0.0.21"), "before it knows its head node a machine answers nobody"
+
+
 def test_a_request_of_somebody_else_than_root_is_refused(munge: Callable[[int], None]) -> None:
     munge(6001)
-    request = proof.sealed({"do": "listen", "to": "a1", "nonce": "1", "token": TOKEN, "interfaces": [], "rdma": []})
+    request = proof.sealed(
+        {"do": "listen", "to": "a1", "nonce": "1" * 32, "token": TOKEN, "interfaces": [], "rdma": []}
+    )
     said = io.StringIO()
     with pytest.raises(FabricError, match="root of the cluster"):
         proof.serve("a1", io.StringIO(f"{request}\n"), said)
@@ -428,7 +625,7 @@ def test_what_is_no_request_is_refused(munge: object, said: str) -> None:
 
 
 def test_a_request_to_another_machine_is_refused(munge: object) -> None:
-    request = proof.sealed({"do": "listen", "to": "a2", "nonce": "1"})
+    request = proof.sealed({**LISTEN, "to": "a2"})
     with pytest.raises(FabricError, match="another machine"):
         proof.serve("a1", io.StringIO(f"{request}\n"), io.StringIO())
 

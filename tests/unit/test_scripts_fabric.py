@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from components.command_line import render_program
 from components.roles.role import Value
+from components.steps import JOIN_OF_NODE, again_program
 from tests.unit.shell import Shell, role_header, script_of
 
 PROGRAM = "/usr/local/lib/tailrack/fabric.py"
@@ -17,6 +20,7 @@ TOLD = {"interfaces": ["eth1"], "rdma": [], "with": [["a1", "eth1"]], "note": ""
 NODE: dict[str, Value] = {
     "NODE_NAME": "a2", "NODE_SITE": "rack", "NODE_FABRIC": "auto", "NODE_NETWORKS": json.dumps(NETWORKS),
     "NODE_ADDRESS": "100.64.0.7", "HEAD_ADDRESS": "100.64.0.1", "HEAD_COMPUTES": True,
+    "HEAD_FABRIC_PROGRAM": "#!/bin/bash",
 }  # fmt: skip
 
 
@@ -77,6 +81,8 @@ def test_a_head_node_has_a_place_where_it_runs_jobs(shell: Shell, computes: bool
     done = shell.step(script_of("fabric", "head"), {**NODE, "HEAD_COMPUTES": computes}, name="head-head")
     assert done.returncode == 0, done.stderr
     assert (shell.root / "asked").exists() is computes
+    assert shell.path("/var/lib/tailrack/head-address").read_text() == "100.64.0.1\n", "it may ask itself"
+    assert "systemctl enable -q --now tailrack-fabric-again.timer" in shell.calls
 
 
 def join(shell: Shell, setting: str) -> subprocess.CompletedProcess[str]:
@@ -96,6 +102,58 @@ def test_a_machine_answers_for_its_fabric_on_the_tailnets_address_alone(shell: S
     assert [line for line in unit.splitlines() if line.startswith("Listen")] == ["ListenStream=100.64.0.7:6816"]
     assert "systemctl restart tailrack-fabric.socket" in shell.calls
     assert shell.path("/usr/local/lib/tailrack/task-prolog").stat().st_mode & 0o111
+
+
+def test_a_node_is_asked_by_its_head_node_alone_and_what_fails_leaves_nothing_behind(shell: Shell) -> None:
+    for name in ("python3", "ip", "munge"):
+        shell.stub(name)
+    shell.stub("tailscale", "echo 100.64.0.7")
+    done = shell.step(script_of("fabric", *JOIN_OF_NODE), {**NODE, "NODE_FABRIC": "tailnet"}, name="a2-join")
+    assert done.returncode == 0, done.stderr
+    head = shell.path("/var/lib/tailrack/head-address")
+    assert head.read_text() == "100.64.0.1\n"
+    service = shell.path("/etc/systemd/system/tailrack-fabric@.service").read_text().splitlines()
+    assert f"ExecStart={shell.root}{PROGRAM} serve a1 {head}" in service
+    assert "CollectMode=inactive-or-failed" in service
+    socket = shell.path("/etc/systemd/system/tailrack-fabric.socket").read_text().splitlines()
+    assert "TriggerLimitIntervalSec=0" in socket, "who connects often enough would have it closed for good"
+
+
+@pytest.fixture
+def again(shell: Shell) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run the head node's program by its timer, with what the fabric's program tells; return what it did."""
+    for name in ("base", "taken"):
+        shell.write(f"/var/lib/tailrack/slurm/{name}/topology.conf", "# Written by tailrack.\n")
+        shell.write(f"/var/lib/tailrack/slurm/{name}/slurm.conf", "ClusterName=lab\n")
+    shell.write("/var/lib/tailrack/slurm/nodes/a2/site", "rack\n")
+    shell.write("/var/lib/tailrack/slurm/nodes/a2/fabric", "# fabric a2 1 g eth1 10.2.0.0/24 -\n")
+    shell.stub("scontrol", 'if [ "$1" = ping ]; then echo "Slurmctld(primary) at head is UP"; fi')
+
+    def run(**told: list[str]) -> subprocess.CompletedProcess[str]:
+        program(shell, f"echo '{json.dumps(told)}'")
+        values: dict[str, Value] = {"HOST_NAME": "head", "STEP_NAME": "again", "STEP_LOCK": "", "STEP_REPAIR": ""}
+        text = shell.inside(render_program(again_program(), values))
+        shell.write("/usr/local/sbin/tailrack-fabric-again", text).chmod(0o755)
+        return shell.program("/usr/local/sbin/tailrack-fabric-again")
+
+    return run
+
+
+def test_what_is_proven_later_reaches_every_node_by_slurm(
+    shell: Shell, again: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    done = again(proven=["a2"], left=["a3"])
+    assert done.returncode == 0, done.stderr
+    assert "# fabric a2 1 g eth1" in shell.path("/etc/slurm/topology.conf").read_text()
+    assert "scontrol reconfigure" in shell.calls
+
+
+def test_where_nothing_new_is_proven_slurm_is_left_alone(
+    shell: Shell, again: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    done = again(proven=[], left=["a3"])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert shell.calls == []
 
 
 def reserved(shell: Shell, before: str) -> subprocess.CompletedProcess[str]:

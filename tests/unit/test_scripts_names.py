@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-import json
+import subprocess
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from components.head_link import SHARED
 from tests.unit.shell import ROLES, Shell, role_header, script_of
 
 ADDRESS = "100.64.0.7"
-NAMES = script_of("names", "machine")
+NAMES = script_of("names", "machine", "node")
 PROGRAM = "/usr/local/sbin/tailrack-names"
+LIST = "/var/lib/tailrack/names"
+# What the head node has published.
+SHARE = "share/.tailrack/names"
 
 
-def peer(name: str, address: str, tag: str = "tag:cluster", domain: str = "lab.ts.net") -> dict[str, Any]:
-    """Return a machine as `tailscale status --json` shows it."""
-    number = address.rpartition(".")[2]
-    return {"DNSName": f"{name}.{domain}.", "Tags": [tag], "TailscaleIPs": [f"fd7a:115c:a1e0::{number}", address]}
+def header(shell: Shell) -> dict[str, Any]:
+    return {**role_header("names"), "NFS_EXPORTS_MOUNT": str(shell.path("share"))}
 
 
-def status(*peers: dict[str, Any]) -> str:
-    """Return what `tailscale status --json` says on a1."""
-    own = peer("a1", ADDRESS)
-    return json.dumps({"Self": own, "Peer": {f"nodekey:{number}": one for number, one in enumerate(peers)} or None})
+def install(shell: Shell) -> subprocess.CompletedProcess[str]:
+    return shell.step(NAMES, header(shell))
 
 
 @pytest.fixture
 def machine(shell: Shell) -> Shell:
-    """A machine called `old-name` whose tailscaled tells what is in the file `tailnet`."""
-    shell.write("tailnet", status())
-    shell.stub("tailscale", f'if [ "$1" = ip ]; then echo {ADDRESS}; else cat "{shell.root}/tailnet"; fi')
+    """A machine called `old-name` that is to be node a1, at ADDRESS in its tailnet."""
+    shell.stub("tailscale", f'[ "$1" = ip ] && echo {ADDRESS}')
     shell.stub(
         "hostname",
         f"""
@@ -45,7 +45,7 @@ def machine(shell: Shell) -> Shell:
 @pytest.fixture
 def program(machine: Shell) -> Any:
     """Install the program and give a function that runs it on the text of /etc/hosts and returns the new text."""
-    installed = machine.step(NAMES, role_header("names"))
+    installed = install(machine)
     assert installed.returncode == 0, installed.stderr
 
     def run(hosts: str) -> str:
@@ -57,6 +57,19 @@ def program(machine: Shell) -> Any:
     return run
 
 
+@pytest.fixture
+def following(program: Any, shell: Shell) -> Callable[[str], str]:
+    """Follow what the head node has published, until tailscaled has ended; return the text of /etc/hosts then."""
+
+    def run(hosts: str = "127.0.0.1 localhost\n") -> str:
+        path = shell.write("etc/hosts", hosts)
+        ended = shell.program(PROGRAM, "follow")
+        assert ended.returncode != 0, "systemd would not start it again"
+        return path.read_text()
+
+    return run
+
+
 @pytest.mark.parametrize(
     ("hosts", "expected"),
     [
@@ -64,7 +77,8 @@ def program(machine: Shell) -> Any:
         ("127.0.1.1 a1\n", ""),  # Debian's installer writes this line
         ("127.0.1.1\ta1.example.org\ta1\n", "127.0.1.1 a1.example.org\n"),
         ("127.0.0.1 localhost a1 a10 xa1\n", "127.0.0.1 localhost a10 xa1\n"),
-        ("10.99.0.2 a1 # a1 by the installer\n", ""),
+        ("10.99.0.2 A1 # a1 by the installer\n", ""),
+        ("10.0.0.3\t nas  # as its owner wrote it\n", "10.0.0.3\t nas  # as its owner wrote it\n"),
         ("10.99.0.2 b1 a1 # the b1\n", "10.99.0.2 b1 # the b1\n"),
         ("# 10.0.0.1 a1\n\n::1 ip6-localhost\n", "# 10.0.0.1 a1\n\n::1 ip6-localhost\n"),
         ("  # indented a1\n", "  # indented a1\n"),
@@ -101,47 +115,160 @@ def test_the_file_is_replaced_and_a_mount_is_written_in_place(program: Any, shel
     assert sorted(file.name for file in path.parent.glob("hosts*")) == ["hosts"]
 
 
-def test_every_machine_of_the_cluster_has_its_line_and_nobody_else_of_the_tailnet(program: Any, shell: Shell) -> None:
-    machines = [
-        peer("b2", "100.64.0.12"),
-        peer("b1", "100.64.0.11"),
-        peer("laptop", "100.64.0.3", tag="tag:people"),
-        peer("shared-in", "100.64.0.4", domain="other.ts.net"),
-        {"DNSName": "phone.lab.ts.net.", "TailscaleIPs": ["100.64.0.5"]},
-        {"DNSName": "b3.lab.ts.net.", "Tags": ["tag:cluster"], "TailscaleIPs": None},
-    ]
-    shell.write("tailnet", status(*machines))
-    assert program("127.0.0.1 localhost\n10.0.0.8 b1 nas\n") == (
-        f"{ADDRESS} a1 # tailrack\n100.64.0.11 b1 # tailrack\n100.64.0.12 b2 # tailrack\n"
-        "127.0.0.1 localhost\n10.0.0.8 nas\n"
+def test_every_machine_that_the_head_node_keeps_has_its_line(program: Any, shell: Shell) -> None:
+    shell.write(LIST, f"100.64.0.1 head\n100.64.0.11 b1\n100.64.0.12 b2\n{ADDRESS} a1\n")
+    assert program("127.0.0.1 localhost\n") == (
+        f"{ADDRESS} a1 # tailrack\n100.64.0.1 head # tailrack\n100.64.0.11 b1 # tailrack\n"
+        "100.64.0.12 b2 # tailrack\n127.0.0.1 localhost\n"
     )
 
 
-def test_a_machine_that_left_the_tailnet_has_no_line_any_more(program: Any, shell: Shell) -> None:
-    shell.write("tailnet", status(peer("b1", "100.64.0.11")))
+def test_a_name_that_is_in_the_file_already_means_what_it_meant(program: Any, shell: Shell) -> None:
+    shell.write(LIST, "100.64.0.11 b1\n100.64.0.12 b2\n100.64.0.13 b3\n")
+    owners = "127.0.0.1 localhost\n10.0.0.8   B1  nas # the rack's\nfd00::8 b2.lan b2\n# 10.0.0.9 b3\n"
+    once = program(owners)
+    assert once == f"{ADDRESS} a1 # tailrack\n100.64.0.13 b3 # tailrack\n{owners}"
+    assert program(once) == once
+
+
+def test_no_machine_is_called_what_a_machine_calls_itself_in_the_tailnet(program: Any, shell: Shell) -> None:
+    """Whatever tailscaled tells of others: it is asked for nothing but the machine's own address."""
+    shell.write(LIST, "100.64.0.11 b1\n")
+    program("127.0.0.1 localhost\n")
+    asked = [call for call in shell.calls if call.startswith("tailscale")]
+    assert set(asked) == {"tailscale ip -4"}
+
+
+def test_the_machines_own_name_and_address_are_nobody_elses(program: Any, shell: Shell) -> None:
+    shell.write(LIST, f"100.64.0.66 a1\n{ADDRESS} b7\n")
+    assert program("127.0.0.1 localhost\n") == f"{ADDRESS} a1 # tailrack\n127.0.0.1 localhost\n"
+
+
+def test_a_machine_that_the_head_node_has_forgotten_has_no_line_any_more(program: Any, shell: Shell) -> None:
+    shell.write(LIST, "100.64.0.11 b1\n")
     with_b1 = program("127.0.0.1 localhost\n")
     assert " b1 " in with_b1
-    shell.write("tailnet", status())
-    assert program(with_b1) == f"{ADDRESS} a1 # tailrack\n127.0.0.1 localhost\n"
+    shell.write(LIST, "100.64.0.1 head\n")
+    assert " b1 " not in program(with_b1)
 
 
-def test_names_follow_what_tailscaled_tells(program: Any, shell: Shell) -> None:
-    """The tailnet gets another machine while the program listens; then tailscaled ends, and so does the program."""
-    shell.write("later", status(peer("b1", "100.64.0.11")))
+@pytest.mark.parametrize(
+    "line",
+    [
+        "100.64.0.3 localhost", "100.64.0.3 ip6-localhost", "100.64.0.3 ip6-anything", "100.64.0.3 broadcasthost",
+        "100.64.0.3 localhost6", "127.0.0.1 b7", "10.0.0.3 b7", "100.63.0.3 b7", "100.128.0.3 b7", "100.64.0.300 b7",
+        "::1 b7", "fd7a::3 b7", "100.64.0.3 b7 b8", "100.64.0.3 b7.example.org", "100.64.0.3 B7", "100.64.0.3",
+        "100.64.0.3 -b7", "100.64.0.3 b7-", "100.64.0.3  b7", "100.64.0.3 b7 # note", f"100.64.0.3 b{'7' * 63}", "",
+        "100.64.0.4 head",
+    ],
+)  # fmt: skip
+def test_a_node_takes_from_what_is_published_what_can_be_a_member_and_nothing_else(
+    following: Callable[[], str], shell: Shell, line: str
+) -> None:
+    shell.write(SHARE, f"100.64.0.1 head\n{line}\n100.127.255.255 b9\n")
+    assert following() == (
+        f"{ADDRESS} a1 # tailrack\n100.64.0.1 head # tailrack\n100.127.255.255 b9 # tailrack\n127.0.0.1 localhost\n"
+    )
+    assert shell.path(LIST).read_text() == "100.64.0.1 head\n100.127.255.255 b9\n"
+    assert shell.path(LIST).stat().st_mode & 0o777 == 0o644, "users' ssh asks who is of the cluster"
+
+
+@pytest.mark.parametrize("published", [None, "", "nonsense\n"])
+def test_while_the_share_is_away_the_names_that_were_read_last_hold(
+    following: Callable[[], str], shell: Shell, published: str | None
+) -> None:
+    shell.write(LIST, "100.64.0.11 b1\n")
+    if published is not None:
+        shell.write(SHARE, published)
+    assert "100.64.0.11 b1 # tailrack" in following()
+
+
+def test_names_follow_what_the_head_node_publishes_when_tailscaled_tells_of_a_change(
+    following: Callable[[], str], shell: Shell
+) -> None:
+    """The head node keeps another machine while the program listens; then tailscaled ends, and so does the program."""
+    shell.write(SHARE, "100.64.0.1 head\n")
+    shell.write("later", "100.64.0.1 head\n100.64.0.11 b1\n")
+    hosts = shell.path("/etc/hosts")
     shell.stub(
         "tailscale",
         f"""case $1 in
             ip) echo {ADDRESS} ;;
-            status) cat "{shell.root}/tailnet" ;;
-            debug) until grep -q a1 "{shell.path("/etc/hosts")}"; do :; done
-                cp "{shell.root}/later" "{shell.root}/tailnet"; printf '{{\n\t"PeersChanged": []\n}}\n' ;;
+            debug) until grep -q head "{hosts}"; do :; done
+                cp "{shell.root}/later" "{shell.root}/{SHARE}"; printf '{{\n\t"PeersChanged": []\n}}\n' ;;
         esac""",
     )
     shell.stub("sleep")
-    path = shell.write("etc/hosts", "127.0.0.1 localhost\n")
-    ended = shell.program(PROGRAM, "follow")
-    assert ended.returncode != 0, "systemd would not start it again"
-    assert path.read_text() == f"{ADDRESS} a1 # tailrack\n100.64.0.11 b1 # tailrack\n127.0.0.1 localhost\n"
+    assert " b1 # tailrack\n" in following()
+
+
+def test_names_follow_within_seconds_where_tailscaled_told_of_a_machine_before_the_head_node_kept_it(
+    following: Callable[[], str], shell: Shell
+) -> None:
+    shell.write(SHARE, "100.64.0.1 head\n")
+    shell.write("later", "100.64.0.1 head\n100.64.0.11 b1\n")
+    hosts = shell.path("/etc/hosts")
+    shell.stub(
+        "tailscale",
+        f"""case $1 in
+            ip) echo {ADDRESS} ;;
+            debug) until grep -q head "{hosts}"; do :; done
+                cp "{shell.root}/later" "{shell.root}/{SHARE}"
+                until grep -q b1 "{hosts}"; do :; done ;;
+        esac""",
+    )
+    assert " b1 # tailrack\n" in following()
+
+
+def test_a_pools_nodes_need_nothing_of_the_cluster_to_know_names_but_where_the_share_is() -> None:
+    assert not [name for name in SHARED if name.startswith("NAMES_")]
+    assert NAMES.reads >= {"NFS_EXPORTS_MOUNT"}
+
+
+# The head node, which keeps the names.
+
+
+KEEP = {"NODE_NAME": "b1", "NODE_ADDRESS": "100.64.0.11", "HEAD_ADDRESS": ADDRESS, "HOST_NAME": "a1"}
+
+
+@pytest.fixture
+def head(machine: Shell) -> Callable[..., str]:
+    """Run phases on the head node, which is a1 here; return what it publishes."""
+    machine.write("export/.keep", "")
+
+    def run(*phases: str, action: str = "up", **values: str) -> str:
+        known = {**header(machine), "NFS_EXPORTS_PATH": str(machine.path("export")), **KEEP, **values}
+        done = machine.step(script_of("names", *phases), known, action)
+        assert done.returncode == 0, done.stderr
+        return machine.path("export/.tailrack/names").read_text()
+
+    return run
+
+
+def test_the_head_node_publishes_the_names_and_addresses_of_its_members_as_they_joined(
+    head: Callable[..., str], shell: Shell
+) -> None:
+    assert head("machine", "head") == f"{ADDRESS} a1\n"
+    assert head("member") == f"{ADDRESS} a1\n100.64.0.11 b1\n"
+    assert shell.path("/etc/hosts").read_text().startswith(f"{ADDRESS} a1 # tailrack\n100.64.0.11 b1 # tailrack\n")
+    assert head("member", NODE_ADDRESS="100.64.0.12") == f"{ADDRESS} a1\n100.64.0.12 b1\n"
+    assert shell.path("export/.tailrack/names").stat().st_mode & 0o777 == 0o644
+    assert head("member", action="down") == f"{ADDRESS} a1\n"
+    assert " b1 " not in shell.path("/etc/hosts").read_text()
+
+
+def test_a_head_node_whose_share_is_not_there_yet_knows_names_all_the_same(machine: Shell) -> None:
+    known = {**header(machine), "NFS_EXPORTS_PATH": str(machine.path("none")), **KEEP}
+    assert machine.step(script_of("names", "machine", "head"), known).returncode == 0
+    assert machine.path(LIST).read_text() == f"{ADDRESS} a1\n"
+    assert not machine.path("none").exists()
+
+
+def test_members_of_before_addresses_were_kept_are_known_by_their_certificates(
+    head: Callable[..., str], shell: Shell
+) -> None:
+    shell.write("/var/lib/tailrack/members/b9/signed", "b9,100.64.0.19 ssh-ed25519 AAAA 90\n")
+    assert head("machine", "head") == f"{ADDRESS} a1\n100.64.0.19 b9\n"
 
 
 def test_the_host_name_is_the_nodes_and_is_set_again_when_somebody_set_it_back(program: Any, shell: Shell) -> None:
@@ -156,7 +283,7 @@ def test_the_host_name_is_the_nodes_and_is_set_again_when_somebody_set_it_back(p
 def test_cloud_init_is_told_to_keep_the_host_name_where_it_is_installed(machine: Shell, cloud: bool) -> None:
     if cloud:
         machine.path("/etc/cloud").mkdir()
-    assert machine.step(NAMES, role_header("names")).returncode == 0
+    assert install(machine).returncode == 0
     file = machine.path("/etc/cloud/cloud.cfg.d/99-tailrack.cfg")
     assert (file.read_text() if file.exists() else None) == ("preserve_hostname: true\n" if cloud else None)
 
@@ -178,9 +305,9 @@ def test_names_come_after_cloud_init_has_written_its_file(program: Any, shell: S
 def test_a_machine_that_leaves_is_called_as_before_and_has_no_name_of_the_cluster(
     program: Any, shell: Shell, hosts: str, expected: str
 ) -> None:
-    shell.write("tailnet", status(peer("b1", "100.64.0.11")))
+    shell.write(LIST, "100.64.0.11 b1\n")
     program(hosts)
-    assert shell.step(NAMES, role_header("names")).returncode == 0, "a second up must not forget the name of before"
+    assert install(shell).returncode == 0, "a second up must not forget the name of before"
     shell.stub("tailscale", "exit 1")
     assert shell.program(PROGRAM, "forget").returncode == 0
     assert shell.path("/etc/hosts").read_text() == expected
@@ -193,7 +320,7 @@ def test_installing_runs_the_program_and_restarts_no_unit_that_slurms_daemons_re
     assert shell.path("/etc/hosts").read_text() == f"{ADDRESS} a1 # tailrack\n127.0.0.1 localhost\n"
     assert not [call for call in shell.calls if "restart" in call and "tailrack-names.service" in call]
     again = len(shell.calls)
-    assert shell.step(NAMES, role_header("names")).returncode == 0
+    assert install(shell).returncode == 0
     assert not [call for call in shell.calls[again:] if "restart" in call]
 
 
@@ -203,7 +330,7 @@ def test_no_neighbour_is_asked_for_a_name_that_no_machine_has(program: Any, shel
 
 def test_nothing_is_written_for_a_resolver_that_is_not_there(machine: Shell) -> None:
     machine.stub("systemctl", 'case "$*" in *resolved*) exit 1 ;; esac')
-    assert machine.step(NAMES, role_header("names")).returncode == 0
+    assert install(machine).returncode == 0
     assert not list(machine.path("/etc").rglob("*resolv*"))
 
 

@@ -118,10 +118,13 @@ def forget(shell: Shell) -> Run:
     shell.stub("exportfs")
     shell.stub("hostname", "echo head")
 
-    def run(*states: str, online: bool, minutes: int = 5) -> subprocess.CompletedProcess[str]:
+    def run(*states: str, online: bool, minutes: int = 5, calls_itself: str = "c1") -> subprocess.CompletedProcess[str]:
         member(shell, "c1", "acme.burst", forget_after=str(minutes), **{"slurm.conf": SITE})
         shell.write("/etc/exports.d/tailrack-c1.exports", "/export/shared 100.64.0.7/32(rw)\n")
         shell.write("/var/lib/tailrack/members/c1/key-cert.pub", "certificate\n")
+        for name, address in (("head", "100.64.0.1"), ("c1", "100.64.0.7")):
+            shell.write(f"/var/lib/tailrack/members/{name}/address", f"{address}\n")
+        shell.write("/usr/local/sbin/tailrack-names", "#!/bin/sh\n").chmod(0o755)
         known = json.dumps({"nodes": [{"state": list(states)}]})
         shell.stub(
             "scontrol",
@@ -131,7 +134,16 @@ def forget(shell: Shell) -> Run:
             delete) touch {shell.root}/deleted ;;
         esac""",
         )
-        peers = {"key": {"DNSName": "c1.lab.ts.net.", "Online": online}}
+        # Another machine may call itself what it likes.
+        peers = {
+            "key": {
+                "DNSName": f"{calls_itself}.lab.ts.net.",
+                "TailscaleIPs": ["100.64.0.7", "fd7a::7"],
+                "Online": online,
+            },
+            "other": {"DNSName": "c1.lab.ts.net.", "TailscaleIPs": ["100.64.0.9"], "Online": True},
+            "shared-in": {"DNSName": "c1.other.ts.net.", "TailscaleIPs": None, "Online": True},
+        }
         shell.stub("tailscale", f"echo '{json.dumps({'Peer': peers})}'")
         script = forget_program(ROLES)
         values: dict[str, Value] = {
@@ -165,6 +177,7 @@ def test_a_node_that_was_silent_for_too_long_leaves_nothing_and_its_jobs_go_back
     assert not is_there(shell)
     assert not shell.path("/etc/exports.d/tailrack-c1.exports").exists()
     assert not shell.path("/var/lib/tailrack/members/c1").exists()
+    assert shell.path("/var/lib/tailrack/names").read_text() == "100.64.0.1 head\n"
     assert not shell.path(f"{SLURM}/silent/c1").exists()
     assert "far" not in slurm_conf(shell)
 
@@ -185,6 +198,14 @@ def test_a_node_that_slurm_or_the_tailnet_hears_of_is_not_silent(
     assert forget(*states, online=online).returncode == 0
     assert is_there(shell)
     assert not shell.path(f"{SLURM}/silent/c1").exists()
+
+
+def test_a_node_that_calls_itself_something_else_in_the_tailnet_is_heard_of_all_the_same(
+    shell: Shell, forget: Run
+) -> None:
+    silent_since(shell, 60)
+    assert forget("DOWN", online=True, calls_itself="localhost").returncode == 0
+    assert is_there(shell)
 
 
 def test_a_node_that_is_to_be_kept_is_kept(shell: Shell, forget: Run) -> None:

@@ -198,64 +198,6 @@ def test_a_node_that_munge_refuses_for_its_clock_is_told_so(
     assert "; the clocks of this node and of the head node differ by more than five minutes" in compute().stderr
 
 
-@pytest.fixture
-def compare(shell: Shell) -> Compute:
-    """Compare the clock with a head's that tells the given time."""
-
-    def run(said: str, now: int) -> subprocess.CompletedProcess[str]:
-        peers = {"Peer": {"key": {"PeerAPIURL": ["http://100.64.0.1:4711", "http://[fd7a::1]:1"]}}}
-        shell.stub("tailscale", f"echo '{json.dumps(peers)}'")
-        shell.stub("timeout", f'[ "${{*: -2}}" = "100.64.0.1 4711" ] && printf "{said}"')
-        shell.stub("date", f'if [ "$1" = +%s ]; then echo {now}; else exec /usr/bin/date "$@"; fi')
-        commands = "exec 4>&2; trap report_failure EXIT; slurm_reach"
-        return shell.call(commands, {"HEAD_ADDRESS": "100.64.0.1"}, "slurm/reach")
-
-    return run
-
-
-HTTP = r"HTTP/1.0 200 OK\r\nDate: Sat, 21 Nov 2026 14:40:51 GMT\r\n\r\n"
-TIME = 1795272051
-
-
-@pytest.mark.parametrize(
-    ("ahead", "problem"),
-    [(0, ""), (9, ""), (-9, ""), (60, "is 60s ahead of the head"), (-4000, "is 4000s behind the head")],
-)
-def test_clocks_more_than_some_seconds_apart_stop_the_join(compare: Compute, ahead: int, problem: str) -> None:
-    done = compare(HTTP, TIME + ahead)
-    assert done.returncode == bool(problem), done.stderr
-    assert problem in done.stderr
-
-
-def test_a_head_that_does_not_tell_its_time_stops_nobody(compare: Compute) -> None:
-    done = compare("nothing", TIME)
-    assert done.returncode == 0
-    assert "clocks are not compared" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("there", "container", "expected"),
-    [
-        ("chrony", False, ["systemctl start chrony"]),
-        ("", False, ["ensure_packages systemd-timesyncd", "systemctl enable -q systemd-timesyncd",
-                     "systemctl start systemd-timesyncd"]),
-        ("", True, []),
-    ],
-    ids=["another's service", "none", "a container"],
-)  # fmt: skip
-def test_a_machine_has_one_service_that_keeps_its_clock(
-    shell: Shell, there: str, container: bool, expected: list[str]
-) -> None:
-    shell.stub("systemd-detect-virt", f"exit {int(not container)}")
-    shell.stub("systemctl", f'case "$*" in "-q is-enabled {there}"|"enable "*|"start "*) ;; *) exit 1 ;; esac')
-    shell.stub("ensure_packages")
-    done = shell.call("unset -f ensure_packages; slurm_machine", {}, "slurm/machine")
-    assert done.returncode == 0, done.stderr
-    assert [
-        call for call in shell.calls if call.startswith(("ensure", "systemctl enable", "systemctl start"))
-    ] == expected
-
-
 def test_device_files_of_gpus_are_made_at_boot_before_slurmd_looks(shell: Shell) -> None:
     assert shell.call("gpu_compute", {**role_header("gpu"), "NODE_GPU_COUNT": 8}, "gpu/compute").returncode == 0
     unit = shell.path("/etc/systemd/system/tailrack-gpu.service").read_text()

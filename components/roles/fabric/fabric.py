@@ -1,20 +1,24 @@
 """The program that finds and proves the fabric of a site, on every machine (role.py packs it into one file)."""
 
 import json
+import os
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from components.roles.fabric.groups import Records, place
+from components.roles.fabric.groups import Records, again, place
 from components.roles.fabric.networks import FabricError, interfaces
-from components.roles.fabric.proof import serve
+from components.roles.fabric.proof import asked_by_head, serve
 
 USAGE = """\
 fabric.py interfaces SETTING      what this machine has (JSON): `auto`, or the one interface of that name
-fabric.py serve NODE              answer one request on stdin, from root of the cluster (tailrack-fabric.socket)
+fabric.py serve NODE HEAD         answer one request of the head node's root on stdin, a connection from the address
+                                  that the file HEAD has (tailrack-fabric.socket)
 fabric.py place FOLDER <NODE      on the head node: prove a node's networks with one that is there already, and
                                   note them in FOLDER/<node>/fabric (JSON in and out)
+fabric.py again FOLDER            there: prove once more what could not be, because nobody answered (JSON)
 """
 
 
@@ -24,11 +28,15 @@ def main(words: Sequence[str]) -> int:
         match words:
             case ["interfaces", setting]:
                 answer = interfaces(setting)
-            case ["serve", node]:
+            case ["serve", node, head]:
+                with socket.socket(fileno=os.dup(sys.stdin.fileno())) as connection:
+                    asked_by_head(connection, Path(head).read_text(encoding="utf-8").strip())
                 serve(node, sys.stdin, sys.stdout)
                 return 0
             case ["place", folder]:
                 answer = place(Records(Path(folder)), json.load(sys.stdin))
+            case ["again", folder]:
+                answer = again(Records(Path(folder)))
             case _:
                 sys.stderr.write(USAGE)
                 return 2

@@ -18,6 +18,10 @@ from components.roles.fabric.proof import SilentError, proven
 # Neighbours that are asked, and how many may be silent before the rest is taken for silent too.
 MOST_ASKED, MOST_SILENT = 4, 3
 LOCK_SECONDS = 60.0  # it is held for the time of reading and writing a few files
+# Seconds for all that is proven once more at a time; the rest has its turn the next time.
+AGAIN_SECONDS = 120.0
+# What a record has beyond what is known of the node.
+_OF_RECORD = ("since", "groups", "unproven", "asked")
 
 
 def take(file: TextIO, deadline: float) -> None:
@@ -72,8 +76,10 @@ class Records:
             (self.folder / node / name).unlink(missing_ok=True)
 
     def save(self, record: Thing) -> None:
+        """Note a node's record, unless the node has left meanwhile and its folder with it."""
         place = self.folder / record["node"]
-        place.mkdir(exist_ok=True)
+        if not place.is_dir():
+            return
         write(place / "fabric.json", json.dumps(record, sort_keys=True))
         write(place / "fabric", "".join(f"{line}\n" for line in lines(record)))
 
@@ -157,10 +163,12 @@ def place(records: Records, node: Mapping[str, Any]) -> Thing:
     node   node, site, setting, address (tailnet), interfaces, rdma
     """
     with records.locked():
+        (records.folder / node["node"]).mkdir(exist_ok=True)
         before = records.load(node["node"])
         same = before is not None and all(before.get(key) == value for key, value in node.items())
         mine: Thing = {**node, "since": before["since"] if before else time.time()}
         mine["groups"] = before["groups"] if before and same else {}
+        mine["unproven"], mine["asked"] = bool(before and same and before.get("unproven")), time.time()
         records.save(mine)
         others = records.others(mine)
     old = set(mine["groups"])
@@ -191,11 +199,34 @@ def place(records: Records, node: Mapping[str, Any]) -> Thing:
             neighbour = asking.send(name in tried)
         except StopIteration:
             break
+    with records.locked():
+        # For `again`: whose networks nobody was there to prove with.
+        mine = records.load(mine["node"]) or mine
+        mine["unproven"] = not mine["groups"] and not tried and bool(silent)
+        records.save(mine)
     answer = _told(mine, partners, tried, silent)
     if answer["error"]:
         # The step fails, and the stack's state stays what it was: so does this.
         with records.locked():
-            records.put_back(mine["node"], before)
+            records.put_back(mine["node"], before and {**before, "asked": mine["asked"]})
+    return answer
+
+
+def again(records: Records) -> Thing:
+    """Prove once more the networks of nodes that nobody answered for; `proven` and `left` are their names.
+
+    Those asked longest ago come first, for as long as there is time.
+    """
+    begin = time.monotonic()
+    answer: Thing = {"proven": [], "left": []}
+    found = [record for path in records.folder.glob("*/fabric.json") if (record := records.load(path.parent.name))]
+    for record in sorted((each for each in found if each.get("unproven")), key=lambda each: each.get("asked", 0.0)):
+        told = None
+        if time.monotonic() - begin < AGAIN_SECONDS and (records.folder / record["node"]).is_dir():
+            # One that does not answer itself holds nobody up.
+            with contextlib.suppress(FabricError):
+                told = place(records, {key: value for key, value in record.items() if key not in _OF_RECORD})
+        answer["proven" if told and told["interfaces"] else "left"].append(record["node"])
     return answer
 
 
@@ -211,7 +242,11 @@ def _told(record: Thing, partners: Mapping[str, tuple[str, str]], tried: Sequenc
         else:
             error = what
     elif not best and silent:
-        note = f"the fabric of {record['node']} could not be proven, its jobs stay on the tailnet: {', '.join(silent)}"
+        note = (
+            f"the fabric of {record['node']} could not be proven when it joined, its jobs stay on the tailnet until it "
+            f"is; the head node tries again every 5 minutes, and `grep '^# fabric {record['node']} ' "
+            f"/etc/slurm/topology.conf` there shows what is proven: {', '.join(silent)}"
+        )
     return {
         "interfaces": [group["interface"] for _, group in best],
         "rdma": best[0][1]["rdma"] if best else [],

@@ -16,15 +16,19 @@ Description=The head node may ask this machine to prove its fabric
 ListenStream=$(tailscale ip -4):6816
 FreeBind=yes
 Accept=yes
-MaxConnections=16
+MaxConnections=32
+# Else whoever connects often enough would have it closed for good.
+TriggerLimitIntervalSec=0
 
 [Install]
 WantedBy=sockets.target"
     ensure_file /etc/systemd/system/tailrack-fabric@.service 0644 root:root "[Unit]
 Description=Proves the fabric with another node
+# One that is refused says so in the journal, and leaves no failed unit behind.
+CollectMode=inactive-or-failed
 
 [Service]
-ExecStart=$FABRIC_PROGRAM serve $HOST_NAME
+ExecStart=$FABRIC_PROGRAM serve $HOST_NAME $STATE_DIR/head-address
 StandardInput=socket
 StandardOutput=socket
 StandardError=journal

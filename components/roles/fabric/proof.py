@@ -1,9 +1,13 @@
 """The proof of a network: 1 MiB each way between two machines, from interface to interface.
 
-Whoever asks a machine to take part shows by a munge credential that it is root of the cluster, and so does the machine.
+The head node alone asks machines to take part: from its address in the tailnet, with a munge credential of its root. A
+machine connects to nobody but others' addresses and the ports of the proof, and says nothing to who does not show first
+that it listens for this very proof.
 """
 
 import contextlib
+import errno
+import hashlib
 import ipaddress
 import json
 import re
@@ -17,12 +21,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from components.roles.fabric.networks import MOST_AT_ONCE, FabricError, Thing, gid_index
+from components.roles.fabric.networks import MOST_AT_ONCE, TAILNET_RANGE, FabricError, Thing, gid_index
+from components.settings.network_names import DEVICE, INTERFACE
 
 PORT = 6816
+# Where a proof listens. The kernel gives none of them to a program that asks for any port.
+PORTS = range(61000, 62000)
 BYTES = 2**20
 CONNECT_SECONDS, CARRY_SECONDS, LISTEN_SECONDS = 3.0, 10.0, 40.0
 TOKEN_CHARACTERS = 64
+GREETING_CHARACTERS = 64
 LINE_LIMIT = 64 * 1024
 # What reading an answer raises that is none, or is anything else than was asked for.
 NO_ANSWER = (OSError, ValueError, KeyError, TypeError)
@@ -55,6 +63,13 @@ def opened(credential: str) -> Thing:
     return value
 
 
+def asked_by_head(connection: socket.socket, head: str) -> None:
+    """FabricError where it is not the head node that asks: its address in the tailnet is nobody else's."""
+    asking = connection.getpeername()[0]
+    if asking != head:
+        raise FabricError(f"{asking} asks, which is not the head node")
+
+
 def serve(node: str, reading: Any, writing: Any) -> None:
     """Answer one request to this node; a listener stays until the one who asked is done with it."""
 
@@ -63,16 +78,97 @@ def serve(node: str, reading: Any, writing: Any) -> None:
         writing.flush()
 
     request = opened(reading.readline(LINE_LIMIT))
-    if request.get("to") != node:
-        raise FabricError("it means another machine")
-    if any(len(request.get(key, ())) > MOST_AT_ONCE for key in ("interfaces", "rdma", "pairs")):
-        raise FabricError(f"it asks for more than {MOST_AT_ONCE} at once")
+    check(request, node)
     if request["do"] == "listen":
         with Listener(request["token"], request["interfaces"], request["rdma"]) as listener:
             say({"ports": listener.ports, "rdma_ports": listener.rdma_ports})
             listener.serve(reading)
-    elif request["do"] == "connect":
+    else:
         say(connect(request["token"], request["pairs"], request["server"], request["rdma"]))
+
+
+def check(request: Thing, node: str) -> None:
+    """FabricError for a request that is not to this node, or that asks for anything that no proof needs."""
+    if request.get("to") != node:
+        raise FabricError("it means another machine")
+    try:
+        if any(len(request.get(key, ())) > MOST_AT_ONCE for key in ("interfaces", "rdma", "pairs")):
+            raise FabricError(f"it asks for more than {MOST_AT_ONCE} at once")
+        for key, holds in wanted(request["do"]).items():
+            if not holds(request[key]):
+                raise FabricError(f"it asks for what no proof needs: {key}")
+    except NO_ANSWER:
+        raise FabricError("it says something else") from None
+
+
+def wanted(do: Any) -> dict[str, Callable[[Any], bool]]:
+    """What a request must have, by what it wants done."""
+    is_interface, is_device = partial(is_like, INTERFACE), partial(is_like, DEVICE)
+    if do == "listen":
+        own = {"interfaces": each_of(is_interface, is_address), "rdma": each_of(is_device, is_rdma_port)}
+    elif do == "connect":
+        own = {
+            "pairs": each_of(is_interface, is_address, is_others, is_proofs_port),
+            "rdma": each_of(is_device, is_rdma_port, is_proofs_port),
+            "server": is_members,
+        }
+    else:
+        raise FabricError("it asks for what no proof needs: do")
+    return {"nonce": is_hex(32), "token": is_hex(TOKEN_CHARACTERS), **own}
+
+
+def is_hex(characters: int) -> Callable[[Any], bool]:
+    return partial(is_like, f"[0-9a-f]{{{characters}}}")
+
+
+def is_like(shape: str, value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(shape, value, re.ASCII) is not None
+
+
+def is_address(value: Any) -> bool:
+    return isinstance(value, str) and str(ipaddress.IPv4Address(value)) == value
+
+
+def is_others(value: Any) -> bool:
+    """Whether an address can be another machine's in a network of a site."""
+    if not is_address(value):
+        return False
+    ip = ipaddress.IPv4Address(value)
+    special = ip.is_loopback or ip.is_link_local or ip.is_multicast or ip.is_reserved or ip.packed[0] == 0
+    return not special and ip not in TAILNET_RANGE and not is_own(value)
+
+
+def is_own(address: str) -> bool:
+    """Whether an address is this machine's: nobody else can bind to it."""
+    with socket.socket() as door:
+        try:
+            door.bind((address, 0))
+        except OSError:
+            return False
+        return True
+
+
+def is_members(value: Any) -> bool:
+    """Whether an address is one of the tailnet's, where the other's program for RDMA is found."""
+    return is_address(value) and ipaddress.IPv4Address(value) in TAILNET_RANGE
+
+
+def is_rdma_port(value: Any) -> bool:
+    return type(value) is int and 0 < value < 256
+
+
+def is_proofs_port(value: Any) -> bool:
+    return type(value) is int and value in PORTS
+
+
+def each_of(*fields: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Whether a value is a list of lists with such fields."""
+
+    def is_one(value: Any) -> bool:
+        fitting = isinstance(value, list) and len(value) == len(fields)
+        return fitting and all(holds(part) for holds, part in zip(fields, value, strict=True))
+
+    return lambda value: isinstance(value, list) and all(is_one(one) for one in value)
 
 
 class Asked:
@@ -123,6 +219,11 @@ def receive_some(connection: socket.socket, most: int, deadline: float) -> bytes
     return more
 
 
+def greeting(token: str) -> bytes:
+    """What a listener says first: to who knows the token, that this is the proof, and to others nothing."""
+    return hashlib.sha256(b"tailrack fabric " + token.encode()).hexdigest().encode()
+
+
 def pattern(token: str) -> bytes:
     """What is carried: bytes that follow from the token, so that nobody else's can pass for them."""
     return (token.encode() * (BYTES // len(token) + 1))[:BYTES]
@@ -140,12 +241,11 @@ class Listener:
             self.doors.append(door)
             try:
                 on_interface(door, name)
-                door.bind((address, 0))
+                self.ports.append(bound(door, address))
                 door.listen()
-                self.ports.append(door.getsockname()[1])
             except OSError:
                 self.ports.append(0)  # this address is not here any more
-        self.rdma_ports = [free_port() for _ in devices]
+        self.rdma_ports = free_ports(len(devices))
         self.rdma = [
             pingpong(device, port, door) for (device, port), door in zip(devices, self.rdma_ports, strict=True)
         ]
@@ -164,6 +264,7 @@ class Listener:
     def _echo(self, connection: socket.socket) -> None:
         deadline = time.monotonic() + CARRY_SECONDS
         with connection, contextlib.suppress(OSError):
+            connection.sendall(greeting(self.token))
             if secrets.compare_digest(receive(connection, TOKEN_CHARACTERS, deadline), self.token.encode()):
                 connection.sendall(receive(connection, BYTES, deadline))
 
@@ -188,6 +289,8 @@ def carry(token: str, name: str, address: str, to: str, port: int) -> bool:
             connection.bind((address, 0))
             connection.settimeout(CONNECT_SECONDS)
             connection.connect((to, port))
+            if not secrets.compare_digest(receive(connection, GREETING_CHARACTERS, deadline), greeting(token)):
+                return False
             connection.settimeout(CARRY_SECONDS)
             connection.sendall(token.encode() + sent)
             return receive(connection, BYTES, deadline) == sent
@@ -216,9 +319,25 @@ def side_by_side(tasks: Sequence[Callable[[], bool]]) -> list[bool]:
     return results
 
 
-def free_port() -> int:
-    with socket.create_server(("", 0)) as door:
-        return int(door.getsockname()[1])
+def bound(door: socket.socket, address: str) -> int:
+    """Bind a socket to an address and one of the proof's ports that is free there; OSError where there is none."""
+    first = secrets.randbelow(len(PORTS))
+    ports: list[int] = [*PORTS[first:], *PORTS[:first]]
+    for port in ports:
+        try:
+            door.bind((address, port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+        else:
+            return port
+    raise OSError(errno.EADDRINUSE, "every port of the proof is taken")
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the proof, each another one, at which nobody listens."""
+    with contextlib.ExitStack() as doors:
+        return [bound(doors.enter_context(socket.socket()), "") for _ in range(count)]
 
 
 def pingpong(device: str, port: int, tcp_port: int, server: str = "") -> "subprocess.Popen[bytes] | None":
@@ -282,7 +401,9 @@ def proven(mine: Thing, theirs: Thing) -> tuple[list[tuple[Thing, Thing]], list[
         try:
             found = stack.enter_context(Asked(mine["node"], mine["address"], ask)).answer()
             carried = [pair[:2] for pair, yes in zip(pairs, found["carried"], strict=True) if yes is True]
-            return carried, [f"{each[0]}:{each[1]}" for each, yes in zip(devices, found["rdma"], strict=True) if yes]
+            return carried, [
+                f"{each[0]}:{each[1]}" for each, yes in zip(devices, found["rdma"], strict=True) if yes is True
+            ]
         except (*NO_ANSWER, FabricError) as error:
             what = f"{mine['node']} does not answer at {mine['address']}:{PORT}, where it is asked to prove its fabric"
             raise FabricError(f"{what}: {error}") from None
@@ -290,9 +411,9 @@ def proven(mine: Thing, theirs: Thing) -> tuple[list[tuple[Thing, Thing]], list[
 
 def port_of(value: Any) -> int:
     """A port of an answer, 0 where nobody listens; ValueError for anything else: the node that joins is told it."""
-    if type(value) is not int or not 0 <= value < 2**16:
-        raise ValueError("it names a port that is none")
-    return value
+    if type(value) is not int or value not in (0, *PORTS):
+        raise ValueError("it names a port that is none of the proof's")
+    return int(value)
 
 
 def host_of(interface: Thing) -> str:

@@ -12,6 +12,9 @@ TASK_PROLOG = "/usr/local/lib/tailrack/task-prolog"
 # Where the head node asks a machine to prove its fabric; on the tailnet alone, like Slurm's own.
 PORT = "6816"
 
+# A program beside slurmctld, whose text comes with the head node's step, and its timer.
+AGAIN = "tailrack-fabric-again"
+
 # The program's modules, each after those that it imports.
 MODULES = ("settings/network_names", *(f"roles/fabric/{name}" for name in ("networks", "proof", "groups", "fabric")))
 _OWN_IMPORT = re.compile(r"^from components\..+ import .+\n", re.MULTILINE)
@@ -35,7 +38,11 @@ def role(_settings: ClusterSettings) -> Role:
                 File(TASK_PROLOG, template("fabric", "task-prolog"), "0755"),
                 File("/etc/enroot/mounts.d/60-tailrack.fstab", template("fabric", "enroot.fstab")),
                 File("/etc/enroot/hooks.d/60-tailrack.sh", template("fabric", "enroot-hook"), "0755"),
-            )
+            ),
+            "head": tuple(
+                File(f"/etc/systemd/system/{AGAIN}.{kind}", template("fabric", f"{AGAIN}.{kind}"))
+                for kind in ("service", "timer")
+            ),
         },
         slurm_conf={"TaskProlog": TASK_PROLOG},
         ports=(PORT,),

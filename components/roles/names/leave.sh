@@ -9,4 +9,5 @@ names_leave() {
         systemctl try-restart systemd-resolved.service
     fi
     /usr/local/sbin/tailrack-names forget
+    rm -f /var/lib/tailrack/names /var/lib/tailrack/names-from
 }

@@ -1,13 +1,13 @@
 #!/bin/bash
 # The machine goes by its node's name, and knows the cluster's machines by theirs (templates/tailrack-names).
-#
-# NAMES_TAG   the tag by which the cluster's machines are known in the tailnet
 
 names_machine() {
     local program_changed=$CHANGED
     [ -e "$STATE_DIR/host-name-before" ] || ensure_file "$STATE_DIR/host-name-before" 0644 root:root "$(hostname)"
     ensure_file "$STATE_DIR/node-name" 0644 root:root "$HOST_NAME"
-    ensure_file "$STATE_DIR/tailnet-tag" 0644 root:root "$NAMES_TAG"
+    # An earlier version knew the cluster's machines by their tag. Users read names; what else is here has modes of its own.
+    rm -f "$STATE_DIR/tailnet-tag"
+    chmod 0711 "$STATE_DIR"
     [ ! -d /etc/cloud ] || ensure_file /etc/cloud/cloud.cfg.d/99-tailrack.cfg 0644 root:root "preserve_hostname: true"
     systemctl daemon-reload
     systemctl enable -q --now tailrack-names.service

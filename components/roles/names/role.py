@@ -1,4 +1,4 @@
-"""Names of all machines resolve on all machines, from what tailscaled knows anyway (docs/decisions/0004).
+"""Names of all machines resolve on all machines, by what the head node keeps of them (docs/decisions/0004).
 
 A machine goes by its node's name, and all names of the cluster mean tailnet addresses: Slurm's daemons compare the
 host name with slurm.conf and bind to what it resolves to.
@@ -12,7 +12,7 @@ from components.roles.role import File, Role, template
 PROGRAM, UNITS = "tailrack-names", ("tailrack-names.service", "tailrack-names-follow.service")
 
 
-def role(settings: ClusterSettings) -> Role:
+def role(_settings: ClusterSettings) -> Role:
     """The same on every machine, the head node included. The machine's own DNS stays as it is."""
     return Role(
         "names",
@@ -22,5 +22,4 @@ def role(settings: ClusterSettings) -> Role:
                 *(File(f"/etc/systemd/system/{unit}", template("names", unit)) for unit in UNITS),
             )
         },
-        values={"tag": settings.tailnet.tag},
     )

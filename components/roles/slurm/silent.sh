@@ -6,13 +6,15 @@
 # A file a node that does not answer, as old as its silence.
 SLURM_SILENT=$STATE_DIR/slurm/silent
 
-# Neither slurmctld nor the tailnet hears of it. One that Slurm does not know may be on its way into the cluster.
+# Neither slurmctld nor the tailnet hears of it, at the address it joined with: names there are what machines call
+# themselves. One that Slurm does not know may be on its way into the cluster.
 node_silent() {
-    local state
+    local state address
     state=$(scontrol show node "$1" --json 2>/dev/null | jq -r '.nodes[0].state | join("+")') || state=''
     [[ -z $state || $state =~ DOWN|NOT_RESPONDING ]] || return 1
-    tailscale status --json | jq -e --arg name "$1" \
-        '[.Peer // {} | .[] | select((.DNSName | split(".")[0]) == $name and .Online)] == []' >/dev/null
+    address=$(cat "$STATE_DIR/members/$1/address") || return 1
+    tailscale status --json | jq -e --arg address "$address" \
+        '[.Peer // {} | .[] | select((.TailscaleIPs // [] | index($address)) and .Online)] == []' >/dev/null
 }
 
 silent_for() { echo $(($(date +%s) - $(stat -c %Y "$SLURM_SILENT/$1"))); }

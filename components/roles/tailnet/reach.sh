@@ -1,5 +1,6 @@
 #!/bin/bash
-# How a node reaches the head node over the tailnet.
+# uses: clock/with_head
+# How a node reaches the head node over the tailnet, and whether its clock is the head node's: before it has the munge key.
 #
 # HEAD_ADDRESS   tailnet address of the head node
 
@@ -25,4 +26,5 @@ tailnet_reach() {
     path=$(path_to_head) || fail "the head node does not answer on the tailnet at $HEAD_ADDRESS" \
         "see 'tailscale netcheck' and 'tailscale ping $HEAD_ADDRESS' on $HOST_NAME; outgoing UDP 41641 or TCP 443 must be open"
     result path "$(json_string "$path")"
+    compare_with_head
 }
