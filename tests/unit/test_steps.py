@@ -96,7 +96,6 @@ def test_a_machine_goes_through_the_roles_in_their_order() -> None:
     calls = re.findall(r"^    ([a-z_]+)_(?:machine|node|compute)$", body, re.MULTILINE)
     assert calls == [
         "machine", "firewall", "names", "names", "users", "ssh_trust", "nfs_exports", "nfs_exports", "gpu", "slurm",
-        "slurm",
         "pam_slurm_adopt",
     ]  # fmt: skip
 
