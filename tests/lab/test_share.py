@@ -219,8 +219,130 @@ def test_the_mount_comes_back_by_itself(cluster: ClusterUnderTest) -> None:
 def test_the_mount_waits_for_the_tailnet_and_for_a_server_that_is_away(cluster: ClusterUnderTest) -> None:
     for node in MEMBERS:
         unit = cluster.run(node, "systemctl cat shared.mount")
-        assert "\nOptions=hard,nfsvers=4.2,_netdev\n" in unit
+        assert "\nOptions=hard,nosuid,nodev,nfsvers=4.2,_netdev\n" in unit
         for wanted in ("After", "Requires"):
             shown = cluster.run(node, f"systemctl show shared.mount -p {wanted} --value")
             assert "tailrack-tailnet.service" in shown.split(), node
         assert cluster.run(node, "systemctl is-enabled shared.automount") == "enabled\n"
+
+
+def flags(cluster: ClusterUnderTest, node: str, place: str) -> set[str]:
+    """The flags of what is mounted at a place of a machine, systemd's waiting for the first use apart."""
+    lines = cluster.run(node, f"findmnt -n -o FSTYPE,VFS-OPTIONS --mountpoint {place}").splitlines()
+    return set(next(line for line in lines if not line.startswith("autofs")).split()[1].split(","))
+
+
+def run_function(cluster: ClusterUnderTest, node: str, file: str, commands: str, values: dict[str, Value]) -> str:
+    """Run functions of a role's file on a machine, in the way of the program's own steps; return what they said."""
+    own: dict[str, Value] = {"HOST_NAME": node, "STEP_NAME": "test", "NFS_EXPORTS_PATH": EXPORT}
+    script = "\n".join([header({**own, "NFS_EXPORTS_MOUNT": MOUNT, **values}), Functions([file]).text, commands])
+    return cluster.run(node, f"bash -euo pipefail -c {shlex.quote(script)} 2>&1", limit=120)
+
+
+@pytest.fixture
+def boss(cluster: ClusterUnderTest) -> Iterator[str]:
+    """An account of the head node with sudo, made after the last `up`, that is no user of the cluster."""
+    cluster.run("head", "useradd -m -s /bin/bash -u 1500 -G sudo boss")
+    yield "boss"
+    cluster.run("head", "userdel -r boss")
+
+
+@pytest.fixture(params=["boss", "bob"])
+def planted(cluster: ClusterUnderTest, boss: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A set-uid program on the share: of an account of the head's or, as root of a node makes one, of a user's."""
+    if request.param == boss:
+        cluster.run("head", f"install -o boss -g boss -m 6755 /usr/bin/id {EXPORT}/scratch/planted")
+    else:
+        make = "setpriv --reuid 6002 --regid 6002 --clear-groups install -m 6755 /tmp/id planted"
+        cluster.run("b1", f"cp /usr/bin/id /tmp/id; cd {MOUNT}/scratch; {make}")
+    assert (
+        cluster.run("head", f"stat -c %a:%U:%G {EXPORT}/scratch/planted") == f"6755:{request.param}:{request.param}\n"
+    )
+    yield "scratch/planted"
+    cluster.run("head", f"rm {EXPORT}/scratch/planted")
+
+
+def test_every_mount_of_the_share_is_without_set_uid_programs_and_devices(cluster: ClusterUnderTest) -> None:
+    for node, place in (("head", EXPORT), ("head", MOUNT), ("a1", MOUNT), ("b1", MOUNT)):
+        assert flags(cluster, node, place) >= {"nosuid", "nodev"}, (node, place)
+
+
+def test_a_set_uid_program_on_the_share_gives_nobody_on_the_head_its_rights(
+    cluster: ClusterUnderTest, planted: str
+) -> None:
+    for place in (EXPORT, MOUNT):
+        assert cluster.run_as("ada", "head", f"{place}/{planted}").startswith(
+            "uid=6001(ada) gid=6001(ada) groups=6001(ada)"
+        )
+        # A namespace of the user's own shows the share no other way.
+        unshared = cluster.attempt("head", as_user("ada", f"unshare -rm {place}/{planted}"))
+        assert not {"1500", "6002"} & set(re.findall(r"\d+", unshared.stdout))
+        assert cluster.attempt("head", as_user("ada", f"unshare -rm sh -c 'umount {place}'")).returncode != 0
+
+
+def test_an_account_of_the_head_that_is_no_user_does_not_meet_files_of_its_own_on_the_share(
+    cluster: ClusterUnderTest, planted: str
+) -> None:
+    for path in (EXPORT, MOUNT, f"{MOUNT}/{planted}", f"{EXPORT}/home"):
+        met = as_user("boss", f"stat {path}/.")
+        eventually(lambda: "Permission denied" in cluster.attempt("head", met).stderr, 20, f"no way to {path}")  # noqa: B023
+    # Who is a user goes in and out; so does root of a node, who is nobody there.
+    assert cluster.run_as("bob", "head", "pwd") == f"{MOUNT}/home/bob\n"
+    assert cluster.run("b1", f"ls {MOUNT}").split() == ["home", "scratch"]
+
+
+def test_root_of_a_node_makes_no_file_of_an_account_of_the_head(cluster: ClusterUnderTest, boss: str) -> None:
+    touch = (
+        f"setpriv --reuid 1500 --regid 1500 --clear-groups touch {MOUNT}/scratch/of-boss; rm -f {MOUNT}/scratch/of-boss"
+    )
+    eventually(lambda: "Permission denied" in cluster.attempt("b1", touch).stderr, 20, "its uid is refused")
+
+
+def test_an_account_that_becomes_a_user_is_let_in(cluster: ClusterUnderTest, boss: str) -> None:
+    met = as_user("boss", f"ls {MOUNT}")
+    eventually(lambda: cluster.attempt("head", met).returncode != 0, 20, "the account is kept out")
+    users = cluster.run("head", "sed -n \"s/^USERS='\\(.*\\) '/\\1/p\" /etc/tailrack/share").split()
+    assert users == ["6001", "6002"]
+    for uids in (["6001", "6002", "1500"], ["6001", "6002"]):
+        values: dict[str, Value] = {"USERS_LINES": [f"u{uid} {uid} {uid}" for uid in uids]}
+        run_function(cluster, "head", "nfs_exports/closed", "close_share", values)
+        assert (cluster.attempt("head", met).returncode == 0) == ("1500" in uids)
+
+
+@pytest.mark.parametrize(("node", "places"), [("head", (EXPORT, MOUNT)), ("b1", (MOUNT,))])
+def test_a_share_that_is_in_use_gets_its_flags_where_it_is(
+    cluster: ClusterUnderTest, node: str, places: tuple[str, ...]
+) -> None:
+    """As an earlier release mounted it, with a job at work there."""
+    cluster.run_as("ada", node, "cd ~ && (exec -a at-work sleep 300 >/dev/null 2>&1 </dev/null &)")
+    for place in places:
+        cluster.run(node, f"mount -i -o remount,bind,rw,suid,dev {place}")
+        assert not flags(cluster, node, place) & {"nosuid", "nodev"}
+    address_of_head = address(cluster, "head", "tailscale0")
+    users: dict[str, Value] = {"USERS_LINES": ["ada 6001 6001", "bob 6002 6002"]}
+    if node == "head":
+        run_function(cluster, node, "nfs_exports/closed", "close_share", users)
+    else:
+        run_function(cluster, node, "nfs_exports/node", "nfs_exports_node", {"HEAD_ADDRESS": address_of_head})
+    for place in places:
+        assert flags(cluster, node, place) >= {"nosuid", "nodev"}
+    assert cluster.run(node, "readlink /proc/$(pgrep -f ^at-work)/cwd") == f"{MOUNT}/home/ada\n"
+    cluster.run(node, "pkill -f ^at-work")
+
+
+def test_a_first_mount_that_takes_longer_than_half_a_minute_is_waited_for(cluster: ClusterUnderTest) -> None:
+    """A helper that mounts when it is let, and a user who waits for the home meanwhile."""
+    helper, let = "/usr/sbin/mount.nfs4", "/run/let-mount"
+    played = f'#!/bin/sh\nuntil [ -e {let} ]; do sleep 0.2; done\nexec {helper}.real "$@"\n'
+    cluster.run("b1", f"mv {helper} {helper}.real && printf %s {shlex.quote(played)} >{helper} && chmod 0755 {helper}")
+    try:
+        cluster.run("b1", "systemctl stop shared.mount")
+        cluster.run("b1", f"stat {MOUNT}/home >/tmp/waits 2>&1 </dev/null & disown")
+        age = "ps -o etimes= -p $(pgrep -o -f ^/bin/sh.*mount.nfs4)"
+        eventually(
+            lambda: int(cluster.attempt("b1", age).stdout or 0) > 32, 45, "the mount goes on after half a minute"
+        )
+        cluster.run("b1", f"touch {let}")
+        eventually(lambda: "File: /shared/home" in cluster.run("b1", "cat /tmp/waits"), 20, "who waited is served")
+    finally:
+        cluster.run("b1", f"mv {helper}.real {helper}; rm -f {let} /tmp/waits")

@@ -212,12 +212,13 @@ def test_a_kernel_server_with_exports_of_others_keeps_version_3_for_their_client
     machine.write("etc/exports", "# none yet\n\n")
     machine.write("etc/exports.d/tailrack-b1.exports", "/export/shared 100.64.0.7/32(rw)\n")
     assert machine.call("apply_exports", server, "nfs_exports/server").returncode == 0
-    assert ours.exists()
+    assert "vers3=n" in ours.read_text()
     for path in ("etc/exports", "etc/exports.d/projects.exports"):
         machine.write("etc/exports", "")
         theirs = machine.write(path, "/srv/projects 192.0.2.0/24(rw)\n")
         assert machine.call("apply_exports", server, "nfs_exports/server").returncode == 0
-        assert not ours.exists()
+        # On a port that is closed and not on any that the kernel gives.
+        assert ours.read_text() == "# Written by tailrack.\n[mountd]\nport=20048\n"
         assert theirs.read_text() == "/srv/projects 192.0.2.0/24(rw)\n"
     assert machine.calls[-1] == "exportfs -ra"
 
@@ -231,3 +232,21 @@ def test_a_head_node_that_leaves_does_not_stop_a_server_with_exports_of_others(m
     assert not left.exists()
     assert "exportfs -ra" in machine.calls
     assert not [call for call in machine.calls if "disable" in call]
+
+
+def test_a_server_that_ran_before_the_cluster_came_runs_after_it_and_its_packages_defaults_are_back(
+    machine: Shell,
+) -> None:
+    machine.stub("exportfs")
+    machine.stub("systemd-escape", "echo shared")
+    machine.write("var/lib/tailrack/here", "")
+    machine.stub("systemctl", "case $* in *is-enabled*) echo enabled ;; *is-active*) echo active ;; esac")
+    machine.write("etc/exports", "/srv/projects 192.0.2.0/24(rw)\n")
+    values: dict[str, Value] = {"NFS_EXPORTS_PATH": "/export/shared", "NFS_EXPORTS_MOUNT": "/shared"}
+    server: dict[str, Value] = {**values, "HEAD_KERNEL_NFS": "true"}
+    joined = "note_unit_before nfs-server; apply_exports"
+    assert machine.call(joined, server, "nfs_exports/before", "nfs_exports/server").returncode == 0
+    done = machine.call("nfs_exports_leave", values, "nfs_exports/leave")
+    assert done.returncode == 0, done.stderr
+    assert machine.calls[-2:] == ["systemctl enable -q nfs-server", "systemctl restart nfs-server"]
+    assert not machine.path("/etc/nfs.conf.d/tailrack.conf").exists()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
 
 import pytest
 
-from tests.unit.shell import Shell
+from components.roles.role import FOLDER
+from tests.unit.shell import ROLES, Shell
 
 SERVER = {"NFS_EXPORTS_PATH": "/export/shared"}
 
@@ -78,11 +80,37 @@ def test_a_server_that_is_killed_is_started_again(shell: Shell) -> None:
 
 def test_the_kernels_server_is_told_with_exportfs_and_serves_version_4_only(shell: Shell) -> None:
     shell.stub("exportfs")
+    shell.stub("ss")
     assert shell.call("apply_exports", {**SERVER, "HEAD_KERNEL_NFS": "true"}, "nfs_exports/server").returncode == 0
     assert shell.calls[-1] == "exportfs -ra"
     text = shell.path("/etc/nfs.conf.d/tailrack.conf").read_text()
-    assert text == "[nfsd]\nvers3=n\nvers4=y\nlease-time=30\ngrace-time=30\n"
+    # Without version 2 too: rpc.mountd has listeners as long as it has one of the two.
+    assert text == (
+        "# Written by tailrack.\n[mountd]\nport=20048\n"
+        "[nfsd]\nvers2=n\nvers3=n\nvers4=y\nlease-time=30\ngrace-time=30\n"
+    )
     assert not shell.path("/etc/ganesha").exists()
+
+
+# What `ss -Hlntup` shows of rpc.mountd.
+LISTENS = 'tcp LISTEN 0 4096 0.0.0.0:{} 0.0.0.0:* users:(("rpc.mountd",pid=268,fd=5))'
+
+
+@pytest.mark.parametrize(("port", "fine"), [(20048, True), (37591, False), (120048, False)])
+def test_a_mountd_that_listens_where_no_rule_is_stops_the_step_and_says_where_to_look(
+    shell: Shell, port: int, fine: bool
+) -> None:
+    shell.stub("exportfs")
+    shell.stub("ss", f"echo '{LISTENS.format(port)}'; echo '{LISTENS.format(22).replace('rpc.mountd', 'sshd')}'")
+    done = shell.call("apply_exports", {**SERVER, "HEAD_KERNEL_NFS": "true"}, "nfs_exports/server")
+    assert (done.returncode == 0) == fine
+    assert fine or f"0.0.0.0:{port}" in done.stdout
+
+
+def test_the_port_of_mountd_is_one_of_those_that_are_closed() -> None:
+    (port,) = re.findall(r"^MOUNTD_PORT=(\d+)$", (FOLDER / "nfs_exports/server.sh").read_text(), re.MULTILINE)
+    closed = next(role.values["ports"] for role in ROLES if role.name == "firewall")
+    assert port in str(closed).split(", ")
 
 
 # What findmnt shows of a machine: device, the folder of the file system that is mounted, and where.
@@ -127,16 +155,134 @@ def test_a_share_is_a_file_system_of_its_own_if_nothing_beyond_it_is_mounted(
     assert (done.stdout, done.returncode) == (f"{own}\n".lower(), 0), done.stderr
 
 
-def test_a_node_mounts_by_automount_after_the_tailnet_and_retries_for_ever(shell: Shell) -> None:
+HEAD = "100.64.0.1"
+
+
+def mount(shell: Shell) -> subprocess.CompletedProcess[str]:
+    """Run a node's part, where the share is `shared` of the machine."""
+    values = {**SERVER, "HEAD_ADDRESS": HEAD, "NFS_EXPORTS_MOUNT": str(shell.root / "shared")}
+    return shell.call("nfs_exports_node", values, "nfs_exports/node")
+
+
+@pytest.fixture
+def node(shell: Shell) -> Shell:
+    """A node with NFS's tools, where nothing is mounted yet."""
     shell.write("sbin/mount.nfs4", "").chmod(0o755)
+    shell.write("var/lib/tailrack/here", "")
     shell.stub("systemd-escape", "echo shared")
-    mount = {**SERVER, "HEAD_ADDRESS": "100.64.0.1", "NFS_EXPORTS_MOUNT": str(shell.root / "shared")}
-    (shell.root / "shared/home").mkdir(parents=True)
-    done = shell.call("nfs_exports_node", mount, "nfs_exports/node")
+    shell.stub("findmnt", "exit 1")
+    shell.stub("mount")
+    return shell
+
+
+def unit(shell: Shell) -> dict[str, str]:
+    """The settings of the mount's unit."""
+    lines = shell.path("/etc/systemd/system/shared.mount").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def test_a_node_mounts_by_automount_after_the_tailnet_and_retries_for_ever(node: Shell) -> None:
+    (node.root / "shared/home").mkdir(parents=True)
+    done = mount(node)
     assert done.returncode == 0, done.stderr
-    unit = shell.path("/etc/systemd/system/shared.mount").read_text().splitlines()
-    assert "What=100.64.0.1:/export/shared" in unit
-    assert "Options=hard,nfsvers=4.2,_netdev" in unit
-    assert "Requires=tailrack-tailnet.service" in unit
-    assert "StartLimitIntervalSec=0" in unit
-    assert "systemctl enable -q shared.automount" in shell.calls
+    wanted = {"What": f"{HEAD}:/export/shared", "Options": "hard,nosuid,nodev,nfsvers=4.2,_netdev"}
+    wanted |= {"Requires": "tailrack-tailnet.service", "StartLimitIntervalSec": "0"}
+    assert wanted.items() <= unit(node).items()
+    assert "systemctl enable -q shared.automount" in node.calls
+
+
+def test_a_slow_mount_has_as_long_as_the_step_waits_and_longer_than_mount_itself_tries(node: Shell) -> None:
+    (node.root / "shared/home").mkdir(parents=True)
+    # Time goes by fast, and the share answers at the end of it: after 140 s.
+    node.stub("sleep")
+    node.stub("timeout", f"count=$(wc -l <{node.root}/calls); [ $count -gt 12 ]")
+    done = mount(node)
+    assert done.returncode == 0, done.stderr
+    assert int(unit(node)["TimeoutSec"]) > 120
+    assert f"SHARE_WAIT={unit(node)['TimeoutSec']}\n" in (FOLDER / "nfs_exports/node.sh").read_text()
+
+
+def test_a_share_that_never_mounts_ends_the_step_with_what_systemd_says(node: Shell) -> None:
+    node.stub("timeout", "exit 124")
+    node.stub("systemctl", "case $* in *Result*) echo timeout ;; esac")
+    values = {**SERVER, "HEAD_ADDRESS": HEAD, "NFS_EXPORTS_MOUNT": str(node.root / "shared")}
+    commands = "trap 'echo \"$REASON\"' EXIT; SHARE_WAIT=0; nfs_exports_node"
+    done = node.call(commands, values, "nfs_exports/node")
+    assert done.returncode == 1
+    assert f"the share {HEAD}:/export/shared does not mount" in done.stdout
+    assert "systemd says: timeout" in done.stdout
+
+
+@pytest.mark.parametrize(("server", "kept"), [(HEAD, True), ("100.64.0.9", False)])
+def test_a_share_in_use_keeps_its_mount_and_gets_the_flags_unless_its_server_is_another_one(
+    node: Shell, server: str, kept: bool
+) -> None:
+    (node.root / "shared/home").mkdir(parents=True)
+    node.stub("findmnt", f"echo 'systemd-1 autofs'; echo '{server}:/export/shared nfs4'")
+    assert mount(node).returncode == 0
+    stops, remounts = ([call for call in node.calls if call.startswith(word)] for word in ("systemctl stop", "mount "))
+    assert remounts == ([f"mount -i -o remount,bind,nosuid,nodev {node.root}/shared"] if kept else [])
+    assert stops == ([] if kept else ["systemctl stop shared.automount shared.mount"])
+
+
+# What is masked for the cluster, and given back.
+
+MASKED = (
+    "rpcbind.socket",
+    "rpcbind.service",
+    "rpc-statd.service",
+    "rpc-statd-notify.service",
+    "nfs-ganesha-lock.service",
+)
+PLAYED = """case $1,$2,$3 in
+    is-enabled,rpcbind.socket,) echo enabled ;;
+    is-enabled,rpc-statd.service,) echo masked; exit 1 ;;
+    is-enabled,rpc-statd-notify.service,) echo static ;;
+    is-enabled,*) exit 1 ;;
+    is-active,rpcbind.socket,) echo active ;;
+    is-active,*) echo inactive; exit 3 ;;
+esac"""
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_who_was_masked_stays_so_who_ran_runs_and_who_was_not_there_does_not_start_by_itself(
+    shell: Shell, times: int
+) -> None:
+    shell.write("var/lib/tailrack/here", "")
+    shell.stub("systemd-escape", "echo shared")
+    shell.stub("findmnt")
+    shell.stub("systemctl", PLAYED)
+    values = {"NFS_EXPORTS_MOUNT": str(shell.root / "shared")}
+    for _ in range(times):
+        done = shell.call("nfs_exports_machine", values, "nfs_exports/machine")
+        assert done.returncode == 0, done.stderr
+        # From now on they are.
+        shell.stub("systemctl", "case $1 in is-enabled) echo masked; exit 1 ;; is-active) exit 3 ;; esac")
+    assert [f"systemctl mask -q --now {unit}" for unit in MASKED] * times == [
+        call for call in shell.calls if " mask " in call
+    ]
+    before = len(shell.calls)
+    assert shell.call("nfs_exports_leave", values, "nfs_exports/leave").returncode == 0
+    undone = [call for call in shell.calls[before:] if "unmask" in call or "able" in call or "restart" in call]
+    assert undone == [
+        "systemctl unmask -q rpcbind.socket",
+        "systemctl enable -q rpcbind.socket",
+        "systemctl restart rpcbind.socket",
+        "systemctl unmask -q rpcbind.service",
+        "systemctl disable -q rpcbind.service",
+        "systemctl unmask -q rpc-statd-notify.service",
+        "systemctl unmask -q nfs-ganesha-lock.service",
+        "systemctl disable -q nfs-ganesha-lock.service",
+    ]
+
+
+def test_masks_of_a_release_that_noted_nothing_are_taken_away_too(shell: Shell) -> None:
+    shell.write("var/lib/tailrack/here", "")
+    shell.stub("systemd-escape", "echo shared")
+    shell.stub("findmnt")
+    shell.stub("systemctl", "case $1 in is-enabled) echo masked; exit 1 ;; esac")
+    shell.write("etc/systemd/system/shared.mount", "")
+    values = {"NFS_EXPORTS_MOUNT": str(shell.root / "shared")}
+    assert shell.call("nfs_exports_machine", values, "nfs_exports/machine").returncode == 0
+    assert shell.call("nfs_exports_leave", values, "nfs_exports/leave").returncode == 0
+    assert [f"systemctl unmask -q {unit}" for unit in MASKED] == [call for call in shell.calls if "unmask" in call]

@@ -1,17 +1,22 @@
 #!/bin/bash
-# uses: nfs_exports/server
+# uses: nfs_exports/before nfs_exports/closed nfs_exports/server
 # The head node serves the share, and reads its own disk where nodes mount it.
 #
 # NFS_EXPORTS_PATH, NFS_EXPORTS_MOUNT   the directory, and where every node mounts it
 
 nfs_exports_head() {
     if [ "$HEAD_KERNEL_NFS" = true ]; then
+        note_unit_before nfs-server "$(yes_no test -e "$KERNEL_SERVER_FILE")"
         ensure_packages nfs-kernel-server
     else
+        note_unit_before nfs-ganesha "$(yes_no grep -q "$OUR_GANESHA" "$GANESHA_FILE")"
         ensure_packages nfs-ganesha nfs-ganesha-vfs
     fi
     result own_file_system "$(yes_no share_is_a_file_system)"
     ensure_share_here
+    # Before anybody mounts it.
+    close_share
+    keep_share_closed
     apply_exports
 }
 
@@ -26,12 +31,11 @@ share_is_a_file_system() {
     done < <(findmnt -rn -o MAJ:MIN,FSROOT,TARGET)
 }
 
-# The head node reads its own disk; it does not mount what it serves.
+# The head node reads its own disk; it does not mount what it serves. Whoever works there is not in the way of its end.
 ensure_share_here() {
     local unit
-    [ "$NFS_EXPORTS_MOUNT" != "$NFS_EXPORTS_PATH" ] || return 0
     unit=$(systemd-escape --path "$NFS_EXPORTS_MOUNT")
-    mkdir -p "$NFS_EXPORTS_MOUNT"
+    ensure_mount_point
     ensure_file "/etc/systemd/system/$unit.mount" 0644 root:root "[Unit]
 Description=The cluster's share, on the machine that serves it
 
@@ -39,10 +43,32 @@ Description=The cluster's share, on the machine that serves it
 What=$NFS_EXPORTS_PATH
 Where=$NFS_EXPORTS_MOUNT
 Type=none
-Options=bind
+Options=bind,nosuid,nodev
+LazyUnmount=yes
 
 [Install]
 WantedBy=multi-user.target"
     systemctl daemon-reload
     systemctl enable -q --now "$unit.mount"
+}
+
+# Before logins and servers at boot too, and whenever somebody gets an account here.
+keep_share_closed() {
+    ensure_file /etc/systemd/system/tailrack-share.service 0644 root:root "[Unit]
+Description=No set-uid programs on the share, and nobody but the cluster's users
+After=local-fs.target
+RequiresMountsFor=$NFS_EXPORTS_PATH
+Before=systemd-user-sessions.service nfs-server.service nfs-ganesha.service slurmd.service
+# Accounts may be made one after the other.
+StartLimitIntervalSec=0
+
+[Service]
+Type=oneshot
+ExecStart=/usr/local/sbin/tailrack-share close
+
+[Install]
+WantedBy=multi-user.target"
+    systemctl daemon-reload
+    systemctl enable -q tailrack-share.service
+    systemctl enable -q --now tailrack-share.path
 }

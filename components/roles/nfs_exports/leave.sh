@@ -1,17 +1,35 @@
 #!/bin/bash
-# The share is neither mounted nor served any more; what is in it stays.
+# The share is neither mounted nor served any more; what is in it stays. What the machine had of NFS before, it has again.
 #
 # NFS_EXPORTS_MOUNT   where it is mounted
 
 nfs_exports_leave() {
+    leave_share_mounts
+    leave_nfs_server
+    leave_units_as_they_were
+}
+
+leave_share_mounts() {
     local unit
     unit=$(systemd-escape --path "$NFS_EXPORTS_MOUNT")
     if [ -e "/etc/systemd/system/$unit.automount" ]; then
         systemctl disable -q --now "$unit.automount"
         systemctl stop "$unit.mount"
-        rm -f "/etc/systemd/system/$unit.automount" "/etc/systemd/system/$unit.mount"
-        systemctl daemon-reload
+    elif [ -e "/etc/systemd/system/$unit.mount" ]; then
+        # The head node's own: somebody may be at work there, on a disk that stays.
+        systemctl disable -q "$unit.mount"
+        ! mountpoint -q "$NFS_EXPORTS_MOUNT" || umount -l "$NFS_EXPORTS_MOUNT"
     fi
+    rm -f "/etc/systemd/system/$unit.automount" "/etc/systemd/system/$unit.mount"
+    if [ -e /etc/systemd/system/tailrack-share.path ]; then
+        systemctl disable -q --now tailrack-share.path tailrack-share.service
+        [ ! -e /etc/tailrack/share ] || /usr/local/sbin/tailrack-share open
+        rm -f /etc/systemd/system/tailrack-share.{path,service} /usr/local/sbin/tailrack-share /etc/tailrack/share
+    fi
+    systemctl daemon-reload
+}
+
+leave_nfs_server() {
     # The head node's part: its server, where that was made by tailrack.
     if compgen -G "/etc/exports.d/tailrack-*.exports" >/dev/null; then
         rm -f /etc/exports.d/tailrack-*.exports
@@ -23,6 +41,30 @@ nfs_exports_leave() {
         systemctl disable -q --now nfs-server
     elif grep -qs '^# Written by tailrack' /etc/ganesha/ganesha.conf; then
         systemctl disable -q --now nfs-ganesha
-        rm -f /etc/systemd/system/nfs-ganesha.service.d/tailrack.conf
+        rm -f /etc/systemd/system/nfs-ganesha.service.d/tailrack.conf /etc/ganesha/ganesha.conf
+        [ ! -e /etc/ganesha/ganesha.conf.tailrack-before ] ||
+            mv -fT /etc/ganesha/ganesha.conf.tailrack-before /etc/ganesha/ganesha.conf
     fi
+}
+
+# As noted by before.sh: who was masked stays so; who was not there or disabled does not start by itself; who ran, runs.
+leave_units_as_they_were() {
+    local what name enabled active before=/var/lib/tailrack/nfs-before
+    [ -e "$before" ] || return 0
+    while read -r what name enabled active; do
+        case $what,$enabled in
+            unit,masked*) ;;
+            unit,enabled* | unit,static | unit,indirect | unit,alias | unit,generated)
+                systemctl unmask -q "$name" || echo "$name is masked still" >&2
+                [ "$enabled" != enabled ] || systemctl enable -q "$name" || echo "$name is not enabled" >&2
+                ;;
+            unit,*)
+                systemctl unmask -q "$name" || echo "$name is masked still" >&2
+                systemctl disable -q "$name" || echo "$name is not there" >&2
+                ;;
+            folder,*) rmdir "$name" || echo "$name is not empty" >&2 ;;
+        esac
+        [ "$active" != active ] || systemctl restart "$name" || echo "$name does not run" >&2
+    done <"$before"
+    rm -f "$before"
 }

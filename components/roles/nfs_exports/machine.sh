@@ -1,18 +1,25 @@
 #!/bin/bash
+# uses: nfs_exports/before
 # NFS version 4 needs no portmapper and no lock daemon, which their packages start on all interfaces. Where somebody else's
 # NFS before version 4 needs them, they stay.
+#
+# NFS_EXPORTS_MOUNT   where the share is mounted
 
 others_need_them() {
     grep -qsv '^[[:space:]]*\(#\|$\)' /etc/exports || [ -n "$(findmnt -n -t nfs -O vers=3)" ]
 }
 
 nfs_exports_machine() {
-    local unit
+    local unit older=false mount
     if others_need_them; then
         note "NFS before version 4 is in use here: rpcbind and rpc.statd stay"
         return
     fi
+    # Masks of a release that noted nothing are ours, not the owner's.
+    mount=/etc/systemd/system/$(systemd-escape --path "$NFS_EXPORTS_MOUNT").mount
+    if [ ! -e "$NFS_BEFORE" ] && [ -e "$mount" ]; then older=true; fi
     for unit in rpcbind.socket rpcbind.service rpc-statd.service rpc-statd-notify.service nfs-ganesha-lock.service; do
+        note_unit_before "$unit" "$older"
         # Masked whether or not it is there: a package that comes later must not start it.
         systemctl mask -q --now "$unit" || note "$unit could not be masked"
     done

@@ -1,17 +1,27 @@
 #!/bin/bash
+# uses: nfs_exports/before
 # The share on a node: mounted at first use, after the tailnet has its address, again after every restart.
 #
 # HEAD_ADDRESS                          the server
 # NFS_EXPORTS_PATH, NFS_EXPORTS_MOUNT   directory there, and where it appears here
 
+# Seconds for a mount, and for the step to wait for it. mount.nfs4 tries by itself for two minutes; the first way to a
+# server may go by a relay, and a server that has just started takes a while.
+SHARE_WAIT=300
+
 share_answers() { timeout 20 stat -t "$NFS_EXPORTS_MOUNT/home" >/dev/null; }
 
+# What is mounted there, but for systemd's own waiting for the first use.
+share_mounted() {
+    { findmnt -rn -o SOURCE,FSTYPE --mountpoint "$NFS_EXPORTS_MOUNT" || :; } | awk '$2 != "autofs" {print $1}'
+}
+
 nfs_exports_node() {
-    local unit
+    local unit mounted why
     [ -x /sbin/mount.nfs4 ] || ensure_packages nfs-common
     unit=$(systemd-escape --path "$NFS_EXPORTS_MOUNT")
-    mkdir -p "$NFS_EXPORTS_MOUNT"
-    CHANGED=
+    ensure_mount_point
+    # What is on the share is what other machines' root put there: no program of it runs with another's rights here.
     ensure_file "/etc/systemd/system/$unit.mount" 0644 root:root "[Unit]
 Description=The cluster's share
 After=tailrack-tailnet.service
@@ -23,8 +33,8 @@ StartLimitIntervalSec=0
 What=$HEAD_ADDRESS:$NFS_EXPORTS_PATH
 Where=$NFS_EXPORTS_MOUNT
 Type=nfs4
-Options=hard,nfsvers=4.2,_netdev
-TimeoutSec=30"
+Options=hard,nosuid,nodev,nfsvers=4.2,_netdev
+TimeoutSec=$SHARE_WAIT"
     ensure_file "/etc/systemd/system/$unit.automount" 0644 root:root "[Unit]
 Description=The cluster's share, mounted at first use
 
@@ -34,12 +44,20 @@ Where=$NFS_EXPORTS_MOUNT
 [Install]
 WantedBy=multi-user.target"
     systemctl daemon-reload
-    if [ -n "$CHANGED" ]; then systemctl stop "$unit.automount" "$unit.mount"; fi
+    mounted=$(share_mounted)
+    if [ "$mounted" = "$HEAD_ADDRESS:$NFS_EXPORTS_PATH" ]; then
+        # Jobs may be at work there: what an earlier release mounted gets the flags where it is.
+        mount -i -o remount,bind,nosuid,nodev "$NFS_EXPORTS_MOUNT"
+    elif [ -n "$mounted" ]; then
+        systemctl stop "$unit.automount" "$unit.mount"
+    fi
     systemctl enable -q "$unit.automount"
     if ! systemctl -q is-active "$unit.automount"; then
         systemctl reset-failed "$unit.automount" "$unit.mount" || note "nothing had failed"
         systemctl start "$unit.automount"
     fi
-    wait_until 150 share_answers || fail "the share $HEAD_ADDRESS:$NFS_EXPORTS_PATH does not mount" \
-        "see 'journalctl -u $unit.mount' on $HOST_NAME and the NFS server's log on the head node"
+    wait_until "$SHARE_WAIT" share_answers && return
+    why=$(systemctl show -P Result "$unit.mount") || why=unknown
+    fail "the share $HEAD_ADDRESS:$NFS_EXPORTS_PATH does not mount at $NFS_EXPORTS_MOUNT within ${SHARE_WAIT}s \
+(systemd says: $why)" "see 'journalctl -u $unit.mount' on $HOST_NAME and the NFS server's log on the head node"
 }

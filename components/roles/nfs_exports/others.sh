@@ -4,10 +4,11 @@
 
 EXPORTS_DIR=/etc/exports.d
 GANESHA_FILE=/etc/ganesha/ganesha.conf
+OUR_GANESHA='^# Written by tailrack'
 
 # Neither ours nor the package's.
 ganesha_of_others() {
-    [ -e "$GANESHA_FILE" ] && ! grep -q '^# Written by tailrack' "$GANESHA_FILE" &&
+    [ -e "$GANESHA_FILE" ] && ! grep -q "$OUR_GANESHA" "$GANESHA_FILE" &&
         [[ $(dpkg-query -W -f='${Conffiles}' nfs-ganesha 2>/dev/null) != *"$(md5sum <"$GANESHA_FILE" | cut -d ' ' -f 1)"* ]]
 }
 

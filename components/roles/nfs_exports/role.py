@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 from components.cluster_settings import ClusterSettings
-from components.roles.role import Role
+from components.roles.role import File, Role, template
+
+PROGRAM, PATH_UNIT = "tailrack-share", "tailrack-share.path"
 
 
 def role(settings: ClusterSettings) -> Role:
     """Which server it is, the kernel's or one in user space, is a fact of the head node's machine."""
-    # 111 and 20048 are those of NFS before version 4, whose helpers a package may start.
-    return Role("nfs_exports", section=settings.storage, ports=("111", "2049", "20048"), serves=("2049",))
+    return Role(
+        "nfs_exports",
+        section=settings.storage,
+        packages={"head": ("acl",)},
+        files={
+            "head": (
+                File(f"/usr/local/sbin/{PROGRAM}", template("nfs_exports", PROGRAM), mode="0755"),
+                File(f"/etc/systemd/system/{PATH_UNIT}", template("nfs_exports", PATH_UNIT)),
+            )
+        },
+        # 111 and 20048 are those of NFS before version 4, whose helpers a package may start (MOUNTD_PORT of server.sh).
+        ports=("111", "2049", "20048"),
+        serves=("2049",),
+    )

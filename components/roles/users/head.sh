@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: users/home
+# uses: users/home nfs_exports/closed
 # Homes on the share, and one SSH key a user that opens every node for them. Runs where the share's directory is.
 #
 # USERS_LINES        `name uid gid`, one a line
@@ -23,6 +23,8 @@ users_head() {
     install -d -m 0755 "$NFS_EXPORTS_PATH" "$NFS_EXPORTS_PATH/home"
     # Like /tmp: everybody may put files there, nobody may remove another's.
     install -d -m 1777 "$NFS_EXPORTS_PATH/scratch"
+    # Who had an account here and was kept out, and is a user now, is let in before anything is done as that user.
+    [ ! -e "$SHARE_FILE" ] || close_share
     while read -r name uid gid; do
         home=$NFS_EXPORTS_PATH/home/$name
         if [ ! -d "$home" ]; then
