@@ -1,12 +1,10 @@
 #!/bin/bash
+# uses: machine/retire
 # Nothing answers any more, and nothing of ours is in the way of another cluster's jobs.
 
 fabric_leave() {
-    if [ -e /etc/systemd/system/tailrack-fabric.socket ]; then
-        systemctl disable -q --now tailrack-fabric.socket
-        rm -f /etc/systemd/system/tailrack-fabric.socket /etc/systemd/system/tailrack-fabric@.service
-        systemctl daemon-reload
-    fi
+    retire tailrack-fabric.socket tailrack-fabric@.service
     rm -f /usr/local/lib/tailrack/fabric.py /usr/local/lib/tailrack/task-prolog \
         /etc/enroot/mounts.d/60-tailrack.fstab /etc/enroot/hooks.d/60-tailrack.sh
+    if [ -d /etc/enroot ]; then find /etc/enroot -type d -empty -delete; fi
 }
