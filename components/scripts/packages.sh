@@ -101,6 +101,8 @@ ensure_packages() {
         [ -n "$(candidate_of "$package")" ] || fail \
             "no package source that can be read here has $package${APT_SAID:+ ($(head -n 1 <<<"$APT_SAID"))}" "$remedy"
     done
+    # What came with the cluster is said when it leaves.
+    printf '%s\n' "${missing[@]}" >>"$STATE_DIR/packages"
     when_unlocked install_unstarted "${missing[@]}" || note "apt-get failed"
     # apt-get fails for others' packages too, which it could not configure; what counts is that ours are there.
     [ -n "$(missing_of "${missing[@]}")" ] || return 0

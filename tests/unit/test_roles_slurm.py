@@ -163,8 +163,6 @@ def test_the_limits_fit_a_tailnet(model: Model) -> None:
     conf = settings(model)
     assert int(conf["UnkillableStepTimeout"]) >= 5 * int(conf["MessageTimeout"])  # slurm.conf(5)
     assert int(conf["TreeWidth"]) == int(conf["MaxNodeCount"]) >= len(model.nodes)
-    # slurmctld asks every third of it: an outage of five minutes begins when the last answer is that old at most.
-    assert int(conf["SlurmdTimeout"]) * 2 / 3 > 300 + int(conf["MessageTimeout"])
 
 
 @models

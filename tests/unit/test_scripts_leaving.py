@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+from string import Template
 
 import pytest
 
 from components.command_line import render_program
 from components.header import header
-from components.steps import leave_program
+from components.roles.role import FOLDER
+from components.steps import HEAD, compose, leave_program
 from tests.unit.recorded import public_key
 from tests.unit.shell import ROLES, Shell
 
@@ -30,6 +33,43 @@ def install(shell: Shell, key: str = KEY, head: str = "100.64.0.1") -> str:
     done = shell.call("let_the_head_ask", given, "ssh_trust/node")
     assert done.returncode == 0, done.stderr
     return str(shell.path(PROGRAM).read_text())
+
+
+# Where `machine_leave` takes away all that is there and has the cluster's name.
+SWEPT = re.compile(
+    r"/etc/systemd/system/(tailrack-[^/]*|[^/]*\.d/tailrack\.conf)$|/usr/local/sbin/tailrack-|/usr/local/lib/tailrack/"
+    r"|/etc/tailrack/|/var/lib/tailrack/"
+)
+# Shell variables in front of paths.
+PLACES = {"STATE_DIR": "/var/lib/tailrack", "SLURM_DIR": "/etc/slurm", "LIB": "/usr/local/lib/tailrack"}
+PATH = re.compile(r"""ensure_file "?(\$?[^"\s]+)"?""")
+
+
+def written() -> set[tuple[str, str]]:
+    """Every path that a role writes on a machine, with the role; a path in a variable as the file sets it."""
+    found = {(role.name, file.path) for role in ROLES for files in role.files.values() for file in files}
+    for script in FOLDER.glob("*/*.sh"):
+        text = script.read_text()
+        # A constant of any file of the role.
+        beside = "\n".join(path.read_text() for path in script.parent.glob("*.sh"))
+        known = dict(re.findall(r"^([A-Z_]+)=(\S+)$", beside, re.MULTILINE)) | PLACES
+        for path in PATH.findall(text):
+            whole = Template(Template(path).safe_substitute(known)).safe_substitute(known)
+            found.add((script.parent.name, whole))
+    return found
+
+
+def test_no_role_writes_a_file_that_leaving_does_not_know() -> None:
+    unknown = set()
+    for role, path in written():
+        # What begins with a variable of a function lies in the cluster's own folder, or on the share.
+        if SWEPT.match(path) or path.startswith("$"):
+            continue
+        own = (FOLDER / role / "leave.sh").read_text()
+        own += "".join((FOLDER / f"{used}.sh").read_text() for used in re.findall(r"^# uses: (\S+)", own, re.MULTILINE))
+        if not any(known in own for known in (path, path.rpartition("/")[2], path.partition("$")[0])):
+            unknown.add((role, path))
+    assert unknown == set()
 
 
 def authorized(shell: Shell, file: str = KEY_FILE) -> list[str]:
@@ -60,10 +100,11 @@ def test_leaving_stops_slurm_before_the_share_and_the_tailnet_last(shell: Shell)
     words = ("tailrack-known", "now slurmd", "shared.automount", "stop shared.mount", "munge", "systemd-run")
     order = [next(index for index, call in enumerate(calls) if word in call) for word in words]
     assert order == sorted(order)
-    assert "tailscale logout" in calls[-1]
+    assert "tailscale logout" in next(call for call in calls if call.startswith("systemd-run"))
     assert not shell.path("/etc/munge/munge.key").exists()
     assert not shell.path("/etc/systemd/system/shared.mount").exists()
     assert not shell.path(KEY_FILE).exists()
+    assert not shell.path("/root/.ssh/authorized_keys").exists(), "nothing else was in it"
     assert list(shell.path("/etc/ssh/sshd_config.d").iterdir()) == []
 
 
@@ -84,7 +125,39 @@ def test_leaving_goes_on_when_a_part_of_it_fails(shell: Shell) -> None:
     shell.stub("systemd-run")
     assert shell.program(PROGRAM).stdout == "left\n"
     assert not shell.path("/etc/munge/munge.key").exists()
-    assert shell.calls[-1].startswith("systemd-run ")
+    assert any(call.startswith("systemd-run ") for call in shell.calls)
+
+
+@pytest.mark.parametrize("cut", range(1, 30, 4))
+def test_the_down_of_a_head_node_ends_well_from_wherever_it_was_cut(shell: Shell, cut: int) -> None:
+    script = compose(ROLES, HEAD, leaves=True)
+    values = dict.fromkeys(script.reads, "") | {"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False}
+    values |= {"HOST_NAME": "head", "STEP_NAME": "head-head"}
+    for name in ("systemd-escape", "systemd-run", "systemctl", "userdel", "getent", "pgrep", "exportfs"):
+        shell.stub(name, {"systemd-escape": "echo shared", "pgrep": "exit 1"}.get(name, ""))
+    shell.stub("id", f"! grep -qs userdel {shell.root}/calls")
+    made = ["slurmctld.service.d/tailrack.conf", "tailrack-forget.timer", "tailrack-firewall.service"]
+    for path in (
+        *(f"/etc/systemd/system/{name}" for name in made),
+        "/etc/munge/munge.key", "/etc/hostname", "/usr/local/sbin/tailrack-sign", "/var/lib/tailrack/leave_key",
+        "/var/lib/tailrack/backup/etc/munge/munge.key", "/var/lib/tailrack/tailnet", "/var/lib/tailrack/node-name",
+        "/var/lib/slurm/slurmctld/job_state",
+    ):  # fmt: skip
+        shell.write(path, "")
+    shell.write("/etc/slurm/slurm.conf", "# Written by tailrack.\n")
+    shell.write("/var/lib/tailrack/users", "ada\n")
+    shell.write("/var/lib/tailrack/packages", "munge\n")
+    shell.path("/root").mkdir()
+    # The command with this number ends the script.
+    shell.stub("rm", f'[ "$(wc -l <{shell.root}/calls)" -ne {cut} ] || kill -KILL $PPID; /usr/bin/rm "$@"')
+    shell.step(script, values, "down", "head-head")
+    done = shell.step(script, values, "down", "head-head")
+    assert done.returncode == 0, done.stderr
+    left = {str(path.relative_to(shell.root)) for path in shell.path("/var/lib").rglob("*") if path.is_file()}
+    assert left == {"var/lib/tailrack/backup/etc/munge/munge.key", "var/lib/tailrack/tailnet"}
+    for folder in ("/etc/systemd/system", "/usr/local/sbin", "/etc/munge", "/etc/slurm"):
+        assert [path for path in shell.path(folder).rglob("*") if path.is_file()] == [], folder
+    assert shell.path("/var/log/tailrack/left").exists()
 
 
 def test_the_key_may_run_the_program_from_the_head_node_and_nothing_else(shell: Shell) -> None:

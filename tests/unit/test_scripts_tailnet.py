@@ -337,13 +337,16 @@ def test_the_log_out_begins_when_the_program_has_ended_and_by_no_timer(shell: Sh
     (call,) = [call for call in shell.calls if call.startswith("systemd-run")]
     assert "--unit=tailrack-logout " in call
     assert "--on-active" not in call
-    assert re.search(r"tail --pid=\d+ .*tailscale logout;.*rm -f .*tailscaled.state .*/var/lib/tailrack/tailnet$", call)
+    assert re.search(
+        r"tail --pid=\d+ .*tailscale logout;.*rm -f .*tailscaled.state;.*/var/lib/tailrack/tailnet\*", call
+    )
 
 
 def test_a_machine_that_was_adopted_is_not_logged_out(shell: Shell) -> None:
     shell.stub("systemd-run")
+    shell.write("etc/systemd/system/tailrack-tailnet.service", "")
     assert leave(shell, "true").returncode == 0
-    assert shell.calls == ["systemctl disable -q --now tailrack-tailnet.service"]
+    assert shell.calls == ["systemctl disable -q --now tailrack-tailnet.service", "systemctl daemon-reload"]
 
 
 def peer(address: str, **more: Any) -> dict[str, Any]:

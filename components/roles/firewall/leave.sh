@@ -1,11 +1,11 @@
 #!/bin/bash
-# The cluster's rules go last, after its daemons.
+# uses: machine/retire
+# The cluster's rules go last, after its daemons; the kernel gives its ports away again.
 
 firewall_leave() {
-    if [ -e /etc/systemd/system/tailrack-firewall.service ]; then
-        systemctl disable -q --now tailrack-firewall.service
-        # The kernel keeps its ports to itself until the next start, which harms nobody.
-        rm -f /etc/sysctl.d/90-tailrack.conf
-        rm -f /etc/systemd/system/tailrack-firewall.service /etc/tailrack/firewall.nft
-    fi
+    retire tailrack-firewall.service
+    rm -f /etc/tailrack/firewall.nft
+    [ -e /etc/sysctl.d/90-tailrack.conf ] || return 0
+    cat /var/lib/tailrack/reserved-ports >/proc/sys/net/ipv4/ip_local_reserved_ports
+    rm -f /etc/sysctl.d/90-tailrack.conf
 }

@@ -5,12 +5,15 @@
 # NODE_RELAY_PORT  UDP port at which this machine is the tailnet's relay, empty where it is none
 
 RESERVED=/proc/sys/net/ipv4/ip_local_reserved_ports
+# What it was before the cluster.
+RESERVED_BEFORE=$STATE_DIR/reserved-ports
 
 # The kernel gives none of these ports to a program that asks for any: NCCL and MPI listen on such ports on the fabric,
 # and a closed one would be refused there, one in thirty. Others' reservations stay.
 reserve_ports() {
     local before
     before=$(cat "$RESERVED" 2>/dev/null) || :
+    [ -e "$RESERVED_BEFORE" ] || ensure_file "$RESERVED_BEFORE" 0644 root:root "$before"
     if ! { printf '%s\n' "${before:+$before,}${FIREWALL_PORTS// /}${NODE_RELAY_PORT:+,$NODE_RELAY_PORT}" >"$RESERVED"; } 2>/dev/null; then
         note "$RESERVED cannot be written here, as in containers: now and then a connection to a job's port may be refused"
         return

@@ -34,6 +34,7 @@ gpu_compute() {
     systemctl daemon-reload
     # The driver's own way to stay awake, where its packages have it.
     if systemctl -q cat nvidia-persistenced.service >/dev/null 2>&1; then
+        systemctl -q is-enabled nvidia-persistenced || touch "$PERSISTENCE_WAS_OFF"
         systemctl enable -q --now nvidia-persistenced || note "nvidia-persistenced does not start; see 'journalctl -u nvidia-persistenced'"
     fi
     systemctl enable -q --now tailrack-gpu.service

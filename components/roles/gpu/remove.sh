@@ -1,18 +1,19 @@
 #!/bin/bash
-# What role gpu has put on a machine, taken away; the driver and its daemons stay.
+# uses: machine/retire
+# What role gpu has put on a machine, taken away; the driver stays, and its daemon is as it was.
+
+# There where the daemon was off before the cluster.
+PERSISTENCE_WAS_OFF=/var/lib/tailrack/persistence-was-off
 
 remove_roce_unit() {
-    if [ ! -e /etc/systemd/system/tailrack-roce.service ]; then return 0; fi
-    systemctl disable -q --now tailrack-roce.service
-    rm -f /etc/systemd/system/tailrack-roce.service /usr/local/sbin/tailrack-roce
-    systemctl daemon-reload
+    retire tailrack-roce.service
+    rm -f /usr/local/sbin/tailrack-roce
 }
 
 remove_gpu_units() {
-    if [ ! -e /etc/systemd/system/tailrack-gpu.service ]; then return 0; fi
-    systemctl disable -q --now tailrack-gpu.service
-    [ ! -e /etc/systemd/system/tailrack-health.timer ] || systemctl disable -q --now tailrack-health.timer
-    rm -f /etc/systemd/system/tailrack-{gpu.service,health.service,health.timer} \
-        /usr/local/sbin/tailrack-{gpu,health} /run/tailrack/health.json
-    systemctl daemon-reload
+    retire tailrack-gpu.service tailrack-health.timer tailrack-health.service
+    rm -f /usr/local/sbin/tailrack-{gpu,health} /run/tailrack/health.json
+    [ -e "$PERSISTENCE_WAS_OFF" ] || return 0
+    systemctl disable -q --now nvidia-persistenced
+    rm -f "$PERSISTENCE_WAS_OFF"
 }

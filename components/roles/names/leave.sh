@@ -1,13 +1,14 @@
 #!/bin/bash
+# uses: machine/retire
 # The machine is called as it was before, and its file of names is its own again.
 
 names_leave() {
-    systemctl disable -q --now tailrack-names-follow.service tailrack-names.service
+    retire tailrack-names-follow.service tailrack-names.service
     rm -f /etc/cloud/cloud.cfg.d/99-tailrack.cfg
     if [ -e /etc/systemd/resolved.conf.d/tailrack.conf ]; then
         rm /etc/systemd/resolved.conf.d/tailrack.conf
         systemctl try-restart systemd-resolved.service
     fi
-    /usr/local/sbin/tailrack-names forget
-    rm -f /var/lib/tailrack/names /var/lib/tailrack/names-from
+    [ ! -e /var/lib/tailrack/host-name-before ] || /usr/local/sbin/tailrack-names forget
+    rm -f /usr/local/sbin/tailrack-names /var/lib/tailrack/names /var/lib/tailrack/names-from
 }

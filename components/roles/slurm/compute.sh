@@ -97,6 +97,34 @@ register_anew() {
     [ -z "$reason" ] || scontrol update "nodename=$HOST_NAME" state=drain reason="$reason"
 }
 
+# With cgroups jobs live in a scope of slurmd's own making, which knows nothing of what they need: its name is one of these
+# two, by how Slurm was built (MULTIPLE_SLURMD in src/plugins/cgroup/v2/cgroup_v2.c).
+give_jobs_back_at_shutdown() {
+    local scopes="slurmstepd.scope ${HOST_NAME}_slurmstepd.scope" scope known=$CHANGED
+    ensure_file /etc/systemd/system/tailrack-shutdown.service 0644 root:root "[Unit]
+Description=Jobs go back to the queue when this machine shuts down
+# It ends before all that its end needs: the way to the controller, the share, and the jobs themselves.
+After=slurmd.service slurmctld.service munge.service tailscaled.service tailrack-tailnet.service tailrack-names.service
+After=remote-fs.target $scopes
+Wants=remote-fs.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStop=/usr/local/sbin/tailrack-shutdown
+TimeoutStopSec=25
+
+[Install]
+WantedBy=multi-user.target"
+    for scope in $scopes; do
+        ensure_file "/etc/systemd/system/$scope.d/tailrack.conf" 0644 root:root "# Written by tailrack: what is left of jobs.
+[Scope]
+TimeoutStopSec=5"
+    done
+    # None of it is slurmd's.
+    CHANGED=$known
+}
+
 slurm_compute() {
     local conf="Feature=$NODE_FEATURES MemSpecLimit=$NODE_RESERVED_MB" known_changed=${CHANGED:-}
     set_slurm_of_others_aside
@@ -116,8 +144,9 @@ Restart=on-failure
 RestartSec=5
 ExecStart=
 ExecStart=/usr/sbin/slurmd --systemd -Z -N $HOST_NAME --conf-server $HEAD_ADDRESS:$SLURM_PORT --conf \"$conf\""
+    give_jobs_back_at_shutdown
     systemctl daemon-reload
-    systemctl enable -q slurmd tailrack-known
+    systemctl enable -q slurmd tailrack-known tailrack-shutdown
     # A controller that forgot this node, which could not be told: slurmd makes itself known only when it starts.
     if ! systemctl -q is-active slurmd || ! node_known; then
         systemctl restart --no-block slurmd
@@ -135,6 +164,7 @@ ExecStart=/usr/sbin/slurmd --systemd -Z -N $HOST_NAME --conf-server $HEAD_ADDRES
         "see 'journalctl -u slurmd' on $HOST_NAME and 'sinfo -R' on the head node$(clock_hint)"
     placed_in_topology || wait_until 60 reconfigure_until_placed ||
         fail "the controller does not place this node in its site" "see topology.conf and slurmctld's log on the head node"
+    systemctl start tailrack-shutdown
     if [ -n "$known_changed" ]; then systemctl restart tailrack-known; else systemctl start tailrack-known; fi
     result slurm_version "$(json_string "$(slurmd -V | awk '{print $2}')")"
 }

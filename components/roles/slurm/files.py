@@ -13,6 +13,7 @@ from components.cluster_settings import ClusterSettings
 from components.render import render
 from components.roles.role import Role
 from components.roles.slurm.fragment import node_set_lines, site_node_set
+from components.roles.slurm.silence import SLURMD_TIMEOUT
 from components.settings.types import words
 
 # Slurm keeps this many node records ready; the tree of its messages is as wide, because a dynamic node may be behind
@@ -52,6 +53,7 @@ def slurm_conf(
             for partition in settings.slurm.partitions
         ],
         max_node_count=MAX_NODE_COUNT,
+        slurmd_timeout=SLURMD_TIMEOUT,
     )
     own = {key.lower() for key in settings.slurm.settings}
     lines = [line for line in text.splitlines() if line.partition("=")[0].lower() not in own]

@@ -1,19 +1,39 @@
 #!/bin/bash
-# No daemon of Slurm runs any more, and none starts at the next boot.
+# uses: machine/retire users/sessions
+# Nothing of Slurm runs any more, none of it starts at the next boot, and what it had of the cluster is gone.
 
 slurm_leave() {
-    local daemon
-    if [ -e /etc/systemd/system/tailrack-known.service ]; then
-        systemctl disable -q --now tailrack-known
-        rm -f /etc/systemd/system/tailrack-known.service /usr/local/sbin/tailrack-known
-    fi
-    if [ -e /etc/systemd/system/tailrack-forget.timer ]; then
-        systemctl disable -q --now tailrack-forget.timer
-        rm -f /etc/systemd/system/tailrack-forget.{timer,service} /usr/local/sbin/tailrack-forget
-    fi
-    for daemon in slurmd slurmctld; do
-        [ ! -e "/etc/systemd/system/$daemon.service.d/tailrack.conf" ] || systemctl disable -q --now "$daemon"
-        rm -f "/etc/systemd/system/$daemon.service.d/tailrack.conf"
+    retire tailrack-known.service tailrack-shutdown.service tailrack-forget.timer tailrack-forget.service
+    rm -f /usr/local/sbin/tailrack-{known,shutdown,forget}
+    retire_daemon slurmd
+    retire_daemon slurmctld
+    end_steps
+    # Nobody's program keeps the share from being unmounted.
+    end_sessions
+    forget_slurm_files
+}
+
+# Jobs have been seen off before. What is left of them, and the process that keeps their scope alive, go with the scope.
+end_steps() {
+    local scope
+    [ -e /etc/systemd/system/slurmd.service.d/tailrack.conf ] || return 0
+    for scope in /etc/systemd/system/*slurmstepd.scope.d; do
+        [ -e "$scope" ] || continue
+        scope=${scope##*/}
+        scope=${scope%.d}
+        if systemctl -q is-active "$scope"; then systemctl stop "$scope"; fi
     done
-    systemctl daemon-reload
+    # Where no scope confines them.
+    if pgrep -x slurmstepd >/dev/null; then pkill -KILL -x slurmstepd; fi
+    rm -rf /var/spool/slurmd
+}
+
+forget_slurm_files() {
+    local path
+    for path in /etc/slurm/{slurm,gres,topology,cgroup,mpi}.conf /etc/slurm/job_submit.lua; do
+        if grep -qsF 'Written by tailrack.' "$path"; then rm -f "$path"; fi
+    done
+    if [ -e /etc/systemd/system/slurmctld.service.d/tailrack.conf ] && [ -d /var/lib/slurm/slurmctld ]; then
+        find /var/lib/slurm/slurmctld -mindepth 1 -delete
+    fi
 }

@@ -14,6 +14,8 @@ MEASUREMENT = (MPI, "python3-mpi4py", "python3-numpy")
 PORTS = ("6817-6819", "60001-60999")
 # A program beside slurmd, and its unit.
 KNOWN = "tailrack-known"
+# What gives a node's jobs back when its machine shuts down; the unit is compute.sh's.
+SHUTDOWN = "tailrack-shutdown"
 # A program beside slurmctld, whose text comes with the head node's step, and its timer.
 FORGET = "tailrack-forget"
 
@@ -25,6 +27,7 @@ def role(settings: ClusterSettings) -> Role:
     )
     known = (
         File(f"/usr/local/sbin/{KNOWN}", template("slurm", KNOWN), mode="0755"),
+        File(f"/usr/local/sbin/{SHUTDOWN}", template("slurm", SHUTDOWN), mode="0755"),
         File(f"/etc/systemd/system/{KNOWN}.service", template("slurm", f"{KNOWN}.service")),
     )
     forget = (

@@ -10,6 +10,7 @@
 
 # Seconds for the control server to answer a join.
 JOIN_LIMIT=60
+DAEMON_BEFORE=$STATE_DIR/tailnet-daemon
 
 install_tailscale() {
     if [ -x /usr/sbin/tailscaled ] && tailscale_there; then return; fi
@@ -56,7 +57,13 @@ require_name() {
         "remove the machine called $HOST_NAME (and ${granted:-it}) from the tailnet, in the control server's list of machines, or give this host another name; then run up again"
 }
 
+# Where tailscaled started at boot before, it does so again when the machine has left.
+remember_daemon() {
+    [ -e "$DAEMON_BEFORE" ] || ensure_file "$DAEMON_BEFORE" 0644 root:root "$(systemctl is-enabled tailscaled || :)"
+}
+
 join_tailnet() {
+    remember_daemon
     systemctl enable -q --now tailscaled
     wait_until 30 systemctl -q is-active tailscaled || fail "tailscaled does not start" "see 'journalctl -u tailscaled' on $HOST_NAME"
     # After a restart the daemon comes back by itself; do not log in again while it does.

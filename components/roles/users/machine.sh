@@ -5,8 +5,9 @@
 # USERS_LINES        `name uid gid`, one a line
 # NFS_EXPORTS_MOUNT  where the share is mounted
 
-# Names of the accounts that were made here, one a line.
+# Names of the accounts that were made here, one a line; and of the groups.
 USERS_MADE=$STATE_DIR/users
+GROUPS_MADE=$STATE_DIR/groups
 
 users_machine() {
     local name uid gid other
@@ -14,8 +15,11 @@ users_machine() {
     refuse_user_clashes
     while read -r name uid gid; do
         other=$(getent group "$gid" | cut -d: -f1 || :)
-        if [ -z "$other" ]; then groupadd -g "$gid" "$name"; fi
-        # Noted first: an account that is there and not noted would never be closed.
+        # Noted first, here and below: what is there and not noted would never be closed, and stay when the cluster leaves.
+        if [ -z "$other" ]; then
+            grep -qsxF "$name" "$GROUPS_MADE" || printf '%s\n' "$name" >>"$GROUPS_MADE"
+            groupadd -g "$gid" "$name"
+        fi
         if ! id -u "$name" >/dev/null 2>&1; then
             grep -qxF "$name" "$USERS_MADE" || printf '%s\n' "$name" >>"$USERS_MADE"
             # Password '*': no password fits, but the account is not locked, so keys work.

@@ -1,0 +1,14 @@
+#!/bin/bash
+# What runs in the name of people whose accounts the cluster has made. Part of tailrack-leave too, so it uses nothing of
+# base.sh.
+
+# Their names, one a line (machine.sh).
+MADE_HERE=/var/lib/tailrack/users
+
+end_sessions() {
+    local name
+    [ -e "$MADE_HERE" ] || return 0
+    while read -r name; do
+        if pgrep -u "$name" >/dev/null 2>&1; then pkill -KILL -u "$name"; fi
+    done <"$MADE_HERE"
+}

@@ -1,0 +1,123 @@
+"""Machines of one's own that shut down, and that a cluster leaves: jobs go back to the queue, all is as it was.
+
+The tests share a head node and a compute node and run in the order of this file.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
+from tests.lab.machine_state import differences, state_of
+
+# Seconds for a machine to be off: a provider that takes a machine back gives it 30.
+OFF = 30
+
+# What may differ afterwards, and why.
+ALLOWED = [
+    # People's files; logs of what was done; the login's folder of scripts (decision 0013), and what sudo notes there.
+    r"path: /export",
+    r"/var/log/|/home/admin/\.(tailrack|sudo_as_admin)",
+    # Packages stay. The machine says which (test below); of this image it is two.
+    r"nftables|\bacl\b|/etc/ld\.so\.cache",
+    # What the system's own daemons and tools keep for themselves.
+    r"/var/lib/(tailscale|munge|nfs|apt|dpkg|private|systemd)\b",
+    r"/etc/(passwd|group|shadow|gshadow|subuid|subgid)-",
+    # Docker's resolver, on another port after a restart; what runs at the first boot alone.
+    r"listens: \S+ 127\.0\.0\.11:",
+    r"unit: (ldconfig|systemd-\S+)\.service active",
+    # Whoever looks, and what comes and goes by itself.
+    r"process: \S+ (ps|awk|bash|sh|timeout|find|systemctl|sleep|sshd\S*|\(sd-pam\)|systemd|agetty|kworker\S*)$",
+    # Docker's own entry for the container, which a name that the cluster gives takes the place of.
+    r"file: \S+ /etc/hosts$",
+    # Closed stays closed.
+    r"path: /var/lib/slurm/slurmctld d ",
+    # Points in the order of a boot that somebody has asked for since.
+    r"unit: network-(online|pre)\.target",
+]
+
+
+@dataclass(frozen=True)
+class Machines:
+    """The two machines as a cluster, and how they were before it."""
+
+    cluster: ClusterUnderTest
+    before: dict[str, set[str]]
+
+
+@pytest.fixture(scope="module")
+def machines(make_cluster: Callable[[str], ClusterUnderTest]) -> Machines:
+    made = make_cluster("l1")
+    head, node = own_machine(made.lab, "head"), own_machine(made.lab, "n1")
+    before = {name: state_of(made, name) for name in ("head", "n1")}
+    made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": False}
+    made.config["tailrack:sites"] = [{"name": "rack", "kind": "hosts", "fabric": "tailnet", "hosts": [head, node]}]
+    made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
+    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
+    made.up_ok()
+    return Machines(made, before)
+
+
+def job_field(cluster: ClusterUnderTest, job: str, name: str) -> str:
+    words = cluster.run("head", f"scontrol show job {job}").split()
+    return next(word.removeprefix(f"{name}=") for word in words if word.startswith(f"{name}="))
+
+
+def test_a_machine_that_is_shut_down_in_order_gives_its_jobs_back_and_is_off_in_time(machines: Machines) -> None:
+    cluster = machines.cluster
+    # As stubborn as a job can be: it takes no notice of being asked to end.
+    stubborn = "trap '' TERM; while :; do sleep 1; done"
+    job = cluster.run_as("ada", "head", f'sbatch --parsable --output=/dev/null --wrap "{stubborn}"').strip()
+    eventually(lambda: job_field(cluster, job, "JobState") == "RUNNING", 30, "the job runs")
+    began = time.monotonic()
+    subprocess.run(["docker", "stop", "-t", "150", cluster.container("n1")], check=True, capture_output=True)
+    took = time.monotonic() - began
+    state = (job_field(cluster, job, "JobState"), job_field(cluster, job, "Restarts"))
+    # Not asked of sinfo, which may say `mix` so soon after a reconfiguration (docs/operations.md).
+    said = cluster.run("head", "scontrol show node n1")
+    subprocess.run(["docker", "start", cluster.container("n1")], check=True, capture_output=True)
+    assert state == ("PENDING", "1")
+    assert re.search(r"State=DOWN\b", said), said
+    assert "Reason=tailrack: shuts down" in said
+    assert took < OFF
+    # It is back by itself, and does the job. (Slurm waits two minutes before it runs a job again.)
+    eventually(lambda: cluster.run("head", "sinfo -h -n n1 -p all -o %T").strip() == "idle", 90, "n1 is back")
+    cluster.run("head", f"scontrol update jobid={job} starttime=now")
+    eventually(lambda: job_field(cluster, job, "JobState") == "RUNNING", 30, "the job runs again")
+    cluster.run("head", f"scancel -s KILL {job}; scancel {job}")
+    eventually(lambda: cluster.run("head", "squeue -h") == "", 60, "the job is gone")
+
+
+def test_a_daemon_that_is_restarted_on_a_running_machine_gives_no_job_back(machines: Machines) -> None:
+    cluster = machines.cluster
+    job = cluster.run_as("ada", "head", "sbatch --parsable --output=/dev/null --wrap 'tail -f /dev/null'").strip()
+    eventually(lambda: job_field(cluster, job, "JobState") == "RUNNING", 30, "the job runs")
+    cluster.run("n1", "systemctl restart slurmd tailrack-shutdown")
+    eventually(lambda: "State=MIXED+DYNAMIC" in cluster.run("head", "scontrol show node n1"), 60, "n1 works")
+    assert (job_field(cluster, job, "JobState"), job_field(cluster, job, "Restarts")) == ("RUNNING", "0")
+    cluster.run("head", f"scancel {job}")
+
+
+def test_down_leaves_both_machines_as_they_were(machines: Machines) -> None:
+    cluster = machines.cluster
+    cluster.run_as("ada", "n1", "echo precious >results")
+    summary = cluster.deployment().destroy()
+    assert summary.ok, summary.failures
+    left: dict[str, list[str]] = {}
+
+    def as_before() -> bool:
+        left.update({name: differences(was, state_of(cluster, name), ALLOWED) for name, was in machines.before.items()})
+        return not any(left.values())
+
+    try:
+        eventually(as_before, 40, "both are as they were")
+    except AssertionError:
+        pytest.fail("\n".join(f"{name}: {line}" for name, lines in left.items() for line in lines))
+    assert cluster.run("head", "cat /export/shared/home/ada/results").strip() == "precious"
+    assert "apt-get autoremove --purge" in cluster.run("n1", "grep -w nftables /var/log/tailrack/left")

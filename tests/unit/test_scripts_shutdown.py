@@ -1,0 +1,77 @@
+"""What gives a node's jobs back when its machine shuts down; on real daemons in tests/lab/test_leaving.py."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from components.roles.role import template
+from tests.unit.shell import Shell
+
+PROGRAM = "/usr/local/sbin/tailrack-shutdown"
+Run = Callable[..., subprocess.CompletedProcess[str]]
+DOWN = "scontrol update nodename=n1 state=down reason=tailrack: shuts down"
+
+
+@pytest.fixture
+def shut_down(shell: Shell) -> Run:
+    """Run the program as the unit's stop does, with what systemd and slurmctld say."""
+    shell.write(PROGRAM, shell.inside(template("slurm", "tailrack-shutdown"))).chmod(0o755)
+    shell.write("/var/lib/tailrack/node-name", "n1\n")
+    shell.write("/run/slurm/conf/slurm.conf", "")
+    shell.stub("pgrep", "exit 1")
+    shell.stub("paste", '/usr/bin/paste "$@"')
+    shell.stub("sleep")
+
+    def run(
+        system: str = "stopping", answers: bool = True, state: tuple[str, ...] = ("MIXED",), reason: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        shell.stub("systemctl", f'[ "$1" != is-system-running ] || echo {system}')
+        shell.stub("squeue", "printf '7\\n9\\n'")
+        node = json.dumps({"nodes": [{"state": state, "reason": reason}]})
+        shell.stub("scontrol", f"{'' if answers else 'exit 1'}\n[ \"$1\" != show ] || echo '{node}'")
+        return shell.program(PROGRAM)
+
+    return run
+
+
+def test_a_unit_that_is_stopped_on_a_machine_that_goes_on_gives_nothing_back(shell: Shell, shut_down: Run) -> None:
+    assert shut_down(system="running").returncode == 0
+    assert shell.calls == ["systemctl is-system-running"]
+
+
+def test_slurmd_is_gone_before_slurmctld_is_told_and_it_is_told_again_after_what_slurmd_had_answered(
+    shell: Shell, shut_down: Run
+) -> None:
+    done = shut_down()
+    assert done.returncode == 0, done.stderr
+    assert "jobs that were on it: 7 9" in done.stdout
+    calls = [call for call in shell.calls if call in (DOWN, "systemctl kill -s KILL --kill-whom=main slurmd")]
+    assert calls == ["systemctl kill -s KILL --kill-whom=main slurmd", DOWN, DOWN]
+    assert "sleep 4" in shell.calls[shell.calls.index(DOWN) :]
+
+
+def test_a_persons_reason_for_a_drain_is_kept(shell: Shell, shut_down: Run) -> None:
+    shut_down(state=("IDLE", "DRAIN"), reason="the disk clicks")
+    assert "scontrol update nodename=n1 state=down reason=the disk clicks" in shell.calls
+
+
+def test_a_controller_that_does_not_answer_is_said_and_holds_nothing_up(shell: Shell, shut_down: Run) -> None:
+    done = shut_down(answers=False)
+    assert done.returncode == 0
+    assert "slurmctld does not answer: jobs on it wait until it finds out by itself" in done.stdout
+
+
+def test_the_unit_ends_before_all_that_its_end_needs_and_before_jobs_do(shell: Shell) -> None:
+    done = shell.call("CHANGED=yes; give_jobs_back_at_shutdown; echo $CHANGED", {"HOST_NAME": "n1"}, "slurm/compute")
+    assert done.stdout.splitlines()[-1] == "yes", done.stderr
+    unit = shell.path("/etc/systemd/system/tailrack-shutdown.service").read_text()
+    after = {name for line in unit.splitlines() if line.startswith("After=") for name in line[6:].split()}
+    assert after >= {"slurmd.service", "munge.service", "tailscaled.service", "remote-fs.target", "slurmctld.service"}
+    # The scope of jobs has one of two names, by how Slurm was built.
+    for scope in ("slurmstepd.scope", "n1_slurmstepd.scope"):
+        assert scope in after
+        assert "TimeoutStopSec=5" in shell.path(f"/etc/systemd/system/{scope}.d/tailrack.conf").read_text()
