@@ -138,7 +138,7 @@ _VERSION = _matching(r"[0-9][A-Za-z0-9.+:~-]{0,63}")
 
 
 def _certificate(value: object) -> str:
-    """A certificate of an ed25519 key, `ssh-ed25519-cert-v01@openssh.com BASE64`; ssh-keygen's comment is dropped."""
+    """A certificate of an ed25519 key, as `ssh-ed25519-cert-v01@openssh.com BASE64`, without its comment."""
     if not isinstance(value, str) or not value.isprintable():
         raise ValueError
     kind, text, *_ = [*value.split(" "), "", ""]

@@ -114,7 +114,7 @@ def test_a_user_who_takes_what_a_step_has_open_answers_nothing_and_holds_nobody_
         cluster.run("head", "pkill -KILL -f -u ada /tmp/attack.py")
     # The limit of a home, and an ordinary up of the head node's steps.
     assert time.monotonic() - begun < 240
-    seen = [line.split(maxsplit=1) for line in cluster.run("head", "grep -v ready /tmp/seen").splitlines()]
+    seen = [line.split(maxsplit=1) for line in cluster.run("head", "grep '^[0-9]' /tmp/seen").splitlines()]
     assert seen, "it met no program of the step"
     assert {name for name, _ in seen} <= {"0", "1", "2"}
     assert {what.split(":")[0] for _, what in seen} <= {"/dev/null", "pipe"}

@@ -86,17 +86,18 @@ def test_what_came_of_proving_a_fabric_is_typed_in_all_its_parts(forged: dict[st
     assert read(HEAD.fields, {**OF_THE_HEAD, "fabric": {**PROVEN, **forged}})["fabric"] is None
 
 
-def test_a_certificate_has_its_kind_inside_and_nothing_after_it() -> None:
+def test_a_certificate_has_its_kind_inside_and_no_line_after_it() -> None:
     assert MEMBER.fields
     good = certificate_of("a1")
     for bad in (
         f"{good}\n{good}",
-        f"{good} comment",
+        f"{good} key.pub\n{good}",
         good.replace("-cert-v01@openssh.com", ""),
         good.split()[0],
         good[:40],
     ):
         assert read(MEMBER.fields, {**OF_THE_HEAD, "certificate": bad})["certificate"] is None
+    assert read(MEMBER.fields, {**OF_THE_HEAD, "certificate": f"{good} key.pub"})["certificate"] == good
 
 
 def test_a_needed_answer_that_does_not_hold_is_an_error_that_names_the_step_and_quotes_nothing() -> None:
