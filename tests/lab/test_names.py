@@ -264,6 +264,38 @@ def test_a_line_of_the_owners_for_a_nodes_name_stays_what_the_name_means_there(t
     eventually(lambda: knows_all(three, "s1"), 10, "all names on s1")
 
 
+# What root of a node would have another machine do, in the words of the head node's own requests.
+ASK = """
+import json, socket, subprocess, sys
+request = {"do": "connect", "to": sys.argv[2], "nonce": "1" * 32, "token": "a" * 64, "rdma": [],
+           "server": sys.argv[1], "pairs": [["lo", "127.0.0.1", "127.0.0.1", 61000]]}
+sealed = subprocess.run(["munge"], input=json.dumps(request), capture_output=True, text=True, check=True).stdout
+for _ in range(int(sys.argv[3])):
+    connection = socket.create_connection((sys.argv[1], 6816))
+    connection.sendall(sealed.strip().encode() + b"\\n")
+    try:
+        sys.stdout.write(connection.makefile().read())
+    except ConnectionError:
+        pass
+"""
+
+
+def test_root_of_a_node_has_no_other_machine_connect_anywhere_and_leaves_no_failed_unit(
+    cluster: ClusterUnderTest,
+) -> None:
+    address = cluster.run("head", "tailscale ip -4").strip()
+    # More than systemd takes in its two seconds, after which it would close a socket of a common kind for good.
+    assert cluster.run("s1", f"python3 -c {shlex.quote(ASK)} {address} head 250") == ""
+    journal = "journalctl -u 'tailrack-fabric@*' -o cat --no-pager"
+    eventually(lambda: "which is not the head node" in cluster.run("head", journal), 10, "the refusal in the journal")
+    units = "systemctl list-units --all --no-legend 'tailrack-fabric@*'"
+    eventually(lambda: cluster.run("head", units).strip() == "", 30, "no unit is left")
+    assert cluster.run("head", "systemctl is-active tailrack-fabric.socket").strip() == "active"
+    # The head node itself may ask, and asks for no such thing.
+    assert cluster.run("head", f"python3 -c {shlex.quote(ASK)} {address} head 1") == ""
+    eventually(lambda: "what no proof needs: pairs" in cluster.run("head", journal), 10, "the refusal in the journal")
+
+
 def test_a_name_nobody_has_fails_fast(three: ClusterUnderTest) -> None:
     for node in NODES:
         assert three.attempt(node, "getent hosts nobody-has-this-name", limit=2).returncode == 2, node
