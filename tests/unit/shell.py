@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,9 +96,13 @@ class Shell:
 
     def _bash(self, arguments: list[str], text: str) -> subprocess.CompletedProcess[str]:
         environment = {"PATH": f"{self.root / 'stubs'}:{self.tools}", "LANG": "C.UTF-8"}
-        return subprocess.run(
-            ["bash", *arguments], input=self.inside(text), env=environment, capture_output=True, text=True, timeout=60
-        )
+        # From a file: bash reads a pipe one character at a time, and scripts are long.
+        with tempfile.TemporaryFile("w+", encoding="utf-8") as script:
+            script.write(self.inside(text))
+            script.seek(0)
+            return subprocess.run(
+                ["bash", *arguments], stdin=script, env=environment, capture_output=True, text=True, timeout=60
+            )
 
     def step(
         self, script: Script, values: Mapping[str, Value], action: str = "up", name: str = "a1-step"

@@ -45,7 +45,7 @@ def start(job: int) -> Iterator[Start]:
     def run(rank: int, ranks: int, *options: str, token: str = THE_TOKEN, interface: str = "lo", **more: str) -> Rank:
         environment = {
             "SLURM_PROCID": str(rank), "SLURM_NTASKS": str(ranks), "SLURM_JOB_ID": str(job),
-            "SLURM_STEP_NODELIST": "localhost", TOKEN: token, **more,
+            "SLURM_STEP_NODELIST": "localhost", TOKEN: token, "OPENBLAS_NUM_THREADS": "1", **more,
         }  # fmt: skip
         command = [sys.executable, str(PROGRAM), "--transport", "tcp", "--interface", interface, *options]
         path = {"PYTHONPATH": ":".join(sys.path)}
