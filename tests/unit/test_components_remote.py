@@ -44,7 +44,7 @@ def step() -> Callable[..., Any]:
     def make(values: dict[str, Any], **options: Any) -> Any:
         def program() -> dict[str, Any]:
             options.setdefault("parent", Parent())
-            options.setdefault("answer", Answer({"cpus": int}))
+            options.setdefault("answer", Answer({"cpus": lambda value: value}))
             read = frozenset({*values, *options.get("secrets", {}), "HOST_NAME", "STEP_NAME"})
             script = Script("#!/bin/bash", read, undo=options.pop("undo", False))
             return {"result": Step("a1-node", HOST, script, values, label="a1: users", **options).result}

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from string import Template
+from typing import Any
 
 import pytest
 
@@ -131,7 +132,7 @@ def test_leaving_goes_on_when_a_part_of_it_fails(shell: Shell) -> None:
 @pytest.mark.parametrize("cut", range(1, 30, 4))
 def test_the_down_of_a_head_node_ends_well_from_wherever_it_was_cut(shell: Shell, cut: int) -> None:
     script = compose(ROLES, HEAD, leaves=True)
-    values = dict.fromkeys(script.reads, "") | {"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False}
+    values: dict[str, Any] = dict.fromkeys(script.reads, "") | {"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False}
     values |= {"HOST_NAME": "head", "STEP_NAME": "head-head"}
     for name in ("systemd-escape", "systemd-run", "systemctl", "userdel", "getent", "pgrep", "exportfs"):
         shell.stub(name, {"systemd-escape": "echo shared", "pgrep": "exit 1"}.get(name, ""))
