@@ -19,9 +19,8 @@ from typing import Any
 import pulumi
 
 from components.public_key import ED25519, check_key
-from components.settings.network_names import DEVICE, INTERFACE
+from components.settings.network_names import DEVICE, INTERFACE, TAILNET
 
-TAILNET = ipaddress.IPv4Network("100.64.0.0/10")  # RFC 6598; Tailscale gives its addresses from it
 MOST_GPUS = 256  # of a node: nvidia's device files have numbers below it
 # Characters of an answer, and how deep its lists and objects may lie in one another.
 MOST_SAID, MOST_DEPTH = 2**20, 64

@@ -79,7 +79,7 @@ def test_a_machine_that_is_shut_down_in_order_gives_its_jobs_back_and_is_off_in_
     subprocess.run(["docker", "stop", "-t", "150", cluster.container("n1")], check=True, capture_output=True)
     took = time.monotonic() - began
     state = (job_field(cluster, job, "JobState"), job_field(cluster, job, "Restarts"))
-    # Not asked of sinfo, which may say `mix` so soon after a reconfiguration (docs/operations.md).
+    # Not asked of sinfo, which may say `mix` so soon after a reconfiguration (docs/failures.md).
     said = cluster.run("head", "scontrol show node n1")
     subprocess.run(["docker", "start", cluster.container("n1")], check=True, capture_output=True)
     assert state == ("PENDING", "1")

@@ -15,7 +15,7 @@ PROJECT = Path(__file__).parents[2]
 RUNNING = ("__main__.py", "bugs.py", "locks.py", "stacks", "components", "driver", "engine", "lab")
 # Sent to machines, which have packages of their own.
 ON_MACHINES = {"mpi4py", "numpy", "fusepy", "libnfs"}
-COME_WITH = {"google", "pydantic_core"}  # pulumi and pydantic need them, and have them in what they hand out
+COME_WITH = {"google", "pydantic_core", "markupsafe"}  # of pulumi, pydantic and jinja2, in what these hand out
 MODULES = {"pyyaml": "yaml", "pulumi-command": "pulumi_command", "pulumi-aws": "pulumi_aws"}
 MODULES |= {"pulumi-tailscale": "pulumi_tailscale"}
 # `python3 -m venv .venv` makes a Python that says what pip is asked for; .venv/break stands for an index that is away.

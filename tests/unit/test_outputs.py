@@ -68,8 +68,14 @@ def test_the_cluster_output_names_the_cluster_its_partitions_and_the_heads_tailn
 
 
 def test_the_fabric_of_a_site_is_what_its_nodes_proved_with_each_other(build: Build, lab_config: RawConfig) -> None:
-    shared = {"interfaces": ["eth1", "eth0"], "with": [["head", "eth1"], ["head", "ens5"]], "note": "", "error": ""}
-    away = {"interfaces": [], "with": [], "note": "b1 stays on the tailnet", "error": ""}
+    shared = {
+        "interfaces": ["eth1", "eth0"],
+        "with": [["head", "eth1"], ["head", "ens5"]],
+        "note": "",
+        "error": "",
+        "rdma": [],
+    }
+    away = {"interfaces": [], "with": [], "note": "b1 stays on the tailnet", "error": "", "rdma": []}
     answers = {"a1-member": {"fabric": shared}, "b1-member": {"fabric": away}}
     assert build(lab_config, answers=answers).outputs["cluster"]["fabric"] == {
         "cloud-a": {"interfaces": {"a1": ["eth1", "eth0"], "head": ["eth1", "ens5"]}, "notes": []},

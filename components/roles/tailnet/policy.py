@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_network
 from typing import Any
 
-from components.answers import TAILNET
 from components.roles.role import Role
 from components.roles.tailnet.relay import relay_grant
+from components.settings.network_names import TAILNET
 
 SSH = "22"
 # MPI and NCCL choose among these. Where jobs stay on one node the policy can do without.

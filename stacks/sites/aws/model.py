@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from components.answers import TAILNET
 from components.settings.cluster import Head
+from components.settings.network_names import TAILNET
 from components.settings.section import Section, key, named, yes_no
 from components.settings.types import Feature, GpuText, Whole, refuse
 from stacks.sites.aws.images import IMAGE_ID, IMAGES

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 
-from components.answers import TAILNET
 from components.settings.cluster import Head
+from components.settings.network_names import TAILNET
 from components.settings.problems import shown
 from components.settings.section import Section, key, named, yes_no
 from components.settings.types import Feature, Whole, refuse
