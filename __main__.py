@@ -6,8 +6,7 @@ import asyncio
 
 import pulumi
 
-import bugs
-from stacks import PROJECT
+from stacks import PROJECT, bugs
 from stacks.cluster import ClusterStack
 from stacks.config import ConfigError, PoolConfig, load
 from stacks.pool import PoolStack

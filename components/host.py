@@ -41,7 +41,7 @@ class Machine:
     lifeline    the resource whose deletion takes the whole machine away (a container, a cloud instance). Steps on
                 this machine are not run on delete when it goes in the same operation. None for machines that
                 stay.
-    scripts_folder   where the scripts of its steps lie, from the home of the login (components/delivery.py). Each stack
+    scripts_folder   where the scripts of its steps lie, from the home of the login (steps/delivery.py). Each stack
                 that has steps on it needs another one: a copy is not made in one piece
     """
 

@@ -19,8 +19,7 @@ from typing import Any
 
 from rich.console import Console
 
-import bugs
-from driver import lab_commands, measured_floors, report
+from driver import lab_commands, measured_floors
 from driver.checks import Checks
 from driver.checks.key_endless import KEY
 from driver.comment import comment
@@ -30,7 +29,8 @@ from driver.head_command import on_head
 from driver.make_command import Make
 from driver.next_commands import next_commands
 from driver.progress import Progress, changes, describe
-from driver.report_page import page
+from driver.report import tables
+from driver.report.page import page
 from driver.stack_file import load_config, read_stack_file
 from driver.terminal import Terminal, lines, run_shown
 from driver.trust import trust
@@ -38,6 +38,7 @@ from driver.workspace import PROJECT, ROOT, DriverError, Workspace, write_privat
 from engine.events import Event, Failure, Summary
 from lab.errors import LabError
 from lab.identity import lab_id
+from stacks import bugs
 from stacks.config import from_pulumi
 from stacks.sites.hosts.listing import PASSPHRASE
 from stacks.yaml_file import FileError
@@ -140,13 +141,13 @@ def _up(arguments: argparse.Namespace, console: Console) -> int:
     console.print()
     outputs = deployment.outputs() if summary.ok else {}
     if summary.ok:
-        report.show(console, outputs, deployment.make)
+        tables.show(console, outputs, deployment.make)
     nothing = not any(summary.counts[operation] for operation in ("create", "update", "replace", "delete"))
     console.print(f"Nothing to change: {changes(summary)}." if nothing and summary.ok else f"{changes(summary)}.")
     console.print(f"make up took {time.monotonic() - begun:.1f} s.", highlight=False)
     if not summary.ok:
         return _failed(console, summary, progress)
-    bad = report.bad_scopes(outputs)
+    bad = tables.bad_scopes(outputs)
     if bad:
         console.print(
             f"The measurement of {', '.join(bad)} is not good enough (see above). To measure again, change "
@@ -158,7 +159,7 @@ def _up(arguments: argparse.Namespace, console: Console) -> int:
         )
         return 1
     console.print()
-    report.say_commands(console, next_commands(deployment, outputs))
+    tables.say_commands(console, next_commands(deployment, outputs))
     return 0
 
 
@@ -212,7 +213,7 @@ def _outputs(arguments: argparse.Namespace, console: Console) -> int:
 def _status(arguments: argparse.Namespace, console: Console) -> int:
     deployment = _deployment(arguments, Progress(console), find_engine(arguments.engine))
     outputs = deployment.outputs()
-    report.show(console, outputs, deployment.make)
+    tables.show(console, outputs, deployment.make)
     if outputs and (deployment.uses_lab or deployment.head_is_here):
         for question in SLURM_NOW:
             run_shown(on_head(deployment, question, outputs["cluster"].get("head", "")))

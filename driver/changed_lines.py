@@ -1,6 +1,6 @@
 """What of a step's inputs is about to change, as lines: never an opaque `stdin`, never a secret.
 
-A step sends its values in front of its script (components/remote.py), the files that it writes among them, so the
+A step sends its values in front of its script (components/steps/step.py), the files that it writes among them, so the
 difference between two of them is the difference between two versions of slurm.conf, of exports, of a user list.
 """
 

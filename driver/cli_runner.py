@@ -16,7 +16,7 @@ from pulumi.automation import CommandError, LocalWorkspace, PulumiCommand, Stack
 from pulumi.automation.events import EngineEvent, OpType, StepEventMetadata, StepEventStateMetadata
 from pulumi.runtime.rpc import UNKNOWN, is_rpc_secret
 
-from components.step_label import StepLabel
+from components.steps.label import StepLabel
 from driver.cli_processes import end_run
 from driver.silent_hosts import Place, SilentHosts, place_of
 from driver.workspace import DriverError, Workspace, write_private

@@ -12,7 +12,7 @@ import yaml
 from components.settings.problems import shown
 from components.settings.types import NODE
 from driver.make_command import Make
-from driver.report_facts import Scope, all_scopes, scopes, single_nodes
+from driver.report.facts import Scope, all_scopes, scopes, single_nodes
 from driver.stack_file import read_stack_file
 from driver.workspace import DriverError
 

@@ -8,7 +8,7 @@ import time
 from rich.console import Console
 from rich.text import Text
 
-from components.step_label import StepLabel
+from components.steps.label import StepLabel
 from driver.changed_lines import changed_lines
 from driver.terminal import lines, one_line
 from engine.events import Event, Summary

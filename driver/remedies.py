@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from components.step_label import StepLabel
+from components.steps.label import StepLabel
 from driver.make_command import Make
 from engine.events import Failure, Summary
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from locks import locked
+from engine.locks import locked
 from stacks.yaml_file import FileError
 
 PROJECT = Path(__file__).resolve().parents[1]

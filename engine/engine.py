@@ -23,10 +23,10 @@ from pulumi.runtime import Settings, configure, run_in_stack, set_all_config
 from engine.commands import Commands
 from engine.events import Config, EngineError, Summary, Tell
 from engine.lifecycle import Lifecycle
+from engine.locks import locked
 from engine.monitor import Monitor, stack_of
 from engine.state import State
 from engine.values import HIDDEN, as_secret, convert, is_unknown, plain, secret_lines
-from locks import locked
 
 
 @dataclass

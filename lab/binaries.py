@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.locks import locked
 from lab.commands import run
 from lab.errors import LabError
 from lab.identity import CHECKOUT
 from lab.progress import timed
-from locks import locked
 
 CACHE = CHECKOUT / ".tailrack" / "cache"
 """Default folder for built programs; the images themselves are the real cache."""

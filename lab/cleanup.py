@@ -6,8 +6,8 @@ from pathlib import Path
 import docker
 from docker.errors import APIError, NotFound
 
+from engine.locks import locked
 from lab.identity import LABEL, lock_path
-from locks import locked
 
 
 def remove_lab(client: docker.DockerClient, lab: str, state_dir: Path) -> None:

@@ -11,13 +11,13 @@ from pathlib import Path
 import docker
 from docker.errors import BuildError, ImageNotFound
 
+from engine.locks import locked
 from lab import binaries, debian
 from lab.binaries import digest
 from lab.errors import LabError
 from lab.identity import CHECKOUT
 from lab.likeness import machine
 from lab.progress import timed
-from locks import locked
 
 IMAGE_FOLDER = CHECKOUT / "lab" / "image"
 NFS_MOUNT = CHECKOUT / "lab" / "nfs_mount"

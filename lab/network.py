@@ -11,6 +11,7 @@ from docker.models.containers import Container
 from docker.models.networks import Network
 from docker.types import IPAMConfig, IPAMPool
 
+from engine.locks import locked
 from lab import images, subnets
 from lab.cleanup import remove_lab
 from lab.errors import LabError
@@ -18,7 +19,6 @@ from lab.identity import LABEL, NODE_LABEL, POOL_LABEL, SITE_LABEL, control_name
 from lab.keys import ensure_client_key
 from lab.progress import say
 from lab.spec import NetworkSpec, PoolSpec
-from locks import locked
 
 CONTROL_NAME = "control.lab"
 """The name under which nodes of every site reach the control server."""

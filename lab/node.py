@@ -14,6 +14,7 @@ from docker.models.containers import Container
 from docker.models.networks import Network
 from docker.types import Mount
 
+from engine.locks import locked
 from lab import images, subnets
 from lab.cleanup import forget
 from lab.commands import run
@@ -24,7 +25,6 @@ from lab.likeness.machine import LOGINS, host_name, interface, own_files
 from lab.network import CONTROL_NAME, ensure_fabric, find_network, subnet_of
 from lab.progress import say
 from lab.spec import NodeSpec
-from locks import locked
 
 SSH_PORT = 22
 READY_LIMIT_S = 60.0

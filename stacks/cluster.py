@@ -6,7 +6,7 @@ from typing import Any
 
 import pulumi
 
-from components.cluster import Cluster
+from components.cluster.cluster import Cluster
 from components.roles.order import roles
 from stacks.config import StackConfig
 from stacks.outputs import headline

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from components.head_link import HeadLink
+from components.cluster.head_link import HeadLink
 from components.roles.order import roles
 from components.settings.problems import ROOT, Problem
 from stacks.config import PoolConfig

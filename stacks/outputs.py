@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from components.roles.fabric.site import interfaces_of
 from components.roles.slurm.versions import upstream
 from components.settings.types import CROSS_SITE, NODE
-from components.site_fabric import interfaces_of
 from components.validation.table import scopes_of
 
 

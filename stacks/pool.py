@@ -8,9 +8,9 @@ from typing import Any
 
 import pulumi
 
-from components.head_link import HeadLink
-from components.notes import notes_of_pool
-from components.pool import Pool
+from components.cluster.head_link import HeadLink
+from components.cluster.notes import notes_of_pool
+from components.cluster.pool import Pool
 from components.roles.order import roles
 from stacks.config import ConfigError, PoolConfig
 from stacks.joining import peer, problems

@@ -8,9 +8,9 @@ from typing import Any
 
 import pulumi
 
-from components.compute_node import ComputeNode
-from components.head_link import HeadLink
-from components.head_node import HeadNode
+from components.cluster.compute_node import ComputeNode
+from components.cluster.head_link import HeadLink
+from components.cluster.head_node import HeadNode
 from components.host import Host
 from components.settings.types import GPUS_FOUND
 from stacks.config import PoolConfig, StackConfig

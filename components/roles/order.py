@@ -6,7 +6,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import cast
 
-from components.cluster_settings import ClusterSettings
+from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import Role
 
 # The order in which a machine gets them; it leaves in the reverse one. A role may need what comes before it.

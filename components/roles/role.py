@@ -1,7 +1,7 @@
 """What a role is: one capability of a machine, as a plain value. Never a resource of its own.
 
 A role's folder holds `settings.py` (its section of the config, where it has one), `role.py` (a function `role` from the
-cluster's settings to this value), its bash by phase (`<phase>.sh`, see components/steps.py) and its templates.
+cluster's settings to this value), its bash by phase (`<phase>.sh`, see steps/composition.py) and its templates.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One scope measured, on the head node, as the user: what there is on the nodes, the jobs, and the search that follows.
 
-Reads a plan (JSON, see components/measuring_plan.py) and the nodes that take part, and prints what JobReport.from_json
+Reads a plan (JSON, see measurement/plan.py) and the nodes that take part, and prints what JobReport.from_json
 reads of the scope, with what results.judge_scope looks for besides. Needs Python 3.10 and nothing else.
 """
 

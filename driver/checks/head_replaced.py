@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from components.step_label import StepLabel
+from components.steps.label import StepLabel
 from driver.checks.finding import Finding
 from engine.events import Event
 from stacks.config.allow import HEAD_REPLACED
@@ -27,7 +27,7 @@ def head_replaced(event: Event) -> Iterator[Finding]:
             text = f"the head node {event.name} has another host key: it is another machine, or one installed anew"
             yield Finding(HEAD_REPLACED, text)
     elif HEAD in types and (
-        # One with triggers is made anew by them, on the machine that there is (components/remote.py, `renewed`).
+        # One with triggers is made anew by them, on the machine that there is (components/steps/step.py, `renewed`).
         (event.operation == "replace" and not event.after.get("triggers"))
         or (event.operation == "delete" and event.before.get("delete"))
     ):

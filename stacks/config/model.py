@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from components.cluster_settings import ClusterSettings
-from components.pool_settings import PoolSettings
+from components.roles.cluster_settings import ClusterSettings
+from components.roles.pool_settings import PoolSettings
 from components.settings.cluster import Head
 from components.settings.section import key
 from components.settings.types import refuse

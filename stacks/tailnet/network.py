@@ -12,11 +12,11 @@ import pulumi
 import pulumi_tailscale as tailscale
 from pulumi_command import local
 
-from components.remote import secret_once_known
+from components.cluster.way_in import WayIn
 from components.roles.tailnet.policy import lacking, policy
 from components.roles.tailnet.settings import CREDENTIALS, Tailnet, WayToTailnet
-from components.step_label import StepLabel
-from components.way_in import WayIn
+from components.steps.label import StepLabel
+from components.steps.step import secret_once_known
 
 # Of the key. One that a plain `up` finds made in this period lives for at least another one, which no `up` takes: the
 # provider looks at a key on refresh alone, so that the clock has to say when it is due.

@@ -9,11 +9,11 @@ from typing import Any
 
 import pulumi
 
+from components.cluster.way_in import WayIn
 from components.host import Host
 from components.roles.role import Role
 from components.roles.tailnet.policy import ports
 from components.roles.tailnet.settings import EXISTING, TAILSCALE, PoolTailnet, Tailnet
-from components.way_in import WayIn
 from stacks.sites import KINDS
 from stacks.sites.kind import Site
 

@@ -23,7 +23,7 @@ from typing import Any
 import asyncssh
 import yaml
 
-from components.step_label import StepLabel
+from components.steps.label import StepLabel
 from tests.unit.recorded import AUTHORITY, LEAVE_KEY, certificate_of, promised_gpus, tailnet_address
 
 PROJECT = Path(__file__).parents[2]

@@ -45,11 +45,11 @@ def step(name, script, *, connection=None, depends_on=None, options=None, **inpu
 STEPS = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
-from components.answers import Answer
-from components.delivery import deliver
+from components.steps.results import Answer
+from components.steps.delivery import deliver
 from components.host import Connection, Machine
-from components.remote import Step
-from components.steps import Script
+from components.steps.step import Step
+from components.steps.composition import Script
 
 class Node(pulumi.ComponentResource):
     def __init__(self, name):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from components.step_label import StepLabel
+from components.steps.label import StepLabel
 from driver.deployment import Deployment
 from driver.remedies import with_remedies
 from engine.events import Event

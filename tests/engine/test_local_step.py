@@ -99,5 +99,5 @@ def test_a_head_node_that_becomes_local_has_its_steps_made_anew_before_the_old_o
     write("one")
     summary = deployment.up()
     assert (summary.counts["create"], summary.counts["delete"]) == (1, 2)  # the scripts lie on no other machine now
-    # What the scripts make of that order is in components/scripts/base.sh (test_scripts_base.py).
+    # What the scripts make of that order is in components/steps/base.sh (test_scripts_base.py).
     assert log.read_text().splitlines() == ["up: one", "up here: one", "down: one"]

@@ -10,7 +10,7 @@ from typing import Any
 import asyncssh
 import pytest
 
-from components.remote import DIAL_ERROR_LIMIT
+from components.steps.step import DIAL_ERROR_LIMIT
 from driver.deployment import Deployment
 from driver.find_engine import IN_PROCESS, Found, find_engine
 from driver.stack_file import load_config

@@ -42,12 +42,12 @@ MIDNIGHT = 1795219200
 OAUTH = {"oauth_client_id": CLIENT, "oauth_client_secret": CLIENT_SECRET}
 SECRETS = (API_KEY, CLIENT_SECRET, TOKEN, "access-token", "tskey-auth")
 PROGRAM = """
-from components.answers import NOTHING
-from components.delivery import deliver
+from components.steps.results import NOTHING
+from components.steps.delivery import deliver
 from components.host import Connection, Machine
-from components.remote import Step
+from components.steps.step import Step
 from components.roles.tailnet.settings import Tailnet
-from components.steps import Script
+from components.steps.composition import Script
 from stacks.tailnet.network import TailscaleNetwork
 
 told = json.loads(pathlib.Path("told.json").read_text())

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from components.steps import Functions
+from components.steps.composition import Functions
 from lab import images as lab_images
 from tests.lab.cluster import eventually
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from components.header import header
 from components.roles.role import Value
-from components.steps import Functions
+from components.steps.composition import Functions
+from components.steps.header import header
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually
 
 MEMBERS = ("a1", "b1")

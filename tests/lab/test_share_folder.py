@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from components.header import header
-from components.steps import Functions
+from components.steps.composition import Functions
+from components.steps.header import header
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually
 
 DISK, EXPORT, MOUNT = "/export/shared", "/export/shared/part", "/shared"

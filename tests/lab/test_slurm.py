@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from components.steps import Functions
+from components.steps.composition import Functions
 from components.validation.preflight import Finding, program, read
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually
 from tests.unit.fake_nvidia_smi import gpu, xml

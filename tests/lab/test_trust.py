@@ -11,10 +11,10 @@ from datetime import datetime
 
 import pytest
 
-from components.command_line import render_script
 from components.roles.role import Value
 from components.settings.cluster import COMPUTES
-from components.steps import Functions
+from components.steps.command_line import render_script
+from components.steps.composition import Functions
 from lab.identity import network_name
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually, own_machine
 from tests.lab.scan import open_tcp_ports, udp_ports

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from components import delivery
+from components.steps import delivery
 from stacks.cluster import ClusterStack
 from stacks.config import parse
 from tests.unit.configs import AUTH_KEY, HOSTS, KEY_PAIR, LAB, LAB_PRIVATE_KEY, MUNGE_KEY, RawConfig

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import pulumi
 from pulumi.runtime import mocks, rpc
 
-from components.steps import CALL
+from components.steps.composition import CALL
 from tests.unit.configs import FIRST_KEY, HEADS, HOST_KEY, LAB_PRIVATE_KEY, MUNGE_KEY, RawConfig
 
 _TABLE = (Path(__file__).parents[1] / "fixtures/nccl_tests/mpi-cpu-2x1-tcp-eth0.txt").read_text(encoding="utf-8")

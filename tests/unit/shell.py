@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.command_line import render_script
-from components.header import header
 from components.roles.order import roles
 from components.roles.role import Value
-from components.steps import Functions, Script, compose
+from components.steps.command_line import render_script
+from components.steps.composition import Functions, Script, compose
+from components.steps.header import header
 from stacks.config import parse
 from tests.unit.configs import LAB
 

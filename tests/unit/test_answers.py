@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.answers import GATE, HEAD, JOIN, MEASUREMENT, MEMBER, MOST_SAID, NODE, REACH, Answer, read
+from components.steps.results import GATE, HEAD, JOIN, MEASUREMENT, MEMBER, MOST_SAID, NODE, REACH, Answer, read
 from tests.unit.configs import HOST_KEY, RawConfig
 from tests.unit.recorded import Build, certificate_of
 

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from components.answers import NOTHING, Answer
-from components.command_line import render_script, whole_command
-from components.header import header
 from components.host import Connection, Host
-from components.remote import Step, parse_result
-from components.step_label import StepLabel
-from components.steps import NODE, Script, compose
+from components.steps.command_line import render_script, whole_command
+from components.steps.composition import NODE, Script, compose
+from components.steps.header import header
+from components.steps.label import StepLabel
+from components.steps.results import NOTHING, Answer
+from components.steps.step import Step, parse_result
 from tests.unit.recorded import record
 from tests.unit.shell import ROLES
 

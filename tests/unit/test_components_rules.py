@@ -14,7 +14,7 @@ from typing import Literal
 
 import pytest
 
-from components.measuring_plan import driver
+from components.measurement.plan import driver
 from stacks.sites import KINDS
 
 PROJECT = Path(__file__).parents[2]
@@ -68,16 +68,16 @@ def test_commands_on_machines_are_made_in_one_file_alone_and_so_are_copies(path:
     told = path.read_text(encoding="utf-8")
     made = bool(re.search(r"\b((remote|kind)\.(Command|CopyToRemote|CopyFile)\(|pulumi_command\.remote\b)", told))
     imported = bool({"pulumi_command.remote"} & imports(path))
-    assert (made or imported) == (name(path) in ("components/remote.py", "components/delivery.py"))
-    assert ("CopyToRemote(" in told) == (name(path) == "components/delivery.py")
+    assert (made or imported) == (name(path) in ("components/steps/step.py", "components/steps/delivery.py"))
+    assert ("CopyToRemote(" in told) == (name(path) == "components/steps/delivery.py")
     assert "CopyFile" not in told
 
 
 @pytest.mark.parametrize("path", [*COMPONENTS, *STACKS], ids=name)
 def test_what_is_run_here_is_a_step_or_makes_a_machine_or_a_key(path: Path) -> None:
     makers = {
-        "components/remote.py",
-        "components/munge_key.py",
+        "components/steps/step.py",
+        "components/cluster/munge_key.py",
         "stacks/tailnet/network.py",
         *(f"stacks/sites/{kind}/machines.py" for kind in KINDS),
     }

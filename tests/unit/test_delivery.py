@@ -10,12 +10,12 @@ from typing import Any
 import pulumi
 import pytest
 
-from components import delivery
-from components.command_line import NO_SCRIPT, command, render_values
-from components.delivery import deliver
 from components.host import Connection, Machine
-from components.step_label import StepLabel
-from components.steps import Script
+from components.steps import delivery
+from components.steps.command_line import NO_SCRIPT, command, render_values
+from components.steps.composition import Script
+from components.steps.delivery import deliver
+from components.steps.label import StepLabel
 from engine.events import command_of
 from tests.unit.configs import RawConfig
 from tests.unit.recorded import Build, Recorded, record

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pulumi.runtime.rpc import UNKNOWN
 
-from components.command_line import command, render_script, render_values
-from components.steps import Script
+from components.steps.command_line import command, render_script, render_values
+from components.steps.composition import Script
 from driver.changed_lines import changed_lines
 from tests.unit.configs import AUTH_KEY, HOSTS, LAB, MUNGE_KEY
 from tests.unit.recorded import Build

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from components.step_label import StepLabel
+from components.steps.label import StepLabel
 from driver import __main__ as driver
 from driver.checks import RULES, Checks
 from driver.checks.finding import Finding

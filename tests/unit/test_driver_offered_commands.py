@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from components.settings.cluster import COMPUTES
-from components.step_label import StepLabel
+from components.steps.label import StepLabel
 from driver import __main__ as driver
 from driver.deployment import Deployment
 from driver.find_engine import Found

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from components.step_label import StepLabel
+from components.steps.label import StepLabel
 from driver.__main__ import _failed
 from driver.progress import Progress, describe
 from driver.remedies import with_remedies

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from components.validation.model import JobReport, Measurement
 from components.validation.verdict import judge
-from driver import report
+from driver.report import tables
 
 ASKED = Measurement(
     backend="tcp-cpu",
@@ -39,13 +39,13 @@ def outputs(**scopes: dict[str, Any]) -> dict[str, Any]:
     [("PASS", False), ("UNJUDGED", False), ("BUSY", False), ("FAIL", True), ("INCONCLUSIVE", True)],
 )
 def test_what_is_busy_does_not_make_up_fail(verdict: str, fails: bool) -> None:
-    assert report.bad_scopes(outputs(rack={"verdict": verdict})) == (["rack"] if fails else [])
+    assert tables.bad_scopes(outputs(rack={"verdict": verdict})) == (["rack"] if fails else [])
 
 
 def test_a_busy_scope_is_shown_with_who_is_on_its_nodes() -> None:
     written = io.StringIO()
     result = dict(judge(ASKED, JobReport.from_json(BUSY)))
-    report.show(Console(file=written, width=200), outputs(rack=result))
+    tables.show(Console(file=written, width=200), outputs(rack=result))
     shown = written.getvalue()
     assert "Bus bandwidth, rack: not measured\n" in shown
     assert "BUSY  Other jobs are on a1 (a1: job 12 of ada, 55:00 left). Nothing was measured before." in shown
@@ -63,15 +63,15 @@ def test_jobs_that_are_not_kept_from_one_anothers_gpus_are_said_to_be() -> None:
     ]
     about = {"name": "lab", "control_address": "100.64.0.1", "nodes": nodes}
     written = io.StringIO()
-    report.show(Console(file=written, width=200), {"cluster": about, "validation": {}})
+    tables.show(Console(file=written, width=200), {"cluster": about, "validation": {}})
     assert "Jobs on dgx1 are not kept from one another's GPUs" in written.getvalue()
 
 
 def test_what_machines_do_not_hold_is_shown_under_the_nodes_and_old_outputs_have_none() -> None:
     written = io.StringIO()
     shown = outputs()
-    report.show(Console(file=written, width=200), shown)
+    tables.show(Console(file=written, width=200), shown)
     assert "Note" not in written.getvalue()
     shown["cluster"]["notes"] = ["/export/shared is no file system of its own."]
-    report.show(Console(file=written, width=200), shown)
+    tables.show(Console(file=written, width=200), shown)
     assert written.getvalue().endswith("\nNote: /export/shared is no file system of its own.\n")

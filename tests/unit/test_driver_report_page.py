@@ -13,10 +13,10 @@ from rich.console import Console
 
 from components.validation.model import JobReport, Measurement
 from components.validation.verdict import judge
-from driver import report
-from driver.report_chart import BOTTOM, HEIGHT, LEFT, TOP, WIDTH, Chart, chart
-from driver.report_facts import pairs, site_paths
-from driver.report_page import page
+from driver.report import tables
+from driver.report.chart import BOTTOM, HEIGHT, LEFT, TOP, WIDTH, Chart, chart
+from driver.report.facts import pairs, site_paths
+from driver.report.page import page
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "nccl_tests"
 MIB = 2**20
@@ -114,7 +114,7 @@ def read(outputs: dict[str, Any]) -> Read:
 
 def test_the_page_has_the_figures_that_the_terminal_has(outputs):
     console = Console(record=True, width=500, file=io.StringIO())
-    report.show(console, outputs)
+    tables.show(console, outputs)
     terminal = console.export_text()
     words = " ".join(read(outputs).words.split())
     for figure in (
@@ -184,7 +184,7 @@ def test_what_a_node_says_moves_no_cursor(outputs, capsys):
     outputs["validation"]["node"]["c"]["transport"] = EVIL
     outputs["validation"]["rack"]["preflight"]["a"][1]["seen"] = EVIL
     console = Console(width=200, file=None, force_terminal=False)
-    report.show(console, outputs)
+    tables.show(console, outputs)
     assert "\x1b" not in capsys.readouterr().out
 
 
@@ -285,7 +285,7 @@ def test_each_pair_is_told_with_its_path_and_what_it_carried(outputs):
 def test_nodes_by_themselves_are_scopes_like_others_for_the_exit_status(outputs):
     outputs["validation"]["node"]["c"]["verdict"] = "FAIL"
     outputs["validation"]["rack"]["verdict"] = "PASS"
-    assert report.bad_scopes(outputs) == ["node c"]
+    assert tables.bad_scopes(outputs) == ["node c"]
 
 
 def test_real_outputs_of_the_version_before_make_a_page():

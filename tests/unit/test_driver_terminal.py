@@ -19,7 +19,7 @@ from driver import __main__ as driver
 from driver import lab_commands
 from driver.checks import Checks
 from driver.comment import comment
-from driver.report_page import page
+from driver.report.page import page
 from driver.terminal import Terminal, lines, one_line, run_shown
 from driver.workspace import DriverError
 from engine.events import Event, Failure, Summary

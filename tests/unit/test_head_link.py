@@ -9,9 +9,9 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.cluster import NO_POOL, Cluster
-from components.compute_node import ComputeNode
-from components.head_link import HeadLink
+from components.cluster.cluster import NO_POOL, Cluster
+from components.cluster.compute_node import ComputeNode
+from components.cluster.head_link import HeadLink
 from components.host import Connection, Host
 from components.roles.order import roles
 from stacks.config import parse

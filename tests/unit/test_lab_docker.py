@@ -15,12 +15,12 @@ import pytest
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from docker.errors import APIError, NotFound
 
+from engine.locks import locked
 from lab import engine, node
 from lab.cleanup import forget
 from lab.errors import LabError
 from lab.keys import ensure_client_key
 from lab.spec import NodeSpec
-from locks import locked
 
 
 def test_the_client_key_is_made_once_and_is_the_owners_alone(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import pulumi
 import pytest
 
-from components import steps
-from components.head_link import SHARED
+from components.cluster.head_link import SHARED
 from components.roles.enroot_pyxis.settings_pins import FILES
 from components.roles.order import roles
+from components.steps import composition
 from stacks.config import ConfigError, PoolConfig, StackConfig, load, parse
 from stacks.joining import peer, problems
 from stacks.pool import PoolStack
@@ -108,8 +108,8 @@ def test_whatever_nodes_read_of_the_clusters_config_comes_with_the_link(key_fold
     }
     other = parse(other_raw, base_dir=key_folder)
     values = [{name: value for role in roles(config) for name, value in role.header.items()} for config in (one, other)]
-    phases = (steps.GATE_OF_NODE, steps.JOIN_OF_NODE, steps.MEMBER, steps.NODE)
-    read = frozenset[str]().union(*(steps.compose(roles(one), each).reads for each in phases))
+    phases = (composition.GATE_OF_NODE, composition.JOIN_OF_NODE, composition.MEMBER, composition.NODE)
+    read = frozenset[str]().union(*(composition.compose(roles(one), each).reads for each in phases))
     of_config = {name for name in values[0] if values[0][name] != values[1].get(name)} & read
     assert "USERS_LINES" in of_config
     assert of_config <= set(SHARED)

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from jinja2 import UndefinedError
 from syrupy.assertion import SnapshotAssertion
 
-from components.cluster import NO_POOL
-from components.cluster_settings import ClusterSettings
-from components.compute_node import node_header
+from components.cluster.cluster import NO_POOL
+from components.cluster.compute_node import node_header
 from components.host import Connection, Host
-from components.render import render
+from components.roles.cluster_settings import ClusterSettings
 from components.roles.order import roles
+from components.roles.render import render
 from components.roles.role import Value
 from components.roles.slurm.files import controller_files
 from components.roles.slurm.fragment import memory_values, node_values

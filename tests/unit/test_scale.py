@@ -51,16 +51,16 @@ def test_each_host_costs_as_many_outputs_as_the_one_before(build: Build, outputs
 
 
 def test_a_script_is_put_together_once_for_all_hosts(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    from components import steps
+    from components.steps import composition
 
     made = Counter[str]()
-    functions = steps.Functions.__init__
+    functions = composition.Functions.__init__
 
-    def counted(self: steps.Functions, *how: Any, **more: Any) -> None:
+    def counted(self: composition.Functions, *how: Any, **more: Any) -> None:
         made["all"] += 1
         functions(self, *how, **more)
 
-    monkeypatch.setattr(steps.Functions, "__init__", counted)
+    monkeypatch.setattr(composition.Functions, "__init__", counted)
     build(hosts(5), again=True, unknown=True)
     few = made["all"]
     build(hosts(10), again=True, unknown=True)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from components.command_line import render_script
-from components.header import header
 from components.roles.enroot_pyxis.role import program
-from components.steps import SCRIPTS, Functions, Script
+from components.steps.command_line import render_script
+from components.steps.composition import SCRIPTS, Functions, Script
+from components.steps.header import header
 
 COMPONENTS = SCRIPTS.parent
 USER = "daemon"  # who is on every Debian, and owns nothing

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from components.command_line import render_script
-from components.steps import SCRIPTS, Functions, Script
+from components.steps.command_line import render_script
+from components.steps.composition import SCRIPTS, Functions, Script
 from tests.unit.shell import Shell
 
 TEXTS = st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), max_size=12)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from components.steps import GATE, GATE_OF_NODE, JOIN, JOIN_OF_NODE, compose
+from components.steps.composition import GATE, GATE_OF_NODE, JOIN, JOIN_OF_NODE, compose
 from tests.unit.shell import ROLES, Shell
 
 Compare = Callable[..., subprocess.CompletedProcess[str]]

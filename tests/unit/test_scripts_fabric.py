@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from components.command_line import render_program
 from components.roles.role import Value
-from components.steps import JOIN_OF_NODE, again_program
+from components.steps.command_line import render_program
+from components.steps.composition import JOIN_OF_NODE, again_program
 from tests.unit.shell import Shell, role_header, script_of
 
 PROGRAM = "/usr/local/lib/tailrack/fabric.py"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from components.roles.role import Value
-from components.steps import GATE, compose
+from components.steps.composition import GATE, compose
 from tests.unit.shell import ROLES, Shell
 
 NAMES = ("munge", "users", "nfs_exports", "slurm", "first_contact")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from components.roles.role import Value
-from components.steps import GATE, GATE_OF_NODE, compose
+from components.steps.composition import GATE, GATE_OF_NODE, compose
 from tests.unit import fake_nvidia_smi
 from tests.unit.shell import ROLES, Shell
 

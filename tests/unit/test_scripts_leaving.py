@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from components.command_line import render_program
-from components.header import header
 from components.roles.role import FOLDER
-from components.steps import HEAD, compose, leave_program
+from components.steps.command_line import render_program
+from components.steps.composition import HEAD, compose, leave_program
+from components.steps.header import header
 from tests.unit.recorded import public_key
 from tests.unit.shell import ROLES, Shell
 

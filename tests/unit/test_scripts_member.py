@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from components.cluster import NO_POOL
+from components.cluster.cluster import NO_POOL
 from components.roles.nfs_exports.export import export_line
 from components.roles.role import template
-from components.steps import MEMBER, Script, compose
+from components.steps.composition import MEMBER, Script, compose
 from tests.unit.shell import ROLES, Shell
 
 Member = Callable[..., subprocess.CompletedProcess[str]]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from components.head_link import SHARED
+from components.cluster.head_link import SHARED
 from tests.unit.shell import ROLES, Shell, role_header, script_of
 
 ADDRESS = "100.64.0.7"

@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from components.command_line import render_program
 from components.roles.role import Value
-from components.steps import leave_program
+from components.steps.command_line import render_program
+from components.steps.composition import leave_program
 from tests.unit.shell import ROLES, Shell, script_of
 
 DEBIANS = """# PAM configuration for the Secure Shell service

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from components.command_line import render_program
 from components.roles.role import Value
-from components.steps import POOL, compose, forget_program
+from components.steps.command_line import render_program
+from components.steps.composition import POOL, compose, forget_program
 from tests.unit.shell import ROLES, Shell
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

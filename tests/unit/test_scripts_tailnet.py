@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from components.roles.role import Value, template
-from components.steps import GATE, JOIN, Functions
+from components.steps.composition import GATE, JOIN, Functions
 from tests.unit.shell import Shell, script_of
 
 URL = "https://headscale.example.org"

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from components.measuring_plan import START as DRIVER_START
-from components.measuring_plan import Node, driver, plan
-from components.nccl_validation import Scope, measurement_of
+from components.cluster.nccl_validation import Scope, measurement_of
+from components.measurement.plan import FOLDER, Node, driver, plan
+from components.measurement.plan import START as DRIVER_START
 from components.settings.validation import Validation
-from components.steps import single
+from components.steps.composition import single
 from components.validation.nccl_tests import parse
 from tests.unit.shell import Shell
 
@@ -85,7 +85,7 @@ class Cluster:
             "SETTINGS": self.settings,
             "DRIVER": driver(), "START": self.start, "PLAN": self.plan(members),
         }  # fmt: skip
-        return shell.step(single("validate"), header, action)
+        return shell.step(single(FOLDER / "validate.sh"), header, action)
 
     def plan(self, members: list[str]) -> str:
         """What the head node is told of the members: two ranks each, on CPUs."""

@@ -11,9 +11,9 @@ from pathlib import Path
 import pulumi
 import pytest
 
-from components.command_line import whole_command
 from components.settings.cluster import COMPUTES
-from components.step_label import StepLabel
+from components.steps.command_line import whole_command
+from components.steps.label import StepLabel
 from driver.deployment import Deployment
 from driver.find_engine import Found
 from driver.head_command import on_head

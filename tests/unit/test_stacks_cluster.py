@@ -10,8 +10,8 @@ from typing import Any
 import pulumi
 import pytest
 
-from components import measuring_plan
-from components.step_label import StepLabel
+from components.measurement import plan as measuring_plan
+from components.steps.label import StepLabel
 from engine.events import command_of
 from tests.unit.configs import HOST_KEY, RawConfig
 from tests.unit.recorded import AUTHORITY, LEAVE_KEY, Build, Recorded, certificate_of

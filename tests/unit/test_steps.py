@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from components import steps
-from components.command_line import render_program
 from components.roles.order import ORDER
 from components.roles.role import FOLDER
+from components.steps import composition
+from components.steps.command_line import render_program
 from tests.unit.configs import RawConfig
 from tests.unit.recorded import Build
 from tests.unit.shell import ROLES
 
-FILES = sorted(path for path in [*FOLDER.rglob("*.sh"), *steps.SCRIPTS.glob("*.sh")])
-PHASES = {phase for name, phases in vars(steps).items() if name.isupper() and isinstance(phases, tuple)
-          for phase in phases} - set(steps.SHARED)  # fmt: skip
+FILES = sorted(path for path in [*FOLDER.rglob("*.sh"), *composition.SCRIPTS.glob("*.sh")])
+PHASES = {phase for name, phases in vars(composition).items() if name.isupper() and isinstance(phases, tuple)
+          for phase in phases} - set(composition.SHARED)  # fmt: skip
 # What Slurm and Enroot set for programs that a step installs.
 OF_JOBS = {"SLURM_JOB_NODELIST", "SLURM_HET_SIZE", "SLURMD_NODENAME", "ENROOT_ENVIRON"}
 OWN = {"HOST_NAME", "STEP_NAME", "STEP_LOCK", "STEP_REPAIR"}
@@ -91,7 +91,7 @@ def test_a_phase_of_a_role_is_a_function_of_both_their_names(path: Path) -> None
 
 
 def test_a_machine_goes_through_the_roles_in_their_order() -> None:
-    text = steps.compose(ROLES, steps.NODE).text
+    text = composition.compose(ROLES, composition.NODE).text
     body = text[text.index("\nup() {") :]
     calls = re.findall(r"^    ([a-z_]+)_(?:machine|node|compute)$", body, re.MULTILINE)
     assert calls == [
@@ -101,7 +101,7 @@ def test_a_machine_goes_through_the_roles_in_their_order() -> None:
 
 
 def test_a_member_is_released_by_all_before_any_forgets_it_in_the_reverse_order() -> None:
-    script = steps.compose(ROLES, steps.MEMBER)
+    script = composition.compose(ROLES, composition.MEMBER)
     body = script.text[script.text.index("\ndown() {") :]
     assert script.undo
     assert re.findall(r"^    ([a-z_]+)_member_(\w+)$", body, re.MULTILINE) == [
@@ -114,7 +114,7 @@ def test_leaving_is_the_same_list_in_reverse_on_a_node_and_on_the_head() -> None
     leaves = [f"{role.name}_leave" for role in reversed(ROLES) if (FOLDER / role.name / "leave.sh").is_file()]
     assert leaves[:2] == ["pam_slurm_adopt_leave", "slurm_leave"]
     assert leaves[-2:] == ["tailnet_leave", "machine_leave"]
-    program = render_program(steps.leave_program(ROLES), {"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False})
+    program = render_program(composition.leave_program(ROLES), {"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False})
     assert re.findall(r"^([a-z_]+_leave)$", program, re.MULTILINE) == leaves
-    head = steps.compose(ROLES, steps.HEAD, leaves=True).text
+    head = composition.compose(ROLES, composition.HEAD, leaves=True).text
     assert re.findall(r"^    ([a-z_]+_leave)$", head[head.index("\ndown() {") :], re.MULTILINE) == leaves

@@ -14,7 +14,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.way_in import WayIn
+from components.cluster.way_in import WayIn
 from stacks.config import PoolConfig, parse
 from stacks.pool import PoolStack
 from stacks.tailnet import way_in

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from components.measuring_plan import Node, gpu_measurement, plan
-from components.nccl_validation import Scope, measurement_of
+from components.cluster.nccl_validation import Scope, measurement_of
+from components.measurement.plan import Node, gpu_measurement, plan
 from components.settings.nccl import Nccl
 from components.settings.validation import Validation
 from components.validation import campaign, slurm_jobs

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from components.measurement.jobs import nccl_job, validation_job
 from components.settings.nccl import Nccl
 from components.validation.model import Backend, Measurement
-from components.validation_job import nccl_job, validation_job
 
 ASKED = Measurement(
     backend="mpi-cpu",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.cluster_settings import ClusterSettings
+from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import Role
 
 

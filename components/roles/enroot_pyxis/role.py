@@ -6,7 +6,7 @@ import base64
 from collections.abc import Iterator
 from pathlib import Path
 
-from components.cluster_settings import ClusterSettings
+from components.roles.cluster_settings import ClusterSettings
 from components.roles.enroot_pyxis.settings import Containers, sums
 from components.roles.enroot_pyxis.settings_pins import FILES, PYXIS, url_of
 from components.roles.role import FOLDER, File, Role, template

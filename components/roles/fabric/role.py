@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from components.cluster_settings import ClusterSettings
+from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import FOLDER, File, Role, template
 
 PROGRAM = "/usr/local/lib/tailrack/fabric.py"

@@ -7,7 +7,7 @@ that asks for any port, as those of jobs do on a site's fabric.
 
 from __future__ import annotations
 
-from components.cluster_settings import ClusterSettings
+from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import File, Role, template
 
 RULES, UNIT = "tailrack.nft", "tailrack-firewall.service"

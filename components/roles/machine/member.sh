@@ -1,7 +1,7 @@
 #!/bin/bash
 # A node whose answers do not hold is no member.
 #
-# NODE_NAME, NODE_PROBLEM   what is wrong with them (components/answers.py), empty where nothing is
+# NODE_NAME, NODE_PROBLEM   what is wrong with them (components/steps/results.py), empty where nothing is
 
 machine_member() {
     [ -z "$NODE_PROBLEM" ] || fail "$NODE_NAME is not taken as a member: $NODE_PROBLEM" \

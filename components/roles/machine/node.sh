@@ -1,7 +1,7 @@
 #!/bin/bash
 # A node is given what the head node has made for it, where that is what it should be.
 #
-# HEAD_PROBLEM   what is wrong with the head node's answer (components/answers.py), empty where nothing is
+# HEAD_PROBLEM   what is wrong with the head node's answer (components/steps/results.py), empty where nothing is
 
 machine_node() {
     [ -z "$HEAD_PROBLEM" ] || fail "what the head node has for $HOST_NAME is not taken: $HEAD_PROBLEM" \

@@ -1,8 +1,8 @@
-"""munge: every message of Slurm is signed with one key of the cluster (components/munge_key.py makes it)."""
+"""munge: every message of Slurm is signed with one key of the cluster (components/cluster/munge_key.py makes it)."""
 
 from __future__ import annotations
 
-from components.cluster_settings import ClusterSettings
+from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import Role
 
 

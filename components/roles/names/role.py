@@ -6,7 +6,7 @@ host name with slurm.conf and bind to what it resolves to.
 
 from __future__ import annotations
 
-from components.cluster_settings import ClusterSettings
+from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import File, Role, template
 
 PROGRAM, UNITS = "tailrack-names", ("tailrack-names.service", "tailrack-names-follow.service")

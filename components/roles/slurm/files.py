@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from components.cluster_settings import ClusterSettings
-from components.render import render
+from components.roles.cluster_settings import ClusterSettings
+from components.roles.render import render
 from components.roles.role import Role
 from components.roles.slurm.fragment import node_set_lines, site_node_set
 from components.roles.slurm.silence import SLURMD_TIMEOUT

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.cluster_settings import ClusterSettings
+from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import File, Role, template
 
 # With it comes the library of PMIx, under a name that is the same in every release. `srun --mpi=pmix` needs it on the

@@ -1,7 +1,7 @@
 #!/bin/bash
 # uses: slurm/files
 # A program of the head node's own, by a timer: it forgets nodes that their provider has taken back. What `forget_node`
-# does is put in by components/steps.py: all that the down of a node's member step does, but for asking the node to leave.
+# does is put in by components/steps/composition.py: all that the down of a node's member step does, but for asking the node to leave.
 
 # A file a node that does not answer, as old as its silence.
 SLURM_SILENT=$STATE_DIR/slurm/silent

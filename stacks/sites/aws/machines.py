@@ -19,10 +19,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from pulumi_aws import ec2, ssm
 from pulumi_command import local
 
-from components import answers, steps
 from components.host import Connection, Host, Machine
-from components.remote import Step
-from components.step_label import StepLabel
+from components.steps import composition, results
+from components.steps.label import StepLabel
+from components.steps.step import Step
 from stacks import PROJECT
 from stacks.sites.aws.efa import interfaces
 from stacks.sites.aws.images import IMAGES
@@ -146,10 +146,10 @@ class AwsInstance(pulumi.ComponentResource):
         key = Step(
             f"{node.name}-host-key",
             Machine(node.name, first, self.instance),
-            steps.single("host_key"),
+            composition.single(Path(__file__).with_name("host_key.sh")),
             {},
             label=f"{node.name}: a host key of its own",
-            answer=answers.HOST_KEY.demanded(),
+            answer=results.HOST_KEY.demanded(),
             parent=self,
             once=True,
         )

@@ -10,7 +10,7 @@ def user_data(login_key: str, host_private_key: str, host_public_key: str) -> st
     """Return cloud-init's user data (JSON is YAML).
 
     The private host key can be read from the metadata service by whoever runs on the instance, so it is for the first
-    contact alone (components/scripts/host_key.sh). With `ssh_keys` given, cloud-init makes no others (cc_ssh.py).
+    contact alone (stacks/sites/aws/host_key.sh). With `ssh_keys` given, cloud-init makes no others (cc_ssh.py).
     Raises ValueError where it is too long.
     """
     told = {

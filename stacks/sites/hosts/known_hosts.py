@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from components.public_key import KINDS
+from components.settings.public_key import KINDS
 from stacks.yaml_file import FileError, plain_file
 
 if TYPE_CHECKING:

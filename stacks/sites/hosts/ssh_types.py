@@ -10,8 +10,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
-from components.public_key import KINDS, check_key
 from components.settings.problems import shown
+from components.settings.public_key import KINDS, check_key
 from components.settings.types import refuse
 
 RSA = "ssh-rsa"

@@ -14,8 +14,8 @@ import pulumi
 from pulumi_command import local
 
 from components.host import Connection, Host
-from components.remote import parse_result
-from components.step_label import StepLabel
+from components.steps.label import StepLabel
+from components.steps.step import parse_result
 from lab.identity import lab_id
 from stacks import PROJECT
 from stacks.sites.lab.model import LabNode, LabSite

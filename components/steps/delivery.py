@@ -22,12 +22,12 @@ import pulumi
 from pulumi_command import remote
 
 from components.host import Machine
-from components.remote import connection_words, machine_words, made_of
-from components.step_label import StepLabel
-from components.steps import Script
+from components.steps.composition import Script
+from components.steps.label import StepLabel
+from components.steps.step import connection_words, machine_words, made_of
 
 # Where they lie on the way, a folder for each set of them.
-FOLDER = Path(__file__).parents[1] / ".tailrack" / "scripts"
+FOLDER = Path(__file__).parents[2] / ".tailrack" / "scripts"
 
 
 def deliver(

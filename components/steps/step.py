@@ -4,7 +4,7 @@ Why it looks like this (measured, see docs/decisions/0002-one-step-wrapper.md):
 
 - `create` and `delete` are constant words, because a failed command prints them whole and `ps` shows them. The
   values travel on stdin, which is never printed. The script, which has no secret, lies on the machine already
-  (components/delivery.py): the CLI writes its whole state twice a step, and a step's stdin is in it twice.
+  (components/steps/delivery.py): the CLI writes its whole state twice a step, and a step's stdin is in it twice.
 - logging is off: one long progress line would hang the provider, and a secret in it would be printed live.
 - there is no `environment` (sshd refuses it) and no previous output in it.
 - the time limit is inside the command: the engine's own limits do not stop a running command.
@@ -13,7 +13,7 @@ Why it looks like this (measured, see docs/decisions/0002-one-step-wrapper.md):
 On the machine that the program runs on, a step is a local command with the script on its stdin too; it gets none of the
 environment of whoever runs the program, as over SSH.
 
-A script (components/steps.py) has a function `up` and, where something must be undone, a function `down`. Both
+A script (steps/composition.py) has a function `up` and, where something must be undone, a function `down`. Both
 converge: they may be run twice, be cut off anywhere, and start from a half-done state. `up` prints one JSON object.
 One that measures has a function `recall` besides: pulumi-command runs `create` again for any changed input, a comment
 in the script or a connection's key among them, unless there is another command for that.
@@ -31,11 +31,11 @@ from typing import Any, TypeVar
 import pulumi
 from pulumi_command import local, remote
 
-from components.answers import Answer
-from components.command_line import TIME_LIMIT_SECONDS, command, render_script, render_values, whole_command
 from components.host import Connection, Machine
-from components.step_label import StepLabel
-from components.steps import Script
+from components.steps.command_line import TIME_LIMIT_SECONDS, command, render_script, render_values, whole_command
+from components.steps.composition import Script
+from components.steps.label import StepLabel
+from components.steps.results import Answer
 
 T = TypeVar("T")
 
@@ -167,7 +167,7 @@ class Step:
                 secret. `result` is still plain, so a script with secrets prints none of them.
     measure     a change of these replaces the step (a measurement is taken anew). Whatever else changes, such as a line
                 of its script, only runs the script's `recall`, which says once more what was measured.
-    answer      what it has to print, and what of it goes into `result` (components/answers.py)
+    answer      what it has to print, and what of it goes into `result` (components/steps/results.py)
     lock        the lock it holds from its beginning; None where the script takes the host's for its changes alone
 
     renewed     of the secrets, those that are another one from time to time, and are needed but once. Another one alone
@@ -175,7 +175,7 @@ class Step:
                 would have to do with the old ones. For a step that undoes nothing; not with `measure` or `once`
 
     once        it ran when it was made, and no change runs it again: for a connection that is there only once. Its
-                script comes with it; every other one has to be on the machine by then (components/delivery.py)
+                script comes with it; every other one has to be on the machine by then (components/steps/delivery.py)
 
     Raises ValueError where the script reads a value that is not there, or is `renewed` and undoes something.
     """

@@ -6,7 +6,7 @@
 # MEMBERS          its nodes, one a line: name, site, tailnet address
 # SETTINGS         stands for how it is measured: another text, another measurement of all of them
 # RUN_AS           user who submits
-# PLAN             what is measured, and how (components/measuring_plan.py), as JSON
+# PLAN             what is measured, and how (components/measurement/plan.py), as JSON
 # DRIVER, START    the program that submits the jobs and reads them (components/validation), packed; and what starts it
 # JOB_SCRIPT       text for sbatch, for all nodes, where they have no GPUs
 # PROGRAM          text of the program that job runs

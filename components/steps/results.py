@@ -18,8 +18,8 @@ from typing import Any
 
 import pulumi
 
-from components.public_key import ED25519, check_key
 from components.settings.network_names import DEVICE, INTERFACE, TAILNET
+from components.settings.public_key import ED25519, check_key
 
 MOST_GPUS = 256  # of a node: nvidia's device files have numbers below it
 # Characters of an answer, and how deep its lists and objects may lie in one another.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.cluster_settings import ClusterSettings
+from components.roles.cluster_settings import ClusterSettings
 
 
 def notes(settings: ClusterSettings, *, cgroups: bool, own_file_system: bool) -> list[str]:

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from components.header import header
 from components.roles.role import FOLDER, Role, Value
+from components.steps.header import header
 
-SCRIPTS = Path(__file__).parent / "scripts"
+SCRIPTS = Path(__file__).parent
 # In front of every step.
 SHARED = ("base", "as_user", "packages")
 
@@ -142,9 +142,9 @@ def again_program() -> Script:
     return Script("\n".join([functions.text.removeprefix("#!/bin/bash\n"), "fabric_again"]), functions.reads)
 
 
-def single(name: str) -> Script:
-    """Return a script of components/scripts that is a step by itself."""
-    functions = Functions([], _body(SCRIPTS / f"{name}.sh"))
+def single(path: Path) -> Script:
+    """Return a script that is a step by itself."""
+    functions = Functions([], path.read_text(encoding="utf-8").removesuffix("\n"))
     return Script(functions.text, functions.reads)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from components.render import render
+from components.roles.render import render
 from components.settings.nccl import Nccl
 from components.validation.collectives import COLLECTIVES
 from components.validation.model import Measurement
@@ -19,7 +19,7 @@ def validation_job(scope: str, nodes: tuple[str, ...], measurement: Measurement,
     switches   how many sites it may span
     """
     return render(
-        "templates/validation_job.sh.j2",
+        "measurement/templates/validation_job.sh.j2",
         scope=scope,
         nodes=nodes,
         measurement=measurement,
@@ -37,7 +37,7 @@ def nccl_job(scope: str, settings: Nccl, minutes: int) -> str:
     # Where an image has no program of another place, it has nccl-tests on its PATH.
     program = settings.program or (COLLECTIVES[settings.collective].program if settings.image else "")
     return render(
-        "templates/nccl_job.sh.j2",
+        "measurement/templates/nccl_job.sh.j2",
         scope=scope,
         partition=settings.partition or "all",
         minutes=minutes,

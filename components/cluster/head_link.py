@@ -10,8 +10,8 @@ from typing import Any
 import pulumi
 
 from components.host import Connection, Machine
-from components.remote import secret_once_known
 from components.roles.role import header_name
+from components.steps.step import secret_once_known
 
 # What a node's steps read of its cluster's config: the same on all nodes, in whichever stack they are.
 SHARED = (

@@ -2,7 +2,7 @@
 
 bash reads the script from stdin, never from its argv: argv is for everyone to see in `ps`. The header, which has all
 values and may be secret, comes over the connection. The script has none; on another machine it lies in the login's
-home, where components/delivery.py puts it, and is read from there by that login: never by root. What calls it comes
+home, where steps/delivery.py puts it, and is read from there by that login: never by root. What calls it comes
 last, over the connection, so that nothing runs with a part of its values.
 """
 
@@ -11,9 +11,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
-from components.header import header
 from components.roles.role import Value
-from components.steps import CALL, Script
+from components.steps.composition import CALL, Script
+from components.steps.header import header
 
 # Seconds. The inner limit ends a script that hangs; 30 s later it is killed.
 TIME_LIMIT_SECONDS = 1800

@@ -9,19 +9,19 @@ from typing import Any
 
 import pulumi
 
-from components import answers, steps
-from components.command_line import TIME_LIMIT_SECONDS
-from components.delivery import deliver
-from components.head_link import HeadLink
-from components.header import header
+from components.cluster.head_link import HeadLink
+from components.cluster.way_in import NO_KEY, WayIn
 from components.host import Host
-from components.remote import REPAIR, Step, made_of
 from components.roles.nfs_exports.export import export_line
 from components.roles.role import Role, header_name
 from components.roles.slurm.fragment import NodeGpus, memory_values, node_values
-from components.way_in import NO_KEY, WayIn
+from components.steps import composition, results
+from components.steps.command_line import TIME_LIMIT_SECONDS
+from components.steps.delivery import deliver
+from components.steps.header import header
+from components.steps.step import REPAIR, Step, made_of
 
-# A look takes seconds, but a new machine may be busy: with cloud-init, with its first updates (scripts/packages.sh).
+# A look takes seconds, but a new machine may be busy: with cloud-init, with its first updates (steps/packages.sh).
 GATE_LIMIT_SECONDS = 1500
 
 
@@ -66,18 +66,21 @@ def limit_with_jobs(values: Mapping[str, pulumi.Input[Any]]) -> pulumi.Input[int
 
 
 @lru_cache
-def _scripts(roles: tuple[Role, ...]) -> tuple[steps.Script, ...]:
+def _scripts(roles: tuple[Role, ...]) -> tuple[composition.Script, ...]:
     """Return those of a node's own steps: gate, join and node."""
-    gate, join, node = (steps.compose(roles, phases) for phases in (steps.GATE_OF_NODE, steps.JOIN_OF_NODE, steps.NODE))
-    return gate, join, node.with_texts({"NODE_LEAVE_PROGRAM": steps.leave_program(roles).text})
+    gate, join, node = (
+        composition.compose(roles, phases)
+        for phases in (composition.GATE_OF_NODE, composition.JOIN_OF_NODE, composition.NODE)
+    )
+    return gate, join, node.with_texts({"NODE_LEAVE_PROGRAM": composition.leave_program(roles).text})
 
 
 class ComputeNode(pulumi.ComponentResource):
     """One member of the cluster.
 
-    facts    Output[dict], what of components.answers.GATE holds; Slurm's version is the one installed or to be
+    facts    Output[dict], what of components.steps.results.GATE holds; Slurm's version is the one installed or to be
     gpus     Output[str], the GPUs found on the machine: `h200:8`, empty without any
-    joined   Output[dict], what of components.answers.REACH holds
+    joined   Output[dict], what of components.steps.results.REACH holds
     fabric   Output, what came of proving its site's fabric (components/roles/fabric/groups.py); None on the tailnet
     ready    the resource after which Slurm gives it jobs
 
@@ -121,7 +124,7 @@ class ComputeNode(pulumi.ComponentResource):
             values,
             label=f"{host.name}: look at the machine",
             limit_seconds=GATE_LIMIT_SECONDS,
-            answer=answers.GATE,
+            answer=results.GATE,
             parent=self,
             depends_on=there,
         )
@@ -134,7 +137,7 @@ class ComputeNode(pulumi.ComponentResource):
             secrets=secrets,
             renewed=way_in.renewed_secrets,
             label=f"{host.name}: join the tailnet, munge key",
-            answer=answers.REACH,
+            answer=results.REACH,
             parent=self,
             depends_on=[gate.resource],
         )
@@ -155,17 +158,17 @@ class ComputeNode(pulumi.ComponentResource):
         member = Step(
             f"{host.name}-member",
             head.machine,
-            steps.compose(roles, steps.MEMBER),
+            composition.compose(roles, composition.MEMBER),
             values,
             label=f"{host.name}: export and certificate on the head node",
-            answer=answers.MEMBER,
+            answer=results.MEMBER,
             parent=self,
             depends_on=[*in_tailnet, *([head.ready] if head.ready else [])],
             limit_seconds=limit_with_jobs(values),
             lock=None,
         )
         self.fabric: pulumi.Output[Any] = member.result["fabric"]
-        leave = steps.leave_program(roles)
+        leave = composition.leave_program(roles)
         node = Step(
             f"{host.name}-node",
             host,
@@ -177,7 +180,7 @@ class ComputeNode(pulumi.ComponentResource):
                 "NODE_LEAVE_VALUES": made_of({name: values[name] for name in leave.reads}, header),
             },
             label=f"{host.name}: users, share, slurmd",
-            answer=answers.NODE,
+            answer=results.NODE,
             parent=self,
             depends_on=[member.resource],
             limit_seconds=limit_with_jobs(values),

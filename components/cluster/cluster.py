@@ -8,18 +8,18 @@ from typing import Any
 
 import pulumi
 
-from components.cluster_settings import ClusterSettings
-from components.compute_node import ComputeNode
-from components.head_node import HeadNode
+from components.cluster.compute_node import ComputeNode
+from components.cluster.head_node import HeadNode
+from components.cluster.munge_key import MungeKey
+from components.cluster.nccl_validation import NcclValidation
+from components.cluster.way_in import NO_KEY, WayIn
 from components.host import Host
-from components.munge_key import MungeKey
-from components.nccl_validation import NcclValidation
-from components.remote import REPAIR
+from components.roles.cluster_settings import ClusterSettings
 from components.roles.enroot_pyxis.role import credentials
 from components.roles.order import roles
 from components.roles.role import header_of
 from components.roles.tailnet.relay import relay_port
-from components.way_in import NO_KEY, WayIn
+from components.steps.step import REPAIR
 
 # Of nodes that are no pool's.
 NO_POOL = {"POOL_OWNER": "", "POOL_FORGET_AFTER_MINUTES": 0}

@@ -1,6 +1,6 @@
 #!/bin/bash
 # What every step shares: the log, one step at a time on a host, the error a person reads, files that converge.
-# Every script is sent on stdin behind a header of quoted assignments (components/remote.py).
+# Every script is sent on stdin behind a header of quoted assignments (components/steps/step.py).
 #
 # HOST_NAME   the machine it runs on
 # STEP_NAME   the step, as everybody calls it: the resource's name, and the log's

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pulumi
 from pulumi_command import local
 
-from components.step_label import StepLabel
+from components.steps.label import StepLabel
 
 NAME = "munge-key"
 # Nothing of the key is in the command; it is born in stdout, which is a secret output and not logged.

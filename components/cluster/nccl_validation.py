@@ -16,20 +16,21 @@ from typing import Any
 
 import pulumi
 
-from components import answers, measuring_plan
-from components.compute_node import ComputeNode
-from components.head_link import HeadLink
-from components.head_node import HeadNode
-from components.measuring_plan import Node
-from components.remote import Step
+from components.cluster.compute_node import ComputeNode
+from components.cluster.head_link import HeadLink
+from components.cluster.head_node import HeadNode
+from components.measurement import plan as measuring_plan
+from components.measurement.jobs import validation_job
+from components.measurement.plan import Node
+from components.roles.fabric.site import TAILNET_INTERFACE, shared_interface
 from components.settings.types import CROSS_SITE, NODE
 from components.settings.validation import Validation
-from components.site_fabric import TAILNET_INTERFACE, shared_interface
+from components.steps import results
+from components.steps.step import Step
 from components.validation.model import Measurement
 from components.validation.preflight import program as preflight_program
 from components.validation.preflight import read as read_preflight
 from components.validation.results import Conditions, asked_json, judge_scope
-from components.validation_job import validation_job
 
 Floors = tuple[float | None, float | None]  # of a scope, and of nodes by themselves
 
@@ -243,7 +244,7 @@ class NcclValidation(pulumi.ComponentResource):
             },
             measure=measured,
             # A user's words, which end nobody's run.
-            answer=answers.MEASUREMENT,
+            answer=results.MEASUREMENT,
             label=f"measure {scope.name}",
             # It waits for minutes and changes nothing that other steps on this machine change.
             lock=None,

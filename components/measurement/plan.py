@@ -15,15 +15,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from components import steps
+from components.measurement.jobs import nccl_job, validation_job
 from components.settings.validation import Validation
+from components.steps import composition
 from components.validation.groups import across, grouped
 from components.validation.model import Measurement
 from components.validation.results import asked_json
-from components.validation_job import nccl_job, validation_job
 
 FOLDER = Path(__file__).parent
-PROGRAM, RING, START = (FOLDER / "validation" / name for name in ("all_reduce_perf_cpu.py", "tcp_ring.py", "start.py"))
+VALIDATION = FOLDER.parent / "validation"
+PROGRAM, RING, START = (VALIDATION / name for name in ("all_reduce_perf_cpu.py", "tcp_ring.py", "start.py"))
 # The nodes run these, or the operator's machine; the program that drives a measurement does not import them.
 _ELSEWHERE = (PROGRAM.name, RING.name, START.name, "there.py", "table.py")
 START_SECONDS = 60  # beyond the time that nodes are waited for: a job whose nodes are free starts with the next look
@@ -43,7 +44,7 @@ class Node:
 
 
 @cache
-def script() -> steps.Script:
+def script() -> composition.Script:
     """The step that measures a scope, with the programs that it starts."""
     texts = {
         "DRIVER": driver(),
@@ -51,13 +52,13 @@ def script() -> steps.Script:
         "PROGRAM": PROGRAM.read_text(encoding="utf-8"),
         "RING": RING.read_text(encoding="utf-8"),
     }
-    return steps.single("validate").with_texts(texts)
+    return composition.single(FOLDER / "validate.sh").with_texts(texts)
 
 
 @cache
 def driver() -> str:
     """The program, packed for the way: base64 of deflated JSON, file name to text."""
-    folder = FOLDER / "validation"
+    folder = VALIDATION
     files = {
         f"components/validation/{path.name}": path.read_text(encoding="utf-8")
         for path in sorted(folder.iterdir())
@@ -176,7 +177,7 @@ def _prepare_files(scope: str, settings: Validation, *, gpus: bool) -> dict[str,
     first, rest = _script("prepare").split("\n", 1)
     files = {
         "job.sh": "\n".join([first, f"#SBATCH --job-name=prepare-{scope}", directives, rest]),
-        "there.py": (FOLDER / "validation" / "there.py").read_text(encoding="utf-8"),
+        "there.py": (VALIDATION / "there.py").read_text(encoding="utf-8"),
     }
     return {**files, **_program_files(settings)} if gpus else files
 
@@ -196,4 +197,4 @@ def _program_files(settings: Validation) -> dict[str, str]:
 
 
 def _script(name: str) -> str:
-    return (FOLDER / "scripts" / "measuring" / f"{name}.sh").read_text(encoding="utf-8")
+    return (FOLDER / f"{name}.sh").read_text(encoding="utf-8")

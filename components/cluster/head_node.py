@@ -8,28 +8,29 @@ from typing import Any
 
 import pulumi
 
-from components import answers, measuring_plan, steps
-from components.cluster_settings import ClusterSettings
-from components.command_line import TIME_LIMIT_SECONDS, render_program
-from components.compute_node import GATE_LIMIT_SECONDS, found_gpus, found_header, limit_with_jobs, node_header
-from components.delivery import deliver
-from components.head_link import SHARED, HeadLink
+from components.cluster.compute_node import GATE_LIMIT_SECONDS, found_gpus, found_header, limit_with_jobs, node_header
+from components.cluster.head_link import SHARED, HeadLink
+from components.cluster.munge_key import MungeKey
+from components.cluster.notes import notes
+from components.cluster.way_in import WayIn
 from components.host import Host
-from components.munge_key import MungeKey
-from components.notes import notes
-from components.remote import REPAIR, Step
+from components.measurement import plan as measuring_plan
+from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import Role, header_name
 from components.roles.slurm.files import controller_files, measured_settings
 from components.roles.slurm.versions import oldest_accepted
-from components.way_in import WayIn
+from components.steps import composition, results
+from components.steps.command_line import TIME_LIMIT_SECONDS, render_program
+from components.steps.delivery import deliver
+from components.steps.step import REPAIR, Step
 
 # Of services that import images, which take many minutes each.
 IMPORTS_LIMIT_SECONDS = 3 * 3600
 
 
-def of_nodes(roles: Sequence[Role]) -> tuple[steps.Script, ...]:
+def of_nodes(roles: Sequence[Role]) -> tuple[composition.Script, ...]:
     """Return the scripts of what a head node does for nodes: keeps what it has to of each, and measures them."""
-    return steps.compose(roles, steps.MEMBER), measuring_plan.script()
+    return composition.compose(roles, composition.MEMBER), measuring_plan.script()
 
 
 class HeadNode(pulumi.ComponentResource):
@@ -63,10 +64,12 @@ class HeadNode(pulumi.ComponentResource):
         self.host = host
         values = {**values, **node_header(host)}
         compute = settings.head.compute
-        gate_script = steps.compose(roles, steps.GATE)
-        join_script = steps.compose(roles, steps.JOIN)
-        head_script = steps.compose(roles, steps.COMPUTING_HEAD if compute else steps.HEAD, leaves=True)
-        self._services = steps.compose(roles, steps.SERVICES)
+        gate_script = composition.compose(roles, composition.GATE)
+        join_script = composition.compose(roles, composition.JOIN)
+        head_script = composition.compose(
+            roles, composition.COMPUTING_HEAD if compute else composition.HEAD, leaves=True
+        )
+        self._services = composition.compose(roles, composition.SERVICES)
         there = deliver(
             f"{host.name}-scripts",
             host,
@@ -81,7 +84,7 @@ class HeadNode(pulumi.ComponentResource):
             gate_script,
             values,
             label=f"{host.name}: look at the machine",
-            answer=answers.GATE.demanded(),
+            answer=results.GATE.demanded(),
             limit_seconds=GATE_LIMIT_SECONDS,
             parent=self,
             depends_on=there,
@@ -98,7 +101,7 @@ class HeadNode(pulumi.ComponentResource):
             secrets=secrets,
             renewed=way_in.renewed_secrets,
             label=f"{host.name}: join the tailnet, munge key",
-            answer=answers.JOIN.demanded(),
+            answer=results.JOIN.demanded(),
             parent=self,
             depends_on=[gate.resource],
         )
@@ -115,15 +118,15 @@ class HeadNode(pulumi.ComponentResource):
             **{header_name("slurm", name): files[name] for name in controller_files(settings, roles, (), "", True)},
         }
 
-        def by_itself(name: str, script: steps.Script) -> pulumi.Output[str]:
+        def by_itself(name: str, script: composition.Script) -> pulumi.Output[str]:
             own = {**values, "HOST_NAME": host.name, "STEP_NAME": name, "STEP_LOCK": "", REPAIR: ""}
             return pulumi.Output.all(**{key: own[key] for key in script.reads}).apply(
                 lambda known: render_program(script, known)
             )
 
         programs = {
-            "HEAD_FORGET_PROGRAM": by_itself("tailrack-forget", steps.forget_program(roles)),
-            "HEAD_FABRIC_PROGRAM": by_itself("tailrack-fabric-again", steps.again_program()),
+            "HEAD_FORGET_PROGRAM": by_itself("tailrack-forget", composition.forget_program(roles)),
+            "HEAD_FABRIC_PROGRAM": by_itself("tailrack-fabric-again", composition.again_program()),
         }
         head = Step(
             f"{host.name}-head",
@@ -131,7 +134,7 @@ class HeadNode(pulumi.ComponentResource):
             head_script,
             {**values, **programs},
             label=f"{host.name}: users, NFS server, slurmctld",
-            answer=answers.HEAD.demanded(),
+            answer=results.HEAD.demanded(),
             parent=self,
             depends_on=way_in.after_join(host.name, self.joined["tailnet_ip"], self, join.resource, host.adopt),
             limit_seconds=limit_with_jobs(values),
@@ -175,7 +178,7 @@ class HeadNode(pulumi.ComponentResource):
             self._values,
             secrets=self._secrets,
             label=f"{self.host.name}: what no node waits for",
-            answer=answers.NOTHING,
+            answer=results.NOTHING,
             parent=self,
             limit_seconds=IMPORTS_LIMIT_SECONDS if self._imports else TIME_LIMIT_SECONDS,
             depends_on=[self.ready],

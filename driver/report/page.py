@@ -9,9 +9,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from components.validation.table import COLUMNS, bandwidth, table_rows
-from driver import report_chart
-from driver.report import node_figures
-from driver.report_facts import Scope, all_scopes, node_facts, pairs, scopes, single_nodes, site_paths
+from driver.report import chart
+from driver.report.facts import Scope, all_scopes, node_facts, pairs, scopes, single_nodes, site_paths
+from driver.report.tables import node_figures
 from driver.terminal import lines
 
 
@@ -22,7 +22,7 @@ def _words(value: object) -> object:
 
 # Autoescape: names, reasons and findings come from machines, and some are whatever a program there has printed.
 _ENVIRONMENT = Environment(
-    loader=PackageLoader("driver", package_path=""),
+    loader=PackageLoader("driver.report", package_path=""),
     autoescape=True,
     finalize=_words,
     undefined=StrictUndefined,
@@ -57,12 +57,12 @@ def page(outputs: Mapping[str, Any], stack: str, made_at: str) -> str:
         },
         pairs=pairs(outputs),
         columns=COLUMNS,
-        geometry=report_chart,
+        geometry=chart,
     )
 
 
 def _shown(scope: Scope) -> dict[str, Any]:
-    return {"about": scope, "chart": report_chart.chart(scope.result), "rows": table_rows(scope.result)}
+    return {"about": scope, "chart": chart.chart(scope.result), "rows": table_rows(scope.result)}
 
 
 def _bars(alone: list[Scope]) -> list[dict[str, float | None]]:

@@ -9,19 +9,19 @@ from typing import Any
 
 import pulumi
 
-from components import answers, steps
-from components.compute_node import ComputeNode
-from components.delivery import deliver
-from components.head_link import HeadLink
-from components.head_node import of_nodes
+from components.cluster.compute_node import ComputeNode
+from components.cluster.head_link import HeadLink
+from components.cluster.head_node import of_nodes
+from components.cluster.nccl_validation import NcclValidation
+from components.cluster.way_in import WayIn
 from components.host import Host
-from components.nccl_validation import NcclValidation
-from components.pool_settings import PoolSettings
-from components.remote import REPAIR, Step
 from components.roles.order import roles
+from components.roles.pool_settings import PoolSettings
 from components.roles.role import header_of
 from components.roles.slurm.fragment import node_set_lines, site_node_set
-from components.way_in import WayIn
+from components.steps import composition, results
+from components.steps.delivery import deliver
+from components.steps.step import REPAIR, Step
 
 
 class Pool(pulumi.ComponentResource):
@@ -62,7 +62,7 @@ class Pool(pulumi.ComponentResource):
         }
         # Two pools may come at once.
         link = replace(link, machine=replace(link.machine, scripts_folder=f".tailrack/{owner}/scripts"))
-        place_script = steps.compose(own, steps.POOL)
+        place_script = composition.compose(own, composition.POOL)
         there = deliver(
             f"{name}-scripts",
             link.machine,
@@ -84,7 +84,7 @@ class Pool(pulumi.ComponentResource):
                 "POOL_SLURM_CONF": [line for site in sites for line in node_set_lines(site_node_set(site), site)],
             },
             label=f"{name}: the pool's place in the cluster",
-            answer=answers.NOTHING.demanded(),
+            answer=results.NOTHING.demanded(),
             parent=self,
             depends_on=there,
         )

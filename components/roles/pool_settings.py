@@ -1,6 +1,6 @@
 """What a pool is built from, apart from its machines: what it says itself. All else it has from its cluster."""
 
-from components.cluster_settings import ClusterSettings
+from components.roles.cluster_settings import ClusterSettings
 from components.roles.enroot_pyxis.settings import Containers
 from components.roles.gpu.settings import Fabric
 from components.roles.tailnet.settings import PoolTailnet

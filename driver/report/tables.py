@@ -12,7 +12,7 @@ from rich.text import Text
 from components.validation.sizes import format_size
 from components.validation.table import COLUMNS, bandwidth, table_rows
 from driver.make_command import Make
-from driver.report_facts import Scope, all_scopes, node_facts, scopes, single_nodes
+from driver.report.facts import Scope, all_scopes, node_facts, scopes, single_nodes
 from driver.terminal import one_line
 
 _NO_STACK = Make()

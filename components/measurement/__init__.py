@@ -1,0 +1,1 @@
+"""What is measured and how: the plan, the jobs and their bash."""
