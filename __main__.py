@@ -9,7 +9,7 @@ import pulumi
 from stacks import PROJECT, bugs
 from stacks.cluster import ClusterStack
 from stacks.config import ConfigError, PoolConfig, load
-from stacks.pool import PoolStack
+from stacks.pool import pool_stack
 from stacks.thrift import thrift
 
 
@@ -17,7 +17,7 @@ async def main() -> None:
     """Build the stack that the config describes. Raises RunError alone, which Pulumi shows without a traceback."""
     try:
         with thrift():
-            build()
+            await build()
     except pulumi.RunError:
         raise
     except Exception as error:  # noqa: BLE001 - the last net: nobody who edits a config is helped by a traceback
@@ -28,7 +28,7 @@ async def main() -> None:
     await asyncio.sleep(0)
 
 
-def build() -> None:
+async def build() -> None:
     """Build the stack; RunError for a config that cannot be used."""
     try:
         config = load(
@@ -40,7 +40,7 @@ def build() -> None:
         # Only the message: where in the program it was found helps nobody who edits a config.
         raise pulumi.RunError(str(error)) from None
     stack = pulumi.get_stack()
-    made = PoolStack(config, stack) if isinstance(config, PoolConfig) else ClusterStack(config, stack)
+    made = await pool_stack(config, stack) if isinstance(config, PoolConfig) else ClusterStack(config, stack)
     for name, value in made.outputs.items():
         pulumi.export(name, value)
 

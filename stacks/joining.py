@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from components.cluster.head_link import HeadLink
-from components.roles.order import roles
+from components.roles.cluster_settings import ClusterSettings
 from components.settings.problems import ROOT, Problem
 from stacks.config import PoolConfig
 from stacks.config.model import ALL
@@ -25,8 +25,8 @@ def problems(
             at, f"{there} is this stack itself; nothing would be joined; write the name of the cluster's stack"
         )
         return
-    if not cluster or not link or HeadLink.lacking(link):
-        why = "has no cluster that can be joined: it is a pool, or its last `up` failed or is of an earlier version"
+    if not cluster or not link or (settings := HeadLink.settings_of(link)) is None:
+        why = "has no cluster that can be joined: it is a pool, or its last `up` failed or is of another version"
         yield Problem(at, f"stack {there} {why}; no node could join; bring it up first (make up STACK={there})")
         return
     if link["connection"] is None:
@@ -36,23 +36,19 @@ def problems(
     if link["bastion"]:
         why = "has its head node behind a bastion; the pool's steps could not reach it"
         yield Problem(at, f"stack {there} {why}; write the pool's machines as a site of that stack")
-    if not _peers(cluster, link["computes"]):
+    if not _peers(cluster, settings.head.compute):
         why = f"has no node that runs jobs; nothing could be measured; bring it up again (make up STACK={there})"
         yield Problem(at, f"stack {there} {why}")
-    yield from _other_roles(config, link)
+    yield from _no_section(config, settings)
     yield from _taken_names(config, cluster)
 
 
-def _other_roles(config: PoolConfig, link: Mapping[str, Any]) -> Iterator[Problem]:
-    """Roles decide what a step is made of, before anything is known of the cluster: the two configs have to agree."""
-    own, theirs = {role.name for role in roles(config.for_roles())}, set(link["roles"])
-    at = f"{ROOT}containers"
-    if own < theirs:
-        has = ", ".join(sorted(theirs - own))
-        fix = "write the section as the cluster's stack has it"
-        yield Problem(at, f"missing, and the cluster has {has}; its jobs could not run here; {fix}")
-    elif own != theirs:
-        yield Problem(at, "the cluster has no containers; jobs could not use them; take it out here, or write it there")
+def _no_section(config: PoolConfig, settings: ClusterSettings) -> Iterator[Problem]:
+    """Sections of the pool's that its cluster does without."""
+    for name in config.said:
+        if getattr(settings, name) is None and getattr(config, name) is not None:
+            what = f"the cluster has no {name}; they are nowhere on its head node, and jobs could not use them"
+            yield Problem(f"{ROOT}{name}", f"{what}; take it out here, or write it in the config of {config.cluster}")
 
 
 def _taken_names(config: PoolConfig, cluster: Mapping[str, Any]) -> Iterator[Problem]:

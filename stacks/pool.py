@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import pulumi
@@ -20,35 +19,42 @@ from stacks.stack_outputs import cluster_output, full_name
 from stacks.tailnet.way_in import stack_tailnet
 
 
-def _refuse(config: PoolConfig, stack: str, outputs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the outputs `cluster` and `link` of the cluster's stack; RunError with all that keeps the pool from it."""
-    found = list(problems(config, stack, outputs["cluster"], outputs["link"]))
+async def pool_stack(config: PoolConfig, stack: str) -> PoolStack:
+    """Return everything of a pool. RunError, before anything is made, with all that keeps it from its cluster."""
+    theirs = pulumi.StackReference("cluster", stack_name=config.cluster)
+    cluster, link = [await _output(theirs, name) for name in ("cluster", "head_link")]
+    found = list(problems(config, stack, cluster, link))
     if found:
         raise pulumi.RunError(str(ConfigError(found)))
-    return outputs
+    return PoolStack(config, stack, cluster, link)
+
+
+async def _output(of: pulumi.StackReference, name: str) -> Any:
+    """An output of another stack as the plain value that it is; None where it has none. Some of it may be secret."""
+    details = await of.get_output_details(name)
+    return details.value if details.secret_value is None else details.secret_value
 
 
 class PoolStack:
-    """Everything of one pool. `outputs` is what `pulumi stack output` shows: as of a cluster, for its own nodes."""
+    """Everything of one pool. `outputs` is what `pulumi stack output` shows: as of a cluster, for its own nodes.
 
-    def __init__(self, config: PoolConfig, stack: str) -> None:
+    cluster, link   outputs of the cluster's stack, in which nothing keeps the pool from it
+    """
+
+    def __init__(self, config: PoolConfig, stack: str, cluster: Mapping[str, Any], link: Mapping[str, Any]) -> None:
+        settings = HeadLink.settings_of(link)
+        assert settings is not None  # noqa: S101 - `problems` has seen it
+        head = HeadLink.from_outputs(link, settings)
         nodes = config.nodes()
         made = machines(config.sites, nodes, stack, config.cluster_stack)
-        theirs = pulumi.StackReference("cluster", stack_name=config.cluster)
-        # Everything hangs on this, so that nothing is done where it refuses.
-        joined = pulumi.Output.all(cluster=theirs.get_output("cluster"), link=theirs.get_output("head_link")).apply(
-            partial(_refuse, config, stack)
-        )
-        link = HeadLink.from_outputs(joined["link"])
-        cluster = pulumi.Output.unsecret(joined["cluster"])
         tailnet = stack_tailnet(
             config.tailnet,
-            roles(config.for_roles()),
+            roles(config.joined(settings)),
             config.sites,
             made.control_url,
             stack=stack,
             name=stack,
-            tag=link.shared["TAILNET_TAG"],
+            tag=settings.tailnet.tag,
             ephemeral=True,
         )
         hosts = tailnet.hosts(made.hosts)
@@ -56,10 +62,10 @@ class PoolStack:
             stack,
             config,
             owner=full_name(stack).replace("/", "."),
-            link=link,
+            link=head,
             sites=[site.name for site in config.sites],
             nodes=[hosts[node.name] for node in nodes],
-            peer=pulumi.Output.all(cluster, link.computes).apply(lambda known: peer(*known)),
+            peer=pulumi.Output.from_input(peer(cluster, settings.head.compute)),
             way_in=tailnet.way_in,
             measured_before=pulumi.StackReference("last-run", stack_name=full_name(stack)).get_output("validation"),
         )
@@ -68,7 +74,7 @@ class PoolStack:
                 config,
                 name=cluster["name"],
                 head=cluster["head"],
-                link=link,
+                link=head,
                 members=self.pool.nodes,
                 notes=pulumi.Output.all(cluster["head"], link.computes).apply(lambda known: notes_of_pool(*known)),
             ),

@@ -9,7 +9,7 @@ from typing import Any
 import pulumi
 
 from components.cluster.compute_node import GATE_LIMIT_SECONDS, found_gpus, found_header, limit_with_jobs, node_header
-from components.cluster.head_link import SHARED, HeadLink
+from components.cluster.head_link import HeadLink
 from components.cluster.munge_key import MungeKey
 from components.cluster.notes import notes
 from components.cluster.way_in import WayIn
@@ -17,7 +17,7 @@ from components.host import Host
 from components.measurement import plan as measuring_plan
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import Role, header_name
-from components.roles.slurm.files import controller_files, measured_settings
+from components.roles.slurm.files import controller_files
 from components.roles.slurm.versions import oldest_accepted
 from components.steps import composition, results
 from components.steps.command_line import TIME_LIMIT_SECONDS, render_program
@@ -153,11 +153,9 @@ class HeadNode(pulumi.ComponentResource):
             slurm_oldest=version.apply(oldest_accepted),
             cgroups=confined,
             kernel_nfs=self.facts["kernel_nfs_server"],
-            computes=compute,
-            roles=[role.name for role in roles],
-            processes=measured_settings(settings.slurm.settings),
+            control_url=values["TAILNET_CONTROL_URL"],
             munge_key=munge.key,
-            shared={name: values[name] for name in SHARED if name in values},
+            settings=settings,
             ready=self.ready,
         )
         self.notes = pulumi.Output.all(cgroups=confined, own_file_system=head.result["own_file_system"]).apply(

@@ -23,6 +23,7 @@ from components.measurement import plan as measuring_plan
 from components.measurement.jobs import validation_job
 from components.measurement.plan import Node
 from components.roles.fabric.site import TAILNET_INTERFACE, shared_interface
+from components.roles.slurm.files import measured_settings
 from components.settings.types import CROSS_SITE, NODE
 from components.settings.validation import Validation
 from components.steps import results
@@ -197,9 +198,11 @@ class NcclValidation(pulumi.ComponentResource):
             there,
             gpus,
             sites,
-            pulumi.Output.all(
-                own={"cgroups": link.cgroups, "interface": expected_interface}, processes=link.processes
-            ).apply(lambda told: {**told["own"], **told["processes"]}),
+            {
+                "cgroups": link.cgroups,
+                "interface": expected_interface,
+                **measured_settings(link.settings.slurm.settings),
+            },
             again,
         ]
         kept = pulumi.Output.all(self._before, pulumi.Output.all(*measured).apply(_digest)).apply(
@@ -230,8 +233,7 @@ class NcclValidation(pulumi.ComponentResource):
                 "SCOPE": scope.name,
                 "MEMBERS": known.apply(_members),
                 "SETTINGS": _digest(how),
-                # The first user.
-                "RUN_AS": pulumi.Output.from_input(link.shared["USERS_LINES"]).apply(lambda lines: lines[0].split()[0]),
+                "RUN_AS": link.settings.users[0].name,
                 "PLAN": plan,
                 "JOB_SCRIPT": sites.apply(
                     lambda names: validation_job(

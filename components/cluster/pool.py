@@ -52,8 +52,7 @@ class Pool(pulumi.ComponentResource):
     ) -> None:
         super().__init__("tailrack:cluster:Pool", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        own = roles(settings.for_roles())
-        # What the cluster says takes the place of what roles make of a config that says nothing of it.
+        own = roles(settings.joined(link.settings))
         values: dict[str, pulumi.Input[Any]] = header_of(own)
         values |= {**link.header, "POOL_OWNER": owner, "POOL_FORGET_AFTER_MINUTES": settings.spot.forget_after_minutes}
         secrets = {

@@ -1,11 +1,12 @@
 """What a pool is built from, apart from its machines: what it says itself. All else it has from its cluster."""
 
+from collections.abc import Sequence
+
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.enroot_pyxis.settings import Containers
 from components.roles.gpu.settings import Fabric
 from components.roles.tailnet.settings import PoolTailnet
-from components.settings.cluster import Cluster
-from components.settings.section import Section, key, number
+from components.settings.section import Section, key, keys_of, number
 from components.settings.types import FreeText, Whole
 from components.settings.validation import Validation
 
@@ -29,7 +30,7 @@ class PoolSettings(Section):
     tailnet: PoolTailnet = key("the pool's own way into the cluster's tailnet", default=PoolTailnet())
     fabric: Fabric = key("the machines' fast network", default=Fabric())
     containers: Containers | None = key(
-        "as the cluster's: containers for jobs, or left out where it has none", default=None
+        "containers for jobs, where the cluster has them: what is other on the pool's machines", default=None
     )
     validation: Validation = key("the bandwidth measurement", default=Validation())
     spot: Spot = key("machines that may be taken back at any time", default=Spot())
@@ -40,10 +41,25 @@ class PoolSettings(Section):
         default={},
     )
 
-    def for_roles(self) -> ClusterSettings:
-        """What roles are made of. What is the cluster's in it is nobody's: the values come by the HeadLink."""
-        names = ClusterSettings.model_fields
-        unknown = {"cluster": Cluster.model_construct(name=""), "head": None, "users": ()}
-        own = {"fabric": self.fabric, "containers": self.containers, "validation": self.validation}
-        rest = {name: info.get_default() for name, info in names.items() if name not in {**unknown, **own}}
-        return ClusterSettings.model_construct(None, **unknown, **own, **rest)
+    @property
+    def said(self) -> Sequence[str]:
+        """Sections that a cluster has too, and that the pool's config speaks of."""
+        return sorted(keys_of(ClusterSettings).keys() & keys_of(PoolSettings).keys() & self.model_fields_set)
+
+    def joined(self, cluster: ClusterSettings) -> ClusterSettings:
+        """Return the settings of the cluster as the pool's machines have them: what the pool says itself is its own.
+
+        A section that the cluster leaves out stays out: a pool adds no capability to a cluster.
+        """
+        return cluster.model_copy(
+            update={name: _joined(getattr(cluster, name), getattr(self, name)) for name in self.said}
+        )
+
+
+def _joined(theirs: Section | None, own: Section | None) -> Section | None:
+    """The cluster's section, with the keys that the pool's config has."""
+    if theirs is None or own is None:
+        return theirs
+    return theirs.model_copy(
+        update={name: getattr(own, name) for name in own.model_fields_set & keys_of(type(theirs)).keys()}
+    )

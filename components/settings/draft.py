@@ -68,7 +68,7 @@ class Draft:
                 fields[name] = _built(self.values[name])
             else:
                 fields[name] = factory(fields) if factory else key.info.get_default()
-        return self.model.model_construct(None, **fields)
+        return self.model.model_construct({*self.values}, **fields)
 
 
 def _built(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic.fields import FieldInfo
@@ -17,6 +17,10 @@ class Section(BaseModel):
     """A mapping in the stack config: unknown keys are refused, values never change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    def abroad(self) -> Self:
+        """Return the section as another stack is to have it, whose program may run on another machine."""
+        return self
 
 
 def key(description: str, words: str = _SECTION, *, secret: bool = False, otherwise: str = "none", **how: Any) -> Any:

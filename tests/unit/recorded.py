@@ -8,7 +8,7 @@ import json
 import re
 import subprocess
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -254,7 +254,7 @@ class Build(Protocol):
 
 
 def record(
-    program: Callable[[], Mapping[str, Any]],
+    program: Callable[[], Mapping[str, Any] | Awaitable[Mapping[str, Any]]],
     answers: Mapping[str, Any] | None = None,
     unknown: bool = False,
     munge_key: str = MUNGE_KEY,
@@ -274,10 +274,15 @@ def record(
         if await output.is_secret():
             recorded.secret_outputs.add(name)
 
+    async def run() -> None:
+        made = program()
+        outputs = await made if isinstance(made, Awaitable) else made
+        for name, value in outputs.items():
+            await keep(name, pulumi.Output.from_input(value))
+
     @pulumi.runtime.test
     def as_stack() -> Any:
-        outputs = {name: pulumi.Output.from_input(value) for name, value in program().items()}
-        return [keep(name, output) for name, output in outputs.items()]
+        return run()
 
     as_stack()
     return recorded

@@ -31,16 +31,17 @@ def with_a_node(by_outputs: bool, *, here: bool = False, known_here: bool | None
     """
     settings = parse(copy.deepcopy(LAB), base_dir=Path())
 
-    def program() -> dict[str, Any]:
+    async def program() -> dict[str, Any]:
         cluster = Cluster(
             settings, sites=["cloud-a"], head=host("head", here), nodes=[], measured_before=pulumi.Output.from_input({})
         )
         link = cluster.head.link
         if by_outputs:
-            link = HeadLink.from_outputs(
-                pulumi.Output.secret(pulumi.Output.all(**link.to_outputs())),
-                here=here if known_here is None else known_here,
-            )
+            told = await pulumi.Output.all(**link.to_outputs()).future()
+            assert told is not None
+            there = HeadLink.settings_of(told)
+            assert there is not None
+            link = HeadLink.from_outputs(told, there, here=here if known_here is None else known_here)
         own = roles(settings)
         values = {name: value for role in own for name, value in role.header.items()} | NO_POOL
         secrets = {"MUNGE_KEY": link.munge_key, "TAILNET_AUTH_KEY": pulumi.Output.secret("")}

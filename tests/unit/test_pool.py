@@ -10,13 +10,13 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.cluster.head_link import SHARED
+from components.roles.cluster_settings import ClusterSettings
 from components.roles.enroot_pyxis.settings_pins import FILES
 from components.roles.order import roles
-from components.steps import composition
+from components.settings.travel import built, plain, whole_numbers
 from stacks.config import ConfigError, PoolConfig, StackConfig, load, parse
 from stacks.joining import peer, problems
-from stacks.pool import PoolStack
+from stacks.pool import pool_stack
 from tests.unit.configs import AUTH_KEY, HOSTS, LAB, LAB_PRIVATE_KEY, MUNGE_KEY, RawConfig
 from tests.unit.recorded import Build, Recorded, record, tailnet_address
 
@@ -35,7 +35,11 @@ def build_pool(cluster: Recorded, raw: RawConfig = POOL, stack: str = "burst", *
     config = parse(copy.deepcopy(raw), PoolConfig, base_dir=Path(), secret_keys=frozenset({"tailnet"}))
     told = {**cluster.outputs, **outputs}
     answer = {"name": "dev", "outputs": json.loads(json.dumps(told)), "secretOutputNames": ["head_link"]}
-    return record(lambda: PoolStack(config, stack).outputs, answers={"cluster": answer})
+
+    async def program() -> Any:
+        return (await pool_stack(config, stack)).outputs
+
+    return record(program, answers={"cluster": answer})
 
 
 @pytest.fixture
@@ -96,23 +100,29 @@ def test_jobs_of_a_pools_node_may_go_on_as_long_as_the_cluster_says(pool: Record
 
 
 def test_whatever_nodes_read_of_the_clusters_config_comes_with_the_link(key_folder: Path) -> None:
-    one = parse(copy.deepcopy({**LAB, "containers": CONTAINERS}), base_dir=key_folder)
-    other_raw = {
+    raw = {
         **copy.deepcopy(LAB),
         "cluster": {"name": "other"},
         "users": [{"name": "bob", "uid": 7001}],
         "tailnet": {"tag": "tag:other", "control_url": "https://login.example.org"},
         "storage": {"path": "/export/other", "mount": "/data"},
-        "slurm": {"job_limit_seconds": 5, "ssh_needs_job": False},
+        "slurm": {"job_limit_seconds": 5, "ssh_needs_job": False, "settings": {"KillWait": 60}},
         "containers": {**CONTAINERS, "artifacts": "https://mirror.example.org/files", "nvidia_libraries": False},
     }
-    other = parse(other_raw, base_dir=key_folder)
-    values = [{name: value for role in roles(config) for name, value in role.header.items()} for config in (one, other)]
-    phases = (composition.GATE_OF_NODE, composition.JOIN_OF_NODE, composition.MEMBER, composition.NODE)
-    read = frozenset[str]().union(*(composition.compose(roles(one), each).reads for each in phases))
-    of_config = {name for name in values[0] if values[0][name] != values[1].get(name)} & read
-    assert "USERS_LINES" in of_config
-    assert of_config <= set(SHARED)
+    cluster = parse(raw, base_dir=key_folder)
+    as_output = json.loads(json.dumps(plain(cluster, ClusterSettings)), parse_int=float)
+    told = built(ClusterSettings, whole_numbers(as_output))
+    pool = parse(copy.deepcopy(POOL), PoolConfig, base_dir=key_folder)
+    theirs, own = ([(role.name, role.header) for role in roles(of)] for of in (cluster, pool.joined(told)))
+    assert own == theirs
+
+
+def test_a_pools_own_keys_take_the_place_of_the_clusters(key_folder: Path) -> None:
+    cluster = parse({**copy.deepcopy(LAB), "containers": {**CONTAINERS, "local": "/scratch"}}, base_dir=key_folder)
+    pool = parse({**POOL, "containers": {"nvidia_libraries": False, **CONTAINERS}}, PoolConfig, base_dir=key_folder)
+    containers = pool.joined(cluster).containers
+    assert containers is not None
+    assert (containers.local, containers.nvidia_libraries) == ("/scratch", False)
 
 
 def test_an_unchanged_pool_touches_nothing(cluster: Recorded, pool: Recorded) -> None:
@@ -179,7 +189,10 @@ def test_a_peers_gpus_are_said_as_those_of_nodes_are() -> None:
 
 def test_a_cluster_without_a_node_that_runs_jobs_is_refused(cluster: Recorded) -> None:
     alone = {**cluster.outputs["cluster"], "nodes": cluster.outputs["cluster"]["nodes"][:1]}
-    (problem,) = refused(cluster, POOL, cluster=alone, head_link={**cluster.outputs["head_link"], "computes": False})
+    link = cluster.outputs["head_link"]
+    head = {**link["settings"]["head"], "compute": False}
+    link = {**link, "settings": {**link["settings"], "head": head}}
+    (problem,) = refused(cluster, POOL, cluster=alone, head_link=link)
     assert "has no node that runs jobs" in problem
 
 
@@ -267,14 +280,10 @@ def test_a_gpu_kind_with_the_name_of_a_site_of_the_cluster_is_refused(cluster: R
     assert "GPU kind cloud-b is the name of a site" in str(problem)
 
 
-def test_a_pool_without_the_clusters_containers_is_told_which_key_to_write(cluster: Recorded) -> None:
-    link = {**cluster.outputs["head_link"], "roles": [*cluster.outputs["head_link"]["roles"], "enroot_pyxis"]}
-    (problem,) = refused(cluster, POOL, head_link=link)
-    assert problem.startswith("tailrack:containers: missing, and the cluster has enroot_pyxis")
-
-
-@pytest.mark.parametrize("link", [None, {"name": "head"}])
+@pytest.mark.parametrize("link", [None, {"name": "head"}, {"shape": "of another release"}])
 def test_a_stack_that_is_no_cluster_or_of_an_earlier_version_is_refused(cluster: Recorded, link: Any) -> None:
+    if link and "shape" in link:
+        link = {**cluster.outputs["head_link"], **link}
     (problem,) = refused(cluster, POOL, head_link=link)
     assert "has no cluster that can be joined" in problem
     assert "make up STACK=dev" in problem

@@ -72,8 +72,9 @@ def _artifacts(containers: Containers) -> Iterator[str]:
 
 
 def _contents(containers: Containers) -> Iterator[str]:
-    """`file base64`, of a folder on the machine that runs the program: it need not be reached from the cluster."""
-    if not containers.artifacts.startswith("https://"):
+    """`file base64`, of a folder on the machine that runs the program: it need not be reached from the cluster. A
+    pool's program has no such folder, and its nodes need none."""
+    if containers.artifacts and not containers.artifacts.startswith("https://"):
         for file in FILES:
             yield f"{file} {base64.b64encode((Path(containers.artifacts) / file).read_bytes()).decode()}"
 

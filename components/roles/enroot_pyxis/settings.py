@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo
 
@@ -13,6 +13,7 @@ from components.roles.enroot_pyxis.settings_pins import FILES, UPSTREAM, sums_of
 from components.settings.draft import Draft, check_hidden, meant
 from components.settings.problems import Report, below, shown
 from components.settings.section import Section, key, named, yes_no
+from components.settings.travel import ELSEWHERE
 from components.settings.types import refuse, words
 
 ARTIFACTS_VARIABLE = "TAILRACK_ARTIFACTS"
@@ -34,6 +35,8 @@ def _artifacts(value: object, info: ValidationInfo) -> object:
     """An address without its last slash, or the absolute path of a folder of this machine that holds together."""
     if not isinstance(value, str) or not value:
         raise ValueError("not text")
+    if info.context == ELSEWHERE:
+        return value
     if re.fullmatch(rf"https://[A-Za-z0-9.-]+({_PORT})?(/[A-Za-z0-9._~/-]*)?", value) and len(value) <= 300:
         return value.rstrip("/")
     if "://" in value:
@@ -186,6 +189,11 @@ class Containers(Section):
         default=(),
     )
 
+    def abroad(self) -> Self:
+        """Without a folder of the operator's machine: what is in it comes to nodes from the head node, by its sum."""
+        base = self.artifacts if self.artifacts.startswith("https://") else ""
+        return self.model_copy(update={"artifacts": base, "checksums": dict(sums(self))})
+
 
 def check_containers(containers: Draft, sites: Collection[str], share: Collection[str], report: Report) -> None:
     """Report files without a checksum, log-ins in plain text, images that meet or lead nowhere.
@@ -257,6 +265,6 @@ def _check_checksums(containers: Draft, report: Report) -> None:
 
 def sums(containers: Containers) -> Mapping[str, str]:
     """Return the checksum of each file that is installed."""
-    if containers.artifacts.startswith("https://"):
+    if all(file in containers.checksums for file in FILES):
         return {file: containers.checksums[file] for file in FILES}
     return sums_of(Path(containers.artifacts))
