@@ -1,7 +1,7 @@
 # tailrack. make up: set up everything and run the dev stack. make test: set up everything and run all checks.
 #   STACK=dev        which Pulumi.<stack>.yaml
 #   ENGINE=          cli or inprocess; left out, the Pulumi CLI where it can be had
-#   NODE=, COMMAND=  for make shell; COMMENT= for make preview; CLUSTER=gone for make down of a pool
+#   NAME= for make role; NODE=, COMMAND=  for make shell; COMMENT= for make preview; CLUSTER=gone for make down of a pool
 #   TAILRACK_ARTIFACTS=  folder with Enroot and Pyxis: the lab then has containers (docs/containers.md)
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
@@ -9,7 +9,7 @@ STACK ?= dev
 RANDOM_TESTS = $$(grep -lE 'import hypothesis|from hypothesis|tests\.chance' tests/unit/test_*.py)
 FAULTS := $(addprefix tests/lab/test_,faults.py local_head.py outage.py relay.py secrets.py slow_node.py)
 export STACK ENGINE COMMAND
-.PHONY: help setup setup-dev up preview drift outputs status images report floors shell trust down burst burst-down lint test test-unit test-engine test-lab test-faults test-gpu bench
+.PHONY: help setup setup-dev up preview drift outputs status images report floors shell trust down burst burst-down role lint test test-unit test-engine test-lab test-faults test-gpu bench
 
 help:
 	@sed -n 's/^\([a-z-]*\): *[a-z._/ -]*## /\1\t/p' Makefile | expand -t 14
@@ -58,6 +58,9 @@ burst: up ## the pool dev-burst joins the cluster of the dev stack
 
 burst-down: STACK = dev-burst
 burst-down: down ## the pool dev-burst leaves
+
+role: setup ## the skeleton of a new role: NAME=x (docs/adding.md)
+	@$(PYTHON) -m driver.new_role "$(NAME)"
 
 lint: setup-dev ## ruff, mypy, shellcheck, actionlint, zizmor, and the Go program's own checks
 	@.venv/bin/ruff check .

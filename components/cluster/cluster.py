@@ -15,9 +15,8 @@ from components.cluster.nccl_validation import NcclValidation
 from components.cluster.way_in import NO_KEY, WayIn
 from components.host import Host
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.enroot_pyxis.role import credentials
 from components.roles.order import roles
-from components.roles.role import header_of
+from components.roles.role import header_of, secrets_of
 from components.roles.tailnet.relay import relay_port
 from components.steps.step import REPAIR
 
@@ -56,7 +55,7 @@ class Cluster(pulumi.ComponentResource):
         secrets = {
             "MUNGE_KEY": munge.key,
             "TAILNET_AUTH_KEY": pulumi.Output.secret(way_in.auth_key),
-            "ENROOT_PYXIS_CREDENTIALS": pulumi.Output.secret(credentials(settings)),
+            **{name: pulumi.Output.secret(text) for name, text in secrets_of(own).items()},
         }
 
         def of(host: Host) -> dict[str, pulumi.Input[Any]]:

@@ -14,7 +14,7 @@ from components.cluster.way_in import NO_KEY, WayIn
 from components.host import Host
 from components.roles.nfs_exports.export import export_line
 from components.roles.role import Role, header_name
-from components.roles.slurm.fragment import NodeGpus, memory_values, node_values
+from components.roles.slurm.fragment import MemoryValues, NodeGpus, NodeValues, memory_values, node_values
 from components.steps import composition, results
 from components.steps.command_line import TIME_LIMIT_SECONDS
 from components.steps.delivery import deliver
@@ -35,7 +35,7 @@ def node_header(host: Host) -> dict[str, pulumi.Input[Any]]:
 def found_header(host: Host, facts: pulumi.Output[dict[str, Any]]) -> dict[str, pulumi.Input[Any]]:
     """What scripts may read of a node once its gate has found it: its GPUs, NODE_RESERVED_MB and NODE_MEMORY."""
 
-    def values(known: Mapping[str, Any]) -> dict[str, str | int]:
+    def values(known: Mapping[str, Any]) -> dict[str, object]:
         gpus = NodeGpus.found(host, known)
         return {
             **node_values(host, gpus),
@@ -43,7 +43,7 @@ def found_header(host: Host, facts: pulumi.Output[dict[str, Any]]) -> dict[str, 
         }
 
     found = facts.apply(values)
-    names = [*node_values(host), *memory_values(host, 1, 1)]
+    names = [*NodeValues.__annotations__, *MemoryValues.__annotations__]
     return {header_name("node", key): found[key] for key in names}
 
 
@@ -63,6 +63,13 @@ def limit_with_jobs(values: Mapping[str, pulumi.Input[Any]]) -> pulumi.Input[int
     """Return the time limit of a step that waits for jobs: their own limit comes on top of all else."""
     limit = {"jobs": values["SLURM_JOB_LIMIT_SECONDS"]}
     return made_of(limit, lambda known: TIME_LIMIT_SECONDS + int(known["jobs"]))
+
+
+@lru_cache
+def _services(roles: tuple[Role, ...]) -> composition.Script | None:
+    """Return that of a node's step of services; None where no role has any on nodes."""
+    phases = composition.NODE_SERVICES
+    return composition.compose(roles, phases) if composition.concerned(roles, phases) else None
 
 
 @lru_cache
@@ -108,10 +115,11 @@ class ComputeNode(pulumi.ComponentResource):
         self.host = host
         values = {**values, **head.header, **node_header(host)}
         gate_script, join_script, node_script = _scripts(tuple(roles))
+        services = _services(tuple(roles))
         there = deliver(
             f"{host.name}-scripts",
             host,
-            (gate_script, join_script, node_script),
+            (gate_script, join_script, node_script, *([services] if services else [])),
             label=f"{host.name}: put its scripts in place",
             parent=self,
             repair=str(values.get(REPAIR, "")),
@@ -122,6 +130,7 @@ class ComputeNode(pulumi.ComponentResource):
             host,
             gate_script,
             values,
+            secrets=secrets,
             label=f"{host.name}: look at the machine",
             limit_seconds=GATE_LIMIT_SECONDS,
             answer=results.GATE,
@@ -160,6 +169,7 @@ class ComputeNode(pulumi.ComponentResource):
             head.machine,
             composition.compose(roles, composition.MEMBER),
             values,
+            secrets=secrets,
             label=f"{host.name}: export and certificate on the head node",
             answer=results.MEMBER,
             parent=self,
@@ -179,6 +189,7 @@ class ComputeNode(pulumi.ComponentResource):
                 "HEAD_PROBLEM": member.result["problem"],
                 "NODE_LEAVE_VALUES": made_of({name: values[name] for name in leave.reads}, header),
             },
+            secrets=secrets,
             label=f"{host.name}: users, share, slurmd",
             answer=results.NODE,
             parent=self,
@@ -186,4 +197,17 @@ class ComputeNode(pulumi.ComponentResource):
             limit_seconds=limit_with_jobs(values),
         )
         self.ready: pulumi.Resource = node.resource
+        if services is not None:
+            # Nothing waits for it: a node whose services fail has its jobs and is measured.
+            Step(
+                f"{host.name}-services",
+                host,
+                services,
+                values,
+                secrets=secrets,
+                label=f"{host.name}: what nothing waits for",
+                parent=self,
+                depends_on=[node.resource],
+                lock="tailrack-services",
+            )
         self.register_outputs({"tailnet_ip": self.joined["tailnet_ip"]})

@@ -17,7 +17,7 @@ from components.host import Host
 from components.measurement import plan as measuring_plan
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import Role, header_name
-from components.roles.slurm.files import controller_files
+from components.roles.slurm.files import FILES, controller_files
 from components.roles.slurm.versions import oldest_accepted
 from components.steps import composition, results
 from components.steps.command_line import TIME_LIMIT_SECONDS, render_program
@@ -83,6 +83,7 @@ class HeadNode(pulumi.ComponentResource):
             host,
             gate_script,
             values,
+            secrets=secrets,
             label=f"{host.name}: look at the machine",
             answer=results.GATE.demanded(),
             limit_seconds=GATE_LIMIT_SECONDS,
@@ -115,7 +116,7 @@ class HeadNode(pulumi.ComponentResource):
             "HEAD_COMPUTES": compute,
             "NODE_NETWORKS": self.joined["fabric"].apply(json.dumps),
             **found_header(host, self.facts),
-            **{header_name("slurm", name): files[name] for name in controller_files(settings, roles, (), "", True)},
+            **{header_name("slurm", name): files[name] for name in FILES},
         }
 
         def by_itself(name: str, script: composition.Script) -> pulumi.Output[str]:
@@ -133,6 +134,7 @@ class HeadNode(pulumi.ComponentResource):
             host,
             head_script,
             {**values, **programs},
+            secrets=secrets,
             label=f"{host.name}: users, NFS server, slurmctld",
             answer=results.HEAD.demanded(),
             parent=self,

@@ -17,7 +17,7 @@ from components.cluster.way_in import WayIn
 from components.host import Host
 from components.roles.order import roles
 from components.roles.pool_settings import PoolSettings
-from components.roles.role import header_of
+from components.roles.role import header_of, secrets_of
 from components.roles.slurm.fragment import node_set_lines, site_node_set
 from components.steps import composition, results
 from components.steps.delivery import deliver
@@ -58,6 +58,7 @@ class Pool(pulumi.ComponentResource):
         secrets = {
             "MUNGE_KEY": link.munge_key,
             "TAILNET_AUTH_KEY": pulumi.Output.secret(way_in.auth_key),
+            **{name: pulumi.Output.secret(text) for name, text in secrets_of(own).items()},
         }
         # Two pools may come at once.
         link = replace(link, machine=replace(link.machine, scripts_folder=f".tailrack/{owner}/scripts"))

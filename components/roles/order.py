@@ -1,40 +1,81 @@
-"""Which roles there are, and in which order machines get them. A new role is a new folder and one line here."""
+"""Which roles there are, and in which order machines get them. A new role is a folder, an import and a line here."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from importlib import import_module
-from typing import cast
+from graphlib import CycleError, TopologicalSorter
 
 from components.roles.cluster_settings import ClusterSettings
+from components.roles.clock.role import role as clock
+from components.roles.container_smoke.role import role as container_smoke
+from components.roles.enroot_pyxis.role import role as enroot_pyxis
+from components.roles.fabric.role import role as fabric
+from components.roles.firewall.role import role as firewall
+from components.roles.first_contact.role import role as first_contact
+from components.roles.gpu.role import role as gpu
+from components.roles.machine.role import role as machine
+from components.roles.munge.role import role as munge
+from components.roles.names.role import role as names
+from components.roles.nfs_exports.role import role as nfs_exports
+from components.roles.pam_slurm_adopt.role import role as pam_slurm_adopt
 from components.roles.role import Role
+from components.roles.slurm.role import role as slurm
+from components.roles.ssh_trust.role import role as ssh_trust
+from components.roles.tailnet.role import role as tailnet
+from components.roles.users.role import role as users
 
-# The order in which a machine gets them; it leaves in the reverse one. A role may need what comes before it.
-ORDER = (
-    "machine",
-    "clock",
-    "tailnet",
-    "firewall",
-    "munge",
-    "fabric",
-    "names",
-    "users",
-    "ssh_trust",
-    "nfs_exports",
-    "gpu",
-    "enroot_pyxis",
-    "slurm",
-    "pam_slurm_adopt",
-    "container_smoke",
-    "first_contact",
+# From the cluster's settings to the role, or to None where they ask for none. Which one a machine has first, the roles
+# say themselves (Role.after); where they leave it open it is this order.
+ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
+    machine,
+    clock,
+    tailnet,
+    firewall,
+    munge,
+    fabric,
+    names,
+    users,
+    ssh_trust,
+    nfs_exports,
+    gpu,
+    enroot_pyxis,
+    slurm,
+    pam_slurm_adopt,
+    container_smoke,
+    first_contact,
 )
 
 
 def roles(settings: ClusterSettings) -> tuple[Role, ...]:
-    """Return every role that the cluster's settings ask for, as they have it, in order."""
-    found = [cast(Role | None, import_module(f"components.roles.{name}.role").role(settings)) for name in ORDER]
-    made = [role for role in found if role is not None]
-    ports = ", ".join(port for role in made for port in role.ports)
+    """Return every role that the cluster's settings ask for, as they have it, in the order that a machine gets them in.
+
+    It leaves in the reverse one. Raises ValueError where roles wait for one another, or two have one name.
+    """
+    found = in_order([role for make in ROLES if (role := make(settings)) is not None])
+    ports = ", ".join(port for role in found for port in role.ports)
     return tuple(
-        replace(role, values={**role.values, "ports": ports}) if role.name == "firewall" else role for role in made
+        replace(role, values={**role.values, "ports": ports}) if role.name == "firewall" else role for role in found
     )
+
+
+def in_order(made: Iterable[Role]) -> list[Role]:
+    """Return roles so that each comes after those that it needs; where that leaves a choice, as they were."""
+    by_name: dict[str, Role] = {}
+    for role in made:
+        if by_name.setdefault(role.name, role) is not role:
+            raise ValueError(f"two roles have the name {role.name}")
+    # One that the settings do not ask for is nothing to wait for.
+    graph = TopologicalSorter({name: sorted(by_name.keys() & {*role.after}) for name, role in by_name.items()})
+    try:
+        graph.prepare()
+    except CycleError as error:
+        raise ValueError(f"roles that wait for one another: {' -> '.join(error.args[1])}") from None
+    place = {name: index for index, name in enumerate(by_name)}
+    ready: list[str] = []
+    found = []
+    while graph.is_active():
+        ready = sorted([*ready, *graph.get_ready()], key=place.__getitem__)
+        graph.done(ready[0])
+        found.append(by_name[ready.pop(0)])
+    return found

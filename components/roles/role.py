@@ -15,7 +15,9 @@ from pydantic import BaseModel
 
 FOLDER = Path(__file__).parent
 
-Value = str | int | bool | None | Sequence[str]
+Word = str | int
+# What a script may be given: a word, a list of words, a table; the shell's text of it is made by steps/header.py alone.
+Value = Word | bool | None | Sequence[Word] | Sequence[Sequence[Word]]
 
 
 @dataclass(frozen=True)
@@ -28,30 +30,57 @@ class File:
     owner: str = "root:root"
 
 
+@dataclass(frozen=True)
+class SlurmKey:
+    """A key of slurm.conf that a role needs.
+
+    value    what it is set to; of a key in JOINED, what is added to it
+    breaks   what another value would break, for whoever sets the key in the config
+    """
+
+    value: str
+    breaks: str
+
+
+# Keys whose value is a list with commas between, to which every role and the user may add.
+JOINED = frozenset({"LaunchParameters", "PrologFlags", "PropagateResourceLimitsExcept", "SchedulerParameters"})
+
+
 @dataclass(frozen=True, eq=False)
 class Role:
     """What a role adds to a machine. Each is equal to itself alone, so that it can be a key.
 
     name        its folder
-    packages    Debian packages by phase
+    after       roles that a machine must have before it has this one, by name
+    packages    Debian packages by phase, in one transaction with those of the step's other roles
+    wanted      packages by phase that may be missing: each role's in a transaction of their own, whose failure is said
+                in the log and stops nothing. Its scripts see by what is there what they can do
     files       files by phase; written before the phase's own function, which finds CHANGED=yes where one was new
     section     its section of the config: field `limit` of role `users` is read by its scripts as $USERS_LIMIT
     values      header values beyond the fields of its section, or in their place
+    secrets     like values, for what must never be seen; any step may read them
     texts       header values that are the same in every cluster, such as programs; they go with its scripts
-    slurm_conf  keys of slurm.conf that it sets
+    slurm_conf  keys of slurm.conf that it needs
     ports       ports and ranges on which its daemons may listen, closed on every interface but the tailnet's
     serves      ports and ranges that other members of the cluster reach over the tailnet; its policy has to let them
+    scrape      ports that answer with metrics on each machine that has it, by the name of the job
+    state       files and folders of the head node without which what it keeps there is lost: a backup has them
     """
 
     name: str
+    after: tuple[str, ...] = ()
     packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    wanted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     files: Mapping[str, tuple[File, ...]] = field(default_factory=dict)
     section: BaseModel | None = None
     values: Mapping[str, Value] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
-    slurm_conf: Mapping[str, str] = field(default_factory=dict)
+    slurm_conf: Mapping[str, SlurmKey] = field(default_factory=dict)
     ports: tuple[str, ...] = ()
     serves: tuple[str, ...] = ()
+    scrape: Mapping[str, int] = field(default_factory=dict)
+    state: tuple[str, ...] = ()
 
     @property
     def header(self) -> dict[str, Value]:
@@ -79,3 +108,8 @@ def header_name(prefix: str, field_name: str) -> str:
 def header_of(roles: Iterable[Role]) -> dict[str, Any]:
     """Return the header values of all roles together."""
     return {name: value for role in roles for name, value in role.header.items()}
+
+
+def secrets_of(roles: Iterable[Role]) -> dict[str, str]:
+    """Return the secrets of all roles together, by header name."""
+    return {header_name(role.name, name): text for role in roles for name, text in role.secrets.items()}

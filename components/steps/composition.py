@@ -33,6 +33,7 @@ MEMBER = ("member",)
 POOL = ("pool",)
 NODE = ("machine", "node", "compute")
 SERVICES = ("services",)
+NODE_SERVICES = ("node_services",)
 LEAVE = ("leave",)
 SILENT = ("silent",)
 AGAIN = ("again",)
@@ -92,7 +93,7 @@ def compose(roles: Sequence[Role], phases: Sequence[str], *, leaves: bool = Fals
 def _composed(roles: tuple[Role, ...], phases: tuple[str, ...], leaves: bool) -> Script:
     parts = [(role, phase) for role in roles for phase in phases if _of(role, phase)]
     functions = Functions(f"{role.name}/{phase}" for role, phase in parts if _script(role, phase))
-    up = list(_packages(parts))
+    up = [*_packages(parts), *_wanted(parts)]
     for role, phase in parts:
         up += _files(role, phase)
         if _script(role, phase):
@@ -110,6 +111,11 @@ def _composed(roles: tuple[Role, ...], phases: tuple[str, ...], leaves: bool) ->
         bodies.append(_function("down", [*down, "result left true"]))
     texts = {name: text for role in roles for name, text in role.fixed.items() if name in functions.reads}
     return Script("\n".join([functions.text, *bodies]), functions.reads, undo=bool(down)).with_texts(texts)
+
+
+def concerned(roles: Sequence[Role], phases: Sequence[str]) -> bool:
+    """Whether a role has anything to do in these phases."""
+    return any(_of(role, phase) for role in roles for phase in phases)
 
 
 def leave_program(roles: Sequence[Role]) -> Script:
@@ -153,7 +159,7 @@ def _script(role: Role, phase: str) -> bool:
 
 
 def _of(role: Role, phase: str) -> bool:
-    return _script(role, phase) or phase in role.files or phase in role.packages
+    return _script(role, phase) or any(phase in of for of in (role.files, role.packages, role.wanted))
 
 
 def _packages(parts: Iterable[tuple[Role, str]]) -> Iterator[str]:
@@ -161,6 +167,13 @@ def _packages(parts: Iterable[tuple[Role, str]]) -> Iterator[str]:
     wanted = [package for role, phase in parts for package in role.packages.get(phase, ())]
     if wanted:
         yield shlex.join(["ensure_packages", *dict.fromkeys(wanted)])
+
+
+def _wanted(parts: Iterable[tuple[Role, str]]) -> Iterator[str]:
+    """A transaction a role, which may come to nothing."""
+    for role, phase in parts:
+        if packages := role.wanted.get(phase):
+            yield shlex.join(["try_packages", *packages])
 
 
 def _files(role: Role, phase: str) -> Iterator[str]:

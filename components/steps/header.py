@@ -12,9 +12,10 @@ _NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
 def header(values: Mapping[str, Value]) -> str:
-    """Return quoted assignments, one a line. Lists become one item a line, truth values `true` and `false`.
+    """Return quoted assignments, one a line.
 
-    Raises ValueError for a name that is not an upper-case shell name.
+    Lists become one item a line, the items of a table's rows stand with a space between; truth values are `true` and
+    `false`. Raises ValueError for a name that is not an upper-case shell name.
     """
     for name in values:
         if not _NAME.fullmatch(name):
@@ -27,4 +28,6 @@ def _text(value: Value) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return value if isinstance(value, str) else str(value) if isinstance(value, int) else "\n".join(value)
+    if isinstance(value, str | int):
+        return str(value)
+    return "\n".join(str(row) if isinstance(row, str | int) else " ".join(map(str, row)) for row in value)

@@ -111,3 +111,13 @@ ensure_packages() {
         "remove them yourself if nobody needs them on $HOST_NAME, then run up again"
     fail "apt-get could not install ${missing[*]}${APT_SAID:+ ($(head -n 1 <<<"$APT_SAID"))}" "$remedy"
 }
+
+# Install packages that may be missing. What keeps them away is said, and stops nothing.
+try_packages() {
+    local wanted="$*"
+    # In a shell of its own, which a failure ends.
+    (
+        trap '[ -z "${REASON:-}" ] || note "going on without $wanted: $REASON"' EXIT
+        ensure_packages "$@"
+    ) || note "the rest of the step goes on"
+}

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import overload
 
 from components.roles.enroot_pyxis.settings import ARTIFACTS_VARIABLE
+from components.roles.order import roles
+from components.roles.slurm.files import refused_keys
 from components.settings.problems import ROOT, ConfigError, Report, shown
 from stacks.config.checks import check
 from stacks.config.model import PoolConfig, StackConfig, model_of
@@ -74,6 +76,12 @@ def _checked(
     if report.problems:
         raise ConfigError(report.problems, report.more)
     config: StackConfig | PoolConfig = draft.built()
+    if isinstance(config, StackConfig):
+        settings = draft.section("slurm").section("settings")
+        for key, breaks in refused_keys(config, roles(config)):
+            report.add(settings.at(key), "is a key that a part of the cluster needs for itself", breaks, "take it out")
+        if report.problems:
+            raise ConfigError(report.problems)
     return config
 
 

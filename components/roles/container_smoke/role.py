@@ -8,4 +8,4 @@ from components.roles.role import Role
 
 def role(settings: ClusterSettings) -> Role | None:
     """After Slurm in the order, which Enroot and Pyxis come before: jobs find them wherever they are sent."""
-    return Role("container_smoke") if settings.containers else None
+    return Role("container_smoke", after=("slurm",)) if settings.containers else None

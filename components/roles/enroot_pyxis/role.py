@@ -34,6 +34,7 @@ def role(settings: ClusterSettings) -> Role | None:
     )
     return Role(
         "enroot_pyxis",
+        after=("nfs_exports",),
         section=containers,
         packages={"head": RUNTIME, "node": RUNTIME},
         files={
@@ -46,41 +47,39 @@ def role(settings: ClusterSettings) -> Role | None:
             "images": list(_images(containers)),
             "pyxis": PYXIS,
         },
+        secrets={"credentials": "".join(_logins(containers))},
     )
 
 
 def program() -> str:
     """Return the program that proves containers and fetches images: by itself, so with what steps share of it."""
-    as_user = (FOLDER.parent / "scripts/as_user.sh").read_text(encoding="utf-8")
+    as_user = (FOLDER.parent / "steps/as_user.sh").read_text(encoding="utf-8")
     return template("enroot_pyxis", UNIT).replace("# uses: as_user\n", as_user.removeprefix("#!/bin/bash\n"))
 
 
-def credentials(settings: ClusterSettings) -> str:
-    """Return the log-ins at registries as a netrc file has them; a secret."""
-    registries = settings.containers.registries if settings.containers else ()
-    return "".join(
-        f"machine {each.host.partition(':')[0]} login {each.user} password {each.password.get_secret_value()}\n"
-        for each in registries
-    )
+def _logins(containers: Containers) -> Iterator[str]:
+    """The log-ins at registries as a netrc file has them."""
+    for each in containers.registries:
+        yield f"machine {each.host.partition(':')[0]} login {each.user} password {each.password.get_secret_value()}\n"
 
 
-def _artifacts(containers: Containers) -> Iterator[str]:
-    """`file sha256 address`; no address for what comes with the step."""
+def _artifacts(containers: Containers) -> Iterator[tuple[str, ...]]:
+    """File, sha256, address; no address for what comes with the step."""
     base = containers.artifacts
     for file, digest in sums(containers).items():
-        yield f"{file} {digest} {url_of(base, file) if base.startswith('https://') else ''}".rstrip()
+        yield (file, digest, url_of(base, file)) if base.startswith("https://") else (file, digest)
 
 
-def _contents(containers: Containers) -> Iterator[str]:
-    """`file base64`, of a folder on the machine that runs the program: it need not be reached from the cluster. A
+def _contents(containers: Containers) -> Iterator[tuple[str, str]]:
+    """File and its base64, of a folder on the machine that runs the program: it need not be reached from the cluster. A
     pool's program has no such folder, and its nodes need none."""
     if containers.artifacts and not containers.artifacts.startswith("https://"):
         for file in FILES:
-            yield f"{file} {base64.b64encode((Path(containers.artifacts) / file).read_bytes()).decode()}"
+            yield file, base64.b64encode((Path(containers.artifacts) / file).read_bytes()).decode()
 
 
-def _images(containers: Containers) -> Iterator[str]:
-    """`name where source`: sites with commas between them, `all` or `none`."""
+def _images(containers: Containers) -> Iterator[tuple[str, str, str]]:
+    """Name, where, source: sites with commas between them, `all` or `none`."""
     for image in containers.images:
         where = "all" if image.where is None else ",".join(image.where) or "none"
-        yield f"{image.name} {where} {image.source}"
+        yield image.name, where, image.source

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.role import FOLDER, File, Role, template
+from components.roles.role import FOLDER, File, Role, SlurmKey, template
 
 PROGRAM = "/usr/local/lib/tailrack/fabric.py"
 TASK_PROLOG = "/usr/local/lib/tailrack/task-prolog"
@@ -31,6 +31,7 @@ def role(_settings: ClusterSettings) -> Role:
     """Its program is on every machine before the head node knows the machine: one that is there already is asked."""
     return Role(
         "fabric",
+        after=("tailnet", "munge"),
         packages={"join": ("python3", "iproute2")},
         files={
             "join": (
@@ -44,7 +45,11 @@ def role(_settings: ClusterSettings) -> Role:
                 for kind in ("service", "timer")
             ),
         },
-        slurm_conf={"TaskProlog": TASK_PROLOG},
+        slurm_conf={
+            "TaskProlog": SlurmKey(
+                TASK_PROLOG, "jobs would not be told which network NCCL and MPI are to use, and use any or none"
+            )
+        },
         ports=(PORT,),
         serves=(PORT,),
     )

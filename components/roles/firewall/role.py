@@ -17,6 +17,7 @@ def role(_settings: ClusterSettings) -> Role:
     """Which ports, the roles say themselves (Role.ports)."""
     return Role(
         "firewall",
+        after=("tailnet",),
         packages={"machine": ("nftables",)},
         files={"machine": (File(f"/etc/systemd/system/{UNIT}", template("firewall", UNIT)),)},
     )

@@ -8,4 +8,4 @@ from components.roles.role import Role
 
 def role(_settings: ClusterSettings) -> Role:
     """The last in the order: the gates of the other roles say what there is, and this one's refuses it."""
-    return Role("first_contact")
+    return Role("first_contact", after=("slurm", "nfs_exports", "munge"))

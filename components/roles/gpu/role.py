@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.role import FOLDER, Role, template
+from components.roles.role import FOLDER, Role, SlurmKey, template
 
 COLLECTOR = FOLDER.parent / "validation" / "preflight" / "collect.py"
 
@@ -12,6 +12,7 @@ def role(settings: ClusterSettings) -> Role:
     """A node's own GPUs are in its Slurm fragment (components/roles/slurm/fragment.py)."""
     return Role(
         "gpu",
+        after=("machine",),
         values={"roce_apply": settings.fabric.roce.apply},
         texts={
             "boot_program": template("gpu", "tailrack-gpu"),
@@ -22,6 +23,9 @@ def role(settings: ClusterSettings) -> Role:
             "roce_program": template("gpu", "tailrack-roce"),
             "roce_unit": template("gpu", "tailrack-roce.service"),
         },
-        # NCCL pins memory; a limit of the shell that a job was submitted from must not come along.
-        slurm_conf={"GresTypes": "gpu", "PropagateResourceLimitsExcept": "MEMLOCK"},
+        slurm_conf={
+            "GresTypes": SlurmKey("gpu", "jobs could not ask for GPUs"),
+            # A limit of the shell that a job was submitted from must not come along.
+            "PropagateResourceLimitsExcept": SlurmKey("MEMLOCK", "NCCL could not pin memory"),
+        },
     )

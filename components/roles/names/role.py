@@ -16,6 +16,7 @@ def role(_settings: ClusterSettings) -> Role:
     """The same on every machine, the head node included. The machine's own DNS stays as it is."""
     return Role(
         "names",
+        after=("tailnet",),
         files={
             "machine": (
                 File(f"/usr/local/sbin/{PROGRAM}", template("names", PROGRAM), mode="0755"),

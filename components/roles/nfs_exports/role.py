@@ -12,6 +12,7 @@ def role(settings: ClusterSettings) -> Role:
     """Which server it is, the kernel's or one in user space, is a fact of the head node's machine."""
     return Role(
         "nfs_exports",
+        after=("tailnet", "firewall", "users"),
         section=settings.storage,
         packages={"head": ("acl",)},
         files={

@@ -7,11 +7,11 @@ docs/decisions/0003-slurm-over-a-tailnet.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.render import render
-from components.roles.role import Role
+from components.roles.role import JOINED, Role
 from components.roles.slurm.fragment import node_set_lines, site_node_set
 from components.roles.slurm.silence import SLURMD_TIMEOUT
 from components.settings.types import words
@@ -39,14 +39,17 @@ def measured_settings(settings: Mapping[str, str]) -> dict[str, str]:
 def slurm_conf(
     settings: ClusterSettings, roles: Sequence[Role], sites: Sequence[str], head_address: str, cgroups: bool
 ) -> str:
-    """Return slurm.conf. A key the user sets takes the place of ours: Slurm wants each key once."""
+    """Return slurm.conf, in which Slurm wants each key once.
+
+    Of what roles add to a list, and the user, it has all; else the user's value takes the place of ours. That no user
+    sets what a role needs alone, `refused_keys` has seen. Raises ValueError where two roles set one key.
+    """
     text = render(
         "roles/slurm/templates/slurm.conf.j2",
         cluster=settings.cluster,
         head=settings.head,
         head_address=head_address,
         cgroups=cgroups,
-        role_keys={key: value for role in roles for key, value in role.slurm_conf.items()},
         site_lines=[line for site in sites for line in node_set_lines(site_node_set(site), site)],
         partitions=[
             (partition.name, ",".join(map(site_node_set, partition.sites)), partition.max_time)
@@ -55,15 +58,54 @@ def slurm_conf(
         max_node_count=MAX_NODE_COUNT,
         slurmd_timeout=SLURMD_TIMEOUT,
     )
-    own = {key.lower() for key in settings.slurm.settings}
-    lines = [line for line in text.splitlines() if line.partition("=")[0].lower() not in own]
-    return "\n".join([*lines, *(f"{key}={value}" for key, value in sorted(settings.slurm.settings.items()))])
+    added = of_roles(roles)
+    own = {key.lower(): (key, value) for key, value in settings.slurm.settings.items()}
+    lines = []
+    for line in text.splitlines():
+        key, is_key, value = line.partition("=")
+        if is_key and key in JOINED:
+            lines.append(f"{key}={_joined(value, added.pop(key, ''), own.pop(key.lower(), ('', ''))[1])}")
+        elif key in added:
+            raise ValueError(f"{key} of slurm.conf is set by role slurm, and by another role")
+        elif key.lower() not in own:
+            lines.append(line)
+    for key, value in added.items():
+        lines.append(f"{key}={_joined(value, own.pop(key.lower(), ('', ''))[1])}")
+    return "\n".join([*lines, *(f"{key}={value}" for key, value in sorted(own.values()))])
+
+
+def of_roles(roles: Sequence[Role]) -> dict[str, str]:
+    """Return the keys of slurm.conf that roles need. Raises ValueError where two set one that is no list."""
+    found: dict[str, str] = {}
+    for role in roles:
+        for key, needed in role.slurm_conf.items():
+            if key in found and key not in JOINED:
+                raise ValueError(f"{key} of slurm.conf is set by role {role.name}, and by another role")
+            found[key] = _joined(found.get(key, ""), needed.value)
+    return found
+
+
+def _joined(*lists: str) -> str:
+    words = [word for text in lists for word in text.strip('"').split(",") if word]
+    return ",".join(dict.fromkeys(words))
+
+
+def refused_keys(settings: ClusterSettings, roles: Sequence[Role]) -> Iterator[tuple[str, str]]:
+    """Yield the user's keys of slurm.conf that a role needs to be its own, and what the user's value would break."""
+    needed = {key.lower(): of for role in roles for key, of in role.slurm_conf.items() if key not in JOINED}
+    for key in settings.slurm.settings:
+        if key.lower() in needed:
+            yield key, needed[key.lower()].breaks
+
+
+# The files of a cluster's own, as fields of header values.
+FILES = ("slurm_conf", "gres_conf", "topology_conf", "cgroup_conf", "mpi_conf", "job_submit_lua")
 
 
 def controller_files(
     settings: ClusterSettings, roles: Sequence[Role], sites: Sequence[str], head_address: str, cgroups: bool
 ) -> Mapping[str, str]:
-    """Return the cluster's own files as header values by field: `slurm_conf` for slurm.conf.
+    """Return the cluster's own files as header values by field, those of FILES: `slurm_conf` for slurm.conf.
 
     sites     names of the stack's sites
     cgroups   whether jobs are confined by cgroups; false only where machines give systemd no controllers

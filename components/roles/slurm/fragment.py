@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from components.settings.types import GPUS_FOUND
 
@@ -97,13 +97,20 @@ def _node_sets(host: Host, gpus: NodeGpus) -> list[tuple[str, str]]:
     return sets
 
 
-def memory_values(host: Host, cpus: int, memory_mb: int, gpus: NodeGpus | None = None) -> dict[str, str | int]:
-    """Header values by field: what jobs may have of a node's memory, from what its gate found.
+class MemoryValues(TypedDict):
+    """What jobs may have of a node's memory.
 
     reserved_mb   never given to a job
     memory        a line for each NodeSet that the node is in, `site-rack 4096`: MB that a job gets a CPU if it asks for
                   none. `ALL` is the partition of all nodes.
     """
+
+    reserved_mb: int
+    memory: str
+
+
+def memory_values(host: Host, cpus: int, memory_mb: int, gpus: NodeGpus | None = None) -> MemoryValues:
+    """Header values by field, from what the node's gate found."""
     reserved = min(max(memory_mb // _RESERVED_SHARE, _RESERVED_MB[0]), _RESERVED_MB[1])
     share = max((memory_mb - reserved) // cpus, 1)
     share = share // _STEP_MB * _STEP_MB or share
@@ -119,10 +126,8 @@ def _names(host: Host, gpus: NodeGpus) -> Iterable[str]:
     return (name for name, _ in _node_sets(host, gpus))
 
 
-def node_values(host: Host, found: NodeGpus | None = None) -> dict[str, str | int]:
-    """Header values by field: what a node registers with, and what the head node keeps of it.
-
-    found   its GPUs, once its gate has looked; what the config promises, before
+class NodeValues(TypedDict):
+    """What a node registers with, and what the head node keeps of it.
 
     features    `site-rack,gpu-h200` and the user's own
     gres        `gpu:h200:8`, empty without GPUs
@@ -132,6 +137,19 @@ def node_values(host: Host, found: NodeGpus | None = None) -> dict[str, str | in
     gres_conf   a line with Type, without which a node would register no GPU at all, and the device files that are there
     job_submit_lua  a line that tells the submit script what the node has
     """
+
+    features: str
+    gres: str
+    gpu_kind: str
+    gpu_count: int
+    site: str
+    slurm_conf: str
+    gres_conf: str
+    job_submit_lua: str
+
+
+def node_values(host: Host, found: NodeGpus | None = None) -> NodeValues:
+    """Header values by field. `found`: its GPUs, once its gate has looked; what the config promises, before."""
     gpus = found or NodeGpus.promised(host)
     sets = _node_sets(host, gpus)
     kind, count = gpus.kind, len(gpus.devices)

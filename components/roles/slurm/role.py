@@ -36,6 +36,7 @@ def role(settings: ClusterSettings) -> Role:
     )
     return Role(
         "slurm",
+        after=("firewall", "munge", "names", "nfs_exports", "gpu", "enroot_pyxis"),
         section=settings.slurm,
         ports=PORTS,
         serves=PORTS,

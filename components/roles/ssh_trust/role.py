@@ -15,6 +15,7 @@ def role(_settings: ClusterSettings) -> Role:
     )
     return Role(
         "ssh_trust",
+        after=("users",),
         packages={"join": ("openssh-server",)},
         files={
             "head": (*trusts, _program("tailrack-sign"), _timer("tailrack-sign")),

@@ -12,6 +12,7 @@ def role(settings: ClusterSettings) -> Role:
     """Packages come before the tailnet; tailscale itself may come from a package source of its own (join.sh)."""
     return Role(
         "tailnet",
+        after=("machine",),
         section=settings.tailnet,
         packages={"join": ("jq",)},
         files={"join": (File(f"/etc/systemd/system/{UNIT}", template("tailnet", UNIT)),)},

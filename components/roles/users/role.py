@@ -7,5 +7,6 @@ from components.roles.role import Role
 
 
 def role(settings: ClusterSettings) -> Role:
-    """`lines` has `name uid gid`, as the scripts read them."""
-    return Role("users", values={"lines": [f"{user.name} {user.uid} {user.gid}" for user in settings.users]})
+    """`lines` has a row a user: name, uid, gid."""
+    lines = [(user.name, user.uid, user.gid) for user in settings.users]
+    return Role("users", after=("machine",), values={"lines": lines})
