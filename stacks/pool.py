@@ -76,7 +76,7 @@ class PoolStack:
                 head=cluster["head"],
                 link=head,
                 members=self.pool.nodes,
-                notes=pulumi.Output.all(cluster["head"], link.computes).apply(lambda known: notes_of_pool(*known)),
+                notes=pulumi.Output.from_input(notes_of_pool(cluster["head"], settings.head.compute)),
             ),
             "validation": self.pool.validation.results,
             "busbw_gb_per_s": self.pool.validation.results.apply(headline),

@@ -205,6 +205,7 @@ class ComputeNode(pulumi.ComponentResource):
                 services,
                 values,
                 secrets=secrets,
+                answer=results.NOTHING,
                 label=f"{host.name}: what nothing waits for",
                 parent=self,
                 depends_on=[node.resource],
