@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
-from components.roles.cluster_settings import ClusterSettings
 from components.roles.clock.role import role as clock
+from components.roles.cluster_settings import ClusterSettings
 from components.roles.container_smoke.role import role as container_smoke
 from components.roles.enroot_pyxis.role import role as enroot_pyxis
 from components.roles.fabric.role import role as fabric

@@ -12,12 +12,11 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, TypeVar
 
+from pydantic import TypeAdapter
+
 from components.settings.section import Section, keys_of
 
 S = TypeVar("S", bound=Section)
-
-# Context of pydantic's validators: the value was checked where it was written, and what it names is there, not here.
-ELSEWHERE = {"elsewhere": True}
 
 
 @cache
@@ -63,6 +62,12 @@ def _plain(value: Any) -> Any:
     return {key: _plain(item) for key, item in value.items()} if isinstance(value, Mapping) else value
 
 
+# By its type alone: the value was checked where it was written, and what it names is there and not here.
+@cache
+def _adapter(annotation: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(annotation)
+
+
 def built(model: type[S], values: Mapping[str, Any]) -> S:
     """Return the section of which `plain` made these values. Raises ValueError where they are no such section's."""
     keys = keys_of(model)
@@ -75,7 +80,7 @@ def built(model: type[S], values: Mapping[str, Any]) -> S:
                 raise ValueError(f"no {name} in {model.__name__}")
             found[name] = key.info.get_default(call_default_factory=True, validated_data=found)
         elif key.section is None or values[name] is None:
-            found[name] = key.adapter.validate_python(values[name], context=ELSEWHERE)
+            found[name] = _adapter(key.info.annotation).validate_python(values[name])
         elif key.many:
             found[name] = tuple(built(key.section, item) for item in values[name])
         else:

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from components.roles.enroot_pyxis.settings_pins import FILES, MOST_BYTES, SUMS, UPSTREAM
-from components.roles.order import ORDER, roles
+from components.roles.order import ROLES as MADE
+from components.roles.order import roles
 from driver.deployment import Deployment
 from driver.find_engine import Found
 from driver.head_command import on_head
@@ -23,6 +24,8 @@ from stacks.config import ConfigError, StackConfig, parse, with_containers
 from tests.unit.configs import HOST_KEY, LAB, RawConfig
 from tests.unit.recorded import Recorded, record
 from tests.unit.test_scripts_shellcheck import shellcheck
+
+ORDER = [make.__module__.split(".")[2] for make in MADE]
 
 PASSWORD = "registry-password-nobody-may-see"
 SUM = "0123456789abcdef" * 4

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from components.roles.order import ORDER
+from components.roles.order import ROLES as MADE
 from components.roles.role import FOLDER
 from components.steps import composition
 from components.steps.command_line import render_program
 from tests.unit.configs import RawConfig
 from tests.unit.recorded import Build
 from tests.unit.shell import ROLES
+
+ORDER = [make.__module__.split(".")[2] for make in MADE]
 
 FILES = sorted(path for path in [*FOLDER.rglob("*.sh"), *composition.SCRIPTS.glob("*.sh")])
 PHASES = {phase for name, phases in vars(composition).items() if name.isupper() and isinstance(phases, tuple)

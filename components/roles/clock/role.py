@@ -8,4 +8,4 @@ from components.roles.role import Role
 
 def role(_settings: ClusterSettings) -> Role:
     """Its package comes only to machines that have no service of the kind (join.sh)."""
-    return Role("clock")
+    return Role("clock", after=("machine",))

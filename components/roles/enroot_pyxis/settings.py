@@ -13,7 +13,6 @@ from components.roles.enroot_pyxis.settings_pins import FILES, UPSTREAM, sums_of
 from components.settings.draft import Draft, check_hidden, meant
 from components.settings.problems import Report, below, shown
 from components.settings.section import Section, key, named, yes_no
-from components.settings.travel import ELSEWHERE
 from components.settings.types import refuse, words
 
 ARTIFACTS_VARIABLE = "TAILRACK_ARTIFACTS"
@@ -35,8 +34,6 @@ def _artifacts(value: object, info: ValidationInfo) -> object:
     """An address without its last slash, or the absolute path of a folder of this machine that holds together."""
     if not isinstance(value, str) or not value:
         raise ValueError("not text")
-    if info.context == ELSEWHERE:
-        return value
     if re.fullmatch(rf"https://[A-Za-z0-9.-]+({_PORT})?(/[A-Za-z0-9._~/-]*)?", value) and len(value) <= 300:
         return value.rstrip("/")
     if "://" in value:

@@ -8,4 +8,4 @@ from components.roles.role import Role
 
 def role(settings: ClusterSettings) -> Role:
     """The key is a secret value of the join step, not of the role; the package comes after the key."""
-    return Role("munge", after=("machine",), values={"cluster": settings.cluster.name})
+    return Role("munge", after=("clock",), values={"cluster": settings.cluster.name})
