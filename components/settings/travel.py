@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter
 
@@ -80,7 +80,7 @@ def built(model: type[S], values: Mapping[str, Any]) -> S:
                 raise ValueError(f"no {name} in {model.__name__}")
             found[name] = key.info.get_default(call_default_factory=True, validated_data=found)
         elif key.section is None or values[name] is None:
-            found[name] = _adapter(key.info.annotation).validate_python(values[name])
+            found[name] = _adapter(cast(Any, key.info.annotation)).validate_python(values[name])
         elif key.many:
             found[name] = tuple(built(key.section, item) for item in values[name])
         else:

@@ -214,7 +214,9 @@ def test_a_pools_outputs_are_those_of_a_cluster_for_its_own_nodes(cluster: Recor
 def test_a_pool_in_a_cluster_whose_head_node_computes_says_what_its_machines_can_do(
     cluster: Recorded, computes: bool
 ) -> None:
-    made = build_pool(cluster, POOL, head_link={**cluster.outputs["head_link"], "computes": computes})
+    link = cluster.outputs["head_link"]
+    settings = {**link["settings"], "head": {**link["settings"]["head"], "compute": computes}}
+    made = build_pool(cluster, POOL, head_link={**link, "settings": settings})
     notes = made.outputs["cluster"]["notes"]
     assert [note for note in notes if "head node head runs jobs" in note] == notes
     assert bool(notes) is computes

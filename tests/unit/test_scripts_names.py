@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from components.cluster.head_link import SHARED
 from tests.unit.shell import ROLES, Shell, role_header, script_of
 
 ADDRESS = "100.64.0.7"
@@ -221,7 +220,7 @@ def test_names_follow_within_seconds_where_tailscaled_told_of_a_machine_before_t
 
 
 def test_a_pools_nodes_need_nothing_of_the_cluster_to_know_names_but_where_the_share_is() -> None:
-    assert not [name for name in SHARED if name.startswith("NAMES_")]
+    assert not [name for name in NAMES.reads if name.startswith("NAMES_")]
     assert NAMES.reads >= {"NFS_EXPORTS_MOUNT"}
 
 

@@ -181,7 +181,7 @@ def test_a_slurm_setting_touches_the_controller_and_no_measurement(build: Build,
 
 def test_a_slurm_setting_that_reaches_the_processes_of_jobs_is_measured(build: Build, lab_config: RawConfig) -> None:
     before = build(lab_config)
-    after = build({**lab_config, "slurm": {"settings": {"PropagateResourceLimitsExcept": "MEMLOCK"}}})
+    after = build({**lab_config, "slurm": {"settings": {"PropagateResourceLimitsExcept": "NOFILE"}}})
     assert after.differences(before) == {"head-head"} | before.validations
     for name in before.validations:
         assert after[name].inputs["triggers"] != before[name].inputs["triggers"]

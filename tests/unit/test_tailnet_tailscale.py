@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 
 from components.cluster.way_in import WayIn
 from stacks.config import PoolConfig, parse
-from stacks.pool import PoolStack
+from stacks.pool import pool_stack
 from stacks.tailnet import way_in
 from tests.unit.configs import HOSTS, RawConfig
 from tests.unit.recorded import Build, Recorded, record
@@ -211,7 +212,11 @@ def test_a_pool_joins_with_a_key_of_its_own_whose_machines_the_tailnet_forgets(s
     told = {"name": "prod", "outputs": json.loads(json.dumps(cluster.outputs)), "secretOutputNames": ["head_link"]}
     pool = parse(raw, PoolConfig, base_dir=key_folder, secret_keys=frozenset({"tailnet"}))
     answers = {"tailnet-key": {"key": MADE_KEY}, "cluster": told}
-    made = record(lambda: PoolStack(pool, "burst").outputs, answers=answers)
+
+    async def program() -> Mapping[str, Any]:
+        return (await pool_stack(pool, "burst")).outputs
+
+    made = record(program, answers=answers)
     key = of(made, "tailnet-key")
     assert (key["ephemeral"], key["description"], key["tags"]) == (True, "burst 261121T00", ["tag:gpus"])
     assert MADE_KEY in made["r1-join"].inputs["stdin"]

@@ -21,6 +21,8 @@ from components.settings.types import words
 MAX_NODE_COUNT = 1024
 
 _WRITTEN = "# Written by tailrack."
+# Keys that slurm.conf has once for each of what they name.
+_REPEATED = words("NodeSet PartitionName")
 
 # Keys of slurm.conf that reach the processes of a job: which cores they get, their limits, what runs before them.
 # Time limits, priorities, logging and so on change no figure.
@@ -55,22 +57,27 @@ def slurm_conf(
             (partition.name, ",".join(map(site_node_set, partition.sites)), partition.max_time)
             for partition in settings.slurm.partitions
         ],
+        role_keys=of_roles(roles),
         max_node_count=MAX_NODE_COUNT,
         slurmd_timeout=SLURMD_TIMEOUT,
     )
-    added = of_roles(roles)
     own = {key.lower(): (key, value) for key, value in settings.slurm.settings.items()}
-    lines = []
+    lines: list[str] = []
+    places: dict[str, int] = {}
     for line in text.splitlines():
         key, is_key, value = line.partition("=")
-        if is_key and key in JOINED:
-            lines.append(f"{key}={_joined(value, added.pop(key, ''), own.pop(key.lower(), ('', ''))[1])}")
-        elif key in added:
+        if key in places and key in JOINED:
+            lines[places[key]] = f"{key}={_joined(lines[places[key]].partition('=')[2], value)}"
+            continue
+        if key in places and key not in _REPEATED:
             raise ValueError(f"{key} of slurm.conf is set by role slurm, and by another role")
-        elif key.lower() not in own:
-            lines.append(line)
-    for key, value in added.items():
-        lines.append(f"{key}={_joined(value, own.pop(key.lower(), ('', ''))[1])}")
+        if is_key and key in JOINED:
+            line = f"{key}={_joined(value, own.pop(key.lower(), ('', ''))[1])}"
+        elif key.lower() in own:
+            continue
+        if is_key and not line.startswith("#"):
+            places[key] = len(lines)
+        lines.append(line)
     return "\n".join([*lines, *(f"{key}={value}" for key, value in sorted(own.values()))])
 
 
