@@ -215,7 +215,7 @@ def test_a_machine_that_has_a_little_less_memory_after_a_kernel_update_is_not_dr
 def test_an_outage_of_five_minutes_is_shorter_than_what_slurm_waits(cluster: Cluster) -> None:
     shown = cluster.run("head", "scontrol show config")
     (waits,) = re.findall(r"^SlurmdTimeout\s*= (\d+) sec", shown, re.MULTILINE)
-    assert int(waits) * 2 / 3 > 300 + 60, "the last answer may be a third of it old when the outage begins"
+    assert int(waits) * 2 / 3 > 300, "the last answer may be a third of it old when the outage begins"
     assert re.search(r"^JobRequeue\s*= 1$", shown, re.MULTILINE)
 
 
