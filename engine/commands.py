@@ -83,7 +83,7 @@ class Commands:
         async with _reach(inputs["connection"]) as host:
             process = await host.create_process(command, env=added, encoding=None)
             output = await _output(process, stdin)
-            with suppress(TimeoutError):
+            with suppress(TimeoutError, asyncssh.Error):
                 async with asyncio.timeout(AFTER_END_SECONDS):
                     await process.wait_closed()
         return process.returncode, *output
@@ -101,10 +101,11 @@ async def _output(process: Any, stdin: bytes) -> tuple[bytes, bytes]:
     """
 
     async def take(stream: Any, into: bytearray) -> None:
-        while part := await stream.read(2**16):
-            into += part
-            if len(into) > MOST_OUTPUT:
-                raise CommandError(f"it printed more than {MOST_OUTPUT} bytes")
+        with suppress(asyncssh.Error):  # a connection that breaks: then there is no exit status
+            while part := await stream.read(2**16):
+                into += part
+                if len(into) > MOST_OUTPUT:
+                    raise CommandError(f"it printed more than {MOST_OUTPUT} bytes")
 
     out, err = bytearray(), bytearray()
     process.stdin.write(stdin)
