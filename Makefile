@@ -62,9 +62,10 @@ burst-down: down ## the pool dev-burst leaves
 role: setup ## the skeleton of a new role: NAME=x (docs/adding.md)
 	@$(PYTHON) -m driver.new_role "$(NAME)"
 
-lint: setup-dev ## ruff, mypy, shellcheck, actionlint, zizmor, and the Go program's own checks
+lint: setup-dev ## ruff, import-linter, mypy, shellcheck, actionlint, zizmor, and the Go program's own checks
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
+	@said=$$(.venv/bin/lint-imports --no-cache) || { echo "$$said"; exit 1; }
 	@.venv/bin/mypy --strict __main__.py stacks components
 	@.venv/bin/mypy engine driver lab tests bench
 	@.venv/bin/shellcheck $$(git ls-files '*.sh' .ci/run)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pulumi
 
-from components.roles.fabric.settings import AUTO
+from components.settings.network_names import AUTO
 from components.settings.types import Gpu
 
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
-from components.roles.fabric.settings import AUTO, Fabric
+from components.roles.fabric.settings import Fabric
 from components.settings.cluster import Head
 from components.settings.draft import Draft
+from components.settings.network_names import AUTO
 from components.settings.problems import ROOT, Report
 from components.settings.section import Section, key, named
 from components.settings.types import Gpu, SiteName

@@ -5,15 +5,13 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from components.settings.network_names import INTERFACE
+from components.settings.network_names import INTERFACE, ON_THE_TAILNET
 from components.settings.types import refuse
-
-AUTO, TAILNET = "auto", "tailnet"
 
 
 def _fabric(value: str) -> str:
     if value in ("tailscale0", "lo"):
-        refuse("is no network of the site's own", "it is not known what is meant", f"write {TAILNET}, or auto")
+        refuse("is no network of the site's own", "it is not known what is meant", f"write {ON_THE_TAILNET}, or auto")
     if not re.fullmatch(INTERFACE, value):
         refuse("is not the name of a network interface, of 15 characters at most")
     return value
