@@ -28,7 +28,7 @@ import asyncssh
 
 from driver.stack_file import load_config
 from driver.workspace import PROJECT, Workspace
-from engine import Engine
+from engine.engine import Engine
 from tests.engine.played_hosts import Played, play, write_config
 
 STACK = "large"

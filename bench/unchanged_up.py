@@ -36,7 +36,7 @@ for number in range({COUNT}):
 ENGINE = """
 from pathlib import Path
 from driver.stack_file import load_config
-from engine import Engine
+from engine.engine import Engine
 
 here = Path()
 config = load_config(here, here / "Pulumi.dev.yaml")

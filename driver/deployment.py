@@ -18,8 +18,8 @@ from driver.make_command import Make
 from driver.remedies import with_remedies
 from driver.stack_file import load_config, read_stack_file
 from driver.workspace import DriverError, Workspace
-from engine import Engine, EngineError
-from engine.events import Event, Summary
+from engine.engine import Engine
+from engine.events import EngineError, Event, Summary
 from lab.identity import lab_id
 from lab.likeness.machine import LIKENESSES
 from stacks.config.model import POOL

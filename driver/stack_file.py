@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
 
 from components.settings.problems import shown
 from driver.workspace import DriverError
-from engine import Config
+from engine.events import Config
 from stacks.yaml_file import read_yaml, told
 
 

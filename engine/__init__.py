@@ -4,8 +4,3 @@ It does what the CLI and pulumi-command's provider do for `command:local:Command
 other stacks of the same workspace by StackReference, and leaves out policy, service backends, imports, refresh,
 targets, commands' output while they run, and every other provider. What it cannot run it refuses by name.
 """
-
-from engine.engine import Engine
-from engine.events import OPERATIONS, Config, EngineError, Event, Failure, Summary
-
-__all__ = ["OPERATIONS", "Config", "Engine", "EngineError", "Event", "Failure", "Summary"]

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 from driver.stack_file import load_config
-from engine import Engine, EngineError, Event
+from engine.engine import Engine
+from engine.events import EngineError, Event
 
 
 def _tell(event: Event) -> None:

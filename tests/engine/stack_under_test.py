@@ -16,7 +16,8 @@ from typing import Any
 import yaml
 
 from driver.stack_file import ConfigSecrets, load_config, passphrase
-from engine import Engine, Event, Summary
+from engine.engine import Engine
+from engine.events import Event, Summary
 from engine.state import State
 from tests.engine.ssh_host import SshHost
 

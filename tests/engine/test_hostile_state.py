@@ -11,8 +11,7 @@ import pytest
 from driver.cli_runner import _owner
 from driver.deployment import Deployment
 from driver.workspace import DriverError
-from engine import EngineError
-from engine.events import Event
+from engine.events import EngineError, Event
 from engine.state import State
 from tests.engine.stack_under_test import Stack
 

@@ -15,7 +15,7 @@ from driver.deployment import Deployment
 from driver.find_engine import IN_PROCESS, Found, find_engine
 from driver.stack_file import load_config
 from driver.workspace import Workspace
-from engine import Engine
+from engine.engine import Engine
 from engine.events import Event
 from tests.engine.conftest import needs_cli
 from tests.engine.played_hosts import PROJECT, play, write_config

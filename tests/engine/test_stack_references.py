@@ -10,8 +10,7 @@ import pytest
 from driver.deployment import Deployment
 from driver.find_engine import IN_PROCESS
 from driver.workspace import DriverError, Workspace
-from engine import EngineError
-from engine.events import Event, Summary
+from engine.events import EngineError, Event, Summary
 from tests.engine.conftest import needs_cli
 from tests.engine.stack_under_test import Stack
 

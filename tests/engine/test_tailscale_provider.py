@@ -19,8 +19,7 @@ import yaml
 from driver.deployment import Deployment
 from driver.find_engine import find_engine
 from driver.workspace import Workspace
-from engine import EngineError
-from engine.events import Event
+from engine.events import EngineError, Event
 from tests import fake_tailscale
 from tests.engine.conftest import needs_cli
 from tests.engine.ssh_host import SshHost

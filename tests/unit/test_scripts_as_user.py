@@ -125,7 +125,7 @@ def test_nothing_runs_as_another_user_but_by_that_one_function() -> None:
         if others.search(line) and not line.lstrip().startswith("#")
     }
     # The second is how a step's login becomes root.
-    assert found == {"scripts/as_user.sh", "command_line.py"}
+    assert found == {"steps/as_user.sh", "steps/command_line.py"}
 
 
 def test_every_lock_lies_where_only_root_can_open_it_and_waits_with_a_limit() -> None:

@@ -14,7 +14,7 @@ import pytest
 from components.validation.nccl_log import distinct
 from components.validation.transport import Transport, read_transport
 
-SCRIPTS = Path(__file__).parents[2] / "components" / "scripts" / "measuring"
+SCRIPTS = Path(__file__).parents[2] / "components" / "measurement"
 REAL = Path(__file__).parents[1] / "fixtures/nccl_tests/nccl-tests-2.19-1x2-H200-nvlink-nvls-off.txt"
 
 
