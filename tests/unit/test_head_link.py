@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,9 @@ from components.cluster.cluster import NO_POOL, Cluster
 from components.cluster.compute_node import ComputeNode
 from components.cluster.head_link import HeadLink
 from components.host import Connection, Host
+from components.roles.cluster_settings import ClusterSettings
 from components.roles.order import roles
+from components.settings.travel import shape
 from stacks.config import parse
 from tests.unit.configs import HOST_KEY, LAB, MUNGE_KEY
 from tests.unit.recorded import Recorded, record
@@ -74,3 +78,11 @@ def test_a_local_head_node_gives_no_connection_and_is_used_by_stacks_on_the_same
 def test_a_stack_elsewhere_is_told_that_a_head_node_is_local() -> None:
     with pytest.raises(pulumi.RunError, match="the head node head is local: it can be used on that machine alone"):
         with_a_node(True, here=True, known_here=False)
+
+
+def test_a_stack_of_another_process_reads_the_settings_of_a_cluster() -> None:
+    say = "from components.roles.cluster_settings import ClusterSettings; from components.settings.travel import shape"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{say}; print(shape(ClusterSettings))"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == shape(ClusterSettings)
