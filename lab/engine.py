@@ -20,6 +20,11 @@ START_LIMIT_S = 60.0
 PID_FILE = CHECKOUT / ".tailrack" / "dockerd.pid"
 LOG_FILE = CHECKOUT / ".tailrack" / "dockerd.log"
 
+WATCHES = Path("/proc/sys/fs/inotify/max_user_instances")
+"""How many inotify instances root may have. Each machine's systemd takes about seven, and beyond them it does not boot:
+Debian's 128 are 16 machines."""
+ENOUGH_WATCHES = 1024
+
 
 def connect() -> docker.DockerClient:
     """Return a client of the engine the environment names.
@@ -52,10 +57,21 @@ def ensure_engine() -> str:
             say("docker: no engine here; installing Debian's docker.io")
             apt_install(["docker.io"])
         _start()
+    _raise_watches()
     client = connect()
     version = str(client.version()["Version"])
     client.close()
     return version
+
+
+def _raise_watches() -> None:
+    """Let more machines boot than a machine of few services needs; until its next start, and never to less."""
+    try:
+        if int(WATCHES.read_text()) < ENOUGH_WATCHES:
+            run(["sh", "-c", f"echo {ENOUGH_WATCHES} >{WATCHES}"], root=True)
+            say(f"lab: {WATCHES.name} of fs.inotify is {ENOUGH_WATCHES} now, so that many machines can boot")
+    except (LabError, OSError, ValueError) as error:
+        say(f"lab: {WATCHES} cannot be raised, and with many machines some may not boot ({error})")
 
 
 def _start() -> None:

@@ -134,3 +134,14 @@ def test_a_process_that_took_over_the_number_is_left_alone(pid_file: Path) -> No
         assert engine.stop_engine() is False
         assert other.poll() is None
         other.kill()
+
+
+@pytest.mark.parametrize(("before", "after"), [("128\n", "1024\n"), ("8192\n", "8192\n")])
+def test_what_many_machines_need_to_boot_is_raised_and_never_lowered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: str
+) -> None:
+    monkeypatch.setattr(engine, "WATCHES", tmp_path / "max_user_instances")
+    monkeypatch.setattr("lab.commands.os.geteuid", lambda: 0)
+    engine.WATCHES.write_text(before)
+    engine._raise_watches()
+    assert engine.WATCHES.read_text() == after
