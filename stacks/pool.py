@@ -26,7 +26,9 @@ async def pool_stack(config: PoolConfig, stack: str) -> PoolStack:
     found = list(problems(config, stack, cluster, link))
     if found:
         raise pulumi.RunError(str(ConfigError(found)))
-    return PoolStack(config, stack, cluster, link)
+    settings = HeadLink.settings_of(link)
+    assert settings is not None  # noqa: S101 - `problems` has seen it
+    return PoolStack(config, stack, cluster, HeadLink.from_outputs(link, settings))
 
 
 async def _output(of: pulumi.StackReference, name: str) -> Any:
@@ -38,13 +40,12 @@ async def _output(of: pulumi.StackReference, name: str) -> Any:
 class PoolStack:
     """Everything of one pool. `outputs` is what `pulumi stack output` shows: as of a cluster, for its own nodes.
 
-    cluster, link   outputs of the cluster's stack, in which nothing keeps the pool from it
+    cluster   output of the cluster's stack, in which nothing keeps the pool from it
+    head      the cluster's head node
     """
 
-    def __init__(self, config: PoolConfig, stack: str, cluster: Mapping[str, Any], link: Mapping[str, Any]) -> None:
-        settings = HeadLink.settings_of(link)
-        assert settings is not None  # noqa: S101 - `problems` has seen it
-        head = HeadLink.from_outputs(link, settings)
+    def __init__(self, config: PoolConfig, stack: str, cluster: Mapping[str, Any], head: HeadLink) -> None:
+        settings = head.settings
         nodes = config.nodes()
         made = machines(config.sites, nodes, stack, config.cluster_stack)
         tailnet = stack_tailnet(

@@ -40,7 +40,6 @@ def _kinds(model: type[Section], path: str) -> Iterator[tuple[str, str]]:
 def plain(section: Section, model: type[Section]) -> dict[str, Any]:
     """Return the values of a section by key, in the types of JSON. Secrets, and lists of what needs one, are left out.
 
-
     model   whose keys are meant: the section may be of a class with more of them
     """
     values = {}
