@@ -22,6 +22,7 @@ from components.settings.network_names import DEVICE, INTERFACE, TAILNET
 from components.settings.public_key import ED25519, check_key
 
 MOST_GPUS = 256  # of a node: nvidia's device files have numbers below it
+MOST_PORTS = 32  # for RDMA, that jobs of a node use (components/roles/fabric/rails.py)
 # Characters of an answer, and how deep its lists and objects may lie in one another.
 MOST_SAID, MOST_DEPTH = 2**20, 64
 # A measurement's: what the driver may say (validate.sh), and what is added to it.
@@ -90,13 +91,7 @@ def _networks(value: object) -> dict[str, Any]:
     """What may be its site's fabric (components/roles/fabric/networks.py): interfaces with addresses, RDMA devices."""
     if not isinstance(value, dict) or value.keys() != {"interfaces", "rdma"}:
         raise ValueError
-    return {"interfaces": _each(value["interfaces"], _interface), "rdma": _each(value["rdma"], _rdma)}
-
-
-def _each(value: object, parse: Reader) -> list[Any]:
-    if not isinstance(value, list) or len(value) > 16:
-        raise ValueError
-    return [parse(item) for item in value]
+    return {"interfaces": _list_of(_interface)(value["interfaces"]), "rdma": _list_of(_rdma, MOST_PORTS)(value["rdma"])}
 
 
 def _interface(value: object) -> dict[str, Any]:
@@ -132,7 +127,10 @@ def _address(value: object) -> str:
     return value
 
 
-_RDMA: Mapping[str, Reader] = {"device": _DEVICE, "port": _whole(1, 255), "interface": _INTERFACE}
+_RDMA: Mapping[str, Reader] = {
+    "device": _DEVICE, "port": _whole(1, 255), "interface": _INTERFACE,
+    "link": _matching("InfiniBand|Ethernet"), "rail": _whole(-1, MOST_GPUS - 1),
+}  # fmt: skip
 _VERSION = _matching(r"[0-9][A-Za-z0-9.+:~-]{0,63}")
 
 
@@ -186,7 +184,7 @@ CERTIFICATE = "ssh-ed25519-cert-v01@openssh.com"
 _NODE = _matching(r"[a-z0-9][a-z0-9-]{0,62}")
 _PROVEN: Mapping[str, Reader] = {
     "interfaces": _list_of(_INTERFACE),
-    "rdma": _list_of(_matching(r"[A-Za-z0-9_.-]{1,64}:[0-9]{1,3}")),
+    "rdma": _list_of(_matching(r"[A-Za-z0-9_.-]{1,64}:[0-9]{1,3}"), MOST_PORTS),
     "with": _list_of(_node_and_interface),
     "note": _text(4000),
     "error": _text(4000),

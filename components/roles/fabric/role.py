@@ -16,7 +16,8 @@ PORT = "6816"
 AGAIN = "tailrack-fabric-again"
 
 # The program's modules, each after those that it imports.
-MODULES = ("settings/network_names", *(f"roles/fabric/{name}" for name in ("networks", "proof", "groups", "fabric")))
+_OF_THE_ROLE = ("networks", "rails", "proof", "records", "groups", "fabric")
+MODULES = ("settings/network_names", *(f"roles/fabric/{name}" for name in _OF_THE_ROLE))
 _OWN_IMPORT = re.compile(r"^from components\..+ import .+\n", re.MULTILINE)
 
 

@@ -24,7 +24,8 @@ GOOD: dict[str, Any] = {
             {"name": "eth1.7", "address": "10.1.2.3/24", "default_route": False, "speed": 100000, "rdma": True}
         ],
         "rdma": [
-            {"device": "mlx5_0", "port": 1, "interface": "eth1.7"}, {"device": "mlx5_1", "port": 1, "interface": ""},
+            {"device": "mlx5_0", "port": 1, "interface": "eth1.7", "link": "Ethernet", "rail": 0},
+            {"device": "mlx5_1", "port": 1, "interface": "", "link": "InfiniBand", "rail": -1},
         ],
     },
 }  # fmt: skip
@@ -77,6 +78,7 @@ def test_no_field_of_the_head_node_takes_what_is_not_of_its_kind(name: str, valu
     "forged",
     [
         {"interfaces": ["eth1\nPrologFlags=x"]}, {"interfaces": ["eth1"] * 17}, {"rdma": ["mlx5_0:1 x"]},
+        {"rdma": ["mlx5_0:1"] * 33},
         {"with": [["a1", "eth1", "x"]]}, {"with": [["a1\nb1", "eth1"]]}, {"note": "\x1b]52;c;aGk=\x07"},
         {"note": "x" * 4001}, {"error": None},
     ],
