@@ -19,15 +19,18 @@ import pulumi
 from components.cluster.compute_node import ComputeNode
 from components.cluster.head_link import HeadLink
 from components.cluster.head_node import HeadNode
+from components.host import Host
 from components.measurement import plan as measuring_plan
 from components.measurement.jobs import validation_job
 from components.measurement.plan import Node
 from components.roles.fabric.site import TAILNET_INTERFACE, shared_interface
 from components.roles.slurm.files import measured_settings
+from components.settings.network_names import ON_THE_TAILNET
 from components.settings.types import CROSS_SITE, NODE
 from components.settings.validation import Validation
 from components.steps import results
 from components.steps.step import Step
+from components.validation.expected import ONLY_SOCKETS
 from components.validation.model import Measurement
 from components.validation.preflight import program as preflight_program
 from components.validation.preflight import read as read_preflight
@@ -117,9 +120,15 @@ def _digest(parts: Sequence[Any]) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def _nodes(known: Mapping[str, Mapping[str, str]]) -> dict[str, Node]:
-    sites, addresses, gpus = known["sites"], known["addresses"], known["gpus"]
-    return {name: Node(sites[name], addresses[name], gpus[name]) for name in sorted(sites)}
+def _nodes(known: Mapping[str, Mapping[str, Any]]) -> dict[str, Node]:
+    sites, addresses, gpus, mpi = known["sites"], known["addresses"], known["gpus"], known["mpi"]
+    # What version the peer has is not known here.
+    return {name: Node(sites[name], addresses[name], gpus[name], mpi.get(name) or 0) for name in sorted(sites)}
+
+
+def _rdma_of(host: Host) -> str:
+    """What jobs inside the host's site may use of RDMA (components/validation/expected.py)."""
+    return ONLY_SOCKETS if host.fabric == ON_THE_TAILNET else host.rdma
 
 
 def _fabrics(sites: Mapping[str, str], proven: Mapping[str, Any]) -> dict[str, str]:
@@ -180,10 +189,13 @@ class NcclValidation(pulumi.ComponentResource):
         sites = self._with_peer(scope, "site", {name: node.host.site for name, node in members.items()})
         there = self._with_peer(scope, "address", {name: node.joined["tailnet_ip"] for name, node in members.items()})
         gpus = self._with_peer(scope, "gpus", {name: node.gpus for name, node in members.items()})
-        known = pulumi.Output.all(sites=sites, addresses=there, gpus=gpus).apply(_nodes)
+        mpi = pulumi.Output.all(**{name: node.facts["mpi"] for name, node in members.items()})
+        known = pulumi.Output.all(sites=sites, addresses=there, gpus=gpus, mpi=mpi).apply(_nodes)
         # What was BUSY is no result to keep: another number replaces it.
         again = self._before.apply(partial(retries, scope.name))
         spans = scope.sites > 1
+        # Inside one site, which has one word on it.
+        rdma = next(_rdma_of(node.host) for node in members.values())
         # Not of the peer: between sites there is only the tailnet.
         proven = pulumi.Output.all(**{name: node.fabric for name, node in members.items()})
         # Nothing but the tailnet joins sites. Inside one, Slurm tells its jobs (role fabric).
@@ -201,6 +213,8 @@ class NcclValidation(pulumi.ComponentResource):
             {
                 "cgroups": link.cgroups,
                 "interface": expected_interface,
+                "rdma": rdma,
+                "mpi": mpi,
                 **measured_settings(link.settings.slurm.settings),
             },
             again,
@@ -219,6 +233,7 @@ class NcclValidation(pulumi.ComponentResource):
                     interface=TAILNET_INTERFACE if spans else "",
                     expected_interface=told["expected"],
                     fabric=_fabrics(told["sites"], told["proven"]),
+                    rdma=rdma,
                     preflight=preflight_program() if preflight else "",
                 ),
                 sort_keys=True,
@@ -235,9 +250,13 @@ class NcclValidation(pulumi.ComponentResource):
                 "SETTINGS": _digest(how),
                 "RUN_AS": link.settings.users[0].name,
                 "PLAN": plan,
-                "JOB_SCRIPT": sites.apply(
-                    lambda names: validation_job(
-                        scope.name, tuple(sorted(names)), measurement, asked.time_limit_minutes, scope.sites
+                "JOB_SCRIPT": known.apply(
+                    lambda nodes: validation_job(
+                        scope.name,
+                        tuple(sorted(nodes)),
+                        measuring_plan.cpu_measurement(measurement, nodes),
+                        asked.time_limit_minutes,
+                        scope.sites,
                     )
                 ),
                 "QUEUE_LIMIT": asked.queue_limit_seconds,
@@ -260,8 +279,10 @@ class NcclValidation(pulumi.ComponentResource):
 
         def judged(told: Mapping[str, Any]) -> dict[str, Any]:
             on_gpus = measuring_plan.gpu_measurement(told["nodes"], asked)
-            conditions = Conditions(*floors, told["expected"], spans, asked.floors_from or "config")
-            result, by_node = judge_scope(on_gpus or measurement, told["report"], conditions, read_preflight)
+            on_cpus = measuring_plan.cpu_measurement(measurement, told["nodes"])
+            by_mpi = measuring_plan.mpi_apart(told["nodes"], asked, on_gpus or on_cpus)
+            conditions = Conditions(*floors, told["expected"], spans, asked.floors_from or "config", rdma, by_mpi)
+            result, by_node = judge_scope(on_gpus or on_cpus, told["report"], conditions, read_preflight)
             told_besides = {"retries": told["retries"], "measured_with": told["kept"]}
             return {"scope": scope.name, "result": {**result, **told_besides}, "nodes": by_node}
 

@@ -239,6 +239,7 @@ _FACTS: Mapping[str, Reader] = {
     "gpu_nvlinks": _whole(0, 64),
     "kernel_nfs_server": _truth,
     "cgroups": _truth,
+    "mpi": _whole(0, 99),
     "slurm_version": _VERSION,
 }
 _JOINED: Mapping[str, Reader] = {

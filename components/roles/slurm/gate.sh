@@ -28,7 +28,7 @@ cgroups_delegated() {
 }
 
 slurm_gate() {
-    local path cluster
+    local path cluster mpi
     while read -r path; do
         cluster=$(sed -nE 's/^[[:space:]]*ClusterName=([^[:space:]]+).*/\1/Ip' "$path")
         found_foreign "$path${cluster:+ of cluster $cluster}"
@@ -44,6 +44,11 @@ slurm_gate() {
         "Slurm $(release_of "$SLURM_VERSION") here is too old: nodes that come and go need $SLURM_NEEDED or newer" \
         "take a newer image for $HOST_NAME (Debian 13, Ubuntu 24.04), or a package source with a newer Slurm"
     CGROUPS=$(yes_no cgroups_delegated)
+    mpi=$(version_of openmpi-bin)
+    mpi=${mpi#*:}
+    mpi=${mpi%%.*}
     result cgroups "$CGROUPS"
+    # Its major version; 0 where no package source has it. Others do not speak with each other.
+    result mpi "$([[ $mpi =~ ^[1-9][0-9]?$ ]] && echo "$mpi" || echo 0)"
     result slurm_version "$(json_string "$SLURM_VERSION")"
 }
