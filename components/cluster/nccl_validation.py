@@ -30,7 +30,7 @@ from components.settings.types import CROSS_SITE, NODE
 from components.settings.validation import Validation
 from components.steps import results
 from components.steps.step import Step
-from components.validation.expected import ONLY_SOCKETS
+from components.validation.expected import ANY_RDMA, ONLY_SOCKETS, ROCE_UNPROVEN
 from components.validation.model import Measurement
 from components.validation.preflight import program as preflight_program
 from components.validation.preflight import read as read_preflight
@@ -126,9 +126,12 @@ def _nodes(known: Mapping[str, Mapping[str, Any]]) -> dict[str, Node]:
     return {name: Node(sites[name], addresses[name], gpus[name], mpi.get(name) or 0) for name in sorted(sites)}
 
 
-def _rdma_of(host: Host) -> str:
+def _rdma_of(host: Host, proven: Mapping[str, Any]) -> str:
     """What jobs inside the host's site may use of RDMA (components/validation/expected.py)."""
-    return ONLY_SOCKETS if host.fabric == ON_THE_TAILNET else host.rdma
+    if host.fabric == ON_THE_TAILNET:
+        return ONLY_SOCKETS
+    carried = any(found and found["rdma"] for found in proven.values())
+    return ROCE_UNPROVEN if host.rdma == ANY_RDMA and not carried else host.rdma
 
 
 def _fabrics(sites: Mapping[str, str], proven: Mapping[str, Any]) -> dict[str, str]:
@@ -194,11 +197,11 @@ class NcclValidation(pulumi.ComponentResource):
         # What was BUSY is no result to keep: another number replaces it.
         again = self._before.apply(partial(retries, scope.name))
         spans = scope.sites > 1
-        # Inside one site, which has one word on it.
-        rdma = next(_rdma_of(node.host) for node in members.values())
         # Not of the peer: between sites there is only the tailnet.
         proven = pulumi.Output.all(**{name: node.fabric for name, node in members.items()})
         # Nothing but the tailnet joins sites. Inside one, Slurm tells its jobs (role fabric).
+        host = next(iter(members.values())).host  # inside one site all have its word on RDMA
+        rdma = proven.apply(partial(_rdma_of, host))
         expected_interface = proven.apply(
             lambda found: TAILNET_INTERFACE if spans else shared_interface(scope.nodes, found)
         )
@@ -213,7 +216,7 @@ class NcclValidation(pulumi.ComponentResource):
             {
                 "cgroups": link.cgroups,
                 "interface": expected_interface,
-                "rdma": rdma,
+                **({} if spans else {"rdma": rdma}),
                 "mpi": mpi,
                 **measured_settings(link.settings.slurm.settings),
             },
@@ -222,7 +225,9 @@ class NcclValidation(pulumi.ComponentResource):
         kept = pulumi.Output.all(self._before, pulumi.Output.all(*measured).apply(_digest)).apply(
             lambda told: kept_from(told[0], scope.name, told[1], floors)
         )
-        plan = pulumi.Output.all(nodes=known, kept=kept, expected=expected_interface, proven=proven, sites=sites).apply(
+        plan = pulumi.Output.all(
+            nodes=known, kept=kept, expected=expected_interface, proven=proven, sites=sites, rdma=rdma
+        ).apply(
             lambda told: json.dumps(
                 measuring_plan.plan(
                     scope.name,
@@ -233,7 +238,7 @@ class NcclValidation(pulumi.ComponentResource):
                     interface=TAILNET_INTERFACE if spans else "",
                     expected_interface=told["expected"],
                     fabric=_fabrics(told["sites"], told["proven"]),
-                    rdma=rdma,
+                    rdma=told["rdma"],
                     preflight=preflight_program() if preflight else "",
                 ),
                 sort_keys=True,
@@ -281,13 +286,15 @@ class NcclValidation(pulumi.ComponentResource):
             on_gpus = measuring_plan.gpu_measurement(told["nodes"], asked)
             on_cpus = measuring_plan.cpu_measurement(measurement, told["nodes"])
             by_mpi = measuring_plan.mpi_apart(told["nodes"], asked, on_gpus or on_cpus)
-            conditions = Conditions(*floors, told["expected"], spans, asked.floors_from or "config", rdma, by_mpi)
+            conditions = Conditions(
+                *floors, told["expected"], spans, asked.floors_from or "config", told["rdma"], by_mpi
+            )
             result, by_node = judge_scope(on_gpus or on_cpus, told["report"], conditions, read_preflight)
             told_besides = {"retries": told["retries"], "measured_with": told["kept"]}
             return {"scope": scope.name, "result": {**result, **told_besides}, "nodes": by_node}
 
         return pulumi.Output.all(
-            nodes=known, report=step.result, retries=again, kept=kept, expected=expected_interface
+            nodes=known, report=step.result, retries=again, kept=kept, expected=expected_interface, rdma=rdma
         ).apply(judged)
 
     def _with_peer(

@@ -10,7 +10,9 @@ from components.validation.fabric_facts import EFA, INFINIBAND, ROCE, FabricFact
 from components.validation.transport import Transport
 
 # What a site may say of RDMA (components/roles/fabric/settings.py), besides names of devices.
-ANY_RDMA, NO_PORTS, ONLY_SOCKETS = "auto", "none", "tailnet"
+ANY_RDMA, ONLY_SOCKETS = "auto", "tailnet"
+# Ports of Ethernet that are up and carried nothing when their nodes joined: an ordinary network card of a cloud.
+ROCE_UNPROVEN = "infiniband"
 NVLINK, PCIE, SOCKETS = "NVLink", "P2P over PCIe", "sockets"
 _GPUDIRECT = " + GPUDirect RDMA"
 # Names that NCCL's network plugins for verbs give themselves, where the log does not say which fabric it is.
@@ -64,8 +66,8 @@ def expect(
 
     interface   the one that sockets should use
     spans       whether the nodes stand in more than one site: then nothing but sockets joins them
-    rdma        what jobs may use of it: ANY_RDMA, NO_PORTS of InfiniBand and RoCE, ports' names with commas between, or
-                ONLY_SOCKETS
+    rdma        what jobs may use of it: ANY_RDMA; names of InfiniBand's and RoCE's ports with commas between; `none`;
+                ONLY_SOCKETS; or ROCE_UNPROVEN: nobody knows what RoCE's ports are worth
     """
     if spans:
         return Expected(SOCKETS, interface, f"{interface} alone joins the sites")
@@ -86,6 +88,8 @@ def expect(
             sorted(port for port, kind in node.ports.items() if kind == fabric and _may(port, kind, rdma))
             for node in own
         ]
+        if all(ports) and fabric == ROCE and rdma == ROCE_UNPROVEN:
+            return NOTHING
         if all(ports):
             where = "; ".join(f"{node} {', '.join(names)}" for node, names in zip(nodes, ports, strict=True))
             # EFA's own module reaches GPUs' memory without another's.
@@ -95,7 +99,9 @@ def expect(
 
 def _may(port: str, fabric: str, rdma: str) -> bool:
     """Whether jobs may use a port (`mlx5_0:1`); a plugin's, such as EFA's, is nothing that `rdma` speaks of."""
-    return fabric == EFA or rdma == ANY_RDMA or bool({port, port.partition(":")[0]} & {*rdma.split(",")})
+    return (
+        fabric == EFA or rdma in (ANY_RDMA, ROCE_UNPROVEN) or bool({port, port.partition(":")[0]} & {*rdma.split(",")})
+    )
 
 
 def complaint(expected: Expected, used: Transport) -> str | None:

@@ -140,6 +140,7 @@ BOTH = {name: presence(ports={"m_0:1": INFINIBAND, "m_1:1": INFINIBAND}) for nam
         (BOTH, "m_1:1,m_9", "InfiniBand", "(a m_1:1; b m_1:1)"),
         (BOTH, "m_9", "sockets", "no RDMA port that jobs may use"),
         (BOTH, "tailnet", "sockets", "the config of the site wants the tailnet"),
+        (BOTH, "infiniband", "InfiniBand", "InfiniBand is up"),
         ({name: presence(ports={"e:1": EFA}) for name in "ab"}, "none", "Libfabric", "Libfabric is up"),
         ({name: presence(ports={"e:1": EFA}) for name in "ab"}, "tailnet", "sockets", "wants the tailnet"),
     ],
@@ -150,6 +151,11 @@ def test_what_the_config_takes_out_is_not_expected(
     found = expect(("a", "b"), own, "eth0", spans=False, rdma=rdma)
     assert found.transport == transport
     assert words in found.where
+
+
+def test_ports_of_ethernet_that_carried_nothing_by_rdma_are_no_reason_to_complain_of_sockets() -> None:
+    own = {name: presence(ports={"m:1": ROCE}) for name in "ab"}
+    assert expect(("a", "b"), own, "eth0", spans=False, rdma="infiniband") == NOTHING
 
 
 @pytest.mark.parametrize(
