@@ -26,7 +26,7 @@ FOLDER = Path(__file__).parent
 VALIDATION = FOLDER.parent / "validation"
 PROGRAM, RING, START = (VALIDATION / name for name in ("all_reduce_perf_cpu.py", "tcp_ring.py", "start.py"))
 # The nodes run these, or the operator's machine; the program that drives a measurement does not import them.
-_ELSEWHERE = (PROGRAM.name, RING.name, START.name, "collect_fabric_facts.py", "table.py")
+_ELSEWHERE = (PROGRAM.name, RING.name, START.name, "collect_fabric_facts.py", "nccl_json.py", "table.py")
 START_SECONDS = 60  # beyond the time that nodes are waited for: a job whose nodes are free starts with the next look
 RUNS = 3  # of a measurement between GPUs at its gate size
 # nccl-tests 2.19.6. What is fetched is held against the names and contents of the commit's files.
@@ -160,7 +160,8 @@ def _gpu_part(scope: str, settings: Validation, asked: Measurement | None) -> di
         return {"nccl": None}
     told = asked_json(asked)
     del told["ranks"], told["nodes"]
-    files = {"rank.sh": _script("rank"), **_program_files(settings)}
+    reader = (VALIDATION / "nccl_json.py").read_text(encoding="utf-8")
+    files = {"rank.sh": _script("rank"), "nccl_json.py": reader, **_program_files(settings)}
     return {
         "nccl": {
             **told,
