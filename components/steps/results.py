@@ -11,12 +11,12 @@ from __future__ import annotations
 import base64
 import ipaddress
 import json
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import pulumi
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, create_model
 
 from components.settings.network_names import DEVICE, INTERFACE, TAILNET
 from components.settings.public_key import ED25519, check_key
@@ -26,171 +26,109 @@ MOST_GPUS = 256  # of a node: nvidia's device files have numbers below it
 MOST_SAID, MOST_DEPTH = 2**20, 64
 # A measurement's: what the driver may say (validate.sh), and what is added to it.
 MOST_MEASURED = 80_000_000
-
-Reader = Callable[[object], Any]
-
-
-def _whole(least: int, most: int) -> Reader:
-    def read(value: object) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise ValueError
-        return value
-
-    return read
+CERTIFICATE = "ssh-ed25519-cert-v01@openssh.com"
 
 
-def _matching(pattern: str) -> Reader:
-    def read(value: object) -> str:
-        if not isinstance(value, str) or not re.fullmatch(pattern, value, re.ASCII):
-            raise ValueError
-        return value
-
-    return read
+def _whole(least: int, most: int) -> Any:
+    return Annotated[int, Field(strict=True, ge=least, le=most)]
 
 
-def _truth(value: object) -> bool:
-    if not isinstance(value, bool):
+def _matching(pattern: str) -> Any:
+    return Annotated[str, Field(strict=True, pattern=f"^(?:{pattern})$")]
+
+
+def _list_of(kind: Any, most: int = 16) -> Any:
+    return Annotated[list[kind], Field(strict=True, max_length=most)]
+
+
+def _pair_of(one: Any, other: Any) -> Any:
+    return Annotated[tuple[one, other], AfterValidator(list)]
+
+
+def _only(holds: bool) -> None:
+    if not holds:
         raise ValueError
-    return value
 
 
-def _tailnet_address(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError
+def _tailnet_address(value: str) -> str:
     address = ipaddress.IPv4Address(value)
-    if address not in TAILNET or str(address) != value:
-        raise ValueError
+    _only(address in TAILNET and str(address) == value)
     return value
 
 
-def _ed25519(value: object) -> str:
+def _ed25519(value: str) -> str:
     """A public key as `ssh-ed25519 BASE64`."""
-    kind, _, text = value.partition(" ") if isinstance(value, str) else ("", "", "")
-    if kind != ED25519:
-        raise ValueError
+    kind, _, text = value.partition(" ")
+    _only(kind == ED25519)
     check_key(kind, text)
-    return f"{kind} {text}"
+    return value
 
 
-def _device_numbers(value: object) -> list[int]:
+def _in_order(numbers: list[int]) -> list[int]:
     """Numbers of device files, in their order, each once."""
-    if not isinstance(value, list) or len(value) > MOST_GPUS:
-        raise ValueError
-    numbers = [_whole(0, 255)(number) for number in value]
-    if numbers != sorted(set(numbers)):
-        raise ValueError
+    _only(numbers == sorted(set(numbers)))
     return numbers
 
 
-_INTERFACE = _matching(INTERFACE)
-_DEVICE = _matching(DEVICE)
-
-
-def _networks(value: object) -> dict[str, Any]:
-    """What may be its site's fabric (components/roles/fabric/networks.py): interfaces with addresses, RDMA devices."""
-    if not isinstance(value, dict) or value.keys() != {"interfaces", "rdma"}:
-        raise ValueError
-    return {"interfaces": _each(value["interfaces"], _interface), "rdma": _each(value["rdma"], _rdma)}
-
-
-def _each(value: object, parse: Reader) -> list[Any]:
-    if not isinstance(value, list) or len(value) > 16:
-        raise ValueError
-    return [parse(item) for item in value]
-
-
-def _interface(value: object) -> dict[str, Any]:
-    fields = {
-        "name": _INTERFACE,
-        "address": _address,
-        "default_route": _truth,
-        "speed": _whole(0, 10**7),
-        "rdma": _truth,
-    }
-    return _whole_of(value, fields)
-
-
-def _rdma(value: object) -> dict[str, Any]:
-    if isinstance(value, dict) and value.get("interface") == "":
-        return {**_whole_of({**value, "interface": "none"}, _RDMA), "interface": ""}
-    return _whole_of(value, _RDMA)
-
-
-def _whole_of(value: object, fields: Mapping[str, Reader]) -> dict[str, Any]:
-    if not isinstance(value, dict) or value.keys() != fields.keys():
-        raise ValueError
-    return {name: parse(value[name]) for name, parse in fields.items()}
-
-
-def _address(value: object) -> str:
+def _address(value: str) -> str:
     """An IPv4 address with its prefix length that is none of the tailnet."""
-    if not isinstance(value, str) or "/" not in value:
-        raise ValueError
     address = ipaddress.IPv4Interface(value)
-    if str(address) != value or address.ip in TAILNET or address.ip.is_loopback:
-        raise ValueError
+    _only(str(address) == value and address.ip not in TAILNET and not address.ip.is_loopback)
     return value
 
 
-_RDMA: Mapping[str, Reader] = {"device": _DEVICE, "port": _whole(1, 255), "interface": _INTERFACE}
-_VERSION = _matching(r"[0-9][A-Za-z0-9.+:~-]{0,63}")
-
-
-def _certificate(value: object) -> str:
+def _certificate(value: str) -> str:
     """A certificate of an ed25519 key, as `ssh-ed25519-cert-v01@openssh.com BASE64`, without its comment."""
-    if not isinstance(value, str) or not value.isprintable():
-        raise ValueError
     kind, text, *_ = [*value.split(" "), "", ""]
     # The kind is also written inside of it, after its length.
-    if kind != CERTIFICATE or not base64.b64decode(text, validate=True)[4:].startswith(kind.encode()):
-        raise ValueError
+    inside = base64.b64decode(text, validate=True)[4:]
+    _only(value.isprintable() and kind == CERTIFICATE and inside.startswith(kind.encode()))
     return f"{kind} {text}"
 
 
-def _text(most: int) -> Reader:
-    """Words for people, on one line."""
-
-    def read(value: object) -> str:
-        if not isinstance(value, str) or len(value) > most or not value.isprintable():
-            raise ValueError
-        return value
-
-    return read
+def _printable(value: str) -> str:
+    _only(value.isprintable())
+    return value
 
 
-def _list_of(parse: Reader, most: int = 16) -> Reader:
-    def read(value: object) -> list[Any]:
-        if not isinstance(value, list) or len(value) > most:
-            raise ValueError
-        return [parse(item) for item in value]
-
-    return read
-
-
-def _node_and_interface(value: object) -> list[str]:
-    if not isinstance(value, list) or len(value) != 2:
-        raise ValueError
-    return [_NODE(value[0]), _INTERFACE(value[1])]
+_TRUTH: Any = Annotated[bool, Field(strict=True)]
+_TEXT: Any = Annotated[str, Field(strict=True)]
+_INTERFACE, _NODE = _matching(INTERFACE), _matching(r"[a-z0-9][a-z0-9-]{0,62}")
+_WORDS: Any = Annotated[_TEXT, Field(max_length=4000), AfterValidator(_printable)]  # for people, on one line
+_VERSION = _matching(r"[0-9][A-Za-z0-9.+:~-]{0,63}")
+_KEY: Any = Annotated[_TEXT, AfterValidator(_ed25519)]
 
 
-def _proven(value: object) -> dict[str, Any] | None:
-    """What came of proving a node's fabric (components/roles/fabric/groups.py); None on the tailnet."""
-    if value is None:
-        return None
-    if not isinstance(value, dict):
-        raise ValueError
-    return {name: parse(value.get(name)) for name, parse in _PROVEN.items()}
+def _object(**kinds: Any) -> Any:
+    """An object of these keys and no others."""
+    fields: dict[str, Any] = {name: (kind, ...) for name, kind in kinds.items()}
+    return Annotated[create_model("_Object", __config__=ConfigDict(extra="forbid"), **fields), AfterValidator(dict)]
 
 
-CERTIFICATE = "ssh-ed25519-cert-v01@openssh.com"
-_NODE = _matching(r"[a-z0-9][a-z0-9-]{0,62}")
-_PROVEN: Mapping[str, Reader] = {
-    "interfaces": _list_of(_INTERFACE),
-    "rdma": _list_of(_matching(r"[A-Za-z0-9_.-]{1,64}:[0-9]{1,3}")),
-    "with": _list_of(_node_and_interface),
-    "note": _text(4000),
-    "error": _text(4000),
-}
+# What may be its site's fabric (components/roles/fabric/networks.py): interfaces with addresses, RDMA devices.
+_NETWORKS = _object(
+    interfaces=_list_of(
+        _object(
+            name=_INTERFACE,
+            address=Annotated[_TEXT, AfterValidator(_address)],
+            default_route=_TRUTH,
+            speed=_whole(0, 10**7),
+            rdma=_TRUTH,
+        )
+    ),
+    rdma=_list_of(_object(device=_matching(DEVICE), port=_whole(1, 255), interface=_matching(f"|{INTERFACE}"))),
+)
+# What came of proving a node's fabric (components/roles/fabric/groups.py); None on the tailnet.
+_PROVEN = (
+    _object(
+        interfaces=_list_of(_INTERFACE),
+        rdma=_list_of(_matching(r"[A-Za-z0-9_.-]{1,64}:[0-9]{1,3}")),
+        **{"with": _list_of(_pair_of(_NODE, _INTERFACE))},
+        note=_WORDS,
+        error=_WORDS,
+    )
+    | None
+)
 
 
 @dataclass(frozen=True)
@@ -202,7 +140,7 @@ class Answer:
     needed   without it there is nothing to do for any machine: a problem of it ends the program
     """
 
-    fields: Mapping[str, Reader] | None
+    fields: Mapping[str, TypeAdapter[Any]] | None
     most: int = MOST_SAID
     needed: bool = False
 
@@ -230,41 +168,37 @@ class Answer:
         return Answer(self.fields, self.most, needed=True)
 
 
-_FACTS: Mapping[str, Reader] = {
-    "cpus": _whole(1, 2**16),
-    "memory_mb": _whole(1, 2**31),
-    "gpus": _whole(0, MOST_GPUS),
-    "gpu_kind": _matching(r"|[a-z][a-z0-9-]{0,40}"),
-    "gpu_devices": _device_numbers,
-    "gpu_memory_mb": _whole(0, 2**31),
-    "gpu_driver": _matching(r"|[0-9][0-9A-Za-z.-]{0,40}"),
-    "gpu_nvlinks": _whole(0, 64),
-    "kernel_nfs_server": _truth,
-    "cgroups": _truth,
-    "slurm_version": _VERSION,
-}
-_JOINED: Mapping[str, Reader] = {
-    "tailnet_ip": _tailnet_address,
-    "tailscale_version": _VERSION,
-    "sshd_port": _whole(1, 65535),
-    "host_key": _ed25519,
-    "fabric": _networks,
-}
+def _kinds(**kinds: Any) -> Mapping[str, TypeAdapter[Any]]:
+    return {name: TypeAdapter(kind) for name, kind in kinds.items()}
+
+
+_FACTS = _kinds(
+    cpus=_whole(1, 2**16),
+    memory_mb=_whole(1, 2**31),
+    gpus=_whole(0, MOST_GPUS),
+    gpu_kind=_matching(r"|[a-z][a-z0-9-]{0,40}"),
+    gpu_devices=Annotated[_list_of(_whole(0, 255), MOST_GPUS), AfterValidator(_in_order)],
+    gpu_memory_mb=_whole(0, 2**31),
+    gpu_driver=_matching(r"|[0-9][0-9A-Za-z.-]{0,40}"),
+    gpu_nvlinks=_whole(0, 64),
+    kernel_nfs_server=_TRUTH,
+    cgroups=_TRUTH,
+    slurm_version=_VERSION,
+)
+_JOINED = _kinds(
+    tailnet_ip=Annotated[_TEXT, AfterValidator(_tailnet_address)],
+    tailscale_version=_VERSION,
+    sshd_port=_whole(1, 65535),
+    host_key=_KEY,
+    fabric=_NETWORKS,
+)
 GATE = Answer(_FACTS)
 JOIN = Answer(_JOINED)
-REACH = Answer({**_JOINED, "path": _matching(r"direct|relay|peer-relay")})
-HEAD = Answer(
-    {
-        "authority": _ed25519,
-        "leave_key": _ed25519,
-        "own_file_system": _truth,
-        "slurm_version": _VERSION,
-        "fabric": _proven,
-    }
-)
-MEMBER = Answer({"certificate": _certificate, "fabric": _proven})
-NODE = Answer({"slurm_version": _VERSION})
-HOST_KEY = Answer({"host_key": _ed25519})
+REACH = Answer({**_JOINED, **_kinds(path=_matching(r"direct|relay|peer-relay"))})
+HEAD = Answer(_kinds(authority=_KEY, leave_key=_KEY, own_file_system=_TRUTH, slurm_version=_VERSION, fabric=_PROVEN))
+MEMBER = Answer(_kinds(certificate=Annotated[_TEXT, AfterValidator(_certificate)], fabric=_PROVEN))
+NODE = Answer(_kinds(slurm_version=_VERSION))
+HOST_KEY = Answer(_kinds(host_key=_KEY))
 NOTHING = Answer({})
 MEASUREMENT = Answer(None, MOST_MEASURED)
 
@@ -295,16 +229,16 @@ def _is_flat(answer: object) -> bool:
     return False
 
 
-def read(fields: Mapping[str, Reader], answer: Mapping[str, Any]) -> dict[str, Any]:
+def read(fields: Mapping[str, TypeAdapter[Any]], answer: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an answer that hold, the others as None, and `problem`: empty, or which do not hold.
 
     What came instead is not quoted: it may be anything.
     """
     found: dict[str, Any] = {}
     wrong = []
-    for name, parse in fields.items():
+    for name, kind in fields.items():
         try:
-            found[name] = parse(answer.get(name))
+            found[name] = kind.validate_python(answer.get(name))
         except ValueError:
             found[name] = None
             wrong.append(name)

@@ -232,7 +232,7 @@ def _overlap(printed: _Printed, low: float, high: float) -> bool:
 
 
 def _printed(word: str, significant: int | None = None) -> _Printed:
-    """The number in `word`; `significant` digits for C's %g, which drops zeros at the end, unless it has as many decimals."""
+    """The number in `word`; `significant` digits for %g of C, which drops zeros at the end, if they are no decimals."""
     found = _NUMBER.fullmatch(word)
     value = float(word) if found else math.inf
     if found is None or not math.isfinite(value):

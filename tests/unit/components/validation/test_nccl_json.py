@@ -38,7 +38,7 @@ def written(
     return {
         "version": version,
         "start_time": "2026-11-22 17:00:00",
-        "args": ["/opt/nccl-tests/build/all_reduce_perf", "-b", "8", "-J", "/tmp/x.json"],  # noqa: S108
+        "args": ["build/all_reduce_perf", "-b", "8", "-J", "figures-of-ada.json"],
         "env": ["HOME=/home/ada", SECRET],
         "nccl_version": 22809,
         "config": {
@@ -129,7 +129,7 @@ def test_nothing_of_the_environment_comes_out(tmp_path: Path) -> None:
     told = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (told.returncode, told.stderr) == (0, "")
     assert parse(told.stdout).problems == ()
-    for word in ("hush", "HOME", "/tmp/x"):  # noqa: S108
+    for word in ("hush", "HOME", "ada"):
         assert word not in told.stdout
 
 
