@@ -29,7 +29,6 @@ from components.settings.validation import Validation
 from components.steps import results
 from components.steps.step import Step
 from components.validation.model import Measurement
-from components.validation.preflight import program as preflight_program
 from components.validation.preflight import read as read_preflight
 from components.validation.results import Conditions, asked_json, judge_scope
 
@@ -219,7 +218,7 @@ class NcclValidation(pulumi.ComponentResource):
                     interface=TAILNET_INTERFACE if spans else "",
                     expected_interface=told["expected"],
                     fabric=_fabrics(told["sites"], told["proven"]),
-                    preflight=preflight_program() if preflight else "",
+                    preflight=measuring_plan.preflight_program() if preflight else "",
                 ),
                 sort_keys=True,
             )

@@ -5,10 +5,8 @@ The plan says everything but which nodes can take part; components/validation/me
 
 from __future__ import annotations
 
-import base64
 import json
 import shlex
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from components.measurement.jobs import nccl_job, validation_job
+from components.roles.python_program import python_program
 from components.settings.validation import Validation
 from components.steps import composition
 from components.validation.groups import across, grouped
@@ -24,9 +23,7 @@ from components.validation.results import asked_json
 
 FOLDER = Path(__file__).parent
 VALIDATION = FOLDER.parent / "validation"
-PROGRAM, RING, START = (VALIDATION / name for name in ("all_reduce_perf_cpu.py", "tcp_ring.py", "start.py"))
-# The nodes run these, or the operator's machine; the program that drives a measurement does not import them.
-_ELSEWHERE = (PROGRAM.name, RING.name, START.name, "collect_fabric_facts.py", "nccl_json.py", "table.py")
+PROGRAM, RING = (VALIDATION / name for name in ("all_reduce_perf_cpu.py", "tcp_ring.py"))
 START_SECONDS = 60  # beyond the time that nodes are waited for: a job whose nodes are free starts with the next look
 RUNS = 3  # of a measurement between GPUs at its gate size
 # nccl-tests 2.19.6. What is fetched is held against the names and contents of the commit's files.
@@ -47,8 +44,7 @@ class Node:
 def script() -> composition.Script:
     """The step that measures a scope, with the programs that it starts."""
     texts = {
-        "DRIVER": driver(),
-        "START": START.read_text(encoding="utf-8"),
+        "DRIVER": json.dumps(driver()),
         "PROGRAM": PROGRAM.read_text(encoding="utf-8"),
         "RING": RING.read_text(encoding="utf-8"),
     }
@@ -57,15 +53,14 @@ def script() -> composition.Script:
 
 @cache
 def driver() -> str:
-    """The program, packed for the way: base64 of deflated JSON, file name to text."""
-    folder = VALIDATION
-    files = {
-        f"components/validation/{path.name}": path.read_text(encoding="utf-8")
-        for path in sorted(folder.iterdir())
-        if path.is_file() and path.name not in _ELSEWHERE
-    }
-    files["components/__init__.py"] = ""
-    return base64.b64encode(zlib.compress(json.dumps(files).encode(), 9)).decode()
+    """The program that drives a measurement, for `exec` where `told` is what it is told."""
+    return python_program("components.validation.measurement_run", "told", "components/validation/floors.csv")
+
+
+@cache
+def preflight_program() -> str:
+    """The preflight, for python3 with one argument."""
+    return python_program("components.validation.preflight.main", "sys.argv[1]")
 
 
 def gpu_measurement(nodes: Mapping[str, Node], settings: Validation) -> Measurement | None:

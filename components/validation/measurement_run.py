@@ -5,6 +5,7 @@ reads of the scope, with what results.judge_scope looks for besides. Needs Pytho
 """
 
 import json
+import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -281,6 +282,8 @@ def main(told: Mapping[str, Any]) -> int:
 
     told   `plan`, `jobs` (what it lacks of the jobs on CPUs), `nodes` that take part, and `absent`: why others do not
     """
+    # Ended in the middle, it takes its jobs with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     plan = {**told["plan"], **told["jobs"]}
     folder = Path.home() / ".tailrack" / "validation" / plan["scope"]
     try:

@@ -19,12 +19,13 @@ from components.roles.fabric import fabric, groups, networks, proof
 from components.roles.fabric.groups import Records
 from components.roles.fabric.networks import FabricError, Thing
 from components.roles.fabric.proof import SilentError
-from components.roles.fabric.role import program
+from components.roles.python_program import files_of, python_program
 from tests.unit.project.test_rules import imports
 
 # What is at the end of each cable: interfaces with the same number are on one network.
 ETH0 = {"default_route": True, "speed": 10000, "rdma": False}
 FAST = {"default_route": False, "speed": 400000, "rdma": True}
+PROGRAM = python_program("components.roles.fabric.fabric", "sys.argv[1:]")
 TOKEN = "a" * proof.TOKEN_CHARACTERS
 
 
@@ -579,7 +580,7 @@ def test_a_machine_listens_for_nothing_but_a_proof(wrong: Thing) -> None:
 def test_nobody_but_the_head_node_asks_a_machine_to_take_part(munge: object, tmp_path: Path) -> None:
     """As its unit runs it: a connection on stdin, whose other end is the one who asks."""
     path = tmp_path / "fabric.py"
-    path.write_text(program())
+    path.write_text(PROGRAM)
     head = tmp_path / "head-address"
     head.write_text("127.0.0.21\n")
 
@@ -725,12 +726,12 @@ def test_what_no_program_could_be_told_of_is_left_out(machine: Path, monkeypatch
 
 def test_the_program_on_a_machine_is_one_file_of_python_alone(tmp_path: Path) -> None:
     file = tmp_path / "fabric.py"
-    file.write_text(program())
-    tree = ast.parse(file.read_text(), feature_version=(3, 10))  # of the oldest distribution
-    imported = {name.split(".")[0] for name in imports(file)}
-    assert imported <= sys.stdlib_module_names
-    defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
-    assert len(defined) == len({*defined}) > 30, "modules that share their names have no two things of one name"
+    file.write_text(PROGRAM)
+    for part, text in {"": PROGRAM, **files_of("components.roles.fabric.fabric")}.items():
+        (tmp_path / "part.py").write_text(text)
+        ast.parse(text, part, feature_version=(3, 10))  # of the oldest distribution
+        imported = {name.split(".")[0] for name in imports(tmp_path / "part.py")}
+        assert imported <= {*sys.stdlib_module_names, "components"}
     words = [sys.executable, "-I", str(file), "interfaces", "no-such-card"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, "")

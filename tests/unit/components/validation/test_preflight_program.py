@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from components.measurement.plan import preflight_program
 from components.validation import preflight
 from components.validation.preflight import adapters, collect, main, neighbour
 from components.validation.preflight.findings import finding, line
@@ -34,7 +35,7 @@ ASKED = {
 def run_on(folder: Path, job: str, *nodes: str) -> dict[str, str]:
     """What the program prints on each node; they run side by side, without this checkout on Python's path."""
     text = folder / "preflight.py"
-    text.write_text(preflight.program(), encoding="utf-8")
+    text.write_text(preflight_program(), encoding="utf-8")
     environment = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": job}
     running = {
         node: subprocess.Popen(
