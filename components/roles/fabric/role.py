@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
+from components.roles.fabric.facts import networks, proven
 from components.roles.python_program import python_program
 from components.roles.role import File, Role, SlurmKey, template
 
@@ -33,6 +34,7 @@ def role(_settings: ClusterSettings) -> Role:
                 for kind in ("service", "timer")
             ),
         },
+        facts={"join": {"fabric": networks}, "head": {"fabric": proven}, "member": {"fabric": proven}},
         slurm_conf={
             "TaskProlog": SlurmKey(
                 TASK_PROLOG, "jobs would not be told which network NCCL and MPI are to use, and use any or none"

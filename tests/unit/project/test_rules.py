@@ -122,8 +122,8 @@ def test_what_also_runs_on_the_head_node_needs_nothing_but_python(path: Path) ->
 
 @pytest.mark.parametrize("path", [path for path in COMPONENTS if path not in PURE + SETTINGS], ids=name)
 def test_a_component_uses_other_components_pulumi_and_pythons_own_library(path: Path) -> None:
-    # One file renders templates, one holds a section of the config, and one reads what machines answer.
-    own = {"render.py": {"jinja2"}, "role.py": {"pydantic"}, "results.py": {"pydantic"}}.get(path.name, set())
+    # One file renders templates, and one holds a section of the config.
+    own = {"render.py": {"jinja2"}, "role.py": {"pydantic"}}.get(path.name, set())
     assert tops(path) - sys.stdlib_module_names - own <= {"components", "pulumi", "pulumi_command"}
 
 
