@@ -16,11 +16,12 @@ from driver.checks.key_endless import key_endless
 from driver.checks.ssh_open import ssh_open
 from engine.events import Event
 
-RULES: tuple[Callable[[Event], Iterable[tuple[str, str]]], ...] = (ssh_open, key_endless, export_wide, floors, head_replaced)
+Rule = Callable[[Event], Iterable[tuple[str, str]]]
+RULES: tuple[Rule, ...] = (ssh_open, key_endless, export_wide, floors, head_replaced)
 
 
 class Finding(NamedTuple):
-    """What a rule gives: `name` is one of stacks.config.allow.FINDINGS, by which it is allowed; `text` what would be."""
+    """What a rule gives: its name in stacks.config.allow.FINDINGS, by which it is allowed, and what would be."""
 
     name: str
     text: str

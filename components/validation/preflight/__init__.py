@@ -1,8 +1,8 @@
 """Preflight: what is wrong with nodes before they are measured. Runs in a job on all of them, as a plain user.
 
-main.py is what a job runs (packed by measurement/plan.py); `read` makes findings by node of what the job printed. What root
-alone can see is collected by collect.py, a unit of role gpu. Each kind of check is a module of its own, with the parser of
-what it reads.
+main.py is what a job runs (measurement/plan.py packs it); `read` makes findings by node of what the job printed. What
+root alone can see is collected by collect.py, a unit of role gpu. Each kind of check is a module of its own, with the
+parser of what it reads.
 """
 
 from __future__ import annotations

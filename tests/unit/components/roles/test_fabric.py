@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from components.roles.fabric import fabric, groups, networks, proof
+from components.roles.fabric import carrying, fabric, groups, networks, proof
 from components.roles.fabric.groups import Records
 from components.roles.fabric.networks import FabricError, Thing
 from components.roles.fabric.proof import SilentError
@@ -26,7 +26,7 @@ from tests.unit.project.test_rules import imports
 ETH0 = {"default_route": True, "speed": 10000, "rdma": False}
 FAST = {"default_route": False, "speed": 400000, "rdma": True}
 PROGRAM = python_program("components.roles.fabric.fabric", "sys.argv[1:]")
-TOKEN = "a" * proof.TOKEN_CHARACTERS
+TOKEN = "a" * carrying.TOKEN_CHARACTERS
 
 
 def interface(name: str, network: int, host: int, **more: Any) -> Thing:
@@ -295,14 +295,14 @@ def test_a_network_of_one_address_a_node_is_called_by_its_interface() -> None:
 
 
 def test_one_mebibyte_goes_there_and_comes_back() -> None:
-    with proof.Listener(TOKEN, [["lo", "127.0.0.1"], ["lo", "127.0.0.2"]], []) as listener:
+    with carrying.Listener(TOKEN, [["lo", "127.0.0.1"], ["lo", "127.0.0.2"]], []) as listener:
         end, other = socket.socketpair()
         serving = threading.Thread(target=listener.serve, args=(end,))
         serving.start()
-        assert set(listener.ports) <= set(proof.PORTS)
+        assert set(listener.ports) <= set(carrying.PORTS)
         pairs = [["lo", "127.0.0.1", "127.0.0.2", listener.ports[1]], ["lo", "127.0.0.1", "127.0.0.1", 1]]
-        assert proof.connect(TOKEN, pairs, "", []) == {"carried": [True, False], "rdma": []}
-        assert proof.connect("b" * len(TOKEN), pairs[:1], "", [])["carried"] == [False]
+        assert carrying.connect(TOKEN, pairs, "", []) == {"carried": [True, False], "rdma": []}
+        assert carrying.connect("b" * len(TOKEN), pairs[:1], "", [])["carried"] == [False]
         other.close()
         serving.join(5)
         assert not serving.is_alive()
@@ -315,11 +315,11 @@ def answering(answer: Callable[[bytes], bytes]) -> tuple[int, threading.Thread]:
 
     def run() -> None:
         with door, door.accept()[0] as connection:
-            connection.sendall(proof.greeting(TOKEN))
+            connection.sendall(carrying.greeting(TOKEN))
             data = b""
-            while len(data) < proof.TOKEN_CHARACTERS + proof.BYTES and (more := connection.recv(2**16)):
+            while len(data) < carrying.TOKEN_CHARACTERS + carrying.BYTES and (more := connection.recv(2**16)):
                 data += more
-            connection.sendall(answer(data[proof.TOKEN_CHARACTERS :]))
+            connection.sendall(answer(data[carrying.TOKEN_CHARACTERS :]))
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -339,27 +339,27 @@ def answering(answer: Callable[[bytes], bytes]) -> tuple[int, threading.Thread]:
 )
 def test_only_the_same_bytes_prove_a_network(answer: Callable[[bytes], bytes], proves: bool) -> None:
     port, thread = answering(answer)
-    assert proof.carry(TOKEN, "lo", "127.0.0.1", "127.0.0.1", port) is proves
+    assert carrying.carry(TOKEN, "lo", "127.0.0.1", "127.0.0.1", port) is proves
     thread.join(5)
 
 
 def test_who_does_not_listen_for_this_proof_is_told_nothing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as door:
-        carrying = threading.Thread(target=proof.carry, args=(TOKEN, "lo", "127.0.0.1", "127.0.0.1", port_at(door)))
-        carrying.start()
+        asking = threading.Thread(target=carrying.carry, args=(TOKEN, "lo", "127.0.0.1", "127.0.0.1", port_at(door)))
+        asking.start()
         with door.accept()[0] as connection:
-            connection.sendall(proof.greeting("b" * len(TOKEN)))
+            connection.sendall(carrying.greeting("b" * len(TOKEN)))
             assert connection.recv(1) == b""
-        carrying.join(5)
-        assert not carrying.is_alive()
+        asking.join(5)
+        assert not asking.is_alive()
 
 
 def test_a_port_that_somebody_has_is_left_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as free:
         ports = [port_at(taken), port_at(free)]
         free.close()
-        monkeypatch.setattr(proof, "PORTS", ports)
-        with proof.Listener(TOKEN, [["lo", "127.0.0.1"], ["lo", "127.0.0.1"]], []) as listener:
+        monkeypatch.setattr(carrying, "PORTS", ports)
+        with carrying.Listener(TOKEN, [["lo", "127.0.0.1"], ["lo", "127.0.0.1"]], []) as listener:
             assert sorted(listener.ports) == [0, ports[1]]
 
 
@@ -368,7 +368,7 @@ def port_at(door: socket.socket) -> int:
 
 
 def test_an_address_that_is_not_here_any_more_is_told_as_port_0() -> None:
-    with proof.Listener(TOKEN, [["lo", "192.0.2.1"], ["no-such-card", "127.0.0.1"]], []) as listener:
+    with carrying.Listener(TOKEN, [["lo", "192.0.2.1"], ["no-such-card", "127.0.0.1"]], []) as listener:
         assert listener.ports == [0, 0]
 
 
