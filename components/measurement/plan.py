@@ -23,7 +23,6 @@ from components.validation.results import asked_json
 
 FOLDER = Path(__file__).parent
 VALIDATION = FOLDER.parent / "validation"
-PROGRAM, RING = (VALIDATION / name for name in ("all_reduce_perf_cpu.py", "tcp_ring.py"))
 START_SECONDS = 60  # beyond the time that nodes are waited for: a job whose nodes are free starts with the next look
 RUNS = 3  # of a measurement between GPUs at its gate size
 # nccl-tests 2.19.6. What is fetched is held against the names and contents of the commit's files.
@@ -43,11 +42,7 @@ class Node:
 @cache
 def script() -> composition.Script:
     """The step that measures a scope, with the programs that it starts."""
-    texts = {
-        "DRIVER": json.dumps(driver()),
-        "PROGRAM": PROGRAM.read_text(encoding="utf-8"),
-        "RING": RING.read_text(encoding="utf-8"),
-    }
+    texts = {"DRIVER": json.dumps(driver()), "PROGRAM": json.dumps(cpu_program())}
     return composition.single(FOLDER / "validate.sh").with_texts(texts)
 
 
@@ -55,6 +50,12 @@ def script() -> composition.Script:
 def driver() -> str:
     """The program that drives a measurement, for `exec` where `told` is what it is told."""
     return python_program("components.validation.measurement_run", "told", "components/validation/floors.csv")
+
+
+@cache
+def cpu_program() -> str:
+    """The program that measures on CPUs."""
+    return python_program("components.validation.all_reduce_perf_cpu", "")
 
 
 @cache

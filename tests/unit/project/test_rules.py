@@ -29,7 +29,7 @@ SETTINGS = [
 MADE = ("machines.py", "network.py", "cluster.py", "pool.py", "stack_outputs.py", "access.py")
 CONFIG = [path for path in STACKS if path.name not in MADE]
 # Sent to the cluster, never imported here.
-ON_THE_NODES = {"all_reduce_perf_cpu.py": {"mpi4py", "numpy", "tcp_ring"}, "tcp_ring.py": {"numpy"}}
+ON_THE_NODES = {"all_reduce_perf_cpu.py": {"mpi4py", "numpy"}, "tcp_ring.py": {"numpy"}}
 
 
 @cache

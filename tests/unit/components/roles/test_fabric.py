@@ -20,6 +20,7 @@ from components.roles.fabric.groups import Records
 from components.roles.fabric.networks import FabricError, Thing
 from components.roles.fabric.proof import SilentError
 from components.roles.python_program import files_of, python_program
+from components.validation.transfer import BYTES
 from tests.unit.project.test_rules import imports
 
 # What is at the end of each cable: interfaces with the same number are on one network.
@@ -317,7 +318,7 @@ def answering(answer: Callable[[bytes], bytes]) -> tuple[int, threading.Thread]:
         with door, door.accept()[0] as connection:
             connection.sendall(carrying.greeting(TOKEN))
             data = b""
-            while len(data) < carrying.TOKEN_CHARACTERS + carrying.BYTES and (more := connection.recv(2**16)):
+            while len(data) < carrying.TOKEN_CHARACTERS + BYTES and (more := connection.recv(2**16)):
                 data += more
             connection.sendall(answer(data[carrying.TOKEN_CHARACTERS :]))
 
