@@ -4,14 +4,14 @@ Slurm's environment says who takes part, and names of nodes resolve to their add
 used: every socket is bound to it. Rank 0 listens on a port that follows from the job's number; the others meet there
 and learn each other's addresses, then each rank connects to the next one.
 
-A connection carries data only after each end has said a word that follows from the job's token: the environment
-variable TAILRACK_RING_TOKEN, which only the job's user can read. The words and the data are as safe as the network: a
-tailnet encrypts both.
+A connection carries data only after both ends have proved, by an HMAC over fresh random bytes, that they know the
+job's token: the environment variable TAILRACK_RING_TOKEN, which only the job's user can read. The data itself is as
+safe as the network: a tailnet encrypts it.
 
 Every wait has a limit; RingError is one line that names this rank, the other one, its node and its address.
 """
 
-import hashlib
+import hmac
 import json
 import os
 import re
@@ -22,14 +22,14 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from secrets import compare_digest
+from secrets import token_bytes
 from typing import Any
 
 import numpy as np
 
 TOKEN = "TAILRACK_RING_TOKEN"  # noqa: S105  # the variable's name
 SLURM = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID", "SLURM_STEP_NODELIST")
-TOKEN_BYTES, WORD_BYTES = 16, 32
+TOKEN_BYTES, NONCE_BYTES, PROOF_BYTES = 16, 32, 32
 # Above what kernels give to outgoing connections (up to 60999), where also srun listens.
 FIRST_PORT, PORTS = 61000, 4000
 HELLO = struct.Struct("!cII")  # purpose, who connects, to whom
@@ -76,9 +76,9 @@ def node_names(hostlist: str) -> list[str]:
     return names
 
 
-def word(token: bytes, role: bytes) -> bytes:
+def proof(token: bytes, role: bytes, nonces: bytes, hello: bytes) -> bytes:
     """What only one who knows the token can say; the role keeps one end from sending back what the other said."""
-    return hashlib.sha256(role + token).digest()
+    return hmac.digest(token, role + nonces + hello, "sha256")
 
 
 def read_exactly(link: socket.socket, count: int) -> bytes:
@@ -93,7 +93,7 @@ def read_exactly(link: socket.socket, count: int) -> bytes:
 
 
 class Link:
-    """A connection to another rank that knows the token."""
+    """A proved connection to another rank."""
 
     def __init__(self, mine: Place, theirs: Place, connection: socket.socket) -> None:
         self.mine, self.theirs, self.connection = mine, theirs, connection
@@ -134,7 +134,7 @@ class Link:
 
 
 class Meeting:
-    """This rank's listening socket, and connections to and from other ranks that know the token."""
+    """This rank's listening socket, and connections to and from other ranks that prove themselves."""
 
     def __init__(self, environment: Mapping[str, str], address: str, limits: Limits) -> None:
         self.limits, self.deadline = limits, time.monotonic() + limits.connect
@@ -180,11 +180,12 @@ class Meeting:
         hello = HELLO.pack(purpose, self.mine.rank, place.rank)
         try:
             connection.settimeout(self.left())
-            connection.sendall(hello + word(self.token, b"connect"))
-            answer = read_exactly(connection, WORD_BYTES)
+            nonces = read_exactly(connection, NONCE_BYTES) + (own := token_bytes(NONCE_BYTES))
+            connection.sendall(own + hello + proof(self.token, b"connect", nonces, hello))
+            answer = read_exactly(connection, PROOF_BYTES)
         except OSError as error:
             raise RingError(f"{self.mine} was not let in by {theirs}: {error}; is its {TOKEN} another?") from None
-        if not compare_digest(answer, word(self.token, b"accept")):
+        if not hmac.compare_digest(answer, proof(self.token, b"accept", nonces, hello)):
             raise RingError(f"{self.mine} does not trust {theirs}: it does not know this job's {TOKEN}")
         return Link(self.mine, theirs, connection)
 
@@ -209,12 +210,16 @@ class Meeting:
 
     def examine(self, connection: socket.socket, purpose: bytes, waiting: list[int]) -> int:
         """The rank that connected; ConnectionError where that is nobody who is expected."""
-        asked, rank, to = HELLO.unpack(read_exactly(connection, HELLO.size))
-        if not compare_digest(read_exactly(connection, WORD_BYTES), word(self.token, b"connect")):
+        connection.sendall(nonce := token_bytes(NONCE_BYTES))
+        told = read_exactly(connection, NONCE_BYTES + HELLO.size + PROOF_BYTES)
+        hello = told[NONCE_BYTES:-PROOF_BYTES]
+        nonces = nonce + told[:NONCE_BYTES]
+        if not hmac.compare_digest(told[-PROOF_BYTES:], proof(self.token, b"connect", nonces, hello)):
             raise ConnectionError(f"it does not know this job's {TOKEN}")
+        asked, rank, to = HELLO.unpack(hello)
         if (asked, to) != (purpose, self.mine.rank) or rank not in waiting:
             raise ConnectionError(f"rank {rank} is not expected here now")
-        connection.sendall(word(self.token, b"accept"))
+        connection.sendall(proof(self.token, b"accept", nonces, hello))
         return int(rank)
 
     def known(self, rank: int) -> str:
