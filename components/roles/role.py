@@ -6,6 +6,7 @@ cluster's settings to this value), its bash by phase (`<phase>.sh`, see steps/co
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 
 FOLDER = Path(__file__).parent
+_USES = re.compile(r"^# uses: (\S+)$", re.MULTILINE)
 
 Word = str | int
 # What a script may be given: a word, a list of words, a table; the shell's text of it is made by steps/header.py alone.
@@ -96,8 +98,17 @@ class Role:
 
 
 def template(role: str, name: str) -> str:
-    """Return the text of a file in a role's folder of templates, without its last newline."""
-    return (FOLDER / role / "templates" / name).read_text(encoding="utf-8").removesuffix("\n")
+    """Return the text of a file in a role's folder of templates, without its last newline.
+
+    A line `# uses: <role>/<file>` of a program, or `# uses: <file>` of those that all steps share, becomes that bash.
+    """
+    text = (FOLDER / role / "templates" / name).read_text(encoding="utf-8").removesuffix("\n")
+    return _USES.sub(lambda line: _bash(line[1]), text)
+
+
+def _bash(name: str) -> str:
+    path = (FOLDER if "/" in name else FOLDER.parent / "steps") / f"{name}.sh"
+    return path.read_text(encoding="utf-8").removeprefix("#!/bin/bash\n").removesuffix("\n")
 
 
 def header_name(prefix: str, field_name: str) -> str:

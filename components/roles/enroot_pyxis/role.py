@@ -9,7 +9,7 @@ from pathlib import Path
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.enroot_pyxis.settings import Containers, sums
 from components.roles.enroot_pyxis.settings_pins import FILES, PYXIS, url_of
-from components.roles.role import FOLDER, File, Role, template
+from components.roles.role import File, Role, template
 
 # What Enroot calls, as its package says, and what it calls where it finds it. The last is the smoke job's image.
 RUNTIME = (
@@ -27,7 +27,7 @@ def role(settings: ClusterSettings) -> Role | None:
         return None
     files = (
         File(f"{LIB}/importer", template("enroot_pyxis", "importer"), mode="0755"),
-        File(f"/usr/local/sbin/{UNIT}", program(), mode="0755"),
+        File(f"/usr/local/sbin/{UNIT}", template("enroot_pyxis", UNIT), mode="0755"),
         File(f"/etc/systemd/system/{UNIT}.service", template("enroot_pyxis", f"{UNIT}.service")),
         File(f"/etc/systemd/system/{UNIT}.timer", template("enroot_pyxis", f"{UNIT}.timer")),
         File("/etc/enroot/hooks.d/50-tailrack-ranks.sh", template("enroot_pyxis", "ranks"), mode="0755"),
@@ -49,12 +49,6 @@ def role(settings: ClusterSettings) -> Role | None:
         },
         secrets={"credentials": "".join(_logins(containers))},
     )
-
-
-def program() -> str:
-    """Return the program that proves containers and fetches images: by itself, so with what steps share of it."""
-    as_user = (FOLDER.parent / "steps/as_user.sh").read_text(encoding="utf-8")
-    return template("enroot_pyxis", UNIT).replace("# uses: as_user\n", as_user.removeprefix("#!/bin/bash\n"))
 
 
 def _logins(containers: Containers) -> Iterator[str]:

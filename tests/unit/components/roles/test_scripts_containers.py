@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from components.roles.enroot_pyxis.role import program
+from components.roles.enroot_pyxis.role import UNIT
 from components.roles.enroot_pyxis.settings_pins import FILES
 from components.roles.role import Value, template
 from tests.unit.shell import Shell
@@ -373,7 +373,7 @@ def node(machine: Shell) -> Shell:
     """A node of cloud-a with the programs, the plugin and the share; its Slurm is a file with the node's state."""
     root = machine.root
     machine.write("etc/tailrack/containers", f"SHARED={root}/{SHARE}\nLOCAL={root}/local\nSITE=cloud-a\nNODE=a1\n")
-    machine.write(PROGRAM.lstrip("/"), machine.inside(program()) + "\n").chmod(0o755)
+    machine.write(PROGRAM.lstrip("/"), machine.inside(template("enroot_pyxis", UNIT)) + "\n").chmod(0o755)
     machine.write(IMPORTER.lstrip("/"), machine.inside(template("enroot_pyxis", "importer")) + "\n").chmod(0o755)
     for path in (f"{FOLDER}", "local/images", "run/pyxis/6001"):
         machine.path(path).mkdir(parents=True)

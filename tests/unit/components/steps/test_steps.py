@@ -97,8 +97,8 @@ def test_a_machine_goes_through_the_roles_in_their_order() -> None:
     body = text[text.index("\nup() {") :]
     calls = re.findall(r"^    ([a-z_]+)_(?:machine|node|compute)$", body, re.MULTILINE)
     assert calls == [
-        "machine", "firewall", "names", "names", "users", "ssh_trust", "nfs_exports", "nfs_exports", "gpu", "slurm",
-        "pam_slurm_adopt",
+        "machine", "firewall", "names", "names", "users", "ssh_trust", "ssh_trust", "nfs_exports", "nfs_exports", "gpu",
+        "slurm", "pam_slurm_adopt",
     ]  # fmt: skip
 
 
