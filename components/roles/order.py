@@ -53,9 +53,12 @@ def roles(settings: ClusterSettings) -> tuple[Role, ...]:
     It leaves in the reverse one. Raises ValueError where roles wait for one another, or two have one name.
     """
     found = in_order([role for make in ROLES if (role := make(settings)) is not None])
-    ports = ", ".join(port for role in found for port in role.ports)
+    closed = {
+        "ports": ", ".join(port for role in found for port in role.ports),
+        "udp_ports": ", ".join(port for role in found for port in role.udp_ports),
+    }
     return tuple(
-        replace(role, values={**role.values, "ports": ports}) if role.name == "firewall" else role for role in found
+        replace(role, values={**role.values, **closed}) if role.name == "firewall" else role for role in found
     )
 
 

@@ -63,7 +63,8 @@ class Role:
     secrets     like values, for what must never be seen; any step may read them
     texts       header values that are the same in every cluster, such as programs; they go with its scripts
     slurm_conf  keys of slurm.conf that it needs
-    ports       ports and ranges on which its daemons may listen, closed on every interface but the tailnet's
+    ports       TCP ports and ranges on which its daemons may listen, closed on every interface but the tailnet's
+    udp_ports   the same of UDP
     serves      ports and ranges that other members of the cluster reach over the tailnet; its policy has to let them
     scrape      ports that answer with metrics on each machine that has it, by the name of the job
     state       files and folders of the head node without which what it keeps there is lost: a backup has them
@@ -80,6 +81,7 @@ class Role:
     texts: Mapping[str, str] = field(default_factory=dict)
     slurm_conf: Mapping[str, SlurmKey] = field(default_factory=dict)
     ports: tuple[str, ...] = ()
+    udp_ports: tuple[str, ...] = ()
     serves: tuple[str, ...] = ()
     scrape: Mapping[str, int] = field(default_factory=dict)
     state: tuple[str, ...] = ()

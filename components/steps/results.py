@@ -240,6 +240,7 @@ _FACTS: Mapping[str, Reader] = {
     "gpu_driver": _matching(r"|[0-9][0-9A-Za-z.-]{0,40}"),
     "gpu_nvlinks": _whole(0, 64),
     "kernel_nfs_server": _truth,
+    "open_ports": _list_of(_whole(1, 65535)),
     "cgroups": _truth,
     "slurm_version": _VERSION,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import File, Role, template
 
+PORTS = ("111", "2049", "20048")
 PROGRAM, PATH_UNIT = "tailrack-share", "tailrack-share.path"
 
 
@@ -22,6 +23,7 @@ def role(settings: ClusterSettings) -> Role:
             )
         },
         # 111 and 20048 are those of NFS before version 4, whose helpers a package may start (MOUNTD_PORT of server.sh).
-        ports=("111", "2049", "20048"),
+        ports=PORTS,
+        udp_ports=PORTS,
         serves=("2049",),
     )
