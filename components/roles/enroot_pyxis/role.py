@@ -8,7 +8,7 @@ from pathlib import Path
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.enroot_pyxis.settings import Containers, sums
-from components.roles.enroot_pyxis.settings_pins import FILES, PYXIS, url_of
+from components.roles.enroot_pyxis.settings_pins import PYXIS, url_of
 from components.roles.role import File, Role, template
 
 # What Enroot calls, as its package says, and what it calls where it finds it. The last is the smoke job's image.
@@ -68,7 +68,7 @@ def _contents(containers: Containers) -> Iterator[tuple[str, str]]:
     """File and its base64, of a folder on the machine that runs the program: it need not be reached from the cluster. A
     pool's program has no such folder, and its nodes need none."""
     if containers.artifacts and not containers.artifacts.startswith("https://"):
-        for file in FILES:
+        for file in sums(containers):
             yield file, base64.b64encode((Path(containers.artifacts) / file).read_bytes()).decode()
 
 

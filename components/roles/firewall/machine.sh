@@ -25,10 +25,10 @@ reserve_ports() {
 net.ipv4.ip_local_reserved_ports = $(cat "$RESERVED")"
 }
 
-# What of ports with commas between is closed here. Without anything to leave out grep would leave out all.
+# What of ports with commas between is closed here.
 closed() {
     local ports
-    ports=$(tr -d ' ' <<<"$1" | tr , '\n' | grep -vxF -e "${NODE_OPEN_PORTS:-none}" || :)
+    ports=$(tr -d ' ' <<<"$1" | tr , '\n' | grep -vxF -e "$NODE_OPEN_PORTS" || :)
     printf '%s' "${ports//$'\n'/, }"
 }
 

@@ -21,7 +21,7 @@ in_the_way() {
     elif [ -e "$NFS_EXPORTS_MOUNT" ] && [ ! -d "$NFS_EXPORTS_MOUNT" ]; then
         printf 'no folder'
     elif [ -d "$NFS_EXPORTS_MOUNT" ]; then
-        found=$(ls -A "$NFS_EXPORTS_MOUNT" | head -n 3)
+        found=$(find "$NFS_EXPORTS_MOUNT" -mindepth 1 -maxdepth 1 -printf '%f\n' | sort | head -n 3)
         [ -z "$found" ] || printf 'a folder with files (%s)' "${found//$'\n'/ }"
     fi
 }
