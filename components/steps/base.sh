@@ -135,6 +135,7 @@ work() {
     up,here) mkdir -p "${HERE_FILE%/*}" && : >"$HERE_FILE" ;;
     up,) rm -f "$HERE_FILE" ;;
     esac
+    use_proxy
     if [ "$1" = down ] && made_anew "$2"; then
         note "made anew by another step of this name: nothing to undo"
     else

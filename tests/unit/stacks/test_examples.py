@@ -56,6 +56,8 @@ def test_an_example_is_a_good_config(file: Path, tmp_path: Path, monkeypatch: py
     assert nodes >= {host["name"] for host in hosts}
     assert config.head.name in nodes
     assert not config.head.compute, "root of any node would be root of the head node"
+    # The card of a desk shows a display, and is left to it: a promise of it would be refused there.
+    assert not [site for site in config.sites if site.kind == "local" and site.gpu]
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)

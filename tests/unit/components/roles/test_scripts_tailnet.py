@@ -471,3 +471,41 @@ def test_a_provider_whose_network_has_a_tailnets_addresses_is_refused_and_not_jo
     assert f"addresses of 100.64.0.0/10 ({found})" in done.stderr or not found
     tailscale.is_(member(), "Running", "a1")
     assert gate(NODE_ADOPT=True).returncode == 0  # it is reached there already
+
+
+PROXY = 'PATH="/usr/bin:/bin"\nhttps_proxy="http://proxy.rack:3128"\nexport NO_PROXY=localhost,10.0.0.0/8\n'
+DROP_IN = "/etc/systemd/system/tailscaled.service.d/tailrack.conf"
+
+
+def test_a_tailscaled_behind_a_proxy_is_led_through_it_and_started_again_when_that_changes_alone(
+    tailscale: Tailscale, shell: Shell, join: Callable[..., Result]
+) -> None:
+    def restarts() -> int:
+        return shell.calls.count("systemctl try-restart tailscaled")
+
+    assert join().returncode == 0
+    assert (shell.path(DROP_IN).exists(), restarts()) == (False, 0)
+    shell.write("etc/environment", PROXY)
+    for _ in range(2):
+        assert join().returncode == 0
+        assert (f"EnvironmentFile=-{shell.path('/etc/environment')}" in shell.path(DROP_IN).read_text(), restarts()) == (
+            True,
+            1,
+        )
+    shell.write("etc/environment", 'PATH="/usr/bin:/bin"\n')
+    assert join().returncode == 0
+    assert (shell.path(DROP_IN).exists(), restarts()) == (False, 2)
+
+
+def test_what_a_step_fetches_it_fetches_by_the_proxy_that_the_machine_names(
+    tailscale: Tailscale, shell: Shell, join: Callable[..., Result]
+) -> None:
+    shell.write("etc/environment", PROXY)
+    shell.write("etc/os-release", "ID=debian\nVERSION_CODENAME=trixie\n")
+    shell.path("/usr/sbin/tailscaled").unlink()
+    seen = shell.root / "seen"
+    shell.stub("curl", f'printf "%s|%s|%s" "${{https_proxy:-}}" "${{NO_PROXY:-}}" "$PATH" >{seen}; exit 22')
+    assert "Tailscale's package source does not answer" in join().stderr
+    proxy, but, path = seen.read_text().split("|")
+    assert (proxy, but) == ("http://proxy.rack:3128", "localhost,10.0.0.0/8")
+    assert path != "/usr/bin:/bin", "nothing else is taken from there"
