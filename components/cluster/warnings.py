@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from components.roles.cluster_settings import ClusterSettings
 
 
-def warnings_about(settings: ClusterSettings, *, cgroups: bool, own_file_system: bool, open_ports: Sequence[int]) -> list[str]:
+def warnings_about(
+    settings: ClusterSettings, *, cgroups: bool, own_file_system: bool, open_ports: Sequence[int]
+) -> list[str]:
     """Return a sentence for each thing.
 
     cgroups           whether jobs are confined by cgroups

@@ -59,9 +59,7 @@ def roles(settings: ClusterSettings) -> tuple[Role, ...]:
         "ports": ", ".join(port for role in found for port in role.ports),
         "udp_ports": ", ".join(port for role in found for port in role.udp_ports),
     }
-    return tuple(
-        replace(role, values={**role.values, **closed}) if role.name == "firewall" else role for role in found
-    )
+    return tuple(replace(role, values={**role.values, **closed}) if role.name == "firewall" else role for role in found)
 
 
 def in_order(made: Iterable[Role]) -> list[Role]:

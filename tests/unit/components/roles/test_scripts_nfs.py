@@ -307,7 +307,7 @@ def machine(shell: Shell) -> Shell:
 
 def look(machine: Shell) -> subprocess.CompletedProcess[str]:
     values = {"NFS_EXPORTS_MOUNT": str(machine.root / "shared")}
-    commands = "trap 'echo \"$REASON\"' EXIT; nfs_exports_gate; echo \"{$RESULT}\""
+    commands = 'trap \'echo "$REASON"\' EXIT; nfs_exports_gate; echo "{$RESULT}"'
     return machine.call(commands, values, "nfs_exports/gate")
 
 

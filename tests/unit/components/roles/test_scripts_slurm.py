@@ -159,7 +159,9 @@ def test_what_we_drained_is_given_work_again(shell: Shell, compute: Compute, con
     assert "scontrol update nodename=a1 state=resume" in shell.calls
 
 
-@pytest.mark.parametrize("why", ["the disk clicks", "tailrack: Xid 79 at GPU 3", "tailrack: leaves the cluster on Friday"])
+@pytest.mark.parametrize(
+    "why", ["the disk clicks", "tailrack: Xid 79 at GPU 3", "tailrack: leaves the cluster on Friday"]
+)
 def test_a_persons_drain_is_kept_and_fails_nothing(
     shell: Shell, compute: Compute, controller: Callable[..., None], why: str
 ) -> None:
@@ -173,7 +175,9 @@ def test_a_persons_drain_is_kept_and_fails_nothing(
 
 def test_every_reason_that_a_role_drains_a_node_for_is_one_that_a_step_brings_back() -> None:
     (ours,) = re.findall(r"(?m)^OUR_DRAINS='(.*)'$", (FOLDER / "slurm/compute.sh").read_text())
-    texts = [path.read_text() for path in FOLDER.glob("*/*.sh")] + [path.read_text() for path in FOLDER.glob("*/templates/*")]
+    texts = [path.read_text() for path in FOLDER.glob("*/*.sh")] + [
+        path.read_text() for path in FOLDER.glob("*/templates/*")
+    ]
     reasons = {found for text in texts for found in re.findall(r"reason=.{0,12}?(tailrack: [a-z ]+)", text)}
     # A node that does not answer is called down, and is back when it answers.
     assert {reason for reason in reasons if not re.fullmatch(ours, reason)} == {"tailrack: does not answer"}

@@ -32,7 +32,7 @@ def play_sshd(shell: Shell, said: str, running: bool = False) -> None:
 
 def join(shell: Shell) -> subprocess.CompletedProcess[str]:
     shell.write("etc/ssh/ssh_host_ed25519_key.pub", f"{public_key('host')} root@desk\n")
-    return shell.call("ssh_trust_join; echo \"{$RESULT}\"", {}, "ssh_trust/join")
+    return shell.call('ssh_trust_join; echo "{$RESULT}"', {}, "ssh_trust/join")
 
 
 @pytest.mark.parametrize(("said", "port"), [("port 2222\nport 22\nusepam yes\n", 2222), ("", 22)])
@@ -44,7 +44,7 @@ def test_a_machine_whose_sshd_does_not_run_says_its_port_all_the_same(shell: She
 
 
 def test_a_step_that_found_nothing_to_tell_ends_there_and_says_what_is_missing(shell: Shell) -> None:
-    done = shell.call("trap 'echo \"$REASON\"' EXIT; result sshd_port \"\"", {})
+    done = shell.call('trap \'echo "$REASON"\' EXIT; result sshd_port ""', {})
     assert (done.returncode, done.stdout) == (1, "the step found no sshd_port on a1\n")
 
 
@@ -68,7 +68,10 @@ def test_an_sshd_that_a_socket_starts_is_told_nothing_while_it_does_not_run(shel
         ("permitrootlogin forced-commands-only", ""),
         ("permitrootlogin no", "permitrootlogin no"),
         ("pubkeyauthentication no", "pubkeyauthentication no"),
-        ("authenticationmethods publickey,keyboard-interactive", "authenticationmethods publickey,keyboard-interactive"),
+        (
+            "authenticationmethods publickey,keyboard-interactive",
+            "authenticationmethods publickey,keyboard-interactive",
+        ),
         ("allowusers admin", "allowusers admin"),
         ("authorizedkeysfile .ssh/authorized_keys", "authorizedkeysfile .ssh/authorized_keys"),
     ],

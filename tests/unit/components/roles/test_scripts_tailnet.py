@@ -465,7 +465,9 @@ def test_a_tailscale_that_is_a_snap_is_refused_before_a_second_one_is_installed(
 def test_a_provider_whose_network_has_a_tailnets_addresses_is_refused_and_not_joined_half_way(
     tailscale: Tailscale, shell: Shell, gate: Callable[..., Result], address: str, route: str, found: str
 ) -> None:
-    shell.stub("ip", f'case "$*" in *address*) echo "2: {address} scope global" ;; *) echo "default via {route}" ;; esac')
+    shell.stub(
+        "ip", f'case "$*" in *address*) echo "2: {address} scope global" ;; *) echo "default via {route}" ;; esac'
+    )
     done = gate()
     assert (done.returncode == 0) == (not found), done.stderr
     assert f"addresses of 100.64.0.0/10 ({found})" in done.stderr or not found
@@ -488,7 +490,10 @@ def test_a_tailscaled_behind_a_proxy_is_led_through_it_and_started_again_when_th
     shell.write("etc/environment", PROXY)
     for _ in range(2):
         assert join().returncode == 0
-        assert (f"EnvironmentFile=-{shell.path('/etc/environment')}" in shell.path(DROP_IN).read_text(), restarts()) == (
+        assert (
+            f"EnvironmentFile=-{shell.path('/etc/environment')}" in shell.path(DROP_IN).read_text(),
+            restarts(),
+        ) == (
             True,
             1,
         )
