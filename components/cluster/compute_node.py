@@ -33,7 +33,7 @@ def node_header(host: Host) -> dict[str, pulumi.Input[Any]]:
 
 
 def found_header(host: Host, facts: pulumi.Output[dict[str, Any]]) -> dict[str, pulumi.Input[Any]]:
-    """What scripts may read of a node once its gate has found it: its GPUs, memory, and ports that others need there."""
+    """What scripts may read of a node once its gate has found it: its GPUs, memory, ports that others need."""
 
     def values(known: Mapping[str, Any]) -> dict[str, object]:
         gpus = NodeGpus.found(host, known)

@@ -30,8 +30,8 @@ def warnings_about(
         )
     if open_ports:
         found.append(
-            f"{settings.head.name} has to do with NFS of others: its ports {', '.join(map(str, open_ports))} are open on "
-            "its own networks as they were before. The share is exported to the addresses of members alone."
+            f"{settings.head.name} has to do with NFS of others: its ports {', '.join(map(str, open_ports))} are open "
+            "on its own networks as they were before. The share is exported to the addresses of members alone."
         )
     return found
 

@@ -150,8 +150,8 @@ class Containers(Section):
     """Containers for jobs, by Enroot and Pyxis. A stack without this section has none."""
 
     artifacts: Annotated[str, BeforeValidator(_artifacts)] = key(
-        f"where Enroot and Pyxis come from: an https:// address with {' and '.join(FILES)} side by side (for machines of "
-        "arm64, Enroot's packages for that with them, or in the place of the first two), or a folder "
+        f"where Enroot and Pyxis come from: an https:// address with {' and '.join(FILES)} side by side (for machines "
+        "of arm64, Enroot's packages for that with them, or in the place of the first two), or a folder "
         f"of this machine with these and their SHA256SUMS; left out, the folder of the environment's "
         f"{ARTIFACTS_VARIABLE}, or upstream's releases",
         "an https:// address, or a folder with the files and their SHA256SUMS; the nodes could not install them; write "

@@ -71,7 +71,7 @@ def lacking(found: Mapping[str, Any], tag: str, wanted: Sequence[str]) -> str:
 
 
 def opens_all(found: Mapping[str, Any], tag: str) -> bool:
-    """Whether a policy file in force lets machines with the tag reach everything in the tailnet, as Tailscale's first does."""
+    """Whether a policy file in force lets machines with the tag reach all of the tailnet, as Tailscale's first does."""
     if "grants" not in found and "acls" not in found:
         return True
     rules = [*_rules(found.get("grants")), *_rules(found.get("acls"))]

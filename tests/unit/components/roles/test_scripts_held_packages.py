@@ -1,4 +1,4 @@
-"""Role held_packages: by the real apt, on folders of its own, and by the perl that needrestart reads its settings with."""
+"""Role held_packages: by the real apt, on folders of its own, and by perl as needrestart reads settings."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_what_is_held_is_what_is_there_when_the_step_runs_again(shell: Shell) ->
 def test_a_machine_that_leaves_holds_nothing_and_keeps_the_folders_that_others_have(shell: Shell) -> None:
     hold(shell)
     shell.write("etc/needrestart/conf.d/tailrack.conf", "")
-    shell.stub("rmdir", f'exec /usr/bin/rmdir "$@"')
+    shell.stub("rmdir", 'exec /usr/bin/rmdir "$@"')
     assert shell.call("held_packages_leave", {}, "held_packages/leave").returncode == 0
     assert not shell.path(PINS).exists()
     assert not shell.path("/etc/needrestart").exists()
@@ -116,7 +116,8 @@ def test_an_upgrade_of_everything_leaves_what_is_held_and_takes_the_rest(shell: 
 # As needrestart does (2.1 to 3.8): its own settings first, then conf.d by eval, then the first key that fits.
 PERL = r"""our %nrconf = (override_rc => {qr(^dbus) => 0}); eval do { local $/; <STDIN> }; die $@ if $@;
 for my $rc (@ARGV) { my $restart = 1;
-  for my $re (sort keys %{$nrconf{override_rc}}) { next unless $rc =~ /$re/; $restart = $nrconf{override_rc}->{$re}; last }
+  for my $re (sort keys %{$nrconf{override_rc}}) { next unless $rc =~ /$re/;
+    $restart = $nrconf{override_rc}->{$re}; last }
   print "$rc " if $restart }"""
 
 
