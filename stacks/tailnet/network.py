@@ -147,7 +147,8 @@ def _require(tag: str, wanted: Sequence[str], text: str) -> bool:
     if opens_all(found, tag):
         pulumi.log.warn(
             f"the tailnet's policy lets {tag} reach everything in it: whoever is root of one machine of the cluster "
-            "reaches your other devices too. Have its rules name what they are for (docs/tailnet.md, a machine with an owner)"
+            "reaches your other devices too. Have its rules name what they are for (docs/tailnet.md, a machine with an "
+            "owner)"
         )
     if said := lacking(found, tag, wanted):
         raise pulumi.RunError(

@@ -126,7 +126,8 @@ def test_it_is_taken_over_where_the_config_says_so_with_all_that_was_its_own_kep
 
 GANESHA = """NFS_CORE_PARAM { Protocols = 4; Enable_RQUOTA = false; }
 NFSV4 { RecoveryBackend = fs; Grace_Period = 1; Lease_Lifetime = 5; }
-EXPORT { Export_Id = 7; Path = /srv/projects; Pseudo = /srv/projects; Access_Type = RW; SecType = sys; FSAL { Name = VFS; } }
+EXPORT { Export_Id = 7; Path = /srv/projects; Pseudo = /srv/projects; Access_Type = RW;
+    SecType = sys; FSAL { Name = VFS; } }
 """
 
 

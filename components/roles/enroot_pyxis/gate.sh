@@ -6,7 +6,7 @@
 enroot_pyxis_gate() {
     local name architecture
     architecture=$(dpkg --print-architecture)
-    grep -q "_$architecture[.]deb " <<<"$ENROOT_PYXIS_ARTIFACTS" || fail \
+    grep -q "_${architecture}[.]deb " <<<"$ENROOT_PYXIS_ARTIFACTS" || fail \
         "this machine is $architecture, and the config names no packages of Enroot for that" \
         "add Enroot's two packages that end in _$architecture.deb to tailrack:containers (their checksums, or the files and their \
 SHA256SUMS in your folder; upstream has amd64 and arm64), or leave $HOST_NAME out of this stack"
