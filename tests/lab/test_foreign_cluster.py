@@ -124,20 +124,21 @@ def test_it_is_taken_over_where_the_config_says_so_with_all_that_was_its_own_kep
     assert cluster.attempt("s1", f"su nobody -s /bin/sh -c 'ls {BACKUP}'").returncode != 0
 
 
-GANESHA = """NFS_CORE_PARAM { Protocols = 4; Enable_RQUOTA = false; }
+GANESHA = """NFS_CORE_PARAM {
+    Protocols = 4; mount_path_pseudo = true; allow_set_io_flusher_fail = true; Enable_RQUOTA = false; }
 NFSV4 { RecoveryBackend = fs; Grace_Period = 1; Lease_Lifetime = 5; }
-EXPORT { Export_Id = 7; Path = /srv/projects; Pseudo = /srv/projects; Access_Type = RW;
+EXPORT { Export_Id = 7; Path = /export/shared; Pseudo = /export/shared; Access_Type = RW;
     SecType = sys; FSAL { Name = VFS; } }
 """
 
 
 def test_a_stranger_mounts_from_it_after_up_as_before(cluster: ClusterUnderTest, server: dict[str, Any]) -> None:
     own_machine(cluster.lab, "other")
-    # This kernel has no NFS server, so another one serves what the machine's own /etc/exports has.
+    # This kernel has no NFS server, so another one serves; what the gate found is the machine's own /etc/exports.
     cluster.run("s1", "DEBIAN_FRONTEND=noninteractive apt-get -q -y install nfs-ganesha nfs-ganesha-vfs", 300)
-    cluster.run("s1", f"printf '%s' '{GANESHA}' >/etc/ganesha/ganesha.conf; echo thesis >/srv/projects/t")
+    cluster.run("s1", f"printf '%s' '{GANESHA}' >/etc/ganesha/ganesha.conf; echo thesis >/export/shared/t")
     cluster.run("s1", "systemctl restart nfs-ganesha")
-    mount = f"mkdir -p /mnt/p; mount -t nfs4 {server['address']}:/srv/projects /mnt/p; cat /mnt/p/t"
+    mount = f"mkdir -p /mnt/p; mount -t nfs4 {server['address']}:/export/shared /mnt/p; cat /mnt/p/t"
     eventually(lambda: cluster.attempt("other", mount).stdout.strip() == "thesis", 60, "a stranger has mounted")
     rules = cluster.run("s1", "nft list table inet tailrack")
     assert "2049" not in rules
