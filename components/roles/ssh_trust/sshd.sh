@@ -8,8 +8,12 @@ ask_sshd() {
     sshd "$@"
 }
 
-# Have sshd read its configuration again. One that a socket starts, and that does not run, reads it then.
-reload_sshd() { if systemctl -q is-active ssh; then systemctl reload ssh; fi; }
+# Have sshd read its configuration again. One that a socket starts, and that does not run, reads it then; one that a socket
+# has started ends by a reload ("Cannot bind any address"). Sessions go on through a restart.
+reload_sshd() {
+    systemctl -q is-active ssh || return 0
+    systemctl reload ssh || systemctl restart ssh
+}
 
 # The same, where it is one with which sshd starts.
 reload_sound_sshd() {

@@ -86,6 +86,17 @@ def test_a_node_whose_sshd_would_not_hear_the_head_node_is_refused_with_the_line
     assert f"sshd -T -C user=root,host={HEAD},addr={HEAD}" in shell.calls
 
 
+def test_an_sshd_that_a_socket_has_started_ends_by_a_reload_and_is_started_again(shell: Shell) -> None:
+    play_sshd(shell, shell.inside(HEARD), running=True)
+    shell.stub("systemctl", 'case "$*" in "reload ssh") exit 1 ;; esac')
+    done = let_ask(shell)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [call for call in shell.calls if call.endswith(" ssh")][-2:] == [
+        "systemctl reload ssh",
+        "systemctl restart ssh",
+    ]
+
+
 def test_a_certificate_that_comes_by_the_timer_is_shown_on_a_machine_whose_sshd_does_not_run(shell: Shell) -> None:
     assert "reload_sound_sshd() {" in template("ssh_trust", "tailrack-certificate")
     play_sshd(shell, "")
