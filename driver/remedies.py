@@ -25,7 +25,9 @@ _REMEDIES = (
     (
         r"subsystem request failed|SFTP (connection|protocol|subsystem)|session request failed",
         "give the sshd of {machine} its SFTP, by which scripts come: a line `Subsystem sftp internal-sftp` in "
-        "/etc/ssh/sshd_config there, and `systemctl reload ssh`; then run up again",
+        "/etc/ssh/sshd_config there, and `systemctl reload ssh`; where {machine} is a pod, reached by its provider's "
+        "SSH proxy, it has no systemd and no TUN device either and cannot be a node: rent a virtual machine or bare "
+        "metal in its place (docs/providers.md); then run up again",
     ),
     (
         r"host key mismatch|host key is not trusted",

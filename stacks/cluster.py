@@ -25,6 +25,8 @@ class ClusterStack:
             config.tailnet, roles(config), config.sites, made.control_url, stack=stack, name=config.cluster.name
         )
         hosts = self.tailnet.hosts(made.hosts)
+        if said := self.tailnet.about_owners(hosts):
+            pulumi.log.warn(said)
         self.cluster = Cluster(
             config,
             measured_before=pulumi.StackReference("last-run", stack_name=full_name(stack)).get_output("validation"),

@@ -34,17 +34,18 @@ def node_header(host: Host) -> dict[str, pulumi.Input[Any]]:
 
 
 def found_header(host: Host, facts: pulumi.Output[dict[str, Any]]) -> dict[str, pulumi.Input[Any]]:
-    """What scripts may read of a node once its gate has found it: its GPUs, NODE_RESERVED_MB and NODE_MEMORY."""
+    """What scripts may read of a node once its gate has found it: its GPUs, memory, ports that others need."""
 
     def values(known: Mapping[str, Any]) -> dict[str, object]:
         gpus = NodeGpus.found(host, known)
         return {
             **node_values(host, gpus),
             **memory_values(host, known["cpus"] or 1, known["memory_mb"] or 1, gpus),
+            "open_ports": known["open_ports"] or [],
         }
 
     found = facts.apply(values)
-    names = [*NodeValues.__annotations__, *MemoryValues.__annotations__]
+    names = [*NodeValues.__annotations__, *MemoryValues.__annotations__, "open_ports"]
     return {header_name("node", key): found[key] for key in names}
 
 

@@ -159,9 +159,11 @@ class HeadNode(pulumi.ComponentResource):
             settings=settings,
             ready=self.ready,
         )
-        self.notes = pulumi.Output.all(cgroups=confined, own_file_system=head.result["own_file_system"]).apply(
-            lambda known: warnings_about(settings, **known)
-        )
+        self.notes = pulumi.Output.all(
+            cgroups=confined,
+            own_file_system=head.result["own_file_system"],
+            open_ports=self.facts["open_ports"],
+        ).apply(lambda known: warnings_about(settings, **known))
         self.register_outputs({"tailnet_ip": self.link.address, "slurm_version": head.result["slurm_version"]})
 
     def services(self) -> Step:

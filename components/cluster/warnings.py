@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from components.roles.cluster_settings import ClusterSettings
 
 
-def warnings_about(settings: ClusterSettings, *, cgroups: bool, own_file_system: bool) -> list[str]:
+def warnings_about(
+    settings: ClusterSettings, *, cgroups: bool, own_file_system: bool, open_ports: Sequence[int]
+) -> list[str]:
     """Return a sentence for each thing.
 
     cgroups           whether jobs are confined by cgroups
     own_file_system   whether the share is all that there is of its file system
+    open_ports        ports of the cluster that others need on the head node
     """
     found = []
     if settings.slurm.ssh_needs_job and not cgroups:
@@ -22,6 +27,11 @@ def warnings_about(settings: ClusterSettings, *, cgroups: bool, own_file_system:
             f"{settings.storage.path} is no file system of its own: by forged NFS handles, root of a node can reach "
             f"all of the file system that it is in. Mount a disk or a volume at {settings.storage.path} on "
             f"{settings.head.name}."
+        )
+    if open_ports:
+        found.append(
+            f"{settings.head.name} has to do with NFS of others: its ports {', '.join(map(str, open_ports))} are open "
+            "on its own networks as they were before. The share is exported to the addresses of members alone."
         )
     return found
 

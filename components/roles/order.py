@@ -14,6 +14,7 @@ from components.roles.fabric.role import role as fabric
 from components.roles.firewall.role import role as firewall
 from components.roles.foreign_cluster.role import role as foreign_cluster
 from components.roles.gpu.role import role as gpu
+from components.roles.held_packages.role import role as held_packages
 from components.roles.machine.role import role as machine
 from components.roles.munge.role import role as munge
 from components.roles.names.role import role as names
@@ -43,6 +44,7 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     slurm,
     pam_slurm_adopt,
     container_smoke,
+    held_packages,
     foreign_cluster,
 )
 
@@ -53,10 +55,11 @@ def roles(settings: ClusterSettings) -> tuple[Role, ...]:
     It leaves in the reverse one. Raises ValueError where roles wait for one another, or two have one name.
     """
     found = in_order([role for make in ROLES if (role := make(settings)) is not None])
-    ports = ", ".join(port for role in found for port in role.ports)
-    return tuple(
-        replace(role, values={**role.values, "ports": ports}) if role.name == "firewall" else role for role in found
-    )
+    closed = {
+        "ports": ", ".join(port for role in found for port in role.ports),
+        "udp_ports": ", ".join(port for role in found for port in role.udp_ports),
+    }
+    return tuple(replace(role, values={**role.values, **closed}) if role.name == "firewall" else role for role in found)
 
 
 def in_order(made: Iterable[Role]) -> list[Role]:

@@ -6,6 +6,7 @@ cluster's settings to this value), its bash by phase (`<phase>.sh`, see steps/co
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from pydantic import BaseModel
 from components.roles.facts import Reader
 
 FOLDER = Path(__file__).parent
+_USES = re.compile(r"^# uses: (\S+)$", re.MULTILINE)
 
 Word = str | int
 # What a script may be given: a word, a list of words, a table; the shell's text of it is made by steps/header.py alone.
@@ -64,7 +66,8 @@ class Role:
     texts       header values that are the same in every cluster, such as programs; they go with its scripts
     facts       what its phases report (`result NAME JSON` in its scripts), each with how it is read, by phase
     slurm_conf  keys of slurm.conf that it needs
-    ports       ports and ranges on which its daemons may listen, closed on every interface but the tailnet's
+    ports       TCP ports and ranges on which its daemons may listen, closed on every interface but the tailnet's
+    udp_ports   the same of UDP
     serves      ports and ranges that other members of the cluster reach over the tailnet; its policy has to let them
     scrape      ports that answer with metrics on each machine that has it, by the name of the job
     state       files and folders of the head node without which what it keeps there is lost: a backup has them
@@ -82,6 +85,7 @@ class Role:
     facts: Mapping[str, Mapping[str, Reader]] = field(default_factory=dict)
     slurm_conf: Mapping[str, SlurmKey] = field(default_factory=dict)
     ports: tuple[str, ...] = ()
+    udp_ports: tuple[str, ...] = ()
     serves: tuple[str, ...] = ()
     scrape: Mapping[str, int] = field(default_factory=dict)
     state: tuple[str, ...] = ()
@@ -100,8 +104,17 @@ class Role:
 
 
 def template(role: str, name: str) -> str:
-    """Return the text of a file in a role's folder of templates, without its last newline."""
-    return (FOLDER / role / "templates" / name).read_text(encoding="utf-8").removesuffix("\n")
+    """Return the text of a file in a role's folder of templates, without its last newline.
+
+    A line `# uses: <role>/<file>` of a program, or `# uses: <file>` of those that all steps share, becomes that bash.
+    """
+    text = (FOLDER / role / "templates" / name).read_text(encoding="utf-8").removesuffix("\n")
+    return _USES.sub(lambda line: _bash(line[1]), text)
+
+
+def _bash(name: str) -> str:
+    path = (FOLDER if "/" in name else FOLDER.parent / "steps") / f"{name}.sh"
+    return path.read_text(encoding="utf-8").removeprefix("#!/bin/bash\n").removesuffix("\n")
 
 
 def header_name(prefix: str, field_name: str) -> str:

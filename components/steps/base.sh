@@ -77,7 +77,10 @@ take_lock() {
 }
 
 # Add a value to what the step tells the program: a key and a JSON value.
-result() { RESULT+="${RESULT:+,}\"$1\":$2"; }
+result() {
+    [ -n "$2" ] || fail "the step found no $1 on $HOST_NAME"
+    RESULT+="${RESULT:+,}\"$1\":$2"
+}
 
 # Whether this step is undone in vain: another one of its name has run since, here or by SSH as this one did not. A head
 # node that was reached by SSH and is local now has its steps made anew; what these have made is not the old ones' to undo.
@@ -132,6 +135,7 @@ work() {
     up,here) mkdir -p "${HERE_FILE%/*}" && : >"$HERE_FILE" ;;
     up,) rm -f "$HERE_FILE" ;;
     esac
+    use_proxy
     if [ "$1" = down ] && made_anew "$2"; then
         note "made anew by another step of this name: nothing to undo"
     else

@@ -6,8 +6,9 @@
 CLOUD_INIT_WAIT=600
 APT_WAIT=600
 
-# Nothing of the machine's own is removed, and a configuration file that somebody changed stays as it is.
-apt_get() { apt-get -o Acquire::Retries=3 -o APT::Get::Remove=false -o Dpkg::Options::=--force-confold -y -q "$@"; }
+# Nothing of the machine's own is removed, a configuration file that somebody changed stays as it is, and needrestart, where it
+# is, restarts nothing: jobs may be running.
+apt_get() { NEEDRESTART_SUSPEND=1 apt-get -o Acquire::Retries=3 -o APT::Get::Remove=false -o Dpkg::Options::=--force-confold -y -q "$@"; }
 
 # cloud-init writes package sources, makes accounts and installs packages while the SSH server answers already.
 wait_for_cloud_init() {
@@ -94,6 +95,8 @@ ensure_packages() {
     [ ${#missing[@]} -gt 0 ] || return 0
     note "installing ${missing[*]}"
     remedy="see 'apt-get update' and 'apt-get install ${missing[*]}' on $HOST_NAME, then run up again"
+    [ ! -e /etc/apt/preferences.d/tailrack ] || remedy+="; versions that the cluster was proven with are held in \
+/etc/apt/preferences.d/tailrack (docs/day-2.md, updates)"
     # A run that was cut off can leave packages unpacked and not configured.
     when_unlocked dpkg --configure -a || note "some packages of this machine cannot be configured; going on"
     refresh_package_lists

@@ -39,6 +39,17 @@ class StackTailnet:
         """The hosts as they are in this tailnet."""
         return {name: replace(host, adopt=True) for name, host in hosts.items()} if self.existing else hosts
 
+    def about_owners(self, hosts: Mapping[str, Host]) -> str:
+        """What whoever adopts machines has to know of the tailnet that they are in; empty where nobody does."""
+        adopted = sorted(name for name, host in hosts.items() if host.adopt)
+        if not adopted:
+            return ""
+        return (
+            f"{', '.join(adopted)}: in a tailnet already (adopt). With Tailscale's first policy whoever is root of any "
+            "machine of the cluster reaches everything else in that tailnet, and its tag takes a device from its owner "
+            "(docs/tailnet.md, a machine with an owner)"
+        )
+
 
 def stack_tailnet(
     settings: Tailnet | PoolTailnet,

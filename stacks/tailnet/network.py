@@ -13,7 +13,7 @@ import pulumi_tailscale as tailscale
 from pulumi_command import local
 
 from components.cluster.tailnet_access import TailnetAccess
-from components.roles.tailnet.policy import lacking, policy
+from components.roles.tailnet.policy import lacking, opens_all, policy
 from components.roles.tailnet.settings import CREDENTIALS, Tailnet, WayToTailnet
 from components.steps.label import StepLabel
 from components.steps.step import secret_once_known
@@ -143,7 +143,14 @@ def _credentials(settings: WayToTailnet) -> dict[str, str]:
 
 
 def _require(tag: str, wanted: Sequence[str], text: str) -> bool:
-    if said := lacking(json.loads(text), tag, wanted):
+    found = json.loads(text)
+    if opens_all(found, tag):
+        pulumi.log.warn(
+            f"the tailnet's policy lets {tag} reach everything in it: whoever is root of one machine of the cluster "
+            "reaches your other devices too. Have its rules name what they are for (docs/tailnet.md, a machine with an "
+            "owner)"
+        )
+    if said := lacking(found, tag, wanted):
         raise pulumi.RunError(
             f"the tailnet's policy is not enough for the cluster, and no machine has joined: {said} (admin console, "
             "Access controls; the whole of it is in docs/tailnet.md), or set tailrack:tailnet.policy to own"

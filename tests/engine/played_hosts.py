@@ -105,7 +105,7 @@ def _answer(name: str, stdin: str, host_key: str) -> dict[str, Any]:
     node, _, step = name.rpartition("-")
     answers: dict[str, dict[str, Any]] = {
         "gate": {
-            **{"cpus": 4, "memory_mb": 8000, "kernel_nfs_server": False, "cgroups": True},
+            **{"cpus": 4, "memory_mb": 8000, "kernel_nfs_server": False, "open_ports": [], "cgroups": True},
             **{"slurm_version": "24.11.5-4", "mpi": 5, **promised_gpus(stdin)},
         },
         "join": {

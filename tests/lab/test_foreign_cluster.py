@@ -13,7 +13,7 @@ import pytest
 from components.settings.cluster import COMPUTES
 from engine.events import Summary
 from lab.profiles.machine import CLASHING_UID
-from tests.lab.cluster import ClusterUnderTest, own_machine
+from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
 
 # All that a step could write, but for where machines keep what changes by itself.
 LOOK = "find /etc /var/lib /usr -xdev -type f ! -path '/var/lib/tailrack*' ! -path '/var/lib/apt/*' \
@@ -122,6 +122,42 @@ def test_it_is_taken_over_where_the_config_says_so_with_all_that_was_its_own_kep
     assert cluster.run("s1", f"cat {BACKUP}/etc/slurm/slurm.conf") == conf
     assert cluster.run("s1", f"stat -c '%a %U' {BACKUP}").split() == ["700", "root"]
     assert cluster.attempt("s1", f"su nobody -s /bin/sh -c 'ls {BACKUP}'").returncode != 0
+
+
+GANESHA = """NFS_CORE_PARAM {
+    Protocols = 4; mount_path_pseudo = true; allow_set_io_flusher_fail = true; Enable_RQUOTA = false; }
+NFSV4 { RecoveryBackend = fs; Grace_Period = 1; Lease_Lifetime = 5; }
+EXPORT { Export_Id = 7; Path = /export/shared; Pseudo = /export/shared; Access_Type = RW;
+    SecType = sys; FSAL { Name = VFS; } }
+"""
+
+
+def test_a_stranger_mounts_from_it_after_up_as_before(cluster: ClusterUnderTest, server: dict[str, Any]) -> None:
+    own_machine(cluster.lab, "other")
+    # This kernel has no NFS server, so another one serves; what the gate found is the machine's own /etc/exports.
+    cluster.run("s1", "DEBIAN_FRONTEND=noninteractive apt-get -q -y install nfs-ganesha nfs-ganesha-vfs", 300)
+    cluster.run("s1", f"printf '%s' '{GANESHA}' >/etc/ganesha/ganesha.conf; echo thesis >/export/shared/t")
+    cluster.run("s1", "systemctl restart nfs-ganesha")
+    mount = f"mkdir -p /mnt/p; mount -t nfs4 {server['address']}:/export/shared /mnt/p; cat /mnt/p/t"
+    eventually(lambda: cluster.attempt("other", mount).stdout.strip() == "thesis", 60, "a stranger has mounted")
+    rules = cluster.run("s1", "nft list table inet tailrack")
+    assert "2049" not in rules
+    assert "6816" in rules
+
+
+def test_what_jobs_hang_on_is_held_and_not_restarted_while_the_machine_is_a_member(cluster: ClusterUnderTest) -> None:
+    def pids() -> list[str]:
+        return cluster.run("c1", "systemctl show -P MainPID munge slurmd tailscaled systemd-resolved").split()
+
+    library = "$(realpath /usr/lib/*/libcrypto.so.3)"
+    before = pids()
+    # As an update does it: who runs has the old one still.
+    cluster.run("c1", f"cp -p {library} {library}.new && mv {library}.new {library}")
+    said = cluster.run("c1", "needrestart -v -r a 2>&1", 120)
+    assert pids()[:3] == before[:3], said
+    assert "munge.service" in said
+    pinned = cluster.run("c1", "apt-cache policy slurmd munge")
+    assert pinned.count(" 1000\n") >= 2, pinned
 
 
 def test_its_own_exports_stay(cluster: ClusterUnderTest) -> None:

@@ -55,6 +55,8 @@ class Machines:
 def machines(make_cluster: Callable[[str], ClusterUnderTest]) -> Machines:
     made = make_cluster("l1")
     head, node = own_machine(made.lab, "head"), own_machine(made.lab, "n1")
+    # Hardened by its owner: root is not among those who may log in.
+    made.run("n1", "echo 'AllowUsers admin' >/etc/ssh/sshd_config.d/site.conf; systemctl reload ssh")
     before = {name: state_of(made, name) for name in ("head", "n1")}
     made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": False}
     made.config["tailrack:sites"] = [{"name": "rack", "kind": "hosts", "fabric": "tailnet", "hosts": [head, node]}]

@@ -59,6 +59,8 @@ def desktop(make_cluster: Callable[[str], ClusterUnderTest]) -> Desktop:
     bring_program(lab.container("desk"), OWNER)
     key = Path(other["private_key_file"]).read_text()
     lab.run("desk", as_user(OWNER, f"umask 077; cat >{PLACE}/key <<'END'\n{key}END"))
+    # Nobody has logged in since the last boot: it does not run, and its folder is not there.
+    lab.run("desk", "systemctl stop ssh.service && systemctl is-active ssh.socket && test ! -e /run/sshd")
     config = dev_config()
     # With the cluster's tag, by which other machines know it by its name.
     options = f"--advertise-tags={Tailnet.model_fields['tag'].default} --auth-key=tskey-none --hostname=desk"

@@ -223,7 +223,7 @@ class _Recorder(mocks.Mocks):
             "networks": {"private_key": LAB_PRIVATE_KEY, "control_url": "http://control.lab:8080"},
             "container": {"address": f"10.99.0.{len(node)}", "port": 22, "user": "admin", "host_key": HOST_KEY},
             "gate": {
-                "cpus": 4, "memory_mb": 8000, "kernel_nfs_server": False, "cgroups": False,
+                "cpus": 4, "memory_mb": 8000, "kernel_nfs_server": False, "open_ports": [], "cgroups": False,
                 "slurm_version": "24.11.5-4", "mpi": 5, **promised_gpus(str(inputs.get("stdin"))),
             },
             "join": {

@@ -1,11 +1,15 @@
 #!/bin/bash
 # Whether containers can be had here at all, before anything is changed.
+#
+# ENROOT_PYXIS_ARTIFACTS   `file sha256 address`, one a line
 
 enroot_pyxis_gate() {
-    local name
-    [ "$(dpkg --print-architecture)" = amd64 ] || fail \
-        "containers are installed from packages for amd64, and this machine is $(dpkg --print-architecture)" \
-        "leave $HOST_NAME out of this stack, or take the section containers out of it"
+    local name architecture
+    architecture=$(dpkg --print-architecture)
+    grep -q "_${architecture}[.]deb " <<<"$ENROOT_PYXIS_ARTIFACTS" || fail \
+        "this machine is $architecture, and the config names no packages of Enroot for that" \
+        "add Enroot's two packages that end in _$architecture.deb to tailrack:containers (their checksums, or the files and their \
+SHA256SUMS in your folder; upstream has amd64 and arm64), or leave $HOST_NAME out of this stack"
     for name in user/max_user_namespaces kernel/unprivileged_userns_clone; do
         [ "$(cat "/proc/sys/$name" 2>/dev/null)" != 0 ] || fail \
             "this machine lets plain users make no namespaces (${name/\//.} is 0), without which no container starts" \

@@ -35,14 +35,23 @@ take_artifacts() {
 
 ensure_enroot() {
     local folder wanted
-    wanted=$(artifacts '[.]deb')
+    wanted=$(artifacts "_$(dpkg --print-architecture)[.]deb")
     if [ "$(cat "$CONTAINERS_DIR/enroot" 2>/dev/null)" = "$wanted" ] && [ -z "$(missing_of enroot enroot+caps)" ]; then return 0; fi
     folder=$(mktemp -d)
-    take_artifacts '[.]deb' "$folder"
+    take_artifacts "_$(dpkg --print-architecture)[.]deb" "$folder"
+    leave_out_profile
     when_unlocked dpkg --force-confold -i "${TAKEN[@]}" || fail \
         "Enroot's packages cannot be installed ($(head -n 1 <<<"$APT_SAID"))" "see above, then run up again"
     rm -rf "$folder"
     ensure_file "$CONTAINERS_DIR/enroot" 0644 root:root "$wanted"
+}
+
+# Enroot's profile is of AppArmor 4.0's language. An older parser (Ubuntu 22.04, Debian 12) knows none of it and fails with
+# all other profiles at boot; nor does such a machine need it. Before the package, which would have it read.
+leave_out_profile() {
+    if [ ! -d /etc/apparmor.d ] || [ -e /etc/apparmor.d/abi/4.0 ]; then return 0; fi
+    mkdir -p /etc/apparmor.d/disable
+    ln -sfT /etc/apparmor.d/enroot /etc/apparmor.d/disable/enroot
 }
 
 # Where plain users may make namespaces only with a profile (since 24.04 of one distribution), Enroot's own allows it.

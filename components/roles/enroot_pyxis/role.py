@@ -8,8 +8,8 @@ from pathlib import Path
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.enroot_pyxis.settings import Containers, sums
-from components.roles.enroot_pyxis.settings_pins import FILES, PYXIS, url_of
-from components.roles.role import FOLDER, File, Role, template
+from components.roles.enroot_pyxis.settings_pins import PYXIS, url_of
+from components.roles.role import File, Role, template
 
 # What Enroot calls, as its package says, and what it calls where it finds it. The last is the smoke job's image.
 RUNTIME = (
@@ -27,7 +27,7 @@ def role(settings: ClusterSettings) -> Role | None:
         return None
     files = (
         File(f"{LIB}/importer", template("enroot_pyxis", "importer"), mode="0755"),
-        File(f"/usr/local/sbin/{UNIT}", program(), mode="0755"),
+        File(f"/usr/local/sbin/{UNIT}", template("enroot_pyxis", UNIT), mode="0755"),
         File(f"/etc/systemd/system/{UNIT}.service", template("enroot_pyxis", f"{UNIT}.service")),
         File(f"/etc/systemd/system/{UNIT}.timer", template("enroot_pyxis", f"{UNIT}.timer")),
         File("/etc/enroot/hooks.d/50-tailrack-ranks.sh", template("enroot_pyxis", "ranks"), mode="0755"),
@@ -51,12 +51,6 @@ def role(settings: ClusterSettings) -> Role | None:
     )
 
 
-def program() -> str:
-    """Return the program that proves containers and fetches images: by itself, so with what steps share of it."""
-    as_user = (FOLDER.parent / "steps/as_user.sh").read_text(encoding="utf-8")
-    return template("enroot_pyxis", UNIT).replace("# uses: as_user\n", as_user.removeprefix("#!/bin/bash\n"))
-
-
 def _logins(containers: Containers) -> Iterator[str]:
     """The log-ins at registries as a netrc file has them."""
     for each in containers.registries:
@@ -74,7 +68,7 @@ def _contents(containers: Containers) -> Iterator[tuple[str, str]]:
     """File and its base64, of a folder on the machine that runs the program: it need not be reached from the cluster. A
     pool's program has no such folder, and its nodes need none."""
     if containers.artifacts and not containers.artifacts.startswith("https://"):
-        for file in FILES:
+        for file in sums(containers):
             yield file, base64.b64encode((Path(containers.artifacts) / file).read_bytes()).decode()
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo
 
-from components.roles.enroot_pyxis.settings_pins import FILES, UPSTREAM, sums_of
+from components.roles.enroot_pyxis.settings_pins import FILES, FILES_ARM, UPSTREAM, sums_of, wanted
 from components.settings.draft import Draft, check_hidden, meant
 from components.settings.problems import Report, below, shown
 from components.settings.section import Section, key, named, yes_no
@@ -55,9 +55,11 @@ def _from_environment(_before: Mapping[str, Any]) -> str:
 
 def _checksum_files(value: dict[str, str]) -> dict[str, str]:
     for name in value:
-        if name not in FILES:
+        if name not in (*FILES, *FILES_ARM):
             refuse(
-                f"has {shown(name)}, which is no file that is installed", None, f"write those of {' and '.join(FILES)}"
+                f"has {shown(name)}, which is no file that is installed",
+                None,
+                f"write those of {' and '.join(FILES)}, and for arm64 of {' and '.join(FILES_ARM)}",
             )
     return value
 
@@ -148,7 +150,8 @@ class Containers(Section):
     """Containers for jobs, by Enroot and Pyxis. A stack without this section has none."""
 
     artifacts: Annotated[str, BeforeValidator(_artifacts)] = key(
-        f"where Enroot and Pyxis come from: an https:// address with {' and '.join(FILES)} side by side, or a folder "
+        f"where Enroot and Pyxis come from: an https:// address with {' and '.join(FILES)} side by side (for machines "
+        "of arm64, Enroot's packages for that with them, or in the place of the first two), or a folder "
         f"of this machine with these and their SHA256SUMS; left out, the folder of the environment's "
         f"{ARTIFACTS_VARIABLE}, or upstream's releases",
         "an https:// address, or a folder with the files and their SHA256SUMS; the nodes could not install them; write "
@@ -247,7 +250,7 @@ def _check_checksums(containers: Draft, report: Report) -> None:
                 containers.at("artifacts"), what, "the nodes could not install Enroot and Pyxis", "name a whole folder"
             )
             return
-    for file in FILES:
+    for file in wanted({**known, **given}):
         if file not in known and file not in given:
             fix = f"write the sha256 of {file} from the release's page, or name a folder with a SHA256SUMS as artifacts"
             report.add(at, f"{file} is missing", "whatever comes from there would be run as root", fix)
@@ -262,6 +265,7 @@ def _check_checksums(containers: Draft, report: Report) -> None:
 
 def sums(containers: Containers) -> Mapping[str, str]:
     """Return the checksum of each file that is installed."""
-    if all(file in containers.checksums for file in FILES):
-        return {file: containers.checksums[file] for file in FILES}
+    files = wanted(containers.checksums)
+    if all(file in containers.checksums for file in files):
+        return {file: containers.checksums[file] for file in files}
     return sums_of(Path(containers.artifacts))

@@ -1,7 +1,9 @@
 #!/bin/bash
+# uses: ssh_trust/sshd
 # Rules in a table of the cluster's own, before anything listens.
 #
-# FIREWALL_PORTS   TCP and UDP ports and ranges of the cluster's daemons, with commas between
+# FIREWALL_PORTS, FIREWALL_UDP_PORTS   ports and ranges of the cluster's daemons, with commas between
+# NODE_OPEN_PORTS                      those of them that others need on this machine, one a line (a fact of the gate)
 # NODE_RELAY_PORT  UDP port at which this machine is the tailnet's relay, empty where it is none
 
 RESERVED=/proc/sys/net/ipv4/ip_local_reserved_ports
@@ -23,7 +25,22 @@ reserve_ports() {
 net.ipv4.ip_local_reserved_ports = $(cat "$RESERVED")"
 }
 
+# What of ports with commas between is closed here.
+closed() {
+    local ports
+    ports=$(tr -d ' ' <<<"$1" | tr , '\n' | grep -vxF -e "$NODE_OPEN_PORTS" || :)
+    printf '%s' "${ports//$'\n'/, }"
+}
+
+# An SSH server that came with the cluster, onto a machine that nobody reaches by one: its steps are local.
+sshd_is_for_the_tailnet() { [ -e "$HERE_FILE" ] && sshd_came_with_us; }
+
 firewall_machine() {
+    local tcp udp
+    tcp=$(closed "$FIREWALL_PORTS") udp=$(closed "$FIREWALL_UDP_PORTS")
+    if sshd_is_for_the_tailnet; then tcp+=", $(sshd_port)"; fi
+    # An empty set is none to nft.
+    [ -z "$udp" ] || udp="        udp dport { $udp } drop"$'\n'
     reserve_ports
     # Declared, deleted and made anew in one transaction: there is no moment without the rules.
     ensure_file /etc/tailrack/firewall.nft 0644 root:root "# Written by tailrack.
@@ -35,9 +52,8 @@ table inet tailrack {
         iifname { \"lo\", \"tailscale0\" } accept
 ${NODE_RELAY_PORT:+        udp dport $NODE_RELAY_PORT accept
 }        # What begins a connection: answers to one that was begun here, from such a port, come in.
-        tcp dport { $FIREWALL_PORTS } tcp flags & (syn | ack) == syn drop
-        udp dport { $FIREWALL_PORTS } drop
-    }
+        tcp dport { $tcp } tcp flags & (syn | ack) == syn drop
+$udp    }
 }"
     systemctl daemon-reload
     systemctl enable -q tailrack-firewall.service

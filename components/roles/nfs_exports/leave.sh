@@ -1,4 +1,5 @@
 #!/bin/bash
+# uses: nfs_exports/as_before
 # The share is neither mounted nor served any more; what is in it stays. What the machine had of NFS before, it has again.
 #
 # NFS_EXPORTS_MOUNT   where it is mounted
@@ -6,7 +7,8 @@
 nfs_exports_leave() {
     leave_share_mounts
     leave_nfs_server
-    leave_units_as_they_were
+    as_before .
+    rm -f /var/lib/tailrack/nfs-before
 }
 
 leave_share_mounts() {
@@ -45,26 +47,4 @@ leave_nfs_server() {
         [ ! -e /etc/ganesha/ganesha.conf.tailrack-before ] ||
             mv -fT /etc/ganesha/ganesha.conf.tailrack-before /etc/ganesha/ganesha.conf
     fi
-}
-
-# As noted by before.sh: who was masked stays so; who was not there or disabled does not start by itself; who ran, runs.
-leave_units_as_they_were() {
-    local what name enabled active before=/var/lib/tailrack/nfs-before
-    [ -e "$before" ] || return 0
-    while read -r what name enabled active; do
-        case $what,$enabled in
-            unit,masked*) ;;
-            unit,enabled* | unit,static | unit,indirect | unit,alias | unit,generated)
-                systemctl unmask -q "$name" || echo "$name is masked still" >&2
-                [ "$enabled" != enabled ] || systemctl enable -q "$name" || echo "$name is not enabled" >&2
-                ;;
-            unit,*)
-                systemctl unmask -q "$name" || echo "$name is masked still" >&2
-                systemctl disable -q "$name" || echo "$name is not there" >&2
-                ;;
-            folder,*) rmdir "$name" || echo "$name is not empty" >&2 ;;
-        esac
-        [ "$active" != active ] || systemctl restart "$name" || echo "$name does not run" >&2
-    done <"$before"
-    rm -f "$before"
 }

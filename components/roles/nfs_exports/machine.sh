@@ -1,18 +1,17 @@
 #!/bin/bash
-# uses: nfs_exports/before
+# uses: nfs_exports/before nfs_exports/as_before
 # NFS version 4 needs no portmapper and no lock daemon, which their packages start on all interfaces. Where somebody else's
 # NFS before version 4 needs them, they stay.
 #
 # NFS_EXPORTS_MOUNT   where the share is mounted
-
-others_need_them() {
-    grep -qsv '^[[:space:]]*\(#\|$\)' /etc/exports || [ -n "$(findmnt -n -t nfs -O vers=3)" ]
-}
+# NODE_OPEN_PORTS     ports that others' NFS needs here, one a line (a fact of the gate)
 
 nfs_exports_machine() {
     local unit older=false mount
-    if others_need_them; then
-        note "NFS before version 4 is in use here: rpcbind and rpc.statd stay"
+    if grep -qx 111 <<<"$NODE_OPEN_PORTS"; then
+        note "NFS before version 4 is in use here: rpcbind and rpc.statd stay, and ${NODE_OPEN_PORTS//$'\n'/, } open"
+        # Where it has come since, what was masked for the cluster is so no more.
+        as_before '^unit (rpc|nfs-ganesha-lock)'
         return
     fi
     # Masks of a release that noted nothing are ours, not the owner's.

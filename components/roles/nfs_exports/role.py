@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.facts import truth
+from components.roles.facts import list_of, truth, whole
 from components.roles.role import File, Role, template
 
+PORTS = ("111", "2049", "20048")
 PROGRAM, UNITS = "tailrack-share", ("tailrack-share.path", "tailrack-share-again.service")
 
 
@@ -22,8 +23,12 @@ def role(settings: ClusterSettings) -> Role:
                 *(File(f"/etc/systemd/system/{unit}", template("nfs_exports", unit)) for unit in UNITS),
             )
         },
-        facts={"gate": {"kernel_nfs_server": truth}, "head": {"own_file_system": truth}},
+        facts={
+            "gate": {"kernel_nfs_server": truth, "open_ports": list_of(whole(1, 65535))},
+            "head": {"own_file_system": truth},
+        },
         # 111 and 20048 are those of NFS before version 4, whose helpers a package may start (MOUNTD_PORT of server.sh).
-        ports=("111", "2049", "20048"),
+        ports=PORTS,
+        udp_ports=PORTS,
         serves=("2049",),
     )

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: pam_slurm_adopt/stack
+# uses: pam_slurm_adopt/stack ssh_trust/sshd
 # A user of the cluster who logs in here by SSH needs a job here, and is in its cgroup. Nobody else is asked: root and
 # the account that this program logs in with must get in whatever Slurm does.
 #
@@ -20,7 +20,7 @@ manager_enters() {
     chmod 0644 "$place/key.pub"
     printf '%s\n' 'HostKey /etc/ssh/ssh_host_ed25519_key' 'UsePAM yes' 'PermitRootLogin yes' \
         "AuthorizedKeysFile $place/key.pub" >"$place/config"
-    if sshd -T | grep '^pamservicename ' >&2; then
+    if ask_sshd -T | grep '^pamservicename ' >&2; then
         echo "PAMServiceName $service" >>"$place/config"
     else
         # Before OpenSSH 9.8 the program's name was that of the stack.
@@ -72,7 +72,7 @@ ask_for_a_job() {
     manager=$(managing_login)
     remedy="see 'journalctl -t sshd-session -t sshd' on $HOST_NAME, or set tailrack:slurm.ssh_needs_job to false"
     ensure_packages libpam-slurm-adopt
-    sshd -T | grep -x 'usepam yes' >&2 || fail "sshd here does not ask PAM, which alone knows who has a job" \
+    ask_sshd -T | grep -x 'usepam yes' >&2 || fail "sshd here does not ask PAM, which alone knows who has a job" \
         "set UsePAM yes in /etc/ssh/sshd_config on $HOST_NAME, or tailrack:slurm.ssh_needs_job to false"
     ensure_file "$JOB_USERS" 0644 root:root "$(cut -d' ' -f1 <<<"$USERS_LINES" | grep -vxF "$manager")"
     ensure_file "$PAM_OF_JOBS" 0644 root:root "# Written by tailrack: common-session without pam_systemd.

@@ -25,9 +25,13 @@ $NODE_GRES
 $NODE_RESERVED_MB" ]
 }
 
-# The reason of a drain that a person asked for. Slurm's own, and ours, are not a person's.
+# Why steps drain a node, which they bring back when it is as it should be. Whoever else drains it does so for a reason of
+# their own, whatever that begins with: a person, or what looks after the node's health.
+OUR_DRAINS='tailrack: (registers anew|leaves the cluster|runs no jobs any more|shuts down|containers.*)'
+
+# The reason of a drain that is neither Slurm's own nor ours.
 persons_drain() {
-    node_field 'select((.state | index("DRAIN")) and .reason_set_by_user != "slurm") | .reason' | grep -v '^tailrack: ' || :
+    node_field 'select((.state | index("DRAIN")) and .reason_set_by_user != "slurm") | .reason' | grep -vxE "$OUR_DRAINS" || :
 }
 
 # The controller knows the node, has talked to it, and would give it work (or already does). A person who drained it
@@ -39,7 +43,7 @@ node_usable() {
     note "node state: $state $reason"
     [[ $state =~ ^(IDLE|MIXED|ALLOCATED) ]] && [[ ! $state =~ NOT_RESPONDING|INVALID|DOWN|UNKNOWN ]] || return 1
     [[ $state == *DRAIN* ]] || return 0
-    if [[ $reason == "tailrack: "* ]]; then
+    if [[ $reason =~ ^$OUR_DRAINS$ ]]; then
         scontrol update "nodename=$HOST_NAME" state=resume
         return 1
     fi

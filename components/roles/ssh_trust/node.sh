@@ -25,17 +25,34 @@ let_the_head_ask() {
     ensure_file "$LEAVE_PROGRAM" 0755 root:root $'#!/bin/bash\n'"$NODE_LEAVE_VALUES"$'\n'"$NODE_LEAVE_PROGRAM"
     ensure_file "$LEAVE_KEY_FILE" 0644 root:root \
         "restrict,from=\"$HEAD_ADDRESS\",command=\"$LEAVE_PROGRAM\" $HEAD_LEAVE_KEY tailrack-leave"
-    # Where root may not log in at all, this one command still must be heard.
+    # Where root may not log in at all, or otherwise, this one command still must be heard.
     CHANGED=
     ensure_file /etc/ssh/sshd_config.d/tailrack-leave.conf 0644 root:root \
         "# Written by tailrack: the head node may run tailrack-leave, and nothing else as root.
 Match User root Address $HEAD_ADDRESS
     PermitRootLogin forced-commands-only
-    AuthorizedKeysFile $LEAVE_KEY_FILE"
-    if [ -n "$CHANGED" ]; then
-        sshd -t
-        systemctl reload ssh
-    fi
+    PubkeyAuthentication yes
+    AuthenticationMethods publickey
+    AuthorizedKeysFile $LEAVE_KEY_FILE
+    AllowUsers root
+    AllowGroups *
+    DenyUsers nobody
+    DenyGroups nobody"
+    if [ -n "$CHANGED" ]; then reload_sound_sshd; fi
+    require_heard
     # Where an earlier version had it.
     [ ! -e /root/.ssh/authorized_keys ] || sed -i '/ tailrack-leave$/d' /root/.ssh/authorized_keys
+}
+
+# Of a key of sshd's the first value holds, and a file of the machine's owner may come before ours.
+require_heard() {
+    local said key wrong=''
+    said=$(ask_sshd -T -C "user=root,host=$HEAD_ADDRESS,addr=$HEAD_ADDRESS")
+    for key in 'pubkeyauthentication yes' 'authenticationmethods publickey' "authorizedkeysfile $LEAVE_KEY_FILE" 'allowusers root'; do
+        grep -qx "$key" <<<"$said" || wrong+=", $(grep "^${key%% *} " <<<"$said" || echo "no ${key%% *}")"
+    done
+    ! grep -qx 'permitrootlogin no' <<<"$said" || wrong+=', permitrootlogin no'
+    [ -z "$wrong" ] || fail "sshd here would not hear the head node when it asks $HOST_NAME to leave: for root from \
+$HEAD_ADDRESS it has ${wrong#, }" "find what says so with 'grep -rn -i match /etc/ssh/sshd_config /etc/ssh/sshd_config.d' \
+on $HOST_NAME, and let it not hold for root from that address; then run up again"
 }

@@ -1,4 +1,5 @@
 #!/bin/bash
+# uses: ssh_trust/sshd
 # SSH between nodes with known host keys and no list of them: the head node is a certificate authority, every node
 # shows a certificate from it, and everybody trusts the authority.
 
@@ -24,10 +25,7 @@ show_certificate() {
     /usr/local/sbin/tailrack-certificate "$STATE_DIR/certificate"
     CHANGED=
     ensure_file /etc/ssh/sshd_config.d/tailrack.conf 0644 root:root "HostCertificate $HOST_KEY_FILE-cert.pub"
-    if [ -n "$CHANGED" ]; then
-        sshd -t
-        systemctl reload ssh
-    fi
+    if [ -n "$CHANGED" ]; then reload_sound_sshd; fi
 }
 
 # Have a timer, which is there, run commands.

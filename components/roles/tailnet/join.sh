@@ -62,8 +62,25 @@ remember_daemon() {
     [ -e "$DAEMON_BEFORE" ] || ensure_file "$DAEMON_BEFORE" 0644 root:root "$(systemctl is-enabled tailscaled || :)"
 }
 
+# tailscaled speaks to the control server and to relays over HTTPS, and no shell reads /etc/environment for it.
+lead_through_proxy() {
+    local file=/etc/systemd/system/tailscaled.service.d/tailrack.conf
+    CHANGED=
+    if grep -qsiE '^(export )?(https?|all)_proxy=' /etc/environment; then
+        ensure_file "$file" 0644 root:root $'# Written by tailrack: the proxy that is named there.\n[Service]\nEnvironmentFile=-/etc/environment'
+    elif [ -e "$file" ]; then
+        rm "$file"
+        CHANGED=yes
+    fi
+    if [ -n "$CHANGED" ]; then
+        systemctl daemon-reload
+        systemctl try-restart tailscaled
+    fi
+}
+
 join_tailnet() {
     remember_daemon
+    lead_through_proxy
     systemctl enable -q --now tailscaled
     wait_until 30 systemctl -q is-active tailscaled || fail "tailscaled does not start" "see 'journalctl -u tailscaled' on $HOST_NAME"
     # After a restart the daemon comes back by itself; do not log in again while it does.

@@ -2,6 +2,7 @@
 # Which tailnet this machine is in, and whose doing that is: the cluster's, or that of whoever had it before.
 # Read without jq, which a machine at first contact may lack: tailscale prints its JSON one field a line.
 #
+# TAILNET_TAG          tag of this machine on the tailnet
 # TAILNET_CONTROL_URL  control server, empty for Tailscale's own
 # NODE_ADOPT           true where the machine is to stay in its tailnet as it is
 
@@ -69,6 +70,14 @@ let_leaving_end() {
 
 tailscale_there() { command -v tailscale >/dev/null; }
 
+# The snap's daemon has another unit and another socket: a second one would be installed beside it.
+refuse_snap() {
+    [ ! -e /etc/systemd/system/snap.tailscale.tailscaled.service ] || fail \
+        "tailscale is a snap here, whose daemon is none of the units that the cluster waits for" \
+        "run 'snap remove tailscale' on $HOST_NAME, which takes it out of its tailnet, and with adopt: true install \
+Tailscale's own package and join it again; then run up again"
+}
+
 new_enough() {
     local version
     version=$(tailscale version | sed -n 1p)
@@ -87,6 +96,9 @@ refuse_another_tailnet() {
         "run 'tailscale logout' on $HOST_NAME; or, if that is the cluster's tailnet, set adopt: true for $HOST_NAME and all stays as it is; then run up again"
 }
 
+# A tag stands alone on its line, as the name of one in no other place does.
+tagged() { [ -z "$TAILNET_TAG" ] || tailscale status --json --peers=false | grep -qE "^[[:space:]]*\"$TAILNET_TAG\",?\$"; }
+
 # A machine that is adopted must be what others are made to be; nothing of it is changed.
 require_adoptable() {
     local state url name way_out="join $HOST_NAME to the cluster's tailnet by hand, or leave out adopt"
@@ -99,6 +111,10 @@ require_adoptable() {
     [ -e /sys/class/net/tailscale0 ] && [ -n "$(tailscale ip -4)" ] ||
         fail "adopt: true, and there is no interface tailscale0 with an IPv4 address; Slurm needs one" \
             "start tailscaled on $HOST_NAME with a kernel interface of that name"
+    # Rules of the tailnet are from tag to tag.
+    tagged || fail "adopt: true, and this machine does not have the tag $TAILNET_TAG in its tailnet: the cluster's other machines \
+would not reach it" "run 'tailscale up --advertise-tags=$TAILNET_TAG' on $HOST_NAME, with the other flags that it names; the \
+machine is its owner's no more then, but the tag's (docs/tailnet.md, a machine with an owner)"
     name=$(granted_name)
     [ "$name" = "$HOST_NAME" ] ||
         fail "adopt: true, and the tailnet calls this machine $name; others would look for it as $HOST_NAME" \

@@ -70,6 +70,18 @@ def lacking(found: Mapping[str, Any], tag: str, wanted: Sequence[str]) -> str:
     return f"no rule lets {tag} reach itself on tcp {', '.join(shut)}; add to its grants {json.dumps(grant)}"
 
 
+def opens_all(found: Mapping[str, Any], tag: str) -> bool:
+    """Whether a policy file in force lets machines with the tag reach all of the tailnet, as Tailscale's first does."""
+    if "grants" not in found and "acls" not in found:
+        return True
+    rules = [*_rules(found.get("grants")), *_rules(found.get("acls"))]
+    return any(
+        _meant({"src": rule.get("src", rule.get("users"))}, "src", tag)
+        and any(where in ("*", "*:*") for where in _texts(rule.get("dst", rule.get("ports"))))
+        for rule in rules
+    )
+
+
 def _of_grants(rules: object, tag: str) -> Ranges:
     opened: Ranges = []
     for rule in _rules(rules):

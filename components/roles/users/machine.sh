@@ -5,8 +5,7 @@
 # USERS_LINES        `name uid gid`, one a line
 # NFS_EXPORTS_MOUNT  where the share is mounted
 
-# Names of the accounts that were made here, one a line; and of the groups.
-USERS_MADE=$STATE_DIR/users
+# Names of the groups that were made here, one a line.
 GROUPS_MADE=$STATE_DIR/groups
 
 users_machine() {

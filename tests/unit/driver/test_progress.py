@@ -135,3 +135,11 @@ def test_a_failure_with_another_cause_gets_no_remedy() -> None:
 @pytest.mark.parametrize("command", ["", "echo hello", StepLabel("munge-key", "", "munge key").on("head -c 96")])
 def test_a_step_without_a_machine_gets_no_remedy_about_one(command: str) -> None:
     assert explained("after 5 failed attempts", command) == "after 5 failed attempts"
+
+
+@pytest.mark.parametrize("said", ["ssh: subsystem request failed", "session request failed"])
+def test_a_machine_without_sftp_is_told_of_pods_which_no_gate_can_look_at(said: str) -> None:
+    remedy = explained(f"error: {said}", MEMBER)
+    assert "Subsystem sftp internal-sftp" in remedy
+    assert "is a pod, reached by its provider's SSH proxy" in remedy
+    assert "rent a virtual machine or bare metal" in remedy

@@ -13,6 +13,7 @@ from components.settings.problems import Report
 from stacks.config import PoolConfig, parse
 from stacks.config.model import POOL
 from stacks.sites.hosts.inventory import complete
+from stacks.sites.local.model import LocalSite
 from tests.unit.configs import AUTH_KEY, HOST_KEY, KEY_PAIR
 
 PROJECT = Path(__file__).parents[3]
@@ -56,6 +57,8 @@ def test_an_example_is_a_good_config(file: Path, tmp_path: Path, monkeypatch: py
     assert nodes >= {host["name"] for host in hosts}
     assert config.head.name in nodes
     assert not config.head.compute, "root of any node would be root of the head node"
+    # The card of a desk shows a display, and is left to it: a promise of it would be refused there.
+    assert not [site for site in config.sites if isinstance(site, LocalSite) and site.gpu]
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)

@@ -205,3 +205,17 @@ def test_a_sudo_that_wants_a_password_is_told_with_what_to_do(tmp_path: Path) ->
         "next: give the account that steps run with on door password-less sudo (a line `NAME ALL=(ALL) NOPASSWD: ALL` "
         "in /etc/sudoers.d), or use root; then run up again"
     )
+
+
+def test_a_preview_says_what_it_means_that_a_machine_is_in_its_owners_tailnet(
+    config: RawConfig, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("pulumi.log.warn", lambda text, *_: said.append(text))
+    build(config)
+    assert not [text for text in said if "adopt" in text]
+    config["sites"][0]["adopt"] = True
+    build(config)
+    (text,) = [text for text in said if "adopt" in text]
+    assert text.startswith("door: in a tailnet already")
+    assert "takes a device from its owner" in text

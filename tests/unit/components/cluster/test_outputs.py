@@ -57,6 +57,14 @@ def test_a_note_names_a_share_that_is_no_file_system_of_its_own(build: Build, ho
     assert build(hosts_config).outputs["cluster"]["notes"] == []
 
 
+def test_a_note_names_the_ports_that_others_nfs_keeps_open_on_the_head_node(
+    build: Build, hosts_config: RawConfig
+) -> None:
+    hosts_config["slurm"] = {"ssh_needs_job": False}
+    (note,) = build(hosts_config, answers={"door-gate": {"open_ports": [111, 2049]}}).outputs["cluster"]["notes"]
+    assert note.startswith("door has to do with NFS of others: its ports 111, 2049 are open on its own networks")
+
+
 def test_the_cluster_output_names_the_cluster_its_partitions_and_the_heads_tailnet_address(
     build: Build, lab_config: RawConfig
 ) -> None:

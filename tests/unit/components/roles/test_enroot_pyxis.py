@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from components.roles.enroot_pyxis.settings_pins import FILES, MOST_BYTES, SUMS, UPSTREAM
+from components.roles.enroot_pyxis.settings_pins import FILES, FILES_ARM, MOST_BYTES, SUMS, UPSTREAM
 from components.roles.order import ROLES as MADE
 from components.roles.order import roles
 from driver.deployment import Deployment
@@ -141,6 +141,16 @@ def test_an_address_of_ones_own_has_them_side_by_side() -> None:
     assert [line[2] for line in lines["ENROOT_PYXIS_ARTIFACTS"]] == [
         f"https://files.example:8443/mirror/{file}" for file in FILES
     ]
+
+
+def test_packages_for_another_architecture_are_taken_where_they_are_named_and_whole() -> None:
+    both = dict.fromkeys((*FILES, *FILES_ARM), SUM)
+    found = {line[0] for line in header({"checksums": both})["ENROOT_PYXIS_ARTIFACTS"]}
+    assert found == {*FILES, *FILES_ARM}
+    alone = dict.fromkeys((*FILES_ARM, FILES[2]), SUM)
+    assert {line[0] for line in header({"checksums": alone})["ENROOT_PYXIS_ARTIFACTS"]} == alone.keys()
+    half = {**OF_UPSTREAM, FILES_ARM[0]: SUM}
+    assert f"{FILES_ARM[1]} is missing" in problems({"checksums": half})[".checksums"]
 
 
 def test_a_folders_files_travel_with_the_head_nodes_step_alone(folder: Path) -> None:

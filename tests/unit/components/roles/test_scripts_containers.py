@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from components.roles.enroot_pyxis.role import program
-from components.roles.enroot_pyxis.settings_pins import FILES
+from components.roles.enroot_pyxis.role import UNIT
+from components.roles.enroot_pyxis.settings_pins import FILES, FILES_ARM
 from components.roles.role import Value, template
 from tests.unit.shell import Shell
 
@@ -76,6 +76,24 @@ def test_a_machine_of_another_architecture_is_refused(machine: Shell) -> None:
     failed = machine.call("trap 'echo \"${REASON-}\"' EXIT; enroot_pyxis_gate", values(machine), "enroot_pyxis/gate")
     assert failed.returncode == 1
     assert "this machine is arm64" in failed.stdout
+
+
+def test_a_machine_of_another_architecture_passes_where_the_config_names_its_packages_and_takes_these(
+    machine: Shell,
+) -> None:
+    machine.stub("dpkg", 'case "$*" in *print-architecture) echo arm64 ;; esac')
+    named = {name: f"content of {name}\n" for name in (*FILES_ARM, *NAMES)}
+    lines = [f"{name} {digest(text)}" for name, text in named.items()]
+    own = values(machine, ENROOT_PYXIS_ARTIFACTS=lines)
+    machine.write("dev/fuse", "")
+    done = machine.call("enroot_pyxis_gate", own, "enroot_pyxis/gate")
+    assert done.returncode == 0, done.stderr
+    for name, text in named.items():
+        machine.write(f"{SHARE}/artifacts/{name}", text)
+    done = machine.call("ensure_enroot", own, "enroot_pyxis/install")
+    assert done.returncode == 0, done.stderr
+    (call,) = [call for call in machine.calls if call.startswith("dpkg --force-confold -i")]
+    assert [Path(word).name for word in call.split()[3:]] == list(FILES_ARM)
 
 
 def test_a_machine_that_can_have_them_passes(machine: Shell) -> None:
@@ -240,6 +258,22 @@ def test_with_gpus_the_driver_libraries_tool_must_be_had_or_be_waived(machine: S
     assert gpu_libraries(machine)[0] == 0
 
 
+@pytest.mark.parametrize(("abi", "left_out"), [("3.0", True), ("4.0", False)])
+def test_enroots_profile_is_left_out_where_apparmor_does_not_know_its_language(
+    machine: Shell, abi: str, left_out: bool
+) -> None:
+    machine.write(f"etc/apparmor.d/abi/{abi}", "")
+    machine.stub("ln", 'exec /usr/bin/ln "$@"')
+    for name in NAMES:
+        machine.write(f"{SHARE}/artifacts/{name}", CONTENT[name])
+    done = machine.call("ensure_enroot", values(machine), "enroot_pyxis/install")
+    assert done.returncode == 0, done.stderr
+    link = machine.path("/etc/apparmor.d/disable/enroot")
+    assert link.is_symlink() == left_out
+    calls = [call for call in machine.calls if call.startswith(("ln", "dpkg --force"))]
+    assert [call.split()[0] for call in calls] == (["ln", "dpkg"] if left_out else ["dpkg"])
+
+
 def test_enroots_profile_is_loaded_where_apparmor_keeps_users_from_namespaces(machine: Shell) -> None:
     machine.stub("apparmor_parser")
     for restricted, loaded in (("0\n", ""), ("1\n", "enroot-nsenter (unconfined)\n")):
@@ -373,7 +407,7 @@ def node(machine: Shell) -> Shell:
     """A node of cloud-a with the programs, the plugin and the share; its Slurm is a file with the node's state."""
     root = machine.root
     machine.write("etc/tailrack/containers", f"SHARED={root}/{SHARE}\nLOCAL={root}/local\nSITE=cloud-a\nNODE=a1\n")
-    machine.write(PROGRAM.lstrip("/"), machine.inside(program()) + "\n").chmod(0o755)
+    machine.write(PROGRAM.lstrip("/"), machine.inside(template("enroot_pyxis", UNIT)) + "\n").chmod(0o755)
     machine.write(IMPORTER.lstrip("/"), machine.inside(template("enroot_pyxis", "importer")) + "\n").chmod(0o755)
     for path in (f"{FOLDER}", "local/images", "run/pyxis/6001"):
         machine.path(path).mkdir(parents=True)

@@ -162,7 +162,7 @@ def reserved(shell: Shell, before: str) -> subprocess.CompletedProcess[str]:
 
 
 def firewall(shell: Shell, relay: str = "") -> subprocess.CompletedProcess[str]:
-    header = {**role_header("firewall"), "NODE_RELAY_PORT": relay}
+    header = {**role_header("firewall"), "NODE_RELAY_PORT": relay, "NODE_OPEN_PORTS": ()}
     return shell.step(script_of("firewall", "machine"), header, name="a1-node")
 
 

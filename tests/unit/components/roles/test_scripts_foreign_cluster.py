@@ -38,6 +38,7 @@ def look(shell: Shell, *, take_over: bool = False, users: str = "ada 6001 6001")
         "NODE_TAKE_OVER": take_over,
         "USERS_LINES": users.split("; "),
         "MUNGE_CLUSTER": "lab",
+        "NFS_EXPORTS_MOUNT": "/nowhere/shared",
     }
     return shell.step(LOOK, values, name="s1-gate")
 
@@ -250,3 +251,31 @@ def test_a_server_that_ran_before_the_cluster_came_runs_after_it_and_its_package
     assert done.returncode == 0, done.stderr
     assert machine.calls[-2:] == ["systemctl enable -q nfs-server", "systemctl restart nfs-server"]
     assert not machine.path("/etc/nfs.conf.d/tailrack.conf").exists()
+
+
+# Accounts that are somebody's own.
+
+HOME = "/nowhere/shared/home/ada"
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (f"ada:x:6001:6001::{HOME}:/bin/bash", ""),
+        ("ada:x:6001:6001:Ada:/home/ada:/bin/bash", "user ada is somebody's own account here, with the home /home/ada"),
+        (f"ada:x:6001:100::{HOME}:/bin/bash", "user ada has gid 100 here and should have 6001"),
+        ("ada:x:1000:1000:Ada:/home/ada:/bin/bash", "user ada has uid 1000 here and should have 6001"),
+    ],
+)
+def test_an_account_that_has_another_home_is_not_taken_for_a_users(machine: Shell, line: str, problem: str) -> None:
+    machine.write("passwd.txt", f"{line}\n")
+    done = look(machine)
+    assert (done.returncode == 0) == (not problem), done.stderr
+    assert problem in done.stderr
+    assert "the owner's of a machine cannot be one" in done.stderr or not problem
+
+
+def test_an_account_that_the_cluster_has_made_is_its_own_wherever_its_home_was(machine: Shell) -> None:
+    machine.write("passwd.txt", "ada:x:6001:6001::/data/home/ada:/bin/bash\n")
+    machine.write("var/lib/tailrack/users", "ada\n")
+    assert look(machine).returncode == 0

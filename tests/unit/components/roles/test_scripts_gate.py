@@ -18,13 +18,14 @@ from tests.unit.shell import ROLES, Shell
 Gate = Callable[..., subprocess.CompletedProcess[str]]
 FACTS = {
     "cpus", "memory_mb", "gpus", "gpu_kind", "gpu_devices", "gpu_memory_mb", "gpu_driver", "gpu_nvlinks",
-    "kernel_nfs_server", "cgroups", "mpi", "slurm_version",
+    "kernel_nfs_server", "open_ports", "cgroups", "mpi", "slurm_version",
 }  # fmt: skip
 # A machine whose config promises no GPU, in a cluster whose controller is the newest and confines no jobs.
 HEADER: dict[str, Value] = {
     "NODE_GPU_KIND": "", "NODE_GPU_COUNT": 0, "HEAD_SLURM_VERSION": "24.11.5-4", "HEAD_SLURM_OLDEST": "21.08",
     "HEAD_CGROUPS": False, "NODE_ADOPT": False, "TAILNET_CONTROL_URL": None, "NODE_TAKE_OVER": False,
-    "MUNGE_CLUSTER": "lab", "USERS_LINES": ["ada 6001 6001"],
+    "MUNGE_CLUSTER": "lab", "USERS_LINES": ["ada 6001 6001"], "NFS_EXPORTS_MOUNT": "/nowhere/shared",
+    "TAILNET_TAG": "tag:cluster",
 }  # fmt: skip
 
 

@@ -25,7 +25,10 @@ PROGRAM = "/usr/local/sbin/tailrack-leave"
 
 def install(shell: Shell, key: str = KEY, head: str = "100.64.0.1") -> str:
     shell.stub("systemd-escape", "echo shared")
-    shell.stub("sshd")
+    # As sshd says it with the drop-in.
+    heard = ("pubkeyauthentication yes", "authenticationmethods publickey", "allowusers root")
+    said = [*heard, f"authorizedkeysfile {shell.path(KEY_FILE)}"]
+    shell.stub("sshd", f"printf '%s\\n' {' '.join(map(repr, said))}")
     program = {
         "NODE_LEAVE_PROGRAM": shell.inside(leave_program(ROLES).text),
         "NODE_LEAVE_VALUES": header({"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False}),
@@ -174,7 +177,13 @@ def test_where_root_may_not_log_in_that_one_command_is_heard_from_the_head_node_
     assert login[1:] == [
         "Match User root Address 100.64.0.1",
         "    PermitRootLogin forced-commands-only",
+        "    PubkeyAuthentication yes",
+        "    AuthenticationMethods publickey",
         f"    AuthorizedKeysFile {shell.path(KEY_FILE)}",
+        "    AllowUsers root",
+        "    AllowGroups *",
+        "    DenyUsers nobody",
+        "    DenyGroups nobody",
     ]
     assert shell.calls.index("sshd -t") < shell.calls.index("systemctl reload ssh")  # never an sshd that will not start
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 
@@ -252,7 +253,7 @@ def test_who_was_masked_stays_so_who_ran_runs_and_who_was_not_there_does_not_sta
     shell.stub("systemd-escape", "echo shared")
     shell.stub("findmnt")
     shell.stub("systemctl", PLAYED)
-    values = {"NFS_EXPORTS_MOUNT": str(shell.root / "shared")}
+    values = {"NFS_EXPORTS_MOUNT": str(shell.root / "shared"), "NODE_OPEN_PORTS": ""}
     for _ in range(times):
         done = shell.call("nfs_exports_machine", values, "nfs_exports/machine")
         assert done.returncode == 0, done.stderr
@@ -282,7 +283,125 @@ def test_masks_of_a_release_that_noted_nothing_are_taken_away_too(shell: Shell) 
     shell.stub("findmnt")
     shell.stub("systemctl", "case $1 in is-enabled) echo masked; exit 1 ;; esac")
     shell.write("etc/systemd/system/shared.mount", "")
-    values = {"NFS_EXPORTS_MOUNT": str(shell.root / "shared")}
+    values = {"NFS_EXPORTS_MOUNT": str(shell.root / "shared"), "NODE_OPEN_PORTS": ""}
     assert shell.call("nfs_exports_machine", values, "nfs_exports/machine").returncode == 0
     assert shell.call("nfs_exports_leave", values, "nfs_exports/leave").returncode == 0
     assert [f"systemctl unmask -q {unit}" for unit in MASKED] == [call for call in shell.calls if "unmask" in call]
+
+
+# What others have of NFS here, and what is where the share is to be.
+
+
+@pytest.fixture
+def machine(shell: Shell) -> Shell:
+    """A machine whose kernel has an NFS server, with nothing of others' NFS."""
+    shell.write("proc/filesystems", "nodev\tnfsd\n")
+    shell.write("etc/fstab", "# nas:/old /old nfs defaults 0 0\nUUID=1 / ext4 defaults 0 1\n")
+    shell.write("var/lib/tailrack/here", "")
+    shell.stub("systemd-escape", "echo shared")
+    shell.stub("findmnt", "exit 1")
+    shell.stub("pgrep", "exit 1")
+    shell.stub("dpkg-query", "exit 1")
+    return shell
+
+
+def look(machine: Shell) -> subprocess.CompletedProcess[str]:
+    values = {"NFS_EXPORTS_MOUNT": str(machine.root / "shared")}
+    commands = 'trap \'echo "$REASON"\' EXIT; nfs_exports_gate; echo "{$RESULT}"'
+    return machine.call(commands, values, "nfs_exports/gate")
+
+
+def found(machine: Shell) -> list[int]:
+    done = look(machine)
+    assert done.returncode == 0, done.stdout + done.stderr
+    ports = json.loads(done.stdout.splitlines()[0])["open_ports"]
+    assert isinstance(ports, list)
+    return ports
+
+
+SERVED, MOUNTED = [111, 2049, 20048], [111]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "ports"),
+    [
+        ("etc/exports", "/srv/projects 192.0.2.0/24(rw)\n", SERVED),
+        ("etc/exports", "# /srv/projects 192.0.2.0/24(rw)\n\n", []),
+        ("etc/exports.d/projects.exports", "/srv/projects 192.0.2.0/24(rw)\n", SERVED),
+        ("etc/exports.d/tailrack-b1.exports", "/export/shared 100.64.0.7/32(rw)\n", []),
+        ("etc/ganesha/ganesha.conf", "EXPORT { Path = /srv; }\n", SERVED),
+        ("etc/ganesha/ganesha.conf", "# Written by tailrack\n", []),
+        ("etc/fstab", "nas:/home /home nfs noauto,x-systemd.automount 0 0\n", MOUNTED),
+        ("etc/fstab", "nas:/home /home nfs vers=3 0 0\n", MOUNTED),
+        ("etc/fstab", "nas:/home /home nfs nfsvers=4.2 0 0\n", []),
+        ("etc/fstab", "nas:/home /home nfs4 defaults 0 0\n", []),
+        ("etc/auto.home", "*  -fstype=nfs,vers=3  nas:/home/&\n", MOUNTED),
+        ("etc/auto.misc", "cd  -fstype=iso9660,ro  :/dev/cdrom\n", []),
+        ("etc/systemd/system/multi-user.target.wants/autofs.service", "", MOUNTED),
+        ("etc/systemd/system/home.mount", "[Mount]\nType=nfs\n", MOUNTED),
+        ("etc/systemd/system/shared.mount", "[Unit]\nDescription=The cluster's share\n[Mount]\nType=nfs4\n", []),
+    ],
+)
+def test_ports_that_others_need_are_found_by_what_is_configured_and_not_by_what_is_mounted_this_second(
+    machine: Shell, path: str, text: str, ports: list[int]
+) -> None:
+    assert found(machine) == []
+    machine.write(path, text)
+    assert found(machine) == ports
+
+
+@pytest.mark.parametrize("tool", ["findmnt", "pgrep"])
+def test_a_mount_of_version_3_and_a_daemon_that_needs_rpcbind_are_found(machine: Shell, tool: str) -> None:
+    machine.stub(tool, 'case "$*" in *vers=3* | *ypbind*) echo /home ;; *) exit 1 ;; esac')
+    assert found(machine) == MOUNTED
+
+
+def test_what_others_need_is_not_masked_and_unmasked_where_it_was(machine: Shell) -> None:
+    values = {"NFS_EXPORTS_MOUNT": "/shared", "NODE_OPEN_PORTS": ""}
+    machine.stub("systemctl", PLAYED)
+    assert machine.call("nfs_exports_machine", values, "nfs_exports/machine").returncode == 0
+    before = len(machine.calls)
+    for _ in range(2):
+        done = machine.call("nfs_exports_machine", {**values, "NODE_OPEN_PORTS": "111"}, "nfs_exports/machine")
+        assert done.returncode == 0, done.stderr
+    undone = [call for call in machine.calls[before:] if "mask" in call]
+    assert undone == [f"systemctl unmask -q {unit}" for unit in MASKED if unit != "rpc-statd.service"]
+
+
+def in_the_way(machine: Shell) -> str:
+    done = look(machine)
+    if done.returncode == 0:
+        return ""
+    return re.sub(r".*is to be mounted, is (.*) here$", r"\1", done.stdout.splitlines()[-1])
+
+
+def test_a_machine_whose_place_for_the_share_is_taken_is_refused_before_anything_is_changed(machine: Shell) -> None:
+    share = machine.root / "shared"
+    assert in_the_way(machine) == ""
+    share.mkdir()
+    assert in_the_way(machine) == ""
+    (share / "thesis.tex").write_text("years of work")
+    assert in_the_way(machine) == "a folder with files (thesis.tex)"
+    (share / "thesis.tex").unlink()
+    share.rmdir()
+    share.symlink_to("/data")
+    assert in_the_way(machine) == "a link"
+    share.unlink()
+    share.touch()
+    assert in_the_way(machine) == "no folder"
+    share.unlink()
+    machine.write("etc/fstab", f"nas:/vol {share} nfs4 noauto 0 0\n")
+    assert in_the_way(machine) == "a mount of others (nas:/vol nfs4)"
+    machine.stub("findmnt", 'case "$*" in *--mountpoint*) echo "lustre@tcp:/fs lustre" ;; *) exit 1 ;; esac')
+    assert in_the_way(machine) == "a mount of others (lustre@tcp:/fs lustre)"
+
+
+def test_the_clusters_own_share_is_in_nobodys_way_and_a_unit_of_others_is(machine: Shell) -> None:
+    (machine.root / "shared").mkdir()
+    (machine.root / "shared/home").mkdir()
+    unit = "etc/systemd/system/shared.mount"
+    machine.write(unit, "[Unit]\nDescription=Our department's share\n")
+    assert in_the_way(machine) == "a folder with files (home)"
+    for description in ("The cluster's share", "The cluster's share, on the machine that serves it"):
+        machine.write(unit, f"[Unit]\nDescription={description}\n")
+        assert in_the_way(machine) == ""

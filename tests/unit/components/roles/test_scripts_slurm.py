@@ -4,13 +4,14 @@ does not, whose clock is wrong, device files."""
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from components.roles.role import template
+from components.roles.role import FOLDER, template
 from tests.unit.configs import RawConfig
 from tests.unit.recorded import Build
 from tests.unit.shell import Shell, role_header
@@ -158,15 +159,29 @@ def test_what_we_drained_is_given_work_again(shell: Shell, compute: Compute, con
     assert "scontrol update nodename=a1 state=resume" in shell.calls
 
 
+@pytest.mark.parametrize(
+    "why", ["the disk clicks", "tailrack: Xid 79 at GPU 3", "tailrack: leaves the cluster on Friday"]
+)
 def test_a_persons_drain_is_kept_and_fails_nothing(
-    shell: Shell, compute: Compute, controller: Callable[..., None]
+    shell: Shell, compute: Compute, controller: Callable[..., None], why: str
 ) -> None:
-    drained = {"state": ["IDLE", "DRAIN"], "reason": "the disk clicks", "reason_set_by_user": "root"}
+    drained = {"state": ["IDLE", "DRAIN"], "reason": why, "reason_set_by_user": "root"}
     controller({**IDLE, **drained})
     done = compute()
     assert done.returncode == 0, done.stderr
     assert not [call for call in changes(shell) if "scontrol" in call]
-    assert "a person drained this node, and it stays so: the disk clicks" in done.stderr
+    assert f"a person drained this node, and it stays so: {why}" in done.stderr
+
+
+def test_every_reason_that_a_role_drains_a_node_for_is_one_that_a_step_brings_back() -> None:
+    (ours,) = re.findall(r"(?m)^OUR_DRAINS='(.*)'$", (FOLDER / "slurm/compute.sh").read_text())
+    texts = [path.read_text() for path in FOLDER.glob("*/*.sh")] + [
+        path.read_text() for path in FOLDER.glob("*/templates/*")
+    ]
+    reasons = {found for text in texts for found in re.findall(r"reason=.{0,12}?(tailrack: [a-z ]+)", text)}
+    # A node that does not answer is called down, and is back when it answers.
+    assert {reason for reason in reasons if not re.fullmatch(ours, reason)} == {"tailrack: does not answer"}
+    assert "tailrack: leaves the cluster" in reasons
 
 
 def test_a_persons_drain_is_set_again_on_a_node_that_is_created_anew(

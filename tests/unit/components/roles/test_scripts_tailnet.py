@@ -31,7 +31,7 @@ class Tailscale:
     """A machine's tailscale: `up` and `logout` change what it tells of itself."""
 
     def __init__(self, shell: Shell) -> None:
-        self.shell, self.granted, self.version = shell, "", "1.102.5"
+        self.shell, self.granted, self.version, self.tags = shell, "", "1.102.5", ["tag:cluster"]
         shell.write("dev/net/x", "")
         shell.path("/dev/net/tun").symlink_to("/dev/null")
         shell.write("sys/class/net/tailscale0/mtu", "1280")
@@ -59,7 +59,9 @@ esac"""
         self.shell.stub("tailscale", body)
 
     def _show(self, when: str, preferences: dict[str, Any], state: str, name: str) -> None:
-        inner = {"HostName": "unlike", "DNSName": f"{name}.example.ts.net."} if name else {"DNSName": ""}
+        # Given by the control server: a machine may have them without asking for any.
+        tags = {"Tags": self.tags} if self.tags else {}
+        inner = {"HostName": "unlike", "DNSName": f"{name}.example.ts.net.", **tags} if name else {"DNSName": ""}
         status = {"Version": self.version, "TUN": True, "BackendState": state, "Self": inner, "Peer": None}
         self.shell.write(f"{when}-status", json.dumps(status, indent=2))
         self.shell.write("relay", "")
@@ -420,3 +422,95 @@ def test_an_adopted_machine_is_a_relay_by_its_owners_word_alone(
     tailscale.is_(member(RelayServerPort=40000), "Running", "a1")
     assert join(NODE_ADOPT=True, NODE_RELAY_PORT="40000").returncode == 0
     assert tailscale.asked == []
+
+
+@pytest.mark.parametrize("tags", [[], ["tag:other"], ["tag:cluster-b"]])
+@pytest.mark.parametrize("phase", ["gate", "join"])
+def test_an_adopted_machine_without_the_clusters_tag_is_refused_with_the_command_that_gives_it(
+    tailscale: Tailscale, request: pytest.FixtureRequest, phase: str, tags: list[str]
+) -> None:
+    run = request.getfixturevalue(phase)
+    tailscale.tags = tags
+    tailscale.is_(member(), "Running", "a1")
+    refused = run(NODE_ADOPT=True)
+    assert "this machine does not have the tag tag:cluster in its tailnet" in refused.stderr
+    assert "next: run 'tailscale up --advertise-tags=tag:cluster' on a1" in refused.stderr
+    tailscale.tags = ["tag:other", "tag:cluster"]
+    tailscale.is_(member(), "Running", "a1")
+    assert run(NODE_ADOPT=True).returncode == 0
+
+
+@pytest.mark.parametrize("adopt", [True, False])
+def test_a_tailscale_that_is_a_snap_is_refused_before_a_second_one_is_installed(
+    tailscale: Tailscale, shell: Shell, gate: Callable[..., Result], adopt: bool
+) -> None:
+    tailscale.is_(member(), "Running", "a1")
+    shell.write("etc/systemd/system/snap.tailscale.tailscaled.service", "")
+    (shell.root / "stubs/tailscale").unlink()  # root's PATH need not lead to snaps
+    done = gate(NODE_ADOPT=adopt)
+    assert "tailscale is a snap here" in done.stderr
+    assert "next: run 'snap remove tailscale' on a1" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("address", "route", "found"),
+    [
+        ("eth0 inet 10.0.0.7/24", "192.168.1.1 dev eth0", ""),
+        ("eth0 inet 100.63.0.7/24", "100.128.0.1 dev eth0", ""),
+        ("tailscale0 inet 100.64.0.7/32", "10.0.0.1 dev eth0", ""),
+        ("eth0 inet 100.70.1.2/24", "10.0.0.1 dev eth0", "100.70.1.2/24 at eth0"),
+        ("eth0 inet 10.0.0.7/32", "100.127.255.1 dev eth0 onlink", "the gateway 100.127.255.1 at eth0"),
+    ],
+)
+def test_a_provider_whose_network_has_a_tailnets_addresses_is_refused_and_not_joined_half_way(
+    tailscale: Tailscale, shell: Shell, gate: Callable[..., Result], address: str, route: str, found: str
+) -> None:
+    shell.stub(
+        "ip", f'case "$*" in *address*) echo "2: {address} scope global" ;; *) echo "default via {route}" ;; esac'
+    )
+    done = gate()
+    assert (done.returncode == 0) == (not found), done.stderr
+    assert f"addresses of 100.64.0.0/10 ({found})" in done.stderr or not found
+    tailscale.is_(member(), "Running", "a1")
+    assert gate(NODE_ADOPT=True).returncode == 0  # it is reached there already
+
+
+PROXY = 'PATH="/usr/bin:/bin"\nhttps_proxy="http://proxy.rack:3128"\nexport NO_PROXY=localhost,10.0.0.0/8\n'
+DROP_IN = "/etc/systemd/system/tailscaled.service.d/tailrack.conf"
+
+
+def test_a_tailscaled_behind_a_proxy_is_led_through_it_and_started_again_when_that_changes_alone(
+    tailscale: Tailscale, shell: Shell, join: Callable[..., Result]
+) -> None:
+    def restarts() -> int:
+        return shell.calls.count("systemctl try-restart tailscaled")
+
+    assert join().returncode == 0
+    assert (shell.path(DROP_IN).exists(), restarts()) == (False, 0)
+    shell.write("etc/environment", PROXY)
+    for _ in range(2):
+        assert join().returncode == 0
+        assert (
+            f"EnvironmentFile=-{shell.path('/etc/environment')}" in shell.path(DROP_IN).read_text(),
+            restarts(),
+        ) == (
+            True,
+            1,
+        )
+    shell.write("etc/environment", 'PATH="/usr/bin:/bin"\n')
+    assert join().returncode == 0
+    assert (shell.path(DROP_IN).exists(), restarts()) == (False, 2)
+
+
+def test_what_a_step_fetches_it_fetches_by_the_proxy_that_the_machine_names(
+    tailscale: Tailscale, shell: Shell, join: Callable[..., Result]
+) -> None:
+    shell.write("etc/environment", PROXY)
+    shell.write("etc/os-release", "ID=debian\nVERSION_CODENAME=trixie\n")
+    shell.path("/usr/sbin/tailscaled").unlink()
+    seen = shell.root / "seen"
+    shell.stub("curl", f'printf "%s|%s|%s" "${{https_proxy:-}}" "${{NO_PROXY:-}}" "$PATH" >{seen}; exit 22')
+    assert "Tailscale's package source does not answer" in join().stderr
+    proxy, but, path = seen.read_text().split("|")
+    assert (proxy, but) == ("http://proxy.rack:3128", "localhost,10.0.0.0/8")
+    assert path != "/usr/bin:/bin", "nothing else is taken from there"

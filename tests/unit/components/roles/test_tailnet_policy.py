@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.roles.order import roles
-from components.roles.tailnet.policy import lacking, policy, ports
+from components.roles.tailnet.policy import lacking, opens_all, policy, ports
 from stacks.config import parse
 from tests.unit.configs import HOSTS
 
@@ -109,3 +109,21 @@ def test_a_range_is_open_when_each_of_its_ports_is(opened: list[tuple[int, int]]
     entries = [f"tcp:{min(pair)}-{max(pair)}" for pair in opened]
     each = all(any(min(pair) <= port <= max(pair) for pair in opened) for port in range(first, first + more + 1))
     assert (lacking(in_force(grant(*entries)), TAG, (f"{first}-{first + more}",)) == "") is each
+
+
+@pytest.mark.parametrize(
+    ("found", "opens"),
+    [
+        ({}, True),
+        (in_force(grant("*", src="*", dst="*")), True),
+        (in_force(grant("tcp:22", src="autogroup:tagged", dst="*")), True),
+        ({**OWNED, "acls": [{"action": "accept", "src": ["*"], "dst": ["*:*"]}]}, True),
+        (in_force(grant("*")), False),
+        (in_force(grant("*", src="autogroup:member", dst="*")), False),
+        ({**OWNED, "acls": [{"action": "accept", "src": [TAG], "dst": [f"{TAG}:*"]}]}, False),
+    ],
+)
+def test_a_policy_that_lets_the_cluster_reach_everybodys_devices_is_known_for_it(
+    found: dict[str, Any], opens: bool
+) -> None:
+    assert opens_all(found, TAG) == opens

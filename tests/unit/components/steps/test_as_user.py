@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from components.roles.enroot_pyxis.role import program
+from components.roles.enroot_pyxis.role import UNIT
+from components.roles.role import template
 from components.steps.command_line import render_script
 from components.steps.composition import SCRIPTS, Functions, Script
 from components.steps.header import header
@@ -139,4 +140,4 @@ def test_every_lock_lies_where_only_root_can_open_it_and_waits_with_a_limit() ->
 
 
 def test_a_program_that_lies_on_a_machine_brings_the_function_along() -> None:
-    assert "\nas_user() (\n" in program()
+    assert "\nas_user() (\n" in template("enroot_pyxis", UNIT)

@@ -188,3 +188,9 @@ def test_cloud_init_that_does_not_end_is_named(shell: Shell) -> None:
     assert done.returncode == 1
     assert "cloud-init has not set this machine up after 0.2s" in done.stderr
     assert "\nnext: see 'cloud-init status --long'" in done.stderr
+
+
+def test_nothing_is_restarted_for_a_library_that_an_installation_brings(apt: Shell) -> None:
+    installs(apt, before=f'echo "$NEEDRESTART_SUSPEND" >>"{apt.root}/suspended"')
+    assert ensure(apt, "munge").returncode == 0
+    assert set((apt.root / "suspended").read_text().split()) == {"1"}

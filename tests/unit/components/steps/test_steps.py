@@ -97,8 +97,8 @@ def test_a_machine_goes_through_the_roles_in_their_order() -> None:
     body = text[text.index("\nup() {") :]
     calls = re.findall(r"^    ([a-z_]+)_(?:machine|node|compute)$", body, re.MULTILINE)
     assert calls == [
-        "machine", "firewall", "names", "names", "users", "ssh_trust", "nfs_exports", "nfs_exports", "gpu", "slurm",
-        "pam_slurm_adopt",
+        "machine", "firewall", "names", "names", "users", "ssh_trust", "ssh_trust", "nfs_exports", "nfs_exports", "gpu",
+        "slurm", "pam_slurm_adopt", "held_packages",
     ]  # fmt: skip
 
 
@@ -114,7 +114,7 @@ def test_a_member_is_released_by_all_before_any_forgets_it_in_the_reverse_order(
 
 def test_leaving_is_the_same_list_in_reverse_on_a_node_and_on_the_head() -> None:
     leaves = [f"{role.name}_leave" for role in reversed(ROLES) if (FOLDER / role.name / "leave.sh").is_file()]
-    assert leaves[:2] == ["pam_slurm_adopt_leave", "slurm_leave"]
+    assert leaves[:3] == ["held_packages_leave", "pam_slurm_adopt_leave", "slurm_leave"]
     assert leaves[-2:] == ["tailnet_leave", "machine_leave"]
     program = render_program(composition.leave_program(ROLES), {"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False})
     assert re.findall(r"^([a-z_]+_leave)$", program, re.MULTILINE) == leaves

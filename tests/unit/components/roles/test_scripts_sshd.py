@@ -1,0 +1,137 @@
+"""sshd as a machine has it: by a socket and without its folder, hardened by its owner, or brought by the cluster."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+
+import pytest
+
+from components.roles.role import template
+from tests.unit.recorded import public_key
+from tests.unit.shell import Shell
+
+HEAD = "100.64.0.1"
+KEY_FILE = "/etc/ssh/tailrack_leave_key"
+HEARD = f"""pubkeyauthentication yes
+authenticationmethods publickey
+authorizedkeysfile {KEY_FILE}
+allowusers root
+permitrootlogin forced-commands-only
+"""
+# As OpenSSH 9.6 does: without the folder it says nothing but that.
+WITHOUT_FOLDER = '[ -d /run/sshd ] || {{ echo "Missing privilege separation directory: /run/sshd" >&2; exit 255; }}\n'
+
+
+def play_sshd(shell: Shell, said: str, running: bool = False) -> None:
+    text = shell.write("said", said)
+    shell.stub("sshd", shell.inside(WITHOUT_FOLDER.replace("{{", "{").replace("}}", "}")) + f'cat "{text}"')
+    shell.stub("systemctl", "" if running else 'case "$*" in *is-active*) exit 3 ;; reload*) exit 1 ;; esac')
+
+
+def join(shell: Shell) -> subprocess.CompletedProcess[str]:
+    shell.write("etc/ssh/ssh_host_ed25519_key.pub", f"{public_key('host')} root@desk\n")
+    return shell.call('ssh_trust_join; echo "{$RESULT}"', {}, "ssh_trust/join")
+
+
+@pytest.mark.parametrize(("said", "port"), [("port 2222\nport 22\nusepam yes\n", 2222), ("", 22)])
+def test_a_machine_whose_sshd_does_not_run_says_its_port_all_the_same(shell: Shell, said: str, port: int) -> None:
+    play_sshd(shell, said)
+    done = join(shell)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"sshd_port": port, "host_key": public_key("host")}
+
+
+def test_a_step_that_found_nothing_to_tell_ends_there_and_says_what_is_missing(shell: Shell) -> None:
+    done = shell.call('trap \'echo "$REASON"\' EXIT; result sshd_port ""', {})
+    assert (done.returncode, done.stdout) == (1, "the step found no sshd_port on a1\n")
+
+
+def let_ask(shell: Shell) -> subprocess.CompletedProcess[str]:
+    values = {"HEAD_ADDRESS": HEAD, "HEAD_LEAVE_KEY": public_key("leave"), "NODE_LEAVE_PROGRAM": ""}
+    commands = "trap 'echo \"$REASON\"' EXIT; let_the_head_ask"
+    return shell.call(commands, {**values, "NODE_LEAVE_VALUES": ""}, "ssh_trust/node")
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_an_sshd_that_a_socket_starts_is_told_nothing_while_it_does_not_run(shell: Shell, running: bool) -> None:
+    play_sshd(shell, shell.inside(HEARD), running)
+    done = let_ask(shell)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ("systemctl reload ssh" in shell.calls) == running
+
+
+@pytest.mark.parametrize(
+    ("said", "wrong"),
+    [
+        ("permitrootlogin forced-commands-only", ""),
+        ("permitrootlogin no", "permitrootlogin no"),
+        ("pubkeyauthentication no", "pubkeyauthentication no"),
+        (
+            "authenticationmethods publickey,keyboard-interactive",
+            "authenticationmethods publickey,keyboard-interactive",
+        ),
+        ("allowusers admin", "allowusers admin"),
+        ("authorizedkeysfile .ssh/authorized_keys", "authorizedkeysfile .ssh/authorized_keys"),
+    ],
+)
+def test_a_node_whose_sshd_would_not_hear_the_head_node_is_refused_with_the_line_that_says_so(
+    shell: Shell, said: str, wrong: str
+) -> None:
+    key = said.split(" ")[0]
+    play_sshd(shell, re.sub(rf"(?m)^{key} .*$", said, shell.inside(HEARD)))
+    done = let_ask(shell)
+    assert (done.returncode, done.stdout.rstrip().endswith(wrong)) == (1 if wrong else 0, True), done.stderr
+    assert f"sshd -T -C user=root,host={HEAD},addr={HEAD}" in shell.calls
+
+
+def test_an_sshd_that_a_socket_has_started_ends_by_a_reload_and_is_started_again(shell: Shell) -> None:
+    play_sshd(shell, shell.inside(HEARD), running=True)
+    shell.stub("systemctl", 'case "$*" in "reload ssh") exit 1 ;; esac')
+    done = let_ask(shell)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [call for call in shell.calls if call.endswith(" ssh")][-2:] == [
+        "systemctl reload ssh",
+        "systemctl restart ssh",
+    ]
+
+
+def test_a_certificate_that_comes_by_the_timer_is_shown_on_a_machine_whose_sshd_does_not_run(shell: Shell) -> None:
+    assert "reload_sound_sshd() {" in template("ssh_trust", "tailrack-certificate")
+    play_sshd(shell, "")
+    assert shell.call("reload_sound_sshd", {}, "ssh_trust/sshd").returncode == 0
+    assert shell.path("/run/sshd").stat().st_mode & 0o777 == 0o755
+
+
+# An SSH server that came with the cluster.
+
+OWN = "/etc/ssh/sshd_config.d/00-tailrack.conf"
+
+
+@pytest.mark.parametrize("unit", ["ssh.socket", "ssh.service"])
+def test_an_ssh_server_that_came_with_the_cluster_takes_no_passwords_and_is_started(shell: Shell, unit: str) -> None:
+    play_sshd(shell, "port 22\n")
+    socket = "" if unit == "ssh.socket" else "exit 1"
+    shell.stub("systemctl", f'case "$*" in *is-enabled*ssh.socket) {socket or ":"} ;; *is-active*) exit 3 ;; esac')
+    shell.write("var/lib/tailrack/packages", "jq\nopenssh-server\n")
+    for _ in range(2):
+        done = shell.call("ssh_trust_machine", {}, "ssh_trust/machine")
+        assert done.returncode == 0, done.stderr
+    lines = shell.path(OWN).read_text().splitlines()
+    assert lines[1:] == ["PasswordAuthentication no", "KbdInteractiveAuthentication no"]
+    assert f"systemctl enable -q --now {unit}" in shell.calls
+    shell.path("/root/.ssh").mkdir(parents=True)
+    assert shell.call("ssh_trust_leave", {}, "ssh_trust/leave").returncode == 0
+    assert "systemctl disable -q --now ssh.socket ssh.service" in shell.calls
+    assert not shell.path(OWN).exists()
+
+
+def test_the_machines_own_ssh_server_stays_as_its_owner_has_it(shell: Shell) -> None:
+    play_sshd(shell, "port 22\n")
+    shell.write("var/lib/tailrack/packages", "jq\n")
+    assert shell.call("ssh_trust_machine", {}, "ssh_trust/machine").returncode == 0
+    assert not shell.path(OWN).exists()
+    shell.path("/root/.ssh").mkdir(parents=True)
+    assert shell.call("ssh_trust_leave", {}, "ssh_trust/leave").returncode == 0
+    assert not [call for call in shell.calls if "able" in call and " ssh" in call]
