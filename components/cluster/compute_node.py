@@ -138,6 +138,7 @@ class ComputeNode(pulumi.ComponentResource):
             depends_on=there,
         )
         self.facts = gate.result
+        values |= found_header(host, self.facts)
         join = Step(
             f"{host.name}-join",
             host,
@@ -153,7 +154,6 @@ class ComputeNode(pulumi.ComponentResource):
         self.joined = join.result
         in_tailnet = access.after_join(host.name, self.joined["tailnet_ip"], self, join.resource, host.adopt)
         self.gpus = found_gpus(host, self.facts)
-        values |= found_header(host, self.facts)
         values |= {
             "NODE_ADDRESS": self.joined["tailnet_ip"],
             "NODE_EXPORT": pulumi.Output.all(values["NFS_EXPORTS_PATH"], self.joined["tailnet_ip"]).apply(

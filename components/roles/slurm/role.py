@@ -16,8 +16,9 @@ PORTS = ("6817-6819", "60001-60999")
 WATCHDOG = "tailrack-slurmd-watchdog"
 # What gives a node's jobs back when its machine shuts down; the unit is compute.sh's.
 SHUTDOWN = "tailrack-shutdown"
-# A program beside slurmctld, whose text comes with the head node's step, and its timer.
+# Programs beside slurmctld, whose texts come with the head node's step, and what starts them.
 EXPIRE = "tailrack-expire"
+RECONFIGURE = "tailrack-reconfigure"
 
 
 def role(settings: ClusterSettings) -> Role:
@@ -30,10 +31,12 @@ def role(settings: ClusterSettings) -> Role:
         File(f"/usr/local/sbin/{SHUTDOWN}", template("slurm", SHUTDOWN), mode="0755"),
         File(f"/etc/systemd/system/{WATCHDOG}.service", template("slurm", f"{WATCHDOG}.service")),
     )
-    forget = (
-        File(f"/etc/systemd/system/{EXPIRE}.service", template("slurm", f"{EXPIRE}.service")),
-        File(f"/etc/systemd/system/{EXPIRE}.timer", template("slurm", f"{EXPIRE}.timer")),
+    units = (
+        f"{EXPIRE}.service",
+        f"{EXPIRE}.timer",
+        *(f"{RECONFIGURE}.{kind}" for kind in ("service", "path", "timer")),
     )
+    beside = tuple(File(f"/etc/systemd/system/{unit}", template("slurm", unit)) for unit in units)
     return Role(
         "slurm",
         after=("firewall", "munge", "names", "nfs_exports", "gpu", "enroot_pyxis"),
@@ -41,5 +44,5 @@ def role(settings: ClusterSettings) -> Role:
         ports=PORTS,
         serves=PORTS,
         packages={"head": ("slurmctld", "slurm-client", MPI), "compute": ("slurmd", "slurm-client", *MEASUREMENT)},
-        files={"head": (controller, *forget), "compute": known},
+        files={"head": (controller, *beside), "compute": known},
     )
