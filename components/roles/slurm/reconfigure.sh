@@ -37,11 +37,14 @@ compose() {
     NEW=$(not_taken "$SLURM_NEXT" "${names[@]}")
 }
 
-# Whether it is time: nobody is on the way any more, or nobody has come for a while. Where nobody waits, it can wait too.
+# Whether it is time: nobody is on the way any more, or nobody has come for a while. Where nobody's step waits, it can wait
+# longer; that of a head node that runs jobs does not.
 due() {
     local quiet=$((SECONDS - LAST)) waited=$((SECONDS - FIRST))
-    if [ -n "$UNPLACED" ]; then
+    if [ -n "$(without "$UNPLACED" "$HOST_NAME")" ]; then
         [ -z "$COMING" ] || [ "$quiet" -ge "$RECONFIGURE_NEXT" ] || [ "$waited" -ge "$RECONFIGURE_LONGEST" ]
+    elif [ -n "$UNPLACED" ]; then
+        [ -z "$COMING" ] || [ "$waited" -ge "$RECONFIGURE_LONGEST" ]
     else
         [ -z "$COMING" ] && [ "$quiet" -ge "$RECONFIGURE_NEXT" ]
     fi

@@ -187,6 +187,12 @@ def test_one_that_does_not_come_holds_the_others_up_for_some_seconds_alone(head:
     assert (head.calls, head.placed) == (1, ["n1", "n2"])
 
 
+def test_a_head_node_that_runs_jobs_has_its_place_with_the_first_that_come(head: Head) -> None:
+    head.now(head.expects(["n1"]), head.member("head"), head.registers("head"))
+    assert head.run({40: f"{head.member('n1')}; {head.registers('n1')}"}).returncode == 0
+    assert (head.calls, head.second, head.placed) == (1, 40, ["head", "n1"])
+
+
 def test_one_that_comes_late_has_a_call_of_its_own(head: Head) -> None:
     head.now(head.expects(["n1", "n2"]), head.member("n1"), head.registers("n1"))
     done = head.run({30: head.member("n2"), 40: head.registers("n2")})
