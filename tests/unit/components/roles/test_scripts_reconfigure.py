@@ -205,7 +205,7 @@ def test_nobody_waits_for_ever_where_others_come_all_the_time(head: Head) -> Non
     head.now(head.expects(nodes))
     done = head.run({9 * at: f"{head.member(node)}; {head.registers(node)}" for at, node in enumerate(nodes, 1)})
     assert done.returncode == 0, done.stderr
-    assert head.calls == 2  # in 216 seconds
+    assert 2 <= head.calls <= 3  # in 216 seconds
     assert head.placed == sorted(nodes)
 
 
