@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from components.roles.cluster_settings import ClusterSettings
+from components.roles.fabric.facts import networks, proven
 from components.roles.role import FOLDER, File, Role, SlurmKey, template
 
 PROGRAM = "/usr/local/lib/tailrack/fabric.py"
@@ -45,6 +46,7 @@ def role(_settings: ClusterSettings) -> Role:
                 for kind in ("service", "timer")
             ),
         },
+        facts={"join": {"fabric": networks}, "head": {"fabric": proven}, "member": {"fabric": proven}},
         slurm_conf={
             "TaskProlog": SlurmKey(
                 TASK_PROLOG, "jobs would not be told which network NCCL and MPI are to use, and use any or none"

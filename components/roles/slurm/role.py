@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
+from components.roles.facts import truth, version
 from components.roles.role import File, Role, template
 
 # With it comes the library of PMIx, under a name that is the same in every release. `srun --mpi=pmix` needs it on the
@@ -45,4 +46,10 @@ def role(settings: ClusterSettings) -> Role:
         serves=PORTS,
         packages={"head": ("slurmctld", "slurm-client", MPI), "compute": ("slurmd", "slurm-client", *MEASUREMENT)},
         files={"head": (controller, *beside), "compute": known},
+        # At the gate the release that is installed or to be, later the one that runs.
+        facts={
+            "gate": {"cgroups": truth, "slurm_version": version},
+            "head": {"slurm_version": version},
+            "compute": {"slurm_version": version},
+        },
     )

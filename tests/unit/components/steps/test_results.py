@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pulumi
@@ -10,8 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.steps.results import GATE, HEAD, JOIN, MEASUREMENT, MEMBER, MOST_SAID, NODE, REACH, Answer, read
-from tests.unit.configs import HOST_KEY, RawConfig
+from components.roles.order import roles
+from components.steps import composition
+from components.steps.results import MEASUREMENT, MOST_SAID, Answer, read
+from stacks.config import parse
+from tests.unit.configs import HOST_KEY, LAB, RawConfig
 from tests.unit.recorded import Build, certificate_of
 
 GOOD: dict[str, Any] = {
@@ -35,6 +39,18 @@ OF_THE_HEAD: dict[str, Any] = {
     "authority": HOST_KEY, "leave_key": HOST_KEY, "own_file_system": True, "slurm_version": "24.11.5", "fabric": PROVEN,
     "certificate": certificate_of("a1"),
 }  # fmt: skip
+ROLES = roles(parse(LAB, base_dir=Path()))
+GATE, JOIN, REACH, MEMBER, NODE, HEAD = (
+    composition.answer(ROLES, phases)
+    for phases in (
+        composition.GATE_OF_NODE,
+        composition.JOIN,
+        composition.JOIN_OF_NODE,
+        composition.MEMBER,
+        composition.NODE,
+        composition.HEAD,
+    )
+)
 STEPS = {"gate": GATE, "join": JOIN, "reach": REACH, "node": NODE}
 HOSTILE: list[Any] = [
     None, "", " ", "x", "100.64.0.2; Squash = No_Root_Squash; Clients = 100.64.0.2", "100.64.0.2\n100.64.0.3",
