@@ -75,10 +75,10 @@ def _services(roles: tuple[Role, ...]) -> composition.Script | None:
 @lru_cache
 def _scripts(roles: tuple[Role, ...]) -> tuple[composition.Script, ...]:
     """Return those of a node's own steps: gate, join and node."""
-    gate, join, node = (
-        composition.compose(roles, phases)
-        for phases in (composition.GATE_OF_NODE, composition.JOIN_OF_NODE, composition.NODE)
-    )
+    gate = composition.compose(roles, composition.GATE_OF_NODE)
+    # The head node may be at work for a while yet.
+    join = composition.compose(roles, composition.JOIN_OF_NODE, ahead=composition.NODE)
+    node = composition.compose(roles, composition.NODE)
     return gate, join, node.with_texts({"NODE_LEAVE_PROGRAM": composition.leave_program(roles).text})
 
 
