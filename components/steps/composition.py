@@ -104,7 +104,8 @@ def _composed(roles: tuple[Role, ...], phases: tuple[str, ...], leaves: bool, ah
         if _script(role, phase):
             up.append(f"{role.name}_{phase}")
     # Not before: a package that others need (munge) would find nothing of what its own role brings.
-    up += _packages((role, phase) for role in roles for phase in ahead)
+    later = [*_packages((role, phase) for role in roles for phase in ahead)]
+    up = [*(line.replace("ensure_packages", "begin_package_lists", 1) for line in later), *up, *later]
     down = []
     if leaves:
         gone = [role for role in reversed(roles) if _script(role, "leave")]

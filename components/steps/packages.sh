@@ -7,6 +7,8 @@ CLOUD_INIT_WAIT=600
 APT_WAIT=600
 # Minutes for which package lists are as good as new.
 LISTS_FRESH=15
+# The process that reads them beside the step, empty where none does.
+LISTS_LOOK=''
 
 # Nothing of the machine's own is removed, and a configuration file that somebody changed stays as it is.
 apt_get() { apt-get -o Acquire::Retries=3 -o APT::Get::Remove=false -o Dpkg::Options::=--force-confold -y -q "$@"; }
@@ -65,6 +67,10 @@ when_unlocked() {
 # packages can be had shows itself afterwards.
 refresh_package_lists() {
     local read=$PRIVATE_DIR/package-lists
+    if [ -n "$LISTS_LOOK" ]; then
+        wait "$LISTS_LOOK" || note "going on without what was read beside"
+        LISTS_LOOK=''
+    fi
     [ -z "$(find "$read" -mmin "-$LISTS_FRESH" 2>/dev/null)" ] || return 0
     # Nobody here reads descriptions in other words, a third of what there is to fetch; those that are here stay.
     if when_unlocked apt_get -o Acquire::Languages=none -o APT::Get::List-Cleanup=false update; then
@@ -73,6 +79,13 @@ refresh_package_lists() {
     else
         note "not all package sources of this machine can be read; going on with the others"
     fi
+}
+
+# The same beside what a step does first, where packages are missing that it needs later.
+begin_package_lists() {
+    [ -n "$(missing_of "$@")" ] || return 0
+    refresh_package_lists 9>&- &
+    LISTS_LOOK=$!
 }
 
 # The same whenever they were read last: there is another source now, or they lack something.

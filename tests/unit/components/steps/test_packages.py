@@ -152,6 +152,17 @@ def test_package_lists_are_read_once_for_all_steps_of_an_up(apt: Shell) -> None:
     assert updates(apt) == 2
 
 
+def test_lists_that_are_read_beside_a_step_are_waited_for_where_packages_are_needed(apt: Shell) -> None:
+    first = f'case "$*" in *update) until [ -e "{apt.root}/joined" ]; do :; done ;; esac'
+    installs(apt, before=first)
+    done = in_a_step(apt, f'begin_package_lists munge jq; : >"{apt.root}/joined"; ensure_packages munge jq')
+    assert done.returncode == 0, done.stderr
+    assert updates(apt) == 1
+    # Where nothing is missing nobody looks.
+    assert in_a_step(apt, "begin_package_lists munge jq").returncode == 0
+    assert updates(apt) == 1
+
+
 def test_what_lists_lack_that_were_just_read_has_them_read_again(apt: Shell) -> None:
     assert ensure(apt, "munge").returncode == 0
     # A source that was added since.
@@ -233,3 +244,6 @@ def test_a_nodes_packages_come_while_the_head_node_is_being_set_up(build: Build,
     node = stack.whole("a1-node")
     of_node = [line for line in node[node.index("\nup() {") :].splitlines() if line.startswith("    ensure_packages ")]
     assert of_node == [later]
+    # While the machine joins the tailnet their lists are read.
+    assert up[2].startswith("    begin_package_lists ")
+    assert up[2].split()[1:] == later.split()[1:]
