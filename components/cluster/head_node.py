@@ -65,8 +65,9 @@ class HeadNode(pulumi.ComponentResource):
         values = {**values, **node_header(host)}
         compute = settings.head.compute
         gate_script = composition.compose(roles, composition.GATE)
+        # Its packages are not its join's: the nodes wait for its address.
+        join_script = composition.compose(roles, composition.JOIN)
         phases = composition.COMPUTING_HEAD if compute else composition.HEAD
-        join_script = composition.compose(roles, composition.JOIN, ahead=phases)
         head_script = composition.compose(roles, phases, leaves=True)
         self._roles, self._services = roles, composition.compose(roles, composition.SERVICES)
         self._expect = composition.compose(roles, composition.EXPECT)
