@@ -35,7 +35,7 @@ slurm_gate() {
     done < <(slurm_files_of_others)
     SLURM_VERSION=$(version_of slurmd)
     if [ -z "$SLURM_VERSION" ]; then
-        refresh_package_lists
+        refresh_package_lists_now
         SLURM_VERSION=$(version_of slurmd)
     fi
     [ -n "$SLURM_VERSION" ] || fail "no package source here has slurmd" \
