@@ -1,4 +1,5 @@
 #!/bin/bash
+# uses: machine/artifact
 # Enroot, Pyxis and their settings on a machine, from files whose checksums the program knows.
 #
 # ENROOT_PYXIS_ARTIFACTS          `file sha256 address`, one a line
@@ -19,16 +20,12 @@ PLUGSTACK_DIR=/etc/tailrack/plugstack.d
 # `file sha256` of the files with an ending, one a line.
 artifacts() { sed -nE "s/^([^ ]*$1 [0-9a-f]+).*/\1/p" <<<"$ENROOT_PYXIS_ARTIFACTS"; }
 
-is_file_with() { [ -n "$2" ] && [ "$(sha256sum <"$1" 2>/dev/null | cut -d ' ' -f 1)" = "$2" ]; }
-
-# Take files of the share, by their ending, into a folder of root's own; what counts are the copies, which nobody else can
-# change afterwards.
+# Take files of the share, by their ending, into a folder of root's own.
 take_artifacts() {
     local ending=$1 folder=$2 name digest
     TAKEN=()
     while read -r name digest; do
-        { cp "$NFS_EXPORTS_MOUNT/$SHARED_CONTAINERS/artifacts/$name" "$folder/$name" && is_file_with "$folder/$name" "$digest"; } || fail \
-            "$name on the share is not the file that the config means" "run up again: the head node brings it anew"
+        take_artifact "$NFS_EXPORTS_MOUNT/$SHARED_CONTAINERS/artifacts/$name" "$folder" "$digest"
         TAKEN+=("$folder/$name")
     done < <(artifacts "$ending")
 }
