@@ -6,7 +6,7 @@
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 STACK ?= dev
-RANDOM_TESTS = $$(grep -lE 'import hypothesis|from hypothesis|tests\.chance' tests/unit/test_*.py)
+RANDOM_TESTS = $$(grep -rlE --include="test_*.py" "import hypothesis|from hypothesis|tests\.chance" tests/unit)
 FAULTS := $(addprefix tests/lab/test_,faults.py local_head.py outage.py relay.py secrets.py slow_node.py)
 export STACK ENGINE COMMAND
 .PHONY: help setup setup-dev up preview drift outputs status images report floors shell trust down burst burst-down role lint test test-unit test-engine test-lab test-faults test-gpu bench

@@ -10,13 +10,13 @@ from stacks import PROJECT, bugs
 from stacks.cluster import ClusterStack
 from stacks.config import ConfigError, PoolConfig, load
 from stacks.pool import pool_stack
-from stacks.thrift import thrift
+from stacks.runtime_tuning import tuned_runtime
 
 
 async def main() -> None:
     """Build the stack that the config describes. Raises RunError alone, which Pulumi shows without a traceback."""
     try:
-        with thrift():
+        with tuned_runtime():
             await build()
     except pulumi.RunError:
         raise

@@ -38,7 +38,7 @@ class Machine:
 
     name        the machine's name; known late where it is another stack's
     connection  the way to it; None for the very machine that the program runs on: its steps are local commands
-    lifeline    the resource whose deletion takes the whole machine away (a container, a cloud instance). Steps on
+    deleted_with    the resource whose deletion takes the whole machine away (a container, a cloud instance). Steps on
                 this machine are not run on delete when it goes in the same operation. None for machines that
                 stay.
     scripts_folder   where the scripts of its steps lie, from the home of the login (steps/delivery.py). Each stack
@@ -47,7 +47,7 @@ class Machine:
 
     name: pulumi.Input[str]
     connection: Connection | None
-    lifeline: pulumi.Resource | None = None
+    deleted_with: pulumi.Resource | None = None
     scripts_folder: str = ".tailrack/scripts"
 
 

@@ -40,7 +40,7 @@ from lab.errors import LabError
 from lab.identity import lab_id
 from stacks import bugs
 from stacks.config import from_pulumi
-from stacks.sites.hosts.listing import PASSPHRASE
+from stacks.sites.hosts.inventory import PASSPHRASE
 from stacks.yaml_file import FileError
 
 # What Slurm says now: nodes, why some are out, and jobs.
@@ -135,7 +135,7 @@ def _up(arguments: argparse.Namespace, console: Console) -> int:
     progress = Progress(console)
     deployment = _deployment(arguments, progress, _engine(arguments, console))
     if deployment.uses_lab:
-        lab_commands.prepare(deployment.likenesses)
+        lab_commands.prepare(deployment.profiles)
     with _Patience(console, deployment), progress:
         summary = deployment.up(Checks(deployment.allowed))
     console.print()

@@ -21,7 +21,7 @@ from driver.workspace import DriverError, Workspace
 from engine.engine import Engine
 from engine.events import EngineError, Event, Summary
 from lab.identity import lab_id
-from lab.likeness.machine import LIKENESSES
+from lab.profiles.machine import PROFILES
 from stacks.config.model import POOL
 from stacks.sites import KINDS
 from stacks.sites.hosts.presets import PRESETS
@@ -105,13 +105,13 @@ class Deployment:
         return [KINDS[kind] for site in self._written("tailrack:sites") if (kind := str(site.get("kind"))) in KINDS]
 
     @property
-    def likenesses(self) -> set[str]:
+    def profiles(self) -> set[str]:
         """What machines of the lab look like, beside its plain ones."""
         sites = self._written("tailrack:sites")
         lists = [site["pools"] for site in sites if isinstance(site.get("pools"), list)]
         looks = [pool.get("like") for pools in lists for pool in pools if isinstance(pool, dict)]
         # What is none is refused by the program, which says so.
-        return {like for like in [*looks, *(site.get("head_like") for site in sites)] if like in LIKENESSES}
+        return {like for like in [*looks, *(site.get("head_like") for site in sites)] if like in PROFILES}
 
     @property
     def first_user(self) -> str:

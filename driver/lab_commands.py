@@ -8,10 +8,10 @@ from pathlib import Path
 
 from driver.make_command import Make
 from driver.workspace import ROOT
-from lab import cleanup, engine, images
+from lab import cleanup, docker_daemon, images
 from lab.errors import LabError
 from lab.identity import LABEL, container_name, lab_id
-from lab.likeness.machine import LIKENESSES
+from lab.profiles.machine import PROFILES
 
 _NO_STACK = Make()
 STATE_DIR = ROOT / "lab"
@@ -19,18 +19,18 @@ STATE_DIR = ROOT / "lab"
 
 def have_docker() -> None:
     """Make a Docker engine answer; installs and starts one where there is none, and says so."""
-    engine.ensure_engine()
+    docker_daemon.ensure_daemon()
 
 
-def prepare(likenesses: Collection[str] = ()) -> None:
+def prepare(profiles: Collection[str] = ()) -> None:
     """Have Docker and the images before the stack runs, with progress; the stack would do it too, silently.
 
-    likenesses   those of the config, as far as there are such
+    profiles   those of the config, as far as there are such
     """
     have_docker()
-    client = engine.connect()
+    client = docker_daemon.connect()
     tags = images.tags()
-    likes = [tags.likenesses[like] for like in LIKENESSES if like in likenesses]
+    likes = [tags.profiles[like] for like in PROFILES if like in profiles]
     images.ensure_images(client, [tags.node, tags.control, *likes])
     client.close()
 
@@ -59,7 +59,7 @@ def container(lab: str, node: str, make: Make = _NO_STACK) -> str:
 def sweep(project: Path) -> None:
     """Remove every lab of a checkout, whatever its stack. Does nothing where no Docker engine answers."""
     try:
-        client = engine.connect()
+        client = docker_daemon.connect()
     except LabError:
         return
     own = lab_id(project)
@@ -81,15 +81,15 @@ def sweep(project: Path) -> None:
 
 def clear_away(lab: str) -> None:
     """Remove whatever a lab still has: containers, networks, volumes, keys."""
-    client = engine.connect()
+    client = docker_daemon.connect()
     cleanup.remove_lab(client, lab, STATE_DIR)
     client.close()
 
 
 def stop_docker() -> None:
     """Stop the Docker engine if this checkout started it and no container is left in it."""
-    client = engine.connect()
+    client = docker_daemon.connect()
     unused = not client.containers.list(all=True)
     client.close()
     if unused:
-        engine.stop_engine()
+        docker_daemon.stop_daemon()

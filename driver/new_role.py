@@ -77,7 +77,7 @@ def write(name: str, project: Path = PROJECT) -> list[Path]:
     _add(
         order, "from components.roles.role import Role\n", f"from components.roles.{name}.role import role as {name}\n"
     )
-    _add(order, "    first_contact,\n)", f"    {name},\n")
+    _add(order, "    foreign_cluster,\n)", f"    {name},\n")
     _add(
         settings,
         "from components.settings.cluster import",

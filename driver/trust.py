@@ -20,9 +20,9 @@ from rich.table import Table
 from rich.text import Text
 
 from driver.terminal import one_line
+from stacks.sites.hosts.inventory import PASSPHRASE
 from stacks.sites.hosts.known_hosts import TRUSTED
-from stacks.sites.hosts.listing import PASSPHRASE
-from stacks.sites.hosts.strangers import Stranger, strangers_of
+from stacks.sites.hosts.unknown_host_keys import Stranger, strangers_of
 from stacks.yaml_file import FileError
 
 AT_ONCE = 32  # machines asked at a time

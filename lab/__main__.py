@@ -8,9 +8,9 @@ from dataclasses import asdict
 from docker.errors import DockerException
 from requests import RequestException
 
-from lab import engine, images, network, node
+from lab import docker_daemon, images, network, node
 from lab.errors import LabError
-from lab.likeness.machine import LIKENESSES
+from lab.profiles.machine import PROFILES
 from lab.spec import NetworkSpec, NodeSpec, PoolSpec, parse
 
 
@@ -31,7 +31,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m lab", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     image = commands.add_parser("image", help="have a Docker engine, and build the images that are not there")
-    image.add_argument("--like", choices=LIKENESSES, default="", help="the image of machines that look like real ones")
+    image.add_argument("--like", choices=PROFILES, default="", help="the image of machines that look like real ones")
     for name, text in (
         ("network", "networks and control server"),
         ("pool", "networks that a pool adds to a lab"),
@@ -45,8 +45,8 @@ def _parser() -> argparse.ArgumentParser:
 def _command(arguments: argparse.Namespace) -> str:
     """Run the command and return what goes to stdout."""
     if arguments.command == "image":
-        engine.ensure_engine()
-    client = engine.connect()
+        docker_daemon.ensure_daemon()
+    client = docker_daemon.connect()
     match arguments.command:
         case "image":
             tags = images.tags()

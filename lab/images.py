@@ -16,7 +16,7 @@ from lab import binaries, debian
 from lab.binaries import digest
 from lab.errors import LabError
 from lab.identity import CHECKOUT
-from lab.likeness import machine
+from lab.profiles import machine
 from lab.progress import timed
 
 IMAGE_FOLDER = CHECKOUT / "lab" / "image"
@@ -31,11 +31,11 @@ class Images:
     node: str
     bare: str
     control: str
-    likenesses: Mapping[str, str]
+    profiles: Mapping[str, str]
 
     def of_machine(self, like: machine.Like, *, bare: bool) -> str:
         """Return the tag of the image of a machine."""
-        return self.likenesses[like] if like else self.bare if bare else self.node
+        return self.profiles[like] if like else self.bare if bare else self.node
 
 
 def tags() -> Images:
@@ -48,18 +48,18 @@ def tags() -> Images:
         node=f"tailrack-lab-node:{node}",
         bare=f"tailrack-lab-node-bare:{node}",
         control=f"tailrack-lab-control:{server}",
-        likenesses={
-            like: f"tailrack-lab-node-{like}:{digest(_likeness_files(like), node, *_likeness_arguments().values())}"
-            for like in machine.LIKENESSES
+        profiles={
+            like: f"tailrack-lab-node-{like}:{digest(_profile_files(like), node, *_profile_arguments().values())}"
+            for like in machine.PROFILES
         },
     )
 
 
-def _likeness_files(like: str) -> list[Path]:
+def _profile_files(like: str) -> list[Path]:
     return [machine.FOLDER / "boot.sh", *(machine.FOLDER / like).iterdir()]
 
 
-def _likeness_arguments() -> dict[str, str]:
+def _profile_arguments() -> dict[str, str]:
     return {"CLASHING_UID": str(machine.CLASHING_UID), "CLASHING_USER": machine.CLASHING_USER}
 
 
@@ -71,14 +71,14 @@ def ensure_images(client: docker.DockerClient, wanted: Iterable[str], cache: Pat
     known = tags()
     with locked(cache / "image.lock"):
         missing = [tag for tag in dict.fromkeys(wanted) if not _exists(client, tag)]
-        layers = [tag for tag in missing if tag in known.likenesses.values()]
+        layers = [tag for tag in missing if tag in known.profiles.values()]
         first = [tag for tag in missing if tag not in layers]
         if layers and known.bare not in first and not _exists(client, known.bare):
             first.append(known.bare)
         if first:
             _build_first(client, first, known, cache)
         for tag in layers:
-            _build_likeness(client, tag, known, cache)
+            _build_profile(client, tag, known, cache)
 
 
 def _build_first(client: docker.DockerClient, wanted: list[str], known: Images, cache: Path) -> None:
@@ -149,12 +149,12 @@ def _build_node(
         _build(client, tag, Path(context), "machine", {"BASE": packages.base, "PACKAGES": stage})
 
 
-def _build_likeness(client: docker.DockerClient, tag: str, known: Images, cache: Path) -> None:
-    like = next(like for like, layer in known.likenesses.items() if layer == tag)
+def _build_profile(client: docker.DockerClient, tag: str, known: Images, cache: Path) -> None:
+    like = next(like for like, layer in known.profiles.items() if layer == tag)
     with tempfile.TemporaryDirectory(dir=cache, prefix=f"{like}-") as context:
-        for file in _likeness_files(like):
+        for file in _profile_files(like):
             shutil.copy(file, context)
-        _build(client, tag, Path(context), arguments={"BASE": known.bare, **_likeness_arguments()})
+        _build(client, tag, Path(context), arguments={"BASE": known.bare, **_profile_arguments()})
 
 
 def _build(

@@ -21,8 +21,8 @@ from lab.commands import run
 from lab.errors import LabError
 from lab.identity import LABEL, NODE_LABEL, SITE_LABEL, container_name, network_name
 from lab.keys import ensure_client_key, new_key_pair
-from lab.likeness.machine import LOGINS, host_name, interface, own_files
 from lab.network import CONTROL_NAME, ensure_fabric, find_network, subnet_of
+from lab.profiles.machine import LOGINS, host_name, interface, own_files
 from lab.progress import say
 from lab.spec import NodeSpec
 

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from lab import subnets
 from lab.errors import LabError
 from lab.identity import lock_path
-from lab.likeness.machine import Like
+from lab.profiles.machine import Like
 
 LabId = Annotated[str, Field(pattern=r"^[a-z0-9]{1,20}$")]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?$")]
@@ -60,7 +60,7 @@ class PoolSpec(NetworkSpec):
 class NodeSpec(_Spec):
     """Input of `node up` and `node down`: one machine and its site. `bare`: nothing of the cluster's software.
 
-    like   what it looks like; every likeness is as bare of the cluster's packages as `bare`
+    like   what it looks like; every profile is as bare of the cluster's packages as `bare`
     """
 
     node: Name

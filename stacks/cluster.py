@@ -12,7 +12,7 @@ from stacks.config import StackConfig
 from stacks.outputs import headline
 from stacks.sites.machines import machines
 from stacks.stack_outputs import cluster_output, full_name
-from stacks.tailnet.way_in import stack_tailnet
+from stacks.tailnet.access import stack_tailnet
 
 
 class ClusterStack:
@@ -28,7 +28,7 @@ class ClusterStack:
         self.cluster = Cluster(
             config,
             measured_before=pulumi.StackReference("last-run", stack_name=full_name(stack)).get_output("validation"),
-            way_in=self.tailnet.way_in,
+            access=self.tailnet.access,
             sites=[site.name for site in config.sites],
             head=hosts[head.name],
             nodes=[hosts[node.name] for node in nodes],

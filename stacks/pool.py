@@ -8,15 +8,15 @@ from typing import Any
 import pulumi
 
 from components.cluster.head_link import HeadLink
-from components.cluster.notes import notes_of_pool
 from components.cluster.pool import Pool
+from components.cluster.warnings import warnings_about_pool
 from components.roles.order import roles
 from stacks.config import ConfigError, PoolConfig
 from stacks.joining import peer, problems
 from stacks.outputs import headline
 from stacks.sites.machines import machines
 from stacks.stack_outputs import cluster_output, full_name
-from stacks.tailnet.way_in import stack_tailnet
+from stacks.tailnet.access import stack_tailnet
 
 
 async def pool_stack(config: PoolConfig, stack: str) -> PoolStack:
@@ -67,7 +67,7 @@ class PoolStack:
             sites=[site.name for site in config.sites],
             nodes=[hosts[node.name] for node in nodes],
             peer=pulumi.Output.from_input(peer(cluster, settings.head.compute)),
-            way_in=tailnet.way_in,
+            access=tailnet.access,
             measured_before=pulumi.StackReference("last-run", stack_name=full_name(stack)).get_output("validation"),
         )
         self.outputs = {
@@ -77,7 +77,7 @@ class PoolStack:
                 head=cluster["head"],
                 link=head,
                 members=self.pool.nodes,
-                notes=pulumi.Output.from_input(notes_of_pool(cluster["head"], settings.head.compute)),
+                notes=pulumi.Output.from_input(warnings_about_pool(cluster["head"], settings.head.compute)),
             ),
             "validation": self.pool.validation.results,
             "busbw_gb_per_s": self.pool.validation.results.apply(headline),

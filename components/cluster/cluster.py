@@ -12,7 +12,7 @@ from components.cluster.compute_node import ComputeNode
 from components.cluster.head_node import HeadNode
 from components.cluster.munge_key import MungeKey
 from components.cluster.nccl_validation import NcclValidation
-from components.cluster.way_in import NO_KEY, WayIn
+from components.cluster.tailnet_access import NO_KEY, TailnetAccess
 from components.host import Host
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.order import roles
@@ -31,7 +31,7 @@ class Cluster(pulumi.ComponentResource):
     validation     the measurement's component; `validation.results` by scope
 
     measured_before   results of the measurements in the run before this one
-    way_in         into the tailnet
+    access         into the tailnet
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Cluster(pulumi.ComponentResource):
         head: Host,
         nodes: Sequence[Host],
         measured_before: pulumi.Output[Any],
-        way_in: WayIn = NO_KEY,
+        access: TailnetAccess = NO_KEY,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("tailrack:cluster:Cluster", settings.cluster.name, None, opts)
@@ -51,10 +51,10 @@ class Cluster(pulumi.ComponentResource):
         munge = MungeKey(settings.cluster.munge_generation, opts=child)
         values: dict[str, pulumi.Input[Any]] = header_of(own)
         values |= NO_POOL
-        values["TAILNET_CONTROL_URL"] = way_in.control_url
+        values["TAILNET_CONTROL_URL"] = access.control_url
         secrets = {
             "MUNGE_KEY": munge.key,
-            "TAILNET_AUTH_KEY": pulumi.Output.secret(way_in.auth_key),
+            "TAILNET_AUTH_KEY": pulumi.Output.secret(access.auth_key),
             **{name: pulumi.Output.secret(text) for name, text in secrets_of(own).items()},
         }
 
@@ -62,8 +62,8 @@ class Cluster(pulumi.ComponentResource):
             return {**values, REPAIR: settings.cluster.repair.get(host.name, "")}
 
         head, *nodes = [replace(host, relay_port=relay_port(settings.tailnet, host.name)) for host in (head, *nodes)]
-        self.head = HeadNode(head, settings, munge, own, of(head), secrets, way_in, sites=sites, opts=child)
-        self.nodes = [ComputeNode(node, self.head.link, own, of(node), secrets, way_in, opts=child) for node in nodes]
+        self.head = HeadNode(head, settings, munge, own, of(head), secrets, access, sites=sites, opts=child)
+        self.nodes = [ComputeNode(node, self.head.link, own, of(node), secrets, access, opts=child) for node in nodes]
         self.head.services()
         members: list[HeadNode | ComputeNode] = [*([self.head] if settings.head.compute else []), *self.nodes]
         self.validation = NcclValidation(self.head.link, members, settings.validation, measured_before, opts=child)

@@ -10,7 +10,7 @@ from typing import Any
 import pulumi
 
 from components.cluster.head_link import HeadLink
-from components.cluster.way_in import NO_KEY, WayIn
+from components.cluster.tailnet_access import NO_KEY, TailnetAccess
 from components.host import Host
 from components.roles.nfs_exports.export import export_line
 from components.roles.role import Role, header_name
@@ -96,7 +96,7 @@ class ComputeNode(pulumi.ComponentResource):
     on the node.
 
     values, secrets   header values of the cluster's config, by name
-    way_in            into the tailnet
+    access            into the tailnet
     after             what is there before the machine is looked at
     """
 
@@ -107,7 +107,7 @@ class ComputeNode(pulumi.ComponentResource):
         roles: Sequence[Role],
         values: Mapping[str, pulumi.Input[Any]],
         secrets: Mapping[str, pulumi.Input[str]],
-        way_in: WayIn = NO_KEY,
+        access: TailnetAccess = NO_KEY,
         after: Sequence[pulumi.Resource] = (),
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
@@ -144,14 +144,14 @@ class ComputeNode(pulumi.ComponentResource):
             join_script,
             values,
             secrets=secrets,
-            renewed=way_in.renewed_secrets,
+            renewed=access.renewed_secrets,
             label=f"{host.name}: join the tailnet, munge key",
             answer=results.REACH,
             parent=self,
             depends_on=[gate.resource],
         )
         self.joined = join.result
-        in_tailnet = way_in.after_join(host.name, self.joined["tailnet_ip"], self, join.resource, host.adopt)
+        in_tailnet = access.after_join(host.name, self.joined["tailnet_ip"], self, join.resource, host.adopt)
         self.gpus = found_gpus(host, self.facts)
         values |= found_header(host, self.facts)
         values |= {

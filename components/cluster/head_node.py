@@ -11,8 +11,8 @@ import pulumi
 from components.cluster.compute_node import GATE_LIMIT_SECONDS, found_gpus, found_header, limit_with_jobs, node_header
 from components.cluster.head_link import HeadLink
 from components.cluster.munge_key import MungeKey
-from components.cluster.notes import notes
-from components.cluster.way_in import WayIn
+from components.cluster.tailnet_access import TailnetAccess
+from components.cluster.warnings import warnings_about
 from components.host import Host
 from components.measurement import plan as measuring_plan
 from components.roles.cluster_settings import ClusterSettings
@@ -42,7 +42,7 @@ class HeadNode(pulumi.ComponentResource):
     ready           the resource after which slurmctld answers and the share is served
 
     values, secrets   header values of the cluster's config, by name
-    way_in            into the tailnet
+    access            into the tailnet
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class HeadNode(pulumi.ComponentResource):
         roles: Sequence[Role],
         values: Mapping[str, pulumi.Input[Any]],
         secrets: Mapping[str, pulumi.Input[str]],
-        way_in: WayIn,
+        access: TailnetAccess,
         *,
         sites: Sequence[str],
         opts: pulumi.ResourceOptions | None = None,
@@ -100,7 +100,7 @@ class HeadNode(pulumi.ComponentResource):
             join_script,
             values,
             secrets=secrets,
-            renewed=way_in.renewed_secrets,
+            renewed=access.renewed_secrets,
             label=f"{host.name}: join the tailnet, munge key",
             answer=results.JOIN.demanded(),
             parent=self,
@@ -126,7 +126,7 @@ class HeadNode(pulumi.ComponentResource):
             )
 
         programs = {
-            "HEAD_FORGET_PROGRAM": by_itself("tailrack-forget", composition.forget_program(roles)),
+            "HEAD_EXPIRE_PROGRAM": by_itself("tailrack-expire", composition.expire_program(roles)),
             "HEAD_FABRIC_PROGRAM": by_itself("tailrack-fabric-again", composition.again_program()),
         }
         head = Step(
@@ -138,7 +138,7 @@ class HeadNode(pulumi.ComponentResource):
             label=f"{host.name}: users, NFS server, slurmctld",
             answer=results.HEAD.demanded(),
             parent=self,
-            depends_on=way_in.after_join(host.name, self.joined["tailnet_ip"], self, join.resource, host.adopt),
+            depends_on=access.after_join(host.name, self.joined["tailnet_ip"], self, join.resource, host.adopt),
             limit_seconds=limit_with_jobs(values),
         )
         self.ready: pulumi.Resource = head.resource
@@ -161,7 +161,7 @@ class HeadNode(pulumi.ComponentResource):
             ready=self.ready,
         )
         self.notes = pulumi.Output.all(cgroups=confined, own_file_system=head.result["own_file_system"]).apply(
-            lambda known: notes(settings, **known)
+            lambda known: warnings_about(settings, **known)
         )
         self.register_outputs({"tailnet_ip": self.link.address, "slurm_version": head.result["slurm_version"]})
 

@@ -242,7 +242,7 @@ class NcclValidation(pulumi.ComponentResource):
                 ),
                 "QUEUE_LIMIT": asked.queue_limit_seconds,
                 "RUN_LIMIT": run_limit,
-                "CAMPAIGN_LIMIT": measuring_plan.campaign_seconds(asked),
+                "MEASUREMENT_LIMIT": measuring_plan.measurement_seconds(asked),
             },
             measure=measured,
             # A user's words, which end nobody's run.
@@ -255,7 +255,7 @@ class NcclValidation(pulumi.ComponentResource):
             # not depend on one another, they keep out of each other's way by a lock (validate.sh): where one of
             # them fails and another goes, the CLI (3.260) would leave a state that it cannot read any more.
             depends_on=[*([link.ready] if link.ready else []), *(node.ready for node in members.values())],
-            limit_seconds=asked.queue_limit_seconds + measuring_plan.campaign_seconds(asked) + run_limit + 360,
+            limit_seconds=asked.queue_limit_seconds + measuring_plan.measurement_seconds(asked) + run_limit + 360,
         )
 
         def judged(told: Mapping[str, Any]) -> dict[str, Any]:

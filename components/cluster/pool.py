@@ -13,7 +13,7 @@ from components.cluster.compute_node import ComputeNode
 from components.cluster.head_link import HeadLink
 from components.cluster.head_node import of_nodes
 from components.cluster.nccl_validation import NcclValidation
-from components.cluster.way_in import WayIn
+from components.cluster.tailnet_access import TailnetAccess
 from components.host import Host
 from components.roles.order import roles
 from components.roles.pool_settings import PoolSettings
@@ -32,7 +32,7 @@ class Pool(pulumi.ComponentResource):
 
     owner          the pool's stack, as the head node knows it: a word without a slash
     peer           the node of the cluster that the pool's are measured with (NcclValidation)
-    way_in         into the cluster's tailnet
+    access         into the cluster's tailnet
     measured_before   results of the measurements in the run before this one
     """
 
@@ -46,7 +46,7 @@ class Pool(pulumi.ComponentResource):
         sites: Sequence[str],
         nodes: Sequence[Host],
         peer: pulumi.Output[dict[str, str]],
-        way_in: WayIn,
+        access: TailnetAccess,
         measured_before: pulumi.Output[Any],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
@@ -57,7 +57,7 @@ class Pool(pulumi.ComponentResource):
         values |= {**link.header, "POOL_OWNER": owner, "POOL_FORGET_AFTER_MINUTES": settings.spot.forget_after_minutes}
         secrets = {
             "MUNGE_KEY": link.munge_key,
-            "TAILNET_AUTH_KEY": pulumi.Output.secret(way_in.auth_key),
+            "TAILNET_AUTH_KEY": pulumi.Output.secret(access.auth_key),
             **{name: pulumi.Output.secret(text) for name, text in secrets_of(own).items()},
         }
         # Two pools may come at once.
@@ -95,7 +95,7 @@ class Pool(pulumi.ComponentResource):
                 own,
                 {**values, REPAIR: settings.repair.get(node.name, "")},
                 secrets,
-                way_in,
+                access,
                 after=[place.resource],
                 opts=child,
             )

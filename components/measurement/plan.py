@@ -1,6 +1,6 @@
 """What the program on the head node is told of a measurement: one JSON object, and the program itself.
 
-The plan says everything but which nodes can take part; components/validation/campaign.py reads it. No pulumi.
+The plan says everything but which nodes can take part; components/validation/measurement_run.py reads it. No pulumi.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FOLDER = Path(__file__).parent
 VALIDATION = FOLDER.parent / "validation"
 PROGRAM, RING, START = (VALIDATION / name for name in ("all_reduce_perf_cpu.py", "tcp_ring.py", "start.py"))
 # The nodes run these, or the operator's machine; the program that drives a measurement does not import them.
-_ELSEWHERE = (PROGRAM.name, RING.name, START.name, "there.py", "table.py")
+_ELSEWHERE = (PROGRAM.name, RING.name, START.name, "collect_fabric_facts.py", "table.py")
 START_SECONDS = 60  # beyond the time that nodes are waited for: a job whose nodes are free starts with the next look
 RUNS = 3  # of a measurement between GPUs at its gate size
 # nccl-tests 2.19.6. What is fetched is held against the names and contents of the commit's files.
@@ -140,7 +140,7 @@ def plan(
         "prepare_files": _prepare_files(scope, settings, gpus=on_gpus is not None),
         "start_seconds": START_SECONDS,
         "run_seconds": run_seconds(settings),
-        "campaign_seconds": campaign_seconds(settings),
+        "measurement_seconds": measurement_seconds(settings),
         **_gpu_part(scope, settings, on_gpus),
     }
 
@@ -150,7 +150,7 @@ def run_seconds(settings: Validation) -> int:
     return settings.time_limit_minutes * 60 + 60
 
 
-def campaign_seconds(settings: Validation) -> int:
+def measurement_seconds(settings: Validation) -> int:
     """How long all jobs of a scope may take: preparing, nodes by themselves, groups, and the search."""
     return 4 * run_seconds(settings)
 
@@ -177,7 +177,7 @@ def _prepare_files(scope: str, settings: Validation, *, gpus: bool) -> dict[str,
     first, rest = _script("prepare").split("\n", 1)
     files = {
         "job.sh": "\n".join([first, f"#SBATCH --job-name=prepare-{scope}", directives, rest]),
-        "there.py": (VALIDATION / "there.py").read_text(encoding="utf-8"),
+        "collect_fabric_facts.py": (VALIDATION / "collect_fabric_facts.py").read_text(encoding="utf-8"),
     }
     return {**files, **_program_files(settings)} if gpus else files
 

@@ -12,7 +12,7 @@ export PATH=$PATH:/usr/local/bin:/usr/local/nvidia/bin
 each=(srun --mpi=none --ntasks-per-node=1 --kill-on-bad-exit=0)
 # What they find may be lost; what they lack must not keep the cluster from being measured.
 if [ -f preflight.py ]; then "${each[@]}" /usr/bin/python3 preflight.py "$(cat about.json)" || :; fi
-"${each[@]}" /usr/bin/python3 there.py || :
+"${each[@]}" /usr/bin/python3 collect_fabric_facts.py || :
 if [ -f build.env ]; then
     set -a
     # shellcheck disable=SC1091  # made for this job

@@ -11,7 +11,7 @@
 # JOB_SCRIPT       text for sbatch, for all nodes, where they have no GPUs
 # PROGRAM          text of the program that job runs
 # RING             text of the module it imports
-# QUEUE_LIMIT, RUN_LIMIT, CAMPAIGN_LIMIT   seconds to wait for the nodes, for the end of a job, and for that of all jobs
+# QUEUE_LIMIT, RUN_LIMIT, MEASUREMENT_LIMIT   seconds to wait for the nodes, for the end of a job, and for that of all jobs
 
 # <scope>.json is what this step found when it last ran, <scope>.last.json what it found before that, the last one that
 # was no BUSY.
@@ -29,7 +29,7 @@ drive() {
     printf -v asked '{"program":"%s","plan":%s,"nodes":%s,"absent":%s,' "$DRIVER" "$PLAN" "$(json_list <<<"$1")" "$(absent "$1")"
     printf -v asked '%s"jobs":{"cpu_job":%s,"cpu_files":{"all_reduce_perf.py":%s,"tcp_ring.py":%s}}}' "$asked" \
         "$(json_string "$JOB_SCRIPT")" "$(json_string "$PROGRAM")" "$(json_string "$RING")"
-    as_user "$RUN_AS" "$CAMPAIGN_LIMIT" "$OUTPUT_LIMIT" env HOME="$HOME_DIR" PATH=/usr/bin:/bin LANG=C.UTF-8 \
+    as_user "$RUN_AS" "$MEASUREMENT_LIMIT" "$OUTPUT_LIMIT" env HOME="$HOME_DIR" PATH=/usr/bin:/bin LANG=C.UTF-8 \
         python3 -I -c "$START" <<<"$asked"
 }
 

@@ -12,7 +12,7 @@ from components.roles.container_smoke.role import role as container_smoke
 from components.roles.enroot_pyxis.role import role as enroot_pyxis
 from components.roles.fabric.role import role as fabric
 from components.roles.firewall.role import role as firewall
-from components.roles.first_contact.role import role as first_contact
+from components.roles.foreign_cluster.role import role as foreign_cluster
 from components.roles.gpu.role import role as gpu
 from components.roles.machine.role import role as machine
 from components.roles.munge.role import role as munge
@@ -43,7 +43,7 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     slurm,
     pam_slurm_adopt,
     container_smoke,
-    first_contact,
+    foreign_cluster,
 )
 
 

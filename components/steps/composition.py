@@ -35,7 +35,7 @@ NODE = ("machine", "node", "compute")
 SERVICES = ("services",)
 NODE_SERVICES = ("node_services",)
 LEAVE = ("leave",)
-SILENT = ("silent",)
+EXPIRE = ("expire",)
 AGAIN = ("again",)
 
 # The last three are those of /etc/os-release.
@@ -130,16 +130,16 @@ def _leave_program(roles: tuple[Role, ...]) -> Script:
     return Script("\n".join([functions.text, _LEAVE_ALONE, *calls, "echo left"]), functions.reads)
 
 
-def forget_program(roles: Sequence[Role]) -> Script:
-    """Return the program by which a head node forgets nodes that were taken back (components/roles/slurm/silent.sh)."""
+def expire_program(roles: Sequence[Role]) -> Script:
+    """Return the program by which a head node forgets nodes that were taken back (components/roles/slurm/expire.sh)."""
     members = [role for role in reversed(roles) if _script(role, "member")]
-    functions = Functions([*(f"{role.name}/member" for role in members), f"slurm/{SILENT[0]}"], shared=("base",))
+    functions = Functions([*(f"{role.name}/member" for role in members), f"slurm/{EXPIRE[0]}"], shared=("base",))
     calls = [f"{role.name}_member_forget" for role in members]
-    forget = _function("forget_node", [call for call in calls if functions.has(call)])
+    forget = _function("expire_node", [call for call in calls if functions.has(call)])
     # What concerns one node it finds out itself.
     reads = frozenset(name for name in functions.reads if not name.startswith(("NODE_", "POOL_")))
     text = functions.text.removeprefix("#!/bin/bash\n")
-    return Script("\n".join([text, forget, "slurm_silent"]), reads)
+    return Script("\n".join([text, forget, "slurm_expire"]), reads)
 
 
 def again_program() -> Script:

@@ -64,7 +64,7 @@ def deliver(
         source=pulumi.FileArchive(str(folder_of(tuple(scripts), into.name))),
         remote_path=str(into.parent),
         triggers=[made_of({"machine": machine.name, **home}, place)],
-        opts=pulumi.ResourceOptions(parent=parent, depends_on=list(depends_on), deleted_with=machine.lifeline),
+        opts=pulumi.ResourceOptions(parent=parent, depends_on=list(depends_on), deleted_with=machine.deleted_with),
     )
     return [copied]
 

@@ -238,7 +238,7 @@ class Step:
             opts=pulumi.ResourceOptions(
                 parent=parent,
                 depends_on=list(depends_on),
-                deleted_with=machine.lifeline,
+                deleted_with=machine.deleted_with,
                 # stderr is what a person reads of a failure; no script writes a secret there, and a test looks.
                 additional_secret_outputs=["stdout"] if hidden else None,
                 # A measurement has nothing to undo, and the old one must not outlive a failed new one.

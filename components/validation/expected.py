@@ -6,7 +6,7 @@ The variables named are NCCL's (docs.nvidia.com, NCCL user guide, "Environment V
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from components.validation.presence import EFA, INFINIBAND, ROCE, Presence
+from components.validation.fabric_facts import EFA, INFINIBAND, ROCE, FabricFacts
 from components.validation.transport import Transport
 
 NVLINK, PCIE, SOCKETS = "NVLink", "P2P over PCIe", "sockets"
@@ -45,7 +45,7 @@ class Expected:
 NOTHING = Expected()
 
 
-def expect(nodes: tuple[str, ...], there: Mapping[str, Presence], interface: str | None, *, spans: bool) -> Expected:
+def expect(nodes: tuple[str, ...], there: Mapping[str, FabricFacts], interface: str | None, *, spans: bool) -> Expected:
     """What should carry the data between the GPUs of some nodes.
 
     interface   the one that sockets should use

@@ -7,9 +7,9 @@ from typing import Any
 
 from components.validation import floors
 from components.validation.expected import expect
+from components.validation.fabric_facts import FabricFacts, read_fabric_facts
 from components.validation.groups import Group
 from components.validation.model import JobReport, Measurement, names, number
-from components.validation.presence import Presence, read_presence
 from components.validation.transport import read_transport
 from components.validation.verdict import Finding, GroupResult, Result, SuspectResult, Verdict, judge
 
@@ -54,7 +54,7 @@ def asked_in(entry: Mapping[str, Any]) -> Measurement | None:
 
 
 def judge_group(
-    entry: Mapping[str, Any], there: Mapping[str, Presence], floor: float | None, how: Conditions
+    entry: Mapping[str, Any], there: Mapping[str, FabricFacts], floor: float | None, how: Conditions
 ) -> Result:
     """The result of one group of nodes that was measured on its GPUs. ValueError where the entry is none."""
     # Who of the scope is left out is not the group's business: what was asked of it is without them.
@@ -103,7 +103,7 @@ def judge_scope(
 def _judge_scope(
     asked: Measurement, found: Mapping[str, Any], how: Conditions, preflight: ReadPreflight
 ) -> tuple[Result, dict[str, Result]]:
-    there = read_presence(str(found.get("there", "")))
+    there = read_fabric_facts(str(found.get("there", "")))
     at = {"measured_at": found.get("measured_at")}
     by_node = {
         node: judge_group({**entry, **at}, there, how.node_floor, how)

@@ -24,9 +24,9 @@ def main() -> int:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         sys.path.insert(0, folder)
-        from components.validation import campaign  # only now is it there
+        from components.validation import measurement_run  # only now is it there
 
-        return campaign.main(told)
+        return measurement_run.main(told)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import pulumi
 import pulumi_tailscale as tailscale
 from pulumi_command import local
 
-from components.cluster.way_in import WayIn
+from components.cluster.tailnet_access import TailnetAccess
 from components.roles.tailnet.policy import lacking, policy
 from components.roles.tailnet.settings import CREDENTIALS, Tailnet, WayToTailnet
 from components.steps.label import StepLabel
@@ -39,7 +39,7 @@ class TailscaleNetwork(pulumi.ComponentResource):
     wanted      ports that the policy has to let the tag reach on itself
     tag         of a pool's machines, which its cluster says; the policy is then the cluster's to look after
 
-    way_in      for the joins; no key comes out of it before the policy was found to be enough
+    access      for the joins; no key comes out of it before the policy was found to be enough
     policy      what the policy file has to hold; None for a pool
 
     One key for all machines. It has to be reusable: a join may have to log in a second time (a name that was taken),
@@ -92,7 +92,7 @@ class TailscaleNetwork(pulumi.ComponentResource):
         )
         given: pulumi.Output[str] = pulumi.Output.secret(key.key)
         auth_key = pulumi.Output.all(given, enough).apply(lambda known: str(known[0]))
-        self.way_in = WayIn(auth_key=auth_key, renewed=True, listed=self._listed)
+        self.access = TailnetAccess(auth_key=auth_key, renewed=True, listed=self._listed)
         self.register_outputs({})
 
     def _written(self) -> pulumi.Resource:

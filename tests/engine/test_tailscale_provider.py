@@ -62,11 +62,11 @@ for number, name in enumerate(told["nodes"], 1):
     join = Step(
         f"{name}-join", Machine(name, place), JOIN, {"WORD": told["word"]}, label=name, parent=network,
         depends_on=there, answer=NOTHING,
-        secrets={"TAILNET_AUTH_KEY": pulumi.Output.secret(network.way_in.auth_key)},
-        renewed=network.way_in.renewed_secrets if told["renewed"] else (),
+        secrets={"TAILNET_AUTH_KEY": pulumi.Output.secret(network.access.auth_key)},
+        renewed=network.access.renewed_secrets if told["renewed"] else (),
     )
     address = pulumi.Output.from_input(f"100.64.0.{number}")
-    network.way_in.after_join(name, address, network, join.resource, False)
+    network.access.after_join(name, address, network, join.resource, False)
 pulumi.export("policy", network.policy)
 """
 USUAL: dict[str, Any] = {

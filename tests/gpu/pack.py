@@ -32,7 +32,7 @@ import docker
 
 from components.roles.order import roles
 from driver.workspace import PROJECT
-from lab import engine, images
+from lab import docker_daemon, images
 from stacks.config import parse
 from tests.lab.cluster import dev_config
 
@@ -250,7 +250,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", choices=("node", "program"), help="make one of the two again")
     arguments = parser.parse_args()
-    client = engine.connect()
+    client = docker_daemon.connect()
     tags = images.tags()
     images.ensure_images(client, [tags.node, tags.control])
     node, program = (arguments.folder / f"{name}.tar.xz" for name in ("node", "program"))

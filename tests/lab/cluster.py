@@ -21,11 +21,11 @@ from driver.deployment import Deployment
 from driver.find_engine import IN_PROCESS, Found
 from driver.workspace import PROJECT, ROOT, Workspace
 from engine.events import Event, Summary
-from lab import engine as lab_engine
+from lab import docker_daemon as lab_engine
 from lab import network
 from lab import node as machine
 from lab.identity import container_name, lab_id
-from lab.likeness.machine import Like
+from lab.profiles.machine import Like
 from lab.spec import NetworkSpec
 from lab.spec import NodeSpec as MachineSpec
 

@@ -10,7 +10,7 @@ import pytest
 
 from driver import lab_commands
 from driver.find_engine import Found, find_engine
-from lab import engine as lab_engine
+from lab import docker_daemon as lab_engine
 from lab import images as lab_images
 from lab.errors import LabError
 from tests.lab.cluster import ClusterUnderTest, dev_config

@@ -33,7 +33,10 @@ REACH, END = 120, 90
 # Machines and their daemons; a head node whose kernel serves NFS lacks one.
 DAEMONS = [
     *(("head", daemon) for daemon in ("slurmctld", "nfs-ganesha", "tailscaled", "munge", "slurmd", "ssh")),
-    *(("a1", daemon) for daemon in ("tailscaled", "munge", "slurmd", "ssh", "tailrack-known", "tailrack-names-follow")),
+    *(
+        ("a1", daemon)
+        for daemon in ("tailscaled", "munge", "slurmd", "ssh", "tailrack-slurmd-watchdog", "tailrack-names-follow")
+    ),
 ]
 # Ends the step that holds the lock of steps, with everything it started: what is left is half done.
 END_STEP = """for file in /proc/[0-9]*/fd/9; do

@@ -13,7 +13,7 @@ import pytest
 
 from driver import lab_commands
 from lab.identity import CHECKOUT, container_name, lab_id
-from lab.likeness.machine import CLASHING_UID, CLASHING_USER
+from lab.profiles.machine import CLASHING_UID, CLASHING_USER
 from tests.lab.cluster import eventually, own_machine
 
 LAB = lab_id(CHECKOUT, "like")

@@ -2,4 +2,4 @@
 # uses: munge/own
 # With another key this machine could not speak to the cluster that it is in.
 
-munge_gate() { if munge_key_of_others; then found_of_others "a munge key ($MUNGE_FILE)"; fi; }
+munge_gate() { if munge_key_of_others; then found_foreign "a munge key ($MUNGE_FILE)"; fi; }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: first_contact/others
+# uses: foreign_cluster/foreign
 # Which munge key is the cluster's: the digests of those that were written here are kept, for root alone.
 #
 # MUNGE_CLUSTER   the cluster's name

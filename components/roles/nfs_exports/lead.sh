@@ -3,5 +3,5 @@
 # What the head node's NFS server would be in the way of. Exports by the kernel's server are not: they stay beside ours.
 
 nfs_exports_lead() {
-    if ganesha_of_others; then found_of_others "an NFS server's configuration ($GANESHA_FILE)"; fi
+    if ganesha_of_others; then found_foreign "an NFS server's configuration ($GANESHA_FILE)"; fi
 }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: first_contact/others
+# uses: foreign_cluster/foreign
 # What the machine serves by NFS to others than the cluster.
 
 EXPORTS_DIR=/etc/exports.d

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: slurm/jobs slurm/others
+# uses: machine/retire slurm/jobs slurm/others
 # slurmd as a dynamic node: it brings its own hardware description and takes all configuration from the controller.
 #
 # NODE_FEATURES, NODE_GRES   Slurm features and gres of this node (`site-x,pool-a`, `gpu:h200:8` or empty)
@@ -145,8 +145,11 @@ RestartSec=5
 ExecStart=
 ExecStart=/usr/sbin/slurmd --systemd -Z -N $HOST_NAME --conf-server $HEAD_ADDRESS:$SLURM_PORT --conf \"$conf\""
     give_jobs_back_at_shutdown
+    # As it was called before version 0.1.
+    retire tailrack-known.service
+    rm -f /usr/local/sbin/tailrack-known
     systemctl daemon-reload
-    systemctl enable -q slurmd tailrack-known tailrack-shutdown
+    systemctl enable -q slurmd tailrack-slurmd-watchdog tailrack-shutdown
     # A controller that forgot this node, which could not be told: slurmd makes itself known only when it starts.
     if ! systemctl -q is-active slurmd || ! node_known; then
         systemctl restart --no-block slurmd
@@ -165,6 +168,6 @@ ExecStart=/usr/sbin/slurmd --systemd -Z -N $HOST_NAME --conf-server $HEAD_ADDRES
     placed_in_topology || wait_until 60 reconfigure_until_placed ||
         fail "the controller does not place this node in its site" "see topology.conf and slurmctld's log on the head node"
     systemctl start tailrack-shutdown
-    if [ -n "$known_changed" ]; then systemctl restart tailrack-known; else systemctl start tailrack-known; fi
+    if [ -n "$known_changed" ]; then systemctl restart tailrack-slurmd-watchdog; else systemctl start tailrack-slurmd-watchdog; fi
     result slurm_version "$(json_string "$(slurmd -V | awk '{print $2}')")"
 }

@@ -2,7 +2,7 @@
 # uses: slurm/files slurm/owners
 # What a node adds: NODE_NAME, NODE_SITE, NODE_MEMORY, and lines of files, NODE_SLURM_CONF, NODE_GRES_CONF and
 # NODE_JOB_SUBMIT_LUA. POOL_OWNER is the pool that it is of, empty for the cluster's own; POOL_FORGET_AFTER_MINUTES for how
-# long it may be silent before it is forgotten (silent.sh), 0 for ever.
+# long it may be silent before it is forgotten (expire.sh), 0 for ever.
 write_slurm_node() {
     local directory=$SLURM_NODES/$NODE_NAME
     refuse_node_of_another "$NODE_NAME"

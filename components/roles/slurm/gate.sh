@@ -31,7 +31,7 @@ slurm_gate() {
     local path cluster
     while read -r path; do
         cluster=$(sed -nE 's/^[[:space:]]*ClusterName=([^[:space:]]+).*/\1/Ip' "$path")
-        found_of_others "$path${cluster:+ of cluster $cluster}"
+        found_foreign "$path${cluster:+ of cluster $cluster}"
     done < <(slurm_files_of_others)
     SLURM_VERSION=$(version_of slurmd)
     if [ -z "$SLURM_VERSION" ]; then

@@ -1,8 +1,8 @@
 #!/bin/bash
-# uses: slurm/files slurm/fragment slurm/jobs slurm/others
+# uses: machine/retire slurm/files slurm/fragment slurm/jobs slurm/others
 # The controller, with the cluster's own files.
 #
-# HEAD_FORGET_PROGRAM                   text of the program that forgets nodes that were taken back
+# HEAD_EXPIRE_PROGRAM                   text of the program that forgets nodes that were taken back
 # HEAD_COMPUTES                         true when the head node runs jobs too; then NODE_* are its own
 # SLURM_JOB_LIMIT_SECONDS               see jobs.sh
 # SLURM_SLURM_CONF, SLURM_GRES_CONF, SLURM_TOPOLOGY_CONF, SLURM_CGROUP_CONF, SLURM_MPI_CONF, SLURM_JOB_SUBMIT_LUA
@@ -42,7 +42,7 @@ end_slurmd() {
         see_jobs_off "$HOST_NAME" "tailrack: runs no jobs any more" "$SLURM_JOB_LIMIT_SECONDS" ||
             note "jobs here neither ended nor went back to the queue; they end without slurmd"
     fi
-    if [ -e /etc/systemd/system/tailrack-known.service ]; then systemctl disable -q --now tailrack-known; fi
+    if [ -e /etc/systemd/system/tailrack-slurmd-watchdog.service ]; then systemctl disable -q --now tailrack-slurmd-watchdog; fi
     if systemctl cat slurmd >/dev/null 2>&1; then systemctl disable -q --now slurmd; fi
     rm -rf /etc/systemd/system/slurmd.service.d/tailrack.conf "${SLURM_NODES:?}/$HOST_NAME"
 }
@@ -71,7 +71,10 @@ slurm_head() {
     # From here on it is what members add to.
     rm -rf "$SLURM_BASE"
     mv "$offered" "$SLURM_BASE"
-    ensure_file /usr/local/sbin/tailrack-forget 0755 root:root "$HEAD_FORGET_PROGRAM"
-    systemctl enable -q --now tailrack-forget.timer
+    # As it was called before version 0.1.
+    retire tailrack-forget.timer tailrack-forget.service
+    rm -f /usr/local/sbin/tailrack-forget
+    ensure_file /usr/local/sbin/tailrack-expire 0755 root:root "$HEAD_EXPIRE_PROGRAM"
+    systemctl enable -q --now tailrack-expire.timer
     result slurm_version "$(json_string "$(slurmctld -V | awk '{print $2}')")"
 }

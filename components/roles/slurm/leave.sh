@@ -3,7 +3,7 @@
 # Nothing of Slurm runs any more, none of it starts at the next boot, and what it had of the cluster is gone.
 
 slurm_leave() {
-    retire tailrack-known.service tailrack-shutdown.service tailrack-forget.timer tailrack-forget.service
+    retire tailrack-slurmd-watchdog.service tailrack-shutdown.service tailrack-expire.timer tailrack-expire.service
     rm -f /usr/local/sbin/tailrack-{known,shutdown,forget}
     retire_daemon slurmd
     retire_daemon slurmctld

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: first_contact/others
+# uses: foreign_cluster/foreign
 # Slurm's files of another cluster. Where /etc/slurm/slurm.conf is, slurmd goes by its --conf-server all the same, but
 # every command here would speak to the controller that the file names.
 

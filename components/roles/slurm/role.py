@@ -13,11 +13,11 @@ MEASUREMENT = (MPI, "python3-mpi4py", "python3-numpy")
 # slurmctld, slurmd, slurmdbd; srun (SrunPortRange)
 PORTS = ("6817-6819", "60001-60999")
 # A program beside slurmd, and its unit.
-KNOWN = "tailrack-known"
+WATCHDOG = "tailrack-slurmd-watchdog"
 # What gives a node's jobs back when its machine shuts down; the unit is compute.sh's.
 SHUTDOWN = "tailrack-shutdown"
 # A program beside slurmctld, whose text comes with the head node's step, and its timer.
-FORGET = "tailrack-forget"
+EXPIRE = "tailrack-expire"
 
 
 def role(settings: ClusterSettings) -> Role:
@@ -26,13 +26,13 @@ def role(settings: ClusterSettings) -> Role:
         "/etc/systemd/system/slurmctld.service.d/tailrack.conf", template("slurm", "slurmctld.service.conf")
     )
     known = (
-        File(f"/usr/local/sbin/{KNOWN}", template("slurm", KNOWN), mode="0755"),
+        File(f"/usr/local/sbin/{WATCHDOG}", template("slurm", WATCHDOG), mode="0755"),
         File(f"/usr/local/sbin/{SHUTDOWN}", template("slurm", SHUTDOWN), mode="0755"),
-        File(f"/etc/systemd/system/{KNOWN}.service", template("slurm", f"{KNOWN}.service")),
+        File(f"/etc/systemd/system/{WATCHDOG}.service", template("slurm", f"{WATCHDOG}.service")),
     )
     forget = (
-        File(f"/etc/systemd/system/{FORGET}.service", template("slurm", f"{FORGET}.service")),
-        File(f"/etc/systemd/system/{FORGET}.timer", template("slurm", f"{FORGET}.timer")),
+        File(f"/etc/systemd/system/{EXPIRE}.service", template("slurm", f"{EXPIRE}.service")),
+        File(f"/etc/systemd/system/{EXPIRE}.timer", template("slurm", f"{EXPIRE}.timer")),
     )
     return Role(
         "slurm",

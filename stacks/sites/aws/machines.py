@@ -158,7 +158,7 @@ class AwsInstance(pulumi.ComponentResource):
 
     def as_host(self, node: AwsNode) -> Host:
         """Return it as a Host."""
-        return host_of(node, self.connection, lifeline=self.instance)
+        return host_of(node, self.connection, deleted_with=self.instance)
 
     def _born_with(self, name: str) -> pulumi.Output[dict[str, str]]:
         label = StepLabel(f"{name}-first-key", "", f"{name}: host key for the first contact")

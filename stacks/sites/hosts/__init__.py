@@ -1,7 +1,7 @@
 """Sites of kind `hosts`: your own machines, reached by SSH with a pinned host key."""
 
 from stacks.sites.hosts.checks import check, claims
-from stacks.sites.hosts.listing import complete
+from stacks.sites.hosts.inventory import complete
 from stacks.sites.hosts.model import HostsSite, nodes
 from stacks.sites.kind import Kind
 

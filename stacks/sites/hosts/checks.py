@@ -10,7 +10,7 @@ from components.settings.draft import Draft, check_hidden
 from components.settings.problems import ROOT, Report, bare, listed
 from components.settings.section import keys_of
 from components.settings.types import Gpu
-from stacks.sites.hosts.listing import OPENED, PASSPHRASE
+from stacks.sites.hosts.inventory import OPENED, PASSPHRASE
 from stacks.sites.hosts.ssh_types import is_locked, opens
 from stacks.sites.kind import Claim
 

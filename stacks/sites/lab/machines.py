@@ -74,7 +74,7 @@ class LabNetworks(pulumi.ComponentResource):
             host_key=made["host_key"],
         )
         # It was made for this stack; what it has of another cluster is there for show.
-        return host_of(node, connection, lifeline=container, take_over=True)
+        return host_of(node, connection, deleted_with=container, take_over=True)
 
     def _command(
         self, name: str, label: str, what: str, spec: dict[str, Any], opts: pulumi.ResourceOptions

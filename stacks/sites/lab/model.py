@@ -11,7 +11,7 @@ from components.settings.network_names import TAILNET
 from components.settings.problems import shown
 from components.settings.section import Section, key, named, yes_no
 from components.settings.types import Feature, Whole, refuse
-from lab.likeness.machine import Like, Likeness
+from lab.profiles.machine import Like, Profile
 from lab.subnets import is_private
 from stacks.sites.kind import NodeSpec, Site, features_key, kind_key
 from stacks.sites.pools import PoolName, pool_node_names
@@ -44,7 +44,7 @@ def _like_key(what: str) -> Any:
         "cloud, server or desktop; the lab has no image of such a machine; "
         "write one of the three, or leave it out for the lab's plain machine"
     )
-    return key(f"what {what}: `cloud`, `server` or `desktop` (lab/likeness)", words, default=None)
+    return key(f"what {what}: `cloud`, `server` or `desktop` (lab/profiles)", words, default=None)
 
 
 class LabPool(Section):
@@ -64,7 +64,7 @@ class LabPool(Section):
     )
     features: tuple[Feature, ...] = features_key("Slurm features of each node, for `--constraint`")
     bare: bool = yes_no("start from an image without Slurm's packages, as a new machine would", False)
-    like: Likeness | None = _like_key("the nodes look like, each as bare as that machine is")
+    like: Profile | None = _like_key("the nodes look like, each as bare as that machine is")
 
 
 class LabSite(Site):
@@ -83,7 +83,7 @@ class LabSite(Site):
         "a list of pools; the site would have no nodes; write [{name: a, count: 1}]",
         default=(),
     )
-    head_like: Likeness | None = _like_key("the head node looks like, where it stands here")
+    head_like: Profile | None = _like_key("the head node looks like, where it stands here")
 
 
 @dataclass(frozen=True)

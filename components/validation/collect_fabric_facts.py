@@ -1,0 +1,104 @@
+"""What a node has that could carry NCCL's data, found as a plain user; a job runs this once on each node.
+
+Prints one line, `# tailrack there NODE JSON`: `rdma` are the ports that the kernel knows, `gpus` and `nics` Slurm's own
+GPUs' ways to one another and to those ports, in the words of `nvidia-smi topo -m` (NV18, PIX, PXB, PHB, NODE, SYS),
+`p2p` whether the driver lets each pair of them read the other, `peermem` whether nvidia_peermem is loaded. What cannot
+be found out is null. fabric_facts.py reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+LIMIT_SECONDS = 60
+RDMA = Path("/sys/class/infiniband")
+PEERMEM = (Path("/sys/module/nvidia_peermem"), Path("/sys/kernel/mm/memory_peers/nv_mem"))
+
+
+def told(path: Path) -> str:
+    """A line of sysfs; empty where it cannot be read."""
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def rdma_ports(folder: Path = RDMA) -> list[dict[str, Any]]:
+    """Every port of an RDMA device: its device, number, driver, link layer, and whether it is up."""
+    found = []
+    for port in sorted(folder.glob("*/ports/*")):
+        device = port.parent.parent
+        driver = device / "device" / "driver"
+        found.append(
+            {
+                "device": device.name,
+                "port": int(port.name),
+                "driver": driver.resolve().name if driver.exists() else "",
+                "link": told(port / "link_layer"),
+                "up": told(port / "state").endswith("ACTIVE"),
+            }
+        )
+    return found
+
+
+def smi(*words: str) -> str | None:
+    """What nvidia-smi prints; None where it does not come to its end."""
+    try:
+        done = subprocess.run(["nvidia-smi", *words], capture_output=True, text=True, timeout=LIMIT_SECONDS, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout
+
+
+def matrix(text: str | None) -> dict[str, dict[str, str]] | None:
+    """A table of nvidia-smi's topo: {row: {column: word}}; None where there is none."""
+    if text is None:
+        return None
+    rows: dict[str, dict[str, str]] = {}
+    columns: list[str] = []
+    for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines():
+        words = [word.strip() for word in line.split("\t")]
+        if not columns and "GPU0" in words:
+            columns = words[1:]
+        elif columns and re.fullmatch(r"(GPU|NIC)\d+", words[0]):
+            rows[words[0]] = dict(zip(columns, words[1:], strict=False))
+    return rows or None
+
+
+def ways(table: dict[str, dict[str, str]] | None, to: str) -> list[str] | None:
+    """Each word between a GPU and another column of that kind, once; None where nvidia-smi does not say."""
+    if table is None:
+        return None
+    found = {
+        word
+        for row, cells in table.items()
+        for column, word in cells.items()
+        if row.startswith("GPU") and re.fullmatch(to + r"\d+", column) and row != column
+    }
+    return sorted(found)
+
+
+def main() -> None:
+    """Look, and print the line."""
+    topology = matrix(smi("topo", "-m"))
+    peers = ways(matrix(smi("topo", "-p2p", "r")), "GPU")
+    there = {
+        "rdma": rdma_ports(),
+        "gpus": ways(topology, "GPU"),
+        "nics": ways(topology, "NIC"),
+        "p2p": None if peers is None else peers == ["OK"],
+        "peermem": any(path.exists() for path in PEERMEM),
+    }
+    name = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
+    sys.stdout.write("# tailrack there " + name + " " + json.dumps(there) + "\n")
+
+
+if __name__ == "__main__":
+    main()

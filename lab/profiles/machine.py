@@ -1,0 +1,85 @@
+"""What distinguishes one machine of a profile from the next: its names, its login, and files of its own."""
+
+import ipaddress
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+Profile = Literal["cloud", "server", "desktop"]
+Like = Literal["", Profile]
+"""What a machine looks like; empty is the lab's plain machine."""
+
+LOGINS: dict[Like, str] = {"": "admin", "cloud": "ubuntu", "server": "admin", "desktop": "maria"}
+"""The account, uid 1000 with password-less sudo, that the lab's key opens."""
+
+PROFILES: tuple[Profile, ...] = get_args(Profile)
+FOLDER = Path(__file__).parent
+
+CLASHING_UID, CLASHING_USER = 6001, "carol"
+"""A user that a server has already, with the uid that a cluster's config gives to somebody else."""
+
+RESOLVER = "127.0.0.11"
+"""Docker's own name server, inside every container."""
+
+
+@dataclass(frozen=True)
+class Interface:
+    """A network interface as Docker sets it up: address with prefix length (10.1.2.3/24), gateway if it has one."""
+
+    name: str
+    address: str
+    gateway: str | None = None
+
+
+def interface(name: str, subnet: str, address: str, *, routed: bool = False) -> Interface:
+    """Return an interface with an address in a Docker network's subnet, whose first address is the gateway."""
+    network = ipaddress.IPv4Network(subnet)
+    return Interface(name, f"{address}/{network.prefixlen}", str(network[1]) if routed else None)
+
+
+def host_name(like: Like, node: str, address: str) -> str:
+    """Return what the machine calls itself; only a plain one goes by its name in the lab."""
+    match like:
+        case "":
+            return node
+        case "cloud":
+            return f"ip-{address.replace('.', '-')}"
+    return f"{node}-{like}"
+
+
+def own_files(like: Like, name: str, interfaces: Sequence[Interface]) -> dict[str, str]:
+    """Return the files, by path, that a machine called `name` has before its first start."""
+    match like:
+        case "cloud":
+            return {f"/var/lib/cloud/seed/nocloud/{file}": text for file, text in _seed(name, interfaces).items()}
+        case "server":
+            return {"/etc/network/interfaces": _interfaces_file(interfaces)}
+    return {}
+
+
+def _seed(name: str, interfaces: Sequence[Interface]) -> dict[str, str]:
+    """Return cloud-init's NoCloud datasource; JSON is YAML."""
+    ethernets: dict[str, dict[str, object]] = {card.name: {"addresses": [card.address]} for card in interfaces}
+    for card in interfaces:
+        if card.gateway:
+            ethernets[card.name]["routes"] = [{"to": "0.0.0.0/0", "via": card.gateway}]
+            ethernets[card.name]["nameservers"] = {"addresses": [RESOLVER]}
+    return {
+        "meta-data": json.dumps({"instance-id": f"i-{name}", "local-hostname": name}) + "\n",
+        "user-data": "#cloud-config\n{}\n",
+        "network-config": json.dumps({"version": 2, "ethernets": ethernets}) + "\n",
+    }
+
+
+def _interfaces_file(interfaces: Sequence[Interface]) -> str:
+    """Return ifupdown's file as Debian's installer writes it."""
+    blocks = ["source /etc/network/interfaces.d/*", "auto lo\niface lo inet loopback"]
+    for card in interfaces:
+        # hotplug: Docker has set the interface up already, and a second time is an error.
+        lines = [f"allow-hotplug {card.name}", f"iface {card.name} inet static", f"\taddress {card.address}"]
+        if card.gateway:
+            lines.append(f"\tgateway {card.gateway}")
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks) + "\n"

@@ -1,0 +1,65 @@
+"""Machines of hosts sites whose host key nobody has written down yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from components.settings.problems import Report, below
+from stacks.sites.hosts.inventory import complete
+from stacks.yaml_file import FileError
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """A machine without a key in the config. file: where its key goes; key: what it showed, or why it showed none."""
+
+    name: str
+    address: str
+    port: int
+    file: Path
+    bastion: Mapping[str, Any] | None
+    key: str = ""
+    why_not: str = ""
+
+    @property
+    def line(self) -> str:
+        """Its line of known_hosts."""
+        where = self.address if self.port == 22 else f"[{self.address}]:{self.port}"
+        return f"{where} {self.key}\n"
+
+
+def strangers_of(raw: Mapping[str, object], base_dir: Path) -> list[Stranger]:
+    """The machines of all hosts sites that have no host key. FileError where it would have nowhere to go."""
+    report = Report(frozenset())
+    sites = raw.get("sites")
+    strangers = []
+    for index, site in enumerate(sites if isinstance(sites, list) else []):
+        if not isinstance(site, Mapping) or site.get("kind") != "hosts":
+            continue
+        whole = complete(site, below("tailrack:sites", index), base_dir, report)
+        if report.problems:
+            raise FileError(str(next(iter(report.problems))))
+        hosts = whole.get("hosts")
+        for host in hosts if isinstance(hosts, list) else []:
+            if not isinstance(host, Mapping) or host.get("host_key") or not isinstance(host.get("address"), str):
+                continue
+            if not isinstance(file := site.get("known_hosts_file"), str):
+                raise FileError(
+                    f"tailrack:sites[{index}]: no known_hosts_file to keep host keys in; write `known_hosts_file: "
+                    "known_hosts` for the site"
+                )
+            bastion = site.get("bastion")
+            port = host.get("port", 22)
+            strangers.append(
+                Stranger(
+                    str(host.get("name")),
+                    str(host["address"]).lower().rstrip("."),
+                    port if isinstance(port, int) else 22,
+                    base_dir / Path(file).expanduser(),
+                    bastion if isinstance(bastion, Mapping) else None,
+                )
+            )
+    return strangers

@@ -1,0 +1,134 @@
+"""The first contact with machines that others are at work on, or that serve another cluster.
+
+One stack of a plain head node and two such machines. The tests run in the order of this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from components.settings.cluster import COMPUTES
+from engine.events import Summary
+from lab.profiles.machine import CLASHING_UID
+from tests.lab.cluster import ClusterUnderTest, own_machine
+
+# All that a step could write, but for where machines keep what changes by itself.
+LOOK = "find /etc /var/lib /usr -xdev -type f ! -path '/var/lib/tailrack*' ! -path '/var/lib/apt/*' \
+! -path '/var/lib/systemd/*' ! -path '/var/lib/fail2ban/*' -printf '%p %s %m %u %T@\n' | sort | sha256sum"
+BACKUP = "/var/lib/tailrack/backup"
+
+
+@pytest.fixture(scope="module")
+def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+    """The head node alone, and nothing set up yet."""
+    made = make_cluster("c1")
+    made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": COMPUTES}
+    made.config["tailrack:sites"] = [{"name": "rack", "kind": "hosts", "hosts": [own_machine(made.lab, "head")]}]
+    made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
+    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
+    return made
+
+
+@pytest.fixture(scope="module")
+def server(cluster: ClusterUnderTest) -> dict[str, Any]:
+    """A machine of another cluster, as a host of the config."""
+    return own_machine(cluster.lab, "s1", like="server")
+
+
+def up_with(cluster: ClusterUnderTest, host: dict[str, Any]) -> Summary:
+    """Bring the stack up with one more host."""
+    hosts = cluster.config["tailrack:sites"][0]["hosts"]
+    hosts[:] = [*(each for each in hosts if each["name"] != host["name"]), host]
+    return cluster.up()
+
+
+def refusal(cluster: ClusterUnderTest, host: dict[str, Any]) -> str:
+    """What the gate says of a host that it refuses; nothing else may fail, and no later step may run."""
+    (failure,) = up_with(cluster, host).failures
+    assert failure.urn.endswith(f"::{host['name']}-gate")
+    return failure.message
+
+
+def succeeded(cluster: ClusterUnderTest, host: dict[str, Any]) -> None:
+    summary = up_with(cluster, host)
+    assert summary.ok, "\n\n".join(failure.message for failure in summary.failures)
+
+
+def idle(cluster: ClusterUnderTest, node: str) -> bool:
+    return cluster.run("head", f"sinfo -h -p rack -n {node} -o %T").strip() == "idle"
+
+
+def test_a_new_cloud_machine_is_waited_for_and_a_broken_source_on_it_is_passed_over(cluster: ClusterUnderTest) -> None:
+    host = own_machine(cluster.lab, "c1", like="cloud")
+    cluster.run("c1", "echo 'deb file:/nonexistent stable main' >/etc/apt/sources.list.d/vendor.list")
+    assert cluster.attempt("c1", "cloud-init status").stdout.strip() == "status: running"
+    succeeded(cluster, host)
+    log = cluster.run("c1", "cat /var/log/tailrack/c1-gate.log")
+    assert "waiting for cloud-init, at most" in log
+    assert "'file:/nonexistent stable Release' does not have a Release file" in log
+    assert "going on with the others" in log
+    assert idle(cluster, "c1")
+
+
+def test_a_lock_of_apt_is_waited_for_and_its_holder_is_named(cluster: ClusterUnderTest) -> None:
+    # The profile's program for daily updates; it ends when the step says that it waits for it.
+    log = "/var/log/tailrack/c1-join.log"
+    seen = f"until grep -qs waiting {log}; do sleep 0.2; done; systemctl stop updates"
+    cluster.run("c1", f"apt-get -y -q remove jq; rm {log}")
+    cluster.run("c1", "systemd-run --collect --unit=updates hold-apt 300")
+    cluster.run("c1", f"systemd-run --collect --unit=seen sh -c '{seen}'")
+    cluster.config["tailrack:cluster"]["munge_generation"] = "again"
+    cluster.up_ok()
+    said = cluster.run("c1", f"grep waiting {log}")
+    assert "waiting, at most 600s: " in said
+    assert "hold-apt" in said
+    assert idle(cluster, "c1")
+
+
+def test_a_uid_that_is_somebody_elses_is_found_before_anything_is_changed(
+    cluster: ClusterUnderTest, server: dict[str, Any]
+) -> None:
+    before = cluster.run("s1", LOOK)
+    message = refusal(cluster, server)
+    assert f"uid {CLASHING_UID} is carol here and should be ada" in message
+    assert "next: choose other uids in tailrack:users" in message
+    assert cluster.run("s1", LOOK) == before
+
+
+def test_a_machine_of_another_cluster_is_refused_with_what_it_has_of_it_and_is_as_before(
+    cluster: ClusterUnderTest, server: dict[str, Any]
+) -> None:
+    cluster.run("s1", "userdel carol")
+    before = cluster.run("s1", LOOK)
+    message = refusal(cluster, server)
+    assert "a munge key (/etc/munge/munge.key), /etc/slurm/slurm.conf of cluster atlas" in message
+    assert "write take_over: true" in message
+    assert cluster.run("s1", LOOK) == before
+    assert cluster.run("s1", "munge -n | unmunge | grep -c Success").strip() == "1"
+
+
+def test_it_is_taken_over_where_the_config_says_so_with_all_that_was_its_own_kept(
+    cluster: ClusterUnderTest, server: dict[str, Any]
+) -> None:
+    key = cluster.run("s1", "sha256sum </etc/munge/munge.key")
+    conf = cluster.run("s1", "cat /etc/slurm/slurm.conf")
+    succeeded(cluster, {**server, "take_over": True})
+    assert idle(cluster, "s1")
+    assert cluster.run_as("ada", "s1", "srun -w s1 hostname").strip()
+    assert cluster.run("s1", f"sha256sum <{BACKUP}/etc/munge/munge.key") == key
+    assert cluster.run("s1", f"cat {BACKUP}/etc/slurm/slurm.conf") == conf
+    assert cluster.run("s1", f"stat -c '%a %U' {BACKUP}").split() == ["700", "root"]
+    assert cluster.attempt("s1", f"su nobody -s /bin/sh -c 'ls {BACKUP}'").returncode != 0
+
+
+def test_its_own_exports_stay(cluster: ClusterUnderTest) -> None:
+    assert cluster.run("s1", "grep -c '^/srv/projects 192.0.2.0/24' /etc/exports").strip() == "1"
+    assert cluster.attempt("s1", "ls /etc/nfs.conf.d/tailrack.conf").returncode != 0
+
+
+def test_a_machine_that_is_ours_is_not_refused_once_more(cluster: ClusterUnderTest, server: dict[str, Any]) -> None:
+    succeeded(cluster, server)
+    assert cluster.touched() == {"s1-gate"}

@@ -1,0 +1,180 @@
+"""What is measured together, and what is asked of each measurement."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.cluster.nccl_validation import Scope, kept_from, measurement_of, scopes
+from components.settings.types import CROSS_SITE
+from components.settings.validation import Validation
+from tests.unit.recorded import Build
+
+SETTINGS = Validation(
+    min_bytes=65536,
+    max_bytes=4194304,
+    factor=4,
+    iterations=5,
+    warmup=1,
+    gate_bytes=4194304,
+    ranks_per_node=2,
+    time_limit_minutes=10,
+    floors_gb_per_s={"rack": 20.5},
+)
+
+
+@pytest.mark.parametrize(
+    ("node_sites", "ranks_per_node", "expected"),
+    [
+        ({}, 1, ()),
+        ({"a1": "a"}, 1, ()),  # one rank has nobody to talk to
+        ({"a1": "a"}, 2, (Scope("a", ("a1",), 1),)),
+        ({"a2": "a", "a1": "a"}, 1, (Scope("a", ("a1", "a2"), 1),)),
+        ({"a1": "a", "b1": "b"}, 1, (Scope(CROSS_SITE, ("a1", "b1"), 2),)),
+        (
+            {"b1": "b", "a1": "a", "b2": "b"},
+            1,
+            (Scope("b", ("b1", "b2"), 1), Scope(CROSS_SITE, ("a1", "b1", "b2"), 2)),
+        ),
+    ],
+)
+def test_each_site_with_two_ranks_is_measured_and_all_sites_together(
+    node_sites: dict[str, str], ranks_per_node: int, expected: tuple[Scope, ...]
+) -> None:
+    assert scopes(node_sites, ranks_per_node) == expected
+
+
+@given(
+    st.dictionaries(st.from_regex("[a-z][0-9]", fullmatch=True), st.sampled_from(["rack", "cloud", "desk"])),
+    st.integers(1, 8),
+)
+def test_every_scope_can_be_asked_for_and_no_node_is_measured_twice_in_it(
+    node_sites: dict[str, str], ranks_per_node: int
+) -> None:
+    found = scopes(node_sites, ranks_per_node)
+    assert len({scope.name for scope in found}) == len(found)
+    for scope in found:
+        asked = measurement_of(scope, SETTINGS.model_copy(update={"ranks_per_node": ranks_per_node}))
+        assert asked.ranks == len(set(scope.nodes)) * ranks_per_node >= 2
+        assert scope.sites == len({node_sites[node] for node in scope.nodes})
+    if len(set(node_sites.values())) > 1:
+        assert set(found[-1].nodes) == set(node_sites)
+
+
+def test_a_measurement_is_judged_by_the_floor_of_its_own_scope() -> None:
+    rack = measurement_of(Scope("rack", ("a1", "a2"), 1), SETTINGS)
+    assert (rack.ranks, rack.nodes, rack.floor_gb_per_s) == (4, 2, 20.5)
+    assert (rack.min_bytes, rack.max_bytes, rack.factor, rack.gate_bytes) == (65536, 4194304, 4, 4194304)
+    assert measurement_of(Scope(CROSS_SITE, ("a1", "b1"), 2), SETTINGS).floor_gb_per_s is None
+
+
+def test_a_site_is_measured_with_its_own_mpi_and_what_lies_between_sites_without_one() -> None:
+    assert measurement_of(Scope("rack", ("a1", "a2"), 1), SETTINGS).backend == "mpi-cpu"
+    assert measurement_of(Scope(CROSS_SITE, ("a1", "b1"), 2), SETTINGS).backend == "tcp-cpu"
+
+
+def test_the_job_and_the_step_have_room_for_the_time_limit(build: Build, lab_config: dict[str, Any]) -> None:
+    lab_config["validation"]["time_limit_minutes"] = 7
+    stack = build(lab_config)
+    header = stack.header("validate-cross-site")
+    assert "#SBATCH --time=7\n" in header["JOB_SCRIPT"]
+    (limit,) = re.findall(r"timeout -k 30 (\d+) ", stack["validate-cross-site"].inputs["create"])
+    assert 7 * 60 < int(header["RUN_LIMIT"]) < int(limit) - int(header["QUEUE_LIMIT"])
+
+
+def test_the_job_spans_as_many_sites_as_its_scope(build: Build, lab_config: dict[str, Any]) -> None:
+    stack = build(lab_config)
+    assert "#SBATCH --switches=2\n" in stack.header("validate-cross-site")["JOB_SCRIPT"]
+    assert "#SBATCH --switches=1\n" in stack.header("validate-cloud-a")["JOB_SCRIPT"]
+
+
+def test_the_step_carries_the_program_that_the_job_runs_and_submits_as_a_user(
+    build: Build, lab_config: dict[str, Any]
+) -> None:
+    header = build(lab_config).variables("validate-cloud-a")
+    assert header["RUN_AS"] == "ada"
+    assert header["SCOPE"] == "cloud-a"
+    compile(header["PROGRAM"], "all_reduce_perf.py", "exec")
+    assert "all_reduce" in header["PROGRAM"]
+    compile(header["RING"], "tcp_ring.py", "exec")
+    assert "from tcp_ring import " in header["PROGRAM"]
+
+
+def test_another_floor_is_told_to_the_head_node_when_it_measures_anew_and_not_before() -> None:
+    first = kept_from(None, "rack", "as it is", (1.0, None))
+    assert first == {"digest": "as it is", "floors": [1.0, None]}
+    before = {"rack": {"measured_with": first}}
+    assert kept_from(before, "rack", "as it is", (9.0, 2.0)) == first
+    assert kept_from(before, "rack", "another", (9.0, 2.0)) == {"digest": "another", "floors": [9.0, 2.0]}
+    assert kept_from(before, "box", "as it is", (9.0, 2.0))["floors"] == [9.0, 2.0]
+
+
+def test_another_floor_changes_no_input_of_the_step(build: Build, lab_config: dict[str, Any]) -> None:
+    first = build(lab_config)
+    results = first.outputs["validation"]
+    assert results["cloud-a"]["measured_with"]["floors"] == [0.02, None]
+    lab_config["validation"]["floors_gb_per_s"] = {"cloud-a": 1000}
+    last_run = {"last-run": {"name": "x", "outputs": {"validation": results}, "secretOutputNames": []}}
+    second = build(lab_config, answers=last_run, again=True)
+    assert second.outputs["validation"]["cloud-a"]["verdict"] == "FAIL"
+    assert json.loads(second.header("validate-cloud-a")["PLAN"])["floor"] == 0.02
+    assert not first.differences(second) & first.validations
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "null", '{"state": "COMPLETED"}\n{"state": "FAILED"}', '{"a":' * 50_000, '{"seconds": %s}' % ("9" * 5_000)],
+)
+def test_a_measurement_that_brings_back_anything_else_than_a_report_ends_nothing_but_itself(
+    build: Build, lab_config: dict[str, Any], text: str
+) -> None:
+    results = build(lab_config, answers={"validate-cloud-a": text}).outputs["validation"]
+    assert (results["cloud-a"]["verdict"], results["cross-site"]["verdict"]) == ("INCONCLUSIVE", "INCONCLUSIVE")
+    assert "The report cannot be read" in results["cloud-a"]["reason"]
+    assert "The report cannot be read" not in results["cross-site"]["reason"]
+
+
+def test_gpus_decide_what_is_planned_and_measured_anew(build: Build, hosts_config: dict[str, Any]) -> None:
+    told = json.loads(build(hosts_config).header("validate-rack")["PLAN"])
+    assert told["gpus"] == {"dgx1": "h200:8", "dgx2": "h200:8", "box1": "rtx4090:1"}
+    assert (told["nccl"]["collective"], told["nccl"]["runs"], told["spans"]) == ("all_reduce", 3, False)
+    assert told["about"]["nodes"]["dgx1"].keys() == {"address", "site", "gpus"}
+    assert {"rank.sh", "program.sh", "build.env"} == told["nccl_files"].keys()
+
+
+def test_nodes_without_gpus_are_told_nothing_of_them(build: Build, lab_config: dict[str, Any]) -> None:
+    told = json.loads(build(lab_config).header("validate-cloud-a")["PLAN"])
+    assert told["nccl"] is None
+    assert told.keys() & {"nccl_job", "nccl_files"} == set()
+    assert "-b 4194304 -e 4194304 " in told["gate_job"]
+
+
+def test_nodes_that_the_config_does_not_name_are_not_measured(build: Build, hosts_config: dict[str, Any]) -> None:
+    hosts_config["validation"] = {"nodes": ["dgx1", "dgx2"]}
+    assert build(hosts_config).header("validate-rack")["MEMBERS"].split()[::3] == ["dgx1", "dgx2"]
+
+
+def test_a_machine_with_several_gpus_is_measured_though_it_is_alone_at_its_site() -> None:
+    assert scopes({"c": "box"}, 1, {"c": 2}) == (Scope("box", ("c",), 1),)
+    assert scopes({"c": "box"}, 1, {"c": 1}) == ()
+
+
+def test_the_program_that_goes_to_the_head_node_is_whole(build: Build, lab_config: dict[str, Any]) -> None:
+    packed = build(lab_config).variables("validate-cloud-a")["DRIVER"]
+    files = json.loads(zlib.decompress(base64.b64decode(packed)))
+    assert {
+        "components/__init__.py",
+        "components/validation/measurement_run.py",
+        "components/validation/floors.csv",
+    } <= set(files)
+    for name, text in files.items():
+        for module in re.findall(r"^from (components\.[\w.]+) import|^import (components\.\S+)", text, re.MULTILINE):
+            path = "".join(module).replace(".", "/")
+            assert f"{path}.py" in files or f"{path}/__init__.py" in files, name

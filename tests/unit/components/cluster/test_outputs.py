@@ -1,0 +1,212 @@
+"""The outputs of a stack, which other programs rely on."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+import yaml
+
+from stacks.outputs import headline, node_output
+from tests.unit.configs import RawConfig
+from tests.unit.recorded import Build, record
+
+PROJECT = Path(__file__).parents[4]
+FACTS = {"cpus": 64, "memory_mb": 515000, "gpus": 8, "slurm_version": "1:24.11.5-4+deb13u1", "os": "debian 13"}
+JOINED = {"tailnet_ip": "100.64.0.7", "path": "relay", "tailscale_version": "1.102.5", "host_key": "ssh-ed25519 A"}
+
+
+def on_gpus(gb_per_s: float, nodes: str, verdict: str = "PASS") -> dict[str, Any]:
+    """As much of a result between GPUs as the headline is made of."""
+    return {
+        "backend": "nccl-tests", "verdict": verdict, "busbw_gb_per_s": gb_per_s, "nodes": list(nodes),
+        "ranks": len(nodes),
+    }  # fmt: skip
+
+
+def test_the_outputs_are_cluster_validation_and_headline(build: Build, lab_config: RawConfig) -> None:
+    outputs = build(lab_config).outputs
+    assert outputs.keys() == {"cluster", "validation", "busbw_gb_per_s", "head_link"}
+    assert outputs["cluster"].keys() == {
+        "name", "head", "control_address", "partitions", "nodes", "notes", "fabric",
+    }  # fmt: skip
+    assert outputs["validation"].keys() == {"cloud-a", "cross-site"}
+
+
+@pytest.mark.parametrize(
+    ("cgroups", "wanted", "said"), [(False, True, True), (True, True, False), (False, False, False)]
+)
+def test_a_note_says_that_logins_need_no_job_where_the_config_asked_for_it_and_machines_cannot(
+    build: Build, lab_config: RawConfig, cgroups: bool, wanted: bool, said: bool
+) -> None:
+    lab_config["slurm"] = {"ssh_needs_job": wanted}
+    notes = build(lab_config, answers={"head-gate": {"cgroups": cgroups}}).outputs["cluster"]["notes"]
+    assert [note for note in notes if "by SSH without a job" in note] == (notes if said else [])
+    assert bool(notes) == said
+
+
+def test_a_note_names_a_share_that_is_no_file_system_of_its_own(build: Build, hosts_config: RawConfig) -> None:
+    hosts_config["slurm"] = {"ssh_needs_job": False}
+    (note,) = build(hosts_config, answers={"door-head": {"own_file_system": False}}).outputs["cluster"]["notes"]
+    assert note.startswith("/export/shared is no file system of its own: ")
+    assert note.endswith("Mount a disk or a volume at /export/shared on door.")
+    assert build(hosts_config).outputs["cluster"]["notes"] == []
+
+
+def test_the_cluster_output_names_the_cluster_its_partitions_and_the_heads_tailnet_address(
+    build: Build, lab_config: RawConfig
+) -> None:
+    lab_config["slurm"] = {"partitions": [{"name": "long", "sites": ["cloud-a"], "max_time": "2-00:00:00"}]}
+    cluster = build(lab_config, answers={"head-join": {"tailnet_ip": "100.64.0.1"}}).outputs["cluster"]
+    assert cluster["name"] == "lab"
+    assert cluster["control_address"] == "100.64.0.1"
+    assert cluster["partitions"] == ["all", "cloud-a", "cloud-b", "long"]
+
+
+def test_the_fabric_of_a_site_is_what_its_nodes_proved_with_each_other(build: Build, lab_config: RawConfig) -> None:
+    shared = {
+        "interfaces": ["eth1", "eth0"],
+        "with": [["head", "eth1"], ["head", "ens5"]],
+        "note": "",
+        "error": "",
+        "rdma": [],
+    }
+    away = {"interfaces": [], "with": [], "note": "b1 stays on the tailnet", "error": "", "rdma": []}
+    answers = {"a1-member": {"fabric": shared}, "b1-member": {"fabric": away}}
+    assert build(lab_config, answers=answers).outputs["cluster"]["fabric"] == {
+        "cloud-a": {"interfaces": {"a1": ["eth1", "eth0"], "head": ["eth1", "ens5"]}, "notes": []},
+        "cloud-b": {"interfaces": {}, "notes": ["b1 stays on the tailnet"]},
+    }
+
+
+def test_the_partitions_of_the_output_are_those_of_slurm_conf(build: Build, hosts_config: RawConfig) -> None:
+    hosts_config["slurm"] = {"partitions": [{"name": "long", "sites": ["rack"]}]}
+    stack = build(hosts_config)
+    nodes = [stack.header(f"{name}-member")["NODE_SLURM_CONF"] for name in ("dgx1", "dgx2", "box1")]
+    lines = "\n".join([stack.header("door-head")["SLURM_SLURM_CONF"], *nodes]).splitlines()
+    written = {line.split()[0].removeprefix("PartitionName=") for line in lines if line.startswith("PartitionName=")}
+    assert sorted(stack.outputs["cluster"]["partitions"]) == sorted(written)
+    assert len(written) == 5
+
+
+def test_the_nodes_are_listed_head_first_with_what_each_machine_said(build: Build, lab_config: RawConfig) -> None:
+    answers = {"b1-gate": {"cpus": 16, "gpus": 2}, "b1-join": {"path": "relay", "tailnet_ip": "100.64.0.3"}}
+    nodes = build(lab_config, answers=answers).outputs["cluster"]["nodes"]
+    assert [(node["name"], node["site"]) for node in nodes] == [
+        ("head", "cloud-a"),
+        ("a1", "cloud-a"),
+        ("b1", "cloud-b"),
+    ]
+    assert nodes[2] == {
+        "name": "b1",
+        "site": "cloud-b",
+        "tailnet_ip": "100.64.0.3",
+        "cpus": 16,
+        "memory_mb": 8000,
+        "gpus": 2,
+        "path": "relay",
+        "slurm_version": "24.11.5",
+        "tailscale_version": "1.102.5",
+    }
+    assert nodes[1]["path"] == "direct"
+
+
+def test_a_node_shows_slurms_own_version_and_nothing_beyond_the_contract() -> None:
+    assert node_output("dgx1", "rack", FACTS, JOINED) == {
+        "name": "dgx1",
+        "site": "rack",
+        "tailnet_ip": "100.64.0.7",
+        "cpus": 64,
+        "memory_mb": 515000,
+        "gpus": 8,
+        "path": "relay",
+        "slurm_version": "24.11.5",
+        "tailscale_version": "1.102.5",
+    }
+
+
+def test_the_validation_output_is_judged_from_what_the_job_printed(build: Build, lab_config: RawConfig) -> None:
+    result = build(lab_config).outputs["validation"]["cloud-a"]
+    assert (result["backend"], result["verdict"], result["floor_gb_per_s"]) == ("mpi-cpu", "PASS", 0.02)
+    assert result["busbw_gb_per_s"] == pytest.approx(4194304 / 3833.04 / 1e3)
+    assert [row["bytes"] for row in result["rows"]] == [65536, 262144, 1048576, 4194304]
+
+
+def test_a_failed_job_is_a_result_and_not_an_error(build: Build, lab_config: RawConfig) -> None:
+    failed = {"state": "FAILED", "exit_code": 1, "output": "srun: error: a1: task 0: Exited\n"}
+    outputs = build(lab_config, answers={"validate-cross-site": failed}).outputs
+    assert outputs["validation"]["cross-site"]["verdict"] == "FAIL"
+    assert "a1: task 0: Exited" in outputs["validation"]["cross-site"]["reason"]
+    assert outputs["busbw_gb_per_s"] is None
+
+
+def test_a_cluster_with_nothing_to_measure_has_an_empty_validation(build: Build, lab_config: RawConfig) -> None:
+    lab_config.update(head={"name": "head", "site": "cloud-a"}, sites=lab_config["sites"][:1])
+    stack = build(lab_config)
+    assert stack.outputs["validation"] == {}
+    assert stack.outputs["busbw_gb_per_s"] is None
+    assert stack.validations == set()
+
+
+@pytest.mark.parametrize(
+    ("validation", "expected"),
+    [
+        ({}, None),
+        ({"rack": {"busbw_gb_per_s": 365.08}}, 365.08),
+        ({"rack": {"busbw_gb_per_s": 365.08}, "cross-site": {"busbw_gb_per_s": 0.7}}, 0.7),
+        ({"rack": {"busbw_gb_per_s": 365.08}, "cross-site": {"busbw_gb_per_s": None}}, None),
+        ({"rack": {"busbw_gb_per_s": 0}}, 0.0),
+        # The largest scope that was judged on GPUs, before all else.
+        ({"rack": on_gpus(365.0, "ab"), "cross-site": {"busbw_gb_per_s": 0.7}}, 365.0),
+        ({"rack": on_gpus(365.0, "ab"), "box": on_gpus(300.0, "cde")}, 300.0),
+        ({"rack": on_gpus(365.0, "ab"), "cross-site": on_gpus(0.7, "abc")}, 0.7),
+        ({"rack": on_gpus(365.0, "ab"), "cross-site": on_gpus(0.7, "abc", "UNJUDGED")}, 365.0),
+        ({"node": {"a": on_gpus(350.0, "a")}, "cross-site": {"busbw_gb_per_s": 0.01}}, 350.0),
+        ({"node": {"a": on_gpus(350.0, "a", "UNJUDGED")}, "rack": on_gpus(3.0, "ab", "UNJUDGED")}, 3.0),
+        ({"node": {"a": on_gpus(350.0, "a", "UNJUDGED")}}, None),
+    ],
+)
+def test_the_headline_is_the_bandwidth_across_sites_or_of_the_only_site(
+    validation: dict[str, dict[str, float | None]], expected: float | None
+) -> None:
+    assert headline(validation) == expected
+
+
+# The program itself.
+
+
+def run_main(monkeypatch: pytest.MonkeyPatch, config: RawConfig) -> dict[str, Any]:
+    exported: dict[str, Any] = {}
+    values = {f"tailrack:{key}": json.dumps(value) for key, value in config.items()}
+    monkeypatch.setenv("PULUMI_CONFIG", json.dumps(values))
+    monkeypatch.setattr(pulumi, "export", exported.__setitem__)
+    # As far as its first turn of the event loop: everything is made then.
+    monkeypatch.setattr(pulumi, "run", lambda program: program().send(None))
+
+    def program() -> dict[str, Any]:
+        runpy.run_path(str(PROJECT / "__main__.py"))
+        return exported
+
+    return dict(record(program).outputs)
+
+
+def test_the_dev_stack_as_it_is_delivered_exports_the_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = yaml.safe_load((PROJECT / "Pulumi.dev.yaml").read_text(encoding="utf-8"))["config"]
+    config = {key.removeprefix("tailrack:"): value for key, value in written.items()}
+    outputs = run_main(monkeypatch, config)
+    assert outputs.keys() == {"cluster", "validation", "busbw_gb_per_s", "head_link"}
+    assert [node["name"] for node in outputs["cluster"]["nodes"]] == ["head", "a1", "b1"]
+    assert isinstance(outputs["busbw_gb_per_s"], float)
+
+
+def test_a_config_that_cannot_be_is_refused_with_its_reasons_alone(
+    monkeypatch: pytest.MonkeyPatch, lab_config: RawConfig
+) -> None:
+    lab_config["head"]["site"] = "moon"
+    with pytest.raises(pulumi.RunError, match=r"tailrack:head\.site") as refused:
+        run_main(monkeypatch, lab_config)
+    assert refused.value.__suppress_context__

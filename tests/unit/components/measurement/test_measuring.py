@@ -1,0 +1,188 @@
+"""The scripts of a measuring job: a rank with its log, what is looked at before, and the program that is built once."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from components.validation.nccl_log import distinct
+from components.validation.transport import Transport, read_transport
+
+SCRIPTS = Path(__file__).parents[4] / "components" / "measurement"
+REAL = Path(__file__).parents[3] / "fixtures/nccl_tests/nccl-tests-2.19-1x2-H200-nvlink-nvls-off.txt"
+
+
+@dataclass
+class Node:
+    """A node with a folder for the job, a home on the share, and stubs of what a GPU machine has."""
+
+    root: Path
+
+    def stub(self, name: str, body: str) -> Path:
+        path = self.root / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/bash\n{body}\n", encoding="utf-8")
+        path.chmod(0o755)
+        return path
+
+    def run(self, script: str, *arguments: str, **environment: str) -> CompletedProcess[str]:
+        (self.root / "job").mkdir(exist_ok=True)
+        for path in SCRIPTS.glob("*.sh"):
+            (self.root / "job" / path.name).write_bytes(path.read_bytes())
+        own = {
+            "PATH": f"{self.root / 'bin'}:/usr/bin:/bin", "HOME": str(self.root / "home"), "SLURM_JOB_ID": "7",
+            "TMPDIR": str(self.root), "SLURM_SUBMIT_DIR": str(self.root / "job"), "SLURMD_NODENAME": "a1",
+        }  # fmt: skip
+        command = ["bash", str(self.root / "job" / f"{script}.sh"), *arguments]
+        return subprocess.run(command, env={**own, **environment}, capture_output=True, text=True, timeout=60)
+
+    @property
+    def job(self) -> dict[str, str]:
+        """Files that the job has left."""
+        return {path.name: path.read_text() for path in (self.root / "job").iterdir() if path.suffix != ".sh"}
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+PROGRAM = {"TAILRACK_COLLECTIVE": "all_reduce", "SLURM_PROCID": "3"}
+
+
+def test_a_rank_keeps_of_nccls_log_what_says_which_way_the_data_went(node: Node) -> None:
+    log = [line for line in REAL.read_text().splitlines(keepends=True) if line.startswith("c:")]
+    (node.root / "said").write_text("".join(log))
+    node.stub("all_reduce_perf", f'echo "$@"; cat "{node.root}/said" >"$NCCL_DEBUG_FILE"; env | grep ^NCCL_DEBUG')
+    told = node.run("rank", "2", "-b", "8", TAILRACK_PROGRAM=str(node.root / "bin"), **PROGRAM)
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.splitlines()[0] == "-b 8"
+    assert {"NCCL_DEBUG=INFO", "NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH"} <= set(told.stdout.splitlines())
+    kept = node.job["log.2.3"]
+    lines = kept.splitlines(keepends=True)
+    assert (lines[:20], lines[-20:]) == (log[:20], log[-20:])
+    assert len(lines) < len(log) / 4
+    assert read_transport(distinct(kept), 1) == read_transport("".join(log), 1) == Transport("NVLink", None)
+    # The log itself lay on a local disk, and is gone.
+    assert not list(node.root.glob("tailrack-nccl.*"))
+
+
+def test_a_rank_ends_as_its_program_does_and_what_went_wrong_is_kept(node: Node) -> None:
+    node.stub("all_reduce_perf", 'echo "a1:5:5 [0] NCCL WARN Cuda failure" >"$NCCL_DEBUG_FILE"; exit 3')
+    told = node.run("rank", "1", TAILRACK_PROGRAM=str(node.root / "bin"), **PROGRAM)
+    assert told.returncode == 3
+    assert "Cuda failure" in node.job["log.1.3"]
+
+
+def test_a_program_that_is_not_there_is_named_with_its_node(node: Node) -> None:
+    told = node.run("rank", "1", TAILRACK_PROGRAM="/nowhere/perf", **PROGRAM)
+    assert (told.returncode, told.stderr) == (1, "tailrack: there is no program /nowhere/perf on a1\n")
+
+
+def test_before_a_measurement_nodes_are_looked_at_whatever_the_preflight_does(node: Node) -> None:
+    node.stub("srun", 'while [[ $1 == --* ]]; do shift; done; "$@"')
+    (node.root / "job").mkdir()
+    (node.root / "job" / "about.json").write_text('{"nodes": {}}\n')
+    (node.root / "job" / "preflight.py").write_text("import sys; print(sys.argv[1]); sys.exit(1)")
+    (node.root / "job" / "collect_fabric_facts.py").write_text("print('# tailrack there a1 {}')")
+    told = node.run("prepare")
+    assert (told.returncode, told.stdout) == (0, '{"nodes": {}}\n# tailrack there a1 {}\n')
+
+
+# The program for the share.
+
+
+@pytest.fixture
+def source(node: Node) -> Path:
+    """An archive with a Makefile in the place of nccl-tests' own."""
+    folder = node.root / "nccl-tests-1" / "src"
+    folder.mkdir(parents=True)
+    (folder.parent / "Makefile").write_text("all:\n")
+    (folder / "Makefile").write_text(
+        "os.build:\n\t@:\n$(BUILDDIR)/all_reduce_perf:\n"
+        "\tprintf '#!/bin/bash\\necho $(MPI) $(NVCC_GENCODE)\\n' >$@\n\tchmod +x $@\n"
+    )
+    path = node.root / "source.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(folder.parent, "nccl-tests-1")
+    return path
+
+
+@pytest.fixture
+def build(node: Node, source: Path) -> dict[str, str]:
+    """What the script is told, on a node that has all that it takes."""
+    node.stub("nvidia-smi", "echo 9.0; echo 9.0")
+    node.stub("nvcc", "echo release")
+    node.stub("g++", ":")
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()
+    return {"TAILRACK_SOURCE": str(source), "TAILRACK_SHA256": digest, "TAILRACK_COLLECTIVE": "all_reduce"}
+
+
+def with_libraries(node: Node) -> None:
+    """Let the node have NCCL's and MPI's headers: the script looks for them in places of the system."""
+    script = (node.root / "job" / "program.sh").read_text()
+    for header in ("usr/include/nccl.h", "usr/lib/x/openmpi/include/mpi.h"):
+        (node.root / header).parent.mkdir(parents=True, exist_ok=True)
+        (node.root / header).touch()
+    (node.root / "job" / "program.sh").write_text(script.replace(" /usr/", f" {node.root}/usr/"))
+
+
+def run_program(node: Node, action: str, told: dict[str, str]) -> CompletedProcess[str]:
+    node.run("program", "where", **told)  # puts the scripts into their place
+    with_libraries(node)
+    own = {"PATH": f"{node.root / 'bin'}:/usr/bin:/bin", "HOME": str(node.root / "home"), "SLURM_JOB_ID": "7", **told}
+    command = ["bash", str(node.root / "job" / "program.sh"), action]
+    return subprocess.run(command, env={**own, "TMPDIR": str(node.root)}, capture_output=True, text=True, timeout=60)
+
+
+def test_the_program_is_built_once_for_the_gpus_of_the_node_and_found_again(node: Node, build: dict[str, str]) -> None:
+    built = run_program(node, "build", build)
+    assert built.returncode == 0, built.stderr
+    place = Path(run_program(node, "where", build).stdout.strip())
+    assert (place.parent, place.name.rsplit("-", 2)[1]) == (node.root / "home/.tailrack/nccl-tests", "sm90")
+    assert "1 -gencode=arch=compute_90,code=sm_90" in (place / "all_reduce_perf").read_text()
+    (node.root / "source.tar.gz").unlink()
+    again = run_program(node, "build", build)
+    assert (again.returncode, again.stdout) == (0, "")
+    assert not list(node.root.glob("tailrack-build.*"))
+
+
+def test_a_program_that_was_changed_on_the_share_is_built_anew(node: Node, build: dict[str, str]) -> None:
+    run_program(node, "build", build)
+    (program,) = (node.root / "home/.tailrack/nccl-tests").glob("*/all_reduce_perf")
+    whole = program.read_text()
+    program.write_text("something else")
+    assert "built nccl-tests" in run_program(node, "build", build).stdout
+    assert program.read_text() == whole
+
+
+def test_a_source_that_is_another_one_is_not_built(node: Node, build: dict[str, str]) -> None:
+    told = run_program(node, "build", {**build, "TAILRACK_SHA256": "0" * 64})
+    assert told.returncode == 1
+    assert (
+        f"is {build['TAILRACK_SHA256']} where {'0' * 64} was expected; see validation.nccl.source_sha256" in told.stderr
+    )
+    assert not list((node.root / "home/.tailrack/nccl-tests").glob("*/all_reduce_perf"))
+
+
+def test_a_source_is_known_by_what_is_in_it_too(node: Node, build: dict[str, str]) -> None:
+    listing = "cd nccl-tests-1 && find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum"
+    digest = subprocess.run(["bash", "-c", listing], cwd=node.root, capture_output=True, text=True).stdout.split()[0]
+    assert run_program(node, "build", {**build, "TAILRACK_SHA256": f"content:{digest}"}).returncode == 0
+
+
+def test_a_failed_build_names_the_node_and_the_others_of_its_kind_do_not_wait_for_it(
+    node: Node, build: dict[str, str]
+) -> None:
+    node.stub("make", "echo 'no such thing' >&2; exit 2")
+    told = run_program(node, "build", build)
+    assert told.returncode == 1
+    assert "no such thing" in told.stderr
+    other = run_program(node, "build", build)
+    assert (other.returncode, "another node of this kind did not build it" in other.stderr) == (1, True)

@@ -1,0 +1,339 @@
+"""validate.sh: which nodes it measures, what it brings back of a job's output, and what it keeps of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+
+from components.cluster.nccl_validation import Scope, measurement_of
+from components.measurement.plan import FOLDER, Node, driver, plan
+from components.measurement.plan import START as DRIVER_START
+from components.settings.validation import Validation
+from components.steps.composition import single
+from components.validation.nccl_tests import parse
+from tests.unit.shell import Shell
+
+TABLE = (Path(__file__).parents[3] / "fixtures/nccl_tests/mpi-cpu-2x1-tcp-eth0.txt").read_text(encoding="utf-8")
+START, END = TABLE.partition("#\n")[0], TABLE.partition("#\n")[2]
+
+
+MEMBERS = ["a1 rack 100.64.0.1", "a2 rack 100.64.0.2", "b1 cloud 100.64.0.3", "b2 cloud 100.64.0.4"]
+RACK = MEMBERS[:2]
+SETTINGS = Validation(ranks_per_node=2)
+# The program that measures, compiled here already; as it is sent, each start of it compiles all of it anew.
+COMPILED = f"""import json, sys
+sys.path.insert(0, {str(Path(__file__).parents[4])!r})
+from components.validation import measurement_run
+sys.exit(measurement_run.main(json.load(sys.stdin)))
+"""
+NO_FABRIC: dict[str, Any] = {
+    "interface": "tailscale0", "expected_interface": "tailscale0", "fabric": {}, "preflight": "",
+}  # fmt: skip
+
+
+@dataclass
+class Cluster:
+    """A head node whose Slurm runs every job at once; `states` are those of its nodes, `members` those of the scope."""
+
+    shell: Shell
+    output: str = TABLE
+    ended: str = "COMPLETED"
+    refuses: bool = False  # jobs
+    silent: bool = False  # does not say what its nodes do
+    stale: str = ""  # a node that is listed as mixed, and is idle, until somebody asks for it alone
+    settings: str = "as before"  # of the measurement
+    start: str = COMPILED
+    says: str = ""  # what is printed in the place of the program that measures
+    states: dict[str, str] = field(default_factory=lambda: dict.fromkeys(("a1", "a2", "b1", "b2"), "idle"))
+
+    def run(self, members: list[str], action: str = "up") -> CompletedProcess[str]:
+        shell = self.shell
+        shell.write("written", self.output)
+        shell.stub("getent", f'echo "ada:x:6001:6001::{shell.root}/home:/bin/bash"')
+        shell.write("said", self.says)
+        shell.stub(
+            "python3", f'cat >/dev/null; cat "{shell.root}/said"' if self.says else f'exec {sys.executable} "$@"'
+        )
+        # As a user the script runs only what is in /usr/bin and /bin: Slurm's commands are looked up here instead.
+        shell.stub(
+            "env",
+            'while [[ $1 == *=* || $1 == -i ]]; do [[ $1 =~ ^(-i$|PATH=) ]] || export "$1"; shift; done; exec "$@"',
+        )
+        nodes = f'for word; do case $word in --nodelist=*) echo "${{word#*=}}" >"{shell.root}/nodes" ;; esac; done'
+        refused = "exit 1" if self.refuses else ":"
+        shell.stub("sbatch", f'{refused}\n{nodes}\ncp "{shell.root}/written" "${{2#--output=}}"; echo 7')
+        job = f'{{"jobs": [{{"job_state": ["{self.ended}"], "exit_code": {{"return_code": {{"number": 0}}}}}}]}}'
+        hostnames = f'tr , "\\n" <"{shell.root}/nodes"'
+        asked = f'touch "{shell.root}/asked-$3"'
+        shell.stub("scontrol", f"""case "$2" in job) echo '{job}' ;; hostnames) {hostnames} ;; node) {asked} ;; esac""")
+        told = "\n".join(f"{name} {state}" for name, state in self.states.items())
+        right = f"[ $1 = -R ] || cat <<'END'\n{told}\nEND"
+        late = f'[ -e "{shell.root}/asked-{self.stale}" ] || sed -i "s/^{self.stale} .*/{self.stale} mixed/"'
+        now = f'"{shell.root}/now"'
+        late = f"{right.replace('cat', f'cat >{now}')}\n{late} {now}\ncat {now}" if self.stale else right
+        shell.stub("sinfo", "exit 1" if self.silent else late)
+        shell.stub("squeue", 'echo "$3 job 12 of bob, 55:00 left"')
+        header: dict[str, str | int | list[str]] = {
+            "HOST_NAME": "head", "SCOPE": "rack", "RUN_AS": "ada", "JOB_SCRIPT": "#!/bin/bash", "PROGRAM": "pass",
+            "RING": "pass", "QUEUE_LIMIT": 0, "RUN_LIMIT": 1, "MEMBERS": members, "MEASUREMENT_LIMIT": 60,
+            "SETTINGS": self.settings,
+            "DRIVER": driver(), "START": self.start, "PLAN": self.plan(members),
+        }  # fmt: skip
+        return shell.step(single(FOLDER / "validate.sh"), header, action)
+
+    def plan(self, members: list[str]) -> str:
+        """What the head node is told of the members: two ranks each, on CPUs."""
+        there = {name: Node(site, address, "") for name, site, address in map(str.split, members)}
+        asked = measurement_of(Scope("rack", tuple(there), len({node.site for node in there.values()})), SETTINGS)
+        told = plan("rack", there, SETTINGS, asked, (None, None), **NO_FABRIC)
+        return json.dumps({**told, "start_seconds": 1, "run_seconds": 1})
+
+    def report(self, members: list[str], action: str = "up") -> dict[str, Any]:
+        """What the step prints."""
+        told = self.run(members, action)
+        assert told.returncode == 0, told.stderr
+        return dict(json.loads(told.stdout))
+
+    @property
+    def submitted(self) -> list[str]:
+        return [call for call in self.shell.calls if call.startswith("sbatch ")]
+
+
+@pytest.fixture
+def cluster(shell: Shell) -> Cluster:
+    return Cluster(shell)
+
+
+@pytest.fixture
+def brought_back(cluster: Cluster) -> Any:
+    """Run validate.sh with a Slurm whose job has ended and written some output; the script's answer."""
+
+    def run(output: str) -> dict[str, Any]:
+        cluster.output = output
+        return cluster.report(["a1 rack 100.64.0.1"])
+
+    return run
+
+
+def test_an_ordinary_output_comes_back_whole(brought_back: Any) -> None:
+    report = brought_back(TABLE)
+    assert (report["state"], report["exit_code"], report["nodes"]) == ("COMPLETED", 0, ["a1"])
+    assert report["output"] == TABLE
+
+
+def test_a_long_log_between_ranks_and_table_costs_neither(brought_back: Any) -> None:
+    log = "".join(f"log line {number} of a talkative library\n" for number in range(20_000))
+    report = brought_back(f"{START}{log}#\n{END}")
+    kept = report["output"]
+    assert len(kept) < 200_100 < len(log)
+    whole = parse(TABLE)
+    assert parse(kept) == whole
+    assert not whole.problems
+    assert whole.rows
+
+
+def test_what_is_kept_of_a_long_output_is_whole_lines(brought_back: Any) -> None:
+    lines = [f"line {number}" for number in range(40_000)]
+    kept = brought_back("\n".join(lines) + "\n")["output"].splitlines()
+    left_out = kept.index("[the middle of this output is left out]")
+    assert kept[:left_out] == lines[:left_out]
+    assert kept[left_out + 1 :] == lines[left_out + 1 - len(kept) :]
+
+
+def test_a_scope_whose_nodes_are_idle_is_measured_whole(cluster: Cluster) -> None:
+    cluster.start = DRIVER_START.read_text(encoding="utf-8")
+    report = cluster.report(MEMBERS)
+    assert (report["nodes"], report["left_out"]) == (["a1", "a2", "b1", "b2"], [])
+    assert "--nodes=4 --nodelist=a1,a2,b1,b2 --ntasks=8 " in cluster.submitted[0]
+    assert report["measured_at"] > 1_600_000_000
+
+
+@pytest.mark.parametrize("state", ["mixed", "allocated", "completing", "planned", "idle-", "mixed-"])
+def test_a_node_with_other_jobs_gets_none_of_ours(cluster: Cluster, state: str) -> None:
+    cluster.states["a2"] = state
+    report = cluster.report(RACK)
+    assert (report["state"], report["left_out"], cluster.submitted) == ("BUSY", ["a2"], [])
+
+
+def test_busy_nodes_get_no_job_and_keep_what_was_measured_last(cluster: Cluster) -> None:
+    first = cluster.report(RACK)
+    cluster.states["a2"] = "allocated"
+    busy = cluster.report(RACK)
+    assert len(cluster.submitted) == 1  # nobody has to wait behind a job of ours
+    assert (busy["state"], busy["job_id"], busy["nodes"], busy["left_out"]) == ("BUSY", None, [], ["a2"])
+    assert busy["facts"] == {"a2": "job 12 of bob, 55:00 left"}
+    assert busy["last"] == first
+    # A second time it is still the measurement that is kept, not the other BUSY.
+    assert cluster.report(RACK)["last"] == first
+
+
+def test_a_node_that_is_still_listed_as_mixed_after_its_job_is_asked_for_alone(cluster: Cluster) -> None:
+    cluster.stale = "a2"
+    assert cluster.report(RACK)["state"] != "BUSY"
+    assert cluster.submitted
+
+
+def test_nodes_that_were_never_measured_have_nothing_last(cluster: Cluster) -> None:
+    cluster.states |= {"a1": "mixed", "a2": "mixed"}
+    assert cluster.report(RACK)["last"] is None
+
+
+@pytest.mark.parametrize("state", ["down", "down*", "drained", "draining", "idle*", "unknown", ""])
+def test_a_node_that_can_run_no_job_is_not_called_busy(cluster: Cluster, state: str) -> None:
+    cluster.states["a2"] = state
+    report = cluster.report(RACK)
+    assert (report["state"], report["left_out"], cluster.submitted) == ("UNAVAILABLE", ["a2"], [])
+
+
+def test_a_new_node_is_measured_with_an_idle_peer_while_others_are_busy(cluster: Cluster) -> None:
+    cluster.report(RACK)
+    cluster.states |= {"a1": "allocated", "a3": "idle"}
+    report = cluster.report([*RACK, "a3 rack 100.64.0.9"])
+    assert (report["nodes"], report["left_out"]) == (["a2", "a3"], ["a1"])
+    assert "--nodes=2 --nodelist=a2,a3 --ntasks=4 " in cluster.submitted[1]
+    # All three have been measured by now: whoever is busy later is nobody's reason for a job.
+    assert report["members"] == {"a1": "100.64.0.1", "a2": "100.64.0.2", "a3": "100.64.0.9"}
+    cluster.states["a2"] = "mixed"
+    assert cluster.report([*RACK, "a3 rack 100.64.0.9"])["state"] == "BUSY"
+
+
+def test_between_sites_a_new_node_has_a_peer_at_its_site_and_one_across(cluster: Cluster) -> None:
+    cluster.report(MEMBERS)
+    cluster.states |= {"a1": "mixed", "b1": "mixed", "b3": "idle"}
+    report = cluster.report([*MEMBERS, "b3 cloud 100.64.0.5"])
+    assert (report["nodes"], report["left_out"]) == (["a2", "b2", "b3"], ["a1", "b1"])
+
+
+def test_a_node_with_another_address_is_new(cluster: Cluster) -> None:
+    cluster.report(MEMBERS)
+    cluster.states["b1"] = "mixed"
+    report = cluster.report(["a1 rack 100.64.7.7", *MEMBERS[1:]])
+    assert (report["nodes"], report["members"]["a1"]) == (["a1", "a2", "b2"], "100.64.7.7")
+
+
+@pytest.mark.parametrize(
+    "states",
+    [
+        {"b3": "mixed", "a1": "mixed"},  # the new one itself
+        {"b3": "idle", "a1": "mixed", "a2": "mixed"},  # nobody across
+    ],
+)
+def test_a_new_node_without_peers_waits_for_another_time(cluster: Cluster, states: dict[str, str]) -> None:
+    cluster.report(MEMBERS)
+    cluster.states |= states
+    assert cluster.report([*MEMBERS, "b3 cloud 100.64.0.5"])["state"] == "BUSY"
+
+
+def test_a_new_node_whose_job_failed_is_still_new(cluster: Cluster) -> None:
+    cluster.report(RACK)
+    cluster.ended, cluster.states["a3"] = "FAILED", "idle"
+    report = cluster.report([*RACK, "a3 rack 100.64.0.9"])
+    assert (report["state"], report["members"].keys()) == ("FAILED", {"a1", "a2"})
+
+
+def test_what_was_measured_is_said_again_without_a_job(cluster: Cluster) -> None:
+    first = cluster.report(RACK)
+    cluster.output, cluster.states["a1"] = "another", "mixed"
+    assert cluster.report(RACK, "recall") == first
+    assert len(cluster.submitted) == 1
+
+
+def test_what_was_busy_is_measured_as_soon_as_its_step_runs_again(cluster: Cluster) -> None:
+    cluster.report(RACK)
+    cluster.states["a1"] = "mixed"
+    assert cluster.report(RACK)["state"] == "BUSY"
+    cluster.states["a1"] = "idle"
+    assert cluster.report(RACK, "recall")["state"] == "COMPLETED"
+    assert len(cluster.submitted) == 2
+
+
+@pytest.mark.parametrize("kept", ["", "{", "[]", "null", '{"state": "COMPLETED"}', '"measured_at state"'])
+def test_a_damaged_file_on_the_head_node_is_measured_again_and_is_no_last_figure(cluster: Cluster, kept: str) -> None:
+    cluster.shell.write("/var/lib/tailrack/validation/rack.json", kept)
+    cluster.states["a1"] = "mixed"
+    report = cluster.report(RACK, "recall")
+    # The nodes were looked at, as where nothing is kept; idle ones would have been measured.
+    assert (report["state"], report["last"]) == ("BUSY", None)
+
+
+def test_a_measurement_that_breaks_off_leaves_nothing_to_be_said_again(cluster: Cluster) -> None:
+    cluster.report(RACK)
+    cluster.refuses = True
+    failed = cluster.run(RACK)
+    assert failed.returncode != 0
+    assert "Slurm did not take the job of rack" in failed.stderr
+    cluster.refuses = False
+    cluster.report(RACK, "recall")
+    assert len(cluster.submitted) == 3
+
+
+@pytest.mark.parametrize("between", ["", "\n", " "])
+def test_a_user_who_answers_in_the_place_of_the_measurement_has_one_answer(cluster: Cluster, between: str) -> None:
+    cluster.report(RACK)
+    honest = {"state": "COMPLETED", "job_id": 7, "exit_code": 0, "measured_at": 1, "members": {"a1": "x"}}
+    cluster.says = between.join([json.dumps(honest)] * 2)
+    failed = cluster.run(RACK)
+    assert failed.returncode != 0
+    assert "the measurement of rack broke off" in failed.stderr
+    cluster.says = ""
+    assert cluster.report(RACK)["members"].keys() == {"a1", "a2"}
+
+
+def test_a_controller_that_does_not_answer_is_no_busy_cluster(cluster: Cluster) -> None:
+    cluster.silent = True
+    failed = cluster.run(RACK)
+    assert failed.returncode != 0
+    assert "slurmctld does not say what its nodes do" in failed.stderr
+
+
+def test_a_node_that_is_down_is_left_out_and_named_while_enough_others_are_idle(cluster: Cluster) -> None:
+    cluster.states["a2"] = "down*"
+    report = cluster.report(MEMBERS)
+    assert (report["state"], report["nodes"], report["left_out"]) == ("COMPLETED", ["a1", "b1", "b2"], ["a2"])
+    assert report["absent"] == {"a2": "down*"}
+    # It has not been measured: it is new when it is back.
+    assert report["members"].keys() == {"a1", "b1", "b2"}
+
+
+def test_between_sites_nodes_of_one_site_alone_are_no_measurement(cluster: Cluster) -> None:
+    cluster.states |= {"b1": "drained", "b2": "down"}
+    report = cluster.report(MEMBERS)
+    assert (report["state"], report["left_out"], cluster.submitted) == ("UNAVAILABLE", ["b1", "b2"], [])
+
+
+def test_a_node_that_is_down_keeps_no_new_one_from_being_measured_with_its_peers(cluster: Cluster) -> None:
+    cluster.report(RACK)
+    cluster.states |= {"a1": "allocated", "a3": "idle", "a4": "down"}
+    report = cluster.report([*RACK, "a3 rack 100.64.0.9", "a4 rack 100.64.0.10"])
+    assert (report["nodes"], report["left_out"], report["absent"]) == (["a2", "a3"], ["a1", "a4"], {"a4": "down"})
+
+
+def test_what_lies_in_the_place_of_the_jobs_folder_is_no_way_to_another(cluster: Cluster) -> None:
+    elsewhere = cluster.shell.write("elsewhere/kept", "as it was")
+    place = cluster.shell.path("home/.tailrack/validation/rack")
+    place.parent.mkdir(parents=True)
+    place.symlink_to(elsewhere.parent)
+    assert cluster.report(RACK)["state"] == "COMPLETED"
+    assert elsewhere.read_text(encoding="utf-8") == "as it was"
+    assert not place.is_symlink()
+
+
+def test_a_node_that_is_added_is_measured_with_a_peer_while_the_others_go_on_being_idle(cluster: Cluster) -> None:
+    cluster.report(MEMBERS)
+    cluster.states["b3"] = "idle"
+    report = cluster.report([*MEMBERS, "b3 cloud 100.64.0.5"])
+    assert (report["nodes"], report["left_out"]) == (["a1", "b1", "b3"], ["a2", "b2"])
+    assert report["absent"] == {"a2": "measured before", "b2": "measured before"}
+    assert report["members"].keys() == {"a1", "a2", "b1", "b2", "b3"}
+
+
+def test_where_another_measurement_is_asked_for_all_nodes_take_part_in_it(cluster: Cluster) -> None:
+    cluster.report(MEMBERS)
+    cluster.states["b3"], cluster.settings = "idle", "another size"
+    assert cluster.report([*MEMBERS, "b3 cloud 100.64.0.5"])["left_out"] == []

@@ -1,0 +1,206 @@
+"""Whatever a role is: clusters and pools bring the same of it to their machines, and nobody else has to know of it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.roles.order import ROLES, in_order
+from components.roles.role import FOLDER, Role, SlurmKey
+from components.roles.slurm.files import of_roles
+from driver.new_role import write
+from stacks.config import ConfigError, parse
+from tests.unit.configs import LAB, RawConfig
+from tests.unit.recorded import Build
+from tests.unit.stacks.test_pool import CONTAINERS, build_pool
+
+PROJECT = Path(__file__).parents[4]
+# A value of its own in every section that nodes read of.
+MINE: RawConfig = {
+    **LAB,
+    "users": [{"name": "bob", "uid": 7001}],
+    "tailnet": {"tag": "tag:mine", "relay": {"node": "head"}},
+    "storage": {"path": "/export/mine", "mount": "/data"},
+    "slurm": {"job_limit_seconds": 77, "ssh_needs_job": False},
+    "fabric": {"roce": {"apply": True}},
+    "containers": {**CONTAINERS, "artifacts": "https://mirror.example.org/files", "nvidia_libraries": False},
+}
+
+
+@pytest.mark.parametrize("config", [LAB, MINE], ids=["defaults", "values of its own"])
+def test_a_pools_node_gets_of_every_role_what_a_clusters_node_gets(build: Build, config: RawConfig) -> None:
+    cluster = build(copy.deepcopy(config))
+    pool = build_pool(cluster)
+    for step in ("gate", "join", "member", "node"):
+        own, theirs = cluster.header(f"b1-{step}"), pool.header(f"c1-{step}")
+        differing = {name for name in own.keys() | theirs.keys() if own.get(name) != theirs.get(name)}
+        assert {name for name in differing if not name.startswith(("NODE_", "HOST_", "STEP_", "POOL_"))} == set(), step
+        script = re.compile(r"f=\.tailrack/(?:[\w.]+/)?scripts/([0-9a-f]{64});")
+        digests = [
+            script.findall(stack[f"{node}-{step}"].inputs["create"]) for stack, node in ((cluster, "b1"), (pool, "c1"))
+        ]
+        assert digests[0] == digests[1], step
+
+
+def test_every_role_is_a_folder_of_its_name() -> None:
+    assert {make.__module__ for make in ROLES} == {f"components.roles.{name}.role" for name in folders()}
+
+
+def folders() -> set[str]:
+    return {path.name for path in FOLDER.iterdir() if (path / "role.py").is_file()}
+
+
+# A role that somebody adds.
+
+ADDED = """
+import dataclasses, importlib, json, sys
+from pathlib import Path
+from components.roles.made_up import role as module
+from components.roles.made_up.settings import MadeUp
+from components.roles.role import File, Role, SlurmKey
+from components.roles import order
+from tests.unit.stacks.test_pool import POOL, build_pool
+from tests.unit.configs import LAB
+from tests.unit.recorded import record
+from stacks.cluster import ClusterStack
+from stacks.config import parse
+
+def role(settings):
+    made = module.role(settings)
+    return made and dataclasses.replace(
+        made, after=("slurm",), values={"head": settings.head.name, "users": [user.name for user in settings.users]},
+        secrets={"token": "nobody-may-see-it"}, packages={"node": ("made-up",)},
+        wanted={"node_services": ("made-up-exporter",)}, files={"node": (File("/etc/made-up", "text"),)},
+        slurm_conf={"TaskEpilog": SlurmKey("/made-up", "x"), "PropagateResourceLimitsExcept": SlurmKey("NOFILE", "y")},
+        ports=("9999",),
+    )
+
+order.ROLES = tuple(role if make.__module__ == module.__name__ else make for make in order.ROLES)
+config = parse({**LAB, "made_up": {"example": True}}, base_dir=Path())
+cluster = record(lambda: ClusterStack(config, "dev").outputs)
+pool = build_pool(cluster)
+plain = build_pool(record(lambda: ClusterStack(parse(dict(LAB), base_dir=Path()), "dev").outputs))
+told = {}
+for stack, node in ((cluster, "b1"), (pool, "c1")):
+    other = ("scripts", "container")
+    steps = [name for name in stack.names if name.startswith(node + "-") and not name.endswith(other)]
+    told[node] = {
+        step.removeprefix(node): {
+            "values": {name: value for name, value in stack.header(step).items() if name.startswith("MADE_UP_")},
+            "does": [line.strip() for line in stack.whole(step).splitlines() if "made-up" in line],
+            "secret": "stdin" in stack[step].secret_paths,
+        }
+        for step in steps
+    }
+print(json.dumps({
+    "told": told,
+    "without": [name for name in plain.names if name.startswith("c1-")],
+    "slurm_conf": cluster.header("head-head")["SLURM_SLURM_CONF"],
+    "ports": cluster.header("b1-node")["FIREWALL_PORTS"],
+    "in state": [
+        one.name for one in [*cluster.resources, *pool.resources] if "nobody-may-see-it" in one.in_plain_state
+    ],
+}))
+"""
+SERVICES = '#!/bin/bash\n\nmade_up_node_services() { note "$MADE_UP_HEAD"; }\n'
+GATE = '#!/bin/bash\n\nmade_up_gate() { printf %s "$MADE_UP_TOKEN" | wc -c >/dev/null; note "$MADE_UP_USERS"; }\n'
+
+
+@pytest.fixture(scope="module")
+def added(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a cluster and a pool make of a role that was added by the book, in a copy of the project."""
+    copied = tmp_path_factory.mktemp("project")
+    for folder in ("components", "stacks", "engine", "lab", "driver", "tests"):
+        ignore = shutil.ignore_patterns("__pycache__", "fixtures" if folder != "tests" else "")
+        shutil.copytree(PROJECT / folder, copied / folder, ignore=ignore)
+    write("made_up", copied)
+    for phase, text in (("node_services", SERVICES), ("gate", GATE)):
+        (copied / "components/roles/made_up" / f"{phase}.sh").write_text(text)
+    done = subprocess.run([sys.executable, "-c", ADDED], cwd=copied, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def test_a_role_with_an_optional_section_reaches_the_nodes_of_cluster_and_pool_alike(added: dict[str, Any]) -> None:
+    assert added["told"]["b1"] == added["told"]["c1"]
+    assert added["told"]["c1"]["-node"]["values"] == {"MADE_UP_EXAMPLE": "true"}
+    assert "ensure_file /etc/made-up 0644 root:root text" in added["told"]["c1"]["-node"]["does"]
+    assert "ensure_packages" in " ".join(added["told"]["c1"]["-node"]["does"])
+
+
+def test_a_role_may_read_the_clusters_head_and_users_in_a_pool_too(added: dict[str, Any]) -> None:
+    assert added["told"]["c1"]["-gate"]["values"] == {"MADE_UP_TOKEN": "nobody-may-see-it", "MADE_UP_USERS": "ada"}
+
+
+def test_a_roles_secret_makes_each_step_that_reads_it_secret_and_no_other(added: dict[str, Any]) -> None:
+    secret = {step for step, told in added["told"]["c1"].items() if told["secret"]}
+    assert secret == {"-gate", "-join"}
+    assert added["in state"] == []
+
+
+def test_a_role_has_services_on_nodes_in_a_step_of_their_own(added: dict[str, Any]) -> None:
+    assert added["told"]["c1"]["-services"]["values"] == {"MADE_UP_HEAD": "head"}
+    assert "try_packages made-up-exporter" in added["told"]["c1"]["-services"]["does"]
+    assert "c1-services" not in added["without"]
+
+
+def test_a_role_adds_to_slurm_conf_and_to_the_closed_ports(added: dict[str, Any]) -> None:
+    lines = added["slurm_conf"].splitlines()
+    assert "TaskEpilog=/made-up" in lines
+    assert "PropagateResourceLimitsExcept=MEMLOCK,NOFILE" in lines
+    assert "9999" in added["ports"]
+
+
+@pytest.mark.parametrize("name", ["", "Monitoring", "a b", "../x", "slurm"])
+def test_a_name_that_no_role_can_have_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "components/roles/slurm").mkdir(parents=True)
+    with pytest.raises(ValueError, match=r"is not a name|already"):
+        write(name, tmp_path)
+
+
+# What roles say of one another.
+
+
+def test_a_role_comes_after_those_that_it_names_and_else_where_it_stands() -> None:
+    made = [Role("a", after=("c",)), Role("b"), Role("c"), Role("d", after=("nobody",))]
+    assert [role.name for role in in_order(made)] == ["b", "c", "a", "d"]
+
+
+def test_roles_that_wait_for_one_another_are_named() -> None:
+    with pytest.raises(ValueError, match=r"roles that wait for one another: .*b"):
+        in_order([Role("a", after=("b",)), Role("b", after=("a",))])
+    with pytest.raises(ValueError, match="two roles have the name a"):
+        in_order([Role("a"), Role("a")])
+
+
+def test_two_roles_that_set_one_key_of_slurm_conf_are_an_error_and_lists_are_joined() -> None:
+    one, other = (
+        Role(name, slurm_conf={"Epilog": SlurmKey(name, ""), "PrologFlags": SlurmKey(name, "")}) for name in "ab"
+    )
+    with pytest.raises(ValueError, match=r"Epilog of slurm\.conf is set by role b, and by another role"):
+        of_roles([one, other])
+    lists = [Role(name, slurm_conf={"PrologFlags": SlurmKey(name, "")}) for name in ("Contain", "X11", "Contain")]
+    assert of_roles(lists) == {"PrologFlags": "Contain,X11"}
+
+
+def test_a_key_of_slurm_conf_that_a_role_needs_is_refused_with_what_it_would_break() -> None:
+    raw = {**LAB, "slurm": {"settings": {"taskprolog": "/mine"}}}
+    words = r"tailrack:slurm.settings.taskprolog: .*which network NCCL and MPI are to use.*take it out"
+    with pytest.raises(ConfigError, match=words):
+        parse(raw, base_dir=Path())
+
+
+def test_a_users_list_is_joined_with_what_roles_need(build: Build) -> None:
+    raw = {**LAB, "slurm": {"settings": {"PropagateResourceLimitsExcept": "NOFILE", "PrologFlags": "Contain,X11"}}}
+    conf = build(copy.deepcopy(raw)).header("head-head")["SLURM_SLURM_CONF"].splitlines()
+    assert "PropagateResourceLimitsExcept=MEMLOCK,NOFILE" in conf
+    assert [line for line in conf if line.startswith("PrologFlags")] == ["PrologFlags=Contain,X11"]

@@ -1,0 +1,311 @@
+"""Role enroot_pyxis: what its settings take and refuse, what steps are given of them, and where the log-ins go."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.roles.enroot_pyxis.settings_pins import FILES, MOST_BYTES, SUMS, UPSTREAM
+from components.roles.order import ROLES as MADE
+from components.roles.order import roles
+from driver.deployment import Deployment
+from driver.find_engine import Found
+from driver.head_command import on_head
+from driver.workspace import PROJECT, DriverError, Workspace
+from stacks.cluster import ClusterStack
+from stacks.config import ConfigError, StackConfig, parse, with_containers
+from tests.unit.components.roles.test_scripts_shellcheck import shellcheck
+from tests.unit.configs import HOST_KEY, LAB, RawConfig
+from tests.unit.recorded import Recorded, record
+
+ORDER = [make.__module__.split(".")[2] for make in MADE]
+
+PASSWORD = "registry-password-nobody-may-see"
+SUM = "0123456789abcdef" * 4
+OF_UPSTREAM = dict.fromkeys(FILES, SUM)
+REGISTRY = {"host": "registry.example:5000", "user": "$oauthtoken", "password": PASSWORD}
+IMAGES = [
+    {"name": "pytorch", "source": "$oauthtoken@registry.example:5000#nvidia/pytorch:25.08-py3", "where": ["cloud-a"]},
+    {"name": "mine", "source": "/export/mine.sqsh", "where": []},
+    {"name": "plain", "source": "ubuntu:24.04"},
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_folder_in_the_environment() -> Iterator[None]:
+    """Whoever runs the tests may have one for the lab."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("TAILRACK_ARTIFACTS", raising=False)
+        yield
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of one's own that holds together."""
+    for number, file in enumerate(FILES):
+        (tmp_path / file).write_bytes(f"content {number}".encode())
+    write_sums(tmp_path)
+    return tmp_path
+
+
+def write_sums(folder: Path) -> None:
+    lines = [f"{hashlib.sha256((folder / file).read_bytes()).hexdigest()}  {file}\n" for file in FILES]
+    (folder / SUMS).write_text("".join(lines))
+
+
+def config(containers: Mapping[str, object], secret: bool = True) -> StackConfig:
+    keys = frozenset({"containers"} if secret else ())
+    return parse({**LAB, "containers": dict(containers)}, base_dir=Path("/nonexistent"), secret_keys=keys)
+
+
+def problems(containers: Mapping[str, object], secret: bool = True) -> dict[str, str]:
+    with pytest.raises(ConfigError) as caught:
+        config(containers, secret)
+    said: dict[str, str] = {}
+    for found in caught.value.problems:
+        path = found.path.removeprefix("tailrack:containers")
+        said[path] = f"{said.get(path, '')}\n{found.text}"
+    return said
+
+
+def header(containers: Mapping[str, object]) -> Mapping[str, Any]:
+    (role,) = [role for role in roles(config(containers)) if role.name == "enroot_pyxis"]
+    return role.header
+
+
+@pytest.fixture(scope="module")
+def stack() -> Recorded:
+    """A lab whose containers come from upstream, with a log-in and three images."""
+    containers = {"checksums": OF_UPSTREAM, "registries": [REGISTRY], "images": IMAGES}
+    return record(lambda: ClusterStack(config(containers), "dev").outputs)
+
+
+def test_a_stack_that_asks_for_none_has_neither_role_and_reads_none_of_their_names(lab_config: RawConfig) -> None:
+    own = record(lambda: ClusterStack(parse(lab_config, base_dir=Path()), "dev").outputs)
+    assert not {"enroot_pyxis", "container_smoke"} & {role.name for role in roles(parse(LAB, base_dir=Path()))}
+    for step in own.remote:
+        assert not re.search("pyxis|plugstack|container_smoke", step.inputs["stdin"], re.IGNORECASE), step.name
+        assert ("stdin" in step.secret_paths) == step.name.endswith("-join")
+
+
+def test_one_that_does_has_them_before_and_after_slurm() -> None:
+    assert [role.name for role in roles(config({"checksums": OF_UPSTREAM}))] == list(ORDER)
+    place = {name: index for index, name in enumerate(ORDER)}
+    assert place["nfs_exports"] < place["enroot_pyxis"] < place["slurm"] < place["container_smoke"]
+
+
+def test_every_whole_script_with_containers_is_clean(stack: Recorded) -> None:
+    for step in stack.remote:
+        # As in test_scripts_shellcheck; SC2317 besides: what a program's text calls is in the same file.
+        assert shellcheck(step.inputs["stdin"], "-e", "SC2209,SC2100,SC2016,SC2034") == "", step.name
+
+
+def test_the_log_in_is_in_the_services_step_alone_and_secret_there(stack: Recorded) -> None:
+    assert [step.name for step in stack.remote if PASSWORD in step.inputs["stdin"]] == ["head-services"]
+    assert "stdin" in stack["head-services"].secret_paths
+    assert [resource.name for resource in stack.resources if PASSWORD in resource.in_plain_state] == []
+    assert PASSWORD not in json.dumps(stack.outputs)
+    assert stack.header("head-services")["ENROOT_PYXIS_CREDENTIALS"] == (
+        f"machine registry.example login $oauthtoken password {PASSWORD}\n"
+    )
+
+
+def test_images_concern_the_services_step_alone(stack: Recorded) -> None:
+    assert [step.name for step in stack.remote if "pytorch:25.08" in step.inputs["stdin"]] == ["head-services"]
+    assert stack.header("head-services")["ENROOT_PYXIS_IMAGES"].splitlines() == [
+        "pytorch cloud-a $oauthtoken@registry.example:5000#nvidia/pytorch:25.08-py3",
+        "mine none /export/mine.sqsh",
+        "plain all ubuntu:24.04",
+    ]
+
+
+def test_upstreams_files_are_fetched_by_the_head_node_from_upstreams_places() -> None:
+    lines = header({"checksums": OF_UPSTREAM})["ENROOT_PYXIS_ARTIFACTS"]
+    assert [line[2] for line in lines] == [
+        f"{UPSTREAM}/enroot/releases/download/v4.1.2/enroot_4.1.2-1_amd64.deb",
+        f"{UPSTREAM}/enroot/releases/download/v4.1.2/enroot+caps_4.1.2-1_amd64.deb",
+        f"{UPSTREAM}/pyxis/archive/refs/tags/v0.24.0.tar.gz",
+    ]
+    assert {line[1] for line in lines} == {SUM}
+
+
+def test_an_address_of_ones_own_has_them_side_by_side() -> None:
+    lines = header({"artifacts": "https://files.example:8443/mirror/", "checksums": OF_UPSTREAM})
+    assert [line[2] for line in lines["ENROOT_PYXIS_ARTIFACTS"]] == [
+        f"https://files.example:8443/mirror/{file}" for file in FILES
+    ]
+
+
+def test_a_folders_files_travel_with_the_head_nodes_step_alone(folder: Path) -> None:
+    made = record(lambda: ClusterStack(config({"artifacts": str(folder)}), "dev").outputs)
+    encoded = base64.b64encode(b"content 0").decode()
+    assert [step.name for step in made.remote if encoded in step.inputs["stdin"]] == ["head-head"]
+    digest = hashlib.sha256(b"content 0").hexdigest()
+    for step in ("head-head", "a1-node", "b1-node"):
+        assert made.header(step)["ENROOT_PYXIS_ARTIFACTS"].splitlines()[0] == f"{FILES[0]} {digest}"
+
+
+@pytest.mark.parametrize(
+    ("break_it", "said"),
+    [
+        (lambda folder: (folder / SUMS).unlink(), f"has no {SUMS}"),
+        (lambda folder: (folder / SUMS).write_bytes(b"\xff\xfe"), f"has no {SUMS}"),
+        (lambda folder: (folder / SUMS).write_text(f"{SUM}  {FILES[0]}\n"), "that is not the one in its"),
+        (lambda folder: (folder / SUMS).write_text("nothing of use\n"), f"without {FILES[0]}"),
+        (lambda folder: (folder / FILES[1]).unlink(), f"has no {FILES[1]}"),
+        (lambda folder: (folder / FILES[2]).write_bytes(b"another"), f"has a {FILES[2]} that is not the one"),
+        (lambda folder: (folder / FILES[2]).write_bytes(bytes(MOST_BYTES + 1)), f"of more than {MOST_BYTES} bytes"),
+    ],
+)
+def test_a_folder_that_does_not_hold_together_is_refused(folder: Path, break_it: Any, said: str) -> None:
+    break_it(folder)
+    assert said in problems({"artifacts": str(folder)}, secret=False)[".artifacts"]
+
+
+def test_a_folders_list_and_the_configs_checksums_must_agree(folder: Path) -> None:
+    found = problems({"artifacts": str(folder), "checksums": {FILES[0]: SUM}})
+    assert "another one than in the folder's SHA256SUMS" in found[".checksums"]
+
+
+def test_files_from_an_address_need_a_checksum_each() -> None:
+    found = problems({"checksums": {FILES[0]: SUM}})
+    assert f"{FILES[1]} is missing" in found[".checksums"] or f"{FILES[2]} is missing" in found[".checksums"]
+
+
+def test_the_environments_folder_takes_upstreams_place_where_none_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TAILRACK_ARTIFACTS", str(folder))
+    assert config({}).containers is not None
+    named = config({"artifacts": UPSTREAM, "checksums": OF_UPSTREAM}).containers
+    assert named is not None
+    assert named.artifacts == UPSTREAM
+    (folder / FILES[0]).unlink()
+    assert "the folder of TAILRACK_ARTIFACTS" in problems({})[".artifacts"]
+
+
+def test_a_stack_of_lab_sites_alone_has_containers_where_the_environment_has_their_files(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, hosts_config: RawConfig
+) -> None:
+    assert with_containers(LAB) == LAB
+    monkeypatch.setenv("TAILRACK_ARTIFACTS", str(folder))
+    assert with_containers(LAB) == {**LAB, "containers": {}}
+    assert with_containers({**LAB, "containers": {"local": "/raid"}})["containers"] == {"local": "/raid"}
+    assert with_containers(hosts_config) == hosts_config
+    mixed = {**LAB, "sites": [*LAB["sites"], *hosts_config["sites"]]}
+    for sites in (mixed["sites"], [], "lab", [None], [{"kind": ["lab"]}], None):
+        assert "containers" not in with_containers({**LAB, "sites": sites})
+
+
+BAD = [
+    ({"artifacts": "http://files.example"}, ".artifacts", "is not an https:// address"),
+    ({"artifacts": "https://files.example/$(id)"}, ".artifacts", "is not an https:// address"),
+    ({"artifacts": "https://user:word@files.example/"}, ".artifacts", "is not an https:// address"),
+    ({"artifacts": "/nonexistent/\x00"}, ".artifacts", "has no SHA256SUMS"),
+    ({"artifacts": 7}, ".artifacts", "is not an https:// address"),
+    ({"checksums": {"enroot.deb": SUM}}, ".checksums", "no file that is installed"),
+    ({"checksums": {FILES[0]: "ABC"}}, f".checksums['{FILES[0]}']", "64 lowercase digits"),
+    ({"local": "/etc/enroot"}, ".local", "a folder of the system itself"),
+    ({"local": "/var/lib"}, ".local", "a folder of the system itself"),
+    ({"local": "/var/lib/../../etc"}, ".local", "plain letters"),
+    ({"local": "/raid/a b"}, ".local", "plain letters"),
+    ({"local": "/raid/$(id)"}, ".local", "plain letters"),
+    ({"local": "/shared/enroot"}, ".local", "a folder of the system itself"),
+    ({"images": [{"name": "Py Torch", "source": "a"}]}, ".images[0].name", "lowercase letters"),
+    ({"images": [{"name": "../x", "source": "a"}]}, ".images[0].name", "lowercase letters"),
+    ({"images": [{"name": "a", "source": "a"}, {"name": "a", "source": "b"}]}, ".images[1].name", "two images"),
+    ({"images": [{"name": "a", "source": "docker://ubuntu"}]}, ".images[0].source", "leave out 'docker://'"),
+    ({"images": [{"name": "a", "source": "-o x"}]}, ".images[0].source", "is not an image"),
+    ({"images": [{"name": "a", "source": "--output=x"}]}, ".images[0].source", "is not an image"),
+    ({"images": [{"name": "a", "source": "reg.example#a/b;id"}]}, ".images[0].source", "is not an image"),
+    ({"images": [{"name": "a", "source": "reg.example#a\nb all c"}]}, ".images[0].source", "is not an image"),
+    ({"images": [{"name": "a", "source": "reg.example#../x"}]}, ".images[0].source", "is not an image"),
+    ({"images": [{"name": "a", "source": "/etc/shadow"}]}, ".images[0].source", ".sqsh file"),
+    ({"images": [{"name": "a", "source": "/export/../x.sqsh"}]}, ".images[0].source", ".sqsh file"),
+    ({"images": [{"name": "a", "source": "me@reg.example#a"}]}, ".images[0].source", "without a log-in"),
+    ({"images": [{"name": "a", "source": "a", "where": ["cloud-x"]}]}, ".images[0].where[0]", "is not a site"),
+    ({"images": [{"name": "a", "source": "a", "where": "all"}]}, ".images[0].where", "list of site names"),
+    ({"registries": [{**REGISTRY, "host": "https://nvcr.io"}]}, ".registries[0].host", "host name"),
+    ({"registries": [{**REGISTRY, "user": "a b"}]}, ".registries[0].user", "user name"),
+    ({"registries": [{**REGISTRY, "password": "$(id)"}]}, ".registries[0].password", "run as a command"),
+    ({"registries": [{**REGISTRY, "password": "a b"}]}, ".registries[0].password", "blanks"),
+    ({"registries": [{**REGISTRY, "password": "a\nmachine x"}]}, ".registries[0].password", "line breaks"),
+    ({"registries": [{**REGISTRY, "password": ""}]}, ".registries[0].password", "is empty"),
+    ({"registries": [{**REGISTRY, "host": "nvcr.io:99999"}]}, ".registries[0].host", "host name"),
+    ({"registries": [{**REGISTRY, "host": "nvcr.io:0"}]}, ".registries[0].host", "host name"),
+    ({"artifacts": "https://files.example:65536/x"}, ".artifacts", "is not an https:// address"),
+    ({"images": [{"name": "a", "source": "reg.example:99999#a"}]}, ".images[0].source", "is not an image"),
+    ({"nvidia_libraries": "perhaps"}, ".nvidia_libraries", "true or false"),
+]
+
+
+@pytest.mark.parametrize(("bad", "path", "said"), BAD, ids=[f"{number}-{case[1]}" for number, case in enumerate(BAD)])
+def test_a_hostile_or_mistaken_value_is_refused_by_its_key(bad: Mapping[str, object], path: str, said: str) -> None:
+    # In plain view, so that the text is the whole of it; but a password is never shown.
+    found = problems({"checksums": OF_UPSTREAM, **bad}, secret=False)
+    assert said in found[path], found
+    assert PASSWORD not in str(found)
+
+
+def test_a_password_in_plain_text_is_refused_and_not_shown() -> None:
+    found = problems({"checksums": OF_UPSTREAM, "registries": [REGISTRY]}, secret=False)
+    assert "[secret] is plain text in the config" in found[".registries[0].password"]
+
+
+def test_local_containers_on_the_share_are_refused() -> None:
+    raw = {
+        **LAB,
+        "storage": {"path": "/srv/shared"},
+        "containers": {"checksums": OF_UPSTREAM, "local": "/srv/shared/x"},
+    }
+    with pytest.raises(ConfigError, match="is on the share"):
+        parse(raw, base_dir=Path())
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "ubuntu", "ubuntu:24.04", "nvcr.io#nvidia/pytorch:25.08-py3", "registry.example:5000#a/b/c",
+        f"ghcr.io#owner/name@sha256:{SUM}", "/export/images/mine.sqsh",
+    ],
+)  # fmt: skip
+def test_an_images_source_is_what_container_image_takes(source: str) -> None:
+    made = config({"checksums": OF_UPSTREAM, "images": [{"name": "a", "source": source}]}).containers
+    assert made is not None
+    assert made.images[0].source == source
+
+
+def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sites: str) -> Deployment:
+    monkeypatch.setattr("os.environ", {"PULUMI_CONFIG_PASSPHRASE": "none"})
+    (tmp_path / "Pulumi.yaml").write_text((PROJECT / "Pulumi.yaml").read_text())
+    file = tmp_path / "Pulumi.prod.yaml"
+    file.write_text(f"config:\n  tailrack:head: {{name: door, site: rack}}\n  tailrack:sites: {sites}\n")
+    return Deployment(Workspace(tmp_path, "prod", file, tmp_path / "state"), Found(None, ""), print)
+
+
+def test_the_list_of_images_is_asked_of_the_head_node_by_ssh_with_its_key_pinned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = {"name": "door", "address": "192.0.2.1", "port": 2222, "user": "ops", "private_key_file": "key"}
+    sites = json.dumps([{"name": "rack", "kind": "hosts", "hosts": [{**host, "host_key": HOST_KEY}]}])
+    words = on_head(deployment(tmp_path, monkeypatch, sites), "tailrack-containers list")
+    assert words[:5] == ["ssh", "-p", "2222", "-i", str(tmp_path / "key")]
+    assert words[-2:] == ["ops@192.0.2.1", "tailrack-containers list"]
+    assert "StrictHostKeyChecking=yes" in words
+    (known,) = [word.partition("=")[2] for word in words if word.startswith("UserKnownHostsFile=")]
+    assert Path(known).read_text() == f"door {HOST_KEY}\n"
+    lacking = json.dumps([{"name": "rack", "kind": "hosts", "hosts": [host]}])
+    with pytest.raises(DriverError, match="has no host_key"):
+        on_head(deployment(tmp_path, monkeypatch, lacking), "true")
+
+
+def test_in_the_lab_it_is_asked_in_the_head_nodes_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = deployment(tmp_path, monkeypatch, "[{name: rack, kind: lab, pools: [{name: a}]}]")
+    assert on_head(made, "true") == ["docker", "exec", f"tailrack-{made.lab}-door", "bash", "-c", "true"]

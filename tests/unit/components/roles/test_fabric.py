@@ -1,0 +1,737 @@
+"""The fabric of a site: which networks nodes share, proven by what they carry, and who is asked for that."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.roles.fabric import fabric, groups, networks, proof
+from components.roles.fabric.groups import Records
+from components.roles.fabric.networks import FabricError, Thing
+from components.roles.fabric.proof import SilentError
+from components.roles.fabric.role import program
+from tests.unit.project.test_rules import imports
+
+# What is at the end of each cable: interfaces with the same number are on one network.
+ETH0 = {"default_route": True, "speed": 10000, "rdma": False}
+FAST = {"default_route": False, "speed": 400000, "rdma": True}
+TOKEN = "a" * proof.TOKEN_CHARACTERS
+
+
+def interface(name: str, network: int, host: int, **more: Any) -> Thing:
+    return {"name": name, "address": f"10.{network}.0.{host}/24", **{**ETH0, "default_route": False}, **more}
+
+
+class Site:
+    """Nodes of one site as the head node sees them; `asked` are the pairs of nodes that took part in a proof."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.records = Records(folder / "nodes")
+        self.asked: list[tuple[str, str]] = []
+        self.silent: set[str] = set()
+        self.cut: set[str] = set()  # networks' numbers that carry nothing
+        self.rdma = True
+        monkeypatch.setattr(groups, "proven", self._proven)
+
+    def _proven(self, mine: Thing, theirs: Thing) -> tuple[list[tuple[Thing, Thing]], list[str]]:
+        self.asked.append((mine["node"], theirs["node"]))
+        if theirs["node"] in self.silent:
+            raise SilentError(f"{theirs['node']} is away")
+        pairs = [
+            (own, other)
+            for own in mine["interfaces"]
+            for other in theirs["interfaces"]
+            if proof.worth_a_try(own, other, mine["setting"])
+            and own["address"].split(".")[1] == other["address"].split(".")[1]
+            and own["address"].split(".")[1] not in self.cut
+        ]
+        devices = [f"{each['device']}:{each['port']}" for each in mine["rdma"] if each in theirs["rdma"]]
+        return pairs, devices if self.rdma else []
+
+    def join(self, node: str, *interfaces: Thing, setting: str = "auto", rdma: tuple[str, ...] = ()) -> Thing:
+        devices = [{"device": name, "port": 1, "interface": ""} for name in rdma]
+        what = {"node": node, "site": "rack", "setting": setting, "address": f"100.64.0.{len(node)}"}
+        return groups.place(self.records, {**what, "interfaces": list(interfaces), "rdma": devices})
+
+    def leave(self, node: str) -> None:
+        for path in (self.records.folder / node).iterdir():
+            path.unlink()
+
+    @property
+    def topology(self) -> str:
+        """The comments that Slurm brings to every node."""
+        return "".join(path.read_text() for path in sorted(self.records.folder.glob("*/fabric")))
+
+    def groups(self) -> dict[str, set[str]]:
+        """Nodes by group."""
+        found: dict[str, set[str]] = {}
+        for line in self.topology.splitlines():
+            _, _, node, _, group, _, _, _ = line.split(" ")
+            found.setdefault(group, set()).add(node)
+        return found
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    return Site(tmp_path, monkeypatch)
+
+
+def test_the_first_node_of_a_site_has_nobody_to_prove_its_fabric_with_and_gets_it_by_the_second(site: Site) -> None:
+    first = site.join("a1", interface("eth0", 1, 1), interface("eth1", 2, 1))
+    assert (first["interfaces"], first["note"], first["error"], site.topology) == ([], "", "", "")
+    second = site.join("a2", interface("ens5", 1, 2, default_route=True), interface("ens6", 2, 2))
+    assert second["interfaces"] == ["ens6", "ens5"], "of two alike, the one that is not the way out comes first"
+    assert second["with"] == [("a1", "eth1"), ("a1", "eth0")]
+    assert sorted(site.groups().values(), key=str) == [{"a1", "a2"}, {"a1", "a2"}]
+
+
+def test_a_node_that_lacks_the_fast_network_shares_the_other_one_and_the_rest_keep_the_fast(site: Site) -> None:
+    site.join("head", interface("eth0", 1, 1, default_route=True))
+    for host, node in enumerate(("g1", "g2", "g3"), start=2):
+        told = site.join(node, interface("eth0", 1, host, default_route=True), interface("ib0", 2, host, **FAST))
+    assert told["interfaces"] == ["ib0", "eth0"]
+    assert sorted(map(sorted, site.groups().values())) == [["g1", "g2", "g3"], ["g1", "g2", "g3", "head"]]
+
+
+def test_networks_that_only_some_share_are_groups_of_their_own(site: Site) -> None:
+    for host, (node, network) in enumerate((("a1", 1), ("b1", 2), ("a2", 1), ("b2", 2)), start=1):
+        told = site.join(node, interface("eth0", network, host))
+    assert sorted(map(sorted, site.groups().values())) == [["a1", "a2"], ["b1", "b2"]]
+    assert told["interfaces"] == ["eth0"]
+
+
+def test_a_few_nodes_are_asked_however_many_there_are(site: Site) -> None:
+    for host in range(1, 65):
+        site.join(f"n{host}", interface("eth0", 1, host), interface("eth1", 2, host))
+    assert len(site.asked) == 63
+    assert sorted(map(len, site.groups().values())) == [64, 64]
+
+
+def test_a_neighbour_that_is_silent_is_no_proof_and_another_is_asked(site: Site) -> None:
+    for host, node in enumerate(("a1", "a2"), start=1):
+        site.join(node, interface("eth0", 1, host))
+    site.silent = {"a1"}
+    assert site.join("a3", interface("eth0", 1, 3))["interfaces"] == ["eth0"]
+    site.silent = {"a1", "a2", "a3"}
+    told = site.join("a4", interface("eth0", 1, 4))
+    assert told["interfaces"] == []
+    assert "the fabric of a4 could not be proven when it joined, its jobs stay on the tailnet" in told["note"]
+    assert told["note"].endswith(": a1 is away, a2 is away, a3 is away")
+
+
+def test_what_could_not_be_proven_is_proven_once_somebody_answers(site: Site) -> None:
+    site.join("a1", interface("eth0", 1, 1))
+    site.silent = {"a1"}
+    assert site.join("a2", interface("eth0", 1, 2))["note"]
+    assert groups.again(site.records) == {"proven": [], "left": ["a2"]}
+    site.silent = set()
+    assert groups.again(site.records) == {"proven": ["a2"], "left": []}
+    assert list(site.groups().values()) == [{"a1", "a2"}]
+    asked = len(site.asked)
+    assert groups.again(site.records) == {"proven": [], "left": []}
+    assert len(site.asked) == asked, "what is proven is left alone"
+
+
+def test_what_carried_nothing_is_no_more_asked_for(site: Site) -> None:
+    site.join("a1", interface("eth0", 1, 1))
+    site.silent = {"a1"}
+    site.join("a2", interface("eth0", 1, 2))
+    site.silent, site.cut = set(), {"1"}
+    assert groups.again(site.records)["proven"] == []
+    assert groups.again(site.records) == {"proven": [], "left": []}
+
+
+def test_a_node_that_does_not_answer_itself_keeps_no_other_from_its_proof(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.join("a1", interface("eth0", 1, 1))
+    site.silent = {"a1", "a2"}
+    for host, node in ((2, "a2"), (3, "a3")):
+        site.join(node, interface("eth0", 1, host))
+    site.silent = set()
+    answers = site._proven
+
+    def proven(mine: Thing, theirs: Thing) -> Any:
+        if mine["node"] == "a2":
+            raise FabricError("a2 does not answer")
+        return answers(mine, theirs)
+
+    monkeypatch.setattr(groups, "proven", proven)
+    assert groups.again(site.records) == {"proven": ["a3"], "left": ["a2"]}
+
+
+def test_no_time_is_spent_beyond_what_is_given_to_what_is_proven_once_more(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.join("a1", interface("eth0", 1, 1))
+    site.silent = {"a1", "a2"}
+    for host, node in ((2, "a2"), (3, "a3")):
+        site.join(node, interface("eth0", 1, host))
+    monkeypatch.setattr(groups, "AGAIN_SECONDS", 0.0)
+    asked = len(site.asked)
+    assert sorted(groups.again(site.records)["left"]) == ["a2", "a3"]
+    assert len(site.asked) == asked
+
+
+def test_a_node_that_leaves_while_its_network_is_proven_leaves_nothing(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.join("a1", interface("eth0", 1, 1))
+    site.silent = {"a1"}
+    site.join("a2", interface("eth0", 1, 2))
+    site.silent = set()
+    answers = site._proven
+
+    def proven(mine: Thing, theirs: Thing) -> Any:
+        site.leave("a2")
+        (site.records.folder / "a2").rmdir()
+        return answers(mine, theirs)
+
+    monkeypatch.setattr(groups, "proven", proven)
+    groups.again(site.records)
+    assert not (site.records.folder / "a2").exists()
+
+
+def test_what_was_proven_before_holds_while_nobody_can_be_asked(site: Site) -> None:
+    site.join("a1", interface("eth0", 1, 1))
+    site.join("a2", interface("eth0", 1, 2))
+    before = site.topology
+    site.silent = {"a1"}
+    assert site.join("a2", interface("eth0", 1, 2))["interfaces"] == ["eth0"]
+    assert site.topology == before
+
+
+def test_a_node_whose_network_carries_nothing_any_more_stays_on_the_tailnet_and_a_person_is_told(site: Site) -> None:
+    for host, node in enumerate(("a1", "a2", "a3"), start=1):
+        site.join(node, interface("eth0", 1, host))
+    site.cut = {"1"}
+    told = site.join("a3", interface("eth0", 1, 3))
+    note = "eth0 (10.1.0.3/24) of a3 carried no 1 MiB to a1 of site rack: its jobs stay on the tailnet"
+    assert (told["interfaces"], told["note"], told["error"]) == ([], note, "")
+    assert list(site.groups().values()) == [{"a1", "a2"}]
+
+
+def test_an_interface_that_is_named_and_carries_nothing_is_an_error(site: Site) -> None:
+    site.join("a1", interface("eth1", 1, 1), setting="eth1")
+    told = site.join("a2", interface("eth1", 2, 2), setting="eth1")
+    assert told["error"] == "eth1 (10.2.0.2/24) of a2 carried no 1 MiB to a1 of site rack"
+
+
+def test_what_a_step_that_fails_has_noted_is_put_back(site: Site) -> None:
+    site.join("a1", interface("eth0", 1, 1))
+    site.join("a2", interface("eth0", 1, 2))
+    before = site.topology
+    site.join("b1", interface("eth9", 3, 1), setting="eth9")
+    assert site.join("a2", interface("eth9", 4, 2), setting="eth9")["error"]
+    assert site.topology == before
+    assert site.join("c1", interface("eth9", 5, 1), setting="eth9")["error"]
+    assert site.records.load("c1") is None
+
+
+def test_nodes_that_are_asked_for_another_interface_are_not_compared(site: Site) -> None:
+    site.join("a1", interface("eth0", 1, 1))
+    assert site.join("a2", interface("eth1", 2, 2), setting="eth1")["error"] == ""
+    assert site.asked == []
+
+
+def test_a_node_that_comes_back_at_another_network_is_not_taken_for_the_one_before(site: Site) -> None:
+    for host, node in enumerate(("a1", "a2", "a3"), start=1):
+        site.join(node, interface("eth0", 1, host))
+    site.leave("a1")
+    site.join("a1", interface("eth0", 2, 1))
+    site.join("b", interface("eth0", 2, 2))
+    assert sorted(map(sorted, site.groups().values())) == [["a1", "b"], ["a2", "a3"]]
+
+
+def test_two_that_join_at_once_end_up_in_one_group(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.join("a1", interface("eth0", 1, 1))
+    meeting = threading.Barrier(2, timeout=10)
+    known = site._proven
+
+    def together(mine: Thing, theirs: Thing) -> Any:
+        if theirs["node"] == "a1":
+            meeting.wait()
+        return known(mine, theirs)
+
+    monkeypatch.setattr(groups, "proven", together)
+    joins = [
+        threading.Thread(target=site.join, args=(node, interface("eth0", 1, host)))
+        for host, node in ((2, "a2"), (3, "a3"))
+    ]
+    for thread in joins:
+        thread.start()
+    for thread in joins:
+        thread.join()
+    assert list(site.groups().values()) == [{"a1", "a2", "a3"}]
+
+
+def test_rdma_devices_that_carried_are_named_and_others_not(site: Site) -> None:
+    ports = ("mlx5_0", "mlx5_1")
+    site.join("g1", interface("eth0", 1, 1), rdma=ports)
+    assert site.join("g2", interface("eth0", 1, 2), rdma=(*ports, "mlx5_9"))["rdma"] == ["mlx5_0:1", "mlx5_1:1"]
+    assert [line.split(" ")[-1] for line in site.topology.splitlines()] == ["mlx5_0:1,mlx5_1:1"] * 2
+    site.rdma = False
+    assert site.join("g3", interface("eth0", 1, 3), rdma=ports)["rdma"] == []
+    assert site.topology.splitlines()[-1].endswith(" -")
+
+
+def test_a_network_of_one_address_a_node_is_called_by_its_interface() -> None:
+    assert groups.network_of(interface("eth0", 1, 1)) == "10.1.0.0/24"
+    assert groups.network_of({"name": "ens4", "address": "10.128.0.2/32"}) == "ens4"
+
+
+# --- what is carried
+
+
+def test_one_mebibyte_goes_there_and_comes_back() -> None:
+    with proof.Listener(TOKEN, [["lo", "127.0.0.1"], ["lo", "127.0.0.2"]], []) as listener:
+        end, other = socket.socketpair()
+        serving = threading.Thread(target=listener.serve, args=(end,))
+        serving.start()
+        assert set(listener.ports) <= set(proof.PORTS)
+        pairs = [["lo", "127.0.0.1", "127.0.0.2", listener.ports[1]], ["lo", "127.0.0.1", "127.0.0.1", 1]]
+        assert proof.connect(TOKEN, pairs, "", []) == {"carried": [True, False], "rdma": []}
+        assert proof.connect("b" * len(TOKEN), pairs[:1], "", [])["carried"] == [False]
+        other.close()
+        serving.join(5)
+        assert not serving.is_alive()
+        end.close()
+
+
+def answering(answer: Callable[[bytes], bytes]) -> tuple[int, threading.Thread]:
+    """A listener on loopback that answers once what it got in its own way; its port."""
+    door = socket.create_server(("127.0.0.1", 0))
+
+    def run() -> None:
+        with door, door.accept()[0] as connection:
+            connection.sendall(proof.greeting(TOKEN))
+            data = b""
+            while len(data) < proof.TOKEN_CHARACTERS + proof.BYTES and (more := connection.recv(2**16)):
+                data += more
+            connection.sendall(answer(data[proof.TOKEN_CHARACTERS :]))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return int(door.getsockname()[1]), thread
+
+
+@pytest.mark.parametrize(
+    ("answer", "proves"),
+    [
+        (lambda data: data, True),
+        (lambda data: data[:-1], False),
+        (lambda data: data[:-1] + b"x", False),
+        (lambda data: b"\0" * len(data), False),
+        (lambda data: b"", False),
+    ],
+    ids=["whole", "one byte short", "one byte wrong", "something else", "nothing"],
+)
+def test_only_the_same_bytes_prove_a_network(answer: Callable[[bytes], bytes], proves: bool) -> None:
+    port, thread = answering(answer)
+    assert proof.carry(TOKEN, "lo", "127.0.0.1", "127.0.0.1", port) is proves
+    thread.join(5)
+
+
+def test_who_does_not_listen_for_this_proof_is_told_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        carrying = threading.Thread(target=proof.carry, args=(TOKEN, "lo", "127.0.0.1", "127.0.0.1", port_at(door)))
+        carrying.start()
+        with door.accept()[0] as connection:
+            connection.sendall(proof.greeting("b" * len(TOKEN)))
+            assert connection.recv(1) == b""
+        carrying.join(5)
+        assert not carrying.is_alive()
+
+
+def test_a_port_that_somebody_has_is_left_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as free:
+        ports = [port_at(taken), port_at(free)]
+        free.close()
+        monkeypatch.setattr(proof, "PORTS", ports)
+        with proof.Listener(TOKEN, [["lo", "127.0.0.1"], ["lo", "127.0.0.1"]], []) as listener:
+            assert sorted(listener.ports) == [0, ports[1]]
+
+
+def port_at(door: socket.socket) -> int:
+    return int(door.getsockname()[1])
+
+
+def test_an_address_that_is_not_here_any_more_is_told_as_port_0() -> None:
+    with proof.Listener(TOKEN, [["lo", "192.0.2.1"], ["no-such-card", "127.0.0.1"]], []) as listener:
+        assert listener.ports == [0, 0]
+
+
+# --- who is let in
+
+
+@pytest.fixture
+def munge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Stand-ins for munge and unmunge; return a function that says which uid made what comes next."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+
+    def program(name: str, text: str) -> None:
+        (tools / name).write_text(f"#!/bin/bash\n{text}\n")
+        (tools / name).chmod(0o755)
+
+    def made_by(uid: int) -> None:
+        program(
+            "unmunge",
+            f"IFS= read -r text; [[ $text == MUNGE:*: ]] || exit 1; text=${{text#MUNGE:}}\n"
+            f'printf "STATUS:    Success (0)\\nUID:    somebody ({uid})\\nLENGTH: 1\\n\\n%s" "${{text%:}}"',
+        )
+
+    program("munge", 'printf "MUNGE:%s:\\n" "$(cat)"')
+    program("ibv_rc_pingpong", f'echo "$@" >>{tmp_path}/pingpong; [[ $* != *mlx5_9* ]]')
+    made_by(0)
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    return made_by
+
+
+@pytest.fixture
+def machines(munge: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Thing]]:
+    """Machines a1 and a2 on loopback, each answering as its socket unit does."""
+    ends = {"a1": "127.0.0.11", "a2": "127.0.0.12"}
+    # Loopback stands for both, the site's network and the tailnet.
+    monkeypatch.setattr(proof, "is_others", proof.is_address)
+    monkeypatch.setattr(proof, "is_members", proof.is_address)
+    doors = []
+    for node, address in ends.items():
+        door = socket.create_server((address, proof.PORT))
+        doors.append(door)
+
+        def answer(node: str = node, door: socket.socket = door) -> None:
+            while True:
+                try:
+                    connection, _ = door.accept()
+                except OSError:
+                    return
+                threading.Thread(target=one, args=(node, connection), daemon=True).start()
+
+        def one(node: str, connection: socket.socket) -> None:
+            with connection, connection.makefile("r") as reading, connection.makefile("w") as writing:
+                proof.serve(node, reading, writing)
+
+        threading.Thread(target=answer, daemon=True).start()
+    yield {
+        node: {
+            "node": node, "site": "rack", "setting": "lo", "address": address, "groups": {}, "rdma": [],
+            "interfaces": [{"name": "lo", "address": f"{address}/8", **ETH0}],
+        }
+        for node, address in ends.items()
+    }  # fmt: skip
+    for door in doors:
+        door.shutdown(socket.SHUT_RDWR)
+        door.close()
+
+
+def test_two_machines_prove_their_fabric_when_the_head_node_asks_both(machines: dict[str, Thing]) -> None:
+    carried, rdma = proof.proven(machines["a2"], machines["a1"])
+    assert [(own["address"], other["address"]) for own, other in carried] == [("127.0.0.12/8", "127.0.0.11/8")]
+    assert rdma == []
+
+
+def test_rdma_is_proven_by_a_transfer_of_its_own(machines: dict[str, Thing], tmp_path: Path) -> None:
+    for node in machines.values():
+        node["rdma"] = [{"device": name, "port": 1, "interface": ""} for name in ("mlx5_0", "mlx5_9")]
+    _, rdma = proof.proven(machines["a2"], machines["a1"])
+    assert rdma == ["mlx5_0:1"]
+    calls = (tmp_path / "pingpong").read_text().splitlines()
+    assert all("-s 1048576" in call for call in calls)
+    assert len([call for call in calls if call.endswith(" 127.0.0.11")]) == 2
+
+
+def test_a_machine_that_is_not_there_is_silent_as_a_neighbour_and_an_error_as_the_node(
+    machines: dict[str, Thing],
+) -> None:
+    away = {**machines["a1"], "node": "a3", "address": "127.0.0.13"}
+    with pytest.raises(SilentError, match=r"a3 at 127\.0\.0\.13"):
+        proof.proven(machines["a1"], away)
+    with pytest.raises(FabricError, match=r"a3 does not answer at 127\.0\.0\.13:6816"):
+        proof.proven(away, machines["a1"])
+
+
+@pytest.mark.parametrize(
+    "ports", ["[70000]", "[-1]", "[true]", '["22"]', "[1.5]", f"[{'9' * 4000}]", "[" * 20_000 + "]" * 20_000, "[1, 2]"]
+)
+def test_a_neighbour_that_answers_nonsense_is_silent_and_does_no_harm_to_the_node_that_joins(
+    machines: dict[str, Thing], monkeypatch: pytest.MonkeyPatch, ports: str
+) -> None:
+    sealed = proof.sealed
+
+    def sealed_by_a1(value: Thing) -> str:
+        if "rdma_ports" not in value:
+            return sealed(value)
+        return f'MUNGE:{{"nonce": "{value["nonce"]}", "rdma_ports": [], "ports": {ports}}}:'
+
+    monkeypatch.setattr(proof, "sealed", sealed_by_a1)
+    with pytest.raises(SilentError, match=r"a1 at 127\.0\.0\.11"):
+        proof.proven(machines["a2"], machines["a1"])
+
+
+def test_a_neighbour_that_answers_letter_by_letter_holds_nobody_for_longer_than_one_that_is_silent(
+    munge: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proof, "LISTEN_SECONDS", 0.3)
+    with socket.create_server(("127.0.0.13", proof.PORT)) as door:
+        over = threading.Event()
+
+        def drip() -> None:
+            with door.accept()[0] as connection:
+                while not over.wait(0.05):
+                    connection.sendall(b"x")
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        with proof.Asked("a3", "127.0.0.13", {"do": "listen"}) as asked:
+            late = threading.Timer(3, over.set)
+            late.start()
+            with pytest.raises(TimeoutError):
+                asked.answer()
+            assert not over.is_set()
+            late.cancel()
+            over.set()
+            dripping.join(5)
+
+
+@pytest.mark.parametrize(
+    ("do", "what"), [("listen", "interfaces"), ("listen", "rdma"), ("connect", "pairs"), ("connect", "rdma")]
+)
+def test_a_request_for_more_than_any_machine_has_is_refused(munge: object, do: str, what: str) -> None:
+    request = {"do": do, "to": "a1", "nonce": "1" * 32, "token": TOKEN, "interfaces": [], "pairs": [], "rdma": []}
+    many = [["mlx5_0", 1]] * 257
+    asked = proof.sealed({**request, "server": "127.0.0.1", what: many})
+    with pytest.raises(FabricError, match="more than"):
+        proof.serve("a1", io.StringIO(f"{asked}\n"), io.StringIO())
+
+
+LISTEN = {
+    "do": "listen",
+    "to": "a1",
+    "nonce": "1" * 32,
+    "token": TOKEN,
+    "interfaces": [["lo", "127.0.0.1"]],
+    "rdma": [],
+}
+CONNECT = {
+    "do": "connect", "to": "a1", "nonce": "1" * 32, "token": TOKEN, "rdma": [["mlx5_0", 1, 61000]],
+    "server": "100.64.0.2", "pairs": [["eth1", "10.2.0.1", "10.2.0.2", 61000]],
+}  # fmt: skip
+
+
+def test_a_request_that_a_proof_needs_is_taken() -> None:
+    proof.check(LISTEN, "a1")
+    proof.check(CONNECT, "a1")
+
+
+def to(address: str, port: Any = 61000) -> Thing:
+    return {"pairs": [["eth1", "10.2.0.1", address, port]]}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        to("127.0.0.1"), to("127.8.8.8"), to("0.0.0.1"), to("169.254.169.254"), to("224.0.0.1"), to("255.255.255.255"),
+        to("100.64.0.1"), to("::1"), to("localhost"), to("10.2.0.02"), to("2130706433"), to("OWN"),
+        *(to("10.2.0.2", port) for port in (22, 80, 6817, 60999, 62000, 0, -1, True, "61000", 61000.0, None)),
+        {"pairs": [["eth1", "10.2.0.1", "10.2.0.2", 61000, 1]]}, {"pairs": [["../e", "10.2.0.1", "10.2.0.2", 61000]]},
+        {"pairs": {"eth1": 1}}, {"pairs": 7}, {"pairs": "eth1"}, {"pairs": [7]},
+        {"token": "POST / HTTP/1.0\r\n\r\n"}, {"token": "a" * 63}, {"token": ["a" * 64]}, {"token": f"{'a' * 64}\n"},
+        {"nonce": {}}, {"server": "127.0.0.1"}, {"server": "10.2.0.2"}, {"server": "-d"}, {"server": 7},
+        {"rdma": [["mlx5_0", 1, 22]]}, {"rdma": [["--help", 1, 61000]]}, {"rdma": [["mlx5_0", 0, 61000]]},
+        {"do": "anything"}, {"do": []}, {"do": None},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_machine_is_made_to_speak_to_nobody_but_others_of_its_site_at_the_proofs_ports(wrong: Thing) -> None:
+    own = next(iter(own_addresses()))
+    request = json.loads(json.dumps({**CONNECT, **wrong}).replace("OWN", own))
+    with pytest.raises(FabricError):
+        proof.check(request, "a1")
+
+
+def own_addresses() -> list[str]:
+    """This machine's addresses beside loopback's."""
+    said = subprocess.run(["ip", "-json", "-4", "address"], capture_output=True, text=True, check=True).stdout
+    found = [each["local"] for link in json.loads(said) for each in link.get("addr_info", ())]
+    return [address for address in found if not address.startswith("127.")]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"interfaces": [["lo", "not-an-address"]]}, {"interfaces": [["lo"]]}, {"rdma": [["mlx5_0"]]}, {"token": ""}],
+)
+def test_a_machine_listens_for_nothing_but_a_proof(wrong: Thing) -> None:
+    with pytest.raises(FabricError):
+        proof.check({**LISTEN, **wrong}, "a1")
+
+
+def test_nobody_but_the_head_node_asks_a_machine_to_take_part(munge: object, tmp_path: Path) -> None:
+    """As its unit runs it: a connection on stdin, whose other end is the one who asks."""
+    path = tmp_path / "fabric.py"
+    path.write_text(program())
+    head = tmp_path / "head-address"
+    head.write_text("127.0.0.21\n")
+
+    def asked(address: str) -> str:
+        with (
+            socket.create_server(("127.0.0.11", 0)) as door,
+            socket.create_connection(door.getsockname(), source_address=(address, 0)) as asking,
+            door.accept()[0] as end,
+        ):
+            asking.sendall(f"{proof.sealed({**LISTEN, 'interfaces': []})}\n".encode())
+            asking.shutdown(socket.SHUT_WR)
+            words = [sys.executable, str(path), "serve", "a1", str(head)]
+            done = subprocess.run(
+                words, stdin=end.fileno(), stdout=end.fileno(), stderr=subprocess.PIPE, text=True, timeout=30
+            )
+            end.shutdown(socket.SHUT_WR)
+            answer = asking.makefile().read()
+        assert bool(answer) is not bool(done.stderr), done.stderr
+        assert done.returncode == (0 if answer else 1)
+        return answer or done.stderr
+
+    assert "127.0.0.22 asks, which is not the head node" in asked("127.0.0.22")
+    assert proof.opened(asked("127.0.0.21")) == {"ports": [], "rdma_ports": [], "nonce": "1" * 32}
+    head.unlink()
+    assert "head-address" in asked("127.0.0.21"), "before it knows its head node a machine answers nobody"
+
+
+def test_a_request_of_somebody_else_than_root_is_refused(munge: Callable[[int], None]) -> None:
+    munge(6001)
+    request = proof.sealed(
+        {"do": "listen", "to": "a1", "nonce": "1" * 32, "token": TOKEN, "interfaces": [], "rdma": []}
+    )
+    said = io.StringIO()
+    with pytest.raises(FabricError, match="root of the cluster"):
+        proof.serve("a1", io.StringIO(f"{request}\n"), said)
+    assert said.getvalue() == ""
+
+
+@pytest.mark.parametrize("said", ["", "\n", "GET / HTTP/1.0\n", "MUNGE:[]:\n", "MUNGE:{:\n", "x" * 10**6])
+def test_what_is_no_request_is_refused(munge: object, said: str) -> None:
+    with pytest.raises(FabricError):
+        proof.serve("a1", io.StringIO(said), io.StringIO())
+
+
+def test_a_request_to_another_machine_is_refused(munge: object) -> None:
+    request = proof.sealed({**LISTEN, "to": "a2"})
+    with pytest.raises(FabricError, match="another machine"):
+        proof.serve("a1", io.StringIO(f"{request}\n"), io.StringIO())
+
+
+# --- what a machine has
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with many kinds of interface."""
+    monkeypatch.setattr(networks, "NET", tmp_path / "net")
+    monkeypatch.setattr(networks, "VERBS", tmp_path / "infiniband")
+    links = {
+        "lo": ("127.0.0.1", 8, 772), "ens5": ("10.1.0.5", 20, 1), "ib0": ("192.168.7.5", 16, 32),
+        "docker0": ("172.17.0.1", 16, 1), "tailscale0": ("100.64.0.5", 32, 65534), "wg0": ("10.9.0.5", 24, 65534),
+        "wan0": ("8.8.4.4", 24, 1), "zeroconf": ("169.254.1.2", 16, 1), "carrier": ("100.70.0.5", 24, 1),
+    }  # fmt: skip
+    for name, (_, _, kind) in links.items():
+        (tmp_path / "net" / name).mkdir(parents=True)
+        (tmp_path / "net" / name / "type").write_text(f"{kind}\n")
+    (tmp_path / "net/docker0/bridge").mkdir()
+    (tmp_path / "net/ens5/speed").write_text("25000\n")
+    (tmp_path / "net/ib0/speed").write_text("-1\n")
+    for device, state, layer, interface in (
+        ("mlx5_0", "4: ACTIVE", "InfiniBand", "ib0"), ("mlx5_1", "1: DOWN", "InfiniBand", ""),
+        ("mlx5_2", "4: ACTIVE", "InfiniBand", ""), ("efa_0", "4: ACTIVE", "Unspecified", ""),
+    ):  # fmt: skip
+        port = tmp_path / "infiniband" / device / "ports/1"
+        (port / "gid_attrs/ndevs").mkdir(parents=True)
+        (port / "state").write_text(f"{state}\n")
+        (port / "link_layer").write_text(f"{layer}\n")
+        (port / "gid_attrs/ndevs/0").write_text(f"{interface}\n")
+    shown = [
+        {"ifname": name, "addr_info": [{"family": "inet", "local": address, "prefixlen": length}]}
+        for name, (address, length, _) in links.items()
+    ]
+    shown.append({"ifname": "eth9", "addr_info": []})
+
+    def told(*command: str) -> Any:
+        return [{"dev": "ens5", "dst": "default"}] if "route" in command else shown
+
+    monkeypatch.setattr(networks, "told", told)
+    return tmp_path
+
+
+def test_private_networks_of_cards_may_be_the_fabric_and_nothing_else(machine: Path) -> None:
+    found = networks.interfaces("auto")
+    assert found["interfaces"] == [
+        {"name": "ens5", "address": "10.1.0.5/20", "default_route": True, "speed": 25000, "rdma": False},
+        {"name": "ib0", "address": "192.168.7.5/16", "default_route": False, "speed": 0, "rdma": True},
+    ]
+    assert [(each["device"], each["interface"]) for each in found["rdma"]] == [("mlx5_0", "ib0"), ("mlx5_2", "")]
+
+
+def test_an_interface_that_is_named_may_have_any_address_and_its_own_rdma_devices(machine: Path) -> None:
+    assert [each["name"] for each in networks.interfaces("wan0")["interfaces"]] == ["wan0"]
+    assert [each["device"] for each in networks.interfaces("ib0")["rdma"]] == ["mlx5_0"]
+    with pytest.raises(FabricError, match=r"no interface eth9 with an IPv4 address here \(ens5, ib0, docker0"):
+        networks.interfaces("eth9")
+
+
+def test_roce_takes_the_entry_of_version_2_with_an_ipv4_address(machine: Path) -> None:
+    port = machine / "infiniband/mlx5_0/ports/1"
+    (port / "gids").mkdir()
+    (port / "gid_attrs/types").mkdir()
+    for index, (kind, address) in enumerate(
+        [("IB/RoCE v1", "fe80"), ("RoCE v2", "fe80"), ("IB/RoCE v1", "0000"), ("RoCE v2", "0000")]
+    ):
+        (port / f"gid_attrs/types/{index}").write_text(f"{kind}\n")
+        (port / f"gids/{index}").write_text(f"{address}:0000:0000:0000:0000:ffff:0a01:0005\n")
+    assert networks.gid_index("mlx5_0", 1) == 3
+    assert networks.gid_index("mlx5_2", 1) is None
+
+
+def test_the_program_says_what_is_the_matter_in_one_line(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert fabric.main(["interfaces", "eth9"]) == 1
+    assert capsys.readouterr().out.startswith("there is no interface eth9 ")
+    assert fabric.main(["interfaces", "ib0"]) == 0
+    assert json.loads(capsys.readouterr().out)["interfaces"][0]["name"] == "ib0"
+    assert fabric.main(["help"]) == 2
+
+
+def test_what_no_program_could_be_told_of_is_left_out(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (machine / "net/ens5/speed").write_text("4294967295\n")
+    shown = [
+        {},
+        *networks.told("address"),
+        {"ifname": "my card", "addr_info": [{"family": "inet", "local": "10.7.0.1"}]},
+    ]
+    monkeypatch.setattr(networks, "told", lambda *command: [] if "route" in command else shown)
+    found = networks.interfaces("auto")["interfaces"]
+    assert [(each["name"], each["speed"]) for each in found] == [("ens5", 0), ("ib0", 0)]
+
+
+# The program on a machine.
+
+
+def test_the_program_on_a_machine_is_one_file_of_python_alone(tmp_path: Path) -> None:
+    file = tmp_path / "fabric.py"
+    file.write_text(program())
+    tree = ast.parse(file.read_text(), feature_version=(3, 10))  # of the oldest distribution
+    imported = {name.split(".")[0] for name in imports(file)}
+    assert imported <= sys.stdlib_module_names
+    defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    assert len(defined) == len({*defined}) > 30, "modules that share their names have no two things of one name"
+    words = [sys.executable, "-I", str(file), "interfaces", "no-such-card"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert subprocess.run(words[:3], capture_output=True, text=True, check=False).stderr == fabric.USAGE

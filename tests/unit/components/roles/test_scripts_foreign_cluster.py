@@ -1,0 +1,252 @@
+"""A machine that serves another cluster: refused with all that it has of it, or taken over with a backup of that."""
+
+from __future__ import annotations
+
+import subprocess
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from components.roles.role import Value
+from components.steps.composition import GATE, compose
+from tests.unit.shell import ROLES, Shell
+
+NAMES = ("munge", "users", "nfs_exports", "slurm", "foreign_cluster")
+LOOK = compose([role for role in ROLES if role.name in NAMES], GATE)
+KEY = "the cluster's key"
+ATLAS = "# the old one\nClusterName=atlas\n"
+
+
+@pytest.fixture
+def machine(shell: Shell) -> Shell:
+    """A machine without anything of Slurm's; users and groups are those of two files."""
+    for kind in ("passwd", "group"):
+        file = shell.write(f"{kind}.txt", "")
+        shell.stub(f"getent-{kind}", f'awk -F: -v key="$1" \'$1 == key || $3 == key\' "{file}"')
+    shell.stub("getent", '"getent-$1" "$2" | grep . || exit 2')
+    shell.stub("id", "exit 1")
+    shell.stub("apt-cache", 'printf "%s:\\n  Candidate: 24.11.5-4\\n" "$2"')
+    shell.stub("dpkg-query", "exit 1")
+    shell.stub("modprobe", "exit 1")
+    shell.write("proc/filesystems", "ext4\n")
+    return shell
+
+
+def look(shell: Shell, *, take_over: bool = False, users: str = "ada 6001 6001") -> subprocess.CompletedProcess[str]:
+    values: dict[str, Value] = {
+        "NODE_TAKE_OVER": take_over,
+        "USERS_LINES": users.split("; "),
+        "MUNGE_CLUSTER": "lab",
+    }
+    return shell.step(LOOK, values, name="s1-gate")
+
+
+def of_others(shell: Shell) -> tuple[Path, Path]:
+    """Write a munge key and a slurm.conf of another cluster."""
+    return shell.write("etc/munge/munge.key", "theirs\n"), shell.write("etc/slurm/slurm.conf", ATLAS)
+
+
+def backup(shell: Shell, path: str) -> Path:
+    return shell.path(f"/var/lib/tailrack/backup{shell.path(path)}")
+
+
+# The gate
+
+
+def test_a_machine_with_nothing_of_others_passes(machine: Shell) -> None:
+    assert look(machine).returncode == 0
+
+
+def test_a_machine_of_another_cluster_is_refused_with_all_that_it_has_of_it_and_the_way_out(machine: Shell) -> None:
+    paths = of_others(machine)
+    done = look(machine)
+    assert (done.returncode, done.stdout) == (1, "")
+    said = done.stderr.replace(str(machine.root), "")
+    assert (
+        "this machine serves another cluster: it has a munge key (/etc/munge/munge.key), "
+        "/etc/slurm/slurm.conf of cluster atlas\n"
+    ) in said
+    assert "\nnext: take a1 out of the config; or, if nobody needs these any more, write take_over: true" in said
+    assert [path.read_text() for path in paths] == ["theirs\n", ATLAS]
+    assert not machine.path("/var/lib/tailrack/backup").exists()
+
+
+def test_the_config_may_say_that_a_machine_is_taken_over(machine: Shell) -> None:
+    of_others(machine)
+    assert look(machine, take_over=True).returncode == 0
+
+
+def test_a_head_nodes_own_nfs_server_is_named_unless_it_is_as_the_package_brings_it(machine: Shell) -> None:
+    conf = machine.write("etc/ganesha/ganesha.conf", "EXPORT { Path = /srv; }\n")
+    assert "an NFS server's configuration" in look(machine).stderr
+    machine.stub("dpkg-query", f"printf ' {machine.path('/etc/ganesha/ganesha.conf')} '; md5sum <'{conf}'")
+    assert look(machine).returncode == 0
+    machine.stub("dpkg-query", "exit 1")
+    conf.write_text("# Written by tailrack from /etc/exports.d\n")
+    assert look(machine).returncode == 0
+
+
+def test_exports_of_the_kernels_server_are_nobodys_trouble(machine: Shell) -> None:
+    machine.write("etc/exports", "/srv/projects 192.0.2.0/24(rw)\n")
+    assert look(machine).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("there", "problem"),
+    [
+        ("carol:x:6001:", "uid 6001 is carol here and should be ada"),
+        ("ada:x:1007:", "user ada has uid 1007 here and should have 6001"),
+        ("ada:x:6001:", None),
+        ("root:x:0:", None),
+    ],
+)
+def test_a_uid_that_clashes_is_found_before_anything_is_changed(
+    machine: Shell, there: str, problem: str | None
+) -> None:
+    machine.write("passwd.txt", f"{there}\n")
+    done = look(machine)
+    assert done.returncode == (1 if problem else 0)
+    assert problem is None or problem in done.stderr
+
+
+def test_all_uids_that_clash_are_told_at_once_and_taking_over_does_not_help(machine: Shell) -> None:
+    machine.write("passwd.txt", "carol:x:6001:\nbob:x:1008:\n")
+    done = look(machine, take_over=True, users="ada 6001 6001; bob 6002 6002")
+    assert "uid 6001 is carol here and should be ada; user bob has uid 1008 here and should have 6002" in done.stderr
+
+
+# Taking over
+
+
+def join(shell: Shell, key: str = KEY, cluster: str = "lab") -> None:
+    done = shell.call("munge_join", {"MUNGE_KEY": key, "MUNGE_CLUSTER": cluster}, "munge/join")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def munge(machine: Shell) -> Shell:
+    """A machine that has munge's package."""
+    machine.stub("id", "echo 108")
+    machine.stub("dpkg-query", "printf installed")
+    machine.stub("munge")
+    machine.stub("unmunge")
+    return machine
+
+
+def test_anothers_munge_key_is_kept_for_root_alone_before_ours_takes_its_place(munge: Shell) -> None:
+    of_others(munge)
+    join(munge)
+    assert munge.path("/etc/munge/munge.key").read_text() == f"{KEY}\n"
+    assert backup(munge, "/etc/munge/munge.key").read_text() == "theirs\n"
+    assert munge.path("/var/lib/tailrack/backup").stat().st_mode & 0o777 == 0o700
+    assert "systemctl restart munge" in munge.calls
+
+
+def test_a_key_that_was_written_here_is_known_again_by_its_digest_after_a_rotation_too(munge: Shell) -> None:
+    for key in (KEY, "the next one", "the next one"):
+        join(munge, key)
+        assert look(munge).returncode == 0
+    assert not munge.path("/var/lib/tailrack/backup").exists()
+    digests = munge.path("/var/lib/tailrack/munge.digests")
+    assert digests.stat().st_mode & 0o777 == 0o600
+    known = [sha256(text.encode()).hexdigest() for text in (f"{KEY}\n", "the next one\n")]
+    assert digests.read_text() == f"{known[0]} lab\n{known[1]} lab\n"
+
+
+def test_a_machine_that_is_in_another_cluster_of_the_same_making_is_refused(munge: Shell) -> None:
+    join(munge, cluster="other")
+    assert "it has a munge key" in look(munge).stderr
+    assert look(munge, take_over=True).returncode == 0
+
+
+def test_another_key_is_kept_beside_the_one_before_it(munge: Shell) -> None:
+    for text in ("first\n", "second\n"):
+        munge.write("etc/munge/munge.key", text)
+        join(munge)
+    kept = backup(munge, "/etc/munge/munge.key")
+    assert sorted(path.read_text() for path in kept.parent.iterdir()) == ["first\n", "second\n"]
+
+
+def test_the_key_is_there_before_the_package_that_would_make_one(machine: Shell) -> None:
+    key = machine.path("/etc/munge/munge.key")
+    (machine.root / "usr/sbin").mkdir(parents=True)
+    machine.stub("dpkg-query", f'[ -e "{machine.root}/done" ] && printf installed')
+    machine.stub("dpkg")
+    machine.stub("apt-get", f'case "$*" in *install*) cp "{key}" "{machine.root}/done" ;; esac')
+    machine.stub("munge")
+    machine.stub("unmunge")
+    join(machine)
+    assert (machine.root / "done").read_text() == f"{KEY}\n"
+    assert not machine.path("/var/lib/tailrack/backup").exists()
+
+
+def test_anothers_slurm_files_are_kept_and_its_daemons_end(machine: Shell) -> None:
+    of_others(machine)
+    machine.write("etc/slurm/cgroup.conf", "# Written by tailrack.\n")
+    machine.write("var/lib/slurm/slurmctld/clustername", "atlas")
+    for _ in range(2):
+        assert machine.call("set_slurm_of_others_aside", {}, "slurm/others").returncode == 0
+    assert not machine.path("/etc/slurm/slurm.conf").exists()
+    assert machine.path("/etc/slurm/cgroup.conf").exists()
+    assert backup(machine, "/etc/slurm/slurm.conf").read_text() == ATLAS
+    assert (backup(machine, "/var/lib/slurm/slurmctld") / "clustername").read_text() == "atlas"
+    assert machine.calls == ["systemctl stop slurmd slurmctld"]
+
+
+def test_the_state_of_our_controller_stays_whatever_somebody_wrote_into_its_files(machine: Shell) -> None:
+    of_others(machine)
+    machine.write("var/lib/slurm/slurmctld/clustername", "ours")
+    machine.write("var/lib/tailrack/slurm/base/slurm.conf", "")
+    assert machine.call("set_slurm_of_others_aside", {}, "slurm/others").returncode == 0
+    assert machine.path("/var/lib/slurm/slurmctld/clustername").exists()
+
+
+# Beside others
+
+
+def test_a_kernel_server_with_exports_of_others_keeps_version_3_for_their_clients(machine: Shell) -> None:
+    machine.stub("exportfs")
+    server: dict[str, Value] = {"NFS_EXPORTS_PATH": "/export/shared", "HEAD_KERNEL_NFS": "true"}
+    ours = machine.path("/etc/nfs.conf.d/tailrack.conf")
+    machine.write("etc/exports", "# none yet\n\n")
+    machine.write("etc/exports.d/tailrack-b1.exports", "/export/shared 100.64.0.7/32(rw)\n")
+    assert machine.call("apply_exports", server, "nfs_exports/server").returncode == 0
+    assert "vers3=n" in ours.read_text()
+    for path in ("etc/exports", "etc/exports.d/projects.exports"):
+        machine.write("etc/exports", "")
+        theirs = machine.write(path, "/srv/projects 192.0.2.0/24(rw)\n")
+        assert machine.call("apply_exports", server, "nfs_exports/server").returncode == 0
+        # On a port that is closed and not on any that the kernel gives.
+        assert ours.read_text() == "# Written by tailrack.\n[mountd]\nport=20048\n"
+        assert theirs.read_text() == "/srv/projects 192.0.2.0/24(rw)\n"
+    assert machine.calls[-1] == "exportfs -ra"
+
+
+def test_a_head_node_that_leaves_does_not_stop_a_server_with_exports_of_others(machine: Shell) -> None:
+    machine.stub("exportfs")
+    machine.stub("systemd-escape", "echo shared")
+    left = machine.write("etc/exports.d/tailrack-b1.exports", "/export/shared 100.64.0.7/32(rw)\n")
+    done = machine.call("nfs_exports_leave", {"NFS_EXPORTS_MOUNT": "/shared"}, "nfs_exports/leave")
+    assert done.returncode == 0, done.stderr
+    assert not left.exists()
+    assert "exportfs -ra" in machine.calls
+    assert not [call for call in machine.calls if "disable" in call]
+
+
+def test_a_server_that_ran_before_the_cluster_came_runs_after_it_and_its_packages_defaults_are_back(
+    machine: Shell,
+) -> None:
+    machine.stub("exportfs")
+    machine.stub("systemd-escape", "echo shared")
+    machine.write("var/lib/tailrack/here", "")
+    machine.stub("systemctl", "case $* in *is-enabled*) echo enabled ;; *is-active*) echo active ;; esac")
+    machine.write("etc/exports", "/srv/projects 192.0.2.0/24(rw)\n")
+    values: dict[str, Value] = {"NFS_EXPORTS_PATH": "/export/shared", "NFS_EXPORTS_MOUNT": "/shared"}
+    server: dict[str, Value] = {**values, "HEAD_KERNEL_NFS": "true"}
+    joined = "note_unit_before nfs-server; apply_exports"
+    assert machine.call(joined, server, "nfs_exports/before", "nfs_exports/server").returncode == 0
+    done = machine.call("nfs_exports_leave", values, "nfs_exports/leave")
+    assert done.returncode == 0, done.stderr
+    assert machine.calls[-2:] == ["systemctl enable -q nfs-server", "systemctl restart nfs-server"]
+    assert not machine.path("/etc/nfs.conf.d/tailrack.conf").exists()

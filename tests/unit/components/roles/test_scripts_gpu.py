@@ -1,0 +1,257 @@
+"""Phase `gate` of role gpu: which GPUs are found, and what is said where they are not what they should be."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.fake_nvidia_smi import devices, gpu, install, nvlink, on_the_bus
+from tests.unit.shell import Shell
+
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "nvidia"
+Gate = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def gate(shell: Shell) -> Gate:
+    """Run the phase for a1; what it found is on stdout, what a person would read on stderr."""
+    shell.path("/var/log/tailrack").mkdir(parents=True)
+    shell.path("/var/lib/tailrack").mkdir(parents=True)
+
+    def run(kind: str = "", count: int = 0, before: str = "") -> subprocess.CompletedProcess[str]:
+        commands = (
+            "RESULT='' REASON='' REMEDY=''; exec 4>&2; trap report_failure EXIT\n"
+            f"{before}\ngpu_gate\nprintf '{{%s}}\\n' \"$RESULT\""
+        )
+        return shell.call(commands, {"NODE_GPU_KIND": kind, "NODE_GPU_COUNT": count}, "gpu/gate")
+
+    return run
+
+
+def found(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert done.returncode == 0, done.stderr
+    facts: dict[str, Any] = json.loads(done.stdout)
+    return facts
+
+
+@pytest.mark.parametrize(
+    ("product", "kind"),
+    [
+        ("NVIDIA H200", "h200"), ("NVIDIA A100-SXM4-80GB", "a100"), ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA A100 80GB PCIe", "a100"), ("NVIDIA A100-SXM-64GB", "a100"), ("NVIDIA H100 NVL", "h100"),
+        ("NVIDIA A100-PG509-200", "a100"), ("NVIDIA H20", "h20"), ("NVIDIA A10G", "a10g"), ("NVIDIA A10", "a10"),
+        ("NVIDIA RTX 6000 Ada Generation", "rtx6000ada"), ("NVIDIA L40S", "l40s"), ("Tesla T4", "t4"),
+        ("Tesla V100-SXM2-16GB", "v100"), ("Tesla P100-PCIE-16GB", "p100"), ("NVIDIA GH200 480GB", "gh200"),
+        ("NVIDIA GH200 144G HBM3e", "gh200"), ("NVIDIA B200", "b200"), ("NVIDIA GB200", "gb200"),
+        ("NVIDIA B300 SXM6 AC", "b300"), ("NVIDIA GeForce RTX 4090", "rtx4090"), ("NVIDIA RTX A6000", "a6000"),
+        ("NVIDIA GeForce RTX 3080 Ti", "rtx3080ti"), ("NVIDIA GeForce GTX 1080 Ti", "gtx1080ti"),
+        ("NVIDIA GeForce RTX 4070 Laptop GPU", "rtx4070laptop"), ("Quadro RTX 8000", "rtx8000"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtxpro6000"), ("NVIDIA TITAN V", "titanv"),
+        ("NVIDIA Graphics Device", "device"), ("NVIDIA PG506-230", "unknown"), ("", "unknown"), ("NVIDIA", "unknown"),
+        ("all", "unknown"), ("$(reboot) ; `id`", "rebootid"), ("9" * 90, "unknown"), ("é\t\x01", "unknown"),
+    ],
+)  # fmt: skip
+def test_a_products_name_has_one_short_kind(shell: Shell, product: str, kind: str) -> None:
+    done = shell.call('gpu_kind_of "$PRODUCT"', {"PRODUCT": product}, "gpu/found")
+    assert (done.returncode, done.stdout) == (0, kind), done.stderr
+
+
+def test_gpus_are_found_without_a_word_in_the_config(gate: Gate, shell: Shell) -> None:
+    install(shell, [gpu(number) for number in range(8)], nvlink(8))
+    devices(shell, *range(8))
+    assert found(gate()) == {
+        "gpus": 8, "gpu_kind": "h200", "gpu_devices": [0, 1, 2, 3, 4, 5, 6, 7], "gpu_memory_mb": 143771,
+        "gpu_driver": "580.159.04", "gpu_nvlinks": 18,
+    }  # fmt: skip
+
+
+def test_only_gpus_with_a_device_file_here_count(gate: Gate, shell: Shell) -> None:
+    install(shell, [gpu(0), gpu(1)])
+    devices(shell, 1)
+    facts = found(gate("h200", 1))
+    assert (facts["gpus"], facts["gpu_devices"]) == (1, [1])
+
+
+def test_a_machine_without_gpus_has_none_and_asks_nobody(gate: Gate, shell: Shell) -> None:
+    install(shell, [])
+    facts = found(gate())
+    assert (facts["gpus"], facts["gpu_kind"], facts["gpu_devices"], facts["gpu_driver"]) == (0, "", [], "")
+    assert shell.calls == []
+
+
+def test_in_a_container_nvidia_smi_runs_as_nobody_for_as_root_it_makes_device_files(gate: Gate, shell: Shell) -> None:
+    install(shell, [gpu(0)])
+    devices(shell, 0)
+    shell.stub("systemd-detect-virt")
+    assert found(gate())["gpus"] == 1
+    assert "runuser -u nobody -- nvidia-smi -q -x" in shell.calls
+    (shell.root / "dev/nvidia0").unlink()
+    on_the_bus(shell, "0000:10:00.0")  # the host's
+    assert found(gate())["gpus"] == 0
+
+
+@pytest.mark.parametrize(
+    "other", [gpu(0, "NVIDIA GeForce GT 1030", display="Enabled", memory=2048), gpu(0, "NVIDIA DGX Display")]
+)
+def test_a_gpu_that_shows_a_display_does_not_count(gate: Gate, shell: Shell, other: str) -> None:
+    install(shell, [other, gpu(1), gpu(2)])
+    devices(shell, 0, 1, 2)
+    facts = found(gate())
+    assert (facts["gpus"], facts["gpu_kind"], facts["gpu_devices"]) == (2, "h200", [1, 2])
+    done = gate("h200", 3)
+    assert done.returncode == 1
+    assert "this machine shows 2 in " in done.stderr
+    assert "shows a display and is left to it" in done.stderr
+
+
+def test_a_desktop_whose_only_gpu_shows_the_display_has_none_for_jobs(gate: Gate, shell: Shell) -> None:
+    install(shell, [gpu(0, "NVIDIA GeForce RTX 4090", display="Enabled", memory=24564)])
+    devices(shell, 0)
+    assert found(gate())["gpus"] == 0
+    assert "GPU 0 (NVIDIA GeForce RTX 4090 at 00000000:10:00.0) shows a display" in gate("rtx4090", 1).stderr
+
+
+def test_of_two_kinds_the_promised_one_counts_or_the_one_with_more_memory(gate: Gate, shell: Shell) -> None:
+    install(shell, [gpu(0, "Tesla T4", memory=15360), gpu(1), gpu(2, "Tesla T4", memory=15360)])
+    devices(shell, 0, 1, 2)
+    assert found(gate())["gpu_kind"] == "h200"
+    facts = found(gate("t4", 2))
+    assert (facts["gpu_devices"], facts["gpu_memory_mb"]) == ([0, 2], 15360)
+
+
+def test_another_kind_than_promised_is_named(gate: Gate, shell: Shell) -> None:
+    install(shell, [gpu(0, "NVIDIA H100 80GB HBM3")])
+    devices(shell, 0)
+    done = gate("h200", 1)
+    assert "the config promises 1 GPUs (h200), and the GPUs here are h100" in done.stderr
+    assert "next: write gpu: KIND:COUNT of these for a1" in done.stderr
+
+
+def test_one_gpu_less_than_promised_is_named_by_its_address(gate: Gate, shell: Shell) -> None:
+    install(shell, [gpu(number) for number in range(7)])
+    devices(shell, *range(8))
+    for number in range(8):
+        on_the_bus(shell, f"0000:{number + 16:02x}:00.0")
+    on_the_bus(shell, "0000:99:00.0", vendor="0x8086")
+    done = gate("h200", 8)
+    assert done.returncode == 1
+    assert "promises 8 GPUs (h200), this machine shows 7 in " in done.stderr
+    assert "; 0000:17:00.0 is on the PCI bus and nvidia-smi does not show it" in done.stderr
+    assert done.stderr.count("is on the PCI bus") == 1
+    assert "next: correct gpu: of a1 in the config, or see nvidia-smi and 'dmesg" in done.stderr
+
+
+@pytest.mark.parametrize("promise", [("", 0), ("h200", 2)])
+def test_mig_is_refused_with_the_reason(gate: Gate, shell: Shell, promise: tuple[str, int]) -> None:
+    install(shell, [gpu(0), gpu(1, mig="Enabled")])
+    devices(shell, 0, 1)
+    done = gate(*promise)
+    assert done.returncode == 1
+    assert "MIG is on at GPU 1 (00000000:11:00.0)" in done.stderr
+    assert "next: 'nvidia-smi -i 1 -mig 0' on a1" in done.stderr
+
+
+def test_real_output_of_a_machine_with_mig_is_refused_too(gate: Gate, shell: Shell) -> None:
+    install(shell, [])
+    shell.write("fake/query.xml", (FIXTURES / "smi-535-a100-sxm4-mig.xml").read_text(encoding="utf-8"))
+    devices(shell, 0, 1, 2, 3)
+    assert "MIG is on at GPU 1 (00000000:01:00.0)" in gate("a100", 4).stderr
+
+
+@pytest.mark.parametrize(("name", "kind", "memory"), [("smi-515-t4", "t4", 15360), ("smi-515-a10g", "a10g", 23028)])
+def test_real_output_is_read(gate: Gate, shell: Shell, name: str, kind: str, memory: int) -> None:
+    install(shell, [])
+    shell.write("fake/query.xml", (FIXTURES / f"{name}.xml").read_text(encoding="utf-8"))
+    devices(shell, 0)
+    facts = found(gate(kind, 1))
+    assert (facts["gpu_kind"], facts["gpu_memory_mb"], facts["gpu_driver"]) == (kind, memory, "515.105.01")
+
+
+def test_gpus_without_a_driver_stop_a_machine_that_was_promised_to_have_some(gate: Gate, shell: Shell) -> None:
+    on_the_bus(shell, "0000:18:00.0")
+    done = gate("h200", 1)
+    assert done.returncode == 1
+    assert "the NVIDIA driver is not installed" in done.stderr
+    assert "0000:18:00.0" in done.stderr
+    assert "next: install the driver on a1" in done.stderr
+    # Nobody spoke of a GPU: it may be the one that shows the console.
+    quiet = gate()
+    assert found(quiet)["gpus"] == 0
+    assert "NVIDIA GPUs without a driver, which no job gets: 0000:18:00.0" in quiet.stderr
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "problem", "remedy"),
+    [
+        (9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest "
+            "NVIDIA driver is installed and running.", "the NVIDIA driver does not load", "'modprobe nvidia'"),
+        (18, "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 535.161",
+         "the NVIDIA driver that runs is not the one that is installed", "restart a1"),
+        (15, "Unable to determine the device handle for GPU0000:B3:00.0: GPU is lost.  Reboot the system to recover "
+             "this GPU", "a GPU is lost", "see 'dmesg | grep -i xid' on a1 and restart it"),
+        (6, "No devices were found", "nvidia-smi fails with status 6", "'dmesg | grep -i nvrm'"),
+        (139, "", "nvidia-smi fails with status 139", "run nvidia-smi on a1"),
+    ],
+    ids=["no module", "updated under it", "lost", "none", "crash"],
+)  # fmt: skip
+def test_a_driver_that_does_not_work_is_named_with_what_helps(
+    gate: Gate, shell: Shell, status: int, said: str, problem: str, remedy: str
+) -> None:
+    on_the_bus(shell, "0000:18:00.0")
+    text = shell.write("fake/said", said)
+    shell.stub("nvidia-smi", f'cat "{text}"; exit {status}')
+    done = gate()
+    assert done.returncode == 1
+    assert problem in done.stderr
+    assert remedy in done.stderr.split("next: ")[1]
+
+
+def test_an_nvidia_smi_that_hangs_ends_the_gate_in_time(gate: Gate, shell: Shell) -> None:
+    shell.stub("nvidia-smi", "exec tail -f /dev/null")
+    devices(shell, 0)
+    done = gate(before="GPU_LIMIT=1")
+    assert done.returncode == 1
+    assert "nvidia-smi gives no answer within 1s" in done.stderr
+    assert "then restart it" in done.stderr
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_nvswitches_need_their_fabric_manager(gate: Gate, shell: Shell, running: bool) -> None:
+    install(shell, [gpu(0), gpu(1)])
+    devices(shell, 0, 1)
+    on_the_bus(shell, "0000:05:00.0", kind="0x068000")
+    shell.stub("systemctl", f"exit {3 * (not running)}")
+    done = gate()
+    assert done.returncode == int(not running)
+    if not running:
+        assert "the fabric manager does not run" in done.stderr
+        assert (
+            "'systemctl enable --now nvidia-fabricmanager' on a1; its package must be of the driver's version, 580"
+            in (done.stderr)
+        )
+
+
+def test_the_links_of_the_gpu_with_fewest_count(gate: Gate, shell: Shell) -> None:
+    install(shell, [gpu(0), gpu(1)], nvlink(2, 18, down=5))
+    devices(shell, 0, 1)
+    assert found(gate())["gpu_nvlinks"] == 13
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "<nvidia_smi_log>", '<gpu id="\n</gpu>', "\x00\xff<gpu id=x>\n<minor_number>$(id)</minor_number>\n</gpu>"],
+)
+def test_what_is_no_answer_gives_no_gpu_and_no_wrong_number(gate: Gate, shell: Shell, text: str) -> None:
+    install(shell, [])
+    shell.path("fake/query.xml").write_bytes(text.encode("latin-1"))
+    devices(shell, 0)
+    done = gate()
+    if done.returncode:
+        assert "nvidia-smi ends well and names no GPU" in done.stderr
+    else:
+        assert (found(done)["gpus"], found(done)["gpu_devices"]) == (0, [])

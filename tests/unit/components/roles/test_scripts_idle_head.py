@@ -1,0 +1,92 @@
+"""A head node that runs no jobs: whatever started a slurmd there, none runs after its step."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from components.roles.role import Value
+from tests.unit.shell import Shell, role_header
+
+UNIT = "/etc/systemd/system/slurmd.service.d/tailrack.conf"
+
+
+def head_step(shell: Shell, computes: bool) -> subprocess.CompletedProcess[str]:
+    """Run the part of the head node's step that is about slurmd; the controller takes any files."""
+    conf: dict[str, Value] = {
+        **role_header("slurm"),
+        "HOST_NAME": "head",
+        "HEAD_COMPUTES": computes,
+        "SLURM_JOB_LIMIT_SECONDS": 0,
+    }
+    conf |= {
+        f"SLURM_{name}": "" for name in ("GRES_CONF", "TOPOLOGY_CONF", "CGROUP_CONF", "MPI_CONF", "JOB_SUBMIT_LUA")
+    }
+    conf |= {"SLURM_SLURM_CONF": "ClusterName=lab", "HEAD_EXPIRE_PROGRAM": ""}
+    conf |= {f"NODE_{name}": "x" for name in ("SLURM_CONF", "GRES_CONF", "JOB_SUBMIT_LUA", "MEMORY", "SITE")}
+    conf |= {"NODE_NAME": "head", "POOL_OWNER": "", "POOL_FORGET_AFTER_MINUTES": 0}
+    taken = "offer_slurm_files() { :; }; install() { :; }; RESULT=''"
+    return shell.call(f"{taken}; slurm_head", conf, "slurm/head")
+
+
+@pytest.fixture
+def machine(shell: Shell) -> Shell:
+    """A machine with slurmd, which the controller knows as a node with a job of ada's."""
+    shell.write(UNIT, "[Service]\n")
+    shell.write("/etc/systemd/system/tailrack-slurmd-watchdog.service", "[Service]\n")
+    shell.write("known", "")
+    shell.write("jobs", "12\n")
+    shell.stub("systemctl")
+    shell.stub("chown")
+    shell.stub("slurmctld", "echo slurm-wlm 24.11.5")
+    shell.stub(
+        "squeue",
+        f'case "$*" in *%u*) [ ! -s "{shell.root}/jobs" ] || echo "12 ada RUNNING" ;; '
+        f'*) cat "{shell.root}/jobs" ;; esac',
+    )
+    shell.stub(
+        "scontrol",
+        f"""case "$*" in
+"show node head") [ -e "{shell.root}/known" ] ;;
+"delete nodename=head") rm "{shell.root}/known" ;;
+"requeue 12") : >"{shell.root}/jobs" ;;
+esac""",
+    )
+    return shell
+
+
+def test_one_that_computed_before_sees_its_jobs_off_and_ends_slurmd_for_good(machine: Shell) -> None:
+    done = head_step(machine, computes=False)
+    assert done.returncode == 0, done.stderr
+    calls = machine.calls
+    order = [
+        "scontrol update nodename=head state=drain reason=tailrack: runs no jobs any more",
+        "scontrol requeue 12",
+        "systemctl disable -q --now tailrack-slurmd-watchdog",
+        "systemctl disable -q --now slurmd",
+        "scontrol delete nodename=head",
+    ]
+    assert [call for call in calls if call in order] == order
+    assert not machine.path(UNIT).exists()
+
+
+def test_one_that_an_image_brought_is_ended_where_the_controller_knows_no_such_node(machine: Shell) -> None:
+    machine.path("/known").unlink()
+    assert head_step(machine, computes=False).returncode == 0
+    assert "systemctl disable -q --now slurmd" in machine.calls
+    assert not any(call.startswith(("squeue", "scontrol update", "scontrol delete")) for call in machine.calls)
+
+
+def test_where_there_is_no_slurmd_nothing_is_ended(machine: Shell) -> None:
+    machine.path("/known").unlink()
+    machine.path("/etc/systemd/system/tailrack-slurmd-watchdog.service").unlink()
+    machine.stub("systemctl", '[ "$*" != "cat slurmd" ]')
+    assert head_step(machine, computes=False).returncode == 0
+    assert not any("disable" in call for call in machine.calls)
+
+
+def test_one_that_computes_keeps_it(machine: Shell) -> None:
+    assert head_step(machine, computes=True).returncode == 0
+    assert not any("disable" in call for call in machine.calls)
+    assert machine.path(UNIT).exists()

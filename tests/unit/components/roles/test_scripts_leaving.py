@@ -1,0 +1,204 @@
+"""Phase `leave` of all roles: the program a node keeps for the day it leaves, and the one key that may call it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import pytest
+
+from components.roles.role import FOLDER
+from components.steps.command_line import render_program
+from components.steps.composition import HEAD, compose, leave_program
+from components.steps.header import header
+from tests.unit.recorded import public_key
+from tests.unit.shell import ROLES, Shell
+
+KEY, OTHER = public_key("leave"), public_key("other")
+KEY_FILE = "/etc/ssh/tailrack_leave_key"
+PROGRAM = "/usr/local/sbin/tailrack-leave"
+
+
+def install(shell: Shell, key: str = KEY, head: str = "100.64.0.1") -> str:
+    shell.stub("systemd-escape", "echo shared")
+    shell.stub("sshd")
+    program = {
+        "NODE_LEAVE_PROGRAM": shell.inside(leave_program(ROLES).text),
+        "NODE_LEAVE_VALUES": header({"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False}),
+    }
+    given = {"HEAD_LEAVE_KEY": key, "HEAD_ADDRESS": head, **program}
+    done = shell.call("let_the_head_ask", given, "ssh_trust/node")
+    assert done.returncode == 0, done.stderr
+    return str(shell.path(PROGRAM).read_text())
+
+
+# Where `machine_leave` takes away all that is there and has the cluster's name.
+SWEPT = re.compile(
+    r"/etc/systemd/system/(tailrack-[^/]*|[^/]*\.d/tailrack\.conf)$|/usr/local/sbin/tailrack-|/usr/local/lib/tailrack/"
+    r"|/etc/tailrack/|/var/lib/tailrack/"
+)
+# Shell variables in front of paths.
+PLACES = {"STATE_DIR": "/var/lib/tailrack", "SLURM_DIR": "/etc/slurm", "LIB": "/usr/local/lib/tailrack"}
+PATH = re.compile(r"""ensure_file "?(\$?[^"\s]+)"?""")
+
+
+def written() -> set[tuple[str, str]]:
+    """Every path that a role writes on a machine, with the role; a path in a variable as the file sets it."""
+    found = {(role.name, file.path) for role in ROLES for files in role.files.values() for file in files}
+    for script in FOLDER.glob("*/*.sh"):
+        text = script.read_text()
+        # A constant of any file of the role.
+        beside = "\n".join(path.read_text() for path in script.parent.glob("*.sh"))
+        known = dict(re.findall(r"^([A-Z_]+)=(\S+)$", beside, re.MULTILINE)) | PLACES
+        for path in PATH.findall(text):
+            whole = Template(Template(path).safe_substitute(known)).safe_substitute(known)
+            found.add((script.parent.name, whole))
+    return found
+
+
+def test_no_role_writes_a_file_that_leaving_does_not_know() -> None:
+    unknown = set()
+    for role, path in written():
+        # What begins with a variable of a function lies in the cluster's own folder, or on the share.
+        if SWEPT.match(path) or path.startswith("$"):
+            continue
+        own = (FOLDER / role / "leave.sh").read_text()
+        own += "".join((FOLDER / f"{used}.sh").read_text() for used in re.findall(r"^# uses: (\S+)", own, re.MULTILINE))
+        if not any(known in own for known in (path, path.rpartition("/")[2], path.partition("$")[0])):
+            unknown.add((role, path))
+    assert unknown == set()
+
+
+def authorized(shell: Shell, file: str = KEY_FILE) -> list[str]:
+    return str(shell.path(file).read_text()).splitlines()
+
+
+def test_the_program_is_valid_bash_and_shellcheck_clean(shell: Shell) -> None:
+    text = install(shell)
+    assert text.startswith("#!/bin/bash\n")
+    assert subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True).returncode == 0
+    command = [str(Path(sys.prefix, "bin", "shellcheck")), "-s", "bash", "-f", "gcc", "-"]
+    assert subprocess.run(command, input=text, text=True, capture_output=True).stdout == ""
+    assert shell.path(PROGRAM).stat().st_mode & 0o777 == 0o755
+
+
+def test_leaving_stops_slurm_before_the_share_and_the_tailnet_last(shell: Shell) -> None:
+    install(shell)
+    shell.write("etc/munge/munge.key", "secret")
+    for unit in ("etc/systemd/system/shared.automount", "etc/systemd/system/shared.mount"):
+        shell.write(unit, "")
+    shell.write("etc/systemd/system/slurmd.service.d/tailrack.conf", "")
+    shell.write("etc/systemd/system/tailrack-slurmd-watchdog.service", "")
+    shell.stub("systemd-run")
+    done = shell.program(PROGRAM)
+    assert (done.returncode, done.stdout) == (0, "left\n"), done.stderr
+    assert not shell.path("/etc/systemd/system/tailrack-slurmd-watchdog.service").exists()
+    calls = [call for call in shell.calls if call.startswith("system") and "escape" not in call]
+    words = ("tailrack-slurmd-watchdog", "now slurmd", "shared.automount", "stop shared.mount", "munge", "systemd-run")
+    order = [next(index for index, call in enumerate(calls) if word in call) for word in words]
+    assert order == sorted(order)
+    assert "tailscale logout" in next(call for call in calls if call.startswith("systemd-run"))
+    assert not shell.path("/etc/munge/munge.key").exists()
+    assert not shell.path("/etc/systemd/system/shared.mount").exists()
+    assert not shell.path(KEY_FILE).exists()
+    assert not shell.path("/root/.ssh/authorized_keys").exists(), "nothing else was in it"
+    assert list(shell.path("/etc/ssh/sshd_config.d").iterdir()) == []
+
+
+@pytest.mark.parametrize("adopt", [False, True])
+def test_the_auth_key_of_a_join_that_was_killed_goes_too(shell: Shell, adopt: bool) -> None:
+    text = render_program(leave_program(ROLES), {"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": adopt})
+    shell.write(PROGRAM.lstrip("/"), shell.inside(text)).chmod(0o755)
+    shell.stub("systemd-run")
+    left = shell.write("run/tailrack-key.x7Kq2a", "tskey-auth-k")
+    assert shell.program(PROGRAM).stdout == "left\n"
+    assert not left.exists()
+
+
+def test_leaving_goes_on_when_a_part_of_it_fails(shell: Shell) -> None:
+    install(shell)
+    shell.write("etc/munge/munge.key", "secret")
+    shell.stub("systemctl", "exit 1")
+    shell.stub("systemd-run")
+    assert shell.program(PROGRAM).stdout == "left\n"
+    assert not shell.path("/etc/munge/munge.key").exists()
+    assert any(call.startswith("systemd-run ") for call in shell.calls)
+
+
+@pytest.mark.parametrize("cut", range(1, 30, 4))
+def test_the_down_of_a_head_node_ends_well_from_wherever_it_was_cut(shell: Shell, cut: int) -> None:
+    script = compose(ROLES, HEAD, leaves=True)
+    values: dict[str, Any] = dict.fromkeys(script.reads, "") | {"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False}
+    values |= {"HOST_NAME": "head", "STEP_NAME": "head-head"}
+    for name in ("systemd-escape", "systemd-run", "systemctl", "userdel", "getent", "pgrep", "exportfs"):
+        shell.stub(name, {"systemd-escape": "echo shared", "pgrep": "exit 1"}.get(name, ""))
+    shell.stub("id", f"! grep -qs userdel {shell.root}/calls")
+    made = ["slurmctld.service.d/tailrack.conf", "tailrack-expire.timer", "tailrack-firewall.service"]
+    for path in (
+        *(f"/etc/systemd/system/{name}" for name in made),
+        "/etc/munge/munge.key", "/etc/hostname", "/usr/local/sbin/tailrack-sign", "/var/lib/tailrack/leave_key",
+        "/var/lib/tailrack/backup/etc/munge/munge.key", "/var/lib/tailrack/tailnet", "/var/lib/tailrack/node-name",
+        "/var/lib/slurm/slurmctld/job_state",
+    ):  # fmt: skip
+        shell.write(path, "")
+    shell.write("/etc/slurm/slurm.conf", "# Written by tailrack.\n")
+    shell.write("/var/lib/tailrack/users", "ada\n")
+    shell.write("/var/lib/tailrack/packages", "munge\n")
+    shell.path("/root").mkdir()
+    # The command with this number ends the script.
+    shell.stub("rm", f'[ "$(wc -l <{shell.root}/calls)" -ne {cut} ] || kill -KILL $PPID; /usr/bin/rm "$@"')
+    shell.step(script, values, "down", "head-head")
+    done = shell.step(script, values, "down", "head-head")
+    assert done.returncode == 0, done.stderr
+    left = {str(path.relative_to(shell.root)) for path in shell.path("/var/lib").rglob("*") if path.is_file()}
+    assert left == {"var/lib/tailrack/backup/etc/munge/munge.key", "var/lib/tailrack/tailnet"}
+    for folder in ("/etc/systemd/system", "/usr/local/sbin", "/etc/munge", "/etc/slurm"):
+        assert [path for path in shell.path(folder).rglob("*") if path.is_file()] == [], folder
+    assert shell.path("/var/log/tailrack/left").exists()
+
+
+def test_the_key_may_run_the_program_from_the_head_node_and_nothing_else(shell: Shell) -> None:
+    install(shell)
+    program = shell.path(PROGRAM)
+    assert authorized(shell) == [f'restrict,from="100.64.0.1",command="{program}" {KEY} tailrack-leave']
+    assert not shell.path("/root/.ssh/authorized_keys").exists()
+
+
+def test_where_root_may_not_log_in_that_one_command_is_heard_from_the_head_node_alone(shell: Shell) -> None:
+    install(shell)
+    login = shell.path("/etc/ssh/sshd_config.d/tailrack-leave.conf").read_text().splitlines()
+    assert login[1:] == [
+        "Match User root Address 100.64.0.1",
+        "    PermitRootLogin forced-commands-only",
+        f"    AuthorizedKeysFile {shell.path(KEY_FILE)}",
+    ]
+    assert shell.calls.index("sshd -t") < shell.calls.index("systemctl reload ssh")  # never an sshd that will not start
+
+
+@pytest.mark.parametrize("change", [{}, {"key": OTHER}, {"head": "100.64.0.2"}])
+def test_the_keys_file_is_written_as_a_whole_and_what_an_earlier_version_wrote_is_taken_away(
+    shell: Shell, change: dict[str, str]
+) -> None:
+    shell.write("root/.ssh/authorized_keys", f"ssh-ed25519 CCCC admin@desk\nrestrict {KEY} tailrack-leave\n")
+    install(shell)
+    shell.write(KEY_FILE.lstrip("/"), f"{OTHER} somebody\n{shell.path(KEY_FILE).read_text()}")
+    install(shell, **change)
+    (mine,) = authorized(shell)
+    assert change.get("key", KEY) in mine
+    assert f'from="{change.get("head", "100.64.0.1")}"' in mine
+    assert authorized(shell, "/root/.ssh/authorized_keys") == ["ssh-ed25519 CCCC admin@desk"]
+
+
+@pytest.mark.parametrize(
+    "key", ["", "ssh-ed25519 AAAA", f"{KEY}\n{OTHER}", f"{KEY} x\n{OTHER}", f"\n{KEY}", f'{KEY} "', KEY + "A"]
+)
+def test_a_leave_key_that_is_not_one_key_is_refused_and_nothing_is_written(shell: Shell, key: str) -> None:
+    given = {"HEAD_LEAVE_KEY": key, "HEAD_ADDRESS": "100.64.0.1", "NODE_LEAVE_PROGRAM": "", "NODE_LEAVE_VALUES": ""}
+    done = shell.call("trap 'echo \"$REASON\"' EXIT; let_the_head_ask", given, "ssh_trust/node")
+    assert (done.returncode, done.stdout) == (1, "what the head node gives as its key for tailrack-leave is no key\n")
+    assert not shell.path(KEY_FILE).exists()
+    assert not shell.path("/root/.ssh/authorized_keys").exists()

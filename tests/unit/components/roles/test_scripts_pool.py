@@ -1,0 +1,225 @@
+"""A pool's place on the head node: which names are taken, what slurmctld gets; and nodes that were taken back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from components.roles.role import Value
+from components.steps.command_line import render_program
+from components.steps.composition import POOL, compose, expire_program
+from tests.unit.shell import ROLES, Shell
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+SLURM = "/var/lib/tailrack/slurm"
+SITE = "NodeSet=site-far Feature=site-far\nPartitionName=far Nodes=site-far MaxTime=INFINITE State=UP"
+BASE = """ClusterName=lab
+PartitionName=all Nodes=ALL Default=YES
+PartitionName=h200 Nodes=gpu-h200
+PartitionName=long Nodes=site-rack"""
+
+
+@pytest.fixture
+def pool(shell: Shell) -> Run:
+    """Run the pool's step for pool `acme.burst` with node c1 at site far, on a head node with a cluster."""
+    shell.write(f"{SLURM}/base/slurm.conf", f"{BASE}\n")
+    shell.stub("scontrol", 'if [ "$1" = ping ]; then echo "Slurmctld(primary) at head is UP"; fi')
+
+    def run(action: str = "up", **values: Any) -> subprocess.CompletedProcess[str]:
+        header = {
+            "HOST_NAME": "head", "HEAD_NAME": "head", "POOL_OWNER": "acme.burst", "POOL_NODES": "c1", "POOL_KINDS": "",
+            "POOL_SLURM_CONF": SITE, **values,
+        }  # fmt: skip
+        return shell.step(compose(ROLES, POOL), header, action, name="burst-pool")
+
+    return run
+
+
+def slurm_conf(shell: Shell) -> str:
+    return shell.path("/etc/slurm/slurm.conf").read_text()
+
+
+def member(shell: Shell, node: str, owner: str = "", **files: str) -> None:
+    """What the head node keeps of a node."""
+    for name, text in {"site": "rack", "owner": owner, "slurm.conf": "", **files}.items():
+        shell.write(f"{SLURM}/nodes/{node}/{name}", f"{text}\n")
+
+
+def test_a_pools_site_becomes_a_partition_and_is_none_any_more_when_it_goes(shell: Shell, pool: Run) -> None:
+    done = pool()
+    assert done.returncode == 0, done.stderr
+    assert "PartitionName=far Nodes=site-far" in slurm_conf(shell)
+    done = pool("down")
+    assert done.returncode == 0, done.stderr
+    assert "far" not in slurm_conf(shell)
+    assert not shell.path(f"{SLURM}/pools/acme.burst").exists()
+
+
+def test_a_second_time_is_the_same_also_when_its_nodes_are_there(shell: Shell, pool: Run) -> None:
+    assert pool().returncode == 0
+    member(shell, "c1", "acme.burst", **{"slurm.conf": SITE})
+    before = slurm_conf(shell)
+    done = pool()
+    assert done.returncode == 0, done.stderr
+    assert slurm_conf(shell) == before
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"POOL_SLURM_CONF": SITE.replace("far", "long")}, "the cluster has a partition long already"),
+        ({"POOL_SLURM_CONF": SITE.replace("far", "near")}, "the cluster has a partition near already"),
+        ({"POOL_SLURM_CONF": SITE.replace("far", "moon")}, "the cluster has a partition moon already"),
+        ({"POOL_KINDS": "long"}, "the cluster has a partition long already, and it is not that of a GPU kind"),
+        ({"POOL_NODES": "c1\nb1"}, "the cluster has a node b1 already: one of its own stack"),
+        ({"POOL_NODES": "d1"}, "the cluster has a node d1 already: that of the pool acme.other"),
+        ({"POOL_NODES": "d2"}, "the cluster has a node d2 already: that of the pool acme.other"),
+        ({"POOL_NODES": "head"}, "the cluster's head node is called head too"),
+        ({"POOL_NODES": "h200"}, "the cluster has a partition h200, the name of one of the pool's nodes"),
+    ],
+)
+def test_a_name_that_is_taken_is_refused_and_nothing_is_written(
+    shell: Shell, pool: Run, values: dict[str, str], said: str
+) -> None:
+    member(shell, "b1", "", **{"slurm.conf": SITE.replace("far", "near")})
+    member(shell, "d1", "acme.other")
+    shell.write(f"{SLURM}/pools/acme.other/nodes", "d1\nd2\n")
+    shell.write(f"{SLURM}/pools/acme.other/slurm.conf", SITE.replace("far", "moon") + "\n")
+    done = pool(**values)
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert not shell.path(f"{SLURM}/pools/acme.burst").exists()
+
+
+def test_a_gpu_kind_that_the_cluster_has_too_is_one_partition_of_both(shell: Shell, pool: Run) -> None:
+    done = pool(POOL_KINDS="h200")
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_a_cluster_a_pool_is_refused_and_can_be_removed(shell: Shell, pool: Run) -> None:
+    shell.path(f"{SLURM}/base/slurm.conf").unlink()
+    shell.path(f"{SLURM}/base").rmdir()
+    done = pool()
+    assert "there is no cluster on head yet" in done.stderr
+    assert pool("down").returncode == 0
+
+
+# Nodes that were taken back.
+
+
+@pytest.fixture
+def forget(shell: Shell) -> Run:
+    """Run the head node's program by its timer, with node c1 in a state of Slurm's, in the tailnet or not."""
+    shell.write(f"{SLURM}/base/slurm.conf", f"{BASE}\n")
+    shell.stub("exportfs")
+    shell.stub("hostname", "echo head")
+
+    def run(*states: str, online: bool, minutes: int = 5, calls_itself: str = "c1") -> subprocess.CompletedProcess[str]:
+        member(shell, "c1", "acme.burst", forget_after=str(minutes), **{"slurm.conf": SITE})
+        shell.write("/etc/exports.d/tailrack-c1.exports", "/export/shared 100.64.0.7/32(rw)\n")
+        shell.write("/var/lib/tailrack/members/c1/key-cert.pub", "certificate\n")
+        for name, address in (("head", "100.64.0.1"), ("c1", "100.64.0.7")):
+            shell.write(f"/var/lib/tailrack/members/{name}/address", f"{address}\n")
+        shell.write("/usr/local/sbin/tailrack-names", "#!/bin/sh\n").chmod(0o755)
+        known = json.dumps({"nodes": [{"state": list(states)}]})
+        shell.stub(
+            "scontrol",
+            f"""case $1 in
+            ping) echo "Slurmctld(primary) at head is UP" ;;
+            show) if [ -e {shell.root}/deleted ]; then exit 1; fi; echo '{known}' ;;
+            delete) touch {shell.root}/deleted ;;
+        esac""",
+        )
+        # Another machine may call itself what it likes.
+        peers = {
+            "key": {
+                "DNSName": f"{calls_itself}.lab.ts.net.",
+                "TailscaleIPs": ["100.64.0.7", "fd7a::7"],
+                "Online": online,
+            },
+            "other": {"DNSName": "c1.lab.ts.net.", "TailscaleIPs": ["100.64.0.9"], "Online": True},
+            "shared-in": {"DNSName": "c1.other.ts.net.", "TailscaleIPs": None, "Online": True},
+        }
+        shell.stub("tailscale", f"echo '{json.dumps({'Peer': peers})}'")
+        script = expire_program(ROLES)
+        values: dict[str, Value] = {
+            "HEAD_KERNEL_NFS": True, "NFS_EXPORTS_PATH": "/export/shared", "SLURM_JOB_LIMIT_SECONDS": 300,
+            "HOST_NAME": "head", "STEP_NAME": "tailrack-expire", "STEP_LOCK": "", "STEP_REPAIR": "",
+        }  # fmt: skip
+        program = shell.write("/usr/local/sbin/tailrack-expire", shell.inside(render_program(script, values)))
+        program.chmod(0o755)
+        return shell.program("/usr/local/sbin/tailrack-expire")
+
+    return run
+
+
+def silent_since(shell: Shell, minutes: int) -> None:
+    """Let c1's silence have begun so many minutes ago."""
+    mark = shell.write(f"{SLURM}/silent/c1", "")
+    subprocess.run(["touch", "-d", f"{minutes} minutes ago", mark], check=True)
+
+
+def is_there(shell: Shell) -> bool:
+    return shell.path(f"{SLURM}/nodes/c1").exists()
+
+
+def test_a_node_that_was_silent_for_too_long_leaves_nothing_and_its_jobs_go_back(shell: Shell, forget: Run) -> None:
+    silent_since(shell, 6)
+    done = forget("DOWN", "NOT_RESPONDING", online=False)
+    assert done.returncode == 0, done.stderr
+    calls = shell.calls
+    down = next(index for index, call in enumerate(calls) if call.startswith("scontrol update nodename=c1 state=down"))
+    assert "scontrol delete nodename=c1" in calls[down:]
+    assert not is_there(shell)
+    assert not shell.path("/etc/exports.d/tailrack-c1.exports").exists()
+    assert not shell.path("/var/lib/tailrack/members/c1").exists()
+    assert shell.path("/var/lib/tailrack/names").read_text() == "100.64.0.1 head\n"
+    assert not shell.path(f"{SLURM}/silent/c1").exists()
+    assert "far" not in slurm_conf(shell)
+
+
+def test_silence_counts_from_the_first_time_it_is_seen(shell: Shell, forget: Run) -> None:
+    assert forget("IDLE", "NOT_RESPONDING", online=False).returncode == 0
+    assert is_there(shell)
+    assert shell.path(f"{SLURM}/silent/c1").exists()
+
+
+@pytest.mark.parametrize(
+    ("states", "online"), [(["IDLE"], False), (["DOWN"], True), (["IDLE", "NOT_RESPONDING"], True), (["MIXED"], True)]
+)
+def test_a_node_that_slurm_or_the_tailnet_hears_of_is_not_silent(
+    shell: Shell, forget: Run, states: list[str], online: bool
+) -> None:
+    silent_since(shell, 60)
+    assert forget(*states, online=online).returncode == 0
+    assert is_there(shell)
+    assert not shell.path(f"{SLURM}/silent/c1").exists()
+
+
+def test_a_node_that_calls_itself_something_else_in_the_tailnet_is_heard_of_all_the_same(
+    shell: Shell, forget: Run
+) -> None:
+    silent_since(shell, 60)
+    assert forget("DOWN", online=True, calls_itself="localhost").returncode == 0
+    assert is_there(shell)
+
+
+def test_a_node_that_is_to_be_kept_is_kept(shell: Shell, forget: Run) -> None:
+    silent_since(shell, 6000)
+    assert forget("DOWN", "NOT_RESPONDING", online=False, minutes=0).returncode == 0
+    assert is_there(shell)
+
+
+def test_while_slurmctld_does_not_answer_nobody_is_forgotten(shell: Shell, forget: Run) -> None:
+    silent_since(shell, 6)
+    forget("IDLE", online=True)
+    silent_since(shell, 6)
+    shell.stub("scontrol", "exit 1")
+    done = shell.program("/usr/local/sbin/tailrack-expire")
+    assert done.returncode == 1
+    assert "slurmctld does not answer" in done.stderr
+    assert is_there(shell)

@@ -1,0 +1,321 @@
+"""Phases `compute`, `reach` and `machine` of role slurm, and `compute` of role gpu: what registers a node anew and what
+does not, whose clock is wrong, device files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from components.roles.role import template
+from tests.unit.configs import RawConfig
+from tests.unit.recorded import Build
+from tests.unit.shell import Shell, role_header
+
+Compute = Callable[..., subprocess.CompletedProcess[str]]
+UNIT = "/etc/systemd/system/slurmd.service.d/tailrack.conf"
+ASKED = {"features": ["site-rack", "fast"], "gres": "gpu:h200:8", "specialized_memory": 4096}
+IDLE = {**ASKED, "state": ["IDLE", "DYNAMIC_NORM"], "reason": "", "reason_set_by_user": ""}
+
+
+@pytest.fixture
+def controller(shell: Shell) -> Callable[..., None]:
+    """Stub a controller that knows a1 as given (None: not at all). A node that it has deleted comes back as asked."""
+
+    def install(known: dict[str, Any] | None) -> None:
+        if known is not None:
+            shell.write("node.json", json.dumps({"nodes": [known]}))
+        shell.write("fresh.json", json.dumps({"nodes": [IDLE]}))
+        shell.write("run/slurm/conf/slurm.conf", "")
+        shell.stub(
+            "scontrol",
+            f"""case "$*" in
+"show node a1 --json") cat "{shell.root}/node.json" ;;
+"show topology tailnet") echo "SwitchName=tailnet Level=1 Nodes=a1" ;;
+"show hostnames a1") echo a1 ;;
+"update nodename=a1 state=resume") cp "{shell.root}/fresh.json" "{shell.root}/node.json" ;;
+"update nodename=a1 state=drain"*) [ ! -e "{shell.root}/slurmd-came-back" ] || echo "$*" >"{shell.root}/drained" ;;
+"delete nodename=a1") [ -e "$SLURM_CONF" ] && rm "{shell.root}/node.json" ;;
+esac""",
+        )
+        shell.stub("squeue")
+        shell.stub("slurmd", "echo slurm 24.11.5")
+        shell.stub("journalctl")
+        shell.stub("paste", '/usr/bin/paste "$@"')
+        shell.stub(
+            "systemctl",
+            f"""case "$*" in
+"-q is-active slurmd") [ ! -e "{shell.root}/slurmd-stopped" ] ;;
+"stop slurmd") touch "{shell.root}/slurmd-stopped"; rm -r "{shell.root}/run/slurm" ;;
+"restart --no-block slurmd") rm -f "{shell.root}/slurmd-stopped"; mkdir -p "{shell.root}/run/slurm/conf"
+    touch "{shell.root}/run/slurm/conf/slurm.conf" "{shell.root}/slurmd-came-back"
+    [ -e "{shell.root}/node.json" ] || cp "{shell.root}/fresh.json" "{shell.root}/node.json" ;;
+esac""",
+        )
+
+    return install
+
+
+@pytest.fixture
+def compute(shell: Shell) -> Compute:
+    """Run the phase for a1, with the given values and limits."""
+
+    shell.path("/var/log/tailrack").mkdir(parents=True)
+    shell.path("/var/lib/tailrack").mkdir(parents=True)
+
+    def run(**values: Any) -> subprocess.CompletedProcess[str]:
+        header = {
+            "NODE_FEATURES": "site-rack,fast", "NODE_GRES": "gpu:h200:8", "NODE_RESERVED_MB": 4096,
+            "HEAD_ADDRESS": "100.64.0.1", "SLURM_JOB_LIMIT_SECONDS": 1, **values,
+        }  # fmt: skip
+        commands = "RESULT='' REASON='' REMEDY=''; exec 4>&2; trap report_failure EXIT; REGISTER_LIMIT=3; slurm_compute"
+        return shell.call(commands, header, "slurm/compute")
+
+    return run
+
+
+def changes(shell: Shell) -> list[str]:
+    """The calls that change something."""
+    words = ("scontrol update", "scontrol delete", "scontrol requeue", "systemctl stop", "systemctl restart")
+    return [call for call in shell.calls if call.startswith(words)]
+
+
+def test_a_node_that_is_as_asked_is_left_alone(shell: Shell, compute: Compute, controller: Callable[..., None]) -> None:
+    controller(IDLE)
+    assert compute().returncode == 0
+    before = len(changes(shell))
+    done = compute()
+    assert done.returncode == 0, done.stderr
+    assert len(changes(shell)) == before
+    assert "MemSpecLimit=4096 Gres=gpu:h200:8" in shell.path(UNIT).read_text()
+
+
+def test_another_line_in_the_unit_starts_slurmd_again_and_touches_no_job(
+    shell: Shell, compute: Compute, controller: Callable[..., None]
+) -> None:
+    controller({**IDLE, "state": ["MIXED", "DYNAMIC_NORM"]})
+    compute()
+    shell.path(UNIT).write_text(shell.path(UNIT).read_text().replace("RestartSec=5", "RestartSec=77"))
+    shell.path("/calls").unlink()
+    done = compute()
+    assert done.returncode == 0, done.stderr
+    assert changes(shell) == ["systemctl restart --no-block slurmd"]
+
+
+@pytest.mark.parametrize(
+    "known",
+    [{"features": ["site-rack"]}, {"gres": "gpu:h200:4"}, {"gres": ""}, {"specialized_memory": 0}],
+    ids=["features", "fewer GPUs", "no GPUs", "memory"],
+)
+def test_what_a_node_registers_with_makes_it_register_anew_after_its_jobs(
+    shell: Shell, compute: Compute, controller: Callable[..., None], known: dict[str, Any]
+) -> None:
+    controller({**IDLE, **known})
+    done = compute()
+    assert done.returncode == 0, done.stderr
+    assert changes(shell) == [
+        "scontrol update nodename=a1 state=drain reason=tailrack: registers anew",
+        "systemctl stop slurmd",
+        # By a copy of the configuration that slurmd takes with it.
+        "scontrol delete nodename=a1",
+        "systemctl restart --no-block slurmd",
+    ]
+
+
+@pytest.mark.parametrize("known", [{"features": ["fast", "site-rack"]}, {"gres": "gpu:h200:8(S:0-1)"}])
+def test_another_order_of_features_and_slurms_own_additions_are_no_change(
+    shell: Shell, compute: Compute, controller: Callable[..., None], known: dict[str, Any]
+) -> None:
+    controller({**IDLE, **known})
+    assert compute().returncode == 0
+    assert not [call for call in changes(shell) if "scontrol" in call]
+
+
+def test_a_change_that_was_cut_off_after_slurmd_stopped_is_finished(
+    shell: Shell, compute: Compute, controller: Callable[..., None]
+) -> None:
+    drained = {
+        "state": ["IDLE", "DRAIN", "DYNAMIC_NORM"],
+        "reason": "tailrack: registers anew",
+        "reason_set_by_user": "root",
+    }
+    controller({**IDLE, **drained, "features": ["site-rack"]})
+    shell.write("slurmd-stopped", "")
+    done = compute()
+    assert done.returncode == 0, done.stderr
+    calls = changes(shell)
+    assert calls[0] == "systemctl restart --no-block slurmd"
+    assert calls[-2:] == ["scontrol delete nodename=a1", "systemctl restart --no-block slurmd"]
+
+
+def test_what_we_drained_is_given_work_again(shell: Shell, compute: Compute, controller: Callable[..., None]) -> None:
+    left = {"state": ["IDLE", "DRAIN"], "reason": "tailrack: leaves the cluster", "reason_set_by_user": "root"}
+    controller({**IDLE, **left})
+    assert compute().returncode == 0
+    assert "scontrol update nodename=a1 state=resume" in shell.calls
+
+
+def test_a_persons_drain_is_kept_and_fails_nothing(
+    shell: Shell, compute: Compute, controller: Callable[..., None]
+) -> None:
+    drained = {"state": ["IDLE", "DRAIN"], "reason": "the disk clicks", "reason_set_by_user": "root"}
+    controller({**IDLE, **drained})
+    done = compute()
+    assert done.returncode == 0, done.stderr
+    assert not [call for call in changes(shell) if "scontrol" in call]
+    assert "a person drained this node, and it stays so: the disk clicks" in done.stderr
+
+
+def test_a_persons_drain_is_set_again_on_a_node_that_is_created_anew(
+    shell: Shell, compute: Compute, controller: Callable[..., None]
+) -> None:
+    drained = {"state": ["IDLE", "DRAIN"], "reason": "the disk clicks", "reason_set_by_user": "root"}
+    controller({**IDLE, **drained, "features": ["site-rack"]})
+    assert compute().returncode == 0
+    assert "reason=the disk clicks" in shell.path("/drained").read_text()
+
+
+def test_slurms_own_drain_is_named_and_not_lifted(
+    shell: Shell, compute: Compute, controller: Callable[..., None]
+) -> None:
+    drained = {"state": ["IDLE", "DRAIN"], "reason": "Kill task failed", "reason_set_by_user": "slurm"}
+    controller({**IDLE, **drained})
+    done = compute()
+    assert done.returncode == 1
+    assert "does not see this node as usable (IDLE+DRAIN Kill task failed)" in done.stderr
+    assert "scontrol update nodename=a1 state=resume" not in shell.calls
+
+
+def test_a_node_that_munge_refuses_for_its_clock_is_told_so(
+    shell: Shell, compute: Compute, controller: Callable[..., None]
+) -> None:
+    controller({**IDLE, "state": ["DOWN", "NOT_RESPONDING"]})
+    shell.stub("journalctl", "echo 'error: Munge decode failed: Rewound credential'")
+    shell.hurry()
+    assert "; the clocks of this node and of the head node differ by more than five minutes" in compute().stderr
+
+
+def test_device_files_of_gpus_are_made_at_boot_before_slurmd_looks(shell: Shell) -> None:
+    assert shell.call("gpu_compute", {**role_header("gpu"), "NODE_GPU_COUNT": 8}, "gpu/compute").returncode == 0
+    unit = shell.path("/etc/systemd/system/tailrack-gpu.service").read_text()
+    assert "Before=slurmd.service" in unit
+    # No driver must not keep slurmd from starting: its own message says which file is missing.
+    assert all(line.startswith("ExecStart=-") for line in unit.splitlines() if line.startswith("ExecStart"))
+    assert "systemctl enable -q --now tailrack-gpu.service" in shell.calls
+
+
+def test_a_node_with_gpus_has_its_health_looked_at_and_its_driver_kept_awake(shell: Shell) -> None:
+    shell.stub("systemctl", 'case "$*" in "-q cat nvidia-persistenced.service") ;; esac')
+    for _ in range(2):
+        done = shell.call("gpu_compute", {**role_header("gpu"), "NODE_GPU_COUNT": 8}, "gpu/compute")
+        assert done.returncode == 0, done.stderr
+    assert "systemctl enable -q --now nvidia-persistenced" in shell.calls
+    assert "systemctl enable -q --now tailrack-health.timer" in shell.calls
+    assert "systemctl start --no-block tailrack-health.service" in shell.calls
+    compile(shell.path("/usr/local/sbin/tailrack-health").read_text(), "tailrack-health", "exec")
+    assert "ExecStart=/usr/bin/python3 " in shell.path("/etc/systemd/system/tailrack-health.service").read_text()
+    # And of all of it nothing is left where it has none any more.
+    assert shell.call("gpu_compute", {**role_header("gpu"), "NODE_GPU_COUNT": 0}, "gpu/compute").returncode == 0
+    assert not [*shell.path("/usr/local/sbin").iterdir(), *shell.path("/etc/systemd/system").iterdir()]
+
+
+@pytest.mark.parametrize(("container", "persistenced"), [(False, False), (False, True), (True, False)])
+def test_at_boot_device_files_are_made_but_in_a_container(shell: Shell, container: bool, persistenced: bool) -> None:
+    assert shell.call("gpu_compute", {**role_header("gpu"), "NODE_GPU_COUNT": 8}, "gpu/compute").returncode == 0
+    shell.stub("systemd-detect-virt", f"exit {int(not container)}")
+    shell.stub("systemctl", f"exit {3 * (not persistenced)}")
+    for name in ("nvidia-smi", "nvidia-modprobe", "mount"):
+        shell.stub(name)
+    shell.path("/calls").unlink()
+    assert shell.program("/usr/local/sbin/tailrack-gpu").returncode == 0
+    ran = [call for call in shell.calls if call.startswith("nvidia")]
+    awake = [] if persistenced else ["nvidia-smi -pm 1"]
+    assert ran == ([] if container else [*awake, "nvidia-smi -L", "nvidia-modprobe -u -c 0"])
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_roce_ports_are_set_up_where_that_is_asked_for(shell: Shell, asked: bool) -> None:
+    header = {**role_header("gpu"), "NODE_GPU_COUNT": 0, "GPU_ROCE_APPLY": asked}
+    assert shell.call("gpu_compute", header, "gpu/compute").returncode == 0
+    assert ("systemctl restart tailrack-roce.service" in shell.calls) == asked
+    program = shell.path("/usr/local/sbin/tailrack-roce")
+    assert program.exists() == asked
+    if not asked:
+        return
+    for adapter, layer, mtu in (
+        ("mlx5_0", "InfiniBand", 4092),
+        ("mlx5_1", "Ethernet", 1500),
+        ("mlx5_2", "Ethernet", 9216),
+    ):
+        shell.write(f"sys/class/infiniband/{adapter}/ports/1/link_layer", f"{layer}\n")
+        shell.write(f"sys/class/infiniband/{adapter}/device/net/en{adapter}/mtu", f"{mtu}\n")
+    shell.stub("ip")
+    shell.stub("readlink", 'echo "/devices/0000:45:00.0"')
+    shell.stub("mlxconfig", '[ "$3" = query ] && echo "  ATS_ENABLED   False(0)"')
+    shell.path("/calls").unlink()
+    assert shell.program("/usr/local/sbin/tailrack-roce").returncode == 0
+    assert [call for call in shell.calls if call.startswith("ip ")] == ["ip link set enmlx5_1 mtu 9216"]
+    assert "mlxconfig -y -d 0000:45:00.0 set ATS_ENABLED=true" in shell.calls
+    assert shell.call("gpu_leave", {}, "gpu/leave").returncode == 0
+    assert not program.exists()
+
+
+@pytest.mark.parametrize(("size", "enlarged"), [(65536, True), (1048576, False)])
+def test_a_small_shared_memory_is_made_larger_at_boot(shell: Shell, size: int, enlarged: bool) -> None:
+    assert shell.call("gpu_compute", {**role_header("gpu"), "NODE_GPU_COUNT": 8}, "gpu/compute").returncode == 0
+    shell.stub("systemd-detect-virt")
+    shell.stub("mount")
+    shell.stub("df", f"echo 1K-blocks; echo {size}")
+    assert shell.program("/usr/local/sbin/tailrack-gpu").returncode == 0
+    assert any(call.startswith("mount -o remount,size=50% ") for call in shell.calls) == enlarged
+
+
+def test_jobs_may_pin_memory_wherever_they_are_submitted_from(
+    shell: Shell, compute: Compute, controller: Callable[..., None]
+) -> None:
+    controller(IDLE)
+    assert compute().returncode == 0
+    assert "LimitMEMLOCK=infinity" in shell.path(UNIT).read_text()
+
+
+@pytest.mark.parametrize("way", [("gpu_compute", "gpu/compute"), ("gpu_leave", "gpu/leave")])
+def test_a_node_without_gpus_and_one_that_leaves_have_no_such_unit(shell: Shell, way: tuple[str, str]) -> None:
+    unit = shell.write("/etc/systemd/system/tailrack-gpu.service", "[Unit]\n")
+    assert shell.call(way[0], {**role_header("gpu"), "NODE_GPU_COUNT": 0}, way[1]).returncode == 0
+    assert not unit.exists()
+
+
+@pytest.mark.parametrize("seconds", [0, 7200])
+def test_steps_that_wait_for_jobs_have_the_jobs_time_on_top_of_their_own(
+    build: Build, lab_config: RawConfig, seconds: int
+) -> None:
+    stack = build({**lab_config, "slurm": {"job_limit_seconds": seconds}})
+    commands = {
+        "a1-member": stack["a1-member"].inputs["delete"],
+        "a1-node": stack["a1-node"].inputs["create"],
+        "head-head": stack["head-head"].inputs["create"],
+    }
+    for name, command in commands.items():
+        assert f" timeout -k 30 {1800 + seconds} bash " in command, name
+
+
+RELOAD, REBIND = "systemctl reload slurmd", "tailscale debug rebind"
+
+
+@pytest.mark.parametrize(
+    ("says", "told"), [("mix*", [RELOAD]), ("down*", [RELOAD]), ("idle", []), ("drain", []), ("", [REBIND])]
+)
+def test_a_node_that_slurm_calls_silent_makes_itself_known_and_one_without_an_answer_looks_at_its_tailnet(
+    shell: Shell, says: str, told: list[str]
+) -> None:
+    shell.stub("sleep", f'[ "$*" = 40 ] || mkdir "{shell.root}/looked"')
+    shell.stub("sinfo", f'[ "$*" = "-h -p all -n a1 -o %t" ] && echo "{says}" | grep .')
+    shell.stub("hostname", "echo a1")
+    shell.stub("systemctl")
+    shell.stub("tailscale")
+    shell.call(template("slurm", "tailrack-slurmd-watchdog"), {}, "slurm/jobs")
+    assert [call for call in shell.calls if call.startswith(("systemctl", "tailscale"))] == told
+    assert shell.calls.count("sleep 20") == 2

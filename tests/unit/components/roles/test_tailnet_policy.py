@@ -1,0 +1,111 @@
+"""What the tailnet's policy has to hold is made from the ports of the roles; what one in force lacks is found."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.roles.order import roles
+from components.roles.tailnet.policy import lacking, policy, ports
+from stacks.config import parse
+from tests.unit.configs import HOSTS
+
+TAG = "tag:cluster"
+WANTED = ("22", "2049", "6816-6819")
+OWNED: dict[str, Any] = {"tagOwners": {TAG: []}}
+
+
+def grant(*ip: str, src: str = TAG, dst: str = TAG, **more: Any) -> dict[str, Any]:
+    return {"src": [src], "dst": [dst], "ip": [*ip], **more}
+
+
+def in_force(*grants: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {**OWNED, "grants": [*grants], **more}
+
+
+def test_the_ports_are_those_that_roles_serve_and_none_that_is_kept_closed(key_folder: Path) -> None:
+    made = roles(parse(HOSTS, base_dir=key_folder, secret_keys=frozenset({"tailnet"})))
+    assert ports(made) == ("22", "2049", "6816-6819", "60001-60999", "1024-65535")
+    closed = {port for role in made for port in role.ports if port not in role.serves}
+    assert closed == {"111", "20048"}
+
+
+def test_the_policy_in_the_docs_is_the_one_that_is_made(key_folder: Path) -> None:
+    made = roles(parse(HOSTS, base_dir=key_folder, secret_keys=frozenset({"tailnet"})))
+    page = (Path(__file__).parents[4] / "docs" / "security.md").read_text(encoding="utf-8")
+    block, relay = map(json.loads, re.findall(r"```json\n(.*?)```", page, re.DOTALL))
+    assert block == policy(TAG, ports(made))
+    assert [*block["grants"], relay] == policy(TAG, ports(made), relay=True)["grants"]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_policy_that_is_made_lacks_nothing_and_says_so_in_its_own_tests(whole: bool) -> None:
+    made = policy(TAG, WANTED, whole)
+    assert lacking(made, TAG, WANTED) == ""
+    (test,) = made["tests"]
+    assert test["accept"] == [f"{TAG}:22", f"{TAG}:2049", f"{TAG}:6816"]
+    assert ("deny" in test) is whole
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        in_force(grant("*")),
+        in_force(grant("tcp:*", src="*", dst="*")),
+        in_force(grant("22", "tcp:2049", "6:6816-6819")),
+        in_force(grant("tcp:1-3000", src="autogroup:tagged"), grant("tcp:3001-65535", src="100.64.0.0/10")),
+        in_force(grant("tcp:20-2048"), grant("tcp:2049-6817"), grant("tcp:6818-6819")),
+        in_force(grant("*", src="autogroup:danger-all")),
+        {**OWNED, "acls": [{"action": "accept", "src": ["*"], "dst": ["*:*"]}]},
+        {**OWNED, "acls": [{"action": "accept", "users": [TAG], "ports": [f"{TAG}:22,2049,6816-6819"]}]},
+        {**OWNED, "acls": [{"action": "accept", "src": [TAG], "proto": "tcp", "dst": ["autogroup:tagged:*"]}]},
+        OWNED,  # without rules everything is let through
+    ],
+)
+def test_a_policy_that_lets_the_cluster_work_lacks_nothing(found: dict[str, Any]) -> None:
+    assert lacking(found, TAG, WANTED) == ""
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        in_force(),
+        in_force(grant("*", src="group:ops")),
+        in_force(grant("*", dst="tag:other")),
+        in_force(grant("*", dst="autogroup:danger-all")),
+        in_force(grant("udp:*")),
+        in_force(grant("*", src="100.64.0.0/12")),
+        in_force(grant("*", srcPosture=["posture:x"])),
+        in_force(grant("*", via=["tag:relay"])),
+        in_force({"src": [TAG], "dst": [TAG], "app": {}}),
+        {**OWNED, "acls": []},
+        {**OWNED, "acls": [{"action": "accept", "src": [TAG], "proto": "udp", "dst": [f"{TAG}:*"]}]},
+        {**OWNED, "grants": "none", "acls": [7, {"action": "accept"}]},
+    ],
+)
+def test_all_that_is_missing_is_named_with_the_grant_to_add(found: dict[str, Any]) -> None:
+    said = lacking(found, TAG, WANTED)
+    assert said.startswith(f"no rule lets {TAG} reach itself on tcp 22, 2049, 6816-6819; add to its grants ")
+    added = json.loads(said.rpartition("grants ")[2])
+    assert lacking({**OWNED, "grants": [added]}, TAG, WANTED) == ""
+
+
+def test_only_what_is_missing_is_named() -> None:
+    assert "tcp 2049; " in lacking(in_force(grant("22", "tcp:6000-7000")), TAG, WANTED)
+
+
+def test_a_tag_without_an_owner_is_named_for_no_key_could_carry_it() -> None:
+    assert lacking({"grants": [grant("*")]}, TAG, WANTED).startswith(f"its tagOwners have no {TAG}; add ")
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=6), st.integers(1, 50), st.integers(0, 9))
+def test_a_range_is_open_when_each_of_its_ports_is(opened: list[tuple[int, int]], first: int, more: int) -> None:
+    entries = [f"tcp:{min(pair)}-{max(pair)}" for pair in opened]
+    each = all(any(min(pair) <= port <= max(pair) for pair in opened) for port in range(first, first + more + 1))
+    assert (lacking(in_force(grant(*entries)), TAG, (f"{first}-{first + more}",)) == "") is each

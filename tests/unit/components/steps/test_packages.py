@@ -1,0 +1,190 @@
+"""Packages on a machine that somebody else is still at work on, or that others' sources and packages have spoilt."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from tests.unit.shell import Shell
+
+APT_LOCK = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 4321 (unattended-upgr)"
+DPKG_LOCK = "dpkg: error: dpkg frontend lock was locked by another process with pid 4321"
+BROKEN = "E: The repository 'https://packages.example.com/cuda stable Release' does not have a Release file."
+
+
+@pytest.fixture
+def apt(shell: Shell) -> Shell:
+    """A machine on which `apt-get install` installs what it is given, and every package has a candidate."""
+    (shell.root / "usr/sbin").mkdir(parents=True)
+    shell.stub("dpkg-query", f'grep -qsx "${{!#}}" "{shell.root}/installed" && printf installed')
+    shell.stub("apt-cache", 'printf "%s:\\n  Candidate: 1.0\\n" "$2"')
+    shell.stub("dpkg")
+    installs(shell)
+    return shell
+
+
+def installs(shell: Shell, before: str = "", status: int = 0) -> None:
+    """Stub apt-get: what it does first, then it installs, then its exit status."""
+    policy = shell.path("/usr/sbin/policy-rc.d")
+    body = f"""case " $* " in *" -s "*) echo 'Remv nvidia-driver-550 [550.1]' ;; esac
+    {before}
+    case " $* " in
+        *" -s "*) ;;
+        *" install "*) printf '%s\\n' "$@" >>"{shell.root}/installed"; cat "{policy}" >"{shell.root}/policy-then" ;;
+    esac
+    exit {status}"""
+    shell.stub("apt-get", body)
+
+
+def busy(shell: Shell, program: str, lock: str, times: int) -> None:
+    """Have a program complain of a lock the first times."""
+    stub = shell.root / "stubs" / program
+    waiting = f'[ "$(grep -c "^{program} " "{shell.root}/calls")" -gt {times} ] || {{ echo "{lock}" >&2; exit 100; }}\n'
+    first, rest = stub.read_text().split("\n", 3)[:3], stub.read_text().split("\n", 3)[3]
+    stub.write_text("\n".join([*first, waiting + rest]))
+
+
+def ensure(shell: Shell, *packages: str, wait: int = 600) -> subprocess.CompletedProcess[str]:
+    """Have packages installed, with the seconds to wait for others."""
+    return in_a_step(shell, f"APT_WAIT={wait}\nensure_packages {' '.join(packages)}")
+
+
+def in_a_step(shell: Shell, commands: str) -> subprocess.CompletedProcess[str]:
+    """Run commands whose failure is reported as a step's is."""
+    return shell.call(f'mkdir -p "$LOG_DIR" "$STATE_DIR"\nexec 4>&2\ntrap report_failure EXIT\n{commands}', {})
+
+
+def test_what_is_there_is_left_alone(apt: Shell) -> None:
+    (apt.root / "installed").write_text("munge\njq\n")
+    assert ensure(apt, "munge", "jq").returncode == 0
+    assert not [call for call in apt.calls if call.startswith("apt-get")]
+
+
+def test_what_is_missing_is_installed_and_no_daemon_starts_by_itself(apt: Shell) -> None:
+    (apt.root / "installed").write_text("jq\n")
+    assert ensure(apt, "munge", "jq").returncode == 0
+    assert "munge" in (apt.root / "installed").read_text().split()
+    assert (apt.root / "policy-then").read_text().endswith("exit 101\n")
+    assert not apt.path("/usr/sbin/policy-rc.d").exists()
+
+
+@pytest.mark.parametrize(
+    ("program", "lock", "said"),
+    [
+        ("apt-get", APT_LOCK, "waiting, at most 600s: Could not get lock "),
+        ("dpkg", DPKG_LOCK, "waiting, at most 600s: error: dpkg frontend lock was locked by another process"),
+    ],
+)
+def test_a_lock_that_another_has_is_waited_for_and_the_holder_is_named(
+    apt: Shell, program: str, lock: str, said: str
+) -> None:
+    busy(apt, program, lock, times=3)
+    apt.write("/proc/4321/comm", "unattended-upgr\n")
+    done = ensure(apt, "munge")
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if "waiting" in line]
+    assert said in line.replace(str(apt.root), "")
+    assert "4321 (unattended-upgr)" in line
+
+
+def test_a_lock_that_is_never_given_back_ends_the_step_with_its_holders_name(apt: Shell) -> None:
+    busy(apt, "apt-get", APT_LOCK, times=1000)
+    done = ensure(apt, "munge", wait=0)
+    assert done.returncode == 1
+    assert "failed: others have had the package manager for 0s: Could not get lock" in done.stderr
+    assert "held by process 4321 (unattended-upgr)" in done.stderr
+    assert "\nnext: let that process end" in done.stderr
+
+
+def test_a_lock_that_is_taken_again_during_the_installation_leaves_no_ban_on_starting_daemons(apt: Shell) -> None:
+    installs(apt, before=f'case "$*" in *install*) echo "{APT_LOCK}" >&2; exit 100 ;; esac')
+    assert ensure(apt, "munge", wait=0).returncode == 1
+    assert not apt.path("/usr/sbin/policy-rc.d").exists()
+
+
+def test_a_broken_source_of_others_is_passed_over_where_the_rest_has_the_packages(apt: Shell) -> None:
+    installs(apt, before=f'case "$*" in *update) echo "{BROKEN}" >&2; exit 100 ;; esac')
+    done = ensure(apt, "munge")
+    assert done.returncode == 0, done.stderr
+    assert BROKEN in done.stderr
+    assert "munge" in (apt.root / "installed").read_text().split()
+
+
+def test_a_broken_source_is_quoted_where_a_package_cannot_be_had(apt: Shell) -> None:
+    installs(apt, before=f'case "$*" in *update) echo "{BROKEN}" >&2; exit 100 ;; esac')
+    apt.stub("apt-cache", 'printf "%s:\\n  Candidate: (none)\\n" "$2"')
+    done = ensure(apt, "munge")
+    assert done.returncode == 1
+    assert f"no package source that can be read here has munge ({BROKEN})" in done.stderr
+    assert "\nnext: see 'apt-get update'" in done.stderr
+
+
+def test_a_package_of_others_that_cannot_be_configured_stops_nothing(apt: Shell) -> None:
+    apt.stub("dpkg", "echo 'dpkg: error processing package agent' >&2; exit 1")
+    installs(apt, status=100)
+    assert ensure(apt, "munge").returncode == 0
+
+
+def test_nothing_is_removed_for_a_package_and_what_would_be_is_named(apt: Shell) -> None:
+    installs(
+        apt, before='case "$*" in *Remove=false*install*) echo "E: Packages need to be removed" >&2; exit 100 ;; esac'
+    )
+    done = ensure(apt, "munge")
+    assert done.returncode == 1
+    assert "installing munge would remove nvidia-driver-550" in done.stderr
+    assert all("APT::Get::Remove=false" in call for call in apt.calls if " install " in call and " -s " not in call)
+
+
+# cloud-init
+
+
+def foreign_cluster(shell: Shell, wait: str = "") -> subprocess.CompletedProcess[str]:
+    return in_a_step(shell, f"{wait}\nwait_for_cloud_init")
+
+
+def cloud_init(shell: Shell, state: str, wait: str = "exit 0") -> None:
+    """Stub cloud-init: the state it is in, and what waiting for its end does."""
+    shell.stub("cloud-init", f'case "$*" in *--wait) {wait} ;; esac\necho "status: {state}"')
+
+
+def waited(shell: Shell) -> bool:
+    return "cloud-init status --wait" in shell.calls
+
+
+def test_a_machine_without_cloud_init_is_not_waited_for(shell: Shell) -> None:
+    assert foreign_cluster(shell).returncode == 0
+
+
+@pytest.mark.parametrize("state", ["done", "error", "disabled", "degraded done"])
+def test_cloud_init_that_has_ended_is_not_waited_for(shell: Shell, state: str) -> None:
+    cloud_init(shell, state)
+    assert foreign_cluster(shell).returncode == 0
+    assert not waited(shell)
+
+
+@pytest.mark.parametrize("wait", ["exit 0", "exit 1", "exit 2"], ids=["well", "failed", "with warnings"])
+def test_cloud_init_at_work_is_waited_for_however_it_ends(shell: Shell, wait: str) -> None:
+    cloud_init(shell, "running", wait)
+    done = foreign_cluster(shell)
+    assert done.returncode == 0
+    assert waited(shell)
+    assert "waiting for cloud-init, at most 600s" in done.stderr
+
+
+def test_cloud_init_that_has_not_begun_is_waited_for_while_the_machine_starts(shell: Shell) -> None:
+    cloud_init(shell, "not started")
+    shell.stub("systemctl", "echo running")
+    assert foreign_cluster(shell).returncode == 0
+    assert not waited(shell)
+    shell.stub("systemctl", "echo starting; exit 1")
+    assert foreign_cluster(shell).returncode == 0
+    assert waited(shell)
+
+
+def test_cloud_init_that_does_not_end_is_named(shell: Shell) -> None:
+    cloud_init(shell, "running", "while :; do :; done")
+    done = foreign_cluster(shell, "CLOUD_INIT_WAIT=0.2")
+    assert done.returncode == 1
+    assert "cloud-init has not set this machine up after 0.2s" in done.stderr
+    assert "\nnext: see 'cloud-init status --long'" in done.stderr

@@ -1,0 +1,187 @@
+"""What a node has that could carry the data: found, brought back, and compared with what did."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.validation import collect_fabric_facts
+from components.validation.expected import NOTHING, Expected, complaint, expect, proven
+from components.validation.fabric_facts import EFA, INFINIBAND, ROCE, FabricFacts, read_fabric_facts
+from components.validation.transport import Transport
+
+# As nvidia-smi 580 prints it: a machine with two GPUs on NVLink and two network devices.
+TOPOLOGY = """\
+\t\x1b[4mGPU0\tGPU1\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m
+GPU0\t X \tNV18\tPIX\tSYS\t0-31\t0\t\tN/A
+GPU1\tNV18\t X \tSYS\tPXB\t0-31\t0\t\tN/A
+NIC0\tPIX\tSYS\t X \tSYS\t\t\t\t
+NIC1\tSYS\tPXB\tSYS\t X \t\t\t\t
+
+Legend:
+
+  X    = Self
+  NIC0: mlx5_0
+"""
+FULL: dict[str, Any] = {
+    "rdma": [{"device": "mlx5_0", "port": 1, "driver": "mlx5_core", "link": "InfiniBand", "up": True}],
+    "gpus": ["NV18"],
+    "nics": ["PIX", "SYS"],
+    "p2p": True,
+    "peermem": True,
+}
+
+
+def line(node: str = "a", **changes: Any) -> str:
+    return f"# tailrack there {node} {json.dumps({**FULL, **changes})}\n"
+
+
+def presence(**changes: Any) -> FabricFacts:
+    return FabricFacts(**{"ports": {}, "nvlink": None, "p2p": None, "gpudirect": False, **changes})
+
+
+def test_ways_between_gpus_and_to_network_devices_are_read_from_the_topology() -> None:
+    topology = collect_fabric_facts.matrix(TOPOLOGY)
+    assert collect_fabric_facts.ways(topology, "GPU") == ["NV18"]
+    assert collect_fabric_facts.ways(topology, "NIC") == ["PIX", "PXB", "SYS"]
+
+
+@pytest.mark.parametrize("text", [None, "", "No devices were found\n", "GPU0 without tabs\n"])
+def test_a_topology_that_is_none_says_nothing(text: str | None) -> None:
+    assert collect_fabric_facts.ways(collect_fabric_facts.matrix(text), "GPU") is None
+
+
+def test_ports_are_read_from_what_the_kernel_shows(tmp_path: Path) -> None:
+    for device, port, link, state in (
+        ("mlx5_0", "1", "InfiniBand", "4: ACTIVE"),
+        ("mlx5_1", "1", "Ethernet", "1: DOWN"),
+    ):
+        folder = tmp_path / device / "ports" / port
+        folder.mkdir(parents=True)
+        (folder / "link_layer").write_text(link + "\n")
+        (folder / "state").write_text(state + "\n")
+    assert [
+        (each["device"], each["port"], each["link"], each["up"]) for each in collect_fabric_facts.rdma_ports(tmp_path)
+    ] == [
+        ("mlx5_0", 1, "InfiniBand", True),
+        ("mlx5_1", 1, "Ethernet", False),
+    ]
+
+
+def test_this_machine_is_looked_at_without_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    collect_fabric_facts.main()
+    (found,) = read_fabric_facts(capsys.readouterr().out).values()
+    assert isinstance(found, FabricFacts)
+
+
+def test_a_line_is_read_among_whatever_else_the_job_says() -> None:
+    output = "srun: warning\n" + line("a") + "noise" + line("x") + line("b", rdma=[], peermem=False)
+    assert read_fabric_facts(output) == {
+        "a": FabricFacts({"mlx5_0:1": INFINIBAND}, nvlink=True, p2p=False, gpudirect=True),
+        "b": FabricFacts({}, nvlink=True, p2p=False, gpudirect=False),
+    }
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        line()[:-3],
+        line().replace("true", "maybe"),
+        line(gpus="NV18"),
+        line(gpus=["NV18; rm -rf"]),
+        line(rdma=[{"device": "mlx5_0"}]),
+        line(rdma=None),
+        line(extra=1),
+        line(p2p=1),
+        "# tailrack there a []\n",
+    ],
+)
+def test_a_line_that_is_not_whole_is_as_good_as_none(damaged: str) -> None:
+    assert read_fabric_facts(damaged) == {}
+
+
+@pytest.mark.parametrize(
+    ("own", "nodes", "expected"),
+    [
+        ({"a": presence(nvlink=True)}, ("a",), ("NVLink", None)),
+        ({"a": presence(nvlink=False, p2p=True)}, ("a",), ("P2P over PCIe", None)),
+        ({"a": presence(nvlink=False)}, ("a",), (None, None)),
+        ({}, ("a",), (None, None)),
+        ({"a": presence(ports={"m:1": INFINIBAND})}, ("a", "b"), (None, None)),
+        (
+            {"a": presence(ports={"m:1": INFINIBAND}), "b": presence(ports={"n:1": INFINIBAND})},
+            ("a", "b"),
+            ("InfiniBand", None),
+        ),
+        ({"a": presence(ports={"m:1": INFINIBAND}), "b": presence()}, ("a", "b"), ("sockets", "eth0")),
+        ({"a": presence(ports={"m:1": EFA}), "b": presence(ports={"m:1": EFA})}, ("a", "b"), ("AWS Libfabric", None)),
+        ({"a": presence(ports={"m:1": ROCE}), "b": presence(ports={"m:1": ROCE})}, ("a", "b"), ("RoCE", None)),
+    ],
+)
+def test_what_is_there_on_all_nodes_should_be_used(
+    own: dict[str, FabricFacts], nodes: tuple[str, ...], expected: tuple[str | None, str | None]
+) -> None:
+    found = expect(nodes, own, "eth0", spans=False)
+    assert (found.transport, found.interface) == expected
+
+
+def test_between_sites_nothing_but_sockets_is_expected_whatever_the_nodes_have() -> None:
+    own = {name: presence(ports={"m:1": INFINIBAND}) for name in "ab"}
+    found = expect(("a", "b"), own, "tailscale0", spans=True)
+    assert (found.transport, found.interface) == ("sockets", "tailscale0")
+
+
+@pytest.mark.parametrize(
+    ("expected", "used", "words"),
+    [
+        (Expected("InfiniBand"), Transport("sockets", "eth0"), ("sockets over eth0", "NCCL_IB_DISABLE")),
+        (Expected("InfiniBand"), Transport("InfiniBand + GPUDirect RDMA, sockets", None), ("sockets",)),
+        (Expected("RoCE"), Transport("sockets", "eth0"), ("NCCL_IB_GID_INDEX",)),
+        (Expected("AWS Libfabric"), Transport("sockets", "eth0"), ("aws-ofi-nccl",)),
+        (Expected("NVLink"), Transport("SHM", None), ("NCCL_P2P_DISABLE", "nvlink --status")),
+        (Expected("NVLink"), Transport("P2P over PCIe", None), ("NCCL_P2P_LEVEL",)),
+        (Expected("P2P over PCIe"), Transport("SHM", None), ("ACS",)),
+        (Expected("sockets", "eth1"), Transport("sockets", "eth0"), ("eth0", "eth1", "NCCL_SOCKET_IFNAME")),
+        (Expected("sockets", "eth1"), Transport("sockets", None), ("NCCL_SOCKET_IFNAME",)),
+        (Expected("InfiniBand", gpudirect=True), Transport("InfiniBand", "mlx5_0"), ("NCCL_NET_GDR_LEVEL",)),
+    ],
+)
+def test_another_way_than_the_one_that_is_there_is_complained_of_with_what_to_look_at(
+    expected: Expected, used: Transport, words: tuple[str, ...]
+) -> None:
+    said = complaint(expected, used)
+    assert said is not None
+    for word in words:
+        assert word in said
+    assert "None" not in said
+
+
+@pytest.mark.parametrize(
+    ("expected", "used"),
+    [
+        (NOTHING, Transport("sockets", "eth0")),
+        (NOTHING, Transport(None, None)),
+        (Expected("InfiniBand", gpudirect=True), Transport("InfiniBand + GPUDirect RDMA", "mlx5_0")),
+        (Expected("InfiniBand"), Transport("InfiniBand", "mlx5_0")),
+        (Expected("InfiniBand"), Transport("NVLink", None)),  # one NVLink over several nodes
+        (Expected("InfiniBand"), Transport("IBext_v10 + GPUDirect RDMA", None)),
+        (Expected("InfiniBand"), Transport("COLLNET SHARP", None)),
+        (Expected("sockets", "eth0"), Transport("sockets", "eth0")),
+        (Expected("NVLink"), Transport("NVLink", None)),
+        (Expected("P2P over PCIe"), Transport("P2P over PCIe", None)),
+    ],
+)
+def test_the_way_that_is_there_is_not_complained_of(expected: Expected, used: Transport) -> None:
+    assert complaint(expected, used) is None
+    assert proven(expected, used)
+
+
+@pytest.mark.parametrize(
+    ("expected", "used"),
+    [(Expected("NVLink"), Transport("P2P", None)), (Expected("sockets", "eth0"), Transport(None, None))],
+)
+def test_what_the_log_leaves_open_is_not_proven(expected: Expected, used: Transport) -> None:
+    assert not proven(expected, used)

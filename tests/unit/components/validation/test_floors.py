@@ -1,0 +1,126 @@
+"""A floor comes from a source that speaks of this hardware and this size, or there is none."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from components.validation import floors
+from components.validation.floors import Floor, floor_for
+from components.validation.nccl_tests import parse
+from components.validation.sizes import parse_size
+
+TABLE = Path(floors.__file__).with_name("floors.csv")
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "nccl_tests"
+MIB, GIB = 2**20, 2**30
+
+
+def rows() -> list[dict[str, str]]:
+    return list(csv.DictReader(TABLE.read_text().splitlines()))
+
+
+def h200(size_bytes: int = 8 * GIB, **other: object) -> Floor | None:
+    asked = {"gpu": "h200", "gpus_per_node": 4, "nodes": 1, "transport": "NVLink", "collective": "all_reduce"}
+    return floor_for(**{**asked, **other}, size_bytes=size_bytes)  # type: ignore[arg-type]
+
+
+def test_a_floor_is_the_stated_fraction_of_what_was_measured_and_names_its_source():
+    floor = h200()
+    assert floor is not None
+    assert floor.gb_per_s == pytest.approx(0.9 * 365.08)
+    assert "4 x H200 of one host" in floor.source
+
+
+def test_a_published_floor_is_taken_as_it_is():
+    floor = h200(16 * GIB, gpus_per_node=8)
+    assert floor is not None
+    assert floor.gb_per_s == 431
+    assert "nd96isr_h200_v5" in floor.source
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"gpu": "h100"},
+        {"gpus_per_node": 3},
+        {"nodes": 2},
+        {"transport": "InfiniBand"},
+        {"transport": "sockets"},
+        {"transport": "NVLink, SHM"},
+        {"collective": "all_gather"},
+        {"size_bytes": 4 * MIB},
+        {"size_bytes": 16 * GIB},
+    ],
+)
+def test_nothing_is_concluded_for_other_hardware_or_beyond_the_sizes_of_a_source(other):
+    assert h200(**other) is None
+
+
+def test_between_two_sizes_the_floor_lies_on_a_straight_line_over_their_logarithms():
+    middle, low, high = h200(4 * GIB), h200(2 * GIB), h200(8 * GIB)
+    assert middle
+    assert low
+    assert high
+    assert middle.gb_per_s == pytest.approx((low.gb_per_s + high.gb_per_s) / 2)
+
+
+def test_a_source_of_one_size_says_nothing_of_another():
+    assert h200(8 * GIB, gpus_per_node=8) is None
+
+
+def test_how_a_network_was_used_does_not_matter():
+    def efa(transport: str) -> Floor | None:
+        return h200(GIB, gpu="h100", gpus_per_node=8, nodes=2, transport=transport)
+
+    assert efa("AWS Libfabric + GPUDirect RDMA") == efa("AWS Libfabric")
+    assert efa("AWS Libfabric") is not None
+
+
+def test_of_two_sources_the_lower_one_speaks(monkeypatch):
+    hardware = ("h200", 4, 1, "NVLink", "all_reduce")
+    monkeypatch.setattr(floors, "_table", lambda: {hardware: {"a": {GIB: 300.0}, "b": {GIB: 280.0, 2 * GIB: 500.0}}})
+    assert h200(GIB) == Floor(280.0, "b")
+
+
+def test_a_floor_between_two_sizes_is_close_to_what_was_measured_there():
+    tried = 0
+    for hardware, sources in floors._table().items():
+        for figures in sources.values():
+            for size in sorted(figures)[1:-1]:
+                others = {other: figure for other, figure in figures.items() if other != size}
+                on_the_line = floors._between(others, size)
+                assert on_the_line is not None
+                assert 0.92 * figures[size] < on_the_line < 1.02 * figures[size], (hardware, size)
+                tried += 1
+    assert tried > 10
+
+
+def test_every_row_of_the_table_can_be_found_and_says_where_it_is_from():
+    assert len({(tuple(row.values())[:6], row["source"]) for row in rows()}) == len(rows())
+    for row in rows():
+        fraction = float(row["fraction"])
+        assert 0 < fraction <= 1
+        assert ("published" in row["source"]) == (fraction == 1)
+        assert fraction == 1 or f"{fraction:g} of it" in row["source"]
+        floor = floor_for(
+            gpu=row["gpu"],
+            gpus_per_node=int(row["gpus_per_node"]),
+            nodes=int(row["nodes"]),
+            transport=row["transport"],
+            collective=row["collective"],
+            size_bytes=parse_size(row["size"]),
+        )
+        assert floor is not None
+        assert floor.gb_per_s <= float(row["gb_per_s"]) * fraction
+
+
+@pytest.mark.parametrize(
+    ("sample", "gpus"), [("nccl-tests-2.19-4xH200-nvlink-nvls-off", 4), ("nccl-tests-2.19-1x2-H200-nvlink-nvls-off", 2)]
+)
+def test_the_rows_of_our_own_measurements_are_those_of_the_kept_outputs(sample, gpus):
+    measured = {
+        row.size_bytes: round(row.out_of_place.busbw_gb_per_s, 2)
+        for row in parse((FIXTURES / f"{sample}.txt").read_text(), ranks=gpus).rows
+    }
+    own = [row for row in rows() if f"{gpus} x H200" in row["source"]]
+    assert {parse_size(row["size"]): float(row["gb_per_s"]) for row in own} == pytest.approx(measured, rel=1e-3)

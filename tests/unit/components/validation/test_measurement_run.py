@@ -1,0 +1,302 @@
+"""What is measured of a scope with GPUs, in which jobs, and what comes of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from components.cluster.nccl_validation import Scope, measurement_of
+from components.measurement.plan import Node, gpu_measurement, plan
+from components.settings.nccl import Nccl
+from components.settings.validation import Validation
+from components.validation import measurement_run, slurm_jobs
+from components.validation.model import Measurement
+from components.validation.results import Conditions, judge_scope
+from components.validation.slurm_jobs import Order
+from components.validation.verdict import Result
+from tests.unit.simulated_slurm import INFINIBAND, NO_RDMA, SOCKETS, SimulatedSlurm
+
+GIB = 2**30
+NCCL = Nccl(min_bytes=8 * 2**20, max_bytes=8 * GIB, gate_bytes=8 * GIB, socket_max_bytes=512 * 2**20)
+SETTINGS = Validation(nccl=NCCL)
+IB_UP = {**NO_RDMA, "rdma": [{"device": "mlx5_0", "port": 1, "driver": "mlx5_core", "link": "InfiniBand", "up": True}]}
+
+
+class Run:
+    """A scope measured: what came back, and what it is worth."""
+
+    def __init__(self, slurm: SimulatedSlurm, settings: Validation, sites: Mapping[str, str], folder: Path) -> None:
+        there = {name: Node(sites[name], "100.64.0.1", slurm.gpus[name]) for name in sites}
+        spans = len(set(sites.values())) > 1
+        asked = measurement_of(Scope("rack", tuple(sorted(sites)), 2 if spans else 1), settings)
+        floors = settings.floors_gb_per_s
+        self.floors = (floors.get("rack"), floors.get("node"))
+        told = plan(
+            "rack", there, settings, asked, self.floors, interface="", expected_interface="tailscale0", fabric={},
+            preflight="",
+        )  # fmt: skip
+        told = {**json.loads(json.dumps(told)), "cpu_job": "", "cpu_files": {}}
+        measured = measurement_run.MeasurementRun(told, sorted(sites), {}, folder).measure()
+        self.report = json.loads(json.dumps({**measured, "left_out": [], "measured_at": 1_800_000_000}))
+        self.asked: Measurement = gpu_measurement(there, settings) or asked
+        self.how = Conditions(*self.floors, "tailscale0", spans)
+
+    def judged(self) -> tuple[Result, dict[str, Result]]:
+        return judge_scope(self.asked, self.report, self.how, lambda _: {})
+
+
+Measure = Callable[..., Run]
+
+
+@pytest.fixture
+def measure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Measure:
+    """Measure a scope on a simulated Slurm; sites are by default one."""
+
+    def run(slurm: SimulatedSlurm, sites: Mapping[str, str] | None = None, settings: Validation = SETTINGS) -> Run:
+        monkeypatch.setattr(measurement_run, "run_jobs", slurm.run)
+        return Run(slurm, settings, sites or dict.fromkeys(slurm.gpus, "rack"), tmp_path)
+
+    return run
+
+
+def steady(gb_per_s: float) -> Callable[[tuple[str, ...]], float | None]:
+    return lambda nodes: gb_per_s
+
+
+def folders(slurm: SimulatedSlurm) -> list[str]:
+    return [order.folder.name for order in slurm.orders]
+
+
+def test_each_node_is_measured_by_itself_and_then_the_site(measure: Measure) -> None:
+    slurm = SimulatedSlurm(lambda nodes: 350.0 if len(nodes) == 1 else 3.9, {"a": "h200:2", "b": "h200:2"})
+    result, by_node = measure(slurm).judged()
+    assert folders(slurm) == ["prepare-h200-2", "node-a", "node-b", "gpus-h200-2"]
+    assert {name: round(each["busbw_gb_per_s"] or 0) for name, each in by_node.items()} == {"a": 350, "b": 350}
+    assert {each["transport"] for each in by_node.values()} == {"NVLink"}
+    assert {each["expected_transport"] for each in by_node.values()} == {"NVLink"}
+    assert (result["backend"], result["ranks"], result["gpus"]) == ("nccl-tests", 4, {"a": "h200:2", "b": "h200:2"})
+    assert (result["transport"], result["interface"], result["expected_interface"]) == (
+        "sockets", "tailscale0", "tailscale0",
+    )  # fmt: skip
+    assert result["busbw_gb_per_s"] == pytest.approx(3.9, rel=1e-3)
+    assert result["verdict"] == "UNJUDGED"
+
+
+def test_the_job_gets_ranks_gpus_and_sizes_and_three_runs_at_the_gate(measure: Measure) -> None:
+    slurm = SimulatedSlurm(steady(350.0), {"c": "h200:8"})
+    run = measure(slurm)
+    (order,) = [order for order in slurm.orders if order.folder.name == "node-c"]
+    assert list(order.options) == ["--ntasks=8", "--ntasks-per-node=8", "--gpus-per-node=8", "--switches=1"]
+    assert list(order.arguments) == [
+        "any",
+        "",
+        f"{8 * 2**20}:{8 * GIB}",
+        f"{8 * GIB}:{8 * GIB}",
+        f"{8 * GIB}:{8 * GIB}",
+    ]
+    result, by_node = run.judged()
+    # A site of one node is that node; it is not measured twice.
+    assert result == by_node["c"]
+    assert result["spread"] is not None
+    assert (len(result["spread"]["runs"]), result["spread"]["relative"]) == (3, 0)
+
+
+def test_where_sockets_carry_the_data_the_sizes_end_where_they_are_allowed_to(measure: Measure) -> None:
+    slurm = SimulatedSlurm(steady(0.7), {"a": "h200:1", "b": "h200:1"})
+    result, _ = measure(slurm).judged()
+    assert result["gate_bytes"] == 512 * 2**20
+    assert result["rows"][-1]["bytes"] == 512 * 2**20
+
+
+def test_nodes_with_different_gpus_are_measured_in_groups_and_the_worst_verdict_is_the_sites(measure: Measure) -> None:
+    gpus = {"a": "h200:8", "b": "h200:8", "c": "a100:4", "d": "a100:4", "e": ""}
+    speed: dict[tuple[str, ...], float] = {("a", "b"): 400.0, ("c", "d"): 2.0}
+    slurm = SimulatedSlurm(lambda nodes: speed.get(nodes, 300.0), gpus, there=IB_UP, between=INFINIBAND)
+    settings = SETTINGS.model_copy(update={"floors_gb_per_s": {"rack": 10.0, "node": 1.0}})
+    result, by_node = measure(slurm, settings=settings).judged()
+    assert result["busbw_gb_per_s"] == pytest.approx(400, rel=1e-3)
+    assert [(group["gpus"], group["nodes"], group["verdict"]) for group in result["groups"]] == [
+        ("h200:8", ["a", "b"], "PASS"),
+        ("a100:4", ["c", "d"], "FAIL"),
+    ]
+    assert result["verdict"] == "FAIL"
+    assert result["left_out"] == ["e"]
+    assert "Left out: e (no GPUs)." in result["reason"]
+    assert "None" not in result["reason"]
+    assert by_node.keys() == {"a", "b", "c", "d"}
+
+
+def test_across_sites_every_node_takes_part_with_as_many_gpus_as_the_poorest_has(measure: Measure) -> None:
+    slurm = SimulatedSlurm(steady(0.8), {"a": "h200:1", "c": "h200:2", "head": ""})
+    result, by_node = measure(slurm, {"a": "rack", "c": "box", "head": "rack"}).judged()
+    (order,) = [order for order in slurm.orders if not order.folder.name.startswith("prepare")]
+    assert (order.nodes, list(order.arguments[:2])) == (("a", "c"), ["sockets", ""])
+    assert {"--gpus-per-node=1", "--switches=2"} <= set(order.options)
+    assert (by_node, result["left_out"], result["gpus"]) == ({}, ["head"], {"a": "h200:1", "c": "h200:2"})
+
+
+def test_sockets_where_infiniband_is_up_fail_and_say_what_to_look_at(measure: Measure) -> None:
+    slurm = SimulatedSlurm(steady(3.0), {"a": "h200:1", "b": "h200:1"}, there=IB_UP, between=SOCKETS)
+    result, _ = measure(slurm).judged()
+    assert (result["verdict"], result["expected_transport"], result["transport"]) == ("FAIL", "InfiniBand", "sockets")
+    for word in ("a mlx5_0:1; b mlx5_0:1", "NCCL_IB_DISABLE", "NCCL_IB_HCA", "ulimit -l"):
+        assert word in result["reason"]
+
+
+def test_the_slow_node_of_a_site_that_fails_is_named_with_its_figures(measure: Measure) -> None:
+    gpus = dict.fromkeys("abcdefgh", "h200:1")
+    slurm = SimulatedSlurm(lambda nodes: 1.0 if "f" in nodes else 4.0, gpus)
+    settings = SETTINGS.model_copy(update={"floors_gb_per_s": {"rack": 3.0}})
+    result, _ = measure(slurm, settings=settings).judged()
+    assert result["verdict"] == "FAIL"
+    assert [suspect["nodes"] for suspect in result["suspects"]] == [["f"]]
+    assert result["suspects"][0]["busbw_gb_per_s"] == pytest.approx(1.0, rel=1e-2)
+    assert result["suspects"][0]["reason"] in result["reason"]
+    assert 1 < len(slurm.rounds) <= 5
+    # Side by side: nobody is in two groups of one round.
+    for groups in slurm.rounds:
+        nodes = [node for group in groups for node in group]
+        assert len(nodes) == len(set(nodes))
+
+
+def test_a_site_that_passes_is_not_searched(measure: Measure) -> None:
+    slurm = SimulatedSlurm(steady(4.0), dict.fromkeys("abcd", "h200:1"))
+    settings = SETTINGS.model_copy(update={"floors_gb_per_s": {"rack": 3.0}})
+    result, _ = measure(slurm, settings=settings).judged()
+    assert (result["verdict"], result["suspects"], slurm.rounds) == ("PASS", [], [])
+
+
+def test_runs_that_differ_much_start_a_search_and_a_node_without_fault_is_not_named(measure: Measure) -> None:
+    slurm = SimulatedSlurm(steady(4.0), dict.fromkeys("abcd", "h200:1"), second_run=0.5)
+    result, _ = measure(slurm).judged()
+    assert result["spread"] is not None
+    assert result["spread"]["relative"] == pytest.approx(0.5, rel=1e-2)
+    assert result["busbw_gb_per_s"] == pytest.approx(4.0, rel=1e-2)
+    assert slurm.rounds
+    assert result["suspects"] == []
+
+
+def test_a_job_that_fails_is_a_failure_with_its_own_words(measure: Measure) -> None:
+    slurm = SimulatedSlurm(lambda nodes: None, {"a": "h200:1", "b": "h200:1"})
+    result, _ = measure(slurm).judged()
+    assert (result["verdict"], result["busbw_gb_per_s"], result["backend"]) == ("FAIL", None, "nccl-tests")
+    assert "a: NCCL failure" in result["reason"]
+
+
+def test_a_program_that_cannot_be_built_is_a_failure_and_no_job_follows(measure: Measure) -> None:
+    slurm = SimulatedSlurm(steady(4.0), {"a": "h200:1", "b": "h200:1"}, prepared="FAILED")
+    result, _ = measure(slurm).judged()
+    assert folders(slurm) == ["prepare-h200-1"]
+    assert (result["verdict"], result["busbw_gb_per_s"]) == ("FAIL", None)
+
+
+def test_a_run_less_than_was_asked_for_is_no_whole_measurement(measure: Measure) -> None:
+    run = measure(SimulatedSlurm(steady(4.0), {"a": "h200:1", "b": "h200:1"}))
+    run.report["repeats"].pop()
+    result, _ = run.judged()
+    assert result["verdict"] == "INCONCLUSIVE"
+    assert "2 runs are there where 3 were asked for" in result["reason"]
+
+
+def test_a_log_that_proves_nothing_is_no_whole_measurement(measure: Measure) -> None:
+    run = measure(SimulatedSlurm(steady(4.0), {"a": "h200:1", "b": "h200:1"}, between=()))
+    result, _ = run.judged()
+    assert result["verdict"] == "INCONCLUSIVE"
+    assert "does not prove what carried the data" in result["reason"]
+
+
+@pytest.mark.parametrize("key", ["min_bytes", "max_bytes", "factor", "gate_bytes", "ranks", "nodes", "runs"])
+@pytest.mark.parametrize("value", [math.inf, 1.5, True, 10**400])
+def test_a_report_that_was_asked_for_what_cannot_be_measured_does_not_hold_the_program(
+    measure: Measure, key: str, value: float
+) -> None:
+    run = measure(SimulatedSlurm(steady(4.0), {"a": "h200:1", "b": "h200:1"}))
+    run.report["asked"][key] = value
+    assert run.judged()[0]["verdict"] == "INCONCLUSIVE"
+
+
+@pytest.mark.parametrize("damage", [None, "all", {}, {"backend": "nccl-tests"}, {"min_bytes": 8}])
+def test_a_report_that_does_not_say_what_was_asked_is_judged_by_the_plan_and_passes_nothing(
+    measure: Measure, damage: object
+) -> None:
+    run = measure(SimulatedSlurm(steady(4.0), {"a": "h200:1", "b": "h200:1"}))
+    run.report["asked"] = damage
+    assert run.judged()[0]["verdict"] == "INCONCLUSIVE"
+
+
+def test_a_log_of_many_channels_is_kept_without_its_repetitions(measure: Measure) -> None:
+    channels = [f"Channel {number:02d}/0 : 1[0] -> 0[0] [receive] via NET/Socket/0" for number in range(64)]
+    run = measure(SimulatedSlurm(steady(4.0), {"a": "h200:1", "b": "h200:1"}, between=[SOCKETS[0], *channels]))
+    assert run.report["log"].count(" via ") == 2  # one a node
+    assert run.judged()[0]["transport"] == "sockets"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"gpus": "h200:2"},
+        {"gpus": {"a": None}},
+        {"alone": [{"gpus": {"a": "h200:2"}}]},
+        {"alone": 7},
+        {"others": [None]},
+        {"suspects": [{"nodes": ["a"]}]},
+        {"suspects": ["a"]},
+        {"absent": ["a"]},
+        {"nodes": "a"},
+        {"repeats": [1]},
+        {"job_id": []},
+        {"seconds": -1},
+        {"seconds": 10**400},
+        {"measured_at": 1e300},
+        {"suspects": [{"nodes": ["a"], "busbw_gb_per_s": 10**400, "reference_gb_per_s": 1, "reason": ""}]},
+        {"suspects": [{"nodes": ["a"], "busbw_gb_per_s": "nan", "reference_gb_per_s": 1, "reason": ""}]},
+        {"suspects": [{"nodes": ["\x1b[2J"], "busbw_gb_per_s": 1, "reference_gb_per_s": 1, "reason": ""}]},
+        {"nodes": ["a", "b\x1b[2J"]},
+        {"nodes": ["a", "\ud800"]},
+        {"gpus": {"a": "h200:1", "b": "h200:1\x1b[2J"}},
+        {"gpus": {"a": "h200:1", "b\x1b[2J": "h200:1"}},
+        {"left_out": "a" * 100_000},
+        {"absent": {"\x1b[2J": "down"}},
+    ],
+)
+def test_whatever_the_report_says_there_is_a_result_and_no_pass_from_a_broken_one(
+    measure: Measure, damage: dict[str, object]
+) -> None:
+    settings = SETTINGS.model_copy(update={"floors_gb_per_s": {"rack": 1.0, "node": 1.0}})
+    run = measure(SimulatedSlurm(steady(4.0), {"a": "h200:1", "b": "h200:1"}), settings=settings)
+    assert run.judged()[0]["verdict"] == "PASS"
+    run.report |= damage
+    assert run.judged()[0]["verdict"] in ("INCONCLUSIVE", "FAIL")
+
+
+def test_a_jobs_preflight_is_told_of_that_jobs_nodes_alone(measure: Measure) -> None:
+    slurm = SimulatedSlurm(steady(4.0), {"a": "h200:1", "b": "h200:1", "c": "h200:2"})
+    measure(slurm, {"a": "rack", "b": "rack", "c": "box"})
+    told = {
+        order.nodes: json.loads(order.files["about.json"])["nodes"]
+        for order in slurm.orders
+        if "about.json" in order.files
+    }
+    assert {nodes: tuple(about) for nodes, about in told.items()} == {("a", "b"): ("a", "b"), ("c",): ("c",)}
+
+
+def test_a_jobs_folder_is_emptied_and_stays_the_one_that_nodes_have_seen(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "rack"
+    (folder / "prepare").mkdir(parents=True)
+    (folder / "prepare" / "output").write_text("old")
+    (folder / "loop").symlink_to(tmp_path)
+    (folder / "old").write_text("old")
+    seen = folder.stat().st_ino
+    monkeypatch.setattr(slurm_jobs, "_command", lambda *_words, **_how: "7\n")
+    monkeypatch.setattr(slurm_jobs, "_run", lambda *_: subprocess.CompletedProcess((), 0, "7\n", ""))
+    slurm_jobs._submit(Order(folder, ("a",), {"job.sh": "true"}))
+    assert [path.name for path in folder.iterdir()] == ["job.sh"]
+    assert folder.stat().st_ino == seen
+    assert tmp_path.is_dir()

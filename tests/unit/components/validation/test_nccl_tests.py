@@ -1,0 +1,216 @@
+"""The table of nccl-tests is read in every format it has had, and never read wrongly."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.validation.nccl_tests import parse
+
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "nccl_tests"
+MIB = 2**20
+
+
+def output_of(name: str) -> str:
+    return (FIXTURES / f"{name}.txt").read_text()
+
+
+def width_fitted(value: float, width: int) -> str:
+    """getFloatStr of nccl-tests' src/util.cu, v2.19."""
+    for decimals in (2, 1, 0):
+        text = f"{value:{width}.{decimals}f}"
+        if len(text) <= width:
+            return text
+    return f"{value:{width}.{1 if width >= 7 else 0}e}"
+
+
+def printed(rows: list[tuple[int, tuple[float, int], tuple[float, int]]], ranks: int) -> str:
+    """What nccl-tests v2.19 prints for rows of (bytes, (microseconds, wrong) out of place, the same in place)."""
+    lines = ["# Using devices"]
+    lines += [f"#  Rank {r:2d} Group  0 Pid {r + 1:6d} on {'n':>9}{r} device  0 [0000:18:00] GPU" for r in range(ranks)]
+    header = "# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}".format("size", "count", "type", "redop", "root")
+    header += 2 * "  {:>7}  {:>6}  {:>6}  {:>6}".format("time", "algbw", "busbw", "#wrong") + " "
+    lines += ["#", header]
+    bandwidths = []
+    for size, *halves in rows:
+        line = f"{size:12d}  {size // 4:12d}  {'float':>8}  {'sum':>6}  {-1:6d}"
+        for time, wrong in halves:
+            algbw = size / 1e9 / (time / 1e6)
+            bandwidths.append(algbw * (2 * (ranks - 1) / ranks))
+            cells = width_fitted(time, 7), width_fitted(algbw, 6), width_fitted(bandwidths[-1], 6)
+            line += "  {:>7}  {:>6}  {:>6}".format(*cells) + f"  {wrong:6g}"
+        lines.append(line)
+    bad = sum(wrong > 0 for _, *halves in rows for _, wrong in halves)
+    lines.append(f"# Out of bounds values : {bad} {'FAILED' if bad else 'OK'}")
+    lines.append(f"# Avg bus bandwidth    : {sum(bandwidths) / len(bandwidths):g} ")
+    return "\n".join([*lines, "#", "# Collective test concluded: all_reduce_perf", "#", ""])
+
+
+# From 1 us to the longest that needs no exponent, and counts that %g prints in full.
+halves = st.tuples(st.floats(1, 9_999_999), st.integers(0, 999_999))
+rows = st.lists(
+    st.tuples(st.integers(1, 2**32).map(lambda n: 4 * n), halves, halves), min_size=1, unique_by=lambda row: row[0]
+)
+
+
+@given(rows, st.integers(2, 64))
+def test_whatever_nccl_tests_prints_is_read_back_as_the_same_numbers(rows, ranks):
+    table = parse(printed(rows, ranks))
+    assert table.problems == ()
+    assert table.ranks == ranks
+    for (size, *halves), row in zip(rows, table.rows, strict=True):
+        assert row.size_bytes == size
+        for (time, wrong), timing in zip(halves, (row.out_of_place, row.in_place), strict=True):
+            assert timing.time_us == float(width_fitted(time, 7))
+            assert timing.wrong == wrong
+            assert timing.algbw_gb_per_s == pytest.approx(size / timing.time_us / 1e3)
+            assert timing.busbw_gb_per_s == pytest.approx(timing.algbw_gb_per_s * 2 * (ranks - 1) / ranks)
+
+
+@given(st.text(alphabet=st.sampled_from("# 0123456789.eN/A-+\n\ttimesizebusw:[]NCCL INFO"), max_size=400))
+def test_no_text_makes_the_parser_raise(noise):
+    header = "#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong\n"
+    for text in (noise, header + noise, output_of("nccl-tests-2.9-2x8") + noise):
+        assert isinstance(parse(text).problems, tuple)
+
+
+@given(st.integers(min_value=0), st.text(alphabet="0123456789.e+-N/A# \n", min_size=1, max_size=12))
+def test_damage_in_the_middle_of_a_table_is_noticed_or_changes_no_number(place, noise):
+    whole = output_of("nccl-tests-2.19-2x1-H200-socket-eth0")
+    place %= len(whole)
+    table = parse(whole[:place] + noise + whole[place + len(noise) :])
+    clean = parse(whole)
+    if not table.problems:
+        for row, right in zip(table.rows, clean.rows, strict=True):
+            assert row.out_of_place.busbw_gb_per_s == pytest.approx(right.out_of_place.busbw_gb_per_s, abs=0.011)
+
+
+def test_bandwidths_of_a_real_table_are_recomputed_to_the_third_decimal():
+    table = parse(output_of("nccl-tests-2.19-4xH200-nvlink-nvls-off"), ranks=4)
+    assert table.problems == ()
+    assert table.rows[-1].size_bytes == 8 * 2**30
+    assert round(table.rows[-1].out_of_place.busbw_gb_per_s, 3) == 365.083
+    assert round(table.rows[-1].out_of_place.algbw_gb_per_s, 3) == 243.388
+    assert table.average_busbw_gb_per_s == pytest.approx(316.196, abs=0.002)
+
+
+@pytest.mark.parametrize(("interface", "busbw", "average"), [("eth0", 1.860, 1.34535), ("tailscale0", 0.728, 0.590307)])
+def test_a_real_table_with_nccls_log_lines_in_it_is_read_whole(interface, busbw, average):
+    table = parse(output_of(f"nccl-tests-2.19-2x1-H200-socket-{interface}"))
+    assert table.problems == ()
+    assert (table.ranks, table.hosts, table.out_of_bounds) == (2, ("a", "b"), 0)
+    assert [row.size_bytes for row in table.rows] == [MIB * 4**step for step in range(5)]
+    assert round(table.rows[-1].out_of_place.busbw_gb_per_s, 3) == busbw
+    assert table.average_busbw_gb_per_s == pytest.approx(average, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "last_time_us"),
+    [
+        ("nccl-tests-2.9-2x8", 16, 26743),
+        ("nccl-tests-2.10-2x8-unchecked", 16, 26743),
+        ("nccl-tests-2.13-1x8", 8, 26743),
+        ("nccl-tests-2.19-2x1-per-iteration-timestamps", 2, 26743.1),
+        ("nccl-tests-2.19-2x1-torn-row", 2, 26743.1),
+        ("nccl-tests-2.19-2x8-ib-gdrdma", 16, 26743.1),
+        ("mpi-cpu-2x1-tcp-eth0", 2, 3833.04),
+    ],
+)
+def test_every_format_of_the_table_is_read_whole(name, ranks, last_time_us):
+    table = parse(output_of(name))
+    assert table.problems == ()
+    assert (table.ranks, len(table.rows)) == (ranks, 4)
+    assert table.rows[-1].out_of_place.time_us == last_time_us
+
+
+def test_a_row_torn_by_log_lines_is_joined_again():
+    torn, whole = (parse(output_of(f"nccl-tests-2.19-2x1-{name}")) for name in ("torn-row", "wrong"))
+    assert torn.rows[1].out_of_place == whole.rows[1].out_of_place
+    assert torn.rows[1].in_place == whole.rows[1].in_place
+
+
+def test_a_deviation_of_old_versions_is_not_taken_for_a_count_of_wrong_elements():
+    halves = [half for row in parse(output_of("nccl-tests-2.9-2x8")).rows for half in (row.out_of_place, row.in_place)]
+    assert {(half.wrong, half.checked) for half in halves} == {(None, True)}
+
+
+@pytest.mark.parametrize("name", ["nccl-tests-2.19-2x1-unchecked", "nccl-tests-2.10-2x8-unchecked"])
+def test_data_that_was_not_checked_counts_as_unknown(name):
+    halves = [half for row in parse(output_of(name)).rows for half in (row.out_of_place, row.in_place)]
+    assert {(half.wrong, half.checked) for half in halves} == {(None, False)}
+
+
+def test_rows_that_were_finished_before_a_kill_are_kept():
+    table = parse(output_of("mpi-cpu-1x2-killed"))
+    assert [row.size_bytes for row in table.rows] == [65536 * 4**step for step in range(5)]
+    assert table.average_busbw_gb_per_s is None
+    assert "stops before" in table.problems[0]
+
+
+TABLE = "nccl-tests-2.19-2x1-wrong"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("612.40   13.70", "612.40   14.70", "printed algbw of 14.7"),
+        ("13.70   13.70       0   609.87", "13.70   13.90       0   609.87", "printed busbw of 13.9"),
+        ("612.40", "  0.00", "a time of 0"),
+        ("612.40", "   nan", "'nan' stands where a number belongs"),
+        ("2097152     float", "2097151     float", "contradicts itself"),
+        ("2097152     float", "2097152    posit8", "contradicts itself"),
+        ("1888.02   17.77   17.77       0", "1888.02   17.77   17.77", "12 fields of 13"),
+        ("Avg bus bandwidth    : 17.7", "Avg bus bandwidth    : 18.7", "printed average"),
+        ("values : 2 FAILED", "values : 0 OK", "out of bounds, the rows say otherwise"),
+        ("redop    root     time", "redop    root  cputime", "CPU times"),
+        ("busbw  #wrong     time", "busbw     time", "header"),
+        ("algbw   busbw  #wrong     time", "algbw   XXXbw  #wrong     time", "not one of nccl-tests"),
+        ("#       size", "#       bytes", "no table"),
+        ("#  Rank  0", "#  Pank  0", "only ranks [1]"),
+        ("Out of bounds values", "Out of bound values", "stops before"),
+    ],
+)
+def test_a_table_that_contradicts_itself_says_where(old, new, problem):
+    assert old in output_of(TABLE)
+    problems = parse(output_of(TABLE).replace(old, new, 1)).problems
+    assert any(problem in text for text in problems), problems
+
+
+def test_a_size_that_appears_twice_is_a_problem():
+    lines = output_of(TABLE).splitlines(keepends=True)
+    row = next(line for line in lines if line.startswith("     8388608"))
+    text = output_of(TABLE).replace(row, row * 2)
+    assert "8388608 bytes appear twice in the table" in parse(text).problems
+
+
+def test_ranks_that_each_ran_alone_are_not_taken_for_one_job():
+    assert any("more than one table" in text for text in parse(output_of(TABLE) * 2).problems)
+
+
+def test_a_table_of_no_rows_is_a_problem():
+    lines = [line for line in output_of(TABLE).splitlines(keepends=True) if not line[:12].strip().isdigit()]
+    assert parse("".join(lines)).problems == ("the table has no rows",)
+
+
+def test_without_ranks_no_bandwidth_is_computed():
+    table = parse(output_of("nccl-tests-2.19-4xH200-nvlink-nvls-off"))
+    assert (table.ranks, table.rows) == (None, ())
+    assert any("names no ranks" in text for text in table.problems)
+
+
+def test_the_wrong_number_of_ranks_contradicts_a_real_table():
+    problems = parse(output_of("nccl-tests-2.19-4xH200-nvlink-nvls-off"), ranks=8).problems
+    assert any("printed busbw" in text for text in problems)
+
+
+def test_carriage_returns_change_nothing():
+    text = output_of("nccl-tests-2.19-2x1-H200-socket-eth0")
+    assert parse(text.replace("\n", "\r\n")) == parse(text)
+
+
+def test_the_header_of_the_mpi_program_is_that_of_nccl_tests():
+    tables = [output_of(name) for name in ("mpi-cpu-2x1-tcp-eth0", "nccl-tests-2.19-2x1-H200-socket-eth0")]
+    headers = [list(itertools.islice(text[text.index("#\n#  ") :].splitlines(), 4)) for text in tables]
+    assert headers[0][1:] == headers[1][1:]

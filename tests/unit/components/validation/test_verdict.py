@@ -1,0 +1,346 @@
+"""Only a whole, right and fast enough measurement passes; everything else says why."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.validation.model import JobReport, Measurement
+from components.validation.table import COLUMNS, table_rows
+from components.validation.verdict import judge
+
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "nccl_tests"
+MIB = 2**20
+REAL = (FIXTURES / "nccl-tests-2.19-2x1-H200-socket-eth0.txt").read_text()
+MPI = (FIXTURES / "mpi-cpu-2x1-tcp-eth0.txt").read_text()
+
+ASKED = Measurement(
+    backend="nccl-tests",
+    min_bytes=MIB,
+    max_bytes=256 * MIB,
+    factor=4,
+    iterations=20,
+    warmup=1,
+    gate_bytes=256 * MIB,
+    ranks=2,
+    nodes=2,
+    floor_gb_per_s=1.5,
+)
+MPI_ASKED = dataclasses.replace(
+    ASKED, backend="mpi-cpu", min_bytes=65536, max_bytes=4 * MIB, gate_bytes=4 * MIB, floor_gb_per_s=0.1
+)
+CONSTRUCTED = dataclasses.replace(ASKED, min_bytes=8 * MIB, max_bytes=512 * MIB, gate_bytes=512 * MIB)
+
+
+def report(output: str = REAL, **changes: object) -> JobReport:
+    data = {"job_id": 17, "state": "COMPLETED", "exit_code": "0:0", "seconds": 9.5, "nodes": ["a", "b"]}
+    return JobReport.from_json({**data, "output": output, **changes})
+
+
+def output_of(name: str) -> str:
+    return (FIXTURES / f"{name}.txt").read_text()
+
+
+def test_a_real_measurement_above_its_floor_passes_with_every_number():
+    result = judge(ASKED, report())
+    assert (result["verdict"], result["wrong"], result["ranks"]) == ("PASS", 0, 2)
+    assert result["busbw_gb_per_s"] == pytest.approx(1.860, abs=5e-4)
+    assert result["algbw_gb_per_s"] == pytest.approx(1.860, abs=5e-4)
+    assert (result["gate_bytes"], result["floor_gb_per_s"]) == (256 * MIB, 1.5)
+    assert (result["peak_busbw_gb_per_s"], result["peak_bytes"]) == (result["busbw_gb_per_s"], 256 * MIB)
+    assert result["average_busbw_gb_per_s"] == pytest.approx(1.34535, abs=1e-5)
+    assert (result["transport"], result["interface"]) == ("sockets", "eth0")
+    assert (result["nodes"], result["job_id"], result["seconds"]) == (["a", "b"], 17, 9.5)
+    assert (result["backend"], len(result["rows"])) == ("nccl-tests", 5)
+    assert result["rows"][0]["out_of_place"]["time_us"] == 4524.53
+    assert "1.860 GB/s of bus bandwidth at 256 MiB" in result["reason"]
+
+
+def test_a_real_mpi_measurement_passes_and_is_labelled_as_cpu():
+    result = judge(MPI_ASKED, report(MPI))
+    assert (result["verdict"], result["backend"]) == ("PASS", "mpi-cpu")
+    assert (result["transport"], result["interface"]) == ("TCP", "eth0")
+
+
+def test_the_result_is_plain_json():
+    result = judge(ASKED, report())
+    assert json.loads(json.dumps(result)) == result
+
+
+def test_a_measurement_below_its_floor_fails_though_its_peak_and_average_would_do():
+    asked = dataclasses.replace(ASKED, gate_bytes=MIB, floor_gb_per_s=0.5)
+    result = judge(asked, report(node_states="", facts={"nvidia_peermem": "not loaded on a"}))
+    assert result["verdict"] == "FAIL"
+    assert result["average_busbw_gb_per_s"] == pytest.approx(1.345, abs=1e-3)
+    assert "below the floor of 0.5" in result["reason"]
+    assert "nvidia_peermem: not loaded on a" in result["reason"]
+
+
+def test_a_measurement_passes_at_its_gate_though_its_average_is_below_the_floor():
+    result = judge(dataclasses.replace(ASKED, floor_gb_per_s=1.8), report())
+    assert result["verdict"] == "PASS"
+    assert result["average_busbw_gb_per_s"] == pytest.approx(1.345, abs=1e-3)
+
+
+def test_a_good_measurement_without_a_known_floor_is_unjudged():
+    result = judge(dataclasses.replace(ASKED, floor_gb_per_s=None), report())
+    assert (result["verdict"], result["floor_gb_per_s"]) == ("UNJUDGED", None)
+    assert "no floor is known" in result["reason"]
+
+
+def test_one_wrong_element_fails_a_fast_measurement():
+    asked = dataclasses.replace(MPI_ASKED, max_bytes=262144, gate_bytes=262144, nodes=1, floor_gb_per_s=0.1)
+    result = judge(asked, report(output_of("mpi-cpu-1x2-wrong-result"), state="FAILED", exit_code="7:0"))
+    assert (result["verdict"], result["wrong"]) == ("FAIL", 4)
+    assert "wrong" in result["reason"]
+
+
+def test_wrong_data_fails_even_if_the_job_claims_success():
+    result = judge(CONSTRUCTED, report(output_of("nccl-tests-2.19-2x1-wrong")))
+    assert result["verdict"] == "FAIL"
+    assert result["wrong"] == 2 * 1234570  # as printed by %g, twice
+
+
+def test_wrong_data_seen_before_the_output_was_cut_fails():
+    whole = output_of("nccl-tests-2.19-2x1-wrong")
+    assert judge(CONSTRUCTED, report(whole[: whole.index("# Out of")]))["verdict"] == "FAIL"
+
+
+def test_old_versions_pass_on_their_deviations_within_bounds():
+    asked = dataclasses.replace(CONSTRUCTED, ranks=16, floor_gb_per_s=30.0)
+    result = judge(asked, report(output_of("nccl-tests-2.9-2x8")))
+    assert (result["verdict"], result["wrong"]) == ("PASS", 0)
+
+
+def test_old_versions_fail_on_deviations_out_of_bounds():
+    text = output_of("nccl-tests-2.9-2x8").replace("values : 0 OK", "values : 3 FAILED")
+    result = judge(dataclasses.replace(CONSTRUCTED, ranks=16), report(text, state="FAILED", exit_code=1))
+    assert (result["verdict"], result["wrong"]) == ("FAIL", 3)
+
+
+def test_unchecked_data_is_inconclusive_and_its_wrong_count_unknown():
+    result = judge(CONSTRUCTED, report(output_of("nccl-tests-2.19-2x1-unchecked")))
+    assert (result["verdict"], result["wrong"]) == ("INCONCLUSIVE", None)
+    assert "whether the data was right is not known" in result["reason"]
+
+
+@pytest.mark.parametrize(
+    ("state", "exit_code", "words"),
+    [
+        ("FAILED", "3:0", "state FAILED, exit code 3 (an NCCL error)"),
+        ("FAILED", "7:0", "exit code 7 (wrong results or too slow)"),
+        ("TIMEOUT", "0:15", "state TIMEOUT, exit code 0, signal 15"),
+        ("NODE_FAIL", "0:0", "state NODE_FAIL"),
+        ("CANCELLED by 0", None, "state CANCELLED"),
+        ("OUT_OF_MEMORY", "0:125", "state OUT_OF_MEMORY"),
+        ("COMPLETED", "1:0", "exit code 1"),
+        ("COMPLETED", "0:9", "signal 9"),
+    ],
+)
+def test_a_job_that_failed_fails_with_its_state_and_what_is_known_of_the_nodes(state, exit_code, words):
+    output = "srun: error: a: task 0: Aborted\nlast words\n"
+    result = judge(
+        ASKED,
+        report(
+            output,
+            state=state,
+            exit_code=exit_code,
+            node_states="Not responding  slurm  b",
+            facts={"link of b": "down"},
+        ),
+    )
+    assert result["verdict"] == "FAIL"
+    for part in (words, "Not responding  slurm  b", "link of b: down", "srun: error: a: task 0: Aborted | last words"):
+        assert part in result["reason"]
+    measured = ("busbw_gb_per_s", "algbw_gb_per_s", "peak_busbw_gb_per_s", "peak_bytes", "average_busbw_gb_per_s")
+    unknown = {name for name, value in result.items() if value is None}
+    besides = ("spread", "floor_source", "expected_transport", "expected_interface")
+    assert unknown == {*measured, *besides, "wrong", "ranks", "transport", "interface", "measured_at", "last"}
+    assert result["rows"] == []
+
+
+def test_an_exit_code_of_the_mpi_program_is_not_explained_in_nccls_words():
+    reason = judge(MPI_ASKED, report("", state="FAILED", exit_code="3:0"))["reason"]
+    assert "exit code 3." in reason
+    assert "The job wrote no output." in reason
+
+
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING", ""])
+def test_a_job_that_did_not_end_is_inconclusive(state):
+    result = judge(ASKED, report(state=state, exit_code=None))
+    assert result["verdict"] == "INCONCLUSIVE"
+    assert "when the wait ended" in result["reason"]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"max_bytes": 1024 * MIB}, "no complete row for 1 GiB"),
+        ({"max_bytes": 1024 * MIB, "gate_bytes": 1024 * MIB}, "no complete row for 1 GiB"),
+        ({"ranks": 4}, "2 ranks took part where 4 were asked for"),
+        ({"ranks": 4, "nodes": 3}, "2 nodes where 3 were asked for"),
+    ],
+)
+def test_less_than_was_asked_for_is_inconclusive(change, reason):
+    result = judge(dataclasses.replace(ASKED, **change), report())
+    assert result["verdict"] == "INCONCLUSIVE"
+    assert reason in result["reason"]
+
+
+def test_a_bandwidth_never_measured_is_none():
+    result = judge(dataclasses.replace(ASKED, max_bytes=1024 * MIB, gate_bytes=1024 * MIB), report())
+    assert (result["busbw_gb_per_s"], result["algbw_gb_per_s"]) == (None, None)
+    assert result["peak_bytes"] == 256 * MIB
+
+
+def test_an_unknown_exit_code_is_inconclusive():
+    result = judge(ASKED, report(exit_code=None))
+    assert result["verdict"] == "INCONCLUSIVE"
+    assert "exit code is not known" in result["reason"]
+
+
+def test_a_table_without_rank_lines_is_inconclusive():
+    asked = dataclasses.replace(ASKED, min_bytes=8 * MIB, max_bytes=8192 * MIB, gate_bytes=8192 * MIB, ranks=4, nodes=1)
+    result = judge(asked, report(output_of("nccl-tests-2.19-4xH200-nvlink-nvls-off")))
+    assert (result["verdict"], result["ranks"]) == ("INCONCLUSIVE", None)
+
+
+def test_a_killed_measurement_keeps_its_finished_rows_and_fails():
+    result = judge(
+        dataclasses.replace(MPI_ASKED, max_bytes=256 * MIB, nodes=1),
+        report(output_of("mpi-cpu-1x2-killed"), state="TIMEOUT", exit_code="0:15"),
+    )
+    assert result["verdict"] == "FAIL"
+    assert len(result["rows"]) == 5
+    assert result["busbw_gb_per_s"] == pytest.approx(4 * MIB / 3653.22 / 1e3)
+    assert result["average_busbw_gb_per_s"] is None
+
+
+SUMMARY = {text: text.index("\n", text.index("# Avg bus bandwidth")) for text in (REAL, MPI)}
+CASES = st.sampled_from([(REAL, ASKED), (MPI, MPI_ASKED)])
+
+
+@given(CASES, st.floats(0, 1))
+def test_no_cut_of_the_end_before_the_summary_is_complete_passes(case, part):
+    text, asked = case
+    cut = text[: int(part * SUMMARY[text])]
+    assert judge(asked, report(cut))["verdict"] == "INCONCLUSIVE"
+
+
+@given(CASES, st.floats(0, 1))
+def test_no_cut_of_the_beginning_that_loses_a_rank_passes(case, part):
+    text, asked = case
+    first = text.index("#  Rank  0") + 1
+    cut = text[first + int(part * (len(text) - first)) :]
+    assert judge(asked, report(cut))["verdict"] == "INCONCLUSIVE"
+
+
+@given(CASES, st.integers(0, 200))
+def test_no_lost_line_of_the_table_passes(case, number):
+    text, asked = case
+    lines = text.splitlines(keepends=True)
+    table = [
+        i
+        for i, line in enumerate(lines)
+        if line[:12].strip().isdigit() or line.startswith(("#  Rank", "# Out", "# Avg"))
+    ]
+    del lines[table[number % len(table)]]
+    assert judge(asked, report("".join(lines)))["verdict"] == "INCONCLUSIVE"
+
+
+def test_a_summary_cut_at_its_very_last_characters_does_not_pass():
+    for text, asked in ((REAL, ASKED), (MPI, MPI_ASKED)):
+        for end in range(SUMMARY[text] - 60, SUMMARY[text] + 1):
+            assert judge(asked, report(text[:end]))["verdict"] == "INCONCLUSIVE"
+        assert judge(asked, report(text[: SUMMARY[text] + 1]))["verdict"] == "PASS"
+
+
+def test_a_long_line_of_output_does_not_flood_the_reason():
+    assert len(judge(ASKED, report("x" * 100_000, state="FAILED"))["reason"]) < 2_000
+
+
+def test_the_table_of_a_result_is_readable_text():
+    rows = table_rows(judge(ASKED, report()))
+    assert all(len(row) == len(COLUMNS) for row in rows)
+    assert rows[0] == ("1 MiB", "4,524.53", "0.23175", "0.23175", "0.23174", "0")
+    assert rows[-1][0] == "256 MiB"
+
+
+def test_the_table_says_when_wrong_elements_were_not_counted():
+    rows = table_rows(judge(CONSTRUCTED, report(output_of("nccl-tests-2.19-2x1-unchecked"))))
+    assert {row[-1] for row in rows} == {"not counted"}
+
+
+# Nodes that other jobs are on.
+
+BUSY = {
+    "job_id": None, "state": "BUSY", "exit_code": None, "seconds": None, "nodes": [], "output": "",
+    "facts": {"b": "job 12 of ada, 55:00 left"}, "left_out": ["b"], "measured_at": 1_800_000_000 + 3 * 3600,
+}  # fmt: skip
+LAST = {
+    "job_id": 3, "state": "COMPLETED", "exit_code": 0, "seconds": 9, "nodes": ["a", "b"], "output": REAL,
+    "measured_at": 1_800_000_000,
+}  # fmt: skip
+
+
+def test_busy_nodes_are_a_verdict_of_their_own_with_the_last_figure_and_its_age():
+    result = judge(ASKED, JobReport.from_json({**BUSY, "last": LAST}))
+    assert (result["verdict"], result["busbw_gb_per_s"], result["rows"]) == ("BUSY", None, [])
+    assert (result["measured_at"], result["left_out"]) == ("2027-01-15T11:00:00Z", ["b"])
+    last = result["last"]
+    assert last is not None
+    assert last["busbw_gb_per_s"] == pytest.approx(1.860, abs=5e-4)
+    assert (last["nodes"], last["measured_at"], last["age_seconds"]) == (["a", "b"], "2027-01-15T08:00:00Z", 10800)
+    assert result["reason"] == (
+        "Other jobs are on b (b: job 12 of ada, 55:00 left). The last measurement, 3 hours ago on a, b, gave "
+        "1.860 GB/s at 256 MiB. The next up tries again."
+    )
+
+
+def test_busy_nodes_that_were_never_measured_have_no_last_figure():
+    result = judge(ASKED, JobReport.from_json({**BUSY, "last": None}))
+    assert (result["verdict"], result["last"]) == ("BUSY", None)
+    assert "Nothing was measured before." in result["reason"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"state": "FAILED", "exit_code": 3},
+        {"exit_code": 7},
+        {"output": REAL[: REAL.index("# Out of")]},
+        {"output": output_of("nccl-tests-2.19-2x1-wrong")},
+        {"output": ""},
+    ],
+)
+def test_a_last_measurement_that_was_not_whole_and_right_gives_no_figure(damage):
+    last = judge(ASKED, JobReport.from_json({**BUSY, "last": {**LAST, **damage}}))["last"]
+    assert last is not None
+    assert (last["busbw_gb_per_s"], last["age_seconds"]) == (None, 10800)
+
+
+def test_a_measurement_of_new_nodes_and_their_peers_says_who_was_left_out():
+    asked = dataclasses.replace(ASKED, nodes=4, ranks=4)
+    result = judge(asked, report(left_out=["c", "d"], measured_at=1_800_000_000))
+    assert (result["verdict"], result["left_out"], result["nodes"]) == ("PASS", ["c", "d"], ["a", "b"])
+    assert "between a, b alone, as other jobs were on c, d" in result["reason"]
+    # Two ranks where four should have met are no measurement.
+    assert judge(asked, report())["verdict"] == "INCONCLUSIVE"
+
+
+def test_a_node_that_is_down_is_not_busy():
+    found = {**BUSY, "state": "UNAVAILABLE", "facts": {}, "node_states": "b: Not responding"}
+    result = judge(ASKED, JobReport.from_json(found))
+    assert (result["verdict"], result["last"]) == ("INCONCLUSIVE", None)
+    assert result["reason"] == "No job was submitted: b cannot run one. Node states: b: Not responding."
+
+
+def test_who_was_left_out_without_a_job_of_others_is_named_with_the_reason():
+    asked = dataclasses.replace(ASKED, nodes=4, ranks=4)
+    result = judge(asked, report(left_out=["c", "d"], absent={"c": "down*"}))
+    assert "between a, b alone, as other jobs were on d, without c (down*)" in result["reason"]
+    result = judge(asked, report(left_out=["c", "d"], absent={"c": "measured before", "d": "measured before"}))
+    assert "between a, b alone, without c (measured before), d (measured before), at or above" in result["reason"]

@@ -1,0 +1,107 @@
+"""What `make` installs: running takes less than checking, and whichever was first, nothing is installed twice."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[3]
+RUNNING = ("__main__.py", "bugs.py", "locks.py", "stacks", "components", "driver", "engine", "lab")
+# Sent to machines, which have packages of their own.
+ON_MACHINES = {"mpi4py", "numpy", "fusepy", "libnfs"}
+COME_WITH = {"google", "pydantic_core", "markupsafe"}  # of pulumi, pydantic and jinja2, in what these hand out
+MODULES = {"pyyaml": "yaml", "pulumi-command": "pulumi_command", "pulumi-aws": "pulumi_aws"}
+MODULES |= {"pulumi-tailscale": "pulumi_tailscale"}
+# `python3 -m venv .venv` makes a Python that says what pip is asked for; .venv/break stands for an index that is away.
+PYTHON = r"""#!/bin/bash
+case "$*" in
+"-m venv .venv") mkdir -p .venv/bin; cp "$0" .venv/bin/python ;;
+*install*) [ ! -e .venv/break ] && printf '%s\n' "${@##*=}" | grep '^requirements' | paste -sd' ' >>installed ;;
+esac
+"""
+
+
+@pytest.fixture
+def setup(tmp_path: Path) -> Callable[..., list[str]]:
+    """Run driver/setup.sh in a checkout with a Python that installs nothing; returns what pip was asked for, in all."""
+    (tmp_path / "driver").mkdir()
+    shutil.copy(PROJECT / "driver/setup.sh", tmp_path / "driver")
+    for name in ("", "-dev", "-aws", "-tailscale"):
+        (tmp_path / f"requirements{name}.txt").write_text(f"a{name}==1\n")
+    python = tmp_path / "bin/python3"
+    python.parent.mkdir()
+    python.write_text(PYTHON)
+    python.chmod(0o755)
+
+    def run(*words: str, rc: int = 0) -> list[str]:
+        told = subprocess.run(
+            ["bash", tmp_path / "driver/setup.sh", *words],
+            env={"PATH": f"{python.parent}:/usr/bin:/bin"}, capture_output=True, text=True,
+        )  # fmt: skip
+        assert told.returncode == rc, told.stderr
+        installed = tmp_path / "installed"
+        return installed.read_text().splitlines() if installed.exists() else []
+
+    return run
+
+
+RUN, CHECK = "requirements.txt", "requirements.txt requirements-dev.txt"
+
+
+def test_what_runs_a_stack_installs_nothing_of_the_checks(setup: Callable[..., list[str]]) -> None:
+    assert setup() == [RUN]
+    assert setup() == [RUN], "once is enough"
+
+
+def test_checks_add_what_they_need_to_what_runs_and_running_takes_nothing_away(setup: Callable[..., list[str]]) -> None:
+    setup()
+    assert setup("dev") == [RUN, CHECK]
+    for words in ((), ("dev",), ()):
+        assert setup(*words) == [RUN, CHECK]
+
+
+def test_what_was_installed_for_checks_is_kept_as_its_file_has_it(
+    setup: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    setup("dev")
+    (tmp_path / "requirements-dev.txt").write_text("a-dev==2\n")
+    assert setup() == [CHECK, CHECK]
+
+
+def test_an_installation_that_broke_off_is_done_again(setup: Callable[..., list[str]], tmp_path: Path) -> None:
+    setup()
+    (tmp_path / ".venv/break").touch()
+    assert setup("dev", rc=1) == [RUN]
+    assert setup() == [RUN], "what runs is there"
+    (tmp_path / ".venv/break").unlink()
+    assert setup("dev") == [RUN, CHECK]
+
+
+def test_a_stack_with_a_provider_has_its_package_too(setup: Callable[..., list[str]], tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.dev.yaml").write_text("config:\n  tailrack:sites: [{kind: aws}]\n")
+    assert setup("dev") == [f"{CHECK} requirements-aws.txt"]
+
+
+def test_a_word_that_setup_does_not_know_installs_nothing(setup: Callable[..., list[str]]) -> None:
+    assert setup("test", rc=1) == []
+
+
+def test_what_runs_imports_nothing_that_only_the_checks_install() -> None:
+    files = [file for name in RUNNING for file in [PROJECT / name, *(PROJECT / name).rglob("*.py")] if file.is_file()]
+    texts = [file.read_text(encoding="utf-8") for file in files]
+    imported = {name for text in texts for name in re.findall(r"^ *(?:import|from) (\w+)[. \n]", text, re.MULTILINE)}
+
+    def named(kind: str) -> set[str]:
+        text = (PROJECT / f"requirements{kind}.in").read_text(encoding="utf-8")
+        return {MODULES.get(name, name) for name in re.findall(r"^[a-z][\w-]*", text, re.MULTILINE)}
+
+    there = named("") | named("-aws") | named("-tailscale") | COME_WITH | ON_MACHINES
+    ours = {file.stem for file in files} | set(RUNNING)
+    assert {"pulumi", "yaml", "jinja2", "docker"} <= imported
+    assert imported - there - ours - sys.stdlib_module_names == set()

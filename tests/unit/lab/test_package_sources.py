@@ -1,0 +1,208 @@
+"""Where the lab's machines get their packages: from what this machine itself is set up for."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from lab.debian import Mirrors, find_mirrors
+from lab.errors import LabError
+from lab.package_sources import Source, read_deb822, read_folder, read_one_line
+
+PROJECT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("deb http://m.example/debian/ bookworm main contrib", [Source("http://m.example/debian", ("bookworm",))]),
+        ("deb\thttps://m.example/debian   sid\tmain", [Source("https://m.example/debian", ("sid",))]),
+        (
+            "deb [arch=amd64 signed-by=/usr/share/keyrings/a.gpg] http://m.example/debian bookworm-security main # new",
+            [Source("http://m.example/debian", ("bookworm-security",))],
+        ),
+        ("deb [ arch=amd64 ] http://m.example/flat ./", [Source("http://m.example/flat", ("./",))]),
+        ("  deb http://m.example/debian bookworm main", [Source("http://m.example/debian", ("bookworm",))]),
+        ("# deb http://m.example/debian bookworm main", []),
+        ("deb-src http://m.example/debian bookworm main", []),
+        ("deb cdrom:[Debian GNU/Linux 12.0.0 _Bookworm_ - Official amd64 NETINST]/ bookworm main", []),
+        ("deb file:/srv/debian bookworm main", []),
+        ("deb http://m.example/debian", []),
+        ("debian http://m.example/debian bookworm main", []),
+        ("", []),
+    ],
+)
+def test_a_line_of_the_one_line_format_is_read(line: str, found: list[Source]) -> None:
+    assert read_one_line(line) == found
+
+
+def test_lines_are_read_in_their_order() -> None:
+    text = "deb http://a.example/debian x main\n\n#comment\ndeb http://b.example/debian y main\n"
+    assert [source.uri for source in read_one_line(text)] == ["http://a.example/debian", "http://b.example/debian"]
+
+
+STANZAS = """\
+# the installer wrote this
+Types: deb deb-src
+URIs: http://m.example/debian/ cdrom:[disk]/
+ https://second.example/debian
+# http://commented.example/debian
+Suites: bookworm bookworm-updates
+Components: main
+Signed-By:
+ -----BEGIN PGP PUBLIC KEY BLOCK-----
+ .
+ Types: no field, but a part of the key
+ -----END PGP PUBLIC KEY BLOCK-----
+
+Enabled: no
+Types: deb
+URIs: http://off.example/debian
+Suites: bookworm
+
+Types: deb-src
+URIs: http://source.example/debian
+Suites: bookworm
+ \t
+types: deb
+uris: http://m.example/debian-security
+suites:
+  bookworm-security
+enabled: yes
+#URIs: http://never.example/debian
+"""
+
+
+def test_stanzas_are_read_with_their_continued_lines_and_without_what_is_off() -> None:
+    both = ("bookworm", "bookworm-updates")
+    assert read_deb822(STANZAS) == [
+        Source("http://m.example/debian", both),
+        Source("https://second.example/debian", both),
+        Source("http://m.example/debian-security", ("bookworm-security",)),
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# nothing\n", "Types: deb\n", "URIs: http://m.example\n", "no field\n"])
+def test_stanzas_that_say_nothing_are_no_sources(text: str) -> None:
+    assert read_deb822(text) == []
+
+
+@pytest.mark.parametrize(
+    ("suites", "security"),
+    [
+        (("bookworm",), False),
+        (("bookworm", "bookworm-updates"), False),
+        (("x-security",), True),
+        (("x/updates",), True),
+    ],
+)
+def test_security_updates_are_told_by_their_suite(suites: tuple[str, ...], security: bool) -> None:
+    assert Source("http://m.example/debian", suites).security is security
+
+
+def write(apt: Path, name: str, text: str) -> None:
+    """Write a file of a machine's /etc/apt."""
+    (apt / name).parent.mkdir(parents=True, exist_ok=True)
+    (apt / name).write_text(text)
+
+
+def test_all_files_of_a_machine_are_read_and_no_others(tmp_path: Path) -> None:
+    write(tmp_path, "sources.list", "deb http://a.example x main")
+    write(tmp_path, "sources.list.d/b.list", "deb http://b.example x main")
+    write(tmp_path, "sources.list.d/c.sources", "Types: deb\nURIs: http://c.example\nSuites: x")
+    write(tmp_path, "sources.list.d/d.list.save", "deb http://d.example x main")
+    assert [source.uri for source in read_folder(tmp_path)] == [f"http://{name}.example" for name in "abc"]
+    assert read_folder(tmp_path / "nothing") == []
+
+
+@pytest.fixture
+def web(tmp_path: Path) -> Iterator[str]:
+    """The address of a server of archives: Debian's with trixie, somebody else's with one, Debian's without."""
+    folder = tmp_path / "web"
+    for path, origin in (
+        ("debian/dists/trixie", "Debian"),
+        ("debian-security/dists/trixie-security", "Debian"),
+        ("tools/dists/trixie", "Tools"),
+        ("tools/dists/trixie-security", "Tools"),
+        ("old/dists/bookworm", "Debian"),
+    ):
+        write(folder / path, "InRelease", f"-----BEGIN PGP SIGNED MESSAGE-----\n\nOrigin: {origin}\nLabel: {origin}\n")
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_the_first_debian_mirror_with_the_release_is_taken_whatever_the_machines_own_is(
+    tmp_path: Path, web: str
+) -> None:
+    names = ("gone", "old", "tools", "debian")
+    lines = [f"deb {web}/{name} bookworm main" for name in names]
+    lines += [f"deb {web}/{name} bookworm-security main" for name in ("tools", "debian-security")]
+    write(tmp_path, "sources.list", "\n".join(lines))
+    mirrors = find_mirrors(tmp_path, "")
+    assert mirrors == Mirrors(f"{web}/debian", f"{web}/debian-security")
+    assert mirrors.sources_list.splitlines() == [
+        f"deb {web}/debian trixie main",
+        f"deb {web}/debian trixie-updates main",
+        f"deb {web}/debian-security trixie-security main",
+    ]
+
+
+def test_a_machine_without_security_updates_gets_machines_without_them(tmp_path: Path, web: str) -> None:
+    write(tmp_path, "sources.list", f"deb {web}/debian bookworm main")
+    mirrors = find_mirrors(tmp_path, "")
+    assert mirrors == Mirrors(f"{web}/debian", None)
+    assert "security" not in mirrors.sources_list
+
+
+def test_a_machine_without_a_debian_mirror_asks_for_one_in_one_line(tmp_path: Path, web: str) -> None:
+    write(tmp_path, "sources.list", f"deb {web}/tools noble main\ndeb {web}/old noble main")
+    with pytest.raises(LabError, match=r"TAILRACK_MIRROR=URL") as refused:
+        find_mirrors(tmp_path, "")
+    assert "\n" not in str(refused.value)
+    assert find_mirrors(tmp_path, "http://m.example/debian/") == Mirrors("http://m.example/debian", None)
+
+
+def test_the_mirror_of_the_environment_comes_first(tmp_path: Path, web: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "sources.list", f"deb {web}/debian bookworm main\ndeb {web}/debian-security bookworm-security main")
+    monkeypatch.setenv("TAILRACK_MIRROR", "http://m.example/debian")
+    assert find_mirrors(tmp_path) == Mirrors("http://m.example/debian", f"{web}/debian-security")
+
+
+MIRROR_HOST = re.compile(
+    r"\b(deb|ftp|security|snapshot)\.debian\.org|\b(archive|security|ports)\.ubuntu\.com|\bpypi\.org|"
+    r"\bfiles\.pythonhosted\.org|\bproxy\.golang\.org|\bregistry\.npmjs\.org"
+)
+
+
+def test_no_file_of_the_repository_names_the_host_of_a_package_mirror() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=PROJECT, capture_output=True, text=True, check=True)
+    files = [PROJECT / name for name in listed.stdout.split("\0") if name]
+    assert len(files) > 100
+    found = [
+        f"{file.relative_to(PROJECT)}: {host[0]}"
+        for file in files
+        if file.is_file() and (host := MIRROR_HOST.search(file.read_text(encoding="utf-8", errors="replace")))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("subdomain", ["deb", "security", "ftp"])
+def test_the_search_for_mirrors_finds_them(subdomain: str) -> None:
+    assert MIRROR_HOST.search(f"URIs: http://{subdomain}.debian" + ".org/debian")

@@ -1,0 +1,68 @@
+"""Every example stack is a good config, and a page names it; the README names three."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from components.settings.problems import Report
+from stacks.config import PoolConfig, parse
+from stacks.config.model import POOL
+from stacks.sites.hosts.inventory import complete
+from tests.unit.configs import AUTH_KEY, HOST_KEY, KEY_PAIR
+
+PROJECT = Path(__file__).parents[3]
+EXAMPLES = sorted((PROJECT / "examples" / "stacks").glob("*.yaml"))
+
+
+def opened(value: Any) -> Any:
+    """The value with its secrets opened, all of which are the auth key."""
+    if isinstance(value, dict):
+        return AUTH_KEY if list(value) == ["secure"] else {key: opened(item) for key, item in value.items()}
+    return [opened(item) for item in value] if isinstance(value, list) else value
+
+
+def listed(site: dict[str, Any], folder: Path) -> Any:
+    """The hosts of a site, those of its file too."""
+    return complete(site, "", folder, Report(frozenset())).get("hosts", [])
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_an_example_is_a_good_config(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    key = KEY_PAIR.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh/id_ed25519").write_bytes(key)
+    for beside in file.parent.glob("*.csv"):
+        (tmp_path / beside.name).write_bytes(beside.read_bytes())
+    written = yaml.safe_load(file.read_text())["config"]
+    raw = {name.removeprefix("tailrack:"): opened(value) for name, value in written.items()}
+    # What `make trust` would have written.
+    hosts: list[Any] = [host for site in raw["sites"] for host in listed(site, tmp_path)]
+    places = [f"[{host['address']}]:{host['port']}" if "port" in host else host["address"] for host in hosts]
+    lines = [f"{place} {HOST_KEY}" for place in places]
+    (tmp_path / "known_hosts").write_text("\n".join(lines) + "\n")
+    keys = frozenset({"tailnet"})
+    if raw.get("kind") == POOL:
+        pool = parse(raw, PoolConfig, base_dir=tmp_path, secret_keys=keys)
+        assert {node.name for node in pool.nodes()} == {host["name"] for host in hosts}
+        return
+    config = parse(raw, base_dir=tmp_path, secret_keys=keys)
+    nodes = {node.name for node in config.nodes()}
+    assert nodes >= {host["name"] for host in hosts}
+    assert config.head.name in nodes
+    assert not config.head.compute, "root of any node would be root of the head node"
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_the_page_of_a_cluster_of_ones_own_names_the_example(file: Path) -> None:
+    assert f"(../examples/stacks/{file.name})" in (PROJECT / "docs" / "own-machines.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_names_three_examples() -> None:
+    readme = (PROJECT / "README.md").read_text(encoding="utf-8")
+    assert len([file for file in EXAMPLES if f"(examples/stacks/{file.name})" in readme]) == 3
