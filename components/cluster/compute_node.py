@@ -23,6 +23,8 @@ from components.steps.step import REPAIR, Step, made_of
 
 # A look takes seconds, but a new machine may be busy: with cloud-init, with its first updates (steps/packages.sh).
 GATE_LIMIT_SECONDS = 1500
+# A release of Slurm is compiled on one CPU in less than an hour, after its root was made (slurm_release/build.sh).
+BUILD_LIMIT_SECONDS = 7200
 
 
 def node_header(host: Host) -> dict[str, pulumi.Input[Any]]:
@@ -60,9 +62,11 @@ def _problem(host: Host, read: Sequence[Mapping[str, Any]]) -> str:
 
 
 def limit_with_jobs(values: Mapping[str, pulumi.Input[Any]]) -> pulumi.Input[int]:
-    """Return the time limit of a step that waits for jobs: their own limit comes on top of all else."""
-    limit = {"jobs": values["SLURM_JOB_LIMIT_SECONDS"]}
-    return made_of(limit, lambda known: TIME_LIMIT_SECONDS + int(known["jobs"]))
+    """Return the time limit of a step that waits for jobs: their own comes on top of all else, and a build's."""
+    limit = {"jobs": values["SLURM_JOB_LIMIT_SECONDS"], "release": values["SLURM_RELEASE"]}
+    return made_of(
+        limit, lambda known: TIME_LIMIT_SECONDS + int(known["jobs"]) + (BUILD_LIMIT_SECONDS if known["release"] else 0)
+    )
 
 
 @lru_cache

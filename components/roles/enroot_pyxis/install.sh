@@ -7,6 +7,7 @@
 # ENROOT_PYXIS_LOCAL              folder on a disk of the machine's own
 # ENROOT_PYXIS_NVIDIA_LIBRARIES   true where containers get the driver's libraries on machines with GPUs
 # NFS_EXPORTS_MOUNT               where the share is
+# SLURM_RELEASE                   the config's own release of Slurm; empty for the distribution's
 # NODE_SITE                       the site that this machine stands at
 
 # What is root's alone here.
@@ -68,8 +69,9 @@ tailrack:containers (images then bring or mount the driver's libraries); then ru
 # say nothing where they have no controller yet.
 plugin_kind() {
     local ID VERSION_ID slurm
+    slurm=${SLURM_RELEASE:+smd-$SLURM_RELEASE}
     # shellcheck disable=SC2016  # read by dpkg-query
-    slurm=$(dpkg-query -W -f='${source:Upstream-Version}' slurm-client)
+    [ -n "$slurm" ] || slurm=$(dpkg-query -W -f='${source:Upstream-Version}' slurm-client)
     # shellcheck source=/dev/null
     . /etc/os-release
     printf '%s' "$ID-${VERSION_ID:-rolling}-$(dpkg --print-architecture)-slurm-$slurm-pyxis-$ENROOT_PYXIS_PYXIS"
@@ -78,7 +80,8 @@ plugin_kind() {
 # Compile Pyxis for this machine into a folder of root's own. Only one step changes a machine at a time.
 compile_plugin() {
     local target=$1 folder
-    ensure_packages gcc libc6-dev make libslurm-dev
+    ensure_packages gcc libc6-dev make
+    [ -n "$SLURM_RELEASE" ] || ensure_packages libslurm-dev
     folder=$(mktemp -d)
     take_artifacts '[.]tar[.]gz' "$folder"
     tar -xzf "${TAKEN[0]}" -C "$folder" --strip-components=1 --no-same-owner

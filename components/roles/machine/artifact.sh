@@ -12,7 +12,7 @@ keep_artifact() {
     rm -f "$fresh"
     note "fetching $from"
     # Who asks for https is never led elsewhere.
-    [[ $from != http:* ]] || proto==http,https
+    [[ $from != http:* ]] || proto='=http,https'
     case $from in
     /*) cp "$from" "$fresh" || status=$? ;;
     *) curl -fsSL --proto "$proto" --retry 3 --connect-timeout 20 --max-time 300 -o "$fresh" "$from" || status=$? ;;

@@ -34,12 +34,17 @@ def role(settings: ClusterSettings) -> Role:
         File(f"/etc/systemd/system/{EXPIRE}.service", template("slurm", f"{EXPIRE}.service")),
         File(f"/etc/systemd/system/{EXPIRE}.timer", template("slurm", f"{EXPIRE}.timer")),
     )
+    # A release of the config's own is there already, and these packages would take its place.
+    of_distribution = settings.slurm.release is None
     return Role(
         "slurm",
-        after=("firewall", "munge", "names", "nfs_exports", "gpu", "enroot_pyxis"),
+        after=("firewall", "munge", "names", "nfs_exports", "gpu", "slurm_release", "enroot_pyxis"),
         section=settings.slurm,
         ports=PORTS,
         serves=PORTS,
-        packages={"head": ("slurmctld", "slurm-client", MPI), "compute": ("slurmd", "slurm-client", *MEASUREMENT)},
+        packages={
+            "head": (*(("slurmctld", "slurm-client") if of_distribution else ()), MPI),
+            "compute": (*(("slurmd", "slurm-client") if of_distribution else ()), *MEASUREMENT),
+        },
         files={"head": (controller, *forget), "compute": known},
     )
