@@ -12,6 +12,7 @@ from components.roles.order import roles
 from components.roles.role import Value, header_of
 from components.steps.composition import GATE, GATE_OF_NODE, HEAD, NODE, compose
 from stacks.config import parse
+from tests.unit.components.roles.test_scripts_shellcheck import shellcheck
 from tests.unit.configs import LAB
 from tests.unit.shell import Shell
 
@@ -350,6 +351,12 @@ def test_the_release_comes_before_slurm_and_pyxis_and_the_distributions_packages
         assert up.index(first) < up.index("slurm_head" if phases == HEAD else "slurm_compute")
         assert "slurm-client" not in up
         assert "slurmd " not in up.partition(first)[0]
+
+
+def test_every_whole_script_with_a_release_is_clean() -> None:
+    for phases in (GATE, GATE_OF_NODE, HEAD, NODE):
+        # As in test_scripts_shellcheck.
+        assert shellcheck(compose(ROLES, phases).text, "-e", "SC2209,SC2100,SC2016,SC2034,SC2154,SC2153") == ""
 
 
 def test_the_head_nodes_gate_asks_what_may_follow_what_and_a_nodes_does_not() -> None:
