@@ -48,10 +48,16 @@ distribution_sources() {
         done
 }
 
-# What makes the root; it is not installed, and goes with the rest.
+# What makes the root, and the part of perl that it needs and small images lack; it is not installed, and goes with the rest.
 fetch_bootstrap() {
+    local perl package
+    perl=$(perl -e 'printf "%vd", $^V')
+    perl=${perl%.*}
     mkdir "$BUILD/tool"
-    (cd "$BUILD/tool" && apt-get -q download mmdebstrap && dpkg -x mmdebstrap_*.deb .) >>"$BUILD_LOG" 2>&1 ||
+    (
+        cd "$BUILD/tool" && apt-get -q download mmdebstrap "perl-modules-$perl" "libperl$perl" || exit 1
+        for package in *.deb; do dpkg -x "$package" . || exit 1; done
+    ) >>"$BUILD_LOG" 2>&1 ||
         build_failed "mmdebstrap, which makes a clean root, cannot be fetched" \
             "see 'apt-cache policy mmdebstrap' on $HOST_NAME (on Ubuntu it is in universe), then run up again"
 }
@@ -85,14 +91,15 @@ unpack_source() {
 
 # A root with the compiler and all that the source is built with.
 make_root() {
-    local proxies=$BUILD/proxies
+    local proxies=$BUILD/proxies perl
+    perl=$(printf '%s\n' "$BUILD"/tool/usr/share/perl/5* "$BUILD"/tool/usr/lib/*/perl/5* | paste -sd :)
     apt-config dump --no-empty | grep -E '^Acquire::(http|https|ForceIPv)' >"$proxies" || :
     distribution_sources >"$BUILD/sources"
     [ -s "$BUILD/sources" ] || build_failed "apt knows no package source of the distribution itself here" \
         "add it on $HOST_NAME, then run up again"
     note "making a clean root"
     # shellcheck disable=SC2016  # $1 is mmdebstrap's
-    within "$BUILD_LIMIT" env TMPDIR="$BUILD" unshare --mount --pid --fork --kill-child --mount-proc \
+    within "$BUILD_LIMIT" env TMPDIR="$BUILD" PERL5LIB="$perl" unshare --mount --pid --fork --kill-child --mount-proc \
         "$BUILD/tool/usr/bin/mmdebstrap" --quiet --mode=root --variant=minbase --format=directory \
         --include=build-essential,fakeroot --aptopt="$proxies" --aptopt='APT::Sandbox::User "root"' \
         --customize-hook="mkdir -p \"\$1/made/slurm\" && cp -a '$BUILD/made/slurm/debian' \"\$1/made/slurm/\"" \
