@@ -61,7 +61,8 @@ class Host(Machine):
     gpu         what the config promises; the gate compares it with what the machine has
     adopt       it is in the tailnet already, and stays in it as it is, also when it leaves the cluster
     take_over   whether it may be taken from another cluster
-    fabric      the network that jobs inside its site use: `auto`, `tailnet`, or an interface's name
+    fabric      the IP network that jobs inside its site use: `auto`, `tailnet`, or an interface's name
+    rdma        the RDMA ports that they use: `auto`, `none`, or names with commas between
     relay_port  UDP port at which it is the cluster's relay; empty where it is none
     """
 
@@ -72,4 +73,5 @@ class Host(Machine):
     adopt: bool = False
     take_over: bool = False
     fabric: str = AUTO
+    rdma: str = AUTO
     relay_port: str = ""

@@ -15,7 +15,7 @@ from components.host import Host
 from components.roles.nfs_exports.export import export_line
 from components.roles.role import Role, header_name
 from components.roles.slurm.fragment import MemoryValues, NodeGpus, NodeValues, memory_values, node_values
-from components.steps import composition, results
+from components.steps import composition
 from components.steps.command_line import TIME_LIMIT_SECONDS
 from components.steps.delivery import deliver
 from components.steps.header import header
@@ -29,7 +29,7 @@ BUILD_LIMIT_SECONDS = 7200
 
 def node_header(host: Host) -> dict[str, pulumi.Input[Any]]:
     """What scripts may read of a node, as NODE_NAME and so on, before it has joined."""
-    own = {key: getattr(host, key) for key in ("name", "adopt", "take_over", "fabric", "relay_port")}
+    own = {key: getattr(host, key) for key in ("name", "adopt", "take_over", "fabric", "rdma", "relay_port")}
     values = {**own, **node_values(host)}
     return {header_name("node", key): value for key, value in values.items()}
 
@@ -89,9 +89,9 @@ def _scripts(roles: tuple[Role, ...]) -> tuple[composition.Script, ...]:
 class ComputeNode(pulumi.ComponentResource):
     """One member of the cluster.
 
-    facts    Output[dict], what of components.steps.results.GATE holds; Slurm's version is the one installed or to be
+    facts    Output[dict], what holds of what the roles' gates report; Slurm's version is the one installed or to be
     gpus     Output[str], the GPUs found on the machine: `h200:8`, empty without any
-    joined   Output[dict], what of components.steps.results.REACH holds
+    joined   Output[dict], what holds of what the roles report of joining
     fabric   Output, what came of proving its site's fabric (components/roles/fabric/groups.py); None on the tailnet
     ready    the resource after which Slurm gives it jobs
 
@@ -137,7 +137,7 @@ class ComputeNode(pulumi.ComponentResource):
             secrets=secrets,
             label=f"{host.name}: look at the machine",
             limit_seconds=GATE_LIMIT_SECONDS,
-            answer=results.GATE,
+            answer=composition.answer(roles, composition.GATE_OF_NODE),
             parent=self,
             depends_on=there,
         )
@@ -150,7 +150,7 @@ class ComputeNode(pulumi.ComponentResource):
             secrets=secrets,
             renewed=access.renewed_secrets,
             label=f"{host.name}: join the tailnet, munge key",
-            answer=results.REACH,
+            answer=composition.answer(roles, composition.JOIN_OF_NODE),
             parent=self,
             depends_on=[gate.resource],
         )
@@ -175,7 +175,7 @@ class ComputeNode(pulumi.ComponentResource):
             values,
             secrets=secrets,
             label=f"{host.name}: export and certificate on the head node",
-            answer=results.MEMBER,
+            answer=composition.answer(roles, composition.MEMBER),
             parent=self,
             depends_on=[*in_tailnet, *([head.ready] if head.ready else [])],
             limit_seconds=limit_with_jobs(values),
@@ -195,7 +195,7 @@ class ComputeNode(pulumi.ComponentResource):
             },
             secrets=secrets,
             label=f"{host.name}: users, share, slurmd",
-            answer=results.NODE,
+            answer=composition.answer(roles, composition.NODE),
             parent=self,
             depends_on=[member.resource],
             limit_seconds=limit_with_jobs(values),
@@ -209,7 +209,7 @@ class ComputeNode(pulumi.ComponentResource):
                 services,
                 values,
                 secrets=secrets,
-                answer=results.NOTHING,
+                answer=composition.answer(roles, composition.NODE_SERVICES),
                 label=f"{host.name}: what nothing waits for",
                 parent=self,
                 depends_on=[node.resource],

@@ -19,7 +19,7 @@ from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import Role, header_name
 from components.roles.slurm.files import FILES, controller_files
 from components.roles.slurm.versions import oldest_accepted
-from components.steps import composition, results
+from components.steps import composition
 from components.steps.command_line import TIME_LIMIT_SECONDS, render_program
 from components.steps.delivery import deliver
 from components.steps.step import REPAIR, Step
@@ -66,10 +66,9 @@ class HeadNode(pulumi.ComponentResource):
         compute = settings.head.compute
         gate_script = composition.compose(roles, composition.GATE)
         join_script = composition.compose(roles, composition.JOIN)
-        head_script = composition.compose(
-            roles, composition.COMPUTING_HEAD if compute else composition.HEAD, leaves=True
-        )
-        self._services = composition.compose(roles, composition.SERVICES)
+        phases = composition.COMPUTING_HEAD if compute else composition.HEAD
+        head_script = composition.compose(roles, phases, leaves=True)
+        self._roles, self._services = roles, composition.compose(roles, composition.SERVICES)
         there = deliver(
             f"{host.name}-scripts",
             host,
@@ -85,7 +84,7 @@ class HeadNode(pulumi.ComponentResource):
             values,
             secrets=secrets,
             label=f"{host.name}: look at the machine",
-            answer=results.GATE.demanded(),
+            answer=composition.answer(roles, composition.GATE).demanded(),
             limit_seconds=GATE_LIMIT_SECONDS,
             parent=self,
             depends_on=there,
@@ -102,7 +101,7 @@ class HeadNode(pulumi.ComponentResource):
             secrets=secrets,
             renewed=access.renewed_secrets,
             label=f"{host.name}: join the tailnet, munge key",
-            answer=results.JOIN.demanded(),
+            answer=composition.answer(roles, composition.JOIN).demanded(),
             parent=self,
             depends_on=[gate.resource],
         )
@@ -136,7 +135,7 @@ class HeadNode(pulumi.ComponentResource):
             {**values, **programs},
             secrets=secrets,
             label=f"{host.name}: users, NFS server, slurmctld",
-            answer=results.HEAD.demanded(),
+            answer=composition.answer(roles, phases).demanded(),
             parent=self,
             depends_on=access.after_join(host.name, self.joined["tailnet_ip"], self, join.resource, host.adopt),
             limit_seconds=limit_with_jobs(values),
@@ -178,7 +177,7 @@ class HeadNode(pulumi.ComponentResource):
             self._values,
             secrets=self._secrets,
             label=f"{self.host.name}: what no node waits for",
-            answer=results.NOTHING,
+            answer=composition.answer(self._roles, composition.SERVICES),
             parent=self,
             limit_seconds=IMPORTS_LIMIT_SECONDS if self._imports else TIME_LIMIT_SECONDS,
             depends_on=[self.ready],

@@ -19,15 +19,18 @@ import pulumi
 from components.cluster.compute_node import ComputeNode
 from components.cluster.head_link import HeadLink
 from components.cluster.head_node import HeadNode
+from components.host import Host
 from components.measurement import plan as measuring_plan
 from components.measurement.jobs import validation_job
 from components.measurement.plan import Node
 from components.roles.fabric.site import TAILNET_INTERFACE, shared_interface
 from components.roles.slurm.files import measured_settings
+from components.settings.network_names import ON_THE_TAILNET
 from components.settings.types import CROSS_SITE, NODE
 from components.settings.validation import Validation
 from components.steps import results
 from components.steps.step import Step
+from components.validation.expected import ANY_RDMA, ONLY_SOCKETS, ROCE_UNPROVEN
 from components.validation.model import Measurement
 from components.validation.preflight import program as preflight_program
 from components.validation.preflight import read as read_preflight
@@ -117,9 +120,18 @@ def _digest(parts: Sequence[Any]) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def _nodes(known: Mapping[str, Mapping[str, str]]) -> dict[str, Node]:
-    sites, addresses, gpus = known["sites"], known["addresses"], known["gpus"]
-    return {name: Node(sites[name], addresses[name], gpus[name]) for name in sorted(sites)}
+def _nodes(known: Mapping[str, Mapping[str, Any]]) -> dict[str, Node]:
+    sites, addresses, gpus, mpi = known["sites"], known["addresses"], known["gpus"], known["mpi"]
+    # What version the peer has is not known here.
+    return {name: Node(sites[name], addresses[name], gpus[name], mpi.get(name) or 0) for name in sorted(sites)}
+
+
+def _rdma_of(host: Host, proven: Mapping[str, Any]) -> str:
+    """What jobs inside the host's site may use of RDMA (components/validation/expected.py)."""
+    if host.fabric == ON_THE_TAILNET:
+        return ONLY_SOCKETS
+    carried = any(found and found["rdma"] for found in proven.values())
+    return ROCE_UNPROVEN if host.rdma == ANY_RDMA and not carried else host.rdma
 
 
 def _fabrics(sites: Mapping[str, str], proven: Mapping[str, Any]) -> dict[str, str]:
@@ -180,13 +192,16 @@ class NcclValidation(pulumi.ComponentResource):
         sites = self._with_peer(scope, "site", {name: node.host.site for name, node in members.items()})
         there = self._with_peer(scope, "address", {name: node.joined["tailnet_ip"] for name, node in members.items()})
         gpus = self._with_peer(scope, "gpus", {name: node.gpus for name, node in members.items()})
-        known = pulumi.Output.all(sites=sites, addresses=there, gpus=gpus).apply(_nodes)
+        mpi = pulumi.Output.all(**{name: node.facts["mpi"] for name, node in members.items()})
+        known = pulumi.Output.all(sites=sites, addresses=there, gpus=gpus, mpi=mpi).apply(_nodes)
         # What was BUSY is no result to keep: another number replaces it.
         again = self._before.apply(partial(retries, scope.name))
         spans = scope.sites > 1
         # Not of the peer: between sites there is only the tailnet.
         proven = pulumi.Output.all(**{name: node.fabric for name, node in members.items()})
         # Nothing but the tailnet joins sites. Inside one, Slurm tells its jobs (role fabric).
+        host = next(iter(members.values())).host  # inside one site all have its word on RDMA
+        rdma = proven.apply(partial(_rdma_of, host))
         expected_interface = proven.apply(
             lambda found: TAILNET_INTERFACE if spans else shared_interface(scope.nodes, found)
         )
@@ -201,6 +216,8 @@ class NcclValidation(pulumi.ComponentResource):
             {
                 "cgroups": link.cgroups,
                 "interface": expected_interface,
+                **({} if spans else {"rdma": rdma}),
+                "mpi": mpi,
                 **measured_settings(link.settings.slurm.settings),
             },
             again,
@@ -208,7 +225,9 @@ class NcclValidation(pulumi.ComponentResource):
         kept = pulumi.Output.all(self._before, pulumi.Output.all(*measured).apply(_digest)).apply(
             lambda told: kept_from(told[0], scope.name, told[1], floors)
         )
-        plan = pulumi.Output.all(nodes=known, kept=kept, expected=expected_interface, proven=proven, sites=sites).apply(
+        plan = pulumi.Output.all(
+            nodes=known, kept=kept, expected=expected_interface, proven=proven, sites=sites, rdma=rdma
+        ).apply(
             lambda told: json.dumps(
                 measuring_plan.plan(
                     scope.name,
@@ -219,6 +238,7 @@ class NcclValidation(pulumi.ComponentResource):
                     interface=TAILNET_INTERFACE if spans else "",
                     expected_interface=told["expected"],
                     fabric=_fabrics(told["sites"], told["proven"]),
+                    rdma=told["rdma"],
                     preflight=preflight_program() if preflight else "",
                 ),
                 sort_keys=True,
@@ -235,9 +255,13 @@ class NcclValidation(pulumi.ComponentResource):
                 "SETTINGS": _digest(how),
                 "RUN_AS": link.settings.users[0].name,
                 "PLAN": plan,
-                "JOB_SCRIPT": sites.apply(
-                    lambda names: validation_job(
-                        scope.name, tuple(sorted(names)), measurement, asked.time_limit_minutes, scope.sites
+                "JOB_SCRIPT": known.apply(
+                    lambda nodes: validation_job(
+                        scope.name,
+                        tuple(sorted(nodes)),
+                        measuring_plan.cpu_measurement(measurement, nodes),
+                        asked.time_limit_minutes,
+                        scope.sites,
                     )
                 ),
                 "QUEUE_LIMIT": asked.queue_limit_seconds,
@@ -260,13 +284,17 @@ class NcclValidation(pulumi.ComponentResource):
 
         def judged(told: Mapping[str, Any]) -> dict[str, Any]:
             on_gpus = measuring_plan.gpu_measurement(told["nodes"], asked)
-            conditions = Conditions(*floors, told["expected"], spans, asked.floors_from or "config")
-            result, by_node = judge_scope(on_gpus or measurement, told["report"], conditions, read_preflight)
+            on_cpus = measuring_plan.cpu_measurement(measurement, told["nodes"])
+            by_mpi = measuring_plan.mpi_apart(told["nodes"], asked, on_gpus or on_cpus)
+            conditions = Conditions(
+                *floors, told["expected"], spans, asked.floors_from or "config", told["rdma"], by_mpi
+            )
+            result, by_node = judge_scope(on_gpus or on_cpus, told["report"], conditions, read_preflight)
             told_besides = {"retries": told["retries"], "measured_with": told["kept"]}
             return {"scope": scope.name, "result": {**result, **told_besides}, "nodes": by_node}
 
         return pulumi.Output.all(
-            nodes=known, report=step.result, retries=again, kept=kept, expected=expected_interface
+            nodes=known, report=step.result, retries=again, kept=kept, expected=expected_interface, rdma=rdma
         ).apply(judged)
 
     def _with_peer(

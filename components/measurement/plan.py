@@ -10,7 +10,7 @@ import json
 import shlex
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from components.measurement.jobs import nccl_job, validation_job
 from components.settings.validation import Validation
 from components.steps import composition
-from components.validation.groups import across, grouped
+from components.validation.groups import across, grouped, speaking
 from components.validation.model import Measurement
 from components.validation.results import asked_json
 
@@ -36,11 +36,16 @@ SOURCE_SHA256 = "content:f04d111f74c9c5cb14454f2b223aaafd7edb23b9671a93f3a098314
 
 @dataclass(frozen=True)
 class Node:
-    """A node of a scope. `gpus` is what was found on it, such as h200:8; empty where it has none."""
+    """A node of a scope.
+
+    gpus   what was found on it, such as h200:8; empty where it has none
+    mpi    the major version of its Open MPI; 0 where that is not known
+    """
 
     site: str
     address: str
     gpus: str
+    mpi: int = 0
 
 
 @cache
@@ -68,12 +73,35 @@ def driver() -> str:
     return base64.b64encode(zlib.compress(json.dumps(files).encode(), 9)).decode()
 
 
+def mpi_of(nodes: Mapping[str, Node], settings: Validation) -> dict[str, int]:
+    """The versions of Open MPI that bring ranks on GPUs together; none where a program or an image has its own."""
+    own = settings.nccl.image or settings.nccl.program
+    return {} if own else {name: node.mpi for name, node in nodes.items()}
+
+
+def mpi_apart(nodes: Mapping[str, Node], settings: Validation, asked: Measurement) -> dict[int, tuple[str, ...]]:
+    """Nodes by their version of Open MPI, where that has changed what was measured; empty where it has not."""
+    on_gpus = asked.backend == "nccl-tests"
+    mpi = mpi_of(nodes, settings) if on_gpus else {name: node.mpi for name, node in nodes.items()}
+    # Between sites CPUs are measured without MPI always.
+    spans = len({node.site for node in nodes.values()}) > 1
+    found = speaking(mpi, [name for name, node in nodes.items() if node.gpus or not on_gpus])
+    return found if len(found) > 1 and (on_gpus or not spans) else {}
+
+
+def cpu_measurement(asked: Measurement, nodes: Mapping[str, Node]) -> Measurement:
+    """What is asked of the nodes' CPUs: without MPI where their releases of it do not speak with each other."""
+    apart = len(speaking({name: node.mpi for name, node in nodes.items()}, nodes)) > 1
+    return replace(asked, backend="tcp-cpu") if apart else asked
+
+
 def gpu_measurement(nodes: Mapping[str, Node], settings: Validation) -> Measurement | None:
     """What is asked of the GPUs of a scope's largest group; None where there is none that could be measured."""
     gpus = {name: node.gpus for name, node in nodes.items()}
     sites = {name: node.site for name, node in nodes.items()}
     most = settings.nccl.gpus_per_node
-    groups, _ = across(gpus, sites, most) if len(set(sites.values())) > 1 else grouped(gpus, most)
+    mpi = mpi_of(nodes, settings)
+    groups, _ = across(gpus, sites, most, mpi) if len(set(sites.values())) > 1 else grouped(gpus, most, mpi)
     if not groups:
         return None
     asked = settings.nccl
@@ -102,6 +130,7 @@ def plan(
     interface: str,
     expected_interface: str,
     fabric: Mapping[str, str],
+    rdma: str,
     preflight: str,
 ) -> dict[str, Any]:
     """Return the plan of a scope's measurement.
@@ -110,11 +139,13 @@ def plan(
     floors      the config's own for the scope, and for nodes by themselves; GB/s
     interface   the one that sockets are told to use; empty where jobs are told by default
     expected_interface   the one that they should have used
+    rdma        what jobs may use of it (components/validation/expected.py)
     fabric      site to the interface of its own network, for the preflight
     preflight   the text of its program; empty for none
     """
     sites = {name: node.site for name, node in nodes.items()}
     spans = len(set(sites.values())) > 1
+    on_cpus = cpu_measurement(on_cpus, nodes)
     on_gpus = gpu_measurement(nodes, settings)
     names = tuple(sorted(nodes))
     gate = Measurement(**{**asked_json(on_cpus), "min_bytes": on_cpus.gate_bytes, "max_bytes": on_cpus.gate_bytes})
@@ -136,12 +167,13 @@ def plan(
         "node_floor": floors[1],
         "interface": interface,
         "expected_interface": expected_interface,
+        "rdma": rdma,
         "preflight": preflight,
         "prepare_files": _prepare_files(scope, settings, gpus=on_gpus is not None),
         "start_seconds": START_SECONDS,
         "run_seconds": run_seconds(settings),
         "measurement_seconds": measurement_seconds(settings),
-        **_gpu_part(scope, settings, on_gpus),
+        **_gpu_part(scope, settings, on_gpus, mpi_of(nodes, settings)),
     }
 
 
@@ -155,7 +187,7 @@ def measurement_seconds(settings: Validation) -> int:
     return 4 * run_seconds(settings)
 
 
-def _gpu_part(scope: str, settings: Validation, asked: Measurement | None) -> dict[str, Any]:
+def _gpu_part(scope: str, settings: Validation, asked: Measurement | None, mpi: Mapping[str, int]) -> dict[str, Any]:
     if asked is None:
         return {"nccl": None}
     told = asked_json(asked)
@@ -166,6 +198,7 @@ def _gpu_part(scope: str, settings: Validation, asked: Measurement | None) -> di
             **told,
             "socket_max_bytes": settings.nccl.socket_max_bytes,
             "most_gpus": settings.nccl.gpus_per_node,
+            "mpi": dict(mpi),
         },
         "nccl_job": nccl_job(scope, settings.nccl, settings.time_limit_minutes),
         "nccl_files": files,

@@ -17,6 +17,10 @@ if ! command -v "$TAILRACK_PROGRAM" >/dev/null; then
     echo "tailrack: there is no program $TAILRACK_PROGRAM on ${SLURMD_NODENAME:-this node}" >&2
     exit 1
 fi
+# NCCL's plugin for EFA where AWS' installer puts it, behind what an image says itself.
+for plugin in /opt/amazon/ofi-nccl/lib/{,*-linux-gnu/}libnccl-net*.so; do
+    [ ! -e "$plugin" ] || export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}${plugin%/*}
+done
 # On a local disk: it is written while the data moves.
 log=$(mktemp "${TMPDIR:-/tmp}/tailrack-nccl.XXXXXX") || exit 1
 export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH NCCL_DEBUG_FILE=$log

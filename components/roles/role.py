@@ -13,6 +13,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from components.roles.facts import Reader
+
 FOLDER = Path(__file__).parent
 
 Word = str | int
@@ -60,6 +62,7 @@ class Role:
     values      header values beyond the fields of its section, or in their place
     secrets     like values, for what must never be seen; any step may read them
     texts       header values that are the same in every cluster, such as programs; they go with its scripts
+    facts       what its phases report (`result NAME JSON` in its scripts), each with how it is read, by phase
     slurm_conf  keys of slurm.conf that it needs
     ports       ports and ranges on which its daemons may listen, closed on every interface but the tailnet's
     serves      ports and ranges that other members of the cluster reach over the tailnet; its policy has to let them
@@ -76,6 +79,7 @@ class Role:
     values: Mapping[str, Value] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, Mapping[str, Reader]] = field(default_factory=dict)
     slurm_conf: Mapping[str, SlurmKey] = field(default_factory=dict)
     ports: tuple[str, ...] = ()
     serves: tuple[str, ...] = ()

@@ -9,3 +9,4 @@ DEVICE = r"[A-Za-z][A-Za-z0-9_-]{0,30}"
 TAILNET = ipaddress.IPv4Network("100.64.0.0/10")  # RFC 6598; Tailscale gives its addresses from it
 # What a site may say of its fabric, besides the name of an interface.
 AUTO, ON_THE_TAILNET = "auto", "tailnet"
+NO_RDMA = "none"  # what it may say of RDMA, besides AUTO and names of devices

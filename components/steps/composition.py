@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
+from components.roles.facts import Reader
 from components.roles.role import FOLDER, Role, Value
 from components.steps.header import header
+from components.steps.results import Answer
 
 SCRIPTS = Path(__file__).parent
 # In front of every step.
@@ -111,6 +113,25 @@ def _composed(roles: tuple[Role, ...], phases: tuple[str, ...], leaves: bool) ->
         bodies.append(_function("down", [*down, "result left true"]))
     texts = {name: text for role in roles for name, text in role.fixed.items() if name in functions.reads}
     return Script("\n".join([functions.text, *bodies]), functions.reads, undo=bool(down)).with_texts(texts)
+
+
+def answer(roles: Sequence[Role], phases: Sequence[str]) -> Answer:
+    """Return what the step of these phases has to answer: the facts of its roles.
+
+    Raises ValueError where two roles report one.
+    """
+    return _answer(tuple(roles), tuple(phases))
+
+
+@lru_cache
+def _answer(roles: tuple[Role, ...], phases: tuple[str, ...]) -> Answer:
+    readers: dict[str, Reader] = {}
+    for role in roles:
+        own = {name: read for phase in phases for name, read in role.facts.get(phase, {}).items()}
+        for name in own.keys() & readers.keys():
+            raise ValueError(f"{name} is reported by role {role.name}, and by another role too")
+        readers |= own
+    return Answer(readers)
 
 
 def concerned(roles: Sequence[Role], phases: Sequence[str]) -> bool:

@@ -1,7 +1,7 @@
 """all_reduce on CPUs, measured and printed as nccl-tests does it for GPUs.
 
 Usage: srun --mpi=pmix python3 all_reduce_perf.py --transport mpi [-b 64K] [-e 4M] [-f 4] [-n 20] [-w 5]
-       srun --mpi=none python3 all_reduce_perf.py --transport tcp --interface tailscale0 [the same]
+       srun --mpi=none python3 all_reduce_perf.py --transport tcp --meet tailscale0 [--interface eth1] [the same]
 Sums float32 out of place and in place. A time, in microseconds, is the largest over ranks of the mean of
 `-n` iterations; algbw = bytes/time and busbw = algbw x 2(ranks-1)/ranks in 1e9 bytes a second (nccl-tests'
 doc/PERFORMANCE.md). After each timing the buffers are filled anew, reduced once more and compared element
@@ -48,7 +48,10 @@ def arguments() -> argparse.Namespace:
     """The command line: sizes from -b to -e by factor -f; -n timed iterations after -w for warming up."""
     parser = argparse.ArgumentParser(description=arguments.__doc__)
     parser.add_argument("--transport", choices=("mpi", "tcp"), required=True)
-    parser.add_argument("--interface", help="the one that tcp uses; mpi is told by OMPI_MCA_btl_tcp_if_include")
+    parser.add_argument("--meet", help="the interface on which nodes' names lead to them (tcp)")
+    parser.add_argument(
+        "--interface", help="the one that tcp uses, TAILRACK_INTERFACE by default; mpi is told elsewise"
+    )
     parser.add_argument("--connect-limit", type=float, default=60, help="seconds until all ranks have met (tcp)")
     parser.add_argument("--progress-limit", type=float, default=60, help="seconds without a byte moving (tcp)")
     for flag, size in (("-b", "64K"), ("-e", "4M")):
@@ -58,6 +61,8 @@ def arguments() -> argparse.Namespace:
     asked = parser.parse_args()
     if asked.f < 2 or asked.n < 1 or asked.w < 0 or asked.e < asked.b:
         parser.error("needs -f of 2 or more, -n of 1 or more, -w of 0 or more, and -e not below -b")
+    if asked.transport == "tcp":
+        asked.interface = asked.interface or os.environ.get("TAILRACK_INTERFACE")
     if (asked.transport == "tcp") != bool(asked.interface):
         parser.error("--transport tcp needs --interface, and mpi takes none")
     return asked
@@ -101,11 +106,13 @@ def ring(asked: argparse.Namespace) -> World:
     """The ranks that srun started, joined by TCP; ConnectionError where they do not find each other."""
     from tcp_ring import Limits, Ring, RingError  # lies beside this file
 
-    try:
-        address = address_of(asked.interface)
-    except OSError as error:
-        raise RingError(f"{HOST} has no IPv4 address on interface {asked.interface!r}: {error.strerror}") from None
-    world: World = Ring(address, Limits(asked.connect_limit, asked.progress_limit))
+    addresses = []
+    for interface in (asked.interface, asked.meet or asked.interface):
+        try:
+            addresses.append(address_of(interface))
+        except OSError as error:
+            raise RingError(f"{HOST} has no IPv4 address on interface {interface!r}: {error.strerror}") from None
+    world: World = Ring(*addresses, Limits(asked.connect_limit, asked.progress_limit))
     return world
 
 

@@ -2,8 +2,9 @@
 
 Prints one line, `# tailrack there NODE JSON`: `rdma` are the ports that the kernel knows, `gpus` and `nics` Slurm's own
 GPUs' ways to one another and to those ports, in the words of `nvidia-smi topo -m` (NV18, PIX, PXB, PHB, NODE, SYS),
-`p2p` whether the driver lets each pair of them read the other, `peermem` whether nvidia_peermem is loaded. What cannot
-be found out is null. fabric_facts.py reads it.
+`p2p` whether the driver lets each pair of them read the other, `peermem` whether nvidia_peermem is loaded, `dmabuf`
+whether the driver is NVIDIA's open one, which lends its memory by DMA-BUF. What cannot be found out is null.
+fabric_facts.py reads it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 LIMIT_SECONDS = 60
 RDMA = Path("/sys/class/infiniband")
 PEERMEM = (Path("/sys/module/nvidia_peermem"), Path("/sys/kernel/mm/memory_peers/nv_mem"))
+DRIVER = Path("/proc/driver/nvidia/version")
 
 
 def told(path: Path) -> str:
@@ -95,6 +97,7 @@ def main() -> None:
         "nics": ways(topology, "NIC"),
         "p2p": None if peers is None else peers == ["OK"],
         "peermem": any(path.exists() for path in PEERMEM),
+        "dmabuf": "Open Kernel Module" in told(DRIVER),
     }
     name = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
     sys.stdout.write("# tailrack there " + name + " " + json.dumps(there) + "\n")

@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from components.validation.fabric_facts import EFA, INFINIBAND, ROCE, FabricFacts
 from components.validation.transport import Transport
 
+# What a site may say of RDMA (components/roles/fabric/settings.py), besides names of devices.
+ANY_RDMA, ONLY_SOCKETS = "auto", "tailnet"
+# Ports of Ethernet that are up and carried nothing when their nodes joined: an ordinary network card of a cloud.
+ROCE_UNPROVEN = "infiniband"
 NVLINK, PCIE, SOCKETS = "NVLink", "P2P over PCIe", "sockets"
 _GPUDIRECT = " + GPUDirect RDMA"
 # Names that NCCL's network plugins for verbs give themselves, where the log does not say which fabric it is.
@@ -34,39 +38,70 @@ _LOOK_AT_GPUDIRECT = (
 
 @dataclass(frozen=True)
 class Expected:
-    """What should carry the data; None where the nodes do not say. `where` names what is there for it."""
+    """What should carry the data; None where the nodes do not say. `where` names what is there for it.
+
+    gpudirect   whether network devices should read the GPUs' memory by themselves
+    denied      nodes whose driver does not let them
+    """
 
     transport: str | None = None
     interface: str | None = None
     where: str = ""
     gpudirect: bool = False
+    denied: tuple[str, ...] = ()
 
 
 NOTHING = Expected()
 
 
-def expect(nodes: tuple[str, ...], there: Mapping[str, FabricFacts], interface: str | None, *, spans: bool) -> Expected:
+def expect(
+    nodes: tuple[str, ...],
+    there: Mapping[str, FabricFacts],
+    interface: str | None,
+    *,
+    spans: bool,
+    rdma: str = ANY_RDMA,
+) -> Expected:
     """What should carry the data between the GPUs of some nodes.
 
     interface   the one that sockets should use
     spans       whether the nodes stand in more than one site: then nothing but sockets joins them
+    rdma        what jobs may use of it: ANY_RDMA; names of InfiniBand's and RoCE's ports with commas between; `none`;
+                ONLY_SOCKETS; or ROCE_UNPROVEN: nobody knows what RoCE's ports are worth
     """
     if spans:
         return Expected(SOCKETS, interface, f"{interface} alone joins the sites")
     if any(node not in there for node in nodes):
         return NOTHING
     own = [there[node] for node in nodes]
+    close = all(node.near for node in own)
+    denied = tuple(node for node in nodes if not there[node].direct)
     if len(own) == 1:
         (node,) = own
         if node.nvlink:
             return Expected(NVLINK, None, f"NVLink joins the GPUs of {nodes[0]}")
         return Expected(PCIE, None, f"the GPUs of {nodes[0]} can read one another") if node.p2p else NOTHING
+    if rdma == ONLY_SOCKETS:
+        return Expected(SOCKETS, interface, "the config of the site wants the tailnet")
     for fabric in (INFINIBAND, EFA, ROCE):
-        ports = [sorted(name for name, kind in node.ports.items() if kind == fabric) for node in own]
+        ports = [
+            sorted(port for port, kind in node.ports.items() if kind == fabric and _may(port, kind, rdma))
+            for node in own
+        ]
+        if all(ports) and fabric == ROCE and rdma == ROCE_UNPROVEN:
+            return NOTHING
         if all(ports):
             where = "; ".join(f"{node} {', '.join(names)}" for node, names in zip(nodes, ports, strict=True))
-            return Expected(fabric, None, f"{fabric} is up ({where})", all(node.gpudirect for node in own))
-    return Expected(SOCKETS, interface, "no RDMA port is up on all of the nodes")
+            # EFA's own module reaches GPUs' memory without another's.
+            return Expected(fabric, None, f"{fabric} is up ({where})", close, () if fabric == EFA else denied)
+    return Expected(SOCKETS, interface, "no RDMA port that jobs may use is up on all of the nodes")
+
+
+def _may(port: str, fabric: str, rdma: str) -> bool:
+    """Whether jobs may use a port (`mlx5_0:1`); a plugin's, such as EFA's, is nothing that `rdma` speaks of."""
+    return (
+        fabric == EFA or rdma in (ANY_RDMA, ROCE_UNPROVEN) or bool({port, port.partition(":")[0]} & {*rdma.split(",")})
+    )
 
 
 def complaint(expected: Expected, used: Transport) -> str | None:
@@ -89,8 +124,14 @@ def complaint(expected: Expected, used: Transport) -> str | None:
             f"{expected.interface} should have carried it. Look at NCCL_SOCKET_IFNAME."
         )
     if expected.gpudirect and any(_GPUDIRECT not in name for name in used.name.split(", ")):
+        if expected.denied:
+            return (
+                f"GPUDirect RDMA was not used: {', '.join(expected.denied)} has neither nvidia_peermem nor DMA-BUF. "
+                "Load nvidia_peermem ('modprobe nvidia_peermem', and a line of that name in /etc/modules-load.d), or "
+                "install NVIDIA's open kernel module."
+            )
         return (
-            f"GPUDirect RDMA was not used, though nvidia_peermem is loaded and a GPU is near its network device "
+            f"GPUDirect RDMA was not used, though the driver lets it and a GPU is near its network device "
             f"({expected.where}). Look at {_LOOK_AT_GPUDIRECT}."
         )
     return None

@@ -9,7 +9,8 @@ from typing import Any
 _LINE = re.compile(r"# tailrack there (?P<node>[A-Za-z0-9][\w.-]*) (?P<there>\{.*\})", re.ASCII)
 _WAY = re.compile(r"NV\d+|PIX|PXB|PHB|NODE|SYS", re.ASCII)
 _NAME = re.compile(r"[\w.-]{1,64}", re.ASCII)
-INFINIBAND, ROCE, EFA = "InfiniBand", "RoCE", "AWS Libfabric"
+_NEAR = frozenset({"PIX", "PXB"})
+INFINIBAND, ROCE, EFA = "InfiniBand", "RoCE", "Libfabric"
 
 
 @dataclass(frozen=True)
@@ -18,13 +19,15 @@ class FabricFacts:
 
     `nvlink`     whether every pair of its GPUs is joined by NVLink; None where that is not known, or there is one GPU
     `p2p`        whether NCCL would by itself let each pair of them read the other over PCIe; None likewise
-    `gpudirect`  whether a GPU could be read by a network device near to it
+    `near`       whether a network device is near to a GPU: NCCL has it read the GPU's memory by itself then
+    `direct`     whether the driver would let it: by nvidia_peermem, or by DMA-BUF
     """
 
     ports: Mapping[str, str]
     nvlink: bool | None
     p2p: bool | None
-    gpudirect: bool
+    near: bool
+    direct: bool
 
 
 def read_fabric_facts(output: str) -> dict[str, FabricFacts]:
@@ -40,17 +43,17 @@ def read_fabric_facts(output: str) -> dict[str, FabricFacts]:
 
 
 def _presence(there: Mapping[str, Any]) -> FabricFacts:
-    if set(there) != {"rdma", "gpus", "nics", "p2p", "peermem"} or not isinstance(there["rdma"], list):
+    if set(there) != {"rdma", "gpus", "nics", "p2p", "peermem", "dmabuf"} or not isinstance(there["rdma"], list):
         raise ValueError(there)
     ports = dict(_port(port) for port in there["rdma"] if _is_port(port) and port["up"])
     gpus, nics = _ways(there["gpus"]), _ways(there["nics"])
     peers = {None: None, True: True, False: False}[_truth(there["p2p"])]
-    near = gpus is not None and gpus <= {"PIX", "PXB"}
     return FabricFacts(
         ports=ports,
         nvlink=None if not gpus else all(way.startswith("NV") for way in gpus),
-        p2p=None if not gpus or peers is None else peers and near,
-        gpudirect=_truth(there["peermem"]) is True and bool(nics and nics & {"PIX", "PXB"}),
+        p2p=None if not gpus or peers is None else peers and gpus <= _NEAR,
+        near=bool(nics and nics & _NEAR),
+        direct=_truth(there["peermem"]) is True or _truth(there["dmabuf"]) is True,
     )
 
 

@@ -39,7 +39,7 @@ def floor_for(
     """The floor of these GPUs at one size; None where no source speaks of them.
 
     gpu         the kind, such as h200
-    transport   such as NVLink, InfiniBand or AWS Libfabric, with or without ` + GPUDirect RDMA`
+    transport   such as NVLink, InfiniBand or Libfabric, with or without ` + GPUDirect RDMA`
     collective  such as all_reduce
 
     Of several sources the lowest speaks: a floor is what every sound machine reaches.

@@ -2,18 +2,25 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
+NO_MPI: Mapping[str, int] = MappingProxyType({})
 NO_GPU = "no GPUs"
 NO_PEER = "no other node has GPUs like its own"
+NO_MPI_PEER = "no node whose GPUs it could be measured with has its release of Open MPI"
 
 
 @dataclass(frozen=True)
 class Group:
-    """Nodes measured together. `gpus` is what each has, such as h200:8, or several such; `per_node` GPUs take part."""
+    """Nodes measured together. `gpus` is what each has, such as h200:8, or several such; `per_node` GPUs take part.
+
+    mpi   the major version of their Open MPI, which brings the ranks together; 0 where it does not matter
+    """
 
     gpus: str
     nodes: tuple[str, ...]
     per_node: int
+    mpi: int = 0
 
     @property
     def ranks(self) -> int:
@@ -31,38 +38,70 @@ def count(gpus: str, most: int = 0) -> int:
     return min(found, most) if most else found
 
 
-def grouped(gpus: Mapping[str, str], most: int = 0) -> tuple[tuple[Group, ...], dict[str, str]]:
+def speaking(mpi: Mapping[str, int], nodes: Iterable[str]) -> dict[int, tuple[str, ...]]:
+    """Nodes by the major version of Open MPI: other ones do not speak with each other.
+
+    mpi   node to its version; 0, or nothing, where that is not known: such a node is taken for one of the most
+    """
+    found = {node: mpi.get(node, 0) for node in sorted(nodes)}
+    known = [version for version in found.values() if version]
+    usual = max(sorted(set(known)), key=known.count, default=0)
+    by_version: dict[int, list[str]] = {}
+    for node, version in found.items():
+        by_version.setdefault(version or usual, []).append(node)
+    return {version: tuple(by_version[version]) for version in sorted(by_version)}
+
+
+def grouped(
+    gpus: Mapping[str, str], most: int = 0, mpi: Mapping[str, int] = NO_MPI
+) -> tuple[tuple[Group, ...], dict[str, str]]:
     """The groups of a site, most GPUs first, and why a node is in none.
 
     gpus   node to its GPUs (`h200:8`), empty where it has none
     most   GPUs of a node that take part at most; 0 for all
+    mpi    see speaking
     """
-    alike: dict[str, list[str]] = {}
-    for node in sorted(gpus):
-        alike.setdefault(gpus[node], []).append(node)
-    left = dict.fromkeys(alike.pop("", []), NO_GPU)
-    groups = [Group(kind, tuple(nodes), count(kind, most)) for kind, nodes in alike.items()]
-    # One GPU by itself has nobody to speak with; several of these are measured with one another.
-    single = [group for group in groups if group.ranks < 2]
-    groups = [group for group in groups if group.ranks >= 2]
-    if len(single) > 1:
-        nodes = sorted(node for group in single for node in group.nodes)
-        groups.append(Group(", ".join(sorted(group.gpus for group in single)), tuple(nodes), 1))
-    else:
-        left |= {node: NO_PEER for group in single for node in group.nodes}
-    return tuple(sorted(groups, key=lambda group: (-group.ranks, group.gpus))), left
+    having = sorted(node for node in gpus if gpus[node])
+    left = {node: NO_GPU for node in sorted(gpus) if not gpus[node]}
+    groups: list[Group] = []
+    lonely: list[str] = []
+    for version, nodes in speaking(mpi, having).items():
+        alike: dict[str, list[str]] = {}
+        for node in nodes:
+            alike.setdefault(gpus[node], []).append(node)
+        found = [Group(kind, tuple(own), count(kind, most), version) for kind, own in alike.items()]
+        # One GPU by itself has nobody to speak with; several of these are measured with one another.
+        single = [group for group in found if group.ranks < 2]
+        groups += [group for group in found if group.ranks >= 2]
+        if len(single) > 1:
+            names = sorted(node for group in single for node in group.nodes)
+            groups.append(Group(", ".join(sorted(group.gpus for group in single)), tuple(names), 1, version))
+        else:
+            lonely += [node for group in single for node in group.nodes]
+    for node in lonely:
+        alike_elsewhere = sum(gpus[other] == gpus[node] for other in having) > 1
+        left[node] = NO_MPI_PEER if alike_elsewhere or len(lonely) > 1 else NO_PEER
+    return tuple(sorted(groups, key=lambda group: (-group.ranks, group.gpus, group.mpi))), left
 
 
 def across(
-    gpus: Mapping[str, str], sites: Mapping[str, str], most: int = 0
+    gpus: Mapping[str, str], sites: Mapping[str, str], most: int = 0, mpi: Mapping[str, int] = NO_MPI
 ) -> tuple[tuple[Group, ...], dict[str, str]]:
-    """All nodes with GPUs as one group, each with as many as the least of them has; none within one site."""
+    """All nodes with GPUs as one group, each with as many as the least of them has; none within one site.
+
+    Of nodes that do not speak MPI with each other, the most that stand in several sites.
+    """
     having = sorted(node for node in gpus if gpus[node])
-    if len({sites[node] for node in having}) < 2:
+    spanning = [
+        (version, nodes) for version, nodes in speaking(mpi, having).items() if len({sites[node] for node in nodes}) > 1
+    ]
+    if not spanning:
         return (), {}
-    kinds = ", ".join(sorted({gpus[node] for node in having}))
-    group = Group(kinds, tuple(having), min(count(gpus[node], most) for node in having))
-    return (group,), {node: NO_GPU for node in sorted(gpus) if not gpus[node]}
+    version, nodes = max(spanning, key=lambda each: len(each[1]))
+    kinds = ", ".join(sorted({gpus[node] for node in nodes}))
+    group = Group(kinds, nodes, min(count(gpus[node], most) for node in nodes), version)
+    left = {node: NO_MPI_PEER if gpus[node] else NO_GPU for node in sorted(gpus) if node not in nodes}
+    return (group,), left
 
 
 def alone(gpus: Mapping[str, str], nodes: Iterable[str], most: int = 0) -> tuple[Group, ...]:

@@ -34,7 +34,9 @@ class MeasurementRun:
         self.plan, self.nodes, self.absent, self.folder = plan, tuple(nodes), dict(absent), folder
         self.limits = Limits(plan["start_seconds"], plan["run_seconds"])
         self.deadline = time.monotonic() + plan["measurement_seconds"]
-        self.how = Conditions(plan["floor"], plan["node_floor"], plan["expected_interface"], plan["spans"])
+        self.how = Conditions(
+            plan["floor"], plan["node_floor"], plan["expected_interface"], plan["spans"], rdma=plan["rdma"]
+        )
         self.gpus = {node: plan["gpus"].get(node, "") for node in self.nodes}
 
     def measure(self) -> dict[str, Any]:
@@ -57,8 +59,8 @@ class MeasurementRun:
         if asked is None:
             return (), {}
         if self.plan["spans"]:
-            return across(self.gpus, self.plan["sites"], asked["most_gpus"])
-        return grouped(self.gpus, asked["most_gpus"])
+            return across(self.gpus, self.plan["sites"], asked["most_gpus"], asked["mpi"])
+        return grouped(self.gpus, asked["most_gpus"], asked["mpi"])
 
     # What there is
 
@@ -130,7 +132,9 @@ class MeasurementRun:
                 entries += [entry for entry in own if tuple(entry["gpus"]) == group.nodes]
                 continue
             asked = self._asked(group, there)
-            entry = self._gpu_run(group, asked, self.folder / _folder_name("gpus", group.gpus))
+            entry = self._gpu_run(
+                group, asked, self.folder / _folder_name(f"gpus-mpi{group.mpi}" if group.mpi else "gpus", group.gpus)
+            )
             entries.append(entry)
             result = judge_group(entry, there, self.how.floor, self.how)
             if self._worth_a_search(group.nodes) and to_be_searched(result):
@@ -151,10 +155,11 @@ class MeasurementRun:
     def _asked(self, group: Group, there: Mapping[str, FabricFacts]) -> Measurement:
         """What is asked of a group. Where sockets carry the data, the largest sizes would take minutes each."""
         told = dict(self.plan["nccl"])
-        del told["most_gpus"]
+        del told["most_gpus"], told["mpi"]
         socket_bytes = told.pop("socket_max_bytes")
         asked = Measurement(**told, ranks=group.ranks, nodes=len(group.nodes))
-        slow = expect(group.nodes, there, self.how.interface, spans=self.how.spans).transport == SOCKETS
+        expected = expect(group.nodes, there, self.how.interface, spans=self.how.spans, rdma=self.how.rdma)
+        slow = expected.transport == SOCKETS
         sizes = [size for size in asked.sizes() if size <= socket_bytes]
         if not slow or asked.gate_bytes <= socket_bytes or not sizes:
             return asked
@@ -193,7 +198,7 @@ class MeasurementRun:
             gate = replace(asked, min_bytes=asked.gate_bytes, max_bytes=asked.gate_bytes, runs=1)
             orders = {}
             for nodes in groups:
-                part = Group(group.gpus, nodes, group.per_node)
+                part = replace(group, nodes=nodes)
                 orders[nodes] = self._gpu_order(part, gate, self._place(number, nodes))
             return self._round(gate, orders)
 

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from components.validation import floors
-from components.validation.expected import expect
+from components.validation.expected import ANY_RDMA, expect
 from components.validation.fabric_facts import FabricFacts, read_fabric_facts
 from components.validation.groups import Group
 from components.validation.model import JobReport, Measurement, names, number
@@ -28,6 +28,8 @@ class Conditions:
     floors_from         where these come from
     interface           the one that sockets should use
     spans               whether its nodes stand in several sites
+    rdma                what jobs may use of it (expected.py)
+    mpi                 nodes by the major version of their Open MPI, where some could not be measured together by it
     """
 
     floor: float | None
@@ -35,6 +37,8 @@ class Conditions:
     interface: str
     spans: bool
     floors_from: str = "config"
+    rdma: str = ANY_RDMA
+    mpi: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 
 def asked_json(asked: Measurement) -> dict[str, Any]:
@@ -63,7 +67,7 @@ def judge_group(
         raise ValueError("the job report does not say what was asked")
     gpus = dict(zip(names("gpus", [*entry["gpus"]]), map(_kinds, entry["gpus"].values()), strict=True))
     group = Group(", ".join(sorted(set(gpus.values()))), tuple(sorted(gpus)), asked.ranks // asked.nodes)
-    expected = expect(group.nodes, there, how.interface, spans=how.spans)
+    expected = expect(group.nodes, there, how.interface, spans=how.spans, rdma=how.rdma)
     used = read_transport(report.log + report.output, asked.nodes).name or ""
     known = floors.floor_for(
         gpu=group.kind,
@@ -129,8 +133,18 @@ def _judge_scope(
         result = judge(asked, JobReport.from_json(found))
     result["preflight"] = {node: list(each) for node, each in preflight(str(found.get("preflight", ""))).items()}
     result["suspects"] = [_suspect(suspect) for suspect in found.get("suspects", ())]
-    result["reason"] = " ".join([result["reason"], *(suspect["reason"] for suspect in result["suspects"])])
+    reasons = [result["reason"], *(suspect["reason"] for suspect in result["suspects"])]
+    result["reason"] = " ".join([*reasons, *_apart(how.mpi, on_gpus=asked.backend == "nccl-tests")])
     return result, by_node
+
+
+def _apart(mpi: Mapping[int, tuple[str, ...]], *, on_gpus: bool) -> list[str]:
+    """Why nodes were measured otherwise than they would have been with one Open MPI."""
+    if not mpi:
+        return []
+    who = "; ".join(f"{version} on {', '.join(nodes)}" for version, nodes in mpi.items())
+    how = "nodes of each were measured by themselves" if on_gpus else "they were measured without MPI"
+    return [f"Releases of Open MPI differ and do not speak with each other ({who}): {how}."]
 
 
 def _kinds(told: object) -> str:

@@ -1,8 +1,8 @@
 """A ring of a Slurm step's tasks over TCP: all_reduce where no one MPI is on all nodes.
 
-Slurm's environment says who takes part, and names of nodes resolve to their addresses on the one interface that is
-used: every socket is bound to it. Rank 0 listens on a port that follows from the job's number; the others meet there
-and learn each other's addresses, then each rank connects to the next one.
+Slurm's environment says who takes part, and names of nodes resolve to their addresses on the interface where they meet.
+Rank 0 listens there on a port that follows from the job's number; the others meet there and learn each other's
+addresses on the interface that is measured, then each rank connects to the next one. Every socket is bound to either.
 
 A connection carries data only after both ends have proved, by an HMAC over fresh random bytes, that they know the
 job's token: the environment variable TAILRACK_RING_TOKEN, which only the job's user can read. The data itself is as
@@ -147,7 +147,10 @@ class Meeting:
         self.token = environment.get(TOKEN, "").encode()
         if len(self.token) < TOKEN_BYTES:
             raise RingError(f"rank {rank}: {TOKEN} has {len(self.token)} bytes of the {TOKEN_BYTES} that it needs")
-        port = self.door if rank == 0 else 0
+        self.listen_at(rank, address, self.door if rank == 0 else 0)
+
+    def listen_at(self, rank: int, address: str, port: int = 0) -> None:
+        """Be found at an address from now on."""
         try:
             self.listener = socket.create_server((address, port), backlog=self.ranks)
         except OSError as error:
@@ -231,14 +234,21 @@ class Meeting:
 
 
 class Ring:
-    """All tasks of this Slurm step. Raises RingError where they do not find each other."""
+    """All tasks of this Slurm step. Raises RingError where they do not find each other.
 
-    def __init__(self, address: str, limits: Limits, environment: Mapping[str, str] = os.environ) -> None:
-        meeting = Meeting(environment, address, limits)
+    address   of the interface that is measured
+    meet      of the one on which nodes' names lead to them
+    """
+
+    def __init__(self, address: str, meet: str, limits: Limits, environment: Mapping[str, str] = os.environ) -> None:
+        meeting = Meeting(environment, meet, limits)
         self.rank, self.ranks, self.limits = meeting.mine.rank, meeting.ranks, limits
         self.links = self._meet(meeting)
         for link in self.links:
             link.connection.settimeout(limits.progress)
+        if address != meet:
+            meeting.listener.close()
+            meeting.listen_at(self.rank, address)
         addresses = self.allgather([address, meeting.mine.port])
         after, before = (self.rank + 1) % self.ranks, (self.rank - 1) % self.ranks
         place = Place(after, meeting.node(after), *addresses[after])

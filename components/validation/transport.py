@@ -12,8 +12,11 @@ What the output does not prove is None.
 import re
 from dataclasses import dataclass
 
+from components.validation.fabric_facts import EFA
 from components.validation.nccl_log import LogLine, separate
 
+# What aws-ofi-nccl has called itself; since its release 1.13 it is the last one, but where NCCL_NET says otherwise.
+_LIBFABRIC = ("AWS Libfabric", "OFI", "Libfabric")
 _NET = re.compile(
     r" via (?P<kind>NET|COLLNET)/(?P<plugin>[^/]+)/(?P<device>\d+)(?:\(\d+\))?"
     r"(?P<rdma>/GDRDMA)?(?:\(PCI\))?(?:/Shared)?\s*$"
@@ -93,6 +96,8 @@ def _network_name(kind: str, plugin: str, roce: bool | None) -> str:
         return f"COLLNET {plugin}"
     if plugin == "Socket":
         return "sockets"
+    if plugin in _LIBFABRIC:
+        return EFA
     if plugin != "IB":
         return plugin
     # NCCL calls its verbs transport IB on both fabrics: only its list of devices tells which.

@@ -4,6 +4,7 @@ go 1.26.6
 
 require (
 	golang.org/x/net v0.56.0
+	golang.org/x/sys v0.47.0
 	tailscale.com v1.102.5
 )
 
@@ -107,7 +108,6 @@ require (
 	golang.org/x/mod v0.37.0 // indirect
 	golang.org/x/oauth2 v0.36.0 // indirect
 	golang.org/x/sync v0.22.0 // indirect
-	golang.org/x/sys v0.47.0 // indirect
 	golang.org/x/term v0.45.0 // indirect
 	golang.org/x/text v0.40.0 // indirect
 	golang.org/x/time v0.15.0 // indirect

@@ -8,7 +8,6 @@ import (
 	"context"
 	"flag"
 	"log"
-	"net/http"
 	"path/filepath"
 
 	"tailscale.com/net/stunserver"
@@ -26,7 +25,7 @@ func main() {
 	stun := stunserver.New(context.Background())
 	go func() { log.Fatal(stun.ListenAndServe(":3478")) }()
 	go func() { log.Fatal(serveTLS(open, keyed, other)) }()
-	go func() { log.Fatal(http.ListenAndServe(":8081", keyed)) }()
-	go func() { log.Fatal(http.ListenAndServe(":8082", other)) }()
-	log.Fatal(http.ListenAndServe(":8080", open))
+	go func() { log.Fatal(serve(":8081", keyed)) }()
+	go func() { log.Fatal(serve(":8082", other)) }()
+	log.Fatal(serve(":8080", open))
 }

@@ -21,7 +21,7 @@ import (
 // A client that has lost its control server comes there too, for two minutes and whatever port it was told: only its
 // handshake shows which of the servers it means.
 func serveTLS(servers ...*server) error {
-	listener, err := net.Listen("tcp", ":443")
+	listener, err := listen(":443")
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
-from components.roles.fabric.settings import Fabric
+from components.roles.fabric.settings import Fabric, Rdma
 from components.settings.cluster import Head
 from components.settings.draft import Draft
 from components.settings.network_names import AUTO
@@ -23,10 +23,18 @@ class Site(Section):
     )
     kind: str = key("where its machines come from")
     fabric: Fabric = key(
-        "the network that NCCL and MPI use inside the site: `auto`, the best that its nodes were seen to share; the "
-        "name of an interface that all of them have; or `tailnet`",
+        "the IP network that NCCL and MPI use inside the site: `auto`, the best that its nodes were seen to share; the "
+        "name of an interface that all of them have; or `tailnet`, which turns RDMA off as well",
         "auto, tailnet or the name of a network interface; jobs inside the site would have no network; write auto, or "
         "a name that `ip -brief address` shows on all its nodes",
+        default=AUTO,
+    )
+    rdma: Rdma = key(
+        "the InfiniBand and RoCE ports that jobs use inside the site: `auto`, those near GPUs, or all, which its nodes "
+        "were seen to share; `none`; or names of devices or ports, `[mlx5_0, mlx5_3:1]`, of which each node uses those "
+        "that it has",
+        "auto, none or a list of RDMA devices; jobs would be told of devices that are not there; write auto, or names "
+        "that `ls /sys/class/infiniband` shows on its nodes",
         default=AUTO,
     )
 
@@ -72,6 +80,7 @@ class NodeSpec:
     is_head: bool
     compute: bool  # runs jobs
     fabric: str = field(default=AUTO, kw_only=True)  # of its site
+    rdma: str = field(default=AUTO, kw_only=True)  # of its site
 
     @classmethod
     def of(
@@ -79,7 +88,8 @@ class NodeSpec:
     ) -> Self:
         """The node of that name at a site; `own` is what its kind adds."""
         is_head = (name, site.name) == (head.name, head.site)
-        return cls(name, site.name, features, gpu, is_head, head.compute or not is_head, fabric=site.fabric, **own)
+        own = {**own, "fabric": site.fabric, "rdma": site.rdma}
+        return cls(name, site.name, features, gpu, is_head, head.compute or not is_head, **own)
 
 
 UNREAD = object()  # in the place of a value that could not be had, for a reason that is reported already

@@ -29,6 +29,7 @@ def host_of(node: NodeSpec, connection: Connection | None, **own: Any) -> Host:
         features=node.features,
         gpu=node.gpu,
         fabric=node.fabric,
+        rdma=node.rdma,
         **own,
     )
 

@@ -17,7 +17,7 @@ def all_reduce(machines: Sequence[Machine], interface: str, size: int, iteration
     """
     settings = {
         "OMPI_MCA_pml": "ob1",
-        "OMPI_MCA_btl": "self,sm,tcp",
+        "OMPI_MCA_btl": "self,vader,tcp",
         "OMPI_MCA_btl_tcp_if_include": interface,
         "PMIX_MCA_gds": "hash",
         "NCCL_SOCKET_IFNAME": f"={interface}",

@@ -170,11 +170,12 @@ def test_a_machine_that_was_taken_back_is_forgotten_by_the_head_node_itself(
 ) -> None:
     cluster.run("head", "systemctl is-active tailrack-expire.timer")
     subprocess.run(["docker", "rm", "-f", pools["d"].container("d1")], check=True, capture_output=True)
-    # As slurmctld does it by itself when SlurmdTimeout is over.
-    cluster.run("head", "scontrol update nodename=d1 state=down reason='Not responding'")
+    # As slurmctld does it by itself when SlurmdTimeout is over. Said again each time: an answer that d1 has still given
+    # to slurmctld's last ping takes the word back, and the next ping comes a third of SlurmdTimeout later.
+    down = "scontrol update nodename=d1 state=down reason='Not responding'"
     silent = "/var/lib/tailrack/slurm/silent/d1"
     eventually(
-        lambda: cluster.attempt("head", f"systemctl start tailrack-expire && test -e {silent}").returncode == 0,
+        lambda: cluster.attempt("head", f"{down}; systemctl start tailrack-expire && test -e {silent}").returncode == 0,
         150,
         "the head node sees that d1 is silent",
     )

@@ -298,6 +298,24 @@ def test_root_of_a_node_makes_no_file_of_an_account_of_the_head(cluster: Cluster
     eventually(lambda: "Permission denied" in cluster.attempt("b1", touch).stderr, 20, "its uid is refused")
 
 
+@pytest.fixture
+def made_last(cluster: ClusterUnderTest) -> Iterator[str]:
+    """An account that is made when the share's service has looked at all accounts, and has not ended yet."""
+    late = "useradd -u 1501 late"
+    folder = "/run/systemd/system/tailrack-share.service.d"
+    cluster.run(
+        "head", f"mkdir -p {folder} && printf '[Service]\\nExecStartPost=-/usr/sbin/{late}\\n' >{folder}/late.conf"
+    )
+    cluster.run("head", "systemctl daemon-reload && systemctl restart tailrack-share.service")
+    yield "late"
+    cluster.run("head", f"rm -r {folder}; systemctl daemon-reload; userdel late")
+
+
+def test_an_account_that_is_made_in_the_last_moment_is_kept_out_too(cluster: ClusterUnderTest, made_last: str) -> None:
+    met = as_user(made_last, f"ls {MOUNT}")
+    eventually(lambda: "Permission denied" in cluster.attempt("head", met).stderr, 20, "the account is kept out")
+
+
 def test_an_account_that_becomes_a_user_is_let_in(cluster: ClusterUnderTest, boss: str) -> None:
     met = as_user("boss", f"ls {MOUNT}")
     eventually(lambda: cluster.attempt("head", met).returncode != 0, 20, "the account is kept out")

@@ -57,7 +57,7 @@ INFINIBAND = (
     "NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eno1:10.20.0.4<0>",
     "Channel 00/0 : 1[0] -> 0[0] [send] via NET/IB/0/GDRDMA",
 )
-NO_RDMA: Mapping[str, Any] = {"rdma": [], "gpus": ["NV18"], "nics": [], "p2p": True, "peermem": False}
+NO_RDMA: Mapping[str, Any] = {"rdma": [], "gpus": ["NV18"], "nics": [], "p2p": True, "peermem": False, "dmabuf": False}
 
 
 @dataclass

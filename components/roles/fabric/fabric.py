@@ -8,12 +8,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from components.roles.fabric.groups import Records, again, place
+from components.roles.fabric.groups import again, place
 from components.roles.fabric.networks import FabricError, interfaces
 from components.roles.fabric.proof import asked_by_head, serve
+from components.roles.fabric.rails import chosen, ports_up
+from components.roles.fabric.records import Records
 
 USAGE = """\
-fabric.py interfaces SETTING      what this machine has (JSON): `auto`, or the one interface of that name
+fabric.py interfaces FABRIC RDMA  what this machine has (JSON): FABRIC is `auto` or the one interface of that name, RDMA
+                                  `auto`, `none`, or names of devices with commas between
 fabric.py serve NODE HEAD         answer one request of the head node's root on stdin, a connection from the address
                                   that the file HEAD has (tailrack-fabric.socket)
 fabric.py place FOLDER <NODE      on the head node: prove a node's networks with one that is there already, and
@@ -26,8 +29,10 @@ def main(words: Sequence[str]) -> int:
     """Do what the command line says; 1 with one line of what is the matter where that cannot be."""
     try:
         match words:
-            case ["interfaces", setting]:
-                answer = interfaces(setting)
+            case ["interfaces", setting, rdma]:
+                ports = ports_up()
+                with_rdma = {port["interface"] for port in ports}
+                answer = {"interfaces": interfaces(setting, with_rdma), "rdma": chosen(ports, rdma)}
             case ["serve", node, head]:
                 with socket.socket(fileno=os.dup(sys.stdin.fileno())) as connection:
                     asked_by_head(connection, Path(head).read_text(encoding="utf-8").strip())

@@ -1,103 +1,26 @@
 """The groups of a site: nodes that share a network, as the head node notes them when a node's networks are proven.
 
-Nothing is asked of more than a few nodes, however many there are.
+A node is in one group for each of its interfaces, by IP, and in one for each kind of RDMA port: jobs take the best of
+either. Nothing is asked of more than a few nodes, however many there are.
 """
 
 import contextlib
-import fcntl
 import ipaddress
-import json
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, TextIO
+from collections.abc import Collection, Generator, Mapping, Sequence
+from typing import Any
 
 from components.roles.fabric.networks import FabricError, Thing
 from components.roles.fabric.proof import SilentError, proven
+from components.roles.fabric.rails import INFINIBAND_LINK, LINKS, by_number, label, paired
+from components.roles.fabric.records import NO_NETWORK, Records
 
 # Neighbours that are asked, and how many may be silent before the rest is taken for silent too.
 MOST_ASKED, MOST_SILENT = 4, 3
-LOCK_SECONDS = 60.0  # it is held for the time of reading and writing a few files
 # Seconds for all that is proven once more at a time; the rest has its turn the next time.
 AGAIN_SECONDS = 120.0
 # What a record has beyond what is known of the node.
 _OF_RECORD = ("since", "groups", "unproven", "asked")
-
-
-def take(file: TextIO, deadline: float) -> None:
-    """Lock a file that others may have locked; FabricError where they have it still at the deadline."""
-    while True:
-        try:
-            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                what = f"another process has held {file.name} for {LOCK_SECONDS:g} s (see fuser -v), then run up again"
-                raise FabricError(what) from None
-        time.sleep(0.05)
-
-
-class Records:
-    """What the head node keeps of its members' fabric: <node>/fabric.json, and for Slurm <node>/fabric."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        # Where only its owner can open it: whoever can open a file can lock it.
-        place = self.folder.parent / "lock"
-        place.mkdir(mode=0o700, exist_ok=True)
-        with (place / "fabric").open("w") as file:
-            take(file, time.monotonic() + LOCK_SECONDS)
-            yield
-
-    def load(self, node: str) -> Thing | None:
-        """A node's record; None where there is none that can be read."""
-        try:
-            record = json.loads((self.folder / node / "fabric.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
-        return record if isinstance(record, dict) else None
-
-    def others(self, mine: Thing) -> list[Thing]:
-        """The other nodes of its site that are asked for the same, the oldest first."""
-        names = [path.parent.name for path in self.folder.glob("*/fabric.json")]
-        found = [record for name in names if name != mine["node"] and (record := self.load(name))]
-        same = [record for record in found if all(record[key] == mine[key] for key in ("site", "setting"))]
-        return sorted(same, key=lambda record: (record["since"], record["node"]))
-
-    def put_back(self, node: str, before: Thing | None) -> None:
-        """Have a node's record be what it was, or none."""
-        if before:
-            self.save(before)
-            return
-        for name in ("fabric.json", "fabric"):
-            (self.folder / node / name).unlink(missing_ok=True)
-
-    def save(self, record: Thing) -> None:
-        """Note a node's record, unless the node has left meanwhile and its folder with it."""
-        place = self.folder / record["node"]
-        if not place.is_dir():
-            return
-        write(place / "fabric.json", json.dumps(record, sort_keys=True))
-        write(place / "fabric", "".join(f"{line}\n" for line in lines(record)))
-
-
-def write(path: Path, text: str) -> None:
-    """Nobody reads half of it."""
-    fresh = path.with_name(f".{path.name}.fresh")
-    fresh.write_text(text, encoding="utf-8")
-    fresh.replace(path)
-
-
-def lines(record: Thing) -> list[str]:
-    """A node's networks as comments of topology.conf, which Slurm brings to every node (read by task-prolog)."""
-    return [
-        " ".join(["# fabric", record["node"], str(group["rank"]), name, group["interface"], group["network"],
-                  ",".join(group["rdma"]) or "-"])
-        for name, group in sorted(record["groups"].items())
-    ]  # fmt: skip
 
 
 def rank(mine: Thing, theirs: Thing) -> int:
@@ -118,17 +41,34 @@ def group_of(record: Thing, interface: str) -> str | None:
     return next((name for name, group in record["groups"].items() if group["interface"] == interface), None)
 
 
-def neighbours(others: Sequence[Thing]) -> Generator[Thing, bool, None]:
-    """Nodes to prove the fabric with: as few as cover every group, and an interface that is in no group yet.
+def is_rdma(part: Thing) -> bool:
+    """Whether a group is one of RDMA ports, and not of a network of IP."""
+    return bool(part["network"] == NO_NETWORK)
 
-    It is sent whether the last one answered.
+
+def kinds_of_rdma(record: Thing) -> set[str]:
+    """What groups of RDMA call the kinds of port that a node has, where those of IP have an interface."""
+    return {f"rdma:{link}" for link in LINKS if any(port.get("link") == link for port in record["rdma"])}
+
+
+def neighbours(mine: Thing, others: Sequence[Thing]) -> Generator[Thing, bool, None]:
+    """Nodes to prove the fabric with: as few as cover every group, and what is in no group yet.
+
+    Of two alike, the one with more RDMA ports: what it lacks could not be proven. It is sent whether the last one
+    answered.
     """
+    links = kinds_of_rdma(mine)
 
     def covers(record: Thing) -> set[str]:
-        loose = any(group_of(record, each["name"]) is None for each in record["interfaces"])
-        return {*record["groups"], *(["a loose interface"] if loose else [])}
+        names = [each["name"] for each in record["interfaces"]]
+        loose = ["a loose interface"] if any(group_of(record, name) is None for name in names) else []
+        loose += [link for link in links & kinds_of_rdma(record) if group_of(record, link) is None]
+        return {
+            *loose,
+            *(name for name, part in record["groups"].items() if not is_rdma(part) or part["interface"] in links),
+        }
 
-    left = list(others)
+    left = sorted(others, key=lambda record: -len(record["rdma"]))
     covered: set[str] = set()
     while left:
         best = max(left, key=lambda record: len(covers(record) - covered))
@@ -140,21 +80,31 @@ def neighbours(others: Sequence[Thing]) -> Generator[Thing, bool, None]:
             covered |= covers(best)
 
 
-def join_groups(mine: Thing, theirs: Thing, carried: Sequence[tuple[Thing, Thing]], rdma: Sequence[str]) -> None:
-    """Put both into the groups of the networks that they share; the best pairs first, an interface is in one group."""
-    for own, other in sorted(carried, key=lambda pair: -rank(*pair)):
+def shared(carried: Sequence[tuple[Thing, Thing]], rdma: Sequence[tuple[Thing, Thing]]) -> list[tuple[Thing, Thing]]:
+    """What two nodes share, as the part that each has of a group; the best first."""
+    parts = []
+    for own, other in carried:
+        named = [{"interface": each["name"], "network": network_of(each)} for each in (own, other)]
+        parts.append([{**names, "rank": rank(own, other), "rdma": []} for names in named])
+    for place, link in enumerate(reversed(LINKS), start=1):
+        if pairs := [pair for pair in rdma if pair[0]["link"] == link]:
+            alike = {"interface": f"rdma:{link}", "network": NO_NETWORK, "rank": place}
+            parts.append([{**alike, "rdma": [label(port) for port in ports]} for ports in zip(*pairs, strict=True)])
+    return sorted(((own, other) for own, other in parts), key=lambda part: -part[0]["rank"])
+
+
+def join_groups(mine: Thing, theirs: Thing, parts: Sequence[tuple[Thing, Thing]]) -> None:
+    """Put both into the groups of what they share; an interface, or a kind of RDMA, is in one group."""
+    for own, other in parts:
         # The time keeps it apart from a group of before, if the node has left and come back.
-        new = f"{mine['site']}/{theirs['node']}/{other['name']}/{int(theirs['since'] * 1000)}"
-        name = group_of(theirs, other["name"]) or new
-        if name in mine["groups"] or group_of(mine, own["name"]) is not None:
+        new = f"{mine['site']}/{theirs['node']}/{other['interface']}/{int(theirs['since'] * 1000)}"
+        name = group_of(theirs, other["interface"]) or new
+        if name in mine["groups"] or group_of(mine, own["interface"]) is not None:
             continue
-        there = theirs["groups"].setdefault(name, {"rank": rank(own, other), **_part(other, rdma)})
-        there["rdma"] = there["rdma"] or list(rdma)
-        mine["groups"][name] = {"rank": there["rank"], **_part(own, rdma)}
-
-
-def _part(interface: Thing, rdma: Sequence[str]) -> Thing:
-    return {"interface": interface["name"], "network": network_of(interface), "rdma": list(rdma)}
+        there = theirs["groups"].setdefault(name, other)
+        # Ports that were down, or had no counterpart, when it was proven before.
+        there["rdma"] = sorted({*there["rdma"], *other["rdma"]}, key=by_number)
+        mine["groups"][name] = {**own, "rank": there["rank"], "rdma": sorted(own["rdma"], key=by_number)}
 
 
 def place(records: Records, node: Mapping[str, Any]) -> Thing:
@@ -175,7 +125,8 @@ def place(records: Records, node: Mapping[str, Any]) -> Thing:
     partners: dict[str, tuple[str, str]] = {}
     tried: list[str] = []
     silent: list[str] = []
-    asking = neighbours(others)
+    deaf: set[str] = set()  # nodes to which InfiniBand carried nothing
+    asking = neighbours(mine, others)
     neighbour = next(asking, None)
     while neighbour and len(tried) < MOST_ASKED and len(silent) < MOST_SILENT:
         name = neighbour["node"]
@@ -190,10 +141,12 @@ def place(records: Records, node: Mapping[str, Any]) -> Thing:
                 if not tried:
                     mine["groups"] = {group: part for group, part in mine["groups"].items() if group not in old}
                 known = set(mine["groups"])
-                join_groups(mine, theirs, carried, rdma)
+                join_groups(mine, theirs, shared(carried, rdma))
                 records.save(theirs)
                 records.save(mine)
             tried.append(name)
+            if not rdma and any(port["link"] == INFINIBAND_LINK for port, _ in paired(mine["rdma"], theirs["rdma"])):
+                deaf.add(name)
             partners |= {group: (name, theirs["groups"][group]["interface"]) for group in set(mine["groups"]) - known}
         try:
             neighbour = asking.send(name in tried)
@@ -204,7 +157,7 @@ def place(records: Records, node: Mapping[str, Any]) -> Thing:
         mine = records.load(mine["node"]) or mine
         mine["unproven"] = not mine["groups"] and not tried and bool(silent)
         records.save(mine)
-    answer = _told(mine, partners, tried, silent)
+    answer = _told(mine, partners, tried, silent, deaf)
     if answer["error"]:
         # The step fails, and the stack's state stays what it was: so does this.
         with records.locked():
@@ -226,30 +179,44 @@ def again(records: Records) -> Thing:
             # One that does not answer itself holds nobody up.
             with contextlib.suppress(FabricError):
                 told = place(records, {key: value for key, value in record.items() if key not in _OF_RECORD})
-        answer["proven" if told and told["interfaces"] else "left"].append(record["node"])
+        answer["proven" if told and (told["interfaces"] or told["rdma"]) else "left"].append(record["node"])
     return answer
 
 
-def _told(record: Thing, partners: Mapping[str, tuple[str, str]], tried: Sequence[str], silent: Sequence[str]) -> Thing:
+def _told(
+    record: Thing,
+    partners: Mapping[str, tuple[str, str]],
+    tried: Sequence[str],
+    silent: Sequence[str],
+    deaf: Collection[str],
+) -> Thing:
     """What a person and the program are told of a node's fabric; the best network first."""
-    best = sorted(record["groups"].items(), key=lambda item: -item[1]["rank"])
+    ordered = sorted(record["groups"].items(), key=lambda item: -item[1]["rank"])
+    best = [(name, group) for name, group in ordered if not is_rdma(group)]
+    rdma: list[str] = next((group["rdma"] for _, group in ordered if is_rdma(group)), [])
     names = ", ".join(f"{each['name']} ({each['address']})" for each in record["interfaces"]) or "no interface"
     note = error = ""
     if not best and tried:
         what = f"{names} of {record['node']} carried no 1 MiB to {' or '.join(tried)} of site {record['site']}"
-        if record["setting"] == "auto":
-            note = f"{what}: its jobs stay on the tailnet"
-        else:
+        if record["setting"] != "auto":
             error = what
+        elif not rdma:
+            note = f"{what}: its jobs stay on the tailnet"
     elif not best and silent:
         note = (
             f"the fabric of {record['node']} could not be proven when it joined, its jobs stay on the tailnet until it "
             f"is; the head node tries again every 5 minutes, and `grep '^# fabric {record['node']} ' "
             f"/etc/slurm/topology.conf` there shows what is proven: {', '.join(silent)}"
         )
+    if deaf and not rdma and not error:
+        sentence = (
+            f"InfiniBand of {record['node']} carried nothing to {' or '.join(sorted(deaf))}, and its jobs do without: "
+            "see `ibv_rc_pingpong` (package ibverbs-utils) between the two, and the subnet manager's partitions"
+        )
+        note = f"{note}; {sentence}" if note else sentence
     return {
         "interfaces": [group["interface"] for _, group in best],
-        "rdma": best[0][1]["rdma"] if best else [],
+        "rdma": rdma,
         # Neighbours that it was proven with, each with the interface there.
         "with": [partners[name] for name, _ in best if name in partners],
         "note": note,

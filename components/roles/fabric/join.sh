@@ -3,6 +3,7 @@
 # the munge key are there; the program comes with the step.
 #
 # NODE_FABRIC   `auto`, `tailnet`, or the name of an interface
+# NODE_RDMA     `auto`, `none`, or names of RDMA devices with commas between
 
 FABRIC_PROGRAM=/usr/local/lib/tailrack/fabric.py
 
@@ -47,8 +48,8 @@ fabric_join() {
     if compgen -G '/sys/class/infiniband/*' >/dev/null; then ensure_packages ibverbs-utils; fi
     answer_for_fabric
     if [ "$NODE_FABRIC" != tailnet ]; then
-        found=$("$FABRIC_PROGRAM" interfaces "$NODE_FABRIC") || fail "$found" \
-            "correct fabric: of $HOST_NAME's site: auto, tailnet, or an interface that all its nodes have"
+        found=$("$FABRIC_PROGRAM" interfaces "$NODE_FABRIC" "$NODE_RDMA") || fail "$found" \
+            "correct fabric: or rdma: of $HOST_NAME's site: auto, or what its nodes have ('ip -brief address', 'ls /sys/class/infiniband')"
     fi
     result fabric "$found"
 }

@@ -1,15 +1,16 @@
-"""What a machine has that may be its site's fabric: network interfaces with addresses, and RDMA devices."""
+"""The network interfaces of a machine that may be its site's fabric; its RDMA ports are in rails.py."""
 
 import ipaddress
 import json
 import re
 import subprocess
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from components.settings.network_names import DEVICE, INTERFACE
+from components.settings.network_names import INTERFACE
 
-MOST_INTERFACES, MOST_DEVICES = 16, 16
+MOST_INTERFACES = 16
 MOST_AT_ONCE = MOST_INTERFACES**2  # pairs of two machines' interfaces
 # Mb/s; what is more is a driver's word for "unknown".
 MOST_SPEED = 10**7
@@ -46,10 +47,12 @@ def may_be_fabric(name: str, address: ipaddress.IPv4Interface, is_default: bool)
     return card and not own_bridge and private and address.ip not in TAILNET_RANGE
 
 
-def interfaces(setting: str) -> Thing:
-    """The interfaces and RDMA devices that may be a fabric's; FabricError where the one asked for is not here."""
+def interfaces(setting: str, with_rdma: Collection[str]) -> list[Thing]:
+    """The interfaces that may be a fabric's; FabricError where the one asked for is not here.
+
+    with_rdma   names of those that an RDMA port has
+    """
     defaults = {route.get("dev") for route in told("ip", "-json", "-4", "route", "show", "default")}
-    devices = rdma_devices()
     found, all_names = [], []
     for link in told("ip", "-json", "-4", "address", "show", "up"):
         # Some versions of ip leave an empty object in the place of a link without such an address.
@@ -68,29 +71,12 @@ def interfaces(setting: str) -> Thing:
                 "address": str(address),
                 "default_route": name in defaults,
                 "speed": int(speed) if speed.isdigit() and int(speed) <= MOST_SPEED else 0,
-                "rdma": any(device["interface"] == name for device in devices),
+                "rdma": name in with_rdma,
             }
         )
     if setting != "auto" and not found:
         raise FabricError(f"there is no interface {setting} with an IPv4 address here ({', '.join(all_names)})")
-    chosen = [device for device in devices if setting in ("auto", device["interface"])]
-    return {"interfaces": found[:MOST_INTERFACES], "rdma": chosen[:MOST_DEVICES]}
-
-
-def rdma_devices() -> list[Thing]:
-    """InfiniBand's and RoCE's ports that are up. `interface` is empty for a port without an IP network."""
-    found = []
-    for port in sorted(VERBS.glob("*/ports/*")):
-        device, layer = port.parent.parent.name, read(port / "link_layer")
-        up = "ACTIVE" in read(port / "state") and re.fullmatch(DEVICE, device)
-        if up and layer in ("InfiniBand", "Ethernet"):
-            name = read(port / "gid_attrs/ndevs/0")
-            if not name:
-                cards = sorted(each.name for each in (VERBS / device / "device/net").glob("*"))
-                name = cards[0] if len(cards) == 1 else ""
-            shown = name if re.fullmatch(INTERFACE, name) else ""
-            found.append({"device": device, "port": int(port.name), "interface": shown})
-    return found
+    return found[:MOST_INTERFACES]
 
 
 def gid_index(device: str, port: int) -> int | None:

@@ -22,6 +22,7 @@ from functools import partial
 from typing import Any
 
 from components.roles.fabric.networks import MOST_AT_ONCE, TAILNET_RANGE, FabricError, Thing, gid_index
+from components.roles.fabric.rails import paired
 from components.settings.network_names import DEVICE, INTERFACE
 
 PORT = 6816
@@ -373,21 +374,22 @@ def worth_a_try(mine: Thing, theirs: Thing, setting: str) -> bool:
     return setting != "auto" or own.network == other.network or routed
 
 
-def proven(mine: Thing, theirs: Thing) -> tuple[list[tuple[Thing, Thing]], list[str]]:
-    """Pairs of interfaces, and RDMA devices, that carried 1 MiB from a node to a neighbour and back.
+def proven(mine: Thing, theirs: Thing) -> tuple[list[tuple[Thing, Thing]], list[tuple[Thing, Thing]]]:
+    """Pairs of interfaces, and of RDMA ports, that carried 1 MiB from a node to a neighbour and back.
 
     SilentError where the neighbour does not answer, FabricError where the node itself does not.
     """
     token = secrets.token_hex(TOKEN_CHARACTERS // 2)
-    theirs_too = [(each["device"], each["port"]) for each in theirs["rdma"]]
-    devices = [device for each in mine["rdma"] if (device := (each["device"], each["port"])) in theirs_too]
+    ports = paired(mine["rdma"], theirs["rdma"])
+    doors_of_rdma = [[other["device"], other["port"]] for _, other in ports]
     wanted = [[each["name"], host_of(each)] for each in theirs["interfaces"]]
-    listen = {"do": "listen", "token": token, "interfaces": wanted, "rdma": devices}
+    listen = {"do": "listen", "token": token, "interfaces": wanted, "rdma": doors_of_rdma}
     with contextlib.ExitStack() as stack:
         try:
             answer = stack.enter_context(Asked(theirs["node"], theirs["address"], listen)).answer()
             doors = [*zip(theirs["interfaces"], map(port_of, answer["ports"]), strict=True)]
-            rdma = [[*each, port_of(port)] for each, port in zip(devices, answer["rdma_ports"], strict=True)]
+            at = map(port_of, answer["rdma_ports"])
+            rdma = [[own["device"], own["port"], port] for (own, _), port in zip(ports, at, strict=True)]
         except (*NO_ANSWER, FabricError) as error:
             raise SilentError(f"{theirs['node']} at {theirs['address']}: {error}") from None
         pairs = [
@@ -401,9 +403,7 @@ def proven(mine: Thing, theirs: Thing) -> tuple[list[tuple[Thing, Thing]], list[
         try:
             found = stack.enter_context(Asked(mine["node"], mine["address"], ask)).answer()
             carried = [pair[:2] for pair, yes in zip(pairs, found["carried"], strict=True) if yes is True]
-            return carried, [
-                f"{each[0]}:{each[1]}" for each, yes in zip(devices, found["rdma"], strict=True) if yes is True
-            ]
+            return carried, [pair for pair, yes in zip(ports, found["rdma"], strict=True) if yes is True]
         except (*NO_ANSWER, FabricError) as error:
             what = f"{mine['node']} does not answer at {mine['address']}:{PORT}, where it is asked to prove its fabric"
             raise FabricError(f"{what}: {error}") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from components.roles.cluster_settings import ClusterSettings
+from components.roles.fabric.facts import networks, proven
 from components.roles.role import FOLDER, File, Role, SlurmKey, template
 
 PROGRAM = "/usr/local/lib/tailrack/fabric.py"
@@ -16,7 +17,8 @@ PORT = "6816"
 AGAIN = "tailrack-fabric-again"
 
 # The program's modules, each after those that it imports.
-MODULES = ("settings/network_names", *(f"roles/fabric/{name}" for name in ("networks", "proof", "groups", "fabric")))
+_OF_THE_ROLE = ("networks", "rails", "proof", "records", "groups", "fabric")
+MODULES = ("settings/network_names", *(f"roles/fabric/{name}" for name in _OF_THE_ROLE))
 _OWN_IMPORT = re.compile(r"^from components\..+ import .+\n", re.MULTILINE)
 
 
@@ -45,6 +47,7 @@ def role(_settings: ClusterSettings) -> Role:
                 for kind in ("service", "timer")
             ),
         },
+        facts={"join": {"fabric": networks}, "head": {"fabric": proven}, "member": {"fabric": proven}},
         slurm_conf={
             "TaskProlog": SlurmKey(
                 TASK_PROLOG, "jobs would not be told which network NCCL and MPI are to use, and use any or none"

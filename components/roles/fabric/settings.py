@@ -1,11 +1,11 @@
-"""What a site says of its fabric: a kind of value, which every kind of site has a key of."""
+"""What a site says of its fabric: kinds of value, which every kind of site has a key of."""
 
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BeforeValidator
 
-from components.settings.network_names import INTERFACE, ON_THE_TAILNET
+from components.settings.network_names import AUTO, DEVICE, INTERFACE, NO_RDMA, ON_THE_TAILNET
 from components.settings.types import refuse
 
 
@@ -17,4 +17,18 @@ def _fabric(value: str) -> str:
     return value
 
 
+def _rdma(value: object) -> object:
+    """What is written as a list becomes the one text that a step is told."""
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise ValueError("neither a word nor a list of names")
+    if names not in ([AUTO], [NO_RDMA]):
+        for name in names:
+            if name in (AUTO, NO_RDMA) or not re.fullmatch(f"{DEVICE}(:[1-9][0-9]?)?", name):
+                refuse(f"has '{name}', which is not the name of an RDMA device, such as mlx5_0 or mlx5_0:1")
+    return ",".join(names)
+
+
 Fabric = Annotated[str, AfterValidator(_fabric)]
+# `auto`, `none`, or names with commas between.
+Rdma = Annotated[str, BeforeValidator(_rdma)]

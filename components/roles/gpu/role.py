@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
+from components.roles.facts import list_of, matching, whole
 from components.roles.role import FOLDER, Role, SlurmKey, template
 
+# Of a node: nvidia's device files have numbers below it.
+MOST_GPUS = 256
 COLLECTOR = FOLDER.parent / "validation" / "preflight" / "collect.py"
 
 
@@ -23,9 +26,27 @@ def role(settings: ClusterSettings) -> Role:
             "roce_program": template("gpu", "tailrack-roce"),
             "roce_unit": template("gpu", "tailrack-roce.service"),
         },
+        facts={
+            "gate": {
+                "gpus": whole(0, MOST_GPUS),
+                "gpu_kind": matching(r"|[a-z][a-z0-9-]{0,40}"),
+                "gpu_devices": _device_numbers,
+                "gpu_memory_mb": whole(0, 2**31),
+                "gpu_driver": matching(r"|[0-9][0-9A-Za-z.-]{0,40}"),
+                "gpu_nvlinks": whole(0, 64),
+            }
+        },
         slurm_conf={
             "GresTypes": SlurmKey("gpu", "jobs could not ask for GPUs"),
             # A limit of the shell that a job was submitted from must not come along.
             "PropagateResourceLimitsExcept": SlurmKey("MEMLOCK", "NCCL could not pin memory"),
         },
     )
+
+
+def _device_numbers(value: object) -> list[int]:
+    """Numbers of device files, in their order, each once."""
+    numbers: list[int] = list_of(whole(0, MOST_GPUS - 1), MOST_GPUS)(value)
+    if numbers != sorted(set(numbers)):
+        raise ValueError
+    return numbers

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
+from components.roles.facts import whole
 from components.roles.role import Role
 
 
 def role(_settings: ClusterSettings) -> Role:
     """It adds nothing, and has to hold before anything is added."""
-    return Role("machine")
+    return Role("machine", facts={"gate": {"cpus": whole(1, 2**16), "memory_mb": whole(1, 2**31)}})

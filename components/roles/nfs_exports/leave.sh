@@ -24,7 +24,7 @@ leave_share_mounts() {
     if [ -e /etc/systemd/system/tailrack-share.path ]; then
         systemctl disable -q --now tailrack-share.path tailrack-share.service
         [ ! -e /etc/tailrack/share ] || /usr/local/sbin/tailrack-share open
-        rm -f /etc/systemd/system/tailrack-share.{path,service} /usr/local/sbin/tailrack-share /etc/tailrack/share
+        rm -f /etc/systemd/system/tailrack-share{.path,.service,-again.service} /usr/local/sbin/tailrack-share /etc/tailrack/share
     fi
     systemctl daemon-reload
 }

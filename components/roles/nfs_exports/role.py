@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
+from components.roles.facts import truth
 from components.roles.role import File, Role, template
 
-PROGRAM, PATH_UNIT = "tailrack-share", "tailrack-share.path"
+PROGRAM, UNITS = "tailrack-share", ("tailrack-share.path", "tailrack-share-again.service")
 
 
 def role(settings: ClusterSettings) -> Role:
@@ -18,9 +19,10 @@ def role(settings: ClusterSettings) -> Role:
         files={
             "head": (
                 File(f"/usr/local/sbin/{PROGRAM}", template("nfs_exports", PROGRAM), mode="0755"),
-                File(f"/etc/systemd/system/{PATH_UNIT}", template("nfs_exports", PATH_UNIT)),
+                *(File(f"/etc/systemd/system/{unit}", template("nfs_exports", unit)) for unit in UNITS),
             )
         },
+        facts={"gate": {"kernel_nfs_server": truth}, "head": {"own_file_system": truth}},
         # 111 and 20048 are those of NFS before version 4, whose helpers a package may start (MOUNTD_PORT of server.sh).
         ports=("111", "2049", "20048"),
         serves=("2049",),

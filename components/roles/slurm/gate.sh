@@ -28,7 +28,11 @@ cgroups_delegated() {
 
 find_slurm_version() {
     SLURM_VERSION=$SLURM_RELEASE
-    [ -z "$SLURM_VERSION" ] || return 0
+    if [ -n "$SLURM_VERSION" ]; then
+        # What is found of MPI afterwards is found in the lists too.
+        [ -n "$(version_of openmpi-bin)" ] || refresh_package_lists
+        return
+    fi
     [ ! -e "$SLURM_INSTALLED" ] || fail "this machine has a release of Slurm that the config no longer names ($(<"$SLURM_INSTALLED"))" \
         "write tailrack:slurm.release again: what a distribution has is no upgrade of it; or take $HOST_NAME out of the \
 cluster, 'apt-get purge slurm-smd*' there, and bring it in anew"
@@ -42,13 +46,18 @@ cluster, 'apt-get purge slurm-smd*' there, and bring it in anew"
 }
 
 slurm_gate() {
-    local path cluster
+    local path cluster mpi
     while read -r path; do
         cluster=$(sed -nE 's/^[[:space:]]*ClusterName=([^[:space:]]+).*/\1/Ip' "$path")
         found_foreign "$path${cluster:+ of cluster $cluster}"
     done < <(slurm_files_of_others)
     find_slurm_version
     CGROUPS=$(yes_no cgroups_delegated)
+    mpi=$(version_of openmpi-bin)
+    mpi=${mpi#*:}
+    mpi=${mpi%%.*}
     result cgroups "$CGROUPS"
+    # Its major version; 0 where no package source has it. Others do not speak with each other.
+    result mpi "$([[ $mpi =~ ^[1-9][0-9]?$ ]] && echo "$mpi" || echo 0)"
     result slurm_version "$(json_string "$SLURM_VERSION")"
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
+from components.roles.facts import truth, version, whole
 from components.roles.role import File, Role, template
 
 # With it comes the library of PMIx, under a name that is the same in every release. `srun --mpi=pmix` needs it on the
@@ -47,4 +48,10 @@ def role(settings: ClusterSettings) -> Role:
             "compute": (*(("slurmd", "slurm-client") if of_distribution else ()), *MEASUREMENT),
         },
         files={"head": (controller, *forget), "compute": known},
+        # At the gate the release that is installed or to be, later the one that runs.
+        facts={
+            "gate": {"cgroups": truth, "mpi": whole(0, 99), "slurm_version": version},
+            "head": {"slurm_version": version},
+            "compute": {"slurm_version": version},
+        },
     )

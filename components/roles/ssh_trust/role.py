@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
+from components.roles.facts import whole
 from components.roles.role import File, Role, template
+from components.roles.ssh_trust.facts import certificate, ed25519
 
 
 def role(_settings: ClusterSettings) -> Role:
@@ -20,6 +22,11 @@ def role(_settings: ClusterSettings) -> Role:
         files={
             "head": (*trusts, _program("tailrack-sign"), _timer("tailrack-sign")),
             "node": (*trusts, _timer("tailrack-certificate")),
+        },
+        facts={
+            "join": {"sshd_port": whole(1, 65535), "host_key": ed25519},
+            "head": {"authority": ed25519, "leave_key": ed25519},
+            "member": {"certificate": certificate},
         },
     )
 

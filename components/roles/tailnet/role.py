@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
+
 from components.roles.cluster_settings import ClusterSettings
+from components.roles.facts import matching, version
 from components.roles.role import File, Role, template
+from components.settings.network_names import TAILNET
 
 UNIT = "tailrack-tailnet.service"
 
@@ -16,4 +20,17 @@ def role(settings: ClusterSettings) -> Role:
         section=settings.tailnet,
         packages={"join": ("jq",)},
         files={"join": (File(f"/etc/systemd/system/{UNIT}", template("tailnet", UNIT)),)},
+        facts={
+            "join": {"tailnet_ip": _tailnet_address, "tailscale_version": version},
+            "reach": {"path": matching(r"direct|relay|peer-relay")},
+        },
     )
+
+
+def _tailnet_address(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError
+    address = ipaddress.IPv4Address(value)
+    if address not in TAILNET or str(address) != value:
+        raise ValueError
+    return value

@@ -20,8 +20,10 @@ from pulumi_aws import ec2, ssm
 from pulumi_command import local
 
 from components.host import Connection, Host, Machine
-from components.steps import composition, results
+from components.roles.ssh_trust.facts import ed25519
+from components.steps import composition
 from components.steps.label import StepLabel
+from components.steps.results import Answer
 from components.steps.step import Step
 from stacks import PROJECT
 from stacks.sites.aws.efa import interfaces
@@ -149,7 +151,7 @@ class AwsInstance(pulumi.ComponentResource):
             composition.single(Path(__file__).with_name("host_key.sh")),
             {},
             label=f"{node.name}: a host key of its own",
-            answer=results.HOST_KEY.demanded(),
+            answer=Answer({"host_key": ed25519}, needed=True),
             parent=self,
             once=True,
         )

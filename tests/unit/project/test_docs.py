@@ -145,7 +145,8 @@ def test_every_direct_dependency_is_explained() -> None:
 
 def test_no_tracked_text_names_a_path_of_some_machine() -> None:
     forbidden = [*MACHINE_PATHS, f"{PROJECT}/"]
-    pattern = re.compile(rf"(?<![\w.*}}~-])(?:{'|'.join(map(re.escape, forbidden))})")
+    # Where AWS' installer puts its files is the same on every machine.
+    pattern = re.compile(rf"(?<![\w.*}}~-])(?:{'|'.join(map(re.escape, forbidden))})(?!amazon/)")
     finds = []
     for path in tracked():
         text = (PROJECT / path).read_bytes()

@@ -517,3 +517,14 @@ def test_a_sites_fabric_concerns_the_steps_of_its_nodes_alone(build: Build, host
     touched = {f"{node}-{step}" for node in nodes for step in ("join", "member")} | {"door-join", "door-head"}
     assert before.differences(after) == touched
     assert json.loads(after.header("dgx1-member")["NODE_NETWORKS"]) == {"interfaces": [], "rdma": []}
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [("none", "none"), ("mlx5_0", "mlx5_0"), (["mlx5_0", "mlx5_3:1"], "mlx5_0,mlx5_3:1"), ("auto", "auto")],
+)
+def test_the_rdma_of_a_site_is_told_to_the_join_steps_of_its_nodes(
+    build: Build, hosts_config: RawConfig, written: object, told: str
+) -> None:
+    hosts_config["sites"][0]["rdma"] = written
+    assert build(hosts_config).header("dgx1-join")["NODE_RDMA"] == told

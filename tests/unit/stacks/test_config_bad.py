@@ -428,6 +428,20 @@ def bad_cases() -> list[Bad]:
             "sites[0].fabric",
             ("no network of the site's own", "write tailnet"),
         ),
+        Bad(
+            "RDMA that is neither a word nor a list is refused",
+            lab(rdma="7"),
+            "sites[0].rdma",
+            ("auto, none or a list",),
+        ),
+        Bad("an empty list of RDMA devices is refused", lab(rdma="[]"), "sites[0].rdma", ("write auto",)),
+        Bad(
+            "an RDMA device whose name is none is refused",
+            lab(rdma="[mlx5_0, 'mlx5_1;x']"),
+            "sites[0].rdma",
+            ("'mlx5_1;x'", "such as mlx5_0"),
+        ),
+        Bad("auto is no device among others", lab(rdma="[mlx5_0, auto]"), "sites[0].rdma", ("'auto'",)),
         # hosts
         Bad(
             "a site of no hosts is refused",

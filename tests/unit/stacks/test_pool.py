@@ -159,9 +159,8 @@ def test_a_pool_of_one_node_measures_the_way_to_the_head_node(cluster: Recorded)
 
 
 def test_the_clusters_settings_that_reach_a_jobs_processes_are_part_of_what_is_measured(pool: Recorded) -> None:
-    assert {"cgroups": False, "interface": "tailscale0", "taskpluginparam": "Verbose"} in pool[
-        "validate-cross-site"
-    ].inputs["triggers"]
+    how = {"cgroups": False, "interface": "tailscale0", "mpi": {"c1": 5, "c2": 5}, "taskpluginparam": "Verbose"}
+    assert how in pool["validate-cross-site"].inputs["triggers"]
 
 
 def node(name: str, site: str, address: str | None = "100.64.0.9", **more: Any) -> dict[str, Any]:

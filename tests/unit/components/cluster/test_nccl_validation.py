@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from components.cluster.nccl_validation import Scope, kept_from, measurement_of, scopes
 from components.settings.types import CROSS_SITE
 from components.settings.validation import Validation
-from tests.unit.recorded import Build
+from tests.unit.recorded import Build, certificate_of
 
 SETTINGS = Validation(
     min_bytes=65536,
@@ -78,6 +78,44 @@ def test_a_measurement_is_judged_by_the_floor_of_its_own_scope() -> None:
 def test_a_site_is_measured_with_its_own_mpi_and_what_lies_between_sites_without_one() -> None:
     assert measurement_of(Scope("rack", ("a1", "a2"), 1), SETTINGS).backend == "mpi-cpu"
     assert measurement_of(Scope(CROSS_SITE, ("a1", "b1"), 2), SETTINGS).backend == "tcp-cpu"
+
+
+def test_a_site_whose_nodes_have_two_releases_of_open_mpi_is_measured_without_it_and_says_why(
+    build: Build, lab_config: dict[str, Any]
+) -> None:
+    one = build(lab_config)
+    gate = {"cpus": 4, "memory_mb": 8000, "kernel_nfs_server": False, "cgroups": False, "slurm_version": "24.11.5-4"}
+    none = {"gpus": 0, "gpu_kind": "", "gpu_devices": [], "gpu_memory_mb": 0, "gpu_driver": "", "gpu_nvlinks": 0}
+    two = build(lab_config, answers={"a1-gate": {**gate, **none, "mpi": 4}})
+    assert "launch=(srun --mpi=pmix)" in one.header("validate-cloud-a")["JOB_SCRIPT"]
+    assert "launch=(srun --mpi=none" in two.header("validate-cloud-a")["JOB_SCRIPT"]
+    assert json.loads(two.header("validate-cloud-a")["PLAN"])["cpu"]["backend"] == "tcp-cpu"
+    result = two.outputs["validation"]["cloud-a"]
+    assert result["backend"] == "tcp-cpu"
+    assert "(4 on a1; 5 on head): they were measured without MPI." in result["reason"]
+    assert "Open MPI" not in two.outputs["validation"]["cross-site"]["reason"]
+    assert "Open MPI" not in one.outputs["validation"]["cloud-a"]["reason"]
+    assert {"validate-cloud-a", "validate-cross-site"} <= one.differences(two)
+
+
+@pytest.mark.parametrize(
+    ("written", "carried", "told"),
+    [
+        ({}, ["mlx5_0:1"], "auto"),
+        ({}, [], "infiniband"),
+        ({"rdma": "none"}, [], "none"),
+        ({"rdma": ["mlx5_1"]}, [], "mlx5_1"),
+        ({"fabric": "tailnet"}, [], "tailnet"),
+    ],
+)
+def test_a_measurement_is_told_what_jobs_may_use_of_rdma(
+    build: Build, lab_config: dict[str, Any], written: dict[str, Any], carried: list[str], told: str
+) -> None:
+    lab_config["sites"][0] |= written
+    proven = {"interfaces": ["eth0"], "rdma": carried, "with": [["head", "eth0"]], "note": "", "error": ""}
+    answer = {"certificate": certificate_of("a1"), "fabric": proven}
+    stack = build(lab_config, answers={"a1-member": answer})
+    assert json.loads(stack.header("validate-cloud-a")["PLAN"])["rdma"] == told
 
 
 def test_the_job_and_the_step_have_room_for_the_time_limit(build: Build, lab_config: dict[str, Any]) -> None:

@@ -42,6 +42,16 @@ def test_the_job_between_sites_is_as_it_was(snapshot: SnapshotAssertion) -> None
     assert validation_job("cross-site", NODES, replace(ASKED, backend="tcp-cpu"), 10, 2) == snapshot
 
 
+def test_the_job_inside_a_site_without_one_mpi_meets_on_the_tailnet_and_measures_where_tasks_are_told() -> None:
+    job = validation_job("rack", NODES, replace(ASKED, backend="tcp-cpu"), 10, 1)
+    assert "transport=(--transport tcp --meet tailscale0)\n" in job
+    assert "OMPI_MCA" not in job
+
+
+def test_two_ranks_of_a_node_share_memory_in_every_release_of_open_mpi() -> None:
+    assert "OMPI_MCA_btl=self,vader,tcp" in nccl_job("rack", Nccl(), 10)
+
+
 def test_each_job_makes_a_token_of_its_own_that_is_in_no_command_line(tmp_path: Path) -> None:
     job = validation_job("cross-site", NODES, replace(ASKED, backend="tcp-cpu"), 10, 2)
     (tmp_path / "srun").write_text('#!/bin/bash\nprintf "%s\\n" "$TAILRACK_RING_TOKEN" "$*"\n')
@@ -120,7 +130,7 @@ def test_each_run_has_a_table_of_its_own_and_no_interface_is_named_where_jobs_ha
     assert {path.name for path in tmp_path.glob("table.*")} == {"table.1", "table.2"}
     for word in ("NCCL_SOCKET_IFNAME", "if_include", "NCCL_IB_DISABLE", "NCCL_NET="):
         assert word not in first
-    assert "OMPI_MCA_btl=self,sm,tcp\n" in first
+    assert "OMPI_MCA_btl=self,vader,tcp\n" in first
     assert "TAILRACK_SHA256=content:12\n" in first
 
 

@@ -73,6 +73,25 @@ def test_a_rank_keeps_of_nccls_log_what_says_which_way_the_data_went(node: Node)
     assert not list(node.root.glob("tailrack-nccl.*"))
 
 
+@pytest.mark.parametrize("folder", ["lib", "lib/x86_64-linux-gnu"])
+def test_a_rank_finds_the_plugin_of_efa_where_aws_installs_it(
+    node: Node, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    (node.root / "scripts").mkdir()
+    text = (SCRIPTS / "rank.sh").read_text()
+    assert "/opt/amazon/" in text
+    (node.root / "scripts/rank.sh").write_text(text.replace("/opt/amazon/", f"{node.root}/amazon/"))
+    monkeypatch.setattr("tests.unit.components.measurement.test_measuring.SCRIPTS", node.root / "scripts")
+    node.stub("all_reduce_perf", 'echo "library path: $LD_LIBRARY_PATH"; : >"$NCCL_DEBUG_FILE"')
+    told = node.run("rank", "1", TAILRACK_PROGRAM=str(node.root / "bin"), LD_LIBRARY_PATH="/own", **PROGRAM)
+    assert told.stdout == "library path: /own\n"
+    plugin = node.root / "amazon/ofi-nccl" / folder / "libnccl-net.so"
+    plugin.parent.mkdir(parents=True)
+    plugin.touch()
+    told = node.run("rank", "1", TAILRACK_PROGRAM=str(node.root / "bin"), LD_LIBRARY_PATH="/own", **PROGRAM)
+    assert told.stdout == f"library path: /own:{plugin.parent}\n"
+
+
 def test_a_rank_ends_as_its_program_does_and_what_went_wrong_is_kept(node: Node) -> None:
     node.stub("all_reduce_perf", 'echo "a1:5:5 [0] NCCL WARN Cuda failure" >"$NCCL_DEBUG_FILE"; exit 3')
     told = node.run("rank", "1", TAILRACK_PROGRAM=str(node.root / "bin"), **PROGRAM)

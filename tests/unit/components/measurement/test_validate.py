@@ -33,7 +33,7 @@ from components.validation import measurement_run
 sys.exit(measurement_run.main(json.load(sys.stdin)))
 """
 NO_FABRIC: dict[str, Any] = {
-    "interface": "tailscale0", "expected_interface": "tailscale0", "fabric": {}, "preflight": "",
+    "interface": "tailscale0", "expected_interface": "tailscale0", "fabric": {}, "rdma": "auto", "preflight": "",
 }  # fmt: skip
 
 

@@ -13,9 +13,12 @@ from typing import Any
 
 import pytest
 
+from components.roles.facts import whole
 from components.roles.order import ROLES, in_order
 from components.roles.role import FOLDER, Role, SlurmKey
 from components.roles.slurm.files import of_roles
+from components.steps.composition import GATE as GATE_PHASES
+from components.steps.composition import answer as answer_of
 from driver.new_role import write
 from stacks.config import ConfigError, parse
 from tests.unit.configs import LAB, RawConfig
@@ -190,6 +193,22 @@ def test_two_roles_that_set_one_key_of_slurm_conf_are_an_error_and_lists_are_joi
         of_roles([one, other])
     lists = [Role(name, slurm_conf={"PrologFlags": SlurmKey(name, "")}) for name in ("Contain", "X11", "Contain")]
     assert of_roles(lists) == {"PrologFlags": "Contain,X11"}
+
+
+def test_what_a_role_says_that_it_reports_is_read_by_its_type_and_bounds_and_nothing_else_is() -> None:
+    made = [
+        Role("disks", facts={"gate": {"disks": whole(0, 64)}}),
+        Role("clock", facts={"node": {"offset": whole(0, 9)}}),
+    ]
+    answer = answer_of(made, GATE_PHASES)
+    assert answer.read("a1-gate", '{"disks": 8, "offset": 1, "x": "y"}') == {"disks": 8, "problem": ""}
+    assert answer.read("a1-gate", '{"disks": 65}')["problem"] == "its answer has no disks that could be one"
+
+
+def test_two_roles_that_report_one_fact_in_a_step_are_an_error() -> None:
+    made = [Role(name, facts={"gate": {"disks": whole(0, 64)}}) for name in "ab"]
+    with pytest.raises(ValueError, match="disks is reported by role b, and by another role"):
+        answer_of(made, GATE_PHASES)
 
 
 def test_a_key_of_slurm_conf_that_a_role_needs_is_refused_with_what_it_would_break() -> None:

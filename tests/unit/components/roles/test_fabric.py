@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from components.roles.fabric import fabric, groups, networks, proof
-from components.roles.fabric.groups import Records
+from components.roles.fabric import fabric, groups, networks, proof, rails
 from components.roles.fabric.networks import FabricError, Thing
 from components.roles.fabric.proof import SilentError
+from components.roles.fabric.records import Records
 from components.roles.fabric.role import program
 from tests.unit.project.test_rules import imports
 
@@ -32,6 +32,10 @@ def interface(name: str, network: int, host: int, **more: Any) -> Thing:
     return {"name": name, "address": f"10.{network}.0.{host}/24", **{**ETH0, "default_route": False}, **more}
 
 
+def port(device: str) -> Thing:
+    return {"device": device, "port": 1, "interface": "", "link": "InfiniBand", "rail": -1}
+
+
 class Site:
     """Nodes of one site as the head node sees them; `asked` are the pairs of nodes that took part in a proof."""
 
@@ -43,7 +47,7 @@ class Site:
         self.rdma = True
         monkeypatch.setattr(groups, "proven", self._proven)
 
-    def _proven(self, mine: Thing, theirs: Thing) -> tuple[list[tuple[Thing, Thing]], list[str]]:
+    def _proven(self, mine: Thing, theirs: Thing) -> tuple[list[tuple[Thing, Thing]], list[tuple[Thing, Thing]]]:
         self.asked.append((mine["node"], theirs["node"]))
         if theirs["node"] in self.silent:
             raise SilentError(f"{theirs['node']} is away")
@@ -55,11 +59,10 @@ class Site:
             and own["address"].split(".")[1] == other["address"].split(".")[1]
             and own["address"].split(".")[1] not in self.cut
         ]
-        devices = [f"{each['device']}:{each['port']}" for each in mine["rdma"] if each in theirs["rdma"]]
-        return pairs, devices if self.rdma else []
+        return pairs, rails.paired(mine["rdma"], theirs["rdma"]) if self.rdma else []
 
     def join(self, node: str, *interfaces: Thing, setting: str = "auto", rdma: tuple[str, ...] = ()) -> Thing:
-        devices = [{"device": name, "port": 1, "interface": ""} for name in rdma]
+        devices = [port(name) for name in rdma]
         what = {"node": node, "site": "rack", "setting": setting, "address": f"100.64.0.{len(node)}"}
         return groups.place(self.records, {**what, "interfaces": list(interfaces), "rdma": devices})
 
@@ -275,14 +278,30 @@ def test_two_that_join_at_once_end_up_in_one_group(site: Site, monkeypatch: pyte
     assert list(site.groups().values()) == [{"a1", "a2", "a3"}]
 
 
-def test_rdma_devices_that_carried_are_named_and_others_not(site: Site) -> None:
+def test_rdma_ports_that_carried_are_a_group_of_their_own(site: Site) -> None:
     ports = ("mlx5_0", "mlx5_1")
     site.join("g1", interface("eth0", 1, 1), rdma=ports)
     assert site.join("g2", interface("eth0", 1, 2), rdma=(*ports, "mlx5_9"))["rdma"] == ["mlx5_0:1", "mlx5_1:1"]
-    assert [line.split(" ")[-1] for line in site.topology.splitlines()] == ["mlx5_0:1,mlx5_1:1"] * 2
     site.rdma = False
     assert site.join("g3", interface("eth0", 1, 3), rdma=ports)["rdma"] == []
-    assert site.topology.splitlines()[-1].endswith(" -")
+    lines = [line.split(" ")[2:] for line in site.topology.splitlines()]
+    assert [(node, *rest) for node, _, _, *rest in lines] == [
+        ("g1", "eth0", "10.1.0.0/24", "-"), ("g1", "rdma:InfiniBand", "-", "mlx5_0:1,mlx5_1:1"),
+        ("g2", "eth0", "10.1.0.0/24", "-"), ("g2", "rdma:InfiniBand", "-", "mlx5_0:1,mlx5_1:1"),
+        ("g3", "eth0", "10.1.0.0/24", "-"),
+    ]  # fmt: skip
+
+
+def test_a_record_of_an_earlier_release_is_proven_by_ip_until_its_node_comes_by(site: Site) -> None:
+    site.join("g1", interface("eth0", 1, 1), rdma=("mlx5_0",))
+    old = site.records.load("g1")
+    assert old is not None
+    old["rdma"] = [{"device": "mlx5_0", "port": 1, "interface": ""}]
+    old["groups"] = {"rack/g1/eth0/1": {"rank": 1, "interface": "eth0", "network": "10.1.0.0/24", "rdma": ["mlx5_0:1"]}}
+    site.records.save(old)
+    told = site.join("g2", interface("eth0", 1, 2), rdma=("mlx5_0",))
+    assert (told["interfaces"], told["rdma"], told["note"]) == (["eth0"], [], "")
+    assert site.join("g1", interface("eth0", 1, 1), rdma=("mlx5_0",))["rdma"] == ["mlx5_0:1"]
 
 
 def test_a_network_of_one_address_a_node_is_called_by_its_interface() -> None:
@@ -443,9 +462,9 @@ def test_two_machines_prove_their_fabric_when_the_head_node_asks_both(machines: 
 
 def test_rdma_is_proven_by_a_transfer_of_its_own(machines: dict[str, Thing], tmp_path: Path) -> None:
     for node in machines.values():
-        node["rdma"] = [{"device": name, "port": 1, "interface": ""} for name in ("mlx5_0", "mlx5_9")]
+        node["rdma"] = [port(name) for name in ("mlx5_0", "mlx5_9")]
     _, rdma = proof.proven(machines["a2"], machines["a1"])
-    assert rdma == ["mlx5_0:1"]
+    assert [(own["device"], other["device"]) for own, other in rdma] == [("mlx5_0", "mlx5_0")]
     calls = (tmp_path / "pingpong").read_text().splitlines()
     assert all("-s 1048576" in call for call in calls)
     assert len([call for call in calls if call.endswith(" 127.0.0.11")]) == 2
@@ -637,7 +656,8 @@ def test_a_request_to_another_machine_is_refused(munge: object) -> None:
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with many kinds of interface."""
     monkeypatch.setattr(networks, "NET", tmp_path / "net")
-    monkeypatch.setattr(networks, "VERBS", tmp_path / "infiniband")
+    for module in (networks, rails):
+        monkeypatch.setattr(module, "VERBS", tmp_path / "infiniband")
     links = {
         "lo": ("127.0.0.1", 8, 772), "ens5": ("10.1.0.5", 20, 1), "ib0": ("192.168.7.5", 16, 32),
         "docker0": ("172.17.0.1", 16, 1), "tailscale0": ("100.64.0.5", 32, 65534), "wg0": ("10.9.0.5", 24, 65534),
@@ -671,8 +691,17 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_private_networks_of_cards_may_be_the_fabric_and_nothing_else(machine: Path) -> None:
-    found = networks.interfaces("auto")
+def told_by(capsys: pytest.CaptureFixture[str], *words: str) -> Thing:
+    """What the program answers when the join step asks it."""
+    assert fabric.main(["interfaces", *words]) == 0
+    found: Thing = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_private_networks_of_cards_may_be_the_fabric_and_nothing_else(
+    machine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = told_by(capsys, "auto", "auto")
     assert found["interfaces"] == [
         {"name": "ens5", "address": "10.1.0.5/20", "default_route": True, "speed": 25000, "rdma": False},
         {"name": "ib0", "address": "192.168.7.5/16", "default_route": False, "speed": 0, "rdma": True},
@@ -680,11 +709,14 @@ def test_private_networks_of_cards_may_be_the_fabric_and_nothing_else(machine: P
     assert [(each["device"], each["interface"]) for each in found["rdma"]] == [("mlx5_0", "ib0"), ("mlx5_2", "")]
 
 
-def test_an_interface_that_is_named_may_have_any_address_and_its_own_rdma_devices(machine: Path) -> None:
-    assert [each["name"] for each in networks.interfaces("wan0")["interfaces"]] == ["wan0"]
-    assert [each["device"] for each in networks.interfaces("ib0")["rdma"]] == ["mlx5_0"]
+def test_an_interface_that_is_named_may_have_any_address_and_takes_no_rdma_device_away(
+    machine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert [each["name"] for each in told_by(capsys, "wan0", "auto")["interfaces"]] == ["wan0"]
+    assert [each["device"] for each in told_by(capsys, "ib0", "auto")["rdma"]] == ["mlx5_0", "mlx5_2"]
+    assert [each["device"] for each in told_by(capsys, "wan0", "mlx5_2")["rdma"]] == ["mlx5_2"]
     with pytest.raises(FabricError, match=r"no interface eth9 with an IPv4 address here \(ens5, ib0, docker0"):
-        networks.interfaces("eth9")
+        networks.interfaces("eth9", ())
 
 
 def test_roce_takes_the_entry_of_version_2_with_an_ipv4_address(machine: Path) -> None:
@@ -701,10 +733,11 @@ def test_roce_takes_the_entry_of_version_2_with_an_ipv4_address(machine: Path) -
 
 
 def test_the_program_says_what_is_the_matter_in_one_line(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert fabric.main(["interfaces", "eth9"]) == 1
+    assert fabric.main(["interfaces", "eth9", "auto"]) == 1
     assert capsys.readouterr().out.startswith("there is no interface eth9 ")
-    assert fabric.main(["interfaces", "ib0"]) == 0
-    assert json.loads(capsys.readouterr().out)["interfaces"][0]["name"] == "ib0"
+    assert fabric.main(["interfaces", "ib0", "mlx5_7"]) == 1
+    assert capsys.readouterr().out.startswith("there is no RDMA device mlx5_7 here (efa_0, mlx5_0, mlx5_1, mlx5_2)")
+    assert told_by(capsys, "ib0", "none")["interfaces"][0]["name"] == "ib0"
     assert fabric.main(["help"]) == 2
 
 
@@ -716,7 +749,7 @@ def test_what_no_program_could_be_told_of_is_left_out(machine: Path, monkeypatch
         {"ifname": "my card", "addr_info": [{"family": "inet", "local": "10.7.0.1"}]},
     ]
     monkeypatch.setattr(networks, "told", lambda *command: [] if "route" in command else shown)
-    found = networks.interfaces("auto")["interfaces"]
+    found = networks.interfaces("auto", {"ib0"})
     assert [(each["name"], each["speed"]) for each in found] == [("ens5", 0), ("ib0", 0)]
 
 
@@ -731,7 +764,7 @@ def test_the_program_on_a_machine_is_one_file_of_python_alone(tmp_path: Path) ->
     assert imported <= sys.stdlib_module_names
     defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     assert len(defined) == len({*defined}) > 30, "modules that share their names have no two things of one name"
-    words = [sys.executable, "-I", str(file), "interfaces", "no-such-card"]
+    words = [sys.executable, "-I", str(file), "interfaces", "no-such-card", "auto"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, "")
     assert subprocess.run(words[:3], capture_output=True, text=True, check=False).stderr == fabric.USAGE

@@ -13,9 +13,11 @@ from components.roles.role import template
 TOPOLOGY = """# Written by tailrack.
 SwitchName=rack Nodes=a1,a2,b1
 # fabric a1 1000 rack/a1/eth0/1 eth0 10.1.0.0/24 -
-# fabric a1 5000 rack/a1/eth1/1 eth1 10.2.0.0/24 mlx5_0:1,mlx5_1:1
+# fabric a1 5000 rack/a1/eth1/1 eth1 10.2.0.0/24 -
+# fabric a1 2 rack/a1/rdma:InfiniBand/1 rdma:InfiniBand - mlx5_0:1,mlx5_1:1
 # fabric a2 1000 rack/a1/eth0/1 ens5 10.1.0.0/24 -
-# fabric a2 5000 rack/a1/eth1/1 ens6 10.2.0.0/24 mlx5_0:1
+# fabric a2 5000 rack/a1/eth1/1 ens6 10.2.0.0/24 -
+# fabric a2 2 rack/a1/rdma:InfiniBand/1 rdma:InfiniBand - mlx5_0:1
 # fabric a3 5000 rack/a1/eth1/1 ens6 10.2.0.0/24 -
 # fabric b1 1000 rack/a1/eth0/1 eth0 10.1.0.0/24 -
 # fabric c1 9000 office/c1/eth0/1 eth0 10.1.0.0/24 -

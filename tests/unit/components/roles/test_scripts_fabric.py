@@ -19,7 +19,7 @@ NETWORKS = {"interfaces": [{"name": "eth1", "address": "10.2.0.2/24"}], "rdma": 
 TOLD = {"interfaces": ["eth1"], "rdma": [], "with": [["a1", "eth1"]], "note": "", "error": ""}
 NODE: dict[str, Value] = {
     "NODE_NAME": "a2", "NODE_SITE": "rack", "NODE_FABRIC": "auto", "NODE_NETWORKS": json.dumps(NETWORKS),
-    "NODE_ADDRESS": "100.64.0.7", "HEAD_ADDRESS": "100.64.0.1", "HEAD_COMPUTES": True,
+    "NODE_RDMA": "auto", "NODE_ADDRESS": "100.64.0.7", "HEAD_ADDRESS": "100.64.0.1", "HEAD_COMPUTES": True,
     "HEAD_FABRIC_PROGRAM": "#!/bin/bash",
 }  # fmt: skip
 

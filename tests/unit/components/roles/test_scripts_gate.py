@@ -18,7 +18,7 @@ from tests.unit.shell import ROLES, Shell
 Gate = Callable[..., subprocess.CompletedProcess[str]]
 FACTS = {
     "cpus", "memory_mb", "gpus", "gpu_kind", "gpu_devices", "gpu_memory_mb", "gpu_driver", "gpu_nvlinks",
-    "kernel_nfs_server", "cgroups", "slurm_version",
+    "kernel_nfs_server", "cgroups", "mpi", "slurm_version",
 }  # fmt: skip
 # A machine whose config promises no GPU, in a cluster whose controller is the newest and confines no jobs.
 HEADER: dict[str, Value] = {
@@ -90,6 +90,18 @@ def test_nothing_is_installed_or_changed_by_a_look(gate: Gate, shell: Shell) -> 
 def test_an_installed_slurm_counts_and_not_the_one_that_could_be(gate: Gate, shell: Shell) -> None:
     packages(shell, installed="23.11.4-1.2ubuntu5", candidate="24.11.5-4")
     assert json.loads(gate().stdout)["slurm_version"] == "23.11.4-1.2ubuntu5"
+
+
+@pytest.mark.parametrize(("version", "major"), [("4.1.6-7ubuntu2", 4), ("1:5.0.7-1", 5), ("", 0), ("git-2031", 0)])
+def test_the_open_mpi_of_a_machine_is_told_by_its_major_version(
+    gate: Gate, shell: Shell, version: str, major: int
+) -> None:
+    shell.stub(
+        "dpkg-query",
+        'case "${!#}" in munge) printf "installed 0.5.16-1" ;; slurmd) printf "installed 24.11.5-4" ;; esac',
+    )
+    shell.stub("apt-cache", f'printf "$2:\\n  Installed: (none)\\n  Candidate: {version or "(none)"}\\n"')
+    assert json.loads(gate().stdout)["mpi"] == major
 
 
 def test_a_slurm_that_was_removed_and_left_its_configuration_does_not_count(gate: Gate, shell: Shell) -> None:

@@ -125,16 +125,6 @@ def test_who_is_no_user_of_the_cluster_is_kept_out_by_account_or_by_group(machin
     assert len([call for call in machine.calls if call.startswith("setfacl")]) == 1
 
 
-def test_an_account_that_is_made_while_the_share_is_being_closed_is_kept_out_too(machine: Shell) -> None:
-    line = "late:x:1600:1600::/home/late:/bin/bash"
-    acl = machine.path("acl")
-    add = f"grep -q late {machine.root}/etc/passwd || echo {line} >>{machine.root}/etc/passwd\n"
-    # As its last act of the first round.
-    machine.stub("setfacl", SETFACL.format(acl=acl) + f"\n{add}")
-    closed(machine)
-    assert "user:1600:---" in acl.read_text().splitlines()
-
-
 def test_who_becomes_a_user_is_let_in_and_who_was_one_is_not_kept_out(machine: Shell) -> None:
     closed(machine)
     machine.write("etc/tailrack/share", f"SHARE='{machine.root}/export/share'\nUSERS='1500 '\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pulumi
@@ -10,21 +11,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.steps.results import GATE, HEAD, JOIN, MEASUREMENT, MEMBER, MOST_SAID, NODE, REACH, Answer, read
-from tests.unit.configs import HOST_KEY, RawConfig
+from components.roles.order import roles
+from components.steps import composition
+from components.steps.results import MEASUREMENT, MOST_SAID, Answer, read
+from stacks.config import parse
+from tests.unit.configs import HOST_KEY, LAB, RawConfig
 from tests.unit.recorded import Build, certificate_of
 
 GOOD: dict[str, Any] = {
     "cpus": 4, "memory_mb": 8000, "gpus": 2, "gpu_kind": "h200", "gpu_devices": [0, 1],
     "gpu_memory_mb": 143771, "gpu_driver": "580.159.04", "gpu_nvlinks": 18, "kernel_nfs_server": False, "cgroups": True,
-    "slurm_version": "1:24.11.5-4+deb13u1~1", "tailnet_ip": "100.64.0.2", "tailscale_version": "1.102.5-t0a1b2c",
+    "mpi": 5, "slurm_version": "1:24.11.5-4+deb13u1~1", "tailnet_ip": "100.64.0.2",
+    "tailscale_version": "1.102.5-t0a1b2c",
     "sshd_port": 22, "host_key": HOST_KEY, "path": "peer-relay",
     "fabric": {
         "interfaces": [
             {"name": "eth1.7", "address": "10.1.2.3/24", "default_route": False, "speed": 100000, "rdma": True}
         ],
         "rdma": [
-            {"device": "mlx5_0", "port": 1, "interface": "eth1.7"}, {"device": "mlx5_1", "port": 1, "interface": ""},
+            {"device": "mlx5_0", "port": 1, "interface": "eth1.7", "link": "Ethernet", "rail": 0},
+            {"device": "mlx5_1", "port": 1, "interface": "", "link": "InfiniBand", "rail": -1},
         ],
     },
 }  # fmt: skip
@@ -35,6 +41,18 @@ OF_THE_HEAD: dict[str, Any] = {
     "authority": HOST_KEY, "leave_key": HOST_KEY, "own_file_system": True, "slurm_version": "24.11.5", "fabric": PROVEN,
     "certificate": certificate_of("a1"),
 }  # fmt: skip
+ROLES = roles(parse(LAB, base_dir=Path()))
+GATE, JOIN, REACH, MEMBER, NODE, HEAD = (
+    composition.answer(ROLES, phases)
+    for phases in (
+        composition.GATE_OF_NODE,
+        composition.JOIN,
+        composition.JOIN_OF_NODE,
+        composition.MEMBER,
+        composition.NODE,
+        composition.HEAD,
+    )
+)
 STEPS = {"gate": GATE, "join": JOIN, "reach": REACH, "node": NODE}
 HOSTILE: list[Any] = [
     None, "", " ", "x", "100.64.0.2; Squash = No_Root_Squash; Clients = 100.64.0.2", "100.64.0.2\n100.64.0.3",
@@ -77,6 +95,7 @@ def test_no_field_of_the_head_node_takes_what_is_not_of_its_kind(name: str, valu
     "forged",
     [
         {"interfaces": ["eth1\nPrologFlags=x"]}, {"interfaces": ["eth1"] * 17}, {"rdma": ["mlx5_0:1 x"]},
+        {"rdma": ["mlx5_0:1"] * 33},
         {"with": [["a1", "eth1", "x"]]}, {"with": [["a1\nb1", "eth1"]]}, {"note": "\x1b]52;c;aGk=\x07"},
         {"note": "x" * 4001}, {"error": None},
     ],

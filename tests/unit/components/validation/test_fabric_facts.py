@@ -32,6 +32,7 @@ FULL: dict[str, Any] = {
     "nics": ["PIX", "SYS"],
     "p2p": True,
     "peermem": True,
+    "dmabuf": False,
 }
 
 
@@ -40,7 +41,7 @@ def line(node: str = "a", **changes: Any) -> str:
 
 
 def presence(**changes: Any) -> FabricFacts:
-    return FabricFacts(**{"ports": {}, "nvlink": None, "p2p": None, "gpudirect": False, **changes})
+    return FabricFacts(**{"ports": {}, "nvlink": None, "p2p": None, "near": False, "direct": False, **changes})
 
 
 def test_ways_between_gpus_and_to_network_devices_are_read_from_the_topology() -> None:
@@ -80,8 +81,8 @@ def test_this_machine_is_looked_at_without_an_error(capsys: pytest.CaptureFixtur
 def test_a_line_is_read_among_whatever_else_the_job_says() -> None:
     output = "srun: warning\n" + line("a") + "noise" + line("x") + line("b", rdma=[], peermem=False)
     assert read_fabric_facts(output) == {
-        "a": FabricFacts({"mlx5_0:1": INFINIBAND}, nvlink=True, p2p=False, gpudirect=True),
-        "b": FabricFacts({}, nvlink=True, p2p=False, gpudirect=False),
+        "a": FabricFacts({"mlx5_0:1": INFINIBAND}, nvlink=True, p2p=False, near=True, direct=True),
+        "b": FabricFacts({}, nvlink=True, p2p=False, near=True, direct=False),
     }
 
 
@@ -117,7 +118,7 @@ def test_a_line_that_is_not_whole_is_as_good_as_none(damaged: str) -> None:
             ("InfiniBand", None),
         ),
         ({"a": presence(ports={"m:1": INFINIBAND}), "b": presence()}, ("a", "b"), ("sockets", "eth0")),
-        ({"a": presence(ports={"m:1": EFA}), "b": presence(ports={"m:1": EFA})}, ("a", "b"), ("AWS Libfabric", None)),
+        ({"a": presence(ports={"m:1": EFA}), "b": presence(ports={"m:1": EFA})}, ("a", "b"), ("Libfabric", None)),
         ({"a": presence(ports={"m:1": ROCE}), "b": presence(ports={"m:1": ROCE})}, ("a", "b"), ("RoCE", None)),
     ],
 )
@@ -126,6 +127,65 @@ def test_what_is_there_on_all_nodes_should_be_used(
 ) -> None:
     found = expect(nodes, own, "eth0", spans=False)
     assert (found.transport, found.interface) == expected
+
+
+BOTH = {name: presence(ports={"m_0:1": INFINIBAND, "m_1:1": INFINIBAND}) for name in "ab"}
+
+
+@pytest.mark.parametrize(
+    ("own", "rdma", "transport", "words"),
+    [
+        (BOTH, "none", "sockets", "no RDMA port that jobs may use"),
+        (BOTH, "m_1", "InfiniBand", "InfiniBand is up (a m_1:1; b m_1:1)"),
+        (BOTH, "m_1:1,m_9", "InfiniBand", "(a m_1:1; b m_1:1)"),
+        (BOTH, "m_9", "sockets", "no RDMA port that jobs may use"),
+        (BOTH, "tailnet", "sockets", "the config of the site wants the tailnet"),
+        (BOTH, "infiniband", "InfiniBand", "InfiniBand is up"),
+        ({name: presence(ports={"e:1": EFA}) for name in "ab"}, "none", "Libfabric", "Libfabric is up"),
+        ({name: presence(ports={"e:1": EFA}) for name in "ab"}, "tailnet", "sockets", "wants the tailnet"),
+    ],
+)
+def test_what_the_config_takes_out_is_not_expected(
+    own: dict[str, FabricFacts], rdma: str, transport: str, words: str
+) -> None:
+    found = expect(("a", "b"), own, "eth0", spans=False, rdma=rdma)
+    assert found.transport == transport
+    assert words in found.where
+
+
+def test_ports_of_ethernet_that_carried_nothing_by_rdma_are_no_reason_to_complain_of_sockets() -> None:
+    own = {name: presence(ports={"m:1": ROCE}) for name in "ab"}
+    assert expect(("a", "b"), own, "eth0", spans=False, rdma="infiniband") == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        ({"peermem": True, "dmabuf": False}, (True, ())),
+        ({"peermem": False, "dmabuf": True}, (True, ())),
+        ({"peermem": False, "dmabuf": False}, (True, ("a", "b"))),
+        ({"peermem": False, "dmabuf": True, "nics": ["NODE", "SYS"]}, (False, ())),
+        ({"peermem": False, "dmabuf": False, "efa": True}, (True, ())),
+    ],
+)
+def test_gpudirect_is_expected_of_a_near_device_and_the_driver_lets_it_by_either_way(
+    own: dict[str, Any], expected: tuple[bool, tuple[str, ...]]
+) -> None:
+    port = {"device": "rdmap0", "port": 1, "driver": "efa", "link": "Unspecified", "up": True}
+    changes = {key: value for key, value in own.items() if key != "efa"} | ({"rdma": [port]} if "efa" in own else {})
+    found = expect(("a", "b"), read_fabric_facts(line("a", **changes) + line("b", **changes)), "eth0", spans=False)
+    assert (found.gpudirect, found.denied) == expected
+
+
+def test_the_open_driver_is_told_by_what_it_says_of_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(collect_fabric_facts, "DRIVER", tmp_path / "version")
+    for words, is_open in (("NVIDIA UNIX Open Kernel Module for x86_64  580.95", True), ("NVIDIA UNIX x86_64", False)):
+        (tmp_path / "version").write_text(f"NVRM version: {words}\nGCC version: gcc 13\n")
+        collect_fabric_facts.main()
+        said = capsys.readouterr().out
+        assert json.loads(said.partition("{")[1] + said.partition("{")[2])["dmabuf"] is is_open
 
 
 def test_between_sites_nothing_but_sockets_is_expected_whatever_the_nodes_have() -> None:
@@ -140,13 +200,19 @@ def test_between_sites_nothing_but_sockets_is_expected_whatever_the_nodes_have()
         (Expected("InfiniBand"), Transport("sockets", "eth0"), ("sockets over eth0", "NCCL_IB_DISABLE")),
         (Expected("InfiniBand"), Transport("InfiniBand + GPUDirect RDMA, sockets", None), ("sockets",)),
         (Expected("RoCE"), Transport("sockets", "eth0"), ("NCCL_IB_GID_INDEX",)),
-        (Expected("AWS Libfabric"), Transport("sockets", "eth0"), ("aws-ofi-nccl",)),
+        (Expected("Libfabric"), Transport("sockets", "eth0"), ("aws-ofi-nccl",)),
         (Expected("NVLink"), Transport("SHM", None), ("NCCL_P2P_DISABLE", "nvlink --status")),
         (Expected("NVLink"), Transport("P2P over PCIe", None), ("NCCL_P2P_LEVEL",)),
         (Expected("P2P over PCIe"), Transport("SHM", None), ("ACS",)),
         (Expected("sockets", "eth1"), Transport("sockets", "eth0"), ("eth0", "eth1", "NCCL_SOCKET_IFNAME")),
         (Expected("sockets", "eth1"), Transport("sockets", None), ("NCCL_SOCKET_IFNAME",)),
         (Expected("InfiniBand", gpudirect=True), Transport("InfiniBand", "mlx5_0"), ("NCCL_NET_GDR_LEVEL",)),
+        (
+            Expected("InfiniBand", gpudirect=True, denied=("a",)),
+            Transport("InfiniBand", "mlx5_0"),
+            ("a has neither nvidia_peermem nor DMA-BUF", "modprobe nvidia_peermem"),
+        ),
+        (Expected("Libfabric", gpudirect=True), Transport("Libfabric", None), ("NCCL_NET_GDR_LEVEL",)),
     ],
 )
 def test_another_way_than_the_one_that_is_there_is_complained_of_with_what_to_look_at(

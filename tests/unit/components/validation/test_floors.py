@@ -9,6 +9,7 @@ from components.validation import floors
 from components.validation.floors import Floor, floor_for
 from components.validation.nccl_tests import parse
 from components.validation.sizes import parse_size
+from components.validation.transport import read_transport
 
 TABLE = Path(floors.__file__).with_name("floors.csv")
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "nccl_tests"
@@ -72,8 +73,18 @@ def test_how_a_network_was_used_does_not_matter():
     def efa(transport: str) -> Floor | None:
         return h200(GIB, gpu="h100", gpus_per_node=8, nodes=2, transport=transport)
 
-    assert efa("AWS Libfabric + GPUDirect RDMA") == efa("AWS Libfabric")
-    assert efa("AWS Libfabric") is not None
+    assert efa("Libfabric + GPUDirect RDMA") == efa("Libfabric")
+    assert efa("Libfabric") is not None
+
+
+@pytest.mark.parametrize("plugin", ["Libfabric", "AWS Libfabric", "OFI"])
+def test_efa_is_judged_whatever_its_plugin_calls_itself(plugin: str) -> None:
+    line = f"p5:1:1 [0] NCCL INFO Channel 00/0 : 8[0] -> 0[0] [receive] via NET/{plugin}/0/GDRDMA\n"
+    used = read_transport(line, nodes=2).name
+    assert used is not None
+    floor = h200(8 * GIB, gpu="h100", gpus_per_node=8, nodes=2, transport=used)
+    assert floor is not None
+    assert floor.gb_per_s == pytest.approx(431, abs=1)
 
 
 def test_of_two_sources_the_lower_one_speaks(monkeypatch):

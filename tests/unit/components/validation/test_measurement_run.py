@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from components.cluster.nccl_validation import Scope, measurement_of
-from components.measurement.plan import Node, gpu_measurement, plan
+from components.measurement.plan import Node, gpu_measurement, mpi_apart, plan
 from components.settings.nccl import Nccl
 from components.settings.validation import Validation
 from components.validation import measurement_run, slurm_jobs
@@ -30,21 +30,29 @@ IB_UP = {**NO_RDMA, "rdma": [{"device": "mlx5_0", "port": 1, "driver": "mlx5_cor
 class Run:
     """A scope measured: what came back, and what it is worth."""
 
-    def __init__(self, slurm: SimulatedSlurm, settings: Validation, sites: Mapping[str, str], folder: Path) -> None:
-        there = {name: Node(sites[name], "100.64.0.1", slurm.gpus[name]) for name in sites}
+    def __init__(
+        self,
+        slurm: SimulatedSlurm,
+        settings: Validation,
+        sites: Mapping[str, str],
+        folder: Path,
+        mpi: Mapping[str, int],
+    ) -> None:
+        there = {name: Node(sites[name], "100.64.0.1", slurm.gpus[name], mpi.get(name, 0)) for name in sites}
         spans = len(set(sites.values())) > 1
         asked = measurement_of(Scope("rack", tuple(sorted(sites)), 2 if spans else 1), settings)
         floors = settings.floors_gb_per_s
         self.floors = (floors.get("rack"), floors.get("node"))
         told = plan(
             "rack", there, settings, asked, self.floors, interface="", expected_interface="tailscale0", fabric={},
-            preflight="",
+            rdma="auto", preflight="",
         )  # fmt: skip
         told = {**json.loads(json.dumps(told)), "cpu_job": "", "cpu_files": {}}
         measured = measurement_run.MeasurementRun(told, sorted(sites), {}, folder).measure()
         self.report = json.loads(json.dumps({**measured, "left_out": [], "measured_at": 1_800_000_000}))
         self.asked: Measurement = gpu_measurement(there, settings) or asked
-        self.how = Conditions(*self.floors, "tailscale0", spans)
+        apart = mpi_apart(there, settings, self.asked)
+        self.how = Conditions(*self.floors, "tailscale0", spans, mpi=apart)
 
     def judged(self) -> tuple[Result, dict[str, Result]]:
         return judge_scope(self.asked, self.report, self.how, lambda _: {})
@@ -57,9 +65,14 @@ Measure = Callable[..., Run]
 def measure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Measure:
     """Measure a scope on a simulated Slurm; sites are by default one."""
 
-    def run(slurm: SimulatedSlurm, sites: Mapping[str, str] | None = None, settings: Validation = SETTINGS) -> Run:
+    def run(
+        slurm: SimulatedSlurm,
+        sites: Mapping[str, str] | None = None,
+        settings: Validation = SETTINGS,
+        mpi: Mapping[str, int] | None = None,
+    ) -> Run:
         monkeypatch.setattr(measurement_run, "run_jobs", slurm.run)
-        return Run(slurm, settings, sites or dict.fromkeys(slurm.gpus, "rack"), tmp_path)
+        return Run(slurm, settings, sites or dict.fromkeys(slurm.gpus, "rack"), tmp_path, mpi or {})
 
     return run
 
@@ -129,6 +142,52 @@ def test_nodes_with_different_gpus_are_measured_in_groups_and_the_worst_verdict_
     assert "Left out: e (no GPUs)." in result["reason"]
     assert "None" not in result["reason"]
     assert by_node.keys() == {"a", "b", "c", "d"}
+
+
+FOUR = dict.fromkeys("abcd", "h200:8")
+TWO_RELEASES = {"a": 5, "b": 4, "c": 5, "d": 4}
+APART = "Releases of Open MPI differ and do not speak with each other (4 on b, d; 5 on a, c): nodes of each were"
+
+
+def test_nodes_whose_open_mpi_differs_are_never_in_one_job_of_mpi_and_the_report_says_why(measure: Measure) -> None:
+    slurm = SimulatedSlurm(steady(400.0), FOUR, there=IB_UP, between=INFINIBAND)
+    run = measure(slurm, mpi=TWO_RELEASES)
+    together = [(order.folder.name, order.nodes) for order in slurm.orders if order.folder.name.startswith("gpus")]
+    assert together == [("gpus-mpi4-h200-8", ("b", "d")), ("gpus-mpi5-h200-8", ("a", "c"))]
+    result, _ = run.judged()
+    assert APART in result["reason"]
+    assert [group["nodes"] for group in result["groups"]] == [["b", "d"], ["a", "c"]]
+
+
+def test_one_release_of_open_mpi_is_nothing_to_speak_of(measure: Measure) -> None:
+    slurm = SimulatedSlurm(steady(400.0), FOUR, there=IB_UP, between=INFINIBAND)
+    result, _ = measure(slurm, mpi={"a": 5, "b": 5, "c": 5}).judged()  # of d it is not known
+    assert slurm.orders[-1].nodes == ("a", "b", "c", "d")
+    assert "Open MPI" not in result["reason"]
+
+
+def test_a_node_with_one_gpu_whose_open_mpi_no_other_has_is_left_out_with_that_reason(measure: Measure) -> None:
+    slurm = SimulatedSlurm(steady(3.0), dict.fromkeys("abc", "h200:1"))
+    run = measure(slurm, mpi={"a": 5, "b": 5, "c": 4})
+    assert slurm.orders[-1].nodes == ("a", "b")
+    result, _ = run.judged()
+    assert "c (no node whose GPUs it could be measured with has its release of Open MPI)" in result["reason"]
+
+
+def test_an_image_brings_its_own_mpi_and_the_nodes_does_not_matter(measure: Measure) -> None:
+    slurm = SimulatedSlurm(steady(400.0), FOUR, there=IB_UP, between=INFINIBAND)
+    settings = SETTINGS.model_copy(update={"nccl": NCCL.model_copy(update={"image": "docker://nccl-tests"})})
+    result, _ = measure(slurm, settings=settings, mpi=TWO_RELEASES).judged()
+    assert slurm.orders[-1].nodes == ("a", "b", "c", "d")
+    assert "Open MPI" not in result["reason"]
+
+
+def test_across_sites_the_most_nodes_that_speak_with_each_other_take_part(measure: Measure) -> None:
+    slurm = SimulatedSlurm(steady(0.8), dict.fromkeys("abcde", "h200:1"))
+    sites = {"a": "rack", "b": "rack", "c": "box", "d": "box", "e": "box"}
+    result, _ = measure(slurm, sites, mpi={"a": 5, "b": 4, "c": 4, "d": 4, "e": 5}).judged()
+    assert slurm.orders[-1].nodes == ("b", "c", "d")
+    assert "a (no node whose GPUs it could be measured with has its release of Open MPI)" in result["reason"]
 
 
 def test_across_sites_every_node_takes_part_with_as_many_gpus_as_the_poorest_has(measure: Measure) -> None:

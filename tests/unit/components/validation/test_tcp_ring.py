@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import socket
@@ -47,7 +48,8 @@ def start(job: int) -> Iterator[Start]:
             "SLURM_PROCID": str(rank), "SLURM_NTASKS": str(ranks), "SLURM_JOB_ID": str(job),
             "SLURM_STEP_NODELIST": "localhost", TOKEN: token, "OPENBLAS_NUM_THREADS": "1", **more,
         }  # fmt: skip
-        command = [sys.executable, str(PROGRAM), "--transport", "tcp", "--interface", interface, *options]
+        told = ["--interface", interface] if interface else []
+        command = [sys.executable, str(PROGRAM), "--transport", "tcp", *told, *options]
         path = {"PYTHONPATH": ":".join(sys.path)}
         pipe = subprocess.PIPE
         started.append(subprocess.Popen(command, env=environment | path, stdout=pipe, stderr=pipe, text=True))
@@ -83,6 +85,23 @@ def reached(address: tuple[str, int]) -> socket.socket:
 def read(connection: socket.socket, count: int) -> bytes:
     with connection.makefile("rb") as stream:
         return stream.read(count)
+
+
+def other_interface() -> tuple[str, str]:
+    """An interface of this machine beside loopback, and its address."""
+    said = subprocess.run(["ip", "-json", "-4", "address"], capture_output=True, text=True, check=True).stdout
+    found = [(link["ifname"], each["local"]) for link in json.loads(said) for each in link.get("addr_info", ())]
+    return next((name, address) for name, address in found if name != "lo")
+
+
+def test_ranks_meet_where_names_lead_and_send_where_each_of_them_is_told(start: Start) -> None:
+    name, address = other_interface()
+    options = ("-b", "4", "-e", "1M", "-f", "37", "-n", "2", "-w", "1", "--meet", "lo")
+    ranks = [start(rank, 3, *options, interface="", TAILRACK_INTERFACE=name) for rank in range(3)]
+    told = [ended(process) for process in ranks]
+    assert [(code, error) for code, _, error in told] == [(0, "")] * 3
+    assert f"# tailrack transport: tcp interface {name} {address} rank 2" in told[0][1]
+    assert (parse(told[0][1]).problems, parse(told[0][1]).out_of_bounds) == ((), 0)
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])

@@ -71,7 +71,15 @@ def test_inside_a_node_the_way_between_gpus_is_named_as_far_as_it_is_proven(mess
         (["Channel 00/0 : 1[0] -> 0[0] [send] via NET/IB/0/GDRDMA"], ("IB verbs + GPUDirect RDMA", None)),
         (
             ["Channel 00/0 : 1[0] -> 0[0] [send] via NET/AWS Libfabric/0/GDRDMA"],
-            ("AWS Libfabric + GPUDirect RDMA", None),
+            ("Libfabric + GPUDirect RDMA", None),
+        ),
+        (
+            ["Channel 00/0 : 1[0] -> 0[0] [send] via NET/OFI/0/GDRDMA"],
+            ("Libfabric + GPUDirect RDMA", None),
+        ),
+        (
+            ["Channel 00/0 : 8[0] -> 0[0] [receive] via NET/Libfabric/0/GDRDMA(PCI)/Shared"],
+            ("Libfabric + GPUDirect RDMA", None),
         ),
         (["CollNet 00/0 : 1 [send] via COLLNET/SHARP/0/GDRDMA"], ("COLLNET SHARP + GPUDirect RDMA", None)),
         (

@@ -1,0 +1,68 @@
+"""What a machine reports of its networks, and what the head node does of proving them."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Any
+
+from components.roles.fabric.rails import LINKS, MOST_DEVICES
+from components.roles.facts import Reader, list_of, matching, object_of, text, truth, whole
+from components.settings.network_names import DEVICE, INTERFACE, TAILNET
+
+
+def _address(value: object) -> str:
+    """An IPv4 address with its prefix length that is none of the tailnet."""
+    if not isinstance(value, str) or "/" not in value:
+        raise ValueError
+    address = ipaddress.IPv4Interface(value)
+    if str(address) != value or address.ip in TAILNET or address.ip.is_loopback:
+        raise ValueError
+    return value
+
+
+def _interface_or_none(value: object) -> str:
+    return "" if value == "" else str(_interface(value))
+
+
+def _node_and_interface(value: object) -> list[str]:
+    if not isinstance(value, list) or len(value) != 2:
+        raise ValueError
+    return [_node(value[0]), _interface(value[1])]
+
+
+def proven(value: object) -> dict[str, Any] | None:
+    """Read what came of proving a node's fabric (groups.py); None on the tailnet."""
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise ValueError
+    return {name: parse(value.get(name)) for name, parse in _PROVEN.items()}
+
+
+_node = matching(r"[a-z0-9][a-z0-9-]{0,62}")
+_interface = matching(INTERFACE)
+_INTERFACE: Mapping[str, Reader] = {
+    "name": _interface,
+    "address": _address,
+    "default_route": truth,
+    "speed": whole(0, 10**7),
+    "rdma": truth,
+}
+_RDMA: Mapping[str, Reader] = {
+    "device": matching(DEVICE),
+    "port": whole(1, 255),
+    "interface": _interface_or_none,
+    "link": matching("|".join(LINKS)),
+    "rail": whole(-1, 255),  # a number of a GPU, or none
+}
+_PROVEN: Mapping[str, Reader] = {
+    "interfaces": list_of(_interface),
+    "rdma": list_of(matching(r"[A-Za-z0-9_.-]{1,64}:[0-9]{1,3}"), MOST_DEVICES),
+    "with": list_of(_node_and_interface),
+    "note": text(4000),
+    "error": text(4000),
+}
+
+# What may be its site's fabric: interfaces with addresses (networks.py), RDMA ports (rails.py).
+networks = object_of({"interfaces": list_of(object_of(_INTERFACE)), "rdma": list_of(object_of(_RDMA), MOST_DEVICES)})
