@@ -39,11 +39,12 @@ save_state() {
 # Have a machine's Slurm be that of a folder: the folder, and packages of it. What runs of Slurm ends before, and starts
 # in the step's own place; jobs go on, each under the program that started it.
 install_release() {
-    local from=$1 wanted=("${@:2}") folder path old removed beyond unit running=() words=()
+    local from=$1 wanted=("${@:2}") folder=$STATE_DIR/slurm-install path old removed beyond unit running=() words=()
     if [ "$(cat "$SLURM_INSTALLED" 2>/dev/null)" = "$(release_kind)" ] && [ -z "$(missing_of "${wanted[@]}")" ] &&
         [ -z "$(distribution_slurm)" ]; then return 0; fi
     # What counts are the copies, which nobody else can change afterwards.
-    folder=$(mktemp -d)
+    rm -rf "$folder"
+    install -d -m 0700 "$folder"
     cp "$from"/* "$folder/"
     has_release "$folder" || fail "the packages in $from are not whole" "run up again: they are made anew"
     # All of a release have one version: with what is wanted go those that came with another one.
@@ -84,4 +85,7 @@ Pin-Priority: -1"
 }
 
 # What was built here for what is not wanted any more.
-forget_other_releases() { find "$STATE_DIR/slurm-releases" -mindepth 1 -maxdepth 1 ! -name "$(release_kind)" -exec rm -rf {} + 2>/dev/null || :; }
+forget_other_releases() {
+    [ ! -d "$STATE_DIR/slurm-releases" ] ||
+        find "$STATE_DIR/slurm-releases" -mindepth 1 -maxdepth 1 ! -name "$(release_kind)" -exec rm -rf {} +
+}

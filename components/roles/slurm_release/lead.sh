@@ -43,6 +43,6 @@ slurm_release_lead() {
             fail "node $node has Slurm $version, and a controller of $SLURM_RELEASE takes $oldest and newer" \
                 "bring $node to the cluster's release first (up of its stack), or take it out"
         fi
-    done < <(sinfo -h -N -o '%N %v' 2>/dev/null)
+    done < <(timeout 20 sinfo -h -N -o '%N %v' 2>/dev/null)
     [ "$before" = "$SLURM_RELEASE" ] || note "Slurm $before will be $SLURM_RELEASE; jobs go on"
 }

@@ -125,9 +125,13 @@ def test_a_node_of_another_kind_builds_its_own_once_and_leaves_the_share_alone(m
     apt(machine)
     published(machine, OWN)
     before = sorted(path.name for path in machine.path("shared").rglob("*"))
+    machine.write("var/lib/tailrack/slurm-releases/debian-13-amd64-24.05.8-aaaaaaaaaaaa-1/half", "")
     done = node(machine)
     assert done.returncode == 0, done.stderr
     assert "BUILDING" not in done.stdout
+    # Neither what was built for another release nor the copies that were installed stay.
+    assert [path.name for path in machine.path(OWN).parent.iterdir()] == [KIND]
+    assert not machine.path("var/lib/tailrack/slurm-install").exists()
     assert sorted(path.name for path in machine.path("shared").rglob("*")) == before
 
 
