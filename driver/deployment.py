@@ -150,9 +150,9 @@ class Deployment:
             hosts = site["hosts"] if isinstance(site.get("hosts"), list) else []
             for host in hosts:
                 if isinstance(host, dict) and host.get("name") == self.head_name:
-                    preset = PRESETS.get(str(site.get("preset")))
+                    user = PRESETS.get(str(site.get("preset")))
                     of_all = {key: site[key] for key in ("user", "port", "private_key_file", "bastion") if key in site}
-                    return {**({"user": preset.user} if preset and preset.user else {}), **of_all, **host}
+                    return {**({"user": user} if user else {}), **of_all, **host}
         return None
 
     @property

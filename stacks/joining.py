@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from components.cluster.head_link import HeadLink
 from components.roles.cluster_settings import ClusterSettings
 from components.settings.problems import ROOT, Problem
 from stacks.config import PoolConfig
@@ -13,11 +12,16 @@ from stacks.config.model import ALL
 
 
 def problems(
-    config: PoolConfig, stack: str, cluster: Mapping[str, Any] | None, link: Mapping[str, Any] | None
+    config: PoolConfig,
+    stack: str,
+    cluster: Mapping[str, Any] | None,
+    link: Mapping[str, Any] | None,
+    settings: ClusterSettings | None,
 ) -> Iterator[Problem]:
     """What keeps a pool from joining.
 
     cluster, link   outputs of the cluster's stack: None for what it has not
+    settings        what HeadLink.settings_of makes of the link
     """
     at, there = f"{ROOT}cluster", config.cluster
     if config.cluster_stack == stack:
@@ -25,7 +29,7 @@ def problems(
             at, f"{there} is this stack itself; nothing would be joined; write the name of the cluster's stack"
         )
         return
-    if not cluster or not link or (settings := HeadLink.settings_of(link)) is None:
+    if not cluster or not link or settings is None:
         why = "has no cluster that can be joined: it is a pool, or its last `up` failed or is of another version"
         yield Problem(at, f"stack {there} {why}; no node could join; bring it up first (make up STACK={there})")
         return

@@ -23,11 +23,10 @@ async def pool_stack(config: PoolConfig, stack: str) -> PoolStack:
     """Return everything of a pool. RunError, before anything is made, with all that keeps it from its cluster."""
     theirs = pulumi.StackReference("cluster", stack_name=config.cluster)
     cluster, link = [await _output(theirs, name) for name in ("cluster", "head_link")]
-    found = list(problems(config, stack, cluster, link))
-    if found:
+    settings = HeadLink.settings_of(link) if link else None
+    found = list(problems(config, stack, cluster, link, settings))
+    if found or settings is None:
         raise pulumi.RunError(str(ConfigError(found)))
-    settings = HeadLink.settings_of(link)
-    assert settings is not None  # noqa: S101 - `problems` has seen it
     return PoolStack(config, stack, cluster, HeadLink.from_outputs(link, settings))
 
 

@@ -10,9 +10,8 @@ import yaml
 
 from components.settings.problems import shown
 
-LARGEST = 16 * 2**20  # bytes of a file, and characters of it where what an alias stands for is counted each time
-DEEPEST = 50  # lists and mappings in one another: what walks over values calls itself for each
-LONGEST = 300  # digits of a whole number: Python writes none of more than 4,300
+LARGEST = 16 * 2**20  # bytes of a file
+DEEPEST = 50  # lists and mappings in one another: libyaml goes as deep as it is led, until the stack ends
 
 _TAG = "tag:yaml.org,2002:"
 _KINDS = {"str": "a text", "int": "a number", "float": "a number", "bool": "a truth value", "null": "nothing"}
@@ -40,7 +39,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         what = f"line {line} has bytes that are not UTF-8"
         raise FileError(f"{path.name} cannot be read: {what}; save the file as UTF-8") from None
     try:
-        value = _value(text)
+        _check_depth(text)
+        value = yaml.load(text, Loader=_Loader)  # noqa: S506 - it is a SafeLoader
     except yaml.MarkedYAMLError as error:
         where = f" line {error.problem_mark.line + 1}" if error.problem_mark else ""
         what, _, fix = str(error.problem).partition("; ")
@@ -49,6 +49,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise FileError(f"{path.name}{where}: {what}; {fix}") from None
     except yaml.YAMLError as error:  # a character that YAML does not allow; it has no line
         raise FileError(f"{path.name} cannot be read: {' '.join(str(error).split())}; take it out") from None
+    if value is None:
+        return {}
     if not isinstance(value, dict):
         raise FileError(f"{path.name} is {told(value)}, not a mapping; write KEY: VALUE pairs, as in an example")
     return value
@@ -75,81 +77,38 @@ def _fail(mark: Any, what: str, fix: str) -> NoReturn:
     raise yaml.MarkedYAMLError(problem=f"{what}; {fix}", problem_mark=mark)
 
 
-def _value(text: str) -> Any:
-    """Return what a text stands for, as `yaml.safe_load` does, but refuse what that takes in silence."""
-    depth = documents = 0  # looked at first: libyaml goes as deep as it is led, until the stack ends
+def _check_depth(text: str) -> None:
+    depth = 0
     for event in yaml.parse(text, Loader=_LOADER):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > DEEPEST:
             what = f"lists and mappings are nested more than {DEEPEST} deep"
             _fail(event.start_mark, what, "no key of a stack's config needs that; take them out")
-        documents += isinstance(event, yaml.DocumentStartEvent)
-        if documents > 1:
-            _fail(event.start_mark, "a second document begins here", "keep one, without '---' after it")
-    loader = _Loader(text)
-    try:
-        node = loader.get_single_node()
-        if node is None:
-            return {}
-        _check(node, {})
-        return loader.construct_document(node)
-    finally:
-        loader.dispose()
-
-
-def _check(node: yaml.Node, sizes: dict[yaml.Node, int]) -> int:
-    """Return a node's size in characters, aliases written out.
-
-    sizes   of the nodes looked at before; 0 while one is being looked at
-    """
-    if node in sizes:
-        if not sizes[node]:
-            _fail(node.start_mark, "an alias is within what it stands for", "write the value itself")
-        return sizes[node]
-    sizes[node] = 0
-    kind = node.tag.removeprefix(_TAG)
-    if kind not in _KINDS:
-        _fail(node.start_mark, f"the tag {node.tag!r} has no meaning here", "take it out")
-    if isinstance(node, yaml.MappingNode):
-        _check_keys([key for key, _ in node.value])
-        size = sum(_check(key, sizes) + _check(value, sizes) for key, value in node.value)
-    elif isinstance(node, yaml.SequenceNode):
-        size = sum(_check(item, sizes) for item in node.value)
-    else:
-        size = len(node.value)
-        if kind in ("int", "float") and ":" in node.value:
-            node.tag = f"{_TAG}str"  # 12:30:00 is a text to Pulumi's CLI, and no number to the base of 60
-        elif kind == "int" and size > LONGEST:
-            _unreadable(node)
-    sizes[node] = size + 1
-    if size > LARGEST:
-        _fail(node.start_mark, f"aliases make more than {LARGEST} characters of it", "write fewer of them")
-    return sizes[node]
-
-
-def _check_keys(keys: list[yaml.Node]) -> None:
-    lines: dict[tuple[str, str], int] = {}
-    for key in keys:
-        kind, line = _KINDS.get(key.tag.removeprefix(_TAG), key.tag), key.start_mark.line + 1
-        if kind not in ("a text", "'<<'") or not isinstance(key, yaml.ScalarNode):
-            fix = "write it in quotes, or write the key that was meant"
-            _fail(key.start_mark, f"a key is {kind}, not a text", fix)
-        if (kind, key.value) in lines:
-            what = f"the key {shown(key.value)} is there a second time (first in line {lines[kind, key.value]})"
-            _fail(key.start_mark, what, "keep one of the two")
-        lines[kind, key.value] = line
-
-
-def _unreadable(node: yaml.Node) -> NoReturn:
-    what = f"{_KINDS[node.tag.removeprefix(_TAG)]} of {len(node.value)} characters cannot be read"
-    _fail(node.start_mark, what, "correct it, or write it in quotes if it is meant as a text")
 
 
 class _Loader(_LOADER):  # type: ignore[valid-type,misc]
-    """Says where a scalar stands that its tag cannot mean."""
+    """As `yaml.safe_load`, but it refuses what that takes in silence: a key that is no text, or is there twice."""
+
+    def construct_mapping(self, node: yaml.Node, deep: bool = False) -> dict[Any, Any]:
+        lines: dict[tuple[str, str], int] = {}
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            kind, line = _KINDS.get(key.tag.removeprefix(_TAG), key.tag), key.start_mark.line + 1
+            if kind not in ("a text", "'<<'") or not isinstance(key, yaml.ScalarNode):
+                fix = "write it in quotes, or write the key that was meant"
+                _fail(key.start_mark, f"a key is {kind}, not a text", fix)
+            if (kind, key.value) in lines:
+                what = f"the key {shown(key.value)} is there a second time (first in line {lines[kind, key.value]})"
+                _fail(key.start_mark, what, "keep one of the two")
+            lines[kind, key.value] = line
+        return dict(super().construct_mapping(node, deep))
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        kind = node.tag.removeprefix(_TAG)
+        if kind in ("int", "float") and ":" in node.value:
+            node.tag = f"{_TAG}str"  # 12:30:00 is a text to Pulumi's CLI, and no number to the base of 60
         try:
-            return super().construct_object(node, deep)
+            # Deep: a collection is whole when it is there, so that none can be within itself.
+            return super().construct_object(node, deep=True)
         except (ValueError, OverflowError, LookupError, AttributeError):  # the last two: `!!bool x`, `!!timestamp x`
-            _unreadable(node)
+            what = f"{_KINDS[kind]} of {len(node.value)} characters cannot be read"
+            _fail(node.start_mark, what, "correct it, or write it in quotes if it is meant as a text")

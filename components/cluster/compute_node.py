@@ -12,6 +12,7 @@ import pulumi
 from components.cluster.head_link import HeadLink
 from components.cluster.tailnet_access import NO_KEY, TailnetAccess
 from components.host import Host
+from components.roles.cluster_settings import ClusterSettings
 from components.roles.nfs_exports.export import export_line
 from components.roles.role import Role, header_name
 from components.roles.slurm.fragment import MemoryValues, NodeGpus, NodeValues, memory_values, node_values
@@ -61,11 +62,10 @@ def _problem(host: Host, read: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join(problem for problem in problems if problem)
 
 
-def limit_with_jobs(values: Mapping[str, pulumi.Input[Any]]) -> pulumi.Input[int]:
+def limit_with_jobs(settings: ClusterSettings) -> int:
     """Return the time limit of a step that waits for jobs: their own comes on top of all else, and a build's."""
-    limit = {"jobs": values["SLURM_JOB_LIMIT_SECONDS"], "release": values["SLURM_RELEASE"]}
-    return made_of(
-        limit, lambda known: TIME_LIMIT_SECONDS + int(known["jobs"]) + (BUILD_LIMIT_SECONDS if known["release"] else 0)
+    return (
+        TIME_LIMIT_SECONDS + settings.slurm.job_limit_seconds + (BUILD_LIMIT_SECONDS if settings.slurm.release else 0)
     )
 
 
@@ -178,7 +178,7 @@ class ComputeNode(pulumi.ComponentResource):
             answer=composition.answer(roles, composition.MEMBER),
             parent=self,
             depends_on=[*in_tailnet, *([head.ready] if head.ready else [])],
-            limit_seconds=limit_with_jobs(values),
+            limit_seconds=limit_with_jobs(head.settings),
             lock=None,
         )
         self.fabric: pulumi.Output[Any] = member.result["fabric"]
@@ -198,7 +198,7 @@ class ComputeNode(pulumi.ComponentResource):
             answer=composition.answer(roles, composition.NODE),
             parent=self,
             depends_on=[member.resource],
-            limit_seconds=limit_with_jobs(values),
+            limit_seconds=limit_with_jobs(head.settings),
         )
         self.ready: pulumi.Resource = node.resource
         if services is not None:

@@ -138,7 +138,7 @@ class HeadNode(pulumi.ComponentResource):
             answer=composition.answer(roles, phases).demanded(),
             parent=self,
             depends_on=access.after_join(host.name, self.joined["tailnet_ip"], self, join.resource, host.adopt),
-            limit_seconds=limit_with_jobs(values),
+            limit_seconds=limit_with_jobs(settings),
         )
         self.ready: pulumi.Resource = head.resource
         self.fabric: pulumi.Output[Any] = head.result["fabric"]

@@ -32,7 +32,6 @@ from components.steps import results
 from components.steps.step import Step
 from components.validation.expected import ANY_RDMA, ONLY_SOCKETS, ROCE_UNPROVEN
 from components.validation.model import Measurement
-from components.validation.preflight import program as preflight_program
 from components.validation.preflight import read as read_preflight
 from components.validation.results import Conditions, asked_json, judge_scope
 
@@ -239,7 +238,7 @@ class NcclValidation(pulumi.ComponentResource):
                     expected_interface=told["expected"],
                     fabric=_fabrics(told["sites"], told["proven"]),
                     rdma=told["rdma"],
-                    preflight=preflight_program() if preflight else "",
+                    preflight=measuring_plan.preflight_program() if preflight else "",
                 ),
                 sort_keys=True,
             )

@@ -5,10 +5,8 @@ The plan says everything but which nodes can take part; components/validation/me
 
 from __future__ import annotations
 
-import base64
 import json
 import shlex
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -16,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from components.measurement.jobs import nccl_job, validation_job
+from components.roles.python_program import python_program
 from components.settings.validation import Validation
 from components.steps import composition
 from components.validation.groups import across, grouped, speaking
@@ -24,9 +23,6 @@ from components.validation.results import asked_json
 
 FOLDER = Path(__file__).parent
 VALIDATION = FOLDER.parent / "validation"
-PROGRAM, RING, START = (VALIDATION / name for name in ("all_reduce_perf_cpu.py", "tcp_ring.py", "start.py"))
-# The nodes run these, or the operator's machine; the program that drives a measurement does not import them.
-_ELSEWHERE = (PROGRAM.name, RING.name, START.name, "collect_fabric_facts.py", "table.py")
 START_SECONDS = 60  # beyond the time that nodes are waited for: a job whose nodes are free starts with the next look
 RUNS = 3  # of a measurement between GPUs at its gate size
 # nccl-tests 2.19.6. What is fetched is held against the names and contents of the commit's files.
@@ -51,26 +47,26 @@ class Node:
 @cache
 def script() -> composition.Script:
     """The step that measures a scope, with the programs that it starts."""
-    texts = {
-        "DRIVER": driver(),
-        "START": START.read_text(encoding="utf-8"),
-        "PROGRAM": PROGRAM.read_text(encoding="utf-8"),
-        "RING": RING.read_text(encoding="utf-8"),
-    }
+    texts = {"DRIVER": json.dumps(driver()), "PROGRAM": json.dumps(cpu_program())}
     return composition.single(FOLDER / "validate.sh").with_texts(texts)
 
 
 @cache
 def driver() -> str:
-    """The program, packed for the way: base64 of deflated JSON, file name to text."""
-    folder = VALIDATION
-    files = {
-        f"components/validation/{path.name}": path.read_text(encoding="utf-8")
-        for path in sorted(folder.iterdir())
-        if path.is_file() and path.name not in _ELSEWHERE
-    }
-    files["components/__init__.py"] = ""
-    return base64.b64encode(zlib.compress(json.dumps(files).encode(), 9)).decode()
+    """The program that drives a measurement, for `exec` where `told` is what it is told."""
+    return python_program("components.validation.measurement_run", "told", "components/validation/floors.csv")
+
+
+@cache
+def cpu_program() -> str:
+    """The program that measures on CPUs."""
+    return python_program("components.validation.all_reduce_perf_cpu", "")
+
+
+@cache
+def preflight_program() -> str:
+    """The preflight, for python3 with one argument."""
+    return python_program("components.validation.preflight.main", "sys.argv[1]")
 
 
 def mpi_of(nodes: Mapping[str, Node], settings: Validation) -> dict[str, int]:
@@ -192,7 +188,8 @@ def _gpu_part(scope: str, settings: Validation, asked: Measurement | None, mpi: 
         return {"nccl": None}
     told = asked_json(asked)
     del told["ranks"], told["nodes"]
-    files = {"rank.sh": _script("rank"), **_program_files(settings)}
+    reader = (VALIDATION / "nccl_json.py").read_text(encoding="utf-8")
+    files = {"rank.sh": _script("rank"), "nccl_json.py": reader, **_program_files(settings)}
     return {
         "nccl": {
             **told,

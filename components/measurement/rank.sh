@@ -21,11 +21,21 @@ fi
 for plugin in /opt/amazon/ofi-nccl/lib/{,*-linux-gnu/}libnccl-net*.so; do
     [ ! -e "$plugin" ] || export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}${plugin%/*}
 done
-# On a local disk: it is written while the data moves.
-log=$(mktemp "${TMPDIR:-/tmp}/tailrack-nccl.XXXXXX") || exit 1
+# On a local disk, and nobody else's: it is written while the data moves.
+own=$(mktemp -d "${TMPDIR:-/tmp}/tailrack-nccl.XXXXXX") || exit 1
+trap 'rm -rf "$own"' EXIT
+log=$own/log
+: >"$log"
 export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH NCCL_DEBUG_FILE=$log
+# The figures with all their digits, where the program can tell them (-J, since 2.17.3). Beside them it writes its whole
+# environment, so the file stays here.
+if [ "${SLURM_PROCID:-0}" -eq 0 ] && command -v python3 >/dev/null &&
+    grep -qae --output_file "$(command -v "$TAILRACK_PROGRAM")"; then
+    set -- "$@" -J "$own/figures.json"
+fi
 "$TAILRACK_PROGRAM" "$@"
 status=$?
+if [ -e "$own/figures.json" ]; then python3 "$here/nccl_json.py" "$own/figures.json" >"$here/figures.$run"; fi
 # Its start, its end, and each thing once that says which way the data went.
 awk '
     { line[NR] = $0; said = $0; sub(/.* NCCL [A-Z]+ /, "", said); sub(/^.* via /, "via ", said) }
@@ -33,5 +43,4 @@ awk '
         / NCCL WARN / { if (!(said in seen)) take[NR] = 1; seen[said] = 1 }
     END { for (at = 1; at <= NR; at++) if (at <= 20 || at > NR - 20 || at in take) print line[at] }
 ' "$log" >>"$here/log.$run.${SLURM_PROCID:-0}"
-rm -f "$log"
 exit "$status"

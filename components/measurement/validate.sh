@@ -7,10 +7,9 @@
 # SETTINGS         stands for how it is measured: another text, another measurement of all of them
 # RUN_AS           user who submits
 # PLAN             what is measured, and how (components/measurement/plan.py), as JSON
-# DRIVER, START    the program that submits the jobs and reads them (components/validation), packed; and what starts it
+# DRIVER           text of the program that submits the jobs and reads them (components/validation), as JSON
 # JOB_SCRIPT       text for sbatch, for all nodes, where they have no GPUs
-# PROGRAM          text of the program that job runs
-# RING             text of the module it imports
+# PROGRAM          text of the program that job runs, as JSON
 # QUEUE_LIMIT, RUN_LIMIT, MEASUREMENT_LIMIT   seconds to wait for the nodes, for the end of a job, and for that of all jobs
 
 # <scope>.json is what this step found when it last ran, <scope>.last.json what it found before that, the last one that
@@ -26,11 +25,10 @@ OUTPUT_LIMIT=64000000
 # names of the nodes that take part, one a line
 drive() {
     local asked
-    printf -v asked '{"program":"%s","plan":%s,"nodes":%s,"absent":%s,' "$DRIVER" "$PLAN" "$(json_list <<<"$1")" "$(absent "$1")"
-    printf -v asked '%s"jobs":{"cpu_job":%s,"cpu_files":{"all_reduce_perf.py":%s,"tcp_ring.py":%s}}}' "$asked" \
-        "$(json_string "$JOB_SCRIPT")" "$(json_string "$PROGRAM")" "$(json_string "$RING")"
+    printf -v asked '{"program":%s,"plan":%s,"nodes":%s,"absent":%s,' "$DRIVER" "$PLAN" "$(json_list <<<"$1")" "$(absent "$1")"
+    printf -v asked '%s"jobs":{"cpu_job":%s,"cpu_files":{"all_reduce_perf.py":%s}}}' "$asked" "$(json_string "$JOB_SCRIPT")" "$PROGRAM"
     as_user "$RUN_AS" "$MEASUREMENT_LIMIT" "$OUTPUT_LIMIT" env HOME="$HOME_DIR" PATH=/usr/bin:/bin LANG=C.UTF-8 \
-        python3 -I -c "$START" <<<"$asked"
+        python3 -I -c 'import json, sys; told = json.load(sys.stdin); exec(told["program"])' <<<"$asked"
 }
 
 # A kept result; nothing where it is none any more.

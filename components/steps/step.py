@@ -193,7 +193,7 @@ class Step:
         secrets: Mapping[str, pulumi.Input[str]] | None = None,
         measure: Sequence[pulumi.Input[Any]] | None = None,
         depends_on: Sequence[pulumi.Resource] = (),
-        limit_seconds: pulumi.Input[int] = TIME_LIMIT_SECONDS,
+        limit_seconds: int = TIME_LIMIT_SECONDS,
         lock: str | None = HOST_LOCK,
         renewed: Collection[str] = (),
         once: bool = False,
@@ -217,10 +217,10 @@ class Step:
         def words(action: str) -> pulumi.Input[str]:
             def said(of: Mapping[str, Any]) -> str:
                 how = partial(command, script, machine.scripts_folder) if there else whole_command
-                return StepLabel(name, of["machine"], label).on(how(of["user"], action, of["limit"]))
+                return StepLabel(name, of["machine"], label).on(how(of["user"], action, limit_seconds))
 
             user = connection.user if connection else None
-            return made_of({"machine": machine.name, "user": user, "limit": limit_seconds}, said)
+            return made_of({"machine": machine.name, "user": user}, said)
 
         # The two kinds of command differ in the way alone.
         kind: Any = remote if connection else local

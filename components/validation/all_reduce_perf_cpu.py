@@ -24,6 +24,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from components.validation.tcp_ring import Limits, Ring, RingError
+
 # The node's name in Slurm: two machines may have one host name, and are two all the same.
 HOST = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
 PATTERN = 61  # a prime: a chunk of the buffer that lands in another's place does not fit there
@@ -104,16 +106,14 @@ def address_of(interface: str) -> str:
 
 def ring(asked: argparse.Namespace) -> World:
     """The ranks that srun started, joined by TCP; ConnectionError where they do not find each other."""
-    from tcp_ring import Limits, Ring, RingError  # lies beside this file
-
     addresses = []
     for interface in (asked.interface, asked.meet or asked.interface):
         try:
             addresses.append(address_of(interface))
         except OSError as error:
             raise RingError(f"{HOST} has no IPv4 address on interface {interface!r}: {error.strerror}") from None
-    world: World = Ring(*addresses, Limits(asked.connect_limit, asked.progress_limit))
-    return world
+    address, meet = addresses
+    return Ring(address, meet, Limits(asked.connect_limit, asked.progress_limit))
 
 
 def say(world: World, line: str) -> None:

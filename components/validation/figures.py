@@ -8,6 +8,8 @@ from components.validation.model import JobReport, Measurement
 from components.validation.nccl_tests import Row, Table, Timing, parse
 from components.validation.sizes import format_size
 
+REDUCED = "# Reducing maxBytes"  # how nccl-tests begins to say that it goes no further
+
 
 @dataclass(frozen=True)
 class Figures:
@@ -73,7 +75,7 @@ def doubts(asked: Measurement, report: JobReport, figures: Figures) -> list[str]
         found.append(f"{len(figures.tables)} runs are there where {asked.runs} were asked for")
     if figures.wrong is None:
         found.append("whether the data was right is not known")
-    if "# Reducing maxBytes" in report.output:
+    if REDUCED in report.output:
         found.append("the GPUs have no memory for the largest size; make max_bytes and gate_bytes smaller")
     return found
 

@@ -17,7 +17,7 @@ import csv
 import math
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pkgutil import get_data
 
 from components.validation.sizes import parse_size
 
@@ -57,8 +57,8 @@ def floor_for(
 def _table() -> dict[_Hardware, dict[str, dict[int, float]]]:
     """Hardware to source to floors by size in bytes."""
     table: dict[_Hardware, dict[str, dict[int, float]]] = {}
-    text = files("components.validation").joinpath("floors.csv").read_text(encoding="utf-8")
-    for row in csv.DictReader(text.splitlines()):
+    text = get_data("components.validation", "floors.csv") or b""
+    for row in csv.DictReader(text.decode().splitlines()):
         hardware = row["gpu"], int(row["gpus_per_node"]), int(row["nodes"]), row["transport"], row["collective"]
         figures = table.setdefault(hardware, {}).setdefault(row["source"], {})
         figures[parse_size(row["size"])] = float(row["gb_per_s"]) * float(row["fraction"])

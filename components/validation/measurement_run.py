@@ -5,6 +5,7 @@ reads of the scope, with what results.judge_scope looks for besides. Needs Pytho
 """
 
 import json
+import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -15,9 +16,10 @@ from typing import Any
 from components.validation import nccl_log
 from components.validation.expected import SOCKETS, expect
 from components.validation.fabric_facts import FabricFacts, read_fabric_facts
-from components.validation.figures import read_figures
+from components.validation.figures import REDUCED, read_figures
 from components.validation.groups import Group, across, alone, count, grouped
 from components.validation.model import JobReport, Measurement
+from components.validation.nccl_tests import parse
 from components.validation.results import Conditions, asked_json, judge_group, judge_scope, to_be_searched
 from components.validation.rounds import LEAST_NODES, Groups, suspects
 from components.validation.slurm_jobs import Limits, Order, Refused, kept, run_jobs, say
@@ -170,7 +172,7 @@ class MeasurementRun:
 
     def _entry(self, group: Group, asked: Measurement, report: Mapping[str, Any]) -> dict[str, Any]:
         gpus = {node: self.gpus[node] for node in group.nodes}
-        return {**_with_tables(report), "asked": asked_json(asked), "gpus": gpus}
+        return {**_with_tables(report, asked.collective), "asked": asked_json(asked), "gpus": gpus}
 
     def _gpu_order(self, group: Group, asked: Measurement, folder: Path) -> Order:
         gate = f"{asked.gate_bytes}:{asked.gate_bytes}"
@@ -190,7 +192,7 @@ class MeasurementRun:
                 f"{asked.min_bytes}:{asked.max_bytes}",
                 *[gate] * (asked.runs - 1),
             ],
-            ["table.*", "log.*"],
+            ["table.*", "figures.*", "log.*"],
         )
 
     def _search(self, group: Group, asked: Measurement, result: Result) -> list[dict[str, Any]]:
@@ -228,7 +230,7 @@ class MeasurementRun:
         found = {}
         for nodes, report in zip(orders, reports, strict=True):
             of_these = replace(asked, nodes=len(nodes), ranks=ranks * len(nodes))
-            whole = JobReport.from_json(_with_tables(report))
+            whole = JobReport.from_json(_with_tables(report, asked.collective))
             ended = (whole.state, whole.exit_code) == ("COMPLETED", 0)
             figures = read_figures(of_these, whole)
             sound = ended and figures.wrong == 0 and not figures.tables[0].problems and figures.gate
@@ -254,13 +256,13 @@ def _lines(output: str, word: str) -> str:
     return "".join(line + "\n" for line in output.splitlines() if line.startswith(f"# tailrack {word} "))
 
 
-def _with_tables(report: Mapping[str, Any]) -> dict[str, Any]:
+def _with_tables(report: Mapping[str, Any], collective: str) -> dict[str, Any]:
     """A job's report as JobReport reads it: tables, and NCCL's log, come from files of their own where there are some.
 
     What else the job has said stays behind the first table: after a failure the reason is there.
     """
     files = report.get("files", {})
-    tables = [files[name] for name in sorted(files) if name.startswith("table.")]
+    tables = [_figures(files, name, collective) for name in sorted(files) if name.startswith("table.")]
     logs = [files[name] for name in sorted(files) if name.startswith("log.")]
     found = {key: value for key, value in report.items() if key != "files"}
     if tables:
@@ -272,11 +274,21 @@ def _with_tables(report: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def _figures(files: Mapping[str, str], name: str, collective: str) -> str:
+    """A run's figures: the exact ones where they are there and whole (rank.sh), else the table that was printed."""
+    printed, exact = files[name], files.get(name.replace("table", "figures"), "")
+    if not exact or parse(exact, collective=collective).problems:
+        return printed
+    return exact + "".join(line for line in printed.splitlines(keepends=True) if line.startswith(REDUCED))
+
+
 def main(told: Mapping[str, Any]) -> int:
     """Measure, print the report, return the exit status.
 
     told   `plan`, `jobs` (what it lacks of the jobs on CPUs), `nodes` that take part, and `absent`: why others do not
     """
+    # Ended in the middle, it takes its jobs with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     plan = {**told["plan"], **told["jobs"]}
     folder = Path.home() / ".tailrack" / "validation" / plan["scope"]
     try:

@@ -227,17 +227,17 @@ class _Reader:
 
 
 def _overlap(printed: _Printed, low: float, high: float) -> bool:
-    # 1e-9 covers binary arithmetic, a thousand times finer than the six digits printed at most.
+    # 1e-9 covers binary arithmetic.
     return printed.value - printed.half <= high * (1 + 1e-9) and printed.value + printed.half >= low * (1 - 1e-9)
 
 
 def _printed(word: str, significant: int | None = None) -> _Printed:
-    """The number in `word`; `significant` digits for C's %g, which drops trailing zeros."""
+    """The number in `word`; `significant` digits for %g of C, which drops zeros at the end, if they are no decimals."""
     found = _NUMBER.fullmatch(word)
     value = float(word) if found else math.inf
     if found is None or not math.isfinite(value):
         raise _Unreadable(f"{word!r} stands where a number belongs")
     last = int(found["exponent"] or 0) - len(found["decimals"] or "")
-    if significant is not None and value > 0:
+    if significant is not None and value > 0 and (found["exponent"] or -last < significant):
         last = math.floor(math.log10(value)) - significant + 1
     return _Printed(value, 0.5 * 10.0**last)

@@ -10,8 +10,9 @@ from components.validation.expected import ANY_RDMA, expect
 from components.validation.fabric_facts import FabricFacts, read_fabric_facts
 from components.validation.groups import Group
 from components.validation.model import JobReport, Measurement, names, number
+from components.validation.preflight.findings import Finding
 from components.validation.transport import read_transport
-from components.validation.verdict import Finding, GroupResult, Result, SuspectResult, Verdict, judge
+from components.validation.verdict import GroupResult, Result, SuspectResult, Verdict, judge
 
 LARGE_SPREAD = 0.15  # of the runs at the gate size; sound sockets differed by up to 13 %, NVLink by 2 %
 _WORST_FIRST: tuple[Verdict, ...] = ("FAIL", "INCONCLUSIVE", "BUSY", "UNJUDGED", "PASS")

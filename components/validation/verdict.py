@@ -12,6 +12,7 @@ from components.validation.expected import NOTHING, Expected, complaint, proven
 from components.validation.figures import Figures, doubts, read_figures
 from components.validation.model import Backend, JobReport, Measurement
 from components.validation.nccl_tests import Row, Timing
+from components.validation.preflight.findings import Finding
 from components.validation.sizes import format_size
 from components.validation.transport import Transport, read_transport
 from components.validation.wording import age, context, ending, findings, without
@@ -52,15 +53,6 @@ class Spread(TypedDict):
 
     runs: list[float]
     relative: float
-
-
-class Finding(TypedDict):
-    """What the preflight found on a node: severity is error, warning or info."""
-
-    severity: str
-    check: str
-    seen: str
-    remedy: str
 
 
 class SuspectResult(TypedDict):

@@ -7,16 +7,24 @@ docs/pull-requests.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import NamedTuple
 
 from driver.checks.export_wide import export_wide
-from driver.checks.finding import Finding
 from driver.checks.floors import floors
 from driver.checks.head_replaced import head_replaced
 from driver.checks.key_endless import key_endless
 from driver.checks.ssh_open import ssh_open
 from engine.events import Event
 
-RULES: tuple[Callable[[Event], Iterable[Finding]], ...] = (ssh_open, key_endless, export_wide, floors, head_replaced)
+Rule = Callable[[Event], Iterable[tuple[str, str]]]
+RULES: tuple[Rule, ...] = (ssh_open, key_endless, export_wide, floors, head_replaced)
+
+
+class Finding(NamedTuple):
+    """What a rule gives: its name in stacks.config.allow.FINDINGS, by which it is allowed, and what would be."""
+
+    name: str
+    text: str
 
 
 class Checks:
@@ -30,32 +38,28 @@ class Checks:
         """Look at one event of a preview."""
         if event.kind == "start":
             for rule in RULES:
-                self._found.update(dict.fromkeys(rule(event)))
+                self._found.update((Finding(*found), None) for found in rule(event))
 
     @property
     def refused(self) -> list[Finding]:
         """Findings that nobody asked for."""
-        return sorted((one for one in self._found if one.name not in self._allowed), key=_order)
+        return sorted(one for one in self._found if one[0] not in self._allowed)
 
     @property
     def asked_for(self) -> list[Finding]:
         """Findings that the config allows by name."""
-        return sorted((one for one in self._found if one.name in self._allowed), key=_order)
+        return sorted(one for one in self._found if one[0] in self._allowed)
 
     @property
     def unused(self) -> list[str]:
         """Names that the config allows and nothing needs: what they let pass later, nobody would have looked at."""
-        return sorted(self._allowed - {one.name for one in self._found})
+        return sorted(self._allowed - {name for name, _ in self._found})
 
     def lines(self) -> Iterator[str]:
         """All of it in words, what is refused first."""
-        for one in self.refused:
-            yield f"{one.name}: {one.text}. Not as asked for: to have it so, add {one.name} to tailrack:allow."
-        for one in self.asked_for:
-            yield f"{one.name}: {one.text}. Asked for by tailrack:allow."
+        for name, text in self.refused:
+            yield f"{name}: {text}. Not as asked for: to have it so, add {name} to tailrack:allow."
+        for name, text in self.asked_for:
+            yield f"{name}: {text}. Asked for by tailrack:allow."
         for name in self.unused:
             yield f"tailrack:allow has {name}, which nothing needs: take it out, or it lets the next one pass unseen."
-
-
-def _order(finding: Finding) -> tuple[str, str]:
-    return finding.name, finding.text

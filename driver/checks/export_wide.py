@@ -7,20 +7,19 @@ from collections.abc import Iterator
 
 from components.roles.nfs_exports.export import clients
 from driver.changed_lines import values_and_script
-from driver.checks.finding import Finding
 from engine.events import Event
 from stacks.config.allow import EXPORT_WIDE
 
 EXPORT = "NODE_EXPORT"  # the header value with the line
 
 
-def export_wide(event: Event) -> Iterator[Finding]:
+def export_wide(event: Event) -> Iterator[tuple[str, str]]:
     """Find clients of a member's export that are not one address."""
     stdin = event.after.get("stdin")
     line = values_and_script(stdin)[0].get(EXPORT, "") if isinstance(stdin, str) else ""
     for client in clients(line):
         if not _one_address(client):
-            yield Finding(EXPORT_WIDE, f"{event.name} exports the share to {client}, which is more than one machine")
+            yield EXPORT_WIDE, f"{event.name} exports the share to {client}, which is more than one machine"
 
 
 def _one_address(client: str) -> bool:

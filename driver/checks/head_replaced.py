@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from components.steps.label import StepLabel
-from driver.checks.finding import Finding
 from engine.events import Event
 from stacks.config.allow import HEAD_REPLACED
 
@@ -13,7 +12,7 @@ HEAD = "tailrack:cluster:HeadNode"
 HOST_KEY = "hostKey"  # among the component's inputs, where the config says it
 
 
-def head_replaced(event: Event) -> Iterator[Finding]:
+def head_replaced(event: Event) -> Iterator[tuple[str, str]]:
     """Find a head node that is another machine, and steps of it that are made anew or undone.
 
     A machine that is made by the stack takes its steps with it, so what becomes of them says what becomes of it.
@@ -25,7 +24,7 @@ def head_replaced(event: Event) -> Iterator[Finding]:
             yield _lost(event.name)
         elif all(keys) and keys[0] != keys[1]:
             text = f"the head node {event.name} has another host key: it is another machine, or one installed anew"
-            yield Finding(HEAD_REPLACED, text)
+            yield HEAD_REPLACED, text
     elif HEAD in types and (
         # One with triggers is made anew by them, on the machine that there is (components/steps/step.py, `renewed`).
         (event.operation == "replace" and not event.after.get("triggers"))
@@ -37,6 +36,6 @@ def head_replaced(event: Event) -> Iterator[Finding]:
             yield _lost(label.machine if label else event.name)
 
 
-def _lost(name: str) -> Finding:
+def _lost(name: str) -> tuple[str, str]:
     disk = "homes, Slurm's state and the cluster's keys are on its disk"
-    return Finding(HEAD_REPLACED, f"the head node {name} would be taken out of the cluster: {disk}")
+    return HEAD_REPLACED, f"the head node {name} would be taken out of the cluster: {disk}"

@@ -9,7 +9,6 @@ import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from driver.checks.finding import Finding
 from engine.events import Event
 from stacks.config.allow import SSH_OPEN
 
@@ -18,14 +17,14 @@ SSH_PORT = 22
 WIDEST = {4: 8, 6: 16}  # prefix length by IP version; a network that is wider is the world
 
 
-def ssh_open(event: Event) -> Iterator[Finding]:
+def ssh_open(event: Event) -> Iterator[tuple[str, str]]:
     """Find the networks from which a group that comes or changes lets SSH in."""
     rules = event.after.get("ingress") if event.type == GROUP else None
     for rule in rules if isinstance(rules, list) else ():
         if isinstance(rule, Mapping) and _has_ssh(rule):
             for network in _networks(rule):
                 if network.prefixlen < WIDEST[network.version]:
-                    yield Finding(SSH_OPEN, f"{event.name} lets SSH in from {network}: everybody could try to log in")
+                    yield SSH_OPEN, f"{event.name} lets SSH in from {network}: everybody could try to log in"
 
 
 def _has_ssh(rule: Mapping[str, Any]) -> bool:

@@ -7,9 +7,10 @@ import time
 
 import pytest
 
-from components.roles.slurm.silence import SLURMD_TIMEOUT, silence
+from components.roles.slurm.files import SLURMD_TIMEOUT
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually
 from tests.lab.outage import Writers, cut
+from tests.slurm_silence import silence
 
 # Seconds from what slurmctld does until it is seen from here.
 SEEN = 5
@@ -22,7 +23,7 @@ def shown(cluster: ClusterUnderTest, node: str) -> str:
     return cluster.attempt("head", f"sinfo -h -p all -n {node} -o %t").stdout.strip()
 
 
-# Both times are harmless, whenever slurmctld has last asked (components/roles/slurm/silence.py). In the short form it
+# Both times are harmless, whenever slurmctld has last asked (tests/slurm_silence.py). In the short form it
 # notices because it tells all nodes to reconfigure.
 @pytest.mark.parametrize("seconds", [70, pytest.param(silence(SLURMD_TIMEOUT).harmless - 5, marks=pytest.mark.proof)])
 def test_a_far_node_that_was_cut_off_works_and_writes_within_a_minute_and_nothing_is_lost(

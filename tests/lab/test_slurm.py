@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from components.measurement.plan import preflight_program
 from components.steps.composition import Functions
-from components.validation.preflight import Finding, program, read
+from components.validation.preflight import Finding, read
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually
 from tests.unit.fake_nvidia_smi import gpu, xml
 
@@ -108,7 +109,7 @@ def preflight_of(cluster: Cluster) -> dict[str, list[Finding]]:
         "nodes": {name: {"address": addresses[name], "site": site, "gpus": ""} for name, site in SITE_OF.items()},
         "fabric": dict.fromkeys(SITE_OF.values(), "tailscale0"),
     }
-    text = base64.b64encode(program().encode()).decode()
+    text = base64.b64encode(preflight_program().encode()).decode()
     cluster.run("head", f"base64 -d >/shared/home/ada/preflight.py <<<{text}")
     srun = "srun -N3 --ntasks-per-node=1 --switches=2 --mpi=none"
     command = f"{srun} /usr/bin/python3 /shared/home/ada/preflight.py {shlex.quote(json.dumps(asked))}"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.fabric.facts import networks, proven
-from components.roles.role import FOLDER, File, Role, SlurmKey, template
+from components.roles.python_program import python_program
+from components.roles.role import File, Role, SlurmKey, template
 
 PROGRAM = "/usr/local/lib/tailrack/fabric.py"
 TASK_PROLOG = "/usr/local/lib/tailrack/task-prolog"
@@ -15,18 +14,6 @@ PORT = "6816"
 
 # A program beside slurmctld, whose text comes with the head node's step, and its timer.
 AGAIN = "tailrack-fabric-again"
-
-# The program's modules, each after those that it imports.
-_OF_THE_ROLE = ("networks", "rails", "proof", "records", "groups", "fabric")
-MODULES = ("settings/network_names", *(f"roles/fabric/{name}" for name in _OF_THE_ROLE))
-_OWN_IMPORT = re.compile(r"^from components\..+ import .+\n", re.MULTILINE)
-
-
-def program() -> str:
-    """Return the program as one text: the modules in a row, which share their names, without their imports of one
-    another."""
-    texts = [_OWN_IMPORT.sub("", (FOLDER.parent / f"{name}.py").read_text(encoding="utf-8")) for name in MODULES]
-    return "\n\n".join(["#!/usr/bin/python3", *texts]).removesuffix("\n")
 
 
 def role(_settings: ClusterSettings) -> Role:
@@ -37,7 +24,7 @@ def role(_settings: ClusterSettings) -> Role:
         packages={"join": ("python3", "iproute2")},
         files={
             "join": (
-                File(PROGRAM, program(), "0755"),
+                File(PROGRAM, python_program("components.roles.fabric.fabric", "sys.argv[1:]"), "0755"),
                 File(TASK_PROLOG, template("fabric", "task-prolog"), "0755"),
                 File("/etc/enroot/mounts.d/60-tailrack.fstab", template("fabric", "enroot.fstab")),
                 File("/etc/enroot/hooks.d/60-tailrack.sh", template("fabric", "enroot-hook"), "0755"),

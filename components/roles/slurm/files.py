@@ -13,12 +13,15 @@ from components.roles.cluster_settings import ClusterSettings
 from components.roles.render import render
 from components.roles.role import JOINED, Role
 from components.roles.slurm.fragment import node_set_lines, site_node_set
-from components.roles.slurm.silence import SLURMD_TIMEOUT
 from components.settings.types import words
 
 # Slurm keeps this many node records ready; the tree of its messages is as wide, because a dynamic node may be behind
 # a relay and should not forward for others.
 MAX_NODE_COUNT = 1024
+
+# Seconds until slurmctld gives up a node that says nothing: no outage of five minutes costs a job. Its arithmetic is in
+# tests/slurm_silence.py.
+SLURMD_TIMEOUT = 480
 
 _WRITTEN = "# Written by tailrack."
 # Keys that slurm.conf has once for each of what they name.

@@ -1,7 +1,6 @@
 """A transfer to the next node of a ring, over the path that the cluster uses, and its clock.
 
-A path whose MTU is smaller than its ends believe passes pings, log-ins and small messages, and loses everything longer:
-only a transfer shows it. Every node sends 1 MiB to the next one and gets it back, so both directions are tried. Where
+Every node sends 1 MiB to the next one and gets it back, so both directions are tried. Where
 the nodes share a fabric, the neighbour tells its address there, and the same is sent over that one.
 
     client -> server   one line of JSON: {"tailrack": job, "from": node, "to": node that is meant, "last": whether
@@ -26,9 +25,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from components.validation.preflight.findings import Finding, finding
+from components.validation.transfer import BYTES, STALL_SECONDS, give_back, there_and_back
 
 TRANSFER, CLOCK = "MTU", "clock"
-BYTES = 2**20
 # In Slurm's range for srun, which is open inside the cluster (role slurm).
 FIRST_PORT, PORTS, TRIED_PORTS = 60001, 999, 6
 RANGE = f"{FIRST_PORT}-{FIRST_PORT + PORTS - 1}"
@@ -36,8 +35,6 @@ RANGE = f"{FIRST_PORT}-{FIRST_PORT + PORTS - 1}"
 MEET_SECONDS = 30.0
 # For one of the ports: a path that is not there yet must not use up the time at the first ones.
 CONNECT_SECONDS = 2.0
-# Without a byte that moves.
-STALL_SECONDS = 10.0
 LAST_SECONDS = 60.0
 MOST_LINE = 512
 CLOCK_WARNING, CLOCK_ERROR = 1.0, 10.0
@@ -96,15 +93,6 @@ def _send_line(connection: socket.socket, **values: object) -> None:
     connection.sendall(json.dumps(values).encode() + b"\n")
 
 
-def _receive(connection: socket.socket, count: int) -> int:
-    """Take so many bytes; return how many came before nothing moved any more."""
-    got = 0
-    with contextlib.suppress(OSError):
-        while got < count and (more := connection.recv(min(65536, count - got))):
-            got += len(more)
-    return got
-
-
 class Server(threading.Thread):
     """Answers the node before this one, once for each path that it tries, until `stop`."""
 
@@ -151,8 +139,7 @@ class Server(threading.Thread):
                 return
             port = self._on_fabric.getsockname()[1] if self._on_fabric else 0
             _send_line(connection, to=self.node, time=time.time(), fabric=self.fabric, port=port)
-            if _receive(connection, BYTES) == BYTES:
-                connection.sendall(bytes(BYTES))
+            give_back(connection, time.monotonic() + LAST_SECONDS)
             if asked.get("last"):
                 self.served.set()
 
@@ -202,24 +189,13 @@ def connect(
         time.sleep(0.05)
 
 
-def transfer(connection: socket.socket) -> tuple[int, int, float]:
-    """Send 1 MiB and take it back: bytes sent as far as this end knows, bytes that came back, seconds."""
-    begin = time.monotonic()
-    sent = 0
-    connection.settimeout(STALL_SECONDS)
-    with connection:
-        data = memoryview(bytes(BYTES))
-        with contextlib.suppress(OSError):
-            while sent < BYTES and time.monotonic() - begin < LAST_SECONDS:
-                sent += connection.send(data[sent : sent + 65536])
-        back = _receive(connection, BYTES)
-    return sent, back, time.monotonic() - begin
-
-
 def check_path(peer: Peer, path: str, connection: socket.socket) -> Iterator[Finding]:
     """1 MiB there and back over a path (an interface's name)."""
-    sent, back, seconds = transfer(connection)
-    if sent == back == BYTES:
+    begin = time.monotonic()
+    with connection:
+        back = len(there_and_back(connection, bytes(BYTES), begin + LAST_SECONDS))
+    if back == BYTES:
+        seconds = time.monotonic() - begin
         yield finding("info", TRANSFER, f"1 MiB to {peer.name} and back over {path} in {seconds:.2f} s")
         return
     lower = (

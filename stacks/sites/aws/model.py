@@ -14,9 +14,8 @@ from components.settings.types import Feature, GpuText, Whole, refuse
 from stacks.sites.aws.images import IMAGE_ID, IMAGES
 from stacks.sites.hosts.ssh_types import KeyFile, Login
 from stacks.sites.kind import NodeSpec, Site, features_key, kind_key
-from stacks.sites.pools import PoolName, pool_node_names
+from stacks.sites.pools import MOST_NODES, PoolName, pool_node_names
 
-MOST_NODES = 1000  # of a pool
 Market = Literal["on-demand", "spot", "capacity-block", "reservation"]
 
 

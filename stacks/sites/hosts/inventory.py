@@ -57,9 +57,8 @@ def complete(raw: Mapping[str, object], path: str, base_dir: Path, report: Repor
     elif written is not None and not isinstance(written, list | tuple):
         return raw
     shared = {key: raw[key] for key in _SHARED if raw.get(key) is not None}
-    preset = PRESETS.get(str(raw.get("preset")))
-    if preset and preset.user and "user" not in shared:
-        shared["user"] = preset.user
+    if (user := PRESETS.get(str(raw.get("preset")))) and "user" not in shared:
+        shared["user"] = user
     keys = KnownHosts.of(base_dir, raw.get("known_hosts_file"))
     made: list[object] = []
     for host, place in listed:

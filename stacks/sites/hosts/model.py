@@ -129,8 +129,8 @@ class HostsSite(Site):
 
     kind: Literal["hosts"] = kind_key("hosts", "your own machines by SSH")
     preset: PresetName = key(
-        f"what is known of the provider's machines: {', '.join(PRESETS)} (docs/providers.md)",
-        f"one of {', '.join(PRESETS)}; nothing would be known of the machines; write one of them, or leave preset out",
+        f"the provider, whose images say whom to log in as: {', '.join(PRESETS)} (docs/providers.md)",
+        f"one of {', '.join(PRESETS)}; nobody would know whom to log in as; write one of them, or leave preset out",
         default="generic",
     )
     hosts: tuple[HostConfig, ...] = key(

@@ -1,7 +1,8 @@
 """Sites of kind `lab`: systemd containers on this machine, in networks that cannot reach each other."""
 
 from stacks.sites.kind import Kind
-from stacks.sites.lab.checks import check, claims
+from stacks.sites.lab.checks import check
 from stacks.sites.lab.model import LabSite, nodes
+from stacks.sites.pools import claims
 
 KIND = Kind(LabSite, claims, check, nodes, uses_lab=True, brings_tailnet=True)

@@ -1,36 +1,23 @@
 """What is looked at in lab sites: their nodes' names, and networks that are apart and large enough."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from ipaddress import IPv4Network
 
 from components.settings.draft import Draft
 from components.settings.problems import ROOT, Report
 from lab.subnets import room
-from stacks.sites.kind import Claim
-from stacks.sites.lab.model import MOST_NODES
-from stacks.sites.pools import pool_node_names
-
-
-def claims(site: Draft, _head: Draft) -> Iterator[Claim]:
-    """The nodes of the site's pools; a count that cannot be read counts as 1."""
-    for pool in site.items("pools"):
-        name, path = pool.text("name"), pool.at("name")
-        size = min(max(pool.whole("count") or 1, 1), MOST_NODES)
-        for node in pool_node_names(name, size) if name is not None else (None,):
-            yield Claim(node, path)
+from stacks.sites.pools import check_not_empty
 
 
 def check(sites: Sequence[Draft], head: Draft, report: Report) -> None:
     """Report sites without a node, networks that overlap, and those too small for their nodes."""
     for site in sites:
-        head_here = head.text("site") == site.text("name")
-        if not head_here and not site.items("pools") and ("pools" not in site.raw or "pools" in site.values):
-            breaks = "its partition would be empty and its measurement wait for nodes"
-            report.add(site.at("pools"), "the site has no nodes", breaks, "add a pool, or delete the site")
+        check_not_empty(site, head, report)
         subnet, at = site.value("subnet"), site.at("subnet")
         if not isinstance(subnet, IPv4Network):
             continue
-        nodes = sum(pool.whole("count") or 0 for pool in site.items("pools")) + head_here
+        nodes = sum(pool.whole("count") or 0 for pool in site.items("pools"))
+        nodes += head.text("site") == site.text("name")
         if room(subnet) < nodes:
             what = f"{report.value(at, str(subnet))} has {room(subnet)} addresses for {nodes} nodes"
             report.add(at, what, "the last nodes would get no address", "write a shorter prefix, such as /24")

@@ -14,9 +14,7 @@ from components.settings.types import Feature, Whole, refuse
 from lab.profiles.machine import Like, Profile
 from lab.subnets import is_private
 from stacks.sites.kind import NodeSpec, Site, features_key, kind_key
-from stacks.sites.pools import PoolName, pool_node_names
-
-MOST_NODES = 1000  # a Linux bridge has 1,023 ports
+from stacks.sites.pools import MOST_NODES, PoolName, pool_node_names
 
 
 def _subnet(value: object) -> object:

@@ -14,7 +14,6 @@ import pytest
 from components.steps.label import StepLabel
 from driver import __main__ as driver
 from driver.checks import RULES, Checks
-from driver.checks.finding import Finding
 from driver.checks.head_replaced import head_replaced
 from driver.checks.key_endless import KEY as AUTH_KEY_TYPE
 from driver.checks.key_endless import LONGEST_SECONDS
@@ -227,7 +226,7 @@ def checked(*allowed: str) -> Checks:
 
 
 def test_what_is_asked_for_by_name_is_said_and_not_refused() -> None:
-    assert checked().refused == [Finding("head-replaced", HEAD_LOST)]
+    assert checked().refused == [("head-replaced", HEAD_LOST)]
     allowed = checked("head-replaced", "ssh-open")
     assert allowed.refused == []
     assert [*allowed.lines()] == [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pulumi
@@ -188,13 +187,11 @@ def test_a_slurm_setting_that_reaches_the_processes_of_jobs_is_measured(build: B
 
 
 def test_a_changed_line_of_a_script_or_program_measures_nothing(
-    build: Build, lab_config: RawConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    build: Build, lab_config: RawConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = build(lab_config)
-    for name in ("PROGRAM", "RING"):
-        changed = tmp_path / name
-        changed.write_text("# another comment\n" + getattr(measuring_plan, name).read_text(encoding="utf-8"))
-        monkeypatch.setattr(measuring_plan, name, changed)
+    text = measuring_plan.cpu_program()
+    monkeypatch.setattr(measuring_plan, "cpu_program", lambda: f"# another comment\n{text}")
     measuring_plan.script.cache_clear()
     after = build(lab_config, answers={"nobody": {}})  # not the one that was built before
     measuring_plan.script.cache_clear()

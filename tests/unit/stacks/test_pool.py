@@ -10,6 +10,7 @@ from typing import Any
 import pulumi
 import pytest
 
+from components.cluster.head_link import HeadLink
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.enroot_pyxis.settings_pins import FILES
 from components.roles.order import roles
@@ -241,7 +242,9 @@ def test_a_pools_secrets_cross_as_secrets_and_are_in_no_output(cluster: Recorded
 def refused(made: Recorded, raw: RawConfig, stack: str = "burst", **outputs: Any) -> list[str]:
     config = parse(copy.deepcopy(raw), PoolConfig, base_dir=Path())
     told = {**made.outputs, **outputs}
-    return [str(problem) for problem in problems(config, stack, told["cluster"], told["head_link"])]
+    link = told["head_link"]
+    settings = HeadLink.settings_of(link) if link else None
+    return [str(problem) for problem in problems(config, stack, told["cluster"], link, settings)]
 
 
 def test_a_pool_that_fits_is_not_refused(cluster: Recorded) -> None:
@@ -277,7 +280,8 @@ def test_a_gpu_kind_with_the_name_of_a_site_of_the_cluster_is_refused(cluster: R
         "tailnet": {"auth_key": AUTH_KEY},
     }
     config = parse(raw, PoolConfig, base_dir=key_folder, secret_keys=frozenset({"tailnet"}))
-    (problem,) = problems(config, "burst", cluster.outputs["cluster"], cluster.outputs["head_link"])
+    link = cluster.outputs["head_link"]
+    (problem,) = problems(config, "burst", cluster.outputs["cluster"], link, HeadLink.settings_of(link))
     assert "GPU kind cloud-b is the name of a site" in str(problem)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import subprocess
 import tarfile
 from dataclasses import dataclass
@@ -12,9 +13,12 @@ from subprocess import CompletedProcess
 import pytest
 
 from components.validation.nccl_log import distinct
+from components.validation.nccl_tests import parse
 from components.validation.transport import Transport, read_transport
+from tests.unit.components.validation.test_nccl_json import SECRET, written
 
 SCRIPTS = Path(__file__).parents[4] / "components" / "measurement"
+READER = SCRIPTS.parent / "validation" / "nccl_json.py"
 REAL = Path(__file__).parents[3] / "fixtures/nccl_tests/nccl-tests-2.19-1x2-H200-nvlink-nvls-off.txt"
 
 
@@ -33,7 +37,7 @@ class Node:
 
     def run(self, script: str, *arguments: str, **environment: str) -> CompletedProcess[str]:
         (self.root / "job").mkdir(exist_ok=True)
-        for path in SCRIPTS.glob("*.sh"):
+        for path in (*SCRIPTS.glob("*.sh"), READER):
             (self.root / "job" / path.name).write_bytes(path.read_bytes())
         own = {
             "PATH": f"{self.root / 'bin'}:/usr/bin:/bin", "HOME": str(self.root / "home"), "SLURM_JOB_ID": "7",
@@ -45,7 +49,9 @@ class Node:
     @property
     def job(self) -> dict[str, str]:
         """Files that the job has left."""
-        return {path.name: path.read_text() for path in (self.root / "job").iterdir() if path.suffix != ".sh"}
+        return {
+            path.name: path.read_text() for path in (self.root / "job").iterdir() if path.suffix not in (".sh", ".py")
+        }
 
 
 @pytest.fixture
@@ -97,6 +103,52 @@ def test_a_rank_ends_as_its_program_does_and_what_went_wrong_is_kept(node: Node)
     told = node.run("rank", "1", TAILRACK_PROGRAM=str(node.root / "bin"), **PROGRAM)
     assert told.returncode == 3
     assert "Cuda failure" in node.job["log.1.3"]
+
+
+# A program that knows -J, and writes what nccl-tests does.
+WRITES = """# --output_file
+while [ $# -gt 1 ]; do [ "$1" != -J ] || file=$2; shift; done
+echo "the table"
+[ -z "${file:-}" ] || { [ ! -e "$file" ] && printf '%s' "$TOLD" >"$file"; }"""
+
+
+def test_the_first_rank_tells_its_figures_with_all_their_digits_and_nothing_of_its_environment(node: Node) -> None:
+    told = written([(8, 1.234567, 2.5)])
+    node.stub("all_reduce_perf", WRITES)
+    more = {"TAILRACK_COLLECTIVE": "all_reduce", "TAILRACK_PROGRAM": str(node.root / "bin"), "TOLD": json.dumps(told)}
+    done = node.run("rank", "2", "-b", "8", SLURM_PROCID="0", **more)
+    assert (done.returncode, done.stdout) == (0, "the table\n")
+    assert parse(node.job["figures.2"]).rows[0].out_of_place.time_us == 1.234567
+    assert node.run("rank", "3", SLURM_PROCID="1", **more).returncode == 0
+    assert "figures.3" not in node.job, "one rank tells for all"
+    # The file that the program wrote is gone with its folder.
+    assert not list(node.root.glob("tailrack-nccl.*"))
+    assert not [path for path in node.root.rglob("*") if path.is_file() and SECRET in path.read_text()]
+
+
+def test_a_program_that_knows_no_json_is_not_asked_for_it(node: Node) -> None:
+    node.stub("all_reduce_perf", 'echo "$@"')
+    done = node.run(
+        "rank",
+        "1",
+        "-b",
+        "8",
+        SLURM_PROCID="0",
+        TAILRACK_COLLECTIVE="all_reduce",
+        TAILRACK_PROGRAM=str(node.root / "bin"),
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "-b 8\n", "")
+    assert "figures.1" not in node.job
+
+
+def test_figures_that_are_cut_off_are_none(node: Node) -> None:
+    node.stub("all_reduce_perf", WRITES + "\nexit 4")
+    done = node.run(
+        "rank", "1", "-b", "8", SLURM_PROCID="0", TAILRACK_COLLECTIVE="all_reduce",
+        TAILRACK_PROGRAM=str(node.root / "bin"), TOLD=json.dumps(written([(8, 1.2, 2.5)]))[:-90],
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (4, "the table\n")
+    assert node.job["figures.1"] == ""
 
 
 def test_a_program_that_is_not_there_is_named_with_its_node(node: Node) -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from components.cluster.nccl_validation import Scope, measurement_of
 from components.measurement.plan import FOLDER, Node, driver, plan
-from components.measurement.plan import START as DRIVER_START
 from components.settings.validation import Validation
 from components.steps.composition import single
 from components.validation.nccl_tests import parse
@@ -27,10 +26,10 @@ MEMBERS = ["a1 rack 100.64.0.1", "a2 rack 100.64.0.2", "b1 cloud 100.64.0.3", "b
 RACK = MEMBERS[:2]
 SETTINGS = Validation(ranks_per_node=2)
 # The program that measures, compiled here already; as it is sent, each start of it compiles all of it anew.
-COMPILED = f"""import json, sys
+COMPILED = f"""import sys
 sys.path.insert(0, {str(Path(__file__).parents[4])!r})
 from components.validation import measurement_run
-sys.exit(measurement_run.main(json.load(sys.stdin)))
+sys.exit(measurement_run.main(told))
 """
 NO_FABRIC: dict[str, Any] = {
     "interface": "tailscale0", "expected_interface": "tailscale0", "fabric": {}, "rdma": "auto", "preflight": "",
@@ -48,7 +47,7 @@ class Cluster:
     silent: bool = False  # does not say what its nodes do
     stale: str = ""  # a node that is listed as mixed, and is idle, until somebody asks for it alone
     settings: str = "as before"  # of the measurement
-    start: str = COMPILED
+    driver: str = COMPILED
     says: str = ""  # what is printed in the place of the program that measures
     states: dict[str, str] = field(default_factory=lambda: dict.fromkeys(("a1", "a2", "b1", "b2"), "idle"))
 
@@ -80,10 +79,10 @@ class Cluster:
         shell.stub("sinfo", "exit 1" if self.silent else late)
         shell.stub("squeue", 'echo "$3 job 12 of bob, 55:00 left"')
         header: dict[str, str | int | list[str]] = {
-            "HOST_NAME": "head", "SCOPE": "rack", "RUN_AS": "ada", "JOB_SCRIPT": "#!/bin/bash", "PROGRAM": "pass",
-            "RING": "pass", "QUEUE_LIMIT": 0, "RUN_LIMIT": 1, "MEMBERS": members, "MEASUREMENT_LIMIT": 60,
+            "HOST_NAME": "head", "SCOPE": "rack", "RUN_AS": "ada", "JOB_SCRIPT": "#!/bin/bash", "PROGRAM": '"pass"',
+            "QUEUE_LIMIT": 0, "RUN_LIMIT": 1, "MEMBERS": members, "MEASUREMENT_LIMIT": 60,
             "SETTINGS": self.settings,
-            "DRIVER": driver(), "START": self.start, "PLAN": self.plan(members),
+            "DRIVER": json.dumps(self.driver), "PLAN": self.plan(members),
         }  # fmt: skip
         return shell.step(single(FOLDER / "validate.sh"), header, action)
 
@@ -147,7 +146,7 @@ def test_what_is_kept_of_a_long_output_is_whole_lines(brought_back: Any) -> None
 
 
 def test_a_scope_whose_nodes_are_idle_is_measured_whole(cluster: Cluster) -> None:
-    cluster.start = DRIVER_START.read_text(encoding="utf-8")
+    cluster.driver = driver()
     report = cluster.report(MEMBERS)
     assert (report["nodes"], report["left_out"]) == (["a1", "a2", "b1", "b2"], [])
     assert "--nodes=4 --nodelist=a1,a2,b1,b2 --ntasks=8 " in cluster.submitted[0]

@@ -15,17 +15,19 @@ from typing import Any
 
 import pytest
 
-from components.roles.fabric import fabric, groups, networks, proof, rails
+from components.roles.fabric import carrying, fabric, groups, networks, proof, rails
 from components.roles.fabric.networks import FabricError, Thing
 from components.roles.fabric.proof import SilentError
 from components.roles.fabric.records import Records
-from components.roles.fabric.role import program
+from components.roles.python_program import files_of, python_program
+from components.validation.transfer import BYTES
 from tests.unit.project.test_rules import imports
 
 # What is at the end of each cable: interfaces with the same number are on one network.
 ETH0 = {"default_route": True, "speed": 10000, "rdma": False}
 FAST = {"default_route": False, "speed": 400000, "rdma": True}
-TOKEN = "a" * proof.TOKEN_CHARACTERS
+PROGRAM = python_program("components.roles.fabric.fabric", "sys.argv[1:]")
+TOKEN = "a" * carrying.TOKEN_CHARACTERS
 
 
 def interface(name: str, network: int, host: int, **more: Any) -> Thing:
@@ -313,14 +315,14 @@ def test_a_network_of_one_address_a_node_is_called_by_its_interface() -> None:
 
 
 def test_one_mebibyte_goes_there_and_comes_back() -> None:
-    with proof.Listener(TOKEN, [["lo", "127.0.0.1"], ["lo", "127.0.0.2"]], []) as listener:
+    with carrying.Listener(TOKEN, [["lo", "127.0.0.1"], ["lo", "127.0.0.2"]], []) as listener:
         end, other = socket.socketpair()
         serving = threading.Thread(target=listener.serve, args=(end,))
         serving.start()
-        assert set(listener.ports) <= set(proof.PORTS)
+        assert set(listener.ports) <= set(carrying.PORTS)
         pairs = [["lo", "127.0.0.1", "127.0.0.2", listener.ports[1]], ["lo", "127.0.0.1", "127.0.0.1", 1]]
-        assert proof.connect(TOKEN, pairs, "", []) == {"carried": [True, False], "rdma": []}
-        assert proof.connect("b" * len(TOKEN), pairs[:1], "", [])["carried"] == [False]
+        assert carrying.connect(TOKEN, pairs, "", []) == {"carried": [True, False], "rdma": []}
+        assert carrying.connect("b" * len(TOKEN), pairs[:1], "", [])["carried"] == [False]
         other.close()
         serving.join(5)
         assert not serving.is_alive()
@@ -333,11 +335,11 @@ def answering(answer: Callable[[bytes], bytes]) -> tuple[int, threading.Thread]:
 
     def run() -> None:
         with door, door.accept()[0] as connection:
-            connection.sendall(proof.greeting(TOKEN))
+            connection.sendall(carrying.greeting(TOKEN))
             data = b""
-            while len(data) < proof.TOKEN_CHARACTERS + proof.BYTES and (more := connection.recv(2**16)):
+            while len(data) < carrying.TOKEN_CHARACTERS + BYTES and (more := connection.recv(2**16)):
                 data += more
-            connection.sendall(answer(data[proof.TOKEN_CHARACTERS :]))
+            connection.sendall(answer(data[carrying.TOKEN_CHARACTERS :]))
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -357,27 +359,27 @@ def answering(answer: Callable[[bytes], bytes]) -> tuple[int, threading.Thread]:
 )
 def test_only_the_same_bytes_prove_a_network(answer: Callable[[bytes], bytes], proves: bool) -> None:
     port, thread = answering(answer)
-    assert proof.carry(TOKEN, "lo", "127.0.0.1", "127.0.0.1", port) is proves
+    assert carrying.carry(TOKEN, "lo", "127.0.0.1", "127.0.0.1", port) is proves
     thread.join(5)
 
 
 def test_who_does_not_listen_for_this_proof_is_told_nothing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as door:
-        carrying = threading.Thread(target=proof.carry, args=(TOKEN, "lo", "127.0.0.1", "127.0.0.1", port_at(door)))
-        carrying.start()
+        asking = threading.Thread(target=carrying.carry, args=(TOKEN, "lo", "127.0.0.1", "127.0.0.1", port_at(door)))
+        asking.start()
         with door.accept()[0] as connection:
-            connection.sendall(proof.greeting("b" * len(TOKEN)))
+            connection.sendall(carrying.greeting("b" * len(TOKEN)))
             assert connection.recv(1) == b""
-        carrying.join(5)
-        assert not carrying.is_alive()
+        asking.join(5)
+        assert not asking.is_alive()
 
 
 def test_a_port_that_somebody_has_is_left_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as free:
         ports = [port_at(taken), port_at(free)]
         free.close()
-        monkeypatch.setattr(proof, "PORTS", ports)
-        with proof.Listener(TOKEN, [["lo", "127.0.0.1"], ["lo", "127.0.0.1"]], []) as listener:
+        monkeypatch.setattr(carrying, "PORTS", ports)
+        with carrying.Listener(TOKEN, [["lo", "127.0.0.1"], ["lo", "127.0.0.1"]], []) as listener:
             assert sorted(listener.ports) == [0, ports[1]]
 
 
@@ -386,7 +388,7 @@ def port_at(door: socket.socket) -> int:
 
 
 def test_an_address_that_is_not_here_any_more_is_told_as_port_0() -> None:
-    with proof.Listener(TOKEN, [["lo", "192.0.2.1"], ["no-such-card", "127.0.0.1"]], []) as listener:
+    with carrying.Listener(TOKEN, [["lo", "192.0.2.1"], ["no-such-card", "127.0.0.1"]], []) as listener:
         assert listener.ports == [0, 0]
 
 
@@ -598,7 +600,7 @@ def test_a_machine_listens_for_nothing_but_a_proof(wrong: Thing) -> None:
 def test_nobody_but_the_head_node_asks_a_machine_to_take_part(munge: object, tmp_path: Path) -> None:
     """As its unit runs it: a connection on stdin, whose other end is the one who asks."""
     path = tmp_path / "fabric.py"
-    path.write_text(program())
+    path.write_text(PROGRAM)
     head = tmp_path / "head-address"
     head.write_text("127.0.0.21\n")
 
@@ -758,12 +760,12 @@ def test_what_no_program_could_be_told_of_is_left_out(machine: Path, monkeypatch
 
 def test_the_program_on_a_machine_is_one_file_of_python_alone(tmp_path: Path) -> None:
     file = tmp_path / "fabric.py"
-    file.write_text(program())
-    tree = ast.parse(file.read_text(), feature_version=(3, 10))  # of the oldest distribution
-    imported = {name.split(".")[0] for name in imports(file)}
-    assert imported <= sys.stdlib_module_names
-    defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
-    assert len(defined) == len({*defined}) > 30, "modules that share their names have no two things of one name"
+    file.write_text(PROGRAM)
+    for part, text in {"": PROGRAM, **files_of("components.roles.fabric.fabric")}.items():
+        (tmp_path / "part.py").write_text(text)
+        ast.parse(text, part, feature_version=(3, 10))  # of the oldest distribution
+        imported = {name.split(".")[0] for name in imports(tmp_path / "part.py")}
+        assert imported <= {*sys.stdlib_module_names, "components"}
     words = [sys.executable, "-I", str(file), "interfaces", "no-such-card", "auto"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, "")

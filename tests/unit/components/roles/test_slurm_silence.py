@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from components.roles.slurm.silence import SLURMD_TIMEOUT, silence
+from components.roles.slurm.files import SLURMD_TIMEOUT
+from tests.slurm_silence import silence
 
 DOCS = Path(__file__).parents[4] / "docs"
 

@@ -24,7 +24,7 @@ PHASES = {phase for name, phases in vars(composition).items() if name.isupper() 
 OF_JOBS = {"SLURM_JOB_NODELIST", "SLURM_HET_SIZE", "SLURMD_NODENAME", "ENROOT_ENVIRON"}
 OWN = {"HOST_NAME", "STEP_NAME", "STEP_LOCK", "STEP_REPAIR"}
 OF_CONTAINERS = {"enroot_pyxis", "container_smoke"}  # roles that a stack has only if it asks for them
-FIXED = {*(name for role in ROLES for name in role.fixed), "NODE_LEAVE_PROGRAM", "DRIVER", "START", "PROGRAM", "RING"}
+FIXED = {*(name for role in ROLES for name in role.fixed), "NODE_LEAVE_PROGRAM", "DRIVER", "PROGRAM"}
 every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 
 

@@ -14,11 +14,12 @@ from components.cluster.nccl_validation import Scope, measurement_of
 from components.measurement.plan import Node, gpu_measurement, mpi_apart, plan
 from components.settings.nccl import Nccl
 from components.settings.validation import Validation
-from components.validation import measurement_run, slurm_jobs
+from components.validation import measurement_run, nccl_json, slurm_jobs
 from components.validation.model import Measurement
 from components.validation.results import Conditions, judge_scope
 from components.validation.slurm_jobs import Order
 from components.validation.verdict import Result
+from tests.unit.components.validation.test_nccl_json import written
 from tests.unit.simulated_slurm import INFINIBAND, NO_RDMA, SOCKETS, SimulatedSlurm
 
 GIB = 2**30
@@ -359,3 +360,17 @@ def test_a_jobs_folder_is_emptied_and_stays_the_one_that_nodes_have_seen(
     assert [path.name for path in folder.iterdir()] == ["job.sh"]
     assert folder.stat().st_ino == seen
     assert tmp_path.is_dir()
+
+
+def test_exact_figures_are_judged_where_they_are_whole_and_the_printed_table_elsewhere() -> None:
+    sizes, nodes = [(8 * GIB, 35293.123456, 35290.5)], 2
+    exact = nccl_json.table(json.loads(json.dumps(written(sizes, nodes)), parse_int=str, parse_float=str))
+    printed = exact.replace("35293.123456", "35293.1") + "# Reducing maxBytes to 1 due to memory limitation\n"
+    assert printed_as(exact, printed) == exact + "# Reducing maxBytes to 1 due to memory limitation\n"
+    for damaged in ("", exact[:-30], exact.replace("35293.123456", "3.123456"), exact + exact, "{}"):
+        assert printed_as(damaged, printed) == printed
+
+
+def printed_as(exact: str, printed: str) -> str:
+    report = {"state": "COMPLETED", "exit_code": 0, "output": "", "files": {"table.1": printed, "figures.1": exact}}
+    return str(measurement_run._with_tables(report, "all_reduce")["output"])

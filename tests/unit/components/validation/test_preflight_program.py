@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from components.validation import preflight
+from components.measurement.plan import preflight_program
+from components.validation import preflight, transfer
 from components.validation.preflight import adapters, collect, main, neighbour
 from components.validation.preflight.findings import finding, line
 from components.validation.preflight.health import Health, Look, read_health
@@ -34,7 +35,7 @@ ASKED = {
 def run_on(folder: Path, job: str, *nodes: str) -> dict[str, str]:
     """What the program prints on each node; they run side by side, without this checkout on Python's path."""
     text = folder / "preflight.py"
-    text.write_text(preflight.program(), encoding="utf-8")
+    text.write_text(preflight_program(), encoding="utf-8")
     environment = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": job}
     running = {
         node: subprocess.Popen(
@@ -151,7 +152,7 @@ def lossy() -> Iterator[Callable[[int], socket.socket]]:
 def test_a_path_that_answers_and_loses_a_mebibyte_is_found(
     lossy: Callable[[int], socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(neighbour, "STALL_SECONDS", 0.2)
+    monkeypatch.setattr(transfer, "STALL_SECONDS", 0.2)
     (found,) = neighbour.check_path(Peer("b1", "100.64.0.3"), "tailscale0", lossy(1300))
     assert (found["severity"], found["check"]) == ("error", "MTU")
     assert found["seen"] == "b1 answers over tailscale0, and 1 MiB does not come through: 0 of 1048576 bytes came back"

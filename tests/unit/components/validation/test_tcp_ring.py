@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from components.measurement.plan import cpu_program
 from components.validation.model import JobReport, Measurement
 from components.validation.nccl_tests import parse
 from components.validation.tcp_ring import FIRST_PORT, NONCE_BYTES, PORTS, PROOF_BYTES, TOKEN, TOKEN_BYTES, node_names
 from components.validation.transport import Transport, read_transport
 from components.validation.verdict import judge
 
-PROGRAM = Path(__file__).parents[4] / "components" / "validation" / "all_reduce_perf_cpu.py"
 THE_TOKEN = "a token of one job and no other"
 LIMIT_SECONDS = 60
 
@@ -39,7 +39,15 @@ def job() -> int:
 
 
 @pytest.fixture
-def start(job: int) -> Iterator[Start]:
+def program(tmp_path: Path) -> Path:
+    """The program as a job has it."""
+    path = tmp_path / "all_reduce_perf.py"
+    path.write_text(cpu_program(), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def start(job: int, program: Path) -> Iterator[Start]:
     """Start one rank as srun would: start(rank, ranks, *options, token=..., **environment)."""
     started: list[Rank] = []
 
@@ -49,7 +57,7 @@ def start(job: int) -> Iterator[Start]:
             "SLURM_STEP_NODELIST": "localhost", TOKEN: token, "OPENBLAS_NUM_THREADS": "1", **more,
         }  # fmt: skip
         told = ["--interface", interface] if interface else []
-        command = [sys.executable, str(PROGRAM), "--transport", "tcp", *told, *options]
+        command = [sys.executable, str(program), "--transport", "tcp", *told, *options]
         path = {"PYTHONPATH": ":".join(sys.path)}
         pipe = subprocess.PIPE
         started.append(subprocess.Popen(command, env=environment | path, stdout=pipe, stderr=pipe, text=True))
@@ -252,8 +260,8 @@ def test_an_interface_that_the_node_lacks_is_named(start: Start) -> None:
     assert "has no IPv4 address on interface 'nosuch0': No such device" in error
 
 
-def test_outside_of_srun_it_says_what_is_missing() -> None:
-    command = [sys.executable, str(PROGRAM), "--transport", "tcp", "--interface", "lo"]
+def test_outside_of_srun_it_says_what_is_missing(program: Path) -> None:
+    command = [sys.executable, str(program), "--transport", "tcp", "--interface", "lo"]
     environment = {"PYTHONPATH": ":".join(sys.path)}
     told = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT_SECONDS)
     assert told.returncode == 3

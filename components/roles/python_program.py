@@ -1,0 +1,77 @@
+"""A Python program of several modules as one text, for a machine that has Python and nothing of ours."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+_PROJECT = Path(__file__).parents[2]
+_LOADER = '''#!/usr/bin/python3
+"""{module} of tailrack, and the modules that it imports, in one file."""
+import importlib.abc
+import importlib.util
+import sys
+
+FILES = {files}
+
+
+class Packed(importlib.abc.SourceLoader, importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        return importlib.util.spec_from_loader(name, self) if self.get_filename(name) in FILES else None
+
+    def get_filename(self, name):
+        path = name.replace(".", "/")
+        return path + ".py" if path + ".py" in FILES else path + "/__init__.py"
+
+    def get_data(self, path):
+        return FILES[path].encode()
+
+
+sys.meta_path.insert(0, Packed())
+from {module} import main
+
+sys.exit(main({argument}))'''
+
+
+def python_program(module: str, argument: str, *data: str) -> str:
+    """Return a text for python3, 3.10 or newer, that calls `main` of a module of components and exits as it says.
+
+    argument   what `main` is given, as Python has it: `sys.argv[1:]`
+    data       files beside the modules that they read by pkgutil.get_data, from the project's folder on
+    """
+    return _LOADER.format(
+        module=module, argument=argument, files=json.dumps({**files_of(module), **_texts(*data)}, indent=0)
+    )
+
+
+@cache
+def files_of(module: str) -> Mapping[str, str]:
+    """Return the texts of a module and of all of components that it imports, by path; those of packages are empty."""
+    found: dict[str, str] = {}
+    wanted = [module]
+    while wanted:
+        path = f"{wanted.pop().replace('.', '/')}.py"
+        if path not in found and (_PROJECT / path).is_file():
+            found |= _texts(path)
+            wanted += _imports(found[path])
+    packages = {f"{folder}/__init__.py": "" for path in found for folder in Path(path).parents if folder.name}
+    return dict(sorted({**packages, **found}.items()))
+
+
+def _texts(*paths: str) -> dict[str, str]:
+    return {path: (_PROJECT / path).read_text(encoding="utf-8") for path in paths}
+
+
+def _imports(text: str) -> list[str]:
+    """Modules that a text imports from components, and names that may be such."""
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
+    own = [
+        (node.module, name.name)
+        for node in nodes
+        for name in node.names
+        if (node.module or "").startswith("components")
+    ]
+    return [each for module, name in own for each in (f"{module}", f"{module}.{name}")]
