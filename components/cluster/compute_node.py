@@ -24,6 +24,8 @@ from components.steps.step import REPAIR, Step, made_of
 
 # A look takes seconds, but a new machine may be busy: with cloud-init, with its first updates (steps/packages.sh).
 GATE_LIMIT_SECONDS = 1500
+# A release of Slurm is compiled on one CPU in less than an hour, after its root was made (slurm_release/build.sh).
+BUILD_LIMIT_SECONDS = 7200
 
 
 def node_header(host: Host) -> dict[str, pulumi.Input[Any]]:
@@ -62,8 +64,10 @@ def _problem(host: Host, read: Sequence[Mapping[str, Any]]) -> str:
 
 
 def limit_with_jobs(settings: ClusterSettings) -> int:
-    """Return the time limit of a step that waits for jobs: their own limit comes on top of all else."""
-    return TIME_LIMIT_SECONDS + settings.slurm.job_limit_seconds
+    """Return the time limit of a step that waits for jobs: their own comes on top of all else, and a build's."""
+    return (
+        TIME_LIMIT_SECONDS + settings.slurm.job_limit_seconds + (BUILD_LIMIT_SECONDS if settings.slurm.release else 0)
+    )
 
 
 @lru_cache

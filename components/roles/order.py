@@ -22,6 +22,7 @@ from components.roles.nfs_exports.role import role as nfs_exports
 from components.roles.pam_slurm_adopt.role import role as pam_slurm_adopt
 from components.roles.role import Role
 from components.roles.slurm.role import role as slurm
+from components.roles.slurm_release.role import role as slurm_release
 from components.roles.ssh_trust.role import role as ssh_trust
 from components.roles.tailnet.role import role as tailnet
 from components.roles.users.role import role as users
@@ -40,6 +41,7 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     ssh_trust,
     nfs_exports,
     gpu,
+    slurm_release,
     enroot_pyxis,
     slurm,
     pam_slurm_adopt,

@@ -110,18 +110,20 @@ missing_of() {
     done
 }
 
-# Install packages, without starting anything half configured: the daemons' own start-up is the step's business, after
-# their configuration is written.
-install_unstarted() {
+# Run a command of apt or dpkg without starting anything half configured: the daemons' own start-up is the step's business,
+# after their configuration is written.
+unstarted() {
     local policy=/usr/sbin/policy-rc.d status=0
     if [ ! -e "$policy" ]; then
         printf '#!/bin/sh\n# tailrack: removed after the installation\nexit 101\n' >"$policy"
         chmod 0755 "$policy"
     fi
-    apt_get install --no-install-recommends "$@" || status=$?
+    "$@" || status=$?
     if grep -q '^# tailrack:' "$policy"; then rm -f "$policy"; fi
     return "$status"
 }
+
+install_unstarted() { unstarted apt_get install --no-install-recommends "$@"; }
 
 # Install what is missing of the given packages.
 ensure_packages() {

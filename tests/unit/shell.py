@@ -17,6 +17,9 @@ from components.steps.header import header
 from stacks.config import parse
 from tests.unit.configs import LAB
 
+# Where the config names no release of Slurm.
+DISTRIBUTION = {"SLURM_RELEASE": ""}
+
 # Roles as the lab's config has them.
 ROLES = roles(parse(LAB, base_dir=Path()))
 
@@ -108,13 +111,20 @@ class Shell:
         self, script: Script, values: Mapping[str, Value], action: str = "up", name: str = "a1-step"
     ) -> subprocess.CompletedProcess[str]:
         """Run a step's script with what it reads of the values in its header."""
-        own = {"HOST_NAME": "a1", "STEP_NAME": name, "STEP_LOCK": "tailrack", "STEP_REPAIR": ""}
+        own = {"HOST_NAME": "a1", "STEP_NAME": name, "STEP_LOCK": "tailrack", "STEP_REPAIR": "", **DISTRIBUTION}
         there = {**own, **values}
         return self.run(render_script(script, {key: there[key] for key in script.reads | own.keys()}), action)
 
     def call(self, commands: str, values: Mapping[str, Value], *files: str) -> subprocess.CompletedProcess[str]:
         """Run commands with the functions of roles' files (`users/head`) at hand, and with the values in the header."""
-        own = {"HOST_NAME": "a1", "STEP_NAME": "a1-step", "STEP_LOCK": "", "STEP_REPAIR": "", "LOCKED": ""}
+        own = {
+            "HOST_NAME": "a1",
+            "STEP_NAME": "a1-step",
+            "STEP_LOCK": "",
+            "STEP_REPAIR": "",
+            "LOCKED": "",
+            **DISTRIBUTION,
+        }
         return self.run("\n".join([header({**own, **values}), Functions(files).text, commands, ""]))
 
 

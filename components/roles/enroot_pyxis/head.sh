@@ -1,34 +1,23 @@
 #!/bin/bash
-# uses: enroot_pyxis/install slurm/files
+# uses: enroot_pyxis/install machine/artifact slurm/files
 # The head node brings what the others install, and lets users ask for containers.
 #
 # ENROOT_PYXIS_CONTENTS   `file base64`, one a line, of files that come with the step
 # NFS_EXPORTS_PATH        directory of the share
 
 fetch_artifacts() {
-    local folder=$NFS_EXPORTS_PATH/$SHARED_CONTAINERS/artifacts name digest address
+    local folder=$NFS_EXPORTS_PATH/$SHARED_CONTAINERS/artifacts brought name digest address
     # Folders whose parents are root's: nobody else can put anything in their place.
     install -d -m 0755 "$NFS_EXPORTS_PATH/$SHARED_CONTAINERS" "$folder" "$NFS_EXPORTS_PATH/$SHARED_CONTAINERS/pyxis"
+    brought=$(mktemp -d)
     while read -r name digest address; do
-        is_file_with "$folder/$name" "$digest" && continue
-        rm -f "$folder/.new"
         if [ -z "$address" ]; then
-            awk -v name="$name" '$1 == name {print $2}' <<<"$ENROOT_PYXIS_CONTENTS" | base64 -d >"$folder/.new"
-        else
-            note "fetching $address"
-            curl -fsSL --proto '=https' --retry 3 --connect-timeout 20 --max-time 300 -o "$folder/.new" "$address" || fail \
-                "$address cannot be fetched from here" \
-                "open the way there for $HOST_NAME, or name a folder or an address of your own as tailrack:containers.artifacts"
+            address=$brought/$name
+            awk -v name="$name" '$1 == name {print $2}' <<<"$ENROOT_PYXIS_CONTENTS" | base64 -d >"$address"
         fi
-        if ! is_file_with "$folder/.new" "$digest"; then
-            digest=$(sha256sum <"$folder/.new" | cut -d ' ' -f 1)
-            rm -f "$folder/.new"
-            fail "$name from ${address:-this step} has the checksum $digest, which is not the config's" \
-                "find out which of the two is right before you write another one in tailrack:containers.checksums"
-        fi
-        chmod 0644 "$folder/.new"
-        mv -fT "$folder/.new" "$folder/$name"
+        keep_artifact "$folder/$name" "$digest" "$address" tailrack:containers.artifacts tailrack:containers.checksums
     done <<<"$ENROOT_PYXIS_ARTIFACTS"
+    rm -rf "$brought"
 }
 
 # Nodes that Slurm has and that have not shown yet that containers run there: a job that asks for one would run on the bare

@@ -1,4 +1,5 @@
 #!/bin/bash
+# uses: machine/artifact
 # Enroot, Pyxis and their settings on a machine, from files whose checksums the program knows.
 #
 # ENROOT_PYXIS_ARTIFACTS          `file sha256 address`, one a line
@@ -6,6 +7,7 @@
 # ENROOT_PYXIS_LOCAL              folder on a disk of the machine's own
 # ENROOT_PYXIS_NVIDIA_LIBRARIES   true where containers get the driver's libraries on machines with GPUs
 # NFS_EXPORTS_MOUNT               where the share is
+# SLURM_RELEASE                   the config's own release of Slurm; empty for the distribution's
 # NODE_SITE                       the site that this machine stands at
 
 # What is root's alone here.
@@ -19,16 +21,12 @@ PLUGSTACK_DIR=/etc/tailrack/plugstack.d
 # `file sha256` of the files with an ending, one a line.
 artifacts() { sed -nE "s/^([^ ]*$1 [0-9a-f]+).*/\1/p" <<<"$ENROOT_PYXIS_ARTIFACTS"; }
 
-is_file_with() { [ -n "$2" ] && [ "$(sha256sum <"$1" 2>/dev/null | cut -d ' ' -f 1)" = "$2" ]; }
-
-# Take files of the share, by their ending, into a folder of root's own; what counts are the copies, which nobody else can
-# change afterwards.
+# Take files of the share, by their ending, into a folder of root's own.
 take_artifacts() {
     local ending=$1 folder=$2 name digest
     TAKEN=()
     while read -r name digest; do
-        { cp "$NFS_EXPORTS_MOUNT/$SHARED_CONTAINERS/artifacts/$name" "$folder/$name" && is_file_with "$folder/$name" "$digest"; } || fail \
-            "$name on the share is not the file that the config means" "run up again: the head node brings it anew"
+        take_artifact "$NFS_EXPORTS_MOUNT/$SHARED_CONTAINERS/artifacts/$name" "$folder" "$digest"
         TAKEN+=("$folder/$name")
     done < <(artifacts "$ending")
 }
@@ -80,8 +78,9 @@ tailrack:containers (images then bring or mount the driver's libraries); then ru
 # say nothing where they have no controller yet.
 plugin_kind() {
     local ID VERSION_ID slurm
+    slurm=${SLURM_RELEASE:+smd-$SLURM_RELEASE}
     # shellcheck disable=SC2016  # read by dpkg-query
-    slurm=$(dpkg-query -W -f='${source:Upstream-Version}' slurm-client)
+    [ -n "$slurm" ] || slurm=$(dpkg-query -W -f='${source:Upstream-Version}' slurm-client)
     # shellcheck source=/dev/null
     . /etc/os-release
     printf '%s' "$ID-${VERSION_ID:-rolling}-$(dpkg --print-architecture)-slurm-$slurm-pyxis-$ENROOT_PYXIS_PYXIS"
@@ -90,7 +89,8 @@ plugin_kind() {
 # Compile Pyxis for this machine into a folder of root's own. Only one step changes a machine at a time.
 compile_plugin() {
     local target=$1 folder
-    ensure_packages gcc libc6-dev make libslurm-dev
+    ensure_packages gcc libc6-dev make
+    [ -n "$SLURM_RELEASE" ] || ensure_packages libslurm-dev
     folder=$(mktemp -d)
     take_artifacts '[.]tar[.]gz' "$folder"
     tar -xzf "${TAKEN[0]}" -C "$folder" --strip-components=1 --no-same-owner

@@ -34,7 +34,7 @@ def role(settings: ClusterSettings) -> Role | None:
     )
     return Role(
         "enroot_pyxis",
-        after=("nfs_exports",),
+        after=("nfs_exports", "slurm_release"),
         section=containers,
         packages={"head": RUNTIME, "node": RUNTIME},
         files={

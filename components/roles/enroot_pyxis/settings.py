@@ -13,7 +13,7 @@ from components.roles.enroot_pyxis.settings_pins import FILES, FILES_ARM, UPSTRE
 from components.settings.draft import Draft, check_hidden, meant
 from components.settings.problems import Report, below, shown
 from components.settings.section import Section, key, named, yes_no
-from components.settings.types import refuse, words
+from components.settings.types import Checksum, refuse, words
 
 ARTIFACTS_VARIABLE = "TAILRACK_ARTIFACTS"
 """Of the environment: the folder that takes upstream's place where the config names none."""
@@ -98,9 +98,6 @@ def _password(value: SecretStr) -> SecretStr:
     if text.startswith("$"):
         refuse("starts with '$', which Enroot would run as a command", "the image could not be fetched")
     return value
-
-
-Checksum = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Registry(Section):

@@ -5,6 +5,7 @@
 #
 # PAM_SLURM_ADOPT_WANTED   false where the config turned it off
 # HEAD_CGROUPS             whether the cluster confines jobs by cgroups
+# SLURM_RELEASE              the config's own release, which has the module already; empty for the distribution's
 # USERS_LINES              `name uid gid`, one a line
 
 # The account that this step came in by.
@@ -71,7 +72,7 @@ ask_for_a_job() {
     local before after manager remedy
     manager=$(managing_login)
     remedy="see 'journalctl -t sshd-session -t sshd' on $HOST_NAME, or set tailrack:slurm.ssh_needs_job to false"
-    ensure_packages libpam-slurm-adopt
+    [ -n "$SLURM_RELEASE" ] || ensure_packages libpam-slurm-adopt
     ask_sshd -T | grep -x 'usepam yes' >&2 || fail "sshd here does not ask PAM, which alone knows who has a job" \
         "set UsePAM yes in /etc/ssh/sshd_config on $HOST_NAME, or tailrack:slurm.ssh_needs_job to false"
     ensure_file "$JOB_USERS" 0644 root:root "$(cut -d' ' -f1 <<<"$USERS_LINES" | grep -vxF "$manager")"

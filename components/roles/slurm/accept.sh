@@ -10,12 +10,18 @@ slurm_accept() {
     local release controller
     release=$(release_of "$SLURM_VERSION")
     controller=$(release_of "$HEAD_SLURM_VERSION")
-    older "$controller" "$release" && fail \
-        "Slurm $release here is newer than the controller's $controller; a controller must be the newest" \
-        "upgrade the head node first, or take an image with Slurm $controller or older for $HOST_NAME"
-    older "$release" "$HEAD_SLURM_OLDEST" && fail \
-        "Slurm $release here is too old for the controller's $controller, which accepts $HEAD_SLURM_OLDEST and newer" \
-        "take a newer image for $HOST_NAME"
+    if older "$controller" "$release"; then
+        fail "Slurm $release here is newer than the controller's $controller; a controller must be the newest" \
+            "take an image with Slurm $controller or older for $HOST_NAME, or $(one_release "$(upstream_of "$SLURM_VERSION")")"
+    fi
+    if older "$release" "$SLURM_NEEDED"; then
+        fail "Slurm $release here is too old: nodes that come and go need $SLURM_NEEDED or newer" \
+            "take a newer image for $HOST_NAME, or $(one_release "$(upstream_of "$HEAD_SLURM_VERSION")")"
+    fi
+    if older "$release" "$HEAD_SLURM_OLDEST"; then
+        fail "Slurm $release here is too old for the controller's $controller, which accepts $HEAD_SLURM_OLDEST and newer" \
+            "take a newer image for $HOST_NAME, or $(one_release "$(upstream_of "$HEAD_SLURM_VERSION")")"
+    fi
     if [ "$HEAD_CGROUPS" = true ] && [ "$CGROUPS" = false ]; then
         fail "the cluster confines jobs by cgroups, and this machine gives systemd no memory controller" \
             "boot $HOST_NAME with cgroup v2, or set tailrack:slurm.cgroups to false for the whole cluster"

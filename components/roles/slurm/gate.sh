@@ -1,9 +1,8 @@
 #!/bin/bash
-# uses: slurm/releases slurm/others
+# uses: slurm/releases slurm/others slurm_release/packages
 # Slurm's version, installed or to be installed, and whether systemd can confine jobs by cgroups.
-
-# The first release whose slurmd has `--systemd`, and with `-Z` a node that a controller creates and deletes.
-SLURM_NEEDED=23.11
+#
+# SLURM_RELEASE   the config's own release; empty where it is the distribution's
 
 # The version apt would install, or the one that is there.
 version_of() {
@@ -27,22 +26,32 @@ cgroups_delegated() {
     [[ " $controllers " == *" memory "* && " $controllers " == *" cpuset "* ]]
 }
 
-slurm_gate() {
-    local path cluster mpi
-    while read -r path; do
-        cluster=$(sed -nE 's/^[[:space:]]*ClusterName=([^[:space:]]+).*/\1/Ip' "$path")
-        found_foreign "$path${cluster:+ of cluster $cluster}"
-    done < <(slurm_files_of_others)
+find_slurm_version() {
+    SLURM_VERSION=$SLURM_RELEASE
+    if [ -n "$SLURM_VERSION" ]; then
+        # What is found of MPI afterwards is found in the lists too.
+        [ -n "$(version_of openmpi-bin)" ] || refresh_package_lists
+        return
+    fi
+    [ ! -e "$SLURM_INSTALLED" ] || fail "this machine has a release of Slurm that the config no longer names ($(<"$SLURM_INSTALLED"))" \
+        "write tailrack:slurm.release again: what a distribution has is no upgrade of it; or take $HOST_NAME out of the \
+cluster, 'apt-get purge slurm-smd*' there, and bring it in anew"
     SLURM_VERSION=$(version_of slurmd)
     if [ -z "$SLURM_VERSION" ]; then
         refresh_package_lists_now
         SLURM_VERSION=$(version_of slurmd)
     fi
     [ -n "$SLURM_VERSION" ] || fail "no package source here has slurmd" \
-        "add Debian's or Ubuntu's (universe) package source"
-    older "$(release_of "$SLURM_VERSION")" "$SLURM_NEEDED" && fail \
-        "Slurm $(release_of "$SLURM_VERSION") here is too old: nodes that come and go need $SLURM_NEEDED or newer" \
-        "take a newer image for $HOST_NAME (Debian 13, Ubuntu 24.04), or a package source with a newer Slurm"
+        "add Debian's or Ubuntu's (universe) package source, or $(one_release "$SLURM_ADVISED")"
+}
+
+slurm_gate() {
+    local path cluster mpi
+    while read -r path; do
+        cluster=$(sed -nE 's/^[[:space:]]*ClusterName=([^[:space:]]+).*/\1/Ip' "$path")
+        found_foreign "$path${cluster:+ of cluster $cluster}"
+    done < <(slurm_files_of_others)
+    find_slurm_version
     CGROUPS=$(yes_no cgroups_delegated)
     mpi=$(version_of openmpi-bin)
     mpi=${mpi#*:}

@@ -38,13 +38,18 @@ def role(settings: ClusterSettings) -> Role:
         *(f"{RECONFIGURE}.{kind}" for kind in ("service", "path", "timer")),
     )
     beside = tuple(File(f"/etc/systemd/system/{unit}", template("slurm", unit)) for unit in units)
+    # A release of the config's own is there already, and these packages would take its place.
+    of_distribution = settings.slurm.release is None
     return Role(
         "slurm",
-        after=("firewall", "munge", "names", "nfs_exports", "gpu", "enroot_pyxis"),
+        after=("firewall", "munge", "names", "nfs_exports", "gpu", "slurm_release", "enroot_pyxis"),
         section=settings.slurm,
         ports=PORTS,
         serves=PORTS,
-        packages={"head": ("slurmctld", "slurm-client", MPI), "compute": ("slurmd", "slurm-client", *MEASUREMENT)},
+        packages={
+            "head": (*(("slurmctld", "slurm-client") if of_distribution else ()), MPI),
+            "compute": (*(("slurmd", "slurm-client") if of_distribution else ()), *MEASUREMENT),
+        },
         files={"head": (controller, *beside), "compute": known},
         # At the gate the release that is installed or to be, later the one that runs.
         facts={

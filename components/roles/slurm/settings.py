@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from functools import lru_cache, partial
 from typing import Annotated
 
-from pydantic import BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, Field
 from slurmutils import SlurmConfig
 
+from components.roles.slurm.settings_release import check_release, check_release_number, check_source
 from components.settings.draft import Draft
 from components.settings.problems import Report, below
 from components.settings.section import Section, key, named, number, yes_no
-from components.settings.types import PartitionName, Whole, refuse, words
+from components.settings.types import Checksum, PartitionName, Whole, refuse, words
 
 # tailrack derives these from the stack: another value would cut nodes off or undo what keeps jobs inside a site.
 OWNED_KEYS = words(
@@ -76,6 +77,8 @@ def _setting(value: object) -> object:
 
 TimeLimit = Annotated[str, BeforeValidator(_time_limit)]
 Setting = Annotated[str, BeforeValidator(_setting)]
+Release = Annotated[str, BeforeValidator(check_release_number)]
+Source = Annotated[str, Field(max_length=300), AfterValidator(check_source)]
 
 
 class Partition(Section):
@@ -127,6 +130,27 @@ class Slurm(Section):
         "a node that leaves would wait for its jobs for ever",
         300,
     )
+    release: Release | None = key(
+        "one release for all machines, such as 24.11.5, [built from its source](slurm-releases.md); left out, each has "
+        "its distribution's",
+        "a release such as 24.11.5; machines of several distributions might not speak with each other; write all three "
+        "numbers",
+        otherwise="each machine's distribution's",
+        default=None,
+    )
+    release_sha256: Checksum | None = key(
+        "SHA-256 of the release's source",
+        "64 lowercase digits; whatever comes from there would be run as root; write the sum that you have compared "
+        "with the release's page",
+        default=None,
+    )
+    release_source: Source | None = key(
+        "where that source comes from: the address of a .tar.gz, .tar.bz2 or .tar.xz, or its path on the head node",
+        "an address or a path that ends with .tar.gz, .tar.bz2 or .tar.xz; there would be nothing to build; write one "
+        "of the two, or leave it out",
+        otherwise="SchedMD's own place",
+        default=None,
+    )
 
 
 @lru_cache
@@ -152,6 +176,7 @@ def _key_meant(name: str) -> str:
 
 def check_slurm(slurm: Draft, report: Report) -> None:
     """Report keys that are tailrack's own, unknown to Slurm, there twice, or words where Slurm wants a number."""
+    check_release(slurm, report)
     settings = slurm.raw.get("settings")
     if not isinstance(settings, Mapping):
         return

@@ -731,6 +731,51 @@ def bad_cases() -> list[Bad]:
         ),
         *(
             Bad(
+                f"a release of Slurm that {rule} is refused",
+                f"slurm: {{release: {value}, release_sha256: {'a' * 64}}}",
+                "slurm.release",
+                parts,
+            )
+            for rule, value, parts in (
+                ("has no last number", "24.11", ("24.11 is no whole release", "24.11.1")),
+                ("no node can have", "22.05.8", ("23.11", "26.11")),
+                ("nobody knows here", "31.05.1", ("none of the releases that are known here",)),
+                ("is a word", "newest", ("'newest'", "all three numbers")),
+            )
+        ),
+        Bad(
+            "a release without the checksum of its source is refused",
+            "slurm: {release: 24.11.5}",
+            "slurm.release_sha256",
+            ("is missing", "run as root", "from the release's page"),
+        ),
+        Bad(
+            "half a checksum of a release is refused",
+            "slurm: {release: 24.11.5, release_sha256: abc}",
+            "slurm.release_sha256",
+            ("64 lowercase digits",),
+        ),
+        Bad(
+            "a source without a release is refused",
+            "slurm: {release_source: /srv/slurm-24.11.5.tar.bz2}",
+            "slurm.release_source",
+            ("without a release", "write tailrack:slurm.release too"),
+        ),
+        *(
+            Bad(
+                f"a source that is {rule} is refused",
+                f"slurm: {{release: 24.11.5, release_sha256: {'a' * 64}, release_source: {value}}}",
+                "slurm.release_source",
+                ("an address or a path",),
+            )
+            for rule, value in (
+                ("no archive", "https://files.example/slurm.rpm"),
+                ("a command", "'https://files.example/$(id).tar.gz'"),
+                ("of another scheme", "ftp://files.example/slurm.tar.gz"),
+            )
+        ),
+        *(
+            Bad(
                 f"a time limit of {limit} is refused",
                 f"slurm: {{partitions: [{{name: long, sites: [one], max_time: '{limit}'}}]}}",
                 "slurm.partitions[0].max_time",

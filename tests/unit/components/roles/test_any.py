@@ -32,7 +32,7 @@ MINE: RawConfig = {
     "users": [{"name": "bob", "uid": 7001}],
     "tailnet": {"tag": "tag:mine", "relay": {"node": "head"}},
     "storage": {"path": "/export/mine", "mount": "/data"},
-    "slurm": {"job_limit_seconds": 77, "ssh_needs_job": False},
+    "slurm": {"job_limit_seconds": 77, "ssh_needs_job": False, "release": "25.11.7", "release_sha256": "a" * 64},
     "fabric": {"roce": {"apply": True}},
     "containers": {**CONTAINERS, "artifacts": "https://mirror.example.org/files", "nvidia_libraries": False},
 }

@@ -159,6 +159,46 @@ def test_a_node_runs_the_controllers_release_or_one_that_it_accepts(
         assert "\nnext: " in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("here", "controller", "oldest", "release"),
+    [
+        ("22.05.8-4+deb12u3", "24.11.5-4", "23.02", "24.11.5"),  # Debian 12 and a head node with Debian 13
+        ("23.11.4-1.2ubuntu5", "25.11.2-1", "24.05", "25.11.2"),  # Ubuntu 24.04 and 26.04
+        ("26.05.5-1", "24.11.5-4", "23.02", "26.05.5"),  # the controller becomes what the newest machine is
+    ],
+)
+def test_where_releases_do_not_fit_the_key_for_one_release_is_named_with_what_to_write(
+    gate: Gate, shell: Shell, here: str, controller: str, oldest: str, release: str
+) -> None:
+    packages(shell, candidate=here)
+    done = gate(HEAD_SLURM_VERSION=controller, HEAD_SLURM_OLDEST=oldest)
+    assert done.returncode == 1
+    assert f"write tailrack:slurm.release: {release}, and its release_sha256" in done.stderr
+
+
+def test_a_head_node_with_a_slurm_that_is_too_old_is_told_of_one_release(gate: Gate, shell: Shell) -> None:
+    packages(shell, candidate="21.08.5-2ubuntu1")
+    done = shell.step(compose(ROLES, GATE), HEADER, name="a1-gate")
+    assert done.returncode == 1
+    assert "Slurm 21.08 here is too old: nodes that come and go need 23.11 or newer" in done.stderr
+    assert "write tailrack:slurm.release: 25.11.7" in done.stderr
+
+
+def test_with_a_release_of_the_configs_own_it_counts_and_not_what_the_distribution_has(
+    gate: Gate, shell: Shell
+) -> None:
+    packages(shell, candidate="22.05.8-4")
+    done = gate(SLURM_RELEASE="24.11.5", HEAD_SLURM_VERSION="24.11.5")
+    assert json.loads(done.stdout)["slurm_version"] == "24.11.5"
+
+
+def test_a_release_that_is_taken_out_of_the_config_is_asked_for_again(gate: Gate, shell: Shell) -> None:
+    shell.write("var/lib/tailrack/slurm-release", "debian-13-amd64-25.11.7-aaaaaaaaaaaa-1\n")
+    done = gate()
+    assert done.returncode == 1
+    assert "write tailrack:slurm.release again" in done.stderr
+
+
 def test_gpus_are_counted_by_their_devices(gate: Gate, shell: Shell) -> None:
     add_gpus(shell, 8)
     assert json.loads(gate(NODE_GPU_KIND="h200", NODE_GPU_COUNT=8).stdout)["gpus"] == 8

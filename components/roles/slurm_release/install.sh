@@ -1,0 +1,91 @@
+#!/bin/bash
+# uses: slurm_release/kept slurm_release/packages
+# The packages of a release take the place of those that the machine has of Slurm, in one transaction.
+#
+# SLURM_RELEASE   release, such as 24.11.5
+
+# Packages of Slurm that are not a release of ours: Debian's and Ubuntu's, by their source's name of today and before.
+distribution_slurm() { slurm_packages_of slurm-wlm slurm-llnl; }
+
+# A transaction of apt that may remove, unlike those of apt_get: what goes was looked at before.
+exchange() {
+    apt-get -o Acquire::Retries=3 -o Dpkg::Options::=--force-confold -y -q --no-install-recommends \
+        --allow-change-held-packages "$@"
+}
+
+# What apt would remove, one a line. Words as those of `exchange`.
+would_remove() { exchange -s "$@" | awk '$1 == "Remv" {print $2}' | sort; }
+
+# Debian's packages make the account; these do not. Its number is the one that Debian gives it.
+ensure_slurm_account() {
+    local number=''
+    if id -u slurm >/dev/null 2>&1; then return 0; fi
+    if ! getent passwd 64030 >/dev/null && ! getent group 64030 >/dev/null; then number=64030; fi
+    useradd --system --user-group ${number:+--uid "$number"} --no-create-home --home-dir /nonexistent \
+        --shell /usr/sbin/nologin slurm
+}
+
+# What slurmctld knows, as it is when it has ended: no release reads what a newer one has written.
+save_state() {
+    local state=/var/lib/slurm/slurmctld saved=$STATE_DIR/slurm/state-before-$SLURM_RELEASE.tar
+    [ -d "$state" ] || return 0
+    mkdir -p "${saved%/*}"
+    (umask 077 && tar -cf "$saved.new" -C "${state%/*}" "${state##*/}") || fail \
+        "what slurmctld knows cannot be saved as $saved" "make room there on $HOST_NAME, then run up again"
+    mv -fT "$saved.new" "$saved"
+    note "what slurmctld knows is saved as $saved"
+}
+
+# Have a machine's Slurm be that of a folder: the folder, and packages of it. What runs of Slurm ends before, and starts
+# in the step's own place; jobs go on, each under the program that started it.
+install_release() {
+    local from=$1 wanted=("${@:2}") folder=$STATE_DIR/slurm-install path old removed beyond unit running=() words=()
+    if [ "$(cat "$SLURM_INSTALLED" 2>/dev/null)" = "$(release_kind)" ] && [ -z "$(missing_of "${wanted[@]}")" ] &&
+        [ -z "$(distribution_slurm)" ]; then return 0; fi
+    # What counts are the copies, which nobody else can change afterwards.
+    rm -rf "$folder"
+    install -d -m 0700 "$folder"
+    cp "$from"/* "$folder/"
+    has_release "$folder" || fail "the packages in $from are not whole" "run up again: they are made anew"
+    # All of a release have one version: with what is wanted go those that came with another one.
+    readarray -t -O "${#wanted[@]}" wanted < <(slurm_packages_of slurm-smd | grep -xF "$(printf '%s\n' "${RELEASE_PACKAGES[@]}")" |
+        grep -vxF "$(printf '%s\n' "${wanted[@]}")")
+    for path in "${wanted[@]}"; do words+=("$(compgen -G "$folder/${path}_*.deb")"); done
+    readarray -t old < <(distribution_slurm)
+    words=(install "${words[@]}" "${old[@]/%/-}")
+    when_unlocked dpkg --configure -a || note "some packages of this machine cannot be configured; going on"
+    refresh_package_lists
+    removed=$(would_remove "${words[@]}") || fail "apt cannot install Slurm $SLURM_RELEASE here" \
+        "see above and 'apt-get update' on $HOST_NAME, then run up again"
+    beyond=$(comm -23 <(printf '%s' "$removed${removed:+$'\n'}") <(printf '%s\n' "${old[@]}" | sort) | paste -sd ' ')
+    [ -z "$beyond" ] || fail "installing Slurm $SLURM_RELEASE would remove $beyond too" \
+        "remove it yourself if nobody needs it on $HOST_NAME, then run up again"
+    note "installing Slurm $SLURM_RELEASE${removed:+ in the place of ${removed//$'\n'/ }}"
+    ensure_slurm_account
+    for unit in slurmctld slurmd; do
+        systemctl -q is-active "$unit" || continue
+        systemctl stop "$unit"
+        running+=("$unit")
+    done
+    save_state
+    printf '%s\n' "${wanted[@]}" >>"$STATE_DIR/packages"
+    if ! when_unlocked unstarted exchange "${words[@]}" || [ -n "$(missing_of "${wanted[@]}")" ]; then
+        [ ${#running[@]} -eq 0 ] || systemctl start "${running[@]}" || note "${running[*]} cannot be started again"
+        fail "apt could not install Slurm $SLURM_RELEASE${APT_SAID:+ ($(head -n 1 <<<"$APT_SAID"))}" \
+            "see above and 'apt-get -f install' on $HOST_NAME, then run up again"
+    fi
+    rm -rf "$folder"
+    ensure_file "$SLURM_PIN" 0644 root:root "# Written by tailrack: the cluster has a release of Slurm of its own.
+Package: src:slurm-wlm
+Pin: release *
+Pin-Priority: -1"
+    slurm_packages_of slurm-smd | xargs -r apt-mark hold
+    ensure_file "$SLURM_INSTALLED" 0644 root:root "$(release_kind)"
+    forget_other_releases
+}
+
+# What was built here for what is not wanted any more.
+forget_other_releases() {
+    [ ! -d "$STATE_DIR/slurm-releases" ] ||
+        find "$STATE_DIR/slurm-releases" -mindepth 1 -maxdepth 1 ! -name "$(release_kind)" -exec rm -rf {} +
+}

@@ -1,0 +1,83 @@
+"""Files that come from elsewhere by their checksum: whole and the one that was meant, or not there."""
+
+from __future__ import annotations
+
+import hashlib
+from subprocess import CompletedProcess
+
+import pytest
+
+from tests.unit.shell import Shell
+
+TEXT = "a source\n"
+DIGEST = hashlib.sha256(TEXT.encode()).hexdigest()
+ADDRESS = "http://files.example/a.tar.gz"
+
+
+def keep(machine: Shell, origin: str = ADDRESS, digest: str = DIGEST) -> CompletedProcess[str]:
+    """Keep a file as /var/lib/kept/a.tar.gz; what is said of a failure is on stdout."""
+    machine.path("/var/lib/kept").mkdir(parents=True, exist_ok=True)
+    call = f"keep_artifact /var/lib/kept/a.tar.gz {digest} {origin} some:where some:sum"
+    return machine.call(f"trap 'echo \"$REASON; $REMEDY\"' EXIT; {call}", {}, "machine/artifact")
+
+
+def answer(machine: Shell, text: str = TEXT) -> None:
+    """Have the address answer with a text."""
+    machine.write("/srv/answer", text)
+    machine.stub("curl", 'while [ "$1" != -o ]; do shift; done; cat "' + str(machine.path("/srv/answer")) + '" >"$2"')
+
+
+def kept(machine: Shell) -> list[str]:
+    """The names in the folder of what is kept."""
+    return sorted(path.name for path in machine.path("/var/lib/kept").iterdir())
+
+
+def test_a_file_is_fetched_once(shell: Shell) -> None:
+    answer(shell)
+    assert keep(shell).returncode == keep(shell).returncode == 0
+    assert shell.path("/var/lib/kept/a.tar.gz").read_text() == TEXT
+    assert sum(call.startswith("curl") for call in shell.calls) == 1
+
+
+def test_a_file_of_the_machine_itself_is_copied(shell: Shell) -> None:
+    shell.write("/srv/a.tar.gz", TEXT)
+    assert keep(shell, str(shell.path("/srv/a.tar.gz"))).returncode == 0
+    assert kept(shell) == ["a.tar.gz"]
+
+
+@pytest.mark.parametrize("before", ["", "another one\n"])
+def test_another_sum_is_refused_with_the_key_and_nothing_of_it_is_kept(shell: Shell, before: str) -> None:
+    answer(shell, "half a so")
+    if before:
+        shell.write("/var/lib/kept/a.tar.gz", before)
+    done = keep(shell)
+    found = hashlib.sha256(b"half a so").hexdigest()
+    assert done.returncode == 1
+    assert f"a.tar.gz from {ADDRESS} has the checksum {found}, which is not the config's" in done.stdout
+    assert "another one in some:sum" in done.stdout
+    assert kept(shell) == (["a.tar.gz"] if before else [])
+
+
+def test_a_source_that_does_not_answer_is_named_with_the_key_for_another_one(shell: Shell) -> None:
+    shell.stub("curl", "exit 6")
+    done = keep(shell)
+    assert done.returncode == 1
+    assert f"{ADDRESS} cannot be fetched from here" in done.stdout
+    assert "a place of your own as some:where" in done.stdout
+    assert kept(shell) == []
+
+
+def test_a_full_disk_is_called_so_and_not_a_source_that_is_silent(shell: Shell) -> None:
+    shell.stub("curl", 'while [ "$1" != -o ]; do shift; done; echo half >"$2"; exit 23')
+    shell.stub("head", 'echo "head: error writing: No space left on device" >&2; exit 1')
+    done = keep(shell)
+    assert done.returncode == 1
+    assert "var/lib/kept: No space left on device; make room there" in done.stdout
+    assert kept(shell) == []
+
+
+def test_what_a_fetch_that_was_cut_off_has_left_is_in_nobodys_way(shell: Shell) -> None:
+    answer(shell)
+    shell.write("/var/lib/kept/.new", "half")
+    assert keep(shell).returncode == 0
+    assert kept(shell) == ["a.tar.gz"]

@@ -1,0 +1,392 @@
+"""One Slurm release for all machines: what may follow what, who builds for whom, and what takes whose place."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from components.roles.order import roles
+from components.roles.role import Value, header_of
+from components.steps.composition import GATE, GATE_OF_NODE, HEAD, NODE, compose
+from stacks.config import parse
+from tests.unit.components.roles.test_scripts_shellcheck import shellcheck
+from tests.unit.configs import LAB
+from tests.unit.shell import Shell
+
+SHA256 = "e1a5547edd212c38b5e3230a284133f777b32746551f094aaa81cc4af375e332"
+CONFIG = {**LAB, "slurm": {"release": "24.11.5", "release_sha256": SHA256, "release_source": "/srv/slurm.tar.gz"}}
+ROLES = roles(parse(CONFIG, base_dir=Path()))
+VALUES = header_of(ROLES)
+KIND = f"debian-13-amd64-24.11.5-{SHA256[:12]}-1"
+PACKAGES = ("slurm-smd", "slurm-smd-client", "slurm-smd-dev", "slurm-smd-slurmctld", "slurm-smd-slurmd",
+            "slurm-smd-libpam-slurm-adopt")  # fmt: skip
+OWN = f"var/lib/tailrack/slurm-releases/{KIND}"
+SHARE = f"shared/slurm/{KIND}"
+SAYING = "trap 'echo \"$REASON; $REMEDY\"' EXIT; "
+
+
+@pytest.fixture
+def machine(shell: Shell) -> Shell:
+    """A machine of Debian 13 with stubs for what would need root; every file there is root's."""
+    shell.write("etc/os-release", "ID=debian\nVERSION_ID=13\n")
+    shell.stub("stat", 'echo "${OWNER:-0}"')
+    shell.stub("dpkg", 'case "$*" in *print-architecture) echo amd64 ;; esac')
+    # Packages that are installed, one a line: source, state, name.
+    shell.write("installed", "")
+    shell.stub(
+        "dpkg-query",
+        f'case "$*" in *source:Package*) cat "{shell.root}/installed" ;; *Version*) exit 1 ;; '
+        f'*) grep -q " ${{!#}}$" "{shell.root}/installed" && printf installed ;; esac',
+    )
+    for name in ("apt-cache", "apt-mark", "sync", "useradd", "userdel", "pkill", "getent"):
+        shell.stub(name)
+    shell.path("var/lib/tailrack").mkdir(parents=True)
+    shell.stub("systemctl", "exit 3")  # nothing runs
+    for name in ("comm", "paste", "mktemp"):
+        shell.tools.joinpath(name).exists() or shell.tools.joinpath(name).symlink_to(f"/usr/bin/{name}")
+    return shell
+
+
+def values(shell: Shell, **more: Value) -> dict[str, Value]:
+    """Header values; the share is a folder of the machine on the head node and on nodes alike."""
+    share = f"{shell.root}/shared"
+    return {**VALUES, "NFS_EXPORTS_PATH": share, "NFS_EXPORTS_MOUNT": share, "HEAD_COMPUTES": False, **more}
+
+
+def published(shell: Shell, place: str) -> None:
+    """Put whole packages into a folder."""
+    sums = ""
+    for package in PACKAGES:
+        name = f"{package}_24.11.5-1+tailrack1_amd64.deb"
+        shell.write(f"{place}/{name}", f"{package} of {place}\n")
+        digest = hashlib.sha256(f"{package} of {place}\n".encode()).hexdigest()
+        sums += f"{digest}  {name}\n"
+    shell.write(f"{place}/SHA256SUMS", sums)
+
+
+def apt(shell: Shell, removes: str = "", status: int = 0) -> None:
+    """Stub apt-get: a simulation says what would go, an installation makes it so."""
+    gone = "|".join(removes.split()) or "-"
+    shell.stub(
+        "apt-get",
+        f"""case "$*" in
+    *" -s "*) for each in {removes}; do echo "Remv $each [1]"; done ;;
+    *" install "*)
+        [ {status} -eq 0 ] || {{ echo "E: broken" >&2; exit {status}; }}
+        grep -vE ' ({gone})$' "{shell.root}/installed" >"{shell.root}/after"
+        for each in "$@"; do
+            case $each in *.deb) each=${{each##*/}}; echo "slurm-smd installed ${{each%%_*}}" ;; esac
+        done >>"{shell.root}/after"
+        cat "{shell.root}/after" >"{shell.root}/installed" ;;
+esac""",
+    )
+
+
+def node(shell: Shell, building: str = "echo BUILDING", **more: Value) -> CompletedProcess[str]:
+    """Run the node's phase; `building` takes the place of a build."""
+    call = f"build_release() {{ {building}; }}; {SAYING} slurm_release_node"
+    return shell.call(call, values(shell, **more), "slurm_release/node")
+
+
+# --- who has what from whom
+
+
+def test_a_node_of_the_head_nodes_kind_installs_what_the_head_node_built(machine: Shell) -> None:
+    published(machine, SHARE)
+    apt(machine)
+    done = node(machine)
+    assert done.returncode == 0, done.stderr
+    assert "BUILDING" not in done.stdout
+    assert " slurm-smd-slurmd\n" in machine.path("installed").read_text()
+
+
+@pytest.mark.parametrize("spoilt", ["owner", "package", "sum"])
+def test_what_is_not_whole_or_not_roots_on_the_share_is_built_anew_and_not_installed(
+    machine: Shell, spoilt: str
+) -> None:
+    published(machine, SHARE)
+    apt(machine)
+    if spoilt == "owner":
+        machine.stub("stat", 'case "$*" in *shared*) echo 65534 ;; *) echo 0 ;; esac')
+    elif spoilt == "package":
+        machine.write(f"{SHARE}/slurm-smd-slurmd_24.11.5-1+tailrack1_amd64.deb", "another node's\n")
+    else:
+        machine.write(f"{SHARE}/SHA256SUMS", "")
+    machine.write("shared/slurm/source/" + f"slurm-24.11.5-{SHA256[:12]}.tar", "source\n")
+    done = node(machine, "echo BUILDING; exit 9")
+    assert "is not the file that the config means" in done.stdout  # the source is looked at before it is built
+    assert machine.path("installed").read_text() == ""
+
+
+def test_a_node_of_another_kind_builds_its_own_once_and_leaves_the_share_alone(machine: Shell) -> None:
+    apt(machine)
+    published(machine, OWN)
+    before = sorted(path.name for path in machine.path("shared").rglob("*"))
+    machine.write("var/lib/tailrack/slurm-releases/debian-13-amd64-24.05.8-aaaaaaaaaaaa-1/half", "")
+    done = node(machine)
+    assert done.returncode == 0, done.stderr
+    assert "BUILDING" not in done.stdout
+    # Neither what was built for another release nor the copies that were installed stay.
+    assert [path.name for path in machine.path(OWN).parent.iterdir()] == [KIND]
+    assert not machine.path("var/lib/tailrack/slurm-install").exists()
+    assert sorted(path.name for path in machine.path("shared").rglob("*")) == before
+
+
+def test_packages_are_published_whole_or_not_at_all(machine: Shell) -> None:
+    for package in PACKAGES:
+        machine.write(f"made/{package}_1_amd64.deb", package)
+    machine.write("made/slurm-smd-slurmdbd_1_amd64.deb", "nobody's")
+    machine.write("kept/x.new/half", "")
+    kept = f'"{machine.root}/kept/x"'
+    call = f'publish_release "{machine.root}/made" {kept}; has_release {kept} && echo WHOLE'
+    done = machine.call(call, values(machine), "slurm_release/kept")
+    assert "WHOLE" in done.stdout, done.stderr
+    assert sorted(path.name for path in machine.path("kept").iterdir()) == ["x"]
+    assert len(list(machine.path("kept/x").iterdir())) == len(PACKAGES) + 1
+
+
+# --- what takes whose place
+
+
+DEBIANS = "slurm-wlm installed slurmd\nslurm-wlm installed slurm-client\nslurm-wlm installed libslurm42t64\n"
+
+
+def test_the_distributions_packages_go_in_the_same_transaction_and_are_kept_away_afterwards(machine: Shell) -> None:
+    published(machine, SHARE)
+    machine.write("installed", f"{DEBIANS}hwloc installed libhwloc15\n")
+    apt(machine, removes="slurmd slurm-client libslurm42t64")
+    done = node(machine)
+    assert done.returncode == 0, done.stderr
+    assert "in the place of libslurm42t64 slurm-client slurmd" in done.stderr
+    (install,) = [call for call in machine.calls if call.startswith("apt-get") and " -s " not in call and "deb" in call]
+    assert install.endswith(" slurmd- slurm-client- libslurm42t64-")
+    assert "APT::Get::Remove=false" not in install
+    assert "Pin-Priority: -1" in machine.path("etc/apt/preferences.d/tailrack-slurm").read_text()
+    assert any(call.startswith("apt-mark hold") and "slurm-smd-slurmd" in call for call in machine.calls)
+
+
+def test_what_is_not_slurm_is_never_removed(machine: Shell) -> None:
+    published(machine, SHARE)
+    machine.write("installed", DEBIANS)
+    apt(machine, removes="slurmd slurm-client libslurm42t64 python3-pyslurm")
+    done = node(machine)
+    assert done.returncode == 1
+    assert "would remove python3-pyslurm too; remove it yourself" in done.stdout
+    assert machine.path("installed").read_text() == DEBIANS
+    assert not machine.path("etc/apt/preferences.d/tailrack-slurm").exists()
+
+
+def test_a_second_run_changes_nothing(machine: Shell) -> None:
+    published(machine, SHARE)
+    apt(machine)
+    assert node(machine).returncode == 0
+    before = len(machine.calls)
+    assert node(machine).returncode == 0
+    assert not [call for call in machine.calls[before:] if call.startswith(("apt-get", "apt-mark", "systemctl"))]
+
+
+def test_daemons_run_again_where_the_transaction_fails(machine: Shell) -> None:
+    published(machine, SHARE)
+    machine.write("installed", DEBIANS)
+    apt(machine, removes="slurmd slurm-client libslurm42t64", status=100)
+    machine.path("usr/sbin").mkdir(parents=True)
+    machine.stub("systemctl", 'case "$*" in "-q is-active slurmctld") exit 3 ;; esac')
+    done = node(machine)
+    assert done.returncode == 1
+    assert "apt could not install Slurm 24.11.5 (E: broken)" in done.stdout
+    assert [call for call in machine.calls if call.startswith("systemctl s")] == [
+        "systemctl stop slurmd",
+        "systemctl start slurmd",
+    ]
+
+
+def test_what_slurmctld_knows_is_saved_before_another_release_writes_it(machine: Shell) -> None:
+    machine.stub("tar", 'for each in "$@"; do case $each in *.new) echo state >"$each" ;; esac; done')
+    machine.write("var/lib/slurm/slurmctld/job_state", "jobs")
+    published(machine, SHARE)
+    apt(machine)
+    assert node(machine).returncode == 0
+    assert machine.path("var/lib/tailrack/slurm/state-before-24.11.5.tar").read_text() == "state\n"
+
+
+def test_who_leaves_gives_slurm_back_to_the_package_manager(machine: Shell) -> None:
+    machine.write("etc/apt/preferences.d/tailrack-slurm", "x")
+    machine.write("installed", "slurm-smd installed slurm-smd-slurmd\n")
+    machine.stub("id", "exit 1")
+    assert machine.call("slurm_release_leave", values(machine), "slurm_release/leave").returncode == 0
+    assert not machine.path("etc/apt/preferences.d/tailrack-slurm").exists()
+    assert "apt-mark unhold slurm-smd-slurmd" in machine.calls
+
+
+# --- what may follow what
+
+
+def lead(shell: Shell, before: str, release: str = "24.11.5", nodes: str = "") -> CompletedProcess[str]:
+    """Look at a head node whose controller is of `before`, for a release."""
+    shell.write("var/lib/slurm/slurmctld/clustername", "lab")
+    shell.stub("dpkg-query", f'printf "installed {before}\\n"')
+    shell.stub("sinfo", f'printf "{nodes}"')
+    config = {**CONFIG, "slurm": {"release": release, "release_sha256": SHA256}}
+    own = header_of(roles(parse(config, base_dir=Path())))
+    return shell.call(f"{SAYING} slurm_release_lead", {**values(shell), **own}, "slurm_release/lead")
+
+
+@pytest.mark.parametrize(
+    ("before", "release"),
+    [("24.11.5-4", "24.11.5"), ("24.11.5-1+tailrack1", "25.11.7"), ("23.11.4-1.2ubuntu5", "25.05.1")],
+)
+def test_a_release_may_follow_one_that_it_reads(machine: Shell, before: str, release: str) -> None:
+    done = lead(machine, before, release)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_release_outside_of_the_window_is_refused_with_the_one_to_go_by(machine: Shell) -> None:
+    done = lead(machine, "23.11.4-1.2ubuntu5", "25.11.7")
+    assert done.returncode == 1
+    assert "Slurm 25.11.7 reads the state of 24.05 and newer, and the cluster has 23.11.4" in done.stdout
+    assert "go by way of 25.05" in done.stdout
+
+
+def test_a_way_back_is_refused(machine: Shell) -> None:
+    done = lead(machine, "25.11.7-1+tailrack1", "24.11.5")
+    assert done.returncode == 1
+    assert "no release reads what a newer one has written; write 25.11.7 or newer" in done.stdout
+
+
+def test_a_node_that_the_new_controller_would_not_take_is_named(machine: Shell) -> None:
+    done = lead(machine, "24.11.5-4", "25.11.7", nodes="a1 24.11.5\\nc1 23.11.4\\n")
+    assert done.returncode == 1
+    assert "node c1 has Slurm 23.11.4" in done.stdout
+
+
+def test_without_a_cluster_here_any_release_may_come(machine: Shell) -> None:
+    machine.stub("dpkg-query", 'printf "installed 26.05.5\\n"')
+    assert machine.call("slurm_release_lead", values(machine), "slurm_release/lead").returncode == 0
+
+
+# --- building
+
+
+def test_schedmds_packaging_is_adapted(machine: Shell) -> None:
+    folder = machine.path("source/debian")
+    machine.write("source/debian/control", CONTROL)
+    machine.write("source/debian/rules", RULES)
+    machine.write("source/debian/changelog", "slurm-smd (24.11.5-1) UNRELEASED; urgency=medium\n")
+    done = machine.call(f'adapt_packaging "{machine.path("source")}"', values(machine), "slurm_release/build")
+    assert done.returncode == 0, done.stderr
+    control, rules = (folder / "control").read_text(), (folder / "rules").read_text()
+    assert "sview" not in control
+    assert "gtk" not in control
+    assert "Package: slurm-smd\nReplaces: libslurm36, libslurm36t64," in control
+    assert "Package: slurm-smd-client\nArch" in control
+    assert "--with-pmix=/usr/lib/$(DEB_HOST_MULTIARCH)/pmix2 --enable-pam" in rules
+    assert rules.index("architecture.mk") > rules.index("#!/usr/bin/make")
+    assert "(24.11.5-1+tailrack1)" in (folder / "changelog").read_text()
+
+
+def test_packaging_that_is_not_known_is_refused(machine: Shell) -> None:
+    for name, text in (("control", CONTROL), ("rules", "#!/usr/bin/make -f\n"), ("changelog", "x (1)\n")):
+        machine.write(f"source/debian/{name}", text)
+    done = machine.call(f'adapt_packaging "{machine.path("source")}"', values(machine), "slurm_release/build")
+    assert done.returncode == 1
+
+
+def build(shell: Shell, **stubs: str) -> CompletedProcess[str]:
+    """Build from a source whose root, compiler and sources are stubs."""
+    shell.stub("df", "printf 'x\\n/dev/x 1 1 9000 1%% /\\n'")
+    shell.stub("tar", 'shift 3; mkdir -p "$1/debian"; echo "  Version:  24.11.5" >"$1/META"')
+    parts = "adapt_packaging() { :; }; fetch_bootstrap() { :; }; "
+    parts += 'make_root() { mkdir "$BUILD/root"; mv "$BUILD/made" "$BUILD/root/"; }'
+    for name, text in stubs.items():
+        shell.stub(name, text)
+    shell.write("srv/slurm.tar", "source")
+    target = f"{shell.root}/{OWN}"
+    parts += f"; compile() {{ {stubs.pop('compiler', 'return 1')}; }}"
+    call = f"mkdir -p /var/log/tailrack; {parts}; {SAYING} build_release /srv/slurm.tar {target}"
+    shell.stub("id", "exit 1")
+    apt(shell)
+    return shell.call(call, values(shell), "slurm_release/build")
+
+
+def left(shell: Shell) -> list[str]:
+    """What a build has left on the machine."""
+    return [each for each in ("var/lib/tailrack/slurm-build", OWN) if shell.path(each).exists()]
+
+
+def test_a_compiler_that_fails_is_one_error_with_its_last_lines_and_leaves_nothing(machine: Shell) -> None:
+    done = build(machine, compiler='echo "cc1: out of memory" >>"$BUILD_LOG"; return 1')
+    assert done.returncode == 1
+    assert "cc1: out of memory" in done.stderr
+    assert f"Slurm 24.11.5 cannot be built for {KIND}: the compiler or the packaging failed" in done.stdout
+    assert left(machine) == []
+
+
+def test_too_little_room_is_said_before_anything_is_fetched(machine: Shell) -> None:
+    done = build(machine, df="printf 'x\\n/dev/x 1 1 900 1%% /\\n'")
+    assert done.returncode == 1
+    assert "it takes 4000 MB, and " in done.stdout
+    assert not [call for call in machine.calls if call.startswith("tar")]
+    assert left(machine) == []
+
+
+def test_a_source_of_another_release_is_refused(machine: Shell) -> None:
+    done = build(machine, tar='shift 3; mkdir -p "$1/debian"; echo "  Version:  24.05.8" >"$1/META"')
+    assert done.returncode == 1
+    assert "its source is that of 24.05.8" in done.stdout
+    assert left(machine) == []
+
+
+def test_what_is_built_is_published_and_nothing_else_stays(machine: Shell) -> None:
+    made = "; ".join(f'echo {each} >"$BUILD/root/made/{each}_24.11.5-1+tailrack1_amd64.deb"' for each in PACKAGES)
+    done = build(machine, compiler=made)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert left(machine) == [OWN]
+
+
+# --- the steps
+
+
+def test_the_release_comes_before_slurm_and_pyxis_and_the_distributions_packages_are_not_asked_for() -> None:
+    for phases, first in ((HEAD, "slurm_release_head"), (NODE, "slurm_release_node")):
+        up = compose(ROLES, phases).text.rpartition("\nup() {\n")[2]
+        assert up.index(first) < up.index("slurm_head" if phases == HEAD else "slurm_compute")
+        assert "slurm-client" not in up
+        assert "slurmd " not in up.partition(first)[0]
+
+
+def test_every_whole_script_with_a_release_is_clean() -> None:
+    for phases in (GATE, GATE_OF_NODE, HEAD, NODE):
+        # As in test_scripts_shellcheck.
+        assert shellcheck(compose(ROLES, phases).text, "-e", "SC2209,SC2100,SC2016,SC2034,SC2154,SC2153") == ""
+
+
+def test_the_head_nodes_gate_asks_what_may_follow_what_and_a_nodes_does_not() -> None:
+    assert "slurm_release_lead" in compose(ROLES, GATE).text
+    assert "slurm_release_lead" not in compose(ROLES, GATE_OF_NODE).text
+
+
+CONTROL = """Source: slurm-smd
+Build-Depends:
+ bash-completion,
+ libgtk2.0-dev,
+ libpmix-dev,
+
+Package: slurm-smd
+Architecture: any
+Depends:
+ ${shlibs:Depends},
+
+Package: slurm-smd-client
+Architecture: any
+
+Package: slurm-smd-sview
+Architecture: any
+"""
+RULES = """#!/usr/bin/make -f
+
+override_dh_auto_configure:
+\tdh_auto_configure -- --sysconfdir=/etc/slurm --with-slurmrestd --with-pmix --enable-pam SUCMD=/bin/su
+"""
