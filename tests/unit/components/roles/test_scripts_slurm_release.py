@@ -46,7 +46,8 @@ def machine(shell: Shell) -> Shell:
     shell.path("var/lib/tailrack").mkdir(parents=True)
     shell.stub("systemctl", "exit 3")  # nothing runs
     for name in ("comm", "paste", "mktemp"):
-        shell.tools.joinpath(name).exists() or shell.tools.joinpath(name).symlink_to(f"/usr/bin/{name}")
+        if not (tool := shell.tools / name).exists():
+            tool.symlink_to(f"/usr/bin/{name}")
     return shell
 
 
