@@ -19,12 +19,15 @@ TITLES = "# size count type redop root" + 2 * " time algbw busbw #wrong"
 
 def table(told: dict[str, Any]) -> str:
     """The table. KeyError, TypeError or ValueError where the file says less than one has."""
+    config = told["config"]
+    if (config["nthreads"], config["ngpus"]) != ("1", "1"):
+        raise ValueError("of the GPUs of a process only the first is in the file")
     found = told["out_of_bounds"]["count"]
     # 2.17 spelt it otherwise.
     mean = told.get("average_bus_bandwidth") or told["average_bus_bandwidith"]
     lines = [
         f"# Collective test starting: {Path(told['args'][0]).name}",
-        *(f"# Rank {one['rank']} Pid {one['pid']} on {one['hostname']}" for one in told["config"]["devices"]),
+        *(f"# Rank {one['rank']} Pid {one['pid']} on {one['hostname']}" for one in config["devices"]),
         TITLES,
         *(_row(row) for row in told["results"]),
         f"# Out of bounds values : {found} {'OK' if found == '0' else 'FAILED'}",

@@ -43,6 +43,7 @@ def written(
         "nccl_version": 22809,
         "config": {
             "nthreads": 1,
+            "ngpus": 1,
             "devices": [
                 {"rank": rank, "group": 0, "pid": 41 + rank, "hostname": f"n{rank}", "device": 0, "device_info": "H200"}
                 for rank in range(ranks)
@@ -154,3 +155,28 @@ def test_what_is_no_whole_file_of_figures_gives_none(
 
 def test_a_file_that_is_not_there_gives_none(tmp_path: Path) -> None:
     assert main(tmp_path / "none") == 1
+
+
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "nccl_tests"
+
+
+def read_by_itself(name: str) -> subprocess.CompletedProcess[str]:
+    """What the program prints of a file that nccl-tests 2.19.6 has written on H200s."""
+    file = str(FIXTURES / f"{name}.json")
+    return subprocess.run([sys.executable, "-I", str(PROGRAM), file], capture_output=True, text=True, check=False)
+
+
+def test_a_real_file_says_what_its_printed_table_says() -> None:
+    said = read_by_itself("nccl-tests-2.19-1x1-H200").stdout
+    exact, printed = parse(said), parse((FIXTURES / "nccl-tests-2.19-1x1-H200.txt").read_text())
+    assert exact.problems == printed.problems == ()
+    assert [row.size_bytes for row in exact.rows] == [row.size_bytes for row in printed.rows]
+    for ours, theirs in zip(exact.rows, printed.rows, strict=True):
+        assert ours.out_of_place.time_us == pytest.approx(theirs.out_of_place.time_us, abs=0.005)
+    assert "nobody-may-see-it" not in said
+
+
+def test_a_real_file_of_a_process_with_several_gpus_names_the_first_alone_and_is_not_used() -> None:
+    done = read_by_itself("nccl-tests-2.19-1x2-H200-one-process")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert parse((FIXTURES / "nccl-tests-2.19-1x2-H200-one-process.txt").read_text()).ranks == 2
