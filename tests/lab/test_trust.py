@@ -307,7 +307,7 @@ def ask_for_jobs(cluster: ClusterUnderTest) -> subprocess.CompletedProcess[str]:
     """Run on a1 what a node's step does where jobs are confined by cgroups; `up` does it only there."""
     values: dict[str, Value] = {
         "HOST_NAME": "a1", "STEP_NAME": "a1-asks", "STEP_LOCK": "", "STEP_REPAIR": "",
-        "PAM_SLURM_ADOPT_WANTED": True, "HEAD_CGROUPS": True, "USERS_LINES": ["ada 6001 6001"],
+        "PAM_SLURM_ADOPT_WANTED": True, "HEAD_CGROUPS": True, "SLURM_RELEASE": "", "USERS_LINES": ["ada 6001 6001"],
     }  # fmt: skip
     text = render_script(script_of("pam_slurm_adopt", "node"), values)
     return cluster.attempt("a1", f"SUDO_USER=admin bash -euo pipefail -s -- up <<'TAILRACK'\n{text}\nTAILRACK", 120)
