@@ -114,8 +114,10 @@ def test_a_machine_of_another_tailnet_is_not_adopted(cluster: ClusterUnderTest, 
 def test_a_machine_that_its_owner_brought_into_the_tailnet_is_adopted_as_it_is(
     cluster: ClusterUnderTest, desktop: dict[str, Any]
 ) -> None:
+    # Without the tag it is refused: rules of the tailnet are from tag to tag.
     options = "--force-reauth --auth-key=tskey-none --hostname=d1 --ssh=false --advertise-routes=10.9.0.0/24"
-    cluster.run("d1", f"tailscale up --login-server={URL} {options}; hostnamectl hostname d1")
+    tag = "--advertise-tags=tag:cluster"
+    cluster.run("d1", f"tailscale up --login-server={URL} {options} {tag}; hostnamectl hostname d1")
     before = preferences(cluster, "d1")
     cluster.up_ok()
     eventually(lambda: idle(cluster, "d1"), 20, "d1 is idle")
