@@ -139,7 +139,7 @@ def test_a_node_that_joins_touches_itself_and_its_place_on_the_head_and_jobs_go_
     cluster.config["tailrack:sites"][1]["pools"][0]["count"] = 2
     cluster.up_ok()
     own = {"b2-container", "b2-scripts", "b2-gate", "b2-join", "b2-member", "b2-node"}
-    # The site now has two nodes to measure between. Of the head node's own steps one knows which nodes are about to come.
+    # The site now has two nodes to measure between. One step on the head node knows which nodes are about to come.
     assert cluster.touched() == own | {"lab-nodes", "validate-cloud-b", "validate-cross-site"}
     assert "SwitchName=cloud-b Nodes=b1,b2" in cluster.run("head", "cat /etc/slurm/topology.conf")
     switches = dict(re.findall(r"SwitchName=(\S+) .*?Nodes=(\S+)", cluster.run("head", "scontrol show topology")))
