@@ -4,7 +4,6 @@
 
 slurm_leave() {
     retire tailrack-slurmd-watchdog.service tailrack-shutdown.service tailrack-expire.timer tailrack-expire.service
-    rm -f /usr/local/sbin/tailrack-{known,shutdown,forget}
     retire_daemon slurmd
     retire_daemon slurmctld
     end_steps

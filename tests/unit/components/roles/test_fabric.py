@@ -156,13 +156,18 @@ def test_what_carried_nothing_is_no_more_asked_for(site: Site) -> None:
     assert groups.again(site.records) == {"proven": [], "left": []}
 
 
-def test_a_node_that_does_not_answer_itself_keeps_no_other_from_its_proof(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def join_while_silent(site: Site) -> None:
+    """Bring a1, a2 and a3 in; when the last two come, the first two do not answer."""
     site.join("a1", interface("eth0", 1, 1))
     site.silent = {"a1", "a2"}
     for host, node in ((2, "a2"), (3, "a3")):
         site.join(node, interface("eth0", 1, host))
+
+
+def test_a_node_that_does_not_answer_itself_keeps_no_other_from_its_proof(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    join_while_silent(site)
     site.silent = set()
     answers = site._proven
 
@@ -178,10 +183,7 @@ def test_a_node_that_does_not_answer_itself_keeps_no_other_from_its_proof(
 def test_no_time_is_spent_beyond_what_is_given_to_what_is_proven_once_more(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site.join("a1", interface("eth0", 1, 1))
-    site.silent = {"a1", "a2"}
-    for host, node in ((2, "a2"), (3, "a3")):
-        site.join(node, interface("eth0", 1, host))
+    join_while_silent(site)
     monkeypatch.setattr(groups, "AGAIN_SECONDS", 0.0)
     asked = len(site.asked)
     assert sorted(groups.again(site.records)["left"]) == ["a2", "a3"]
