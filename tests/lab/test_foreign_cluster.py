@@ -156,7 +156,7 @@ def test_what_jobs_hang_on_is_not_restarted_when_a_library_of_theirs_is_updated(
     cluster.run("c1", f"cp -p {library} {library}.new && mv {library}.new {library}")
     ours, aside = "/etc/needrestart/conf.d/tailrack.conf", "/root/tailrack.conf"
     before = munged()
-    said = cluster.run("c1", "needrestart -r a 2>&1", 120)
+    said = cluster.run("c1", "needrestart -v -r a 2>&1", 120)
     assert "munge.service" in said.partition("deferred")[2], said
     assert munged() == before
     cluster.run("c1", f"mv {ours} {aside}")

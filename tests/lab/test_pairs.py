@@ -6,7 +6,6 @@ docs/slurm-releases.md. The tests of each head node run in the order of this fil
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 
 import pytest
@@ -78,33 +77,6 @@ def test_nodes_that_do_not_speak_mpi_with_each_other_are_measured_without_it_and
     assert result["backend"] == "tcp-cpu"
     assert result["rows"], result["reason"]
     assert "(4 with PMIx 4 on old; 5 with PMIx 5 on head): they were measured without MPI" in result["reason"]
-
-
-def test_a_batch_job_of_mpi_works_on_each_of_them(of_trixie: ClusterUnderTest) -> None:
-    """An srun by itself asks for the PMIx of the machine that it is called on, which the other one has not."""
-    program = "from mpi4py import MPI; print(MPI.COMM_WORLD.size)"
-    for node in ("head", "old"):
-        job = f"srun --mpi=pmix python3 -c '{program}'"
-        submitted = f"sbatch -Q --wait -w {node} -n2 --mem=200 -o said-{node} --wrap {shlex.quote(job)}"
-        assert of_trixie.run_as("ada", "head", f"{submitted}; cat said-{node}", 120).split() == ["2", "2"], node
-
-
-@pytest.fixture(scope="module")
-def of_forky(make_cluster: Make) -> ClusterUnderTest:
-    """A head node of the next Debian, and a node of Debian 13."""
-    return cluster_of(make_cluster, "p2", "forky", {"n1": ""})
-
-
-def test_a_controller_of_26_05_takes_a_node_of_24_11_as_both_are(of_forky: ClusterUnderTest) -> None:
-    of_forky.up_ok()
-    assert of_forky.run("head", "slurmctld -V").startswith("slurm 26.05.")
-    assert of_forky.run("n1", "slurmd -V").startswith("slurm 24.11.")
-    assert systems_of_a_job(of_forky, 2) == {"debian forky", "debian trixie"}
-
-
-def test_a_second_up_changes_nothing(of_forky: ClusterUnderTest) -> None:
-    of_forky.up_ok()
-    assert of_forky.touched() == set()
 
 
 def test_a_machine_of_ubuntu_joins(make_cluster: Make) -> None:
