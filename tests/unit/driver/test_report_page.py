@@ -123,7 +123,7 @@ def test_the_page_has_the_figures_that_the_terminal_has(outputs):
         "3.95",
         "0.81889",
         "b gave 1 GB/s with a.",
-        "3 runs within 5.0%",
+        "GB/s, within 5.0% of one another",
         "2 errors",
         "reset",
     ):
