@@ -133,6 +133,18 @@ def test_the_page_has_the_figures_that_the_terminal_has(outputs):
     assert "The floor: measured floors of 2026-11-21." in words
 
 
+def test_what_is_no_fault_is_folded_away_and_a_fault_is_not(outputs):
+    text = page(outputs, "prod", "2026-11-21 18:00 UTC")
+    findings = text[text.index("<h2>Preflight</h2>") :]
+    shown, folded = findings.split("<details><summary>What else was seen</summary>", 1)
+    assert "2 errors" in shown
+    assert "by way of a relay" not in shown
+    assert "by way of a relay" in folded
+    for found in outputs["validation"]["rack"]["preflight"].values():
+        found[:] = [each for each in found if each["severity"] == "info"]
+    assert "No error and no warning." in page(outputs, "prod", "")
+
+
 def test_the_page_loads_and_runs_nothing(outputs):
     found = read(outputs)
     names = {name for name, _ in found.elements}
