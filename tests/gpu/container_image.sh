@@ -22,7 +22,7 @@ done
 ldconfig -p | awk '$1 ~ /^lib(cuda|nvidia-ml|nvidia-ptxjitcompiler|nccl|cudart)\.so\.[0-9]+$/ { print $NF }' | sort -u >loaded
 while read -r library; do cp -L "$library" ".$libs/$(basename "$library")"; done <loaded
 find . /usr/local/bin/all_reduce_perf -type f \( -perm /111 -o -name '*.so*' \) >files
-xargs -a files ldd 2>/dev/null | awk '/=> \//{ print $1, $3 }' | sort -u >needed || : # some are no programs
+xargs -a files ldd 2>/dev/null | awk '/=> \//{ print $1, $3 }' | sort -u >needed # ldd fails for what is no program
 while read -r name path; do
     [ -e ".$libs/$name" ] || cp -L "$path" ".$libs/$name"
 done <needed

@@ -52,8 +52,10 @@ def somebody_else(cluster: GpuCluster, *folders: str) -> Iterator[None]:
     machine, begun, over = cluster.machines["c"], time.time(), threading.Event()
     work = f"mpirun -np 1 --bind-to none {PROGRAM} -g {len(machine.gpus)} -b 512M -e 512M -n 1000000 -w 1 -c 0"
     cluster.run("c", f"systemd-run -q --unit=somebody-else --uid=admin --setenv=HOME=/home/admin {work}")
-    memory = "nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits"
-    eventually(lambda: min(map(int, cluster.run("c", memory).split())) > 1500, 90, "the other process has its memory")
+    memory, busy = (
+        f"nvidia-smi --query-gpu={what} --format=csv,noheader,nounits" for what in ("memory.used", "utilization.gpu")
+    )
+    eventually(lambda: min(map(int, cluster.run("c", busy).split())) > 20, 90, "the other process is at work")
     signal = "systemctl kill --kill-whom=all -s {} somebody-else"
     cluster.run("c", signal.format("STOP"))
 
