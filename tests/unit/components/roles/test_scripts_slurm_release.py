@@ -10,7 +10,7 @@ import pytest
 
 from components.roles.order import roles
 from components.roles.role import Value, header_of
-from components.steps.composition import GATE, GATE_OF_NODE, HEAD, NODE, compose
+from components.steps.composition import GATE, GATE_OF_NODE, HEAD, NODE, Functions, Script, compose
 from stacks.config import parse
 from tests.unit.components.roles.test_scripts_shellcheck import shellcheck
 from tests.unit.configs import LAB
@@ -20,7 +20,7 @@ SHA256 = "e1a5547edd212c38b5e3230a284133f777b32746551f094aaa81cc4af375e332"
 CONFIG = {**LAB, "slurm": {"release": "24.11.5", "release_sha256": SHA256, "release_source": "/srv/slurm.tar.gz"}}
 ROLES = roles(parse(CONFIG, base_dir=Path()))
 VALUES = header_of(ROLES)
-KIND = f"debian-13-amd64-24.11.5-{SHA256[:12]}-1"
+KIND = f"debian-13-amd64-24.11.5-{SHA256[:12]}-2"
 PACKAGES = ("slurm-smd", "slurm-smd-client", "slurm-smd-dev", "slurm-smd-slurmctld", "slurm-smd-slurmd",
             "slurm-smd-libpam-slurm-adopt")  # fmt: skip
 OWN = f"var/lib/tailrack/slurm-releases/{KIND}"
@@ -68,13 +68,14 @@ def published(shell: Shell, place: str) -> None:
     shell.write(f"{place}/SHA256SUMS", sums)
 
 
-def apt(shell: Shell, removes: str = "", status: int = 0) -> None:
-    """Stub apt-get: a simulation says what would go, an installation makes it so."""
+def apt(shell: Shell, removes: str = "", status: int = 0, fetched: int = 0) -> None:
+    """Stub apt-get: a simulation says what would go, an installation makes it so; how these two end."""
     gone = "|".join(removes.split()) or "-"
     shell.stub(
         "apt-get",
         f"""case "$*" in
     *" -s "*) for each in {removes}; do echo "Remv $each [1]"; done ;;
+    *" --download-only "*) exit {fetched} ;;
     *" install "*)
         [ {status} -eq 0 ] || {{ echo "E: broken" >&2; exit {status}; }}
         grep -vE ' ({gone})$' "{shell.root}/installed" >"{shell.root}/after"
@@ -86,9 +87,11 @@ esac""",
     )
 
 
-def node(shell: Shell, building: str = "echo BUILDING", **more: Value) -> CompletedProcess[str]:
+def node(
+    shell: Shell, building: str = "echo BUILDING", before: str = "", after: str = "", **more: Value
+) -> CompletedProcess[str]:
     """Run the node's phase; `building` takes the place of a build."""
-    call = f"build_release() {{ {building}; }}; {SAYING} slurm_release_node"
+    call = f"build_release() {{ {building}; }}; {SAYING} {before}slurm_release_node{after}"
     return shell.call(call, values(shell, **more), "slurm_release/node")
 
 
@@ -162,7 +165,8 @@ def test_the_distributions_packages_go_in_the_same_transaction_and_are_kept_away
     done = node(machine)
     assert done.returncode == 0, done.stderr
     assert "in the place of libslurm42t64 slurm-client slurmd" in done.stderr
-    (install,) = [call for call in machine.calls if call.startswith("apt-get") and " -s " not in call and "deb" in call]
+    fetch, install = [call for call in machine.calls if call.startswith("apt-get") and " -s " not in call and "deb" in call]
+    assert fetch.replace(" --download-only", "") == install
     assert install.endswith(" slurmd- slurm-client- libslurm42t64-")
     assert "APT::Get::Remove=false" not in install
     assert "Pin-Priority: -1" in machine.path("etc/apt/preferences.d/tailrack-slurm").read_text()
@@ -194,7 +198,7 @@ def test_daemons_run_again_where_the_transaction_fails(machine: Shell) -> None:
     machine.write("installed", DEBIANS)
     apt(machine, removes="slurmd slurm-client libslurm42t64", status=100)
     machine.path("usr/sbin").mkdir(parents=True)
-    machine.stub("systemctl", 'case "$*" in "-q is-active slurmctld") exit 3 ;; esac')
+    running_slurmd(machine)
     done = node(machine)
     assert done.returncode == 1
     assert "apt could not install Slurm 24.11.5 (E: broken)" in done.stdout
@@ -202,6 +206,128 @@ def test_daemons_run_again_where_the_transaction_fails(machine: Shell) -> None:
         "systemctl stop slurmd",
         "systemctl start slurmd",
     ]
+
+
+# A slurmd and a controller; what lies in `turns` are reservations that others have.
+def running_slurmd(shell: Shell) -> None:
+    """Let the machine have a slurmd that runs, and a controller that keeps one reservation at most."""
+    shell.path("turns").mkdir()
+    shell.write("run/slurm/conf/slurm.conf", "ClusterName=lab\n")
+    shell.stub("systemctl", 'case "$*" in "-q is-active slurmd") ;; "-q is-active "*) exit 3 ;; esac')
+    shell.stub(
+        "scontrol",
+        f"""cd "{shell.root}/turns"; case $1,$2 in
+    create,*) set -C; echo "$*" 2>/dev/null >turn || {{ echo "Reservation name tailrack-release already exists" >&2; exit 1; }} ;;
+    delete,*) [ -s "${{SLURM_CONF:-/etc/hosts}}" ] && rm turn ;;
+    -o,*) [ ! -e turn ] || echo "ReservationName=tailrack-release Nodes=$(sed 's/.*nodes=//' turn) NodeCnt=1" ;;
+esac""",
+    )
+
+
+def turns(shell: Shell) -> list[str]:
+    """What was asked of the controller and of slurmd, in order."""
+    asked = ("scontrol create", "scontrol delete", "systemctl stop", "systemctl start", "apt-get")
+    told = [call for call in shell.calls if call.startswith(asked) and " update" not in call and " -s " not in call]
+    return [" ".join(call.split()[:2]) if call.startswith("s") else "install" for call in told if "download" not in call]
+
+
+def test_a_running_slurmd_is_replaced_in_the_nodes_turn_and_the_next_node_has_its_own_then(machine: Shell) -> None:
+    published(machine, SHARE)
+    running_slurmd(machine)
+    apt(machine)
+    done = node(machine, after="; end_turn; end_turn")
+    assert done.returncode == 0, done.stderr
+    assert turns(machine) == ["scontrol create", "systemctl stop", "install", "scontrol delete"]
+    (made,) = [call for call in machine.calls if call.startswith("scontrol create")]
+    assert made.endswith("duration=15 users=root flags=maint,ignore_jobs nodes=a1")
+
+
+def test_a_node_without_a_slurmd_that_runs_waits_for_nobody(machine: Shell) -> None:
+    published(machine, SHARE)
+    running_slurmd(machine)
+    machine.stub("systemctl", "exit 3")
+    machine.write("turns/turn", "nodes=b1")
+    apt(machine)
+    assert node(machine).returncode == 0
+    assert turns(machine) == ["install"]
+
+
+def test_a_node_waits_while_another_one_has_its_turn_and_says_for_whom(machine: Shell) -> None:
+    published(machine, SHARE)
+    running_slurmd(machine)
+    machine.write("turns/turn", "nodes=b1")
+    machine.stub("sleep", f'[ "$1" != 2 ] || rm "{machine.root}/turns/turn"')
+    apt(machine)
+    done = node(machine)
+    assert done.returncode == 0, done.stderr
+    assert "waiting for the turn of b1, which gets its release now" in done.stderr
+    assert turns(machine)[:3] == ["scontrol create", "scontrol create", "systemctl stop"]
+
+
+def test_a_turn_that_does_not_come_leaves_the_node_as_it_was(machine: Shell) -> None:
+    published(machine, SHARE)
+    running_slurmd(machine)
+    machine.write("turns/turn", "nodes=b1")
+    machine.hurry()
+    apt(machine)
+    done = node(machine, before="TURN_LIMIT=20; ")
+    assert done.returncode == 1
+    assert "other nodes got their release for 20s, one at a time (Reservation name" in done.stdout
+    assert not {"systemctl stop", "install"} & {*turns(machine)}
+
+
+def test_a_turn_of_this_node_that_was_cut_off_is_its_own_again(machine: Shell) -> None:
+    published(machine, SHARE)
+    running_slurmd(machine)
+    machine.write("turns/turn", "nodes=a1")
+    apt(machine)
+    assert node(machine).returncode == 0
+    assert turns(machine) == ["scontrol create", "scontrol delete", "scontrol create", "systemctl stop", "install"]
+
+
+def test_without_a_controller_that_answers_no_slurmd_ends(machine: Shell) -> None:
+    published(machine, SHARE)
+    running_slurmd(machine)
+    machine.stub("scontrol", "exit 1")
+    machine.hurry()
+    apt(machine)
+    done = node(machine)
+    assert done.returncode == 1
+    assert "the controller does not answer, and says whose turn it is" in done.stdout
+    assert not {"systemctl stop", "install"} & {*turns(machine)}
+
+
+def test_what_a_release_needs_is_fetched_before_anything_ends(machine: Shell) -> None:
+    published(machine, SHARE)
+    running_slurmd(machine)
+    apt(machine, fetched=100)
+    done = node(machine)
+    assert done.returncode == 1
+    assert "apt cannot fetch what Slurm 24.11.5 needs here" in done.stdout
+    assert turns(machine) == []
+
+
+def test_daemons_end_before_the_state_is_saved_and_run_again_where_it_cannot_be(machine: Shell) -> None:
+    machine.stub("tar", "exit 2")
+    machine.stub("systemctl", 'case "$*" in "-q is-active slurmdbd") exit 3 ;; esac')
+    machine.write("var/lib/slurm/slurmctld/job_state", "jobs")
+    published(machine, SHARE)
+    apt(machine)
+    done = node(machine)
+    assert done.returncode == 1
+    assert "what slurmctld knows cannot be saved" in done.stdout
+    calls = [call for call in machine.calls if call.startswith("systemctl s")]
+    assert calls == ["systemctl stop slurmd", "systemctl stop slurmctld", "systemctl start slurmctld slurmd"]
+    assert machine.path("installed").read_text() == ""
+
+
+def test_a_turn_ends_with_the_step_that_fails(machine: Shell) -> None:
+    text = Functions(["slurm_release/turn"]).text
+    script = Script(f"{text}\nup() {{ take_turn; fail 'the disk is full'; }}", frozenset())
+    running_slurmd(machine)
+    done = machine.step(script, values(machine))
+    assert "the disk is full" in done.stderr
+    assert turns(machine) == ["scontrol create", "scontrol delete"]
 
 
 def test_what_slurmctld_knows_is_saved_before_another_release_writes_it(machine: Shell) -> None:
@@ -280,12 +406,14 @@ def test_schedmds_packaging_is_adapted(machine: Shell) -> None:
     assert done.returncode == 0, done.stderr
     control, rules = (folder / "control").read_text(), (folder / "rules").read_text()
     assert "sview" not in control
+    assert "slurmrestd" not in control + rules.replace("--disable-slurmrestd", "")
+    assert "--disable-slurmrestd --disable-static" in rules
     assert "gtk" not in control
     assert "Package: slurm-smd\nReplaces: libslurm36, libslurm36t64," in control
     assert "Package: slurm-smd-client\nArch" in control
     assert "--with-pmix=/usr/lib/$(DEB_HOST_MULTIARCH)/pmix2 --enable-pam" in rules
     assert rules.index("architecture.mk") > rules.index("#!/usr/bin/make")
-    assert "(24.11.5-1+tailrack1)" in (folder / "changelog").read_text()
+    assert "(24.11.5-1+tailrack2)" in (folder / "changelog").read_text()
 
 
 def test_packaging_that_is_not_known_is_refused(machine: Shell) -> None:
@@ -383,6 +511,9 @@ Depends:
 Package: slurm-smd-client
 Architecture: any
 
+Package: slurm-smd-slurmrestd
+Architecture: any
+
 Package: slurm-smd-sview
 Architecture: any
 """
@@ -390,4 +521,8 @@ RULES = """#!/usr/bin/make -f
 
 override_dh_auto_configure:
 \tdh_auto_configure -- --sysconfdir=/etc/slurm --with-slurmrestd --with-pmix --enable-pam SUCMD=/bin/su
+
+override_dh_installinit:
+\tdh_installinit -pslurm-smd-slurmd --name=slurmd
+\tdh_installinit -pslurm-smd-slurmrestd --name=slurmrestd
 """
