@@ -130,7 +130,9 @@ def test_no_upgrade_brings_the_distributions_slurm_back(cluster: ClusterUnderTes
 
 def away(cluster: ClusterUnderTest, node: str) -> tuple[int, int]:
     """When slurmd of a node ended last and when it was back, in microseconds of the clock that all nodes share."""
-    shown = cluster.run(node, "systemctl show --value -p InactiveEnterTimestampMonotonic,ActiveEnterTimestampMonotonic slurmd")
+    shown = cluster.run(
+        node, "systemctl show --value -p InactiveEnterTimestampMonotonic,ActiveEnterTimestampMonotonic slurmd"
+    )
     ended, back = sorted(int(each) for each in shown.split())
     return ended, back
 

@@ -104,7 +104,7 @@ make_root() {
     # shellcheck disable=SC2016  # $1 is mmdebstrap's
     within "$BUILD_LIMIT" env TMPDIR="$BUILD" PERL5LIB="$perl" unshare --mount --pid --fork --kill-child --mount-proc \
         "$BUILD/tool/usr/bin/mmdebstrap" --quiet --mode=root --variant=minbase --format=directory \
-        --include=build-essential,fakeroot --aptopt="$proxies" --aptopt='APT::Sandbox::User "root"' \
+        --include=build-essential,fakeroot --aptopt="$proxies" --aptopt='APT::Sandbox::User "root"' --dpkgopt=force-unsafe-io \
         --customize-hook="mkdir -p \"\$1/made/slurm\" && cp -a '$BUILD/made/slurm/debian' \"\$1/made/slurm/\"" \
         --customize-hook='chroot "$1" apt-get -q -y --no-install-recommends build-dep /made/slurm' \
         '' "$BUILD/root" "$BUILD/sources" >>"$BUILD_LOG" 2>&1 </dev/null ||
@@ -128,7 +128,7 @@ compile() {
         </dev/null 2>&1 | head -c 100000000 >>"$BUILD_LOG"
 }
 
-compiled() { find "$BUILD/root/made" -name '*.o' ! -path '*/.libs/*' | wc -l; }
+compiled() { find "$BUILD/root/made" -name '*.o' | wc -l; }
 
 compile_saying_how_far() {
     local all builder said=$SECONDS
@@ -143,6 +143,25 @@ compile_saying_how_far() {
         note "compiled $(compiled) files of about $all"
     done
     wait "$builder"
+}
+
+# Make what was built the packages of a folder. It has its name when it is whole.
+publish_release() {
+    local from=$1 target=$2 package path
+    rm -rf "$target.new" "$target"
+    mkdir -p "$target.new"
+    for package in "${RELEASE_PACKAGES[@]}"; do
+        path=$(compgen -G "$from/${package}_*.deb") || not_published "$target" "the packaging made no $package"
+        install -m 0644 "$path" "$target.new/" || not_published "$target" "its packages cannot be kept in ${target%/*}"
+    done
+    (cd "$target.new" && sha256sum -- *.deb >SHA256SUMS) || not_published "$target" "its packages cannot be kept in ${target%/*}"
+    sync -f "$target.new"
+    mv -T "$target.new" "$target"
+}
+
+not_published() {
+    rm -rf "$1.new"
+    build_failed "$2" "see above and 'df -h ${1%/*}' on $HOST_NAME, then run up again"
 }
 
 # Build the packages of this machine's own kind into a folder. Only one step changes a machine at a time.

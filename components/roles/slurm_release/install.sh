@@ -4,6 +4,8 @@
 #
 # SLURM_RELEASE   release, such as 24.11.5
 
+# Of the disk that the packages go to, with what they need.
+INSTALL_ROOM_MB=200
 # Slurm's daemons, in the order in which a new release starts; they end in the reverse one.
 SLURM_DAEMONS=(slurmdbd slurmctld slurmd)
 
@@ -50,7 +52,7 @@ save_state() {
 # Have a machine's Slurm be that of a folder: the folder, and packages of it. What runs of Slurm ends before, and starts
 # in the step's own place; jobs go on, each under the program that started it.
 install_release() {
-    local from=$1 wanted=("${@:2}") folder=$STATE_DIR/slurm-install path old removed beyond unit at running=() words=()
+    local from=$1 wanted=("${@:2}") folder=$STATE_DIR/slurm-install path old removed beyond room unit at running=() words=()
     if [ "$(cat "$SLURM_INSTALLED" 2>/dev/null)" = "$(release_kind)" ] && [ -z "$(missing_of "${wanted[@]}")" ] &&
         [ -z "$(distribution_slurm)" ]; then return 0; fi
     # What counts are the copies, which nobody else can change afterwards.
@@ -72,6 +74,9 @@ install_release() {
     beyond=$(comm -23 <(printf '%s' "$removed${removed:+$'\n'}") <(printf '%s\n' "${old[@]}" | sort) | paste -sd ' ')
     [ -z "$beyond" ] || fail "installing Slurm $SLURM_RELEASE would remove $beyond too" \
         "remove it yourself if nobody needs it on $HOST_NAME, then run up again"
+    room=$(df -Pm /usr | awk 'NR == 2 {print $4}')
+    [ "$room" -ge "$INSTALL_ROOM_MB" ] || fail "installing Slurm $SLURM_RELEASE takes up to $INSTALL_ROOM_MB MB, and /usr has $room" \
+        "make room there on $HOST_NAME, then run up again"
     # What comes from elsewhere is here before anything ends.
     when_unlocked exchange --download-only "${words[@]}" || fail "apt cannot fetch what Slurm $SLURM_RELEASE needs here" \
         "see above and 'apt-get update' on $HOST_NAME, then run up again"

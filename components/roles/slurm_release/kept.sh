@@ -73,17 +73,3 @@ has_release() {
     for package in "${RELEASE_PACKAGES[@]}"; do grep -q " ${package}_" "$1/SHA256SUMS" || return 1; done
     (cd "$1" && sha256sum --status --strict -c SHA256SUMS)
 }
-
-# Make the packages of a folder those of another one. It has its name when it is whole.
-publish_release() {
-    local from=$1 target=$2 package path
-    rm -rf "$target.new" "$target"
-    mkdir -p "$target.new"
-    for package in "${RELEASE_PACKAGES[@]}"; do
-        path=$(compgen -G "$from/${package}_*.deb")
-        install -m 0644 "$path" "$target.new/"
-    done
-    (cd "$target.new" && sha256sum -- *.deb >SHA256SUMS)
-    sync -f "$target.new"
-    mv -T "$target.new" "$target"
-}

@@ -139,6 +139,12 @@ def test_a_node_of_another_kind_builds_its_own_once_and_leaves_the_share_alone(m
     assert sorted(path.name for path in machine.path("shared").rglob("*")) == before
 
 
+def test_how_far_the_compiler_is_counts_what_libraries_are_made_of_too(machine: Shell) -> None:
+    for name in ("a.o", ".libs/b.o", "c.c"):
+        machine.write(f"var/lib/tailrack/slurm-build/root/made/slurm/obj/{name}", "")
+    assert machine.call("compiled", values(machine), "slurm_release/build").stdout.strip() == "2"
+
+
 def test_packages_are_published_whole_or_not_at_all(machine: Shell) -> None:
     for package in PACKAGES:
         machine.write(f"made/{package}_1_amd64.deb", package)
@@ -146,10 +152,128 @@ def test_packages_are_published_whole_or_not_at_all(machine: Shell) -> None:
     machine.write("kept/x.new/half", "")
     kept = f'"{machine.root}/kept/x"'
     call = f'publish_release "{machine.root}/made" {kept}; has_release {kept} && echo WHOLE'
-    done = machine.call(call, values(machine), "slurm_release/kept")
+    done = machine.call(call, values(machine), "slurm_release/build")
     assert "WHOLE" in done.stdout, done.stderr
     assert sorted(path.name for path in machine.path("kept").iterdir()) == ["x"]
     assert len(list(machine.path("kept/x").iterdir())) == len(PACKAGES) + 1
+
+
+# --- packages that somebody has built already
+
+
+READY = "srv/ready"
+
+
+def listed(shell: Shell, kinds: tuple[str, ...] = ("debian-13-amd64",), without: str = "") -> dict[str, Value]:
+    """Lay ready packages out for kinds of machine; header values that name them and no source."""
+    lines = []
+    for kind in kinds:
+        for package in (*PACKAGES, "slurm-smd-slurmdbd"):
+            text = f"{package} for {kind}\n"
+            path = f"{kind}/{package}_24.11.5-1_amd64.deb"
+            shell.write(f"{READY}/{path}", text)
+            if package != without:
+                lines.append(f"{hashlib.sha256(text.encode()).hexdigest()}  {path}\n")
+    # What it has besides is nobody's business.
+    lines.append(f"{'0' * 64}  debian-13-amd64/slurm-smd_23.11.10-1_amd64.deb\n{'0' * 64}  ../../../etc/passwd\n")
+    shell.write(f"{READY}/SHA256SUMS", "".join(lines))
+    of_list = hashlib.sha256("".join(lines).encode()).hexdigest()
+    return {
+        "SLURM_RELEASE_SHA256": "",
+        "SLURM_RELEASE_PACKAGES": f"{shell.root}/{READY}",
+        "SLURM_RELEASE_PACKAGES_SHA256": of_list,
+    }
+
+
+def head(shell: Shell, **more: Value) -> CompletedProcess[str]:
+    """Run the head node's phase; nothing is built."""
+    call = f"build_release() {{ echo BUILDING; exit 9; }}; {SAYING} slurm_release_head"
+    return shell.call(call, values(shell, **more), "slurm_release/head")
+
+
+def brought(shell: Shell) -> list[str]:
+    """The folders of packages on the share."""
+    return sorted(path.name for path in shell.path("shared/slurm").iterdir() if path.name != "source")
+
+
+def test_ready_packages_come_to_the_share_for_every_kind_and_are_installed_without_a_build(machine: Shell) -> None:
+    ready = listed(machine, ("debian-13-amd64", "ubuntu-24.04-arm64"))
+    apt(machine)
+    for _ in range(2):
+        done = head(machine, **ready)
+        assert done.returncode == 0, done.stdout + done.stderr
+    of_list = str(ready["SLURM_RELEASE_PACKAGES_SHA256"])[:12]
+    assert brought(machine) == [f"{kind}-24.11.5-{of_list}-ready" for kind in ("debian-13-amd64", "ubuntu-24.04-arm64")]
+    for folder in brought(machine):
+        assert len([*machine.path(f"shared/slurm/{folder}").iterdir()]) == len(PACKAGES) + 1
+    machine.write("installed", "")
+    machine.path("var/lib/tailrack/slurm-release").unlink()
+    done = node(machine, **ready)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " slurm-smd-slurmd\n" in machine.path("installed").read_text()
+    assert machine.path("var/lib/tailrack/slurm-release").read_text().strip() == brought(machine)[0]
+
+
+def test_a_node_installs_no_package_that_the_list_of_the_config_does_not_have(machine: Shell) -> None:
+    ready = listed(machine)
+    apt(machine)
+    assert head(machine, **ready).returncode == 0
+    machine.write("installed", "")
+    machine.path("var/lib/tailrack/slurm-release").unlink()
+    # Whole by its own sums, and another one.
+    published(machine, f"shared/slurm/{brought(machine)[0]}")
+    done = node(machine, **ready)
+    assert done.returncode == 1
+    assert "are not whole, or not those of the list" in done.stdout
+    assert machine.path("installed").read_text() == ""
+
+
+@pytest.mark.parametrize("of", ["list", "package"])
+def test_a_ready_package_or_list_with_another_sum_is_refused_and_nothing_is_installed(machine: Shell, of: str) -> None:
+    ready = listed(machine)
+    place = (
+        f"{READY}/SHA256SUMS" if of == "list" else f"{READY}/debian-13-amd64/slurm-smd-slurmctld_24.11.5-1_amd64.deb"
+    )
+    machine.write(place, "another one\n")
+    apt(machine)
+    done = head(machine, **ready)
+    assert done.returncode == 1
+    assert "which is not the config's; find out which of the two is right" in done.stdout
+    assert [name for name in brought(machine) if not name.endswith(".new")] == []
+    assert machine.path("installed").read_text() == ""
+
+
+def test_a_list_that_lacks_a_package_is_refused_by_its_name(machine: Shell) -> None:
+    apt(machine)
+    done = head(machine, **listed(machine, without="slurm-smd-dev"))
+    assert done.returncode == 1
+    assert "has no slurm-smd-dev of 24.11.5 for debian-13-amd64; add it there" in done.stdout
+    assert brought(machine) == []
+
+
+def test_a_distribution_that_nobody_built_for_is_refused_with_those_that_somebody_did(machine: Shell) -> None:
+    ready = listed(machine)
+    apt(machine)
+    assert head(machine, **ready).returncode == 0
+    machine.write("etc/os-release", "ID=debian\nVERSION_ID=12\n")
+    before = machine.path("installed").read_text()
+    done = node(machine, **ready)
+    assert done.returncode == 1
+    assert "nobody has built Slurm 24.11.5 for debian-12-amd64" in done.stdout
+    assert (
+        "release_packages has it for debian-13-amd64; put its packages there in a folder debian-12-amd64" in done.stdout
+    )
+    assert machine.path("installed").read_text() == before
+
+
+def test_a_machine_without_ready_packages_builds_where_the_source_is_known(machine: Shell) -> None:
+    ready = listed(machine, ("ubuntu-24.04-arm64",))
+    source = machine.write("srv/slurm.tar.gz", "source\n")
+    digest = hashlib.sha256(b"source\n").hexdigest()
+    apt(machine)
+    done = head(machine, **{**ready, "SLURM_RELEASE_SHA256": digest, "SLURM_RELEASE_FROM": str(source)})
+    assert done.returncode == 9
+    assert "BUILDING" in done.stdout
 
 
 # --- what takes whose place
@@ -165,7 +289,9 @@ def test_the_distributions_packages_go_in_the_same_transaction_and_are_kept_away
     done = node(machine)
     assert done.returncode == 0, done.stderr
     assert "in the place of libslurm42t64 slurm-client slurmd" in done.stderr
-    fetch, install = [call for call in machine.calls if call.startswith("apt-get") and " -s " not in call and "deb" in call]
+    fetch, install = [
+        call for call in machine.calls if call.startswith("apt-get") and " -s " not in call and "deb" in call
+    ]
     assert fetch.replace(" --download-only", "") == install
     assert install.endswith(" slurmd- slurm-client- libslurm42t64-")
     assert "APT::Get::Remove=false" not in install
@@ -228,7 +354,9 @@ def turns(shell: Shell) -> list[str]:
     """What was asked of the controller and of slurmd, in order."""
     asked = ("scontrol create", "scontrol delete", "systemctl stop", "systemctl start", "apt-get")
     told = [call for call in shell.calls if call.startswith(asked) and " update" not in call and " -s " not in call]
-    return [" ".join(call.split()[:2]) if call.startswith("s") else "install" for call in told if "download" not in call]
+    return [
+        " ".join(call.split()[:2]) if call.startswith("s") else "install" for call in told if "download" not in call
+    ]
 
 
 def test_a_running_slurmd_is_replaced_in_the_nodes_turn_and_the_next_node_has_its_own_then(machine: Shell) -> None:
@@ -295,6 +423,18 @@ def test_without_a_controller_that_answers_no_slurmd_ends(machine: Shell) -> Non
     assert done.returncode == 1
     assert "the controller does not answer, and says whose turn it is" in done.stdout
     assert not {"systemctl stop", "install"} & {*turns(machine)}
+
+
+def test_too_little_room_for_the_packages_is_said_before_anything_ends(machine: Shell) -> None:
+    published(machine, SHARE)
+    running_slurmd(machine)
+    machine.stub("df", "printf 'x\\n/dev/x 1 1 150 1%% /\\n'")
+    apt(machine)
+    done = node(machine)
+    assert done.returncode == 1
+    assert "takes up to 200 MB, and " in done.stdout
+    assert "/usr has 150; make room there on a1" in done.stdout
+    assert turns(machine) == []
 
 
 def test_what_a_release_needs_is_fetched_before_anything_ends(machine: Shell) -> None:
@@ -397,6 +537,30 @@ def test_without_a_cluster_here_any_release_may_come(machine: Shell) -> None:
 # --- building
 
 
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("exit 22", "cannot be fetched from here; open the way there for a1, or name a place of your own as"),
+        (
+            'while [ "$1" != -o ]; do shift; done; echo half >"$2"',
+            "which is not the config's; find out which of the two",
+        ),
+    ],
+)
+def test_a_source_that_does_not_come_or_is_another_leaves_the_cluster_as_it_was(
+    machine: Shell, answer: str, said: str
+) -> None:
+    machine.stub("curl", answer)
+    machine.write("installed", DEBIANS)
+    apt(machine)
+    done = head(machine, SLURM_RELEASE_FROM="https://files.example/slurm-24.11.5.tar.bz2")
+    assert done.returncode == 1
+    assert said in done.stdout
+    assert machine.path("installed").read_text() == DEBIANS
+    assert not [*machine.path("shared/slurm/source").iterdir()]
+    assert not [call for call in machine.calls if call.startswith(("systemctl s", "apt-get"))]
+
+
 def test_schedmds_packaging_is_adapted(machine: Shell) -> None:
     folder = machine.path("source/debian")
     machine.write("source/debian/control", CONTROL)
@@ -466,6 +630,25 @@ def test_a_source_of_another_release_is_refused(machine: Shell) -> None:
     assert done.returncode == 1
     assert "its source is that of 24.05.8" in done.stdout
     assert left(machine) == []
+
+
+@pytest.mark.parametrize(
+    ("install", "made", "said"),
+    [
+        ("echo 'No space left on device' >&2; exit 1", PACKAGES, "its packages cannot be kept in "),
+        ("", PACKAGES[:-1], "the packaging made no slurm-smd-libpam-slurm-adopt; see above"),
+    ],
+)
+def test_what_cannot_be_published_is_one_error_and_leaves_nothing(
+    machine: Shell, install: str, made: tuple[str, ...], said: str
+) -> None:
+    compiler = "; ".join(f'echo {each} >"$BUILD/root/made/{each}_24.11.5-1+tailrack2_amd64.deb"' for each in made)
+    stubs = {"install": f'case "$*" in *.deb*) {install} ;; *) exec /usr/bin/install "$@" ;; esac'} if install else {}
+    done = build(machine, compiler=compiler, **stubs)
+    assert done.returncode == 1
+    assert said in done.stdout
+    assert left(machine) == []
+    assert not machine.path(f"{OWN}.new").exists()
 
 
 def test_what_is_built_is_published_and_nothing_else_stays(machine: Shell) -> None:
