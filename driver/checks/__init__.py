@@ -23,7 +23,7 @@ RULES: tuple[Rule, ...] = (ssh_open, key_endless, export_wide, floors, head_repl
 
 
 class Finding(NamedTuple):
-    """What a rule gives: its name, by which it is allowed where stacks.config.allow.FINDINGS has it, and what would be."""
+    """What a rule gives: its name, by which it is allowed if it is of stacks.config.allow.FINDINGS; what would be."""
 
     name: str
     text: str

@@ -112,7 +112,7 @@ def test_a_release_that_cannot_follow_is_refused_with_the_way_to_go_and_nobody_c
     assert found(deployment, events) == ["slurm-release"]
     for asked in ((), ("slurm-release",)):
         with pytest.raises(
-            DriverError, match="nothing was touched:\n  slurm-release: .*Go by way of 25.05: write"
+            DriverError, match=r"nothing was touched:\n  slurm-release: .*Go by way of 25[.]05: write"
         ) as refused:
             deployment.up(Checks(asked))
         assert "tailrack:allow" not in str(refused.value)

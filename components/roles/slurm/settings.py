@@ -153,18 +153,18 @@ class Slurm(Section):
         default=None,
     )
     release_packages: Packages | None = key(
-        "[ready packages](slurm-releases.md#ready-packages) of the release: the address of a folder, or its path on the "
-        "head node, with a SHA256SUMS and a folder for each kind of machine, such as debian-13-amd64; left out, or for a "
-        "kind that is not there, they are built",
-        "an address or a path without a slash at its end; no machine could install the release; write one of the two, or "
-        "leave it out",
+        "[ready packages](slurm-releases.md#ready-packages) of the release: the address of a folder, or its path on "
+        "the head node, with a SHA256SUMS and a folder for each kind of machine, such as debian-13-amd64; left out, or "
+        "for a kind that is not there, they are built",
+        "an address or a path without a slash at its end; no machine could install the release; write one of the two, "
+        "or leave it out",
         otherwise="packages are built",
         default=None,
     )
     release_packages_sha256: Checksum | None = key(
         "SHA-256 of the SHA256SUMS of these packages",
-        "64 lowercase digits; whatever comes from there would be run as root; write what sha256sum says of the list that "
-        "you have made or compared",
+        "64 lowercase digits; whatever comes from there would be run as root; write what sha256sum says of the list "
+        "that you have made or compared",
         default=None,
     )
 

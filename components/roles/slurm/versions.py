@@ -38,7 +38,7 @@ def oldest_accepted(controller: str) -> str:
 
 
 def way(present: str, wanted: str) -> list[str]:
-    """Return the releases to go by way of, oldest first and as few as there can be; none where `wanted` reads `present`.
+    """Return the releases to go by way of, oldest first and as few as can be; none where `wanted` reads `present`.
 
     Raises ValueError where a release is not known here.
     """

@@ -343,7 +343,7 @@ def running_slurmd(shell: Shell) -> None:
     shell.stub(
         "scontrol",
         f"""cd "{shell.root}/turns"; case $1,$2 in
-    create,*) set -C; echo "$*" 2>/dev/null >turn || {{ echo "Reservation name tailrack-release already exists" >&2; exit 1; }} ;;
+    create,*) set -C; echo "$*" 2>/dev/null >turn || {{ echo "Error: Duplicate reservation name" >&2; exit 1; }} ;;
     delete,*) [ -s "${{SLURM_CONF:-/etc/hosts}}" ] && rm turn ;;
     -o,*) [ ! -e turn ] || echo "ReservationName=tailrack-release Nodes=$(sed 's/.*nodes=//' turn) NodeCnt=1" ;;
 esac""",
@@ -400,7 +400,7 @@ def test_a_turn_that_does_not_come_leaves_the_node_as_it_was(machine: Shell) -> 
     apt(machine)
     done = node(machine, before="TURN_LIMIT=20; ")
     assert done.returncode == 1
-    assert "other nodes got their release for 20s, one at a time (Reservation name" in done.stdout
+    assert "other nodes got their release for 20s, one at a time (Error: Duplicate reservation name)" in done.stdout
     assert not {"systemctl stop", "install"} & {*turns(machine)}
 
 
