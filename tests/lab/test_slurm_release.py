@@ -37,8 +37,8 @@ OF_RELEASE = f"{RELEASE}-1+tailrack2"
 NODES = ("n1", "n2")
 NEXT = "24.11.6"
 READY = "/srv/slurm-packages"
-# Debian has the source of one release alone. So these packages have its programs, which call themselves by a number that
-# is as long: they show in which order machines get a release and what jobs see of it, not how two releases speak.
+# Debian has the source of one release alone. So these packages have its programs, which call themselves by a number
+# that is as long: they show in which order machines get a release and what jobs see of it, not how two releases speak.
 AS_NEXT = f"""set -e
 rm -rf {READY}; mkdir -p {READY}/{MACHINE}; cd "$(mktemp -d)"
 for deb in {SHARE}/{KIND}/*.deb; do

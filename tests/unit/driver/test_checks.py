@@ -240,11 +240,11 @@ def releasing(wanted: str, head: str, *nodes: str, was: str = "") -> list[tuple[
     def has(version: str) -> str:
         return json.dumps({"slurm_version": version})
 
-    stdin = [{"stdin": f"HEAD_COMPUTES=false\nSLURM_RELEASE={each}\n"} for each in (was, wanted)]
+    before, after = ({"stdin": f"HEAD_COMPUTES=false\nSLURM_RELEASE={each}\n"} for each in (was, wanted))
     unknown = {"stdin": UNKNOWN}
     return found(
-        event("update", COMMAND, f"{HEADS[0]}-gate", *stdin),
-        event("update", COMMAND, f"{HEADS[0]}-head", stdin[0], unknown, said=has(head)),
+        event("update", COMMAND, f"{HEADS[0]}-gate", before, after),
+        event("update", COMMAND, f"{HEADS[0]}-head", before, unknown, said=has(head)),
         *(event("update", COMMAND, f"n{at}-node", {}, unknown, said=has(each)) for at, each in enumerate(nodes)),
     )
 
