@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import Any
 
 import pytest
 
@@ -164,7 +165,7 @@ def test_packages_are_published_whole_or_not_at_all(machine: Shell) -> None:
 READY = "srv/ready"
 
 
-def listed(shell: Shell, kinds: tuple[str, ...] = ("debian-13-amd64",), without: str = "") -> dict[str, Value]:
+def listed(shell: Shell, kinds: tuple[str, ...] = ("debian-13-amd64",), without: str = "") -> dict[str, Any]:
     """Lay ready packages out for kinds of machine; header values that name them and no source."""
     lines = []
     for kind in kinds:
