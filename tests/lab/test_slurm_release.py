@@ -141,7 +141,7 @@ def test_nodes_get_another_release_one_by_one_from_ready_packages_while_a_job_an
     cluster: ClusterUnderTest,
 ) -> None:
     of_list = cluster.run("head", AS_NEXT, 120).split()[0]
-    running = "--mem=50 -o /dev/null --wrap 'sleep 75; echo done >~/next-$SLURM_JOB_ID'"
+    running = "--mem=50 -o /dev/null --wrap 'until [ -e ~/go ]; do sleep 1; done; echo done >~/next-$SLURM_JOB_ID'"
     cluster.run_as("ada", "head", f"sbatch -n1 -w n1 {running}")
     cluster.run_as("ada", "head", f"sbatch -n1 -w n2 --array=1-2 {running}")
     at_work = "squeue -h -o '%t %r' | sort -u"
@@ -156,6 +156,7 @@ def test_nodes_get_another_release_one_by_one_from_ready_packages_while_a_job_an
     assert first_back < second_ended
     assert cluster.run("head", "sinfo -h -N -p all -o '%N %v'").split() == ["n1", NEXT, "n2", NEXT]
     assert "No reservations" in cluster.run("head", "scontrol show reservation")
+    cluster.run_as("ada", "head", "touch go")
     eventually(lambda: cluster.run("head", "squeue -h") == "", 120, "all jobs have ended")
     assert cluster.run_as("ada", "head", "cat next-*").split() == ["done"] * 3
     cluster.run("head", f"test -s /var/lib/tailrack/slurm/state-before-{NEXT}.tar")
