@@ -35,7 +35,9 @@ SLURM = {
 }
 OF_RELEASE = f"{RELEASE}-1+tailrack2"
 NODES = ("n1", "n2")
-NEXT = "24.11.6"
+# A folder of ready packages of a newer release for Debian 13, in the place of those below: docs/slurm-releases.md.
+PACKAGES = os.environ.get("TAILRACK_SLURM_PACKAGES", "")
+NEXT = next(Path(PACKAGES).glob("*/slurm-smd_*")).name.split("_")[1].split("-")[0] if PACKAGES else "24.11.6"
 READY = "/srv/slurm-packages"
 # Debian has the source of one release alone. So these packages have its programs, which call themselves by a number
 # that is as long: they show in which order machines get a release and what jobs see of it, not how two releases speak.
@@ -140,7 +142,11 @@ def away(cluster: ClusterUnderTest, node: str) -> tuple[int, int]:
 def test_nodes_get_another_release_one_by_one_from_ready_packages_while_a_job_and_its_array_run(
     cluster: ClusterUnderTest,
 ) -> None:
-    of_list = cluster.run("head", AS_NEXT, 120).split()[0]
+    if PACKAGES:
+        subprocess.run(["docker", "cp", PACKAGES, f"{cluster.container('head')}:{READY}"], check=True)
+        of_list = cluster.run("head", f"chown -R root:root {READY}; sha256sum <{READY}/SHA256SUMS").split()[0]
+    else:
+        of_list = cluster.run("head", AS_NEXT, 120).split()[0]
     running = "--mem=50 -o /dev/null --wrap 'until [ -e ~/go ]; do sleep 1; done; echo done >~/next-$SLURM_JOB_ID'"
     cluster.run_as("ada", "head", f"sbatch -n1 -w n1 {running}")
     cluster.run_as("ada", "head", f"sbatch -n1 -w n2 --array=1-2 {running}")
