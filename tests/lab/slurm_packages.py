@@ -1,11 +1,12 @@
 """Slurm's packages of one release, by distribution; they take many minutes to build, and nothing but Debian's mirror.
 
-They are kept by kind of machine and source, for every checkout of this machine. `python -m tests.lab.slurm_packages
-debian-12` builds those that are not there, beside other work.
+They are kept by what decides them (kind of machine, source, the script that builds), for every checkout of this machine.
+`python -m tests.lab.slurm_packages debian-12` builds those that are not there, beside other work.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
@@ -32,10 +33,14 @@ RELEASE = "24.11.5"
 SHA256 = "e1a5547edd212c38b5e3230a284133f777b32746551f094aaa81cc4af375e332"
 # Debian's archive has the source, so nothing from elsewhere is needed.
 SOURCE = f"{{mirror}}/pool/main/s/slurm-wlm/slurm-wlm_{RELEASE}.orig.tar.gz"
-OF_RELEASE = f"{RELEASE}-1+tailrack1"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tailrack" / "slurm"
 LIKES: dict[str, Like] = {"debian-12": "bookworm", "debian-13": ""}
 LIMIT_S = 4000
+SCRIPTS = FOLDER / "slurm_release"
+(RECIPE,) = re.findall(r"^RECIPE=(\d+)$", (SCRIPTS / "kept.sh").read_text(encoding="utf-8"), re.MULTILINE)
+OF_RELEASE = f"{RELEASE}-1+tailrack{RECIPE}"
+# What else decides what comes of a build.
+BUILT_BY = hashlib.sha256((SCRIPTS / "build.sh").read_bytes()).hexdigest()[:12]
 
 
 def source() -> str:
@@ -50,15 +55,13 @@ def settings() -> dict[str, str]:
 
 def kind_of(distribution: str) -> str:
     """The name of the packages of a distribution, such as debian-13, as the role has it."""
-    recipe = re.search(r"^RECIPE=(\d+)$", (FOLDER / "slurm_release" / "kept.sh").read_text(encoding="utf-8"), re.M)
-    assert recipe
-    return f"{distribution}-amd64-{RELEASE}-{SHA256[:12]}-{recipe[1]}"
+    return f"{distribution}-amd64-{RELEASE}-{SHA256[:12]}-{RECIPE}"
 
 
 @contextmanager
 def in_turn(distribution: str) -> Iterator[Path]:
     """The folder for a distribution's packages, there or not; who comes while another one builds them waits."""
-    folder = CACHE / kind_of(distribution)
+    folder = CACHE / f"{kind_of(distribution)}-{BUILT_BY}"
     with locked(CACHE / f"{folder.name}.lock"):
         yield folder
 
@@ -71,9 +74,9 @@ def packages(distribution: str) -> Path:
     return folder
 
 
-def lay_out(folder: Path, container: str, place: str) -> None:
-    """Put packages into a folder of a machine that looks for them there."""
-    target = f"{place}/{folder.name}"
+def lay_out(distribution: str, container: str, place: str) -> None:
+    """Put packages that are kept into a folder of a machine that looks for them there."""
+    folder, target = CACHE / f"{kind_of(distribution)}-{BUILT_BY}", f"{place}/{kind_of(distribution)}"
     for words in (
         ["exec", container, "install", "-d", "-m", "0755", place],
         ["cp", str(folder), f"{container}:{target}"],
@@ -101,6 +104,7 @@ def _build(distribution: str, folder: Path) -> None:
         "SLURM_RELEASE": RELEASE,
         "SLURM_RELEASE_SHA256": SHA256,
         "SLURM_RELEASE_OLDEST": OLDEST,
+        "SLURM_RELEASE_PACKAGES_SHA256": "",
     }
     commands = f"""
 mkdir -p /kept "$STATE_DIR" "$LOG_DIR"
@@ -112,7 +116,7 @@ build_release "/kept/$(source_name)" "/kept/$(release_kind)"
         words = ["docker", "exec", container, "timeout", str(LIMIT_S), "bash", "-euo", "pipefail", "-c", script]
         built = subprocess.run(words, capture_output=True, text=True)
         assert built.returncode == 0, built.stdout[-4000:] + built.stderr[-4000:]
-        keep(f"{container}:/kept/{folder.name}", folder)
+        keep(f"{container}:/kept/{kind_of(distribution)}", folder)
     finally:
         lab_commands.clear_away(lab)
 

@@ -61,8 +61,12 @@ def test_nodes_that_are_too_old_and_too_new_are_refused_with_the_release_that_wo
 def test_at_one_release_a_job_runs_on_debian_12_and_13(of_trixie: ClusterUnderTest) -> None:
     of_trixie.config["tailrack:sites"][0]["hosts"].pop()
     of_trixie.config["tailrack:slurm"].update(settings())
-    lay_out(packages("debian-13"), of_trixie.container("head"), "/export/shared/slurm")
-    lay_out(packages("debian-12"), of_trixie.container("old"), "/var/lib/tailrack/slurm-releases")
+    for distribution, node, place in (
+        ("debian-13", "head", "/export/shared/slurm"),
+        ("debian-12", "old", "/var/lib/tailrack/slurm-releases"),
+    ):
+        packages(distribution)
+        lay_out(distribution, of_trixie.container(node), place)
     of_trixie.up_ok()
     for node in ("head", "old"):
         installed = of_trixie.run(node, "dpkg-query -W -f='${Version}' slurm-smd-slurmd")
