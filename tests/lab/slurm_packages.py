@@ -1,6 +1,6 @@
 """Slurm's packages of one release, by distribution; they take many minutes to build, and nothing but Debian's mirror.
 
-They are kept by what decides them (kind of machine, source, the script that builds), for every checkout of this machine.
+They are kept by what decides them (kind of machine, source, the script that builds), for every checkout here.
 `python -m tests.lab.slurm_packages debian-12` builds those that are not there, beside other work.
 """
 
