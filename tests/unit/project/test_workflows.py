@@ -54,7 +54,7 @@ def test_a_role_is_held_for_as_long_as_its_job_may_take(name: str) -> None:
     assert int(prepared(job).get("aws-seconds", DEFAULT_SECONDS)) >= job["timeout-minutes"] * 60
 
 
-@pytest.mark.parametrize("name", sorted(JOBS))
+@pytest.mark.parametrize("name", [*sorted(ON_STACKS), "up/order"])
 def test_whose_runner_it_is_is_a_setting(name: str) -> None:
     assert JOBS[name]["runs-on"] == "${{ vars.TAILRACK_RUNNER || 'ubuntu-24.04' }}"
 
