@@ -16,7 +16,7 @@ from driver.cli_runner import CliRunner
 from driver.find_engine import IN_PROCESS, Found
 from driver.make_command import Make
 from driver.remedies import with_remedies
-from driver.stack_file import load_config, read_stack_file
+from driver.stack_file import check_for_cli, load_config, read_stack_file
 from driver.workspace import DriverError, Workspace
 from engine.engine import Engine
 from engine.events import EngineError, Event, Summary
@@ -52,17 +52,20 @@ class Deployment:
             self._on_event(event)
 
         workspace.prepare()
-        self._take("cli" if found.cli is not None else IN_PROCESS)
         if found.cli is not None:
+            check_for_cli(workspace.config_copy, {**os.environ, **workspace.environment()})
+            self._take("cli")
             self._runner = CliRunner(workspace, found.cli, tell, parallel)
         else:
             for name, value in workspace.environment().items():
                 os.environ[name] = value
+            config = load_config(workspace.project, workspace.config_copy)
+            self._take(IN_PROCESS)
             self._runner = Engine(
                 workspace.project,
                 workspace.stack,
                 lambda stack: replace(workspace, stack=stack).in_process_state,
-                load_config(workspace.project, workspace.config_copy),
+                config,
                 tell,
                 parallel,
             )

@@ -6,6 +6,7 @@ from itertools import islice
 
 from components.roles.enroot_pyxis.settings import check_containers
 from components.roles.nfs_exports.settings import Storage, check_storage
+from components.roles.slurm.files import MAX_NODE_COUNT
 from components.roles.slurm.settings import check_slurm
 from components.roles.tailnet.checks import Sites, check_tailnet
 from components.roles.users.settings import check_users
@@ -19,18 +20,16 @@ from stacks.config.model import PoolConfig
 from stacks.sites import KINDS
 from stacks.sites.kind import Claim, Kind, NodeSpec, Site
 
-MOST_NODES = 65536  # of a stack; Slurm's own limit
-
 
 def check(config: Draft, report: Report) -> None:
     """Report every clash between values of the config."""
     pool = config.model is PoolConfig
     sites, head = config.items("sites"), Draft(ROOT + "head", Head) if pool else config.section("head")
     claims = (claim for site in sites if (kind := _kind(site)) for claim in kind.claims(site, head))
-    listed_nodes = [*islice(claims, MOST_NODES)]
+    listed_nodes = [*islice(claims, MAX_NODE_COUNT)]
     if next(claims, None) is not None:
-        breaks = "Slurm knows no more of them, and slurmctld would not start"
-        report.add(ROOT + "sites", f"more than {MOST_NODES} nodes", breaks, "write smaller pools, or fewer hosts")
+        breaks = "slurmctld registers no more of them (MaxNodeCount)"
+        report.add(ROOT + "sites", f"more than {MAX_NODE_COUNT} nodes", breaks, "write smaller pools, or fewer hosts")
     nodes = [*_head(head, sites), *listed_nodes]
     _check_twice(nodes, report)
     _check_partitions(config, nodes, report)

@@ -456,6 +456,12 @@ def bad_cases() -> list[Bad]:
             ("'box1'", "not a host of site rack", "box9"),
         ),
         Bad(
+            "more nodes than slurmctld registers are refused",
+            pools("[" + ", ".join(f"{{name: {letter}, count: 1000}}" for letter in "bcdefghijklmnopqr") + "]"),
+            "sites",
+            ("more than 16384 nodes", "MaxNodeCount", "fewer hosts"),
+        ),
+        Bad(
             "one machine twice is refused",
             hosts_site("{}", "{address: 192.0.2.1}"),
             "sites[0].hosts[1].address",
