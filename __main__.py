@@ -38,6 +38,7 @@ async def build() -> None:
             pulumi.runtime.config.get_config_env(),
             pulumi.runtime.config.get_config_secret_keys_env(),
             PROJECT,
+            pulumi.log.warn,
         )
     except ConfigError as error:
         # Only the message: where in the program it was found helps nobody who edits a config.

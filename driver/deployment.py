@@ -186,6 +186,16 @@ class Deployment:
                 f"`{self.make('up')}`"
             )
 
+    def _refuse_unknown_cluster(self) -> None:
+        """Raise DriverError where a pool's cluster has no stack here."""
+        named = self._config.get("tailrack:cluster")
+        if self.cluster_stack and isinstance(named, str) and not self._started(partial(self._runner.has, named)):
+            raise DriverError(
+                f"tailrack:cluster: there is no stack {shown(named)} with a cluster (in PULUMI_BACKEND_URL); "
+                "no node could join; write the name of the cluster's stack, or run "
+                f"{self.make.at(self.cluster_stack)('up')} first"
+            )
+
     @property
     def allowed(self) -> list[str]:
         """What the config asks for by name (stacks/config/allow.py), as written."""
@@ -200,6 +210,7 @@ class Deployment:
         """
         with self.workspace.exclusive():
             self._refuse_another_name()
+            self._refuse_unknown_cluster()
             if checks and self.outputs():
                 planned = self._looked_at_by(checks)
                 if not planned.ok:
@@ -219,6 +230,7 @@ class Deployment:
     def preview(self, refresh: bool = False) -> Summary:
         """Say what `up` would do; `refresh` looks at clouds and tailnet first, which the Pulumi CLI alone can do."""
         self._refuse_another_name()
+        self._refuse_unknown_cluster()
         if refresh and isinstance(self._runner, CliRunner):
             return self._started(partial(self._runner.preview, refresh=True))
         if refresh:

@@ -1,4 +1,4 @@
-"""Which packages a stack needs besides: `python -m driver.providers FILE` prints the words of requirements-<word>.txt."""
+"""Packages a stack needs besides: `python -m driver.providers FILE` prints each <word> of requirements-<word>.txt."""
 
 from __future__ import annotations
 

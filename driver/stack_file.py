@@ -40,7 +40,7 @@ class ConfigSecrets:
     """
 
     def __init__(
-        self, encryption_salt: object, file: str = "the state", environment: Mapping[str, str] = os.environ
+        self, encryption_salt: object, file: str = "the state", environment: Mapping[str, str] | None = None
     ) -> None:
         """encryption_salt: the `encryptionsalt` of the file called `file`, or an empty text where it has none."""
         self._encryption_salt, self._file, self._environment = encryption_salt, file, environment
@@ -187,11 +187,12 @@ def _values(
     return values, secrets
 
 
-def passphrase(environment: Mapping[str, str] = os.environ) -> str:
+def passphrase(environment: Mapping[str, str] | None = None) -> str:
     """Return the passphrase of PULUMI_CONFIG_PASSPHRASE or the file of PULUMI_CONFIG_PASSPHRASE_FILE.
 
-    Raises DriverError where there is none.
+    environment   another one than that of this process. Raises DriverError where there is none.
     """
+    environment = os.environ if environment is None else environment
     if "PULUMI_CONFIG_PASSPHRASE" in environment:
         return environment["PULUMI_CONFIG_PASSPHRASE"]
     try:

@@ -43,7 +43,8 @@ def setup(tmp_path: Path) -> Callable[..., list[str]]:
     def run(*words: str, rc: int = 0) -> list[str]:
         told = subprocess.run(
             ["bash", tmp_path / "driver/setup.sh", *words],
-            env={"PATH": f"{python.parent}:/usr/bin:/bin", "PROJECT": str(PROJECT), "REAL": sys.executable}, capture_output=True, text=True,
+            env={"PATH": f"{python.parent}:/usr/bin:/bin", "PROJECT": str(PROJECT), "REAL": sys.executable},
+            capture_output=True, text=True,
         )  # fmt: skip
         assert told.returncode == rc, told.stderr
         installed = tmp_path / "installed"

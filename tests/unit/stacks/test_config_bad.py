@@ -28,8 +28,10 @@ head: {name: head, site: one}
 sites: [{name: one, kind: lab, pools: [{name: a, count: 2}]}]
 users: [{name: ada, uid: 6001}]
 """
-KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
-HOST_KEY = KEY.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+KEY, HOST_PAIR = (Ed25519PrivateKey.from_private_bytes(bytes(range(first, first + 32))) for first in (1, 0))
+PUBLIC_KEY, HOST_KEY = (
+    pair.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode() for pair in (KEY, HOST_PAIR)
+)
 
 
 OWNED = """ClusterName SlurmctldHost AuthType SlurmctldParameters CommunicationParameters NodeSet
@@ -472,6 +474,44 @@ def bad_cases() -> list[Bad]:
             hosts_site("{address: 'me@box'}"),
             "sites[0].hosts[0].address",
             ("host name",),
+        ),
+        Bad(
+            "a host name with an underscore is refused",
+            hosts_site("{address: gpu_box1}"),
+            "sites[0].hosts[0].address",
+            ("'gpu_box1'", "'_'", "IP address"),
+        ),
+        *(
+            Bad(
+                f"{address}, which is no machine's, is refused",
+                hosts_site(f"{{address: '{address}'}}"),
+                "sites[0].hosts[0].address",
+                (f"'{address}'", "no machine"),
+            )
+            for address in (
+                "0.0.0.0",  # noqa: S104 - nobody binds to it
+                "::",
+                "224.0.0.1",
+                "255.255.255.255",
+            )
+        ),
+        Bad(
+            "the key of the log-in is no host key",
+            hosts_site(f"{{host_key: '{PUBLIC_KEY}'}}"),
+            "sites[0].hosts[0].host_key",
+            ("public half of", "/key'", "ssh-keyscan"),
+        ),
+        Bad(
+            "a head at no site, among the machines of another, is one mistake",
+            hosts_site("{}", "{}").replace("site: rack", "site: rakc"),
+            "head.site",
+            ("'rakc'", "'rack'"),
+        ),
+        Bad(
+            "an image for the measurement without containers is refused",
+            "validation: {nccl: {image: nccl-tests}}",
+            "validation.nccl.image",
+            ("'nccl-tests'", "no containers", "tailrack:containers"),
         ),
         Bad(
             "half an IPv4 address is refused",
