@@ -16,7 +16,7 @@ from driver.cli_runner import CliRunner
 from driver.find_engine import IN_PROCESS, Found
 from driver.make_command import Make
 from driver.remedies import with_remedies
-from driver.stack_file import load_config, read_stack_file
+from driver.stack_file import check_for_cli, load_config, read_stack_file
 from driver.workspace import DriverError, Workspace
 from engine.engine import Engine
 from engine.events import EngineError, Event, Summary
@@ -52,17 +52,20 @@ class Deployment:
             self._on_event(event)
 
         workspace.prepare()
-        self._take("cli" if found.cli is not None else IN_PROCESS)
         if found.cli is not None:
+            check_for_cli(workspace.config_copy, {**os.environ, **workspace.environment()})
+            self._take("cli")
             self._runner = CliRunner(workspace, found.cli, tell, parallel)
         else:
             for name, value in workspace.environment().items():
                 os.environ[name] = value
+            config = load_config(workspace.project, workspace.config_copy)
+            self._take(IN_PROCESS)
             self._runner = Engine(
                 workspace.project,
                 workspace.stack,
                 lambda stack: replace(workspace, stack=stack).in_process_state,
-                load_config(workspace.project, workspace.config_copy),
+                config,
                 tell,
                 parallel,
             )
@@ -183,6 +186,16 @@ class Deployment:
                 f"`{self.make('up')}`"
             )
 
+    def _refuse_unknown_cluster(self) -> None:
+        """Raise DriverError where a pool's cluster has no stack here."""
+        named = self._config.get("tailrack:cluster")
+        if self.cluster_stack and isinstance(named, str) and not self._started(partial(self._runner.has, named)):
+            raise DriverError(
+                f"tailrack:cluster: there is no stack {shown(named)} with a cluster (in PULUMI_BACKEND_URL); "
+                "no node could join; write the name of the cluster's stack, or run "
+                f"{self.make.at(self.cluster_stack)('up')} first"
+            )
+
     @property
     def allowed(self) -> list[str]:
         """What the config asks for by name (stacks/config/allow.py), as written."""
@@ -197,6 +210,7 @@ class Deployment:
         """
         with self.workspace.exclusive():
             self._refuse_another_name()
+            self._refuse_unknown_cluster()
             if checks and self.outputs():
                 planned = self._looked_at_by(checks)
                 if not planned.ok:
@@ -216,6 +230,7 @@ class Deployment:
     def preview(self, refresh: bool = False) -> Summary:
         """Say what `up` would do; `refresh` looks at clouds and tailnet first, which the Pulumi CLI alone can do."""
         self._refuse_another_name()
+        self._refuse_unknown_cluster()
         if refresh and isinstance(self._runner, CliRunner):
             return self._started(partial(self._runner.preview, refresh=True))
         if refresh:
