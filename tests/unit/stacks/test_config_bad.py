@@ -336,7 +336,7 @@ def bad_cases() -> list[Bad]:
             "a machine that the lab has no profile of is refused",
             pools("[{name: a, like: mainframe}]"),
             "sites[0].pools[0].like",
-            ("'mainframe' is not cloud, server or desktop", "no image"),
+            ("'mainframe' is not cloud, server, desktop, bookworm, forky or ubuntu-24.04", "no image"),
         ),
         # users
         Bad("a uid below 1000 is refused", "users: [{name: ada, uid: 999}]", "users[0].uid", ("999", "1000")),
