@@ -148,7 +148,8 @@ LimitMEMLOCK=infinity
 Restart=on-failure
 RestartSec=5
 ExecStart=
-ExecStart=/usr/sbin/slurmd --systemd -Z -N $HOST_NAME --conf-server $HEAD_ADDRESS:$SLURM_PORT --conf \"$conf\""
+# The last word is what other roles add, in files of their own here.
+ExecStart=/usr/sbin/slurmd --systemd -Z -N $HOST_NAME --conf-server $HEAD_ADDRESS:$SLURM_PORT --conf \"$conf\" \$TAILRACK_SLURMD_OPTIONS"
     give_jobs_back_at_shutdown
     # As it was called before version 0.1.
     retire tailrack-known.service
