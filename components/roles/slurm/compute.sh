@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: machine/retire slurm/jobs slurm/others
+# uses: machine/retire slurm/jobs slurm/others slurm/topology
 # slurmd as a dynamic node: it brings its own hardware description and takes all configuration from the controller.
 #
 # NODE_FEATURES, NODE_GRES   Slurm features and gres of this node (`site-x,pool-a`, `gpu:h200:8` or empty)
@@ -10,6 +10,8 @@
 SLURM_PORT=6817
 # Seconds for a started slurmd to be seen as usable by the controller.
 REGISTER_LIMIT=90
+# Seconds for the controller to have taken its place in the topology: it waits for others that come at the same time.
+PLACE_LIMIT=300
 
 # One value of what the controller knows of this node; empty where it knows none.
 node_field() { scontrol show node "$HOST_NAME" --json 2>/dev/null | jq -r ".nodes[0] // empty | $1"; }
@@ -57,20 +59,6 @@ node_decided() {
     if node_usable; then USABLE=yes; fi
     [ "$USABLE" = yes ] || [ -n "$(node_field 'select((.state | index("DRAIN") and (any(test("INVALID|NOT_RESPONDING|DOWN")) | not))
         and .reason_set_by_user == "slurm") | .reason')" ]
-}
-
-# The controller reads topology.conf only when it is told to; a node that has just made itself known is not in it yet.
-# A leaf switch shows its line of the file; only the switch above shows which nodes really are there.
-placed_in_topology() {
-    local placed
-    # Without a word: since 25.05 that would be the name of a topology, and not of a switch.
-    placed=$(scontrol show topology 2>/dev/null | sed -n 's/.*SwitchName=tailnet .*Nodes=\([^ ]*\).*/\1/p')
-    [ -n "$placed" ] && scontrol show hostnames "$placed" | grep -qx "$HOST_NAME"
-}
-
-reconfigure_until_placed() {
-    scontrol reconfigure || return 1
-    wait_until 10 placed_in_topology
 }
 
 deleted() { SLURM_CONF=$1/slurm.conf scontrol delete "nodename=$HOST_NAME"; }
@@ -170,8 +158,10 @@ ExecStart=/usr/sbin/slurmd --systemd -Z -N $HOST_NAME --conf-server $HEAD_ADDRES
     { wait_until "$REGISTER_LIMIT" node_decided && [ "$USABLE" = yes ]; } || fail \
         "the controller at $HEAD_ADDRESS does not see this node as usable ($(node_field '(.state | join("+")), .reason' | paste -sd ' '))" \
         "see 'journalctl -u slurmd' on $HOST_NAME and 'sinfo -R' on the head node$(clock_hint)"
-    placed_in_topology || wait_until 60 reconfigure_until_placed ||
-        fail "the controller does not place this node in its site" "see topology.conf and slurmctld's log on the head node"
+    # Others need the head node's step to end before they can come.
+    systemctl -q is-active slurmctld || wait_until "$PLACE_LIMIT" placed_node "$HOST_NAME" || fail \
+        "the controller does not place this node in its site" \
+        "see 'journalctl -u tailrack-reconfigure -u slurmctld' and /etc/slurm/topology.conf on the head node"
     systemctl start tailrack-shutdown
     if [ -n "$known_changed" ]; then systemctl restart tailrack-slurmd-watchdog; else systemctl start tailrack-slurmd-watchdog; fi
     result slurm_version "$(json_string "$(slurmd -V | awk '{print $2}')")"

@@ -9,8 +9,11 @@ write_slurm_node() {
     ensure_file "$directory/owner" 0644 root:root "$POOL_OWNER"
     ensure_file "$directory/forget_after" 0644 root:root "$POOL_FORGET_AFTER_MINUTES"
     ensure_file "$directory/slurm.conf" 0644 root:root "$NODE_SLURM_CONF"
-    ensure_file "$directory/gres.conf" 0644 root:root "$NODE_GRES_CONF"
+    ensure_file "$directory/gres" 0644 root:root "$NODE_GRES_CONF"
+    rm -f "$directory/gres.conf"
     ensure_file "$directory/job_submit.lua" 0644 root:root "$NODE_JOB_SUBMIT_LUA"
     ensure_file "$directory/memory" 0644 root:root "$NODE_MEMORY"
     ensure_file "$directory/site" 0644 root:root "$NODE_SITE"
+    expect_nodes "$NODE_NAME"
+    ask_for_reconfigure
 }
