@@ -135,7 +135,8 @@ reconfigure_controller() {
     note "reconfiguring slurmctld"
     timeout -k 5 "$RECONFIGURE_LIMIT" scontrol reconfigure || status=$?
     [ "$status" -ne 0 ] || return 0
-    if ! wait_until 30 controller_answers; then
+    # Asked with the files that it has: what it refuses, scontrol itself may not read.
+    if ! SLURM_CONF=$SLURM_TAKEN/slurm.conf wait_until 30 controller_answers; then
         note "slurmctld does not answer any more: it is started again"
         systemctl restart slurmctld
         wait_until 60 controller_answers

@@ -130,7 +130,10 @@ show() {{
     echo "SwitchName=tailnet Level=1 LinkSpeed=1 Nodes=$(tr '\\n' , <"$root/placed" | sed 's/,$//') Switches=rack"
 }}
 case "$*" in
-ping) [ -e "$root/dead" ] || echo "Slurmctld(primary) at head is UP" ;;
+ping)
+    # What slurmctld refuses scontrol does not read either.
+    if [ -e "$root/refused" ] && [ -z "${{SLURM_CONF:-}}" ]; then exit 1; fi
+    [ -e "$root/dead" ] || echo "Slurmctld(primary) at head is UP" ;;
 "show topology") show ;;
 {TOPOLOGY_WORD[release]}
 "show hostnames "*) tr , '\\n' <<<"$3" ;;
@@ -248,10 +251,12 @@ def test_a_head_node_that_was_never_finished_has_nothing_to_take(head: Head) -> 
 
 
 def test_files_that_slurmctld_refuses_are_taken_back_and_not_offered_again(head: Head) -> None:
-    controller(head.shell, reconfigure="exit 1")
+    controller(head.shell, reconfigure=': >"$root/refused"; exit 1')
     head.now(head.member("n1"), head.registers("n1"))
     done = head.run()
     assert done.returncode == 1
+    assert "systemctl restart slurmctld" not in head.shell.calls
+    head.shell.path("refused").unlink()
     assert "refuses the new configuration and goes on with the old one" in done.stderr
     assert head.shell.path("/etc/slurm/topology.conf").read_text() == FILES["topology.conf"] + "\n"
     for _ in range(2):
