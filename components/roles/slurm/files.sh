@@ -128,7 +128,7 @@ not_taken() {
 controller_process() { systemctl show -p MainPID --value slurmctld; }
 
 # Have a slurmctld that runs take its files. Whatever is the matter with it then, it runs again: releases that people have may
-# hang for ever in this (24.11.5), or crash (25.11.2), and jobs go on without it (docs/decisions/0014).
+# hang for ever in this (24.11.5), or crash (25.11.2), and jobs go on without it (docs/decisions/0015).
 reconfigure_controller() {
     local before status=0
     before=$(controller_process)
