@@ -63,7 +63,6 @@ class Cluster(pulumi.ComponentResource):
 
         head, *nodes = [replace(host, relay_port=relay_port(settings.tailnet, host.name)) for host in (head, *nodes)]
         self.head = HeadNode(head, settings, munge, own, of(head), secrets, access, sites=sites, opts=child)
-        self.head.expect([node.name for node in nodes])
         self.nodes = [ComputeNode(node, self.head.link, own, of(node), secrets, access, opts=child) for node in nodes]
         self.head.services()
         members: list[HeadNode | ComputeNode] = [*([self.head] if settings.head.compute else []), *self.nodes]

@@ -65,16 +65,14 @@ class HeadNode(pulumi.ComponentResource):
         values = {**values, **node_header(host)}
         compute = settings.head.compute
         gate_script = composition.compose(roles, composition.GATE)
-        # Its packages are not its join's: the nodes wait for its address.
         join_script = composition.compose(roles, composition.JOIN)
         phases = composition.COMPUTING_HEAD if compute else composition.HEAD
         head_script = composition.compose(roles, phases, leaves=True)
         self._roles, self._services = roles, composition.compose(roles, composition.SERVICES)
-        self._expect = composition.compose(roles, composition.EXPECT)
         there = deliver(
             f"{host.name}-scripts",
             host,
-            (gate_script, join_script, head_script, self._services, self._expect, *of_nodes(roles)),
+            (gate_script, join_script, head_script, self._services, *of_nodes(roles)),
             label=f"{host.name}: put its scripts in place",
             parent=self,
             repair=str(values.get(REPAIR, "")),
@@ -92,7 +90,6 @@ class HeadNode(pulumi.ComponentResource):
             depends_on=there,
         )
         self.facts = gate.result
-        self._looked_at = gate.resource
         self.gpus = found_gpus(host, self.facts)
         cgroups = settings.slurm.cgroups
         confined = self.facts["cgroups"] if cgroups is None else pulumi.Output.from_input(cgroups)
@@ -129,7 +126,6 @@ class HeadNode(pulumi.ComponentResource):
 
         programs = {
             "HEAD_EXPIRE_PROGRAM": by_itself("tailrack-expire", composition.expire_program(roles)),
-            "HEAD_RECONFIGURE_PROGRAM": by_itself("tailrack-reconfigure", composition.reconfigure_program()),
             "HEAD_FABRIC_PROGRAM": by_itself("tailrack-fabric-again", composition.again_program()),
         }
         head = Step(
@@ -169,20 +165,6 @@ class HeadNode(pulumi.ComponentResource):
             open_ports=self.facts["open_ports"],
         ).apply(lambda known: warnings_about(settings, **known))
         self.register_outputs({"tailnet_ip": self.link.address, "slurm_version": head.result["slurm_version"]})
-
-    def expect(self, nodes: Sequence[str]) -> None:
-        """Tell the head node which nodes the stack is about to bring. Nothing waits for it."""
-        Step(
-            f"{self.link.settings.cluster.name}-nodes",
-            self.host,
-            self._expect,
-            {"HEAD_EXPECTS": nodes},
-            label="the nodes that are about to come",
-            answer=composition.answer(self._roles, composition.EXPECT),
-            parent=self,
-            depends_on=[self._looked_at],
-            lock=None,
-        )
 
     def services(self) -> Step:
         """Return the step of what no node has to wait for. It runs beside the nodes' own, under a lock of its own.

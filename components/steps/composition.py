@@ -37,9 +37,7 @@ NODE = ("machine", "node", "compute")
 SERVICES = ("services",)
 NODE_SERVICES = ("node_services",)
 LEAVE = ("leave",)
-EXPECT = ("expect",)
 EXPIRE = ("expire",)
-RECONFIGURE = ("reconfigure",)
 AGAIN = ("again",)
 
 # The last three are those of /etc/os-release.
@@ -171,17 +169,8 @@ def expire_program(roles: Sequence[Role]) -> Script:
 
 def again_program() -> Script:
     """Return the program by which a head node proves again what could not be (components/roles/fabric/again.sh)."""
-    return _program("fabric", AGAIN[0])
-
-
-def reconfigure_program() -> Script:
-    """Return the program by which slurmctld takes what members have written (components/roles/slurm/reconfigure.sh)."""
-    return _program("slurm", RECONFIGURE[0])
-
-
-def _program(role: str, phase: str) -> Script:
-    functions = Functions([f"{role}/{phase}"], shared=("base",))
-    return Script("\n".join([functions.text.removeprefix("#!/bin/bash\n"), f"{role}_{phase}"]), functions.reads)
+    functions = Functions([f"fabric/{AGAIN[0]}"], shared=("base",))
+    return Script("\n".join([functions.text.removeprefix("#!/bin/bash\n"), "fabric_again"]), functions.reads)
 
 
 def single(path: Path) -> Script:

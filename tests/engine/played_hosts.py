@@ -119,7 +119,6 @@ def _answer(name: str, stdin: str, host_key: str) -> dict[str, Any]:
         "member": {"certificate": certificate_of(node)},
         "node": {"slurm_version": "24.11.5"},
         "services": {},
-        "nodes": {},
     }
     return answers[step]
 

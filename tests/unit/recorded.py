@@ -237,7 +237,7 @@ class _Recorder(mocks.Mocks):
                 "slurm_version": "24.11.5", "authority": AUTHORITY,
                 "leave_key": LEAVE_KEY, "own_file_system": True,
             },
-            "services": {}, "nodes": {}, "pool": {}, "device": {},
+            "services": {}, "pool": {}, "device": {},
             "key": {"host_key": HOST_KEY},
             "validate": {
                 "job_id": 1, "state": "COMPLETED", "exit_code": 0, "seconds": 3, "output": _TABLE,

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: enroot_pyxis/install machine/artifact slurm/files
+# uses: enroot_pyxis/install machine/artifact
 # The head node brings what the others install, and lets users ask for containers.
 #
 # ENROOT_PYXIS_CONTENTS   `file base64`, one a line, of files that come with the step
@@ -32,15 +32,13 @@ hold_nodes_without_containers() {
         jq -r '.nodes[] | select((.state | index("DRAIN") | not) and ((.extra // "") | startswith("containers") | not)) | .name')
 }
 
-# Slurm's own file of plugins, which slurmctld serves to all nodes, has one line more; each machine reads its own folder. Role
-# slurm has slurmctld take it.
+# Slurm's own file of plugins, which slurmctld serves to all nodes, has one line more; each machine reads its own folder.
 ensure_plugstack() {
     local file=/etc/slurm/plugstack.conf line="include $PLUGSTACK_DIR/*.conf"
     grep -qsxF "$line" "$file" && return
     ensure_file "$file" 0644 root:root "$(cat "$file" 2>/dev/null || :)
 $line"
-    mkdir -p "${SLURM_SERVED%/*}"
-    : >"$SLURM_SERVED"
+    if systemctl -q is-active slurmctld; then scontrol reconfigure; fi
 }
 
 enroot_pyxis_head() {

@@ -6,11 +6,13 @@
 fabric_again() {
     set -euo pipefail
     trap say_why_not EXIT
+    LOCKED=''
     local answer
     answer=$(/usr/local/lib/tailrack/fabric.py again "$STATE_DIR/slurm/nodes")
     [ "$(jq '.proven | length' <<<"$answer")" -gt 0 ] || return 0
     note "proven: $answer"
-    ask_for_reconfigure
+    take_lock
+    offer_slurm_files "$SLURM_BASE" topology.conf || fail "$REFUSED" "'journalctl -u slurmctld' says more"
 }
 
 say_why_not() {

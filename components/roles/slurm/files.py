@@ -122,7 +122,7 @@ def controller_files(
     """
     return {
         "slurm_conf": slurm_conf(settings, roles, sites, head_address, cgroups),
-        # Of each machine its own (gres.sh).
+        # Of each machine its own (join.sh).
         "gres_conf": f"{_WRITTEN}\nInclude /etc/tailrack/gres.conf",
         "topology_conf": f"{_WRITTEN} A site is a switch: fast inside, the tailnet between.",
         "cgroup_conf": render("roles/slurm/templates/cgroup.conf.j2", cgroups=cgroups),

@@ -14,33 +14,6 @@ SLURM_POOLS=$STATE_DIR/slurm/pools
 # All files as slurmctld last took them. Where it refuses others, these come back, so that the machine is as the
 # stack's state says and a step that was cut off is not taken for done.
 SLURM_TAKEN=$STATE_DIR/slurm/taken
-# There while something may have changed: tailrack-reconfigure.path starts reconfigure.sh by it.
-SLURM_ASKED=$STATE_DIR/slurm/asked
-# There where another role has changed a file that slurmctld serves, until slurmctld has taken it.
-SLURM_SERVED=$STATE_DIR/slurm/served
-# A file a node that is on its way into the cluster, as old as the step that said so.
-SLURM_EXPECTED=$STATE_DIR/slurm/expected
-# Seconds for slurmctld to take new files: it starts a new process, which reads all of its state.
-RECONFIGURE_LIMIT=120
-
-# Members write, and say so here; one program has slurmctld take what all of them have written (reconfigure.sh).
-ask_for_reconfigure() { : >"$SLURM_ASKED"; }
-
-# names of nodes that are on their way, one a line
-expect_nodes() {
-    local node
-    mkdir -p "$SLURM_EXPECTED"
-    while read -r node; do [ -z "$node" ] || touch "$SLURM_EXPECTED/$node"; done <<<"$1"
-}
-
-# What slurmctld gets is one process's doing at a time. A lock of its own: the host's is held for minutes where a node leaves.
-lock_slurm_files() {
-    install -d -m 0700 "$PRIVATE_DIR"
-    exec 8>"$PRIVATE_DIR/slurm.lock"
-    flock -w "$LOCK_WAIT" 8 || fail "another process has held $PRIVATE_DIR/slurm.lock for ${LOCK_WAIT}s" \
-        "see 'fuser -v $PRIVATE_DIR/slurm.lock' on $HOST_NAME"
-}
-unlock_slurm_files() { exec 8>&-; }
 
 controller_answers() { scontrol ping 2>/dev/null | grep -q 'is UP'; }
 
@@ -91,7 +64,7 @@ with_default_memory() {
         { print }' members=1 - members=0 <(printf '%s\n' "$text")
 }
 
-# gres.conf includes a file of each machine's own (gres.sh). Nodes of versions before 0.1 have none: for as long as one of
+# gres.conf includes a file of each machine's own (join.sh). Nodes of versions before 0.1 have none: for as long as one of
 # those is a member, all lines are here.
 gres_conf() {
     if compgen -G "$SLURM_NODES/*/gres.conf" >/dev/null; then
@@ -102,9 +75,8 @@ gres_conf() {
     fi
 }
 
-# The files that a base makes with what nodes and pools add, in a directory.
 write_slurm_files() {
-    local base=$1 into=$2 path name added text
+    local base=$1 path name added text
     for path in "$base"/*; do
         name=${path##*/}
         # The fabric of each node (fabric/fabric.py) is a comment, for the node's own eyes: Slurm brings the file there.
@@ -114,51 +86,30 @@ write_slurm_files() {
             slurm.conf) text=$(with_default_memory "$text") ;;
             gres.conf) text=$(gres_conf "$path") ;;
         esac
-        ensure_file "$into/$name" 0644 root:root "$text"
+        ensure_file "$SLURM_DIR/$name" 0644 root:root "$text"
     done
 }
 
-# Names of files in a directory that slurmctld has not taken as they are, one a line.
-not_taken() {
-    local path
-    for path in "${@:2}"; do cmp -s "$1/$path" "$SLURM_TAKEN/$path" || printf '%s\n' "$path"; done
+slurm_files_taken() {
+    local name
+    for name in "$@"; do
+        cmp -s "$SLURM_DIR/$name" "$SLURM_TAKEN/$name" || return 1
+    done
 }
 
-# Another process, once slurmctld has read its files anew, however it came to that: since 23.11 a reconfiguration is one.
-controller_process() { systemctl show -p MainPID --value slurmctld; }
-
-# Have a slurmctld that runs take its files. Whatever is the matter with it then, it runs again: releases that people have may
-# hang for ever in this (24.11.5), or crash (25.11.2), and jobs go on without it (docs/decisions/0015).
-reconfigure_controller() {
-    local before status=0
-    before=$(controller_process)
-    note "reconfiguring slurmctld"
-    timeout -k 5 "$RECONFIGURE_LIMIT" scontrol reconfigure || status=$?
-    [ "$status" -ne 0 ] || return 0
-    # Asked with the files that it has: what it refuses, scontrol itself may not read.
-    if ! SLURM_CONF=$SLURM_TAKEN/slurm.conf wait_until 30 controller_answers; then
-        note "slurmctld does not answer any more: it is started again"
-        systemctl restart slurmctld
-        wait_until 60 controller_answers
-        return
-    fi
-    [ "$(controller_process)" != "$before" ]
-}
-
-# Have slurmctld take the files made from a base: where they are other ones than it has, or for `always`, which has it look
-# for new nodes too. Where it refuses them, the last ones that it took come back, what it said is in the log, and REFUSED says
-# what happened. Under lock_slurm_files.
+# Have slurmctld take the files made from a base, where one of those named has changed (of all of them, if none is). Where
+# it refuses them, the last ones that it took come back, what it said is in the log, and REFUSED says what happened.
 offer_slurm_files() {
-    local base=$1 always=${2:-} begin name names
-    mapfile -t names < <(ls "$base")
-    [ ! -e "$SLURM_SERVED" ] || always=yes
+    local base=$1 path begin names=("${@:2}")
+    [ ${#names[@]} -gt 0 ] || mapfile -t names < <(ls "$base")
     begin=$(date +%s)
     REFUSED=''
-    write_slurm_files "$base" "$SLURM_DIR"
+    write_slurm_files "$base"
     if ! systemctl -q is-active slurmctld; then
         systemctl restart slurmctld || REFUSED="slurmctld does not start with this configuration"
-    elif [ -n "$always$(not_taken "$SLURM_DIR" "${names[@]}")" ]; then
-        reconfigure_controller || REFUSED="slurmctld refuses the new configuration and goes on with the old one"
+    elif ! slurm_files_taken "${names[@]}"; then
+        note "reconfiguring slurmctld"
+        scontrol reconfigure || REFUSED="slurmctld refuses the new configuration and goes on with the old one"
     fi
     if [ -n "$REFUSED" ]; then
         journalctl -u slurmctld --since "@$begin" -n 8 -o cat --no-pager
@@ -167,8 +118,7 @@ offer_slurm_files() {
     fi
     wait_until 60 controller_answers || fail "slurmctld does not answer" "see 'journalctl -u slurmctld' on $HOST_NAME"
     mkdir -p "$SLURM_TAKEN"
-    for name in "${names[@]}"; do install -m 0644 "$SLURM_DIR/$name" "$SLURM_TAKEN/"; done
-    rm -f "$SLURM_SERVED"
+    for path in "$base"/*; do install -m 0644 "$SLURM_DIR/${path##*/}" "$SLURM_TAKEN/"; done
 }
 
 take_back_slurm_files() {

@@ -14,6 +14,4 @@ write_slurm_node() {
     ensure_file "$directory/job_submit.lua" 0644 root:root "$NODE_JOB_SUBMIT_LUA"
     ensure_file "$directory/memory" 0644 root:root "$NODE_MEMORY"
     ensure_file "$directory/site" 0644 root:root "$NODE_SITE"
-    expect_nodes "$NODE_NAME"
-    ask_for_reconfigure
 }

@@ -38,7 +38,7 @@ find_slurm_version() {
 cluster, 'apt-get purge slurm-smd*' there, and bring it in anew"
     SLURM_VERSION=$(version_of slurmd)
     if [ -z "$SLURM_VERSION" ]; then
-        refresh_package_lists_now
+        refresh_package_lists
         SLURM_VERSION=$(version_of slurmd)
     fi
     [ -n "$SLURM_VERSION" ] || fail "no package source here has slurmd" \

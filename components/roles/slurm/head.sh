@@ -3,7 +3,6 @@
 # The controller, with the cluster's own files.
 #
 # HEAD_EXPIRE_PROGRAM                   text of the program that forgets nodes that were taken back
-# HEAD_RECONFIGURE_PROGRAM              text of the program that has slurmctld take what members have written
 # HEAD_COMPUTES                         true when the head node runs jobs too; then NODE_* are its own
 # SLURM_JOB_LIMIT_SECONDS               see jobs.sh
 # SLURM_SLURM_CONF, SLURM_GRES_CONF, SLURM_TOPOLOGY_CONF, SLURM_CGROUP_CONF, SLURM_MPI_CONF, SLURM_JOB_SUBMIT_LUA
@@ -65,7 +64,6 @@ slurm_head() {
     if [ "$HEAD_COMPUTES" = true ]; then write_slurm_node; else end_slurmd; fi
     systemctl daemon-reload
     systemctl enable -q slurmctld
-    lock_slurm_files
     offer_slurm_files "$offered" || fail "$REFUSED" \
         "correct tailrack:slurm.settings; 'journalctl -u slurmctld' on $HOST_NAME says more"
     [ "$HEAD_COMPUTES" = true ] || wait_until 60 own_node_deleted ||
@@ -73,13 +71,10 @@ slurm_head() {
     # From here on it is what members add to.
     rm -rf "$SLURM_BASE"
     mv "$offered" "$SLURM_BASE"
-    unlock_slurm_files
     # As it was called before version 0.1.
     retire tailrack-forget.timer tailrack-forget.service
     rm -f /usr/local/sbin/tailrack-forget
     ensure_file /usr/local/sbin/tailrack-expire 0755 root:root "$HEAD_EXPIRE_PROGRAM"
-    ensure_file /usr/local/sbin/tailrack-reconfigure 0755 root:root "$HEAD_RECONFIGURE_PROGRAM"
-    systemctl enable -q --now tailrack-expire.timer tailrack-reconfigure.path tailrack-reconfigure.timer
-    ask_for_reconfigure
+    systemctl enable -q --now tailrack-expire.timer
     result slurm_version "$(json_string "$(slurmctld -V | awk '{print $2}')")"
 }

@@ -3,8 +3,7 @@
 # Nothing of Slurm runs any more, none of it starts at the next boot, and what it had of the cluster is gone.
 
 slurm_leave() {
-    retire tailrack-slurmd-watchdog.service tailrack-shutdown.service tailrack-expire.timer tailrack-expire.service \
-        tailrack-reconfigure.path tailrack-reconfigure.timer tailrack-reconfigure.service
+    retire tailrack-slurmd-watchdog.service tailrack-shutdown.service tailrack-expire.timer tailrack-expire.service
     retire_daemon slurmd
     retire_daemon slurmctld
     end_steps

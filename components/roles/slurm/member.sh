@@ -5,7 +5,17 @@
 # NODE_NAME                 and what fragment.sh reads
 # SLURM_JOB_LIMIT_SECONDS   see jobs.sh
 
-slurm_member() { write_slurm_node; }
+slurm_member() {
+    # Written before the lock is waited for: whoever holds it takes this node's files along.
+    write_slurm_node
+    take_lock
+    # Its place in the topology is read when it is there: by a reconfiguration that its own step asks for.
+    local taken=(slurm.conf gres.conf)
+    if node_known; then taken+=(topology.conf); fi
+    offer_slurm_files "$SLURM_BASE" "${taken[@]}" && return
+    rm -rf "${SLURM_NODES:?}/$NODE_NAME"
+    fail "$REFUSED" "see what it says above; 'journalctl -u slurmctld' on $HOST_NAME says more"
+}
 
 node_known() { scontrol show node "$NODE_NAME" >/dev/null 2>&1; }
 node_deleted() { ! node_known || scontrol delete "nodename=$NODE_NAME"; }
@@ -27,7 +37,9 @@ slurm_member_release() {
 
 slurm_member_forget() {
     wait_until 60 node_deleted || fail "Slurm keeps node $NODE_NAME" "see 'scontrol show node $NODE_NAME' on $HOST_NAME"
+    # Gone before the lock is waited for: whoever holds it sees this node off along.
     rm -rf "${SLURM_NODES:?}/$NODE_NAME"
-    rm -f "$SLURM_EXPECTED/$NODE_NAME"
-    ask_for_reconfigure
+    take_lock
+    # A head node that was never finished has no files to take this node's out of.
+    [ ! -d "$SLURM_BASE" ] || offer_slurm_files "$SLURM_BASE" || fail "$REFUSED" "'journalctl -u slurmctld' on $HOST_NAME says more"
 }

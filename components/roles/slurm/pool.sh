@@ -51,13 +51,13 @@ slurm_pool() {
     refuse_names_of_others
     ensure_file "$directory/nodes" 0644 root:root "$POOL_NODES"
     ensure_file "$directory/slurm.conf" 0644 root:root "$POOL_SLURM_CONF"
-    expect_nodes "$POOL_NODES"
-    ask_for_reconfigure
+    offer_slurm_files "$SLURM_BASE" slurm.conf && return
+    rm -rf "$directory"
+    fail "$REFUSED" "see what it says above; 'journalctl -u slurmctld' on $HOST_NAME says more"
 }
 
 slurm_pool_forget() {
-    local node
     rm -rf "${SLURM_POOLS:?}/$POOL_OWNER"
-    while read -r node; do rm -f "$SLURM_EXPECTED/$node"; done <<<"$POOL_NODES"
-    ask_for_reconfigure
+    [ ! -d "$SLURM_BASE" ] || offer_slurm_files "$SLURM_BASE" slurm.conf ||
+        fail "$REFUSED" "'journalctl -u slurmctld' on $HOST_NAME says more"
 }

@@ -17,9 +17,8 @@ PORTS = ("6817-6819", "60001-60999")
 WATCHDOG = "tailrack-slurmd-watchdog"
 # What gives a node's jobs back when its machine shuts down; the unit is compute.sh's.
 SHUTDOWN = "tailrack-shutdown"
-# Programs beside slurmctld, whose texts come with the head node's step, and what starts them.
+# A program beside slurmctld, whose text comes with the head node's step, and its timer.
 EXPIRE = "tailrack-expire"
-RECONFIGURE = "tailrack-reconfigure"
 
 
 def role(settings: ClusterSettings) -> Role:
@@ -32,12 +31,10 @@ def role(settings: ClusterSettings) -> Role:
         File(f"/usr/local/sbin/{SHUTDOWN}", template("slurm", SHUTDOWN), mode="0755"),
         File(f"/etc/systemd/system/{WATCHDOG}.service", template("slurm", f"{WATCHDOG}.service")),
     )
-    units = (
-        f"{EXPIRE}.service",
-        f"{EXPIRE}.timer",
-        *(f"{RECONFIGURE}.{kind}" for kind in ("service", "path", "timer")),
+    forget = (
+        File(f"/etc/systemd/system/{EXPIRE}.service", template("slurm", f"{EXPIRE}.service")),
+        File(f"/etc/systemd/system/{EXPIRE}.timer", template("slurm", f"{EXPIRE}.timer")),
     )
-    beside = tuple(File(f"/etc/systemd/system/{unit}", template("slurm", unit)) for unit in units)
     # A release of the config's own is there already, and these packages would take its place.
     of_distribution = settings.slurm.release is None
     return Role(
@@ -50,7 +47,7 @@ def role(settings: ClusterSettings) -> Role:
             "head": (*(("slurmctld", "slurm-client") if of_distribution else ()), MPI),
             "compute": (*(("slurmd", "slurm-client") if of_distribution else ()), *MEASUREMENT),
         },
-        files={"head": (controller, *beside), "compute": known},
+        files={"head": (controller, *forget), "compute": known},
         # At the gate the release that is installed or to be, later the one that runs.
         facts={
             "gate": {"cgroups": truth, "mpi": whole(0, 99), "slurm_version": version},

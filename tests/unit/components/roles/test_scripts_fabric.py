@@ -144,7 +144,8 @@ def test_what_is_proven_later_reaches_every_node_by_slurm(
 ) -> None:
     done = again(proven=["a2"], left=["a3"])
     assert done.returncode == 0, done.stderr
-    assert shell.path("/var/lib/tailrack/slurm/asked").exists()
+    assert "# fabric a2 1 g eth1" in shell.path("/etc/slurm/topology.conf").read_text()
+    assert "scontrol reconfigure" in shell.calls
 
 
 def test_where_nothing_new_is_proven_slurm_is_left_alone(

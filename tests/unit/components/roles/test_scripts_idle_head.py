@@ -23,10 +23,10 @@ def head_step(shell: Shell, computes: bool) -> subprocess.CompletedProcess[str]:
     conf |= {
         f"SLURM_{name}": "" for name in ("GRES_CONF", "TOPOLOGY_CONF", "CGROUP_CONF", "MPI_CONF", "JOB_SUBMIT_LUA")
     }
-    conf |= {"SLURM_SLURM_CONF": "ClusterName=lab", "HEAD_EXPIRE_PROGRAM": "", "HEAD_RECONFIGURE_PROGRAM": ""}
+    conf |= {"SLURM_SLURM_CONF": "ClusterName=lab", "HEAD_EXPIRE_PROGRAM": ""}
     conf |= {f"NODE_{name}": "x" for name in ("SLURM_CONF", "GRES_CONF", "JOB_SUBMIT_LUA", "MEMORY", "SITE")}
     conf |= {"NODE_NAME": "head", "POOL_OWNER": "", "POOL_FORGET_AFTER_MINUTES": 0}
-    taken = "offer_slurm_files() { :; }; lock_slurm_files() { :; }; install() { :; }; RESULT=''"
+    taken = "offer_slurm_files() { :; }; install() { :; }; RESULT=''"
     return shell.call(f"{taken}; slurm_head", conf, "slurm/head")
 
 

@@ -22,21 +22,11 @@ ASKED = {"features": ["site-rack", "fast"], "gres": "gpu:h200:8", "specialized_m
 IDLE = {**ASKED, "state": ["IDLE", "DYNAMIC_NORM"], "reason": "", "reason_set_by_user": ""}
 
 
-# What follows a word behind `show topology`: a switch's name in src/scontrol/info_node.c of 24.11; of 25.05 and later a
-# topology's, and interfaces/topology.c knows none but `default`.
-SWITCHES = """printf '%s\\n' "SwitchName=rack Level=0 LinkSpeed=1 Nodes=a1,a9" \\
-    "SwitchName=tailnet Level=1 LinkSpeed=1 Nodes=a1 Switches=rack\""""
-A_WORD = {
-    "24.11.5": f"{SWITCHES} | grep SwitchName=tailnet",
-    "25.11.2": "echo 'slurm_load_topo error: Requested topology configuration is not available' >&2",
-}
-
-
 @pytest.fixture
 def controller(shell: Shell) -> Callable[..., None]:
     """Stub a controller that knows a1 as given (None: not at all). A node that it has deleted comes back as asked."""
 
-    def install(known: dict[str, Any] | None, release: str = "24.11.5", topology: str = SWITCHES) -> None:
+    def install(known: dict[str, Any] | None) -> None:
         if known is not None:
             shell.write("node.json", json.dumps({"nodes": [known]}))
         shell.write("fresh.json", json.dumps({"nodes": [IDLE]}))
@@ -45,9 +35,12 @@ def controller(shell: Shell) -> Callable[..., None]:
             "scontrol",
             f"""case "$*" in
 "show node a1 --json") cat "{shell.root}/node.json" ;;
-"show topology") {topology} ;;
-"show topology "*) {A_WORD[release]} ;;
-"show hostnames "*) tr , '\\n' <<<"$3" ;;
+"show topology")
+    echo "SwitchName=rack Level=0 LinkSpeed=1 Nodes=a1"
+    echo "SwitchName=tailnet Level=1 LinkSpeed=1 Nodes=a1 Switches=rack" ;;
+# As since 25.05, where the word is the name of a topology (scontrol_print_topo of src/scontrol/info_node.c).
+"show topology tailnet") echo "Requested topology configuration is not available" >&2; exit 1 ;;
+"show hostnames a1") echo a1 ;;
 "update nodename=a1 state=resume") cp "{shell.root}/fresh.json" "{shell.root}/node.json" ;;
 "update nodename=a1 state=drain"*) [ ! -e "{shell.root}/slurmd-came-back" ] || echo "$*" >"{shell.root}/drained" ;;
 "delete nodename=a1") [ -e "$SLURM_CONF" ] && rm "{shell.root}/node.json" ;;
@@ -60,7 +53,6 @@ esac""",
         shell.stub(
             "systemctl",
             f"""case "$*" in
-"-q is-active slurmctld") exit 3 ;;
 "-q is-active slurmd") [ ! -e "{shell.root}/slurmd-stopped" ] ;;
 "stop slurmd") touch "{shell.root}/slurmd-stopped"; rm -r "{shell.root}/run/slurm" ;;
 "restart --no-block slurmd") rm -f "{shell.root}/slurmd-stopped"; mkdir -p "{shell.root}/run/slurm/conf"
@@ -94,39 +86,6 @@ def changes(shell: Shell) -> list[str]:
     """The calls that change something."""
     words = ("scontrol update", "scontrol delete", "scontrol requeue", "systemctl stop", "systemctl restart")
     return [call for call in shell.calls if call.startswith(words)]
-
-
-@pytest.mark.parametrize("release", A_WORD)
-def test_a_node_finds_its_place_whatever_release_the_controller_is_of(
-    shell: Shell, compute: Compute, controller: Callable[..., None], release: str
-) -> None:
-    controller(IDLE, release)
-    done = compute()
-    assert done.returncode == 0, done.stderr
-    assert "scontrol reconfigure" not in shell.calls
-
-
-def test_a_node_without_a_place_waits_for_the_head_node_and_asks_for_none_itself(
-    shell: Shell, compute: Compute, controller: Callable[..., None]
-) -> None:
-    # The line of its switch has it, and the switch above does not: slurmctld has read its name and not known it.
-    controller(IDLE, topology=SWITCHES.replace("Nodes=a1 ", "Nodes=a8 "))
-    shell.hurry()
-    done = compute()
-    assert done.returncode == 1
-    assert "the controller does not place this node in its site" in done.stderr
-    assert "journalctl -u tailrack-reconfigure" in done.stderr
-    assert "scontrol reconfigure" not in shell.calls
-
-
-def test_the_head_nodes_own_slurmd_waits_for_no_place_as_others_wait_for_its_step(
-    shell: Shell, compute: Compute, controller: Callable[..., None]
-) -> None:
-    controller(IDLE, topology=":")
-    stub = shell.path("/stubs/systemctl")
-    stub.write_text(stub.read_text().replace('slurmctld") exit 3', 'slurmctld") exit 0'))
-    done = compute()
-    assert done.returncode == 0, done.stderr
 
 
 def test_a_node_that_is_as_asked_is_left_alone(shell: Shell, compute: Compute, controller: Callable[..., None]) -> None:
