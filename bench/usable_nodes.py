@@ -110,8 +110,8 @@ class Bench:
     def reconfigured(self, nodes: int) -> int:
         """How often slurmctld has been told since it was started."""
         head = docker.from_env().containers.get(f"tailrack-{self._deployment(nodes).lab}-{HEAD}")
-        log = head.exec_run("journalctl -u tailrack-reconfigure -u tailrack-head -o cat --no-pager").output.decode()
-        return log.count("reconfiguring slurmctld")
+        log = head.exec_run("journalctl -u slurmctld -o cat --no-pager").output.decode()
+        return log.count("Processing Reconfiguration Request")
 
     def tell_up(self, nodes: int) -> None:
         """Print what an `up` of so many took."""
