@@ -33,13 +33,13 @@ slurm_member_release() {
     # A controller that is away knows no node at all, which must not pass for "gone already".
     wait_until 60 controller_answers || fail "slurmctld does not answer" "see 'journalctl -u slurmctld' on $HOST_NAME"
     if node_known; then see_node_off; fi
+    # Before its step waits for the lock: the first who has it has slurmctld take all who leave. Whose the node is stays.
+    (cd "${SLURM_NODES:?}/$NODE_NAME" 2>/dev/null && rm -f site fabric memory slurm.conf job_submit.lua) || :
 }
 
 slurm_member_forget() {
     wait_until 60 node_deleted || fail "Slurm keeps node $NODE_NAME" "see 'scontrol show node $NODE_NAME' on $HOST_NAME"
-    # Gone before the lock is waited for: whoever holds it sees this node off along.
     rm -rf "${SLURM_NODES:?}/$NODE_NAME"
-    take_lock
     # A head node that was never finished has no files to take this node's out of.
     [ ! -d "$SLURM_BASE" ] || offer_slurm_files "$SLURM_BASE" || fail "$REFUSED" "'journalctl -u slurmctld' on $HOST_NAME says more"
 }

@@ -173,18 +173,19 @@ def test_a_node_that_slurmctld_does_not_place_ends_with_an_error(shell: Shell, p
     assert calls(shell) <= 10
 
 
-def test_who_waits_to_leave_is_gone_from_the_files_that_another_one_hands_over(shell: Shell) -> None:
-    for node in ("n1", "n2"):
+def test_all_who_leave_together_are_out_of_the_files_by_one_call(shell: Shell) -> None:
+    nodes = [f"n{number}" for number in range(1, 9)]
+    for node in nodes:
         member(shell, node)
-    values = {"HOST_NAME": "head", "NODE_NAME": "n1", "SLURM_JOB_LIMIT_SECONDS": 1}
-    private = f"{shell.root}/run/tailrack-private"
-    lock = f'mkdir -p "{private}"; exec 7>"{private}/tailrack.lock"; flock 7'
-    gone = f'until [ ! -e "{shell.root}{SLURM}/nodes/n1" ]; do :; done'
+    # Jobs are seen off side by side; nodes are asked to leave, and forgotten, one after the other.
     before = calls(shell)
-    # Another step has the lock, and hands over what it finds.
-    hold = f'({lock}; : >"{shell.root}/held"; {gone}; LOCKED=yes offer_slurm_files "$SLURM_BASE") &'
-    wait = f'until [ -e "{shell.root}/held" ]; do :; done'
-    done = shell.call(f"{hold}\n{wait}\nslurm_member_forget\nwait", values, "slurm/member")
-    assert done.returncode == 0, done.stderr
-    assert "n1" not in shell.path("/etc/slurm/topology.conf").read_text()
+    for phase in ("slurm_member_release", "slurm_member_forget"):
+        for node in nodes[1:]:
+            values = {"HOST_NAME": "head", "NODE_NAME": node, "SLURM_JOB_LIMIT_SECONDS": 1}
+            done = shell.call(phase, values, "slurm/member")
+            assert done.returncode == 0, done.stderr
+    assert shell.path("/etc/slurm/topology.conf").read_text().splitlines()[1:] == [
+        "SwitchName=rack Nodes=n1",
+        "SwitchName=tailnet Switches=rack",
+    ]
     assert calls(shell) == before + 1
