@@ -6,14 +6,14 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pulumi.automation import CommandError, LocalWorkspace, PulumiCommand, Stack
-from pulumi.automation.events import EngineEvent, OpType, StepEventMetadata, StepEventStateMetadata
+from pulumi.automation.events import EngineEvent, OpType, StepEventMetadata
 from pulumi.runtime.rpc import UNKNOWN, is_rpc_secret
 
 from components.steps.label import StepLabel
@@ -266,7 +266,13 @@ class _Telling:
         if operation != "same":
             event = Event(kind, operation, urn, urn.rsplit("::", 1)[-1], metadata.type, seconds, command=command)
             if kind == "start":
-                event = replace(event, before=_shown(metadata.old), after=_shown(metadata.new))
+                old, new = metadata.old, metadata.new
+                event = replace(
+                    event,
+                    before=_shown(old.inputs if old else None),
+                    after=_shown(new.inputs if new else None),
+                    outputs=_shown(old.outputs if old else None),
+                )
             self._on_event(event)
 
 
@@ -276,10 +282,9 @@ def _command(metadata: StepEventMetadata) -> str:
     return command_of((state.inputs if state else None) or {})
 
 
-def _shown(state: StepEventStateMetadata | None) -> dict[str, Any]:
-    """Inputs as the CLI tells of them, which marks a secret and gives no text of it; none where there is no state."""
-    inputs = (state.inputs if state else None) or {}
-    return {key: HIDDEN if is_rpc_secret(value) else value for key, value in inputs.items()}
+def _shown(values: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Inputs or outputs as the CLI tells of them, which marks a secret and gives no text of it."""
+    return {key: HIDDEN if is_rpc_secret(value) else value for key, value in (values or {}).items()}
 
 
 def _owner(lock: Path) -> int:

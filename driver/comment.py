@@ -30,7 +30,7 @@ def comment(stack: str, events: Sequence[Event], summary: Summary, checks: Check
     counts = ", ".join(f"{count} to {name}" for name, count in summary.counts.items() if count and name != "same")
     parts = [MARK.format(stack=_code(stack)), f"### tailrack: stack `{_code(stack)}`"]
     if found := [f"- {_text(line)}" for line in checks.lines()]:
-        head = "**Refused until it is asked for by name:**" if checks.refused else "**Asked for by name:**"
+        head = "**Refused:**" if checks.refused else "**Asked for by name:**"
         parts.append("\n".join([head, "", *found]))
     if not summary.ok:
         parts.append(

@@ -146,6 +146,7 @@ class Lifecycle:
                 event,
                 before=_shown(before.inputs) if before else {},
                 after=_shown(resource.inputs) if operation != "delete" else {},
+                outputs=_shown(before.outputs) if before else {},
             )
         )
         try:
@@ -169,5 +170,5 @@ def _event(resource: Resource) -> Event:
     return Event("start", "", resource.urn, resource.name, resource.type, command=command_of(resource.inputs))
 
 
-def _shown(inputs: dict[str, Any]) -> dict[str, Any]:
-    return dict(convert(inputs, lambda _secret: HIDDEN))
+def _shown(values: dict[str, Any]) -> dict[str, Any]:
+    return dict(convert(values, lambda _secret: HIDDEN))
