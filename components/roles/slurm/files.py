@@ -123,7 +123,8 @@ def controller_files(
     """
     return {
         "slurm_conf": slurm_conf(settings, roles, sites, head_address, cgroups),
-        "gres_conf": _WRITTEN,
+        # Of each machine its own (join.sh).
+        "gres_conf": f"{_WRITTEN}\nInclude /etc/tailrack/gres.conf",
         "topology_conf": f"{_WRITTEN} A site is a switch: fast inside, the tailnet between.",
         "cgroup_conf": render("roles/slurm/templates/cgroup.conf.j2", cgroups=cgroups),
         "mpi_conf": render("roles/slurm/templates/mpi.conf.j2"),

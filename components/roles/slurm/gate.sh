@@ -49,7 +49,7 @@ find_slurm_version() {
     SLURM_VERSION=$SLURM_RELEASE
     if [ -n "$SLURM_VERSION" ]; then
         # What is found of MPI afterwards is found in the lists too.
-        [ -n "$(version_of openmpi-bin)" ] || refresh_package_lists
+        [ -n "$(version_of openmpi-bin)" ] || refresh_package_lists_now
         return
     fi
     [ ! -e "$SLURM_INSTALLED" ] || fail "this machine has a release of Slurm that the config no longer names ($(<"$SLURM_INSTALLED"))" \
@@ -57,7 +57,7 @@ find_slurm_version() {
 cluster, 'apt-get purge slurm-smd*' there, and bring it in anew"
     SLURM_VERSION=$(version_of slurmd)
     if [ -z "$SLURM_VERSION" ]; then
-        refresh_package_lists
+        refresh_package_lists_now
         SLURM_VERSION=$(version_of slurmd)
     fi
     [ -n "$SLURM_VERSION" ] || fail "no package source here has slurmd" \
