@@ -1,7 +1,7 @@
 # tailrack. make up: set up everything and run the dev stack. make test: set up everything and run all checks.
 #   STACK=dev        which Pulumi.<stack>.yaml
 #   ENGINE=          cli or inprocess; left out, the Pulumi CLI where it can be had
-#   NAME= for make role; NODE=, COMMAND=  for make shell; COMMENT= for make preview; CLUSTER=gone for make down of a pool
+#   NAME= for make role; NODE=, COMMAND=  for make shell; COMMENT= for make preview; REFRESH=yes for make up; CLUSTER=gone for make down of a pool
 #   TAILRACK_ARTIFACTS=  folder with Enroot and Pyxis: the lab then has containers (docs/containers.md)
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
@@ -21,7 +21,7 @@ setup-dev: ## those of the checks too
 	@driver/setup.sh dev
 
 up: setup ## bring the stack up, measure it, show it
-	@$(PYTHON) -m driver up
+	@$(PYTHON) -m driver up $(if $(REFRESH),--refresh)
 
 preview: setup ## say what up would do, with the lines that change; COMMENT=file writes it for a pull request
 	@$(PYTHON) -m driver preview $(if $(COMMENT),--comment "$(COMMENT)")

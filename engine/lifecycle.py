@@ -144,8 +144,8 @@ class Lifecycle:
             if operation == "same"
             else replace(
                 event,
-                before=_shown(before.inputs) if before else {},
-                after=_shown(resource.inputs) if operation != "delete" else {},
+                before=shown(before.inputs) if before else {},
+                after=shown(resource.inputs) if operation != "delete" else {},
             )
         )
         try:
@@ -169,5 +169,6 @@ def _event(resource: Resource) -> Event:
     return Event("start", "", resource.urn, resource.name, resource.type, command=command_of(resource.inputs))
 
 
-def _shown(inputs: dict[str, Any]) -> dict[str, Any]:
+def shown(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Return inputs with every secret hidden."""
     return dict(convert(inputs, lambda _secret: HIDDEN))

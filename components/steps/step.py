@@ -35,6 +35,7 @@ from components.host import Connection, Machine
 from components.steps.command_line import TIME_LIMIT_SECONDS, command, render_script, render_values, whole_command
 from components.steps.composition import Script
 from components.steps.label import StepLabel
+from components.steps.last_answers import last_answer
 from components.steps.results import Answer
 
 T = TypeVar("T")
@@ -140,6 +141,21 @@ def _of_parts(
     return pulumi.Output(*(_Part(told, index) for index in range(4)))
 
 
+def _as_before(
+    result: pulumi.Output[dict[str, Any]], before: dict[str, Any], connection: Connection | None
+) -> pulumi.Output[dict[str, Any]]:
+    """Return a preview's result of a step: where that is not known, what the step said before, on the same machine."""
+
+    async def wait() -> tuple[set[pulumi.Resource], Any, bool, bool]:
+        words = [pulumi.Output.from_input(word) for word in machine_words(connection)]
+        same = all([await word.is_known() for word in words])
+        if not same or await result.is_known():
+            return await result.resources(), await result.future(with_unknowns=True), await result.is_known(), False
+        return await result.resources(), before, True, False
+
+    return _of_parts(wait())
+
+
 def machine_words(connection: Connection | None) -> list[pulumi.Input[Any]]:
     """Return what says which machine a connection leads to, and not how."""
     return [connection.host, connection.port, connection.host_key] if connection else []
@@ -174,7 +190,8 @@ class Step:
                 runs nothing. Whatever else changes makes the step anew, with those that are in force by then: an update
                 would have to do with the old ones. For a step that undoes nothing; not with `measure` or `once`
 
-    once        it ran when it was made, and no change runs it again: for a connection that is there only once. Its
+    once        what it runs once for, such as an instance's id: another one runs it again, over the connection that is
+                given then, and no other change does. For a connection that is there only once. Its
                 script comes with it; every other one has to be on the machine by then (components/steps/delivery.py)
 
     Raises ValueError where the script reads a value that is not there, or is `renewed` and undoes something.
@@ -196,7 +213,7 @@ class Step:
         limit_seconds: int = TIME_LIMIT_SECONDS,
         lock: str | None = HOST_LOCK,
         renewed: Collection[str] = (),
-        once: bool = False,
+        once: pulumi.Input[str] | None = None,
     ) -> None:
         own = {"HOST_NAME": machine.name, "STEP_NAME": name, "STEP_LOCK": lock or "", REPAIR: values.get(REPAIR, "")}
         hidden = {key: value for key, value in (secrets or {}).items() if key in script.reads}
@@ -207,12 +224,15 @@ class Step:
             raise ValueError(f"step {name} has something to undo, which would happen each time that it is made anew")
         given = {key: known[key] for key in sorted(script.reads | own.keys())}
         connection = machine.connection
-        there = connection is not None and not once
+        there = connection is not None and once is None
         text = made_of(given, render_values if there else partial(render_script, script))
-        triggers = list(measure) if measure is not None else None
+        triggers: list[pulumi.Input[Any]] | None = list(measure) if measure is not None else None
+        ignored: list[str] | None = None
         if renewed:
             lasting = {key: value for key, value in given.items() if key not in renewed}
-            triggers = [_digest(script, lasting, connection)]
+            triggers, ignored = [_digest(script, lasting, connection)], ["stdin"]
+        if once is not None:
+            triggers, ignored = [once], ["connection", "create", "stdin"]
 
         def words(action: str) -> pulumi.Input[str]:
             def said(of: Mapping[str, Any]) -> str:
@@ -243,8 +263,11 @@ class Step:
                 additional_secret_outputs=["stdout"] if hidden else None,
                 # A measurement has nothing to undo, and the old one must not outlive a failed new one.
                 delete_before_replace=True if measure is not None else None,
-                ignore_changes=["connection", "create", "stdin"] if once else ["stdin"] if renewed else None,
+                ignore_changes=ignored,
             ),
         )
         result = self.resource.stdout.apply(partial(answer.read, name))
         self.result: pulumi.Output[dict[str, Any]] = pulumi.Output.unsecret(result) if hidden else result
+        # A measurement that is taken anew says something else.
+        if measure is None and (before := answer.before(last_answer(name))):
+            self.result = _as_before(self.result, before, connection)
