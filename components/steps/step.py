@@ -63,24 +63,34 @@ def parse_result(stdout: str) -> dict[str, Any]:
     return result
 
 
-def connection_words(to: Connection) -> remote.ConnectionArgs:
+def connection_words(to: Connection) -> pulumi.Output[remote.ConnectionArgs]:
     """The provider's words for a connection. Nothing stands there for a bastion that is not: it would be a change."""
 
     def words(one: Connection) -> dict[str, Any]:
         return {
             "host": one.host,
-            "port": made_of({"port": one.port}, lambda known: float(known["port"])),
+            "port": one.port,
             "user": one.user,
             "private_key": one.private_key,
             "private_key_password": one.passphrase,
             "host_key": one.host_key,
-            "dial_error_limit": DIAL_ERROR_LIMIT,
-            "per_dial_timeout": DIAL_TIMEOUT_SECONDS,
         }
 
-    if to.bastion is None:
-        return remote.ConnectionArgs(**words(to))
-    return remote.ConnectionArgs(**words(to), proxy=remote.ProxyConnectionArgs(**words(to.bastion)))
+    def said(known: Mapping[str, Any]) -> dict[str, Any]:
+        bounds = {"dial_error_limit": DIAL_ERROR_LIMIT, "per_dial_timeout": DIAL_TIMEOUT_SECONDS}
+        return {**known, "port": float(known["port"]), **bounds}
+
+    async def wait() -> tuple[set[pulumi.Resource], Any, bool, bool]:
+        resources, of_host, known, secret = await _gathered(words(to))
+        if to.bastion is None:
+            return resources, remote.ConnectionArgs(**said(of_host)) if known else None, known, secret
+        more, of_bastion, its_known, its_secret = await _gathered(words(to.bastion))
+        all_known = known and its_known
+        proxy = remote.ProxyConnectionArgs(**said(of_bastion)) if all_known else None
+        made = remote.ConnectionArgs(**said(of_host), proxy=proxy) if all_known else None
+        return resources | more, made, all_known, secret or its_secret
+
+    return _of_parts(wait())
 
 
 def made_of(values: Mapping[str, pulumi.Input[Any]], make: Callable[[Mapping[str, Any]], T]) -> pulumi.Input[T]:
@@ -97,16 +107,29 @@ def made_of(values: Mapping[str, pulumi.Input[Any]], make: Callable[[Mapping[str
 
 def _together(outputs: Mapping[str, pulumi.Output[Any]]) -> pulumi.Output[dict[str, Any]]:
     """Return the outputs as one, without Output.all's look for more of them inside of their values."""
+    return _of_parts(_gathered(outputs))
 
-    async def wait() -> tuple[set[pulumi.Resource], dict[str, Any], bool, bool]:
-        resources: set[pulumi.Resource] = set()
-        for output in outputs.values():
+
+async def _gathered(
+    inputs: Mapping[str, pulumi.Input[Any]],
+) -> tuple[set[pulumi.Resource], dict[str, Any], bool, bool]:
+    """Wait for the Outputs among values by name: their resources, the values, whether all are known, any is secret."""
+    resources: set[pulumi.Resource] = set()
+    values, known, secret = dict(inputs), True, False
+    for name, output in inputs.items():
+        if isinstance(output, pulumi.Output):
             resources |= await output.resources()
-        values = {name: await output.future(with_unknowns=True) for name, output in outputs.items()}
-        known = [await output.is_known() for output in outputs.values()]
-        return resources, values, all(known), any([await output.is_secret() for output in outputs.values()])
+            values[name] = await output.future(with_unknowns=True)
+            known = known and await output.is_known()
+            secret = secret or await output.is_secret()
+    return resources, values, known, secret
 
-    return _of_parts(wait())
+
+class _Settled(pulumi.Output[T]):
+    """An Output with no other in its value. The runtime looks for some, and makes a dozen Outputs of a connection."""
+
+    def apply(self, func: Callable[[Any], Any], run_with_unknowns: bool = False) -> pulumi.Output[Any]:
+        return self if func is pulumi.Output.from_input else super().apply(func, run_with_unknowns)
 
 
 class _Part:
@@ -138,7 +161,7 @@ def _of_parts(
 ) -> pulumi.Output[Any]:
     """Return the output of which these are the resources, the value, whether it is known and whether it is secret."""
     told = asyncio.ensure_future(parts)
-    return pulumi.Output(*(_Part(told, index) for index in range(4)))
+    return _Settled(*(_Part(told, index) for index in range(4)))
 
 
 def _as_before(

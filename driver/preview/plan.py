@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from components.cluster.nccl_validation import measured_nodes, why_measured
@@ -75,13 +75,14 @@ class Plan:
         counts = Counter(change.operation for change in certain)
         counts["same"] = summary.counts["same"] + len(found) - len(certain)
         steps = [change for change in certain if not change.is_component]
-        measured = [change for change in steps if change.measures and change.operation != "update"]
+        measured = {change.name: change for change in steps if change.measures and change.operation != "update"}
+        rest = [_in_its_words(change) for change in steps if change.name not in measured]
         return cls(
             counts,
             _machines(certain),
             effects.effects(certain, made),
-            [_measured(change) for change in sorted(measured, key=lambda change: change.name)],
-            list(_alike([(change, change.lines()) for change in steps if change not in measured])),
+            [_measured(measured[name]) for name in sorted(measured)],
+            list(_alike([(change, change.lines()) for change in rest])),
             list(_alike([(change, []) for change in _perhaps(found, made)])),
         )
 
@@ -113,12 +114,21 @@ def _machines(found: Iterable[Change]) -> list[Machine]:
 def _measured(change: Change) -> Measured:
     before, after = (inputs.get("triggers") for inputs in (change.before, change.after))
     return Measured(
-        change.words.removeprefix("measure "),
+        _scope(change),
         change.operation,
         in_order(measured_nodes(after or before)),
         why_measured(before, after),
         change.lines(),
     )
+
+
+def _in_its_words(change: Change) -> Change:
+    """A step; that of a measurement which is not taken anew only says what was measured."""
+    return replace(change, words=f"say once more what was measured: {_scope(change)}") if change.measures else change
+
+
+def _scope(change: Change) -> str:
+    return change.words.removeprefix("measure ")
 
 
 def _alike(found: Sequence[tuple[Change, list[str]]]) -> Iterator[Work]:

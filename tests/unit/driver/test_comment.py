@@ -152,6 +152,14 @@ def test_what_depends_on_no_more_than_an_unknown_value_is_said_to_be_possible() 
     assert "slurmd" not in text.partition("**May run again**")[0]
 
 
+def test_a_measurement_whose_files_alone_change_is_not_said_to_be_taken_again() -> None:
+    told = StepLabel("validate-rack", "door", "measure rack").on("true")
+    before, after = ({**header(A=value), "triggers": ["same"], "update": "recall"} for value in "12")
+    text = comment("prod", [replace(start("validate-rack", before=before, after=after), command=told)], Summary())
+    assert "say once more what was measured: rack: runs again" in text
+    assert "**Measured:**" not in text
+
+
 def test_what_is_made_of_the_answers_of_a_step_that_runs_again_may_run_again_too() -> None:
     def made(name: str, machine: str, *values_of: str) -> Made:
         words = StepLabel(name, machine, f"{machine}: {name.rpartition('-')[2]}").on(whole_command("root", "up"))
