@@ -3,13 +3,21 @@
 import re
 from dataclasses import dataclass
 
+from stacks.sites.aws.instance_types import has_nvidia_gpus
+
 
 @dataclass(frozen=True)
 class Image:
-    """parameter: of Systems Manager, whose value is the newest id in the region; user: with password-less sudo."""
+    """An image for amd64.
+
+    parameter   of Systems Manager, whose value is the newest id in the region
+    user        with password-less sudo
+    driver      whether NVIDIA's driver is in it
+    """
 
     parameter: str
     user: str
+    driver: bool = False
 
 
 _SSM = "/aws/service"
@@ -20,7 +28,12 @@ IMAGES = {
     "debian-13": Image(f"{_SSM}/debian/release/13/latest/amd64", "admin"),
     # docs.aws.amazon.com/dlami, find-dlami-id: driver, CUDA, EFA, aws-ofi-nccl, container toolkit
     "deep-learning": Image(
-        f"{_SSM}/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id", "ubuntu"
+        f"{_SSM}/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id", "ubuntu", driver=True
     ),
 }
 IMAGE_ID = re.compile(r"ami-[0-9a-f]{8,17}")
+
+
+def image_for(instance_type: str) -> str:
+    """The word of the image for a type where the config names none."""
+    return "deep-learning" if has_nvidia_gpus(instance_type) else "ubuntu-24.04"

@@ -27,9 +27,10 @@ from components.steps.results import Answer
 from components.steps.step import Step
 from stacks import PROJECT
 from stacks.sites.aws.efa import interfaces
-from stacks.sites.aws.images import IMAGES
-from stacks.sites.aws.model import AwsNode, AwsPool, AwsSite
-from stacks.sites.aws.network import AwsNetwork
+from stacks.sites.aws.images import IMAGES, Image
+from stacks.sites.aws.model import AwsHead, AwsNode, AwsPool, AwsSite
+from stacks.sites.aws.network import AwsNetwork, judged
+from stacks.sites.aws.offers import image_that_fits
 from stacks.sites.aws.user_data import user_data
 from stacks.sites.machines import Machines, host_of
 
@@ -41,11 +42,11 @@ def machines(sites: Sequence[AwsSite], nodes: Sequence[AwsNode], stack: str) -> 
     hosts: dict[str, Host] = {}
     for site in sites:
         tags = {**site.tags, "tailrack:stack": stack, "tailrack:site": site.name}
-        network = AwsNetwork(site, tags)
+        here = [node for node in nodes if node.site == site.name]
+        network = AwsNetwork(site, {node.shape.type for node in here}, tags)
         shared = {pool.name: _shared(site, pool, network, tags) for pool in site.pools}
-        for node in nodes:
-            if node.site == site.name:
-                hosts[node.name] = AwsInstance(site, node, network, shared, tags).as_host(node)
+        for node in here:
+            hosts[node.name] = AwsInstance(site, node, network, shared, tags).as_host(node)
     return Machines(hosts)
 
 
@@ -53,18 +54,21 @@ def _shared(site: AwsSite, pool: AwsPool, network: AwsNetwork, tags: dict[str, s
     """What the instances of a pool have in common, as inputs of each: a placement group, a launch template."""
     made: dict[str, Any] = {}
     name = f"{site.name}-{pool.name}"
-    if pool.count > 1 and pool.market != "capacity-block":  # a block has its own
+    if pool.grouped:
         # They stand near one another.
         group = ec2.PlacementGroup(f"{name}-group", strategy="cluster", region=site.region, tags=tags)
         made["placement_group"] = group.name
+    elif pool.placement_group.startswith("pg-"):
+        made["placement_group_id"] = pool.placement_group
     if pool.efa:
         # The only way to have EFA interfaces made with the instance.
         has = ec2.get_instance_type_output(instance_type=pool.type, region=site.region)
         template = ec2.LaunchTemplate(
             f"{name}-interfaces",
-            network_interfaces=pulumi.Output.all(
-                most=has.efa_maximum_interfaces, subnet=network.subnet, group=network.group
-            ).apply(lambda known: interfaces(pool.type, known["most"] or 0, known["subnet"], known["group"])),
+            network_interfaces=judged(
+                pulumi.Output.all(most=has.efa_maximum_interfaces, subnet=network.subnet, group=network.group),
+                lambda known: interfaces(pool.type, known["most"] or 0, known["subnet"], known["group"]),
+            ),
             region=site.region,
             tags=tags,
         )
@@ -92,13 +96,15 @@ class AwsInstance(pulumi.ComponentResource):
         own = pulumi.ResourceOptions(parent=self, depends_on=network.way_out)
         shape = node.shape
         pool = shape if isinstance(shape, AwsPool) else None
-        private_key = site.private_key_file.read_text(encoding="utf-8")
+        file = site.private_key_file
+        private_key = file.read_text(encoding="utf-8") if file else None
+        login_key = _public_half(private_key) if private_key else str(site.public_key)
         born_with = self._born_with(node.name)
         tags = {**tags, "Name": node.name}
         image = IMAGES.get(shape.image)
         how: dict[str, Any] = {
-            "ami": ssm.get_parameter_output(image.parameter, region=site.region).value if image else shape.image,
-            "user_data": born_with.apply(partial(_user_data, _public_half(private_key))),
+            "ami": _newest(site.region, shape, image) if image else shape.image,
+            "user_data": born_with.apply(partial(_user_data, login_key)),
             "root_block_device": {
                 "volume_type": "gp3",
                 "volume_size": shape.disk_gb,
@@ -133,16 +139,21 @@ class AwsInstance(pulumi.ComponentResource):
         )
         address: pulumi.Output[str] = self.instance.public_ip
         if pool and pool.efa:
-            # EC2 gives no public address to an instance with several interfaces.
+            # EC2 gives no public address to an instance with several interfaces, and wants to know which one it is for.
             fixed = ec2.Eip(
-                f"{node.name}-address", domain="vpc", instance=self.instance.id, region=site.region, tags=tags, opts=own
+                f"{node.name}-address",
+                domain="vpc",
+                network_interface=self.instance.primary_network_interface_id,
+                region=site.region,
+                tags=tags,
+                opts=own,
             )
             address = fixed.public_ip
         first = Connection(
             host=address,
             port=SSH_PORT,
             user=shape.user or (image.user if image else "ubuntu"),
-            private_key=pulumi.Output.secret(private_key),
+            private_key=pulumi.Output.secret(private_key) if private_key else None,
             host_key=born_with.apply(lambda key: str(key["public"])),
         )
         key = Step(
@@ -190,6 +201,16 @@ def _bought(pool: AwsPool | None) -> dict[str, Any]:
     taken = {"capacity_reservation_target": {"capacity_reservation_id": pool.reservation}}
     block = {"instance_market_options": {"market_type": "capacity-block"}} if pool.market == "capacity-block" else {}
     return {"capacity_reservation_specification": taken, **block}
+
+
+def _newest(region: str, shape: AwsHead | AwsPool, image: Image) -> pulumi.Output[str]:
+    """The newest id of an image, which fits on the disk."""
+    newest = ssm.get_parameter_output(image.parameter, region=region).value
+    found = ec2.get_ami_output(filters=[{"name": "image-id", "values": [newest]}], region=region)
+    known = pulumi.Output.all(
+        id=found.id, root_device_name=found.root_device_name, block_device_mappings=found.block_device_mappings
+    )
+    return judged(known, partial(image_that_fits, shape.image, shape.disk_gb))
 
 
 def _public_half(private_key: str) -> str:

@@ -9,14 +9,22 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from components.settings.cluster import Head
 from components.settings.network_names import TAILNET
-from components.settings.section import Section, key, named, yes_no
+from components.settings.public_key import KINDS, check_key
+from components.settings.section import Section, key, named, number, yes_no
 from components.settings.types import Feature, GpuText, Whole, refuse
-from stacks.sites.aws.images import IMAGE_ID, IMAGES
+from stacks.sites.aws.images import IMAGE_ID, IMAGES, image_for
+from stacks.sites.aws.instance_types import stands_close
 from stacks.sites.hosts.ssh_types import KeyFile, Login
 from stacks.sites.kind import NodeSpec, Site, features_key, kind_key
 from stacks.sites.pools import MOST_NODES, PoolName, pool_node_names
 
 Market = Literal["on-demand", "spot", "capacity-block", "reservation"]
+
+
+def _placement_group(value: str) -> str:
+    if value not in ("auto", "none") and not re.fullmatch(r"pg-[0-9a-f]{8,17}", value):
+        refuse("is neither auto nor none nor a pg- id")
+    return value
 
 
 def _image(value: str) -> str:
@@ -55,6 +63,18 @@ def _door(value: object) -> object:
     return network
 
 
+def _public_key(value: str) -> str:
+    """'TYPE BASE64' with any comment dropped."""
+    words = value.split()
+    if len(words) < 2 or words[0] not in KINDS:
+        refuse("is not a public key of type ed25519 or ecdsa")
+    try:
+        check_key(words[0], words[1])
+    except ValueError as error:
+        refuse(f"is a public key whose base64 part {error}")
+    return f"{words[0]} {words[1]}"
+
+
 def _id(kind: str) -> Any:
     return AfterValidator(
         lambda value: value if re.fullmatch(rf"{kind}-[0-9a-f]{{8,17}}", value) else refuse(f"is not a {kind}- id")
@@ -62,6 +82,7 @@ def _id(kind: str) -> Any:
 
 
 ImageWord = Annotated[str, AfterValidator(_image)]
+PublicKey = Annotated[str, AfterValidator(_public_key)]
 InstanceType = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,15}\.[a-z0-9-]{1,15}$")]
 Door = Annotated[ipaddress.IPv4Network, BeforeValidator(_door)]
 
@@ -76,7 +97,8 @@ def _image_key() -> Any:
     return key(
         f"the image: {known}, or an id; a newer one is only taken by new instances",
         f"one of {known}, or ami-...; EC2 would not know what to start; write one of them",
-        default="ubuntu-24.04",
+        otherwise="`deep-learning` for a type with NVIDIA GPUs, else `ubuntu-24.04`",
+        default_factory=lambda shape: image_for(shape["type"]),
     )
 
 
@@ -127,6 +149,13 @@ class AwsPool(Section):
         "an id such as cr-0123456789abcdef0; EC2 would take other capacity; write the id from the console",
         default=None,
     )
+    placement_group: Annotated[str, AfterValidator(_placement_group)] = key(
+        "where they stand: `auto`, near one another in a group that is made, where there are several, their type can "
+        "be in one and no reservation says where; `none`; or the id of a group of yours, such as that in which a "
+        "reservation was made",
+        "auto, none or an id such as pg-0123456789abcdef0; EC2 would not know where to put them; write one of them",
+        default="auto",
+    )
     efa: bool = yes_no(
         "as many EFA interfaces as the type has, in AWS's own layout; each node has an elastic IP then", False
     )
@@ -138,6 +167,12 @@ class AwsPool(Section):
     )
     features: tuple[Feature, ...] = features_key("Slurm features of each node, for `--constraint`")
 
+    @property
+    def grouped(self) -> bool:
+        """Whether a placement group is made for it. A capacity block, or a reservation, has its own or none."""
+        free = self.market in ("on-demand", "spot")
+        return self.placement_group == "auto" and self.count > 1 and free and stands_close(self.type)
+
 
 class AwsSite(Site):
     """A site in one region of AWS."""
@@ -147,9 +182,10 @@ class AwsSite(Site):
         "the region", "a region's name; nobody knows where to start instances; write one such as us-east-1"
     )
     zone: Annotated[str, Field(pattern=r"^[a-z]$")] | None = key(
-        "the letter of the availability zone; left out, AWS picks one. Nodes of one site stand in one zone",
+        "the letter of the availability zone; left out, the first that sells all of its types. Nodes of one site stand "
+        "in one zone",
         "a letter such as a; a capacity block is in one zone alone; write its letter",
-        otherwise="AWS's choice",
+        otherwise="the first that sells its types",
         default=None,
     )
     ssh_from: tuple[Door, ...] = key(
@@ -158,10 +194,17 @@ class AwsSite(Site):
         "the address that AWS sees of you, with /32",
         min_length=1,
     )
-    private_key_file: KeyFile = key(
-        "private key for the log-in; the instances are given its public half",
+    private_key_file: KeyFile | None = key(
+        "private key for the log-in; the instances are given its public half. This or `agent`",
         "a path of a private key file; the program could not log in; write the path of a key of yours, such as "
         "~/.ssh/id_ed25519",
+        default=None,
+    )
+    agent: bool = yes_no("the key is in the ssh-agent of whoever runs this, in the place of a key file", False)
+    public_key: PublicKey | None = key(
+        "with `agent`: the key's public half, which the instances are given",
+        "a public key such as 'ssh-ed25519 AAAA...'; nobody could log in; write the line that `ssh-add -L` prints",
+        default=None,
     )
     subnet: Annotated[str, _id("subnet")] | None = key(
         "id of a subnet of yours with a way to the internet; left out, a VPC is made",
@@ -178,6 +221,13 @@ class AwsSite(Site):
         "a private network such as 10.64.0.0/20; the VPC could not be made; write one of /16 to /28",
         otherwise="`10.64.0.0/20`",
         default=ipaddress.IPv4Network("10.64.0.0/20"),
+    )
+    elastic_ips: Whole = number(
+        "how many elastic IPs the account may have in the region (AWS gives 5 unasked); nodes with EFA need one each",
+        1,
+        10_000,
+        "EC2 would refuse addresses while the machines are paid",
+        5,
     )
     pools: tuple[AwsPool, ...] = key(
         "the site's nodes; may be empty where the head node stands",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any, TypeVar
 
 import pulumi
 from pulumi_aws import ec2
 
 from stacks.sites.aws.model import AwsSite
+from stacks.sites.aws.offers import zone_of
 
+T = TypeVar("T")
 WIREGUARD_PORT = 41641  # tailscaled's own, UDP
 EVERYWHERE = "0.0.0.0/0"
 
@@ -18,9 +22,17 @@ class AwsNetwork(pulumi.ComponentResource):
 
     Let in: SSH from the site's `ssh_from`; WireGuard from everywhere, where nobody is answered who has no key; all from
     the group itself, which EFA needs both ways. Let out: all.
+
+    types   of the instances that it is for: a subnet that is made lies where all of them are sold
     """
 
-    def __init__(self, site: AwsSite, tags: dict[str, str], opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        site: AwsSite,
+        types: Collection[str],
+        tags: dict[str, str],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
         super().__init__("tailrack:aws:AwsNetwork", site.name, None, opts)
         own = pulumi.ResourceOptions(parent=self)
         common: dict[str, Any] = {"region": site.region, "tags": {**tags, "Name": f"tailrack {site.name}"}}
@@ -43,9 +55,12 @@ class AwsNetwork(pulumi.ComponentResource):
                 f"{site.name}-subnet",
                 vpc_id=made.id,
                 cidr_block=str(site.cidr),
-                availability_zone=site.region + site.zone if site.zone else None,
+                availability_zone=_zone(site, types),
                 map_public_ip_on_launch=True,
-                opts=own,
+                # That a type is sold in one more zone by now is no reason to make all of it anew.
+                opts=pulumi.ResourceOptions.merge(
+                    own, pulumi.ResourceOptions(ignore_changes=None if site.zone else ["availabilityZone"])
+                ),
                 **common,
             )
             self.way_out = [
@@ -72,6 +87,30 @@ class AwsNetwork(pulumi.ComponentResource):
         )
         self.group: pulumi.Output[str] = group.id
         self.register_outputs({"subnet": self.subnet, "group": self.group})
+
+
+def _zone(site: AwsSite, types: Collection[str]) -> pulumi.Output[str]:
+    offers = {
+        kind: ec2.get_instance_type_offerings_output(
+            location_type="availability-zone",
+            filters=[{"name": "instance-type", "values": [kind]}],
+            region=site.region,
+        ).locations
+        for kind in sorted(types)
+    }
+    return judged(pulumi.Output.all(**offers), partial(zone_of, site.region, site.zone))
+
+
+def judged(answer: pulumi.Output[Any], judge: Callable[[Any], T]) -> pulumi.Output[T]:
+    """What is made of an answer of EC2's. A ValueError ends the program with its words, in a preview too."""
+
+    def made(known: Any) -> T:
+        try:
+            return judge(known)
+        except ValueError as error:
+            raise pulumi.RunError(str(error)) from None
+
+    return answer.apply(made)
 
 
 def _rule(description: str, protocol: str, port: int, networks: list[str]) -> Any:

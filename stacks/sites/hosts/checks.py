@@ -68,16 +68,21 @@ def _check_plain(login: Draft, report: Report) -> None:
     check_hidden(login, PASSPHRASE, OPENED, fix, report)
 
 
-def _check_key(login: Draft, report: Report) -> None:
-    """Report a log-in that has no key, or two, or one that nothing opens."""
-    file, agent, passphrase = (login.value(name) for name in ("private_key_file", "agent", PASSPHRASE))
-    if "private_key_file" not in login.raw and agent is False:
+def check_one_key(login: Draft, report: Report) -> None:
+    """Report a log-in that has no key, or two."""
+    if "private_key_file" not in login.raw and login.value("agent") is False:
         says = keys_of(login.model)["private_key_file"].says
         fix = f"{says.fix}, or `agent: true` where an ssh-agent has it"
         report.add(login.at("private_key_file"), "missing", says.breaks, fix)
-    if file is not None and agent is True:
+    if login.value("private_key_file") is not None and login.value("agent") is True:
         what = "is true, and there is a private_key_file"
         report.add(login.at("agent"), what, "nobody knows which of the two opens it", "delete one of the two")
+
+
+def _check_key(login: Draft, report: Report) -> None:
+    """Report a log-in that has no key, or two, or one that nothing opens."""
+    check_one_key(login, report)
+    file, passphrase = login.value("private_key_file"), login.value(PASSPHRASE)
     if not isinstance(file, Path) or not is_locked(file):
         return
     if passphrase is None and PASSPHRASE not in login.raw:

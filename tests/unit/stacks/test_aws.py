@@ -1,6 +1,6 @@
-"""Sites of kind aws: all that would be made, against mocks; layouts of EFA; user data; what the config refuses.
+"""Sites of kind aws: all that would be made, against mocks; layouts of EFA; user data.
 
-No account was at hand: what EC2 itself says to it is not known.
+No account was at hand: what EC2 itself says to it is not known. What stands in its place is in test_aws_calls.py.
 """
 
 from __future__ import annotations
@@ -8,71 +8,23 @@ from __future__ import annotations
 import copy
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
+import pulumi
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from stacks.config import ConfigError, parse
 from stacks.sites.aws.efa import interfaces
 from stacks.sites.aws.new_host_key import main as new_host_key
 from stacks.sites.aws.user_data import MOST_BYTES, user_data
-from tests.unit.configs import AUTH_KEY, FIRST_KEY, RawConfig
+from tests.unit.aws_stack import ANSWERS, AWS, require_package
+from tests.unit.configs import FIRST_KEY, HOST_KEY, RawConfig
 from tests.unit.recorded import Build
-
-PACKAGES = Path(__file__).parents[3] / ".tailrack" / "packages"
-if PACKAGES.is_dir():
-    sys.path.append(str(PACKAGES))
-
-AWS: RawConfig = {
-    "cluster": {"name": "prod"},
-    "head": {"name": "door", "site": "east"},
-    "sites": [
-        {
-            "name": "east",
-            "kind": "aws",
-            "region": "us-east-1",
-            "zone": "b",
-            "ssh_from": ["203.0.113.7/32"],
-            "private_key_file": "key",
-            "tags": {"team": "vision"},
-            "pools": [
-                {
-                    "name": "p", "count": 2, "type": "p5.48xlarge", "image": "deep-learning", "efa": True,
-                    "market": "capacity-block", "reservation": "cr-0123456789abcdef0", "gpu": "h100:8",
-                },
-                {"name": "s", "type": "g6.xlarge", "market": "spot", "disk_gb": 200, "image": "ami-0123456789abcdef0"},
-            ],
-        },
-        {
-            "name": "west",
-            "kind": "aws",
-            "region": "us-west-2",
-            "ssh_from": ["203.0.113.7/32"],
-            "private_key_file": "key",
-            "vpc": "vpc-0123456789abcdef0",
-            "subnet": "subnet-0123456789abcdef0",
-            "pools": [{"name": "w", "count": 2, "type": "g6.12xlarge", "image": "debian-13"}],
-        },
-    ],
-    "users": [{"name": "ada", "uid": 6001}],
-    "tailnet": {"auth_key": AUTH_KEY},
-}  # fmt: skip
-ANSWERS = {
-    "aws:ssm/getParameter:getParameter": {"value": "ami-0fedcba9876543210"},
-    "aws:ec2/getInstanceType:getInstanceType": {"efaMaximumInterfaces": 32},
-    **{f"{name}-instance": {"publicIp": f"198.51.100.{n}"} for n, name in enumerate(("door", "s1", "w1", "w2"), 1)},
-    "east-p-interfaces": {"latestVersion": 3},
-    **{f"{name}-address": {"publicIp": f"198.51.100.{n}"} for n, name in enumerate(("p1", "p2"), 11)},
-}
 
 
 @pytest.fixture
 def package() -> None:
-    pytest.importorskip(
-        "pulumi_aws", reason="AWS IS NOT TESTED: pulumi-aws is not in .tailrack/packages; make test-unit"
-    )
+    require_package()
 
 
 @pytest.fixture
@@ -123,7 +75,7 @@ def test_the_first_key_is_seen_nowhere_in_plain_state(stack: Any) -> None:
 def test_the_instances_of_a_pool_with_efa_share_a_template_and_have_addresses_that_stay(stack: Any) -> None:
     assert len(made(stack, "east-p-interfaces")["networkInterfaces"]) == 33
     templates = [made(stack, f"{name}-instance")["launchTemplate"] for name in ("p1", "p2")]
-    assert templates == [{"id": "east-p-interfaces-id", "version": "3"}] * 2
+    assert templates == [{"id": "east-p-interfaces-id", "version": "1"}] * 2
     assert "subnetId" not in made(stack, "p1-instance")
     assert stack["p1-gate"].inputs["connection"]["host"] == "198.51.100.11"
     assert "p1-address" in stack.names
@@ -141,6 +93,43 @@ def test_the_instances_of_a_pool_with_efa_share_a_template_and_have_addresses_th
 def test_efa_interfaces_are_laid_out_as_aws_says(kind: str, most: int, expected: list[tuple[Any, ...]]) -> None:
     found = interfaces(kind, most, "subnet", "group")
     assert [(one["network_card_index"], one["device_index"], one.get("interface_type")) for one in found] == expected
+
+
+@pytest.mark.usefixtures("package")
+def test_a_zone_that_is_not_written_is_one_that_sells_all_types(build: Build) -> None:
+    raw = copy.deepcopy(AWS)
+    del raw["sites"][0]["zone"], raw["sites"][0]["pools"][0]
+    raw["sites"][0]["cidr"] = "10.99.0.0/24"
+    assert made(build(raw, answers=ANSWERS), "east-subnet")["availabilityZone"] == "us-east-1b"
+
+
+@pytest.mark.usefixtures("package")
+def test_what_ec2s_answers_rule_out_ends_the_program_in_words(build: Build) -> None:
+    raw = copy.deepcopy(AWS)
+    raw["sites"][0]["zone"] = "d"
+    with pytest.raises(pulumi.RunError, match="us-east-1d does not sell all instance types"):
+        build(raw, answers=ANSWERS)
+
+
+@pytest.mark.usefixtures("package")
+def test_a_placement_group_of_ones_own_is_that_of_the_instances(build: Build) -> None:
+    raw = copy.deepcopy(AWS)
+    raw["sites"][1]["pools"][0]["placement_group"] = "pg-0123456789abcdef0"
+    stack = build(raw, answers=ANSWERS)
+    assert made(stack, "w2-instance")["placementGroupId"] == "pg-0123456789abcdef0"
+    assert "west-w-group" not in stack.names
+
+
+@pytest.mark.usefixtures("package")
+def test_with_an_agent_instances_are_given_the_public_key_and_no_private_one_is_anywhere(build: Build) -> None:
+    raw = copy.deepcopy(AWS)
+    for site in raw["sites"]:
+        del site["private_key_file"]
+        site |= {"agent": True, "public_key": f"{HOST_KEY} ada@desk"}
+    stack = build(raw, answers=ANSWERS)
+    assert HOST_KEY in made(stack, "s1-instance")["userData"]
+    connections = [stack[name].inputs["connection"] for name in ("s1-host-key", "s1-gate", "p1-node")]
+    assert not [words for words in connections if words.get("privateKey")]
 
 
 @pytest.mark.usefixtures("package")
@@ -166,33 +155,6 @@ def test_user_data_fits_and_is_what_cloud_init_reads(capsys: pytest.CaptureFixtu
     assert len(text) < MOST_BYTES / 4
     with pytest.raises(ValueError, match="EC2 takes 16384"):
         user_data("x" * MOST_BYTES, "", "")
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"ssh_from": ["0.0.0.0/0"]}, "opens SSH to a great part of the world"),
-        ({"ssh_from": []}, "ssh_from"),
-        ({"ssh_from": ["203.0.113.7"]}, "is not an IPv4 network"),
-        ({"subnet": "subnet-0123456789abcdef0"}, "there is no vpc with it"),
-        ({"cidr": "100.64.0.0/16"}, "the tailnet's own range"),
-        ({"cidr": "8.8.0.0/16"}, "is not a private network"),
-        ({"region": "virginia"}, "region"),
-        ({"pools": [{"name": "p", "type": "p5"}]}, "type"),
-        ({"pools": [{"name": "p", "type": "p5.48xlarge", "image": "windows"}]}, "neither the word of an image"),
-        ({"pools": [{"name": "p", "type": "p5.48xlarge", "market": "capacity-block"}]}, "without a reservation"),
-        (
-            {"pools": [{"name": "p", "type": "p5.48xlarge", "reservation": "cr-0123456789abcdef0"}]},
-            "the reservation would be paid and not used",
-        ),
-    ],
-)
-def test_what_cannot_be_is_refused_with_its_key(change: dict[str, Any], said: str, key_folder: Path) -> None:
-    raw = copy.deepcopy(AWS)
-    raw["sites"][0] |= change
-    with pytest.raises(ConfigError) as refused:
-        parse(raw, base_dir=key_folder, secret_keys=frozenset({"tailnet"}))
-    assert any("sites[0]" in str(problem) and said in str(problem) for problem in refused.value.problems)
 
 
 def test_the_package_is_imported_where_a_stack_has_such_a_site_alone(build: Build, lab_config: RawConfig) -> None:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from components.settings.problems import Report
+from components.settings.problems import ROOT, Report
 from stacks.config import PoolConfig, parse
 from stacks.config.model import POOL
 from stacks.sites.hosts.inventory import complete
@@ -41,7 +41,7 @@ def test_an_example_is_a_good_config(file: Path, tmp_path: Path, monkeypatch: py
     for beside in file.parent.glob("*.csv"):
         (tmp_path / beside.name).write_bytes(beside.read_bytes())
     written = yaml.safe_load(file.read_text())["config"]
-    raw = {name.removeprefix("tailrack:"): opened(value) for name, value in written.items()}
+    raw = {name.removeprefix(ROOT): opened(value) for name, value in written.items() if name.startswith(ROOT)}
     # What `make trust` would have written.
     hosts: list[Any] = [host for site in raw["sites"] for host in listed(site, tmp_path)]
     places = [f"[{host['address']}]:{host['port']}" if "port" in host else host["address"] for host in hosts]
@@ -59,6 +59,13 @@ def test_an_example_is_a_good_config(file: Path, tmp_path: Path, monkeypatch: py
     assert not config.head.compute, "root of any node would be root of the head node"
     # The card of a desk shows a display, and is left to it: a promise of it would be refused there.
     assert not [site for site in config.sites if isinstance(site, LocalSite) and site.gpu]
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_an_example_with_sites_at_aws_says_the_region_that_the_provider_wants(file: Path) -> None:
+    written = yaml.safe_load(file.read_text())["config"]
+    regions = [site["region"] for site in written["tailrack:sites"] if site["kind"] == "aws"]
+    assert written.get("aws:region") in (regions or [None])
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
