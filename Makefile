@@ -1,7 +1,9 @@
 # tailrack. make up: set up everything and run the dev stack. make test: set up everything and run all checks.
 #   STACK=dev        which Pulumi.<stack>.yaml
 #   ENGINE=          cli or inprocess; left out, the Pulumi CLI where it can be had
-#   NAME= for make role; NODE=, COMMAND=  for make shell; COMMENT= for make preview; REFRESH=yes for make up; CLUSTER=gone for make down of a pool
+#   NAME= for make role; NODE=, COMMAND=  for make shell; COMMENT= for make preview; CLUSTER=gone for make down of a pool
+#   REFRESH=yes      for make up: look at clouds and tailnet first
+#   SHORT=yes        for make test-machines, its short form
 #   TAILRACK_ARTIFACTS=  folder with Enroot and Pyxis: the lab then has containers (docs/containers.md)
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
@@ -9,7 +11,7 @@ STACK ?= dev
 RANDOM_TESTS = $$(grep -rlE --include="test_*.py" "import hypothesis|from hypothesis|tests\.chance" tests/unit)
 FAULTS := $(addprefix tests/lab/test_,faults.py local_head.py outage.py relay.py secrets.py slow_node.py)
 export STACK ENGINE COMMAND
-.PHONY: help setup setup-dev up preview drift outputs status images report floors shell trust down burst burst-down role lint test test-unit test-engine test-lab test-faults test-gpu bench
+.PHONY: help setup setup-dev up preview drift outputs status images report floors shell trust down burst burst-down role lint test test-unit test-engine test-lab test-faults test-machines test-gpu bench
 
 help:
 	@sed -n 's/^\([a-z-]*\): *[a-z._/ -]*## /\1\t/p' Makefile | expand -t 14
@@ -102,6 +104,9 @@ test: lint ## all checks, the quick ones first
 # No setup: the machine may have no network, and all that is needed is in archives (tests/gpu/pack.py).
 test-gpu: ## tests on a machine with two NVIDIA GPUs, without network; archives: python -m tests.gpu.pack
 	@tests/gpu/run.sh
+
+test-machines: setup-dev ## tests on virtual machines with kernels of their own, by QEMU; SHORT=yes: the short form
+	@tests/machines/run.sh $(if $(SHORT),-m short)
 
 bench: setup-dev ## measure times of this machine (prints, never fails)
 	@for program in bench/[a-z]*.py; do PYTHONPATH=. $(PYTHON) $$program; done

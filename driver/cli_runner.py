@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pulumi.automation import CommandError, LocalWorkspace, PulumiCommand, Stack
-from pulumi.automation.events import EngineEvent, OpType, StepEventMetadata, StepEventStateMetadata
+from pulumi.automation.events import EngineEvent, OpType, StepEventMetadata
 from pulumi.runtime.rpc import UNKNOWN, is_rpc_secret
 
 from components.steps.label import StepLabel
@@ -223,20 +223,15 @@ def _resources(exported: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _made(exported: Mapping[str, Any]) -> Made:
-    inputs, stdout = exported.get("inputs") or {}, (exported.get("outputs") or {}).get("stdout", "")
+    inputs, stdout = _shown(exported.get("inputs")), (exported.get("outputs") or {}).get("stdout", "")
     read = (urn for urns in (exported.get("propertyDependencies") or {}).values() for urn in urns or ())
     return Made(
         exported["urn"],
-        command_of(_hidden(inputs)),
-        str(_hidden(inputs).get("stdin", "")),
+        command_of(inputs),
+        str(inputs.get("stdin", "")),
         json.loads(stdout["plaintext"]) if is_rpc_secret(stdout) else str(stdout),
         sorted(set(read)),
     )
-
-
-def _hidden(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Inputs as an engine tells of them, which marks a secret: no text of it is in them."""
-    return {key: HIDDEN if is_rpc_secret(value) else value for key, value in inputs.items()}
 
 
 def _named(failure: Failure, silent: SilentHosts) -> Failure:
@@ -297,7 +292,13 @@ class _Telling:
         if operation != "same":
             event = Event(kind, operation, urn, urn.rsplit("::", 1)[-1], metadata.type, seconds, command=command)
             if kind == "start":
-                event = replace(event, before=_shown(metadata.old), after=_shown(metadata.new))
+                old, new = metadata.old, metadata.new
+                event = replace(
+                    event,
+                    before=_shown(old.inputs if old else None),
+                    after=_shown(new.inputs if new else None),
+                    outputs=_shown(old.outputs if old else None),
+                )
             self._on_event(event)
 
 
@@ -307,9 +308,9 @@ def _command(metadata: StepEventMetadata) -> str:
     return command_of((state.inputs if state else None) or {})
 
 
-def _shown(state: StepEventStateMetadata | None) -> dict[str, Any]:
-    """Inputs as the CLI tells of them, which gives no text of a secret; none where there is no state."""
-    return _hidden((state.inputs if state else None) or {})
+def _shown(values: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Inputs or outputs as the CLI tells of them, which marks a secret and gives no text of it."""
+    return {key: HIDDEN if is_rpc_secret(value) else value for key, value in (values or {}).items()}
 
 
 def _owner(lock: Path) -> int:

@@ -23,7 +23,7 @@ def comment(stack: str, plan: Plan, failures: Sequence[Failure], checks: Checks)
     """Return Markdown for a stack's preview: what was found first, then what would be done."""
     parts = [MARK.format(stack=_code(stack)), f"### tailrack: stack `{_code(stack)}`"]
     if found := [f"- {_text(line)}" for line in checks.lines()]:
-        head = "**Refused until it is asked for by name:**" if checks.refused else "**Asked for by name:**"
+        head = "**Refused:**" if checks.refused else "**Asked for by name:**"
         parts.append("\n".join([head, "", *found]))
     if failures:
         parts.append(

@@ -11,6 +11,7 @@ import yaml
 
 from components.settings.problems import shown
 from components.settings.types import NODE
+from components.validation.figures import largest_spread
 from driver.make_command import Make
 from driver.report.facts import Scope, all_scopes, scopes, single_nodes
 from driver.stack_file import read_stack_file
@@ -18,7 +19,6 @@ from driver.workspace import DriverError
 
 _NO_STACK = Make()
 FRACTION = 0.9  # of the lowest of the runs: sound runs of one machine differ by up to 13 % over sockets
-LARGEST_SPREAD = 0.15
 _SECTION, _FLOORS, _FROM = "tailrack:validation", "floors_gb_per_s", "floors_from"
 
 
@@ -52,7 +52,8 @@ def unsound(scope: Scope) -> str:
         return f"{', '.join(result['left_out'])} did not take part"
     if scope.suspects:
         return f"{' and '.join(scope.suspects[0]['nodes'])} held the others back"
-    if spread and spread["relative"] > LARGEST_SPREAD:
+    # Outputs of an earlier version know no UNSTABLE.
+    if spread and spread["relative"] > largest_spread(scope.optional.get("transport")):
         return f"its runs differ by {spread['relative']:.0%}"
     return ""
 

@@ -106,7 +106,7 @@ class Workspace:
             "PULUMI_BACKEND_URL": os.environ.get("PULUMI_BACKEND_URL") or f"file://{self.backend}",
             "PULUMI_SKIP_UPDATE_CHECK": "true",
             "SSH_AUTH_SOCK": _agent(),
-            # The CLI and its provider seldom look for garbage: of a preview of many hosts that is a quarter of their work.
+            # Of a preview of many hosts the look for garbage was a quarter of what the CLI and its provider do.
             "GOGC": os.environ.get("GOGC") or _GOGC,
         }
         if "PULUMI_CONFIG_PASSPHRASE" not in os.environ and "PULUMI_CONFIG_PASSPHRASE_FILE" not in os.environ:

@@ -36,7 +36,7 @@ class Event:
     `seconds` is how long a finished step took; `text` is a message, an error, or why a step was skipped. `command` is
     what command_of says of the resource's inputs (at a delete, as they were). `before`
     and `after` are the inputs that a started step begins and ends with, every secret hidden; none before a create, none
-    after a delete.
+    after a delete. `outputs` are those that it begins with, secrets hidden as well.
     """
 
     kind: str
@@ -49,6 +49,7 @@ class Event:
     command: str = ""
     before: Mapping[str, Any] = field(default_factory=dict, repr=False)
     after: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    outputs: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 def command_of(inputs: Mapping[str, Any]) -> str:

@@ -146,6 +146,7 @@ class Lifecycle:
                 event,
                 before=shown(before.inputs) if before else {},
                 after=shown(resource.inputs) if operation != "delete" else {},
+                outputs=shown(before.outputs) if before else {},
             )
         )
         try:
@@ -169,6 +170,6 @@ def _event(resource: Resource) -> Event:
     return Event("start", "", resource.urn, resource.name, resource.type, command=command_of(resource.inputs))
 
 
-def shown(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Return inputs with every secret hidden."""
-    return dict(convert(inputs, lambda _secret: HIDDEN))
+def shown(values: dict[str, Any]) -> dict[str, Any]:
+    """Return inputs or outputs with every secret hidden."""
+    return dict(convert(values, lambda _secret: HIDDEN))

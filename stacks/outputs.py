@@ -56,18 +56,23 @@ def fabric_output(
 def headline(validation: Mapping[str, Any]) -> float | None:
     """Return the headline bus bandwidth in GB/s; None when nothing was measured.
 
-    That of the largest scope that was judged on GPUs; else that across sites, or of the only site.
+    That of the largest scope that was judged on GPUs; else that across sites, or of the only site. None where its data
+    was wrong, its tables contradict themselves, or its runs lie too far apart.
     """
     judged = [
         (len(result["nodes"]), result["ranks"] or 0, result)
         for _, result in scopes_of(validation)
-        if result.get("backend") == "nccl-tests" and result["verdict"] in ("PASS", "FAIL")
+        if result.get("backend") == "nccl-tests" and result["verdict"] in ("PASS", "FAIL", "UNSTABLE", "INCONCLUSIVE")
     ]
     if judged:
-        value = max(judged, key=lambda each: each[:2])[2]["busbw_gb_per_s"]
-        return None if value is None else float(value)
+        return _sound_figure(max(judged, key=lambda each: each[:2])[2])
     for scope in (CROSS_SITE, *(name for name in validation if name != NODE)):
         if scope in validation:
-            value = validation[scope]["busbw_gb_per_s"]
-            return None if value is None else float(value)
+            return _sound_figure(validation[scope])
     return None
+
+
+def _sound_figure(result: Mapping[str, Any]) -> float | None:
+    value = result["busbw_gb_per_s"]
+    sound = result.get("verdict") not in ("UNSTABLE", "INCONCLUSIVE") and not result.get("wrong")
+    return float(value) if sound and value is not None else None

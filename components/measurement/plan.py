@@ -69,6 +69,12 @@ def preflight_program() -> str:
     return python_program("components.validation.preflight.main", "sys.argv[1]")
 
 
+@cache
+def beside_program() -> str:
+    """What a job says of others on its GPUs before and between its runs."""
+    return python_program("components.validation.preflight.foreign", "")
+
+
 def mpi_of(nodes: Mapping[str, Node], settings: Validation) -> dict[str, int]:
     """The versions of Open MPI that bring ranks on GPUs together; none where a program or an image has its own."""
     own = settings.nccl.image or settings.nccl.program
@@ -189,7 +195,8 @@ def _gpu_part(scope: str, settings: Validation, asked: Measurement | None, mpi: 
     told = asked_json(asked)
     del told["ranks"], told["nodes"]
     reader = (VALIDATION / "nccl_json.py").read_text(encoding="utf-8")
-    files = {"rank.sh": _script("rank"), "nccl_json.py": reader, **_program_files(settings)}
+    files = {"rank.sh": _script("rank"), "nccl_json.py": reader, "beside.py": beside_program()}
+    files |= _program_files(settings)
     return {
         "nccl": {
             **told,

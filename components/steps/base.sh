@@ -17,6 +17,8 @@ LOCK_WAIT=600
 # What a step tells the program; whether it has the host's lock; why it stopped, and what to do. The file by which it
 # answers, whether its work is done, and whether it has answered.
 RESULT='' LOCKED='' REASON='' REMEDY='' ANSWER='' WORKED='' ANSWERED=''
+# Functions that end what the step holds of others, whether its work ends well or not.
+AT_END=()
 
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C
 
@@ -117,7 +119,8 @@ dispatch() {
 
 # What the shell that works leaves for the one that answers: the result, or why there is none.
 hand_over() {
-    local status=$?
+    local status=$? each
+    for each in "${AT_END[@]}"; do "$each" || note "$each failed"; done
     if [ "$status" -eq 0 ] && [ -n "$WORKED" ]; then
         printf '{%s}\n' "$RESULT" >"$ANSWER"
         return

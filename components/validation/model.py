@@ -94,7 +94,9 @@ class JobReport:
     none. `node_states` is the text of `sinfo -R`. `facts` are further named findings (nvidia_peermem, links).
     `left_out` names nodes of the scope that did not take part; `absent` says of those that no other job was on why.
     `measured_at` is when, in seconds since 1970; `last` what was found the last time that was not BUSY. `repeats` are
-    outputs of further runs at the gate size alone, `log` is NCCL's own where it has a file of its own.
+    outputs of further runs at the gate size alone, `log` is NCCL's own where it has a file of its own. `beside` says
+    what else was on the GPUs before each run and after the last (foreign.py); `first_runs` are GB/s of runs that
+    differed so much that all was measured once more.
     """
 
     job_id: int | None
@@ -112,6 +114,8 @@ class JobReport:
     absent: Mapping[str, str] = field(default_factory=dict)
     repeats: tuple[str, ...] = ()
     log: str = ""
+    beside: tuple[str, ...] = ()
+    first_runs: tuple[float, ...] = ()
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "JobReport":
@@ -144,6 +148,8 @@ class JobReport:
             absent=dict(zip(names("absent", [*absent]), absent.values(), strict=True)),
             repeats=_outputs(data.get("repeats", ())),
             log=_text(data, "log") if "log" in data else "",
+            beside=_outputs(data.get("beside", ())),
+            first_runs=tuple(number("first_runs", each) for each in data.get("first_runs", ())),
         )
 
 

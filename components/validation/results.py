@@ -14,8 +14,7 @@ from components.validation.preflight.findings import Finding
 from components.validation.transport import read_transport
 from components.validation.verdict import GroupResult, Result, SuspectResult, Verdict, judge
 
-LARGE_SPREAD = 0.15  # of the runs at the gate size; sound sockets differed by up to 13 %, NVLink by 2 %
-_WORST_FIRST: tuple[Verdict, ...] = ("FAIL", "INCONCLUSIVE", "BUSY", "UNJUDGED", "PASS")
+_WORST_FIRST: tuple[Verdict, ...] = ("FAIL", "UNSTABLE", "INCONCLUSIVE", "BUSY", "UNJUDGED", "PASS")
 _ASKED = frozenset(field.name for field in fields(Measurement))
 
 ReadPreflight = Callable[[str], Mapping[str, Sequence[Finding]]]
@@ -192,5 +191,4 @@ def together(groups: Sequence[Result]) -> Result:
 
 def to_be_searched(result: Result) -> bool:
     """Whether slow nodes should be looked for: it failed, or its runs differ much."""
-    spread = result["spread"]
-    return result["verdict"] == "FAIL" or (spread is not None and spread["relative"] > LARGE_SPREAD)
+    return result["verdict"] in ("FAIL", "UNSTABLE")

@@ -6,18 +6,19 @@ None, never 0.
 """
 
 import time
+from collections.abc import Sequence
 from typing import Literal, TypedDict
 
 from components.validation.expected import NOTHING, Expected, complaint, proven
-from components.validation.figures import Figures, doubts, read_figures
+from components.validation.figures import Figures, doubts, largest_spread, read_figures, wrong_data
 from components.validation.model import Backend, JobReport, Measurement
 from components.validation.nccl_tests import Row, Timing
 from components.validation.preflight.findings import Finding
 from components.validation.sizes import format_size
 from components.validation.transport import Transport, read_transport
-from components.validation.wording import age, context, ending, findings, without
+from components.validation.wording import age, beside, context, ending, findings, without
 
-Verdict = Literal["PASS", "FAIL", "UNJUDGED", "INCONCLUSIVE", "BUSY"]
+Verdict = Literal["PASS", "FAIL", "UNJUDGED", "UNSTABLE", "INCONCLUSIVE", "BUSY"]
 
 _UNFINISHED = ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "REQUEUED", "STAGE_OUT", "")
 
@@ -150,7 +151,7 @@ def judge(asked: Measurement, report: JobReport, expected: Expected = NOTHING) -
         expected_interface=expected.interface,
         job_id=report.job_id,
         seconds=report.seconds,
-        rows=[_row(row) for row in table.rows],
+        rows=[_row(row) for row in figures.rows],
         groups=[],
         left_out=list(report.left_out),
         measured_at=_moment(report.measured_at),
@@ -198,7 +199,7 @@ def _verdict(
     asked: Measurement, report: JobReport, figures: Figures, expected: Expected, transport: Transport
 ) -> tuple[Verdict, str]:
     if figures.wrong:
-        return "FAIL", f"The data was wrong: {figures.wrong} out of bounds.{context(report)}"
+        return "FAIL", f"The data was wrong: {figures.wrong} out of bounds ({wrong_data(figures)}).{findings(report)}"
     if report.state == "BUSY":
         return "BUSY", _busy(asked, report)
     if report.state == "UNAVAILABLE":
@@ -220,10 +221,34 @@ def _verdict(
     below = floor is not None and gate.busbw_gb_per_s < floor
     if below or wrong_way:
         held = f", below the floor of {floor:g} GB/s" if below else ""
-        return "FAIL", f"Measured {measured}{held}.{f' {wrong_way}' if wrong_way else ''}{findings(report)}"
+        also = f"{f' {wrong_way}' if wrong_way else ''}{beside(report)}{findings(report)}"
+        return "FAIL", f"Measured {measured}{held}.{also}"
+    unsteady = _unsteady(report, figures, transport)
+    if unsteady:
+        return "UNSTABLE", f"Measured {measured}, but {unsteady}{findings(report)}"
+    if report.first_runs:
+        measured += f" the second time, as the runs of the first gave {_listed(report.first_runs)}"
     if floor is None:
         return "UNJUDGED", f"Measured {measured}; no floor is known for this hardware."
     return "PASS", f"Measured {measured}, at or above the floor of {floor:g} GB/s."
+
+
+def _listed(runs: Sequence[float]) -> str:
+    return f"{', '.join(f'{each:.3f}' for each in runs)} GB/s"
+
+
+def _unsteady(report: JobReport, figures: Figures, transport: Transport) -> str:
+    """What is to be said of runs that lie too far apart; empty where they do not."""
+    relative, gate, limit = figures.relative_spread, figures.gate, largest_spread(transport.name)
+    if relative is None or gate is None or relative <= limit:
+        return ""
+    runs, middle = figures.runs, gate.busbw_gb_per_s
+    odd = max(range(len(runs)), key=lambda at: abs(runs[at] - middle))
+    words = f"its runs gave {_listed(runs)} and differ by {relative:.0%}, more than {limit:.0%}"
+    words += f"; run {odd + 1} is the {'slow' if runs[odd] < middle else 'fast'} one."
+    if report.first_runs:
+        words += f" It was measured twice; the first time they gave {_listed(report.first_runs)}."
+    return words + beside(report, odd)
 
 
 def _row(row: Row) -> RowResult:

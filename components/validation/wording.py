@@ -46,6 +46,17 @@ def findings(report: JobReport) -> str:
     return (f" Node states: {states}." if states else "") + (f" Found on the nodes: {facts}." if facts else "")
 
 
+def beside(report: JobReport, run: int | None = None) -> str:
+    """What else was on the GPUs: around one run, by its number from 0, or around any. Where nothing was seen, that."""
+    looks = report.beside if run is None else report.beside[run : run + 2]
+    if not looks:
+        return ""
+    seen = dict.fromkeys(line.strip() for look in looks for line in look.splitlines() if line.strip())
+    if not seen:
+        return "" if run is None else " Nothing else was seen on its GPUs before or after it."
+    return f" On the GPUs besides: {'; '.join(list(seen)[:_TAIL_LINES])}."
+
+
 def without(report: JobReport) -> str:
     """Who took part and who did not; empty where everybody did."""
     busy = [name for name in report.left_out if name not in report.absent]

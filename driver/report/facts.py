@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from components.settings.types import NODE
 from components.validation.preflight.tailnet import TRAFFIC
-from components.validation.table import scopes_of
+from components.validation.table import bandwidth, scopes_of
 from components.validation.verdict import Result
 from driver.terminal import one_line
 
@@ -68,8 +68,9 @@ class Scope:
         spread, source = self.optional.get("spread"), self.optional.get("floor_source")
         words = []
         if spread:
-            words.append(f"{len(spread['runs'])} runs within {spread['relative']:.1%} of one another.")
-        if source and source != "config":
+            runs = ", ".join(bandwidth(each) for each in spread["runs"])
+            words.append(f"Runs of {runs} GB/s, within {spread['relative']:.1%} of one another.")
+        if source and source != "config" and self.result["busbw_gb_per_s"] is not None:
             words.append(f"The floor: {source}.")
         return " ".join(words)
 
@@ -119,6 +120,16 @@ def single_nodes(outputs: Mapping[str, Any]) -> list[Scope]:
     """The nodes that were measured by themselves."""
     found = (outputs.get("validation") or {}).get(NODE) or {}
     return [Scope(name, f"{NODE} {name}", cast(Result, found[name])) for name in sorted(found)]
+
+
+def nodes_beside_sites(outputs: Mapping[str, Any]) -> list[Scope]:
+    """The same without those that are a site of their own, told and judged there alike: that is one measurement."""
+    sites = {(scope.optional.get("job_id"), scope.result["verdict"]) for scope in scopes(outputs)}
+    return [
+        scope
+        for scope in single_nodes(outputs)
+        if (job := scope.optional.get("job_id")) is None or (job, scope.result["verdict"]) not in sites
+    ]
 
 
 def all_scopes(outputs: Mapping[str, Any]) -> list[Scope]:

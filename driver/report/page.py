@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from components.validation.table import COLUMNS, bandwidth, table_rows
 from driver.report import chart
-from driver.report.facts import Scope, all_scopes, node_facts, pairs, scopes, single_nodes, site_paths
+from driver.report.facts import Scope, node_facts, nodes_beside_sites, pairs, scopes, site_paths
 from driver.report.tables import node_figures
 from driver.terminal import lines
 
@@ -38,14 +38,14 @@ def page(outputs: Mapping[str, Any], stack: str, made_at: str) -> str:
     made_at   when, as shown
     """
     sites, paths = site_paths(outputs)
-    alone = single_nodes(outputs)
+    alone = nodes_beside_sites(outputs)
     headline = outputs.get("busbw_gb_per_s")
     return _ENVIRONMENT.get_template("report.html.j2").render(
         stack=stack,
         made_at=made_at,
         cluster=outputs["cluster"],
         headline=None if headline is None else bandwidth(headline),
-        everything=all_scopes(outputs),
+        everything=[*alone, *scopes(outputs)],
         scopes=[_shown(scope) for scope in scopes(outputs)],
         alone=[(scope, node_figures(scope), bars) for scope, bars in zip(alone, _bars(alone), strict=True)],
         curves=[_shown(scope) for scope in alone],

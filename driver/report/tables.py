@@ -12,19 +12,23 @@ from rich.text import Text
 from components.validation.sizes import format_size
 from components.validation.table import COLUMNS, bandwidth, table_rows
 from driver.make_command import Make
-from driver.report.facts import Scope, all_scopes, node_facts, scopes, single_nodes
+from driver.report.facts import Scope, node_facts, nodes_beside_sites, scopes
 from driver.terminal import one_line
 
 _NO_STACK = Make()
-BAD_VERDICTS = ("FAIL", "INCONCLUSIVE")
-_STYLES = {"PASS": "green", "FAIL": "red", "INCONCLUSIVE": "red", "UNJUDGED": "yellow", "BUSY": "yellow"}
+BAD_VERDICTS = ("FAIL", "UNSTABLE", "INCONCLUSIVE")
+_STYLES = {"PASS": "green", **dict.fromkeys(BAD_VERDICTS, "red"), "UNJUDGED": "yellow", "BUSY": "yellow"}
 _SEVERITIES = {"error": "red", "warning": "yellow"}
 _RIGHT = ("CPUs", "memory", "GPUs", "busbw (GB/s)", "floor (GB/s)", "spread")
 
 
 def bad_scopes(outputs: Mapping[str, Any]) -> list[str]:
     """Return the scopes whose verdict makes `up` fail."""
-    return [scope.title for scope in all_scopes(outputs) if scope.result["verdict"] in BAD_VERDICTS]
+    return [scope.title for scope in _shown(outputs) if scope.result["verdict"] in BAD_VERDICTS]
+
+
+def _shown(outputs: Mapping[str, Any]) -> list[Scope]:
+    return [*nodes_beside_sites(outputs), *scopes(outputs)]
 
 
 def show(console: Console, outputs: Mapping[str, Any], make: Make = _NO_STACK) -> None:
@@ -44,7 +48,7 @@ def show(console: Console, outputs: Mapping[str, Any], make: Make = _NO_STACK) -
         )  # fmt: skip
     for note in cluster.get("notes", []):
         console.print(f"Note: {one_line(note)}", style="yellow", highlight=False, markup=False)
-    alone = single_nodes(outputs)
+    alone = nodes_beside_sites(outputs)
     if alone:
         console.print(_table("Each node by itself", [node_figures(scope) for scope in alone]))
     for scope in alone:

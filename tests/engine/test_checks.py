@@ -80,3 +80,48 @@ def test_a_head_node_whose_machine_is_made_anew_has_another_host_key_or_goes_is_
     assert found(deployment, events) == ["head-replaced"]
     stack.write('pulumi.export("cluster", {"name": "trial"})', {"unused": 1})
     assert "head-replaced" in found(deployment, events)
+
+
+RELEASED = """
+class Head(pulumi.ComponentResource):
+    def __init__(self):
+        super().__init__("tailrack:cluster:HeadNode", "door")
+        gate = step("door-gate", "SLURM_RELEASE={release}; echo found", options={{"parent": self}})
+        said = gate.stdin.apply(lambda _: "echo '{{\\"slurm_version\\": \\"{there}\\"}}' # {release}")
+        step("door-head", said, depends_on=[gate], options={{"parent": self}})
+
+Head()
+pulumi.export("cluster", {{"name": "trial"}})
+"""
+
+
+def test_a_release_that_cannot_follow_is_refused_with_the_way_to_go_and_nobody_can_ask_for_it(
+    deploy: Callable[[str, list[Event]], Deployment], stack: Stack
+) -> None:
+    def written_for(release: str, there: str = "23.11.4") -> None:
+        program = RELEASED.replace("SLURM_RELEASE={release}; ", "SLURM_RELEASE={release}\\n")
+        stack.write(program.format(release=release, there=there), {"unused": 1})
+
+    written_for("23.11.4")
+    events: list[Event] = []
+    deployment = deploy("dev", events)
+    assert deployment.up(Checks(())).ok
+    stack.host.take()
+
+    written_for("26.05.3")
+    assert found(deployment, events) == ["slurm-release"]
+    for asked in ((), ("slurm-release",)):
+        with pytest.raises(
+            DriverError, match=r"nothing was touched:\n  slurm-release: .*Go by way of 25[.]05: write"
+        ) as refused:
+            deployment.up(Checks(asked))
+        assert "tailrack:allow" not in str(refused.value)
+    written_for("23.02.7")
+    assert found(deployment, events) == ["slurm-release"]
+    assert stack.host.take() == []
+
+    written_for("25.05.3", there="25.05.3")
+    assert deployment.up(Checks(())).ok
+    assert len(stack.host.take()) == 2
+    written_for("26.05.3")
+    assert found(deployment, events) == []

@@ -1,13 +1,14 @@
 """Make the archives that `make test-gpu` brings to a machine without network.
 
-    python -m tests.gpu.pack ALL_REDUCE_PERF FOLDER
+    python -m tests.gpu.pack ALL_REDUCE_PERF FOLDER [--artifacts FOLDER]
 
 ALL_REDUCE_PERF is nccl-tests' program, built with MPI for the Open MPI of the lab's nodes, and for the machine's CUDA
 and an NCCL not newer than the machine's. FOLDER then holds
 
     node.tar.xz     the tree of a lab's node with the packages of all roles, without what nothing looks at
     program.tar.xz  what the machine that runs the tests has besides: Python packages, the tailnet's control server,
-                    ALL_REDUCE_PERF
+                    ALL_REDUCE_PERF; with --artifacts Enroot's packages, Pyxis' source, and what a head node compiles
+                    of it: there is no compiler on the machine
     1/, 2/          the same in parts, for a way to the machine that takes only so much at a time; `make test-gpu`
                     reads these
 """
@@ -30,7 +31,9 @@ from pathlib import Path
 
 import docker
 
+from components.roles.enroot_pyxis.settings_pins import PYXIS
 from components.roles.order import roles
+from components.roles.role import template
 from driver.workspace import PROJECT
 from lab import docker_daemon, images
 from stacks.config import parse
@@ -103,6 +106,18 @@ LEFT_OUT = [
 ]  # fmt: skip
 """Patterns of paths; what lies below one that fits is left out too."""
 
+COMPILE = """apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev make libslurm-dev slurm-client
+cd /src && mkdir source && tar -xzf pyxis.tar.gz -C source --strip-components=1 && make -s -C source
+. /etc/os-release
+slurm=$(dpkg-query -W -f='${source:Upstream-Version}' slurm-client)
+kind=pyxis/$ID-${VERSION_ID:-rolling}-$(dpkg --print-architecture)-slurm-$slurm-pyxis-$PYXIS
+mkdir -p "$kind"
+cp source/spank_pyxis.so "$kind/"
+gcc -O2 -static -o "$kind/slurmstepd" slurmstepd.c
+for file in spank_pyxis.so slurmstepd; do sha256sum <"$kind/$file" | cut -d ' ' -f 1 >"$kind/$file.sha256"; done
+"""
+"""As components/roles/enroot_pyxis/install.sh does it."""
+
 _LEFT_OUT = re.compile("|".join(fnmatch.translate(path) for pattern in LEFT_OUT for path in (pattern, f"{pattern}/*")))
 
 
@@ -132,9 +147,9 @@ def packed(path: Path) -> Iterator[tarfile.TarFile]:
         yield archive
 
 
-def pack_node(client: docker.DockerClient, path: Path) -> None:
+def pack_node(client: docker.DockerClient, path: Path, artifacts: Path | None) -> None:
     """Write the tree of the lab's node image, with every package that a role installs: there is no source for them."""
-    install = f"apt-get update && apt-get install -y --no-install-recommends {shlex.join(role_packages())}"
+    install = f"apt-get update && apt-get install -y --no-install-recommends {shlex.join(role_packages(artifacts))}"
     container = client.containers.create(
         images.tags().node, ["sh", "-c", install], environment={"DEBIAN_FRONTEND": "noninteractive"}
     )
@@ -151,14 +166,15 @@ def pack_node(client: docker.DockerClient, path: Path) -> None:
         container.remove(force=True)
 
 
-def role_packages() -> list[str]:
+def role_packages(artifacts: Path | None = None) -> list[str]:
     """Return the Debian packages of all roles, as the dev stack has them, on machines that confine jobs."""
-    config = parse({key.removeprefix("tailrack:"): value for key, value in dev_config().items()}, base_dir=PROJECT)
+    raw = {key.removeprefix("tailrack:"): value for key, value in dev_config().items()}
+    config = parse({**raw, **({"containers": {"artifacts": str(artifacts)}} if artifacts else {})}, base_dir=PROJECT)
     always = {name for role in roles(config) for names in role.packages.values() for name in names}
     return sorted(always | CONFINED_PACKAGES)
 
 
-def pack_program(client: docker.DockerClient, all_reduce_perf: Path, path: Path) -> None:
+def pack_program(client: docker.DockerClient, all_reduce_perf: Path, path: Path, artifacts: Path | None) -> None:
     """Write what the machine that runs the tests has besides a node's tree."""
     with tempfile.TemporaryDirectory() as folder, packed(path) as archive:
         site = Path(folder) / "site"
@@ -166,6 +182,35 @@ def pack_program(client: docker.DockerClient, all_reduce_perf: Path, path: Path)
         archive.add(site, f"{PLACE}/site", filter=as_root)
         archive.add(control_program(client, Path(folder)), f"{PLACE}/control", filter=as_root)
         archive.add(all_reduce_perf, f"{PLACE}/all_reduce_perf", filter=as_root)
+        if artifacts:
+            archive.add(artifacts, f"{PLACE}/artifacts", filter=as_root)
+            archive.add(compiled(client, artifacts, Path(folder)), f"{PLACE}/artifacts/pyxis", filter=as_root)
+
+
+def compiled(client: docker.DockerClient, artifacts: Path, folder: Path) -> Path:
+    """Return a folder with what a head node compiles of Pyxis' source, by the name of the machines' kind."""
+    launcher = template("enroot_pyxis", "slurmstepd.c")
+    container = client.containers.create(
+        images.tags().node, ["bash", "-euc", COMPILE], environment={"DEBIAN_FRONTEND": "noninteractive", "PYXIS": PYXIS}
+    )
+    try:
+        sources = io.BytesIO()
+        with tarfile.open(fileobj=sources, mode="w") as archive:
+            archive.add(artifacts / f"v{PYXIS}.tar.gz", "src/pyxis.tar.gz")
+            text = tarfile.TarInfo("src/slurmstepd.c")
+            text.size = len(launcher.encode())
+            archive.addfile(text, io.BytesIO(launcher.encode()))
+        container.put_archive("/", sources.getvalue())
+        container.start()
+        status, said = container.wait()["StatusCode"], container.logs(tail=20).decode(errors="replace")
+        if status != 0:
+            raise RuntimeError(f"{COMPILE}\nexit {status}\n{said}")
+        stream, _ = container.get_archive("/src/pyxis")
+        with tarfile.open(fileobj=Stream(stream), mode="r|") as found:
+            found.extractall(folder, filter="data")
+    finally:
+        container.remove(force=True)
+    return folder / "pyxis"
 
 
 def install_packages(site: Path) -> None:
@@ -248,6 +293,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("all_reduce_perf", type=Path)
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--artifacts", type=Path, help="folder with Enroot and Pyxis (docs/containers.md)")
     parser.add_argument("--only", choices=("node", "program"), help="make one of the two again")
     arguments = parser.parse_args()
     client = docker_daemon.connect()
@@ -255,9 +301,9 @@ def main() -> None:
     images.ensure_images(client, [tags.node, tags.control])
     node, program = (arguments.folder / f"{name}.tar.xz" for name in ("node", "program"))
     if arguments.only != "node":
-        pack_program(client, arguments.all_reduce_perf, program)
+        pack_program(client, arguments.all_reduce_perf, program, arguments.artifacts)
     if arguments.only != "program":
-        pack_node(client, node)
+        pack_node(client, node, arguments.artifacts)
     for part in in_parts(node, program):
         print(f"{part}: {part.stat().st_size / 2**20:.1f} MiB")
 

@@ -96,9 +96,10 @@ def test_every_node_has_proven_it_and_shows_its_images(cluster: Cluster) -> None
 def test_pyxis_was_compiled_once_and_the_nodes_took_it_from_the_share(cluster: Cluster) -> None:
     (kind,) = cluster.run("head", "ls /export/shared/containers/pyxis").split()
     assert re.fullmatch(r"debian-13-amd64-slurm-\d+\.\d+\.\d+-pyxis-0\.24\.0", kind)
-    wanted = cluster.run("head", f"cat /export/shared/containers/pyxis/{kind}/sha256")
-    for node in NODES:
-        assert cluster.run(node, "sha256sum </usr/local/lib/tailrack/spank_pyxis.so").split()[0] == wanted.strip()
+    for file in ("spank_pyxis.so", "slurmstepd"):
+        wanted = cluster.run("head", f"cat /export/shared/containers/pyxis/{kind}/{file}.sha256")
+        for node in NODES:
+            assert cluster.run(node, f"sha256sum </usr/local/lib/tailrack/{file}").split()[0] == wanted.strip()
     assert cluster.attempt("a1", "command -v gcc").returncode != 0
 
 
@@ -125,6 +126,23 @@ def test_an_image_that_shows_the_wrong_text_drains_the_node(cluster: Cluster, he
     tried = cluster.attempt("a1", f"{keep}; echo another >inside; tailrack-containers prove", limit=90)
     assert tried.returncode == 1
     assert "does not run inside a container" in cluster.run("head", "sinfo -h -n a1 -o %E:%200E")
+
+
+def test_a_job_that_fails_inside_keeps_its_cause_in_slurmds_journal(cluster: Cluster, healthy: None) -> None:
+    kept = "cd /var/lib/tailrack/containers; mv smoke.sqsh kept.sqsh; trap 'mv kept.sqsh smoke.sqsh' EXIT"
+    tried = cluster.attempt("a1", f"{kept}; rm proven; echo nonsense >smoke.sqsh; tailrack-containers prove", limit=90)
+    assert tried.returncode == 1
+    journal = cluster.run("a1", "journalctl -u slurmd -o cat --no-pager -n 60")
+    said = tried.stderr.partition("the job said: ")[2].splitlines()
+    assert said[0] in journal
+    assert "slurmstepd" in journal
+
+
+def test_slurms_task_prolog_runs_for_a_task_in_a_container_of_one_static_program(cluster: Cluster) -> None:
+    # No loader and no library is in that image.
+    image = "/var/lib/tailrack/containers/smoke.sqsh"
+    shown = inside(cluster, f"-N2 --switches=2 -w a1,b1 --container-image={image}", "sh -c 'echo $TAILRACK_INTERFACE'")
+    assert shown == "tailscale0\ntailscale0\n"
 
 
 def test_a_staged_image_starts_in_under_a_second(cluster: Cluster) -> None:

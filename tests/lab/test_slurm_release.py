@@ -1,12 +1,13 @@
 """One Slurm release in the place of the distribution's: what goes on meanwhile, what is refused, what is left.
 
-A build takes 20 minutes on two cores, so what comes of it is kept by kind of machine and source, for every checkout of
-this machine.
-The tests share a head node and a node and run in the order of this file.
+A build takes minutes, so what comes of it is kept by what decides it (kind of machine, source, the script that builds),
+for every checkout of this machine.
+The tests share a head node and two nodes and run in the order of this file.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -15,28 +16,47 @@ from pathlib import Path
 
 import pytest
 
+from components.roles.role import FOLDER
 from lab.debian import find_mirrors
 from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
 
 RELEASE = "24.11.5"
 SHA256 = "e1a5547edd212c38b5e3230a284133f777b32746551f094aaa81cc4af375e332"
-KIND = f"debian-13-amd64-{RELEASE}-{SHA256[:12]}-1"
+MACHINE = "debian-13-amd64"
+KIND = f"{MACHINE}-{RELEASE}-{SHA256[:12]}-2"
 SHARE = "/export/shared/slurm"
-KEPT = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tailrack" / "slurm" / KIND
+BUILT_BY = hashlib.sha256((FOLDER / "slurm_release" / "build.sh").read_bytes()).hexdigest()[:12]
+KEPT = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tailrack" / "slurm" / f"{KIND}-{BUILT_BY}"
 # Debian's archive has the source, so nothing from elsewhere is needed.
 SLURM = {
     "release": RELEASE,
     "release_sha256": SHA256,
     "release_source": f"{{mirror}}/pool/main/s/slurm-wlm/slurm-wlm_{RELEASE}.orig.tar.gz",
 }
-OF_RELEASE = f"{RELEASE}-1+tailrack1"
+OF_RELEASE = f"{RELEASE}-1+tailrack2"
+NODES = ("n1", "n2")
+# A folder of ready packages of a newer release for Debian 13, in the place of those below: docs/slurm-releases.md.
+PACKAGES = os.environ.get("TAILRACK_SLURM_PACKAGES", "")
+NEXT = next(Path(PACKAGES).glob("*/slurm-smd_*")).name.split("_")[1].split("-")[0] if PACKAGES else "24.11.6"
+READY = "/srv/slurm-packages"
+# Debian has the source of one release alone. So these packages have its programs, which call themselves by a number
+# that is as long: they show in which order machines get a release and what jobs see of it, not how two releases speak.
+AS_NEXT = f"""set -e
+rm -rf {READY}; mkdir -p {READY}/{MACHINE}; cd "$(mktemp -d)"
+for deb in {SHARE}/{KIND}/*.deb; do
+    rm -rf p; dpkg-deb -R "$deb" p
+    grep -rlZF {RELEASE} p | LC_ALL=C xargs -0 sed -i 's/{RELEASE.replace(".", "[.]")}/{NEXT}/g'
+    dpkg-deb -Zgzip --root-owner-group -b p {READY}/{MACHINE} >&2
+done
+cd {READY}; sha256sum */*.deb >SHA256SUMS; sha256sum <SHA256SUMS
+"""
 
 
 @pytest.fixture(scope="module")
 def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
-    """A head node and a node with Debian's Slurm."""
+    """A head node and two nodes with Debian's Slurm."""
     made = make_cluster("r1")
-    hosts = [own_machine(made.lab, name) for name in ("head", "n1")]
+    hosts = [own_machine(made.lab, name) for name in ("head", *NODES)]
     made.config["tailrack:head"] = {"name": "head", "site": "rack"}
     made.config["tailrack:sites"] = [{"name": "rack", "kind": "hosts", "hosts": hosts}]
     made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
@@ -81,18 +101,19 @@ def test_a_release_takes_the_distributions_place_while_a_job_and_its_array_run(c
     cluster.config["tailrack:slurm"].update({key: text.format(mirror=mirror) for key, text in SLURM.items()})
     cluster.up_ok()
     keep_what_was_built(cluster)
-    for node, package in (("head", "slurmctld"), ("n1", "slurmd")):
+    for node, package in (("head", "slurmctld"), *((node, "slurmd") for node in NODES)):
         assert version(cluster, node, f"slurm-smd-{package}") == OF_RELEASE
         assert version(cluster, node, package) == version(cluster, node, "slurm-wlm-basic-plugins") == ""
     eventually(lambda: cluster.run("head", "squeue -h") == "", 120, "all jobs have ended")
     # Each once: none was requeued, and none was lost.
     assert cluster.run_as("ada", "head", "cat ended-*").split() == ["done"] * 3
-    assert cluster.run_as("ada", "head", "srun hostname").strip() == "n1"
+    assert cluster.run_as("ada", "head", "srun hostname").strip() in NODES
 
 
 def test_a_node_has_what_the_head_node_built(cluster: ClusterUnderTest) -> None:
-    assert "building" not in cluster.run("n1", "cat /var/log/tailrack/n1-node.log")
-    for node in ("head", "n1"):
+    for node in NODES:
+        assert "building" not in cluster.run(node, f"cat /var/log/tailrack/{node}-node.log")
+    for node in ("head", *NODES):
         assert cluster.attempt(node, "ls -d /var/lib/tailrack/slurm-build").returncode == 2
         assert cluster.attempt(node, "getent passwd tailrack-build").returncode == 2
 
@@ -109,6 +130,44 @@ def test_no_upgrade_brings_the_distributions_slurm_back(cluster: ClusterUnderTes
     assert cluster.attempt("n1", "apt-get -s install -y slurmd", 120).returncode == 100
 
 
+def away(cluster: ClusterUnderTest, node: str) -> tuple[int, int]:
+    """When slurmd of a node ended last and when it was back, in microseconds of the clock that all nodes share."""
+    shown = cluster.run(
+        node, "systemctl show --value -p InactiveEnterTimestampMonotonic,ActiveEnterTimestampMonotonic slurmd"
+    )
+    ended, back = sorted(int(each) for each in shown.split())
+    return ended, back
+
+
+def test_nodes_get_another_release_one_by_one_from_ready_packages_while_a_job_and_its_array_run(
+    cluster: ClusterUnderTest,
+) -> None:
+    if PACKAGES:
+        subprocess.run(["docker", "cp", PACKAGES, f"{cluster.container('head')}:{READY}"], check=True)
+        of_list = cluster.run("head", f"chown -R root:root {READY}; sha256sum <{READY}/SHA256SUMS").split()[0]
+    else:
+        of_list = cluster.run("head", AS_NEXT, 120).split()[0]
+    running = "--mem=50 -o /dev/null --wrap 'until [ -e ~/go ]; do sleep 1; done; echo done >~/next-$SLURM_JOB_ID'"
+    cluster.run_as("ada", "head", f"sbatch -n1 -w n1 {running}")
+    cluster.run_as("ada", "head", f"sbatch -n1 -w n2 --array=1-2 {running}")
+    at_work = "squeue -h -o '%t %r' | sort -u"
+    eventually(lambda: cluster.run("head", at_work).split() == ["R", "None"], 30, "all jobs run")
+    slurm = cluster.config["tailrack:slurm"]
+    for key in SLURM:
+        del slurm[key]
+    slurm.update(release=NEXT, release_packages=READY, release_packages_sha256=of_list)
+    cluster.up_ok()
+    assert cluster.run("head", at_work).split() == ["R", "None"]
+    (_, first_back), (second_ended, _) = sorted(away(cluster, node) for node in NODES)
+    assert first_back < second_ended
+    assert cluster.run("head", "sinfo -h -N -p all -o '%N %v'").split() == ["n1", NEXT, "n2", NEXT]
+    assert "No reservations" in cluster.run("head", "scontrol show reservation")
+    cluster.run_as("ada", "head", "touch go")
+    eventually(lambda: cluster.run("head", "squeue -h") == "", 120, "all jobs have ended")
+    assert cluster.run_as("ada", "head", "cat next-*").split() == ["done"] * 3
+    cluster.run("head", f"test -s /var/lib/tailrack/slurm/state-before-{NEXT}.tar")
+
+
 def test_a_second_up_changes_nothing(cluster: ClusterUnderTest) -> None:
     cluster.up_ok()
     assert cluster.touched() == set()
@@ -116,22 +175,22 @@ def test_a_second_up_changes_nothing(cluster: ClusterUnderTest) -> None:
 
 def test_a_way_back_is_refused_before_anything_is_changed(cluster: ClusterUnderTest) -> None:
     before = dict(cluster.config["tailrack:slurm"])
-    cluster.config["tailrack:slurm"]["release"] = "24.05.8"
+    cluster.config["tailrack:slurm"]["release"] = RELEASE
     (failure,) = cluster.up().failures
     assert "no release reads what a newer one has written" in failure.message
-    for key in SLURM:
+    for key in [key for key in before if key.startswith("release")]:
         del cluster.config["tailrack:slurm"][key]
     failures = cluster.up().failures
     assert any("write tailrack:slurm.release again" in failure.message for failure in failures)
     cluster.config["tailrack:slurm"] = before
-    assert cluster.run_as("ada", "head", "srun hostname").strip() == "n1"
+    assert cluster.run_as("ada", "head", "srun hostname").strip() in NODES
     cluster.up_ok()
 
 
 def test_who_leaves_has_its_package_manager_back(cluster: ClusterUnderTest) -> None:
     summary = cluster.deployment().destroy()
     assert summary.ok, summary.failures
-    nodes = ("head", "n1")
+    nodes = ("head", *NODES)
     eventually(lambda: not any(cluster.run(node, "apt-mark showhold") for node in nodes), 20, "nothing is held")
     for node in nodes:
         assert cluster.attempt(node, "ls /etc/apt/preferences.d/tailrack-slurm").returncode == 2

@@ -73,6 +73,8 @@ class SimulatedSlurm:
     rounds: list[list[tuple[str, ...]]] = field(default_factory=list)
     prepared: str = "COMPLETED"
     second_run: float = 1.0  # its speed / that of the others
+    second_time: float = 1.0  # the same, where all is measured once more
+    beside: Sequence[str] = ()  # what is on the GPUs, before each run and after the last
 
     def run(self, orders: Iterable[Order], limits: Limits) -> list[dict[str, Any]]:
         """In the place of slurm_jobs.run_jobs."""
@@ -95,13 +97,13 @@ class SimulatedSlurm:
         speed = self.speed(order.nodes)
         if speed is None:
             return {**report, "state": "FAILED", "exit_code": 3, "output": "a: NCCL failure\n"}
+        second_run = self.second_time if order.folder.name.endswith("-again") else self.second_run
+        report["files"] |= {f"beside.{at}": said for at, said in enumerate(self.beside, 1)}
         runs = [tuple(map(int, word.split(":"))) for word in order.arguments[2:]]
         for at, (least, most) in enumerate(runs, 1):
             sizes = [least * 4**power for power in range(20) if least * 4**power <= most]
             per_node = int(next(word for word in order.options if "gpus-per-node" in word).partition("=")[2])
-            report["files"][f"table.{at}"] = table(
-                order.nodes, per_node, sizes, speed * (self.second_run if at == 2 else 1)
-            )
+            report["files"][f"table.{at}"] = table(order.nodes, per_node, sizes, speed * (second_run if at == 2 else 1))
             said = self.inside if len(order.nodes) == 1 else self.between
             report["files"] |= {f"log.{at}.{rank}": log(node, *said) for rank, node in enumerate(order.nodes)}
         return report

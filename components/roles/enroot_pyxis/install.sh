@@ -7,6 +7,7 @@
 # ENROOT_PYXIS_LOCAL              folder on a disk of the machine's own
 # ENROOT_PYXIS_NVIDIA_LIBRARIES   true where containers get the driver's libraries on machines with GPUs
 # NFS_EXPORTS_MOUNT               where the share is
+# ENROOT_PYXIS_LAUNCHER           what slurmd starts in slurmstepd's place, in C
 # SLURM_RELEASE                   the config's own release of Slurm; empty for the distribution's
 # NODE_SITE                       the site that this machine stands at
 
@@ -15,6 +16,8 @@ CONTAINERS_DIR=$STATE_DIR/containers
 # A folder of the share that only root of the head node can write: root of every other machine is nobody there.
 SHARED_CONTAINERS=containers
 PLUGIN=/usr/local/lib/tailrack/spank_pyxis.so
+# Slurm's TaskProlog could not start inside a container without it (templates/slurmstepd.c).
+LAUNCHER=/usr/local/lib/tailrack/slurmstepd
 # Read by Slurm wherever the cluster's plugstack.conf is: what is not here is not loaded.
 PLUGSTACK_DIR=/etc/tailrack/plugstack.d
 
@@ -86,7 +89,7 @@ plugin_kind() {
     printf '%s' "$ID-${VERSION_ID:-rolling}-$(dpkg --print-architecture)-slurm-$slurm-pyxis-$ENROOT_PYXIS_PYXIS"
 }
 
-# Compile Pyxis for this machine into a folder of root's own. Only one step changes a machine at a time.
+# Compile Pyxis and the launcher for this machine into a folder of root's own. Only one step changes a machine at a time.
 compile_plugin() {
     local target=$1 folder
     ensure_packages gcc libc6-dev make
@@ -96,25 +99,40 @@ compile_plugin() {
     tar -xzf "${TAKEN[0]}" -C "$folder" --strip-components=1 --no-same-owner
     make -s -C "$folder" || fail "Pyxis $ENROOT_PYXIS_PYXIS does not compile with this machine's Slurm" \
         "see above; does libslurm-dev have the version of slurmd here? ('apt-cache policy slurmd libslurm-dev' on $HOST_NAME)"
-    publish_plugin "$folder/spank_pyxis.so" "$target"
+    printf '%s\n' "$ENROOT_PYXIS_LAUNCHER" >"$folder/slurmstepd.c"
+    gcc -O2 -static -o "$folder/slurmstepd" "$folder/slurmstepd.c" || fail "slurmstepd's launcher does not compile" "see above"
+    publish "$folder/slurmstepd" "$target"
+    publish "$folder/spank_pyxis.so" "$target"
     rm -rf "$folder"
 }
 
-# The checksum comes last: a plugin without it is half copied.
-publish_plugin() {
+# The checksum comes last: a file without it is half copied.
+publish() {
+    local name=${1##*/}
     mkdir -p "$2"
-    install -m 0644 "$1" "$2/spank_pyxis.so.new"
-    mv -fT "$2/spank_pyxis.so.new" "$2/spank_pyxis.so"
-    ensure_file "$2/sha256" 0644 root:root "$(sha256sum <"$2/spank_pyxis.so" | cut -d ' ' -f 1)"
+    install -m 0755 "$1" "$2/$name.new"
+    mv -fT "$2/$name.new" "$2/$name"
+    ensure_file "$2/$name.sha256" 0644 root:root "$(sha256sum <"$2/$name" | cut -d ' ' -f 1)"
 }
 
-# Whether a folder has a plugin that is whole, and nobody's but root's.
+# Whether a folder has the plugin and the launcher, whole and nobody's but root's.
 has_plugin() {
-    [ "$(stat -c %u "$1/spank_pyxis.so" "$1/sha256" 2>/dev/null | sort -u)" = 0 ] && is_file_with "$1/spank_pyxis.so" "$(cat "$1/sha256")"
+    local file
+    for file in "$1/spank_pyxis.so" "$1/slurmstepd"; do
+        [ "$(stat -c %u "$file" "$file.sha256" 2>/dev/null | sort -u)" = 0 ] && is_file_with "$file" "$(cat "$file.sha256")" || return 1
+    done
 }
 
-# Install the plugin of this machine's kind. It is root's code on every machine, so it comes from the one whose root may
-# do anything anyway, the head node, or is compiled here; never from another node.
+# a published file, and its place; anew only where it is another one
+install_published() {
+    is_file_with "$2" "$(cat "$1.sha256")" && return
+    install -D -m 0755 "$1" "$2.new"
+    mv -fT "$2.new" "$2"
+    note "installed $2"
+}
+
+# Install what was compiled for this machine's kind. It is root's code on every machine, so it comes from the one whose
+# root may do anything anyway, the head node, or is compiled here; never from another node.
 ensure_plugin() {
     local kind from
     kind=$(plugin_kind)
@@ -124,12 +142,23 @@ ensure_plugin() {
         from=$CONTAINERS_DIR/pyxis/$kind
         has_plugin "$from" || compile_plugin "$from"
     fi
-    if ! is_file_with "$PLUGIN" "$(cat "$from/sha256")"; then
-        install -D -m 0644 "$from/spank_pyxis.so" "$PLUGIN.new"
-        mv -fT "$PLUGIN.new" "$PLUGIN"
-        note "installed Pyxis for $kind"
+    install_published "$from/slurmstepd" "$LAUNCHER"
+    install_published "$from/spank_pyxis.so" "$PLUGIN"
+    ensure_file "$CONTAINERS_DIR/plugin" 0644 root:root "$(cat "$from/spank_pyxis.so.sha256")"
+}
+
+# A slurmd that runs starts anew with it; jobs go on.
+ensure_launcher() {
+    local known=${CHANGED:-}
+    CHANGED=
+    ensure_file /etc/systemd/system/slurmd.service.d/tailrack-containers.conf 0644 root:root "[Service]
+Environment=\"TAILRACK_SLURMD_OPTIONS=-d $LAUNCHER\""
+    if [ -n "$CHANGED" ]; then
+        systemctl daemon-reload
+        timeout 60 systemctl try-restart slurmd ||
+            fail "slurmd does not start again" "see 'journalctl -u slurmd' on $HOST_NAME, then run up again"
     fi
-    ensure_file "$CONTAINERS_DIR/plugin" 0644 root:root "$(cat "$from/sha256")"
+    CHANGED=$known$CHANGED
 }
 
 # Parents like /tmp: each user makes a folder of his own in them.
@@ -182,6 +211,7 @@ install_containers() {
     ensure_apparmor
     ensure_gpu_libraries
     ensure_plugin
+    ensure_launcher
     ensure_enroot_settings
     ensure_smoke_image
     # Required: where the plugin is gone, slurmd and every step of a job say so and end. Last: with it, it is asked for.

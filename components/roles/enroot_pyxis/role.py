@@ -47,6 +47,7 @@ def role(settings: ClusterSettings) -> Role | None:
             "images": list(_images(containers)),
             "pyxis": PYXIS,
         },
+        texts={"launcher": template("enroot_pyxis", "slurmstepd.c")},
         secrets={"credentials": "".join(_logins(containers))},
     )
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: machine/retire slurm/jobs slurm/others
+# uses: machine/retire slurm/jobs slurm/others slurm_release/turn
 # slurmd as a dynamic node: it brings its own hardware description and takes all configuration from the controller.
 #
 # NODE_FEATURES, NODE_GRES   Slurm features and gres of this node (`site-x,pool-a`, `gpu:h200:8` or empty)
@@ -148,7 +148,8 @@ LimitMEMLOCK=infinity
 Restart=on-failure
 RestartSec=5
 ExecStart=
-ExecStart=/usr/sbin/slurmd --systemd -Z -N $HOST_NAME --conf-server $HEAD_ADDRESS:$SLURM_PORT --conf \"$conf\""
+# The last word is what other roles add, in files of their own here.
+ExecStart=/usr/sbin/slurmd --systemd -Z -N $HOST_NAME --conf-server $HEAD_ADDRESS:$SLURM_PORT --conf \"$conf\" \$TAILRACK_SLURMD_OPTIONS"
     give_jobs_back_at_shutdown
     # As it was called before version 0.1.
     retire tailrack-known.service
@@ -170,6 +171,7 @@ ExecStart=/usr/sbin/slurmd --systemd -Z -N $HOST_NAME --conf-server $HEAD_ADDRES
     { wait_until "$REGISTER_LIMIT" node_decided && [ "$USABLE" = yes ]; } || fail \
         "the controller at $HEAD_ADDRESS does not see this node as usable ($(node_field '(.state | join("+")), .reason' | paste -sd ' '))" \
         "see 'journalctl -u slurmd' on $HOST_NAME and 'sinfo -R' on the head node$(clock_hint)"
+    end_turn
     placed_in_topology || wait_until 60 reconfigure_until_placed ||
         fail "the controller does not place this node in its site" "see topology.conf and slurmctld's log on the head node"
     systemctl start tailrack-shutdown

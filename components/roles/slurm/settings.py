@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field
 from slurmutils import SlurmConfig
 
-from components.roles.slurm.settings_release import check_release, check_release_number, check_source
+from components.roles.slurm.settings_release import check_packages, check_release, check_release_number, check_source
 from components.settings.draft import Draft
 from components.settings.problems import Report, below
 from components.settings.section import Section, key, named, number, yes_no
@@ -79,6 +79,7 @@ TimeLimit = Annotated[str, BeforeValidator(_time_limit)]
 Setting = Annotated[str, BeforeValidator(_setting)]
 Release = Annotated[str, BeforeValidator(check_release_number)]
 Source = Annotated[str, Field(max_length=300), AfterValidator(check_source)]
+Packages = Annotated[str, Field(max_length=300), AfterValidator(check_packages)]
 
 
 class Partition(Section):
@@ -139,7 +140,7 @@ class Slurm(Section):
         default=None,
     )
     release_sha256: Checksum | None = key(
-        "SHA-256 of the release's source",
+        "SHA-256 of the release's source; needed unless all machines get ready packages",
         "64 lowercase digits; whatever comes from there would be run as root; write the sum that you have compared "
         "with the release's page",
         default=None,
@@ -149,6 +150,21 @@ class Slurm(Section):
         "an address or a path that ends with .tar.gz, .tar.bz2 or .tar.xz; there would be nothing to build; write one "
         "of the two, or leave it out",
         otherwise="SchedMD's own place",
+        default=None,
+    )
+    release_packages: Packages | None = key(
+        "[ready packages](slurm-releases.md#ready-packages) of the release: the address of a folder, or its path on "
+        "the head node, with a SHA256SUMS and a folder for each kind of machine, such as debian-13-amd64; left out, or "
+        "for a kind that is not there, they are built",
+        "an address or a path without a slash at its end; no machine could install the release; write one of the two, "
+        "or leave it out",
+        otherwise="packages are built",
+        default=None,
+    )
+    release_packages_sha256: Checksum | None = key(
+        "SHA-256 of the SHA256SUMS of these packages",
+        "64 lowercase digits; whatever comes from there would be run as root; write what sha256sum says of the list "
+        "that you have made or compared",
         default=None,
     )
 

@@ -43,13 +43,32 @@ def check_source(value: str) -> str:
     return value
 
 
+def check_packages(value: str) -> str:
+    """An address or a path of a folder, in characters that no shell reads."""
+    if not re.fullmatch(r"(https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?)?(/[A-Za-z0-9_~+-][A-Za-z0-9._~+-]*)+", value):
+        raise ValueError("neither an address nor a path")
+    return value
+
+
+_ROOT = "whatever comes from there would be run as root"
+# Each with what it needs beside it, and how that is written.
+_KNOWN_BY = (
+    ("release_source", "release_sha256", "write the SHA-256 of that file, from the release's page and not from it"),
+    ("release_packages", "release_packages_sha256", "write the SHA-256 of the SHA256SUMS there"),
+    ("release_packages_sha256", "release_packages", "write where the packages of that list are"),
+)
+
+
 def check_release(slurm: Draft, report: Report) -> None:
-    """Report a release without the checksum of its source, and what belongs to a release where none is asked for."""
-    asked = "release" in slurm.raw
-    if asked and "release_sha256" not in slurm.raw:
+    """Report a release that nothing is known by, and what belongs to a release where none is asked for."""
+    asked, there = "release" in slurm.raw, slurm.raw.keys()
+    if asked and not there & {name for pair in _KNOWN_BY for name in pair[:2]}:
         what = "is missing, and the source of a release is known by it"
         fix = "write the SHA-256 of that file, from the release's page and not from the file itself"
-        report.add(slurm.at("release_sha256"), what, "whatever comes from there would be run as root", fix)
-    for name in () if asked else sorted({"release_sha256", "release_source"} & slurm.raw.keys()):
+        report.add(slurm.at("release_sha256"), what, _ROOT, fix)
+    for name, needed, fix in _KNOWN_BY if asked else ():
+        if name in there and needed not in there:
+            report.add(slurm.at(needed), f"is missing, and {name} is there", _ROOT, fix)
+    for name in () if asked else sorted({name for pair in _KNOWN_BY for name in pair[:2]} & there):
         fix = "write tailrack:slurm.release too, or take it out"
         report.add(slurm.at(name), "is there without a release", "each machine has its distribution's Slurm", fix)

@@ -35,3 +35,17 @@ def oldest_accepted(controller: str) -> str:
         return RELEASES[-3] if own > RELEASES[-1] else own
     back = 3 if own >= _THREE_BACK_SINCE else 2
     return RELEASES[max(0, RELEASES.index(own) - back)]
+
+
+def way(present: str, wanted: str) -> list[str]:
+    """Return the releases to go by way of, oldest first and as few as can be; none where `wanted` reads `present`.
+
+    Raises ValueError where a release is not known here.
+    """
+    here, there = RELEASES.index(release(present)), RELEASES.index(release(wanted))
+    stops: list[str] = []
+    while RELEASES.index(oldest_accepted(RELEASES[there])) > here:
+        # The newest that takes this one; each takes the one before it.
+        here = max(index for index in range(here, there) if RELEASES.index(oldest_accepted(RELEASES[index])) <= here)
+        stops.append(RELEASES[here])
+    return stops

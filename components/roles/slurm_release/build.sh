@@ -62,19 +62,22 @@ fetch_bootstrap() {
             "see 'apt-cache policy mmdebstrap' on $HOST_NAME (on Ubuntu it is in universe), then run up again"
 }
 
-# SchedMD's packaging, less what nobody needs here and a desktop's libraries are needed for, and with what it leaves out:
-# PMIx as these distributions have it, and the names of their libraries, whose files it has too.
+# SchedMD's packaging, less what nobody needs here (a desktop's window, the REST daemon, pages of HTML, and each library a
+# second time for linking statically, which is half of the compiler's work), and with what it leaves out: PMIx as these
+# distributions have it, and the names of their libraries, whose files it has too.
 adapt_packaging() {
     local debian=$1/debian names='' number
     for number in {36..60}; do names+=", libslurm$number, libslurm${number}t64"; done
-    awk -v RS= -v ORS='\n\n' '!/^Package: slurm-smd-(sview|openlava|torque|doc)\n/' "$debian/control" |
-        sed "/^ libgtk2.0-dev,\$/d; s/^Package: slurm-smd\$/&\nReplaces: ${names#, }\nBreaks: ${names#, }/" >"$debian/control.new"
+    awk -v RS= -v ORS='\n\n' '!/^Package: slurm-smd-(sview|slurmrestd|openlava|torque|doc)\n/' "$debian/control" |
+        sed "/^ libgtk2.0-dev,\$/d; /^ man2html-base,\$/d; s/^Package: slurm-smd\$/&\nReplaces: ${names#, }\nBreaks: ${names#, }/" >"$debian/control.new"
     mv "$debian/control.new" "$debian/control"
     # shellcheck disable=SC2016  # read by make
     sed -i -E '1a include /usr/share/dpkg/architecture.mk
+/slurmrestd/{/dh_auto_configure/!d}
+s#--with-slurmrestd #--disable-slurmrestd --disable-static #
 s#--with-pmix( |$)#--with-pmix=/usr/lib/$(DEB_HOST_MULTIARCH)/pmix2 #' "$debian/rules"
     sed -i "1s/)/+tailrack$RECIPE)/" "$debian/changelog"
-    grep -q -- '--with-pmix=/usr/lib/' "$debian/rules"
+    grep -q -- '--disable-static .*--with-pmix=/usr/lib/' "$debian/rules"
 }
 
 unpack_source() {
@@ -101,7 +104,7 @@ make_root() {
     # shellcheck disable=SC2016  # $1 is mmdebstrap's
     within "$BUILD_LIMIT" env TMPDIR="$BUILD" PERL5LIB="$perl" unshare --mount --pid --fork --kill-child --mount-proc \
         "$BUILD/tool/usr/bin/mmdebstrap" --quiet --mode=root --variant=minbase --format=directory \
-        --include=build-essential,fakeroot --aptopt="$proxies" --aptopt='APT::Sandbox::User "root"' \
+        --include=build-essential,fakeroot --aptopt="$proxies" --aptopt='APT::Sandbox::User "root"' --dpkgopt=force-unsafe-io \
         --customize-hook="mkdir -p \"\$1/made/slurm\" && cp -a '$BUILD/made/slurm/debian' \"\$1/made/slurm/\"" \
         --customize-hook='chroot "$1" apt-get -q -y --no-install-recommends build-dep /made/slurm' \
         '' "$BUILD/root" "$BUILD/sources" >>"$BUILD_LOG" 2>&1 </dev/null ||
@@ -115,16 +118,17 @@ make_root() {
 jobs_at_once() { awk -v cpus="$(nproc)" '$1 == "MemAvailable:" {n = int($2 / 700000); print n < 1 ? 1 : n < cpus ? n : cpus}' /proc/meminfo; }
 
 # One more thing than the account can do alone: its root is the one of the build. It says as much as it likes into the log.
+# Nobody looks for the symbols of a debugger, and no distribution's own taste decides what is made.
 compile() {
     # shellcheck disable=SC2016  # read by the inner shell
     within "$BUILD_LIMIT" nice -n 10 unshare --mount --pid --net --ipc --uts --fork --kill-child chroot "$BUILD/root" /bin/sh -c '
         mount -t proc proc /proc && cd /made/slurm && exec setpriv --reuid "$1" --regid "$2" --clear-groups --no-new-privs \
-            env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/made LC_ALL=C.UTF-8 DEB_BUILD_OPTIONS="nocheck parallel=$3" \
-            dpkg-buildpackage -b -uc -us' sh "$(id -u "$BUILD_USER")" "$(id -g "$BUILD_USER")" "$(jobs_at_once)" \
+            env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/made LC_ALL=C.UTF-8 DEB_CFLAGS_STRIP=-g \
+            DEB_BUILD_OPTIONS="nocheck noautodbgsym optimize=-lto parallel=$3" dpkg-buildpackage -b -uc -us' sh "$(id -u "$BUILD_USER")" "$(id -g "$BUILD_USER")" "$(jobs_at_once)" \
         </dev/null 2>&1 | head -c 100000000 >>"$BUILD_LOG"
 }
 
-compiled() { find "$BUILD/root/made" -name '*.o' ! -path '*/.libs/*' | wc -l; }
+compiled() { find "$BUILD/root/made" -name '*.o' | wc -l; }
 
 compile_saying_how_far() {
     local all builder said=$SECONDS
@@ -139,6 +143,25 @@ compile_saying_how_far() {
         note "compiled $(compiled) files of about $all"
     done
     wait "$builder"
+}
+
+# Make what was built the packages of a folder. It has its name when it is whole.
+publish_release() {
+    local from=$1 target=$2 package path
+    rm -rf "$target.new" "$target"
+    mkdir -p "$target.new"
+    for package in "${RELEASE_PACKAGES[@]}"; do
+        path=$(compgen -G "$from/${package}_*.deb") || not_published "$target" "the packaging made no $package"
+        install -m 0644 "$path" "$target.new/" || not_published "$target" "its packages cannot be kept in ${target%/*}"
+    done
+    (cd "$target.new" && sha256sum -- *.deb >SHA256SUMS) || not_published "$target" "its packages cannot be kept in ${target%/*}"
+    sync -f "$target.new"
+    mv -T "$target.new" "$target"
+}
+
+not_published() {
+    rm -rf "$1.new"
+    build_failed "$2" "see above and 'df -h ${1%/*}' on $HOST_NAME, then run up again"
 }
 
 # Build the packages of this machine's own kind into a folder. Only one step changes a machine at a time.

@@ -1,20 +1,24 @@
 #!/bin/bash
-# uses: slurm_release/build slurm_release/install
-# The head node brings the release's source and the packages of its own kind, and has them before any node.
+# uses: slurm_release/build slurm_release/install slurm_release/ready
+# The head node brings ready packages, the release's source and the packages of its own kind, and has them before any node.
 #
-# SLURM_RELEASE, SLURM_RELEASE_SHA256   release, and the checksum of its source
+# SLURM_RELEASE, SLURM_RELEASE_SHA256   release, and the checksum of its source; none where ready packages are all there is
 # SLURM_RELEASE_FROM                    where that comes from: an address, or a path here
 # NFS_EXPORTS_PATH                      directory of the share
 # HEAD_COMPUTES                         true when the head node runs jobs too
 
 slurm_release_head() {
     local folder=$NFS_EXPORTS_PATH/$SHARED_SLURM packages kind
-    kind=$folder/$(release_kind)
     # Folders whose parents are root's: nobody else can put anything in their place.
     install -d -m 0755 "$folder" "$folder/source"
-    keep_artifact "$folder/source/$(source_name)" "$SLURM_RELEASE_SHA256" "$SLURM_RELEASE_FROM" \
+    keep_ready_packages "$folder"
+    kind=$folder/$(release_kind)
+    [ -z "$SLURM_RELEASE_SHA256" ] || keep_artifact "$folder/source/$(source_name)" "$SLURM_RELEASE_SHA256" "$SLURM_RELEASE_FROM" \
         tailrack:slurm.release_source tailrack:slurm.release_sha256
-    has_release "$kind" || build_release "$folder/source/$(source_name)" "$kind"
+    if ! has_release "$kind"; then
+        refuse_without_source
+        build_release "$folder/source/$(source_name)" "$kind"
+    fi
     packages=(slurm-smd slurm-smd-client slurm-smd-dev slurm-smd-slurmctld)
     [ "$HEAD_COMPUTES" != true ] || packages+=(slurm-smd-slurmd)
     install_release "$kind" "${packages[@]}"

@@ -1,8 +1,13 @@
 #!/bin/bash
-# uses: slurm_release/kept slurm_release/packages
+# uses: slurm_release/ready slurm_release/packages slurm_release/turn
 # The packages of a release take the place of those that the machine has of Slurm, in one transaction.
 #
 # SLURM_RELEASE   release, such as 24.11.5
+
+# Of the disk that the packages go to, with what they need.
+INSTALL_ROOM_MB=200
+# Slurm's daemons, in the order in which a new release starts; they end in the reverse one.
+SLURM_DAEMONS=(slurmdbd slurmctld slurmd)
 
 # Packages of Slurm that are not a release of ours: Debian's and Ubuntu's, by their source's name of today and before.
 distribution_slurm() { slurm_packages_of slurm-wlm slurm-llnl; }
@@ -25,13 +30,21 @@ ensure_slurm_account() {
         --shell /usr/sbin/nologin slurm
 }
 
-# What slurmctld knows, as it is when it has ended: no release reads what a newer one has written.
+# As it was, with the packages that are there.
+start_again() { [ $# -eq 0 ] || systemctl start "$@" || note "$* cannot be started again"; }
+
+# What slurmctld knows, as it is when it has ended: no release reads what a newer one has written. Words are the daemons
+# that start again where it cannot be saved.
 save_state() {
     local state=/var/lib/slurm/slurmctld saved=$STATE_DIR/slurm/state-before-$SLURM_RELEASE.tar
-    [ -d "$state" ] || return 0
+    # What this release itself has written already is nothing to go back to.
+    if [ ! -d "$state" ] || [ "$(cat "$SLURM_INSTALLED" 2>/dev/null)" = "$(release_kind)" ]; then return 0; fi
     mkdir -p "${saved%/*}"
-    (umask 077 && tar -cf "$saved.new" -C "${state%/*}" "${state##*/}") || fail \
-        "what slurmctld knows cannot be saved as $saved" "make room there on $HOST_NAME, then run up again"
+    if ! (umask 077 && tar -cf "$saved.new" -C "${state%/*}" "${state##*/}"); then
+        rm -f "$saved.new"
+        start_again "$@"
+        fail "what slurmctld knows cannot be saved as $saved" "make room there on $HOST_NAME, then run up again"
+    fi
     mv -fT "$saved.new" "$saved"
     note "what slurmctld knows is saved as $saved"
 }
@@ -39,14 +52,15 @@ save_state() {
 # Have a machine's Slurm be that of a folder: the folder, and packages of it. What runs of Slurm ends before, and starts
 # in the step's own place; jobs go on, each under the program that started it.
 install_release() {
-    local from=$1 wanted=("${@:2}") folder=$STATE_DIR/slurm-install path old removed beyond unit running=() words=()
+    local from=$1 wanted=("${@:2}") folder=$STATE_DIR/slurm-install path old removed beyond room unit at running=() words=()
     if [ "$(cat "$SLURM_INSTALLED" 2>/dev/null)" = "$(release_kind)" ] && [ -z "$(missing_of "${wanted[@]}")" ] &&
         [ -z "$(distribution_slurm)" ]; then return 0; fi
     # What counts are the copies, which nobody else can change afterwards.
     rm -rf "$folder"
     install -d -m 0700 "$folder"
     cp "$from"/* "$folder/"
-    has_release "$folder" || fail "the packages in $from are not whole" "run up again: they are made anew"
+    { has_release "$folder" && as_listed "$folder"; } || fail "the packages in $from are not whole, or not those of the list" \
+        "run up of the cluster again: they are brought anew"
     # All of a release have one version: with what is wanted go those that came with another one.
     readarray -t -O "${#wanted[@]}" wanted < <(slurm_packages_of slurm-smd | grep -xF "$(printf '%s\n' "${RELEASE_PACKAGES[@]}")" |
         grep -vxF "$(printf '%s\n' "${wanted[@]}")")
@@ -60,17 +74,24 @@ install_release() {
     beyond=$(comm -23 <(printf '%s' "$removed${removed:+$'\n'}") <(printf '%s\n' "${old[@]}" | sort) | paste -sd ' ')
     [ -z "$beyond" ] || fail "installing Slurm $SLURM_RELEASE would remove $beyond too" \
         "remove it yourself if nobody needs it on $HOST_NAME, then run up again"
-    note "installing Slurm $SLURM_RELEASE${removed:+ in the place of ${removed//$'\n'/ }}"
+    room=$(df -Pm /usr | awk 'NR == 2 {print $4}')
+    [ "$room" -ge "$INSTALL_ROOM_MB" ] || fail "installing Slurm $SLURM_RELEASE takes up to $INSTALL_ROOM_MB MB, and /usr has $room" \
+        "make room there on $HOST_NAME, then run up again"
+    # What comes from elsewhere is here before anything ends.
+    when_unlocked exchange --download-only "${words[@]}" || fail "apt cannot fetch what Slurm $SLURM_RELEASE needs here" \
+        "see above and 'apt-get update' on $HOST_NAME, then run up again"
     ensure_slurm_account
-    for unit in slurmctld slurmd; do
-        systemctl -q is-active "$unit" || continue
-        systemctl stop "$unit"
-        running+=("$unit")
+    # The head node's controller goes first, and its nodes' steps come after its own.
+    if ! systemctl -q is-active slurmctld; then take_turn; fi
+    note "installing Slurm $SLURM_RELEASE${removed:+ in the place of ${removed//$'\n'/ }}"
+    for unit in "${SLURM_DAEMONS[@]}"; do
+        if systemctl -q is-active "$unit"; then running+=("$unit"); fi
     done
-    save_state
+    for ((at = ${#running[@]} - 1; at >= 0; at--)); do systemctl stop "${running[at]}"; done
+    save_state "${running[@]}"
     printf '%s\n' "${wanted[@]}" >>"$STATE_DIR/packages"
     if ! when_unlocked unstarted exchange "${words[@]}" || [ -n "$(missing_of "${wanted[@]}")" ]; then
-        [ ${#running[@]} -eq 0 ] || systemctl start "${running[@]}" || note "${running[*]} cannot be started again"
+        start_again "${running[@]}"
         fail "apt could not install Slurm $SLURM_RELEASE${APT_SAID:+ ($(head -n 1 <<<"$APT_SAID"))}" \
             "see above and 'apt-get -f install' on $HOST_NAME, then run up again"
     fi

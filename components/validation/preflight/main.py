@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from components.validation.preflight import adapters, gpus, neighbour, node, nvlink, pci, tailnet, xids
+from components.validation.preflight import adapters, foreign, gpus, neighbour, node, nvlink, pci, tailnet, xids
 from components.validation.preflight.findings import Finding, finding, line
 from components.validation.preflight.health import Health, health_of
 
@@ -27,6 +27,7 @@ HEALTH = Path("/run/tailrack/health.json")
 OLD_SECONDS = 3600
 # The node's own step has just asked for the first look when the first measurement comes.
 FIRST_LOOK_SECONDS = 45
+LOOKER = "tailrack-health.service"
 COMMAND_SECONDS = 10
 # For a predecessor that is late.
 LINGER_SECONDS = neighbour.MEET_SECONDS
@@ -99,9 +100,11 @@ def check_health_file(health: Health | None, promised: int, now: float) -> Itera
 
 
 def health_soon(path: Path, promised: int) -> Health | None:
-    """What the collector wrote; on a node whose first look is still going on, waited for."""
+    """What the collector wrote; waited for only while its first look goes on: one that is dead is not waited for."""
     end = time.monotonic() + FIRST_LOOK_SECONDS
     while (health := health_of(path)) is None and promised and time.monotonic() < end:
+        if said_by("systemctl", "is-active", LOOKER).strip() != "activating":
+            return health_of(path)  # it may have ended just now
         time.sleep(0.5)
     return health
 
@@ -124,6 +127,7 @@ def checks(asked: Asked, health: Health | None) -> list[Finding]:
     wanted: list[tuple[str, Callable[[], Iterable[Finding]]]] = [
         (gpus.HEALTH, lambda: check_health_file(health, count, time.time())),
         (gpus.HEALTH, lambda: gpus.check_gpus(looks.get("nvidia-smi"), count) if count else ()),
+        (foreign.FOREIGN, lambda: foreign.check_foreign(foreign.used()) if count else ()),
         (gpus.FABRIC, lambda: gpus.check_fabric_manager(looks.get("fabric manager"), switches) if count else ()),
         (nvlink.NVLINK, lambda: nvlink.check_links(text("nvlink"), switches) if count else ()),
         (xids.XID, lambda: xids.check_xids(text("kernel"))),

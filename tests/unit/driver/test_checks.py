@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import inspect
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pulumi.runtime.rpc import UNKNOWN
 
 from components.steps.label import StepLabel
 from driver import __main__ as driver
@@ -21,6 +23,7 @@ from driver.checks.ssh_open import GROUP
 from driver.comment import comment
 from driver.preview.plan import Plan
 from engine.events import Event, Summary
+from engine.values import HIDDEN
 from stacks.config import ConfigError, parse
 from stacks.config.allow import FINDINGS
 from tests.unit.configs import HEADS, HOST_KEY, HOSTS, LAB
@@ -29,12 +32,24 @@ from tests.unit.recorded import Build, Recorded
 COMMAND = "command:remote:Command"
 
 
-def event(operation: str, kind: str, name: str, before: Any = None, after: Any = None, command: str = "") -> Event:
-    """The start of one step of a preview."""
+def event(
+    operation: str, kind: str, name: str, before: Any = None, after: Any = None, command: str = "", said: str = ""
+) -> Event:
+    """The start of one step of a preview; `said` is what the step said when it ran last."""
     of = "HeadNode" if name.startswith(HEADS) else "ComputeNode"
     chain = f"tailrack:cluster:Cluster$tailrack:cluster:{of}${kind}" if kind == COMMAND else kind
     urn = f"urn:pulumi:prod::tailrack::{chain}::{name}"
-    return Event("start", operation, urn, name, kind, command=command, before=before or {}, after=after or {})
+    return Event(
+        "start",
+        operation,
+        urn,
+        name,
+        kind,
+        command=command,
+        before=before or {},
+        after=after or {},
+        outputs={"stdout": said},
+    )
 
 
 def planned(before: Recorded, after: Recorded) -> Iterator[Event]:
@@ -220,6 +235,76 @@ def test_a_name_that_is_no_findings_is_refused_with_the_one_that_was_meant(tmp_p
         parse({**LAB, "allow": ["floors-removed"]}, base_dir=tmp_path)
 
 
+def releasing(wanted: str, head: str, *nodes: str, was: str = "") -> list[tuple[str, str]]:
+    """What is found where a release is wanted, by what head node and nodes had."""
+
+    def has(version: str) -> str:
+        return json.dumps({"slurm_version": version})
+
+    before, after = ({"stdin": f"HEAD_COMPUTES=false\nSLURM_RELEASE={each}\n"} for each in (was, wanted))
+    unknown = {"stdin": UNKNOWN}
+    return found(
+        event("update", COMMAND, f"{HEADS[0]}-gate", before, after),
+        event("update", COMMAND, f"{HEADS[0]}-head", before, unknown, said=has(head)),
+        *(event("update", COMMAND, f"n{at}-node", {}, unknown, said=has(each)) for at, each in enumerate(nodes)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "head", "nodes"),
+    [("24.11.5", "24.11.5", ["24.11.5"]), ("25.11.7", "24.11.5", ["24.05.8", "24.11.5"]), ("24.11.6", "24.11.5", [])],
+)
+def test_a_release_that_may_follow_is_no_finding(wanted: str, head: str, nodes: list[str]) -> None:
+    assert releasing(wanted, head, *nodes) == []
+
+
+@pytest.mark.parametrize("wanted", ["24.11.5", "24.05.9", "24.11.9"])
+def test_a_way_back_is_found(wanted: str) -> None:
+    ((name, text),) = releasing(wanted, "24.11.10")
+    assert name == "slurm-release"
+    assert text.endswith(f"{wanted} is older: no release reads what a newer one has written. Write 24.11.10 or newer")
+
+
+@pytest.mark.parametrize(
+    ("head", "wanted", "stops"),
+    [("23.11.4", "25.11.7", ["25.05"]), ("23.11.4", "26.11.1", ["25.05"]), ("22.05.8", "26.11.1", ["23.11", "25.05"])],
+)
+def test_a_release_that_does_not_read_what_is_there_is_found_with_all_stops(
+    head: str, wanted: str, stops: list[str]
+) -> None:
+    ((_, text),) = releasing(wanted, head)
+    assert (
+        f"Go by way of {', '.join(stops)}: write a release of {stops[0]} as tailrack:slurm.release and run up" in text
+    )
+    assert text.endswith(f"; then {wanted}. Pools after each")
+
+
+def test_a_node_that_the_new_controller_would_not_take_is_found_by_name() -> None:
+    ((_, text),) = releasing("25.11.7", "24.11.5", "24.11.5", "23.11.4")
+    assert text.startswith("a controller of 25.11.7 takes nodes of 24.05 and newer, and n1 has 23.11.4. Bring it")
+
+
+def test_a_release_that_the_config_no_longer_names_is_found() -> None:
+    ((_, text),) = releasing("", "24.11.5", was="24.11.5")
+    assert text.startswith("the cluster has Slurm 24.11.5, and the config no longer names a release. Write")
+
+
+def test_what_cannot_be_is_not_allowed_by_name_and_a_machine_that_says_nonsense_finds_nothing() -> None:
+    checks = Checks(["slurm-release"])
+    checks.on_event(event("update", COMMAND, f"{HEADS[0]}-gate", {}, {"stdin": "SLURM_RELEASE=24.05.1\n"}))
+    for said in ("", "null", "[]", '{"slurm_version": 7}', '{"slurm_version": "99.11.1"}', HIDDEN):
+        checks.on_event(event("update", COMMAND, f"{HEADS[0]}-head", said=said))
+    assert checks.refused == []
+    checks.on_event(event("update", COMMAND, f"{HEADS[0]}-head", said='{"slurm_version": "24.11.5"}'))
+    assert [finding.name for finding in checks.refused] == ["slurm-release"]
+    assert "tailrack:allow" not in next(checks.lines())
+
+
+def test_the_head_nodes_look_is_sent_the_release_in_a_preview_already(build: Build) -> None:
+    stack = build({**LAB, "slurm": {"release": "25.11.7", "release_sha256": "a" * 64}})
+    assert stack.header(f"{HEADS[0]}-gate")["SLURM_RELEASE"] == "25.11.7"
+
+
 def checked(*allowed: str) -> Checks:
     checks = Checks(allowed)
     checks.on_event(event("delete", "tailrack:cluster:HeadNode", "door"))
@@ -240,7 +325,7 @@ def test_the_comment_says_what_was_found_before_all_else() -> None:
     nothing = Plan.of([], [], Summary())
     text = comment("prod", nothing, [], checked())
     lines = [line for line in text.splitlines() if line]
-    assert lines[2] == "**Refused until it is asked for by name:**"
+    assert lines[2] == "**Refused:**"
     assert lines[3].startswith("- head-replaced: the head node door would be taken out of the cluster")
     assert "**Asked for by name:**" in comment("prod", nothing, [], checked("head-replaced"))
     assert "by name" not in comment("prod", nothing, [], Checks(()))

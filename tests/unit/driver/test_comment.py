@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from html import unescape
 from typing import Any
@@ -35,7 +36,7 @@ def header(**values: str) -> dict[str, str]:
     return {"stdin": render_values(values)}
 
 
-def start(name: str, operation: str = "update", kind: str = COMMAND, **inputs: dict[str, str]) -> Event:
+def start(name: str, operation: str = "update", kind: str = COMMAND, **inputs: Mapping[str, Any]) -> Event:
     return Event("start", operation, f"urn::{name}", name, kind, **inputs)  # type: ignore[arg-type]
 
 

@@ -36,10 +36,34 @@ def outputs(**scopes: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("verdict", "fails"),
-    [("PASS", False), ("UNJUDGED", False), ("BUSY", False), ("FAIL", True), ("INCONCLUSIVE", True)],
+    [
+        ("PASS", False),
+        ("UNJUDGED", False),
+        ("BUSY", False),
+        ("FAIL", True),
+        ("INCONCLUSIVE", True),
+        ("UNSTABLE", True),
+    ],
 )
 def test_what_is_busy_does_not_make_up_fail(verdict: str, fails: bool) -> None:
     assert tables.bad_scopes(outputs(rack={"verdict": verdict})) == (["rack"] if fails else [])
+
+
+def test_a_site_of_one_node_is_shown_once() -> None:
+    measured = {**judge(ASKED, JobReport.from_json({**BUSY, "state": "FAILED", "exit_code": 3})), "job_id": 7}
+    about = outputs(box=measured, node={"c": measured, "d": {**measured, "job_id": 8}})
+    written = io.StringIO()
+    tables.show(Console(file=written, width=200), about)
+    assert tables.bad_scopes(about) == ["node d", "box"]
+    assert "node c" not in written.getvalue()
+
+
+def test_where_a_floor_is_from_is_not_said_of_a_scope_that_measured_nothing() -> None:
+    result = {**judge(ASKED, JobReport.from_json({**BUSY, "state": "FAILED", "exit_code": 3}))}
+    result |= {"floor_gb_per_s": 0.1, "floor_source": "measured for tests"}
+    written = io.StringIO()
+    tables.show(Console(file=written, width=200), outputs(rack=result))
+    assert "The floor" not in written.getvalue()
 
 
 def test_a_busy_scope_is_shown_with_who_is_on_its_nodes() -> None:

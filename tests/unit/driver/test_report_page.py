@@ -123,7 +123,7 @@ def test_the_page_has_the_figures_that_the_terminal_has(outputs):
         "3.95",
         "0.81889",
         "b gave 1 GB/s with a.",
-        "3 runs within 5.0%",
+        "GB/s, within 5.0% of one another",
         "2 errors",
         "reset",
     ):
@@ -131,6 +131,18 @@ def test_the_page_has_the_figures_that_the_terminal_has(outputs):
         assert figure in words, figure
     assert "sockets over eth0, not InfiniBand" in words
     assert "The floor: measured floors of 2026-11-21." in words
+
+
+def test_what_is_no_fault_is_folded_away_and_a_fault_is_not(outputs):
+    text = page(outputs, "prod", "2026-11-21 18:00 UTC")
+    findings = text[text.index("<h2>Preflight</h2>") :]
+    shown, folded = findings.split("<details><summary>What else was seen</summary>", 1)
+    assert "2 errors" in shown
+    assert "by way of a relay" not in shown
+    assert "by way of a relay" in folded
+    for found in outputs["validation"]["rack"]["preflight"].values():
+        found[:] = [each for each in found if each["severity"] == "info"]
+    assert "No error and no warning." in page(outputs, "prod", "")
 
 
 def test_the_page_loads_and_runs_nothing(outputs):

@@ -776,6 +776,43 @@ def bad_cases() -> list[Bad]:
         ),
         *(
             Bad(
+                f"ready packages of a release that {rule} are refused",
+                f"slurm: {{{keys}}}",
+                f"slurm.{path}",
+                parts,
+            )
+            for rule, keys, path, parts in (
+                (
+                    "nothing is known by",
+                    "release: 24.11.5, release_packages: /srv/slurm",
+                    "release_packages_sha256",
+                    ("is missing, and release_packages is there", "run as root", "the SHA256SUMS there"),
+                ),
+                (
+                    "lie nowhere",
+                    f"release: 24.11.5, release_packages_sha256: {'a' * 64}",
+                    "release_packages",
+                    ("is missing", "write where the packages of that list are"),
+                ),
+                ("nobody asked for", "release_packages: /srv/slurm", "release_packages", ("without a release",)),
+                *(
+                    (
+                        f"lie at {place}",
+                        f"release: 24.11.5, release_packages: '{place}', release_packages_sha256: {'a' * 64}",
+                        "release_packages",
+                        ("an address or a path without a slash at its end",),
+                    )
+                    for place in (
+                        "/srv/slurm/",
+                        "/srv/../etc",
+                        "ftp://files.example/slurm",
+                        "https://files.example/$(id)",
+                    )
+                ),
+            )
+        ),
+        *(
+            Bad(
                 f"a time limit of {limit} is refused",
                 f"slurm: {{partitions: [{{name: long, sites: [one], max_time: '{limit}'}}]}}",
                 "slurm.partitions[0].max_time",

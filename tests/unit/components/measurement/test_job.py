@@ -108,15 +108,16 @@ def test_the_job_between_gpus_is_as_it_was(settings: Nccl, snapshot: SnapshotAss
     assert (told.returncode, told.stderr) == (0, "")
 
 
-def run_gpu_job(folder: Path, settings: Nccl, *arguments: str) -> list[str]:
+def run_gpu_job(folder: Path, settings: Nccl, *arguments: str, nodes: str = "2") -> list[str]:
     """Run the job with an srun that tells its environment and words, one call an element."""
     (folder / "srun").write_text(
-        '#!/bin/bash\nprintf "%s;" "$@" >>calls\nenv | grep -E "^(NCCL|OMPI|TAILRACK|SPOKEN)" | sort >>calls\n'
+        '#!/bin/bash\ncase "$*" in *beside.py) echo "$*" >>looks; echo nothing; exit ;; esac\n'
+        'printf "%s;" "$@" >>calls\nenv | grep -E "^(NCCL|OMPI|TAILRACK|SPOKEN)" | sort >>calls\n'
         "printf '\\0' >>calls; echo table\n"
     )
     (folder / "srun").chmod(0o755)
     (folder / "build.env").write_text("TAILRACK_SHA256='content:12'\n")
-    environment = {"PATH": f"{folder}:/usr/bin:/bin", "SLURM_SUBMIT_DIR": str(folder)}
+    environment = {"PATH": f"{folder}:/usr/bin:/bin", "SLURM_SUBMIT_DIR": str(folder), "SLURM_JOB_NUM_NODES": nodes}
     job = nccl_job("rack", settings, 10)
     command = ["bash", "-s", "--", *arguments]
     subprocess.run(command, input=job, env=environment, text=True, capture_output=True, check=True)
@@ -132,6 +133,19 @@ def test_each_run_has_a_table_of_its_own_and_no_interface_is_named_where_jobs_ha
         assert word not in first
     assert "OMPI_MCA_btl=self,vader,tcp\n" in first
     assert "TAILRACK_SHA256=content:12\n" in first
+
+
+def test_on_one_node_ranks_share_memory_alone_as_tcp_says_at_length_that_it_finds_no_pairing(tmp_path: Path) -> None:
+    (call,) = run_gpu_job(tmp_path, Nccl(), "any", "", "8:8", nodes="1")
+    assert "OMPI_MCA_btl=self,vader\n" in call
+
+
+def test_what_else_is_on_the_gpus_is_looked_at_before_each_run_and_after_the_last(tmp_path: Path) -> None:
+    run_gpu_job(tmp_path, Nccl(image="x"), "any", "", "8:64", "64:64", "64:64")
+    looks = (tmp_path / "looks").read_text().splitlines()
+    # On the machines, not in the image; once on each.
+    assert looks == ["--mpi=none --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=0 /usr/bin/python3 beside.py"] * 4
+    assert {path.name for path in tmp_path.glob("beside.*")} == {f"beside.{at}" for at in range(1, 5)}
 
 
 def test_between_sites_nothing_but_sockets_over_the_named_interface_is_allowed(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,7 @@ def values(shell: Shell, **more: Value) -> dict[str, Value]:
         "ENROOT_PYXIS_PYXIS": "0.24.0",
         "ENROOT_PYXIS_LOCAL": f"{shell.root}/local",
         "ENROOT_PYXIS_NVIDIA_LIBRARIES": True,
+        "ENROOT_PYXIS_LAUNCHER": template("enroot_pyxis", "slurmstepd.c"),
         "NFS_EXPORTS_PATH": share,
         "NFS_EXPORTS_MOUNT": share,
         "NODE_SITE": "cloud-a",
@@ -167,14 +170,16 @@ KIND = "debian-13-amd64-slurm-24.11.5-pyxis-0.24.0"
 
 
 def plugin_on_the_share(shell: Shell, content: str = "a plugin\n", told: str = "") -> None:
-    shell.write(f"{SHARE}/pyxis/{KIND}/spank_pyxis.so", content)
-    shell.write(f"{SHARE}/pyxis/{KIND}/sha256", (told or digest(content)) + "\n")
+    for name, text, sum_told in (("spank_pyxis.so", content, told), ("slurmstepd", "a launcher\n", "")):
+        shell.write(f"{SHARE}/pyxis/{KIND}/{name}", text)
+        shell.write(f"{SHARE}/pyxis/{KIND}/{name}.sha256", (sum_told or digest(text)) + "\n")
 
 
 def install_plugin(shell: Shell) -> str:
     """Run ensure_plugin, with a compiler that makes `compiled`; return the installed plugin's text."""
     shell.stub("make", 'echo compiled >"$3/spank_pyxis.so"')
     shell.stub("tar")
+    shell.stub("gcc", 'echo static >"$4"')
     assert fetched(shell)[0] == 0
     done = shell.call("mkdir -p /var/lib/tailrack/containers; ensure_plugin", values(shell), "enroot_pyxis/install")
     assert done.returncode == 0, done.stderr
@@ -206,6 +211,35 @@ def test_a_node_of_another_kind_compiles_its_own_and_leaves_the_share_alone(mach
     assert [path.name for path in machine.path(f"{SHARE}/pyxis").iterdir()] == [KIND]
     assert install_plugin(machine) == "compiled\n"
     assert len([call for call in machine.calls if call.startswith("make")]) == 1
+
+
+def test_a_plugin_without_the_launcher_of_task_prolog_is_compiled_anew(machine: Shell) -> None:
+    plugin_on_the_share(machine)
+    machine.path(f"{SHARE}/pyxis/{KIND}/slurmstepd").unlink()
+    assert install_plugin(machine) == "compiled\n"
+    assert machine.path("/usr/local/lib/tailrack/slurmstepd").read_text() == "static\n"
+
+
+def test_slurmd_starts_steps_by_the_launcher_and_starts_anew_for_it_once(machine: Shell) -> None:
+    machine.stub("systemctl")
+    for _ in range(2):
+        done = machine.call("ensure_launcher", values(machine), "enroot_pyxis/install")
+        assert done.returncode == 0, done.stderr
+    dropin = machine.path("/etc/systemd/system/slurmd.service.d/tailrack-containers.conf").read_text()
+    assert re.search(r'^Environment="TAILRACK_SLURMD_OPTIONS=-d \S*/usr/local/lib/tailrack/slurmstepd"$', dropin, re.M)
+    assert len([call for call in machine.calls if "try-restart slurmd" in call]) == 1
+
+
+def test_the_launcher_starts_scripts_by_itself_and_steps_by_slurmstepd(tmp_path: Path) -> None:
+    source, program = tmp_path / "launcher.c", tmp_path / "launcher"
+    real = tmp_path / "slurmstepd"
+    real.write_text('#!/bin/sh\necho "step $*"\n')
+    real.chmod(0o755)
+    source.write_text(template("enroot_pyxis", "slurmstepd.c").replace("/usr/sbin/slurmstepd", str(real)))
+    subprocess.run(["gcc", "-O2", "-Wall", "-Werror", "-static", "-o", program, source], check=True)
+    script = ["slurm_script_launcher", "/bin/echo", "/bin/echo", "from the prolog"]
+    for words, said in ((script, "from the prolog\n"), (["infinity"], "step infinity\n"), ([], "step \n")):
+        assert subprocess.run([program, *words], capture_output=True, text=True, check=True).stdout == said
 
 
 def test_nodes_without_containers_are_held_before_users_may_ask_for_them(machine: Shell) -> None:
@@ -490,12 +524,19 @@ def test_a_job_that_shows_the_images_text_is_the_proof_and_is_asked_for_once(nod
         ("echo Debian", "does not run inside a container: it ran on the bare machine"),
         ("true", "does not run inside a container: it ran on the bare machine"),
         ("echo 'pyxis: no namespaces' >&2; exit 1", "does not run inside a container: pyxis: no namespaces"),
+        (
+            "echo 'pyxis: importing'; echo 'slurmstepd: error: TaskProlog failed status=127'; seq 999; exit 1",
+            "does not run inside a container: slurmstepd: error: TaskProlog failed status=127",
+        ),
     ],
 )
 def test_a_job_that_is_not_inside_drains_the_node_with_the_reason(node: Shell, job: str, reason: str) -> None:
     node.stub("runuser", job)
+    node.stub("logger", f'cat >>"{node.root}/journal"')
     assert node.program(PROGRAM, "prove").returncode == 1
     (said,) = drained(node)
+    assert len(said) < 400
+    assert "OBJECT_SYSTEMD_UNIT=slurmd.service" in node.path("journal").read_text()
     assert said.startswith("tailrack: containers: a job ")
     assert reason in said
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import Any
 
 import pytest
 
 from components.roles.order import roles
 from components.roles.role import Value, header_of
-from components.steps.composition import GATE, GATE_OF_NODE, HEAD, NODE, compose
+from components.steps.composition import GATE, GATE_OF_NODE, HEAD, NODE, Functions, Script, compose
 from stacks.config import parse
 from tests.unit.components.roles.test_scripts_shellcheck import shellcheck
 from tests.unit.configs import LAB
@@ -20,7 +21,7 @@ SHA256 = "e1a5547edd212c38b5e3230a284133f777b32746551f094aaa81cc4af375e332"
 CONFIG = {**LAB, "slurm": {"release": "24.11.5", "release_sha256": SHA256, "release_source": "/srv/slurm.tar.gz"}}
 ROLES = roles(parse(CONFIG, base_dir=Path()))
 VALUES = header_of(ROLES)
-KIND = f"debian-13-amd64-24.11.5-{SHA256[:12]}-1"
+KIND = f"debian-13-amd64-24.11.5-{SHA256[:12]}-2"
 PACKAGES = ("slurm-smd", "slurm-smd-client", "slurm-smd-dev", "slurm-smd-slurmctld", "slurm-smd-slurmd",
             "slurm-smd-libpam-slurm-adopt")  # fmt: skip
 OWN = f"var/lib/tailrack/slurm-releases/{KIND}"
@@ -68,13 +69,14 @@ def published(shell: Shell, place: str) -> None:
     shell.write(f"{place}/SHA256SUMS", sums)
 
 
-def apt(shell: Shell, removes: str = "", status: int = 0) -> None:
-    """Stub apt-get: a simulation says what would go, an installation makes it so."""
+def apt(shell: Shell, removes: str = "", status: int = 0, fetched: int = 0) -> None:
+    """Stub apt-get: a simulation says what would go, an installation makes it so; how these two end."""
     gone = "|".join(removes.split()) or "-"
     shell.stub(
         "apt-get",
         f"""case "$*" in
     *" -s "*) for each in {removes}; do echo "Remv $each [1]"; done ;;
+    *" --download-only "*) exit {fetched} ;;
     *" install "*)
         [ {status} -eq 0 ] || {{ echo "E: broken" >&2; exit {status}; }}
         grep -vE ' ({gone})$' "{shell.root}/installed" >"{shell.root}/after"
@@ -86,9 +88,11 @@ esac""",
     )
 
 
-def node(shell: Shell, building: str = "echo BUILDING", **more: Value) -> CompletedProcess[str]:
+def node(
+    shell: Shell, building: str = "echo BUILDING", before: str = "", after: str = "", **more: Value
+) -> CompletedProcess[str]:
     """Run the node's phase; `building` takes the place of a build."""
-    call = f"build_release() {{ {building}; }}; {SAYING} slurm_release_node"
+    call = f"build_release() {{ {building}; }}; {SAYING} {before}slurm_release_node{after}"
     return shell.call(call, values(shell, **more), "slurm_release/node")
 
 
@@ -136,6 +140,12 @@ def test_a_node_of_another_kind_builds_its_own_once_and_leaves_the_share_alone(m
     assert sorted(path.name for path in machine.path("shared").rglob("*")) == before
 
 
+def test_how_far_the_compiler_is_counts_what_libraries_are_made_of_too(machine: Shell) -> None:
+    for name in ("a.o", ".libs/b.o", "c.c"):
+        machine.write(f"var/lib/tailrack/slurm-build/root/made/slurm/obj/{name}", "")
+    assert machine.call("compiled", values(machine), "slurm_release/build").stdout.strip() == "2"
+
+
 def test_packages_are_published_whole_or_not_at_all(machine: Shell) -> None:
     for package in PACKAGES:
         machine.write(f"made/{package}_1_amd64.deb", package)
@@ -143,10 +153,128 @@ def test_packages_are_published_whole_or_not_at_all(machine: Shell) -> None:
     machine.write("kept/x.new/half", "")
     kept = f'"{machine.root}/kept/x"'
     call = f'publish_release "{machine.root}/made" {kept}; has_release {kept} && echo WHOLE'
-    done = machine.call(call, values(machine), "slurm_release/kept")
+    done = machine.call(call, values(machine), "slurm_release/build")
     assert "WHOLE" in done.stdout, done.stderr
     assert sorted(path.name for path in machine.path("kept").iterdir()) == ["x"]
     assert len(list(machine.path("kept/x").iterdir())) == len(PACKAGES) + 1
+
+
+# --- packages that somebody has built already
+
+
+READY = "srv/ready"
+
+
+def listed(shell: Shell, kinds: tuple[str, ...] = ("debian-13-amd64",), without: str = "") -> dict[str, Any]:
+    """Lay ready packages out for kinds of machine; header values that name them and no source."""
+    lines = []
+    for kind in kinds:
+        for package in (*PACKAGES, "slurm-smd-slurmdbd"):
+            text = f"{package} for {kind}\n"
+            path = f"{kind}/{package}_24.11.5-1_amd64.deb"
+            shell.write(f"{READY}/{path}", text)
+            if package != without:
+                lines.append(f"{hashlib.sha256(text.encode()).hexdigest()}  {path}\n")
+    # What it has besides is nobody's business.
+    lines.append(f"{'0' * 64}  debian-13-amd64/slurm-smd_23.11.10-1_amd64.deb\n{'0' * 64}  ../../../etc/passwd\n")
+    shell.write(f"{READY}/SHA256SUMS", "".join(lines))
+    of_list = hashlib.sha256("".join(lines).encode()).hexdigest()
+    return {
+        "SLURM_RELEASE_SHA256": "",
+        "SLURM_RELEASE_PACKAGES": f"{shell.root}/{READY}",
+        "SLURM_RELEASE_PACKAGES_SHA256": of_list,
+    }
+
+
+def head(shell: Shell, **more: Value) -> CompletedProcess[str]:
+    """Run the head node's phase; nothing is built."""
+    call = f"build_release() {{ echo BUILDING; exit 9; }}; {SAYING} slurm_release_head"
+    return shell.call(call, values(shell, **more), "slurm_release/head")
+
+
+def brought(shell: Shell) -> list[str]:
+    """The folders of packages on the share."""
+    return sorted(path.name for path in shell.path("shared/slurm").iterdir() if path.name != "source")
+
+
+def test_ready_packages_come_to_the_share_for_every_kind_and_are_installed_without_a_build(machine: Shell) -> None:
+    ready = listed(machine, ("debian-13-amd64", "ubuntu-24.04-arm64"))
+    apt(machine)
+    for _ in range(2):
+        done = head(machine, **ready)
+        assert done.returncode == 0, done.stdout + done.stderr
+    of_list = str(ready["SLURM_RELEASE_PACKAGES_SHA256"])[:12]
+    assert brought(machine) == [f"{kind}-24.11.5-{of_list}-ready" for kind in ("debian-13-amd64", "ubuntu-24.04-arm64")]
+    for folder in brought(machine):
+        assert len([*machine.path(f"shared/slurm/{folder}").iterdir()]) == len(PACKAGES) + 1
+    machine.write("installed", "")
+    machine.path("var/lib/tailrack/slurm-release").unlink()
+    done = node(machine, **ready)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " slurm-smd-slurmd\n" in machine.path("installed").read_text()
+    assert machine.path("var/lib/tailrack/slurm-release").read_text().strip() == brought(machine)[0]
+
+
+def test_a_node_installs_no_package_that_the_list_of_the_config_does_not_have(machine: Shell) -> None:
+    ready = listed(machine)
+    apt(machine)
+    assert head(machine, **ready).returncode == 0
+    machine.write("installed", "")
+    machine.path("var/lib/tailrack/slurm-release").unlink()
+    # Whole by its own sums, and another one.
+    published(machine, f"shared/slurm/{brought(machine)[0]}")
+    done = node(machine, **ready)
+    assert done.returncode == 1
+    assert "are not whole, or not those of the list" in done.stdout
+    assert machine.path("installed").read_text() == ""
+
+
+@pytest.mark.parametrize("of", ["list", "package"])
+def test_a_ready_package_or_list_with_another_sum_is_refused_and_nothing_is_installed(machine: Shell, of: str) -> None:
+    ready = listed(machine)
+    place = (
+        f"{READY}/SHA256SUMS" if of == "list" else f"{READY}/debian-13-amd64/slurm-smd-slurmctld_24.11.5-1_amd64.deb"
+    )
+    machine.write(place, "another one\n")
+    apt(machine)
+    done = head(machine, **ready)
+    assert done.returncode == 1
+    assert "which is not the config's; find out which of the two is right" in done.stdout
+    assert [name for name in brought(machine) if not name.endswith(".new")] == []
+    assert machine.path("installed").read_text() == ""
+
+
+def test_a_list_that_lacks_a_package_is_refused_by_its_name(machine: Shell) -> None:
+    apt(machine)
+    done = head(machine, **listed(machine, without="slurm-smd-dev"))
+    assert done.returncode == 1
+    assert "has no slurm-smd-dev of 24.11.5 for debian-13-amd64; add it there" in done.stdout
+    assert brought(machine) == []
+
+
+def test_a_distribution_that_nobody_built_for_is_refused_with_those_that_somebody_did(machine: Shell) -> None:
+    ready = listed(machine)
+    apt(machine)
+    assert head(machine, **ready).returncode == 0
+    machine.write("etc/os-release", "ID=debian\nVERSION_ID=12\n")
+    before = machine.path("installed").read_text()
+    done = node(machine, **ready)
+    assert done.returncode == 1
+    assert "nobody has built Slurm 24.11.5 for debian-12-amd64" in done.stdout
+    assert (
+        "release_packages has it for debian-13-amd64; put its packages there in a folder debian-12-amd64" in done.stdout
+    )
+    assert machine.path("installed").read_text() == before
+
+
+def test_a_machine_without_ready_packages_builds_where_the_source_is_known(machine: Shell) -> None:
+    ready = listed(machine, ("ubuntu-24.04-arm64",))
+    source = machine.write("srv/slurm.tar.gz", "source\n")
+    digest = hashlib.sha256(b"source\n").hexdigest()
+    apt(machine)
+    done = head(machine, **{**ready, "SLURM_RELEASE_SHA256": digest, "SLURM_RELEASE_FROM": str(source)})
+    assert done.returncode == 9
+    assert "BUILDING" in done.stdout
 
 
 # --- what takes whose place
@@ -162,7 +290,10 @@ def test_the_distributions_packages_go_in_the_same_transaction_and_are_kept_away
     done = node(machine)
     assert done.returncode == 0, done.stderr
     assert "in the place of libslurm42t64 slurm-client slurmd" in done.stderr
-    (install,) = [call for call in machine.calls if call.startswith("apt-get") and " -s " not in call and "deb" in call]
+    fetch, install = [
+        call for call in machine.calls if call.startswith("apt-get") and " -s " not in call and "deb" in call
+    ]
+    assert fetch.replace(" --download-only", "") == install
     assert install.endswith(" slurmd- slurm-client- libslurm42t64-")
     assert "APT::Get::Remove=false" not in install
     assert "Pin-Priority: -1" in machine.path("etc/apt/preferences.d/tailrack-slurm").read_text()
@@ -194,7 +325,7 @@ def test_daemons_run_again_where_the_transaction_fails(machine: Shell) -> None:
     machine.write("installed", DEBIANS)
     apt(machine, removes="slurmd slurm-client libslurm42t64", status=100)
     machine.path("usr/sbin").mkdir(parents=True)
-    machine.stub("systemctl", 'case "$*" in "-q is-active slurmctld") exit 3 ;; esac')
+    running_slurmd(machine)
     done = node(machine)
     assert done.returncode == 1
     assert "apt could not install Slurm 24.11.5 (E: broken)" in done.stdout
@@ -202,6 +333,142 @@ def test_daemons_run_again_where_the_transaction_fails(machine: Shell) -> None:
         "systemctl stop slurmd",
         "systemctl start slurmd",
     ]
+
+
+# A slurmd and a controller; what lies in `turns` are reservations that others have.
+def running_slurmd(shell: Shell) -> None:
+    """Let the machine have a slurmd that runs, and a controller that keeps one reservation at most."""
+    shell.path("turns").mkdir()
+    shell.write("run/slurm/conf/slurm.conf", "ClusterName=lab\n")
+    shell.stub("systemctl", 'case "$*" in "-q is-active slurmd") ;; "-q is-active "*) exit 3 ;; esac')
+    shell.stub(
+        "scontrol",
+        f"""cd "{shell.root}/turns"; case $1,$2 in
+    create,*) set -C; echo "$*" 2>/dev/null >turn || {{ echo "Error: Duplicate reservation name" >&2; exit 1; }} ;;
+    delete,*) [ -s "${{SLURM_CONF:-/etc/hosts}}" ] && rm turn ;;
+    -o,*) [ ! -e turn ] || echo "ReservationName=tailrack-release Nodes=$(sed 's/.*nodes=//' turn) NodeCnt=1" ;;
+esac""",
+    )
+
+
+def turns(shell: Shell) -> list[str]:
+    """What was asked of the controller and of slurmd, in order."""
+    asked = ("scontrol create", "scontrol delete", "systemctl stop", "systemctl start", "apt-get")
+    told = [call for call in shell.calls if call.startswith(asked) and " update" not in call and " -s " not in call]
+    return [
+        " ".join(call.split()[:2]) if call.startswith("s") else "install" for call in told if "download" not in call
+    ]
+
+
+def test_a_running_slurmd_is_replaced_in_the_nodes_turn_and_the_next_node_has_its_own_then(machine: Shell) -> None:
+    published(machine, SHARE)
+    running_slurmd(machine)
+    apt(machine)
+    done = node(machine, after="; end_turn; end_turn")
+    assert done.returncode == 0, done.stderr
+    assert turns(machine) == ["scontrol create", "systemctl stop", "install", "scontrol delete"]
+    (made,) = [call for call in machine.calls if call.startswith("scontrol create")]
+    assert made.endswith("duration=15 users=root flags=maint,ignore_jobs nodes=a1")
+
+
+def test_a_node_without_a_slurmd_that_runs_waits_for_nobody(machine: Shell) -> None:
+    published(machine, SHARE)
+    running_slurmd(machine)
+    machine.stub("systemctl", "exit 3")
+    machine.write("turns/turn", "nodes=b1")
+    apt(machine)
+    assert node(machine).returncode == 0
+    assert turns(machine) == ["install"]
+
+
+def test_a_node_waits_while_another_one_has_its_turn_and_says_for_whom(machine: Shell) -> None:
+    published(machine, SHARE)
+    running_slurmd(machine)
+    machine.write("turns/turn", "nodes=b1")
+    machine.stub("sleep", f'[ "$1" != 2 ] || rm "{machine.root}/turns/turn"')
+    apt(machine)
+    done = node(machine)
+    assert done.returncode == 0, done.stderr
+    assert "waiting for the turn of b1, which gets its release now" in done.stderr
+    assert turns(machine)[:3] == ["scontrol create", "scontrol create", "systemctl stop"]
+
+
+def test_a_turn_that_does_not_come_leaves_the_node_as_it_was(machine: Shell) -> None:
+    published(machine, SHARE)
+    running_slurmd(machine)
+    machine.write("turns/turn", "nodes=b1")
+    machine.hurry()
+    apt(machine)
+    done = node(machine, before="TURN_LIMIT=20; ")
+    assert done.returncode == 1
+    assert "other nodes got their release for 20s, one at a time (Error: Duplicate reservation name)" in done.stdout
+    assert not {"systemctl stop", "install"} & {*turns(machine)}
+
+
+def test_a_turn_of_this_node_that_was_cut_off_is_its_own_again(machine: Shell) -> None:
+    published(machine, SHARE)
+    running_slurmd(machine)
+    machine.write("turns/turn", "nodes=a1")
+    apt(machine)
+    assert node(machine).returncode == 0
+    assert turns(machine) == ["scontrol create", "scontrol delete", "scontrol create", "systemctl stop", "install"]
+
+
+def test_without_a_controller_that_answers_no_slurmd_ends(machine: Shell) -> None:
+    published(machine, SHARE)
+    running_slurmd(machine)
+    machine.stub("scontrol", "exit 1")
+    machine.hurry()
+    apt(machine)
+    done = node(machine)
+    assert done.returncode == 1
+    assert "the controller does not answer, and says whose turn it is" in done.stdout
+    assert not {"systemctl stop", "install"} & {*turns(machine)}
+
+
+def test_too_little_room_for_the_packages_is_said_before_anything_ends(machine: Shell) -> None:
+    published(machine, SHARE)
+    running_slurmd(machine)
+    machine.stub("df", "printf 'x\\n/dev/x 1 1 150 1%% /\\n'")
+    apt(machine)
+    done = node(machine)
+    assert done.returncode == 1
+    assert "takes up to 200 MB, and " in done.stdout
+    assert "/usr has 150; make room there on a1" in done.stdout
+    assert turns(machine) == []
+
+
+def test_what_a_release_needs_is_fetched_before_anything_ends(machine: Shell) -> None:
+    published(machine, SHARE)
+    running_slurmd(machine)
+    apt(machine, fetched=100)
+    done = node(machine)
+    assert done.returncode == 1
+    assert "apt cannot fetch what Slurm 24.11.5 needs here" in done.stdout
+    assert turns(machine) == []
+
+
+def test_daemons_end_before_the_state_is_saved_and_run_again_where_it_cannot_be(machine: Shell) -> None:
+    machine.stub("tar", "exit 2")
+    machine.stub("systemctl", 'case "$*" in "-q is-active slurmdbd") exit 3 ;; esac')
+    machine.write("var/lib/slurm/slurmctld/job_state", "jobs")
+    published(machine, SHARE)
+    apt(machine)
+    done = node(machine)
+    assert done.returncode == 1
+    assert "what slurmctld knows cannot be saved" in done.stdout
+    calls = [call for call in machine.calls if call.startswith("systemctl s")]
+    assert calls == ["systemctl stop slurmd", "systemctl stop slurmctld", "systemctl start slurmctld slurmd"]
+    assert machine.path("installed").read_text() == ""
+
+
+def test_a_turn_ends_with_the_step_that_fails(machine: Shell) -> None:
+    text = Functions(["slurm_release/turn"]).text
+    script = Script(f"{text}\nup() {{ take_turn; fail 'the disk is full'; }}", frozenset())
+    running_slurmd(machine)
+    done = machine.step(script, values(machine))
+    assert "the disk is full" in done.stderr
+    assert turns(machine) == ["scontrol create", "scontrol delete"]
 
 
 def test_what_slurmctld_knows_is_saved_before_another_release_writes_it(machine: Shell) -> None:
@@ -271,6 +538,30 @@ def test_without_a_cluster_here_any_release_may_come(machine: Shell) -> None:
 # --- building
 
 
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("exit 22", "cannot be fetched from here; open the way there for a1, or name a place of your own as"),
+        (
+            'while [ "$1" != -o ]; do shift; done; echo half >"$2"',
+            "which is not the config's; find out which of the two",
+        ),
+    ],
+)
+def test_a_source_that_does_not_come_or_is_another_leaves_the_cluster_as_it_was(
+    machine: Shell, answer: str, said: str
+) -> None:
+    machine.stub("curl", answer)
+    machine.write("installed", DEBIANS)
+    apt(machine)
+    done = head(machine, SLURM_RELEASE_FROM="https://files.example/slurm-24.11.5.tar.bz2")
+    assert done.returncode == 1
+    assert said in done.stdout
+    assert machine.path("installed").read_text() == DEBIANS
+    assert not [*machine.path("shared/slurm/source").iterdir()]
+    assert not [call for call in machine.calls if call.startswith(("systemctl s", "apt-get"))]
+
+
 def test_schedmds_packaging_is_adapted(machine: Shell) -> None:
     folder = machine.path("source/debian")
     machine.write("source/debian/control", CONTROL)
@@ -280,12 +571,14 @@ def test_schedmds_packaging_is_adapted(machine: Shell) -> None:
     assert done.returncode == 0, done.stderr
     control, rules = (folder / "control").read_text(), (folder / "rules").read_text()
     assert "sview" not in control
+    assert "slurmrestd" not in control + rules.replace("--disable-slurmrestd", "")
+    assert "--disable-slurmrestd --disable-static" in rules
     assert "gtk" not in control
     assert "Package: slurm-smd\nReplaces: libslurm36, libslurm36t64," in control
     assert "Package: slurm-smd-client\nArch" in control
     assert "--with-pmix=/usr/lib/$(DEB_HOST_MULTIARCH)/pmix2 --enable-pam" in rules
     assert rules.index("architecture.mk") > rules.index("#!/usr/bin/make")
-    assert "(24.11.5-1+tailrack1)" in (folder / "changelog").read_text()
+    assert "(24.11.5-1+tailrack2)" in (folder / "changelog").read_text()
 
 
 def test_packaging_that_is_not_known_is_refused(machine: Shell) -> None:
@@ -340,6 +633,25 @@ def test_a_source_of_another_release_is_refused(machine: Shell) -> None:
     assert left(machine) == []
 
 
+@pytest.mark.parametrize(
+    ("install", "made", "said"),
+    [
+        ("echo 'No space left on device' >&2; exit 1", PACKAGES, "its packages cannot be kept in "),
+        ("", PACKAGES[:-1], "the packaging made no slurm-smd-libpam-slurm-adopt; see above"),
+    ],
+)
+def test_what_cannot_be_published_is_one_error_and_leaves_nothing(
+    machine: Shell, install: str, made: tuple[str, ...], said: str
+) -> None:
+    compiler = "; ".join(f'echo {each} >"$BUILD/root/made/{each}_24.11.5-1+tailrack2_amd64.deb"' for each in made)
+    stubs = {"install": f'case "$*" in *.deb*) {install} ;; *) exec /usr/bin/install "$@" ;; esac'} if install else {}
+    done = build(machine, compiler=compiler, **stubs)
+    assert done.returncode == 1
+    assert said in done.stdout
+    assert left(machine) == []
+    assert not machine.path(f"{OWN}.new").exists()
+
+
 def test_what_is_built_is_published_and_nothing_else_stays(machine: Shell) -> None:
     made = "; ".join(f'echo {each} >"$BUILD/root/made/{each}_24.11.5-1+tailrack1_amd64.deb"' for each in PACKAGES)
     done = build(machine, compiler=made)
@@ -383,6 +695,9 @@ Depends:
 Package: slurm-smd-client
 Architecture: any
 
+Package: slurm-smd-slurmrestd
+Architecture: any
+
 Package: slurm-smd-sview
 Architecture: any
 """
@@ -390,4 +705,8 @@ RULES = """#!/usr/bin/make -f
 
 override_dh_auto_configure:
 \tdh_auto_configure -- --sysconfdir=/etc/slurm --with-slurmrestd --with-pmix --enable-pam SUCMD=/bin/su
+
+override_dh_installinit:
+\tdh_installinit -pslurm-smd-slurmd --name=slurmd
+\tdh_installinit -pslurm-smd-slurmrestd --name=slurmrestd
 """

@@ -232,13 +232,49 @@ def test_a_site_that_passes_is_not_searched(measure: Measure) -> None:
 
 
 def test_runs_that_differ_much_start_a_search_and_a_node_without_fault_is_not_named(measure: Measure) -> None:
-    slurm = SimulatedSlurm(steady(4.0), dict.fromkeys("abcd", "h200:1"), second_run=0.5)
+    slurm = SimulatedSlurm(steady(4.0), dict.fromkeys("abcd", "h200:1"), second_run=0.5, second_time=0.5)
     result, _ = measure(slurm).judged()
     assert result["spread"] is not None
     assert result["spread"]["relative"] == pytest.approx(0.5, rel=1e-2)
     assert result["busbw_gb_per_s"] == pytest.approx(4.0, rel=1e-2)
     assert slurm.rounds
     assert result["suspects"] == []
+
+
+BUSY = "c: GPU 0000:18:00.0 is 97 % busy with 41000 MiB in use by 4711 train.py (40500 MiB)\n"
+
+
+def test_runs_that_lie_too_far_apart_are_measured_once_more_and_then_no_pass(measure: Measure) -> None:
+    slurm = SimulatedSlurm(
+        steady(364.8), {"c": "h200:8"}, second_run=0.46, second_time=0.5, beside=("", BUSY, BUSY, "")
+    )
+    settings = SETTINGS.model_copy(update={"floors_gb_per_s": {"node": 300.0, "rack": 300.0}})
+    result, by_node = measure(slurm, settings=settings).judged()
+    assert folders(slurm) == ["prepare-h200-8", "node-c", "node-c-again"]
+    assert (result["verdict"], by_node["c"]["verdict"]) == ("UNSTABLE", "UNSTABLE")
+    assert "its runs gave 364.8" in result["reason"]
+    assert "differ by 50%, more than 15%; run 2 is the slow one." in result["reason"]
+    assert "It was measured twice; the first time they gave 364.8" in result["reason"]
+    assert (
+        "On the GPUs besides: c: GPU 0000:18:00.0 is 97 % busy with 41000 MiB in use by 4711 train.py"
+        in result["reason"]
+    )
+
+
+def test_runs_that_agree_the_second_time_pass_and_say_that_they_did_not_at_first(measure: Measure) -> None:
+    slurm = SimulatedSlurm(steady(364.8), {"c": "h200:8"}, second_run=0.46, beside=("", BUSY, "", ""))
+    settings = SETTINGS.model_copy(update={"floors_gb_per_s": {"node": 300.0, "rack": 300.0}})
+    result, _ = measure(slurm, settings=settings).judged()
+    assert result["verdict"] == "PASS"
+    assert "the second time, as the runs of the first gave 364.8" in result["reason"]
+    assert result["spread"] is not None
+    assert result["spread"]["relative"] == 0
+
+
+def test_runs_within_the_limit_are_measured_once(measure: Measure) -> None:
+    slurm = SimulatedSlurm(steady(364.8), {"c": "h200:8"}, second_run=0.9)
+    assert measure(slurm).judged()[0]["verdict"] in ("PASS", "FAIL", "UNJUDGED")
+    assert folders(slurm) == ["prepare-h200-8", "node-c"]
 
 
 def test_a_job_that_fails_is_a_failure_with_its_own_words(measure: Measure) -> None:

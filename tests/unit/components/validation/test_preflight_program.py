@@ -276,6 +276,23 @@ def test_the_collector_starts_no_second_nvidia_smi_beside_one_that_hangs(
 def test_the_first_look_at_gpus_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter([None, None, Health(1, {})])
     monkeypatch.setattr(main, "health_of", lambda _path: next(answers))
+    monkeypatch.setattr(main, "said_by", lambda *_words: "activating\n")
     assert main.health_soon(tmp_path, 8) == Health(1, {})
     monkeypatch.setattr(main, "health_of", lambda _path: None)
     assert main.health_soon(tmp_path, 0) is None
+
+
+@pytest.mark.parametrize("state", ["failed\n", "inactive\n", ""])
+def test_a_look_that_is_dead_is_asked_for_once_and_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def said_by(*words: str) -> str:
+        asked.append(words)
+        return state
+
+    monkeypatch.setattr(main, "said_by", said_by)
+    monkeypatch.setattr("time.sleep", lambda _seconds: pytest.fail("it waits"))
+    assert main.health_soon(tmp_path / "health.json", 8) is None
+    assert asked == [("systemctl", "is-active", "tailrack-health.service")]

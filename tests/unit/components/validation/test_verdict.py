@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from components.validation.model import JobReport, Measurement
 from components.validation.table import COLUMNS, table_rows
 from components.validation.verdict import judge
+from tests.unit.simulated_slurm import SOCKETS, log, table
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "nccl_tests"
 MIB = 2**20
@@ -320,6 +321,45 @@ def test_a_last_measurement_that_was_not_whole_and_right_gives_no_figure(damage)
     last = judge(ASKED, JobReport.from_json({**BUSY, "last": {**LAST, **damage}}))["last"]
     assert last is not None
     assert (last["busbw_gb_per_s"], last["age_seconds"]) == (None, 10800)
+
+
+GATE = dataclasses.replace(ASKED, runs=3, min_bytes=256 * MIB)
+
+
+def three(*speeds: float, wrong: str = "") -> JobReport:
+    """Three runs at the gate size in GB/s; `wrong` takes the place of a whole one of them, the second."""
+    tables = [table(["a", "b"], 1, [256 * MIB], speed) for speed in speeds]
+    if wrong:
+        tables[1] = wrong
+    return report(tables[0], repeats=tables[1:], log=log("a", *SOCKETS) + log("b", *SOCKETS))
+
+
+def test_a_spread_above_the_limit_of_its_transport_is_no_pass():
+    within, beyond = judge(GATE, three(4.0, 3.0, 4.0)), judge(GATE, three(4.0, 2.0, 4.0))
+    assert (within["verdict"], beyond["verdict"]) == ("PASS", "UNSTABLE")
+    assert "run 2 is the slow one" in beyond["reason"]
+    # A floor that is missed says more than a spread.
+    assert judge(dataclasses.replace(GATE, floor_gb_per_s=9), three(4.0, 2.0, 4.0))["verdict"] == "FAIL"
+    assert judge(dataclasses.replace(GATE, floor_gb_per_s=None), three(4.0, 2.0, 4.0))["verdict"] == "UNSTABLE"
+
+
+def test_the_row_at_the_gate_is_that_of_the_run_that_is_judged():
+    result = judge(GATE, three(3.0, 4.0, 4.1))
+    (row,) = result["rows"]
+    assert row["out_of_place"]["busbw_gb_per_s"] == result["busbw_gb_per_s"] == pytest.approx(4.0, rel=1e-3)
+    assert result["peak_busbw_gb_per_s"] == result["busbw_gb_per_s"]
+    assert result["spread"] is not None
+    assert result["spread"]["runs"] == pytest.approx([3.0, 4.0, 4.1], rel=1e-3)
+
+
+def test_wrong_data_is_proven_by_the_run_and_size_that_has_it_and_no_noise_is_quoted():
+    damaged = table(["a", "b"], 1, [256 * MIB], 4.0).replace("  0\n#", "  12\n#").replace(" 0 OK", " 12 FAILED")
+    told = three(4.0, 4.0, 4.0, wrong=damaged)
+    noise = "".join("[a:1] btl_tcp: Unable to find reachable pairing between interfaces\n" for _ in range(9))
+    result = judge(GATE, dataclasses.replace(told, output=told.output + noise))
+    assert result["verdict"] == "FAIL"
+    assert "run 2 at 256 MiB: 12 in place; run 2 ends with 'Out of bounds values : 12'" in result["reason"]
+    assert "pairing" not in result["reason"]
 
 
 def test_a_measurement_of_new_nodes_and_their_peers_says_who_was_left_out():

@@ -1,0 +1,182 @@
+"""Disks of virtual machines, and the QEMU that runs them where this machine's own is too old.
+
+    python -m tests.machines.image      makes what is missing, in .tailrack/machines; minutes the first time
+
+A disk is a Debian root file system made here, without booting anything: the packages of all roles are in it and nothing
+of them starts by itself, as on a machine whose image somebody has prepared; so virtual machines need no network.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from driver.workspace import ROOT
+from engine.locks import locked
+from lab import binaries
+from lab.binaries import digest
+from lab.commands import run
+from lab.debian import find_mirrors
+from lab.progress import timed
+from tests.gpu.pack import role_packages
+
+PLACE = ROOT / "machines"
+KEY = PLACE / "key"
+"""The login of root and of `admin` on every machine."""
+
+RELEASES = ("trixie",)
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+DISK_GB = 6
+
+# A server with a stock kernel: the cloud kernel has no Soft-RoCE.
+SYSTEM = (
+    *("systemd", "systemd-sysv", "systemd-timesyncd", "udev", "dbus", "libpam-systemd", "kmod", "procps", "e2fsprogs"),
+    *("openssh-server", "sudo", "iproute2", "iputils-ping", "netbase", "curl", "ca-certificates"),
+    *("initramfs-tools", "linux-image-amd64", "rdma-core", "ibverbs-providers"),
+)
+# What roles install where a machine calls for it: the kernel's NFS, RDMA devices.
+CALLED_FOR = ("nfs-kernel-server", "nfs-common", "slurm-wlm-basic-plugins", "ibverbs-utils")
+NOT_YET = ("munge", "slurmctld", "slurmd", "nfs-server", "nfs-client.target", "nfs-blkmap", "rpcbind.socket", "rpcbind")
+"""Units that their packages enable; the machine that has just been made starts none of them."""
+
+FILES = Path(__file__).with_name("files")
+"""What every machine has besides its packages, at its path."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """A disk to copy from, and what boots it."""
+
+    folder: Path
+
+    @property
+    def disk(self) -> Path:
+        return self.folder / "disk"
+
+    @property
+    def kernel(self) -> Path:
+        return self.folder / "kernel"
+
+    @property
+    def initrd(self) -> Path:
+        return self.folder / "initrd"
+
+
+def image(release: str) -> Image:
+    """Return the image of a Debian release as this checkout's sources make it, whether or not it is there."""
+    files = [Path(__file__), *(path for path in FILES.rglob("*") if path.is_file())]
+    versions = [binaries.MODULE / "go.mod", binaries.MODULE / "go.sum"]
+    return Image(PLACE / f"{release}-{digest([*files, *versions], *role_packages())}")
+
+
+def ensure_image(release: str) -> Image:
+    """Return the image of a Debian release, made if it is not there. Raises LabError where something fails."""
+    made = image(release)
+    with locked(PLACE / "lock"):
+        if not made.folder.exists():
+            for older in PLACE.glob(f"{release}-*"):
+                shutil.rmtree(older)
+            with timed(f"machines: a disk with {release}"):
+                _make(release, made)
+    return made
+
+
+def _make(release: str, made: Image) -> None:
+    programs = binaries.ready()
+    if not KEY.exists():
+        run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(KEY)])
+    with tempfile.TemporaryDirectory(dir=PLACE, prefix="new-") as folder:
+        new, root = Image(Path(folder) / "image"), Path(folder) / "root"
+        # Before the packages: the kernel's own makes the initrd with what is here.
+        before = f"cp -a --no-preserve=ownership {FILES}/. $1/"
+        bootstrap(release, root, [*SYSTEM, *CALLED_FOR, *role_packages()], f"--essential-hook={before}")
+        _furnish(root, programs)
+        new.folder.mkdir()
+        for name, pattern in (("kernel", "vmlinuz-*"), ("initrd", "initrd.img-*")):
+            (found,) = (root / "boot").glob(pattern)
+            shutil.copyfile(found, new.folder / name)
+        run(["mke2fs", "-q", "-t", "ext4", "-d", str(root), str(new.disk), f"{DISK_GB}G"])
+        shutil.rmtree(root)
+        new.folder.rename(made.folder)
+
+
+def bootstrap(release: str, root: Path, packages: Sequence[str], *words: str) -> None:
+    """Make a root file system of a Debian release with packages; `words` are mmdebstrap's."""
+    which = ["--variant=minbase", f"--keyring={KEYRING}", f"--include={','.join(packages)}"]
+    hint = "apt-get install mmdebstrap debian-archive-keyring"
+    run(["mmdebstrap", "--quiet", *which, *words, release, str(root), find_mirrors().main], root=True, hint=hint)
+
+
+def _furnish(root: Path, programs: binaries.Binaries) -> None:
+    """Tailscale as in the lab's image, one login, and nothing of the cluster that starts by itself."""
+    for program, path, mode in (
+        (programs.tailscale, "usr/bin/tailscale", 0o755),
+        (programs.tailscaled, "usr/sbin/tailscaled", 0o755),
+        (programs.unit, "usr/lib/systemd/system/tailscaled.service", 0o644),
+    ):
+        shutil.copyfile(program, root / path)
+        (root / path).chmod(mode)
+    flags = re.sub("(?m)^FLAGS=.*", 'FLAGS="--no-logs-no-support"', programs.defaults.read_text())
+    (root / "etc/default/tailscaled").write_text(flags)
+    _inside(root, "useradd", "-m", "-s", "/bin/bash", "admin")
+    for owner, home in (("root", "root"), ("admin", "home/admin")):
+        keys = root / home / ".ssh"
+        keys.mkdir(mode=0o700, exist_ok=True)
+        shutil.copyfile(KEY.with_suffix(".pub"), keys / "authorized_keys")
+        _inside(root, "chown", "-R", f"{owner}:{owner}", f"/{home}/.ssh")
+    _inside(root, "systemctl", "disable", *NOT_YET, "nftables")
+    _inside(root, "systemctl", "enable", "ssh", "systemd-timesyncd", "this-machine")
+    _inside(root, "systemctl", "set-default", "multi-user.target")
+    for made_here in (*(root / "etc/ssh").glob("ssh_host_*"), root / "etc/munge/munge.key"):
+        made_here.unlink(missing_ok=True)
+    (root / "etc/machine-id").write_text("")
+    (root / "etc/apt/sources.list").write_text("")
+
+
+def _inside(root: Path, *words: str) -> None:
+    run(["chroot", str(root), *words], env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"})
+
+
+def ensure_qemu() -> list[str]:
+    """Return the words that call QEMU: this machine's where it is new enough, else Debian 13's from its own root."""
+    if own_qemu() >= OLDEST_QEMU:
+        return ["qemu-system-x86_64"]
+    root = PLACE / "qemu"
+    with locked(PLACE / "lock"):
+        if not root.exists():
+            with tempfile.TemporaryDirectory(dir=PLACE, prefix="new-") as folder, timed("machines: Debian 13's QEMU"):
+                bootstrap("trixie", Path(folder) / "root", ["qemu-system-x86"])
+                (Path(folder) / "root").rename(root)
+    # Its own libraries and firmware, and no change of root: it opens files of this machine.
+    libraries = root / "usr/lib/x86_64-linux-gnu"
+    found = [
+        str(libraries / "ld-linux-x86-64.so.2"),
+        "--library-path",
+        str(libraries),
+        str(root / "usr/bin/qemu-system-x86_64"),
+    ]
+    return [*found, *(word for name in ("qemu", "seabios") for word in ("-L", str(root / "usr/share" / name)))]
+
+
+OLDEST_QEMU = 9
+"""Emulated by version 7.2, cmpxchg16b goes wrong and Debian's kernels panic. With KVM an older one would do too."""
+
+
+def own_qemu() -> int:
+    """Return the major version of this machine's QEMU, 0 where it has none."""
+    if shutil.which("qemu-system-x86_64") is None:
+        return 0
+    said = subprocess.run(["qemu-system-x86_64", "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"version (\d+)", said)
+    return int(found[1]) if found else 0
+
+
+if __name__ == "__main__":
+    ensure_qemu()
+    for each in RELEASES:
+        print(ensure_image(each).folder)
