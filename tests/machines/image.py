@@ -44,6 +44,10 @@ CALLED_FOR = ("nfs-kernel-server", "nfs-common", "slurm-wlm-basic-plugins", "ibv
 NOT_YET = ("munge", "slurmctld", "slurmd", "nfs-server", "nfs-client.target", "nfs-blkmap", "rpcbind.socket", "rpcbind")
 """Units that their packages enable; the machine that has just been made starts none of them."""
 
+GENERATORS = ("systemd-fstab-generator", "nfs-server-generator", "rpc-pipefs-generator")
+"""What is left of systemd's: each `daemon-reload` runs all of them, which takes an emulated machine up to two minutes,
+and steps call it a dozen times."""
+
 FILES = Path(__file__).with_name("files")
 """What every machine has besides its packages, at its path."""
 
@@ -132,6 +136,11 @@ def _furnish(root: Path, programs: binaries.Binaries) -> None:
     _inside(root, "systemctl", "disable", *NOT_YET, "nftables")
     _inside(root, "systemctl", "enable", "ssh", "systemd-timesyncd", "this-machine")
     _inside(root, "systemctl", "set-default", "multi-user.target")
+    masks = root / "etc/systemd/system-generators"
+    masks.mkdir()
+    for generator in (root / "usr/lib/systemd/system-generators").iterdir():
+        if generator.name not in GENERATORS:
+            (masks / generator.name).symlink_to("/dev/null")
     for made_here in (*(root / "etc/ssh").glob("ssh_host_*"), root / "etc/munge/munge.key"):
         made_here.unlink(missing_ok=True)
     (root / "etc/machine-id").write_text("")

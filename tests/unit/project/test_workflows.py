@@ -1,0 +1,127 @@
+"""The workflows: what runs in which order, with which key, for how long, on whose runner. GitHub has run none."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from tests.unit.configs import HOST_KEY, KEY_PAIR
+
+PROJECT = Path(__file__).parents[3]
+FILES = sorted((PROJECT / ".github/workflows").glob("*.yml"))
+TEXTS = {file.stem: file.read_text(encoding="utf-8") for file in FILES}
+JOBS: dict[str, dict[str, Any]] = {
+    f"{name}/{job}": of for name, text in TEXTS.items() for job, of in yaml.safe_load(text)["jobs"].items()
+}
+ON_STACKS = {name: job for name, job in JOBS.items() if "environment" in job}
+PREPARE = "./.github/actions/prepare"
+DEFAULT_SECONDS = 3600  # of configure-aws-credentials, and of the action's own input
+
+
+def prepared(job: dict[str, Any]) -> dict[str, Any]:
+    """What a job hands to the action that prepares it."""
+    (found,) = (step["with"] for step in job["steps"] if step.get("uses") == PREPARE)
+    return dict(found)
+
+
+def test_every_workflow_is_looked_at() -> None:
+    assert ON_STACKS.keys() == {"destroy/destroy", "drift/drift", "preview/preview", "up/clusters", "up/pools"}
+
+
+@pytest.mark.parametrize("name", ["preview/preview", "drift/drift"])
+def test_a_preview_has_no_key_that_opens_machines(name: str) -> None:
+    assert "ssh-key" not in prepared(JOBS[name])
+    assert "TAILRACK_SSH_KEY" not in TEXTS[name.partition("/")[0]]
+
+
+@pytest.mark.parametrize("name", ["up/clusters", "up/pools", "destroy/destroy"])
+def test_what_works_on_machines_has_the_key_of_its_environment(name: str) -> None:
+    assert JOBS[name]["environment"] == "production"
+    assert prepared(JOBS[name])["ssh-key"] == "${{ secrets.TAILRACK_SSH_KEY }}"
+
+
+@pytest.mark.parametrize("name", sorted(ON_STACKS))
+def test_a_role_is_held_for_as_long_as_its_job_may_take(name: str) -> None:
+    job = JOBS[name]
+    assert int(prepared(job).get("aws-seconds", DEFAULT_SECONDS)) >= job["timeout-minutes"] * 60
+
+
+@pytest.mark.parametrize("name", [*sorted(ON_STACKS), "up/order"])
+def test_whose_runner_it_is_is_a_setting(name: str) -> None:
+    assert JOBS[name]["runs-on"] == "${{ vars.TAILRACK_RUNNER || 'ubuntu-24.04' }}"
+
+
+def test_what_changes_or_compares_a_stack_has_one_lock() -> None:
+    groups = {name: job["concurrency"]["group"] for name, job in ON_STACKS.items() if name != "preview/preview"}
+    assert {re.sub(r"\$\{\{ \w+\.stack \}\}", "STACK", group) for group in groups.values()} == {"stack-STACK"}
+    assert not any(job["concurrency"]["cancel-in-progress"] for name, job in ON_STACKS.items() if name in groups)
+
+
+def test_a_pool_waits_for_every_cluster() -> None:
+    assert JOBS["up/pools"]["needs"] == ["order", "clusters"]
+    assert "needs.clusters.result" in JOBS["up/pools"]["if"]
+    same = {key: value for key, value in JOBS["up/pools"].items() if key not in ("needs", "if", "strategy")}
+    assert same.items() <= JOBS["up/clusters"].items()
+
+
+@pytest.mark.parametrize(
+    ("stacks", "burst", "clusters", "pools"),
+    [
+        (["prod", "lambda-burst"], ["lambda-burst"], ["prod"], ["lambda-burst"]),
+        (["prod", "lab"], [], ["prod", "lab"], []),
+        (["prod"], ["gone"], ["prod"], []),
+        (["burst"], ["burst"], [], ["burst"]),
+    ],
+)
+def test_clusters_and_pools_are_told_apart(
+    stacks: list[str], burst: list[str], clusters: list[str], pools: list[str], tmp_path: Path
+) -> None:
+    (step,) = JOBS["up/order"]["steps"]
+    told = {"STACKS": json.dumps(stacks), "POOLS": json.dumps(burst), "GITHUB_OUTPUT": str(tmp_path / "output")}
+    subprocess.run(["bash", "-euo", "pipefail", "-c", step["run"]], env={**os.environ, **told}, check=True)
+    lines = (tmp_path / "output").read_text().splitlines()
+    assert {name: json.loads(value) for name, _, value in (line.partition("=") for line in lines)} == {
+        "clusters": clusters,
+        "pools": pools,
+    }
+    # The words that the jobs are held back by.
+    assert ("clusters=[]" in lines, "pools=[]" in lines) == (not clusters, not pools)
+
+
+@pytest.mark.parametrize("name", sorted(name for name, job in JOBS.items() if "matrix" in job.get("strategy", {})))
+def test_no_job_has_a_matrix_of_nothing(name: str) -> None:
+    listed = re.fullmatch(r"\$\{\{ fromJSON\((\S+)\) \}\}", JOBS[name]["strategy"]["matrix"]["stack"])
+    assert listed
+    held_back = {f"fromJSON({listed[1]} || '[]')[0] != null", f"{listed[1]} != '[]'"}
+    assert any(words in JOBS[name]["if"] for words in held_back)
+
+
+def test_the_page_has_the_subject_of_every_environment() -> None:
+    page = (PROJECT / "docs/pull-requests.md").read_text(encoding="utf-8")
+    environments = {job["environment"] for job in ON_STACKS.values()}
+    assert environments == set(re.findall(r"`repo:OWNER/REPO:environment:(\w+)`", page))
+
+
+def test_the_key_goes_to_an_agent_and_into_no_file(tmp_path: Path) -> None:
+    key = KEY_PAIR.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()
+    told = {"SSH_KEY": key, "RUNNER_TEMP": str(tmp_path), "GITHUB_ENV": str(tmp_path / "env"), "HOME": str(tmp_path)}
+    done = subprocess.run(
+        [PROJECT / ".github/agent.sh"], env={**os.environ, **told}, check=True, capture_output=True, text=True
+    )
+    agent = dict(line.split("=", 1) for line in (tmp_path / "env").read_text().splitlines())
+    agent["PATH"] = os.environ["PATH"]
+    try:
+        listed = subprocess.run(["ssh-add", "-L"], env=agent, check=True, capture_output=True, text=True)
+        assert listed.stdout.startswith(HOST_KEY)
+        assert {path.name for path in tmp_path.iterdir()} == {"env", "ssh-agent"}
+        assert "PRIVATE" not in done.stdout + done.stderr + (tmp_path / "env").read_text()
+    finally:
+        subprocess.run(["ssh-agent", "-k"], env=agent, check=True, capture_output=True)
