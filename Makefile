@@ -88,7 +88,8 @@ test-engine: setup-dev .tailrack/packages/pulumi_tailscale ## tests of the engin
 
 test-lab: setup-dev ## tests on real daemons, in containers
 	@$(PYTHON) -m lab image >/dev/null
-	@$(PYTHON) -m pytest tests/lab -n 2 --dist loadfile
+	@{ $(PYTHON) -m lab image --like forky >/dev/null; $(PYTHON) -m tests.lab.slurm_packages debian-12; } & \
+	$(PYTHON) -m pytest tests/lab -n 2 --dist loadfile; status=$$?; wait; exit $$status
 
 test-faults: setup-dev ## what goes wrong, in full: kills, a partition, restarts, the secret scan, other random inputs; half an hour
 	@export FAULTS_SEED=$${FAULTS_SEED:-$$(od -An -N4 -tx1 /dev/urandom | tr -d ' ')}; echo "FAULTS_SEED=$$FAULTS_SEED"; \

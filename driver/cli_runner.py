@@ -35,6 +35,8 @@ _OPERATIONS = {
 # How the CLI calls a state in which something depends on what is not there.
 _UNREADABLE = "refusing to use it"
 _STACK_TYPE = "pulumi:pulumi:Stack"
+# What it says of itself, as a warning: a provider that it did not fetch.
+_WHERE_FROM = re.compile(r"using \S+ from \$PATH at ")
 # What the CLI adds to every error of the program itself.
 _EXIT_NOISE = "an unhandled error occurred: program exited"
 
@@ -263,8 +265,10 @@ class _Telling:
             urn = event.res_op_failed_event.metadata.urn
             self._failed.append(urn)
             self._step(event.res_op_failed_event.metadata, "failed")
-        elif event.diagnostic_event and event.diagnostic_event.severity == "error":
-            diagnostic = event.diagnostic_event
+        elif (diagnostic := event.diagnostic_event) and diagnostic.severity == "warning":
+            if not _WHERE_FROM.match(text := _plain(diagnostic.message)):
+                self._on_event(Event("message", urn=diagnostic.urn or "", text=text))
+        elif diagnostic and diagnostic.severity == "error":
             self._said.setdefault(diagnostic.urn or "", []).append(_plain(diagnostic.message))
 
     def stopped(self, reason: str) -> None:

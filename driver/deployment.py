@@ -17,7 +17,7 @@ from driver.find_engine import IN_PROCESS, Found
 from driver.make_command import Make
 from driver.preview.last_answers import last_answers
 from driver.remedies import with_remedies
-from driver.stack_file import load_config, read_stack_file
+from driver.stack_file import check_for_cli, load_config, read_stack_file
 from driver.workspace import DriverError, Workspace
 from engine.engine import Engine
 from engine.events import EngineError, Event, Made, Summary
@@ -53,17 +53,20 @@ class Deployment:
             self._on_event(event)
 
         workspace.prepare()
-        self._take("cli" if found.cli is not None else IN_PROCESS)
         if found.cli is not None:
+            check_for_cli(workspace.config_copy, {**os.environ, **workspace.environment()})
+            self._take("cli")
             self._runner = CliRunner(workspace, found.cli, tell, parallel)
         else:
             for name, value in workspace.environment().items():
                 os.environ[name] = value
+            config = load_config(workspace.project, workspace.config_copy)
+            self._take(IN_PROCESS)
             self._runner = Engine(
                 workspace.project,
                 workspace.stack,
                 lambda stack: replace(workspace, stack=stack).in_process_state,
-                load_config(workspace.project, workspace.config_copy),
+                config,
                 tell,
                 parallel,
             )
@@ -184,6 +187,16 @@ class Deployment:
                 f"`{self.make('up')}`"
             )
 
+    def _refuse_unknown_cluster(self) -> None:
+        """Raise DriverError where a pool's cluster has no stack here."""
+        named = self._config.get("tailrack:cluster")
+        if self.cluster_stack and isinstance(named, str) and not self._started(partial(self._runner.has, named)):
+            raise DriverError(
+                f"tailrack:cluster: there is no stack {shown(named)} with a cluster (in PULUMI_BACKEND_URL); "
+                "no node could join; write the name of the cluster's stack, or run "
+                f"{self.make.at(self.cluster_stack)('up')} first"
+            )
+
     @property
     def allowed(self) -> list[str]:
         """What the config asks for by name (stacks/config/allow.py), as written."""
@@ -199,6 +212,7 @@ class Deployment:
         """
         with self.workspace.exclusive():
             self._refuse_another_name()
+            self._refuse_unknown_cluster()
             if checks and self.outputs():
                 planned = self._looked_at_by(checks, refresh)
                 if not planned.ok:
@@ -222,6 +236,7 @@ class Deployment:
         refresh   look at clouds and tailnet first
         """
         self._refuse_another_name()
+        self._refuse_unknown_cluster()
         return self._previewed(made, refresh)
 
     def _previewed(self, made: Sequence[Made] | None, refresh: bool) -> Summary:

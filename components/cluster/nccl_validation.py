@@ -155,7 +155,7 @@ def _digest(parts: Sequence[Any]) -> str:
 def _nodes(known: Mapping[str, Mapping[str, Any]]) -> dict[str, Node]:
     sites, addresses, gpus, mpi = known["sites"], known["addresses"], known["gpus"], known["mpi"]
     # What version the peer has is not known here.
-    return {name: Node(sites[name], addresses[name], gpus[name], mpi.get(name) or 0) for name in sorted(sites)}
+    return {name: Node(sites[name], addresses[name], gpus[name], mpi.get(name) or "") for name in sorted(sites)}
 
 
 def _rdma_of(host: Host, proven: Mapping[str, Any]) -> str:

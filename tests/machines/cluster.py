@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from driver.find_engine import Found
+from engine.events import Summary
 from tests.lab.cluster import SMALL_MEASUREMENT, ClusterUnderTest, dev_config
 from tests.lab.machine_state import state_of
 from tests.machines.machines import CONTROL, Machine
@@ -31,6 +32,16 @@ class MachineCluster(ClusterUnderTest):
             {"name": "office", "kind": "hosts", "hosts": [self.machines["head"].host()]},
             {"name": "rack", "kind": "hosts", "hosts": [self.machines[name].host() for name in nodes]},
         ]
+
+    def up(self) -> Summary:
+        """Bring it to its config; again, where an emulated machine was too busy to answer within the engine's limit."""
+        summary = super().up()
+        emulated = self.machines["head"].slowness > 1
+        if emulated and any("failed attempts" in failure.message for failure in summary.failures):
+            before = self.events
+            summary = super().up()
+            self.events = before + self.events
+        return summary
 
     @property
     def nodes(self) -> list[str]:
