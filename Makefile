@@ -2,6 +2,7 @@
 #   STACK=dev        which Pulumi.<stack>.yaml
 #   ENGINE=          cli or inprocess; left out, the Pulumi CLI where it can be had
 #   NAME= for make role; NODE=, COMMAND=  for make shell; COMMENT= for make preview; CLUSTER=gone for make down of a pool
+#   REFRESH=yes      for make up: look at clouds and tailnet first
 #   SHORT=yes        for make test-machines, its short form
 #   TAILRACK_ARTIFACTS=  folder with Enroot and Pyxis: the lab then has containers (docs/containers.md)
 SHELL := /bin/bash
@@ -22,7 +23,7 @@ setup-dev: ## those of the checks too
 	@driver/setup.sh dev
 
 up: setup ## bring the stack up, measure it, show it
-	@$(PYTHON) -m driver up
+	@$(PYTHON) -m driver up $(if $(REFRESH),--refresh)
 
 preview: setup ## say what up would do, with the lines that change; COMMENT=file writes it for a pull request
 	@$(PYTHON) -m driver preview $(if $(COMMENT),--comment "$(COMMENT)")
