@@ -181,7 +181,7 @@ def test_all_who_leave_together_are_out_of_the_files_by_one_call(shell: Shell) -
     before = calls(shell)
     for phase in ("slurm_member_release", "slurm_member_forget"):
         for node in nodes[1:]:
-            values = {"HOST_NAME": "head", "NODE_NAME": node, "SLURM_JOB_LIMIT_SECONDS": 1}
+            values: dict[str, str | int] = {"HOST_NAME": "head", "NODE_NAME": node, "SLURM_JOB_LIMIT_SECONDS": 1}
             done = shell.call(phase, values, "slurm/member")
             assert done.returncode == 0, done.stderr
     assert shell.path("/etc/slurm/topology.conf").read_text().splitlines()[1:] == [
