@@ -2,6 +2,7 @@
 #   STACK=dev        which Pulumi.<stack>.yaml
 #   ENGINE=          cli or inprocess; left out, the Pulumi CLI where it can be had
 #   NAME= for make role; NODE=, COMMAND=  for make shell; COMMENT= for make preview; CLUSTER=gone for make down of a pool
+#   REFRESH=yes      for make up: look at clouds and tailnet first
 #   SHORT=yes        for make test-machines, its short form
 #   TAILRACK_ARTIFACTS=  folder with Enroot and Pyxis: the lab then has containers (docs/containers.md)
 SHELL := /bin/bash
@@ -22,7 +23,7 @@ setup-dev: ## those of the checks too
 	@driver/setup.sh dev
 
 up: setup ## bring the stack up, measure it, show it
-	@$(PYTHON) -m driver up
+	@$(PYTHON) -m driver up $(if $(REFRESH),--refresh)
 
 preview: setup ## say what up would do, with the lines that change; COMMENT=file writes it for a pull request
 	@$(PYTHON) -m driver preview $(if $(COMMENT),--comment "$(COMMENT)")
@@ -87,7 +88,8 @@ test-engine: setup-dev .tailrack/packages/pulumi_tailscale ## tests of the engin
 
 test-lab: setup-dev ## tests on real daemons, in containers
 	@$(PYTHON) -m lab image >/dev/null
-	@$(PYTHON) -m pytest tests/lab -n 2 --dist loadfile
+	@{ $(PYTHON) -m lab image --like forky >/dev/null; $(PYTHON) -m tests.lab.slurm_packages debian-12; } & \
+	$(PYTHON) -m pytest tests/lab -n 2 --dist loadfile; status=$$?; wait; exit $$status
 
 test-faults: setup-dev ## what goes wrong, in full: kills, a partition, restarts, the secret scan, other random inputs; half an hour
 	@export FAULTS_SEED=$${FAULTS_SEED:-$$(od -An -N4 -tx1 /dev/urandom | tr -d ' ')}; echo "FAULTS_SEED=$$FAULTS_SEED"; \

@@ -20,6 +20,9 @@ async def main() -> None:
             await build()
     except pulumi.RunError:
         raise
+    except ModuleNotFoundError as missing:  # only stacks that need a provider have its package
+        setup = f"make setup STACK={pulumi.get_stack()}"
+        raise pulumi.RunError(f"this stack needs {missing.name}, which is not installed; run: {setup}") from None
     except Exception as error:  # noqa: BLE001 - the last net: nobody who edits a config is helped by a traceback
         raise pulumi.RunError(bugs.report(error, PROJECT / ".tailrack")) from None
     # One turn of the event loop: every registration has begun then, and the runtime waits for one after the other. Of
@@ -35,6 +38,7 @@ async def build() -> None:
             pulumi.runtime.config.get_config_env(),
             pulumi.runtime.config.get_config_secret_keys_env(),
             PROJECT,
+            pulumi.log.warn,
         )
     except ConfigError as error:
         # Only the message: where in the program it was found helps nobody who edits a config.

@@ -21,6 +21,7 @@ import docker
 from driver.workspace import PROJECT
 from lab import binaries, debian, images
 from lab.commands import run
+from lab.distributions import USUAL
 
 NOWHERE = {"GOCACHE": "cache", "GOMODCACHE": "modules"}
 
@@ -40,7 +41,7 @@ def go(folder: Path) -> None:
 
 def debian_base(folder: Path) -> None:
     """Make a base system, and leave it there."""
-    words = ["debootstrap", "--variant=minbase", debian.RELEASE, str(folder / "root"), debian.find_mirrors().main]
+    words = ["debootstrap", "--variant=minbase", USUAL.release, str(folder / "root"), debian.find_mirrors().main]
     run(words, root=True)
 
 
@@ -48,7 +49,7 @@ def packages(folder: Path) -> None:
     """Build the image's stages of packages, on the base image that is here, without Docker's cache."""
     client = docker.from_env(timeout=1200)
     mirrors = debian.find_mirrors()
-    shutil.copy(images.IMAGE_FOLDER / "Dockerfile", folder)
+    shutil.copy(images.IMAGE_FOLDER / "packages" / "Dockerfile", folder)
     (folder / "sources.list").write_text(mirrors.sources_list, encoding="utf-8")
     base = debian.ensure_base(client, mirrors, folder)
     client.images.build(path=str(folder), target="cluster", nocache=True, rm=True, buildargs={"BASE": base})

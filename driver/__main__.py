@@ -28,6 +28,8 @@ from driver.find_engine import Found, find_engine
 from driver.head_command import on_head
 from driver.make_command import Make
 from driver.next_commands import next_commands
+from driver.preview.plan import Plan
+from driver.preview.told import told
 from driver.progress import Progress, changes, describe
 from driver.report import tables
 from driver.report.page import page
@@ -45,6 +47,9 @@ from stacks.yaml_file import FileError
 
 # What Slurm says now: nodes, why some are out, and jobs.
 SLURM_NOW = ("sinfo -N -l", "sinfo -R", "squeue")
+# What a preview reads of what would be created.
+_OF_NEW = ("triggers", "update")
+_REFRESH = "look at clouds and tailnet first; needs the CLI"
 
 
 def main(words: list[str] | None = None) -> int:
@@ -87,8 +92,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--engine", default=os.environ.get("ENGINE", ""), help="cli or inprocess; else what there is")
     commands = parser.add_subparsers(dest="command", required=True)
+    up = commands.add_parser("up", help="set up everything the config says, measure it, and show it")
+    up.add_argument("--refresh", action="store_true", help=_REFRESH)
     for name, text in (
-        ("up", "set up everything the config says, measure it, and show it"),
         ("outputs", "print the stack's outputs as one JSON object"),
         ("trust", "show the host keys of machines whose key is not written down, ask, and keep them"),
         ("status", "show nodes, jobs and why a node is out"),
@@ -103,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     down.add_argument("--cluster-gone", action="store_true", help="of a pool: its cluster is gone for good")
     preview = commands.add_parser("preview", help="say what up would do")
     preview.add_argument("--comment", type=Path, help="write it as Markdown for a pull request, too")
-    preview.add_argument("--refresh", action="store_true", help="look at clouds and tailnet first; needs the CLI")
+    preview.add_argument("--refresh", action="store_true", help=_REFRESH)
     preview.add_argument("--expect-no-changes", action="store_true", help="fail where up would change anything")
     shell = commands.add_parser("shell", help="open a shell on a lab node, or run one command there")
     shell.add_argument("--node", required=True)
@@ -117,11 +123,11 @@ def _deployment(
     config_file = arguments.config_file or stack_config(PROJECT, arguments.stack)
     workspace = Workspace(PROJECT, arguments.stack, config_file, arguments.state_dir)
 
-    def told(event: Event) -> None:
+    def on_event(event: Event) -> None:
         progress.on_event(event)
         keep(event)
 
-    return Deployment(workspace, found, told)
+    return Deployment(workspace, found, on_event)
 
 
 def _engine(arguments: argparse.Namespace, console: Console) -> Found:
@@ -137,7 +143,7 @@ def _up(arguments: argparse.Namespace, console: Console) -> int:
     if deployment.uses_lab:
         lab_commands.prepare(deployment.profiles)
     with _Patience(console, deployment), progress:
-        summary = deployment.up(Checks(deployment.allowed))
+        summary = deployment.up(Checks(deployment.allowed), arguments.refresh)
     console.print()
     outputs = deployment.outputs() if summary.ok else {}
     if summary.ok:
@@ -178,26 +184,30 @@ def _preview(arguments: argparse.Namespace, console: Console) -> int:
 
     def keep(event: Event) -> None:
         checks.on_event(event)
-        # Of what comes as a whole nobody asks for the inputs any more, and a thousand machines have many.
-        events.append(event if event.before else replace(event, after={}))
+        # Of what comes as a whole nobody asks for more, and a thousand machines have many inputs.
+        if event.operation == "create":
+            event = replace(event, after={key: event.after[key] for key in _OF_NEW if key in event.after})
+        events.append(event)
 
     deployment = _deployment(arguments, progress, _engine(arguments, console), keep)
-    checks = Checks(deployment.allowed)
+    checks, made = Checks(deployment.allowed), deployment.made()
     with progress:
-        summary = deployment.preview(refresh=arguments.refresh)
-        for line in checks.lines():
-            console.print(f" ! {line}", style="red", markup=False, highlight=False, soft_wrap=True)
+        summary = deployment.preview(made, arguments.refresh)
+    plan = Plan.of(events, made, summary)
+    for line in checks.lines():
+        console.print(f" ! {line}", style="red", markup=False, highlight=False, soft_wrap=True)
+    for line in told(plan):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
     if arguments.comment:
-        arguments.comment.write_text(comment(arguments.stack, events, summary, checks), encoding="utf-8")
+        arguments.comment.write_text(comment(arguments.stack, plan, summary.failures, checks), encoding="utf-8")
     if not summary.ok:
         return _failed(console, summary, progress)
-    words = {"create": "to create", "update": "to update", "replace": "to replace", "delete": "to delete"}
-    parts = [f"{summary.counts[name]} {text}" for name, text in words.items() if summary.counts[name]]
-    console.print(f"{', '.join(parts) or 'nothing to change'}, {summary.counts['same']} unchanged.", highlight=False)
+    console.print(plan.totals, highlight=False)
     # A key that is due is made anew by the next `up`, and is no sign of anybody's hand.
-    changed = {event.type for event in events if event.kind == "start" and event.operation in words}
-    if arguments.expect_no_changes and parts and changed != {KEY}:
-        what = f"Stack {arguments.stack} is not as its config says: run {Make.of(arguments.stack)('up')}."
+    changed = {event.type for event in events if event.kind == "start" and event.operation != "same"}
+    if arguments.expect_no_changes and changed and changed != {KEY}:
+        refresh = {"REFRESH": "yes"} if arguments.refresh else {}
+        what = f"Stack {arguments.stack} is not as its config says: run {Make.of(arguments.stack)('up', **refresh)}."
         console.print(what, style="red", markup=False, highlight=False, soft_wrap=True)
         return 1
     return 1 if checks.refused else 0

@@ -25,6 +25,7 @@ _LONGEST = 200  # characters of a line
 _SILENT = {"STEP_NAME", "STEP_LOCK"}
 # Of a step whose script lies on the machine (Machine.scripts_folder).
 _DIGEST = re.compile(r"\.tailrack/(?:[\w.-]+/)?scripts/[0-9a-f]{64}")
+_KNOWN_AS = {"SLURM_SLURM_CONF": "slurm.conf", "USERS_LINES": "users", "NODE_EXPORT": "exports"}
 _COMMANDS = ("create", "update", "delete")
 _ANOTHER = "# its script is another: this is another version of tailrack"
 
@@ -49,9 +50,9 @@ def changed_lines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[s
         elif key == "stdin":
             lines += _of_stdin(old, new)
         elif key == "acl" and isinstance(old, str) and isinstance(new, str) and UNKNOWN not in (old, new):
-            lines += ["# the tailnet's policy", *_difference(old, new)]
+            lines += ["# the tailnet's policy", *difference(old, new)]
         elif key == "triggers":
-            lines.append("# what it measures is another")
+            lines.append("# what it measures is another" if "update" in after else "# it is asked to be made anew")
         else:
             lines.append(f"# its {_words(key)} changes")
     # What is hidden looks the same before and after.
@@ -80,7 +81,9 @@ def _of_copies(key: str, old: object, new: object) -> Iterator[str]:
 
 
 def _of_stdin(old: object, new: object) -> Iterator[str]:
-    if UNKNOWN in (old, new):
+    if old == HIDDEN and new == UNKNOWN:
+        yield "# with a secret that is made anew"
+    elif UNKNOWN in (old, new):
         yield "# with values that are known once the steps before it have run"
     elif not isinstance(old, str) or not isinstance(new, str) or HIDDEN in (old, new):
         yield "# it becomes, or was, a secret"
@@ -95,7 +98,7 @@ def _of_texts(old: str, new: str) -> Iterator[str]:
         if was == becomes:
             continue
         yield f"# {_words(name)}"
-        told = [line for line in _difference(was, becomes) if line[2:].strip()]
+        told = [line for line in difference(was, becomes) if line[2:].strip()]
         yield from told[:_MOST_LINES]
         if len(told) > _MOST_LINES:
             yield f"# and {len(told) - _MOST_LINES} more lines"
@@ -109,18 +112,22 @@ def values_and_script(stdin: str) -> tuple[dict[str, str], str]:
     return {name: "".join(shlex.split(quoted)) for name, quoted in _VALUE.findall(header)}, script
 
 
-def _difference(old: str, new: str) -> Iterator[str]:
-    if len(old.splitlines()) <= 1 and len(new.splitlines()) <= 1:
-        lines = [*(f"- {line}" for line in old.splitlines()), *(f"+ {line}" for line in new.splitlines())]
+def difference(old: str, new: str) -> Iterator[str]:
+    """Give the lines that go, as `- line`, and those that come, as `+ line`."""
+    before, after = _lines(old), _lines(new)
+    if before == after:
+        return
+    if len(before) <= 1 and len(after) <= 1:
+        lines = [*(f"- {line}" for line in before), *(f"+ {line}" for line in after)]
     else:
-        shown = difflib.unified_diff(_lines(old), _lines(new), n=0, lineterm="")
+        shown = difflib.unified_diff(before, after, n=0, lineterm="")
         lines = [f"{line[0]} {line[1:]}" for line in shown if line[0] in "+-" and line[:3] not in ("---", "+++")]
     for line in lines:
         yield line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
 
 
 def _lines(text: str) -> list[str]:
-    """The lines of a text; of a JSON object with texts in it (files by name), the lines of these."""
+    """The lines of a text; of a JSON object with texts in it (files by name), the lines of these; any other's parts."""
     if text.startswith("{"):
         try:
             content = json.loads(text)
@@ -128,9 +135,11 @@ def _lines(text: str) -> list[str]:
             return text.splitlines()
         if isinstance(content, dict) and all(isinstance(item, str) for item in content.values()):
             return [f"{name}: {line}" for name, item in sorted(content.items()) for line in item.splitlines()]
+        if len(text.splitlines()) == 1:
+            return json.dumps(content, indent=1).splitlines()
     return text.splitlines()
 
 
 def _words(name: str) -> str:
-    """`SLURM_CONF` and `privateKey` as words."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).replace("_", " ").lower()
+    """`SLURM_CONF` and `privateKey` as words; what people know by another name, as that."""
+    return _KNOWN_AS.get(name) or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).replace("_", " ").lower()

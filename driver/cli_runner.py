@@ -20,21 +20,23 @@ from components.steps.label import StepLabel
 from driver.cli_processes import end_run
 from driver.silent_hosts import Place, SilentHosts, place_of
 from driver.workspace import DriverError, Workspace, write_private
-from engine.events import Event, Failure, Summary, command_of
+from engine.events import Event, Failure, Made, Summary, command_of
 from engine.values import HIDDEN
 
-# What the CLI calls the parts of a replacement, and the words people know.
+# What the CLI calls what it does, and the words people know. Of the parts of a replacement one stands for all: the
+# others are `replace`, in which nothing is done, and `delete-replaced`.
 _OPERATIONS = {
     OpType.CREATE: "create",
     OpType.UPDATE: "update",
     OpType.DELETE: "delete",
     OpType.SAME: "same",
-    OpType.REPLACE: "replace",
     OpType.CREATE_REPLACEMENT: "replace",
 }
 # How the CLI calls a state in which something depends on what is not there.
 _UNREADABLE = "refusing to use it"
 _STACK_TYPE = "pulumi:pulumi:Stack"
+# What it says of itself, as a warning: a provider that it did not fetch.
+_WHERE_FROM = re.compile(r"using \S+ from \$PATH at ")
 # What the CLI adds to every error of the program itself.
 _EXIT_NOISE = "an unhandled error occurred: program exited"
 
@@ -50,13 +52,18 @@ class CliRunner:
     ) -> None:
         self._workspace, self._command, self._on_event, self._parallel = workspace, command, on_event, parallel
 
-    def up(self) -> Summary:
-        """Bring the stack to what the program says."""
+    def up(self, refresh: bool = False) -> Summary:
+        """Bring the stack to what the program says, `refresh` after a look at what providers can be asked for."""
         stack = self._stack()
         self._clear_pending(stack)
         return self._run(
             lambda on_event: stack.up(
-                on_event=on_event, parallel=self._parallel, continue_on_error=True, color="never", show_secrets=False
+                on_event=on_event,
+                parallel=self._parallel,
+                continue_on_error=True,
+                color="never",
+                show_secrets=False,
+                refresh=refresh or None,
             )
         )
 
@@ -91,6 +98,15 @@ class CliRunner:
         except CommandError as error:
             raise DriverError(_reason(error)) from None
 
+    def made(self) -> list[Made]:
+        """Return what the last run left."""
+        try:
+            self._stack()
+            exported = self._exported(self._workspace.stack, "--show-secrets")
+        except CommandError as error:
+            raise DriverError(_reason(error)) from None
+        return [_made(each) for each in _resources(exported) if not each.get("delete")]
+
     def has(self, reference: str) -> bool:
         """Whether a stack, named as a StackReference names it, is there and has resources."""
         try:
@@ -118,8 +134,8 @@ class CliRunner:
             file.unlink()
         return names
 
-    def _exported(self, stack: str) -> dict[str, Any]:
-        exported: dict[str, Any] = json.loads(self._pulumi("stack", "export", "--stack", stack))
+    def _exported(self, stack: str, *options: str) -> dict[str, Any]:
+        exported: dict[str, Any] = json.loads(self._pulumi("stack", "export", "--stack", stack, *options))
         return exported
 
     def _pulumi(self, *words: str) -> str:
@@ -180,7 +196,7 @@ class CliRunner:
     def _places(self) -> dict[str, Place]:
         """Where the steps under way are, by URN. The CLI writes a step down, with its inputs, before it begins it."""
         try:
-            exported = json.loads(self._pulumi("stack", "export", "--show-secrets", "--stack", self._workspace.stack))
+            exported = self._exported(self._workspace.stack, "--show-secrets")
         except (CommandError, ValueError):  # asked again after a while
             return {}
         steps = [each["resource"] for each in exported["deployment"].get("pending_operations") or []]
@@ -206,6 +222,18 @@ def _resources(exported: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what an exported stack has, without the stack itself."""
     listed = exported["deployment"].get("resources") or []
     return [each for each in listed if each["type"] != _STACK_TYPE]
+
+
+def _made(exported: Mapping[str, Any]) -> Made:
+    inputs, stdout = _shown(exported.get("inputs")), (exported.get("outputs") or {}).get("stdout", "")
+    read = (urn for urns in (exported.get("propertyDependencies") or {}).values() for urn in urns or ())
+    return Made(
+        exported["urn"],
+        command_of(inputs),
+        str(inputs.get("stdin", "")),
+        json.loads(stdout["plaintext"]) if is_rpc_secret(stdout) else str(stdout),
+        sorted(set(read)),
+    )
 
 
 def _named(failure: Failure, silent: SilentHosts) -> Failure:
@@ -237,8 +265,10 @@ class _Telling:
             urn = event.res_op_failed_event.metadata.urn
             self._failed.append(urn)
             self._step(event.res_op_failed_event.metadata, "failed")
-        elif event.diagnostic_event and event.diagnostic_event.severity == "error":
-            diagnostic = event.diagnostic_event
+        elif (diagnostic := event.diagnostic_event) and diagnostic.severity == "warning":
+            if not _WHERE_FROM.match(text := _plain(diagnostic.message)):
+                self._on_event(Event("message", urn=diagnostic.urn or "", text=text))
+        elif diagnostic and diagnostic.severity == "error":
             self._said.setdefault(diagnostic.urn or "", []).append(_plain(diagnostic.message))
 
     def stopped(self, reason: str) -> None:
@@ -261,7 +291,7 @@ class _Telling:
             self._begun[urn] = time.monotonic()
         else:
             seconds = time.monotonic() - self._begun.get(urn, time.monotonic())
-            if kind == "done" and metadata.op != OpType.REPLACE:
+            if kind == "done":
                 self.summary.counts[operation] += 1
         if operation != "same":
             event = Event(kind, operation, urn, urn.rsplit("::", 1)[-1], metadata.type, seconds, command=command)

@@ -1,61 +1,96 @@
-"""What a run would do, as the comment on a pull request: which machines come and go, what runs again and why."""
+"""What a run would do, as the comment on a pull request: what people look for first, and alike steps told once."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from driver.changed_lines import changed_lines
 from driver.checks import Checks
-from driver.progress import describe
+from driver.preview.names import folded
+from driver.preview.plan import Machine, Measured, Plan, Work
 from driver.terminal import lines, one_line
-from engine.events import Event, Summary
+from engine.events import Failure
 
 MARK = "<!-- tailrack preview of stack {stack} -->"  # by which the next run finds the comment and replaces it
 LONGEST = 60_000  # characters; GitHub takes 65,536
 LONGEST_FAILURE = 10_000
-_MACHINE = "tailrack:cluster:ComputeNode"
-_WORDS = {"create": "comes", "delete": "goes", "replace": "is made anew"}
+_COMES = {"create": "comes", "delete": "goes", "replace": "is made anew"}
+_MEASURED = {"create": "for the first time", "delete": "no more", "replace": "anew"}
 _DOES = {"create": "runs", "update": "runs again", "replace": "runs anew", "delete": "is undone"}
 
 
-def comment(stack: str, events: Sequence[Event], summary: Summary, checks: Checks) -> str:
-    """Return Markdown for a stack's preview: what was found first, then what would be done.
-
-    events   all of the preview's, which the checks have looked at
-    """
-    started = [event for event in events if event.kind == "start" and event.operation != "same"]
-    machines = [event for event in started if event.type == _MACHINE and event.operation in _WORDS]
-    steps = [event for event in started if not event.type.startswith(("tailrack:", "pulumi:"))]
-    counts = ", ".join(f"{count} to {name}" for name, count in summary.counts.items() if count and name != "same")
+def comment(stack: str, plan: Plan, failures: Sequence[Failure], checks: Checks) -> str:
+    """Return Markdown for a stack's preview: what was found first, then what would be done."""
     parts = [MARK.format(stack=_code(stack)), f"### tailrack: stack `{_code(stack)}`"]
     if found := [f"- {_text(line)}" for line in checks.lines()]:
         head = "**Refused:**" if checks.refused else "**Asked for by name:**"
         parts.append("\n".join([head, "", *found]))
-    if not summary.ok:
+    if failures:
         parts.append(
-            "**The preview failed.** "
-            + "".join(_fenced(failure.message[:LONGEST_FAILURE]) for failure in summary.failures)
+            "**The preview failed.** " + "".join(_fenced(failure.message[:LONGEST_FAILURE]) for failure in failures)
         )
-    parts.append(f"{counts or 'Nothing to change'}, {summary.counts['same']} unchanged.")
-    if machines:
-        named = ", ".join(f"`{_code(event.name)}` {_WORDS[event.operation]}" for event in machines)
-        parts.append(f"**Machines:** {named}.")
-    quiet: list[str] = []
-    for event in steps:
-        title = f"{describe(event.command, event.name)} {_DOES[event.operation]}"
-        if changed := changed_lines(event.before, event.after):
-            diff = _fenced("\n".join(map(one_line, changed)), "diff")
-            parts.append(f"<details open><summary>{_text(title)}</summary>\n\n{diff}\n</details>")
-        else:
-            quiet.append(title)
-    if quiet:
-        parts.append("\n".join(f"- {_text(title)}" for title in quiet))
+    parts.append(plan.totals)
+    parts += _first_looked_for(plan)
+    parts += _steps("**Steps:**", plan.work)
+    if may := plan.perhaps:
+        says = "**May run again**, where a machine answers otherwise than it did when it was last asked:"
+        parts.append("\n".join([says, "", *(f"- {_text(one.words)}{_of(one.subjects)}" for one in may)]))
+    parts += [_section(f"files of the measurement {one.scope}", one.files) for one in plan.measured if one.files]
     return _cut(parts)
 
 
+def _first_looked_for(plan: Plan) -> Iterator[str]:
+    """Machines, users, lines of slurm.conf and of exports, and what is measured."""
+    if plan.machines:
+        yield f"**Machines:** {', '.join(_machines(plan.machines))}."
+    for effect in plan.effects:
+        yield f"**{effect.name}:**\n{_fenced(chr(10).join(effect.lines), 'diff')}"
+    if plan.measured:
+        yield "\n".join(["**Measured:**", "", *map(_measured, plan.measured)])
+
+
+def _machines(machines: Iterable[Machine]) -> Iterator[str]:
+    """Those that come together, of however many a few words."""
+    kinds: dict[tuple[str, str], list[str]] = {}
+    for machine in machines:
+        kinds.setdefault((machine.operation, machine.what), []).append(machine.name)
+    for (operation, what), names in kinds.items():
+        yield f"{_names(names)}{f' ({what})' if what else ''} {_COMES[operation]}"
+
+
+def _measured(one: Measured) -> str:
+    over = f", over {_names(one.nodes)}" if one.nodes and one.operation != "delete" else ""
+    why = f" (another: {', '.join(one.why)})" if one.why else ""
+    return f"- `{_code(one.scope)}` {_MEASURED[one.operation]}{over}{why}"
+
+
+def _steps(title: str, work: Sequence[Work]) -> Iterator[str]:
+    quiet = [f"- {_text(_title(one))}" for one in work if not one.lines]
+    if work:
+        yield "\n".join([title, *([""] if quiet else []), *quiet])
+    yield from (_section(_title(one), one.lines) for one in work if one.lines)
+
+
+def _title(one: Work) -> str:
+    return f"{one.words}{_of(one.subjects)}: {_DOES[one.operation]}"
+
+
+def _of(subjects: Sequence[str]) -> str:
+    named = [subject for subject in folded(subjects) if subject]
+    return f" of {', '.join(named)}" if named else ""
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(f"`{_code(name)}`" for name in folded(names))
+
+
+def _section(title: str, told: Sequence[str]) -> str:
+    """Lines that a reader opens."""
+    return f"<details><summary>{_text(title)}</summary>\n\n{_fenced(chr(10).join(told), 'diff')}\n</details>"
+
+
 def _code(text: str) -> str:
-    return re.sub(r"[^\w.:-]", "?", text)
+    return re.sub(r"[^\w.: \[\]-]", "?", text)
 
 
 def _text(text: str) -> str:

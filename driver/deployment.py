@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,11 +15,12 @@ from driver.checks import Checks
 from driver.cli_runner import CliRunner
 from driver.find_engine import IN_PROCESS, Found
 from driver.make_command import Make
+from driver.preview.last_answers import last_answers
 from driver.remedies import with_remedies
-from driver.stack_file import load_config, read_stack_file
+from driver.stack_file import check_for_cli, load_config, read_stack_file
 from driver.workspace import DriverError, Workspace
 from engine.engine import Engine
-from engine.events import EngineError, Event, Summary
+from engine.events import EngineError, Event, Made, Summary
 from lab.identity import lab_id
 from lab.profiles.machine import PROFILES
 from stacks.config.model import POOL
@@ -52,17 +53,20 @@ class Deployment:
             self._on_event(event)
 
         workspace.prepare()
-        self._take("cli" if found.cli is not None else IN_PROCESS)
         if found.cli is not None:
+            check_for_cli(workspace.config_copy, {**os.environ, **workspace.environment()})
+            self._take("cli")
             self._runner = CliRunner(workspace, found.cli, tell, parallel)
         else:
             for name, value in workspace.environment().items():
                 os.environ[name] = value
+            config = load_config(workspace.project, workspace.config_copy)
+            self._take(IN_PROCESS)
             self._runner = Engine(
                 workspace.project,
                 workspace.stack,
                 lambda stack: replace(workspace, stack=stack).in_process_state,
-                load_config(workspace.project, workspace.config_copy),
+                config,
                 tell,
                 parallel,
             )
@@ -183,44 +187,71 @@ class Deployment:
                 f"`{self.make('up')}`"
             )
 
+    def _refuse_unknown_cluster(self) -> None:
+        """Raise DriverError where a pool's cluster has no stack here."""
+        named = self._config.get("tailrack:cluster")
+        if self.cluster_stack and isinstance(named, str) and not self._started(partial(self._runner.has, named)):
+            raise DriverError(
+                f"tailrack:cluster: there is no stack {shown(named)} with a cluster (in PULUMI_BACKEND_URL); "
+                "no node could join; write the name of the cluster's stack, or run "
+                f"{self.make.at(self.cluster_stack)('up')} first"
+            )
+
     @property
     def allowed(self) -> list[str]:
         """What the config asks for by name (stacks/config/allow.py), as written."""
         value = self._config.get("tailrack:allow")
         return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
 
-    def up(self, checks: Checks | None = None) -> Summary:
+    def up(self, checks: Checks | None = None, refresh: bool = False) -> Summary:
         """Bring the stack to what its config says.
 
-        checks   looks at a preview of a stack that is there first; DriverError, and nothing is touched, where it
-                 finds what nobody asked for
+        checks    looks at a preview of a stack that is there first; DriverError, and nothing is touched, where it
+                  finds what nobody asked for
+        refresh   look at clouds and tailnet first
         """
         with self.workspace.exclusive():
             self._refuse_another_name()
+            self._refuse_unknown_cluster()
             if checks and self.outputs():
-                planned = self._looked_at_by(checks)
+                planned = self._looked_at_by(checks, refresh)
                 if not planned.ok:
                     return planned
                 if checks.refused:
                     raise DriverError("nothing was touched:\n" + "\n".join(f"  {line}" for line in checks.lines()))
-            return with_remedies(self._started(self._runner.up), self.make)
+            return with_remedies(self._started(self._refreshing(self._runner.up, refresh)), self.make)
 
-    def _looked_at_by(self, checks: Checks) -> Summary:
+    def _looked_at_by(self, checks: Checks, refresh: bool) -> Summary:
         """Run a preview for nobody but the checks."""
         told, self._on_event = self._on_event, checks.on_event
         try:
-            return self._started(self._runner.preview)
+            return self._previewed(None, refresh)
         finally:
             self._on_event = told
 
-    def preview(self, refresh: bool = False) -> Summary:
-        """Say what `up` would do; `refresh` looks at clouds and tailnet first, which the Pulumi CLI alone can do."""
+    def preview(self, made: Sequence[Made] | None = None, refresh: bool = False) -> Summary:
+        """Say what `up` would do, where machines answer what they answered before.
+
+        made      what the last run left, where somebody has asked for it already
+        refresh   look at clouds and tailnet first
+        """
         self._refuse_another_name()
-        if refresh and isinstance(self._runner, CliRunner):
-            return self._started(partial(self._runner.preview, refresh=True))
-        if refresh:
+        self._refuse_unknown_cluster()
+        return self._previewed(made, refresh)
+
+    def _previewed(self, made: Sequence[Made] | None, refresh: bool) -> Summary:
+        with last_answers(self.made() if made is None else made, self.workspace.folder):
+            return self._started(self._refreshing(self._runner.preview, refresh))
+
+    def _refreshing(self, operation: Callable[..., Summary], refresh: bool) -> Callable[[], Summary]:
+        """An operation of the runner that looks at clouds and tailnet first, which the Pulumi CLI alone can do."""
+        if refresh and self.in_process:
             raise DriverError("the in-process engine cannot look at clouds and tailnet; install the Pulumi CLI")
-        return self._started(self._runner.preview)
+        return partial(operation, refresh=True) if refresh else operation
+
+    def made(self) -> list[Made]:
+        """Return what the last run left."""
+        return self._started(self._runner.made)
 
     def pools(self) -> list[str]:
         """Return the stacks of this workspace whose machines are in this stack's cluster."""

@@ -9,11 +9,10 @@ from rich.console import Console
 from rich.text import Text
 
 from components.steps.label import StepLabel
-from driver.changed_lines import changed_lines
 from driver.terminal import lines, one_line
 from engine.events import Event, Summary
 
-_MARKS = {"create": "+", "update": "~", "replace": "±", "delete": "-"}
+MARKS = {"create": "+", "update": "~", "replace": "±", "delete": "-"}
 _DONE = {"create": "created", "update": "updated", "replace": "replaced", "delete": "deleted"}
 
 
@@ -26,7 +25,7 @@ def describe(command: str, name: str) -> str:
 class Progress:
     """Prints a line when a step ends, and keeps a line of what runs now where the terminal can show one.
 
-    Of a preview it prints at its end, so that what is found in all of it can be said first.
+    Of a preview it prints nothing (driver/preview).
 
     begun   whether any step has been run; none is in a preview
     """
@@ -34,7 +33,6 @@ class Progress:
     def __init__(self, console: Console, preview: bool = False) -> None:
         self.begun = False
         self._console, self._preview = console, preview
-        self._planned: list[str] = []
         self._running: dict[str, tuple[str, float]] = {}
         self._lock = threading.Lock()
         self._status = console.status("") if console.is_terminal else None
@@ -47,8 +45,6 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         if self._status:
             self._status.stop()
-        for line in self._planned:
-            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def on_event(self, event: Event) -> None:
         """Take an event of either engine; components have no work of their own and are not shown."""
@@ -58,9 +54,6 @@ class Progress:
             if event.kind == "start":
                 self.begun = not self._preview
                 self._running[event.urn] = (describe(event.command, event.name), time.monotonic())
-                if self._preview:
-                    self._planned.append(_line(event, event.operation))
-                    self._planned += [f"      {one_line(line)}" for line in changed_lines(event.before, event.after)]
             elif event.kind in ("done", "failed", "skipped"):
                 self._running.pop(event.urn, None)
                 if not self._preview:
@@ -79,7 +72,7 @@ class Progress:
 
 
 def _line(event: Event, outcome: str) -> str:
-    mark = {"failed": "x", "skipped": " "}.get(event.kind, _MARKS.get(event.operation, " "))
+    mark = {"failed": "x", "skipped": " "}.get(event.kind, MARKS.get(event.operation, " "))
     return f" {mark} {describe(event.command, event.name):<52} {outcome}"
 
 

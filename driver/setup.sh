@@ -17,36 +17,46 @@ case ${1-} in
 dev) more+=(dev) ;;
 *) die "driver/setup.sh knows no '$1'; run it without a word, or with 'dev' for what the checks need" ;;
 esac
-# Only for a stack that needs them: the CLI fetches the provider of every SDK that it finds installed.
-wants() { # name, what a stack's config has that needs requirements-<name>.txt
-    if grep -qsE "$2" "Pulumi.${STACK:-dev}.yaml" || [ -e ".venv/.tailrack-$1" ]; then more+=("$1"); fi
-}
-wants aws 'kind: "?aws\b'
-wants tailscale 'kind: "?tailscale\b|\b(oauth_client_id|api_key):'
-files=(requirements.txt)
-for name in "${more[@]}"; do files+=("requirements-$name.txt"); done
+for file in requirements-*.txt; do # of providers that a stack once needed
+    name=${file#requirements-} name=${name%.txt}
+    if [ "$name" != dev ] && [ -e ".venv/.tailrack-$name" ]; then more+=("$name"); fi
+done
 
+# Have .venv hold requirements.txt and those of `more`, unless it does.
 stamp=.venv/.tailrack-requirements
-wanted=$(cat "${files[@]}" | sha256sum)
-if [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then exit 0; fi
+have_packages() {
+    local name wanted files=(requirements.txt)
+    for name in "${more[@]}"; do files+=("requirements-$name.txt"); done
+    wanted=$(cat "${files[@]}" | sha256sum)
+    if [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then return; fi
+    printf 'setting up Python dependencies in .venv ...\n' >&2
+    have_venv
+    .venv/bin/python -m pip -q --disable-pip-version-check install --require-hashes "${files[@]/#/--requirement=}" >&2
+    for name in "${more[@]}"; do touch ".venv/.tailrack-$name"; done
+    printf '%s\n' "$wanted" >"$stamp"
+}
 
-printf 'setting up Python dependencies in .venv ...\n' >&2
-# A stack with a lab needs programs that Go takes minutes for, and nothing of what follows: they are built meanwhile.
-# Whoever needs them waits for this, or says what is wrong.
-if command -v go >/dev/null && grep -qs 'kind: lab' "Pulumi.${STACK:-dev}.yaml"; then
-    mkdir -p .tailrack/cache
-    python3 -m lab.binaries >.tailrack/cache/go.log 2>&1 </dev/null &
-fi
-if ! python3 -m venv .venv 2>/dev/null; then
-    printf 'installing python3-venv, which Debian keeps in a package of its own\n' >&2
-    as_root=()
-    [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
-    if ! { "${as_root[@]}" apt-get -q update && "${as_root[@]}" apt-get -qy install python3-venv; } >&2; then
-        die "cannot install python3-venv; run as root or with sudo"
+have_venv() {
+    local as_root=()
+    # A stack with a lab needs programs that Go takes minutes for, and nothing of what follows: they are built meanwhile,
+    # where the file looks like one (nothing here parses it yet). Whoever needs them waits for this, or says what is wrong.
+    if command -v go >/dev/null && grep -qs 'kind: lab' "Pulumi.${STACK:-dev}.yaml"; then
+        mkdir -p .tailrack/cache
+        python3 -m lab.binaries >.tailrack/cache/go.log 2>&1 </dev/null &
     fi
-    python3 -m venv .venv
-fi
-.venv/bin/python -m pip -q --disable-pip-version-check install --require-hashes \
-    "${files[@]/#/--requirement=}" >&2
-for name in "${more[@]}"; do touch ".venv/.tailrack-$name"; done
-printf '%s\n' "$wanted" >"$stamp"
+    if ! python3 -m venv .venv 2>/dev/null; then
+        printf 'installing python3-venv, which Debian keeps in a package of its own\n' >&2
+        [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
+        if ! { "${as_root[@]}" apt-get -q update && "${as_root[@]}" apt-get -qy install python3-venv; } >&2; then
+            die "cannot install python3-venv; run as root or with sudo"
+        fi
+        python3 -m venv .venv
+    fi
+}
+
+have_packages
+# Only for a stack that needs them: the CLI fetches the provider of every SDK that it finds installed.
+for name in $(.venv/bin/python -m driver.providers "$PWD/Pulumi.${STACK:-dev}.yaml"); do
+    [ -e ".venv/.tailrack-$name" ] || more+=("$name")
+done
+have_packages

@@ -1,73 +1,99 @@
-"""A stack's config file: its shape, for both engines, and its values as the Pulumi CLI reads them, for our own."""
+"""A stack's config file, for both engines: its shape, its secrets and its size are judged before either one starts.
+
+The CLI's own words for what is wrong with them name neither the key nor what to do.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
+import math
 import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
 
-from components.settings.problems import shown
+from components.settings.problems import below, shown
 from driver.workspace import DriverError
 from engine.events import Config
 from stacks.yaml_file import read_yaml, told
 
+# A value as the passphrase provider, and those of clouds, seal it: nonce and box.
+_SEALED = re.compile(r"v1:([A-Za-z0-9+/]+={0,2}):([A-Za-z0-9+/]+={0,2})")
+# How the CLI hands a config to the program: one variable of the environment, of which Linux takes no longer one
+# (MAX_ARG_STRLEN, with its name and the byte after it).
+_VARIABLE, _LONGEST = "PULUMI_CONFIG=", 128 * 1024 - 1
+
 
 class ConfigSecrets:
-    """Opens `secure:` values of the CLI's passphrase provider, format v1: PBKDF2-SHA256, then AES-256-GCM."""
+    """Opens `secure:` values of the CLI's passphrase provider, format v1: PBKDF2-SHA256, then AES-256-GCM.
 
-    def __init__(self, encryption_salt: object, file: str = "the state") -> None:
+    environment   has the passphrase, as `passphrase` reads it
+    """
+
+    def __init__(
+        self, encryption_salt: object, file: str = "the state", environment: Mapping[str, str] | None = None
+    ) -> None:
         """encryption_salt: the `encryptionsalt` of the file called `file`, or an empty text where it has none."""
-        self._encryption_salt, self._file = encryption_salt, file
+        self._encryption_salt, self._file, self._environment = encryption_salt, file, environment
 
     @cached_property
-    def _key(self) -> bytes:
+    def salt(self) -> bytes:
+        """The salt. DriverError where it is none."""
         try:
             if not isinstance(self._encryption_salt, str):
                 raise ValueError(told(self._encryption_salt))
             version, salt, *_ = self._encryption_salt.split(":")
             if version != "v1":
                 raise ValueError(version)
-            salted = base64.b64decode(salt, validate=True)
+            return base64.b64decode(salt, validate=True)
         except ValueError:
             raise DriverError(
                 f"{self._file}: encryptionsalt is not as Pulumi wrote it (v1:...:v1:...); put the old line back, or "
-                "delete it and set each secret again: pulumi config set --path --secret KEY"
+                f"delete it and set each secret again: {self._command('KEY')}"
             ) from None
-        return PBKDF2HMAC(SHA256(), 32, salted, 1_000_000).derive(passphrase().encode())
+
+    @cached_property
+    def _key(self) -> bytes:
+        return PBKDF2HMAC(SHA256(), 32, self.salt, 1_000_000).derive(passphrase(self._environment).encode())
 
     def open(self, key: str, text: object) -> str:
         """Return the text of config value `key`; DriverError naming the key, never the value."""
-        if not self._encryption_salt:
-            raise DriverError(
-                f"{self._file}: config value {key} is encrypted, and the file has no encryptionsalt to open it; "
-                f"put its old line back, or set the value again: pulumi config set --path --secret {key}"
+        sealed = _SEALED.fullmatch(text) if isinstance(text, str) else None
+        if not sealed:
+            self._refuse(
+                key,
+                "is not sealed as Pulumi seals a secret with a passphrase (an example has a placeholder there)",
+                f"set it (docs/own-machines.md, State and secrets): {self._command(key)}",
             )
+        if not self._encryption_salt:
+            why = "is encrypted, and the file has no encryptionsalt to open it"
+            self._refuse(key, why, f"put its old line back, or set the value again: {self._command(key)}")
         try:
-            if not isinstance(text, str):
-                raise ValueError(told(text))
-            version, nonce, sealed = (part.encode() for part in text.split(":"))
-            if version != b"v1":
-                raise ValueError(version)
-            box = base64.b64decode(nonce, validate=True), base64.b64decode(sealed, validate=True)
-            return AESGCM(self._key).decrypt(*box, None).decode()
+            nonce, box = (base64.b64decode(part, validate=True) for part in sealed.groups())
+            return AESGCM(self._key).decrypt(nonce, box, None).decode()
         except InvalidTag:
-            raise DriverError(
-                f"{self._file}: the passphrase does not open config value {key}; "
-                "set PULUMI_CONFIG_PASSPHRASE_FILE to the one it was made with"
-            ) from None
+            fix = "set PULUMI_CONFIG_PASSPHRASE_FILE to the one it was made with"
+            self._refuse(key, "is not opened by the passphrase", fix)
         except ValueError:
-            raise DriverError(
-                f"{self._file}: config value {key} is encrypted in a way the in-process engine cannot open; "
-                f"set it again: pulumi config set --path --secret {key}"
-            ) from None
+            self._refuse(key, "is encrypted, and damaged", f"set it again: {self._command(key)}")
+
+    def _refuse(self, key: str, why: str, fix: str) -> NoReturn:
+        raise DriverError(f"{self._file}: config value {key} {why}; {fix}") from None
+
+    def _command(self, key: str) -> str:
+        """What sets a value anew, quoted for a shell."""
+        stack = re.fullmatch(r"Pulumi\.(.+)\.yaml", self._file)
+        words = ["pulumi", "config", "set", *(["--stack", stack[1]] if stack else []), "--path", "--secret", key]
+        return shlex.join(words)
 
 
 def read_stack_file(path: Path) -> dict[str, Any]:
@@ -86,7 +112,20 @@ def read_stack_file(path: Path) -> dict[str, Any]:
         if not all(key.partition(":")):
             what = f"{path.name}: config has the key {shown(key)}, which has no namespace"
             raise DriverError(f"{what}; write {shown('tailrack:' + key.strip(':'))}, or the provider's name before it")
+        for place, value in _numbers(key, config[key]):
+            if not math.isfinite(value):
+                what = f"{path.name}: {place} is {value}, which is no number to the Pulumi CLI"
+                raise DriverError(f"{what}; write digits, or leave the key out")
     return content
+
+
+def _numbers(place: str, value: Any) -> Iterator[tuple[str, float]]:
+    """The numbers with a fraction in a value, each with its path."""
+    if isinstance(value, float):
+        yield place, value
+    elif isinstance(value, dict | list):
+        for name, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _numbers(below(place, name), item)
 
 
 def load_config(project_dir: Path, config_file: Path) -> Config:
@@ -101,28 +140,63 @@ def load_config(project_dir: Path, config_file: Path) -> Config:
         )
     if not isinstance(project.get("name"), str):
         raise DriverError("Pulumi.yaml has no name; put the file back as it was: git checkout Pulumi.yaml")
-    stack_file = read_stack_file(config_file)
-    opener = ConfigSecrets(stack_file.get("encryptionsalt") or "", config_file.name)
-    values: dict[str, str] = {}
-    secrets: dict[str, list[str]] = {}
-    for key, value in stack_file["config"].items():
-        found: list[str] = []
-        values[key] = _text(_opened(key, value, opener, found))
-        if found:
-            secrets[key] = found
+    values, secrets = _values(config_file, read_stack_file(config_file), os.environ)
     texts = [text for found in secrets.values() for text in found]
     return Config(project["name"], passphrase(), values, list(secrets), texts)
 
 
-def passphrase() -> str:
+def check_for_cli(config_file: Path, environment: Mapping[str, str]) -> None:
+    """Raise DriverError for what the Pulumi CLI would refuse in words of its own: secrets, and a config too large.
+
+    environment   the CLI's. Secrets that another provider than that of passphrases keeps are left to the CLI.
+    """
+    content = read_stack_file(config_file)
+    elsewhere = {"encryptedkey", "secretsprovider"} & content.keys()
+    of_a_service = environment["PULUMI_BACKEND_URL"].startswith("http") and "encryptionsalt" not in content
+    if elsewhere or of_a_service:
+        return
+    values, _ = _values(config_file, content, environment)
+    # As Go writes JSON.
+    text = json.dumps(values, separators=(",", ":"), ensure_ascii=False)
+    length = len(_VARIABLE) + len(text.encode()) + 5 * sum(map(text.count, "<>&"))
+    if length > _LONGEST:
+        largest = max(values, key=lambda key: len(values[key]))
+        fix = f"write less in {shown(largest)}"
+        if largest == "tailrack:sites":
+            fix = "list the hosts of a site in a file, and name that as its hosts_file (docs/config.md)"
+        raise DriverError(
+            f"{config_file.name}: the config has {length // 1024 + 1} KiB, most of it in {shown(largest)}, and the "
+            f"Pulumi CLI can hand a program no more than {_LONGEST // 1024 + 1}; {fix}"
+        )
+
+
+def _values(
+    file: Path, content: Mapping[str, Any], environment: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """The texts that a program is given, by key, and the secret ones among them by the key that they are in."""
+    opener = ConfigSecrets(content.get("encryptionsalt") or "", file.name, environment)
+    if "encryptionsalt" in content:
+        _ = opener.salt
+    values: dict[str, str] = {}
+    secrets: dict[str, list[str]] = {}
+    for key, value in content["config"].items():
+        found: list[str] = []
+        values[key] = _text(_opened(key, value, opener, found))
+        if found:
+            secrets[key] = found
+    return values, secrets
+
+
+def passphrase(environment: Mapping[str, str] | None = None) -> str:
     """Return the passphrase of PULUMI_CONFIG_PASSPHRASE or the file of PULUMI_CONFIG_PASSPHRASE_FILE.
 
-    Raises DriverError where there is none.
+    environment   another one than that of this process. Raises DriverError where there is none.
     """
-    if "PULUMI_CONFIG_PASSPHRASE" in os.environ:
-        return os.environ["PULUMI_CONFIG_PASSPHRASE"]
+    environment = os.environ if environment is None else environment
+    if "PULUMI_CONFIG_PASSPHRASE" in environment:
+        return environment["PULUMI_CONFIG_PASSPHRASE"]
     try:
-        return Path(os.environ["PULUMI_CONFIG_PASSPHRASE_FILE"]).read_text(encoding="utf-8").strip()
+        return Path(environment["PULUMI_CONFIG_PASSPHRASE_FILE"]).read_text(encoding="utf-8").strip()
     except KeyError:
         raise DriverError("no passphrase: set PULUMI_CONFIG_PASSPHRASE_FILE (or PULUMI_CONFIG_PASSPHRASE)") from None
     except OSError as error:
@@ -133,16 +207,16 @@ def passphrase() -> str:
         ) from None
 
 
-def _opened(key: str, value: Any, opener: ConfigSecrets, found: list[str]) -> Any:
-    """Return value with its `secure:` parts opened; their texts are added to `found`."""
+def _opened(path: str, value: Any, opener: ConfigSecrets, found: list[str]) -> Any:
+    """Return the value at a path with its `secure:` parts opened; their texts are added to `found`."""
     if isinstance(value, list):
-        return [_opened(key, item, opener, found) for item in value]
+        return [_opened(below(path, index), item, opener, found) for index, item in enumerate(value)]
     if not isinstance(value, dict):
         return value
     if list(value) == ["secure"]:
-        found.append(opener.open(key, value["secure"]))
+        found.append(opener.open(path, value["secure"]))
         return found[-1]
-    return {name: _opened(key, item, opener, found) for name, item in value.items()}
+    return {name: _opened(below(path, name), item, opener, found) for name, item in value.items()}
 
 
 def _text(value: Any) -> str:

@@ -19,6 +19,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 ROOT = PROJECT / ".tailrack"
 
 _SALT = "encryptionsalt"
+_GOGC = "300"  # percent; Go's own default is 100
 
 
 class DriverError(FileError):
@@ -105,6 +106,8 @@ class Workspace:
             "PULUMI_BACKEND_URL": os.environ.get("PULUMI_BACKEND_URL") or f"file://{self.backend}",
             "PULUMI_SKIP_UPDATE_CHECK": "true",
             "SSH_AUTH_SOCK": _agent(),
+            # Of a preview of many hosts the look for garbage was a quarter of what the CLI and its provider do.
+            "GOGC": os.environ.get("GOGC") or _GOGC,
         }
         if "PULUMI_CONFIG_PASSPHRASE" not in os.environ and "PULUMI_CONFIG_PASSPHRASE_FILE" not in os.environ:
             wanted["PULUMI_CONFIG_PASSPHRASE_FILE"] = str(self.passphrase_file)

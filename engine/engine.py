@@ -21,8 +21,8 @@ import pulumi
 from pulumi.runtime import Settings, configure, run_in_stack, set_all_config
 
 from engine.commands import Commands
-from engine.events import Config, EngineError, Summary, Tell
-from engine.lifecycle import Lifecycle
+from engine.events import Config, EngineError, Made, Summary, Tell, command_of
+from engine.lifecycle import Lifecycle, shown
 from engine.locks import locked
 from engine.monitor import Monitor, stack_of
 from engine.state import State
@@ -70,6 +70,20 @@ class Engine:
     def outputs(self, show_secrets: bool = False) -> dict[str, Any]:
         """Return the stack's outputs as of the last `up`; secrets as "[secret]" unless they are to be shown."""
         return dict(convert(self._state(True).outputs, plain if show_secrets else lambda secret: HIDDEN))
+
+    def made(self) -> list[Made]:
+        """Return what the last run left."""
+        live = self._state(dry_run=True).live.values()
+        return [
+            Made(
+                each.urn,
+                command_of(inputs := shown(each.inputs)),
+                str(inputs.get("stdin", "")),
+                str(plain(each.outputs.get("stdout", ""))),
+                each.values_of,
+            )
+            for each in live
+        ]
 
     def has(self, reference: str) -> bool:
         """Whether a stack, named as a StackReference names it, is there and has resources."""

@@ -63,6 +63,23 @@ Tell = Callable[[Event], None]
 
 
 @dataclass(frozen=True)
+class Made:
+    """A resource as the last run left it.
+
+    command    what command_of says of its inputs
+    stdin      of a command; HIDDEN where it is a secret
+    stdout     of a command, secret or not
+    values_of  URNs of the resources whose outputs are among its inputs
+    """
+
+    urn: str
+    command: str = ""
+    stdin: str = field(default="", repr=False)
+    stdout: str = field(default="", repr=False)
+    values_of: Collection[str] = ()
+
+
+@dataclass(frozen=True)
 class Failure:
     """A step that failed, by URN and Event's `command`; both empty where the program failed or the run was stopped."""
 

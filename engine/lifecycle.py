@@ -144,9 +144,9 @@ class Lifecycle:
             if operation == "same"
             else replace(
                 event,
-                before=_shown(before.inputs) if before else {},
-                after=_shown(resource.inputs) if operation != "delete" else {},
-                outputs=_shown(before.outputs) if before else {},
+                before=shown(before.inputs) if before else {},
+                after=shown(resource.inputs) if operation != "delete" else {},
+                outputs=shown(before.outputs) if before else {},
             )
         )
         try:
@@ -170,5 +170,6 @@ def _event(resource: Resource) -> Event:
     return Event("start", "", resource.urn, resource.name, resource.type, command=command_of(resource.inputs))
 
 
-def _shown(values: dict[str, Any]) -> dict[str, Any]:
+def shown(values: dict[str, Any]) -> dict[str, Any]:
+    """Return inputs or outputs with every secret hidden."""
     return dict(convert(values, lambda _secret: HIDDEN))

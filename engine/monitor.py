@@ -63,6 +63,7 @@ class Monitor:
         asked |= {"deleted_with": request.deletedWith, "retain_on_delete": request.retainOnDelete, "inputs": inputs}
         asked |= {"secret_outputs": sorted(request.additionalSecretOutputs)}
         asked |= {"needs": sorted({*request.dependencies, request.parent, request.deletedWith} - {""})}
+        asked |= {"values_of": sorted({urn for each in request.propertyDependencies.values() for urn in each.urns})}
         asked |= {"triggered_by": sorted(request.propertyDependencies["triggers"].urns)}
         if made := self._lifecycle.register(Resource(response.urn, **asked), request.deleteBeforeReplace):
             # Without this, what a failed or skipped resource would have given is unknown to the program, which goes on.

@@ -18,7 +18,7 @@ from engine.events import EngineError
 
 @dataclass(frozen=True, eq=False)
 class Resource:
-    """A resource as it was last made. `needs`, `triggered_by` (of `needs`) and `deleted_with` are URNs."""
+    """A resource as it was last made. `needs`, `values_of` and `triggered_by` (of `needs`), `deleted_with` are URNs."""
 
     urn: str
     type: str
@@ -28,6 +28,7 @@ class Resource:
     inputs: dict[str, Any] = field(default_factory=dict)
     outputs: dict[str, Any] = field(default_factory=dict)
     needs: list[str] = field(default_factory=list)
+    values_of: list[str] = field(default_factory=list)
     triggered_by: list[str] = field(default_factory=list)
     deleted_with: str = ""
     retain_on_delete: bool = False

@@ -1,4 +1,4 @@
-"""The base image: Debian trixie from a registry, or made here where none answers."""
+"""The base images: Debian or Ubuntu from a registry, or made here where none answers."""
 
 import os
 import tempfile
@@ -11,56 +11,59 @@ import docker
 import requests
 from docker.errors import DockerException, ImageNotFound
 
+from engine.locks import locked
 from lab.commands import apt_install, run
+from lab.distributions import USUAL, Distribution
 from lab.errors import LabError
 from lab.package_sources import read_folder
 from lab.progress import say, timed
 
-RELEASE = "trixie"
-PUBLIC_IMAGE = f"debian:{RELEASE}-slim"
-LOCAL_IMAGE = f"tailrack-lab-base:{RELEASE}"
 REGISTRY_LIMIT_S = 10
 """A registry that says nothing for this long is taken as absent."""
 
-MIRROR_SETTING = "TAILRACK_MIRROR"
 ANSWER_LIMIT_S = 10
 
 
 @dataclass(frozen=True)
 class Mirrors:
-    """Where packages come from: base addresses of Debian's archive, and of its security archive where there is one."""
+    """Where packages of a distribution come from: base addresses of its archive, and of its security archive if any."""
 
     main: str
     security: str | None
+    of: Distribution = USUAL
 
     @property
     def sources_list(self) -> str:
         """The lab's machines' own /etc/apt/sources.list."""
-        places = [(self.main, RELEASE), (self.main, f"{RELEASE}-updates")]
-        places += [(self.security, f"{RELEASE}-security")] if self.security else []
-        return "".join(f"deb {uri} {suite} main\n" for uri, suite in places)
+        release = self.of.release
+        if self.of.testing:
+            return f"deb [check-valid-until=no] {self.main} {release} {self.of.components}\n"
+        places = [(self.main, release), (self.main, f"{release}-updates")]
+        places += [(self.security, f"{release}-security")] if self.security else []
+        return "".join(f"deb {uri} {suite} {self.of.components}\n" for uri, suite in places)
 
 
-def find_mirrors(apt: Path = Path("/etc/apt"), setting: str | None = None) -> Mirrors:
+def find_mirrors(apt: Path = Path("/etc/apt"), setting: str | None = None, of: Distribution = USUAL) -> Mirrors:
     """Return the mirrors among this machine's own package sources that hold the release; `setting` comes first.
 
-    setting   value of TAILRACK_MIRROR; by default what the environment says. Raises LabError where there is no mirror.
+    setting   a mirror's address; by default what the environment says. Raises LabError where there is no mirror.
     """
     sources = read_folder(apt)
-    main = (os.environ.get(MIRROR_SETTING, "") if setting is None else setting).rstrip("/")
-    main = main or _first([source.uri for source in sources if not source.security], RELEASE)
+    main = (os.environ.get(of.setting, "") if setting is None else setting).rstrip("/")
+    main = main or _first([source.uri for source in sources if not source.security], of, of.release)
     if not main:
         raise LabError(
-            f"none of this machine's package sources ({apt}) is a Debian mirror with {RELEASE}, which the lab's "
-            f"machines are made of; name one: {MIRROR_SETTING}=URL"
+            f"none of this machine's package sources ({apt}) is a mirror of {of.vendor} with {of.release}, which such "
+            f"machines of the lab are made of; name one: {of.setting}=URL"
         )
-    security = _first([source.uri for source in sources if source.security], f"{RELEASE}-security")
-    return Mirrors(main, security or None)
+    # Ubuntu's are in its archive.
+    security = _first([*(source.uri for source in sources if source.security), main], of, f"{of.release}-security")
+    return Mirrors(main, security or None, of)
 
 
-def _first(uris: list[str], suite: str) -> str:
-    """Return the first address with Debian's own suite, or an empty text. Others have suites of that name too."""
-    return next((uri for uri in dict.fromkeys(uris) if "\nOrigin: Debian\n" in _release(uri, suite)), "")
+def _first(uris: list[str], of: Distribution, suite: str) -> str:
+    """Return the first address with a suite of the distribution's own, or an empty text. Others call theirs so too."""
+    return next((uri for uri in dict.fromkeys(uris) if f"\nOrigin: {of.vendor}\n" in _release(uri, suite)), "")
 
 
 def _release(mirror: str, suite: str) -> str:
@@ -78,24 +81,25 @@ def ensure_base(client: docker.DockerClient, mirrors: Mirrors, folder: Path) -> 
 
     Raises LabError when debootstrap cannot be installed or fails.
     """
-    for tag in (PUBLIC_IMAGE, LOCAL_IMAGE):
+    public, made_here = mirrors.of.image, f"tailrack-lab-base:{mirrors.of.release}"
+    for tag in (public, made_here):
         try:
             client.images.get(tag)
         except ImageNotFound:
             continue
         return tag
-    if _pull():
-        return PUBLIC_IMAGE
-    _debootstrap(client, mirrors, folder)
-    return LOCAL_IMAGE
+    if _pull(public):
+        return public
+    _debootstrap(client, mirrors, made_here, folder)
+    return made_here
 
 
-def _pull() -> bool:
-    """Try to pull the public image, and give up when the registry is silent."""
-    say(f"image: pull {PUBLIC_IMAGE}")
+def _pull(image: str) -> bool:
+    """Try to pull a public image, and give up when the registry is silent."""
+    say(f"image: pull {image}")
     impatient = docker.from_env(timeout=REGISTRY_LIMIT_S)
     try:
-        impatient.images.pull(PUBLIC_IMAGE)
+        impatient.images.pull(image)
     except (DockerException, requests.RequestException):
         say("image: no registry answers")
         return False
@@ -104,34 +108,40 @@ def _pull() -> bool:
     return True
 
 
-def _debootstrap(client: docker.DockerClient, mirrors: Mirrors, folder: Path) -> None:
-    """Make the base image with debootstrap (installed if missing)."""
-    if which("debootstrap") is None:
-        say("image: debootstrap is missing; installing it")
-        apt_install(["debootstrap", "debian-archive-keyring"])
+def _ensure_debootstrap(of: Distribution, folder: Path) -> None:
+    """Install what is missing of debootstrap and the archive's keys; one at a time, where several roots are made."""
+    package, keys = of.keyring
+    with locked(folder / "debootstrap.lock"):
+        missing = [] if which("debootstrap") else ["debootstrap"]
+        missing += [] if Path(keys).exists() else [package]
+        if missing:
+            say(f"image: installing {' '.join(missing)}")
+            apt_install(missing)
+
+
+def _debootstrap(client: docker.DockerClient, mirrors: Mirrors, tag: str, folder: Path) -> None:
+    """Make a base image with debootstrap (installed if missing)."""
+    of = mirrors.of
     folder.mkdir(parents=True, exist_ok=True)
+    _ensure_debootstrap(of, folder)
     with tempfile.TemporaryDirectory(dir=folder, prefix="debootstrap-") as temporary:
         root, archive = Path(temporary) / "root", Path(temporary) / "root.tar"
         try:
-            with timed(f"image: debootstrap {RELEASE} from {mirrors.main}"):
-                keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
+            with timed(f"image: debootstrap {of.release} from {mirrors.main}"):
+                # Named, because a debootstrap that is older than the release has none of its name.
+                script = f"/usr/share/debootstrap/scripts/{of.script}"
+                components = f"--components={of.components.replace(' ', ',')}"
+                options = ["--variant=minbase", f"--keyring={of.keyring[1]}", components]
                 run(
-                    [
-                        "debootstrap",
-                        "--variant=minbase",
-                        f"--keyring={keyring}",
-                        RELEASE,
-                        str(root),
-                        mirrors.main,
-                    ],
+                    ["debootstrap", *options, of.release, str(root), mirrors.main, script],
                     root=True,
                     hint=f"see {root}/debootstrap/debootstrap.log",
                 )
-            with timed(f"image: import {LOCAL_IMAGE}"):
-                repository, tag = LOCAL_IMAGE.split(":")
+            with timed(f"image: import {tag}"):
+                repository, version = tag.split(":")
                 without = "--exclude=./var/cache/apt/archives/*.deb"
                 run(["tar", "-C", str(root), "--numeric-owner", without, "-cf", str(archive), "."], root=True)
-                client.api.import_image_from_file(str(archive), repository=repository, tag=tag)
-                client.images.get(LOCAL_IMAGE)
+                client.api.import_image_from_file(str(archive), repository=repository, tag=version)
+                client.images.get(tag)
         finally:
             run(["rm", "-rf", str(root), str(archive)], root=True)

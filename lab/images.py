@@ -14,6 +14,7 @@ from docker.errors import BuildError, ImageNotFound
 from engine.locks import locked
 from lab import binaries, debian
 from lab.binaries import digest
+from lab.distributions import USUAL, Distribution, distribution_of
 from lab.errors import LabError
 from lab.identity import CHECKOUT
 from lab.profiles import machine
@@ -42,17 +43,20 @@ def tags() -> Images:
     """Return the tags that this checkout's sources give, whether or not the images are there."""
     versions = [binaries.MODULE / "go.mod", binaries.MODULE / "go.sum"]
     files = [*(file for file in IMAGE_FOLDER.iterdir() if file.is_file()), *NFS_MOUNT.glob("*.py")]
-    node = digest(files + versions, debian.RELEASE)
+    node = digest([*files, *versions, IMAGE_FOLDER / "packages" / "Dockerfile"], USUAL.release)
     server = digest([*binaries.sources(), *versions], CONTROL_DOCKERFILE)
     return Images(
         node=f"tailrack-lab-node:{node}",
         bare=f"tailrack-lab-node-bare:{node}",
         control=f"tailrack-lab-control:{server}",
-        profiles={
-            like: f"tailrack-lab-node-{like}:{digest(_profile_files(like), node, *_profile_arguments().values())}"
-            for like in machine.PROFILES
-        },
+        profiles={like: f"tailrack-lab-node-{like}:{_profile_digest(like, node)}" for like in machine.PROFILES},
     )
+
+
+def _profile_digest(like: machine.Profile, node: str) -> str:
+    if distribution_of(like) != USUAL:
+        return digest([], node, distribution_of(like).release)
+    return digest(_profile_files(like), node, *_profile_arguments().values())
 
 
 def _profile_files(like: str) -> list[Path]:
@@ -69,9 +73,11 @@ def ensure_images(client: docker.DockerClient, wanted: Iterable[str], cache: Pat
     Raises LabError when a program or an image does not build.
     """
     known = tags()
+    if all(_exists(client, tag) for tag in wanted):
+        return  # without waiting for who builds others
     with locked(cache / "image.lock"):
         missing = [tag for tag in dict.fromkeys(wanted) if not _exists(client, tag)]
-        layers = [tag for tag in missing if tag in known.profiles.values()]
+        layers = [tag for tag in missing if _is_layer(tag, known)]
         first = [tag for tag in missing if tag not in layers]
         if layers and known.bare not in first and not _exists(client, known.bare):
             first.append(known.bare)
@@ -81,17 +87,35 @@ def ensure_images(client: docker.DockerClient, wanted: Iterable[str], cache: Pat
             _build_profile(client, tag, known, cache)
 
 
+def _like(tag: str, known: Images) -> machine.Like:
+    """Return what a machine of an image looks like."""
+    return next((like for like in machine.PROFILES if known.profiles[like] == tag), "")
+
+
+def _is_layer(tag: str, known: Images) -> bool:
+    """Whether an image stands on the bare one, as those do that look like a machine of the usual distribution."""
+    like = _like(tag, known)
+    return like != "" and distribution_of(like) == USUAL
+
+
 def _build_first(client: docker.DockerClient, wanted: list[str], known: Images, cache: Path) -> None:
-    """Build images that stand on none of the lab's. Go and Debian's packages have nothing to do with each other."""
-    with ThreadPoolExecutor(1) as aside:
+    """Build images that stand on none of the lab's.
+
+    Go and packages have nothing to do with each other, nor have those of two distributions.
+    """
+    machines = [tag for tag in wanted if tag != known.control]
+    # The helper for mounts is made of the usual one's packages on all.
+    roots = dict.fromkeys([USUAL, *(distribution_of(_like(tag, known)) for tag in machines)] if machines else [])
+    with ThreadPoolExecutor(1 + len(roots)) as aside:
         programs = aside.submit(binaries.ready, cache)
-        packages = install_packages(client, cache) if set(wanted) != {known.control} else None
+        packages = dict(zip(roots, aside.map(lambda of: install_packages(client, cache, of), roots), strict=True))
         built = programs.result()
     for tag in wanted:
-        if packages is None or tag == known.control:
+        if tag == known.control:
             _build_control(client, tag, built, cache)
         else:
-            _build_node(client, tag, "system" if tag == known.bare else "cluster", packages, built, cache)
+            own = packages[distribution_of(_like(tag, known))]["cluster" if tag == known.node else "system"]
+            _build_node(client, tag, own, packages[USUAL]["helper"], built, cache)
 
 
 def _exists(client: docker.DockerClient, tag: str) -> bool:
@@ -116,41 +140,33 @@ def write_nfs_mount(program: Path) -> None:
         zipapp.create_archive(folder, program, "/usr/bin/python3", "nfs_mount.program:main")
 
 
-@dataclass(frozen=True)
-class Packages:
-    """What the packages of machines come from: the base image, and their sources.list."""
-
-    base: str
-    sources: str
-
-
-def install_packages(client: docker.DockerClient, cache: Path) -> Packages:
-    """Build the stages of the Dockerfile that are packages alone; Docker keeps them for the images that follow."""
-    mirrors = debian.find_mirrors()
-    packages = Packages(debian.ensure_base(client, mirrors, cache), mirrors.sources_list)
+def install_packages(client: docker.DockerClient, cache: Path, of: Distribution = USUAL) -> dict[str, str]:
+    """Build what is packages alone, and return the images by stage; Docker keeps them for the images that follow."""
+    mirrors = debian.find_mirrors(of=of)
+    base = debian.ensure_base(client, mirrors, cache)
+    # Machines of another distribution have none of the cluster's packages; the helper for mounts is the same on all.
+    stages = ("system", "cluster", "helper") if of == USUAL else ("system",)
     with tempfile.TemporaryDirectory(dir=cache, prefix="packages-") as context:
-        shutil.copy(IMAGE_FOLDER / "Dockerfile", context)
-        (Path(context) / "sources.list").write_text(packages.sources, encoding="utf-8")
-        _build(client, "", Path(context), "cluster", {"BASE": packages.base})
-    return packages
+        shutil.copy(IMAGE_FOLDER / "packages" / "Dockerfile", context)
+        (Path(context) / "sources.list").write_text(mirrors.sources_list, encoding="utf-8")
+        return {stage: _build(client, "", Path(context), stage, {"BASE": base}) for stage in stages}
 
 
 def _build_node(
-    client: docker.DockerClient, tag: str, stage: str, packages: Packages, built: binaries.Binaries, cache: Path
+    client: docker.DockerClient, tag: str, packages: str, helper: str, built: binaries.Binaries, cache: Path
 ) -> None:
     with tempfile.TemporaryDirectory(dir=cache, prefix="node-") as context:
         for file in IMAGE_FOLDER.iterdir():
             if file.is_file():
                 shutil.copy(file, context)
-        write_nfs_mount(Path(context) / "mount.nfs4")
+        write_nfs_mount(Path(context) / "mount.pyz")
         for file in (built.tailscale, built.tailscaled, built.unit, built.defaults):
             shutil.copy(file, context)
-        (Path(context) / "sources.list").write_text(packages.sources, encoding="utf-8")
-        _build(client, tag, Path(context), "machine", {"BASE": packages.base, "PACKAGES": stage})
+        _build(client, tag, Path(context), arguments={"PACKAGES": packages, "HELPER": helper})
 
 
 def _build_profile(client: docker.DockerClient, tag: str, known: Images, cache: Path) -> None:
-    like = next(like for like, layer in known.profiles.items() if layer == tag)
+    like = _like(tag, known)
     with tempfile.TemporaryDirectory(dir=cache, prefix=f"{like}-") as context:
         for file in _profile_files(like):
             shutil.copy(file, context)
@@ -163,11 +179,11 @@ def _build(
     context: Path,
     target: str = "",
     arguments: dict[str, str] | None = None,
-) -> None:
-    """Build one image, or a stage without a tag, saying so."""
+) -> str:
+    """Build one image, or a stage without a tag, saying so; return its id."""
     with timed(f"image: build {tag or target}"):
         try:
-            client.images.build(
+            image, _ = client.images.build(
                 path=str(context),
                 tag=tag or None,
                 target=target or None,
@@ -181,3 +197,4 @@ def _build(
             raise LabError(
                 f"image {tag or target} does not build: {error.msg}: {tail}; fix it, `python -m lab image`"
             ) from error
+    return str(image.id)

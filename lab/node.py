@@ -22,7 +22,7 @@ from lab.errors import LabError
 from lab.identity import LABEL, NODE_LABEL, SITE_LABEL, container_name, network_name
 from lab.keys import ensure_client_key, new_key_pair
 from lab.network import CONTROL_NAME, ensure_fabric, find_network, subnet_of
-from lab.profiles.machine import LOGINS, host_name, interface, own_files
+from lab.profiles.machine import host_name, interface, login, own_files
 from lab.progress import say
 from lab.spec import NodeSpec
 
@@ -53,7 +53,7 @@ def up(client: docker.DockerClient, spec: NodeSpec) -> NodeAddress:
     """
     name = container_name(spec.lab, spec.node)
     image = images.tags().of_machine(spec.like, bare=spec.bare)
-    user = LOGINS[spec.like]
+    user = login(spec.like)
     images.ensure_images(client, [image])
     _ensure_tun()
     with locked(spec.lock):

@@ -44,6 +44,7 @@ def problems(
         why = f"has no node that runs jobs; nothing could be measured; bring it up again (make up STACK={there})"
         yield Problem(at, f"stack {there} {why}")
     yield from _no_section(config, settings)
+    yield from _no_containers(config, settings)
     yield from _taken_names(config, cluster)
 
 
@@ -53,6 +54,12 @@ def _no_section(config: PoolConfig, settings: ClusterSettings) -> Iterator[Probl
         if getattr(settings, name) is None and getattr(config, name) is not None:
             what = f"the cluster has no {name}; they are nowhere on its head node, and jobs could not use them"
             yield Problem(f"{ROOT}{name}", f"{what}; take it out here, or write it in the config of {config.cluster}")
+
+
+def _no_containers(config: PoolConfig, settings: ClusterSettings) -> Iterator[Problem]:
+    if settings.containers is None and config.validation.nccl.image:
+        what = "the cluster has no containers, and the measurement could not run in one"
+        yield Problem(f"{ROOT}validation.nccl.image", f"{what}; take it out here")
 
 
 def _taken_names(config: PoolConfig, cluster: Mapping[str, Any]) -> Iterator[Problem]:

@@ -80,10 +80,10 @@ def _services(roles: tuple[Role, ...]) -> composition.Script | None:
 @lru_cache
 def _scripts(roles: tuple[Role, ...]) -> tuple[composition.Script, ...]:
     """Return those of a node's own steps: gate, join and node."""
-    gate, join, node = (
-        composition.compose(roles, phases)
-        for phases in (composition.GATE_OF_NODE, composition.JOIN_OF_NODE, composition.NODE)
-    )
+    gate = composition.compose(roles, composition.GATE_OF_NODE)
+    # The head node may be at work for a while yet.
+    join = composition.compose(roles, composition.JOIN_OF_NODE, ahead=composition.NODE)
+    node = composition.compose(roles, composition.NODE)
     return gate, join, node.with_texts({"NODE_LEAVE_PROGRAM": composition.leave_program(roles).text})
 
 
@@ -143,6 +143,7 @@ class ComputeNode(pulumi.ComponentResource):
             depends_on=there,
         )
         self.facts = gate.result
+        values |= found_header(host, self.facts)
         join = Step(
             f"{host.name}-join",
             host,
@@ -158,7 +159,6 @@ class ComputeNode(pulumi.ComponentResource):
         self.joined = join.result
         in_tailnet = access.after_join(host.name, self.joined["tailnet_ip"], self, join.resource, host.adopt)
         self.gpus = found_gpus(host, self.facts)
-        values |= found_header(host, self.facts)
         values |= {
             "NODE_ADDRESS": self.joined["tailnet_ip"],
             "NODE_EXPORT": pulumi.Output.all(values["NFS_EXPORTS_PATH"], self.joined["tailnet_ip"]).apply(

@@ -93,6 +93,7 @@ class HeadNode(pulumi.ComponentResource):
         self.gpus = found_gpus(host, self.facts)
         cgroups = settings.slurm.cgroups
         confined = self.facts["cgroups"] if cgroups is None else pulumi.Output.from_input(cgroups)
+        values |= found_header(host, self.facts)
         join = Step(
             f"{host.name}-join",
             host,
@@ -114,7 +115,6 @@ class HeadNode(pulumi.ComponentResource):
             "HEAD_KERNEL_NFS": self.facts["kernel_nfs_server"],
             "HEAD_COMPUTES": compute,
             "NODE_NETWORKS": self.joined["fabric"].apply(json.dumps),
-            **found_header(host, self.facts),
             **{header_name("slurm", name): files[name] for name in FILES},
         }
 

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 import pulumi
+from pulumi.runtime.rpc import UNKNOWN
 
 from components.cluster.compute_node import ComputeNode
 from components.cluster.head_link import HeadLink
@@ -111,6 +112,38 @@ def kept_from(before: Mapping[str, Any] | None, scope: str, digest: str, floors:
     return dict(last) if last.get("digest") == digest else {"digest": digest, "floors": list(floors)}
 
 
+_NODES = "its nodes"
+_OF_NODES = ("addresses of its nodes", "GPUs of its nodes", "what its jobs run with")
+# What the parts of a measurement's triggers are, in their order, to whoever reads why it is taken anew.
+_PARTS = (
+    "how it is measured",
+    "ranks on a node",
+    "how GPUs are measured",
+    "validation.rerun",
+    *_OF_NODES[:2],
+    _NODES,
+    _OF_NODES[2],
+    "nodes that were busy",
+)
+_BY_NODE = slice(4, 7)
+
+
+def measured_nodes(triggers: Any) -> list[str]:
+    """Return the nodes of a measurement by its step's triggers, of which some may not be known yet."""
+    parts = triggers[_BY_NODE] if isinstance(triggers, list) else []
+    return next((list(part) for part in parts if isinstance(part, Mapping)), [])
+
+
+def why_measured(before: Any, after: Any) -> list[str]:
+    """Return what differs in what is known of a measurement's triggers; nothing where it comes or goes."""
+    if not isinstance(before, list) or not isinstance(after, list):
+        return []
+    parts = zip(_PARTS, before, after, strict=False)
+    found = [part for part, old, new in parts if old != new and new != UNKNOWN]
+    # With other nodes all that is said of them is another.
+    return [part for part in found if part not in _OF_NODES] if _NODES in found else found
+
+
 def _members(nodes: Mapping[str, Node]) -> list[str]:
     return [f"{name} {node.site} {node.address}" for name, node in sorted(nodes.items())]
 
@@ -122,7 +155,7 @@ def _digest(parts: Sequence[Any]) -> str:
 def _nodes(known: Mapping[str, Mapping[str, Any]]) -> dict[str, Node]:
     sites, addresses, gpus, mpi = known["sites"], known["addresses"], known["gpus"], known["mpi"]
     # What version the peer has is not known here.
-    return {name: Node(sites[name], addresses[name], gpus[name], mpi.get(name) or 0) for name in sorted(sites)}
+    return {name: Node(sites[name], addresses[name], gpus[name], mpi.get(name) or "") for name in sorted(sites)}
 
 
 def _rdma_of(host: Host, proven: Mapping[str, Any]) -> str:

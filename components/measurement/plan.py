@@ -35,13 +35,13 @@ class Node:
     """A node of a scope.
 
     gpus   what was found on it, such as h200:8; empty where it has none
-    mpi    the major version of its Open MPI; 0 where that is not known
+    mpi    what brings its ranks together, such as 5-pmix5 (groups.py); empty where that is not known
     """
 
     site: str
     address: str
     gpus: str
-    mpi: int = 0
+    mpi: str = ""
 
 
 @cache
@@ -75,14 +75,14 @@ def beside_program() -> str:
     return python_program("components.validation.preflight.foreign", "")
 
 
-def mpi_of(nodes: Mapping[str, Node], settings: Validation) -> dict[str, int]:
-    """The versions of Open MPI that bring ranks on GPUs together; none where a program or an image has its own."""
+def mpi_of(nodes: Mapping[str, Node], settings: Validation) -> dict[str, str]:
+    """Releases of Open MPI and PMIx that bring ranks on GPUs together; none where a program or an image has its own."""
     own = settings.nccl.image or settings.nccl.program
     return {} if own else {name: node.mpi for name, node in nodes.items()}
 
 
-def mpi_apart(nodes: Mapping[str, Node], settings: Validation, asked: Measurement) -> dict[int, tuple[str, ...]]:
-    """Nodes by their version of Open MPI, where that has changed what was measured; empty where it has not."""
+def mpi_apart(nodes: Mapping[str, Node], settings: Validation, asked: Measurement) -> dict[str, tuple[str, ...]]:
+    """Nodes by their releases of Open MPI and PMIx, where that changed what was measured; empty where it has not."""
     on_gpus = asked.backend == "nccl-tests"
     mpi = mpi_of(nodes, settings) if on_gpus else {name: node.mpi for name, node in nodes.items()}
     # Between sites CPUs are measured without MPI always.
@@ -189,7 +189,7 @@ def measurement_seconds(settings: Validation) -> int:
     return 4 * run_seconds(settings)
 
 
-def _gpu_part(scope: str, settings: Validation, asked: Measurement | None, mpi: Mapping[str, int]) -> dict[str, Any]:
+def _gpu_part(scope: str, settings: Validation, asked: Measurement | None, mpi: Mapping[str, str]) -> dict[str, Any]:
     if asked is None:
         return {"nccl": None}
     told = asked_json(asked)

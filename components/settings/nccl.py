@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field
 
 from components.settings import sizes
 from components.settings.draft import Draft
+from components.settings.image_name import enroot_image
 from components.settings.problems import Report
 from components.settings.section import Section, key, number, size
 from components.settings.types import PartitionName, Size, Whole, refuse, words
@@ -87,7 +88,7 @@ def _digest(value: str) -> str:
 def _image(value: str) -> str:
     if re.search(r"\s", _one_line(value)) or value.startswith("-"):
         refuse("is not an image's name")
-    return value
+    return enroot_image(value)
 
 
 class Nccl(Section):

@@ -104,6 +104,7 @@ class Report:
 
     def __init__(self, secret_keys: frozenset[str]) -> None:
         self.problems: dict[Problem, None] = {}  # keys alone: in order, each once
+        self.doubts: dict[Problem, None] = {}  # what holds, and was hardly meant
         self.more = 0  # beyond those that are kept
         self._secret_keys = secret_keys
 
@@ -117,6 +118,10 @@ class Report:
     def value(self, path: str, value: object) -> str:
         """The value at `path` as a message may show it."""
         return MASK if self.hides(path) else shown(value)
+
+    def doubt(self, path: str, text: str) -> None:
+        """Keep what whoever wrote the config is told, and what keeps nothing from being done."""
+        self.doubts[Problem(path, text)] = None
 
     def add(self, path: str, what: str, breaks: str, fix: str | Callable[[], str]) -> None:
         """Report a problem once, however many checks find it; a `fix` that takes time is only asked for when kept."""

@@ -14,6 +14,8 @@ PRIVATE_DIR=/run/tailrack-private
 # Seconds to wait for another step on this host: one that was cut off may still be at work.
 LOCK_WAIT=600
 
+# Functions that see to the end of what goes on beside the rest of a step, before it answers.
+LATER=()
 # What a step tells the program; whether it has the host's lock; why it stopped, and what to do. The file by which it
 # answers, whether its work is done, and whether it has answered.
 RESULT='' LOCKED='' REASON='' REMEDY='' ANSWER='' WORKED='' ANSWERED=''
@@ -143,6 +145,8 @@ work() {
         note "made anew by another step of this name: nothing to undo"
     else
         "$1"
+        local each
+        for each in "${LATER[@]}"; do "$each"; done
     fi
     note "done in ${SECONDS}s"
     WORKED=yes

@@ -26,6 +26,8 @@ NO_SCRIPT = 75
 ENVIRONMENT = "HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 HERE = "here"
 
+_BASH = "bash -euo pipefail -s --"
+
 
 def render_script(script: Script, values: Mapping[str, Value]) -> str:
     """Return all that bash reads, where the script comes with its values."""
@@ -68,9 +70,14 @@ def command(script: Script, folder: str, user: str, action: str, limit_seconds: 
     return f"exec sh -c {shlex.quote(words)}"
 
 
+def is_step(words: str) -> bool:
+    """Whether a command is one of these, to bring a machine to what its step says."""
+    return f"{_BASH} up" in words
+
+
 def _as_root(user: str) -> str:
     return "" if user == "root" else "sudo -n "
 
 
 def _bash(action: str, limit_seconds: int) -> str:
-    return f"timeout -k {KILL_AFTER_SECONDS} {limit_seconds} bash -euo pipefail -s -- {action}"
+    return f"timeout -k {KILL_AFTER_SECONDS} {limit_seconds} {_BASH} {action}"

@@ -81,18 +81,19 @@ class Script:
         return Script(f"{self.text}\n{header(texts)}", self.reads.difference(texts), self.undo) if texts else self
 
 
-def compose(roles: Sequence[Role], phases: Sequence[str], *, leaves: bool = False) -> Script:
+def compose(roles: Sequence[Role], phases: Sequence[str], *, leaves: bool = False, ahead: Sequence[str] = ()) -> Script:
     """Return the script that brings a machine through phases of its roles.
 
+    ahead    phases of a later step, whose packages come at the end of this one: while others are waited for
     leaves   its `down` is the phase `leave` of every role, in reverse; without it, it undoes its own phases where
              one of them says how
     """
-    return _composed(tuple(roles), tuple(phases), leaves)
+    return _composed(tuple(roles), tuple(phases), leaves, tuple(ahead))
 
 
 # Of thousands of nodes each has the same scripts.
 @lru_cache
-def _composed(roles: tuple[Role, ...], phases: tuple[str, ...], leaves: bool) -> Script:
+def _composed(roles: tuple[Role, ...], phases: tuple[str, ...], leaves: bool, ahead: tuple[str, ...]) -> Script:
     parts = [(role, phase) for role in roles for phase in phases if _of(role, phase)]
     functions = Functions(f"{role.name}/{phase}" for role, phase in parts if _script(role, phase))
     up = [*_packages(parts), *_wanted(parts)]
@@ -100,6 +101,9 @@ def _composed(roles: tuple[Role, ...], phases: tuple[str, ...], leaves: bool) ->
         up += _files(role, phase)
         if _script(role, phase):
             up.append(f"{role.name}_{phase}")
+    # Not before: a package that others need (munge) would find nothing of what its own role brings.
+    later = [*_packages((role, phase) for role in roles for phase in ahead)]
+    up = [*(line.replace("ensure_packages", "begin_package_lists", 1) for line in later), *up, *later]
     down = []
     if leaves:
         gone = [role for role in reversed(roles) if _script(role, "leave")]

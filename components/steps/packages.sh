@@ -5,6 +5,10 @@
 # Seconds for cloud-init to end, and for others to give the locks of apt and dpkg back.
 CLOUD_INIT_WAIT=600
 APT_WAIT=600
+# Minutes for which package lists are as good as new.
+LISTS_FRESH=15
+# The process that reads them beside the step, empty where none does.
+LISTS_LOOK=''
 
 # Nothing of the machine's own is removed, a configuration file that somebody changed stays as it is, and needrestart, where it
 # is, restarts nothing: jobs may be running.
@@ -60,13 +64,44 @@ when_unlocked() {
     return "$status"
 }
 
-# A source that is broken says nothing about the others: whether packages can be had shows itself afterwards.
+# Read the package lists, once for all steps of an `up`. A source that is broken says nothing about the others: whether
+# packages can be had shows itself afterwards.
 refresh_package_lists() {
-    when_unlocked apt_get update || note "not all package sources of this machine can be read; going on with the others"
+    local read=$PRIVATE_DIR/package-lists
+    if [ -n "$LISTS_LOOK" ]; then
+        wait "$LISTS_LOOK" || note "going on without what was read beside"
+        LISTS_LOOK=''
+    fi
+    [ -z "$(find "$read" -mmin "-$LISTS_FRESH" 2>/dev/null)" ] || return 0
+    # Nobody here reads descriptions in other words, a third of what there is to fetch; those that are here stay.
+    if when_unlocked apt_get -o Acquire::Languages=none -o APT::Get::List-Cleanup=false update; then
+        install -d -m 0700 "$PRIVATE_DIR"
+        : >"$read"
+    else
+        note "not all package sources of this machine can be read; going on with the others"
+    fi
+}
+
+# The same beside what a step does first, where packages are missing that it needs later.
+begin_package_lists() {
+    [ -n "$(missing_of "$@")" ] || return 0
+    refresh_package_lists 9>&- &
+    LISTS_LOOK=$!
+}
+
+# The same whenever they were read last: there is another source now, or they lack something.
+refresh_package_lists_now() {
+    rm -f "$PRIVATE_DIR/package-lists"
+    refresh_package_lists
 }
 
 # The version that could be installed; nothing where no source has the package.
 candidate_of() { apt-cache policy "$1" 2>/dev/null | awk '$1 == "Candidate:" && $2 != "(none)" {print $2}'; }
+
+have_candidates() {
+    local package
+    for package in "$@"; do [ -n "$(candidate_of "$package")" ] || return 1; done
+}
 
 missing_of() {
     local package
@@ -101,7 +136,7 @@ ensure_packages() {
 /etc/apt/preferences.d/tailrack (docs/day-2.md, updates)"
     # A run that was cut off can leave packages unpacked and not configured.
     when_unlocked dpkg --configure -a || note "some packages of this machine cannot be configured; going on"
-    refresh_package_lists
+    if have_candidates "${missing[@]}"; then refresh_package_lists; else refresh_package_lists_now; fi
     for package in "${missing[@]}"; do
         [ -n "$(candidate_of "$package")" ] || fail \
             "no package source that can be read here has $package${APT_SAID:+ ($(head -n 1 <<<"$APT_SAID"))}" "$remedy"

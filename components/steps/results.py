@@ -55,6 +55,14 @@ class Answer:
             )
         return found
 
+    def before(self, stdout: str) -> dict[str, Any] | None:
+        """Return the fields of what a step printed in an earlier run; None where one does not hold, as of a release."""
+        answer = said(stdout, self.most)
+        if answer is None or self.fields is None:
+            return answer
+        found = read(self.fields, answer)
+        return None if found["problem"] else found
+
     def demanded(self) -> Answer:
         """Return the same answer as one that is needed."""
         return Answer(self.fields, self.most, needed=True)

@@ -35,6 +35,7 @@ from components.host import Connection, Machine
 from components.steps.command_line import TIME_LIMIT_SECONDS, command, render_script, render_values, whole_command
 from components.steps.composition import Script
 from components.steps.label import StepLabel
+from components.steps.last_answers import last_answer
 from components.steps.results import Answer
 
 T = TypeVar("T")
@@ -62,24 +63,34 @@ def parse_result(stdout: str) -> dict[str, Any]:
     return result
 
 
-def connection_words(to: Connection) -> remote.ConnectionArgs:
+def connection_words(to: Connection) -> pulumi.Output[remote.ConnectionArgs]:
     """The provider's words for a connection. Nothing stands there for a bastion that is not: it would be a change."""
 
     def words(one: Connection) -> dict[str, Any]:
         return {
             "host": one.host,
-            "port": made_of({"port": one.port}, lambda known: float(known["port"])),
+            "port": one.port,
             "user": one.user,
             "private_key": one.private_key,
             "private_key_password": one.passphrase,
             "host_key": one.host_key,
-            "dial_error_limit": DIAL_ERROR_LIMIT,
-            "per_dial_timeout": DIAL_TIMEOUT_SECONDS,
         }
 
-    if to.bastion is None:
-        return remote.ConnectionArgs(**words(to))
-    return remote.ConnectionArgs(**words(to), proxy=remote.ProxyConnectionArgs(**words(to.bastion)))
+    def said(known: Mapping[str, Any]) -> dict[str, Any]:
+        bounds = {"dial_error_limit": DIAL_ERROR_LIMIT, "per_dial_timeout": DIAL_TIMEOUT_SECONDS}
+        return {**known, "port": float(known["port"]), **bounds}
+
+    async def wait() -> tuple[set[pulumi.Resource], Any, bool, bool]:
+        resources, of_host, known, secret = await _gathered(words(to))
+        if to.bastion is None:
+            return resources, remote.ConnectionArgs(**said(of_host)) if known else None, known, secret
+        more, of_bastion, its_known, its_secret = await _gathered(words(to.bastion))
+        all_known = known and its_known
+        proxy = remote.ProxyConnectionArgs(**said(of_bastion)) if all_known else None
+        made = remote.ConnectionArgs(**said(of_host), proxy=proxy) if all_known else None
+        return resources | more, made, all_known, secret or its_secret
+
+    return _of_parts(wait())
 
 
 def made_of(values: Mapping[str, pulumi.Input[Any]], make: Callable[[Mapping[str, Any]], T]) -> pulumi.Input[T]:
@@ -96,16 +107,29 @@ def made_of(values: Mapping[str, pulumi.Input[Any]], make: Callable[[Mapping[str
 
 def _together(outputs: Mapping[str, pulumi.Output[Any]]) -> pulumi.Output[dict[str, Any]]:
     """Return the outputs as one, without Output.all's look for more of them inside of their values."""
+    return _of_parts(_gathered(outputs))
 
-    async def wait() -> tuple[set[pulumi.Resource], dict[str, Any], bool, bool]:
-        resources: set[pulumi.Resource] = set()
-        for output in outputs.values():
+
+async def _gathered(
+    inputs: Mapping[str, pulumi.Input[Any]],
+) -> tuple[set[pulumi.Resource], dict[str, Any], bool, bool]:
+    """Wait for the Outputs among values by name: their resources, the values, whether all are known, any is secret."""
+    resources: set[pulumi.Resource] = set()
+    values, known, secret = dict(inputs), True, False
+    for name, output in inputs.items():
+        if isinstance(output, pulumi.Output):
             resources |= await output.resources()
-        values = {name: await output.future(with_unknowns=True) for name, output in outputs.items()}
-        known = [await output.is_known() for output in outputs.values()]
-        return resources, values, all(known), any([await output.is_secret() for output in outputs.values()])
+            values[name] = await output.future(with_unknowns=True)
+            known = known and await output.is_known()
+            secret = secret or await output.is_secret()
+    return resources, values, known, secret
 
-    return _of_parts(wait())
+
+class _Settled(pulumi.Output[T]):
+    """An Output with no other in its value. The runtime looks for some, and makes a dozen Outputs of a connection."""
+
+    def apply(self, func: Callable[[Any], Any], run_with_unknowns: bool = False) -> pulumi.Output[Any]:
+        return self if func is pulumi.Output.from_input else super().apply(func, run_with_unknowns)
 
 
 class _Part:
@@ -137,7 +161,22 @@ def _of_parts(
 ) -> pulumi.Output[Any]:
     """Return the output of which these are the resources, the value, whether it is known and whether it is secret."""
     told = asyncio.ensure_future(parts)
-    return pulumi.Output(*(_Part(told, index) for index in range(4)))
+    return _Settled(*(_Part(told, index) for index in range(4)))
+
+
+def _as_before(
+    result: pulumi.Output[dict[str, Any]], before: dict[str, Any], connection: Connection | None
+) -> pulumi.Output[dict[str, Any]]:
+    """Return a preview's result of a step: where that is not known, what the step said before, on the same machine."""
+
+    async def wait() -> tuple[set[pulumi.Resource], Any, bool, bool]:
+        words = [pulumi.Output.from_input(word) for word in machine_words(connection)]
+        same = all([await word.is_known() for word in words])
+        if not same or await result.is_known():
+            return await result.resources(), await result.future(with_unknowns=True), await result.is_known(), False
+        return await result.resources(), before, True, False
+
+    return _of_parts(wait())
 
 
 def machine_words(connection: Connection | None) -> list[pulumi.Input[Any]]:
@@ -174,7 +213,8 @@ class Step:
                 runs nothing. Whatever else changes makes the step anew, with those that are in force by then: an update
                 would have to do with the old ones. For a step that undoes nothing; not with `measure` or `once`
 
-    once        it ran when it was made, and no change runs it again: for a connection that is there only once. Its
+    once        what it runs once for, such as an instance's id: another one runs it again, over the connection that is
+                given then, and no other change does. For a connection that is there only once. Its
                 script comes with it; every other one has to be on the machine by then (components/steps/delivery.py)
 
     Raises ValueError where the script reads a value that is not there, or is `renewed` and undoes something.
@@ -196,7 +236,7 @@ class Step:
         limit_seconds: int = TIME_LIMIT_SECONDS,
         lock: str | None = HOST_LOCK,
         renewed: Collection[str] = (),
-        once: bool = False,
+        once: pulumi.Input[str] | None = None,
     ) -> None:
         own = {"HOST_NAME": machine.name, "STEP_NAME": name, "STEP_LOCK": lock or "", REPAIR: values.get(REPAIR, "")}
         hidden = {key: value for key, value in (secrets or {}).items() if key in script.reads}
@@ -207,12 +247,15 @@ class Step:
             raise ValueError(f"step {name} has something to undo, which would happen each time that it is made anew")
         given = {key: known[key] for key in sorted(script.reads | own.keys())}
         connection = machine.connection
-        there = connection is not None and not once
+        there = connection is not None and once is None
         text = made_of(given, render_values if there else partial(render_script, script))
-        triggers = list(measure) if measure is not None else None
+        triggers: list[pulumi.Input[Any]] | None = list(measure) if measure is not None else None
+        ignored: list[str] | None = None
         if renewed:
             lasting = {key: value for key, value in given.items() if key not in renewed}
-            triggers = [_digest(script, lasting, connection)]
+            triggers, ignored = [_digest(script, lasting, connection)], ["stdin"]
+        if once is not None:
+            triggers, ignored = [once], ["connection", "create", "stdin"]
 
         def words(action: str) -> pulumi.Input[str]:
             def said(of: Mapping[str, Any]) -> str:
@@ -243,8 +286,11 @@ class Step:
                 additional_secret_outputs=["stdout"] if hidden else None,
                 # A measurement has nothing to undo, and the old one must not outlive a failed new one.
                 delete_before_replace=True if measure is not None else None,
-                ignore_changes=["connection", "create", "stdin"] if once else ["stdin"] if renewed else None,
+                ignore_changes=ignored,
             ),
         )
         result = self.resource.stdout.apply(partial(answer.read, name))
         self.result: pulumi.Output[dict[str, Any]] = pulumi.Output.unsecret(result) if hidden else result
+        # A measurement that is taken anew says something else.
+        if measure is None and (before := answer.before(last_answer(name))):
+            self.result = _as_before(self.result, before, connection)

@@ -4,23 +4,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-NO_MPI: Mapping[str, int] = MappingProxyType({})
+NO_MPI: Mapping[str, str] = MappingProxyType({})
 NO_GPU = "no GPUs"
 NO_PEER = "no other node has GPUs like its own"
-NO_MPI_PEER = "no node whose GPUs it could be measured with has its release of Open MPI"
+NO_MPI_PEER = "no node whose GPUs it could be measured with has its release of Open MPI and PMIx"
 
 
 @dataclass(frozen=True)
 class Group:
     """Nodes measured together. `gpus` is what each has, such as h200:8, or several such; `per_node` GPUs take part.
 
-    mpi   the major version of their Open MPI, which brings the ranks together; 0 where it does not matter
+    mpi   the major versions of Open MPI and PMIx, 5-pmix5, which bring the ranks together; empty where none matters
     """
 
     gpus: str
     nodes: tuple[str, ...]
     per_node: int
-    mpi: int = 0
+    mpi: str = ""
 
     @property
     def ranks(self) -> int:
@@ -38,22 +38,22 @@ def count(gpus: str, most: int = 0) -> int:
     return min(found, most) if most else found
 
 
-def speaking(mpi: Mapping[str, int], nodes: Iterable[str]) -> dict[int, tuple[str, ...]]:
-    """Nodes by the major version of Open MPI: other ones do not speak with each other.
+def speaking(mpi: Mapping[str, str], nodes: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Nodes by the major versions of Open MPI and PMIx: other ones do not speak with each other.
 
-    mpi   node to its version; 0, or nothing, where that is not known: such a node is taken for one of the most
+    mpi   node to its versions; empty, or nothing, where they are not known: such a node is taken for one of the most
     """
-    found = {node: mpi.get(node, 0) for node in sorted(nodes)}
+    found = {node: mpi.get(node, "") for node in sorted(nodes)}
     known = [version for version in found.values() if version]
-    usual = max(sorted(set(known)), key=known.count, default=0)
-    by_version: dict[int, list[str]] = {}
+    usual = max(sorted(set(known)), key=known.count, default="")
+    by_version: dict[str, list[str]] = {}
     for node, version in found.items():
         by_version.setdefault(version or usual, []).append(node)
     return {version: tuple(by_version[version]) for version in sorted(by_version)}
 
 
 def grouped(
-    gpus: Mapping[str, str], most: int = 0, mpi: Mapping[str, int] = NO_MPI
+    gpus: Mapping[str, str], most: int = 0, mpi: Mapping[str, str] = NO_MPI
 ) -> tuple[tuple[Group, ...], dict[str, str]]:
     """The groups of a site, most GPUs first, and why a node is in none.
 
@@ -85,7 +85,7 @@ def grouped(
 
 
 def across(
-    gpus: Mapping[str, str], sites: Mapping[str, str], most: int = 0, mpi: Mapping[str, int] = NO_MPI
+    gpus: Mapping[str, str], sites: Mapping[str, str], most: int = 0, mpi: Mapping[str, str] = NO_MPI
 ) -> tuple[tuple[Group, ...], dict[str, str]]:
     """All nodes with GPUs as one group, each with as many as the least of them has; none within one site.
 

@@ -29,7 +29,7 @@ class Conditions:
     interface           the one that sockets should use
     spans               whether its nodes stand in several sites
     rdma                what jobs may use of it (expected.py)
-    mpi                 nodes by the major version of their Open MPI, where some could not be measured together by it
+    mpi                 nodes by their releases of Open MPI and PMIx, where these kept some from being measured together
     """
 
     floor: float | None
@@ -38,7 +38,7 @@ class Conditions:
     spans: bool
     floors_from: str = "config"
     rdma: str = ANY_RDMA
-    mpi: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    mpi: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def asked_json(asked: Measurement) -> dict[str, Any]:
@@ -138,11 +138,13 @@ def _judge_scope(
     return result, by_node
 
 
-def _apart(mpi: Mapping[int, tuple[str, ...]], *, on_gpus: bool) -> list[str]:
-    """Why nodes were measured otherwise than they would have been with one Open MPI."""
+def _apart(mpi: Mapping[str, tuple[str, ...]], *, on_gpus: bool) -> list[str]:
+    """Why nodes were measured otherwise than they would have been with one Open MPI and PMIx."""
     if not mpi:
         return []
-    who = "; ".join(f"{version} on {', '.join(nodes)}" for version, nodes in mpi.items())
+    who = "; ".join(
+        f"{version.replace('-pmix', ' with PMIx ')} on {', '.join(nodes)}" for version, nodes in mpi.items()
+    )
     how = "nodes of each were measured by themselves" if on_gpus else "they were measured without MPI"
     return [f"Releases of Open MPI differ and do not speak with each other ({who}): {how}."]
 

@@ -8,5 +8,7 @@ within a second.
 Limits, all of libnfs 5.0: NFSv4.0 whatever version is asked for; times in microseconds; a file can be opened only by
 a user who may do to its directory what is asked of the file; locks are local to the node.
 
-On a machine it is one file, /usr/sbin/mount.nfs4: an archive of this package that Python runs (lab/images.py makes it).
+On a machine it is one file, an archive of this package (lab/images.py makes it), which /usr/sbin/mount.nfs4 has Python
+run. That Python, libnfs and libfuse come with it, unpacked below /usr/lib/lab-mount (lab/image/packages): the machine's
+own distribution may lack them, or have them under other names.
 """

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-Profile = Literal["cloud", "server", "desktop"]
+OfDistribution = Literal["bookworm", "forky", "ubuntu-24.04"]
+"""A plain machine of another distribution than the lab's own (lab/distributions.py)."""
+Profile = Literal["cloud", "server", "desktop", OfDistribution]
 Like = Literal["", Profile]
 """What a machine looks like; empty is the lab's plain machine."""
 
-LOGINS: dict[Like, str] = {"": "admin", "cloud": "ubuntu", "server": "admin", "desktop": "maria"}
-"""The account, uid 1000 with password-less sudo, that the lab's key opens."""
+_OWN_LOGINS: dict[Like, str] = {"cloud": "ubuntu", "desktop": "maria"}
 
 PROFILES: tuple[Profile, ...] = get_args(Profile)
+PLAIN: tuple[Like, ...] = ("", *get_args(OfDistribution))
 FOLDER = Path(__file__).parent
 
 CLASHING_UID, CLASHING_USER = 6001, "carol"
@@ -39,14 +41,16 @@ def interface(name: str, subnet: str, address: str, *, routed: bool = False) -> 
     return Interface(name, f"{address}/{network.prefixlen}", str(network[1]) if routed else None)
 
 
+def login(like: Like) -> str:
+    """Return the account, uid 1000 with password-less sudo, that the lab's key opens."""
+    return _OWN_LOGINS.get(like, "admin")
+
+
 def host_name(like: Like, node: str, address: str) -> str:
     """Return what the machine calls itself; only a plain one goes by its name in the lab."""
-    match like:
-        case "":
-            return node
-        case "cloud":
-            return f"ip-{address.replace('.', '-')}"
-    return f"{node}-{like}"
+    if like in PLAIN:
+        return node
+    return f"ip-{address.replace('.', '-')}" if like == "cloud" else f"{node}-{like}"
 
 
 def own_files(like: Like, name: str, interfaces: Sequence[Interface]) -> dict[str, str]:

@@ -6,7 +6,7 @@
 import difflib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import overload
 
@@ -23,15 +23,24 @@ from stacks.sites import KINDS
 __all__ = ["ConfigError", "PoolConfig", "StackConfig", "from_pulumi", "load", "parse", "reference"]
 
 
-def load(values: Mapping[str, str], secret_keys: Iterable[str], base_dir: Path) -> StackConfig | PoolConfig:
+def load(
+    values: Mapping[str, str],
+    secret_keys: Iterable[str],
+    base_dir: Path,
+    warn: Callable[[str], object] = lambda doubt: None,
+) -> StackConfig | PoolConfig:
     """The checked config of a stack, from Pulumi's own: text by `tailrack:<key>`, and the keys that are secret.
 
     Relative paths start at `base_dir`, where Pulumi.<stack>.yaml lies. Raises ConfigError with every problem found.
+    `warn` is given what is no problem, and was hardly meant.
     """
     report = Report(frozenset(key.removeprefix(ROOT) for key in secret_keys if key.startswith(ROOT)))
     _check_namespaces(values, report)
     raw = with_containers(from_pulumi(values, ROOT.removesuffix(":")))
-    return _checked(raw, model_of(raw.get("kind")), base_dir, report)
+    config = _checked(raw, model_of(raw.get("kind")), base_dir, report)
+    for doubt in report.doubts:
+        warn(str(doubt))
+    return config
 
 
 def with_containers(raw: Mapping[str, object]) -> Mapping[str, object]:

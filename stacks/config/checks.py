@@ -6,6 +6,7 @@ from itertools import islice
 
 from components.roles.enroot_pyxis.settings import check_containers
 from components.roles.nfs_exports.settings import Storage, check_storage
+from components.roles.slurm.files import MAX_NODE_COUNT
 from components.roles.slurm.settings import check_slurm
 from components.roles.tailnet.checks import Sites, check_tailnet
 from components.roles.users.settings import check_users
@@ -19,7 +20,8 @@ from stacks.config.model import PoolConfig
 from stacks.sites import KINDS
 from stacks.sites.kind import Claim, Kind, NodeSpec, Site
 
-MOST_NODES = 65536  # of a stack; Slurm's own limit
+# Keys of the section validation that are of CPUs, which validation.nccl has for GPUs.
+_OF_CPUS = frozenset({"min_bytes", "max_bytes", "factor", "iterations", "warmup", "gate_bytes"})
 
 
 def check(config: Draft, report: Report) -> None:
@@ -27,16 +29,17 @@ def check(config: Draft, report: Report) -> None:
     pool = config.model is PoolConfig
     sites, head = config.items("sites"), Draft(ROOT + "head", Head) if pool else config.section("head")
     claims = (claim for site in sites if (kind := _kind(site)) for claim in kind.claims(site, head))
-    listed_nodes = [*islice(claims, MOST_NODES)]
+    listed_nodes = [*islice(claims, MAX_NODE_COUNT)]
     if next(claims, None) is not None:
-        breaks = "Slurm knows no more of them, and slurmctld would not start"
-        report.add(ROOT + "sites", f"more than {MOST_NODES} nodes", breaks, "write smaller pools, or fewer hosts")
+        breaks = "slurmctld registers no more of them (MaxNodeCount)"
+        report.add(ROOT + "sites", f"more than {MAX_NODE_COUNT} nodes", breaks, "write smaller pools, or fewer hosts")
     nodes = [*_head(head, sites), *listed_nodes]
     _check_twice(nodes, report)
     _check_partitions(config, nodes, report)
     _check_site_names(config, head, report)
     _check_repair(config if pool else config.section("cluster"), nodes, report)
     _check_measured(config.section("validation"), nodes, report)
+    _doubt_sizes(config.section("validation"), nodes, report)
     if isinstance(relay := config.section("tailnet").values.get("relay"), Draft):
         _check_relay(relay, nodes, report)
     for word, kind in KINDS.items():
@@ -52,6 +55,8 @@ def check(config: Draft, report: Report) -> None:
         known = {name for site in sites if (name := site.text("name")) is not None}
         share = [folder for name in ("path", "mount") if isinstance(folder := storage.value(name), str)]
         check_containers(config.section("containers"), known, share, report)
+    elif not pool:
+        _check_no_containers(config.section("validation").section("nccl"), report)
     check_tailnet(config.section("tailnet"), _to_the_tailnet(sites), report)
     check_validation(config.section("validation"), report)
 
@@ -74,7 +79,9 @@ def _head(head: Draft, sites: Sequence[Draft]) -> list[Claim]:
     here = [_kind(site) for site in sites if site.text("name") == head.text("site")]
     if not head.raw or any(kind and kind.lists_head for kind in here):
         return []
-    return [Claim(head.text("name"), head.at("name"), head.value("compute") is not False)]
+    # At a site that there is not, it may be one of those that another one lists.
+    name = head.text("name") if here else None
+    return [Claim(name, head.at("name"), head.value("compute") is not False)]
 
 
 def _check_twice(nodes: Sequence[Claim], report: Report) -> None:
@@ -124,6 +131,22 @@ def _check_measured(validation: Draft, nodes: Sequence[Claim], report: Report) -
             at = below(validation.at("nodes"), index)
             what = f"{report.value(at, name)} is not a node that runs jobs"
             report.add(at, what, "it would not be measured", partial(meant, name, known))
+
+
+def _doubt_sizes(validation: Draft, nodes: Sequence[Claim], report: Report) -> None:
+    """Doubt what is said of the measurement of CPUs where every node that runs jobs has GPUs."""
+    said = sorted(_OF_CPUS & validation.raw.keys())
+    computing = [node for node in nodes if node.compute]
+    if said and computing and all(node.gpu for node in computing):
+        text = "all nodes that run jobs have GPUs, of which this changes nothing; write it in validation.nccl"
+        report.doubt(validation.at(said[0]), text)
+
+
+def _check_no_containers(nccl: Draft, report: Report) -> None:
+    if image := nccl.value("image"):
+        breaks = "the cluster has no containers, and the measurement could not run in one"
+        at, fix = nccl.at("image"), "write a section tailrack:containers, or take the image out"
+        report.add(at, f"{report.value(at, image)} without a section containers", breaks, fix)
 
 
 def _check_relay(relay: Draft, nodes: Sequence[Claim], report: Report) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from driver.deployment import Deployment
+from driver.workspace import DriverError
 from engine.events import Event
 from tests.engine.stack_under_test import Stack
 
@@ -35,6 +36,28 @@ def stacks(deploy: Deploy, stack: Stack) -> tuple[Deployment, Deployment, list[E
     assert base.up().ok
     assert burst.up().ok
     return base, burst, events
+
+
+def test_a_pool_of_an_unknown_cluster_says_which_key_names_it(deploy: Deploy, stack: Stack) -> None:
+    stack.write(PROGRAM)
+    pool = "config: {tailrack:kind: pool, tailrack:cluster: organization/trial/bsae}\n"
+    (stack.folder / "Pulumi.burst.yaml").write_text(pool)
+    burst = deploy("burst", [])
+    for operation in (burst.preview, burst.up):
+        with pytest.raises(
+            DriverError, match=r"tailrack:cluster: there is no stack 'organization/trial/bsae'.*make up"
+        ):
+            operation()
+
+
+def test_what_a_program_warns_of_is_told_by_either_engine_and_nothing_of_the_engines_own(
+    deploy: Deploy, stack: Stack
+) -> None:
+    stack.write('pulumi.log.warn("careful")')
+    (stack.folder / "Pulumi.dev.yaml").write_text("config: {}\n")
+    events: list[Event] = []
+    assert deploy("dev", events).up().ok
+    assert messages(events) == "careful"
 
 
 def messages(events: list[Event]) -> str:

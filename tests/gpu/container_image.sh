@@ -10,8 +10,8 @@ cd "$folder"
 mkdir -p usr/bin usr/sbin ".$libs" usr/lib64 etc tmp root proc sys dev run var home usr/share
 for name in bin sbin lib lib64; do ln -s "usr/$name" "$name"; done
 programs=(bash sh cat cut chmod dirname env grep head id ls mkdir mktemp mv rm sed sleep sort stat tail true uname tr python3)
-for name in "${programs[@]}"; do cp -L "$(command -v "$name")" usr/bin/; done
-cp -L "$(command -v mawk || command -v gawk)" usr/bin/awk
+for name in "${programs[@]}"; do cp -L "$(type -P "$name")" usr/bin/; done
+cp -L "$(type -P mawk gawk | head -n 1)" usr/bin/awk
 cp /usr/local/bin/all_reduce_perf /usr/local/bin/gpus-seen usr/bin/
 cp -a /usr/lib/python3.* usr/lib/
 for path in "$libs"/openmpi "$libs"/openmpi5 "$libs"/pmix* /usr/share/openmpi /usr/share/pmix* /usr/share/prte* /etc/openmpi \

@@ -150,6 +150,8 @@ def _make_tree(machine: Machine) -> None:
     (tree / "etc/hostname").write_text(f"{machine.name}\n")
     (tree / "etc/machine-id").write_text("")
     (tree / "etc/hosts").write_text(f"127.0.0.1 localhost\n{CONTROL_ADDRESS} {CONTROL}\n")
+    # It names a file that is not in the archive, and Enroot would look for that.
+    (tree / "etc/localtime").unlink(missing_ok=True)
     resolver = tree / "etc/resolv.conf"
     resolver.unlink(missing_ok=True)
     resolver.symlink_to("../run/systemd/resolve/stub-resolv.conf")

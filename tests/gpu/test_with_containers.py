@@ -42,7 +42,7 @@ def up(cluster: GpuCluster) -> None:
 
 
 def test_every_node_has_shown_that_a_users_job_runs_inside(cluster: GpuCluster) -> None:
-    shown = cluster.run("head", "tailrack-containers list")
+    shown = cluster.run("head", "/usr/local/sbin/tailrack-containers list")
     assert [node for node in ("a", "b", "c") if f"\n{node} " in shown] == ["a", "b", "c"]
     assert shown.count(" proven ") == 3
 

@@ -145,6 +145,29 @@ def test_a_stranger_mounts_from_it_after_up_as_before(cluster: ClusterUnderTest,
     assert "6816" in rules
 
 
+def test_what_jobs_hang_on_is_not_restarted_when_a_library_of_theirs_is_updated(cluster: ClusterUnderTest) -> None:
+    """The machine has needrestart, set to restart by itself, as Ubuntu since 24.04 has it."""
+
+    def munged() -> str:
+        return cluster.run("c1", "systemctl show -P MainPID munge")
+
+    # As an update does it: who runs has the old one still. munged has Debian's libgcrypt, and not libcrypto.
+    library = "$(realpath /usr/lib/*/libgcrypt.so.20)"
+    cluster.run("c1", f"cp -p {library} {library}.new && mv {library}.new {library}")
+    ours, aside = "/etc/needrestart/conf.d/tailrack.conf", "/root/tailrack.conf"
+    before = munged()
+    said = cluster.run("c1", "needrestart -v -r a 2>&1", 120)
+    assert "munge.service" in said.partition("deferred")[2], said
+    assert munged() == before
+    cluster.run("c1", f"mv {ours} {aside}")
+    try:
+        cluster.run("c1", "needrestart -r a", 120)
+    finally:
+        cluster.run("c1", f"mv {aside} {ours}")
+    assert munged() != before, "needrestart does what is shown here not to happen"
+    eventually(lambda: idle(cluster, "c1"), 60, "c1 has come back")
+
+
 def test_its_own_exports_stay(cluster: ClusterUnderTest) -> None:
     assert cluster.run("s1", "grep -c '^/srv/projects 192.0.2.0/24' /etc/exports").strip() == "1"
     assert cluster.attempt("s1", "ls /etc/nfs.conf.d/tailrack.conf").returncode != 0

@@ -19,8 +19,6 @@ from tests.lab.cluster import ClusterUnderTest, as_user, dev_config, eventually,
 from tests.lab.inside import PLACE, PROGRAM, bring_program
 from tests.lab.test_hosts_site import CLEAN_NODE, left_over
 
-pytestmark = pytest.mark.proof
-
 OWNER = "maria"
 URL = "http://control.lab:8080"
 
@@ -75,6 +73,7 @@ def desktop(make_cluster: Callable[[str], ClusterUnderTest]) -> Desktop:
     return Desktop(lab, config, {**by_ssh, "private_key_file": "key", "adopt": True})
 
 
+@pytest.mark.proof
 def test_a_sudo_that_asks_for_a_password_is_told_before_anything_is_changed(desktop: Desktop) -> None:
     rule = f"/etc/sudoers.d/{OWNER}"
     desktop.lab.run("desk", f"sed -i 's/NOPASSWD: //' {rule}")
@@ -93,9 +92,11 @@ def test_up_on_the_desktop_makes_it_the_head_node_of_a_cluster_without_a_log_in_
     desktop.lab.run_as("ada", "n1", "echo precious >/shared/home/ada/results")
     both = desktop.lab.run_as("ada", "desk", "srun -N2 --switches=2 cat results")
     assert both.split() == ["precious", "precious"]
+    desktop.lab.run("desk", "systemctl is-active ssh.socket")
     assert desktop.lab.run("desk", "ls -l /proc/$(pidof slurmctld)/cwd | grep -c srv || :").strip() == "0"
 
 
+@pytest.mark.proof
 def test_a_second_up_changes_nothing_and_the_other_commands_work(desktop: Desktop) -> None:
     assert "Nothing to change" in desktop.ok("up")
     assert "PARTITION" in desktop.ok("status")
@@ -105,6 +106,7 @@ def test_a_second_up_changes_nothing_and_the_other_commands_work(desktop: Deskto
     assert "of a local head node any shell of this machine is one" in desktop.driver("shell", "--node", "desk").stderr
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("way", ["by SSH", "local"])
 def test_a_head_node_reached_the_other_way_is_the_same_cluster_whose_jobs_go_on(desktop: Desktop, way: str) -> None:
     job = desktop.lab.run_as("ada", "desk", "sbatch --parsable -w n1 --wrap 'tail -f /dev/null'").strip()

@@ -298,7 +298,7 @@ def test_a_node_whose_only_gpu_is_the_second_device_registers_it_and_gives_it_to
     known = node(cluster, "b1")
     assert known["gres"].startswith("gpu:h200:1")
     assert {"gpu-found", "gpu-h200"} <= set(known["features"])
-    assert "File=/dev/nvidia1\n" in cluster.run("head", "cat /etc/slurm/gres.conf")
+    assert "File=/dev/nvidia1\n" in cluster.run("b1", "cat /etc/tailrack/gres.conf")
     asked = cluster.run_as(
         "ada", "head", "srun -p gpu --gpus=h200:1 bash -c 'echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES'"
     )

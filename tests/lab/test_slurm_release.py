@@ -1,39 +1,24 @@
 """One Slurm release in the place of the distribution's: what goes on meanwhile, what is refused, what is left.
 
-A build takes minutes, so what comes of it is kept by what decides it (kind of machine, source, the script that builds),
-for every checkout of this machine.
+A build takes minutes, so what comes of it is kept (slurm_packages.py).
 The tests share a head node and two nodes and run in the order of this file.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from components.roles.role import FOLDER
-from lab.debian import find_mirrors
 from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
+from tests.lab.slurm_packages import OF_RELEASE, RELEASE, in_turn, keep, kind_of, lay_out, settings
 
-RELEASE = "24.11.5"
-SHA256 = "e1a5547edd212c38b5e3230a284133f777b32746551f094aaa81cc4af375e332"
 MACHINE = "debian-13-amd64"
-KIND = f"{MACHINE}-{RELEASE}-{SHA256[:12]}-2"
+KIND = kind_of("debian-13")
 SHARE = "/export/shared/slurm"
-BUILT_BY = hashlib.sha256((FOLDER / "slurm_release" / "build.sh").read_bytes()).hexdigest()[:12]
-KEPT = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tailrack" / "slurm" / f"{KIND}-{BUILT_BY}"
-# Debian's archive has the source, so nothing from elsewhere is needed.
-SLURM = {
-    "release": RELEASE,
-    "release_sha256": SHA256,
-    "release_source": f"{{mirror}}/pool/main/s/slurm-wlm/slurm-wlm_{RELEASE}.orig.tar.gz",
-}
-OF_RELEASE = f"{RELEASE}-1+tailrack2"
 NODES = ("n1", "n2")
 # A folder of ready packages of a newer release for Debian 13, in the place of those below: docs/slurm-releases.md.
 PACKAGES = os.environ.get("TAILRACK_SLURM_PACKAGES", "")
@@ -71,36 +56,20 @@ def version(cluster: ClusterUnderTest, node: str, package: str) -> str:
     return shown.removeprefix("installed ") if shown.startswith("installed ") else ""
 
 
-def lay_out_what_was_built_before(cluster: ClusterUnderTest) -> None:
-    """Put the cache's packages where the head node would put them."""
-    cluster.run("head", f"install -d -m 0755 {SHARE}")
-    if KEPT.is_dir():
-        subprocess.run(["docker", "cp", str(KEPT), f"{cluster.container('head')}:{SHARE}/{KIND}"], check=True)
-        cluster.run("head", f"chown -R root:root {SHARE}")
-
-
-def keep_what_was_built(cluster: ClusterUnderTest) -> None:
-    """Put the head node's packages into the cache, whole."""
-    if not KEPT.is_dir():
-        fresh = KEPT.with_suffix(".new")
-        shutil.rmtree(fresh, ignore_errors=True)
-        KEPT.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["docker", "cp", f"{cluster.container('head')}:{SHARE}/{KIND}", str(fresh)], check=True)
-        fresh.rename(KEPT)
-
-
 @pytest.mark.timeout(4200)  # where nothing was built before
 def test_a_release_takes_the_distributions_place_while_a_job_and_its_array_run(cluster: ClusterUnderTest) -> None:
     assert version(cluster, "n1", "slurmd").startswith(f"{RELEASE}-4")
     running = "sleep 30; echo done >~/ended-$SLURM_JOB_ID"
-    cluster.run_as("ada", "head", f"sbatch -n1 --mem=50 -o /dev/null --wrap '{running}'")
-    cluster.run_as("ada", "head", f"sbatch -n1 --mem=50 -o /dev/null --array=1-2 --wrap '{running}'")
-    eventually(lambda: " R " in cluster.run("head", "squeue -h -o ' %t '"), 30, "a job runs")
-    lay_out_what_was_built_before(cluster)
-    mirror = find_mirrors().main
-    cluster.config["tailrack:slurm"].update({key: text.format(mirror=mirror) for key, text in SLURM.items()})
-    cluster.up_ok()
-    keep_what_was_built(cluster)
+    cluster.config["tailrack:slurm"].update(settings())
+    with in_turn("debian-13") as kept:
+        cluster.run_as("ada", "head", f"sbatch -n1 --mem=50 -o /dev/null --wrap '{running}'")
+        cluster.run_as("ada", "head", f"sbatch -n1 --mem=50 -o /dev/null --array=1-2 --wrap '{running}'")
+        eventually(lambda: " R " in cluster.run("head", "squeue -h -o ' %t '"), 30, "a job runs")
+        if kept.is_dir():
+            lay_out("debian-13", cluster.container("head"), SHARE)
+        cluster.up_ok()
+        if not kept.is_dir():
+            keep(f"{cluster.container('head')}:{SHARE}/{KIND}", kept)
     for node, package in (("head", "slurmctld"), *((node, "slurmd") for node in NODES)):
         assert version(cluster, node, f"slurm-smd-{package}") == OF_RELEASE
         assert version(cluster, node, package) == version(cluster, node, "slurm-wlm-basic-plugins") == ""
@@ -153,7 +122,7 @@ def test_nodes_get_another_release_one_by_one_from_ready_packages_while_a_job_an
     at_work = "squeue -h -o '%t %r' | sort -u"
     eventually(lambda: cluster.run("head", at_work).split() == ["R", "None"], 30, "all jobs run")
     slurm = cluster.config["tailrack:slurm"]
-    for key in SLURM:
+    for key in settings():
         del slurm[key]
     slurm.update(release=NEXT, release_packages=READY, release_packages_sha256=of_list)
     cluster.up_ok()

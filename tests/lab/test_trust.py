@@ -267,7 +267,8 @@ def test_a_user_who_speaks_nfs_himself_is_refused(cluster: ClusterUnderTest) -> 
     cluster.run_as("ada", "head", "echo hers >~/hers && chmod 0600 ~/hers")
     address = cluster.run("head", "tailscale ip -4").strip()
     speak = (
-        "import ctypes, ctypes.util; n = ctypes.CDLL('libnfs.so.14'); n.nfs_init_context.restype = ctypes.c_void_p; "
+        "import ctypes, glob; n = ctypes.CDLL(*glob.glob('/usr/lib/lab-mount/usr/lib/*/libnfs.so.14')); "
+        "n.nfs_init_context.restype = ctypes.c_void_p; "
         "n.nfs_get_error.restype = ctypes.c_char_p; c = ctypes.c_void_p(n.nfs_init_context()); "
         "n.nfs_set_version(c, 4); "
         "n.nfs_set_uid(c, 6001); n.nfs_set_gid(c, 6001); "

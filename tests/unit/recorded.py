@@ -224,7 +224,7 @@ class _Recorder(mocks.Mocks):
             "container": {"address": f"10.99.0.{len(node)}", "port": 22, "user": "admin", "host_key": HOST_KEY},
             "gate": {
                 "cpus": 4, "memory_mb": 8000, "kernel_nfs_server": False, "open_ports": [], "cgroups": False,
-                "slurm_version": "24.11.5-4", "mpi": 5, **promised_gpus(str(inputs.get("stdin"))),
+                "slurm_version": "24.11.5-4", "mpi": "5-pmix5", **promised_gpus(str(inputs.get("stdin"))),
             },
             "join": {
                 "tailnet_ip": tailnet_address(node), "tailscale_version": "1.102.5", "sshd_port": 22,

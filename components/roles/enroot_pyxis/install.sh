@@ -69,7 +69,7 @@ ensure_gpu_libraries() {
     [ "$ENROOT_PYXIS_NVIDIA_LIBRARIES" = true ] || return 0
     compgen -G '/dev/nvidia[0-9]*' >/dev/null || return 0
     command -v nvidia-container-cli >/dev/null && return
-    refresh_package_lists
+    refresh_package_lists_now
     [ -n "$(candidate_of libnvidia-container-tools)" ] || fail \
         "this machine has GPUs, and no package source that can be read here has libnvidia-container-tools" \
         "add the package source of the NVIDIA container toolkit on $HOST_NAME, or write nvidia_libraries: false in \

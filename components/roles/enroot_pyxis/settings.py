@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 
 from components.roles.enroot_pyxis.settings_pins import FILES, FILES_ARM, UPSTREAM, sums_of, wanted
 from components.settings.draft import Draft, check_hidden, meant
+from components.settings.image_name import enroot_image
 from components.settings.problems import Report, below, shown
 from components.settings.section import Section, key, named, yes_no
 from components.settings.types import Checksum, refuse, words
@@ -86,6 +87,7 @@ def _source(value: str) -> str:
             None,
             f"leave out {shown(value.split('//')[0] + '//')}",
         )
+    value = enroot_image(value)
     if not _SOURCE.fullmatch(value) or ".." in value:
         raise ValueError("not an image")
     return value
@@ -128,8 +130,8 @@ class Image(Section):
         "no job could ask for it; write a name such as pytorch",
     )
     source: Annotated[str, AfterValidator(_source)] = key(
-        "where it comes from: [USER@][REGISTRY#]IMAGE[:TAG], as --container-image takes it, or the path of a "
-        ".sqsh file on the head node",
+        "where it comes from: [USER@][REGISTRY#]IMAGE[:TAG], as --container-image takes it or as "
+        "Docker does (REGISTRY/IMAGE), or the path of a .sqsh file on the head node",
         "an image such as nvcr.io#nvidia/pytorch:25.08-py3, or the path of a .sqsh file on the head node; nothing "
         "could be imported; write one of the two",
         max_length=700,

@@ -10,6 +10,9 @@
 SLURM_PORT=6817
 # Seconds for a started slurmd to be seen as usable by the controller.
 REGISTER_LIMIT=90
+# Seconds for the controller to place this node; without another one that comes, after which the first by name has all of them
+# placed; after which each sees to it itself.
+PLACE_LIMIT=120 PLACE_QUIET=2 PLACE_WAIT=20
 
 # One value of what the controller knows of this node; empty where it knows none.
 node_field() { scontrol show node "$HOST_NAME" --json 2>/dev/null | jq -r ".nodes[0] // empty | $1"; }
@@ -54,23 +57,66 @@ node_usable() {
 # more, a slurmd that is just starting again has no configuration to ask the controller with.
 node_decided() {
     USABLE=no
+    stay_known
     if node_usable; then USABLE=yes; fi
     [ "$USABLE" = yes ] || [ -n "$(node_field 'select((.state | index("DRAIN") and (any(test("INVALID|NOT_RESPONDING|DOWN")) | not))
         and .reason_set_by_user == "slurm") | .reason')" ]
 }
 
-# The controller reads topology.conf only when it is told to; a node that has just made itself known is not in it yet.
-# A leaf switch shows its line of the file; only the switch above shows which nodes really are there.
-placed_in_topology() {
-    local placed
-    # Without a word: since 25.05 that would be the name of a topology, and not of a switch.
-    placed=$(scontrol show topology 2>/dev/null | sed -n 's/.*SwitchName=tailnet .*Nodes=\([^ ]*\).*/\1/p')
-    [ -n "$placed" ] && scontrol show hostnames "$placed" | grep -qx "$HOST_NAME"
+# A slurmctld that reads its files anew saves what it knows before it stops listening (src/slurmctld/controller.c): who
+# registers in between is forgotten, and slurmd does not know.
+stay_known() {
+    if node_known || ! scontrol ping 2>/dev/null | grep -q 'is UP'; then return 0; fi
+    note "the controller knows no $HOST_NAME: slurmd makes it known"
+    systemctl restart --no-block slurmd
+    wait_until 30 node_known || :
 }
 
-reconfigure_until_placed() {
-    scontrol reconfigure || return 1
-    wait_until 10 placed_in_topology
+require_usable() {
+    { wait_until "$REGISTER_LIMIT" node_decided && [ "$USABLE" = yes ]; } || fail \
+        "the controller at $HEAD_ADDRESS does not see this node as usable ($(node_field '(.state | join("+")), .reason' | paste -sd ' '))" \
+        "see 'journalctl -u slurmd' on $HOST_NAME and 'sinfo -R' on the head node$(clock_hint)"
+}
+
+# Nodes that the controller places, one a line. A leaf switch shows its line of topology.conf; only the switch above shows
+# which nodes really are there.
+placed_nodes() {
+    local nodes
+    # Without a word: since 25.05 that would be the name of a topology, and not of a switch.
+    nodes=$(scontrol show topology 2>/dev/null) || return 1
+    nodes=$(sed -n 's/^SwitchName=tailnet .*Nodes=\([^ ]*\).*/\1/p' <<<"$nodes")
+    [ -z "$nodes" ] || scontrol show hostnames "$nodes"
+}
+
+placed() { placed_nodes | grep -qx "$HOST_NAME"; }
+
+# Nodes that the controller knows and does not place, one a line.
+unplaced_nodes() {
+    local known placed
+    known=$(sinfo -h -a -N -o %N | sort -u) && placed=$(placed_nodes) || return 1
+    grep -vxFf <(printf '%s\n' "$placed") <<<"$known" | grep . || :
+}
+
+# The controller reads topology.conf when it is told to, and places those that it knows by then: one call is for all who have
+# come (docs/decisions/0015). Who is there each of them sees alike, so they need not talk: the first by name makes it.
+get_placed() {
+    local begin=$SECONDS waited=$SECONDS quiet=$SECONDS before='' unplaced
+    until placed; do
+        [ $((SECONDS - begin)) -lt "$PLACE_LIMIT" ] || return 1
+        stay_known
+        unplaced=$(unplaced_nodes) || unplaced=$before
+        if [ "$unplaced" != "$before" ]; then before=$unplaced quiet=$SECONDS; fi
+        # The first may be one that has no place in the file.
+        if [ $((SECONDS - waited)) -ge "$PLACE_WAIT" ] ||
+            { [ "${unplaced%%$'\n'*}" = "$HOST_NAME" ] && [ $((SECONDS - quiet)) -ge "$PLACE_QUIET" ]; }; then
+            note "reconfiguring slurmctld, for ${unplaced//$'\n'/ }"
+            scontrol reconfigure || note "slurmctld refuses its configuration"
+            wait_until 10 placed || note "still without a place"
+            waited=$SECONDS quiet=$SECONDS
+        else
+            sleep 0.5
+        fi
+    done
 }
 
 deleted() { SLURM_CONF=$1/slurm.conf scontrol delete "nodename=$HOST_NAME"; }
@@ -175,12 +221,13 @@ ExecStart=/usr/sbin/slurmd --systemd -Z -N $HOST_NAME --conf-server $HEAD_ADDRES
         # Jobs go on without slurmd.
         systemctl restart --no-block slurmd
     fi
-    { wait_until "$REGISTER_LIMIT" node_decided && [ "$USABLE" = yes ]; } || fail \
-        "the controller at $HEAD_ADDRESS does not see this node as usable ($(node_field '(.state | join("+")), .reason' | paste -sd ' '))" \
-        "see 'journalctl -u slurmd' on $HOST_NAME and 'sinfo -R' on the head node$(clock_hint)"
+    require_usable
     end_turn
-    placed_in_topology || wait_until 60 reconfigure_until_placed ||
-        fail "the controller does not place this node in its site" "see topology.conf and slurmctld's log on the head node"
+    if ! placed; then
+        get_placed || fail "the controller does not place this node in its site" \
+            "see 'journalctl -u slurmctld' and /etc/slurm/topology.conf on the head node"
+        require_usable
+    fi
     systemctl start tailrack-shutdown
     if [ -n "$known_changed" ]; then systemctl restart tailrack-slurmd-watchdog; else systemctl start tailrack-slurmd-watchdog; fi
     result slurm_version "$(json_string "$(slurmd -V | awk '{print $2}')")"

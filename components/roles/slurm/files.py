@@ -15,9 +15,10 @@ from components.roles.role import JOINED, Role
 from components.roles.slurm.fragment import node_set_lines, site_node_set
 from components.settings.types import words
 
-# Slurm keeps this many node records ready; the tree of its messages is as wide, because a dynamic node may be behind
-# a relay and should not forward for others.
-MAX_NODE_COUNT = 1024
+# As many nodes as a cluster may have: slurmctld registers no more. Room for one costs it some 50 bytes (24.11.5: 9.7 MB
+# with 1,024, 10.4 MB with this many). The tree of its messages is as wide, because a dynamic node may be behind a relay
+# and should not forward for others.
+MAX_NODE_COUNT = 16384
 
 # Seconds until slurmctld gives up a node that says nothing: no outage of five minutes costs a job. Its arithmetic is in
 # tests/slurm_silence.py.
@@ -122,7 +123,8 @@ def controller_files(
     """
     return {
         "slurm_conf": slurm_conf(settings, roles, sites, head_address, cgroups),
-        "gres_conf": _WRITTEN,
+        # Of each machine its own (join.sh).
+        "gres_conf": f"{_WRITTEN}\nInclude /etc/tailrack/gres.conf",
         "topology_conf": f"{_WRITTEN} A site is a switch: fast inside, the tailnet between.",
         "cgroup_conf": render("roles/slurm/templates/cgroup.conf.j2", cgroups=cgroups),
         "mpi_conf": render("roles/slurm/templates/mpi.conf.j2"),

@@ -64,6 +64,17 @@ with_default_memory() {
         { print }' members=1 - members=0 <(printf '%s\n' "$text")
 }
 
+# gres.conf includes a file of each machine's own (join.sh). Nodes of versions before 0.1 have none: for as long as one of
+# those is a member, all lines are here.
+gres_conf() {
+    if compgen -G "$SLURM_NODES/*/gres.conf" >/dev/null; then
+        grep -v '^Include ' "$1"
+        cat "$SLURM_NODES"/*/gres.conf "$SLURM_NODES"/*/gres 2>/dev/null | sort -u | grep . || :
+    else
+        cat "$1"
+    fi
+}
+
 write_slurm_files() {
     local base=$1 path name added text
     for path in "$base"/*; do
@@ -71,7 +82,10 @@ write_slurm_files() {
         # The fabric of each node (fabric/fabric.py) is a comment, for the node's own eyes: Slurm brings the file there.
         if [ "$name" = topology.conf ]; then added=$(topology; cat "$SLURM_NODES"/*/fabric 2>/dev/null || :); else added=$(added_lines "$base" "$name"); fi
         text=$(cat "$path")${added:+$'\n'$added}
-        [ "$name" != slurm.conf ] || text=$(with_default_memory "$text")
+        case $name in
+            slurm.conf) text=$(with_default_memory "$text") ;;
+            gres.conf) text=$(gres_conf "$path") ;;
+        esac
         ensure_file "$SLURM_DIR/$name" 0644 root:root "$text"
     done
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.facts import truth, version, whole
+from components.roles.facts import matching, truth, version
 from components.roles.role import File, Role, template
 
 # With it comes the library of PMIx, under a name that is the same in every release. `srun --mpi=pmix` needs it on the
@@ -50,7 +50,7 @@ def role(settings: ClusterSettings) -> Role:
         files={"head": (controller, *forget), "compute": known},
         # At the gate the release that is installed or to be, later the one that runs.
         facts={
-            "gate": {"cgroups": truth, "mpi": whole(0, 99), "slurm_version": version},
+            "gate": {"cgroups": truth, "mpi": matching(r"([1-9][0-9]?(-pmix[1-9][0-9]?)?)?"), "slurm_version": version},
             "head": {"slurm_version": version},
             "compute": {"slurm_version": version},
         },

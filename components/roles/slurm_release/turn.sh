@@ -39,6 +39,8 @@ take_turn() {
     [ -z "$TURN_CONF" ] && systemctl -q is-active slurmd || return 0
     wait_until 60 controller_reached || fail "the controller does not answer, and says whose turn it is to get another release" \
         "see 'scontrol ping' on $HOST_NAME and 'systemctl status slurmctld' on the head node, then run up again"
+    # One that the controller does not know gets no jobs, and could have no turn.
+    timeout 20 scontrol show node "$HOST_NAME" >/dev/null 2>&1 || return 0
     wait_until "$TURN_LIMIT" turn_taken || fail "other nodes got their release for ${TURN_LIMIT}s, one at a time${TURN_SAID:+ (${TURN_SAID##*$'\n'})}" \
         "see 'scontrol show reservation $TURN'; run up again: nodes that have the release already keep nobody waiting"
     TURN_CONF=$(mktemp -d)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from components.roles.tailnet.settings import (
     CONTROL_URL,
@@ -14,10 +15,11 @@ from components.roles.tailnet.settings import (
     TAILSCALE,
     WIREGUARD_PORT,
     derived_kind,
+    loopback,
     secret_command,
 )
 from components.settings.draft import Draft, check_hidden
-from components.settings.problems import Report, bare
+from components.settings.problems import Report, bare, shown
 from components.settings.section import keys_of
 
 # Keys of a kind, beside `kind` and `tag`; and what becomes of the others.
@@ -56,6 +58,13 @@ def check_tailnet(tailnet: Draft, sites: Sites, report: Report) -> None:
     if isinstance(relay, Draft) and relay.whole("port") == WIREGUARD_PORT:
         at, breaks = relay.at("port"), "the node could be a member or a relay, and not both"
         report.add(at, f"{WIREGUARD_PORT} is tailscaled's own port", breaks, "write another, such as 40000")
+    url = tailnet.values.get("control_url")
+    if isinstance(url, str) and url.startswith("http:") and not loopback(urlsplit(url).hostname or ""):
+        report.doubt(
+            tailnet.at("control_url"),
+            f"{shown(url)} is not encrypted, and nothing says who answers there: whoever is on the way can pose as the "
+            "control server, and be given the auth key; give the server a certificate, and write https://",
+        )
     kind = tailnet.text("kind") or derived_kind(given, sites.brings)
     if kind not in _KEYS:
         return

@@ -36,12 +36,13 @@ def _control_url(value: str) -> str:
 
 def _base_url(value: str) -> str:
     value, parts = _control_url(value), urlsplit(value)
-    if parts.scheme != "https" and not _loopback(parts.hostname or ""):
+    if parts.scheme != "https" and not loopback(parts.hostname or ""):
         refuse("would take the credentials over the network in plain text", "whoever is on the way could read them")
     return value
 
 
-def _loopback(host: str) -> bool:
+def loopback(host: str) -> bool:
+    """Whether a host is this very machine, by its address or as localhost."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -164,7 +164,8 @@ class AwsInstance(pulumi.ComponentResource):
             label=f"{node.name}: a host key of its own",
             answer=Answer({"host_key": ed25519}, needed=True),
             parent=self,
-            once=True,
+            # One that comes in the place of a lost one has another key.
+            once=self.instance.id,
         )
         self.connection = Connection(first.host, first.port, first.user, first.private_key, key.result["host_key"])
         self.register_outputs({"address": address})

@@ -11,7 +11,7 @@ from components.settings.problems import ROOT, Report, bare, listed
 from components.settings.section import keys_of
 from components.settings.types import Gpu
 from stacks.sites.hosts.inventory import OPENED, PASSPHRASE
-from stacks.sites.hosts.ssh_types import is_locked, opens
+from stacks.sites.hosts.ssh_types import is_locked, opens, public_half
 from stacks.sites.kind import Claim
 
 
@@ -36,6 +36,7 @@ def check(sites: Sequence[Draft], head: Draft, report: Report) -> None:
             _check_key(login, report)
             if login.raw.get(PASSPHRASE) is not site.raw.get(PASSPHRASE):
                 _check_plain(login, report)
+    _doubt_keys(sites, report)
     first: dict[tuple[object, str, int], Draft] = {}
     for owner, host in ((site, host) for site in sites for host in site.items("hosts")):
         address, port = host.value("address"), host.whole("port")
@@ -62,6 +63,23 @@ def check(sites: Sequence[Draft], head: Draft, report: Report) -> None:
             report.add(head.at("name"), what, "no machine would be the head node", "write the name of one of them")
 
 
+def _doubt_keys(sites: Sequence[Draft], report: Report) -> None:
+    """Doubt a host key that several machines have."""
+    holders: dict[str, list[Draft]] = {}
+    for host in (host for site in sites for host in site.items("hosts")):
+        if isinstance(key := host.value("host_key"), str):
+            holders.setdefault(key, []).append(host)
+    for first, *others in holders.values():
+        if others:
+            names = listed({host.text("name") or "" for host in (first, *others)})
+            report.doubt(
+                first.at("host_key"),
+                f"{names} have one host key, so each of them can pose as the others; see that it was not copied in the "
+                "config, and where the machines were (clones of one image): on each, rm /etc/ssh/ssh_host_*_key*, "
+                "ssh-keygen -A, and restart sshd",
+            )
+
+
 def _check_plain(login: Draft, report: Report) -> None:
     """Report a passphrase in plain text."""
     fix = f"change it (ssh-keygen -p -f FILE), then run: {_command(login.at(PASSPHRASE))}"
@@ -83,7 +101,14 @@ def _check_key(login: Draft, report: Report) -> None:
     """Report a log-in that has no key, or two, or one that nothing opens."""
     check_one_key(login, report)
     file, passphrase = login.value("private_key_file"), login.value(PASSPHRASE)
-    if not isinstance(file, Path) or not is_locked(file):
+    if not isinstance(file, Path):
+        return
+    host_key = login.value("host_key")
+    if isinstance(host_key, str) and host_key.partition(" ")[2] == public_half(file):
+        what = f"is the public half of {report.value(login.at('private_key_file'), str(file))}"
+        breaks = "that is who logs in, not the machine, which would be taken for another"
+        report.add(login.at("host_key"), what, breaks, keys_of(login.model)["host_key"].says.fix)
+    if not is_locked(file):
         return
     if passphrase is None and PASSPHRASE not in login.raw:
         what = f"{report.value(login.at('private_key_file'), str(file))} is locked with a passphrase"

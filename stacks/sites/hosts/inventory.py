@@ -9,8 +9,11 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from components.settings.draft import meant
 from components.settings.problems import Report, below, shown
+from components.settings.section import keys_of
 from stacks.sites.hosts.known_hosts import KnownHosts
+from stacks.sites.hosts.model import HostConfig
 from stacks.sites.hosts.presets import PRESETS
 from stacks.sites.kind import UNREAD
 from stacks.yaml_file import FileError, plain_file, read_yaml
@@ -97,6 +100,7 @@ def _of_csv(file: Path, path: str) -> list[tuple[object, str]]:
     text = plain_file(file).decode("utf-8-sig")
     reader = csv.reader(io.StringIO(text, newline=""), strict=True, skipinitialspace=True)
     names: list[str] = []
+    known = keys_of(HostConfig).keys()
     rows: list[tuple[object, str]] = []
     for cells in reader:
         if not any(cell.strip() for cell in cells) or cells[0].startswith("#"):
@@ -105,6 +109,12 @@ def _of_csv(file: Path, path: str) -> list[tuple[object, str]]:
             names = [cell.strip() for cell in cells]
             if len(set(names)) < len(names):
                 raise FileError(f"{file.name} line {reader.line_num} names a column twice")
+            for name in names:
+                if name not in known:
+                    what = f"{file.name} line {reader.line_num} names a column {shown(name)}, which is no key of a host"
+                    raise FileError(f"{what}: {meant(name, known)}")
+            for name in sorted({"name", "address"} - {*names}):
+                raise FileError(f"{file.name} line {reader.line_num} has no column {name}")
             continue
         if len(cells) > len(names):
             raise FileError(f"{file.name} line {reader.line_num} has more cells than the first line has names")

@@ -70,6 +70,27 @@ def is_locked(path: Path) -> bool:
 
 
 @cache
+def public_half(path: Path) -> str | None:
+    """The base64 part of the public key that a private key file in OpenSSH's form has, locked or not; None elsewhere.
+
+    The form has it in front of what may be locked (openssh's PROTOCOL.key).
+    """
+    armour = _ARMOUR.search(path.read_bytes())
+    try:
+        blob = base64.b64decode(armour[2]) if armour else b""
+    except binascii.Error:
+        return None
+    magic, at = b"openssh-key-v1\0", 15
+    fields: list[bytes] = []
+    for field in range(4 if blob.startswith(magic) else 0):  # cipher, KDF, its options; the number of keys; the key
+        at += 4 if field == 3 else 0
+        length = int.from_bytes(blob[at : at + 4])
+        fields.append(blob[at + 4 : at + 4 + length])
+        at += 4 + length
+    return base64.b64encode(fields[3]).decode() if fields else None
+
+
+@cache
 def opens(path: Path, passphrase: str) -> bool:
     """Whether a passphrase is that of a locked private key file. Slow on purpose of its format."""
     import asyncssh  # a fifth of a second that no other config needs
@@ -115,14 +136,19 @@ def _host_key(value: str) -> str:
 
 def _address(value: str) -> str:
     try:
-        return str(ipaddress.ip_address(value))
+        address = ipaddress.ip_address(value)
     except ValueError:
-        label = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?"
+        label = r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+        if re.fullmatch(r"[A-Za-z0-9._-]*_[A-Za-z0-9._-]*", value):
+            refuse("has '_' in it, which no host name has (RFC 1123)", fix="write the machine's IP address")
         if len(value) > 253 or not re.fullmatch(rf"{label}(\.{label})*\.?", value):
             refuse("is neither an IP address nor a host name")
         if re.fullmatch(r"[0-9.]+", value):
             refuse("has the look of an IPv4 address and is none")
-    return value.lower().rstrip(".")
+        return value.lower().rstrip(".")
+    if address.is_unspecified or address.is_multicast or int(address) == 2**32 - 1:
+        refuse("is the address of no machine")
+    return str(address)
 
 
 def _path(value: object, info: ValidationInfo) -> object:

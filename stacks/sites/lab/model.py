@@ -11,7 +11,7 @@ from components.settings.network_names import TAILNET
 from components.settings.problems import shown
 from components.settings.section import Section, key, named, yes_no
 from components.settings.types import Feature, Whole, refuse
-from lab.profiles.machine import Like, Profile
+from lab.profiles.machine import PROFILES, Like, Profile
 from lab.subnets import is_private
 from stacks.sites.kind import NodeSpec, Site, features_key, kind_key
 from stacks.sites.pools import MOST_NODES, PoolName, pool_node_names
@@ -39,10 +39,11 @@ Subnet = Annotated[ipaddress.IPv4Network, BeforeValidator(_subnet)]
 
 def _like_key(what: str) -> Any:
     words = (
-        "cloud, server or desktop; the lab has no image of such a machine; "
-        "write one of the three, or leave it out for the lab's plain machine"
+        f"{', '.join(PROFILES[:-1])} or {PROFILES[-1]}; the lab has no image of such a machine; "
+        "write one of these, or leave it out for the lab's plain machine"
     )
-    return key(f"what {what}: `cloud`, `server` or `desktop` (lab/profiles)", words, default=None)
+    told = "`cloud`, `server` or `desktop` (lab/profiles), or a plain machine of another distribution than Debian 13"
+    return key(f"what {what}: {told}", words, default=None)
 
 
 class LabPool(Section):

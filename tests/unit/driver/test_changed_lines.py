@@ -32,7 +32,7 @@ def test_one_changed_setting_of_slurm_is_exactly_that_line(build: Build) -> None
     after = build(raw)
     changed = {step.name: changed_lines(step.inputs, after[step.name].inputs) for step in before.remote}
     assert {name: lines for name, lines in changed.items() if lines} == {
-        "door-head": ["# slurm slurm conf", "- KillWait=30", "+ KillWait=45"]
+        "door-head": ["# slurm.conf", "- KillWait=30", "+ KillWait=45"]
     }
 
 
@@ -60,9 +60,15 @@ def test_a_new_user_is_one_line_on_every_machine_and_no_secret_is_among_them(bui
         ),
         (stdin(A="1"), {"stdin": UNKNOWN}, ["# with values that are known once the steps before it have run"]),
         (stdin(A="1"), {"stdin": "[secret]"}, ["# it becomes, or was, a secret"]),
+        ({"stdin": "[secret]"}, {"stdin": UNKNOWN}, ["# with a secret that is made anew"]),
         ({"stdin": "[secret]"}, {"stdin": "[secret]"}, ["# a secret of it, or its connection, changes"]),
         ({"connection": "[secret]"}, {"connection": {"host": "h"}}, ["# its connection changes"]),
-        ({"triggers": [1]}, {"triggers": [2]}, ["# what it measures is another"]),
+        ({"triggers": [1]}, {"triggers": [2]}, ["# it is asked to be made anew"]),
+        (
+            {"triggers": [1]},
+            {"triggers": [2], "update": "recall"},
+            ["# what it measures is another", "# its update changes"],
+        ),
         (
             {"acl": '{\n  "grants": [\n    "tcp:22"\n  ]\n}'},
             {"acl": '{\n  "grants": [\n    "tcp:23"\n  ]\n}'},

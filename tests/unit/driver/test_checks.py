@@ -21,6 +21,7 @@ from driver.checks.key_endless import KEY as AUTH_KEY_TYPE
 from driver.checks.key_endless import LONGEST_SECONDS
 from driver.checks.ssh_open import GROUP
 from driver.comment import comment
+from driver.preview.plan import Plan
 from engine.events import Event, Summary
 from engine.values import HIDDEN
 from stacks.config import ConfigError, parse
@@ -321,12 +322,13 @@ def test_what_is_asked_for_by_name_is_said_and_not_refused() -> None:
 
 
 def test_the_comment_says_what_was_found_before_all_else() -> None:
-    text = comment("prod", [], Summary(), checked())
+    nothing = Plan.of([], [], Summary())
+    text = comment("prod", nothing, [], checked())
     lines = [line for line in text.splitlines() if line]
     assert lines[2] == "**Refused:**"
     assert lines[3].startswith("- head-replaced: the head node door would be taken out of the cluster")
-    assert "**Asked for by name:**" in comment("prod", [], Summary(), checked("head-replaced"))
-    assert "by name" not in comment("prod", [], Summary(), Checks(()))
+    assert "**Asked for by name:**" in comment("prod", nothing, [], checked("head-replaced"))
+    assert "by name" not in comment("prod", nothing, [], Checks(()))
 
 
 @pytest.mark.parametrize(("allowed", "status"), [([], 1), (["head-replaced"], 0)])
@@ -334,8 +336,7 @@ def test_a_preview_says_it_first_and_fails_where_nobody_asked_for_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], allowed: list[str], status: int
 ) -> None:
     def deployment(_arguments: Any, progress: Any, _found: Any, keep: Any) -> Any:
-        def preview(refresh: bool) -> Summary:
-            del refresh
+        def preview(*_: object) -> Summary:
             for one in (
                 event("update", COMMAND, "door-gate", {"create": "a"}, {"create": "b"}),
                 event("delete", "tailrack:cluster:HeadNode", "door"),
@@ -344,7 +345,7 @@ def test_a_preview_says_it_first_and_fails_where_nobody_asked_for_it(
                 keep(one)
             return Summary()
 
-        return SimpleNamespace(preview=preview, allowed=allowed)
+        return SimpleNamespace(preview=preview, allowed=allowed, made=list)
 
     monkeypatch.setattr(driver, "_deployment", deployment)
     monkeypatch.setattr(driver, "find_engine", lambda _: SimpleNamespace(why=""))
@@ -352,7 +353,8 @@ def test_a_preview_says_it_first_and_fails_where_nobody_asked_for_it(
     assert driver.main(["--stack", "prod", "preview", "--comment", str(note)]) == status
     lines = [line for line in capsys.readouterr().err.splitlines() if line.strip()]
     assert lines[0].startswith(" ! head-replaced: the head node door")
-    assert lines[1].startswith(" ~ door-gate")
+    assert lines[1].startswith(" - head node door")
+    assert lines[2].startswith(" ~ door-gate")
     assert "head-replaced" in note.read_text()
 
 

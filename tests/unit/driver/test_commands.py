@@ -92,7 +92,7 @@ def test_after_a_failure_it_is_said_whether_anything_is_done(monkeypatch, tmp_pa
             return Summary(failures=[Failure("", "users is missing")])
 
         words = {"uses_lab": False, "in_process": True, "allowed": [], "stop": lambda: None}
-        words |= {"pools": list, "cluster_stack": ""}
+        words |= {"pools": list, "cluster_stack": "", "made": list}
         return SimpleNamespace(**words, up=run, destroy=run, preview=run)
 
     monkeypatch.setattr(driver, "_deployment", deployment)

@@ -1,16 +1,19 @@
-"""`make drift` fails where a stack is not as its config says; a tailnet key that is due is nobody's doing."""
+"""`make drift` fails where a stack is not as its config says, and names what helps; a key that is due is no drift."""
 
 from __future__ import annotations
 
 import io
+import subprocess
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from rich.console import Console
 
 from driver import __main__ as program
-from engine.events import Event, Summary
+from driver.cli_runner import CliRunner
+from driver.workspace import PROJECT
+from engine.events import Event, Failure, Summary
 
 URN = "urn:pulumi:prod::tailrack::{}::x"
 KEY = Event(
@@ -30,13 +33,13 @@ def drift(events: list[Event], monkeypatch: pytest.MonkeyPatch) -> tuple[int, st
         summary.counts.update({event.operation: summary.counts[event.operation] + 1})
 
     def deployment(_arguments: Any, _progress: Any, _found: Any, keep: Any) -> Any:
-        def preview(refresh: bool) -> Summary:
+        def preview(_made: Any, refresh: bool) -> Summary:
             assert refresh
             for event in events:
                 keep(event)
             return summary
 
-        return SimpleNamespace(preview=preview, allowed=())
+        return SimpleNamespace(preview=preview, allowed=(), made=list)
 
     monkeypatch.setattr(program, "_deployment", deployment)
     monkeypatch.setattr(program, "_engine", lambda *_: None)
@@ -56,8 +59,39 @@ def test_a_key_that_is_due_alone_is_no_drift_and_is_told(monkeypatch: pytest.Mon
 def test_whatever_else_would_change_is_drift(events: list[Event], monkeypatch: pytest.MonkeyPatch) -> None:
     status, said = drift(events, monkeypatch)
     assert status == 1
-    assert "Stack prod is not as its config says" in said
+    assert "Stack prod is not as its config says: run make up STACK=prod REFRESH=yes." in said
 
 
 def test_a_stack_as_it_should_be_has_no_drift(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert drift([], monkeypatch) == (0, "nothing to change, 0 unchanged.\n")
+    assert drift([], monkeypatch) == (0, "Nothing to change, 0 unchanged.\n")
+
+
+def test_the_command_that_drift_names_looks_at_clouds_too_before_its_checks_and_when_it_works(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    asked: list[bool | None] = []
+
+    def up(_checks: Any, refresh: bool) -> Summary:
+        asked.append(refresh)
+        return Summary(failures=[Failure("", "enough")])
+
+    made = SimpleNamespace(up=up, uses_lab=False, in_process=False, allowed=(), stop=lambda: None)
+    monkeypatch.setattr(program, "_deployment", lambda *_: made)
+    monkeypatch.setattr(program, "_engine", lambda *_: None)
+    recipe = subprocess.run(
+        ["make", "-n", "up", "REFRESH=yes"], cwd=PROJECT, capture_output=True, text=True, check=True
+    ).stdout
+    (line,) = [line for line in recipe.splitlines() if "driver up" in line]
+    program.main(["--state-dir", str(tmp_path), *line.partition("driver ")[2].split()])
+
+    def run(**how: Any) -> None:
+        asked.append(how["refresh"])
+
+    stack = SimpleNamespace(up=run, preview=run, export_stack=lambda: SimpleNamespace(deployment={}))
+    runner = CliRunner(cast(Any, SimpleNamespace(in_backend=lambda _: [])), cast(Any, None), lambda event: None)
+    monkeypatch.setattr(runner, "_stack", lambda: stack)
+    monkeypatch.setattr(runner, "_places", dict)
+    runner.preview(refresh=True)
+    runner.up(refresh=True)
+    runner.up()
+    assert asked == [True, True, True, None]

@@ -10,6 +10,8 @@ from rich.console import Console
 
 from components.steps.label import StepLabel
 from driver.__main__ import _failed
+from driver.preview.plan import Plan
+from driver.preview.told import told
 from driver.progress import Progress, describe
 from driver.remedies import with_remedies
 from driver.trust import _table
@@ -40,9 +42,9 @@ ESCAPES = "it says \x1b]0;title\x07\x1b[2J\x9b1A\rgone\u202e"
 
 def test_what_a_machine_says_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
     update = Event("start", "update", *STEP, before={"stdin": "A=1"}, after={"stdin": f"A='{ESCAPES}'"})
-    said = "".join(printed(Event("message", text=ESCAPES), update, preview=True))
-    assert "it says" in said
-    assert said.isprintable()
+    for said in ("".join(printed(Event("message", text=ESCAPES))), "".join(told(Plan.of([update], [], Summary())))):
+        assert "it says" in said
+        assert said.isprintable()
     console = Console(width=120)
     _failed(console, Summary(failures=[Failure(URN, f"{ESCAPES}\nnext: do it", MEMBER)]), Progress(console))
     shown = capsys.readouterr().out
@@ -82,7 +84,10 @@ def test_the_end_of_a_step_is_a_line(kind: str, line: str) -> None:
 
 def test_a_preview_tells_what_would_begin_and_of_no_end() -> None:
     events = [Event(kind, "replace", *STEP, command=MEMBER) for kind in ("start", "done")]
-    assert printed(*events, preview=True) == [f" ± {'b1: export and certificate on the head node':<52} replace"]
+    assert printed(*events, preview=True) == []
+    assert [*told(Plan.of(events, [], Summary()))] == [
+        f" ± {'export and certificate on the head node: b1':<52} replace"
+    ]
 
 
 def test_components_and_what_stays_the_same_are_not_shown() -> None:

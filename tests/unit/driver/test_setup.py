@@ -22,6 +22,7 @@ MODULES |= {"pulumi-tailscale": "pulumi_tailscale"}
 PYTHON = r"""#!/bin/bash
 case "$*" in
 "-m venv .venv") mkdir -p .venv/bin; cp "$0" .venv/bin/python ;;
+*driver.providers*) cd "$PROJECT" && exec "$REAL" "$@" ;;
 *install*) [ ! -e .venv/break ] && printf '%s\n' "${@##*=}" | grep '^requirements' | paste -sd' ' >>installed ;;
 esac
 """
@@ -42,7 +43,8 @@ def setup(tmp_path: Path) -> Callable[..., list[str]]:
     def run(*words: str, rc: int = 0) -> list[str]:
         told = subprocess.run(
             ["bash", tmp_path / "driver/setup.sh", *words],
-            env={"PATH": f"{python.parent}:/usr/bin:/bin"}, capture_output=True, text=True,
+            env={"PATH": f"{python.parent}:/usr/bin:/bin", "PROJECT": str(PROJECT), "REAL": sys.executable},
+            capture_output=True, text=True,
         )  # fmt: skip
         assert told.returncode == rc, told.stderr
         installed = tmp_path / "installed"
@@ -83,9 +85,25 @@ def test_an_installation_that_broke_off_is_done_again(setup: Callable[..., list[
     assert setup("dev") == [RUN, CHECK]
 
 
-def test_a_stack_with_a_provider_has_its_package_too(setup: Callable[..., list[str]], tmp_path: Path) -> None:
-    (tmp_path / "Pulumi.dev.yaml").write_text("config:\n  tailrack:sites: [{kind: aws}]\n")
-    assert setup("dev") == [f"{CHECK} requirements-aws.txt"]
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        ("tailrack:sites: [{kind: 'aws'}]", "aws"),
+        ('"tailrack:sites": [{"name": "a", "kind":   "aws"}]', "aws"),
+        ("tailrack:tailnet: {'kind': tailscale}", "tailscale"),
+        ("tailrack:tailnet: {'api_key': {secure: x}}", "tailscale"),
+        ("tailrack:tailnet: {kind: control_url, auth_key: {secure: x}} # kind: aws", ""),
+        ("tailrack:sites: [{kind: lab}, {kind: [aws]}, 5]", ""),
+        ("tailrack:sites: [", ""),
+    ],
+)
+def test_a_stack_has_the_packages_of_its_providers_however_its_config_is_written(
+    setup: Callable[..., list[str]], tmp_path: Path, config: str, name: str
+) -> None:
+    (tmp_path / "Pulumi.dev.yaml").write_text(f"config:\n  {config}\n")
+    wanted = [CHECK, f"{CHECK} requirements-{name}.txt"] if name else [CHECK]
+    for _ in range(2):
+        assert setup("dev") == wanted, "once is enough"
 
 
 def test_a_word_that_setup_does_not_know_installs_nothing(setup: Callable[..., list[str]]) -> None:

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from driver.stack_file import ConfigSecrets, load_config, passphrase
+from driver.stack_file import ConfigSecrets, check_for_cli, load_config, passphrase
 from stacks.config import ConfigError, load
 from stacks.yaml_file import LARGEST, FileError, read_yaml
 
@@ -61,7 +61,12 @@ HOSTILE = {
         "encryptionsalt: v1:YQ==:x\nconfig: {tailrack:a: {secure: 'v1:é:é'}}\n".encode(),
         ("tailrack:a",),
     ),
-    "a secure value without a salt": (b"config: {tailrack:a: {secure: v1:a:b}}\n", ("tailrack:a", "no encryptionsalt")),
+    "a secure value without a salt": (
+        b"config: {tailrack:a: {secure: v1:YQ==:Yg==}}\n",
+        ("tailrack:a", "no encryptionsalt"),
+    ),
+    "a number without an end": (b"config: {tailrack:a: {b: [1, -.inf]}}\n", ("tailrack:a.b[1]", "write digits")),
+    "a placeholder of a secret": (b"config: {tailrack:a: {b: {secure: v1:x-y}}}\n", ("tailrack:a.b", "placeholder")),
 }
 
 
@@ -118,6 +123,30 @@ def test_a_salt_of_the_wrong_shape_is_named_and_not_the_value(project: Path, sal
     with pytest.raises(FileError, match="encryptionsalt") as refused:
         ConfigSecrets(salt, "Pulumi.trial.yaml").open("tailrack:a", "v1:YQ==:c2VjcmV0")
     assert "c2VjcmV0" not in str(refused.value)
+
+
+PASSPHRASE = {"PULUMI_BACKEND_URL": "file:///state", "PULUMI_CONFIG_PASSPHRASE": "x"}
+
+
+@pytest.mark.parametrize(("characters", "taken"), [(131_024, True), (131_025, False)])
+def test_the_cli_is_given_what_fits_into_one_variable_of_the_environment_and_no_more(
+    project: Path, characters: int, taken: bool
+) -> None:
+    """Its name, its one key, quotes and the byte at its end are 48 more; 128 KiB are Linux's limit."""
+    file = file_of(project, f"config: {{tailrack:longest-of-them-x: {'a' * characters}}}\n".encode())
+    if taken:
+        check_for_cli(file, PASSPHRASE)
+        return
+    with pytest.raises(FileError, match=r"129 KiB, most of it in 'tailrack:longest-of-them-x'.*no more than 128"):
+        check_for_cli(file, PASSPHRASE)
+
+
+@pytest.mark.parametrize(
+    ("more", "backend"), [("secretsprovider: awskms://x\n", "s3://state"), ("", "https://api.pulumi.com")]
+)
+def test_secrets_of_another_provider_are_left_to_the_cli(project: Path, more: str, backend: str) -> None:
+    file = file_of(project, f"{more}config: {{tailrack:a: {{secure: AAABAO==}}}}\n".encode())
+    check_for_cli(file, {**PASSPHRASE, "PULUMI_BACKEND_URL": backend})
 
 
 words = st.sampled_from(

@@ -19,6 +19,7 @@ from driver import __main__ as driver
 from driver import lab_commands
 from driver.checks import Checks
 from driver.comment import comment
+from driver.preview.plan import Plan
 from driver.report.page import page
 from driver.terminal import Terminal, lines, one_line, run_shown
 from driver.workspace import DriverError
@@ -65,7 +66,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
             return summary
 
         words: dict[str, Any] = {"uses_lab": True, "head_is_here": False, "in_process": True, "allowed": []}
-        words |= {"stop": lambda: None, "pools": list, "cluster_stack": "", "profiles": set(), "lab": "x"}
+        words |= {"stop": lambda: None, "pools": list, "cluster_stack": "", "profiles": set(), "lab": "x", "made": list}
         words |= {"outputs": lambda: hostile(OUTPUTS), "make": lambda *_, **__: "make it"}
         return SimpleNamespace(**words, up=work, destroy=work, preview=work)
 
@@ -176,6 +177,6 @@ def test_the_comment_shows_every_text_of_a_machine_as_words():
         ),
         Event("start", "create", *STEP),
     ]
-    text = comment(EVIL, steps, summary, Checks(()))
+    text = comment(EVIL, Plan.of(steps, [], summary), summary.failures, Checks(()))
     assert [character for character in text.replace("\n", "") if not character.isprintable()] == []
     assert "[2J" in text

@@ -77,9 +77,9 @@ def test_go_builds_the_programs_while_the_machines_packages_are_installed(
     both = threading.Barrier(2, timeout=10)
     built: list[str] = []
 
-    def packages(*_: object) -> images.Packages:
+    def packages(*_: object) -> dict[str, str]:
         both.wait()
-        return images.Packages("base", "")
+        return dict.fromkeys(("system", "cluster", "helper"), "")
 
     def programs(_cache: Path) -> binaries.Binaries:
         both.wait()

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from lab.debian import Mirrors, find_mirrors
+from lab.distributions import OTHERS
 from lab.errors import LabError
 from lab.package_sources import Source, read_deb822, read_folder, read_one_line
 
@@ -127,6 +128,8 @@ def web(tmp_path: Path) -> Iterator[str]:
     """The address of a server of archives: Debian's with trixie, somebody else's with one, Debian's without."""
     folder = tmp_path / "web"
     for path, origin in (
+        ("ubuntu/dists/noble", "Ubuntu"),
+        ("ubuntu/dists/noble-security", "Ubuntu"),
         ("debian/dists/trixie", "Debian"),
         ("debian-security/dists/trixie-security", "Debian"),
         ("tools/dists/trixie", "Tools"),
@@ -183,6 +186,22 @@ def test_the_mirror_of_the_environment_comes_first(tmp_path: Path, web: str, mon
     write(tmp_path, "sources.list", f"deb {web}/debian bookworm main\ndeb {web}/debian-security bookworm-security main")
     monkeypatch.setenv("TAILRACK_MIRROR", "http://m.example/debian")
     assert find_mirrors(tmp_path) == Mirrors("http://m.example/debian", f"{web}/debian-security")
+
+
+def test_machines_of_ubuntu_have_its_archive_with_the_security_updates_that_are_in_it(tmp_path: Path, web: str) -> None:
+    write(tmp_path, "sources.list", f"deb {web}/debian trixie main\ndeb {web}/debian-security trixie-security main")
+    with pytest.raises(LabError, match=r"TAILRACK_UBUNTU_MIRROR=URL"):
+        find_mirrors(tmp_path, "", OTHERS["ubuntu-24.04"])
+    assert find_mirrors(tmp_path, f"{web}/ubuntu", OTHERS["ubuntu-24.04"]).sources_list.splitlines() == [
+        f"deb {web}/ubuntu noble main universe",
+        f"deb {web}/ubuntu noble-updates main universe",
+        f"deb {web}/ubuntu noble-security main universe",
+    ]
+
+
+def test_machines_of_testing_have_it_as_the_mirror_has_it_however_old_that_is() -> None:
+    mirrors = Mirrors("http://m.example/debian", "http://m.example/debian-security", OTHERS["forky"])
+    assert mirrors.sources_list == "deb [check-valid-until=no] http://m.example/debian forky main\n"
 
 
 MIRROR_HOST = re.compile(

@@ -9,11 +9,13 @@ from typing import Any, cast
 
 import pytest
 
+from engine.locks import locked
 from lab import binaries, images
+from lab.distributions import OTHERS, Distribution
 from lab.errors import LabError
 from lab.identity import fabric_name, network_name
 from lab.profiles import machine
-from lab.profiles.machine import LOGINS, PROFILES, host_name, interface, own_files
+from lab.profiles.machine import PROFILES, Like, host_name, interface, login, own_files
 from lab.spec import NodeSpec, parse
 
 ETH0 = interface("eth0", "10.1.2.0/24", "10.1.2.10", routed=True)
@@ -27,8 +29,10 @@ def test_an_interface_has_its_networks_prefix_and_a_routed_one_its_first_address
 
 
 def test_only_a_plain_machine_is_called_what_the_lab_calls_it() -> None:
-    names = [host_name(like, "n1", "10.1.2.10") for like in LOGINS]
-    assert names == ["n1", "ip-10-1-2-10", "n1-server", "n1-desktop"]
+    likes: tuple[Like, ...] = ("", *PROFILES)
+    names = [host_name(like, "n1", "10.1.2.10") for like in likes]
+    assert names == ["n1", "ip-10-1-2-10", "n1-server", "n1-desktop", *["n1"] * len(OTHERS)]
+    assert [login(like) for like in ("cloud", "desktop", "bookworm", "")] == ["ubuntu", "maria", "admin", "admin"]
 
 
 def test_a_cloud_machine_finds_its_name_and_both_interfaces_in_its_seed() -> None:
@@ -67,7 +71,7 @@ def test_a_sites_second_network_has_a_name_that_no_site_can_take() -> None:
 
 
 def test_a_profile_that_there_is_not_is_refused_with_those_there_are() -> None:
-    with pytest.raises(LabError, match=r"like: .*'cloud', 'server' or 'desktop'"):
+    with pytest.raises(LabError, match=r"like: .*'cloud', 'server', .*'ubuntu-24\.04'"):
         parse(NodeSpec, '{"lab": "x", "state_dir": ".", "node": "a1", "site": "rack", "like": "mainframe"}')
 
 
@@ -95,7 +99,7 @@ def test_a_change_of_one_profile_leaves_all_other_images_alone(folder: Path) -> 
 def test_a_change_of_what_all_profiles_share_changes_them_all(folder: Path) -> None:
     before = images.tags()
     (folder / "boot.sh").write_text("")
-    assert changed(before) == set(PROFILES)
+    assert changed(before) == {"cloud", "server", "desktop"}
 
 
 def test_another_taken_uid_is_another_image(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +108,12 @@ def test_another_taken_uid_is_another_image(monkeypatch: pytest.MonkeyPatch) -> 
     assert "server" in changed(before)
 
 
-def test_a_profile_is_built_on_the_bare_image_which_comes_first(
+def packages_of(of: Distribution) -> dict[str, str]:
+    """Images of packages, called after what is in them."""
+    return {stage: f"{of.release}'s {stage}" for stage in ("system", "cluster", "helper")}
+
+
+def test_a_profile_is_built_on_the_bare_image_and_another_distributions_machine_on_its_own_packages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built: list[tuple[str, str]] = []
@@ -113,15 +122,26 @@ def test_a_profile_is_built_on_the_bare_image_which_comes_first(
         client: object, tag: str, context: Path, target: str = "", arguments: dict[str, str] | None = None
     ) -> None:
         assert (context / "Dockerfile").exists()
-        built.append((tag, (arguments or {})["BASE"]))
+        built.append((tag, (arguments or {}).get("PACKAGES") or (arguments or {})["BASE"]))
 
     monkeypatch.setattr(images, "_exists", lambda client, tag: False)
     monkeypatch.setattr(images, "_build", build)
-    monkeypatch.setattr(images, "install_packages", lambda *_: images.Packages("base", ""))
+    monkeypatch.setattr(images, "install_packages", lambda _client, _cache, of: packages_of(of))
     programs = {name: tmp_path / name for name in ("tailscale", "tailscaled", "unit", "defaults", "control")}
     for program in programs.values():
         program.touch()
     monkeypatch.setattr(binaries, "build", lambda folder: binaries.Binaries(**programs))
     known = images.tags()
-    images.ensure_images(cast("Any", None), [known.profiles["desktop"]], tmp_path)
-    assert built == [(known.bare, "base"), (known.profiles["desktop"], known.bare)]
+    images.ensure_images(cast("Any", None), [known.profiles["desktop"], known.profiles["forky"], known.node], tmp_path)
+    assert built == [
+        (known.profiles["forky"], "forky's system"),
+        (known.node, "trixie's cluster"),
+        (known.bare, "trixie's system"),
+        (known.profiles["desktop"], known.bare),
+    ]
+
+
+def test_images_that_are_there_are_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "_exists", lambda client, tag: True)
+    with locked(tmp_path / "image.lock"):
+        images.ensure_images(cast("Any", None), [images.tags().node], tmp_path)

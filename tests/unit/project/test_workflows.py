@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import yaml
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from tests.unit.configs import HOST_KEY, KEY_PAIR
+from tests.unit.configs import KEY_PAIR
 
 PROJECT = Path(__file__).parents[3]
 FILES = sorted((PROJECT / ".github/workflows").glob("*.yml"))
@@ -120,7 +120,8 @@ def test_the_key_goes_to_an_agent_and_into_no_file(tmp_path: Path) -> None:
     agent["PATH"] = os.environ["PATH"]
     try:
         listed = subprocess.run(["ssh-add", "-L"], env=agent, check=True, capture_output=True, text=True)
-        assert listed.stdout.startswith(HOST_KEY)
+        public = KEY_PAIR.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+        assert listed.stdout.startswith(public)
         assert {path.name for path in tmp_path.iterdir()} == {"env", "ssh-agent"}
         assert "PRIVATE" not in done.stdout + done.stderr + (tmp_path / "env").read_text()
     finally:

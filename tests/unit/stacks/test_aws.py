@@ -63,6 +63,10 @@ def test_every_instance_asks_for_a_session_and_is_reached_over_a_key_of_its_own(
         assert later.startswith("ssh-ed25519 ")
 
 
+def test_an_instance_that_comes_in_the_place_of_a_lost_one_gets_its_host_key_anew(stack: Any) -> None:
+    assert stack["s1-host-key"].inputs["triggers"] == ["s1-instance-id"]
+
+
 def test_the_first_key_is_seen_nowhere_in_plain_state(stack: Any) -> None:
     assert FIRST_KEY in made(stack, "door-instance")["userData"]
     assert not [one.name for one in stack.resources if FIRST_KEY in one.in_plain_state]

@@ -28,8 +28,10 @@ head: {name: head, site: one}
 sites: [{name: one, kind: lab, pools: [{name: a, count: 2}]}]
 users: [{name: ada, uid: 6001}]
 """
-KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
-HOST_KEY = KEY.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+KEY, HOST_PAIR = (Ed25519PrivateKey.from_private_bytes(bytes(range(first, first + 32))) for first in (1, 0))
+PUBLIC_KEY, HOST_KEY = (
+    pair.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode() for pair in (KEY, HOST_PAIR)
+)
 
 
 OWNED = """ClusterName SlurmctldHost AuthType SlurmctldParameters CommunicationParameters NodeSet
@@ -334,7 +336,7 @@ def bad_cases() -> list[Bad]:
             "a machine that the lab has no profile of is refused",
             pools("[{name: a, like: mainframe}]"),
             "sites[0].pools[0].like",
-            ("'mainframe' is not cloud, server or desktop", "no image"),
+            ("'mainframe' is not cloud, server, desktop, bookworm, forky or ubuntu-24.04", "no image"),
         ),
         # users
         Bad("a uid below 1000 is refused", "users: [{name: ada, uid: 999}]", "users[0].uid", ("999", "1000")),
@@ -456,6 +458,12 @@ def bad_cases() -> list[Bad]:
             ("'box1'", "not a host of site rack", "box9"),
         ),
         Bad(
+            "more nodes than slurmctld registers are refused",
+            pools("[" + ", ".join(f"{{name: {letter}, count: 1000}}" for letter in "bcdefghijklmnopqr") + "]"),
+            "sites",
+            ("more than 16384 nodes", "MaxNodeCount", "fewer hosts"),
+        ),
+        Bad(
             "one machine twice is refused",
             hosts_site("{}", "{address: 192.0.2.1}"),
             "sites[0].hosts[1].address",
@@ -466,6 +474,44 @@ def bad_cases() -> list[Bad]:
             hosts_site("{address: 'me@box'}"),
             "sites[0].hosts[0].address",
             ("host name",),
+        ),
+        Bad(
+            "a host name with an underscore is refused",
+            hosts_site("{address: gpu_box1}"),
+            "sites[0].hosts[0].address",
+            ("'gpu_box1'", "'_'", "IP address"),
+        ),
+        *(
+            Bad(
+                f"{address}, which is no machine's, is refused",
+                hosts_site(f"{{address: '{address}'}}"),
+                "sites[0].hosts[0].address",
+                (f"'{address}'", "no machine"),
+            )
+            for address in (
+                "0.0.0.0",  # noqa: S104 - nobody binds to it
+                "::",
+                "224.0.0.1",
+                "255.255.255.255",
+            )
+        ),
+        Bad(
+            "the key of the log-in is no host key",
+            hosts_site(f"{{host_key: '{PUBLIC_KEY}'}}"),
+            "sites[0].hosts[0].host_key",
+            ("public half of", "/key'", "ssh-keyscan"),
+        ),
+        Bad(
+            "a head at no site, among the machines of another, is one mistake",
+            hosts_site("{}", "{}").replace("site: rack", "site: rakc"),
+            "head.site",
+            ("'rakc'", "'rack'"),
+        ),
+        Bad(
+            "an image for the measurement without containers is refused",
+            "validation: {nccl: {image: nccl-tests}}",
+            "validation.nccl.image",
+            ("'nccl-tests'", "no containers", "tailrack:containers"),
         ),
         Bad(
             "half an IPv4 address is refused",

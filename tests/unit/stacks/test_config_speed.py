@@ -68,5 +68,5 @@ def test_the_first_problems_are_told_and_the_number_of_the_rest(key_folder: Path
 
 
 def test_more_nodes_than_slurm_knows_are_refused_without_counting_them_all(key_folder: Path) -> None:
-    with pytest.raises(ConfigError, match="more than 65536 nodes"):
+    with pytest.raises(ConfigError, match="more than 16384 nodes"):
         parse(pools(5000, count=1000), base_dir=key_folder)

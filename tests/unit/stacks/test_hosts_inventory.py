@@ -70,8 +70,10 @@ def test_a_yaml_file_gives_hosts_as_the_config_does(folder: Path) -> None:
     ("name", "content", "said"),
     [
         ("rack.csv", "name, name\nn1, n2\n", "names a column twice"),
-        ("rack.csv", "name\nn1, 192.0.2.1\n", "line 2 has more cells"),
-        ("rack.csv", 'name\n"n1\n', "cannot be read"),
+        ("rack.csv", "nmae, address\nn1, 192.0.2.1\nn2, 192.0.2.2\n", "column 'nmae', which is no key"),
+        ("rack.csv", "name, gpu\nn1, h200:8\nn2, h200:8\n", "line 1 has no column address"),
+        ("rack.csv", "name, address\nn1, 192.0.2.1, x\n", "line 2 has more cells"),
+        ("rack.csv", 'name, address\n"n1\n', "cannot be read"),
         ("rack.csv", b"\xff\xfe\xfd", "cannot be read"),
         ("rack.yaml", "[n1]", "rack.yaml is a list"),
         ("rack.yaml", "hosts: 3\n", "no list `hosts`"),

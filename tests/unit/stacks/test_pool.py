@@ -160,7 +160,12 @@ def test_a_pool_of_one_node_measures_the_way_to_the_head_node(cluster: Recorded)
 
 
 def test_the_clusters_settings_that_reach_a_jobs_processes_are_part_of_what_is_measured(pool: Recorded) -> None:
-    how = {"cgroups": False, "interface": "tailscale0", "mpi": {"c1": 5, "c2": 5}, "taskpluginparam": "Verbose"}
+    how = {
+        "cgroups": False,
+        "interface": "tailscale0",
+        "mpi": {"c1": "5-pmix5", "c2": "5-pmix5"},
+        "taskpluginparam": "Verbose",
+    }
     assert how in pool["validate-cross-site"].inputs["triggers"]
 
 

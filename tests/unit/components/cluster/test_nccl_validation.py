@@ -85,13 +85,13 @@ def test_a_site_whose_nodes_have_two_releases_of_open_mpi_is_measured_without_it
     one = build(lab_config)
     gate = {"cpus": 4, "memory_mb": 8000, "kernel_nfs_server": False, "cgroups": False, "slurm_version": "24.11.5-4"}
     none = {"gpus": 0, "gpu_kind": "", "gpu_devices": [], "gpu_memory_mb": 0, "gpu_driver": "", "gpu_nvlinks": 0}
-    two = build(lab_config, answers={"a1-gate": {**gate, **none, "mpi": 4}})
+    two = build(lab_config, answers={"a1-gate": {**gate, **none, "mpi": "4-pmix5"}})
     assert "launch=(srun --mpi=pmix)" in one.header("validate-cloud-a")["JOB_SCRIPT"]
     assert "launch=(srun --mpi=none" in two.header("validate-cloud-a")["JOB_SCRIPT"]
     assert json.loads(two.header("validate-cloud-a")["PLAN"])["cpu"]["backend"] == "tcp-cpu"
     result = two.outputs["validation"]["cloud-a"]
     assert result["backend"] == "tcp-cpu"
-    assert "(4 on a1; 5 on head): they were measured without MPI." in result["reason"]
+    assert "(4 with PMIx 5 on a1; 5 with PMIx 5 on head): they were measured without MPI." in result["reason"]
     assert "Open MPI" not in two.outputs["validation"]["cross-site"]["reason"]
     assert "Open MPI" not in one.outputs["validation"]["cloud-a"]["reason"]
     assert {"validate-cloud-a", "validate-cross-site"} <= one.differences(two)

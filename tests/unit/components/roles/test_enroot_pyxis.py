@@ -293,6 +293,25 @@ def test_an_images_source_is_what_container_image_takes(source: str) -> None:
     assert made.images[0].source == source
 
 
+@pytest.mark.parametrize(
+    ("written", "taken"),
+    [
+        ("nvcr.io/nvidia/pytorch:25.08-py3", "nvcr.io#nvidia/pytorch:25.08-py3"),
+        ("localhost:5000/a:1", "localhost:5000#a:1"),
+        ("localhost/a", "localhost#a"),
+        ("docker.io/library/ubuntu:24.04", "library/ubuntu:24.04"),
+        ("nvidia/cuda:12.8.0-base", "nvidia/cuda:12.8.0-base"),
+        (f"ghcr.io/owner/name@sha256:{SUM}", f"ghcr.io#owner/name@sha256:{SUM}"),
+    ],
+)
+def test_an_image_in_dockers_spelling_is_taken_as_meant(written: str, taken: str) -> None:
+    said = {"checksums": OF_UPSTREAM, "images": [{"name": "a", "source": written}]}
+    made = parse({**LAB, "containers": said, "validation": {"nccl": {"image": written}}}, base_dir=Path())
+    assert made.containers is not None
+    assert made.containers.images[0].source == taken
+    assert made.validation.nccl.image == taken
+
+
 def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sites: str) -> Deployment:
     monkeypatch.setattr("os.environ", {"PULUMI_CONFIG_PASSPHRASE": "none"})
     (tmp_path / "Pulumi.yaml").write_text((PROJECT / "Pulumi.yaml").read_text())

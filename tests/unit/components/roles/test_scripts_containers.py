@@ -525,6 +525,10 @@ def test_a_job_that_shows_the_images_text_is_the_proof_and_is_asked_for_once(nod
         ("true", "does not run inside a container: it ran on the bare machine"),
         ("echo 'pyxis: no namespaces' >&2; exit 1", "does not run inside a container: pyxis: no namespaces"),
         (
+            "echo 'error: container start failed'; echo 'pyxis: [ERROR] No such file: /etc/localtime'; exit 1",
+            "does not run inside a container: pyxis: [ERROR] No such file: /etc/localtime",
+        ),
+        (
             "echo 'pyxis: importing'; echo 'slurmstepd: error: TaskProlog failed status=127'; seq 999; exit 1",
             "does not run inside a container: slurmstepd: error: TaskProlog failed status=127",
         ),

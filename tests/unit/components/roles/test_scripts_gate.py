@@ -93,16 +93,27 @@ def test_an_installed_slurm_counts_and_not_the_one_that_could_be(gate: Gate, she
     assert json.loads(gate().stdout)["slurm_version"] == "23.11.4-1.2ubuntu5"
 
 
-@pytest.mark.parametrize(("version", "major"), [("4.1.6-7ubuntu2", 4), ("1:5.0.7-1", 5), ("", 0), ("git-2031", 0)])
-def test_the_open_mpi_of_a_machine_is_told_by_its_major_version(
-    gate: Gate, shell: Shell, version: str, major: int
+@pytest.mark.parametrize(
+    ("version", "pmix", "told"),
+    [
+        ("4.1.6-7ubuntu2", "libpmix2t64 5.0.1-4.1", "4-pmix5"),  # Ubuntu 24.04
+        ("4.1.2-2ubuntu1", "libpmix2 4.1.2-2ubuntu1", "4-pmix4"),  # Ubuntu 22.04
+        ("1:5.0.7-1", "other 1", "5"),
+        ("", "libpmix2 4.1.2-2ubuntu1", ""),
+        ("git-2031", "libpmix2 4.1.2-2ubuntu1", ""),
+    ],
+)
+def test_the_open_mpi_of_a_machine_is_told_by_its_major_version_and_that_of_its_pmix(
+    gate: Gate, shell: Shell, version: str, pmix: str, told: str
 ) -> None:
     shell.stub(
         "dpkg-query",
         'case "${!#}" in munge) printf "installed 0.5.16-1" ;; slurmd) printf "installed 24.11.5-4" ;; esac',
     )
-    shell.stub("apt-cache", f'printf "$2:\\n  Installed: (none)\\n  Candidate: {version or "(none)"}\\n"')
-    assert json.loads(gate().stdout)["mpi"] == major
+    name, _, number = pmix.partition(" ")
+    candidates = f"openmpi-bin) echo '{version or '(none)'}' ;; {name}) echo {number} ;; *) echo '(none)' ;;"
+    shell.stub("apt-cache", f'echo "$2:"; echo "  Candidate: $(case $2 in {candidates} esac)"')
+    assert json.loads(gate().stdout)["mpi"] == told
 
 
 def test_a_slurm_that_was_removed_and_left_its_configuration_does_not_count(gate: Gate, shell: Shell) -> None:

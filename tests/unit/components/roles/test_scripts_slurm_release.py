@@ -381,6 +381,15 @@ def test_a_node_without_a_slurmd_that_runs_waits_for_nobody(machine: Shell) -> N
     assert turns(machine) == ["install"]
 
 
+def test_a_node_that_the_controller_does_not_know_waits_for_no_turn(machine: Shell) -> None:
+    published(machine, SHARE)
+    running_slurmd(machine)
+    machine.stub("scontrol", 'case "$*" in "show node a1") exit 1 ;; create*) exit 1 ;; esac')
+    apt(machine)
+    assert node(machine).returncode == 0
+    assert turns(machine) == ["systemctl stop", "install"]
+
+
 def test_a_node_waits_while_another_one_has_its_turn_and_says_for_whom(machine: Shell) -> None:
     published(machine, SHARE)
     running_slurmd(machine)

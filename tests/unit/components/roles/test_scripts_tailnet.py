@@ -308,14 +308,28 @@ RELAY, PEER = "via DERP(fra) in 31ms", "via peer-relay(192.0.2.9:40000:vni:2) in
 def test_the_way_to_the_head_node_is_the_best_that_was_found(shell: Shell, pongs: list[str], path: str) -> None:
     lines = "\n".join(f"echo 'pong from head (100.64.0.1) {pong}'" for pong in pongs)
     shell.stub("tailscale", f"{lines}\nexit 1")  # "direct connection not established" is no success
-    done = shell.call("path_to_head", {"HEAD_ADDRESS": "100.64.0.1"}, "tailnet/reach")
-    assert (done.returncode, done.stdout) == (0, f"{path}\n"), done.stderr
+    done = way_to_head(shell)
+    assert (done.returncode, done.stdout) == (0, f'"path":"{path}"\n'), done.stderr
 
 
 def test_a_head_node_that_does_not_answer_has_no_way_to_it(shell: Shell) -> None:
     shell.stub("tailscale", "echo 'ping \"100.64.0.1\" timed out'; exit 1")
-    done = shell.call("path_to_head", {"HEAD_ADDRESS": "100.64.0.1"}, "tailnet/reach")
+    done = way_to_head(shell)
     assert (done.returncode, done.stdout) == (1, "")
+    assert "the head node does not answer on the tailnet at 100.64.0.1" in done.stderr
+
+
+def test_the_rest_of_a_join_goes_on_while_a_direct_path_is_looked_for(shell: Shell) -> None:
+    shell.stub("tailscale", f"until [ -e {shell.root}/rest ]; do :; done; echo 'pong from head (100.64.0.1) {DIRECT}'")
+    done = way_to_head(shell, rest=f': >"{shell.root}/rest"')
+    assert done.stdout == '"path":"direct"\n', done.stderr
+
+
+def way_to_head(shell: Shell, rest: str = ":") -> Result:
+    """Look for it as a join does: begun, the rest of the step done, seen to its end."""
+    done = 'for each in "${LATER[@]}"; do "$each"; done; echo "$RESULT"'
+    text = f"mkdir -p $PRIVATE_DIR; trap report_failure EXIT; look_for_path; {rest}; {done}"
+    return shell.call(text, {"HEAD_ADDRESS": "100.64.0.1"}, "tailnet/reach")
 
 
 def test_the_wait_for_an_address_has_no_end_and_no_failure(shell: Shell) -> None:

@@ -109,7 +109,7 @@ def on_the_head(shell: Shell, model: Model) -> dict[str, str]:
     for name, text in model.own_files.items():
         shell.write(f"base/{name}", f"{text}\n")
     join(shell, *model.nodes)
-    done = shell.call(f'write_slurm_files "{shell.root}/base"', {}, "slurm/files")
+    done = shell.call(f'write_slurm_files "{shell.root}/base" "$SLURM_DIR"', {}, "slurm/files")
     assert done.returncode == 0, done.stderr
     # Device files are those of the machine, not of the folder that stands for it.
     return {name: shell.path(f"/etc/slurm/{name}").read_text().replace(f"{shell.root}/", "/") for name in FILES}
@@ -185,7 +185,7 @@ def test_another_node_of_a_known_kind_leaves_slurm_conf_as_it_is(shell: Shell) -
     before = on_the_head(shell, LARGE)
     join(shell, node("dgx5", "rack", "h200", 8))
     after = on_the_head(shell, LARGE)
-    assert {name for name in FILES if before[name] != after[name]} == {"gres.conf", "topology.conf", "job_submit.lua"}
+    assert {name for name in FILES if before[name] != after[name]} == {"topology.conf", "job_submit.lua"}
 
 
 def test_partitions_are_all_the_sites_the_users_own_and_the_gpu_kinds(handed_over: Handed) -> None:
@@ -291,17 +291,36 @@ def test_settings_of_the_user_come_last_and_sorted() -> None:
     assert LARGE.own_files["slurm.conf"].splitlines()[-2:] == ["CompleteWait=10", "KillWait=45"]
 
 
-def test_each_node_with_gpus_is_a_line_with_their_type_and_devices(handed_over: Handed) -> None:
-    devices = {"dgx1": "[0-7]", "dgx2": "[0-7]", "dgx4": "[0-7]", "c1": "0", "c2": "[0-3]"}
-    assert {line["NodeName"]: line["File"] for line in lines(handed_over(LARGE)["gres.conf"])} == {
-        name: f"/dev/nvidia{numbers}" for name, numbers in devices.items()
-    }
-    types = {line["NodeName"]: (line["Name"], line["Type"]) for line in lines(handed_over(LARGE)["gres.conf"])}
-    assert types == {**dict.fromkeys(("dgx1", "dgx2", "dgx4", "c1"), ("gpu", "h200")), "c2": ("gpu", "a100")}
+def test_each_node_with_gpus_has_a_line_of_its_own_with_their_type_and_devices(shell: Shell) -> None:
+    devices = {"dgx1": "[0-7]", "c1": "0", "c2": "[0-3]"}
+    for one in LARGE.nodes:
+        if one.name not in devices:
+            continue
+        done = shell.call("slurm_join", cast(Mapping[str, Value], node_header(one)), "slurm/join")
+        assert done.returncode == 0, done.stderr
+        (line,) = lines(shell.path("/etc/tailrack/gres.conf").read_text().replace(f"{shell.root}/", "/"))
+        kind = "a100" if one.name == "c2" else "h200"
+        files = f"/dev/nvidia{devices[one.name]}"
+        assert line == {"NodeName": one.name, "Name": "gpu", "Type": kind, "File": files}
 
 
-def test_nodes_without_gpus_have_no_line_of_gres(handed_over: Handed) -> None:
-    assert lines(handed_over(SMALL)["gres.conf"]) == []
+def test_a_node_without_gpus_has_an_empty_file_as_slurmd_would_wait_for_one_that_is_not_there(shell: Shell) -> None:
+    assert (
+        shell.call("slurm_join", cast(Mapping[str, Value], node_header(SMALL.nodes[0])), "slurm/join").returncode == 0
+    )
+    assert shell.path("/etc/tailrack/gres.conf").read_text() == "# Written by tailrack.\n"
+
+
+def test_each_machine_includes_the_line_of_its_own(handed_over: Handed) -> None:
+    # By a path: a name alone would be one file for all.
+    assert handed_over(LARGE)["gres.conf"].splitlines()[1:] == ["Include /etc/tailrack/gres.conf"]
+
+
+def test_while_a_node_of_an_earlier_version_has_no_file_all_lines_are_the_head_nodes(shell: Shell) -> None:
+    shell.write("var/lib/tailrack/slurm/nodes/old/gres.conf", "NodeName=old Name=gpu Type=h200 File=/dev/nvidia0\n")
+    told = on_the_head(shell, LARGE)["gres.conf"]
+    assert "Include" not in told
+    assert [line["NodeName"] for line in lines(told)] == ["c1", "c2", "dgx1", "dgx2", "dgx4", "old"]
 
 
 def test_a_site_is_a_switch_and_the_tailnet_is_above_them(handed_over: Handed) -> None:
@@ -346,8 +365,6 @@ def test_what_a_node_registers_is_what_the_controller_expects_of_it(shell: Shell
     sets = {line["NodeSet"] for line in lines(files["slurm.conf"]) if "NodeSet" in line}
     for one in nodes:
         assert set(str(node_values(one)["features"]).split(",")) <= sets
-    gres = {(line["NodeName"], line["Type"], line["File"].count("-")) for line in lines(files["gres.conf"])}
-    assert gres == {(one.name, one.gpu.kind, int(one.gpu.count > 1)) for one in nodes if one.gpu}
 
 
 def test_a_template_that_lacks_a_value_is_an_error_and_not_empty_text() -> None:

@@ -6,6 +6,8 @@ import subprocess
 
 import pytest
 
+from tests.unit.configs import RawConfig
+from tests.unit.recorded import Build
 from tests.unit.shell import Shell
 
 APT_LOCK = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 4321 (unattended-upgr)"
@@ -136,6 +138,48 @@ def test_nothing_is_removed_for_a_package_and_what_would_be_is_named(apt: Shell)
     assert all("APT::Get::Remove=false" in call for call in apt.calls if " install " in call and " -s " not in call)
 
 
+def updates(shell: Shell) -> int:
+    return sum(call.endswith(" update") for call in shell.calls)
+
+
+def test_package_lists_are_read_once_for_all_steps_of_an_up(apt: Shell) -> None:
+    for package in ("munge", "jq", "slurmd"):
+        assert ensure(apt, package).returncode == 0
+    assert updates(apt) == 1
+    # Those of an hour ago say nothing of now.
+    subprocess.run(["touch", "-d", "1 hour ago", apt.path("/run/tailrack-private/package-lists")], check=True)
+    assert ensure(apt, "nftables").returncode == 0
+    assert updates(apt) == 2
+
+
+def test_lists_that_are_read_beside_a_step_are_waited_for_where_packages_are_needed(apt: Shell) -> None:
+    first = f'case "$*" in *update) until [ -e "{apt.root}/joined" ]; do :; done ;; esac'
+    installs(apt, before=first)
+    done = in_a_step(apt, f'begin_package_lists munge jq; : >"{apt.root}/joined"; ensure_packages munge jq')
+    assert done.returncode == 0, done.stderr
+    assert updates(apt) == 1
+    # Where nothing is missing nobody looks.
+    assert in_a_step(apt, "begin_package_lists munge jq").returncode == 0
+    assert updates(apt) == 1
+
+
+def test_what_lists_lack_that_were_just_read_has_them_read_again(apt: Shell) -> None:
+    assert ensure(apt, "munge").returncode == 0
+    # A source that was added since.
+    apt.stub(
+        "apt-cache", f'[ "$(grep -c "update$" {apt.root}/calls)" -lt 2 ] || printf "%s:\\n  Candidate: 1.0\\n" "$2"'
+    )
+    assert ensure(apt, "tailscale").returncode == 0
+    assert updates(apt) == 2
+
+
+def test_lists_of_which_some_could_not_be_read_are_read_again_by_the_next_step(apt: Shell) -> None:
+    installs(apt, before=f'case "$*" in *update) echo "{BROKEN}" >&2; exit 100 ;; esac')
+    for package in ("munge", "jq"):
+        assert ensure(apt, package).returncode == 0
+    assert updates(apt) == 2
+
+
 # cloud-init
 
 
@@ -194,3 +238,18 @@ def test_nothing_is_restarted_for_a_library_that_an_installation_brings(apt: She
     installs(apt, before=f'echo "$NEEDRESTART_SUSPEND" >>"{apt.root}/suspended"')
     assert ensure(apt, "munge").returncode == 0
     assert set((apt.root / "suspended").read_text().split()) == {"1"}
+
+
+def test_a_nodes_packages_come_while_the_head_node_is_being_set_up(build: Build, lab_config: RawConfig) -> None:
+    stack = build(lab_config)
+    join = stack.whole("a1-join")
+    up = join[join.index("\nup() {") :].splitlines()
+    (later,) = [line for line in up if line.startswith("    ensure_packages ") and " slurmd " in f"{line} "]
+    # slurmd brings munge with it, which would make a key of its own.
+    assert up.index("    munge_join") < up.index(later)
+    node = stack.whole("a1-node")
+    of_node = [line for line in node[node.index("\nup() {") :].splitlines() if line.startswith("    ensure_packages ")]
+    assert of_node == [later]
+    # While the machine joins the tailnet their lists are read.
+    assert up[2].startswith("    begin_package_lists ")
+    assert up[2].split()[1:] == later.split()[1:]

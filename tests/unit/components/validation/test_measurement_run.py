@@ -37,9 +37,9 @@ class Run:
         settings: Validation,
         sites: Mapping[str, str],
         folder: Path,
-        mpi: Mapping[str, int],
+        mpi: Mapping[str, str],
     ) -> None:
-        there = {name: Node(sites[name], "100.64.0.1", slurm.gpus[name], mpi.get(name, 0)) for name in sites}
+        there = {name: Node(sites[name], "100.64.0.1", slurm.gpus[name], mpi.get(name, "")) for name in sites}
         spans = len(set(sites.values())) > 1
         asked = measurement_of(Scope("rack", tuple(sorted(sites)), 2 if spans else 1), settings)
         floors = settings.floors_gb_per_s
@@ -70,7 +70,7 @@ def measure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Measure:
         slurm: SimulatedSlurm,
         sites: Mapping[str, str] | None = None,
         settings: Validation = SETTINGS,
-        mpi: Mapping[str, int] | None = None,
+        mpi: Mapping[str, str] | None = None,
     ) -> Run:
         monkeypatch.setattr(measurement_run, "run_jobs", slurm.run)
         return Run(slurm, settings, sites or dict.fromkeys(slurm.gpus, "rack"), tmp_path, mpi or {})
@@ -146,15 +146,19 @@ def test_nodes_with_different_gpus_are_measured_in_groups_and_the_worst_verdict_
 
 
 FOUR = dict.fromkeys("abcd", "h200:8")
-TWO_RELEASES = {"a": 5, "b": 4, "c": 5, "d": 4}
-APART = "Releases of Open MPI differ and do not speak with each other (4 on b, d; 5 on a, c): nodes of each were"
+TWO_RELEASES = {"a": "4-pmix5", "b": "4-pmix4", "c": "4-pmix5", "d": "4-pmix4"}
+APART = (
+    "Releases of Open MPI differ and do not speak with each other (4 with PMIx 4 on b, d; 4 with PMIx 5 on a, c): nodes"
+)
 
 
-def test_nodes_whose_open_mpi_differs_are_never_in_one_job_of_mpi_and_the_report_says_why(measure: Measure) -> None:
+def test_nodes_whose_open_mpi_or_pmix_differs_are_never_in_one_job_of_mpi_and_the_report_says_why(
+    measure: Measure,
+) -> None:
     slurm = SimulatedSlurm(steady(400.0), FOUR, there=IB_UP, between=INFINIBAND)
     run = measure(slurm, mpi=TWO_RELEASES)
     together = [(order.folder.name, order.nodes) for order in slurm.orders if order.folder.name.startswith("gpus")]
-    assert together == [("gpus-mpi4-h200-8", ("b", "d")), ("gpus-mpi5-h200-8", ("a", "c"))]
+    assert together == [("gpus-mpi4-pmix4-h200-8", ("b", "d")), ("gpus-mpi4-pmix5-h200-8", ("a", "c"))]
     result, _ = run.judged()
     assert APART in result["reason"]
     assert [group["nodes"] for group in result["groups"]] == [["b", "d"], ["a", "c"]]
@@ -162,17 +166,17 @@ def test_nodes_whose_open_mpi_differs_are_never_in_one_job_of_mpi_and_the_report
 
 def test_one_release_of_open_mpi_is_nothing_to_speak_of(measure: Measure) -> None:
     slurm = SimulatedSlurm(steady(400.0), FOUR, there=IB_UP, between=INFINIBAND)
-    result, _ = measure(slurm, mpi={"a": 5, "b": 5, "c": 5}).judged()  # of d it is not known
+    result, _ = measure(slurm, mpi=dict.fromkeys("abc", "5-pmix5")).judged()  # of d it is not known
     assert slurm.orders[-1].nodes == ("a", "b", "c", "d")
     assert "Open MPI" not in result["reason"]
 
 
 def test_a_node_with_one_gpu_whose_open_mpi_no_other_has_is_left_out_with_that_reason(measure: Measure) -> None:
     slurm = SimulatedSlurm(steady(3.0), dict.fromkeys("abc", "h200:1"))
-    run = measure(slurm, mpi={"a": 5, "b": 5, "c": 4})
+    run = measure(slurm, mpi={"a": "5-pmix5", "b": "5-pmix5", "c": "4-pmix4"})
     assert slurm.orders[-1].nodes == ("a", "b")
     result, _ = run.judged()
-    assert "c (no node whose GPUs it could be measured with has its release of Open MPI)" in result["reason"]
+    assert "c (no node whose GPUs it could be measured with has its release of Open MPI and PMIx)" in result["reason"]
 
 
 def test_an_image_brings_its_own_mpi_and_the_nodes_does_not_matter(measure: Measure) -> None:
@@ -186,9 +190,11 @@ def test_an_image_brings_its_own_mpi_and_the_nodes_does_not_matter(measure: Meas
 def test_across_sites_the_most_nodes_that_speak_with_each_other_take_part(measure: Measure) -> None:
     slurm = SimulatedSlurm(steady(0.8), dict.fromkeys("abcde", "h200:1"))
     sites = {"a": "rack", "b": "rack", "c": "box", "d": "box", "e": "box"}
-    result, _ = measure(slurm, sites, mpi={"a": 5, "b": 4, "c": 4, "d": 4, "e": 5}).judged()
+    result, _ = measure(
+        slurm, sites, mpi={**dict.fromkeys("bcd", "4-pmix4"), **dict.fromkeys("ae", "5-pmix5")}
+    ).judged()
     assert slurm.orders[-1].nodes == ("b", "c", "d")
-    assert "a (no node whose GPUs it could be measured with has its release of Open MPI)" in result["reason"]
+    assert "a (no node whose GPUs it could be measured with has its release of Open MPI and PMIx)" in result["reason"]
 
 
 def test_across_sites_every_node_takes_part_with_as_many_gpus_as_the_poorest_has(measure: Measure) -> None:

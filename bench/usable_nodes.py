@@ -1,0 +1,173 @@
+"""How long `up` takes until nodes are usable, lab machines that answer SSH given; and how long one more takes to join.
+
+Of each `up`: the seconds from the first look at a machine to the last node that Slurm gives jobs to, the steps by kind
+(the middle one and the longest), the critical path (each step with the one that it waited for), and how often slurmctld
+was reconfigured. Then the third node joins a cluster of two, and the thirty-third one of thirty-two. Machines that have
+other things to do make all of it longer: the load is printed. Nothing is judged.
+
+`python -m bench.usable_nodes 3,8 3,33`: clusters that are brought up at once, and nodes that join; as many as the
+memory has room for (some 60 MB a machine).
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import docker
+import yaml
+
+from bench.up_times import engine, insist
+from components.steps.label import StepLabel
+from driver import lab_commands
+from driver.deployment import Deployment, stack_config
+from driver.find_engine import find_engine
+from driver.workspace import PROJECT, Workspace
+from engine.events import Event
+
+STACK = "nodes"
+HEAD = "head"
+KINDS = ("gate", "join", "head", "member", "node")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A step that was done: its name, and when it began and ended, in seconds of one clock."""
+
+    name: str
+    begun: float
+    ended: float
+
+    @property
+    def kind(self) -> str:
+        """`gate`, `join` and so on."""
+        return self.name.rpartition("-")[2]
+
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.begun
+
+
+def critical_path(parts: Sequence[Part], last: Part) -> list[Part]:
+    """Return the steps that the last one waited for, one after the other: of all that had ended, the latest to end."""
+    path = [last]
+    while before := [part for part in parts if part.ended <= path[0].begun + 0.05 and part not in path]:
+        path.insert(0, max(before, key=lambda part: part.ended))
+    return path
+
+
+class Bench:
+    """A lab of one head node that computes and some nodes at its site."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._parts, self._clusters = folder, list[Part](), 0
+        self._config = yaml.safe_load(stack_config(PROJECT, "dev").read_text(encoding="utf-8"))
+        self._engine = find_engine(engine())
+
+    def _keep(self, event: Event) -> None:
+        if event.kind == "done" and event.operation in ("create", "update") and StepLabel.of(event.command):
+            now = time.monotonic()
+            self._parts.append(Part(event.name, now - event.seconds, now))
+
+    def _deployment(self, nodes: int) -> Deployment:
+        # The head node is one of them.
+        site = {"name": "rack", "kind": "lab", "pools": [{"name": "n", "count": nodes - 1}]}
+        of_head = {"name": HEAD, "site": "rack", "compute": "root-of-any-node-is-root-here"}
+        self._config["config"] |= {"tailrack:sites": [site], "tailrack:head": of_head}
+        self._config["config"]["tailrack:validation"]["floors_gb_per_s"] = {}
+        file = self._folder / f"Pulumi.{STACK}.yaml"
+        file.write_text(yaml.safe_dump(self._config), encoding="utf-8")
+        return Deployment(
+            Workspace(PROJECT, STACK, file, self._folder / f"state-{self._clusters}"), self._engine, self._keep
+        )
+
+    @contextmanager
+    def cluster(self, nodes: int) -> Iterator[None]:
+        """Bring a cluster up, and away again."""
+        self._clusters += 1
+        deployment = self._deployment(nodes)
+        lab_commands.prepare(deployment.profiles)
+        try:
+            self.up(nodes)
+            yield
+        finally:
+            lab_commands.clear_away(deployment.lab)
+
+    def up(self, nodes: int) -> list[Part]:
+        """Bring the cluster to so many nodes; the steps that were run for it."""
+        self._parts.clear()
+        insist(self._deployment(nodes).up())
+        return [part for part in self._parts if part.kind in KINDS]
+
+    def reconfigured(self, nodes: int) -> int:
+        """How often slurmctld has been told since it was started."""
+        head = docker.from_env().containers.get(f"tailrack-{self._deployment(nodes).lab}-{HEAD}")
+        log = head.exec_run("journalctl -u slurmctld -o cat --no-pager").output.decode()
+        return log.count("Processing Reconfiguration Request")
+
+    def tell_up(self, nodes: int) -> None:
+        """Print what an `up` of so many took."""
+        parts = self.up_from_nothing(nodes)
+        usable = max((part for part in parts if part.kind in ("node", "head")), key=lambda part: part.ended)
+        begun = min(part.begun for part in parts)
+        print(
+            f"{nodes:3} usable nodes {usable.ended - begun:6.1f} s   reconfigured {self.calls}   "
+            f"load {os.getloadavg()[0]:.1f}"
+        )
+        by_kind = defaultdict[str, list[float]](list)
+        for part in parts:
+            by_kind[part.kind].append(part.seconds)
+        for kind in KINDS:
+            if taken := by_kind[kind]:
+                print(
+                    f"    {kind:7} {statistics.median(taken):6.1f} s, the longest {max(taken):.1f} s, of {len(taken)}"
+                )
+        path = critical_path(parts, usable)
+        print("    " + " > ".join(f"{part.name} {part.seconds:.1f}" for part in path), flush=True)
+
+    def up_from_nothing(self, nodes: int) -> list[Part]:
+        """Bring a cluster up and away again; its steps."""
+        with self.cluster(nodes):
+            self.calls = self.reconfigured(nodes)
+            return [part for part in self._parts if part.kind in KINDS]
+
+    def tell_join(self, nodes: int) -> None:
+        """Print what the last of so many took to join the others."""
+        with self.cluster(nodes - 1):
+            before = self.reconfigured(nodes - 1)
+            parts = self.up(nodes)
+            calls = self.reconfigured(nodes) - before
+        own = [part for part in parts if part.name.startswith(f"n{nodes - 1}-")]
+        taken = max(part.ended for part in own) - min(part.begun for part in own)
+        steps = ", ".join(f"{part.kind} {part.seconds:.1f}" for part in own)
+        print(
+            f"node {nodes:2} joins {taken:6.1f} s ({steps})   reconfigured {calls}   load {os.getloadavg()[0]:.1f}",
+            flush=True,
+        )
+
+
+def counts(words: Sequence[str], place: int, default: tuple[int, ...]) -> tuple[int, ...]:
+    """The numbers in a word with commas between, or the default."""
+    return tuple(map(int, words[place].split(","))) if len(words) > place and words[place] else default
+
+
+def main() -> None:
+    """Measure and print."""
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(Path(folder))
+        for nodes in counts(sys.argv, 1, (3, 8)):
+            bench.tell_up(nodes)
+        for nodes in counts(sys.argv, 2, (3, 33)):
+            bench.tell_join(nodes)
+
+
+if __name__ == "__main__":
+    main()

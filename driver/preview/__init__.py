@@ -1,0 +1,1 @@
+"""What a preview says to people: what is certain, what may be, and in which words."""

@@ -1,0 +1,80 @@
+"""What people look for in a preview: users, lines of slurm.conf, exports, the tailnet's policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from pulumi.runtime.rpc import UNKNOWN
+
+from driver.changed_lines import difference, values_and_script
+from driver.preview.change import Change
+from driver.terminal import one_line
+from engine.events import Made
+
+_USERS = "USERS_LINES"
+_EXPORT = "NODE_EXPORT"
+_OF_NODE = "NODE_SLURM_CONF"
+_SLURM_CONF = ("SLURM_SLURM_CONF", "POOL_SLURM_CONF")
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Lines of a diff of something that people know by this name."""
+
+    name: str
+    lines: list[str]
+
+
+def effects(found: Sequence[Change], made: Sequence[Made]) -> list[Effect]:
+    """Return what changes, whatever changes besides.
+
+    made   what the run before left
+    """
+    kept = [change for change in found if change.before and change.after]
+    gone = [change for change in found if not change.after]
+    by_name = {
+        "Users": _values(kept, (_USERS,)),
+        "slurm.conf": chain(_values(kept, _SLURM_CONF), _of_nodes(found, made)),
+        "Exports": _values([*kept, *gone], (_EXPORT,)),
+        "Policy of the tailnet": (line for change in found for line in _policy(change)),
+    }
+    told = {name: list(dict.fromkeys(map(one_line, lines))) for name, lines in by_name.items()}
+    return [Effect(name, lines) for name, lines in told.items() if lines]
+
+
+def _values(found: Iterable[Change], names: Sequence[str]) -> Iterator[str]:
+    """How header values of these names differ."""
+    for change in found:
+        before, after = _header(change.before), _header(change.after)
+        # What is not known yet is not gone.
+        for name in names if after or not change.after else ():
+            yield from difference(before.get(name, ""), after.get(name, ""))
+
+
+def _of_nodes(found: Iterable[Change], made: Iterable[Made]) -> Iterator[str]:
+    """Lines of slurm.conf that nodes bring with them, which stay as long as one of them brings them."""
+    now = {each.urn: text for each in made if (text := values_and_script(each.stdin)[0].get(_OF_NODE))}
+    then = dict(now)
+    for change in found:
+        if change.urn in now and (not change.after or (told := _header(change.after))):
+            then[change.urn] = told.get(_OF_NODE, "") if change.after else ""
+    yield from difference(*("\n".join(sorted(_lines(of.values()))) for of in (now, then)))
+
+
+def _lines(texts: Iterable[str]) -> set[str]:
+    return {line for text in texts for line in text.splitlines()}
+
+
+def _policy(change: Change) -> Iterator[str]:
+    old, new = change.before.get("acl"), change.after.get("acl")
+    if isinstance(old, str) and isinstance(new, str) and UNKNOWN not in (old, new):
+        yield from difference(old, new)
+
+
+def _header(inputs: Mapping[str, Any]) -> dict[str, str]:
+    """The values that a step is sent; none of them where it is a secret, or not known yet."""
+    stdin = inputs.get("stdin")
+    return values_and_script(stdin)[0] if isinstance(stdin, str) else {}

@@ -1,0 +1,127 @@
+"""Slurm's packages of one release, by distribution; they take many minutes to build, and nothing but Debian's mirror.
+
+They are kept by what decides them (kind of machine, source, the script that builds), for every checkout here.
+`python -m tests.lab.slurm_packages debian-12` builds those that are not there, beside other work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from components.roles.role import FOLDER
+from components.roles.slurm.settings_release import OLDEST
+from components.steps.composition import Functions
+from components.steps.header import header
+from driver import lab_commands
+from driver.workspace import PROJECT
+from engine.locks import locked
+from lab.debian import find_mirrors
+from lab.identity import container_name, lab_id
+from lab.profiles.machine import Like
+from tests.lab.cluster import own_machine
+
+RELEASE = "24.11.5"
+SHA256 = "e1a5547edd212c38b5e3230a284133f777b32746551f094aaa81cc4af375e332"
+# Debian's archive has the source, so nothing from elsewhere is needed.
+SOURCE = f"{{mirror}}/pool/main/s/slurm-wlm/slurm-wlm_{RELEASE}.orig.tar.gz"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tailrack" / "slurm"
+LIKES: dict[str, Like] = {"debian-12": "bookworm", "debian-13": ""}
+LIMIT_S = 4000
+SCRIPTS = FOLDER / "slurm_release"
+(RECIPE,) = re.findall(r"^RECIPE=(\d+)$", (SCRIPTS / "kept.sh").read_text(encoding="utf-8"), re.MULTILINE)
+OF_RELEASE = f"{RELEASE}-1+tailrack{RECIPE}"
+# What else decides what comes of a build.
+BUILT_BY = hashlib.sha256((SCRIPTS / "build.sh").read_bytes()).hexdigest()[:12]
+
+
+def source() -> str:
+    """Where the source comes from here."""
+    return SOURCE.format(mirror=find_mirrors().main)
+
+
+def settings() -> dict[str, str]:
+    """What the config says of the release."""
+    return {"release": RELEASE, "release_sha256": SHA256, "release_source": source()}
+
+
+def kind_of(distribution: str) -> str:
+    """The name of the packages of a distribution, such as debian-13, as the role has it."""
+    return f"{distribution}-amd64-{RELEASE}-{SHA256[:12]}-{RECIPE}"
+
+
+@contextmanager
+def in_turn(distribution: str) -> Iterator[Path]:
+    """The folder for a distribution's packages, there or not; who comes while another one builds them waits."""
+    folder = CACHE / f"{kind_of(distribution)}-{BUILT_BY}"
+    with locked(CACHE / f"{folder.name}.lock"):
+        yield folder
+
+
+def packages(distribution: str) -> Path:
+    """Return the folder with a distribution's packages, built if they are not there."""
+    with in_turn(distribution) as folder:
+        if not folder.is_dir():
+            _build(distribution, folder)
+    return folder
+
+
+def lay_out(distribution: str, container: str, place: str) -> None:
+    """Put packages that are kept into a folder of a machine that looks for them there."""
+    folder, target = CACHE / f"{kind_of(distribution)}-{BUILT_BY}", f"{place}/{kind_of(distribution)}"
+    for words in (
+        ["exec", container, "install", "-d", "-m", "0755", place],
+        ["cp", str(folder), f"{container}:{target}"],
+        ["exec", container, "chown", "-R", "root:root", target],
+    ):
+        subprocess.run(["docker", *words], check=True, capture_output=True)
+
+
+def keep(built: str, folder: Path) -> None:
+    """Copy packages from a machine (`container:path`), whole or not at all."""
+    fresh = folder.parent / f"{folder.name}.new"
+    shutil.rmtree(fresh, ignore_errors=True)
+    subprocess.run(["docker", "cp", built, str(fresh)], check=True, capture_output=True)
+    fresh.rename(folder)
+
+
+def _build(distribution: str, folder: Path) -> None:
+    """Build packages on a machine of the lab, by the role's own functions."""
+    lab = lab_id(PROJECT, f"on{distribution.replace('-', '')}")
+    own_machine(lab, "builder", bare=True, like=LIKES[distribution])
+    container = container_name(lab, "builder")
+    values = {
+        "HOST_NAME": "builder",
+        "STEP_NAME": "build",
+        "SLURM_RELEASE": RELEASE,
+        "SLURM_RELEASE_SHA256": SHA256,
+        "SLURM_RELEASE_OLDEST": OLDEST,
+        "SLURM_RELEASE_PACKAGES_SHA256": "",
+    }
+    commands = f"""
+mkdir -p /kept "$STATE_DIR" "$LOG_DIR"
+keep_artifact "/kept/$(source_name)" "$SLURM_RELEASE_SHA256" {shlex.quote(source())} '' ''
+build_release "/kept/$(source_name)" "/kept/$(release_kind)"
+"""
+    script = "\n".join([header(values), Functions(["slurm_release/build"]).text, commands])
+    try:
+        words = ["docker", "exec", container, "timeout", str(LIMIT_S), "bash", "-euo", "pipefail", "-c", script]
+        built = subprocess.run(words, capture_output=True, text=True)
+        assert built.returncode == 0, built.stdout[-4000:] + built.stderr[-4000:]
+        keep(f"{container}:/kept/{kind_of(distribution)}", folder)
+    finally:
+        lab_commands.clear_away(lab)
+
+
+if __name__ == "__main__":
+    lab_commands.have_docker()
+    for name in sys.argv[1:]:
+        packages(name)

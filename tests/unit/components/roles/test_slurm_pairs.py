@@ -1,0 +1,77 @@
+"""docs/slurm-releases.md says of every pair of head node and node what the gates say of it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from components.roles.slurm.settings_release import OLDEST
+from components.roles.slurm.versions import oldest_accepted, release
+from tests.unit.shell import Shell
+
+PAGE = Path(__file__).parents[4] / "docs" / "slurm-releases.md"
+# What the gate says, and the letter that the page has for it.
+SENTENCES = {
+    "nodes that come and go need": "b",
+    "which accepts": "w",
+    "a controller must be the newest": "n",
+}
+
+
+def table(title: str) -> list[list[str]]:
+    """The cells of the table below a title, its first line too."""
+    text = PAGE.read_text(encoding="utf-8").partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    rows = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("| ")]
+    assert len(rows) > 2, title
+    return [[cell.strip() for cell in row] for row in rows]
+
+
+def slurm_of() -> dict[str, str]:
+    """Each distribution's version of Slurm, as the page has it."""
+    return {row[0]: row[1] for row in table("What distributions have")[1:]}
+
+
+def pairs() -> list[tuple[str, str, str]]:
+    """Head node, node, and what the page says of the pair, without the mark of what was run."""
+    first, *rows = table("Every pair as the machines are")
+    return [(row[0], node, cell.strip("*")) for row in rows for node, cell in zip(first[1:], row[1:], strict=True)]
+
+
+def test_every_pair_of_distributions_is_there_once() -> None:
+    named = list(slurm_of())
+    assert [(head, node) for head, node, _ in pairs()] == [(head, node) for head in named for node in named]
+
+
+def said_by_the_gates(shell: Shell, head: str, node: str) -> str:
+    """`works`, or the release that the first gate that refuses tells to write, with the letter of its reason."""
+    for name, function, here in (("head", "slurm_lead", head), ("node", "slurm_accept", node)):
+        done = shell.call(
+            f"trap 'echo \"${{REASON-}} ${{REMEDY-}}\"' EXIT; SLURM_VERSION={here}; CGROUPS=false; {function}",
+            {"HEAD_SLURM_VERSION": head, "HEAD_SLURM_OLDEST": oldest_accepted(head), "HEAD_CGROUPS": False},
+            "slurm/lead",
+            "slurm/accept",
+        )
+        if done.returncode:
+            (letter,) = [letter for words, letter in SENTENCES.items() if words in done.stdout]
+            (asked,) = re.findall(r"write tailrack:slurm\.release: (\S+),", done.stdout)
+            return f"{asked} {'h' if name == 'head' else letter}"
+    return "works"
+
+
+def test_the_page_says_of_a_pair_what_the_gates_say(shell: Shell) -> None:
+    versions = slurm_of()
+    found = [(head, node, said_by_the_gates(shell, versions[head], versions[node])) for head, node, _ in pairs()]
+    assert found == pairs()
+
+
+def test_a_release_that_the_page_tells_to_write_is_one_for_both() -> None:
+    for head, node, said in pairs():
+        asked = said.partition(" ")[0]
+        assert asked == "works" or release(asked) >= OLDEST, (head, node)
+
+
+@pytest.mark.parametrize("distribution", ["Debian 12", "Debian 13", "Debian forky"])
+def test_what_the_lab_has_is_in_the_table(distribution: str) -> None:
+    assert distribution in slurm_of()
