@@ -136,8 +136,8 @@ def preview_here(folder: str) -> None:
 
 def previews() -> None:
     """Measure previews of stacks that are not there yet."""
-    key = asyncssh.generate_private_key("ssh-ed25519")
-    private, public = key.export_private_key().decode(), " ".join(key.export_public_key().decode().split()[:2])
+    login, host = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
+    private, public = login.export_private_key().decode(), " ".join(host.export_public_key().decode().split()[:2])
     for count in COUNTS:
         addresses = [(f"10.9.{number // 250}.{number % 250}", 22) for number in range(count)]
         with workspace(addresses, private, public) as made:

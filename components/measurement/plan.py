@@ -195,7 +195,7 @@ def _gpu_part(scope: str, settings: Validation, asked: Measurement | None, mpi: 
     told = asked_json(asked)
     del told["ranks"], told["nodes"]
     reader = (VALIDATION / "nccl_json.py").read_text(encoding="utf-8")
-    files = {"rank.sh": _script("rank"), "nccl_json.py": reader, "beside.py": beside_program()}
+    files = {"rank.sh": _script("rank"), "nccl_json.py": reader, "foreign.py": beside_program()}
     files |= _program_files(settings)
     return {
         "nccl": {

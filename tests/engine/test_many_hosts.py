@@ -59,8 +59,8 @@ def test_the_runtime_waits_for_one_registration_after_the_other(
 ) -> None:
     """And not for any of all Outputs, again and again: see the end of __main__.py."""
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "open sesame")
-    key = asyncssh.generate_private_key("ssh-ed25519")
-    private, public = key.export_private_key().decode(), " ".join(key.export_public_key().decode().split()[:2])
+    login, host = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
+    private, public = login.export_private_key().decode(), " ".join(host.export_public_key().decode().split()[:2])
     config = write_config(tmp_path, [("192.0.2.1", port) for port in range(1, COUNT + 1)], private, public)
     engine = Engine(PROJECT, "large", lambda stack: tmp_path / stack, load_config(PROJECT, config), lambda event: None)
     waited, wait = list[int](), asyncio.wait

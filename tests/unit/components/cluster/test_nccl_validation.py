@@ -182,7 +182,7 @@ def test_gpus_decide_what_is_planned_and_measured_anew(build: Build, hosts_confi
     assert told["gpus"] == {"dgx1": "h200:8", "dgx2": "h200:8", "box1": "rtx4090:1"}
     assert (told["nccl"]["collective"], told["nccl"]["runs"], told["spans"]) == ("all_reduce", 3, False)
     assert told["about"]["nodes"]["dgx1"].keys() == {"address", "site", "gpus"}
-    assert {"rank.sh", "nccl_json.py", "beside.py", "program.sh", "build.env"} == told["nccl_files"].keys()
+    assert {"rank.sh", "nccl_json.py", "foreign.py", "program.sh", "build.env"} == told["nccl_files"].keys()
 
 
 def test_nodes_without_gpus_are_told_nothing_of_them(build: Build, lab_config: dict[str, Any]) -> None:

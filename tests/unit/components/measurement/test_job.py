@@ -111,7 +111,7 @@ def test_the_job_between_gpus_is_as_it_was(settings: Nccl, snapshot: SnapshotAss
 def run_gpu_job(folder: Path, settings: Nccl, *arguments: str, nodes: str = "2") -> list[str]:
     """Run the job with an srun that tells its environment and words, one call an element."""
     (folder / "srun").write_text(
-        '#!/bin/bash\ncase "$*" in *beside.py) echo "$*" >>looks; echo nothing; exit ;; esac\n'
+        '#!/bin/bash\ncase "$*" in *foreign.py) echo "$*" >>looks; echo nothing; exit ;; esac\n'
         'printf "%s;" "$@" >>calls\nenv | grep -E "^(NCCL|OMPI|TAILRACK|SPOKEN)" | sort >>calls\n'
         "printf '\\0' >>calls; echo table\n"
     )
@@ -144,7 +144,7 @@ def test_what_else_is_on_the_gpus_is_looked_at_before_each_run_and_after_the_las
     run_gpu_job(tmp_path, Nccl(image="x"), "any", "", "8:64", "64:64", "64:64")
     looks = (tmp_path / "looks").read_text().splitlines()
     # On the machines, not in the image; once on each.
-    assert looks == ["--mpi=none --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=0 /usr/bin/python3 beside.py"] * 4
+    assert looks == ["--mpi=none --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=0 /usr/bin/python3 foreign.py"] * 4
     assert {path.name for path in tmp_path.glob("beside.*")} == {f"beside.{at}" for at in range(1, 5)}
 
 
