@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.gpu.test_confined import LOOK
 from tests.lab.cluster import as_user
 from tests.lab.test_slurm import TAKE_A_GIB
 from tests.machines.cluster import MachineCluster
@@ -40,9 +41,8 @@ def test_a_job_that_takes_more_memory_than_it_was_given_is_ended_alone(cluster: 
 
 def test_a_job_has_the_core_and_the_memory_that_it_asked_for(cluster: MachineCluster) -> None:
     assert cluster.run("n1", "nproc") == "2\n"
-    look = "nproc; cat /sys/fs/cgroup$(sed -n s/^0:://p /proc/self/cgroup | sed 's,/task_.*,,;s,/user$,,')/memory.max"
-    words = f'srun -w n1 -n1 --mem=200M bash -c "{look}"'.replace("$", r"\$")
-    assert cluster.run_as("ada", "head", words, 90).split() == ["1", str(200 * 2**20)]
+    given = cluster.run_as("ada", "head", f"srun -w n1 -n1 --mem=200M {LOOK}", 90)
+    assert given.split() == ["1", str(200 * 2**20)]
 
 
 def test_a_login_without_a_job_is_refused(cluster: MachineCluster) -> None:

@@ -149,14 +149,15 @@ register_anew() {
 }
 
 # With cgroups jobs live in a scope of slurmd's own making, which knows nothing of what they need: its name is one of these
-# two, by how Slurm was built (MULTIPLE_SLURMD in src/plugins/cgroup/v2/cgroup_v2.c).
+# two, by how Slurm was built (MULTIPLE_SLURMD in src/plugins/cgroup/v2/cgroup_v2.c). No unit of ours names the scope: systemd
+# would keep one that has ended, and slurmd, which can only make a new one, would not start again before a boot.
 give_jobs_back_at_shutdown() {
-    local scopes="slurmstepd.scope ${HOST_NAME}_slurmstepd.scope" scope known=$CHANGED
+    local scope known=$CHANGED
     ensure_file /etc/systemd/system/tailrack-shutdown.service 0644 root:root "[Unit]
 Description=Jobs go back to the queue when this machine shuts down
 # It ends before all that its end needs: the way to the controller, the share, and the jobs themselves.
 After=slurmd.service slurmctld.service munge.service tailscaled.service tailrack-tailnet.service tailrack-names.service
-After=remote-fs.target $scopes
+After=remote-fs.target
 Wants=remote-fs.target
 
 [Service]
@@ -167,10 +168,16 @@ TimeoutStopSec=25
 
 [Install]
 WantedBy=multi-user.target"
-    for scope in $scopes; do
+    for scope in slurmstepd.scope "${HOST_NAME}_slurmstepd.scope"; do
         ensure_file "/etc/systemd/system/$scope.d/tailrack.conf" 0644 root:root "# Written by tailrack: what is left of jobs.
+[Unit]
+Before=tailrack-shutdown.service
+CollectMode=inactive-or-failed
+
 [Scope]
-TimeoutStopSec=5"
+TimeoutStopSec=5
+# A job that takes more memory than it may is ended by the kernel; systemd would end all jobs of the node with it.
+OOMPolicy=continue"
     done
     # None of it is slurmd's.
     CHANGED=$known

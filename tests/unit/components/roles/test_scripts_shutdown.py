@@ -71,7 +71,17 @@ def test_the_unit_ends_before_all_that_its_end_needs_and_before_jobs_do(shell: S
     unit = shell.path("/etc/systemd/system/tailrack-shutdown.service").read_text()
     after = {name for line in unit.splitlines() if line.startswith("After=") for name in line[6:].split()}
     assert after >= {"slurmd.service", "munge.service", "tailscaled.service", "remote-fs.target", "slurmctld.service"}
-    # The scope of jobs has one of two names, by how Slurm was built.
-    for scope in ("slurmstepd.scope", "n1_slurmstepd.scope"):
-        assert scope in after
-        assert "TimeoutStopSec=5" in shell.path(f"/etc/systemd/system/{scope}.d/tailrack.conf").read_text()
+
+
+@pytest.mark.parametrize("scope", ["slurmstepd.scope", "n1_slurmstepd.scope"])  # by how Slurm was built
+def test_the_scope_of_jobs_ends_last_and_not_for_one_jobs_memory_and_can_be_made_again(
+    shell: Shell, scope: str
+) -> None:
+    done = shell.call("CHANGED=; give_jobs_back_at_shutdown", {"HOST_NAME": "n1"}, "slurm/compute")
+    assert done.returncode == 0, done.stderr
+    lines = shell.path(f"/etc/systemd/system/{scope}.d/tailrack.conf").read_text().splitlines()
+    unit, kind = lines[lines.index("[Unit]") : lines.index("[Scope]")], lines[lines.index("[Scope]") :]
+    assert {"Before=tailrack-shutdown.service", "CollectMode=inactive-or-failed"} <= set(unit)
+    assert {"TimeoutStopSec=5", "OOMPolicy=continue"} <= set(kind)
+    # A unit that names it would keep it after its end, and slurmd makes none where one is.
+    assert "slurmstepd.scope" not in shell.path("/etc/systemd/system/tailrack-shutdown.service").read_text()
