@@ -9,7 +9,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 STACK ?= dev
 RANDOM_TESTS = $$(grep -rlE --include="test_*.py" "import hypothesis|from hypothesis|tests\.chance" tests/unit)
-FAULTS := $(addprefix tests/lab/test_,faults.py local_head.py outage.py relay.py secrets.py slow_node.py)
+FAULTS := $(addprefix tests/lab/test_,faults.py local_head.py outage.py pairs.py relay.py secrets.py slow_node.py)
 export STACK ENGINE COMMAND
 .PHONY: help setup setup-dev up preview drift outputs status images report floors shell trust down burst burst-down role lint test test-unit test-engine test-lab test-faults test-machines test-gpu bench
 
@@ -88,7 +88,7 @@ test-engine: setup-dev .tailrack/packages/pulumi_tailscale ## tests of the engin
 
 test-lab: setup-dev ## tests on real daemons, in containers
 	@$(PYTHON) -m lab image >/dev/null
-	@{ $(PYTHON) -m lab image --like forky >/dev/null; $(PYTHON) -m tests.lab.slurm_packages debian-12; } & \
+	@{ for like in bookworm forky; do $(PYTHON) -m lab image --like $$like >/dev/null; done; } & \
 	$(PYTHON) -m pytest tests/lab -n 2 --dist loadfile; status=$$?; wait; exit $$status
 
 test-faults: setup-dev ## what goes wrong, in full: kills, a partition, restarts, the secret scan, other random inputs; half an hour

@@ -44,6 +44,7 @@ def of_trixie(make_cluster: Make) -> ClusterUnderTest:
     return cluster_of(make_cluster, "p1", "", {"old": "bookworm", "new": "forky"})
 
 
+@pytest.mark.timeout(1800)  # where no image of another distribution was made before
 def test_nodes_that_are_too_old_and_too_new_are_refused_with_the_release_that_would_do(
     of_trixie: ClusterUnderTest,
 ) -> None:
@@ -57,6 +58,7 @@ def test_nodes_that_are_too_old_and_too_new_are_refused_with_the_release_that_wo
         assert of_trixie.attempt(node, "command -v slurmd munged").stdout == ""
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(9000)  # where nothing was built before
 def test_at_one_release_a_job_runs_on_debian_12_and_13(of_trixie: ClusterUnderTest) -> None:
     of_trixie.config["tailrack:sites"][0]["hosts"].pop()
@@ -74,6 +76,7 @@ def test_at_one_release_a_job_runs_on_debian_12_and_13(of_trixie: ClusterUnderTe
     assert systems_of_a_job(of_trixie, 2) == {"debian trixie", "debian bookworm"}
 
 
+@pytest.mark.proof
 def test_nodes_that_do_not_speak_mpi_with_each_other_are_measured_without_it_and_the_report_says_why(
     of_trixie: ClusterUnderTest,
 ) -> None:
