@@ -34,7 +34,7 @@ slurm_member_release() {
     wait_until 60 controller_answers || fail "slurmctld does not answer" "see 'journalctl -u slurmctld' on $HOST_NAME"
     if node_known; then see_node_off; fi
     # Before its step waits for the lock: the first who has it has slurmctld take all who leave. Whose the node is stays.
-    (cd "${SLURM_NODES:?}/$NODE_NAME" 2>/dev/null && rm -f site fabric memory slurm.conf job_submit.lua) || :
+    rm -f "${SLURM_NODES:?}/$NODE_NAME"/{site,fabric,memory,slurm.conf,job_submit.lua}
 }
 
 slurm_member_forget() {

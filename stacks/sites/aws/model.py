@@ -9,12 +9,11 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from components.settings.cluster import Head
 from components.settings.network_names import TAILNET
-from components.settings.public_key import KINDS, check_key
 from components.settings.section import Section, key, named, number, yes_no
 from components.settings.types import Feature, GpuText, Whole, refuse
 from stacks.sites.aws.images import IMAGE_ID, IMAGES, image_for
 from stacks.sites.aws.instance_types import stands_close
-from stacks.sites.hosts.ssh_types import KeyFile, Login
+from stacks.sites.hosts.ssh_types import KeyFile, Login, public_key
 from stacks.sites.kind import NodeSpec, Site, features_key, kind_key
 from stacks.sites.pools import MOST_NODES, PoolName, pool_node_names
 
@@ -65,14 +64,7 @@ def _door(value: object) -> object:
 
 def _public_key(value: str) -> str:
     """'TYPE BASE64' with any comment dropped."""
-    words = value.split()
-    if len(words) < 2 or words[0] not in KINDS:
-        refuse("is not a public key of type ed25519 or ecdsa")
-    try:
-        check_key(words[0], words[1])
-    except ValueError as error:
-        refuse(f"is a public key whose base64 part {error}")
-    return f"{words[0]} {words[1]}"
+    return public_key(value, "public key", "public key of type ed25519 or ecdsa")
 
 
 def _id(kind: str) -> Any:

@@ -114,6 +114,18 @@ def _is_encrypted(kind: bytes, body: bytes) -> bool:
         return False
 
 
+def public_key(value: str, name: str, expected: str) -> str:
+    """'TYPE BASE64' with any comment dropped; `name` and `expected` are its words in a refusal."""
+    words = value.split()
+    if len(words) < 2 or words[0] not in KINDS:
+        refuse(f"is not a {expected}")
+    try:
+        check_key(words[0], words[1])
+    except ValueError as error:
+        refuse(f"is a {name} whose base64 part {error}")
+    return f"{words[0]} {words[1]}"
+
+
 def _host_key(value: str) -> str:
     """'TYPE BASE64' with any comment dropped."""
     words = value.split()
@@ -125,13 +137,7 @@ def _host_key(value: str) -> str:
         )
     if len(words) > 2 and words[0] not in KINDS and words[1] in KINDS:
         refuse("starts with a host's name or address", fix="leave out its first word; the key starts at its type")
-    if len(words) < 2 or words[0] not in KINDS:
-        refuse("is not a public host key")
-    try:
-        check_key(words[0], words[1])
-    except ValueError as error:
-        refuse(f"is a host key whose base64 part {error}")
-    return f"{words[0]} {words[1]}"
+    return public_key(value, "host key", "public host key")
 
 
 def _address(value: str) -> str:
