@@ -211,6 +211,16 @@ def test_users_get_the_account_and_the_limits_of_the_config(cluster: Cluster) ->
     assert cluster.touched() == set()
 
 
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_controller_that_keeps_limits_starts_without_a_database(cluster: Cluster, unit: str) -> None:
+    cluster.run("head", f"systemctl stop {unit}; systemctl restart slurmctld")
+    number = submit(cluster, "true", "-n1")
+    eventually(lambda: state(cluster, number) == "COMPLETED", 30, "a job ends without the database")
+    cluster.run("head", f"systemctl start {unit}")
+    eventually(lambda: "ada vision COMPLETED" in booked(cluster, number), 90, "it is in the books")
+    assert cluster.run("head", "systemctl show -p NRestarts --value slurmctld").strip() == "0"
+
+
 def test_who_goes_is_in_no_account_any_more_and_the_books_and_others_stay(cluster: Cluster) -> None:
     number = submit(cluster, "true", "-n1")
     eventually(lambda: "ada vision COMPLETED" in booked(cluster, number), 60, "it is in the books")

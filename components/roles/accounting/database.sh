@@ -36,7 +36,11 @@ install_accounting() {
 
 database_memory_mb() {
     awk -v least="$DATABASE_LEAST_MB" -v most="$DATABASE_MOST_MB" '/^MemTotal:/ {
-        mb = int($2 / 4096); print mb < least ? least : mb > most ? most : mb }' /proc/meminfo
+        mb = int($2 / 4096)
+        if (mb < least) mb = least
+        if (mb > most) mb = most
+        print mb
+    }' /proc/meminfo
 }
 
 # Made beside it and renamed, by the account that owns it: a folder of this name is a whole database.

@@ -51,13 +51,16 @@ StorageUser=slurm
 StorageLoc=slurm_acct_db$purge"
     ensure_file /etc/systemd/system/slurmdbd.service.d/tailrack.conf 0644 root:root "[Unit]
 After=munge.service tailrack-database.service tailrack-tailnet.service tailrack-names.service
-Wants=munge.service tailrack-database.service
+Wants=munge.service
 Requires=tailrack-names.service
+# It ends with its database, which starts it again: one without answers slurmctld with errors, and a slurmctld that keeps limits
+# ends by them (slurmdbd_agent.c, \"You need to add this cluster\"). Nobody at all is no error to it.
+BindsTo=tailrack-database.service
 # For as long as the database is away it is tried again.
 StartLimitIntervalSec=0
 
 [Service]
-# Nobody waits for it, however long its tables take: slurmctld starts after it, and does without it.
+# Nobody waits for it, however long its tables take.
 Type=simple
 User=slurm
 Group=slurm
@@ -68,7 +71,7 @@ ExecStart=/usr/sbin/slurmdbd -D -s
 Restart=always
 RestartSec=2"
     ensure_file /etc/systemd/system/slurmctld.service.d/tailrack-accounting.conf 0644 root:root "[Unit]
-After=slurmdbd.service
+# Not after it: slurmctld begins with what it has kept, however long a database takes.
 Wants=slurmdbd.service"
     systemctl daemon-reload
     systemctl enable -q slurmdbd

@@ -103,3 +103,9 @@ def test_where_it_is_refused_the_number_and_the_files_are_as_they_were(controlle
     assert controller.path(CLUSTER_NAME).read_text() == "lab|1234\n"
     assert controller.path("etc/slurm/slurm.conf").read_text().strip() == CONF
     assert not controller.path(LINES).exists()
+
+
+@pytest.mark.parametrize(("gib", "mb"), [(0.25, 128), (4, 1024), (24, 4096), (2048, 4096)])
+def test_the_database_fills_a_quarter_of_the_memory_within_bounds(shell: Shell, gib: float, mb: int) -> None:
+    shell.write("proc/meminfo", f"MemTotal:       {int(gib * 2**20)} kB\nMemFree: 1 kB\n")
+    assert shell.call("database_memory_mb", values(), "accounting/database").stdout == f"{mb}\n"
