@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
+from components.roles.accounting.role import role as accounting
 from components.roles.clock.role import role as clock
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.container_smoke.role import role as container_smoke
@@ -42,6 +43,7 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     nfs_exports,
     gpu,
     slurm_release,
+    accounting,
     enroot_pyxis,
     slurm,
     pam_slurm_adopt,

@@ -22,8 +22,8 @@ CONFIG = {**LAB, "slurm": {"release": "24.11.5", "release_sha256": SHA256, "rele
 ROLES = roles(parse(CONFIG, base_dir=Path()))
 VALUES = header_of(ROLES)
 KIND = f"debian-13-amd64-24.11.5-{SHA256[:12]}-2"
-PACKAGES = ("slurm-smd", "slurm-smd-client", "slurm-smd-dev", "slurm-smd-slurmctld", "slurm-smd-slurmd",
-            "slurm-smd-libpam-slurm-adopt")  # fmt: skip
+PACKAGES = ("slurm-smd", "slurm-smd-client", "slurm-smd-dev", "slurm-smd-slurmctld", "slurm-smd-slurmdbd",
+            "slurm-smd-slurmd", "slurm-smd-libpam-slurm-adopt")  # fmt: skip
 OWN = f"var/lib/tailrack/slurm-releases/{KIND}"
 SHARE = f"shared/slurm/{KIND}"
 SAYING = "trap 'echo \"$REASON; $REMEDY\"' EXIT; "
@@ -149,7 +149,7 @@ def test_how_far_the_compiler_is_counts_what_libraries_are_made_of_too(machine: 
 def test_packages_are_published_whole_or_not_at_all(machine: Shell) -> None:
     for package in PACKAGES:
         machine.write(f"made/{package}_1_amd64.deb", package)
-    machine.write("made/slurm-smd-slurmdbd_1_amd64.deb", "nobody's")
+    machine.write("made/slurm-smd-slurmrestd_1_amd64.deb", "nobody's")
     machine.write("kept/x.new/half", "")
     kept = f'"{machine.root}/kept/x"'
     call = f'publish_release "{machine.root}/made" {kept}; has_release {kept} && echo WHOLE'
@@ -169,7 +169,7 @@ def listed(shell: Shell, kinds: tuple[str, ...] = ("debian-13-amd64",), without:
     """Lay ready packages out for kinds of machine; header values that name them and no source."""
     lines = []
     for kind in kinds:
-        for package in (*PACKAGES, "slurm-smd-slurmdbd"):
+        for package in (*PACKAGES, "slurm-smd-slurmrestd"):
             text = f"{package} for {kind}\n"
             path = f"{kind}/{package}_24.11.5-1_amd64.deb"
             shell.write(f"{READY}/{path}", text)
