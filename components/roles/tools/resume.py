@@ -59,7 +59,12 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"tailrack: {node.name} stays out: {'; '.join(against)}", file=sys.stderr)
         print(f"next: repair that, or 'tailrack resume --force {node.name}'", file=sys.stderr)
         return 1
-    slurm.scontrol("update", f"nodename={node.name}", "state=resume")
+    try:
+        slurm.scontrol("update", f"nodename={node.name}", "state=resume")
+    except slurm.SlurmError:
+        # One that was down and answers may have come back by itself meanwhile, and then there is nothing to resume.
+        if slurm.nodes(node.name)[0].out:
+            raise
     return came_back(node.name)
 
 

@@ -3,4 +3,6 @@
 #
 # TOOLS_PROGRAM   its text
 
-tools_services() { ensure_file /usr/local/bin/tailrack 0755 root:root "$TOOLS_PROGRAM"; }
+tools_services() {
+    ensure_file /usr/local/bin/tailrack 0755 root:root "$TOOLS_PROGRAM"
+}

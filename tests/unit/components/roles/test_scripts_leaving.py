@@ -171,7 +171,8 @@ def test_the_key_may_run_the_program_from_the_head_node_and_nothing_else(shell: 
     assert authorized(shell) == [
         f'restrict,from="100.64.0.1",command="{program}" {KEY} tailrack-leave',
         # Only what the authority has signed for this: not the authority's own key, and no other name.
-        f'restrict,from="100.64.0.1",cert-authority,principals="tailrack-ask",command="{answers}" {AUTHORITY} tailrack-ask',
+        'restrict,from="100.64.0.1",cert-authority,principals="tailrack-ask",'
+        f'command="{answers}" {AUTHORITY} tailrack-ask',
     ]
     assert not shell.path("/root/.ssh/authorized_keys").exists()
 

@@ -195,6 +195,20 @@ def test_a_node_is_resumed_where_nothing_speaks_against_it(
     assert world.updates == updates
 
 
+@pytest.mark.parametrize(("then", "status"), [(Node("a1", frozenset({"IDLE"})), 0), (DRAINED, 1)])
+def test_a_node_that_came_back_while_it_was_checked_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, then: Node, status: int
+) -> None:
+    world = World(monkeypatch, node("DOWN", reason="gone"), Answer(NO_CHECKS, ""))
+
+    def refuse(*_: str) -> str:
+        world.node = then
+        raise SlurmError("slurm_update error: Invalid node state specified")
+
+    monkeypatch.setattr(slurm, "scontrol", refuse)
+    assert main.main(["resume", "a1"]) == status
+
+
 def test_a_refusal_says_the_finding_its_remedy_and_what_to_do(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
