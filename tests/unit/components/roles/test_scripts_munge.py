@@ -1,4 +1,4 @@
-"""The munge key is changed at one moment, against stubs of the members and of slurmctld; real ones are in test_rotation."""
+"""The munge key is changed at one moment, against stubs of members and slurmctld; real ones are in test_rotation."""
 
 from __future__ import annotations
 
