@@ -26,6 +26,7 @@ from components.roles.slurm.role import role as slurm
 from components.roles.slurm_release.role import role as slurm_release
 from components.roles.ssh_trust.role import role as ssh_trust
 from components.roles.tailnet.role import role as tailnet
+from components.roles.tools.role import role as tools
 from components.roles.users.role import role as users
 
 # From the cluster's settings to the role, or to None where they ask for none. Which one a machine has first, the roles
@@ -48,6 +49,7 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     slurm,
     pam_slurm_adopt,
     container_smoke,
+    tools,
     held_packages,
     foreign_cluster,
 )

@@ -257,7 +257,7 @@ def test_a_new_munge_key_reaches_every_node_in_one_up(cluster: ClusterUnderTest,
     old = key_digests(cluster, nodes)
     cluster.config["tailrack:cluster"]["munge_generation"] = "2"
     cluster.up_ok()
-    assert cluster.touched() == {"munge-key", *(f"{node}-join" for node in nodes)}
+    assert cluster.touched() == {"munge-key", "head-services", *(f"{node}-join" for node in nodes)}
     new = key_digests(cluster, nodes)
     assert len(old) == len(new) == 1
     assert old != new
