@@ -1,5 +1,6 @@
 """What a cluster is built from, apart from its machines: the sections of the stack config, as they are."""
 
+from components.roles.backup.settings import Backup
 from components.roles.enroot_pyxis.settings import Containers
 from components.roles.gpu.settings import Fabric
 from components.roles.nfs_exports.settings import Storage
@@ -29,4 +30,5 @@ class ClusterSettings(Section):
     slurm: Slurm = key("Slurm beyond what tailrack sets itself", default=Slurm())
     fabric: Fabric = key("the machines' fast network", default=Fabric())
     containers: Containers | None = key("containers for jobs; left out, there are none", default=None)
+    backup: Backup | None = key("backups of the head node; left out, there are none", default=None)
     validation: Validation = key("the bandwidth measurement", default=Validation())

@@ -8,4 +8,9 @@ from components.roles.role import Role
 
 def role(settings: ClusterSettings) -> Role:
     """The key is a secret value of the join step, not of the role; the package comes after the key."""
-    return Role("munge", after=("clock",), values={"cluster": settings.cluster.name})
+    return Role(
+        "munge",
+        after=("clock",),
+        values={"cluster": settings.cluster.name},
+        state=("/etc/munge/munge.key", "/var/lib/tailrack/munge.digests"),
+    )
