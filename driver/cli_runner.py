@@ -233,7 +233,15 @@ def _made(exported: Mapping[str, Any]) -> Made:
         str(inputs.get("stdin", "")),
         json.loads(stdout["plaintext"]) if is_rpc_secret(stdout) else str(stdout),
         sorted(set(read)),
+        _opened((exported.get("inputs") or {}).get("connection")) or {},
     )
+
+
+def _opened(value: Any) -> Any:
+    """A value of an export with its secrets, as it is without their marks."""
+    if is_rpc_secret(value):
+        return _opened(json.loads(value["plaintext"]))
+    return {key: _opened(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _named(failure: Failure, silent: SilentHosts) -> Failure:

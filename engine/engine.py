@@ -81,6 +81,7 @@ class Engine:
                 str(inputs.get("stdin", "")),
                 str(plain(each.outputs.get("stdout", ""))),
                 each.values_of,
+                plain(each.inputs.get("connection")) or {},
             )
             for each in live
         ]

@@ -70,6 +70,7 @@ class Made:
     stdin      of a command; HIDDEN where it is a secret
     stdout     of a command, secret or not
     values_of  URNs of the resources whose outputs are among its inputs
+    connection    of a command by SSH, in the provider's words, secrets among them; empty for others
     """
 
     urn: str
@@ -77,6 +78,7 @@ class Made:
     stdin: str = field(default="", repr=False)
     stdout: str = field(default="", repr=False)
     values_of: Collection[str] = ()
+    connection: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
