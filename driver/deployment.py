@@ -160,6 +160,12 @@ class Deployment:
         return None
 
     @property
+    def host_names(self) -> list[str]:
+        """Names of the hosts that the config lists by themselves, as written."""
+        sites = [site["hosts"] for site in self._written("tailrack:sites") if isinstance(site.get("hosts"), list)]
+        return [host["name"] for hosts in sites for host in hosts if isinstance(host, dict) and "name" in host]
+
+    @property
     def head_login(self) -> str:
         """The account that steps log in with on a head node of kind `hosts`; empty where the config says none."""
         return str((self.head_host or {}).get("user", ""))

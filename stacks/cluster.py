@@ -49,5 +49,7 @@ class ClusterStack:
             "busbw_gb_per_s": validation.results.apply(headline),
             # What stacks of kind pool join the cluster by.
             "head_link": link.to_outputs(),
+            # Without it a backup cannot be read; the head node, which has it too, may be lost.
+            **({"backup_password": password} if (password := self.cluster.backup_password) is not None else {}),
             **({"tailnet_policy": pulumi.Output.from_input(policy)} if (policy := self.tailnet.policy) else {}),
         }

@@ -1,6 +1,7 @@
 """What a cluster is built from, apart from its machines: the sections of the stack config, as they are."""
 
 from components.roles.accounting.settings import Accounting
+from components.roles.backup.settings import Backup
 from components.roles.enroot_pyxis.settings import Containers
 from components.roles.gpu.settings import Fabric
 from components.roles.nfs_exports.settings import Storage
@@ -31,4 +32,5 @@ class ClusterSettings(Section):
     accounting: Accounting = key("what jobs have used, and who may use how much", default=Accounting())
     fabric: Fabric = key("the machines' fast network", default=Fabric())
     containers: Containers | None = key("containers for jobs; left out, there are none", default=None)
+    backup: Backup | None = key("backups of the head node; left out, there are none", default=None)
     validation: Validation = key("the bandwidth measurement", default=Validation())

@@ -43,6 +43,7 @@ def role(settings: ClusterSettings) -> Role:
         section=settings.slurm,
         ports=PORTS,
         serves=PORTS,
+        state=("/var/lib/slurm/slurmctld", "/var/lib/tailrack/slurm"),
         packages={
             "head": (*(("slurmctld", "slurm-client") if of_distribution else ()), MPI),
             "compute": (*(("slurmd", "slurm-client") if of_distribution else ()), *MEASUREMENT),

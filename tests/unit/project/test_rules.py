@@ -76,6 +76,7 @@ def test_what_is_run_here_is_a_step_or_makes_a_machine_or_a_key(path: Path) -> N
     makers = {
         "components/steps/step.py",
         "components/cluster/munge_key.py",
+        "components/cluster/backup_password.py",
         "stacks/tailnet/network.py",
         *(f"stacks/sites/{kind}/machines.py" for kind in KINDS),
     }
