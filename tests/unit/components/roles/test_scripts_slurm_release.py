@@ -21,7 +21,7 @@ SHA256 = "e1a5547edd212c38b5e3230a284133f777b32746551f094aaa81cc4af375e332"
 CONFIG = {**LAB, "slurm": {"release": "24.11.5", "release_sha256": SHA256, "release_source": "/srv/slurm.tar.gz"}}
 ROLES = roles(parse(CONFIG, base_dir=Path()))
 VALUES = header_of(ROLES)
-KIND = f"debian-13-amd64-24.11.5-{SHA256[:12]}-2"
+KIND = f"debian-13-amd64-24.11.5-{SHA256[:12]}-3"
 PACKAGES = ("slurm-smd", "slurm-smd-client", "slurm-smd-dev", "slurm-smd-slurmctld", "slurm-smd-slurmdbd",
             "slurm-smd-slurmd", "slurm-smd-libpam-slurm-adopt")  # fmt: skip
 OWN = f"var/lib/tailrack/slurm-releases/{KIND}"
@@ -587,7 +587,7 @@ def test_schedmds_packaging_is_adapted(machine: Shell) -> None:
     assert "Package: slurm-smd-client\nArch" in control
     assert "--with-pmix=/usr/lib/$(DEB_HOST_MULTIARCH)/pmix2 --enable-pam" in rules
     assert rules.index("architecture.mk") > rules.index("#!/usr/bin/make")
-    assert "(24.11.5-1+tailrack2)" in (folder / "changelog").read_text()
+    assert "(24.11.5-1+tailrack3)" in (folder / "changelog").read_text()
 
 
 def test_packaging_that_is_not_known_is_refused(machine: Shell) -> None:
@@ -652,7 +652,7 @@ def test_a_source_of_another_release_is_refused(machine: Shell) -> None:
 def test_what_cannot_be_published_is_one_error_and_leaves_nothing(
     machine: Shell, install: str, made: tuple[str, ...], said: str
 ) -> None:
-    compiler = "; ".join(f'echo {each} >"$BUILD/root/made/{each}_24.11.5-1+tailrack2_amd64.deb"' for each in made)
+    compiler = "; ".join(f'echo {each} >"$BUILD/root/made/{each}_24.11.5-1+tailrack3_amd64.deb"' for each in made)
     stubs = {"install": f'case "$*" in *.deb*) {install} ;; *) exec /usr/bin/install "$@" ;; esac'} if install else {}
     done = build(machine, compiler=compiler, **stubs)
     assert done.returncode == 1
