@@ -630,8 +630,8 @@ def test_a_compiler_that_fails_is_one_error_with_its_last_lines_and_leaves_nothi
 def test_a_source_as_its_makers_pack_it_is_unpacked_on_a_machine_without_bzip2(machine: Shell) -> None:
     machine.stub("apt-get", "exit 1")
     machine.stub("perl", "printf 5.40.1")
-    without = 'command() { [ "$2" != bzip2 ]; }; BUILD=$STATE_DIR/slurm-build; mkdir -p "$BUILD" "$LOG_DIR"; fetch_bootstrap'
-    assert machine.call(f"clear_build() {{ :; }}; {without}", values(machine), "slurm_release/build").returncode == 1
+    without = 'clear_build() { :; }; command() { [ "$2" != bzip2 ]; }; mkdir -p "$BUILD" "$LOG_DIR"; fetch_bootstrap'
+    assert machine.call(without, values(machine), "slurm_release/build").returncode == 1
     (fetched,) = [call for call in machine.calls if call.startswith("apt-get -q download")]
     assert fetched.endswith(" bzip2")
     finds = 'case $PATH in *slurm-build/tool/usr/bin:*) ;; *) exit 2 ;; esac; shift 3; mkdir -p "$1/debian"'
