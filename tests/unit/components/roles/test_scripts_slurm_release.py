@@ -627,6 +627,18 @@ def test_a_compiler_that_fails_is_one_error_with_its_last_lines_and_leaves_nothi
     assert left(machine) == []
 
 
+def test_a_source_as_its_makers_pack_it_is_unpacked_on_a_machine_without_bzip2(machine: Shell) -> None:
+    machine.stub("apt-get", "exit 1")
+    machine.stub("perl", "printf 5.40.1")
+    without = 'clear_build() { :; }; command() { [ "$2" != bzip2 ]; }; mkdir -p "$BUILD" "$LOG_DIR"; fetch_bootstrap'
+    assert machine.call(without, values(machine), "slurm_release/build").returncode == 1
+    (fetched,) = [call for call in machine.calls if call.startswith("apt-get -q download")]
+    assert fetched.endswith(" bzip2")
+    finds = 'case $PATH in *slurm-build/tool/usr/bin:*) ;; *) exit 2 ;; esac; shift 3; mkdir -p "$1/debian"'
+    done = build(machine, tar=f'{finds}; echo "  Version:  24.11.5" >"$1/META"', compiler="return 1")
+    assert "the compiler or the packaging failed" in done.stdout, done.stdout
+
+
 def test_too_little_room_is_said_before_anything_is_fetched(machine: Shell) -> None:
     done = build(machine, df="printf 'x\\n/dev/x 1 1 900 1%% /\\n'")
     assert done.returncode == 1
