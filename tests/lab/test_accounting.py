@@ -237,7 +237,8 @@ def test_who_goes_is_in_no_account_any_more_and_the_books_and_others_stay(cluste
 def test_switched_off_it_is_gone_but_for_what_jobs_have_used_which_is_there_when_it_is_on_again(
     cluster: Cluster,
 ) -> None:
-    cluster.config["tailrack:users"].append({"name": "ada", "uid": 6001})
+    cluster.config["tailrack:users"] = [{"name": "ada", "uid": 6001}, {"name": "bob", "uid": 6002}]
+    cluster.config["tailrack:accounting"] = {}
     cluster.up_ok()
     first = submit(cluster, "true", "-n1")
     well_booked(cluster, [first])
@@ -245,7 +246,7 @@ def test_switched_off_it_is_gone_but_for_what_jobs_have_used_which_is_there_when
     cluster.config["tailrack:accounting"] = {"enabled": False}
     cluster.up_ok()
     for unit in UNITS:
-        assert not active(cluster, unit)
+        assert cluster.attempt("head", f"systemctl is-active {unit}").stdout.strip() == "inactive"
     for path in ("/etc/slurm/slurmdbd.conf", "/etc/systemd/system/tailrack-database.service"):
         assert not cluster.node("head").file(path).exists
     assert "AccountingStorage" not in cluster.run("head", "cat /etc/slurm/slurm.conf")
