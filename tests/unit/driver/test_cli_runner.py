@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from pulumi.automation import CommandError, CommandResult
 
-from driver.cli_runner import CliRunner
+from driver.cli_runner import CliRunner, _made
 from driver.workspace import DriverError
 
 
@@ -52,3 +53,20 @@ def test_an_error_of_the_clis_own_is_told_with_the_stack_and_the_remedy(said: st
 
     (failure,) = runner._run(fail, touches_hosts=False).failures
     assert told in failure.message
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_the_connection_of_a_step_comes_out_of_an_export_whatever_of_it_is_secret(whole: bool) -> None:
+    def secret(value: Any) -> dict[str, str]:
+        return {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "plaintext": json.dumps(value)}
+
+    way: dict[str, Any] = {
+        "host": "192.0.2.1",
+        "port": 22.0,
+        "privateKey": "key",
+        "proxy": {"host": "192.0.2.2", "privateKey": "other"},
+    }
+    hidden = {**way, "privateKey": secret("key"), "proxy": {**way["proxy"], "privateKey": secret("other")}}
+    exported = {"urn": "urn:x", "inputs": {"create": "true", "connection": secret(way) if whole else hidden}}
+    assert _made(exported).connection == way
+    assert _made({"urn": "urn:x", "inputs": {"create": "true"}}).connection == {}
