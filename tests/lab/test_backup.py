@@ -99,6 +99,7 @@ def test_a_backup_is_made_at_once_and_hourly_and_nobody_but_root_can_read_what_m
     for path in ("/var/lib/slurm/slurmctld/job_state", "/var/lib/tailrack/ssh_authority", "/etc/munge/munge.key"):
         assert f"\n{path}\n" in names
     assert "/var/lib/tailrack/members/n1/address" in names
+    assert lab.run("vault", f"stat -c %a {FOLDER}/lab").strip() == "700"
     # What lies there tells nothing.
     assert lab.attempt("vault", f"grep -rqE 'OPENSSH PRIVATE KEY|ClusterName' {FOLDER}/lab").returncode == 1
     assert lab.deployment().outputs()["backup_password"] == "[secret]"

@@ -305,7 +305,7 @@ def test_the_outputs_say_how_each_node_reaches_the_head(outputs: dict[str, Any])
 
 
 def test_the_outputs_keep_their_contract(cluster: ClusterUnderTest, outputs: dict[str, Any]) -> None:
-    assert outputs.keys() == {"cluster", "validation", "busbw_gb_per_s", "head_link"}
+    assert outputs.keys() == {"cluster", "validation", "busbw_gb_per_s", "head_link", "release"}
     # What the head node is to pools, without what is secret in it.
     link = outputs["head_link"]
     assert {link["munge_key"], link["connection"]["private_key"]} == {"[secret]"}

@@ -236,7 +236,9 @@ def test_no_secret_is_in_what_preview_and_outputs_print(story: Story) -> None:
 
 
 def test_no_secret_is_in_the_archive_of_a_bug_report_which_has_every_machines_logs(story: Story) -> None:
-    story.cluster.run("a1", f"echo 'key {story.secret['the munge key']} of a user' >/var/log/tailrack/planted.log")
+    story.cluster.run(
+        "a1", f"echo 'key {story.secret['the munge key'].strip()} of a user' >/var/log/tailrack/planted.log"
+    )
     done = driver(story.cluster, "diagnose")["output of diagnose"].decode()
     story.cluster.run("a1", "rm /var/log/tailrack/planted.log")
     path = Path(done.rpartition("Written: ")[2].strip())

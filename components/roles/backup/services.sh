@@ -18,7 +18,8 @@ backup_services() {
     check_target "$lent"
     if [ "$TARGET_HAS" = no ]; then
         said=$(backup_restic "$lent" 120 init 2>&1) || fail "no backup can be begun at the target: $(grep . <<<"$said" | tail -n 1)" \
-            "see that ${BACKUP_USER:-the access key} may write there, then run up again"
+            "see that tailrack:backup says who may write there, then run up again"
+        close_target "$lent"
     fi
     rm -rf "$lent"
     write_target "$BACKUP_FOLDER"

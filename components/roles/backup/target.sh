@@ -47,6 +47,15 @@ aws_secret_access_key = $BACKUP_SECRET_KEY"
     fi
 }
 
+# restic makes the folder as the account there makes folders, which others can mostly open.
+close_target() {
+    local said
+    [ -n "$BACKUP_HOST" ] || return 0
+    said=$(printf 'chmod 700 %s\n' "${BACKUP_REPOSITORY##*:}" | timeout 60 sftp -F "$1/ssh_config" -b - "$TARGET" 2>&1) ||
+        fail "the backup's target cannot be closed to others there: $(tail -n 1 <<<"$said")" \
+            "run 'chmod 700 ${BACKUP_REPOSITORY##*:}' on $BACKUP_HOST, then run up again"
+}
+
 # Stop with one sentence where backups cannot go there: nobody answers, the folder is open to others there or on the share,
 # the disk is full, or the password is another one. Leaves in TARGET_HAS whether there is a repository already.
 check_target() {

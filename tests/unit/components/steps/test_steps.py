@@ -74,7 +74,9 @@ def test_every_role_is_a_folder_with_a_role_and_every_folder_is_in_the_order() -
     folders = {path.name for path in FOLDER.iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert folders == set(ORDER)
     assert all((FOLDER / name / "role.py").is_file() for name in ORDER)
-    assert [role.name for role in ROLES] == [name for name in ORDER if name not in {*OF_CONTAINERS, "slurm_release"}]
+    assert [role.name for role in ROLES] == [
+        name for name in ORDER if name not in {*OF_CONTAINERS, "slurm_release", "restore"}
+    ]
 
 
 def test_every_script_of_a_role_is_a_phase_or_used_by_one() -> None:
@@ -114,7 +116,7 @@ def test_a_member_is_released_by_all_before_any_forgets_it_in_the_reverse_order(
 
 def test_leaving_is_the_same_list_in_reverse_on_a_node_and_on_the_head() -> None:
     leaves = [f"{role.name}_leave" for role in reversed(ROLES) if (FOLDER / role.name / "leave.sh").is_file()]
-    assert leaves[:3] == ["held_packages_leave", "pam_slurm_adopt_leave", "slurm_leave"]
+    assert leaves[:3] == ["held_packages_leave", "backup_leave", "pam_slurm_adopt_leave"]
     assert leaves[-2:] == ["tailnet_leave", "machine_leave"]
     program = render_program(composition.leave_program(ROLES), {"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False})
     assert re.findall(r"^([a-z_]+_leave)$", program, re.MULTILINE) == leaves
