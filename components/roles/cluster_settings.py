@@ -2,6 +2,7 @@
 
 from components.roles.enroot_pyxis.settings import Containers
 from components.roles.gpu.settings import Fabric
+from components.roles.health.settings import Health
 from components.roles.nfs_exports.settings import Storage
 from components.roles.slurm.settings import Slurm
 from components.roles.tailnet.settings import Tailnet
@@ -29,4 +30,5 @@ class ClusterSettings(Section):
     slurm: Slurm = key("Slurm beyond what tailrack sets itself", default=Slurm())
     fabric: Fabric = key("the machines' fast network", default=Fabric())
     containers: Containers | None = key("containers for jobs; left out, there are none", default=None)
+    health: Health = key("nodes that look after themselves", default=Health())
     validation: Validation = key("the bandwidth measurement", default=Validation())
