@@ -4,6 +4,7 @@ from components.roles.accounting.settings import Accounting
 from components.roles.backup.settings import Backup
 from components.roles.enroot_pyxis.settings import Containers
 from components.roles.gpu.settings import Fabric
+from components.roles.health.settings import Health
 from components.roles.nfs_exports.settings import Storage
 from components.roles.slurm.settings import Slurm
 from components.roles.tailnet.settings import Tailnet
@@ -33,4 +34,5 @@ class ClusterSettings(Section):
     fabric: Fabric = key("the machines' fast network", default=Fabric())
     containers: Containers | None = key("containers for jobs; left out, there are none", default=None)
     backup: Backup | None = key("backups of the head node; left out, there are none", default=None)
+    health: Health = key("nodes that look after themselves", default=Health())
     validation: Validation = key("the bandwidth measurement", default=Validation())

@@ -17,6 +17,7 @@ from components.roles.fabric.role import role as fabric
 from components.roles.firewall.role import role as firewall
 from components.roles.foreign_cluster.role import role as foreign_cluster
 from components.roles.gpu.role import role as gpu
+from components.roles.health.role import role as health
 from components.roles.held_packages.role import role as held_packages
 from components.roles.machine.role import role as machine
 from components.roles.munge.role import role as munge
@@ -50,6 +51,7 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     slurm_release,
     accounting,
     enroot_pyxis,
+    health,
     slurm,
     pam_slurm_adopt,
     container_smoke,
