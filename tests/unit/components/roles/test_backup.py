@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from components.roles.order import roles
+from components.roles.role import template
 from stacks.config import ConfigError, parse
 from tests.unit.configs import HOST_KEY, KEY_PAIR, LAB, RawConfig
 from tests.unit.recorded import Build
+from tests.unit.shell import Shell
 
 KEY = KEY_PAIR.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()
 SFTP: RawConfig = {
@@ -98,3 +101,43 @@ def test_without_a_password_of_the_configs_the_stack_makes_one_and_gives_it_out_
     assert stack.header("head-services")["BACKUP_PASSWORD"] == "made-and-nobody-may-see"
     assert not [one.name for one in stack.resources if "made-and-nobody-may-see" in one.in_plain_state]
     assert "backup-password" not in build(LAB).names
+
+
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        ("", "backup: none has been made; next: systemctl start tailrack-backup"),
+        ("done={now}\n", "backup: the last one is 0 minutes old"),
+        (
+            "done={old}\n",
+            "backup: STALE: the last one is 200 minutes old; next: systemctl status tailrack-backup.timer",
+        ),
+        (
+            "done={now}\nfailed={now}\nreason=it was full\n",
+            "backup: FAILED: it was full; next: journalctl -u tailrack-backup, then systemctl start tailrack-backup",
+        ),
+    ],
+)
+def test_how_old_the_last_backup_is_or_why_it_failed_is_one_line(shell: Shell, kept: str, said: str) -> None:
+    now = int(time.time())
+    shell.write("/usr/local/sbin/tailrack-backup", shell.inside(template("backup", "tailrack-backup")))
+    shell.path("/usr/local/sbin/tailrack-backup").chmod(0o755)
+    shell.write("/var/lib/tailrack/backup-state", kept.format(now=now, old=now - 200 * 60))
+    assert shell.program("/usr/local/sbin/tailrack-backup", "status").stdout.strip() == said
+
+
+def test_a_backup_whose_files_cannot_be_read_is_a_failure_that_is_kept_and_leaves_nothing_behind(shell: Shell) -> None:
+    shell.write("/usr/local/sbin/tailrack-backup", shell.inside(template("backup", "tailrack-backup")))
+    shell.write("/etc/tailrack/backup/cluster", "lab\n")
+    shell.write("/etc/tailrack/backup/state", "/etc/kept\n")
+    shell.write("/etc/kept", "text")
+    shell.write("/etc/tailrack/backup/repository", "sftp:x:/y\n")
+    shell.write("/var/lib/tailrack/backup-state", "done=5\n")
+    shell.stub("hostname", "echo head")
+    shell.stub("restic", "echo 'Fatal: no such host' >&2; exit 1")
+    done = shell.program("/usr/local/sbin/tailrack-backup", "run")
+    assert done.returncode == 1
+    assert "<3>backup failed: unlock: Fatal: no such host" in done.stderr
+    kept = shell.path("/var/lib/tailrack/backup-state").read_text().splitlines()
+    assert (kept[0], kept[2]) == ("done=5", "reason=unlock: Fatal: no such host")
+    assert not shell.path("/var/lib/tailrack/backup-stage").exists()
