@@ -40,6 +40,7 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     names,
     users,
     ssh_trust,
+    tools,
     nfs_exports,
     gpu,
     slurm_release,
@@ -47,7 +48,6 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     slurm,
     pam_slurm_adopt,
     container_smoke,
-    tools,
     held_packages,
     foreign_cluster,
 )

@@ -114,7 +114,7 @@ def test_a_member_is_released_by_all_before_any_forgets_it_in_the_reverse_order(
 
 def test_leaving_is_the_same_list_in_reverse_on_a_node_and_on_the_head() -> None:
     leaves = [f"{role.name}_leave" for role in reversed(ROLES) if (FOLDER / role.name / "leave.sh").is_file()]
-    assert leaves[:4] == ["held_packages_leave", "tools_leave", "pam_slurm_adopt_leave", "slurm_leave"]
+    assert leaves[:3] == ["held_packages_leave", "pam_slurm_adopt_leave", "slurm_leave"]
     assert leaves[-2:] == ["tailnet_leave", "machine_leave"]
     program = render_program(composition.leave_program(ROLES), {"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False})
     assert re.findall(r"^([a-z_]+_leave)$", program, re.MULTILINE) == leaves
