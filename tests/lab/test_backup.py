@@ -135,6 +135,7 @@ def test_a_head_node_that_is_lost_while_a_job_runs_is_made_of_a_backup_and_knows
     lab.run(
         "head", f"{RESTIC} /run/other 60 init && {RESTIC} /run/other 60 backup --host other --tag tailrack /etc/hosts"
     )
+    lab.run("vault", f"chmod 700 {FOLDER}/other")
     lab.run(
         "vault", f"cp -a {FOLDER}/lab {FOLDER}/broken && find {FOLDER}/broken/data -type f -exec truncate -s 100 {{}} +"
     )
