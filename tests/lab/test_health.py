@@ -180,9 +180,15 @@ def test_who_takes_a_node_back_with_its_fault_is_not_contradicted(cluster: Clust
 
 def test_a_node_without_the_share_is_drained_until_it_has_it_again(cluster: Cluster) -> None:
     cluster.run("a1", "systemctl stop shared.automount shared.mount")
+
+    def drained_for_it() -> bool:
+        look(cluster, "a1")
+        return reason(cluster, "a1").startswith("health: share: /shared is not mounted; next: ")
+
     try:
         look(cluster, "a1")
-        assert reason(cluster, "a1").startswith("health: share: /shared is not mounted; next: ")
+        assert not drained(cluster, "a1"), "what has just gone may be back at the next look"
+        eventually(drained_for_it, 90, "it has lasted")
     finally:
         cluster.run("a1", "systemctl start shared.automount")
     look(cluster, "a1")

@@ -23,14 +23,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from components.validation.preflight.drain import Memory, Slurm, decide
-from components.validation.preflight.findings import plain
+from components.validation.preflight.drain import Memory, Slurm, cause, decide
+from components.validation.preflight.findings import Finding, plain
 from components.validation.preflight.node_checks import Node, findings, load, save, verdict
+from components.validation.preflight.storage import SHARE
 
 COMMAND_SECONDS = 20
 REASON_SECONDS = 60
 ERRORS_OF_SLURM = ("Prolog error", "Epilog error")
 OWN_SCRIPT = "prolog.d/30-health"
+# What comes and goes with the head node's own restarts drains nobody before it has lasted so long: until the next look.
+LASTING, LASTS_SECONDS = frozenset({SHARE}), 30
 Scontrol = Callable[..., str | None]
 
 
@@ -64,7 +67,12 @@ def slurm_of(name: str, ask: Scontrol) -> Slurm | None:
 def look(node: Node, name: str, ask: Scontrol = scontrol, *, instead: bool = False) -> None:
     """One look, and what it means."""
     found = findings(node)
-    save(node.shown / "verdict.json", verdict(node, name, found), 0o644)
+    shown = node.shown / "verdict.json"
+    since = since_when(found, load(shown), node.boot_id, time.time())
+    save(shown, {**verdict(node, name, found), "since": since}, 0o644)
+    found = [
+        item for item in found if item["check"] not in LASTING or time.time() - since[cause(item)] >= LASTS_SECONDS
+    ]
     remembered = node.kept / "drain.json"
     slurm = slurm_of(name, ask)
     memory = Memory.of(load(remembered))
@@ -92,6 +100,13 @@ def look(node: Node, name: str, ask: Scontrol = scontrol, *, instead: bool = Fal
             return
     if after != memory:
         save(remembered, after.plain())
+
+
+def since_when(found: Sequence[Finding], before: object, boot_id: str, now: float) -> dict[str, float]:
+    """Since when each finding is there without a break, of this boot; `before` is what the last look has shown."""
+    known = before.get("since") if isinstance(before, dict) and before.get("boot_id") == boot_id else None
+    times = {key: at for key, at in known.items() if isinstance(at, int | float)} if isinstance(known, dict) else {}
+    return {cause(item): min(now, times.get(cause(item), now)) for item in found}
 
 
 def _show_unhealthy(node: Node, errors: Sequence[Any]) -> None:

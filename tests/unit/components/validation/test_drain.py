@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -221,3 +222,26 @@ def test_a_persons_reason_and_a_failure_of_an_earlier_boot_are_left_alone(
         failure(node, "prolog.d/50-mine", boot)
         node_look.say_reason(node, "a1", controller, lambda _seconds: None)
         assert controller.node["reason"] == reason
+
+
+def test_a_share_that_is_away_for_a_moment_drains_nobody_and_one_that_stays_away_does(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller = Controller()
+    (node.root / "etc/tailrack").mkdir(parents=True)
+    (node.root / "etc/tailrack/share").write_text(f"{node.root}/none\n")
+    now = time.time()
+    node_look.look(node, "a1", controller)
+    assert controller.node["state"] == ["IDLE"]
+    assert json.loads((node.shown / "verdict.json").read_text())["findings"][0]["check"] == "share"
+    monkeypatch.setattr(time, "time", lambda: now + 120)
+    node_look.look(node, "a1", controller)
+    assert controller.node["reason"].startswith(f"health: share: {node.root}/none is not mounted")
+
+
+def test_a_finding_that_was_gone_begins_anew_and_so_does_one_of_an_earlier_boot() -> None:
+    before = {"boot_id": "b", "since": {cause(DISK): 50.0, "x": 1.0}}
+    assert node_look.since_when([DISK, XID], before, "b", 100) == {cause(DISK): 50.0, cause(XID): 100}
+    other: object
+    for other in (None, {}, [], {"boot_id": "b", "since": 7}, {**before, "boot_id": "c"}):
+        assert node_look.since_when([DISK], other, "b", 100) == {cause(DISK): 100}
