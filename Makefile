@@ -9,9 +9,9 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 STACK ?= dev
 RANDOM_TESTS = $$(grep -rlE --include="test_*.py" "import hypothesis|from hypothesis|tests\.chance" tests/unit)
-FAULTS := $(addprefix tests/lab/test_,faults.py local_head.py outage.py pairs.py relay.py secrets.py slow_node.py)
+FAULTS := $(addprefix tests/lab/test_,backup.py faults.py local_head.py outage.py pairs.py relay.py secrets.py slow_node.py upgrade.py)
 export STACK ENGINE COMMAND
-.PHONY: help setup setup-dev up preview drift outputs status images report floors shell trust down burst burst-down role lint test test-unit test-engine test-lab test-faults test-machines test-gpu bench
+.PHONY: help setup setup-dev up preview drift outputs status diagnose images report floors shell trust down burst burst-down role lint test test-unit test-engine test-lab test-faults test-machines test-gpu bench
 
 help:
 	@sed -n 's/^\([a-z-]*\): *[a-z._/ -]*## /\1\t/p' Makefile | expand -t 14
@@ -36,6 +36,9 @@ outputs: setup ## print the stack's outputs as one JSON object
 
 status: setup ## nodes, jobs, and why a node is out
 	@$(PYTHON) -m driver status
+
+diagnose: setup ## one archive for a bug report: states, reasons and logs of every machine, no secret; prints its path
+	@$(PYTHON) -m driver diagnose
 
 report: setup ## the last measurements and the nodes as one HTML file, whose path it prints
 	@$(PYTHON) -m driver report

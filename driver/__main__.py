@@ -1,4 +1,4 @@
-"""Commands behind the Makefile: up, preview, outputs, status, images, report, floors, shell, trust, down.
+"""Commands behind the Makefile: up, preview, outputs, status, diagnose, images, report, floors, shell, trust, down.
 
 Progress and tables go to stderr and the terminal; only `outputs` writes to stdout, one JSON object.
 """
@@ -24,6 +24,7 @@ from driver.checks import Checks
 from driver.checks.key_endless import KEY
 from driver.comment import comment
 from driver.deployment import Deployment, cluster_stack, has_lab, stack_config
+from driver.diagnose import diagnose
 from driver.find_engine import Found, find_engine
 from driver.head_command import on_head
 from driver.live_status import NOW, over_ssh
@@ -61,6 +62,7 @@ def main(words: list[str] | None = None) -> int:
             "preview": _preview,
             "outputs": _outputs,
             "status": _status,
+            "diagnose": _diagnose,
             "report": _report,
             "floors": _floors,
             "images": _images,
@@ -97,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
         ("outputs", "print the stack's outputs as one JSON object"),
         ("trust", "show the host keys of machines whose key is not written down, ask, and keep them"),
         ("status", "show nodes, jobs and why a node is out"),
+        ("diagnose", "write one archive for a bug report: states, reasons and logs of every machine, and no secret"),
         ("report", "write the last measurements and the nodes into one HTML file"),
         ("floors", "write what was measured last as floors into the stack's config"),
         ("images", "show the images of containers and which node has which"),
@@ -230,6 +233,16 @@ def _status(arguments: argparse.Namespace, console: Console) -> int:
         return 1 if run_shown(on_head(deployment, NOW, head)) else 0
     said = over_ssh(deployment.made(), head, NOW)
     console.print(said, highlight=False, soft_wrap=True)
+    return 0
+
+
+def _diagnose(arguments: argparse.Namespace, console: Console) -> int:
+    deployment = _deployment(arguments, Progress(console), find_engine(arguments.engine))
+    path, silent = diagnose(deployment, arguments.state_dir)
+    if silent:
+        told = f"No answer from {', '.join(silent)}: the archive says why, and has the others."
+        console.print(told, markup=False, highlight=False, soft_wrap=True)
+    console.print(f"Written: {path}", markup=False, highlight=False, soft_wrap=True)
     return 0
 
 

@@ -24,6 +24,7 @@ from engine.events import EngineError, Event, Made, Summary
 from lab.identity import lab_id
 from lab.profiles.machine import PROFILES
 from stacks.config.model import POOL
+from stacks.release import RELEASE, is_newer
 from stacks.sites import KINDS
 from stacks.sites.hosts.presets import PRESETS
 from stacks.sites.kind import Kind, NodeSpec, Site
@@ -160,6 +161,12 @@ class Deployment:
         return None
 
     @property
+    def host_names(self) -> list[str]:
+        """Names of the hosts that the config lists by themselves, as written."""
+        sites = [site["hosts"] for site in self._written("tailrack:sites") if isinstance(site.get("hosts"), list)]
+        return [host["name"] for hosts in sites for host in hosts if isinstance(host, dict) and "name" in host]
+
+    @property
     def head_login(self) -> str:
         """The account that steps log in with on a head node of kind `hosts`; empty where the config says none."""
         return str((self.head_host or {}).get("user", ""))
@@ -173,6 +180,15 @@ class Deployment:
         """The mapping, or the mappings of the list, at a key of the config as written; it is checked by the program."""
         value = self._config.get(key)
         return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, dict)]
+
+    def _refuse_newer_release(self) -> None:
+        """Raise DriverError where a newer release of tailrack has made what is there."""
+        release = self.outputs().get("release")
+        if is_newer(release):
+            raise DriverError(
+                f"stack {self.workspace.stack} was made by tailrack {shown(release)}, and this is {RELEASE}, which "
+                "would take back what it does not know; run the newer one, in whose CHANGELOG.md is what it changed"
+            )
 
     def _refuse_another_name(self) -> None:
         """Raise DriverError where the config calls the cluster that is there by another name."""
@@ -211,6 +227,7 @@ class Deployment:
         refresh   look at clouds and tailnet first
         """
         with self.workspace.exclusive():
+            self._refuse_newer_release()
             self._refuse_another_name()
             self._refuse_unknown_cluster()
             if checks and self.outputs():
@@ -235,6 +252,7 @@ class Deployment:
         made      what the last run left, where somebody has asked for it already
         refresh   look at clouds and tailnet first
         """
+        self._refuse_newer_release()
         self._refuse_another_name()
         self._refuse_unknown_cluster()
         return self._previewed(made, refresh)
@@ -286,6 +304,7 @@ class Deployment:
         cluster_gone   of a pool: do not ask the head node, which is gone. Found out where the cluster's stack is gone.
         """
         with self.workspace.exclusive():
+            self._refuse_newer_release()
             self._forget_cluster(cluster_gone)
             summary = with_remedies(self._started(self._runner.destroy), self.make)
         if summary.ok:

@@ -10,6 +10,7 @@ from components.cluster.cluster import Cluster
 from components.roles.order import roles
 from stacks.config import StackConfig
 from stacks.outputs import headline
+from stacks.release import RELEASE
 from stacks.sites.machines import machines
 from stacks.stack_outputs import cluster_output, full_name
 from stacks.tailnet.access import stack_tailnet
@@ -47,7 +48,10 @@ class ClusterStack:
             ),
             "validation": validation.results,
             "busbw_gb_per_s": validation.results.apply(headline),
+            "release": RELEASE,
             # What stacks of kind pool join the cluster by.
             "head_link": link.to_outputs(),
+            # Without it a backup cannot be read; the head node, which has it too, may be lost.
+            **({"backup_password": password} if (password := self.cluster.backup_password) is not None else {}),
             **({"tailnet_policy": pulumi.Output.from_input(policy)} if (policy := self.tailnet.policy) else {}),
         }

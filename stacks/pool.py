@@ -14,6 +14,7 @@ from components.roles.order import roles
 from stacks.config import ConfigError, PoolConfig
 from stacks.joining import peer, problems
 from stacks.outputs import headline
+from stacks.release import RELEASE
 from stacks.sites.machines import machines
 from stacks.stack_outputs import cluster_output, full_name
 from stacks.tailnet.access import stack_tailnet
@@ -80,4 +81,5 @@ class PoolStack:
             ),
             "validation": self.pool.validation.results,
             "busbw_gb_per_s": self.pool.validation.results.apply(headline),
+            "release": RELEASE,
         }

@@ -8,6 +8,7 @@ from typing import Any
 
 import pulumi
 
+from components.cluster.backup_password import backup_password
 from components.cluster.compute_node import ComputeNode
 from components.cluster.head_node import HeadNode
 from components.cluster.munge_key import MungeKey
@@ -57,6 +58,10 @@ class Cluster(pulumi.ComponentResource):
             "TAILNET_AUTH_KEY": pulumi.Output.secret(access.auth_key),
             **{name: pulumi.Output.secret(text) for name, text in secrets_of(own).items()},
         }
+
+        self.backup_password: pulumi.Output[str] | None = None
+        if settings.backup is not None:
+            secrets["BACKUP_PASSWORD"] = self.backup_password = backup_password(settings.backup, child)
 
         def of(host: Host) -> dict[str, pulumi.Input[Any]]:
             return {**values, REPAIR: settings.cluster.repair.get(host.name, "")}

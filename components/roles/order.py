@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
+from components.roles.accounting.role import role as accounting
+from components.roles.backup.role import role as backup
+from components.roles.backup.role import with_state
 from components.roles.clock.role import role as clock
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.container_smoke.role import role as container_smoke
@@ -14,12 +17,14 @@ from components.roles.fabric.role import role as fabric
 from components.roles.firewall.role import role as firewall
 from components.roles.foreign_cluster.role import role as foreign_cluster
 from components.roles.gpu.role import role as gpu
+from components.roles.health.role import role as health
 from components.roles.held_packages.role import role as held_packages
 from components.roles.machine.role import role as machine
 from components.roles.munge.role import role as munge
 from components.roles.names.role import role as names
 from components.roles.nfs_exports.role import role as nfs_exports
 from components.roles.pam_slurm_adopt.role import role as pam_slurm_adopt
+from components.roles.restore.role import role as restore
 from components.roles.role import Role
 from components.roles.slurm.role import role as slurm
 from components.roles.slurm_release.role import role as slurm_release
@@ -33,6 +38,7 @@ from components.roles.users.role import role as users
 ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     machine,
     clock,
+    restore,
     tailnet,
     firewall,
     munge,
@@ -44,10 +50,13 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     nfs_exports,
     gpu,
     slurm_release,
+    accounting,
     enroot_pyxis,
+    health,
     slurm,
     pam_slurm_adopt,
     container_smoke,
+    backup,
     held_packages,
     foreign_cluster,
 )
@@ -63,7 +72,9 @@ def roles(settings: ClusterSettings) -> tuple[Role, ...]:
         "ports": ", ".join(port for role in found for port in role.ports),
         "udp_ports": ", ".join(port for role in found for port in role.udp_ports),
     }
-    return tuple(replace(role, values={**role.values, **closed}) if role.name == "firewall" else role for role in found)
+    return with_state(
+        replace(role, values={**role.values, **closed}) if role.name == "firewall" else role for role in found
+    )
 
 
 def in_order(made: Iterable[Role]) -> list[Role]:

@@ -53,6 +53,14 @@ class Head(Section):
         "the site that the head node stands at",
         "the name of a site; the head node would be nowhere; write the name of one of the sites",
     )
+    restore_from: str | None = key(
+        "make the head node, on a new machine, of a backup ([day-2.md](day-2.md#a-head-node-that-is-lost)): `latest`, "
+        "or a backup's id",
+        "latest, or the id of a backup in hexadecimal digits; the head node would begin anew and know no job; write "
+        "latest",
+        pattern=r"^(latest|[0-9a-f]{8,64})$",
+        default=None,
+    )
     compute: Annotated[bool, BeforeValidator(_computes)] = key(
         f"`{COMPUTES}`: run jobs on the head node too, although whoever is root of a compute node can then be root of "
         "the head node ([security.md](security.md#the-trust-domain))",

@@ -27,7 +27,7 @@ SHARED = ("base", "as_user", "proxy", "packages")
 # Step to its phases. Which machines have which steps is in head_node.py and compute_node.py.
 GATE = ("gate", "lead")
 GATE_OF_NODE = ("gate", "accept")
-JOIN = ("join",)
+JOIN = ("restore", "join")
 JOIN_OF_NODE = ("join", "reach")
 HEAD = ("machine", "head")
 COMPUTING_HEAD = ("machine", "head", "compute")

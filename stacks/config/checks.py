@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import islice
 
+from components.roles.accounting.settings import check_accounting
+from components.roles.backup.settings import check_backup
 from components.roles.enroot_pyxis.settings import check_containers
 from components.roles.nfs_exports.settings import Storage, check_storage
 from components.roles.slurm.files import MAX_NODE_COUNT
@@ -51,12 +53,15 @@ def check(config: Draft, report: Report) -> None:
         check_users(config.items("users"), logins, report)
         check_storage(storage, logins, report)
         check_slurm(config.section("slurm"), report)
+        check_accounting(config.section("accounting"), config.items("users"), config.section("slurm"), report)
     if config.raw.get("containers") is not None:
         known = {name for site in sites if (name := site.text("name")) is not None}
         share = [folder for name in ("path", "mount") if isinstance(folder := storage.value(name), str)]
         check_containers(config.section("containers"), known, share, report)
     elif not pool:
         _check_no_containers(config.section("validation").section("nccl"), report)
+    if not pool:
+        _check_backup(config, sites, head, storage, report)
     check_tailnet(config.section("tailnet"), _to_the_tailnet(sites), report)
     check_validation(config.section("validation"), report)
 
@@ -147,6 +152,17 @@ def _check_no_containers(nccl: Draft, report: Report) -> None:
         breaks = "the cluster has no containers, and the measurement could not run in one"
         at, fix = nccl.at("image"), "write a section tailrack:containers, or take the image out"
         report.add(at, f"{report.value(at, image)} without a section containers", breaks, fix)
+
+
+def _check_backup(config: Draft, sites: Sequence[Draft], head: Draft, storage: Draft, report: Report) -> None:
+    if config.raw.get("backup") is not None:
+        hosts = [host for site in sites for host in site.items("hosts") if host.text("name") == head.text("name")]
+        known = {name for name in (head.text("name"), *(host.text("address") for host in hosts)) if name}
+        check_backup(config.section("backup"), known, {name: storage.value(name) for name in ("path", "mount")}, report)
+    elif head.raw.get("restore_from") is not None:
+        at = head.at("restore_from")
+        what, breaks = "is there without a section backup", "nobody knows where the backup is"
+        report.add(at, what, breaks, "write tailrack:backup, as it was when the backup was made")
 
 
 def _check_relay(relay: Draft, nodes: Sequence[Claim], report: Report) -> None:

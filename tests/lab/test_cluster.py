@@ -185,7 +185,8 @@ def test_slurm_listens_on_the_tailnet_only(cluster: ClusterUnderTest, addresses:
         listening = re.findall(r"(\S+):(\d+)\s+\S+\s+users:\(\(\"(slurm\w+)\"", cluster.run(node, "ss -Hltnp"))
         wanted = {(addresses[node], "6818", "slurmd")}
         if node == "head":
-            wanted.add((addresses[node], "6817", "slurmctld"))
+            wanted |= {(addresses[node], "6817", "slurmctld"), (addresses[node], "6819", "slurmdbd")}
+            assert "mariadbd" not in cluster.run(node, "ss -Hltnp"), "the database has a socket in a folder alone"
         assert set(listening) == wanted, node
 
 
@@ -304,7 +305,7 @@ def test_the_outputs_say_how_each_node_reaches_the_head(outputs: dict[str, Any])
 
 
 def test_the_outputs_keep_their_contract(cluster: ClusterUnderTest, outputs: dict[str, Any]) -> None:
-    assert outputs.keys() == {"cluster", "validation", "busbw_gb_per_s", "head_link"}
+    assert outputs.keys() == {"cluster", "validation", "busbw_gb_per_s", "head_link", "release"}
     # What the head node is to pools, without what is secret in it.
     link = outputs["head_link"]
     assert {link["munge_key"], link["connection"]["private_key"]} == {"[secret]"}

@@ -235,6 +235,28 @@ def test_no_secret_is_in_what_preview_and_outputs_print(story: Story) -> None:
     assert story.leaks() == []
 
 
+def test_no_secret_is_in_the_archive_of_a_bug_report_which_has_every_machines_logs(story: Story) -> None:
+    story.cluster.run(
+        "a1", f"echo 'key {story.secret['the munge key'].strip()} of a user' >/var/log/tailrack/planted.log"
+    )
+    done = driver(story.cluster, "diagnose")["output of diagnose"].decode()
+    story.cluster.run("a1", "rm /var/log/tailrack/planted.log")
+    path = Path(done.rpartition("Written: ")[2].strip())
+    assert path.stat().st_mode & 0o777 == 0o600
+    with tarfile.open(path) as archive:
+        members = ((member.name.partition("/")[2], archive.extractfile(member)) for member in archive)
+        found = {f"{name} of the archive": file.read() for name, file in members if file}
+    path.unlink()
+    for node in NODES:
+        said = found[f"machines/{node}.txt of the archive"]
+        for part in (b"tailscale up: joined", b"munge", b"===== journal of tailscaled", b"===== addresses"):
+            assert part in said, (node, part)
+    assert b"===== step planted.log\nkey [hidden] of a user" in found["machines/a1.txt of the archive"]
+    assert b"NodeName=a1" in found["machines/head.txt of the archive"]
+    story.found |= found
+    assert story.leaks() == []
+
+
 def test_no_secret_is_in_the_failure_of_the_step_that_writes_the_munge_key(story: Story) -> None:
     cluster = story.cluster
     cluster.run("a1", "mount -t tmpfs -o size=4k tmpfs /etc/munge && ! cat /dev/zero >/etc/munge/filled")

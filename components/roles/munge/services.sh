@@ -1,6 +1,6 @@
 #!/bin/bash
 # uses: munge/own
-# All machines change to the next munge key at one moment, while jobs go on and none starts (docs/decisions/0016). The head
+# All machines change to the next munge key at one moment, while jobs go on and none starts (docs/decisions/0017). The head
 # node's own join has laid the key ready; here it is handed to the members, and they are told to change.
 #
 # MUNGE_GENERATION   text of the config that is changed for another key

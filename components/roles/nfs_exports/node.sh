@@ -4,6 +4,7 @@
 #
 # HEAD_ADDRESS                          the server
 # NFS_EXPORTS_PATH, NFS_EXPORTS_MOUNT   directory there, and where it appears here
+# NFS_EXPORTS_RESTORED                  of which backup the head node was made, empty where of none
 
 # Seconds for a mount, and for the step to wait for it. mount.nfs4 tries by itself for two minutes; the first way to a
 # server may go by a relay, and a server that has just started takes a while.
@@ -15,6 +16,9 @@ share_answers() { timeout 20 stat -t "$NFS_EXPORTS_MOUNT/home" >/dev/null; }
 share_mounted() {
     { findmnt -rn -o SOURCE,FSTYPE --mountpoint "$NFS_EXPORTS_MOUNT" || :; } | awk '$2 != "autofs" {print $1}'
 }
+
+# A server on another machine at the same address does not know what the lost one had given out.
+share_stale() { [[ $(timeout 20 stat -t "$NFS_EXPORTS_MOUNT" "$NFS_EXPORTS_MOUNT/home" 2>&1) == *'Stale file handle'* ]]; }
 
 nfs_exports_node() {
     local unit mounted why
@@ -45,6 +49,12 @@ Where=$NFS_EXPORTS_MOUNT
 WantedBy=multi-user.target"
     systemctl daemon-reload
     mounted=$(share_mounted)
+    if [ -n "$mounted" ] && [ -n "$NFS_EXPORTS_RESTORED" ] && share_stale; then
+        note "the share that is mounted here is lost with its server: mounted anew"
+        umount -l "$NFS_EXPORTS_MOUNT"
+        systemctl stop "$unit.automount" "$unit.mount"
+        mounted=''
+    fi
     if [ "$mounted" = "$HEAD_ADDRESS:$NFS_EXPORTS_PATH" ]; then
         # Jobs may be at work there: what an earlier release mounted gets the flags where it is.
         mount -i -o remount,bind,nosuid,nodev "$NFS_EXPORTS_MOUNT"

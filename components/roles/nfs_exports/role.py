@@ -16,6 +16,7 @@ def role(settings: ClusterSettings) -> Role:
         "nfs_exports",
         after=("tailnet", "firewall", "users"),
         section=settings.storage,
+        values={"restored": settings.head.restore_from or ""},
         packages={"head": ("acl",)},
         files={
             "head": (
@@ -31,4 +32,5 @@ def role(settings: ClusterSettings) -> Role:
         ports=PORTS,
         udp_ports=PORTS,
         serves=("2049",),
+        state=("/etc/exports.d/tailrack-*.exports",),
     )

@@ -19,6 +19,10 @@ def role(_settings: ClusterSettings) -> Role:
         "ssh_trust",
         after=("users",),
         packages={"join": ("openssh-server",)},
+        state=(
+            *("/var/lib/tailrack/ssh_authority*", "/var/lib/tailrack/leave_key*", "/var/lib/tailrack/members"),
+            "/etc/ssh/ssh_host_*_key*",
+        ),
         files={
             "head": (*trusts, _program("tailrack-sign"), _timer("tailrack-sign"), _program("tailrack-ask")),
             "node": (*trusts, _timer("tailrack-certificate"), _program("tailrack-answer")),

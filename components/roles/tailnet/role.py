@@ -16,8 +16,10 @@ def role(settings: ClusterSettings) -> Role:
     """Packages come before the tailnet; tailscale itself may come from a package source of its own (join.sh)."""
     return Role(
         "tailnet",
-        after=("machine",),
+        after=("machine", "restore"),
         section=settings.tailnet,
+        # Its identity: a head node that has it is at the address that nodes know.
+        state=("/var/lib/tailscale/tailscaled.state", "/var/lib/tailrack/tailnet"),
         packages={"join": ("jq",)},
         files={"join": (File(f"/etc/systemd/system/{UNIT}", template("tailnet", UNIT)),)},
         facts={

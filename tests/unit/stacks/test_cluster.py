@@ -74,7 +74,7 @@ def test_resources_beyond_those_of_hosts_do_not_grow_with_them(build: Build, con
 def test_a_preview_without_any_answer_has_the_same_resources(build: Build, lab_config: RawConfig) -> None:
     preview = build(lab_config, unknown=True)
     assert preview.names == build(lab_config).names
-    assert preview.outputs == {}  # nothing is known before the machines have answered
+    assert preview.outputs.keys() == {"release"}  # nothing else is known before the machines have answered
 
 
 @every_kind
@@ -269,7 +269,8 @@ def test_another_user_touches_the_nodes_and_no_measurement(build: Build, lab_con
     lab_config["users"].append({"name": "bob", "uid": 6002})
     after = build(lab_config)
     looks = {"head-gate", "a1-gate", "b1-gate"}  # whether the uid is free, before anything is changed
-    assert after.differences(before) == looks | {"head-head", "a1-node", "b1-node"}
+    # The head node's services give the user an account.
+    assert after.differences(before) == looks | {"head-head", "head-services", "a1-node", "b1-node"}
     assert after.header("a1-node")["USERS_LINES"] == "ada 6001 6001\nbob 6002 6002"
 
 

@@ -30,7 +30,7 @@ def on_gpus(gb_per_s: float, nodes: str, verdict: str = "PASS") -> dict[str, Any
 
 def test_the_outputs_are_cluster_validation_and_headline(build: Build, lab_config: RawConfig) -> None:
     outputs = build(lab_config).outputs
-    assert outputs.keys() == {"cluster", "validation", "busbw_gb_per_s", "head_link"}
+    assert outputs.keys() == {"cluster", "validation", "busbw_gb_per_s", "head_link", "release"}
     assert outputs["cluster"].keys() == {
         "name", "head", "control_address", "partitions", "nodes", "notes", "fabric",
     }  # fmt: skip
@@ -211,7 +211,7 @@ def test_the_dev_stack_as_it_is_delivered_exports_the_outputs(monkeypatch: pytes
     written = yaml.safe_load((PROJECT / "Pulumi.dev.yaml").read_text(encoding="utf-8"))["config"]
     config = {key.removeprefix("tailrack:"): value for key, value in written.items()}
     outputs = run_main(monkeypatch, config)
-    assert outputs.keys() == {"cluster", "validation", "busbw_gb_per_s", "head_link"}
+    assert outputs.keys() == {"cluster", "validation", "busbw_gb_per_s", "head_link", "release"}
     assert [node["name"] for node in outputs["cluster"]["nodes"]] == ["head", "a1", "b1"]
     # The mocks' table is one of another cluster, and no figure is shown of it.
     assert outputs["validation"]["cross-site"]["verdict"] == "INCONCLUSIVE"

@@ -16,6 +16,7 @@ from tests.unit import fake_nvidia_smi
 from tests.unit.shell import ROLES, Shell
 
 Gate = Callable[..., subprocess.CompletedProcess[str]]
+NO_BACKUP = {"BACKUP_HOST": "", "BACKUP_PORT": ""}
 FACTS = {
     "cpus", "memory_mb", "gpus", "gpu_kind", "gpu_devices", "gpu_memory_mb", "gpu_driver", "gpu_nvlinks",
     "kernel_nfs_server", "open_ports", "cgroups", "mpi", "slurm_version",
@@ -25,7 +26,7 @@ HEADER: dict[str, Value] = {
     "NODE_GPU_KIND": "", "NODE_GPU_COUNT": 0, "HEAD_SLURM_VERSION": "24.11.5-4", "HEAD_SLURM_OLDEST": "21.08",
     "HEAD_CGROUPS": False, "NODE_ADOPT": False, "TAILNET_CONTROL_URL": None, "NODE_TAKE_OVER": False,
     "MUNGE_CLUSTER": "lab", "USERS_LINES": ["ada 6001 6001"], "NFS_EXPORTS_MOUNT": "/nowhere/shared",
-    "TAILNET_TAG": "tag:cluster",
+    "TAILNET_TAG": "tag:cluster", "BACKUP_HOST": "", "BACKUP_PORT": 22,
 }  # fmt: skip
 
 
@@ -189,7 +190,7 @@ def test_where_releases_do_not_fit_the_key_for_one_release_is_named_with_what_to
 
 def test_a_head_node_with_a_slurm_that_is_too_old_is_told_of_one_release(gate: Gate, shell: Shell) -> None:
     packages(shell, candidate="21.08.5-2ubuntu1")
-    done = shell.step(compose(ROLES, GATE), HEADER, name="a1-gate")
+    done = shell.step(compose(ROLES, GATE), HEADER | NO_BACKUP, name="a1-gate")
     assert done.returncode == 1
     assert "Slurm 21.08 here is too old: nodes that come and go need 23.11 or newer" in done.stderr
     assert "write tailrack:slurm.release: 25.11.7" in done.stderr
@@ -293,7 +294,7 @@ def test_in_a_container_what_systemd_was_given_counts_and_not_what_the_host_has(
 
 def test_a_head_whose_slurm_is_too_old_is_stopped_as_well(gate: Gate, shell: Shell) -> None:
     packages(shell, candidate="22.05.8-4")
-    done = shell.step(compose(ROLES, GATE), HEADER, name="head-gate")
+    done = shell.step(compose(ROLES, GATE), HEADER | NO_BACKUP, name="head-gate")
     assert (done.returncode, done.stdout) == (1, "")
     assert "Slurm 22.05 here is too old: nodes that come and go need 23.11 or newer" in done.stderr
 

@@ -22,6 +22,7 @@ PHASES = {phase for name, phases in vars(composition).items() if name.isupper() 
           for phase in phases} - set(composition.SHARED)  # fmt: skip
 # What Slurm and Enroot set for programs that a step installs.
 OF_JOBS = {"SLURM_JOB_NODELIST", "SLURM_HET_SIZE", "SLURMD_NODENAME", "ENROOT_ENVIRON"}
+OF_JOBS |= {f"SLURM_JOB_{name}" for name in ("ID", "UID", "GID", "GPUS")}
 OWN = {"HOST_NAME", "STEP_NAME", "STEP_LOCK", "STEP_REPAIR"}
 OF_CONTAINERS = {"enroot_pyxis", "container_smoke"}  # roles that a stack has only if it asks for them
 FIXED = {*(name for role in ROLES for name in role.fixed), "NODE_LEAVE_PROGRAM", "DRIVER", "PROGRAM"}
@@ -46,7 +47,7 @@ def test_the_names_that_a_step_is_given_are_those_that_its_script_reads(
         # Programs that go with the script have variables of their own.
         script = re.sub(rf"^({'|'.join(FIXED)})=('[^']*'|\"[^\"]*\")*$", r"\1=", script, flags=re.MULTILINE)
         # os-release(5) is read by the shell itself.
-        known = {"SECONDS", "RANDOM", "VERSION_CODENAME", *OF_JOBS}
+        known = {"SECONDS", "RANDOM", "VERSION_CODENAME", "BASH_REMATCH", "SSH_ORIGINAL_COMMAND", *OF_JOBS}
         assert given - OWN == read(script) - OWN - known, step.name
 
 
@@ -74,12 +75,20 @@ def test_every_role_is_a_folder_with_a_role_and_every_folder_is_in_the_order() -
     folders = {path.name for path in FOLDER.iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert folders == set(ORDER)
     assert all((FOLDER / name / "role.py").is_file() for name in ORDER)
-    assert [role.name for role in ROLES] == [name for name in ORDER if name not in {*OF_CONTAINERS, "slurm_release"}]
+    assert [role.name for role in ROLES] == [
+        name for name in ORDER if name not in {*OF_CONTAINERS, "slurm_release", "restore"}
+    ]
 
 
 def test_every_script_of_a_role_is_a_phase_or_used_by_one() -> None:
-    used = {name for path in FILES for line in re.findall(r"^# uses: (.+)$", path.read_text(encoding="utf-8"),
-            re.MULTILINE) for name in line.split()}  # fmt: skip
+    # Of programs too (role.template), which use bash that all steps share besides.
+    programs = [path for path in FOLDER.glob("*/templates/*") if path.is_file()]
+    lines = [
+        line
+        for path in (*FILES, *programs)
+        for line in re.findall(r"^# uses: (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    used = {name for line in lines for name in line.split() if "/" in name}
     for path in FOLDER.rglob("*.sh"):
         name = f"{path.parent.name}/{path.stem}"
         assert path.stem in PHASES or name in used, name
@@ -98,7 +107,7 @@ def test_a_machine_goes_through_the_roles_in_their_order() -> None:
     calls = re.findall(r"^    ([a-z_]+)_(?:machine|node|compute)$", body, re.MULTILINE)
     assert calls == [
         "machine", "firewall", "names", "names", "users", "ssh_trust", "ssh_trust", "nfs_exports", "nfs_exports", "gpu",
-        "slurm", "pam_slurm_adopt", "held_packages",
+        "health", "slurm", "pam_slurm_adopt", "held_packages",
     ]  # fmt: skip
 
 
@@ -114,7 +123,7 @@ def test_a_member_is_released_by_all_before_any_forgets_it_in_the_reverse_order(
 
 def test_leaving_is_the_same_list_in_reverse_on_a_node_and_on_the_head() -> None:
     leaves = [f"{role.name}_leave" for role in reversed(ROLES) if (FOLDER / role.name / "leave.sh").is_file()]
-    assert leaves[:3] == ["held_packages_leave", "pam_slurm_adopt_leave", "slurm_leave"]
+    assert leaves[:3] == ["held_packages_leave", "backup_leave", "pam_slurm_adopt_leave"]
     assert leaves[-2:] == ["tailnet_leave", "machine_leave"]
     program = render_program(composition.leave_program(ROLES), {"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False})
     assert re.findall(r"^([a-z_]+_leave)$", program, re.MULTILINE) == leaves

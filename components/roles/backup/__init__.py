@@ -1,0 +1,1 @@
+"""Role backup: its settings, and what it gives the head node."""

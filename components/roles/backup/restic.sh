@@ -1,0 +1,12 @@
+#!/bin/bash
+# restic with what one folder says of the target: repository, password, and the way there. No secret in its words or
+# environment.
+
+# The folder, seconds that it may take, and what restic is to do.
+backup_restic() {
+    local folder=$1 limit=$2 way=()
+    shift 2
+    [ ! -e "$folder/ssh_config" ] || way=(-o "sftp.command=ssh -F $folder/ssh_config tailrack-backup-target -s sftp")
+    HOME=/root AWS_SHARED_CREDENTIALS_FILE=$folder/credentials timeout -k 10 "$limit" restic "${way[@]}" \
+        --repo "$(cat "$folder/repository")" --password-file "$folder/password" --cache-dir /var/cache/tailrack-backup "$@"
+}

@@ -1,0 +1,33 @@
+#!/bin/bash
+# uses: backup/target machine/retire
+# An hourly timer on the head node, and the first backup at once.
+#
+# BACKUP_STATE   files and folders that are saved, one a line
+
+BACKUP_FOLDER=/etc/tailrack/backup
+
+backup_services() {
+    local lent=$PRIVATE_DIR/backup said
+    if [ -z "$BACKUP_REPOSITORY" ]; then
+        retire tailrack-backup.timer tailrack-backup.service
+        rm -rf "$BACKUP_FOLDER" /usr/local/sbin/tailrack-backup /var/cache/tailrack-backup "$STATE_DIR/backup-state"
+        return
+    fi
+    rm -rf "$lent"
+    write_target "$lent"
+    check_target "$lent"
+    if [ "$TARGET_HAS" = no ]; then
+        said=$(backup_restic "$lent" 120 init 2>&1) || fail "no backup can be begun at the target: $(grep . <<<"$said" | tail -n 1)" \
+            "see that tailrack:backup says who may write there, then run up again"
+        close_target "$lent"
+    fi
+    rm -rf "$lent"
+    write_target "$BACKUP_FOLDER"
+    ensure_file "$BACKUP_FOLDER/state" 0600 root:root "$BACKUP_STATE"
+    install -d -m 0755 /usr/local/lib/tailrack /usr/local/lib/tailrack/backup.d
+    systemctl daemon-reload
+    systemctl reset-failed tailrack-backup.service || note "it had not failed"
+    systemctl start tailrack-backup.service || fail "the first backup failed: $(sed -n 's/^reason=//p' "$STATE_DIR/backup-state")" \
+        "see 'journalctl -u tailrack-backup' on $HOST_NAME, then run up again"
+    systemctl enable -q --now tailrack-backup.timer
+}

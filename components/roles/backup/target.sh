@@ -1,0 +1,93 @@
+#!/bin/bash
+# uses: backup/restic
+# Where backups go, as this machine reaches it: who and where, what it shows itself by, and the keys. Looked at before
+# anything is changed.
+#
+# BACKUP_REPOSITORY                     as restic has it; empty where there are no backups
+# BACKUP_HOST, BACKUP_USER, BACKUP_PORT, BACKUP_HOST_KEY   of a machine; empty for S3
+# BACKUP_PRIVATE_KEY, BACKUP_PASSWORD, BACKUP_SECRET_KEY   secret
+# BACKUP_ACCESS_KEY                     of S3
+# BACKUP_CLUSTER                        the cluster's name
+# NFS_EXPORTS_PATH, NFS_EXPORTS_MOUNT   the share
+
+TARGET=tailrack-backup-target
+# Kilobytes that have to be free there.
+ROOM_NEEDED=262144
+
+# All that restic and ssh need, in a folder that root alone can open: the folder.
+write_target() {
+    local folder=$1
+    install -d -m 0700 -o root -g root "$folder"
+    ensure_file "$folder/repository" 0600 root:root "$BACKUP_REPOSITORY"
+    ensure_file "$folder/cluster" 0600 root:root "$BACKUP_CLUSTER"
+    ensure_file "$folder/password" 0600 root:root "$BACKUP_PASSWORD"
+    if [ -n "$BACKUP_HOST" ]; then
+        ensure_file "$folder/key" 0600 root:root "$BACKUP_PRIVATE_KEY"
+        ensure_file "$folder/known_hosts" 0600 root:root "$TARGET $BACKUP_HOST_KEY"
+        ensure_file "$folder/ssh_config" 0600 root:root "Host $TARGET
+    HostName $BACKUP_HOST
+    Port $BACKUP_PORT
+    User $BACKUP_USER
+    IdentityFile $folder/key
+    IdentitiesOnly yes
+    BatchMode yes
+    HostKeyAlias $TARGET
+    StrictHostKeyChecking yes
+    UserKnownHostsFile $folder/known_hosts
+    GlobalKnownHostsFile /dev/null
+    CanonicalizeHostname no
+    ConnectTimeout 10
+    ServerAliveInterval 10
+    ServerAliveCountMax 3"
+    fi
+    if [ -n "$BACKUP_SECRET_KEY" ]; then
+        ensure_file "$folder/credentials" 0600 root:root "[default]
+aws_access_key_id = $BACKUP_ACCESS_KEY
+aws_secret_access_key = $BACKUP_SECRET_KEY"
+    fi
+}
+
+# restic makes the folder as the account there makes folders, which others can mostly open.
+close_target() {
+    local said
+    [ -n "$BACKUP_HOST" ] || return 0
+    said=$(printf 'chmod 700 %s\n' "${BACKUP_REPOSITORY##*:}" | timeout 60 sftp -F "$1/ssh_config" -b - "$TARGET" 2>&1) ||
+        fail "the backup's target cannot be closed to others there: $(tail -n 1 <<<"$said")" \
+            "run 'chmod 700 ${BACKUP_REPOSITORY##*:}' on $BACKUP_HOST, then run up again"
+}
+
+# Stop with one sentence where backups cannot go there: nobody answers, the folder is open to others there or on the share,
+# the disk is full, or the password is another one. Leaves in TARGET_HAS whether there is a repository already.
+check_target() {
+    local folder=$1 said status=0 path real mode free
+    TARGET_HAS=no
+    if [ -n "$BACKUP_HOST" ]; then
+        path=${BACKUP_REPOSITORY##*:}
+        said=$(printf -- '-cd %s\npwd\n-ls -lan %s\n-df %s\n' "$path" "$path" "$path" |
+            timeout 60 sftp -F "$folder/ssh_config" -b - "$TARGET" 2>&1) || status=$?
+        [ "$status" -eq 0 ] || fail "the backup's target $BACKUP_USER@$BACKUP_HOST does not let us in: $(tail -n 1 <<<"$said")" \
+            "see that $BACKUP_HOST answers SSH at port $BACKUP_PORT, and host_key and private_key in tailrack:backup; then run up again"
+        real=$(sed -n 's/^Remote working directory: //p' <<<"$said" | head -n 1)
+        case $real/ in
+        "$NFS_EXPORTS_MOUNT"/* | "$NFS_EXPORTS_PATH"/*) fail "the backup's target $path is $real there, which is on the share" \
+            "write a folder of $BACKUP_HOST's own disk in tailrack:backup.target" ;;
+        esac
+        mode=$(sed -nE '/^d.*[ \/]\.$/ { s/ .*//p; q }' <<<"$said")
+        [[ -z $mode || $mode == d???------* ]] || fail "the backup's target $path on $BACKUP_HOST can be opened by others there ($mode)" \
+            "run 'chmod 700 $path' on $BACKUP_HOST, or name a folder that is not there yet; then run up again"
+        free=$(awk '/Avail/ { for (i = 1; i <= NF; i++) if ($i == "Avail") at = i; next } at && $at ~ /^[0-9]+$/ { print $at; exit }' <<<"$said")
+        [ -z "$free" ] || [ "$free" -ge "$ROOM_NEEDED" ] || fail "the backup's target $path on $BACKUP_HOST is full: $free KB are free" \
+            "make room there (256 MB at least), then run up again"
+    fi
+    status=0
+    said=$(backup_restic "$folder" 120 cat config 2>&1) || status=$?
+    if [ "$status" -eq 0 ]; then
+        TARGET_HAS=yes
+    elif grep -q 'wrong password' <<<"$said"; then
+        fail "what is at the backup's target was encrypted with another password" \
+            "set the one that it was made with (${BACKUP_PASSWORD:+pulumi config set --path --secret tailrack:backup.password}), or name an empty folder in tailrack:backup.target"
+    elif ! grep -qiE 'is there a repository|no such file|does not exist|not exist' <<<"$said"; then
+        fail "the backup's target cannot be used: $(grep . <<<"$said" | tail -n 1)" \
+            "see tailrack:backup.target and what the place it names says, then run up again"
+    fi
+}

@@ -1,0 +1,95 @@
+#!/bin/bash
+# uses: backup/target tailnet/membership
+# The state of a head node that is lost, on the machine that takes its place: its identity in the tailnet, so that nodes find
+# it where it was, its authority, what it kept of members, and Slurm's own state. Before any of their daemons starts.
+# Only onto a machine without such state, and once.
+#
+# RESTORE_FROM     `latest`, or the id of a backup
+# BACKUP_CLUSTER   the cluster's name
+
+# A tree that was read whole, and the word for one that lies in its place.
+RESTORING=$STATE_DIR/restoring
+RESTORED=$STATE_DIR/restored
+
+# Which backup is meant: its id.
+backup_wanted() {
+    local lent=$1 list others
+    list=$(backup_restic "$lent" 120 --no-lock snapshots --json --tag tailrack 2>&1) || fail \
+        "the archive at the backup's target cannot be read: $(grep . <<<"$list" | tail -n 1)" \
+        "see tailrack:backup.target, or restore the files there from a copy of their own; then run up again"
+    WANTED=$(jq -r --arg cluster "$BACKUP_CLUSTER" --arg from "$RESTORE_FROM" \
+        '[.[] | select(.hostname == $cluster and ($from == "latest" or (.id | startswith($from))))] | sort_by(.time) | last | .id // empty' <<<"$list")
+    [ -z "$WANTED" ] || return 0
+    others=$(jq -r '[.[].hostname] | unique | join(", ")' <<<"$list")
+    fail "there is no backup${RESTORE_FROM:+ ($RESTORE_FROM)} of cluster $BACKUP_CLUSTER at the backup's target${others:+, only of $others}" \
+        "name the target of $BACKUP_CLUSTER in tailrack:backup.target, or write latest as tailrack:head.restore_from"
+}
+
+# All of it is read, and its blocks held against their digests, before any of it is put anywhere.
+read_backup() {
+    local lent=$1 said
+    rm -rf "$RESTORING"
+    install -d -m 0700 "$RESTORING"
+    said=$(backup_restic "$lent" 3000 --no-lock restore "$WANTED" --target "$RESTORING/tree" --verify 2>&1) || {
+        rm -rf "$RESTORING"
+        fail "the backup ${WANTED:0:8} is broken: $(grep . <<<"$said" | tail -n 1)" \
+            "name an earlier one as tailrack:head.restore_from ('restic snapshots' lists them), then run up again"
+    }
+    grep -qsxF "cluster=$BACKUP_CLUSTER" "$RESTORING/tree/backup" && [ -d "$RESTORING/tree/var/lib/slurm/slurmctld" ] || {
+        rm -rf "$RESTORING"
+        fail "the backup ${WANTED:0:8} is no backup of a head node of $BACKUP_CLUSTER" \
+            "name another one as tailrack:head.restore_from, then run up again"
+    }
+}
+
+# What is the machine's own is not taken: its SSH host keys, by which the config knows it. The munge key comes from the stack.
+put_in_place() {
+    local tree=$RESTORING/tree path
+    for path in var/lib/slurm var/lib/tailrack; do
+        [ ! -d "$tree/$path" ] || { mkdir -p "/${path%/*}" && cp -a "$tree/$path" "/${path%/*}/"; }
+    done
+    for path in "$tree"/etc/exports.d/tailrack-*.exports; do
+        [ ! -f "$path" ] || install -D -m 0644 "$path" "/etc/exports.d/${path##*/}"
+    done
+    [ ! -d "$tree/dumps" ] || { rm -rf "$STATE_DIR/dumps" && cp -a "$tree/dumps" "$STATE_DIR/dumps"; }
+    become_the_lost_one "$tree/var/lib/tailscale/tailscaled.state"
+}
+
+# In the tailnet the new machine is the old one, with its address. Not where it is a member by itself, or where the state
+# was sealed by the lost machine's TPM.
+become_the_lost_one() {
+    local state=$1
+    if [ "$NODE_ADOPT" = true ] || ! grep -qs '"_machinekey"' "$state" || in_tailnet; then
+        note "it joins the tailnet as a new machine"
+        return 0
+    fi
+    if tailscale_there; then systemctl stop tailscaled; fi
+    install -d -m 0700 /var/lib/tailscale
+    install -m 0600 -o root -g root "$state" /var/lib/tailscale/tailscaled.state
+    note "it has the lost head node's identity in the tailnet"
+}
+
+restore_restore() {
+    local lent=$PRIVATE_DIR/backup
+    if [ -e "$RESTORED" ]; then
+        note "this head node was made of $(cat "$RESTORED")"
+        return 0
+    fi
+    if [ ! -e "$RESTORING/tree/whole" ]; then
+        [ ! -e "$STATE_DIR/ssh_authority" ] && [ ! -e /var/lib/slurm/slurmctld/job_state ] || fail \
+            "tailrack:head.restore_from is for a new machine, and $HOST_NAME has a head node's state, which would be lost" \
+            "take restore_from out of the config; or, to go back to the backup, 'make down' first"
+        rm -rf "$lent"
+        write_target "$lent"
+        check_target "$lent"
+        [ "$TARGET_HAS" = yes ] || fail "there is no archive at the backup's target" \
+            "correct tailrack:backup.target, or take tailrack:head.restore_from out"
+        backup_wanted "$lent"
+        read_backup "$lent"
+        rm -rf "$lent"
+        printf '%s\n' "$WANTED" >"$RESTORING/tree/whole"
+    fi
+    put_in_place
+    mv -fT "$RESTORING/tree/whole" "$RESTORED"
+    rm -rf "$RESTORING"
+}

@@ -1,0 +1,19 @@
+"""Restore: a head node on a new machine has what the lost one had, from its backup, before it joins the tailnet."""
+
+from __future__ import annotations
+
+from components.roles.backup.role import PACKAGES
+from components.roles.cluster_settings import ClusterSettings
+from components.roles.role import Role
+
+
+def role(settings: ClusterSettings) -> Role | None:
+    """None where the head node is not made of a backup."""
+    if settings.head.restore_from is None:
+        return None
+    return Role(
+        "restore",
+        after=("clock",),
+        values={"from": settings.head.restore_from},
+        packages={"restore": PACKAGES},
+    )

@@ -1,0 +1,143 @@
+"""Role backup: what its section refuses, who gets its secrets, and what is saved."""
+
+from __future__ import annotations
+
+import copy
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from components.roles.order import roles
+from components.roles.role import template
+from stacks.config import ConfigError, parse
+from tests.unit.configs import HOST_KEY, KEY_PAIR, LAB, RawConfig
+from tests.unit.recorded import Build
+from tests.unit.shell import Shell
+
+KEY = KEY_PAIR.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()
+SFTP: RawConfig = {
+    "target": "sftp:keeper@192.0.2.9:/srv/backup/lab",
+    "host_key": HOST_KEY,
+    "private_key": KEY,
+    "password": "password-nobody-may-see",
+}
+S3: RawConfig = {"target": "s3:https://s3.example.org/lab", "access_key": "AKIAEXAMPLE", "secret_key": "nobody-may-see"}
+
+
+def refused(backup: RawConfig, secret: frozenset[str] = frozenset({"backup"}), **others: Any) -> str:
+    """What is said of a config with this section."""
+    with pytest.raises(ConfigError) as problem:
+        parse({**copy.deepcopy(LAB), "backup": backup, **others}, base_dir=Path(), secret_keys=secret)
+    return str(problem.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"target": "/mnt/usb"}, "tailrack:backup.target: [secret] is not sftp:USER@HOST:/FOLDER"),
+        (
+            {"target": "sftp:keeper@192.0.2.9:/srv/x;reboot"},
+            "tailrack:backup.target: [secret] is not sftp:USER@HOST:/FOLDER",
+        ),
+        (
+            {"target": "sftp:-oProxyCommand=x@h:/srv/x"},
+            "tailrack:backup.target: [secret] is not sftp:USER@HOST:/FOLDER",
+        ),
+        ({"target": "s3:http://s3.example.org/lab"}, "tailrack:backup.target: [secret] is not sftp:USER@HOST:/FOLDER"),
+        ({"target": "sftp:keeper@head:/srv/backup"}, "is the head node itself"),
+        ({"target": "sftp:keeper@192.0.2.9:/shared/backup"}, "is on the share (storage.mount is /shared)"),
+        ({"target": "sftp:keeper@192.0.2.9:/export/shared"}, "is on the share (storage.path is /export/shared)"),
+        ({"host_key": None}, "host_key"),
+        ({"private_key": None}, "private_key"),
+        ({"host_key": "ssh-ed25519 AAAA\nssh-ed25519 AAAA"}, "host_key"),
+        ({"private_key": "no key"}, "is no private key of OpenSSH"),
+        ({"password": "two words"}, "has blanks"),
+        ({"port": 0}, "a whole number from 1"),
+    ],
+)
+def test_a_target_that_would_save_nothing_is_refused_by_name(change: RawConfig, what: str) -> None:
+    section = {key: value for key, value in {**SFTP, **change}.items() if value is not None}
+    said = refused(section)
+    assert what in said
+    assert "tailrack:backup" in said
+    assert "nobody-may-see" not in said
+
+
+def test_one_half_of_an_access_key_and_a_secret_in_plain_text_are_refused() -> None:
+    assert "one of access_key and secret_key" in refused({key: S3[key] for key in ("target", "access_key")})
+    assert "[secret] is plain text in the config" in refused(SFTP, frozenset())
+
+
+def test_a_head_node_is_not_made_of_a_backup_that_nobody_names() -> None:
+    with pytest.raises(ConfigError, match="restore_from: is there without a section backup"):
+        parse({**LAB, "head": {**LAB["head"], "restore_from": "latest"}}, base_dir=Path())
+    assert "restore_from" in refused(SFTP, head={**LAB["head"], "restore_from": "yesterday"})
+
+
+def test_all_roles_state_is_saved_and_the_names_of_their_files_are_the_roles_own() -> None:
+    made = roles(parse({**LAB, "backup": SFTP}, base_dir=Path(), secret_keys=frozenset({"backup"})))
+    backup = next(role for role in made if role.name == "backup")
+    assert backup.values["state"] == list(dict.fromkeys(path for role in made for path in role.state))
+    assert {"/var/lib/slurm/slurmctld", "/var/lib/tailrack/slurm"} <= {*backup.values["state"]}
+
+
+def test_only_the_head_node_has_the_secrets_and_no_plain_state_has_them(build: Build) -> None:
+    raw = {**LAB, "backup": SFTP, "head": {**LAB["head"], "restore_from": "latest"}}
+    stack = build(raw, secret=["backup"])
+    commands = [*stack.remote, *stack.local]
+    steps = {one.name for one in commands if SFTP["password"] in str(one.inputs.get("stdin"))}
+    assert steps == {"head-join", "head-services"}
+    for name in steps:
+        assert "stdin" in stack[name].secret_paths
+    assert not [one.name for one in stack.resources if "password-nobody-may-see" in one.in_plain_state]
+
+
+def test_without_a_password_of_the_configs_the_stack_makes_one_and_gives_it_out_as_a_secret(build: Build) -> None:
+    raw = {**LAB, "backup": {key: SFTP[key] for key in SFTP if key != "password"}}
+    stack = build(raw, secret=["backup"], answers={"backup-password": "made-and-nobody-may-see"})
+    assert stack.header("head-services")["BACKUP_PASSWORD"] == "made-and-nobody-may-see"
+    assert not [one.name for one in stack.resources if "made-and-nobody-may-see" in one.in_plain_state]
+    assert "backup-password" not in build(LAB).names
+
+
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        ("", "backup: none has been made; next: systemctl start tailrack-backup"),
+        ("done={now}\n", "backup: the last one is 0 minutes old"),
+        (
+            "done={old}\n",
+            "backup: STALE: the last one is 200 minutes old; next: systemctl status tailrack-backup.timer",
+        ),
+        (
+            "done={now}\nfailed={now}\nreason=it was full\n",
+            "backup: FAILED: it was full; next: journalctl -u tailrack-backup, then systemctl start tailrack-backup",
+        ),
+    ],
+)
+def test_how_old_the_last_backup_is_or_why_it_failed_is_one_line(shell: Shell, kept: str, said: str) -> None:
+    now = int(time.time())
+    shell.write("/usr/local/sbin/tailrack-backup", shell.inside(template("backup", "tailrack-backup")))
+    shell.path("/usr/local/sbin/tailrack-backup").chmod(0o755)
+    shell.write("/var/lib/tailrack/backup-state", kept.format(now=now, old=now - 200 * 60))
+    assert shell.program("/usr/local/sbin/tailrack-backup", "status").stdout.strip() == said
+
+
+def test_a_backup_whose_files_cannot_be_read_is_a_failure_that_is_kept_and_leaves_nothing_behind(shell: Shell) -> None:
+    shell.write("/usr/local/sbin/tailrack-backup", shell.inside(template("backup", "tailrack-backup")))
+    shell.write("/etc/tailrack/backup/cluster", "lab\n")
+    shell.write("/etc/tailrack/backup/state", "/etc/kept\n")
+    shell.write("/etc/kept", "text")
+    shell.write("/etc/tailrack/backup/repository", "sftp:x:/y\n")
+    shell.write("/var/lib/tailrack/backup-state", "done=5\n")
+    shell.stub("hostname", "echo head")
+    shell.stub("restic", "echo 'Fatal: no such host' >&2; exit 1")
+    done = shell.program("/usr/local/sbin/tailrack-backup", "run")
+    assert done.returncode == 1
+    assert "<3>backup failed: unlock: Fatal: no such host" in done.stderr
+    kept = shell.path("/var/lib/tailrack/backup-state").read_text().splitlines()
+    assert (kept[0], kept[2]) == ("done=5", "reason=unlock: Fatal: no such host")
+    assert not shell.path("/var/lib/tailrack/backup-stage").exists()
