@@ -28,6 +28,6 @@ health_compute() {
         ensure_file "$LIB/$kind.d/$name" 0755 root:root "$(base64 -d <<<"$text")"
     done <<<"$HEALTH_SCRIPTS"
     forget_old_scripts
-    ensure_file /etc/tailrack/share 0644 root:root "$NFS_EXPORTS_MOUNT"
+    ensure_file /etc/tailrack/share-mounted 0644 root:root "$NFS_EXPORTS_MOUNT"
     systemctl daemon-reload
 }

@@ -109,7 +109,7 @@ def findings(node: Node) -> list[Finding]:
     machine = listed.Machine(
         gpus,
         health_of(node.shown / "health.json") if gpus else None,
-        share=_text(node.root / "etc/tailrack/share").strip(),
+        share=_text(node.root / "etc/tailrack/share-mounted").strip(),
         events=_events(node),
         before=before,
         jobs=len(list(jobs.iterdir())) if jobs.is_dir() else None,

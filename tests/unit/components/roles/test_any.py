@@ -57,6 +57,16 @@ def test_every_role_is_a_folder_of_its_name() -> None:
     assert {make.__module__ for make in ROLES} == {f"components.roles.{name}.role" for name in folders()}
 
 
+def test_a_file_that_a_role_writes_on_machines_is_no_other_roles() -> None:
+    wrote = re.compile(r"(?:\bensure_file |^[A-Z_]+_FILE=)(/etc/[^\s\"$]+)", re.MULTILINE)
+    owners: dict[str, set[str]] = {}
+    for script in FOLDER.glob("*/*.sh"):
+        for path in wrote.findall(script.read_text(encoding="utf-8")):
+            owners.setdefault(path, set()).add(script.parent.name)
+    assert len(owners) > 10
+    assert {path: roles for path, roles in owners.items() if len(roles) > 1} == {}
+
+
 def folders() -> set[str]:
     return {path.name for path in FOLDER.iterdir() if (path / "role.py").is_file()}
 

@@ -229,7 +229,7 @@ def test_a_share_that_is_away_for_a_moment_drains_nobody_and_one_that_stays_away
 ) -> None:
     controller = Controller()
     (node.root / "etc/tailrack").mkdir(parents=True)
-    (node.root / "etc/tailrack/share").write_text(f"{node.root}/none\n")
+    (node.root / "etc/tailrack/share-mounted").write_text(f"{node.root}/none\n")
     now = time.time()
     node_look.look(node, "a1", controller)
     assert controller.node["state"] == ["IDLE"]
