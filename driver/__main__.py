@@ -27,6 +27,7 @@ from driver.deployment import Deployment, cluster_stack, has_lab, stack_config
 from driver.diagnose import diagnose
 from driver.find_engine import Found, find_engine
 from driver.head_command import on_head
+from driver.live_status import NOW, over_ssh
 from driver.make_command import Make
 from driver.next_commands import next_commands
 from driver.preview.plan import Plan
@@ -46,8 +47,6 @@ from stacks.config import from_pulumi
 from stacks.sites.hosts.inventory import PASSPHRASE
 from stacks.yaml_file import FileError
 
-# What Slurm says now: nodes, why some are out, and jobs.
-SLURM_NOW = ("sinfo -N -l", "sinfo -R", "squeue")
 # What a preview reads of what would be created.
 _OF_NEW = ("triggers", "update")
 _REFRESH = "look at clouds and tailnet first; needs the CLI"
@@ -227,9 +226,13 @@ def _status(arguments: argparse.Namespace, console: Console) -> int:
     deployment = _deployment(arguments, Progress(console), find_engine(arguments.engine))
     outputs = deployment.outputs()
     tables.show(console, outputs, deployment.make)
-    if outputs and (deployment.uses_lab or deployment.head_is_here):
-        for question in SLURM_NOW:
-            run_shown(on_head(deployment, question, outputs["cluster"].get("head", "")))
+    if not outputs.get("cluster"):
+        return 0
+    head = outputs["cluster"].get("head", "")
+    if deployment.head_in_lab or deployment.head_is_here:
+        return 1 if run_shown(on_head(deployment, NOW, head)) else 0
+    said = over_ssh(deployment.made(), head, NOW)
+    console.print(said, highlight=False, soft_wrap=True)
     return 0
 
 

@@ -18,6 +18,7 @@ from pulumi.runtime.rpc import UNKNOWN, is_rpc_secret
 
 from components.steps.label import StepLabel
 from driver.cli_processes import end_run
+from driver.cli_words import meant
 from driver.silent_hosts import Place, SilentHosts, place_of
 from driver.workspace import DriverError, Workspace, write_private
 from engine.events import Event, Failure, Made, Summary, command_of
@@ -96,7 +97,7 @@ class CliRunner:
             # An output that needs a step which failed is unknown, and left out.
             return {name: value for name, value in shown.items() if value != UNKNOWN}
         except CommandError as error:
-            raise DriverError(_reason(error)) from None
+            raise DriverError(self._meant(error)) from None
 
     def made(self) -> list[Made]:
         """Return what the last run left."""
@@ -104,7 +105,7 @@ class CliRunner:
             self._stack()
             exported = self._exported(self._workspace.stack, "--show-secrets")
         except CommandError as error:
-            raise DriverError(_reason(error)) from None
+            raise DriverError(self._meant(error)) from None
         return [_made(each) for each in _resources(exported) if not each.get("delete")]
 
     def has(self, reference: str) -> bool:
@@ -114,7 +115,7 @@ class CliRunner:
         except CommandError as error:
             if "no stack named" in str(error):
                 return False
-            raise DriverError(_reason(error)) from None
+            raise DriverError(self._meant(error)) from None
 
     def leave_undone(self, type_: str) -> list[str]:
         """Have resources of a type deleted later without their command; their names. Nothing is deleted now."""
@@ -153,7 +154,7 @@ class CliRunner:
             )
             return Stack.create_or_select(self._workspace.stack, workspace)
         except CommandError as error:
-            raise DriverError(_reason(error)) from None
+            raise DriverError(self._meant(error)) from None
 
     def _clear_pending(self, stack: Stack) -> None:
         """Take away what a killed run left: its lock, and the note that it was in the middle of a step.
@@ -174,7 +175,7 @@ class CliRunner:
             if (stack.export_stack().deployment or {}).get("pending_operations"):
                 self._mended(lambda: stack.refresh(clear_pending_creates=True, color="never"))
         except CommandError as error:
-            raise DriverError(f"what a killed run left cannot be cleared away: {_reason(error)}") from None
+            raise DriverError(f"what a killed run left cannot be cleared away: {self._meant(error)}") from None
 
     def _run(self, operation: Callable[[Callable[[EngineEvent], None]], Any], touches_hosts: bool = True) -> Summary:
         told, silent = _Telling(self._on_event), SilentHosts(self._places, end_run)
@@ -188,10 +189,13 @@ class CliRunner:
             with silent if touches_hosts else nullcontext():
                 self._mended(lambda: operation(on_event))
         except CommandError as error:
-            told.stopped(_reason(error))
+            told.stopped(_reason(error), self._workspace.stack)
         told.summary.failures = [_named(failure, silent) for failure in told.summary.failures]
         told.summary.seconds = time.monotonic() - begun
         return told.summary
+
+    def _meant(self, error: CommandError) -> str:
+        return meant(_reason(error), self._workspace.stack)
 
     def _places(self) -> dict[str, Place]:
         """Where the steps under way are, by URN. The CLI writes a step down, with its inputs, before it begins it."""
@@ -279,14 +283,14 @@ class _Telling:
         elif diagnostic and diagnostic.severity == "error":
             self._said.setdefault(diagnostic.urn or "", []).append(_plain(diagnostic.message))
 
-    def stopped(self, reason: str) -> None:
+    def stopped(self, reason: str, stack: str) -> None:
         """Keep what explains the error the CLI ended with. What the stack itself says is noise after a failed step."""
         steps = {urn: said for urn, said in self._said.items() if urn and f"::{_STACK_TYPE}::" not in urn}
         for urn in dict.fromkeys([*self._failed, *steps]):
             self.summary.failures.append(Failure(urn, "\n".join(steps.get(urn, [])), self._commands.get(urn, "")))
         if not self.summary.failures:
             said = [text for texts in self._said.values() for text in texts if not text.startswith(_EXIT_NOISE)]
-            self.summary.failures.append(Failure("", "\n".join(said) or reason))
+            self.summary.failures.append(Failure("", meant("\n".join(said) or reason, stack)))
 
     def _step(self, metadata: StepEventMetadata, kind: str) -> None:
         self._commands[metadata.urn] = command = _command(metadata)

@@ -48,8 +48,6 @@ class Monitor:
     def RegisterResource(self, request: resource_pb2.RegisterResourceRequest) -> resource_pb2.RegisterResourceResponse:
         """Bring one resource to what the program asks for. Blocks until it is there."""
         response = resource_pb2.RegisterResourceResponse(urn=self._urn(request), unknown=True)
-        for key, urns in request.propertyDependencies.items():
-            response.propertyDependencies[key].urns.extend(urns.urns)
         inputs = _python(request.object)
         if problems := _problems(request, inputs):
             self.refused.append(f"{request.type} {request.name}: {', '.join(problems)}")

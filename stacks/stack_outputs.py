@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import pulumi
@@ -11,8 +10,8 @@ import pulumi
 from components.cluster.compute_node import ComputeNode
 from components.cluster.head_link import HeadLink
 from components.cluster.head_node import HeadNode
-from components.host import Host
 from components.settings.types import GPUS_FOUND
+from components.steps.late import Late, grouped
 from stacks.config import PoolConfig, StackConfig
 from stacks.outputs import fabric_output, node_output
 
@@ -32,39 +31,36 @@ def cluster_output(
     notes: pulumi.Output[list[str]],
 ) -> pulumi.Output[dict[str, Any]]:
     """Return the output of a stack with these nodes, in the cluster of that name and head node."""
-    nodes = [
-        pulumi.Output.all(facts=member.facts, joined=member.joined, confined=link.cgroups).apply(
-            partial(_node_output, member.host)
-        )
-        for member in members
-    ]
-    sites = {member.host.name: member.host.site for member in members}
-    fabric = pulumi.Output.all(**{member.host.name: member.fabric for member in members}).apply(
-        lambda proven: {site.name: _fabric_output(site.name, sites, proven) for site in config.sites}
-    )
-    return pulumi.Output.all(
-        name=name,
-        head=head,
-        address=link.address,
-        nodes=pulumi.Output.all(*nodes),
-        notes=notes,
-        gpus=pulumi.Output.all(**{member.host.name: member.gpus for member in members}),
-        fabric=fabric,
-    ).apply(
-        lambda known: {
-            "name": known["name"],
-            "head": known["head"],
-            "control_address": known["address"],
+    hosts = {member.host.name: member.host for member in members}
+    sites = {node: host.site for node, host in hosts.items()}
+    of_cluster: dict[str, Late] = {
+        "name": name, "head": head, "address": link.address, "notes": notes, "confined": link.cgroups
+    }  # fmt: skip
+
+    def said(known: dict[str, dict[str, Any]]) -> dict[str, Any]:
+        cluster, facts, joined = known["cluster"], known["facts"], known["joined"]
+        return {
+            "name": cluster["name"],
+            "head": cluster["head"],
+            "control_address": cluster["address"],
             "partitions": _partitions(config, known["gpus"]),
-            "nodes": known["nodes"],
-            "notes": known["notes"],
-            "fabric": known["fabric"],
+            "nodes": [
+                node_output(node, host.site, facts[node], joined[node], cluster["confined"])
+                for node, host in hosts.items()
+            ],
+            "notes": cluster["notes"],
+            "fabric": {site.name: _fabric_output(site.name, sites, known["fabric"]) for site in config.sites},
         }
-    )
 
-
-def _node_output(host: Host, known: dict[str, Any]) -> dict[str, Any]:
-    return node_output(host.name, host.site, known["facts"], known["joined"], known["confined"])
+    return grouped(
+        {
+            "cluster": of_cluster,
+            "facts": {member.host.name: member.facts for member in members},
+            "joined": {member.host.name: member.joined for member in members},
+            "gpus": {member.host.name: member.gpus for member in members},
+            "fabric": {member.host.name: member.fabric for member in members},
+        }
+    ).apply(said)
 
 
 def _partitions(config: StackConfig | PoolConfig, gpus: dict[str, str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,6 +17,10 @@ DEEPEST = 50  # lists and mappings in one another: libyaml goes as deep as it is
 _TAG = "tag:yaml.org,2002:"
 _KINDS = {"str": "a text", "int": "a number", "float": "a number", "bool": "a truth value", "null": "nothing"}
 _KINDS |= {"timestamp": "a date", "map": "a mapping", "seq": "a list", "merge": "'<<'"}
+# 017 and 0o17; and 08, which is neither. Numbers that YAML 1.1 reads as texts and YAML 1.2 as numbers: 1e3.
+_BY_EIGHTS = re.compile(r"[-+]?0(o[0-7_]+|[0-9_]+)")
+_BY_TENS = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_MOST_DIGITS = 18  # are exact in 64 bits
 # libyaml, where PyYAML has it, is ten times as fast.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -86,6 +91,35 @@ def _check_depth(text: str) -> None:
             _fail(event.start_mark, what, "no key of a stack's config needs that; take them out")
 
 
+def _refuse_doubtful(name: str, node: yaml.Node) -> None:
+    """Refuse a value that the Pulumi CLI and this program, or a person, would read as something else each.
+
+    name   what the value is of, to people
+    """
+    if not isinstance(node, yaml.ScalarNode):
+        return
+    kind, text = node.tag.removeprefix(_TAG), node.value
+    plain, is_number = not node.style, kind in ("int", "float") and ":" not in node.value
+    quoted = "or write it in quotes if it is meant as a text"
+    if kind == "binary":
+        _fail(node.start_mark, f"{name} has the tag !!binary, which no key takes", "write the text itself")
+    if kind == "timestamp":
+        what = f"{name} is {shown(text)}, a date, which the Pulumi CLI writes in another way than it is here"
+        _fail(node.start_mark, what, "write it in quotes")
+    if kind == "bool" and text.lower() not in ("true", "false"):
+        what = f"{name} is {shown(text)}, a truth value to some readers of YAML and a text to others"
+        _fail(node.start_mark, what, f"write true or false, {quoted}")
+    if plain and (is_number or kind == "str") and _BY_EIGHTS.fullmatch(text):
+        what = f"{name} is {shown(text)}, which begins with a 0: some readers of YAML count it by eights"
+        _fail(node.start_mark, what, f"write the number that was meant without the 0, {quoted}")
+    if plain and kind == "str" and _BY_TENS.fullmatch(text):
+        what = f"{name} is {shown(text)}, a number to some readers of YAML and a text to others"
+        _fail(node.start_mark, what, f"write the number with all its digits, {quoted}")
+    if plain and is_number and len(text) > _MOST_DIGITS:
+        what = f"{name} is a number of {len(text)} characters, of which some readers of YAML keep the first ones"
+        _fail(node.start_mark, what, f"correct it, {quoted}")
+
+
 class _Loader(_LOADER):  # type: ignore[valid-type,misc]
     """As `yaml.safe_load`, but it refuses what that takes in silence: a key that is no text, or is there twice."""
 
@@ -100,7 +134,14 @@ class _Loader(_LOADER):  # type: ignore[valid-type,misc]
                 what = f"the key {shown(key.value)} is there a second time (first in line {lines[kind, key.value]})"
                 _fail(key.start_mark, what, "keep one of the two")
             lines[kind, key.value] = line
+        for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+            _refuse_doubtful(shown(key.value), value)
         return dict(super().construct_mapping(node, deep))
+
+    def construct_sequence(self, node: yaml.Node, deep: bool = False) -> list[Any]:
+        for item in node.value if isinstance(node, yaml.SequenceNode) else ():
+            _refuse_doubtful("an item of a list", item)
+        return list(super().construct_sequence(node, deep))
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         kind = node.tag.removeprefix(_TAG)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import pulumi
@@ -20,7 +20,8 @@ from components.steps import composition
 from components.steps.command_line import TIME_LIMIT_SECONDS
 from components.steps.delivery import deliver
 from components.steps.header import header
-from components.steps.step import REPAIR, Step, made_of
+from components.steps.late import Field, Late, fields, late, made_of
+from components.steps.step import REPAIR, Step
 
 # A look takes seconds, but a new machine may be busy: with cloud-init, with its first updates (steps/packages.sh).
 GATE_LIMIT_SECONDS = 1500
@@ -35,25 +36,47 @@ def node_header(host: Host) -> dict[str, pulumi.Input[Any]]:
     return {header_name("node", key): value for key, value in values.items()}
 
 
-def found_header(host: Host, facts: pulumi.Output[dict[str, Any]]) -> dict[str, pulumi.Input[Any]]:
+def found_header(host: Host, facts: pulumi.Output[dict[str, Any]]) -> dict[str, Field]:
     """What scripts may read of a node once its gate has found it: its GPUs, memory, ports that others need."""
 
     def values(known: Mapping[str, Any]) -> dict[str, object]:
-        gpus = NodeGpus.found(host, known)
+        gpus = NodeGpus.found(host, known["facts"])
         return {
             **node_values(host, gpus),
-            **memory_values(host, known["cpus"] or 1, known["memory_mb"] or 1, gpus),
-            "open_ports": known["open_ports"] or [],
+            **memory_values(host, known["facts"]["cpus"] or 1, known["facts"]["memory_mb"] or 1, gpus),
+            "open_ports": known["facts"]["open_ports"] or [],
         }
 
-    found = facts.apply(values)
+    found = late({"facts": facts}, values)
     names = [*NodeValues.__annotations__, *MemoryValues.__annotations__, "open_ports"]
-    return {header_name("node", key): found[key] for key in names}
+    return {header_name("node", key): Field(found, key) for key in names}
+
+
+def _joined_header(host: Host, facts: pulumi.Output[Any], joined: pulumi.Output[Any], path: Late) -> dict[str, Field]:
+    """What scripts may read of a node once it has joined.
+
+    path   of the share
+    """
+
+    def values(known: Mapping[str, Any]) -> dict[str, object]:
+        of = known["joined"]
+        return {
+            "NODE_ADDRESS": of["tailnet_ip"],
+            "NODE_EXPORT": export_line(known["path"], of["tailnet_ip"]),
+            "NODE_HOST_KEY": of["host_key"],
+            "NODE_SSHD_PORT": of["sshd_port"],
+            "NODE_NETWORKS": json.dumps(of["fabric"]),
+            "NODE_PROBLEM": _problem(host, [known["facts"], of]),
+        }
+
+    found = late({"facts": facts, "joined": joined, "path": path}, values)
+    names = ("ADDRESS", "EXPORT", "HOST_KEY", "SSHD_PORT", "NETWORKS", "PROBLEM")
+    return fields(found, [f"NODE_{name}" for name in names])
 
 
 def found_gpus(host: Host, facts: pulumi.Output[dict[str, Any]]) -> pulumi.Output[str]:
     """Return a node's GPUs as its gate found them: `h200:8`, empty without any."""
-    return facts.apply(lambda known: str(NodeGpus.found(host, known)))
+    return late({"facts": facts}, lambda known: str(NodeGpus.found(host, known["facts"])))
 
 
 def _problem(host: Host, read: Sequence[Mapping[str, Any]]) -> str:
@@ -93,7 +116,7 @@ class ComputeNode(pulumi.ComponentResource):
     facts    Output[dict], what holds of what the roles' gates report; Slurm's version is the one installed or to be
     gpus     Output[str], the GPUs found on the machine: `h200:8`, empty without any
     joined   Output[dict], what holds of what the roles report of joining
-    fabric   Output, what came of proving its site's fabric (components/roles/fabric/groups.py); None on the tailnet
+    fabric   what came of proving its site's fabric (components/roles/fabric/groups.py); None on the tailnet
     ready    the resource after which Slurm gives it jobs
 
     Its scripts come first. Four steps: gate and join on the node; then, on the head node, what the head keeps of it
@@ -110,7 +133,7 @@ class ComputeNode(pulumi.ComponentResource):
         host: Host,
         head: HeadLink,
         roles: Sequence[Role],
-        values: Mapping[str, pulumi.Input[Any]],
+        values: Mapping[str, Late],
         secrets: Mapping[str, pulumi.Input[str]],
         access: TailnetAccess = NO_KEY,
         after: Sequence[pulumi.Resource] = (),
@@ -157,18 +180,9 @@ class ComputeNode(pulumi.ComponentResource):
             depends_on=[gate.resource],
         )
         self.joined = join.result
-        in_tailnet = access.after_join(host.name, self.joined["tailnet_ip"], self, join.resource, host.adopt)
+        in_tailnet = access.after_join(host.name, self.joined, self, join.resource, host.adopt)
         self.gpus = found_gpus(host, self.facts)
-        values |= {
-            "NODE_ADDRESS": self.joined["tailnet_ip"],
-            "NODE_EXPORT": pulumi.Output.all(values["NFS_EXPORTS_PATH"], self.joined["tailnet_ip"]).apply(
-                lambda known: export_line(*known)
-            ),
-            "NODE_HOST_KEY": self.joined["host_key"],
-            "NODE_SSHD_PORT": self.joined["sshd_port"],
-            "NODE_NETWORKS": self.joined["fabric"].apply(json.dumps),
-            "NODE_PROBLEM": pulumi.Output.all(self.facts, self.joined).apply(partial(_problem, host)),
-        }
+        values |= _joined_header(host, self.facts, self.joined, values["NFS_EXPORTS_PATH"])
         member = Step(
             f"{host.name}-member",
             head.machine,
@@ -182,7 +196,7 @@ class ComputeNode(pulumi.ComponentResource):
             limit_seconds=limit_with_jobs(head.settings),
             lock=None,
         )
-        self.fabric: pulumi.Output[Any] = member.result["fabric"]
+        self.fabric = Field(member.result, "fabric")
         leave = composition.leave_program(roles)
         node = Step(
             f"{host.name}-node",
@@ -190,8 +204,8 @@ class ComputeNode(pulumi.ComponentResource):
             node_script,
             {
                 **values,
-                "NODE_CERTIFICATE": member.result["certificate"],
-                "HEAD_PROBLEM": member.result["problem"],
+                "NODE_CERTIFICATE": Field(member.result, "certificate"),
+                "HEAD_PROBLEM": Field(member.result, "problem"),
                 "NODE_LEAVE_VALUES": made_of({name: values[name] for name in leave.reads}, header),
             },
             secrets=secrets,
@@ -216,4 +230,5 @@ class ComputeNode(pulumi.ComponentResource):
                 depends_on=[node.resource],
                 lock="tailrack-services",
             )
-        self.register_outputs({"tailnet_ip": self.joined["tailnet_ip"]})
+        address = made_of({"": Field(self.joined, "tailnet_ip")}, lambda known: known[""])
+        self.register_outputs({"tailnet_ip": address})

@@ -22,6 +22,7 @@ from components.roles.slurm.versions import oldest_accepted
 from components.steps import composition
 from components.steps.command_line import TIME_LIMIT_SECONDS, render_program
 from components.steps.delivery import deliver
+from components.steps.late import Field, Late, made_of
 from components.steps.step import REPAIR, Step
 
 # Of services that import images, which take many minutes each.
@@ -51,7 +52,7 @@ class HeadNode(pulumi.ComponentResource):
         settings: ClusterSettings,
         munge: MungeKey,
         roles: Sequence[Role],
-        values: Mapping[str, pulumi.Input[Any]],
+        values: Mapping[str, Late],
         secrets: Mapping[str, pulumi.Input[str]],
         access: TailnetAccess,
         *,
@@ -115,14 +116,12 @@ class HeadNode(pulumi.ComponentResource):
             "HEAD_KERNEL_NFS": self.facts["kernel_nfs_server"],
             "HEAD_COMPUTES": compute,
             "NODE_NETWORKS": self.joined["fabric"].apply(json.dumps),
-            **{header_name("slurm", name): files[name] for name in FILES},
+            **{header_name("slurm", name): Field(files, name) for name in FILES},
         }
 
-        def by_itself(name: str, script: composition.Script) -> pulumi.Output[str]:
+        def by_itself(name: str, script: composition.Script) -> pulumi.Input[str]:
             own = {**values, "HOST_NAME": host.name, "STEP_NAME": name, "STEP_LOCK": "", REPAIR: ""}
-            return pulumi.Output.all(**{key: own[key] for key in script.reads}).apply(
-                lambda known: render_program(script, known)
-            )
+            return made_of({key: own[key] for key in script.reads}, lambda known: render_program(script, known))
 
         programs = {
             "HEAD_EXPIRE_PROGRAM": by_itself("tailrack-expire", composition.expire_program(roles)),
@@ -137,11 +136,11 @@ class HeadNode(pulumi.ComponentResource):
             label=f"{host.name}: users, NFS server, slurmctld",
             answer=composition.answer(roles, phases).demanded(),
             parent=self,
-            depends_on=access.after_join(host.name, self.joined["tailnet_ip"], self, join.resource, host.adopt),
+            depends_on=access.after_join(host.name, self.joined, self, join.resource, host.adopt),
             limit_seconds=limit_with_jobs(settings),
         )
         self.ready: pulumi.Resource = head.resource
-        self.fabric: pulumi.Output[Any] = head.result["fabric"]
+        self.fabric = Field(head.result, "fabric")
         self._values, self._secrets = values, secrets
         self._imports = settings.containers is not None
         version = self.facts["slurm_version"]

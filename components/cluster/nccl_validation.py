@@ -30,6 +30,7 @@ from components.settings.network_names import ON_THE_TAILNET
 from components.settings.types import CROSS_SITE, NODE
 from components.settings.validation import Validation
 from components.steps import results
+from components.steps.late import Field, Late, late, together
 from components.steps.step import Step
 from components.validation.expected import ANY_RDMA, ONLY_SOCKETS, ROCE_UNPROVEN
 from components.validation.model import Measurement
@@ -152,6 +153,10 @@ def _digest(parts: Sequence[Any]) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
+def _digest_of(parts: Mapping[int, Any]) -> str:
+    return _digest([*parts.values()])
+
+
 def _nodes(known: Mapping[str, Mapping[str, Any]]) -> dict[str, Node]:
     sites, addresses, gpus, mpi = known["sites"], known["addresses"], known["gpus"], known["mpi"]
     # What version the peer has is not known here.
@@ -212,7 +217,9 @@ class NcclValidation(pulumi.ComponentResource):
         widest = max(measured, key=lambda scope: (scope.sites, len(scope.nodes)), default=None)
         results = [self._measure(scope, preflight=scope is widest) for scope in measured]
         self.results: pulumi.Output[dict[str, Any]] = (
-            pulumi.Output.all(*results).apply(_by_scope) if results else pulumi.Output.from_input({})
+            late(dict(enumerate(results)), lambda known: _by_scope([*known.values()]))
+            if results
+            else pulumi.Output.from_input({})
         )
         self.register_outputs({"results": self.results})
 
@@ -222,15 +229,17 @@ class NcclValidation(pulumi.ComponentResource):
         floors = (measurement.floor_gb_per_s, asked.floors_gb_per_s.get(NODE))
         members = {name: self._members[name] for name in scope.nodes}
         sites = self._with_peer(scope, "site", {name: node.host.site for name, node in members.items()})
-        there = self._with_peer(scope, "address", {name: node.joined["tailnet_ip"] for name, node in members.items()})
+        there = self._with_peer(
+            scope, "address", {name: Field(node.joined, "tailnet_ip") for name, node in members.items()}
+        )
         gpus = self._with_peer(scope, "gpus", {name: node.gpus for name, node in members.items()})
-        mpi = pulumi.Output.all(**{name: node.facts["mpi"] for name, node in members.items()})
-        known = pulumi.Output.all(sites=sites, addresses=there, gpus=gpus, mpi=mpi).apply(_nodes)
+        mpi = together({name: Field(node.facts, "mpi") for name, node in members.items()})
+        known = late({"sites": sites, "addresses": there, "gpus": gpus, "mpi": mpi}, _nodes)
         # What was BUSY is no result to keep: another number replaces it.
         again = self._before.apply(partial(retries, scope.name))
         spans = scope.sites > 1
         # Not of the peer: between sites there is only the tailnet.
-        proven = pulumi.Output.all(**{name: node.fabric for name, node in members.items()})
+        proven = together({name: node.fabric for name, node in members.items()})
         # Nothing but the tailnet joins sites. Inside one, Slurm tells its jobs (role fabric).
         host = next(iter(members.values())).host  # inside one site all have its word on RDMA
         rdma = proven.apply(partial(_rdma_of, host))
@@ -240,26 +249,28 @@ class NcclValidation(pulumi.ComponentResource):
         # A floor judges what was measured; another floor needs no other measurement.
         told = {key: value for key, value in asked_json(measurement).items() if key not in ("ranks", "nodes")}
         how = [json.dumps(told, sort_keys=True), asked.ranks_per_node, asked.nccl.model_dump_json(), asked.rerun]
-        measured: list[pulumi.Input[Any]] = [
-            *how,
-            there,
-            gpus,
-            sites,
-            {
-                "cgroups": link.cgroups,
-                "interface": expected_interface,
-                **({} if spans else {"rdma": rdma}),
-                "mpi": mpi,
-                **measured_settings(link.settings.slurm.settings),
-            },
-            again,
-        ]
-        kept = pulumi.Output.all(self._before, pulumi.Output.all(*measured).apply(_digest)).apply(
-            lambda told: kept_from(told[0], scope.name, told[1], floors)
+        conditions = {
+            "cgroups": link.cgroups,
+            "interface": expected_interface,
+            **({} if spans else {"rdma": rdma}),
+            "mpi": mpi,
+            **measured_settings(link.settings.slurm.settings),
+        }
+        measured: list[pulumi.Input[Any]] = [*how, there, gpus, sites, conditions, again]
+        digest = late(dict(enumerate([*how, there, gpus, sites, together(conditions), again])), _digest_of)
+        kept = late(
+            {"before": self._before, "digest": digest},
+            lambda told: kept_from(told["before"], scope.name, told["digest"], floors),
         )
-        plan = pulumi.Output.all(
-            nodes=known, kept=kept, expected=expected_interface, proven=proven, sites=sites, rdma=rdma
-        ).apply(
+        plan = late(
+            {
+                "nodes": known,
+                "kept": kept,
+                "expected": expected_interface,
+                "proven": proven,
+                "sites": sites,
+                "rdma": rdma,
+            },
             lambda told: json.dumps(
                 measuring_plan.plan(
                     scope.name,
@@ -274,7 +285,7 @@ class NcclValidation(pulumi.ComponentResource):
                     preflight=measuring_plan.preflight_program() if preflight else "",
                 ),
                 sort_keys=True,
-            )
+            ),
         )
         run_limit = measuring_plan.run_seconds(asked)
         step = Step(
@@ -325,18 +336,27 @@ class NcclValidation(pulumi.ComponentResource):
             told_besides = {"retries": told["retries"], "measured_with": told["kept"]}
             return {"scope": scope.name, "result": {**result, **told_besides}, "nodes": by_node}
 
-        return pulumi.Output.all(
-            nodes=known, report=step.result, retries=again, kept=kept, expected=expected_interface, rdma=rdma
-        ).apply(judged)
+        return late(
+            {
+                "nodes": known,
+                "report": step.result,
+                "retries": again,
+                "kept": kept,
+                "expected": expected_interface,
+                "rdma": rdma,
+            },
+            judged,
+        )
 
-    def _with_peer(
-        self, scope: Scope, word: str, own: Mapping[str, pulumi.Input[Any]]
-    ) -> pulumi.Output[dict[str, Any]]:
+    def _with_peer(self, scope: Scope, word: str, own: Mapping[str, Late]) -> pulumi.Output[dict[str, Any]]:
         """A value by node, with that of the peer where it takes part."""
-        mine = pulumi.Output.all(**own)
+        mine = together(own)
         if self._peer is None or not scope.others:
             return mine
-        return pulumi.Output.all(mine, self._peer).apply(lambda known: {**known[0], known[1]["name"]: known[1][word]})
+        return late(
+            {"mine": mine, "peer": self._peer},
+            lambda known: {**known["mine"], known["peer"]["name"]: known["peer"][word]},
+        )
 
 
 def _by_scope(measured: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

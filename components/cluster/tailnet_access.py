@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 
@@ -30,13 +31,14 @@ class TailnetAccess:
         return ("TAILNET_AUTH_KEY",) if self.renewed else ()
 
     def after_join(
-        self, name: str, address: pulumi.Output[str], parent: pulumi.Resource, join: pulumi.Resource, adopt: bool
+        self, name: str, joined: pulumi.Output[Any], parent: pulumi.Resource, join: pulumi.Resource, adopt: bool
     ) -> list[pulumi.Resource]:
         """Return what has to outlive all that is done with a machine after its join; the join itself among it.
 
+        joined  what the machine said of it
         adopt   the machine stays in its tailnet
         """
-        return [join, self.listed(name, address, parent, join)] if self.listed and not adopt else [join]
+        return [join, self.listed(name, joined["tailnet_ip"], parent, join)] if self.listed and not adopt else [join]
 
 
 NO_KEY = TailnetAccess()  # into Tailscale's own tailnet, or none

@@ -1,8 +1,10 @@
 """What a cluster is built from, apart from its machines: the sections of the stack config, as they are."""
 
+from components.roles.accounting.settings import Accounting
 from components.roles.backup.settings import Backup
 from components.roles.enroot_pyxis.settings import Containers
 from components.roles.gpu.settings import Fabric
+from components.roles.health.settings import Health
 from components.roles.nfs_exports.settings import Storage
 from components.roles.slurm.settings import Slurm
 from components.roles.tailnet.settings import Tailnet
@@ -28,7 +30,9 @@ class ClusterSettings(Section):
     tailnet: Tailnet = key("the network that joins the nodes", default=Tailnet())
     storage: Storage = key("the share", default=Storage())
     slurm: Slurm = key("Slurm beyond what tailrack sets itself", default=Slurm())
+    accounting: Accounting = key("what jobs have used, and who may use how much", default=Accounting())
     fabric: Fabric = key("the machines' fast network", default=Fabric())
     containers: Containers | None = key("containers for jobs; left out, there are none", default=None)
     backup: Backup | None = key("backups of the head node; left out, there are none", default=None)
+    health: Health = key("nodes that look after themselves", default=Health())
     validation: Validation = key("the bandwidth measurement", default=Validation())

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
+from components.roles.accounting.role import role as accounting
 from components.roles.backup.role import role as backup
 from components.roles.backup.role import with_state
 from components.roles.clock.role import role as clock
@@ -16,6 +17,7 @@ from components.roles.fabric.role import role as fabric
 from components.roles.firewall.role import role as firewall
 from components.roles.foreign_cluster.role import role as foreign_cluster
 from components.roles.gpu.role import role as gpu
+from components.roles.health.role import role as health
 from components.roles.held_packages.role import role as held_packages
 from components.roles.machine.role import role as machine
 from components.roles.munge.role import role as munge
@@ -28,6 +30,7 @@ from components.roles.slurm.role import role as slurm
 from components.roles.slurm_release.role import role as slurm_release
 from components.roles.ssh_trust.role import role as ssh_trust
 from components.roles.tailnet.role import role as tailnet
+from components.roles.tools.role import role as tools
 from components.roles.users.role import role as users
 
 # From the cluster's settings to the role, or to None where they ask for none. Which one a machine has first, the roles
@@ -46,10 +49,13 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     nfs_exports,
     gpu,
     slurm_release,
+    accounting,
     enroot_pyxis,
+    health,
     slurm,
     pam_slurm_adopt,
     container_smoke,
+    tools,
     backup,
     held_packages,
     foreign_cluster,

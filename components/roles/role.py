@@ -47,7 +47,9 @@ class SlurmKey:
 
 
 # Keys whose value is a list with commas between, to which every role and the user may add.
-JOINED = frozenset({"LaunchParameters", "PrologFlags", "PropagateResourceLimitsExcept", "SchedulerParameters"})
+JOINED = frozenset(
+    {"DebugFlags", "LaunchParameters", "PrologFlags", "PropagateResourceLimitsExcept", "SchedulerParameters"}
+)
 
 
 @dataclass(frozen=True, eq=False)

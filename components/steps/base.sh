@@ -197,12 +197,15 @@ ensure_file() {
     note "wrote $path"
 }
 
-# Wait until a command succeeds: seconds, then the command. The command's last words stay in the log.
+# Wait until a command succeeds: seconds, then the command. The command's last words stay in the log. Most of what is waited
+# for comes at once, and a step waits a dozen times: so the first looks are close together.
 wait_until() {
-    local limit=$1 begin=$SECONDS
+    local limit=$1 begin=$SECONDS nap
+    local naps=(0.1 0.2)
     shift
     until "$@"; do
         [ $((SECONDS - begin)) -ge "$limit" ] && return 1
-        sleep 0.5
+        nap=${naps[0]:-0.5} naps=("${naps[@]:1}")
+        sleep "$nap"
     done
 }

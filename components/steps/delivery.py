@@ -19,12 +19,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pulumi
-from pulumi_command import remote
 
 from components.host import Machine
+from components.steps.command import COPY, CommandResource, Options
 from components.steps.composition import Script
 from components.steps.label import StepLabel
-from components.steps.step import connection_words, machine_words, made_of
+from components.steps.late import made_of
+from components.steps.step import connection_words, machine_words
 
 # Where they lie on the way, a folder for each set of them.
 FOLDER = Path(__file__).parents[2] / ".tailrack" / "scripts"
@@ -58,15 +59,14 @@ def deliver(
         # The label says to people what it is, as that of a step does. With another digest it is made anew.
         return StepLabel(name, of["machine"], label).on(digest)
 
-    copied = remote.CopyToRemote(
-        name,
-        connection=connection_words(connection),
-        source=pulumi.FileArchive(str(folder_of(tuple(scripts), into.name))),
-        remote_path=str(into.parent),
-        triggers=[made_of({"machine": machine.name, **home}, place)],
-        opts=pulumi.ResourceOptions(parent=parent, depends_on=list(depends_on), deleted_with=machine.deleted_with),
-    )
-    return [copied]
+    inputs = {
+        "connection": connection_words(connection),
+        "source": pulumi.FileArchive(str(folder_of(tuple(scripts), into.name))),
+        "remotePath": str(into.parent),
+        "triggers": [made_of({"machine": machine.name, **home}, place)],
+    }
+    options = Options(parent=parent, depends_on=depends_on, deleted_with=machine.deleted_with)
+    return [CommandResource(COPY, name, inputs, options)]
 
 
 # Of thousands of nodes each has the same scripts.

@@ -21,24 +21,22 @@ in the script or a connection's key among them, unless there is another command 
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Collection, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import pulumi
-from pulumi_command import local, remote
 
 from components.host import Connection, Machine
+from components.steps.command import LOCAL, REMOTE, CommandResource, Options
 from components.steps.command_line import TIME_LIMIT_SECONDS, command, render_script, render_values, whole_command
 from components.steps.composition import Script
 from components.steps.label import StepLabel
 from components.steps.last_answers import last_answer
+from components.steps.late import Late, Parts, gathered, late, made_of, of_parts
 from components.steps.results import Answer
-
-T = TypeVar("T")
 
 # Dial errors before a host counts as down: about half a minute where nothing answers at all.
 DIAL_ERROR_LIMIT = 5
@@ -63,120 +61,58 @@ def parse_result(stdout: str) -> dict[str, Any]:
     return result
 
 
-def connection_words(to: Connection) -> pulumi.Output[remote.ConnectionArgs]:
-    """The provider's words for a connection. Nothing stands there for a bastion that is not: it would be a change."""
+def connection_words(to: Connection) -> pulumi.Output[dict[str, Any]]:
+    """The provider's words for a connection, a secret once known. None for what is not there."""
+    ways = {"": to, "proxy": to.bastion} if to.bastion else {"": to}
+    inputs = {(way, word): value for way, one in ways.items() for word, value in _words(one).items()}
 
-    def words(one: Connection) -> dict[str, Any]:
-        return {
-            "host": one.host,
-            "port": one.port,
-            "user": one.user,
-            "private_key": one.private_key,
-            "private_key_password": one.passphrase,
-            "host_key": one.host_key,
-        }
+    def said(known: Mapping[tuple[str, str], Any]) -> dict[str, Any]:
+        own, *proxy = [
+            {
+                **{word: known[way, word] for word in _words(one) if known[way, word] is not None},
+                "port": float(known[way, "port"]),
+                "dialErrorLimit": DIAL_ERROR_LIMIT,
+                "perDialTimeout": DIAL_TIMEOUT_SECONDS,
+            }
+            for way, one in ways.items()
+        ]
+        return {**own, "proxy": proxy[0]} if proxy else own
 
-    def said(known: Mapping[str, Any]) -> dict[str, Any]:
-        bounds = {"dial_error_limit": DIAL_ERROR_LIMIT, "per_dial_timeout": DIAL_TIMEOUT_SECONDS}
-        return {**known, "port": float(known["port"]), **bounds}
-
-    async def wait() -> tuple[set[pulumi.Resource], Any, bool, bool]:
-        resources, of_host, known, secret = await _gathered(words(to))
-        if to.bastion is None:
-            return resources, remote.ConnectionArgs(**said(of_host)) if known else None, known, secret
-        more, of_bastion, its_known, its_secret = await _gathered(words(to.bastion))
-        all_known = known and its_known
-        proxy = remote.ProxyConnectionArgs(**said(of_bastion)) if all_known else None
-        made = remote.ConnectionArgs(**said(of_host), proxy=proxy) if all_known else None
-        return resources | more, made, all_known, secret or its_secret
-
-    return _of_parts(wait())
+    return late(inputs, said, hidden=True)
 
 
-def made_of(values: Mapping[str, pulumi.Input[Any]], make: Callable[[Mapping[str, Any]], T]) -> pulumi.Input[T]:
-    """Return what `make` makes of values by name: at once, unless some of them are Outputs.
-
-    An Output costs a task, and the runtime's waiting for all of them grows faster than their number: for a thousand
-    hosts the values that are known from the beginning would be most of the time of a preview.
-    """
-    late = {name: value for name, value in values.items() if isinstance(value, pulumi.Output)}
-    if not late:
-        return make(values)
-    return _together(late).apply(lambda known: make({**values, **known}))
-
-
-def _together(outputs: Mapping[str, pulumi.Output[Any]]) -> pulumi.Output[dict[str, Any]]:
-    """Return the outputs as one, without Output.all's look for more of them inside of their values."""
-    return _of_parts(_gathered(outputs))
+def _words(to: Connection) -> dict[str, pulumi.Input[Any]]:
+    return {
+        "host": to.host,
+        "port": to.port,
+        "user": to.user,
+        "privateKey": to.private_key,
+        "privateKeyPassword": to.passphrase,
+        "hostKey": to.host_key,
+    }
 
 
-async def _gathered(
-    inputs: Mapping[str, pulumi.Input[Any]],
-) -> tuple[set[pulumi.Resource], dict[str, Any], bool, bool]:
-    """Wait for the Outputs among values by name: their resources, the values, whether all are known, any is secret."""
-    resources: set[pulumi.Resource] = set()
-    values, known, secret = dict(inputs), True, False
-    for name, output in inputs.items():
-        if isinstance(output, pulumi.Output):
-            resources |= await output.resources()
-            values[name] = await output.future(with_unknowns=True)
-            known = known and await output.is_known()
-            secret = secret or await output.is_secret()
-    return resources, values, known, secret
-
-
-class _Settled(pulumi.Output[T]):
-    """An Output with no other in its value. The runtime looks for some, and makes a dozen Outputs of a connection."""
-
-    def apply(self, func: Callable[[Any], Any], run_with_unknowns: bool = False) -> pulumi.Output[Any]:
-        return self if func is pulumi.Output.from_input else super().apply(func, run_with_unknowns)
-
-
-class _Part:
-    """One of the values that a future gives. A coroutine in its place would be reported where nobody awaits it."""
-
-    def __init__(self, whole: asyncio.Future[Any], index: int) -> None:
-        self._whole, self._index = whole, index
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        return (yield from self._whole.__await__())[self._index]
-
-
-def secret_once_known(value: pulumi.Output[T]) -> pulumi.Output[T]:
-    """Return the output as a secret when it is known, and unmarked when it is not.
-
-    A value that depends on a failed step is unknown and has nothing to hide. Marked as secret it would make the CLI
-    (3.260, "malformed RPC secret") end the whole run, the steps of healthy machines included.
-    """
-
-    async def wait() -> tuple[set[pulumi.Resource], Any, bool, bool]:
-        content, known = await value.future(with_unknowns=True), await value.is_known()
-        return await value.resources(), content, known, known
-
-    return _of_parts(wait())
-
-
-def _of_parts(
-    parts: Coroutine[Any, Any, tuple[set[pulumi.Resource], Any, bool, bool]],
-) -> pulumi.Output[Any]:
-    """Return the output of which these are the resources, the value, whether it is known and whether it is secret."""
-    told = asyncio.ensure_future(parts)
-    return _Settled(*(_Part(told, index) for index in range(4)))
-
-
-def _as_before(
-    result: pulumi.Output[dict[str, Any]], before: dict[str, Any], connection: Connection | None
+def _result(
+    name: str, stdout: pulumi.Output[str], answer: Answer, connection: Connection | None, *, open_: bool, again: bool
 ) -> pulumi.Output[dict[str, Any]]:
-    """Return a preview's result of a step: where that is not known, what the step said before, on the same machine."""
+    """Return what holds of a step's answer; in a preview, where that is not known, of what it answered before.
 
-    async def wait() -> tuple[set[pulumi.Resource], Any, bool, bool]:
-        words = [pulumi.Output.from_input(word) for word in machine_words(connection)]
-        same = all([await word.is_known() for word in words])
-        if not same or await result.is_known():
-            return await result.resources(), await result.future(with_unknowns=True), await result.is_known(), False
-        return await result.resources(), before, True, False
+    open_   it is plain, whatever the answer itself is
+    again   what it will answer is another matter than what it did: it is not taken for that on another machine either
+    """
+    before = None if again else answer.before(last_answer(name))
+    words = dict(enumerate(machine_words(connection)))
 
-    return _of_parts(wait())
+    async def wait() -> Parts:
+        found = await gathered({"stdout": stdout})
+        secret = found.secret and not open_
+        if found.known:
+            return found.resources, answer.read(name, found.values["stdout"]), True, secret
+        if before and (await gathered(words)).known:
+            return found.resources, before, True, False
+        return found.resources, None, False, secret
+
+    return of_parts(wait())
 
 
 def machine_words(connection: Connection | None) -> list[pulumi.Input[Any]]:
@@ -184,16 +120,15 @@ def machine_words(connection: Connection | None) -> list[pulumi.Input[Any]]:
     return [connection.host, connection.port, connection.host_key] if connection else []
 
 
-def _digest(
-    script: Script, values: Mapping[str, pulumi.Input[Any]], connection: Connection | None
-) -> pulumi.Output[str]:
+def _digest(script: Script, values: Mapping[str, Late], connection: Connection | None) -> pulumi.Input[str]:
     """A text, secret, that is another one when any of these is. Of a connection, which machine it leads to."""
-    known = pulumi.Output.all(values=values, machine=machine_words(connection))
+    machine = dict(enumerate(machine_words(connection)))
 
-    def digest(of: Mapping[str, Any]) -> str:
-        return hashlib.sha256(json.dumps([script.digest, of], sort_keys=True).encode()).hexdigest()
+    def digest(of: Mapping[str | int, Any]) -> str:
+        told = {"values": {name: of[name] for name in values}, "machine": [of[index] for index in machine]}
+        return hashlib.sha256(json.dumps([script.digest, told], sort_keys=True).encode()).hexdigest()
 
-    return secret_once_known(known.apply(digest))
+    return made_of({**values, **machine}, digest, hidden=True)
 
 
 class Step:
@@ -225,7 +160,7 @@ class Step:
         name: str,
         machine: Machine,
         script: Script,
-        values: Mapping[str, pulumi.Input[Any]],
+        values: Mapping[str, Late],
         *,
         label: str,
         answer: Answer,
@@ -248,7 +183,7 @@ class Step:
         given = {key: known[key] for key in sorted(script.reads | own.keys())}
         connection = machine.connection
         there = connection is not None and once is None
-        text = made_of(given, render_values if there else partial(render_script, script))
+        text = made_of(given, render_values if there else partial(render_script, script), hidden=bool(hidden))
         triggers: list[pulumi.Input[Any]] | None = list(measure) if measure is not None else None
         ignored: list[str] | None = None
         if renewed:
@@ -266,31 +201,37 @@ class Step:
             return made_of({"machine": machine.name, "user": user}, said)
 
         # The two kinds of command differ in the way alone.
-        kind: Any = remote if connection else local
         way = {"connection": connection_words(connection)} if connection else {"dir": "/"}
-        self.resource: local.Command | remote.Command = kind.Command(
+        self.resource = CommandResource(
+            REMOTE if connection else LOCAL,
             name,
-            **way,
-            create=words("up"),
-            update=words("recall") if measure is not None else None,
-            delete=words("down") if script.undo else None,
-            stdin=secret_once_known(pulumi.Output.from_input(text)) if hidden else text,
-            triggers=triggers,
-            logging=kind.Logging.NONE,
-            add_previous_output_in_env=False,
-            opts=pulumi.ResourceOptions(
+            {
+                **way,
+                "create": words("up"),
+                "update": words("recall") if measure is not None else None,
+                "delete": words("down") if script.undo else None,
+                "stdin": text,
+                "triggers": triggers,
+                "logging": "none",
+                "addPreviousOutputInEnv": False,
+            },
+            Options(
                 parent=parent,
-                depends_on=list(depends_on),
+                depends_on=depends_on,
                 deleted_with=machine.deleted_with,
                 # stderr is what a person reads of a failure; no script writes a secret there, and a test looks.
-                additional_secret_outputs=["stdout"] if hidden else None,
+                secret_outputs=["stdout"] if hidden else [],
                 # A measurement has nothing to undo, and the old one must not outlive a failed new one.
                 delete_before_replace=True if measure is not None else None,
-                ignore_changes=ignored,
+                ignored=ignored,
             ),
         )
-        result = self.resource.stdout.apply(partial(answer.read, name))
-        self.result: pulumi.Output[dict[str, Any]] = pulumi.Output.unsecret(result) if hidden else result
-        # A measurement that is taken anew says something else.
-        if measure is None and (before := answer.before(last_answer(name))):
-            self.result = _as_before(self.result, before, connection)
+        self.result: pulumi.Output[dict[str, Any]] = _result(
+            # A measurement that is taken anew says something else.
+            name,
+            self.resource.stdout,
+            answer,
+            connection,
+            open_=bool(hidden),
+            again=measure is not None,
+        )

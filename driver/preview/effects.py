@@ -9,14 +9,17 @@ from typing import Any
 
 from pulumi.runtime.rpc import UNKNOWN
 
+from components.roles.slurm.fragment import gpu_node_set, node_set_lines
+from components.settings.types import GPUS_FOUND
 from driver.changed_lines import difference, values_and_script
 from driver.preview.change import Change
+from driver.preview.names import folded
 from driver.terminal import one_line
 from engine.events import Made
 
 _USERS = "USERS_LINES"
 _EXPORT = "NODE_EXPORT"
-_OF_NODE = "NODE_SLURM_CONF"
+_OF_NODE, _GPU_KIND = "NODE_SLURM_CONF", "NODE_GPU_KIND"
 _SLURM_CONF = ("SLURM_SLURM_CONF", "POOL_SLURM_CONF")
 
 
@@ -54,14 +57,27 @@ def _values(found: Iterable[Change], names: Sequence[str]) -> Iterator[str]:
             yield from difference(before.get(name, ""), after.get(name, ""))
 
 
-def _of_nodes(found: Iterable[Change], made: Iterable[Made]) -> Iterator[str]:
+def _of_nodes(found: Sequence[Change], made: Sequence[Made]) -> Iterator[str]:
     """Lines of slurm.conf that nodes bring with them, which stay as long as one of them brings them."""
     now = {each.urn: text for each in made if (text := values_and_script(each.stdin)[0].get(_OF_NODE))}
     then = dict(now)
     for change in found:
         if change.urn in now and (not change.after or (told := _header(change.after))):
             then[change.urn] = told.get(_OF_NODE, "") if change.after else ""
+        # What a new node brings is known once its gate has looked, which refuses a node without the GPUs of the config.
+        elif made and _is_first_look(change) and (kind := _header(change.after).get(_GPU_KIND)):
+            then[change.urn] = "\n".join(node_set_lines(gpu_node_set(kind), kind))
     yield from difference(*("\n".join(sorted(_lines(of.values()))) for of in (now, then)))
+    # Without any in the config it has those that are found.
+    first = [change for change in found if made and _is_first_look(change)]
+    unsure = [change.subject for change in first if _header(change.after).get(_GPU_KIND) == ""]
+    if unsure and not any(gpu_node_set("found") in text for text in now.values()):
+        yield f"# and the lines of the partition {GPUS_FOUND}, if GPUs are found on {', '.join(folded(unsure))}"
+
+
+def _is_first_look(change: Change) -> bool:
+    """Whether it is the gate of a machine that is new."""
+    return not change.before and change.name == f"{change.subject}-gate"
 
 
 def _lines(texts: Iterable[str]) -> set[str]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import islice
 
+from components.roles.accounting.settings import check_accounting
 from components.roles.backup.settings import check_backup
 from components.roles.enroot_pyxis.settings import check_containers
 from components.roles.nfs_exports.settings import Storage, check_storage
@@ -52,6 +53,7 @@ def check(config: Draft, report: Report) -> None:
         check_users(config.items("users"), logins, report)
         check_storage(storage, logins, report)
         check_slurm(config.section("slurm"), report)
+        check_accounting(config.section("accounting"), config.items("users"), config.section("slurm"), report)
     if config.raw.get("containers") is not None:
         known = {name for site in sites if (name := site.text("name")) is not None}
         share = [folder for name in ("path", "mount") if isinstance(folder := storage.value(name), str)]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import asyncssh
+import pulumi
 import pytest
 
 from components.steps.step import DIAL_ERROR_LIMIT
@@ -16,7 +18,8 @@ from driver.find_engine import IN_PROCESS, Found, find_engine
 from driver.stack_file import load_config
 from driver.workspace import Workspace
 from engine.engine import Engine
-from engine.events import Event
+from engine.events import Event, Summary
+from engine.monitor import Monitor
 from tests.engine.conftest import needs_cli
 from tests.engine.played_hosts import PROJECT, play, write_config
 
@@ -54,15 +57,24 @@ def test_a_dead_host_among_many_is_named_and_the_others_are_done(
     assert {name for name in done if name.startswith("validate-")} == {"validate-alpha", "validate-beta"}
 
 
-def test_the_runtime_waits_for_one_registration_after_the_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And not for any of all Outputs, again and again: see the end of __main__.py."""
+MOST_OUTPUTS = 14  # of a registration, the program's own among them
+
+
+@pytest.fixture
+def preview(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Summary]:
+    """Previews the whole program for many hosts in this process."""
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "open sesame")
     login, host = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
     private, public = login.export_private_key().decode(), " ".join(host.export_public_key().decode().split()[:2])
     config = write_config(tmp_path, [("192.0.2.1", port) for port in range(1, COUNT + 1)], private, public)
     engine = Engine(PROJECT, "large", lambda stack: tmp_path / stack, load_config(PROJECT, config), lambda event: None)
+    return engine.preview
+
+
+def test_the_runtime_waits_for_one_registration_after_the_other(
+    preview: Callable[[], Summary], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not for any of all Outputs, again and again: see the end of __main__.py."""
     waited, wait = list[int](), asyncio.wait
 
     async def counted(futures: Any, **how: Any) -> Any:
@@ -70,6 +82,26 @@ def test_the_runtime_waits_for_one_registration_after_the_other(
         return await wait(futures, **how)
 
     monkeypatch.setattr(asyncio, "wait", counted)
-    summary = engine.preview()
+    summary = preview()
     assert summary.ok
     assert sum(waited) < summary.counts["create"]
+
+
+def test_the_runtime_says_nothing_that_nobody_reads_and_makes_few_outputs(
+    preview: Callable[[], Summary], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """See stacks/runtime_tuning.py: another release of the runtime may do otherwise."""
+    said, made = list[str](), list[int]()
+    track = pulumi.Output._track
+
+    def counted(self: pulumi.Output[Any]) -> None:
+        made.append(1)
+        track(self)
+
+    monkeypatch.setattr(pulumi.Output, "_track", counted)
+    monkeypatch.setattr(Monitor, "Log", lambda self, request: said.append(request.message))
+    summary = preview()
+    assert summary.ok
+    # One more for the stack itself and what is done before the program begins.
+    assert len([message for message in said if "resource" in message]) <= 2, said
+    assert len(made) < MOST_OUTPUTS * summary.counts["create"]

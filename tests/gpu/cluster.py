@@ -36,6 +36,8 @@ class GpuCluster(ClusterUnderTest):
         config["tailrack:cluster"] = {"name": "gpus"}
         config["tailrack:head"] = {"name": "head", "site": "rack"}
         config["tailrack:users"] = [{"name": "ada", "uid": 6001}]
+        # No database can be installed without a network.
+        config["tailrack:accounting"] = {"enabled": False}
         config["tailrack:tailnet"] = {"control_url": f"http://{CONTROL}:8080"}
         config["tailrack:sites"] = [
             {

@@ -243,7 +243,8 @@ def test_a_new_user_is_on_every_node_and_has_a_home(cluster: ClusterUnderTest, l
     cluster.config["tailrack:users"].append({"name": "carol", "uid": 6003})
     cluster.up_ok()
     looks = {"head-gate", "a1-gate", "b1-gate", "b2-gate"}  # whether the uid is free, before anything is changed
-    assert cluster.touched() == looks | {"head-head", "a1-node", "b1-node", "b2-node"}
+    # The head node's services give the user an account.
+    assert cluster.touched() == looks | {"head-head", "head-services", "a1-node", "b1-node", "b2-node"}
     for node in ("head", "a1", "b1", "b2"):
         # The shell of a log-in starts in the home.
         assert cluster.run_as("carol", node, "id -u; id -g; pwd; touch here") == "6003\n6003\n/shared/home/carol\n"
@@ -256,7 +257,7 @@ def test_a_new_munge_key_reaches_every_node_in_one_up(cluster: ClusterUnderTest,
     old = key_digests(cluster, nodes)
     cluster.config["tailrack:cluster"]["munge_generation"] = "2"
     cluster.up_ok()
-    assert cluster.touched() == {"munge-key", *(f"{node}-join" for node in nodes)}
+    assert cluster.touched() == {"munge-key", "head-services", *(f"{node}-join" for node in nodes)}
     new = key_digests(cluster, nodes)
     assert len(old) == len(new) == 1
     assert old != new

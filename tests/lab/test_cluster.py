@@ -185,7 +185,8 @@ def test_slurm_listens_on_the_tailnet_only(cluster: ClusterUnderTest, addresses:
         listening = re.findall(r"(\S+):(\d+)\s+\S+\s+users:\(\(\"(slurm\w+)\"", cluster.run(node, "ss -Hltnp"))
         wanted = {(addresses[node], "6818", "slurmd")}
         if node == "head":
-            wanted.add((addresses[node], "6817", "slurmctld"))
+            wanted |= {(addresses[node], "6817", "slurmctld"), (addresses[node], "6819", "slurmdbd")}
+            assert "mariadbd" not in cluster.run(node, "ss -Hltnp"), "the database has a socket in a folder alone"
         assert set(listening) == wanted, node
 
 

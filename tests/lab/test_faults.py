@@ -33,6 +33,7 @@ REACH, END = 120, 90
 # Machines and their daemons; a head node whose kernel serves NFS lacks one.
 DAEMONS = [
     *(("head", daemon) for daemon in ("slurmctld", "nfs-ganesha", "tailscaled", "munge", "slurmd", "ssh")),
+    *(("head", daemon) for daemon in ("slurmdbd", "tailrack-database")),
     *(
         ("a1", daemon)
         for daemon in ("tailscaled", "munge", "slurmd", "ssh", "tailrack-slurmd-watchdog", "tailrack-names-follow")

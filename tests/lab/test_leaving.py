@@ -24,6 +24,8 @@ ALLOWED = [
     # People's files; logs of what was done; the login's folder of scripts (decision 0013), and what sudo notes there.
     r"path: /export",
     r"/var/log/|/home/admin/\.(tailrack|sudo_as_admin)",
+    # What jobs have used, which the machine says too.
+    r"path: /var/lib/slurm/accounting\b",
     # Packages stay. The machine says which (test below); of this image it is two.
     r"nftables|\bacl\b|/etc/ld\.so\.cache",
     # What the system's own daemons and tools keep for themselves.
@@ -122,4 +124,5 @@ def test_down_leaves_both_machines_as_they_were(machines: Machines) -> None:
     except AssertionError:
         pytest.fail("\n".join(f"{name}: {line}" for name, lines in left.items() for line in lines))
     assert cluster.run("head", "cat /export/shared/home/ada/results").strip() == "precious"
+    assert "/var/lib/slurm/accounting" in cluster.run("head", "cat /var/log/tailrack/left")
     assert "apt-get autoremove --purge" in cluster.run("n1", "grep -w nftables /var/log/tailrack/left")

@@ -21,6 +21,8 @@ class MachineCluster(ClusterUnderTest):
         config["tailrack:cluster"] = {"name": "machines"}
         config["tailrack:head"] = {"name": "head", "site": "office"}
         config["tailrack:users"] = [{"name": "ada", "uid": 6001}, {"name": "bob", "uid": 6002}]
+        # No database can be installed without a network.
+        config["tailrack:accounting"] = {"enabled": False}
         config["tailrack:tailnet"] = {"kind": "control_url", "control_url": f"http://{CONTROL}:8080"}
         config["tailrack:validation"] = {**SMALL_MEASUREMENT, "floors_gb_per_s": {}}
         super().__init__("machines", folder, Found(None, "in-process, as it needs no network"), config)

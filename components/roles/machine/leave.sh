@@ -22,6 +22,9 @@ what_stays() {
     printf 'The cluster has left %s. What stays:\n' "$(cat /etc/hostname)"
     printf -- '- the logs of its steps, in /var/log/tailrack, and the scripts, in ~/.tailrack of the login that it came by\n'
     printf -- "- on a head node, people's files: the directory of the share, under the numbers of their accounts\n"
+    if [ -d /var/lib/slurm/accounting ]; then
+        printf -- '- what jobs have used, the database of Slurm'"'"'s accounting: /var/lib/slurm/accounting\n'
+    fi
     if [ -d /var/lib/tailrack/backup ]; then printf -- '- what was here before and in its way: /var/lib/tailrack/backup\n'; fi
     if [ -n "$packages" ]; then
         printf -- '- packages; nothing of them starts: apt-get autoremove --purge %s\n' "${packages//$'\n'/ }"

@@ -4,6 +4,14 @@
 #
 # MUNGE_KEY   secret, text
 
+# In a cluster at work the key waits for the moment at which all machines change to it (services.sh): on the head node, and
+# on a node to which slurmctld answers by the key that it has. One that it refuses has missed that moment.
+key_waits() {
+    systemctl -q is-active munge || return 1
+    if [ -d "$STATE_DIR/slurm/base" ]; then systemctl -q is-active slurmctld; return; fi
+    [ -x /usr/local/lib/tailrack/answers/munge-switch ] && timeout 15 sinfo -h -o %N >/dev/null 2>&1
+}
+
 munge_join() {
     local digest
     CHANGED=
@@ -13,6 +21,12 @@ munge_join() {
     if ! grep -qsxF "$digest" "$MUNGE_DIGESTS"; then
         ensure_file "$MUNGE_DIGESTS" 0600 root:root "$(cat "$MUNGE_DIGESTS" - 2>/dev/null <<<"$digest" || :)"
     fi
+    if [ -e "$MUNGE_FILE" ] && [ "$(munge_digest <"$MUNGE_FILE")" != "$digest" ] && key_waits; then
+        [ ! -d "$STATE_DIR/slurm/base" ] || ensure_file "$MUNGE_NEXT" 0400 root:root "$MUNGE_KEY"
+        note "the next key waits for all machines to change to it at once"
+        return
+    fi
+    rm -f "$MUNGE_NEXT"
     # The package would make a key of its own where there is none.
     install -d -m 0700 /etc/munge
     id -u munge >/dev/null 2>&1 || ensure_file "$MUNGE_FILE" 0400 root:root "$MUNGE_KEY"

@@ -3,5 +3,5 @@
 
 munge_leave() {
     systemctl disable -q --now munge
-    rm -f /etc/munge/munge.key /var/lib/tailrack/munge.digests
+    rm -f /etc/munge/munge.key /etc/munge/munge.key.next /var/lib/tailrack/munge.digests
 }

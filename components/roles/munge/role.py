@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.role import Role
+from components.roles.role import File, Role, template
+
+ANSWERS = "/usr/local/lib/tailrack/answers"
 
 
 def role(settings: ClusterSettings) -> Role:
     """The key is a secret value of the join step, not of the role; the package comes after the key."""
+    release = File("/usr/local/sbin/tailrack-munge-release", template("munge", "tailrack-munge-release"), mode="0755")
     return Role(
         "munge",
         after=("clock",),
-        values={"cluster": settings.cluster.name},
+        values={"cluster": settings.cluster.name, "generation": settings.cluster.munge_generation},
+        files={
+            "node": tuple(
+                File(f"{ANSWERS}/{name}", template("munge", name), mode="0755")
+                for name in ("munge-next", "munge-switch")
+            ),
+            "head": (release,),
+        },
         state=("/etc/munge/munge.key", "/var/lib/tailrack/munge.digests"),
     )

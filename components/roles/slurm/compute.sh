@@ -100,7 +100,9 @@ unplaced_nodes() {
 # The controller reads topology.conf when it is told to, and places those that it knows by then: one call is for all who have
 # come (docs/decisions/0015). Who is there each of them sees alike, so they need not talk: the first by name makes it.
 get_placed() {
-    local begin=$SECONDS waited=$SECONDS quiet=$SECONDS before='' unplaced
+    local begin=$SECONDS waited=$SECONDS quiet=$SECONDS before='' unplaced enough=$PLACE_QUIET
+    # Nobody joins a head node before its own step has ended: there is nobody to wait for at the first.
+    if [ "$(tailscale ip -4 2>/dev/null)" = "$HEAD_ADDRESS" ]; then enough=0; fi
     until placed; do
         [ $((SECONDS - begin)) -lt "$PLACE_LIMIT" ] || return 1
         stay_known
@@ -108,7 +110,7 @@ get_placed() {
         if [ "$unplaced" != "$before" ]; then before=$unplaced quiet=$SECONDS; fi
         # The first may be one that has no place in the file.
         if [ $((SECONDS - waited)) -ge "$PLACE_WAIT" ] ||
-            { [ "${unplaced%%$'\n'*}" = "$HOST_NAME" ] && [ $((SECONDS - quiet)) -ge "$PLACE_QUIET" ]; }; then
+            { [ "${unplaced%%$'\n'*}" = "$HOST_NAME" ] && [ $((SECONDS - quiet)) -ge "$enough" ]; }; then
             note "reconfiguring slurmctld, for ${unplaced//$'\n'/ }"
             scontrol reconfigure || note "slurmctld refuses its configuration"
             wait_until 10 placed || note "still without a place"

@@ -11,6 +11,8 @@ SLURM_BASE=$STATE_DIR/slurm/base
 SLURM_NODES=$STATE_DIR/slurm/nodes
 # What pools add: <pool>/slurm.conf has the partitions of its sites, <pool>/nodes the names of its nodes.
 SLURM_POOLS=$STATE_DIR/slurm/pools
+# What roles of the head node add once it is there: <role>/<file> has lines for the file.
+SLURM_SERVICES=$STATE_DIR/slurm/services
 # All files as slurmctld last took them. Where it refuses others, these come back, so that the machine is as the
 # stack's state says and a step that was cut off is not taken for done.
 SLURM_TAKEN=$STATE_DIR/slurm/taken
@@ -20,7 +22,7 @@ controller_answers() { scontrol ping 2>/dev/null | grep -q 'is UP'; }
 # Lines that nodes and pools add to a file and that its own text does not have, each once.
 added_lines() {
     local base=$1 name=$2
-    cat "$SLURM_POOLS"/*/"$name" "$SLURM_NODES"/*/"$name" 2>/dev/null | sort -u | grep . | grep -vxFf "$base/$name" || :
+    cat "$SLURM_SERVICES"/*/"$name" "$SLURM_POOLS"/*/"$name" "$SLURM_NODES"/*/"$name" 2>/dev/null | sort -u | grep . | grep -vxFf "$base/$name" || :
 }
 
 # topology.conf: a leaf switch a site, all of them under the tailnet. Sites without a node are left out: Slurm refuses

@@ -6,6 +6,7 @@
 # HEAD_COMPUTES                         true when the head node runs jobs too; then NODE_* are its own
 # SLURM_JOB_LIMIT_SECONDS               see jobs.sh
 # SLURM_SLURM_CONF, SLURM_GRES_CONF, SLURM_TOPOLOGY_CONF, SLURM_CGROUP_CONF, SLURM_MPI_CONF, SLURM_JOB_SUBMIT_LUA
+# SLURM_PROLOG, SLURM_EPILOG             programs that the controller gives to the nodes where slurm.conf names them
 
 # slurmctld takes the state of no other cluster, and says so by "Unspecified error" alone.
 refuse_another_cluster_name() {
@@ -61,6 +62,10 @@ slurm_head() {
     ensure_file "$offered/cgroup.conf" 0644 root:root "$SLURM_CGROUP_CONF"
     ensure_file "$offered/mpi.conf" 0644 root:root "$SLURM_MPI_CONF"
     ensure_file "$offered/job_submit.lua" 0644 root:root "$SLURM_JOB_SUBMIT_LUA"
+    # By names without a path, so that slurmctld brings them to all nodes (src/common/fetch_config.c, 23.11 and newer): no
+    # node can lack them, which would drain it at its first job.
+    ensure_file "$offered/tailrack-prolog" 0644 root:root "$SLURM_PROLOG"
+    ensure_file "$offered/tailrack-epilog" 0644 root:root "$SLURM_EPILOG"
     if [ "$HEAD_COMPUTES" = true ]; then write_slurm_node; else end_slurmd; fi
     systemctl daemon-reload
     systemctl enable -q slurmctld

@@ -29,7 +29,7 @@ end_steps() {
 
 forget_slurm_files() {
     local path
-    for path in /etc/slurm/{slurm,gres,topology,cgroup,mpi}.conf /etc/slurm/job_submit.lua; do
+    for path in /etc/slurm/{slurm,gres,topology,cgroup,mpi}.conf /etc/slurm/job_submit.lua /etc/slurm/tailrack-{prolog,epilog}; do
         if grep -qsF 'Written by tailrack.' "$path"; then rm -f "$path"; fi
     done
     if [ -e /etc/systemd/system/slurmctld.service.d/tailrack.conf ] && [ -d /var/lib/slurm/slurmctld ]; then

@@ -39,8 +39,10 @@ def role(settings: ClusterSettings) -> Role:
     of_distribution = settings.slurm.release is None
     return Role(
         "slurm",
-        after=("firewall", "munge", "names", "nfs_exports", "gpu", "slurm_release", "enroot_pyxis"),
+        after=("firewall", "munge", "names", "nfs_exports", "gpu", "slurm_release", "enroot_pyxis", "health"),
         section=settings.slurm,
+        # One program under two names, which runs the scripts that lie on a node (role health).
+        texts={kind: template("slurm", "tailrack-prolog").replace("KIND", kind) for kind in ("prolog", "epilog")},
         ports=PORTS,
         serves=PORTS,
         state=("/var/lib/slurm/slurmctld", "/var/lib/tailrack/slurm"),

@@ -48,14 +48,16 @@ distribution_sources() {
         done
 }
 
-# What makes the root, and the part of perl that it needs and small images lack; it is not installed, and goes with the rest.
+# What makes the root, and what it and the source need and small images lack: a part of perl, and bzip2, by which SchedMD's own
+# sources are packed. It is not installed, and goes with the rest.
 fetch_bootstrap() {
-    local perl package
+    local perl package more=()
+    command -v bzip2 >/dev/null || more=(bzip2)
     perl=$(perl -e 'printf "%vd", $^V')
     perl=${perl%.*}
     mkdir "$BUILD/tool"
     (
-        cd "$BUILD/tool" && apt-get -q download mmdebstrap "perl-modules-$perl" "libperl$perl" || exit 1
+        cd "$BUILD/tool" && apt-get -q download mmdebstrap "perl-modules-$perl" "libperl$perl" "${more[@]}" || exit 1
         for package in *.deb; do dpkg -x "$package" . || exit 1; done
     ) >>"$BUILD_LOG" 2>&1 ||
         build_failed "mmdebstrap, which makes a clean root, cannot be fetched" \
@@ -83,7 +85,7 @@ s#--with-pmix( |$)#--with-pmix=/usr/lib/$(DEB_HOST_MULTIARCH)/pmix2 #' "$debian/
 unpack_source() {
     local source=$BUILD/made/slurm is
     mkdir -p "$source"
-    tar -xf "$1" -C "$source" --strip-components=1 --no-same-owner >>"$BUILD_LOG" 2>&1 ||
+    PATH=$PATH:$BUILD/tool/usr/bin:$BUILD/tool/bin tar -xf "$1" -C "$source" --strip-components=1 --no-same-owner >>"$BUILD_LOG" 2>&1 ||
         build_failed "its source cannot be unpacked" "name another one as tailrack:slurm.release_source, then run up again"
     is=$(awk '$1 == "Version:" {print $2; exit}' "$source/META" 2>/dev/null || :)
     [ "$is" = "$SLURM_RELEASE" ] || build_failed "its source is that of ${is:-something else}" \

@@ -6,6 +6,7 @@
 # SLURM_RELEASE_FROM                    where that comes from: an address, or a path here
 # NFS_EXPORTS_PATH                      directory of the share
 # HEAD_COMPUTES                         true when the head node runs jobs too
+# ACCOUNTING_ENABLED                    true where what jobs use is kept
 
 slurm_release_head() {
     local folder=$NFS_EXPORTS_PATH/$SHARED_SLURM packages kind
@@ -21,5 +22,6 @@ slurm_release_head() {
     fi
     packages=(slurm-smd slurm-smd-client slurm-smd-dev slurm-smd-slurmctld)
     [ "$HEAD_COMPUTES" != true ] || packages+=(slurm-smd-slurmd)
+    [ "$ACCOUNTING_ENABLED" != true ] || packages+=(slurm-smd-slurmdbd)
     install_release "$kind" "${packages[@]}"
 }

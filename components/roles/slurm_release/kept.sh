@@ -9,9 +9,9 @@
 # A folder of the share that only root of the head node can write: root of every other machine is nobody there.
 SHARED_SLURM=slurm
 # What is taken of all that the source makes.
-RELEASE_PACKAGES=(slurm-smd slurm-smd-client slurm-smd-dev slurm-smd-slurmctld slurm-smd-slurmd slurm-smd-libpam-slurm-adopt)
+RELEASE_PACKAGES=(slurm-smd slurm-smd-client slurm-smd-dev slurm-smd-slurmctld slurm-smd-slurmdbd slurm-smd-slurmd slurm-smd-libpam-slurm-adopt)
 # Another number where packages are made in another way from the same source.
-RECIPE=2
+RECIPE=3
 # The list of ready packages, looked at; empty without one.
 READY_LIST=''
 

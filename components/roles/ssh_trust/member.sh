@@ -7,6 +7,8 @@
 
 ssh_trust_member() {
     take_lock
+    # Where tailrack-ask finds it.
+    ensure_file "$STATE_DIR/members/$NODE_NAME/sshd_port" 0644 root:root "$NODE_SSHD_PORT"
     result certificate "$(json_string "$(certificate_for "$NODE_NAME" "$NODE_NAME,$NODE_ADDRESS" "$NODE_HOST_KEY")")"
 }
 

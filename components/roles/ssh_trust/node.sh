@@ -1,6 +1,6 @@
 #!/bin/bash
 # uses: ssh_trust/trust
-# A node trusts the cluster's authority, shows its own certificate, and lets the head node ask it to leave.
+# A node trusts the cluster's authority, shows its own certificate, lets the head node ask it to leave, and answers it.
 #
 # HEAD_ADDRESS, HEAD_AUTHORITY, HEAD_LEAVE_KEY
 # NFS_EXPORTS_MOUNT    where the share is, with this machine's next certificates
@@ -18,17 +18,21 @@ ssh_trust_node() {
         "/usr/local/sbin/tailrack-certificate $NFS_EXPORTS_MOUNT/.tailrack/certificates/$HOST_NAME"
 }
 
-# The key lies in a file that is ours and holds nothing else, and is all that opens root to the head node's address.
+# The keys lie in a file that is ours and holds nothing else, and are all that opens root to the head node's address: one to
+# leave, and what the authority signs for tailrack-ask. Two, since an earlier version leaves whatever its key is used for.
 let_the_head_ask() {
-    one_key "$HEAD_LEAVE_KEY" || fail "what the head node gives as its key for tailrack-leave is no key" \
-        "look at the head node itself: something there answers in the place of tailrack's steps"
+    local remedy="look at the head node itself: something there answers in the place of tailrack's steps"
+    one_key "$HEAD_LEAVE_KEY" || fail "what the head node gives as its key for tailrack-leave is no key" "$remedy"
+    one_key "$HEAD_AUTHORITY" || fail "what the head node gives as its authority is no key" "$remedy"
     ensure_file "$LEAVE_PROGRAM" 0755 root:root $'#!/bin/bash\n'"$NODE_LEAVE_VALUES"$'\n'"$NODE_LEAVE_PROGRAM"
     ensure_file "$LEAVE_KEY_FILE" 0644 root:root \
-        "restrict,from=\"$HEAD_ADDRESS\",command=\"$LEAVE_PROGRAM\" $HEAD_LEAVE_KEY tailrack-leave"
+        "restrict,from=\"$HEAD_ADDRESS\",command=\"$LEAVE_PROGRAM\" $HEAD_LEAVE_KEY tailrack-leave
+restrict,from=\"$HEAD_ADDRESS\",cert-authority,principals=\"tailrack-ask\",command=\"/usr/local/sbin/tailrack-answer\" \
+$HEAD_AUTHORITY tailrack-ask"
     # Where root may not log in at all, or otherwise, this one command still must be heard.
     CHANGED=
     ensure_file /etc/ssh/sshd_config.d/tailrack-leave.conf 0644 root:root \
-        "# Written by tailrack: the head node may run tailrack-leave, and nothing else as root.
+        "# Written by tailrack: the head node may run tailrack-leave and tailrack-answer, and nothing else as root.
 Match User root Address $HEAD_ADDRESS
     PermitRootLogin forced-commands-only
     PubkeyAuthentication yes

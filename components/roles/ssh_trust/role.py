@@ -24,8 +24,8 @@ def role(_settings: ClusterSettings) -> Role:
             "/etc/ssh/ssh_host_*_key*",
         ),
         files={
-            "head": (*trusts, _program("tailrack-sign"), _timer("tailrack-sign")),
-            "node": (*trusts, _timer("tailrack-certificate")),
+            "head": (*trusts, _program("tailrack-sign"), _timer("tailrack-sign"), _program("tailrack-ask")),
+            "node": (*trusts, _timer("tailrack-certificate"), _program("tailrack-answer")),
         },
         facts={
             "join": {"sshd_port": whole(1, 65535), "host_key": ed25519},

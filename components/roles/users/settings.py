@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from components.roles.accounting.settings import Limit, account_key, gpu_hours_key, max_jobs_key, qos_names_key
 from components.settings.draft import Draft
 from components.settings.problems import ROOT, Report
 from components.settings.section import Section, key
@@ -71,6 +72,10 @@ class User(Section):
         otherwise="the uid",
         default_factory=lambda data: data["uid"],
     )
+    account: str | None = account_key()
+    gpu_hours: Limit | None = gpu_hours_key("the user")
+    max_jobs: Limit | None = max_jobs_key("the user")
+    qos: tuple[str, ...] = qos_names_key("QOS that the user's jobs may ask for, besides `normal`")
 
 
 def check_users(users: Sequence[Draft], logins: Mapping[str, str], report: Report) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from components.validation.preflight.findings import Finding, finding
+from components.validation.preflight.findings import Finding, finding, unjudged
 from components.validation.preflight.health import Look
 from components.validation.preflight.smi import Gpu, Smi, read_smi
 
 COUNT, DRIVER, HEALTH, FABRIC = "GPU count", "GPU driver", "GPU health", "fabric manager"
+_MISSING = (
+    "see 'dmesg | grep -i xid' and 'lspci -d 10de:' on the node and restart it; one that stays away has to be replaced"
+)
 _RESET = "drain the node, then 'nvidia-smi --gpu-reset -i {bus}' on it, or restart it"
 # Reasons by which hardware protects itself, and the one by which the driver does.
 _BY_HARDWARE = {
@@ -28,6 +32,10 @@ def check_gpus(look: Look | None, promised: int) -> Iterator[Finding]:
             "error", DRIVER, "nvidia-smi gives no answer: a GPU or its driver hangs",
             "see 'dmesg | grep -iE \"nvrm|xid\"' on the node, then restart it",
         )  # fmt: skip
+    elif look.status == 0 and smi is None and "<nvidia_smi_log" not in look.output:
+        # Another release's, or another program of that name: no fault of the GPUs.
+        said = next((line for line in look.output.splitlines() if line.strip()), "nothing")
+        yield unjudged(HEALTH, f"nvidia-smi says {said!r}, which is of no known form", "run nvidia-smi on the node")
     elif smi is None:
         said = next((line for line in look.output.splitlines() if line.strip()), "nothing")
         yield finding(
@@ -36,6 +44,19 @@ def check_gpus(look: Look | None, promised: int) -> Iterator[Finding]:
         )  # fmt: skip
     else:
         yield from check_smi(smi, promised)
+
+
+def check_driver_count(promised: int, root: Path = Path("/")) -> Iterator[Finding]:
+    """How many GPUs the driver has, as it says without being asked: one that fell off the bus is missing at once."""
+    folder = root / "proc/driver/nvidia/gpus"
+    if not folder.is_dir():
+        yield unjudged(COUNT, f"{folder} is not there: no NVIDIA driver is loaded, or another one", "see 'nvidia-smi'")
+        return
+    there = sorted(path.name for path in folder.iterdir())
+    if len(there) < promised:
+        yield finding(
+            "error", COUNT, f"the driver has {len(there)} of {promised} GPUs ({', '.join(there) or 'none'})", _MISSING
+        )
 
 
 def check_smi(smi: Smi, promised: int) -> Iterator[Finding]:
@@ -47,8 +68,7 @@ def check_smi(smi: Smi, promised: int) -> Iterator[Finding]:
         there = ", ".join(gpu.bus or "?" for gpu in jobs) or "none"
         yield finding(
             "error", COUNT, f"nvidia-smi shows {len(jobs)} of {promised} GPUs ({there})",
-            "see 'dmesg | grep -i xid' and 'lspci -d 10de:' on the node and restart it; one that stays away has to be "
-            "replaced",
+            _MISSING,
         )  # fmt: skip
     for gpu in jobs:
         yield from _check_gpu(gpu)

@@ -9,29 +9,23 @@ from __future__ import annotations
 import json
 import os
 import re
-import resource
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from components.validation.preflight import adapters, foreign, gpus, neighbour, node, nvlink, pci, tailnet, xids
+from components.validation.preflight import neighbour, tailnet
 from components.validation.preflight.findings import Finding, finding, line
 from components.validation.preflight.health import Health, health_of
+from components.validation.preflight.listed import HEALTH, JOB, Machine, guarded, run, said_by
 
-HEALTH = Path("/run/tailrack/health.json")
-OLD_SECONDS = 3600
 # The node's own step has just asked for the first look when the first measurement comes.
 FIRST_LOOK_SECONDS = 45
 LOOKER = "tailrack-health.service"
-COMMAND_SECONDS = 10
 # For a predecessor that is late.
 LINGER_SECONDS = neighbour.MEET_SECONDS
-UNIT = "see 'journalctl -u tailrack-health' on the node, and 'systemctl start tailrack-health' there"
 
 
 @dataclass(frozen=True)
@@ -69,36 +63,6 @@ def asked_of(argument: str, name: str) -> Asked:
     )
 
 
-def said_by(*command: str) -> str:
-    """What a command prints; empty where it fails or takes too long."""
-    try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout
-
-
-def guarded(check: str, make: Callable[[], Iterable[Finding]]) -> list[Finding]:
-    """The findings of a check; where it fails in a way nobody thought of, that."""
-    try:
-        return list(make())
-    except Exception as error:  # noqa: BLE001  one check must not take the others with it
-        return [finding("info", check, f"could not be looked at: {type(error).__name__}", "report this, please")]
-
-
-def check_health_file(health: Health | None, promised: int, now: float) -> Iterable[Finding]:
-    """Whether the collector has looked, and lately."""
-    if not promised:
-        return
-    if health is None:
-        yield finding("warning", gpus.HEALTH, f"nobody has looked at the GPUs: no {HEALTH} of root's", UNIT)
-    elif now - health.time > OLD_SECONDS:
-        minutes = int(now - health.time) // 60
-        yield finding("warning", gpus.HEALTH, f"the last look at the GPUs is {minutes} minutes old", UNIT)
-
-
 def health_soon(path: Path, promised: int) -> Health | None:
     """What the collector wrote; waited for only while its first look goes on: one that is dead is not waited for."""
     end = time.monotonic() + FIRST_LOOK_SECONDS
@@ -111,41 +75,7 @@ def health_soon(path: Path, promised: int) -> Health | None:
 
 def checks(asked: Asked, health: Health | None) -> list[Finding]:
     """All findings about this node itself."""
-    looks = health.looks if health else {}
-    text = health.output if health else lambda _name: ""
-    ports = adapters.read_ports()
-    switches = len(pci.nvidia_devices("0680"))
-    on_the_bus = pci.nvidia_devices("03")
-    virtualization = said_by("systemd-detect-virt").strip()
-    virtual = pci.is_virtual(virtualization)
-    container = pci.is_virtual(said_by("systemd-detect-virt", "-c")) or False
-    controls = pci.read_lspci(text("lspci"))
-    count = asked.gpus
-    limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
-    active = any(port.active for port in ports)
-    cgroups = adapters.text_of(Path("/proc/self/cgroup"))
-    wanted: list[tuple[str, Callable[[], Iterable[Finding]]]] = [
-        (gpus.HEALTH, lambda: check_health_file(health, count, time.time())),
-        (gpus.HEALTH, lambda: gpus.check_gpus(looks.get("nvidia-smi"), count) if count else ()),
-        (foreign.FOREIGN, lambda: foreign.check_foreign(foreign.used()) if count else ()),
-        (gpus.FABRIC, lambda: gpus.check_fabric_manager(looks.get("fabric manager"), switches) if count else ()),
-        (nvlink.NVLINK, lambda: nvlink.check_links(text("nvlink"), switches) if count else ()),
-        (xids.XID, lambda: xids.check_xids(text("kernel"))),
-        (node.DEVICES, lambda: node.check_driver(on_the_bus, count, container)),
-        (node.MEMLOCK, lambda: node.check_memlock(limit, bool(count) or active)),
-        (node.SHARED, lambda: node.check_shared(node.free_bytes(Path("/dev/shm")), count)),  # noqa: S108
-        (node.CONFINED, lambda: node.check_confined(cgroups, count)),
-        (node.DEVICES, lambda: node.check_devices(count)),
-        (adapters.PORT, lambda: adapters.check_ports(ports)),
-        (adapters.DIRECT, lambda: adapters.check_direct(ports, count)),
-        (
-            adapters.ROCE,
-            lambda: adapters.check_roce(ports, adapters.read_mlxconfig(text("mlxconfig")), controls.ats, bool(virtual)),
-        ),
-        (pci.ACS, lambda: pci.check_acs(controls, virtual, count)),
-        (pci.NUMA, lambda: pci.check_numa(on_the_bus if count else [], ports)),
-    ]
-    return [each for check, make in wanted for each in guarded(check, make)]
+    return run(Machine(asked.gpus, health), JOB)
 
 
 def check_ways(asked: Asked, job: str) -> list[Finding]:

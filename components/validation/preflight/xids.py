@@ -47,10 +47,14 @@ def read_xids(text: str) -> Counter[tuple[str, int, str]]:
     return Counter({(*key, words[key]): count for key, count in counted.items()})
 
 
-def check_xids(text: str) -> Iterator[Finding]:
-    """One finding a GPU and code."""
-    found = read_xids(text)
-    for (bus, code, words), count in sorted(found.items())[:MOST]:
+def check_xids(*texts: str) -> Iterator[Finding]:
+    """One finding a GPU and code, of texts that may have the same events."""
+    found: dict[tuple[str, int], tuple[str, int]] = {}
+    for text in texts:
+        for (bus, code, words), count in read_xids(text).items():
+            first, most = found.get((bus, code), (words, 0))
+            found[bus, code] = (first, max(most, count))
+    for (bus, code), (words, count) in sorted(found.items())[:MOST]:
         severity, remedy = _NEXT.get(code, ("warning", _WATCH))
         times = f" ({count} times)" if count > 1 else ""
         yield finding(severity, XID, f"GPU {bus}: Xid {code}{times}: {words}", remedy.format(bus=bus))

@@ -1,14 +1,15 @@
-"""What the driver does about a run of the CLI that was killed."""
+"""What the driver does about a run of the CLI that was killed, and about its errors."""
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from pulumi.automation import CommandError, CommandResult
 
-from driver.cli_runner import CliRunner
+from driver.cli_runner import CliRunner, _made
 from driver.workspace import DriverError
 
 
@@ -18,7 +19,54 @@ def test_what_cannot_be_cleared_away_after_a_kill_is_said_in_the_clis_words_and_
 
     pending = SimpleNamespace(deployment={"pending_operations": [{}]})
     stack = SimpleNamespace(export_stack=lambda: pending, refresh=refresh)
-    workspace = SimpleNamespace(in_backend=lambda pattern: [])
+    workspace = SimpleNamespace(in_backend=lambda pattern: [], stack="dev")
     runner = CliRunner(cast(Any, workspace), cast(Any, None), lambda event: None)
     with pytest.raises(DriverError, match=r"what a killed run left cannot be cleared away: .*the disk is full"):
         runner._clear_pending(cast(Any, stack))
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "error: getting secrets manager: constructing secrets manager: incorrect passphrase",
+            "the passphrase does not open the state of stack 'dev'; set PULUMI_CONFIG_PASSPHRASE_FILE (or",
+        ),
+        (
+            "error: failed to decrypt: incorrect passphrase, please set PULUMI_CONFIG_PASSPHRASE to the correct",
+            "the passphrase does not open the state of stack 'dev'; set",
+        ),
+        (
+            "error: constructing secrets manager: passphrase must be set with PULUMI_CONFIG_PASSPHRASE or PULUMI_",
+            "no passphrase: set PULUMI_CONFIG_PASSPHRASE_FILE",
+        ),
+        ("error: malformed state value", "what is secret in the state of stack 'dev' is damaged"),
+        ("error: the disk is full", "error: the disk is full"),
+    ],
+)
+def test_an_error_of_the_clis_own_is_told_with_the_stack_and_the_remedy(said: str, told: str) -> None:
+    """Its words are those of its source, 3.260."""
+    runner = CliRunner(cast(Any, SimpleNamespace(stack="dev")), cast(Any, None), lambda event: None)
+
+    def fail(_: object) -> None:
+        raise CommandError(CommandResult("", f"{said}\n", 255))
+
+    (failure,) = runner._run(fail, touches_hosts=False).failures
+    assert told in failure.message
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_the_connection_of_a_step_comes_out_of_an_export_whatever_of_it_is_secret(whole: bool) -> None:
+    def secret(value: Any) -> dict[str, str]:
+        return {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "plaintext": json.dumps(value)}
+
+    way: dict[str, Any] = {
+        "host": "192.0.2.1",
+        "port": 22.0,
+        "privateKey": "key",
+        "proxy": {"host": "192.0.2.2", "privateKey": "other"},
+    }
+    hidden = {**way, "privateKey": secret("key"), "proxy": {**way["proxy"], "privateKey": secret("other")}}
+    exported = {"urn": "urn:x", "inputs": {"create": "true", "connection": secret(way) if whole else hidden}}
+    assert _made(exported).connection == way
+    assert _made({"urn": "urn:x", "inputs": {"create": "true"}}).connection == {}

@@ -180,6 +180,28 @@ def test_a_line_of_slurm_conf_goes_with_the_last_node_that_brings_it() -> None:
     assert Plan.of(gone[:1], state, Summary()).effects == []
 
 
+def test_the_lines_of_slurm_conf_that_come_with_a_new_node_are_shown_or_said_to_be_possible() -> None:
+    there = [
+        Made("urn::n1-member", "", render_values({"NODE_SLURM_CONF": "NodeSet=site-rack Feature=site-rack"}), "{}")
+    ]
+
+    def slurm_conf(kind: str, made: list[Made]) -> list[str]:
+        gates = [
+            step(f"n{number}-gate", f"n{number}", "look at the machine", "create", after=header(NODE_GPU_KIND=kind))
+            for number in (2, 3)
+        ]
+        member = step("n2-member", "n2", "export", "create", after={"stdin": UNKNOWN})
+        plan = Plan.of([*gates, member], made, Summary())
+        return [line for effect in plan.effects if effect.name == "slurm.conf" for line in effect.lines]
+
+    assert slurm_conf("h200", there) == [
+        "+ NodeSet=gpu-h200 Feature=gpu-h200",
+        "+ PartitionName=h200 Nodes=gpu-h200 MaxTime=INFINITE State=UP",
+    ]
+    assert slurm_conf("", there) == ["# and the lines of the partition gpu, if GPUs are found on n2, n3"]
+    assert slurm_conf("h200", []) == [], "of a cluster that is not there yet all is new"
+
+
 def test_a_preview_that_failed_says_why() -> None:
     text = comment("prod", [], Summary(failures=[Failure("", "1 problem in the stack config")]))
     assert "**The preview failed.**" in text

@@ -32,6 +32,16 @@ HOSTILE = {
     "a key that is true": (b"config:\n  tailrack:a: {on: 6}\n", ("line 2", "a key is a truth value")),
     "a key that is a list": (b"config: {[1]: 2}\n", ("line 1", "a key is a list")),
     "a number of 5,000 digits": (b"config:\n  tailrack:a: " + b"9" * 5000, ("line 2", "5000 characters")),
+    "a date": (b"config:\n  tailrack:a: {b: 2026-11-23}\n", ("line 2", "'b' is '2026-11-23', a date", "in quotes")),
+    "a date in a list": (b"config:\n  tailrack:a: [2026-11-23]\n", ("line 2", "an item of a list is", "a date")),
+    "bytes": (b"config:\n  tailrack:a: !!binary aGk=\n", ("line 2", "'tailrack:a'", "!!binary", "write the text")),
+    "yes": (b"config:\n  tailrack:a: {b: yes}\n", ("line 2", "'b' is 'yes'", "write true or false", "in quotes")),
+    "Off in a list": (b"config:\n  tailrack:a: [Off]\n", ("line 2", "'Off'", "write true or false")),
+    "an octal number": (b"config:\n  tailrack:a: {b: 0o17}\n", ("line 2", "'b' is '0o17'", "without the 0")),
+    "an octal number of old": (b"config:\n  tailrack:a: {b: 017}\n", ("line 2", "'b' is '017'", "without the 0")),
+    "an octal number that is none": (b"config:\n  tailrack:a: {b: 08}\n", ("line 2", "'b' is '08'", "without the 0")),
+    "a number to the power": (b"config:\n  tailrack:a: {b: 1e3}\n", ("line 2", "'b' is '1e3'", "all its digits")),
+    "a number of 20 digits": (b"config: {a: 12345678901234567890}\n", ("line 1", "'a' is a number of 20", "in quotes")),
     "a date that is none": (b"config: {a: 2001-99-99}\n", ("line 1", "a date")),
     "a tag": (b"config: !!python/object:os.system x\n", ("line 1", "tag")),
     "two documents": (b"config: {}\n---\nconfig: {}\n", ("line 2", "another document")),
@@ -97,9 +107,21 @@ def test_a_hostile_file_is_one_sentence_with_its_place_and_remedy(project: Path,
 
 
 def test_a_good_file_is_read_as_yaml_reads_it(project: Path) -> None:
-    text = "a: &one {x: 1, y: [1.5, true, ~, ''] }\nb: {<<: *one, x: 2}\nc: [*one]\nd: 010\n"
+    text = "a: &one {x: 1, y: [1.5, true, ~, ''] }\nb: {<<: *one, x: 2}\nc: [*one]\nd: 0x1f\n"
     path = file_of(project, text.encode())
     assert read_yaml(path) == yaml.safe_load(text)
+
+
+@pytest.mark.parametrize("text", ["'yes'", "'017'", '"2026-11-23"', "'1e3'", "'12345678901234567890'", "!!str yes"])
+def test_what_is_doubtful_is_a_text_in_quotes(project: Path, text: str) -> None:
+    assert read_yaml(file_of(project, f"a: {text}".encode())) == {"a": text.removeprefix("!!str ").strip("'\"")}
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "-1", "0.5", "24.11", "1.10.2", "true", "False", "y", "10.0.0.1", "0x1f", "1_000"]
+)
+def test_what_all_readers_of_yaml_read_in_one_way_is_taken(project: Path, text: str) -> None:
+    assert read_yaml(file_of(project, f"a: {text}".encode())) == yaml.safe_load(f"a: {text}")
 
 
 def test_a_time_is_a_text_as_to_the_cli(project: Path) -> None:

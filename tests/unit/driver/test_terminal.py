@@ -65,7 +65,13 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
                 progress.on_event(event)
             return summary
 
-        words: dict[str, Any] = {"uses_lab": True, "head_is_here": False, "in_process": True, "allowed": []}
+        words: dict[str, Any] = {
+            "uses_lab": True,
+            "head_in_lab": True,
+            "head_is_here": False,
+            "in_process": True,
+            "allowed": [],
+        }
         words |= {"stop": lambda: None, "pools": list, "cluster_stack": "", "profiles": set(), "lab": "x", "made": list}
         words |= {"outputs": lambda: hostile(OUTPUTS), "make": lambda *_, **__: "make it"}
         return SimpleNamespace(**words, up=work, destroy=work, preview=work)

@@ -269,7 +269,8 @@ def test_another_user_touches_the_nodes_and_no_measurement(build: Build, lab_con
     lab_config["users"].append({"name": "bob", "uid": 6002})
     after = build(lab_config)
     looks = {"head-gate", "a1-gate", "b1-gate"}  # whether the uid is free, before anything is changed
-    assert after.differences(before) == looks | {"head-head", "a1-node", "b1-node"}
+    # The head node's services give the user an account.
+    assert after.differences(before) == looks | {"head-head", "head-services", "a1-node", "b1-node"}
     assert after.header("a1-node")["USERS_LINES"] == "ada 6001 6001\nbob 6002 6002"
 
 

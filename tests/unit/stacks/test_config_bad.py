@@ -157,6 +157,70 @@ def bad_cases() -> list[Bad]:
         # at least one of each
         Bad("no site is refused", "sites: []", "sites", ("list of one site or more",)),
         Bad("no user is refused", "users: []", "users", ("list of one user or more",)),
+        # accounting
+        Bad(
+            "an account that is missing is refused",
+            "{users: [{name: ada, uid: 6001, account: visoin}], accounting: {accounts: [{name: vision}]}}",
+            "users[0].account",
+            ("no account of the config", "did you mean 'vision'"),
+        ),
+        Bad(
+            "a user in two accounts is refused",
+            "users: [{name: ada, uid: 6001, account: [vision, speech]}]",
+            "users[0].account",
+            ("the name of one of tailrack:accounting.accounts",),
+        ),
+        Bad(
+            "a user's QOS that is missing is refused",
+            "users: [{name: ada, uid: 6001, qos: [high]}]",
+            "users[0].qos[0]",
+            ("no QOS of the config", "add it to tailrack:accounting"),
+        ),
+        Bad(
+            "no GPU hours are refused", "users: [{name: ada, uid: 6001, gpu_hours: 0}]", "users[0].gpu_hours", ("1 to",)
+        ),
+        Bad(
+            "more jobs than Slurm counts are refused",
+            "accounting: {accounts: [{name: vision, max_jobs: 4294967296}]}",
+            "accounting.accounts[0].max_jobs",
+            ("Slurm would refuse the limit",),
+        ),
+        Bad(
+            "QOS that preempt each other are refused",
+            "accounting: {qos: [{name: a, preempts: [b]}, {name: b, preempts: [c]}, {name: c, preempts: [a]}]}",
+            "accounting.qos[0].preempts",
+            ("a -> b -> c -> a",),
+        ),
+        Bad(
+            "accounts that are part of each other are refused",
+            "accounting: {accounts: [{name: a, parent: b}, {name: b, parent: a}]}",
+            "accounting.accounts[0].parent",
+            ("a -> b -> a",),
+        ),
+        Bad(
+            "two accounts of one name are refused",
+            "accounting: {accounts: [{name: vision}, {name: vision}]}",
+            "accounting.accounts[1].name",
+            ("the name of another account too",),
+        ),
+        Bad(
+            "Slurm's own account is refused",
+            "accounting: {accounts: [{name: root}]}",
+            "accounting.accounts[0].name",
+            ("every cluster has already",),
+        ),
+        Bad(
+            "a limit that nobody would keep is refused",
+            "{users: [{name: ada, uid: 6001, max_jobs: 3}], accounting: {enabled: false}}",
+            "users[0].max_jobs",
+            ("while accounting is off", "accounting.enabled"),
+        ),
+        Bad(
+            "accounting of the user's own beside tailrack's is refused",
+            "slurm: {settings: {AccountingStorageHost: db.example.org}}",
+            "slurm.settings.AccountingStorageHost",
+            ("is set by tailrack", "enabled: false"),
+        ),
         Bad(
             "no node to run on is refused",
             pools("[]"),

@@ -18,7 +18,7 @@ from components.steps.header import header
 from tests.unit.recorded import public_key
 from tests.unit.shell import ROLES, Shell
 
-KEY, OTHER = public_key("leave"), public_key("other")
+KEY, OTHER, AUTHORITY = public_key("leave"), public_key("other"), public_key("authority")
 KEY_FILE = "/etc/ssh/tailrack_leave_key"
 PROGRAM = "/usr/local/sbin/tailrack-leave"
 
@@ -33,7 +33,7 @@ def install(shell: Shell, key: str = KEY, head: str = "100.64.0.1") -> str:
         "NODE_LEAVE_PROGRAM": shell.inside(leave_program(ROLES).text),
         "NODE_LEAVE_VALUES": header({"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False}),
     }
-    given = {"HEAD_LEAVE_KEY": key, "HEAD_ADDRESS": head, **program}
+    given = {"HEAD_LEAVE_KEY": key, "HEAD_AUTHORITY": AUTHORITY, "HEAD_ADDRESS": head, **program}
     done = shell.call("let_the_head_ask", given, "ssh_trust/node")
     assert done.returncode == 0, done.stderr
     return str(shell.path(PROGRAM).read_text())
@@ -167,7 +167,13 @@ def test_the_down_of_a_head_node_ends_well_from_wherever_it_was_cut(shell: Shell
 def test_the_key_may_run_the_program_from_the_head_node_and_nothing_else(shell: Shell) -> None:
     install(shell)
     program = shell.path(PROGRAM)
-    assert authorized(shell) == [f'restrict,from="100.64.0.1",command="{program}" {KEY} tailrack-leave']
+    answers = shell.path("/usr/local/sbin/tailrack-answer")
+    assert authorized(shell) == [
+        f'restrict,from="100.64.0.1",command="{program}" {KEY} tailrack-leave',
+        # Only what the authority has signed for this: not the authority's own key, and no other name.
+        'restrict,from="100.64.0.1",cert-authority,principals="tailrack-ask",'
+        f'command="{answers}" {AUTHORITY} tailrack-ask',
+    ]
     assert not shell.path("/root/.ssh/authorized_keys").exists()
 
 
@@ -196,7 +202,7 @@ def test_the_keys_file_is_written_as_a_whole_and_what_an_earlier_version_wrote_i
     install(shell)
     shell.write(KEY_FILE.lstrip("/"), f"{OTHER} somebody\n{shell.path(KEY_FILE).read_text()}")
     install(shell, **change)
-    (mine,) = authorized(shell)
+    mine, _ = authorized(shell)
     assert change.get("key", KEY) in mine
     assert f'from="{change.get("head", "100.64.0.1")}"' in mine
     assert authorized(shell, "/root/.ssh/authorized_keys") == ["ssh-ed25519 CCCC admin@desk"]
@@ -206,7 +212,8 @@ def test_the_keys_file_is_written_as_a_whole_and_what_an_earlier_version_wrote_i
     "key", ["", "ssh-ed25519 AAAA", f"{KEY}\n{OTHER}", f"{KEY} x\n{OTHER}", f"\n{KEY}", f'{KEY} "', KEY + "A"]
 )
 def test_a_leave_key_that_is_not_one_key_is_refused_and_nothing_is_written(shell: Shell, key: str) -> None:
-    given = {"HEAD_LEAVE_KEY": key, "HEAD_ADDRESS": "100.64.0.1", "NODE_LEAVE_PROGRAM": "", "NODE_LEAVE_VALUES": ""}
+    given = {"HEAD_LEAVE_KEY": key, "HEAD_AUTHORITY": AUTHORITY, "HEAD_ADDRESS": "100.64.0.1"}
+    given |= {"NODE_LEAVE_PROGRAM": "", "NODE_LEAVE_VALUES": ""}
     done = shell.call("trap 'echo \"$REASON\"' EXIT; let_the_head_ask", given, "ssh_trust/node")
     assert (done.returncode, done.stdout) == (1, "what the head node gives as its key for tailrack-leave is no key\n")
     assert not shell.path(KEY_FILE).exists()

@@ -91,6 +91,15 @@ def placed(shell: Shell) -> list[str]:
     return (shell.root / "placed").read_text().split()
 
 
+def test_a_head_node_that_computes_waits_for_nobody_to_come_before_it_has_its_place(shell: Shell, place: Place) -> None:
+    member(shell, "head")
+    registers(shell, "head")
+    assert int(place("head").stdout.split()[-1]) >= 2
+    (shell.root / "placed").write_text("")
+    shell.stub("tailscale", f"echo {COMPUTE['HEAD_ADDRESS']}")
+    assert place("head").stdout == "after 0\n"
+
+
 @pytest.mark.parametrize("count", [1, 8, 32])
 def test_slurmctld_reads_its_files_once_for_a_new_kind_of_node_and_once_for_all_who_come(
     shell: Shell, place: Place, count: int

@@ -21,9 +21,9 @@ SHA256 = "e1a5547edd212c38b5e3230a284133f777b32746551f094aaa81cc4af375e332"
 CONFIG = {**LAB, "slurm": {"release": "24.11.5", "release_sha256": SHA256, "release_source": "/srv/slurm.tar.gz"}}
 ROLES = roles(parse(CONFIG, base_dir=Path()))
 VALUES = header_of(ROLES)
-KIND = f"debian-13-amd64-24.11.5-{SHA256[:12]}-2"
-PACKAGES = ("slurm-smd", "slurm-smd-client", "slurm-smd-dev", "slurm-smd-slurmctld", "slurm-smd-slurmd",
-            "slurm-smd-libpam-slurm-adopt")  # fmt: skip
+KIND = f"debian-13-amd64-24.11.5-{SHA256[:12]}-3"
+PACKAGES = ("slurm-smd", "slurm-smd-client", "slurm-smd-dev", "slurm-smd-slurmctld", "slurm-smd-slurmdbd",
+            "slurm-smd-slurmd", "slurm-smd-libpam-slurm-adopt")  # fmt: skip
 OWN = f"var/lib/tailrack/slurm-releases/{KIND}"
 SHARE = f"shared/slurm/{KIND}"
 SAYING = "trap 'echo \"$REASON; $REMEDY\"' EXIT; "
@@ -149,7 +149,7 @@ def test_how_far_the_compiler_is_counts_what_libraries_are_made_of_too(machine: 
 def test_packages_are_published_whole_or_not_at_all(machine: Shell) -> None:
     for package in PACKAGES:
         machine.write(f"made/{package}_1_amd64.deb", package)
-    machine.write("made/slurm-smd-slurmdbd_1_amd64.deb", "nobody's")
+    machine.write("made/slurm-smd-slurmrestd_1_amd64.deb", "nobody's")
     machine.write("kept/x.new/half", "")
     kept = f'"{machine.root}/kept/x"'
     call = f'publish_release "{machine.root}/made" {kept}; has_release {kept} && echo WHOLE'
@@ -169,7 +169,7 @@ def listed(shell: Shell, kinds: tuple[str, ...] = ("debian-13-amd64",), without:
     """Lay ready packages out for kinds of machine; header values that name them and no source."""
     lines = []
     for kind in kinds:
-        for package in (*PACKAGES, "slurm-smd-slurmdbd"):
+        for package in (*PACKAGES, "slurm-smd-slurmrestd"):
             text = f"{package} for {kind}\n"
             path = f"{kind}/{package}_24.11.5-1_amd64.deb"
             shell.write(f"{READY}/{path}", text)
@@ -587,7 +587,7 @@ def test_schedmds_packaging_is_adapted(machine: Shell) -> None:
     assert "Package: slurm-smd-client\nArch" in control
     assert "--with-pmix=/usr/lib/$(DEB_HOST_MULTIARCH)/pmix2 --enable-pam" in rules
     assert rules.index("architecture.mk") > rules.index("#!/usr/bin/make")
-    assert "(24.11.5-1+tailrack2)" in (folder / "changelog").read_text()
+    assert "(24.11.5-1+tailrack3)" in (folder / "changelog").read_text()
 
 
 def test_packaging_that_is_not_known_is_refused(machine: Shell) -> None:
@@ -627,6 +627,18 @@ def test_a_compiler_that_fails_is_one_error_with_its_last_lines_and_leaves_nothi
     assert left(machine) == []
 
 
+def test_a_source_as_its_makers_pack_it_is_unpacked_on_a_machine_without_bzip2(machine: Shell) -> None:
+    machine.stub("apt-get", "exit 1")
+    machine.stub("perl", "printf 5.40.1")
+    without = 'clear_build() { :; }; command() { [ "$2" != bzip2 ]; }; mkdir -p "$BUILD" "$LOG_DIR"; fetch_bootstrap'
+    assert machine.call(without, values(machine), "slurm_release/build").returncode == 1
+    (fetched,) = [call for call in machine.calls if call.startswith("apt-get -q download")]
+    assert fetched.endswith(" bzip2")
+    finds = 'case $PATH in *slurm-build/tool/usr/bin:*) ;; *) exit 2 ;; esac; shift 3; mkdir -p "$1/debian"'
+    done = build(machine, tar=f'{finds}; echo "  Version:  24.11.5" >"$1/META"', compiler="return 1")
+    assert "the compiler or the packaging failed" in done.stdout, done.stdout
+
+
 def test_too_little_room_is_said_before_anything_is_fetched(machine: Shell) -> None:
     done = build(machine, df="printf 'x\\n/dev/x 1 1 900 1%% /\\n'")
     assert done.returncode == 1
@@ -652,7 +664,7 @@ def test_a_source_of_another_release_is_refused(machine: Shell) -> None:
 def test_what_cannot_be_published_is_one_error_and_leaves_nothing(
     machine: Shell, install: str, made: tuple[str, ...], said: str
 ) -> None:
-    compiler = "; ".join(f'echo {each} >"$BUILD/root/made/{each}_24.11.5-1+tailrack2_amd64.deb"' for each in made)
+    compiler = "; ".join(f'echo {each} >"$BUILD/root/made/{each}_24.11.5-1+tailrack3_amd64.deb"' for each in made)
     stubs = {"install": f'case "$*" in *.deb*) {install} ;; *) exec /usr/bin/install "$@" ;; esac'} if install else {}
     done = build(machine, compiler=compiler, **stubs)
     assert done.returncode == 1

@@ -22,6 +22,7 @@ PHASES = {phase for name, phases in vars(composition).items() if name.isupper() 
           for phase in phases} - set(composition.SHARED)  # fmt: skip
 # What Slurm and Enroot set for programs that a step installs.
 OF_JOBS = {"SLURM_JOB_NODELIST", "SLURM_HET_SIZE", "SLURMD_NODENAME", "ENROOT_ENVIRON"}
+OF_JOBS |= {f"SLURM_JOB_{name}" for name in ("ID", "UID", "GID", "GPUS")}
 OWN = {"HOST_NAME", "STEP_NAME", "STEP_LOCK", "STEP_REPAIR"}
 OF_CONTAINERS = {"enroot_pyxis", "container_smoke"}  # roles that a stack has only if it asks for them
 FIXED = {*(name for role in ROLES for name in role.fixed), "NODE_LEAVE_PROGRAM", "DRIVER", "PROGRAM"}
@@ -80,8 +81,14 @@ def test_every_role_is_a_folder_with_a_role_and_every_folder_is_in_the_order() -
 
 
 def test_every_script_of_a_role_is_a_phase_or_used_by_one() -> None:
-    used = {name for path in FILES for line in re.findall(r"^# uses: (.+)$", path.read_text(encoding="utf-8"),
-            re.MULTILINE) for name in line.split()}  # fmt: skip
+    # Of programs too (role.template), which use bash that all steps share besides.
+    programs = [path for path in FOLDER.glob("*/templates/*") if path.is_file()]
+    lines = [
+        line
+        for path in (*FILES, *programs)
+        for line in re.findall(r"^# uses: (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    used = {name for line in lines for name in line.split() if "/" in name}
     for path in FOLDER.rglob("*.sh"):
         name = f"{path.parent.name}/{path.stem}"
         assert path.stem in PHASES or name in used, name
@@ -100,7 +107,7 @@ def test_a_machine_goes_through_the_roles_in_their_order() -> None:
     calls = re.findall(r"^    ([a-z_]+)_(?:machine|node|compute)$", body, re.MULTILINE)
     assert calls == [
         "machine", "firewall", "names", "names", "users", "ssh_trust", "ssh_trust", "nfs_exports", "nfs_exports", "gpu",
-        "slurm", "pam_slurm_adopt", "held_packages",
+        "health", "slurm", "pam_slurm_adopt", "held_packages",
     ]  # fmt: skip
 
 

@@ -1,0 +1,77 @@
+#!/bin/bash
+# A database server of the cluster's own, for slurmdbd alone: Slurm's account runs it, and only that account and root can open its
+# socket's database. It knows no passwords and listens on no network. One that the machine has besides is not touched.
+#
+# SLURM_RELEASE   the config's own release of Slurm; empty where it is the distribution's
+
+DATABASE_DIR=/var/lib/slurm/accounting
+# MB of memory that the database may fill: a quarter of the machine's, within these.
+DATABASE_LEAST_MB=128 DATABASE_MOST_MB=4096
+DATABASE_LIMIT=120
+
+has_database() { command -v mariadbd >/dev/null && command -v mariadb-install-db >/dev/null && command -v mariadb >/dev/null; }
+
+# The server's program alone: no unit, folder or account of a server of the machine's own comes with it. What it is called has
+# the version in it in older distributions.
+database_packages() {
+    local package name
+    if has_database; then return 0; fi
+    for package in mariadb-server-core mariadb-client-core; do
+        name=$package
+        if [ -z "$(candidate_of "$name")" ]; then
+            name=$(apt-cache pkgnames "$package-" | grep -E -- '-[0-9.]+$' | sort -V | tail -n 1)
+        fi
+        printf '%s\n' "${name:-$package}"
+    done
+}
+
+install_accounting() {
+    local packages
+    # A release of the config's own is there already (slurm_release/head.sh).
+    readarray -t packages < <([ -n "$SLURM_RELEASE" ] || printf '%s\n' slurmdbd slurm-wlm-mysql-plugin)
+    if ! has_database; then refresh_package_lists; fi
+    readarray -t -O "${#packages[@]}" packages < <(database_packages)
+    [ ${#packages[@]} -eq 0 ] || ensure_packages "${packages[@]}"
+}
+
+database_memory_mb() {
+    awk -v least="$DATABASE_LEAST_MB" -v most="$DATABASE_MOST_MB" '/^MemTotal:/ {
+        mb = int($2 / 4096)
+        if (mb < least) mb = least
+        if (mb > most) mb = most
+        print mb
+    }' /proc/meminfo
+}
+
+# Made beside it and renamed, by the account that owns it: a folder of this name is a whole database.
+# shellcheck disable=SC2016  # read by that account's bash
+make_database() {
+    [ ! -d "$DATABASE_DIR/mysql" ] || return 0
+    note "making the database $DATABASE_DIR"
+    as_user slurm "$DATABASE_LIMIT" 65536 bash -euc 'umask 077; rm -rf "$1.new"; mkdir "$1.new"
+        mariadb-install-db --no-defaults --datadir="$1.new" --skip-test-db --skip-name-resolve \
+            --auth-root-authentication-method=socket --auth-root-socket-user=slurm
+        mv -T "$1.new" "$1"' bash "$DATABASE_DIR" </dev/null ||
+        fail "the database of the accounting cannot be made in $DATABASE_DIR" \
+            "make room there on $HOST_NAME if its disk is full (df -h $DATABASE_DIR), then run up again"
+}
+
+start_database() {
+    # Keys that a server of another version does not know are `loose`. With isolated snapshots slurmdbd stops.
+    ensure_file /etc/tailrack/database.cnf 0644 root:root "# Written by tailrack.
+[mariadbd]
+datadir=$DATABASE_DIR
+socket=/run/tailrack-database/socket
+pid-file=/run/tailrack-database/pid
+skip-networking
+character-set-server=utf8mb4
+innodb_buffer_pool_size=$(database_memory_mb)M
+innodb_lock_wait_timeout=900
+max_allowed_packet=16M
+loose_innodb_snapshot_isolation=OFF"
+    make_database
+    systemctl daemon-reload
+    systemctl enable -q tailrack-database
+    if [ -n "$CHANGED" ]; then systemctl restart tailrack-database; else systemctl start tailrack-database; fi ||
+        fail "the database of the accounting does not start" "see 'journalctl -u tailrack-database' on $HOST_NAME, then run up again"
+}

@@ -1,0 +1,5 @@
+#!/bin/bash
+# uses: accounting/off
+# What jobs have used stays with the machine, as people's files do.
+
+accounting_leave() { end_accounting; }

@@ -1,0 +1,53 @@
+#!/bin/bash
+# uses: slurm/files accounting/slurmdbd
+# slurmctld begins to keep its books with slurmdbd, or ends to, while jobs run. A reconfiguration is a new process that takes the
+# place of the old one when it has come up, and not before: where accounting is not to be had the old one goes on.
+
+ACCOUNTING_LINES=$SLURM_SERVICES/accounting/slurm.conf
+CLUSTER_NAME_FILE=/var/lib/slurm/slurmctld/clustername
+
+# Members' steps have slurmctld take its files too. The lock of services is another one.
+take_files_lock() {
+    exec 8>"$PRIVATE_DIR/tailrack.lock"
+    flock -w "$LOCK_WAIT" 8 || fail "another step has held $PRIVATE_DIR/tailrack.lock for ${LOCK_WAIT}s" \
+        "see 'fuser -v $PRIVATE_DIR/tailrack.lock' on $HOST_NAME"
+}
+give_files_lock_back() { exec 8>&-; }
+
+keeps_books() { scontrol show config | grep -q '^AccountingStorageType *= *accounting_storage/slurmdbd'; }
+
+# A controller that began without slurmdbd has given the cluster a number of its own, and ends for ever with CLUSTER ID MISMATCH
+# where slurmdbd has given it another one (before 25.11; src/slurmctld/controller.c). Without one it takes slurmdbd's.
+without_cluster_number() {
+    as_user slurm 10 4096 sed -i 's/|.*//' "$CLUSTER_NAME_FILE" </dev/null
+}
+
+cluster_registered() { accounting_command -nP show cluster format=Cluster,ControlHost | grep -qE '^[^|]+\|[0-9]'; }
+
+# Have slurmctld take lines; `enforced` or nothing.
+take_accounting() {
+    local before='' lines
+    lines=$(accounting_lines "$1")
+    take_files_lock
+    if ! keeps_books && [ -s "$CLUSTER_NAME_FILE" ]; then
+        before=$(<"$CLUSTER_NAME_FILE")
+        without_cluster_number
+    fi
+    ensure_file "$ACCOUNTING_LINES" 0644 root:root "$lines"
+    if ! offer_slurm_files "$SLURM_BASE" slurm.conf; then
+        [ -z "$before" ] || rm -rf "${ACCOUNTING_LINES%/*}"
+        [ "$before" = "${before#*|}" ] || as_user slurm 10 4096 sed -i "1s/\$/|${before#*|}/" "$CLUSTER_NAME_FILE" </dev/null
+        fail "$REFUSED" "see what it says above; 'journalctl -u slurmctld -u slurmdbd' on $HOST_NAME says more"
+    fi
+    give_files_lock_back
+    wait_until 60 cluster_registered || fail "slurmctld does not come to slurmdbd" \
+        "see 'journalctl -u slurmctld -u slurmdbd' on $HOST_NAME, then run up again"
+}
+
+end_books() {
+    [ -e "$ACCOUNTING_LINES" ] || return 0
+    take_files_lock
+    rm -rf "${ACCOUNTING_LINES%/*}"
+    offer_slurm_files "$SLURM_BASE" slurm.conf || fail "$REFUSED" "'journalctl -u slurmctld' on $HOST_NAME says more"
+    give_files_lock_back
+}

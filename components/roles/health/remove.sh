@@ -1,0 +1,11 @@
+#!/bin/bash
+# uses: machine/retire
+# What role health has put on a machine, taken away.
+
+LIB=/usr/local/lib/tailrack
+
+remove_health() {
+    retire tailrack-reason.service
+    rm -rf "$LIB"/{prolog,epilog}.d "$LIB/gpus-in-use" /usr/local/sbin/tailrack-{checks,nhc} /etc/tailrack/share \
+        /run/tailrack/{unhealthy,verdict.json,last-failure.json} /run/tailrack-private/jobs{,.lock} /var/lib/tailrack/health
+}

@@ -1,0 +1,73 @@
+"""Nodes that look after themselves: scripts before and after each job, and a look at each node every two minutes."""
+
+from __future__ import annotations
+
+import base64
+
+from components.roles.cluster_settings import ClusterSettings
+from components.roles.health.settings import EPILOG, PROLOG
+from components.roles.python_program import python_program
+from components.roles.role import File, Role, SlurmKey, template
+
+LIB = "/usr/local/lib/tailrack"
+CHECKS = "/usr/local/sbin/tailrack-checks"
+LOOK = "/usr/local/sbin/tailrack-nhc"
+REASON = "tailrack-reason.service"
+# Seconds. A script has 20 of them (slurm/templates/tailrack-prolog); what no signal ends is given up after these.
+SCRIPTS_SECONDS = 120
+LOOK_SECONDS = 120
+
+
+def role(settings: ClusterSettings) -> Role:
+    """Its files are there before slurmd is. Where the config turns it off they go, and slurm.conf names none."""
+    health = settings.health
+    own = [
+        (kind, name, base64.b64encode(text.encode()).decode())
+        for kind, scripts in (("prolog", health.prolog), ("epilog", health.epilog))
+        for name, text in scripts.items()
+    ]
+    return Role(
+        "health",
+        after=("gpu", "nfs_exports", "enroot_pyxis"),
+        values={
+            "enabled": health.enabled,
+            "scripts": own if health.enabled else [],
+            "ours": [*(f"prolog.d/{name}" for name in PROLOG), *(f"epilog.d/{name}" for name in EPILOG)],
+        },
+        files={"compute": _files()} if health.enabled else {},
+        slurm_conf=_SLURM_CONF if health.enabled else {},
+    )
+
+
+def _files() -> tuple[File, ...]:
+    scripts = [
+        File(f"{LIB}/{kind}.d/{name}", template("health", f"{kind}-{name}"), "0755")
+        for kind, names in (("prolog", PROLOG), ("epilog", EPILOG))
+        for name in names
+    ]
+    return (
+        *scripts,
+        File(f"{LIB}/gpus-in-use", python_program("components.validation.preflight.holders", "sys.argv[1:]"), "0755"),
+        File(CHECKS, python_program("components.validation.preflight.node_checks", "sys.argv[1:]"), "0755"),
+        File(LOOK, python_program("components.validation.preflight.node_look", "sys.argv[1:]"), "0755"),
+        File(f"/etc/systemd/system/{REASON}", template("health", REASON)),
+    )
+
+
+_OFF = "; set tailrack:health.enabled to false to have your own alone"
+_SLURM_CONF = {
+    "Prolog": SlurmKey(
+        "tailrack-prolog", f"nodes would not be looked at before jobs; put your script in tailrack:health.prolog{_OFF}"
+    ),
+    "Epilog": SlurmKey(
+        "tailrack-epilog", f"nothing would clean up after jobs; put your script in tailrack:health.epilog{_OFF}"
+    ),
+    "PrologEpilogTimeout": SlurmKey(
+        str(SCRIPTS_SECONDS), f"a script that nothing ends would hold its node for another time{_OFF}"
+    ),
+    "HealthCheckProgram": SlurmKey(LOOK, f"no node would be drained that is not well{_OFF}"),
+    "HealthCheckInterval": SlurmKey(str(LOOK_SECONDS), f"no node would be drained that is not well{_OFF}"),
+    "HealthCheckNodeState": SlurmKey("ANY,CYCLE", f"a drained node would not be taken back{_OFF}"),
+    # A job whose node fails before it begins goes back into the queue, and not on hold there.
+    "SchedulerParameters": SlurmKey("nohold_on_prolog_fail", ""),
+}

@@ -1,0 +1,68 @@
+"""What the section `health` of the config says: whether nodes look after themselves, and the user's own scripts."""
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, StringConstraints
+
+from components.settings.section import Section, key, yes_no
+from components.settings.types import refuse
+
+# All of them go to each machine with its step.
+MOST_BYTES = 32_768
+MOST_SCRIPTS = 20
+# Our own: templates/prolog-10-job and so on.
+PROLOG = ("10-job", "20-gpus", "30-health", "40-enroot")
+EPILOG = ("10-job", "20-leftovers", "30-shared-memory", "40-enroot")
+OURS = frozenset({*PROLOG, *EPILOG})
+_WORDS = (
+    "a mapping from a name such as 50-scratch to the text of a script; {which} would not run; "
+    "write 50-scratch: | and the script below it, indented"
+)
+
+
+def _scripts(scripts: dict[str, str]) -> dict[str, str]:
+    if len(scripts) > MOST_SCRIPTS:
+        refuse(f"has more than {MOST_SCRIPTS} scripts", "a job would wait for all of them", "join some of them")
+    for name, text in scripts.items():
+        if not re.fullmatch(r"[0-9]{2}-[a-z0-9][a-z0-9-]{0,39}", name):
+            refuse(
+                f"has {name[:60]!r}, which is not two digits, '-' and lowercase letters, digits and hyphens",
+                "nobody would know when it runs: they run in the order of their names",
+                "write a name such as 50-scratch",
+            )
+        if name in OURS:
+            refuse(f"has {name!r}, the name of tailrack's own script", "ours would not run", "give it another name")
+        if not re.match(r"#! ?/\S", text):
+            refuse(f"has {name!r}, whose first line names no interpreter", None, "begin it with #!/bin/bash")
+        if "\0" in text or len(text.encode()) > MOST_BYTES:
+            refuse(
+                f"has {name!r}, which is no text of at most {MOST_BYTES} bytes",
+                "it would travel to every machine with each of its steps",
+                "have a short script call a program that lies on the machines",
+            )
+    return dict(sorted(scripts.items()))
+
+
+_Text = Annotated[str, StringConstraints(strict=True)]
+Scripts = Annotated[dict[_Text, _Text], AfterValidator(_scripts)]
+
+
+class Health(Section):
+    """Nodes that look after themselves."""
+
+    enabled: bool = yes_no(
+        "scripts before and after each job, and a look at every node each two minutes; they drain one that is ill",
+        True,
+    )
+    prolog: Scripts = key(
+        "your own scripts, which root runs on a node before each job there, by the name that orders them; one that "
+        "fails drains the node, and the job runs elsewhere",
+        _WORDS.format(which="they"),
+        default={},
+    )
+    epilog: Scripts = key(
+        "the same, after each job",
+        _WORDS.format(which="they"),
+        default={},
+    )

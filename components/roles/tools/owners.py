@@ -1,0 +1,77 @@
+"""Whose a node's being out is, and what comes next: pure, from what slurmctld says of the node."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from components.roles.tools.ask import Failure
+from components.roles.tools.slurm import Node
+
+HEALTH_PREFIX = "health: "
+# What steps and programs of tailrack write (components/roles/slurm). Whoever else begins a reason so is a person.
+TAILRACK = re.compile(
+    r"tailrack: (registers anew|leaves the cluster|runs no jobs any more|shuts down|does not answer|containers.*)"
+)
+# Seconds by which a failure may come before Slurm's drain: the controller hears of it later.
+NEAR_SECONDS = 300
+
+_SLURMS: tuple[tuple[str, str], ...] = (
+    ("not responding", "see 'systemctl status slurmd' on {node}; it is back by itself when it answers"),
+    ("unexpectedly rebooted", "tailrack resume {node}"),
+    ("prolog", "see 'journalctl -u slurmd' on {node}, then tailrack resume {node}"),
+    ("epilog", "see 'journalctl -u slurmd' on {node}, then tailrack resume {node}"),
+    ("kill task failed", "a process that cannot be killed: 'systemctl reboot' on {node}, then tailrack resume {node}"),
+    ("low", "give {node} back what it had, or run 'make up' with another text in tailrack:cluster.repair for it"),
+    ("gres", "see 'nvidia-smi' and 'journalctl -u slurmd' on {node}, then tailrack resume {node}"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Out:
+    """Why a node takes no work.
+
+    whose   `person`, `Slurm`, `health` or `tailrack`; who: the account, of a person
+    reason  what is written there; of a failed prolog or epilog what that said
+    next    a command, or what to look at
+    """
+
+    whose: str
+    who: str
+    reason: str
+    next: str
+
+
+def why_out(node: Node, failed: Failure | None = None) -> Out | None:
+    """Return why a node is out; None for one that takes work.
+
+    failed   the last failure of a prolog or epilog there; left out where it is older than the drain
+    """
+    if not node.out:
+        return None
+    resume = f"tailrack resume {node.name}"
+    if node.reason.startswith(HEALTH_PREFIX):
+        return Out("health", "", node.reason.removeprefix(HEALTH_PREFIX), f"{resume} (it runs the checks first)")
+    if TAILRACK.fullmatch(node.reason):
+        return Out("tailrack", "", node.reason, _of_tailrack(node, resume))
+    if node.reason and node.by not in ("", "slurm") and node.flags & {"DRAIN", "DOWN", "FAIL"}:
+        return Out("person", node.by, node.reason, f"{resume} (when {node.by} is done)")
+    if failed is not None and node.since - NEAR_SECONDS <= failed.time:
+        said = f"{node.reason}: {failed.script}, job {failed.job}: {failed.what}"
+        return Out("Slurm", "", said, f"{failed.remedy or 'repair it'}, then {resume}")
+    return Out("Slurm", "", node.reason or "no reason given", _of_slurm(node, resume))
+
+
+def _of_tailrack(node: Node, resume: str) -> str:
+    if "shuts down" in node.reason or "does not answer" in node.reason:
+        return f"switch {node.name} on; it is back by itself"
+    return f"run 'make up' again; if no step is at work there, {resume}"
+
+
+def _of_slurm(node: Node, resume: str) -> str:
+    if not node.answers and not node.reason:
+        return _SLURMS[0][1].format(node=node.name)
+    for word, what in _SLURMS:
+        if word in node.reason.lower():
+            return what.format(node=node.name)
+    return f"see 'journalctl -u slurmd' on {node.name}, then {resume}"

@@ -1,0 +1,125 @@
+"""What a node's findings mean for Slurm: whether to drain it, to say another reason, or to take its own drain back.
+
+Pure. A drain is the node's own where Slurm's reason and the second at which it was set are those that the node
+remembers: one that a person sets with the very same words is that person's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from components.validation.preflight.findings import Finding
+
+PREFIX = "health: "
+MOST_CHARACTERS = 250
+# What grows from look to look, in the words of a finding.
+_GROWS = re.compile(r"\d+(?:\.\d+)? ?(?:%|[KMGT]iB|minutes|times|s\b|of \d+ are free)|\(\d[^)]*times\)")
+
+
+@dataclass(frozen=True)
+class Drain:
+    """A drain: its reason, when Slurm was told (seconds since 1970, as Slurm says it), and during which boot."""
+
+    reason: str
+    at: int
+    boot_id: str
+
+
+@dataclass(frozen=True)
+class Memory:
+    """own        the drain that this node has set and not yet taken back
+    causes        the errors that it was for
+    accepted      errors with which a person took the node back: they drain it no more until they have been gone
+    """
+
+    own: Drain | None = None
+    causes: frozenset[str] = frozenset()
+    accepted: frozenset[str] = frozenset()
+
+    def plain(self) -> dict[str, Any]:
+        """In the types of JSON."""
+        own = None if self.own is None else [self.own.reason, self.own.at, self.own.boot_id]
+        return {"own": own, "causes": sorted(self.causes), "accepted": sorted(self.accepted)}
+
+    @classmethod
+    def of(cls, plain: object) -> Memory:
+        """Of what `plain` made; nothing of what is of another form."""
+        try:
+            if not isinstance(plain, Mapping):
+                return cls()
+            own = plain["own"]
+            drain = None if own is None else Drain(str(own[0]), int(own[1]), str(own[2]))
+            return cls(drain, frozenset(map(str, plain["causes"])), frozenset(map(str, plain["accepted"])))
+        except (KeyError, TypeError, ValueError, IndexError):
+            return cls()
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """What Slurm says of the node: whether it is drained, why, who said so, and when."""
+
+    drained: bool
+    reason: str = ""
+    by: str = ""
+    at: int = 0
+
+
+@dataclass(frozen=True)
+class Decision:
+    """action   `drain` with a reason, `resume`, or `` for nothing to say to Slurm
+    memory      what is remembered afterwards; a drain's time is not known before Slurm is asked again
+    unhealthy   errors by which jobs should not begin here
+    """
+
+    action: str
+    memory: Memory
+    reason: str = ""
+    unhealthy: Sequence[Finding] = field(default_factory=tuple)
+
+
+def cause(item: Finding) -> str:
+    """What a finding is about, the same at every look for as long as it lasts."""
+    return f"{item['check']}: {_GROWS.sub('#', item['seen'])}"
+
+
+def reason_of(errors: Sequence[Finding]) -> str:
+    """The reason of a drain: the first error with what helps, and how many more there are."""
+    first, more = errors[0], len(errors) - 1
+    text = f"{PREFIX}{first['check']}: {first['seen']}"
+    text += f" (and {more} more)" if more else ""
+    text += f"; next: {first['remedy']}" if first["remedy"] else ""
+    # Slurm's own files and tools have reasons in double quotes.
+    text = text.replace('"', "'").replace("\\", "/")
+    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 3]}..."
+
+
+def decide(
+    findings: Sequence[Finding], slurm: Slurm, memory: Memory, boot_id: str, *, instead: bool = False
+) -> Decision:
+    """What to do now.
+
+    instead   Slurm's own drain is of these errors too: the reason may take the place of Slurm's
+    """
+    errors = [item for item in findings if item["severity"] == "error"]
+    here = {cause(item) for item in errors}
+    accepted = memory.accepted & here
+    own = memory.own
+    if own is not None and not (slurm.drained and (slurm.reason, slurm.at) == (own.reason, own.at)):
+        # Somebody has said otherwise since. Who takes it back with these errors knows of them, but for a node that came
+        # back by itself after a restart.
+        if not slurm.drained and own.boot_id == boot_id:
+            accepted |= memory.causes & here
+        own = None
+    bad = [item for item in errors if cause(item) not in accepted]
+    if not bad:
+        return Decision("resume" if own else "", Memory(None, frozenset(), frozenset(accepted)))
+    causes = frozenset(map(cause, bad))
+    others = slurm.drained and own is None and not (instead and slurm.by == "slurm")
+    if others or (own is not None and causes == memory.causes):
+        kept = Memory(own, causes if own else frozenset(), frozenset(accepted))
+        return Decision("", kept, unhealthy=bad)
+    reason = reason_of(bad)
+    return Decision("drain", Memory(Drain(reason, 0, boot_id), causes, frozenset(accepted)), reason, bad)

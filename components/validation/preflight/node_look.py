@@ -1,0 +1,143 @@
+"""tailrack-nhc: Slurm's HealthCheckProgram, as root on every node each two minutes and when slurmd starts.
+
+Usage: tailrack-nhc [--reason]
+
+It makes the node's checks of what is known already and what is cheap to look at (no driver is asked), writes what it
+found to /run/tailrack/verdict.json for everybody, and drains the node for an error, `reason=health: ...`. What it has
+drained it takes back when the error has gone; nobody else's drain (drain.py). /run/tailrack/unhealthy keeps jobs from
+beginning here between an error and its drain (prolog.d/30-health).
+
+--reason: a script of the prolog or epilog has failed; wait for Slurm's drain and say in its reason which one, and why.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from components.validation.preflight.drain import Memory, Slurm, decide
+from components.validation.preflight.findings import plain
+from components.validation.preflight.node_checks import Node, findings, load, save, verdict
+
+COMMAND_SECONDS = 20
+REASON_SECONDS = 60
+ERRORS_OF_SLURM = ("Prolog error", "Epilog error")
+OWN_SCRIPT = "prolog.d/30-health"
+Scontrol = Callable[..., str | None]
+
+
+def scontrol(*words: str) -> str | None:
+    """What scontrol prints; None where it fails."""
+    try:
+        done = subprocess.run(
+            ["scontrol", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+            timeout=COMMAND_SECONDS,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def slurm_of(name: str, ask: Scontrol) -> Slurm | None:
+    """What Slurm says of the node; None where nobody answers, or it knows no such node."""
+    try:
+        node: dict[str, Any] = json.loads(ask("show", "node", name, "--json") or "")["nodes"][0]
+        changed = node.get("reason_changed_at", 0)
+        # A number in older releases, later an object around it.
+        at = changed.get("number", 0) if isinstance(changed, dict) else changed
+        state = node["state"] if isinstance(node["state"], list) else [node["state"]]
+        return Slurm(
+            "DRAIN" in state, str(node.get("reason", "")), str(node.get("reason_set_by_user", "")), int(at or 0)
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        return None
+
+
+def look(node: Node, name: str, ask: Scontrol = scontrol, *, instead: bool = False) -> None:
+    """One look, and what it means."""
+    found = findings(node)
+    save(node.shown / "verdict.json", verdict(node, name, found), 0o644)
+    remembered = node.kept / "drain.json"
+    slurm = slurm_of(name, ask)
+    memory = Memory.of(load(remembered))
+    # Where nobody answers, it is as it was.
+    as_was = Slurm(True, memory.own.reason, "", memory.own.at) if memory.own else Slurm(False)
+    decision = decide(found, slurm or as_was, memory, node.boot_id, instead=instead)
+    _show_unhealthy(node, decision.unhealthy)
+    if slurm is None:
+        return
+    after = decision.memory
+    if decision.action == "drain":
+        sys.stdout.write(f"{decision.reason}\n")
+        if ask("update", f"nodename={name}", "state=drain", f"reason={decision.reason}") is None:
+            return
+        told = slurm_of(name, ask)
+        if told is None or after.own is None or told.reason != after.own.reason:
+            # Whose it is nobody could say later: a person takes it back.
+            after = Memory(None, frozenset(), after.accepted)
+        else:
+            after = Memory(type(after.own)(told.reason, told.at, after.own.boot_id), after.causes, after.accepted)
+    elif decision.action == "resume":
+        sys.stdout.write("nothing is wrong any more: the node is taken back\n")
+        # Unlike `resume` it changes nothing else of the state.
+        if ask("update", f"nodename={name}", "state=undrain") is None:
+            return
+    if after != memory:
+        save(remembered, after.plain())
+
+
+def _show_unhealthy(node: Node, errors: Sequence[Any]) -> None:
+    path = node.shown / "unhealthy"
+    if errors:
+        first = errors[0]
+        save(path, f"next: {first['remedy']}\n{first['check']}: {first['seen']}\n", 0o644)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def say_reason(node: Node, name: str, ask: Scontrol = scontrol, wait: Callable[[float], None] = time.sleep) -> None:
+    """Write which script failed, and why, into the reason of Slurm's drain once that is there."""
+    failure = load(node.shown / "last-failure.json")
+    if not isinstance(failure, dict) or failure.get("boot_id") != node.boot_id:
+        return
+    end = time.monotonic() + REASON_SECONDS
+    while time.monotonic() < end:
+        slurm = slurm_of(name, ask)
+        if slurm is not None and slurm.drained and slurm.by == "slurm" and slurm.reason in ERRORS_OF_SLURM:
+            if failure.get("script") == OWN_SCRIPT:
+                look(node, name, ask, instead=True)
+            else:
+                words = plain(f"{slurm.reason}: {failure.get('script')}: {failure.get('what')}")[:250]
+                ask("update", f"nodename={name}", "reason=" + words.replace('"', "'").replace("\\", "/"))
+            return
+        wait(0.5)
+
+
+def main(arguments: list[str], node: Node | None = None) -> int:
+    """See above. A look that fails drains nobody."""
+    # slurmd gives it no environment.
+    os.environ["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    node = node or Node()
+    name = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
+    if arguments not in ([], ["--reason"]):
+        sys.stderr.write("usage: tailrack-nhc [--reason]\n")
+        return 2
+    node.of_this_boot.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with Path(node.of_this_boot / "nhc.lock").open("w") as lock:
+        if not arguments:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return 0
+            look(node, name)
+        else:
+            say_reason(node, name)
+    return 0

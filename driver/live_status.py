@@ -1,0 +1,36 @@
+"""What a cluster says of itself now: nodes, why some are out, and jobs; asked on its head node, wherever that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from components.steps.label import StepLabel
+from driver.workspace import ROOT, DriverError
+from engine.commands import REMOTE, CommandError, Commands
+from engine.events import Made
+
+# A head node of an earlier version has no `tailrack`. As root where that is to be had, who alone may ask nodes.
+NOW = """program=/usr/local/bin/tailrack
+if [ ! -x $program ]; then sinfo -N -l; sinfo -R
+elif [ "$(id -u)" = 0 ] || ! sudo -n true 2>/dev/null; then $program nodes
+else sudo -n $program nodes; fi
+squeue"""
+
+
+def over_ssh(made: Iterable[Made], head: str, command: str) -> str:
+    """Run a command on a head node over the connection of the steps that the stack has there; return what it prints.
+
+    made   what the last run left. DriverError where nothing of it was by SSH, or the command fails.
+    """
+    ways = (each.connection for each in made if (label := StepLabel.of(each.command)) and label.machine == head)
+    connection = next((way for way in ways if way), None)
+    if connection is None:
+        raise DriverError(f"the head node {head} is reached by no step of this stack: run tailrack nodes there")
+    try:
+        said = Commands(1, ROOT, dry_run=False).run(REMOTE, command, {"connection": connection}, {})
+    except CommandError as error:
+        why = " ".join(str(part).strip() for part in error.args).replace(command, "what Slurm says")
+        raise DriverError(
+            f"the head node {head} does not say how it is now: {why}; what is above is of the last run"
+        ) from None
+    return said["stdout"]

@@ -1,0 +1,257 @@
+"""What jobs have used: switched on under running jobs, kept through outages, limits of the config, switched off again.
+
+The tests share one cluster of the head node and a1, and run in the order of this file.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.lab.cluster import ClusterUnderTest, eventually
+
+Cluster = ClusterUnderTest
+DATA = "/var/lib/slurm/accounting"
+UNITS = ("slurmdbd", "tailrack-database")
+# Seconds that the database is away at once.
+OUTAGE = 65
+
+
+@pytest.fixture(scope="module")
+def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
+    """One site, in which nobody keeps the books yet."""
+    made = make_cluster("books")
+    made.config["tailrack:sites"].pop()
+    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
+    made.config["tailrack:accounting"] = {"enabled": False}
+    made.up_ok()
+    return made
+
+
+def submit(cluster: Cluster, command: str, words: str = "") -> str:
+    """Submit a batch job as the user, wait until it runs or has run, and return its number."""
+    line = f"sbatch --parsable --output=/dev/null {words} --wrap '{command}'"
+    number = cluster.run_as("ada", "head", line).strip()
+    eventually(lambda: state(cluster, number) not in ("", "PENDING"), 60, f"job {number} begins")
+    return number
+
+
+def state(cluster: Cluster, number: str) -> str:
+    """A job's state as slurmctld has it; empty where it does not answer."""
+    return cluster.attempt("head", f"squeue -h -t all -j {number} -o %T").stdout.strip()
+
+
+def booked(cluster: Cluster, number: str) -> str:
+    """`user account state exit` of a job in the books, without its steps; empty where it is not in them."""
+    shown = cluster.attempt("head", f"sacct -n -P -X -j {number} -o User,Account,State,ExitCode").stdout
+    return shown.strip().replace("|", " ")
+
+
+def well_booked(cluster: Cluster, numbers: list[str], seconds: float = 90) -> None:
+    """Wait until jobs are in the books as what they were: done, once each."""
+
+    def so() -> bool:
+        return all(booked(cluster, number) == "ada users COMPLETED 0:0" for number in numbers)
+
+    try:
+        eventually(so, seconds, "jobs are in the books as done")
+    except AssertionError:
+        raise AssertionError({number: booked(cluster, number) for number in numbers}) from None
+
+
+def active(cluster: Cluster, unit: str) -> bool:
+    """Whether a unit is up."""
+    return cluster.attempt("head", f"systemctl -q is-active {unit}").returncode == 0
+
+
+def associations(cluster: Cluster) -> list[str]:
+    """What slurmdbd has of users."""
+    shown = cluster.run("head", "sacctmgr -nP show assoc format=User,Account,GrpTRESMins,MaxJobs,QOS")
+    return sorted(line for line in shown.splitlines() if not line.startswith(("|", "root|")))
+
+
+def test_switched_on_while_a_job_runs_it_loses_none_and_slurmctld_is_never_away(cluster: Cluster) -> None:
+    assert "tailrack-database" not in cluster.run("head", "systemctl list-unit-files")
+    before = cluster.run("head", "cat /var/lib/slurm/slurmctld/clustername").strip()
+    assert before.partition("|")[2].isdigit(), "a number that slurmctld gave itself, and slurmdbd does not know"
+    number = submit(cluster, "sleep 30")
+    cluster.config["tailrack:accounting"] = {"enabled": True}
+    began = time.monotonic()
+    cluster.up_ok()
+    print(f"switched on in {time.monotonic() - began:.0f} s")
+    assert cluster.touched() <= {"head-services", "head-scripts", "validate-cloud-a"}
+    assert cluster.run("head", "systemctl show -p NRestarts --value slurmctld").strip() == "0"
+    assert "CLUSTER ID" not in cluster.run("head", "journalctl -u slurmctld -o cat --no-pager")
+    after = cluster.run("head", "cat /var/lib/slurm/slurmctld/clustername").strip()
+    assert after.partition("|")[0] == "lab"
+    assert after != before, "the number is slurmdbd's"
+    eventually(lambda: state(cluster, number) == "COMPLETED", 60, "the job has ended well")
+    later = submit(cluster, "true")
+    well_booked(cluster, [later])
+    # The one that began before there were books is in them too; it had no account then.
+    eventually(lambda: "COMPLETED 0:0" in booked(cluster, number), 60, f"{number}: {booked(cluster, number)}")
+
+
+def test_it_costs_an_unchanged_up_nothing_and_listens_on_the_tailnet_alone(cluster: Cluster) -> None:
+    cluster.up_ok()
+    assert cluster.touched() == set()
+    address = cluster.run("head", "tailscale ip -4").strip()
+    sockets = cluster.run("head", "ss -Hltnp")
+    assert [line.split()[3] for line in sockets.splitlines() if "slurmdbd" in line] == [f"{address}:6819"]
+    assert "mariadbd" not in sockets
+    closed = cluster.run("head", "cat /etc/tailrack/firewall.nft")
+    assert "6817-6819" in closed
+
+
+def test_there_is_no_password_and_users_do_not_come_to_the_database(cluster: Cluster) -> None:
+    assert "StoragePass" not in cluster.run("head", "cat /etc/slurm/slurmdbd.conf")
+    assert cluster.run("head", "stat -c '%a %U' /etc/slurm/slurmdbd.conf").split() == ["600", "slurm"]
+    assert cluster.run("head", f"stat -c '%a %U' {DATA}").split() == ["700", "slurm"]
+    ask = "mariadb --no-defaults -S /run/tailrack-database/socket -e 'select 1' -u"
+    for account in ("slurm", "root", "ada", "''"):
+        refused = cluster.attempt("head", f"runuser -u ada -- {ask} {account}")
+        assert refused.returncode != 0, account
+        assert "denied" in refused.stderr, account
+
+
+def test_jobs_are_in_the_books_whatever_restarts_or_is_killed_in_the_middle_of_them(cluster: Cluster) -> None:
+    numbers = [submit(cluster, "sleep 25", "-n1") for _ in range(2)]
+    for how, unit in (
+        ("restart", "slurmctld"),
+        ("restart", "tailrack-database"),
+        ("restart", "slurmdbd"),
+        ("kill -s KILL", "tailrack-database"),
+        ("kill -s KILL", "slurmdbd"),
+    ):
+        cluster.run("head", f"systemctl {how} {unit}")
+        numbers.append(submit(cluster, "true", "-n1"))
+    for unit in (*UNITS, "slurmctld"):
+        eventually(lambda: active(cluster, unit), 60, f"{unit} is back")  # noqa: B023
+    well_booked(cluster, numbers)
+    assert cluster.run("head", f"sacct -n -X -j {','.join(numbers)} --duplicates | wc -l").strip() == str(len(numbers))
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_while_the_database_is_away_jobs_go_on_and_are_in_the_books_afterwards(cluster: Cluster, unit: str) -> None:
+    long = submit(cluster, "sleep 20", "-n1")
+    cluster.run("head", f"systemctl stop {unit}")
+    until = time.monotonic() + OUTAGE
+    numbers = [long]
+    while time.monotonic() < until:
+        numbers.append(submit(cluster, "true", "-n1"))
+        eventually(lambda: state(cluster, numbers[-1]) == "COMPLETED", 30, "a job ends without the database")
+    assert state(cluster, long) in ("COMPLETED", "")
+    # What slurmctld itself has meanwhile outlives it.
+    cluster.run("head", "systemctl restart slurmctld")
+    cluster.run("head", f"systemctl start {unit}")
+    print(f"{len(numbers)} jobs in {OUTAGE} s without {unit}")
+    well_booked(cluster, numbers, 120)
+
+
+def test_a_full_disk_under_the_database_costs_no_job_and_no_record(cluster: Cluster) -> None:
+    cluster.run(
+        "head",
+        f"systemctl stop tailrack-database && mv {DATA} {DATA}.kept && install -d -o slurm -g slurm -m 0700 {DATA} && "
+        f"mount -t tmpfs -o size=400m,mode=0700,uid=slurm,gid=slurm tmpfs {DATA} && cp -a {DATA}.kept/. {DATA}/ && "
+        "systemctl start tailrack-database",
+    )
+    cluster.run("head", f"! cat /dev/zero >{DATA}/filled 2>/dev/null")
+    # What it writes is in rooms that it has already, until it is asked for more.
+    cluster.run("head", "systemctl kill -s KILL tailrack-database")
+    numbers = [submit(cluster, "true", "-n1") for _ in range(5)]
+    for number in numbers:
+        eventually(lambda: state(cluster, number) == "COMPLETED", 30, "a job ends while the disk is full")  # noqa: B023
+    cluster.run("head", f"rm {DATA}/filled")
+    well_booked(cluster, numbers, 120)
+    cluster.run(
+        "head",
+        f"systemctl stop tailrack-database && cp -a {DATA} {DATA}.new && umount {DATA} && rmdir {DATA} && "
+        f"mv {DATA}.new {DATA} && rm -rf {DATA}.kept && systemctl start tailrack-database",
+    )
+    well_booked(cluster, numbers, 60)
+
+
+def test_users_get_the_account_and_the_limits_of_the_config(cluster: Cluster) -> None:
+    cluster.config["tailrack:users"] = [
+        {"name": "ada", "uid": 6001, "account": "vision", "max_jobs": 1, "gpu_hours": 10, "qos": ["high"]},
+        {"name": "bob", "uid": 6002},
+    ]
+    cluster.config["tailrack:accounting"] = {
+        "accounts": [{"name": "vision", "parent": "research", "fair_share": 3}, {"name": "research", "gpu_hours": 500}],
+        "qos": [{"name": "high", "priority": 100, "preempts": ["low"]}, {"name": "low"}],
+    }
+    cluster.run("head", "sacctmgr -i add user name=zoe account=users")
+    cluster.up_ok()
+    assert associations(cluster) == [
+        "ada|vision|gres/gpu=600|1|high,normal",
+        "bob|users|||normal",
+        "zoe|users|||normal",
+    ]
+    shown = cluster.run("head", "sacctmgr -nP show assoc user= format=Account,ParentName,Share,GrpTRESMins")
+    assert {"vision|research|3|", "research|root|1|gres/gpu=30000"} <= set(shown.splitlines())
+    conf = cluster.run("head", "scontrol show config")
+    assert "associations,limits,qos" in conf
+    assert "priority/multifactor" in conf
+    first = submit(cluster, "sleep 60", "-n1")
+    try:
+        line = "sbatch --parsable --output=/dev/null -n1 --wrap true"
+        second = cluster.run_as("ada", "head", line).strip()
+        eventually(
+            lambda: cluster.run("head", f"squeue -h -j {second} -o %r").strip() == "AssocMaxJobsLimit", 30, "the limit"
+        )
+        refused = cluster.attempt("head", f"su - bob -c '{line} -q high'")
+        assert "Invalid qos" in refused.stderr
+        # Nobody who has no account of the config's is shut out.
+        assert cluster.run_as("bob", "head", line).strip().isdigit()
+    finally:
+        cluster.run("head", f"scancel -u ada; scancel {first}")
+    cluster.up_ok()
+    assert cluster.touched() == set()
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_controller_that_keeps_limits_starts_without_a_database(cluster: Cluster, unit: str) -> None:
+    cluster.run("head", f"systemctl stop {unit}; systemctl restart slurmctld")
+    number = submit(cluster, "true", "-n1")
+    eventually(lambda: state(cluster, number) == "COMPLETED", 30, "a job ends without the database")
+    cluster.run("head", f"systemctl start {unit}")
+    eventually(lambda: "ada vision COMPLETED" in booked(cluster, number), 90, "it is in the books")
+    assert cluster.run("head", "systemctl show -p NRestarts --value slurmctld").strip() == "0"
+
+
+def test_who_goes_is_in_no_account_any_more_and_the_books_and_others_stay(cluster: Cluster) -> None:
+    number = submit(cluster, "true", "-n1")
+    eventually(lambda: "ada vision COMPLETED" in booked(cluster, number), 60, "it is in the books")
+    cluster.config["tailrack:users"] = [{"name": "bob", "uid": 6002}]
+    cluster.config["tailrack:accounting"] = {}
+    cluster.up_ok()
+    assert associations(cluster) == ["bob|users|||normal", "zoe|users|||normal"]
+    assert cluster.run("head", "sacctmgr -nP show account format=Account").split() == ["root", "users"]
+    assert cluster.run("head", "sacctmgr -nP show qos format=Name").split() == ["normal"]
+    assert "ada vision COMPLETED" in booked(cluster, number)
+    assert "AccountingStorageEnforce" not in cluster.run("head", "cat /etc/slurm/slurm.conf")
+
+
+def test_switched_off_it_is_gone_but_for_what_jobs_have_used_which_is_there_when_it_is_on_again(
+    cluster: Cluster,
+) -> None:
+    cluster.config["tailrack:users"] = [{"name": "ada", "uid": 6001}, {"name": "bob", "uid": 6002}]
+    cluster.config["tailrack:accounting"] = {}
+    cluster.up_ok()
+    first = submit(cluster, "true", "-n1")
+    well_booked(cluster, [first])
+    running = submit(cluster, "sleep 20", "-n1")
+    cluster.config["tailrack:accounting"] = {"enabled": False}
+    cluster.up_ok()
+    for unit in UNITS:
+        assert cluster.attempt("head", f"systemctl is-active {unit}").stdout.strip() == "inactive"
+    for path in ("/etc/slurm/slurmdbd.conf", "/etc/systemd/system/tailrack-database.service"):
+        assert not cluster.node("head").file(path).exists
+    assert "AccountingStorage" not in cluster.run("head", "cat /etc/slurm/slurm.conf")
+    eventually(lambda: state(cluster, running) == "COMPLETED", 60, "the job has ended well")
+    assert cluster.node("head").file(DATA).is_directory
+    cluster.config["tailrack:accounting"] = {}
+    cluster.up_ok()
+    well_booked(cluster, [first, submit(cluster, "true", "-n1")])

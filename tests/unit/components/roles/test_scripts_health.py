@@ -1,0 +1,246 @@
+"""Role health: the program that Slurm runs before and after each job, our scripts, and what a node gets of them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from components.roles.health.settings import EPILOG, PROLOG
+from components.roles.role import FOLDER, template
+from stacks.config import ConfigError, parse
+from tests.unit.configs import LAB
+from tests.unit.shell import Shell, role_header
+
+PROGRAM = "/etc/slurm/tailrack-prolog"
+LIB = "/usr/local/lib/tailrack"
+MINE = "#!/bin/bash\necho mine\n"
+
+
+def put(shell: Shell, name: str, text: str, mode: int = 0o755) -> None:
+    path = shell.write(f"{LIB}/prolog.d/{name}", f"#!/bin/bash\n{text}\n")
+    path.chmod(mode)
+
+
+def run(shell: Shell, limit: int = 20) -> subprocess.CompletedProcess[str]:
+    """Slurm's program on a node, with the scripts that are there."""
+    text = template("slurm", "tailrack-prolog").replace("KIND", "prolog").replace("LIMIT=20", f"LIMIT={limit}")
+    # The stubs are before the machine's own commands.
+    text = text.replace("export PATH=", f"export PATH={shell.root / 'stubs'}:").replace("-k 5", "-k 1")
+    shell.write("/proc/sys/kernel/random/boot_id", "boot-1\n")
+    shell.path("/run/tailrack").mkdir(exist_ok=True)
+    path = shell.write(PROGRAM, shell.inside(text))
+    shell.stub("logger", f"cat >>{shell.root / 'journal'} </dev/stdin 2>/dev/null || true")
+    environment = {"SLURM_JOB_ID": "7", "SLURM_JOB_UID": "6001", "SLURMD_NODENAME": "a1"}
+    return subprocess.run(["bash", str(path)], env=environment, capture_output=True, text=True, timeout=60,
+                          stdin=subprocess.DEVNULL)  # fmt: skip
+
+
+def failure(shell: Shell) -> dict[str, object]:
+    found: dict[str, object] = json.loads(shell.path("/run/tailrack/last-failure.json").read_text())
+    return found
+
+
+def test_scripts_run_in_the_order_of_their_names_and_what_is_none_is_left_alone(shell: Shell) -> None:
+    ran = shell.path("/ran")
+    for name in ("50-mine", "10-ours", "20-next"):
+        put(shell, name, f"echo {name} $SLURM_JOB_ID >>{ran}")
+    put(shell, "30-off", f"echo off >>{ran}", 0o644)
+    put(shell, "README", f"echo readme >>{ran}")
+    assert run(shell).returncode == 0
+    assert ran.read_text().splitlines() == ["10-ours 7", "20-next 7", "50-mine 7"]
+    assert not shell.path("/run/tailrack/last-failure.json").exists()
+
+
+def test_a_node_without_the_folder_takes_jobs(shell: Shell) -> None:
+    assert run(shell).returncode == 0
+
+
+def test_the_first_script_that_fails_ends_it_and_is_named_with_its_words(shell: Shell) -> None:
+    put(shell, "10-ours", 'echo "next: mount \\"it\\"\\\\again"; echo first; echo "no scratch	here"; echo; exit 3')
+    put(shell, "20-next", f"touch {shell.path('/later')}")
+    assert run(shell).returncode == 1
+    assert not shell.path("/later").exists()
+    told = failure(shell)
+    assert told["script"] == "prolog.d/10-ours"
+    assert told["what"] == "ended with status 3: no scratch here"
+    assert (told["job"], told["remedy"], told["boot_id"]) == ("7", 'mount "it"\\again', "boot-1")
+    assert shell.path("/run/tailrack/last-failure.json").stat().st_mode & 0o777 == 0o644
+    assert "systemctl start --no-block tailrack-reason.service" in shell.calls
+    assert "no scratch" in shell.path("/journal").read_text()
+
+
+def test_a_script_that_hangs_or_leaves_a_child_that_does_is_ended(shell: Shell) -> None:
+    put(shell, "10-ours", "echo waiting for it; trap '' TERM; sleep 60 & sleep 60")
+    assert run(shell, limit=1).returncode == 1
+    assert failure(shell)["what"] == "took longer than 1 s; its last words: waiting for it"
+    assert "see 'journalctl -t tailrack-prolog' on a1" in str(failure(shell)["remedy"])
+
+
+def test_a_child_that_goes_on_holds_nobody_up(shell: Shell) -> None:
+    put(shell, "10-ours", "setsid sleep 30 & exit 0")
+    assert run(shell, limit=5).returncode == 0
+
+
+def test_what_a_script_prints_breaks_no_json(shell: Shell) -> None:
+    put(shell, "10-ours", "printf '\\x01\\xff\"\\\\}{\\0 %.0s' {1..9000}; exit 1")
+    assert run(shell).returncode == 1
+    assert len(str(failure(shell)["what"])) <= 301
+
+
+# What a machine gets.
+
+
+def compute(shell: Shell, scripts: list[tuple[str, str, str]], enabled: bool = True) -> None:
+    values = {
+        **role_header("health"),
+        "HEALTH_SCRIPTS": scripts,
+        "HEALTH_ENABLED": enabled,
+        "NFS_EXPORTS_MOUNT": "/shared",
+    }
+    shell.path("/var/lib/tailrack").mkdir(parents=True, exist_ok=True)
+    shell.path("/usr/local/sbin").mkdir(parents=True, exist_ok=True)
+    done = shell.call("health_compute", values, "health/compute")
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_users_own_scripts_lie_beside_ours_and_go_with_their_line_in_the_config(shell: Shell) -> None:
+    text = base64.b64encode(MINE.encode()).decode()
+    put(shell, "10-job", "true")
+    compute(shell, [("prolog", "50-mine", text), ("epilog", "60-mine", text)])
+    mine = shell.path(f"{LIB}/prolog.d/50-mine")
+    assert mine.read_text() == MINE
+    assert os.access(mine, os.X_OK)
+    compute(shell, [("epilog", "60-mine", text)])
+    assert [path.name for path in sorted(shell.path(f"{LIB}/prolog.d").iterdir())] == ["10-job"]
+    assert shell.path(f"{LIB}/epilog.d/60-mine").exists()
+    # Turned off, nothing of it is left.
+    compute(shell, [], enabled=False)
+    assert not shell.path(f"{LIB}/prolog.d").exists()
+    assert not shell.path(f"{LIB}/epilog.d").exists()
+
+
+def test_our_scripts_are_those_that_their_names_say() -> None:
+    for kind, names in (("prolog", PROLOG), ("epilog", EPILOG)):
+        there = (FOLDER / "health" / "templates").glob(f"{kind}-*")
+        assert sorted(path.name.removeprefix(f"{kind}-") for path in there) == sorted(names)
+
+
+def test_no_script_asks_the_controller() -> None:
+    texts = [template("slurm", "tailrack-prolog")]
+    texts += [
+        template("health", f"{kind}-{name}")
+        for kind, names in (("prolog", PROLOG), ("epilog", EPILOG))
+        for name in names
+    ]
+    for text in texts:
+        code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+        assert not any(word in code for word in ("scontrol", "squeue", "sinfo", "sacct"))
+
+
+@pytest.mark.parametrize(
+    ("scripts", "words"),
+    [
+        ({"mine": MINE}, "'mine', which is not two digits"),
+        ({"50-../x": MINE}, "which is not two digits"),
+        ({"10-job": MINE}, "the name of tailrack's own script"),
+        ({"50-mine": "echo no interpreter"}, "whose first line names no interpreter"),
+        ({"50-mine": "#!/bin/bash\n" + "x" * 40_000}, "no text of at most 32768 bytes"),
+        ({f"{number}-x": MINE for number in range(10, 40)}, "more than 20 scripts"),
+        ({"50-mine": 7}, "a mapping from a name"),
+        ("echo", "a mapping from a name"),
+    ],
+)
+def test_a_script_that_could_not_run_is_refused_with_what_to_write(scripts: object, words: str) -> None:
+    with pytest.raises(ConfigError, match=r"tailrack:health\.prolog") as refused:
+        parse({**LAB, "health": {"prolog": scripts}}, base_dir=Path())
+    assert words in str(refused.value)
+
+
+def test_who_sets_slurms_own_key_is_told_where_a_script_goes() -> None:
+    with pytest.raises(
+        ConfigError, match=r"tailrack:slurm.settings.Prolog: .*put your script in tailrack:health.prolog"
+    ):
+        parse({**LAB, "slurm": {"settings": {"Prolog": "/bin/mine"}}}, base_dir=Path())
+    off = {**LAB, "slurm": {"settings": {"Prolog": "/bin/mine"}}, "health": {"enabled": False}}
+    assert parse(off, base_dir=Path()).slurm.settings["Prolog"] == "/bin/mine"
+
+
+# Our scripts.
+
+
+def script(shell: Shell, kind: str, name: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    text = shell.inside(template("health", f"{kind}-{name}")).replace("-ge 1000", "-ge 0")
+    path = shell.write(f"/{kind}-{name}", text)
+    given = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": "7", "SLURM_JOB_UID": "6001", "SLURM_JOB_GID": "6001"}
+    return subprocess.run(["bash", str(path)], env={**given, **environment}, capture_output=True, text=True, timeout=60)
+
+
+def test_a_job_is_noted_and_forgotten(shell: Shell) -> None:
+    assert script(shell, "prolog", "10-job").returncode == 0
+    assert shell.path("/run/tailrack-private/jobs/7").read_text() == "6001\n"
+    assert script(shell, "epilog", "10-job").returncode == 0
+    assert not shell.path("/run/tailrack-private/jobs/7").exists()
+
+
+def test_nothing_is_cleaned_while_the_user_has_another_job_here(shell: Shell) -> None:
+    shell.write("/run/tailrack-private/jobs/8", "6001\n")
+    shell.write("/run/tailrack-private/jobs/9", "60010\n")
+    cleaned = "# uses: health/last_job\nonly_after_the_last_job\necho cleaned"
+    text = cleaned.replace("# uses: health/last_job", (FOLDER / "health" / "last_job.sh").read_text())
+    path = shell.write("/clean", shell.inside(text))
+
+    def said(uid: str) -> str:
+        given = {"PATH": os.environ["PATH"], "SLURM_JOB_UID": uid, "SLURM_JOB_GID": uid}
+        return subprocess.run(["bash", str(path)], env=given, capture_output=True, text=True, timeout=60).stdout
+
+    assert (said("6001"), said("6002"), said("0"), said("x")) == ("", "cleaned\n", "", "")
+
+
+def test_an_unhealthy_node_turns_a_job_away_with_what_helps_but_not_for_ever(shell: Shell) -> None:
+    assert script(shell, "prolog", "30-health").returncode == 0
+    path = shell.write("/run/tailrack/unhealthy", "next: make room\ndisk: /x is full\n")
+    done = script(shell, "prolog", "30-health")
+    assert (done.returncode, done.stdout) == (1, "next: make room\ndisk: /x is full\n")
+    os.utime(path, (0, 0))
+    assert script(shell, "prolog", "30-health").returncode == 0
+
+
+def test_a_folder_of_enroots_that_somebody_else_has_made_is_named(shell: Shell) -> None:
+    shell.write("/etc/tailrack/containers", f"LOCAL={shell.path('/local')}\n")
+    shell.path("/run/enroot").mkdir(parents=True)
+    mine = str(os.getuid())
+    own = {"SLURM_JOB_UID": mine, "SLURM_JOB_GID": mine}
+    assert script(shell, "prolog", "40-enroot", **own).returncode == 0
+    assert shell.path(f"/run/enroot/user-{mine}").stat().st_mode & 0o777 == 0o700
+    shell.path("/run/enroot/user-6002").symlink_to("/etc")
+    done = script(shell, "prolog", "40-enroot", SLURM_JOB_UID="6002")
+    assert done.returncode == 1
+    assert "should be a folder of uid 6002 and is: 0 symbolic link" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("groups", "of_slurm"),
+    [
+        ("0::/system.slice/slurmd.service", True),
+        # Beside other hierarchies, as some hosts of containers have them.
+        ("9:name=systemd:/docker/1f\n4:memory:/docker/1f\n0::/docker/1f/system.slice/slurmd.service", True),
+        ("0::/system.slice/slurmstepd.scope/system", True),
+        ("0::/user.slice/user-6001.slice/session-3.scope", False),
+        ("0::/system.slice/cron.service", False),
+        ("", False),
+    ],
+)
+def test_what_slurmd_has_started_is_told_from_logins_and_services(shell: Shell, groups: str, of_slurm: bool) -> None:
+    shell.write("/proc/77/cgroup", f"{groups}\n")
+    done = shell.call("of_slurm 77 6001 && echo yes || echo no", {}, "health/left")
+    assert done.stdout.strip() == ("yes" if of_slurm else "no"), done.stderr
+    # Where a login needs a job, what it left is a job's.
+    shell.write("/etc/tailrack/job-users", "ada\n")
+    shell.stub("id", "echo ada")
+    done = shell.call("of_slurm 77 6001 && echo yes || echo no", {}, "health/left")
+    assert done.stdout.strip() == ("yes" if of_slurm or "user.slice" in groups else "no")

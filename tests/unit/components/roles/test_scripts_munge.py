@@ -1,0 +1,90 @@
+"""The munge key is changed at one moment, against stubs of members and slurmctld; real ones are in test_rotation."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from tests.unit.shell import ROLES, Shell, role_header
+
+OLD, NEW = "b" * 64, "n" * 64
+KEY, NEXT = "/etc/munge/munge.key", "/etc/munge/munge.key.next"
+LATE, HELD = "/var/lib/tailrack/munge.late", "/var/lib/tailrack/munge.held"
+RELEASE = "/usr/local/sbin/tailrack-munge-release"
+HOLD, LET = "scontrol update partitionname=all state=down", "scontrol update partitionname=all state=up"
+
+
+@pytest.fixture
+def head(shell: Shell) -> Shell:
+    """A head node with two members, all of which have the old key; `dead` names one that does not answer."""
+    shell.write(KEY, f"{OLD}\n")
+    (munge,) = [role for role in ROLES if role.name == "munge"]
+    (release,) = [file.text for file in munge.files["head"]]
+    shell.write(RELEASE, shell.inside(release)).chmod(0o755)
+    for node in ("a1", "b1", "head"):
+        shell.write(f"/var/lib/tailrack/members/{node}/address", "100.64.0.1\n")
+    shell.write("/run/tailrack-private/x", "")
+    # Prints what stands for a credential: the name of the key that the member has now.
+    shell.stub(
+        "tailrack-ask",
+        f'''
+        [ "$1" != "$(cat {shell.root}/dead 2>/dev/null)" ] || {{ echo "no route" >&2; exit 255; }}
+        [ "$2" = munge-next ] && cat >/dev/null || echo "credential of $3"''',
+    )
+    shell.stub("unmunge", f'grep -q "credential of $(sha256sum <{shell.path(KEY)} | cut -d " " -f 1)"')
+    shell.stub("sinfo", "echo 'all up'; echo 'mine down'")
+    shell.stub("sdiag", "echo 'Agent count:    0'")
+    for name in ("squeue", "scontrol", "systemd-run"):
+        shell.stub(name)
+    shell.stub("paste", '/usr/bin/paste "$@"')
+    shell.hurry()
+    return shell
+
+
+def change(head: Shell) -> subprocess.CompletedProcess[str]:
+    commands = (
+        "trap 'echo \"$REASON\"; for each in ${AT_END[@]}; do $each; done' EXIT; PRIVATE_DIR=/run/tailrack-private"
+    )
+    run = f"{commands}\nmunge_services\nfor each in ${{LATER[@]}}; do $each; done"
+    return head.call(run, {**role_header("munge"), "HOST_NAME": "head"}, "munge/services")
+
+
+def test_without_a_next_key_nothing_is_asked_and_nobody_is_held(head: Shell) -> None:
+    assert change(head).returncode == 0
+    assert head.calls == []
+
+
+def test_members_have_the_key_before_jobs_are_held_and_jobs_start_again_after(head: Shell) -> None:
+    head.write(NEXT, f"{NEW}\n")
+    done = change(head)
+    assert done.returncode == 0, done.stderr
+    assert head.path(KEY).read_text() == f"{NEW}\n"
+    assert not head.path(NEXT).exists()
+    order = [next(i for i, call in enumerate(head.calls) if word in call) for word in (
+        "munge-next", "systemd-run", HOLD, "munge-switch", "systemctl restart munge", "unmunge", LET)]  # fmt: skip
+    assert order == sorted(order)
+    # A partition that somebody has closed stays so.
+    assert not any("partitionname=mine" in call for call in head.calls)
+    assert {call.split()[1] for call in head.calls if "munge-switch" in call} == {"a1", "b1"}
+    assert not head.path(HELD).exists()
+    assert head.path(LATE).read_text() == ""
+
+
+def test_who_does_not_answer_is_named_and_gets_the_key_next_time_without_holding_jobs(head: Shell) -> None:
+    head.write(NEXT, f"{NEW}\n")
+    head.write("/dead", "b1")
+    done = change(head)
+    assert (done.returncode, done.stdout) == (
+        1, "the munge key was changed, and b1 did not get it: no job starts there\n",
+    ), done.stderr  # fmt: skip
+    assert head.path(KEY).read_text() == f"{NEW}\n", "the others go on"
+    assert head.calls[-1] != HOLD
+    assert LET in head.calls
+    assert head.path(LATE).read_text() == "b1\n"
+    head.path("/dead").unlink()
+    head.path("/calls").unlink()
+    again = change(head)
+    assert again.returncode == 0, again.stderr
+    assert HOLD not in head.calls
+    assert head.path(LATE).read_text() == ""

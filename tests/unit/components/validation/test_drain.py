@@ -1,0 +1,223 @@
+"""When a node drains itself, says another reason, or takes its drain back; and what becomes of others' drains."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.validation.preflight import node_look
+from components.validation.preflight.drain import Drain, Memory, Slurm, cause, decide
+from components.validation.preflight.findings import Finding, finding
+from components.validation.preflight.node_checks import Node
+
+DISK = finding("error", "disk", "/scratch is full: 0.4 GiB of 8.0 GiB are free", "make room")
+XID = finding("error", "Xid", 'GPU 0000:18:00.0: Xid 79: "lost"', "restart the node")
+WARNING = finding("warning", "Xid", "GPU 0000:18:00.0: Xid 999: what", "watch it")
+UNJUDGED = finding("info", "GPU count", "UNJUDGED: no driver")
+FREE = Slurm(False)
+OWN = Drain("health: disk: x", 100, "boot-1")
+
+
+def drained(reason: str = OWN.reason, at: int = OWN.at, by: str = "root") -> Slurm:
+    return Slurm(True, reason, by, at)
+
+
+def after(*found: Finding, slurm: Slurm = FREE, memory: Memory | None = None, boot: str = "boot-1") -> Any:
+    return decide(found, slurm, memory or Memory(), boot)
+
+
+def test_an_error_drains_with_what_helps_and_a_warning_and_what_is_unjudged_do_not() -> None:
+    done = after(XID, DISK, WARNING)
+    assert done.action == "drain"
+    assert done.reason == "health: Xid: GPU 0000:18:00.0: Xid 79: 'lost' (and 1 more); next: restart the node"
+    assert after(WARNING, UNJUDGED).action == ""
+
+
+def test_a_node_that_is_drained_by_others_stays_as_it_is() -> None:
+    for slurm in (drained("disk swap", by="ada"), drained("Prolog error", by="slurm"), drained("health: disk: x", 7)):
+        done = after(DISK, slurm=slurm)
+        assert (done.action, done.memory.own, list(done.unhealthy)) == ("", None, [DISK])
+        assert after(slurm=slurm).action == ""
+
+
+def test_its_own_drain_is_taken_back_when_the_error_is_gone() -> None:
+    memory = Memory(OWN, frozenset({cause(DISK)}))
+    assert after(DISK, slurm=drained(), memory=memory).action == ""
+    done = after(slurm=drained(), memory=memory)
+    assert (done.action, done.memory) == ("resume", Memory())
+    # Also after a restart, when all that was wrong is well.
+    assert after(slurm=drained(), memory=memory, boot="boot-2").action == "resume"
+
+
+@pytest.mark.parametrize("slurm", [drained(at=101), drained("ada: do not touch"), drained("health: disk: x ")])
+def test_a_drain_that_somebody_has_set_since_is_theirs_even_with_the_same_words(slurm: Slurm) -> None:
+    memory = Memory(OWN, frozenset({cause(DISK)}))
+    done = after(slurm=slurm, memory=memory)
+    assert (done.action, done.memory.own) == ("", None)
+    assert after(slurm=slurm, memory=done.memory).action == ""
+
+
+def test_another_error_changes_the_reason_and_a_figure_that_grows_does_not() -> None:
+    memory = Memory(OWN, frozenset({cause(DISK)}))
+    fuller = finding("error", "disk", "/scratch is full: 0.1 GiB of 8.0 GiB are free", "make room")
+    assert after(fuller, slurm=drained(), memory=memory).action == ""
+    done = after(XID, slurm=drained(), memory=memory)
+    assert (done.action, done.memory.causes) == ("drain", {cause(XID)})
+    assert cause(XID) != cause(finding("error", "Xid", 'GPU 0000:3a:00.0: Xid 79: "lost"'))
+
+
+def test_who_takes_a_node_back_with_its_error_is_heard_until_the_error_was_gone() -> None:
+    memory = Memory(OWN, frozenset({cause(DISK)}))
+    resumed = after(DISK, slurm=FREE, memory=memory)
+    assert (resumed.action, [*resumed.unhealthy]) == ("", [])
+    assert after(DISK, slurm=FREE, memory=resumed.memory).action == ""
+    # A new error is another matter, and so is the old one when it comes again.
+    assert after(DISK, XID, slurm=FREE, memory=resumed.memory).reason.startswith("health: Xid: ")
+    well = after(slurm=FREE, memory=resumed.memory)
+    assert after(DISK, slurm=FREE, memory=well.memory).action == "drain"
+
+
+def test_a_node_that_a_restart_brought_back_is_drained_again_for_the_same_error() -> None:
+    memory = Memory(OWN, frozenset({cause(DISK)}))
+    assert after(DISK, slurm=FREE, memory=memory, boot="boot-2").action == "drain"
+
+
+def test_what_is_remembered_comes_back_from_its_file_and_what_is_no_such_file_is_nothing() -> None:
+    memory = Memory(OWN, frozenset({"a"}), frozenset({"b"}))
+    assert Memory.of(json.loads(json.dumps(memory.plain()))) == memory
+    wrong: object
+    for wrong in (None, [], {}, {"own": [1]}, {"own": None, "causes": 7, "accepted": []}, "x"):
+        assert Memory.of(wrong) == Memory()
+
+
+class Controller:
+    """A controller of a test, not the real one: one node, and a clock of its own."""
+
+    def __init__(self) -> None:
+        self.node: dict[str, Any] = {"state": ["IDLE"], "reason": "", "reason_set_by_user": ""}
+        self.clock, self.answers = 1000, True
+
+    def __call__(self, *words: str) -> str | None:
+        if not self.answers:
+            return None
+        self.clock += 1
+        if words[0] == "show":
+            return json.dumps({"nodes": [self.node]})
+        for word in words[2:]:
+            key, _, value = word.partition("=")
+            if key == "reason":
+                self.say(value, "root")
+            elif value == "drain":
+                self.node["state"] = ["IDLE", "DRAIN"]
+            elif value == "undrain":
+                self.node = {"state": ["IDLE"], "reason": "", "reason_set_by_user": ""}
+        return ""
+
+    def say(self, reason: str, by: str) -> None:
+        changed = {"set": True, "infinite": False, "number": self.clock}
+        self.node |= {"reason": reason, "reason_set_by_user": by, "reason_changed_at": changed}
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    boot = tmp_path / "proc/sys/kernel/random/boot_id"
+    boot.parent.mkdir(parents=True)
+    boot.write_text("boot-1\n")
+    return Node(tmp_path)
+
+
+def break_memory(node: Node, count: int) -> None:
+    path = node.root / "sys/devices/system/edac/mc/mc0/ue_count"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{count}\n")
+
+
+def test_a_look_drains_remembers_and_takes_back(node: Node) -> None:
+    controller = Controller()
+    node_look.look(node, "a1", controller)
+    assert controller.node["state"] == ["IDLE"]
+    break_memory(node, 2)
+    node_look.look(node, "a1", controller)
+    assert controller.node["state"] == ["IDLE", "DRAIN"]
+    assert controller.node["reason"].startswith("health: memory: mc0: 2 errors that ECC could not correct")
+    assert "next: " in (node.shown / "unhealthy").read_text()
+    assert json.loads((node.shown / "verdict.json").read_text())["findings"][0]["check"] == "memory"
+    said = controller.node["reason_changed_at"]
+    node_look.look(node, "a1", controller)
+    assert controller.node["reason_changed_at"] == said
+    break_memory(node, 0)
+    node_look.look(node, "a1", controller)
+    assert controller.node["state"] == ["IDLE"]
+    assert not (node.shown / "unhealthy").exists()
+
+
+def test_a_controller_that_does_not_answer_costs_no_memory(node: Node) -> None:
+    controller = Controller()
+    break_memory(node, 2)
+    node_look.look(node, "a1", controller)
+    controller.answers = False
+    node_look.look(node, "a1", controller)
+    assert (node.shown / "unhealthy").exists()
+    break_memory(node, 0)
+    node_look.look(node, "a1", controller)
+    controller.answers = True
+    node_look.look(node, "a1", controller)
+    assert controller.node["state"] == ["IDLE"]
+
+
+def test_a_node_that_slurm_does_not_know_or_shows_otherwise_is_left_alone(node: Node) -> None:
+    break_memory(node, 2)
+    for said in ("", "{}", "[]", '{"nodes": []}', '{"nodes": [7]}'):
+        calls: list[tuple[str, ...]] = []
+        node_look.look(node, "a1", lambda *words, said=said, calls=calls: (calls.append(words), said)[1])
+        assert [words for words in calls if words[0] == "update"] == []
+
+
+def failure(node: Node, script: str, boot: str = "boot-1") -> None:
+    node.shown.mkdir(parents=True, exist_ok=True)
+    told = {"script": script, "job": "7", "what": 'ended with status 3: no "room"', "boot_id": boot}
+    (node.shown / "last-failure.json").write_text(json.dumps(told))
+
+
+def test_the_reason_of_slurms_drain_says_which_script_and_why(node: Node) -> None:
+    controller = Controller()
+    failure(node, "prolog.d/50-mine")
+
+    def drained_meanwhile(_seconds: float) -> None:
+        controller.node["state"] = ["IDLE", "DRAIN"]
+        controller.say("Prolog error", "slurm")
+
+    node_look.say_reason(node, "a1", controller, drained_meanwhile)
+    assert controller.node["reason"] == "Prolog error: prolog.d/50-mine: ended with status 3: no 'room'"
+    # It is Slurm's drain all the same: a person takes it back.
+    node_look.look(node, "a1", controller)
+    assert "DRAIN" in controller.node["state"]
+
+
+def test_a_job_that_our_own_look_kept_away_leaves_a_drain_that_ends_with_the_error(node: Node) -> None:
+    controller = Controller()
+    break_memory(node, 2)
+    controller.node["state"] = ["IDLE", "DRAIN"]
+    controller.say("Prolog error", "slurm")
+    failure(node, "prolog.d/30-health")
+    node_look.say_reason(node, "a1", controller)
+    assert controller.node["reason"].startswith("health: memory: ")
+    break_memory(node, 0)
+    node_look.look(node, "a1", controller)
+    assert controller.node["state"] == ["IDLE"]
+
+
+def test_a_persons_reason_and_a_failure_of_an_earlier_boot_are_left_alone(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_look, "REASON_SECONDS", 0.05)
+    controller = Controller()
+    controller.node["state"] = ["IDLE", "DRAIN"]
+    for reason, by, boot in (("new disk", "ada", "boot-1"), ("Prolog error", "slurm", "boot-0")):
+        controller.say(reason, by)
+        failure(node, "prolog.d/50-mine", boot)
+        node_look.say_reason(node, "a1", controller, lambda _seconds: None)
+        assert controller.node["reason"] == reason

@@ -1,0 +1,302 @@
+"""Checks of a node by root: each thing broken in a folder that stands for the machine, and what comes of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from components.validation.preflight import holders, kernel_log, listed, lost_ports, memory, node_checks, storage
+from components.validation.preflight.findings import Finding
+from components.validation.preflight.gres import device_numbers
+from components.validation.preflight.health import Health, Look
+from components.validation.preflight.listed import NODE, Machine
+from components.validation.preflight.own_clock import check_kept
+from components.validation.preflight.xids import check_xids
+from tests.unit.fake_nvidia_smi import gpu, nvlink, xml
+
+Write = Callable[[str, str], Path]
+XID_79 = "NVRM: Xid (PCI:0000:18:00): 79, pid=1234, name=python, GPU has fallen off the bus."
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write a file of the machine."""
+
+    def put(path: str, text: str) -> Path:
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        return file
+
+    return put
+
+
+def errors(found: list[Finding]) -> list[str]:
+    return [f"{item['check']}: {item['seen']}" for item in found if item["severity"] == "error"]
+
+
+def on(root: Path, **given: object) -> list[Finding]:
+    """What NODE finds on a machine that is a folder."""
+    values: dict[str, object] = {"gpus": 0, "health": None, "root": root, "said": lambda *_words: ""}
+    return listed.run(Machine(**{**values, **given}), NODE)  # type: ignore[arg-type]
+
+
+def test_a_machine_without_a_gpu_and_without_a_fault_has_no_error(tmp_path: Path, write: Write) -> None:
+    write("dev/shm/x", "")
+    assert errors(on(tmp_path)) == []
+
+
+def test_every_error_and_warning_has_a_remedy(tmp_path: Path, write: Write) -> None:
+    write("dev/kmsg", f"6,1,1,-;{XID_79}\n")
+    write("sys/devices/system/edac/mc/mc0/ue_count", "1\n")
+    before = lost_ports.Before({"mlx5_0/1": 400.0})
+    events = kernel_log.read_kmsg(tmp_path)[0][1]
+    share = str(tmp_path / "none")
+    found = on(tmp_path, gpus=2, before=before, events=events, share=share)
+    assert {item["check"] for item in found if item["severity"] == "error"} >= {
+        "Xid", "memory", "InfiniBand port", "share", "device files",
+    }  # fmt: skip
+    assert [item for item in found if item["severity"] != "info" and not item["remedy"]] == []
+
+
+# One by one.
+
+
+def test_a_gpu_that_fell_off_the_bus_is_seen_in_the_kernels_log(write: Write, tmp_path: Path) -> None:
+    write("dev/kmsg", f"6,41,100,-;usb 1-1: new device\n3,42,101,-;{XID_79}\n SUBSYSTEM=pci\n4,43,102,-;NVRM: loaded\n")
+    found = kernel_log.read_kmsg(tmp_path)
+    assert [number for number, _ in found] == [42, 43]
+    item = next(check_xids("\n".join(text for _, text in found)))
+    assert (item["severity"], "Xid 79" in item["seen"], "restart the node" in item["remedy"]) == ("error", True, True)
+
+
+def test_an_event_that_the_buffer_has_forgotten_is_kept_and_none_counts_twice() -> None:
+    kept = kernel_log.joined([], [(5, XID_79)])
+    assert kernel_log.joined(kept, [(5, XID_79), (9, "NVRM: more")]) == [(5, XID_79), (9, "NVRM: more")]
+    # The collector has the same event of the journal.
+    found = list(check_xids(f"2026-11-23T01:00:00+0000 n1 kernel: {XID_79}", XID_79))
+    assert len(found) == 1
+    assert "times" not in found[0]["seen"]
+
+
+def test_a_code_that_nobody_knows_is_a_warning_and_drains_nobody() -> None:
+    (item,) = check_xids(XID_79.replace("): 79", "): 999"))
+    assert item["severity"] == "warning"
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ("<remapped_rows><remapped_row_failure>Yes</remapped_row_failure></remapped_rows>", "a row remap failed"),
+        ("<remapped_rows><remapped_row_pending>Yes</remapped_row_pending></remapped_rows>", "a row remap is pending"),
+        ("<ecc_errors><volatile><dram_uncorrectable>3</dram_uncorrectable></volatile></ecc_errors>", "3 memory errors"),
+        ("<gpu_recovery_action>Reset</gpu_recovery_action>", "its driver asks for 'Reset'"),
+    ],
+)
+def test_what_the_driver_says_of_a_gpu_is_an_error(told: str, words: str, tmp_path: Path) -> None:
+    text = xml([gpu(0)])
+    for whole in (text, text.replace("</gpu>", f"{told}</gpu>")):
+        found = errors(on(tmp_path, gpus=1, health=Health(int(time.time()), {"nvidia-smi": Look(0, whole)})))
+        assert any(words in each for each in found) == (whole != text)
+
+
+def test_an_nvlink_that_is_down_is_an_error(tmp_path: Path) -> None:
+    looks = {"nvlink": Look(0, nvlink(2, 18, down=1))}
+    found = errors(on(tmp_path, gpus=2, health=Health(int(time.time()), looks)))
+    assert any(each.startswith("NVLink: GPU 1: 17 of 18 links are up") for each in found), found
+
+
+def test_an_nvidia_smi_of_an_unknown_form_is_unjudged(tmp_path: Path, write: Write) -> None:
+    write("dev/nvidia0", "")
+    health = Health(int(time.time()), {"nvidia-smi": Look(0, "NVIDIA System Management 2030: all is well")})
+    found = on(tmp_path, gpus=1, health=health)
+    assert errors(found) == []
+    assert any(item["seen"].startswith("UNJUDGED: ") for item in found)
+
+
+def test_a_gpu_that_the_driver_has_no_more_is_an_error(tmp_path: Path, write: Write) -> None:
+    write("dev/nvidia0", "")
+    write("dev/nvidia1", "")
+    write("proc/driver/nvidia/gpus/0000:18:00.0/information", "")
+    assert errors(on(tmp_path, gpus=2)) == ["GPU count: the driver has 1 of 2 GPUs (0000:18:00.0)"]
+
+
+def test_a_missing_device_file_is_an_error(tmp_path: Path, write: Write) -> None:
+    write("dev/nvidia0", "")
+    assert "device files: 1 of 2 GPUs have a device file" in errors(on(tmp_path, gpus=2))
+
+
+def port(write: Write, state: str = "4: ACTIVE", rate: str = "400 Gb/sec (4X NDR)", downed: int = 0) -> None:
+    folder = "sys/class/infiniband/mlx5_0/ports/1"
+    physical = "5: LinkUp" if "ACTIVE" in state else "3: Disabled"
+    for name, text in {"state": state, "phys_state": physical, "rate": rate, "link_layer": "InfiniBand"}.items():
+        write(f"{folder}/{name}", f"{text}\n")
+    write(f"{folder}/counters/link_downed", f"{downed}\n")
+
+
+def test_a_port_that_was_up_and_is_down_is_an_error_and_one_that_never_was_is_none(
+    tmp_path: Path, write: Write
+) -> None:
+    port(write, "1: DOWN")
+    assert errors(on(tmp_path)) == []
+    port(write)
+    before = lost_ports.after(lost_ports.Before(), Machine(0, None, root=tmp_path).ports, 1000)
+    port(write, "1: DOWN")
+    assert errors(on(tmp_path, before=before)) == ["InfiniBand port: mlx5_0/1 was ACTIVE and is DOWN (Disabled)"]
+    port(write, rate="100 Gb/sec (4X EDR)")
+    assert errors(on(tmp_path, before=before)) == ["InfiniBand port: mlx5_0/1 ran at 400 Gb/s and runs at 100 Gb/s"]
+
+
+def test_a_link_that_goes_down_again_and_again_is_an_error_for_three_hours(tmp_path: Path, write: Write) -> None:
+    now = time.time()
+    port(write, downed=7)
+    many = lost_ports.Before({}, {"mlx5_0/1": [(now - 3600, 2)]})
+    long_ago = lost_ports.Before({}, {"mlx5_0/1": [(now - 4 * 3600, 2)]})
+    assert errors(on(tmp_path, before=many)) == ["InfiniBand port: mlx5_0/1: its link went down 5 times in three hours"]
+    assert errors(on(tmp_path, before=long_ago)) == []
+
+
+def test_a_share_that_is_not_mounted_or_does_not_answer_is_an_error() -> None:
+    line = "36 25 0:32 / /shared rw,relatime shared:1 - {} head:/ rw\n"
+    mounted, waits = storage.read_mounts(line.format("nfs4")), storage.read_mounts(line.format("autofs"))
+    assert list(storage.check_share("/shared", lambda: mounted, lambda _path: True)) == []
+    for mounts, answer, words in (
+        (mounted, None, "gives no answer in 10 s"), (waits, True, "is not mounted"), ({}, True, "is not mounted"),
+        (waits, False, "is not mounted"),
+    ):  # fmt: skip
+        (item,) = storage.check_share("/shared", lambda mounts=mounts: mounts, lambda _path, answer=answer: answer)  # type: ignore[misc]
+        assert (item["severity"], words in item["seen"]) == ("error", True)
+    assert "data-a\\x2db.mount" in next(storage.check_share("/data/a-b", dict, lambda _path: True))["remedy"]
+
+
+def test_a_look_at_a_folder_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stat = tmp_path / "stat"
+    stat.write_text("#!/bin/sh\nexec sleep 60\n")
+    stat.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert storage.answers("/", 0.2) is None
+    monkeypatch.undo()
+    assert (storage.answers("/"), storage.answers(str(tmp_path / "none"))) == (True, False)
+
+
+class Statvfs:
+    """A file system of 1 GiB, with what a test says of it."""
+
+    f_frsize, f_blocks, f_bavail, f_files, f_favail, f_flag = 4096, 262_144, 200_000, 1000, 900, 0
+
+    def __init__(self, **given: int) -> None:
+        self.__dict__ |= given
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"f_bavail": 1000}, "disk: /tmp is full: 0.0 GiB of 1.0 GiB are free"),
+        ({"f_favail": 5}, "disk: /tmp has no room for more files (5 of 1000 are free)"),
+        ({"f_flag": os.ST_RDONLY}, "disk: /tmp can only be read"),
+        ({}, ""),
+        # 3 GiB of 100: as full in percent, and room for jobs.
+        ({"f_blocks": 26_214_400, "f_bavail": 786_432}, ""),
+    ],
+)
+def test_a_disk_that_is_full_or_cannot_be_written_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, int], words: str
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(os, "statvfs", lambda _path: Statvfs(**given))
+    assert errors(list(storage.check_disks({}, ("/tmp",), tmp_path))) == ([words] if words else [])  # noqa: S108
+
+
+def test_memory_with_errors_that_ecc_cannot_correct_is_an_error(tmp_path: Path, write: Write) -> None:
+    write("sys/devices/system/edac/mc/mc0/ue_count", "0\n")
+    write("sys/devices/system/edac/mc/mc0/ce_count", "4000\n")
+    assert [item["severity"] for item in memory.check_errors(tmp_path)] == ["warning"]
+    write("sys/devices/system/edac/mc/mc0/ue_count", "2\n")
+    assert errors(on(tmp_path)) == ["memory: mc0: 2 errors that ECC could not correct since the start"]
+
+
+def test_memory_that_is_taken_without_a_job_is_a_warning(tmp_path: Path, write: Write) -> None:
+    write("proc/meminfo", "MemTotal:       64000000 kB\nMemFree:  10 kB\nMemAvailable:   20000000 kB\n")
+    assert [item["severity"] for item in memory.check_idle(0, tmp_path)] == ["warning"]
+    assert [*memory.check_idle(1, tmp_path), *memory.check_idle(None, tmp_path)] == []
+
+
+def test_a_clock_that_nobody_keeps_is_a_warning_but_in_a_container() -> None:
+    assert [item["severity"] for item in check_kept("no\n", False)] == ["warning"]
+    assert [*check_kept("yes\n", False), *check_kept("no\n", True), *check_kept("", False)] == []
+
+
+# Who uses a job's GPUs.
+
+
+def process(
+    root: Path, pid: int, *files: str, cgroup: str = "0::/user.slice", parent: int = 1, name: str = "python"
+) -> None:
+    folder = root / "proc" / str(pid)
+    (folder / "fd").mkdir(parents=True)
+    for number, file in enumerate(files):
+        (folder / "fd" / str(number)).symlink_to(file)
+    (folder / "cgroup").write_text(f"{cgroup}\n")
+    (folder / "comm").write_text(f"{name}\n")
+    (folder / "status").write_text(f"Name:\t{name}\nPPid:\t{parent}\n")
+
+
+def test_a_process_in_no_job_that_computes_on_the_jobs_gpus_is_named(
+    tmp_path: Path, write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("etc/tailrack/gres.conf", "# Written by tailrack.\nNodeName=a1 Name=gpu Type=h200 File=/dev/nvidia[0-1,5]\n")
+    assert device_numbers(tmp_path) == [0, 1, 5]
+    process(tmp_path, 100, "/dev/nvidia5", "/dev/nvidia-uvm")
+    # One that watches, one of a job, one on another GPU.
+    process(tmp_path, 101, "/dev/nvidia5", "/dev/nvidiactl", name="nvidia-persiste")
+    process(tmp_path, 102, "/dev/nvidia5", "/dev/nvidia-uvm", cgroup="0::/system.slice/slurmstepd.scope/job_7/step_0")
+    process(tmp_path, 103, "/dev/nvidia0", "/dev/nvidia-uvm")
+    assert holders.main(["2"], tmp_path) == 1
+    said = capsys.readouterr().out
+    assert "process 100 (python) of" in said
+    assert "uses GPU 5 and is in no job" in said
+    assert said.startswith("next: ")
+    assert holders.main(["1"], tmp_path) == 0
+    assert holders.main([""], tmp_path) == holders.main([], tmp_path) == 0
+
+
+def test_a_process_whose_name_is_slurmstepd_is_none_of_slurms_unless_root_has_it(tmp_path: Path) -> None:
+    process(tmp_path, 200, name="slurmstepd")
+    process(tmp_path, 201, "/dev/nvidia0", "/dev/nvidia-uvm", parent=200)
+    os.chown(tmp_path / "proc/200", 6001, 6001)
+    assert holders.holders({0}, tmp_path) == {"201": [0]}
+    os.chown(tmp_path / "proc/200", 0, 0)
+    assert holders.holders({0}, tmp_path) == {}
+
+
+# The program.
+
+
+def test_the_program_prints_findings_and_its_status_says_whether_one_is_an_error(
+    tmp_path: Path, write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = node_checks.Node(tmp_path)
+    assert node_checks.main([], node) == 0
+    write("sys/devices/system/edac/mc/mc0/ue_count", "2\n")
+    assert node_checks.main([], node) == 1
+    assert "error   memory: mc0: 2 errors" in capsys.readouterr().out
+    assert node_checks.main(["--json"], node) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["findings"][0].keys() == {"severity", "check", "seen", "remedy"}
+    assert node_checks.main(["--what"], node) == 2
+
+
+def test_a_port_is_remembered_from_look_to_look_until_it_is_forgotten(tmp_path: Path, write: Write) -> None:
+    node = node_checks.Node(tmp_path)
+    port(write)
+    assert errors(node_checks.findings(node)) == []
+    port(write, "1: DOWN")
+    assert errors(node_checks.findings(node)) == ["InfiniBand port: mlx5_0/1 was ACTIVE and is DOWN (Disabled)"]
+    assert (tmp_path / "var/lib/tailrack/health/ports.json").stat().st_mode & 0o777 == 0o600
+    assert node_checks.main(["--forget-ports"], node) == 0
+    assert errors(node_checks.findings(node)) == []
