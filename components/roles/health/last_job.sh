@@ -9,7 +9,7 @@ only_after_the_last_job() {
     # Accounts of the machine's own run no jobs here.
     [[ ${SLURM_JOB_UID:-} =~ ^[0-9]+$ && ${SLURM_JOB_GID:-} =~ ^[0-9]+$ ]] && [ "$SLURM_JOB_UID" -ge 1000 ] || exit 0
     install -d -m 0700 /run/tailrack-private "$JOBS"
-    exec 9>"$JOBS.lock"
+    exec 9>/run/tailrack-private/jobs.lock
     flock -w 10 9 || exit 0
     if grep -qsx "$SLURM_JOB_UID" "$JOBS"/*; then exit 0; fi
 }

@@ -40,29 +40,32 @@ def ask(node: str, question: str, own_name: str) -> Answer:
         return Answer(NO_ANSWER, f"no answer within {LIMIT_SECONDS} s")
     except OSError as error:
         return Answer(NO_ANSWER, str(error))
-    return Answer(done.returncode, done.stdout if done.returncode == 0 else " ".join((done.stderr or "").split()))
+    # Checks that find an error print it and exit as if they had failed.
+    return Answer(done.returncode, done.stdout if done.stdout.strip() else " ".join(done.stderr.split()))
 
 
 @dataclass(frozen=True)
 class Checked:
-    """findings   of the node's checks; None where they did not run, and `why` not."""
+    """findings   of the node's checks; None where they did not run, and `why` not; `broken` where they should have."""
 
     findings: list[Finding] | None
     why: str = ""
+    broken: bool = False
 
 
 def checked(answer: Answer) -> Checked:
     """Read the answer to `checks`: a list of findings as JSON, or an object that has it as `findings`."""
     if answer.status == NO_CHECKS:
         return Checked(None, "it has no checks of its own")
-    if answer.status != 0 and not answer.said.startswith(("{", "[")):
-        return Checked(None, f"its checks did not run ({answer.said or f'exit status {answer.status}'})")
+    if answer.status == NO_ANSWER:
+        return Checked(None, f"its checks did not run ({answer.said or 'no answer'})")
     try:
         told = json.loads(answer.said)
         items = told["findings"] if isinstance(told, Mapping) else told
         return Checked([_finding(item) for item in items])
     except (ValueError, KeyError, TypeError, RecursionError):
-        return Checked(None, "its checks printed no findings")
+        said = f" (exit status {answer.status})" if answer.status else ""
+        return Checked(None, f"its checks printed no findings{said}", broken=True)
 
 
 def _finding(item: Mapping[str, Any]) -> Finding:

@@ -47,6 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
     )
     if look.findings is None:
         print(f"not checked: {look.why}; going by what Slurm tells")
+        if look.broken:
+            against.append(f"{look.why}; see 'tailrack-checks' on {node.name}")
     else:
         for each in worst_first(look.findings):
             remedy = f"; {each['remedy']}" if each["remedy"] else ""

@@ -13,7 +13,7 @@ def role(_settings: ClusterSettings) -> Role:
     """Users may call it too: what it shows is what Slurm tells everybody."""
     return Role(
         "tools",
-        after=("slurm", "ssh_trust"),
+        after=("ssh_trust",),
         packages={"services": ("python3",)},
         texts={"program": python_program("components.roles.tools.main", "sys.argv[1:]")},
         files={"compute": tuple(_answer(name) for name in ("checks", "last-failure"))},

@@ -26,7 +26,8 @@ SETTINGS = [
     path for path in COMPONENTS if path.parent.name == "settings" or path.name in ("settings.py", "cluster_settings.py")
 ]
 # What a kind of site makes of pulumi resources is imported by its machines.py alone.
-MADE = ("machines.py", "network.py", "cluster.py", "pool.py", "stack_outputs.py", "access.py")
+# And what sets its runtime reads none of the config.
+MADE = ("machines.py", "network.py", "cluster.py", "pool.py", "stack_outputs.py", "access.py", "runtime_tuning.py")
 CONFIG = [path for path in STACKS if path.name not in MADE]
 # Sent to the cluster, never imported here.
 ON_THE_NODES = {"all_reduce_perf_cpu.py": {"mpi4py", "numpy"}, "tcp_ring.py": {"numpy"}}
@@ -64,11 +65,12 @@ def test_the_rules_look_at_all_layers() -> None:
 @pytest.mark.parametrize("path", [*COMPONENTS, *STACKS, PROJECT / "__main__.py"], ids=name)
 def test_commands_on_machines_are_made_in_one_file_alone_and_so_are_copies(path: Path) -> None:
     told = path.read_text(encoding="utf-8")
-    made = bool(re.search(r"\b((remote|kind)\.(Command|CopyToRemote|CopyFile)\(|pulumi_command\.remote\b)", told))
-    imported = bool({"pulumi_command.remote"} & imports(path))
-    assert (made or imported) == (name(path) in ("components/steps/step.py", "components/steps/delivery.py"))
-    assert ("CopyToRemote(" in told) == (name(path) == "components/steps/delivery.py")
-    assert "CopyFile" not in told
+    assert not re.search(r"\b((remote|kind)\.(Command|CopyToRemote|CopyFile)\(|pulumi_command\.remote\b)", told)
+    assert "pulumi_command.remote" not in imports(path)
+    assert ("command:remote:" in told) == (name(path) == "components/steps/command.py")
+    asked = {each.rpartition(".")[2] for each in imports(path) if each.startswith("components.steps.command.")}
+    makers = {"components/steps/step.py": "REMOTE", "components/steps/delivery.py": "COPY"}
+    assert asked & {"REMOTE", "COPY"} == {makers.get(name(path))} - {None}
 
 
 @pytest.mark.parametrize("path", [*COMPONENTS, *STACKS], ids=name)

@@ -278,7 +278,7 @@ def test_a_new_munge_generation_touches_the_key_and_with_it_every_join(build: Bu
     before = build(lab_config)
     lab_config["cluster"]["munge_generation"] = "2"
     after = build(lab_config, munge_key="another key")
-    assert after.differences(before) == {"munge-key", "head-join", "a1-join", "b1-join"}
+    assert after.differences(before) == {"munge-key", "head-join", "head-services", "a1-join", "b1-join"}
 
 
 def test_a_node_that_moves_on_the_tailnet_is_measured_again(build: Build, lab_config: RawConfig) -> None:

@@ -139,11 +139,30 @@ def test_the_checks_of_a_node_are_read_as_a_list_or_an_object_that_has_it(said: 
         (Answer(NO_CHECKS, ""), "it has no checks of its own"),
         (Answer(NO_ANSWER, "Connection timed out"), "its checks did not run (Connection timed out)"),
         (Answer(0, "hello"), "its checks printed no findings"),
+        (Answer(124, ""), "its checks printed no findings (exit status 124)"),
         (Answer(0, '[{"severity": "worst", "check": "x", "seen": "y"}]'), "its checks printed no findings"),
     ],
 )
 def test_checks_that_did_not_run_are_no_all_clear(answer: Answer, why: str) -> None:
-    assert checked(answer) == ask.Checked(None, why)
+    assert checked(answer) == ask.Checked(None, why, broken="no findings" in why)
+
+
+@pytest.mark.parametrize(
+    ("program", "status", "said"),
+    [
+        ("echo '{\"findings\": []}'; exit 1", 1, '{"findings": []}'),
+        ("echo 'no way' >&2; exit 255", 255, "no way"),
+        ("exit 127", 127, ""),
+    ],
+)
+def test_what_a_node_prints_comes_back_whatever_it_exits_with(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, program: str, status: int, said: str
+) -> None:
+    real = subprocess.run
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("subprocess.run", lambda words, **how: real(["bash", "-c", program], **how))
+    answer = ask.ask("a1", "checks", "head")
+    assert (answer.status, answer.said.strip()) == (status, said)
 
 
 @pytest.mark.parametrize("said", ["", "{", "[]", '{"time": "soon"}', '{"time": [1]}'])
@@ -179,6 +198,8 @@ RESUMED = ["update nodename=a1 state=resume"]
         (DRAINED, Answer(0, json.dumps([{**FINDINGS[0], "severity": "warning"}])), [], 0, RESUMED),
         (DRAINED, Answer(1, json.dumps(FINDINGS)), [], 1, []),
         (DRAINED, Answer(1, json.dumps(FINDINGS)), ["--force"], 0, RESUMED),
+        # Checks that should have run and did not.
+        (DRAINED, Answer(124, ""), [], 1, []),
         # Without checks it goes by what Slurm tells.
         (DRAINED, Answer(NO_CHECKS, ""), [], 0, RESUMED),
         (node("DOWN", reason="Node unexpectedly rebooted", by="slurm"), Answer(NO_CHECKS, ""), [], 0, RESUMED),
