@@ -9,7 +9,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 STACK ?= dev
 RANDOM_TESTS = $$(grep -rlE --include="test_*.py" "import hypothesis|from hypothesis|tests\.chance" tests/unit)
-FAULTS := $(addprefix tests/lab/test_,faults.py local_head.py outage.py pairs.py relay.py secrets.py slow_node.py upgrade.py)
+FAULTS := $(addprefix tests/lab/test_,backup.py faults.py local_head.py outage.py pairs.py relay.py secrets.py slow_node.py upgrade.py)
 export STACK ENGINE COMMAND
 .PHONY: help setup setup-dev up preview drift outputs status diagnose images report floors shell trust down burst burst-down role lint test test-unit test-engine test-lab test-faults test-machines test-gpu bench
 

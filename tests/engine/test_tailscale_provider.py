@@ -65,8 +65,8 @@ for number, name in enumerate(told["nodes"], 1):
         secrets={"TAILNET_AUTH_KEY": pulumi.Output.secret(network.access.auth_key)},
         renewed=network.access.renewed_secrets if told["renewed"] else (),
     )
-    address = pulumi.Output.from_input(f"100.64.0.{number}")
-    network.access.after_join(name, address, network, join.resource, False)
+    joined = pulumi.Output.from_input({"tailnet_ip": f"100.64.0.{number}"})
+    network.access.after_join(name, joined, network, join.resource, False)
 pulumi.export("policy", network.policy)
 """
 USUAL: dict[str, Any] = {
