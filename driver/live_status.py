@@ -14,7 +14,8 @@ NOW = """program=/usr/local/bin/tailrack
 if [ ! -x $program ]; then sinfo -N -l; sinfo -R
 elif [ "$(id -u)" = 0 ] || ! sudo -n true 2>/dev/null; then $program nodes
 else sudo -n $program nodes; fi
-squeue"""
+squeue
+if [ -x /usr/local/sbin/tailrack-backup ]; then /usr/local/sbin/tailrack-backup status; fi"""
 
 
 def over_ssh(made: Iterable[Made], head: str, command: str) -> str:

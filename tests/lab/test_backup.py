@@ -44,6 +44,11 @@ class Machines:
         return " ".join(failure.message.split())
 
 
+def recorded(lab: ClusterUnderTest, job: str) -> str:
+    """A job's state as the accounting has it."""
+    return lab.run("head", f"sacct -n -P -X -j {job} -o State").strip()
+
+
 @pytest.fixture(scope="module")
 def machines(make_cluster: Callable[[str], ClusterUnderTest], tmp_path_factory: pytest.TempPathFactory) -> Machines:
     """Three bare machines; one lets the key of the backups in and is no node."""
@@ -96,7 +101,12 @@ def test_a_backup_is_made_at_once_and_hourly_and_nobody_but_root_can_read_what_m
     assert lab.attempt("head", "su ada -s /bin/sh -c 'ls /etc/tailrack/backup'").returncode != 0
     assert lab.run("head", "ls -d /var/lib/tailrack/backup-stage 2>/dev/null || :") == ""
     names = lab.run("head", f"{RESTIC} /etc/tailrack/backup 60 ls latest")
-    for path in ("/var/lib/slurm/slurmctld/job_state", "/var/lib/tailrack/ssh_authority", "/etc/munge/munge.key"):
+    for path in (
+        "/var/lib/slurm/slurmctld/job_state",
+        "/var/lib/tailrack/ssh_authority",
+        "/etc/munge/munge.key",
+        "/dumps/accounting.sql",
+    ):
         assert f"\n{path}\n" in names
     assert "/var/lib/tailrack/members/n1/address" in names
     assert lab.run("vault", f"stat -c %a {FOLDER}/lab").strip() == "700"
@@ -120,6 +130,8 @@ def test_a_head_node_that_is_lost_while_a_job_runs_is_made_of_a_backup_and_knows
     machines: Machines,
 ) -> None:
     lab = machines.cluster
+    earlier = lab.run_as("ada", "head", "sbatch --parsable --output=/dev/null -w n1 --wait --wrap true").strip()
+    eventually(lambda: recorded(lab, earlier) == "COMPLETED", 60, "the earlier job is in the books")
     script = "until test -e /tmp/end; do sleep 0.2; done"
     job = lab.run_as("ada", "head", f"sbatch --parsable --output=/dev/null -w n1 --wrap '{script}'").strip()
 
@@ -165,6 +177,9 @@ def test_a_head_node_that_is_lost_while_a_job_runs_is_made_of_a_backup_and_knows
     taken = time.monotonic() - begin
     print(f"head node lost, made anew and the job known as COMPLETED: {taken:.0f} s")
     assert taken < LIMIT_SECONDS
+    # The books know what was before, and how the job ended that ran meanwhile.
+    assert recorded(lab, earlier) == "COMPLETED"
+    eventually(lambda: recorded(lab, job) == "COMPLETED", 120, "the job is in the books")
     eventually(lambda: lab.run("head", "sinfo -h -p rack -o '%T'").strip() == "idle", 60, "n1 is idle")
     # The share was on the lost machine; it is there, without what was on it.
     assert lab.run_as("ada", "head", "srun -w n1 pwd").strip() == "/shared/home/ada"

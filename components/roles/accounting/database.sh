@@ -75,3 +75,14 @@ loose_innodb_snapshot_isolation=OFF"
     if [ -n "$CHANGED" ]; then systemctl restart tailrack-database; else systemctl start tailrack-database; fi ||
         fail "the database of the accounting does not start" "see 'journalctl -u tailrack-database' on $HOST_NAME, then run up again"
 }
+
+# What a lost head node's jobs had used, of its backup: the dump replaces the database whole, however often it is read.
+restore_database() {
+    local dump=$STATE_DIR/dumps/accounting.sql
+    [ -s "$dump" ] || return 0
+    note "reading the database of the lost head node"
+    mariadb --no-defaults --socket=/run/tailrack-database/socket --user=root <"$dump" ||
+        fail "the database of the lost head node cannot be read into that of the accounting" \
+            "see above what it says; to begin with an empty one, remove $dump on $HOST_NAME; then run up again"
+    rm -f "$dump"
+}

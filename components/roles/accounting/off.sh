@@ -28,7 +28,7 @@ end_accounting() {
         rm -rf "$ACCOUNTING_DATA"
     fi
     if grep -qsF 'Written by tailrack.' /etc/slurm/slurmdbd.conf; then rm -f /etc/slurm/slurmdbd.conf; fi
-    rm -f /etc/tailrack/database.cnf /etc/systemd/system/slurmdbd.service.d/tailrack.conf \
+    rm -f /usr/local/lib/tailrack/backup.d/accounting /etc/tailrack/database.cnf /etc/systemd/system/slurmdbd.service.d/tailrack.conf \
         /etc/systemd/system/slurmctld.service.d/tailrack-accounting.conf
     rm -rf /var/lib/tailrack/accounting
     systemctl daemon-reload

@@ -18,11 +18,12 @@ def role(settings: ClusterSettings) -> Role:
     """Present where accounting is off too: what it has made goes then."""
     accounting = settings.accounting
     units = File(f"/etc/systemd/system/{DATABASE}.service", template("accounting", f"{DATABASE}.service"))
+    dump = File("/usr/local/lib/tailrack/backup.d/accounting", template("accounting", "dump"), mode="0755")
     return Role(
         "accounting",
         after=("users", "munge", "names"),
         section=accounting,
-        files={"services": (units,)} if accounting.enabled else {},
+        files={"services": (units, dump)} if accounting.enabled else {},
         values={
             "conf": conf(accounting),
             "enforce": enforced(accounting, settings.users),
@@ -44,7 +45,6 @@ def role(settings: ClusterSettings) -> Role:
                 for user in settings.users
             ],
         },
-        state=("/var/lib/slurm/accounting",),
     )
 
 

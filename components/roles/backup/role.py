@@ -12,6 +12,8 @@ from components.roles.role import File, Role, Value, template
 PROGRAM = "tailrack-backup"
 # What talks to the target: backups are made with it, and a new head node reads them with it.
 PACKAGES = ("restic", "openssh-client", "jq")
+# What writes the accounting's database down (accounting/templates/dump).
+DUMP = ("mariadb-client",)
 
 
 def role(settings: ClusterSettings) -> Role:
@@ -19,7 +21,7 @@ def role(settings: ClusterSettings) -> Role:
     backup = settings.backup
     values: dict[str, Value] = {**dict.fromkeys(("host", "user", "port", "host_key", "access_key"), "")}
     values |= {"repository": repository(backup) if backup else "", "cluster": settings.cluster.name, "state": ""}
-    role = Role("backup", after=("slurm", "nfs_exports"), values=values)
+    role = Role("backup", after=("slurm", "nfs_exports", "accounting"), values=values)
     if backup is None:
         return replace(role, values={**values, **dict.fromkeys(SECRETS, "")})
     if found := SFTP.fullmatch(backup.target):
@@ -30,7 +32,7 @@ def role(settings: ClusterSettings) -> Role:
         role,
         values=values,
         secrets={name: _text(backup, name) for name in SECRETS},
-        packages={"services": PACKAGES},
+        packages={"services": (*PACKAGES, *(DUMP if settings.accounting.enabled else ()))},
         files={
             "services": (
                 File(f"/usr/local/sbin/{PROGRAM}", template("backup", PROGRAM), mode="0755"),

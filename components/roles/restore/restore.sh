@@ -48,6 +48,9 @@ put_in_place() {
     for path in var/lib/slurm var/lib/tailrack; do
         [ ! -d "$tree/$path" ] || { mkdir -p "/${path%/*}" && cp -a "$tree/$path" "/${path%/*}/"; }
     done
+    # What services have added to slurm.conf they add again when they are there: slurmctld does not begin without slurmdbd
+    # where it has kept nothing of it yet, and that comes later.
+    rm -rf "$STATE_DIR/slurm/services"
     for path in "$tree"/etc/exports.d/tailrack-*.exports; do
         [ ! -f "$path" ] || install -D -m 0644 "$path" "/etc/exports.d/${path##*/}"
     done
