@@ -205,17 +205,17 @@ reload_units() {
 
 # Have units start at every boot; with --now before them, now too.
 enable_units() {
-    local now='' unit wanted=()
+    local now='' unit to_link=()
     if [ "$1" = --now ]; then
         now=yes
         shift
     fi
     for unit in "$@"; do
-        [ "$(systemctl is-enabled "$unit" 2>/dev/null)" = enabled ] || wanted+=("$unit")
+        [ "$(systemctl is-enabled "$unit" 2>/dev/null)" = enabled ] || to_link+=("$unit")
     done
     # Links for the next boot alone. Made past systemd, which would take all that it has loaded for outdated, and without
     # update-rc.d, which has it read everything anew for daemons that have a script in /etc/init.d too.
-    [ ${#wanted[@]} -eq 0 ] || SYSTEMCTL_SKIP_SYSV=1 systemctl --root=/ enable -q "${wanted[@]}" || return
+    [ ${#to_link[@]} -eq 0 ] || SYSTEMCTL_SKIP_SYSV=1 systemctl --root=/ enable -q "${to_link[@]}" || return
     [ -z "$now" ] || systemctl start "$@"
 }
 

@@ -1,4 +1,4 @@
-"""scripts/base.sh: systemd reads its units anew where it has one as it was, and links for the next boot are made once."""
+"""scripts/base.sh: systemd reads its units anew where it has one as it was, and links for the next boot."""
 
 from __future__ import annotations
 
