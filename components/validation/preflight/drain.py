@@ -13,7 +13,8 @@ from typing import Any
 
 from components.validation.preflight.findings import Finding
 
-PREFIX = "health: "
+# By which people and `tailrack nodes` know such a drain.
+HEALTH_PREFIX = "health: "
 MOST_CHARACTERS = 250
 # What grows from look to look, in the words of a finding.
 _GROWS = re.compile(r"\d+(?:\.\d+)? ?(?:%|[KMGT]iB|minutes|times|s\b|of \d+ are free)|\(\d[^)]*times\)")
@@ -88,7 +89,7 @@ def cause(item: Finding) -> str:
 def reason_of(errors: Sequence[Finding]) -> str:
     """The reason of a drain: the first error with what helps, and how many more there are."""
     first, more = errors[0], len(errors) - 1
-    text = f"{PREFIX}{first['check']}: {first['seen']}"
+    text = f"{HEALTH_PREFIX}{first['check']}: {first['seen']}"
     text += f" (and {more} more)" if more else ""
     text += f"; next: {first['remedy']}" if first["remedy"] else ""
     # Slurm's own files and tools have reasons in double quotes.

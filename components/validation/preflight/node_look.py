@@ -13,7 +13,6 @@ beginning here between an error and its drain (prolog.d/30-health).
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import socket
 import subprocess
@@ -27,6 +26,7 @@ from components.validation.preflight.drain import Memory, Slurm, cause, decide
 from components.validation.preflight.findings import Finding, plain
 from components.validation.preflight.node_checks import Node, findings, load, save, verdict
 from components.validation.preflight.storage import SHARE
+from components.validation.slurm_nodes import read_nodes
 
 COMMAND_SECONDS = 20
 REASON_SECONDS = 60
@@ -52,16 +52,10 @@ def scontrol(*words: str) -> str | None:
 def slurm_of(name: str, ask: Scontrol) -> Slurm | None:
     """What Slurm says of the node; None where nobody answers, or it knows no such node."""
     try:
-        node: dict[str, Any] = json.loads(ask("show", "node", name, "--json") or "")["nodes"][0]
-        changed = node.get("reason_changed_at", 0)
-        # A number in older releases, later an object around it.
-        at = changed.get("number", 0) if isinstance(changed, dict) else changed
-        state = node["state"] if isinstance(node["state"], list) else [node["state"]]
-        return Slurm(
-            "DRAIN" in state, str(node.get("reason", "")), str(node.get("reason_set_by_user", "")), int(at or 0)
-        )
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        node, *_ = read_nodes(ask("show", "node", name, "--json") or "")
+    except ValueError:
         return None
+    return Slurm("DRAIN" in node.flags, node.reason, node.by, node.since)
 
 
 def look(node: Node, name: str, ask: Scontrol = scontrol, *, instead: bool = False) -> None:

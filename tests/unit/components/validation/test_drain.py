@@ -106,7 +106,7 @@ class Controller:
             return None
         self.clock += 1
         if words[0] == "show":
-            return json.dumps({"nodes": [self.node]})
+            return json.dumps({"nodes": [{"name": words[2], **self.node}]})
         for word in words[2:]:
             key, _, value = word.partition("=")
             if key == "reason":
@@ -175,6 +175,16 @@ def test_a_node_that_slurm_does_not_know_or_shows_otherwise_is_left_alone(node: 
         calls: list[tuple[str, ...]] = []
         node_look.look(node, "a1", lambda *words, said=said, calls=calls: (calls.append(words), said)[1])
         assert [words for words in calls if words[0] == "update"] == []
+
+
+def test_a_drain_is_seen_in_the_forms_of_slurms_releases() -> None:
+    new: dict[str, Any] = {"name": "a1", "state": ["IDLE", "DRAIN"], "reason": "x", "reason_set_by_user": "ada"}
+    for told in (
+        {**new, "reason_changed_at": {"set": True, "infinite": False, "number": 7}},
+        {**new, "state": "IDLE+DRAIN", "reason_changed_at": 7},
+    ):
+        said = json.dumps({"nodes": [told]})
+        assert node_look.slurm_of("a1", lambda *_, said=said: said) == Slurm(True, "x", "ada", 7)
 
 
 def failure(node: Node, script: str, boot: str = "boot-1") -> None:
