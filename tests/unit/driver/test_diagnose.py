@@ -10,7 +10,8 @@ import pytest
 
 from components.steps.label import StepLabel
 from driver import diagnose as module
-from driver.diagnose import diagnose, ways_to, without_secrets
+from driver.connections import ways_to
+from driver.diagnose import diagnose, without_secrets
 from driver.workspace import DriverError, Workspace
 from engine.events import Made
 from tests.unit.configs import HOST_KEY
@@ -64,6 +65,11 @@ def test_a_machine_is_asked_over_the_connection_of_its_steps() -> None:
         "a1": {"host": "192.0.2.1"},
         "head": {},
     }
+
+
+def test_of_several_ways_the_first_is_taken_which_a_run_that_ended_half_way_has_changed() -> None:
+    made = [step("a1"), step("a1", host="192.0.2.1"), step("a1", host="192.0.2.9")]
+    assert ways_to(made) == {"a1": {"host": "192.0.2.1"}}
 
 
 @pytest.mark.parametrize(
