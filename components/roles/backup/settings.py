@@ -9,8 +9,8 @@ from pydantic import AfterValidator, Field, SecretStr
 
 from components.settings.draft import Draft, check_hidden
 from components.settings.problems import Report
-from components.settings.public_key import KINDS, check_key
 from components.settings.section import Section, key, number
+from components.settings.ssh_keys import HostKey
 from components.settings.types import refuse
 
 _HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?"
@@ -25,17 +25,6 @@ def _target(value: str) -> str:
     value = value.rstrip("/")
     if not (SFTP.fullmatch(value) or S3.fullmatch(value)) or len(value) > _LONGEST:
         refuse("is neither sftp:USER@HOST:/FOLDER nor s3:https://HOST/BUCKET[/FOLDER] in plain characters")
-    return value
-
-
-def _host_key(value: str) -> str:
-    kind, _, text = value.partition(" ")
-    if kind not in KINDS or " " in text:
-        refuse("is not the type of a key and the key itself")
-    try:
-        check_key(kind, text)
-    except ValueError:
-        refuse("is not a whole public key")
     return value
 
 
@@ -82,7 +71,7 @@ class Backup(Section):
         "sftp:backup@192.0.2.9:/srv/backup/lab",
     )
     port: int = number("of sftp: the port of the machine's SSH server", 1, 65535, "it could not be reached", 22)
-    host_key: Annotated[str, AfterValidator(_host_key)] | None = key(
+    host_key: HostKey | None = key(
         "of sftp, and needed there: the machine's SSH host key, type and key",
         "a public key such as `ssh-ed25519 AAAA...`; backups could go to whoever answers at the address; write what "
         "/etc/ssh/ssh_host_ed25519_key.pub there says",

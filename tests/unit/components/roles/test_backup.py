@@ -66,6 +66,13 @@ def test_a_target_that_would_save_nothing_is_refused_by_name(change: RawConfig, 
     assert "nobody-may-see" not in said
 
 
+def test_a_host_key_is_taken_as_the_machine_has_it_in_its_file() -> None:
+    section = {**SFTP, "host_key": f"{HOST_KEY} root@keeper"}
+    backup = parse({**LAB, "backup": section}, base_dir=Path(), secret_keys=frozenset({"backup"})).backup
+    assert backup
+    assert backup.host_key == HOST_KEY
+
+
 def test_one_half_of_an_access_key_and_a_secret_in_plain_text_are_refused() -> None:
     assert "one of access_key and secret_key" in refused({key: S3[key] for key in ("target", "access_key")})
     assert "[secret] is plain text in the config" in refused(SFTP, frozenset())
