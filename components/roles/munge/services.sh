@@ -13,7 +13,7 @@ MUNGE_HELD=$STATE_DIR/munge.held
 MUNGE_QUIET=10 MUNGE_LONGEST=50
 MUNGE_AT_ONCE=64
 # Seconds in which who is late may still come, in this run.
-MUNGE_PATIENCE=90
+MUNGE_PATIENCE=180
 
 munge_services() {
     note "munge key of generation '$MUNGE_GENERATION'"
