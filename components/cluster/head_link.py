@@ -26,7 +26,7 @@ class HeadLink:
     address        its tailnet address
     authority      public key that signs the nodes' SSH host keys
     leave_key      public key with which it may ask a node to leave
-    slurm_version  of its controller; slurm_oldest: the oldest release that the controller accepts
+    slurm_version  of its controller; slurm_oldest: the oldest release whose nodes its jobs reach
     cgroups        whether Slurm confines jobs by cgroups
     kernel_nfs     whether its kernel serves the share
     control_url    of the tailnet's control server; empty for Tailscale's own

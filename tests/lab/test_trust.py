@@ -175,8 +175,8 @@ def test_a_login_that_is_no_user_of_the_cluster_gets_no_job_there_or_by_a_forged
         assert "is not a user of this cluster" in tried.stderr, tried.stderr
 
 
-# Somebody's daemon: on ports that the cluster uses, and on one that it does not, on all interfaces but where slurmdbd has
-# the port on the tailnet. The last one that it opens is that one, so where it answers the others are there too.
+# Somebody's daemon: on ports that the cluster uses, and on one that it does not, on all interfaces but where slurmdbd
+# has the port on the tailnet. The last one that it opens is that one, so where it answers the others are there too.
 LISTENER = """
 from socket import *
 import sys, threading
