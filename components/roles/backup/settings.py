@@ -1,7 +1,7 @@
 """The backup of what the head node alone knows: the section `backup`, and what it must not be."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Annotated
 
@@ -96,10 +96,14 @@ class Backup(Section):
     secret_key: OneLine | None = _secret("secret_key", "of s3: the secret of the access key")  # type: ignore[assignment]
 
 
-def check_backup(backup: Draft, heads: Collection[str], storage: Mapping[str, object], report: Report) -> None:
+# Whose machine a target is, where it is none beside the cluster.
+HEAD, MADE, LISTED = "the head node itself", "a node that this stack makes", "a node of this cluster"
+
+
+def check_backup(backup: Draft, whose: Mapping[str, str], storage: Mapping[str, object], report: Report) -> None:
     """Report a target that is no second machine or lies on the share, and what a kind of target lacks.
 
-    heads     names and addresses of the head node, as far as the config says them
+    whose     HEAD, MADE or LISTED by the names and addresses of the cluster's machines, as far as the config says them
     storage   `path` and `mount` of the share
     """
     at, target = backup.at("target"), backup.value("target")
@@ -117,9 +121,19 @@ def check_backup(backup: Draft, heads: Collection[str], storage: Mapping[str, ob
         if backup.raw.get(name) is None:
             breaks = "no backup could be made" if name == "private_key" else "backups could go to whoever answers there"
             report.add(backup.at(name), f"is missing beside {report.value(at, target)}", breaks, f"write {name}")
-    if found["host"] in {*heads, "localhost", "127.0.0.1"}:
-        what = f"{report.value(at, target)} is the head node itself"
+    host = found["host"].lower()
+    owner = HEAD if re.fullmatch(r"localhost|127(\.[0-9]+){3}", host) else whose.get(host)
+    what = f"{report.value(at, target)} is {owner}"
+    if owner == HEAD:
         report.add(at, what, "a backup would be lost with what it is of", "write a second machine, or S3")
+    elif owner == MADE:
+        report.add(at, what, "a backup would be lost with it", "write a machine that is not made by the stack, or S3")
+    elif owner == LISTED:
+        report.doubt(
+            at,
+            f"{what}: backups end with that machine, and a new head node, which is in no tailnet yet, has to reach it; "
+            "a machine beside the cluster or S3 keeps them better",
+        )
     for name, folder in storage.items():
         if isinstance(folder, str) and PurePosixPath(found["folder"]).is_relative_to(folder):
             what = f"{report.value(at, target)} is on the share (storage.{name} is {folder})"

@@ -8,20 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from components.roles.order import roles
 from components.roles.role import template
 from stacks.config import ConfigError, parse
-from tests.unit.configs import HOST_KEY, KEY_PAIR, LAB, RawConfig
+from tests.unit.configs import HOST_KEY, LAB, PRIVATE_KEY, RawConfig
 from tests.unit.recorded import Build
 from tests.unit.shell import Shell
 
-KEY = KEY_PAIR.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()
 SFTP: RawConfig = {
     "target": "sftp:keeper@192.0.2.9:/srv/backup/lab",
     "host_key": HOST_KEY,
-    "private_key": KEY,
+    "private_key": PRIVATE_KEY,
     "password": "password-nobody-may-see",
 }
 S3: RawConfig = {"target": "s3:https://s3.example.org/lab", "access_key": "AKIAEXAMPLE", "secret_key": "nobody-may-see"}
@@ -48,6 +46,9 @@ def refused(backup: RawConfig, secret: frozenset[str] = frozenset({"backup"}), *
         ),
         ({"target": "s3:http://s3.example.org/lab"}, "tailrack:backup.target: [secret] is not sftp:USER@HOST:/FOLDER"),
         ({"target": "sftp:keeper@head:/srv/backup"}, "is the head node itself"),
+        ({"target": "sftp:keeper@HEAD:/srv/backup"}, "is the head node itself"),
+        ({"target": "sftp:keeper@127.0.1.1:/srv/backup"}, "is the head node itself"),
+        ({"target": "sftp:keeper@a1:/srv/backup"}, "is a node that this stack makes; a backup would be lost with it"),
         ({"target": "sftp:keeper@192.0.2.9:/shared/backup"}, "is on the share (storage.mount is /shared)"),
         ({"target": "sftp:keeper@192.0.2.9:/export/shared"}, "is on the share (storage.path is /export/shared)"),
         ({"host_key": None}, "host_key"),
