@@ -3,13 +3,13 @@
 import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, SecretStr
 
 from components.settings.draft import Draft, check_hidden
 from components.settings.problems import Report
-from components.settings.section import Section, key, number
+from components.settings.section import Section, key, number, secret_text
 from components.settings.ssh_keys import HostKey
 from components.settings.types import refuse
 
@@ -51,13 +51,8 @@ def command(name: str) -> str:
     return f"pulumi config set --path --secret tailrack:backup.{name}"
 
 
-def _secret(name: str, what: str) -> object:
-    return key(
-        f"{what}; a Pulumi secret (`{command(name)}`)",
-        f"a text on one line; no backup could be made; run: {command(name)}",
-        secret=True,
-        default=None,
-    )
+def _secret(name: str, what: str) -> Any:
+    return secret_text(what, "no backup could be made", command(name))
 
 
 class Backup(Section):
@@ -84,7 +79,7 @@ class Backup(Section):
         secret=True,
         default=None,
     )
-    password: OneLine | None = _secret(  # type: ignore[assignment]
+    password: OneLine | None = _secret(
         "password", "what backups are encrypted with; left out, the stack makes one, its secret output backup_password"
     )
     access_key: str | None = key(
@@ -93,7 +88,7 @@ class Backup(Section):
         pattern=r"^[A-Za-z0-9_/+=.-]{1,200}$",
         default=None,
     )
-    secret_key: OneLine | None = _secret("secret_key", "of s3: the secret of the access key")  # type: ignore[assignment]
+    secret_key: OneLine | None = _secret("secret_key", "of s3: the secret of the access key")
 
 
 # Whose machine a target is, where it is none beside the cluster.
