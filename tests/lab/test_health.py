@@ -127,6 +127,8 @@ def test_a_script_that_hangs_is_ended_and_drains_its_node(cluster: Cluster) -> N
 @pytest.fixture
 def full_disk(cluster: Cluster) -> Iterator[None]:
     """A place of a1 that programs write in is a small file system without room."""
+    # A fault that was there in a test before has been gone.
+    look(cluster, "a1")
     # `head` ends with an error, because there is no room for all of it.
     cluster.run("a1", "mount -t tmpfs -o size=1M tmpfs /var/tmp; head -c 2000000 /dev/zero >/var/tmp/full || true")
     yield
