@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: foreign_cluster/foreign slurm/files
+# uses: accounting/place foreign_cluster/foreign slurm/files
 # slurmdbd, which is the database's only client, and Slurm's only way to it. It comes and goes without slurmctld, which keeps
 # meanwhile what it has to tell.
 #
@@ -65,7 +65,7 @@ Type=simple
 User=slurm
 Group=slurm
 RuntimeDirectory=slurmdbd
-Environment=MYSQL_UNIX_PORT=/run/tailrack-database/socket
+Environment=MYSQL_UNIX_PORT=$DATABASE_SOCKET
 ExecStart=
 ExecStart=/usr/sbin/slurmdbd -D -s
 Restart=always

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: backup/target machine/retire
+# uses: backup/target backup/remove
 # An hourly timer on the head node, and the first backup at once.
 #
 # BACKUP_STATE   files and folders that are saved, one a line
@@ -9,8 +9,7 @@ BACKUP_FOLDER=/etc/tailrack/backup
 backup_services() {
     local lent=$PRIVATE_DIR/backup said
     if [ -z "$BACKUP_REPOSITORY" ]; then
-        retire tailrack-backup.timer tailrack-backup.service
-        rm -rf "$BACKUP_FOLDER" /usr/local/sbin/tailrack-backup /var/cache/tailrack-backup "$STATE_DIR/backup-state"
+        remove_backup
         return
     fi
     rm -rf "$lent"

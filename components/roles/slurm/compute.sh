@@ -130,10 +130,15 @@ clock_hint() {
     fi
 }
 
+# Whether the node's drain is one that its own look at itself has set (role health).
+drain_of_health() { command -v tailrack-nhc >/dev/null && tailrack-nhc --own; }
+
 # Have the node created anew, with other features, gres or reserved memory; jobs on it end first.
 register_anew() {
-    local conf reason gone=yes from=/run/slurm/conf
+    local conf reason health=no gone=yes from=/run/slurm/conf
     reason=$(persons_drain)
+    # One that is set here it would take for a person's, and never take back: it sets its own again by itself.
+    if [ -n "$reason" ] && drain_of_health; then reason='' health=yes; fi
     note "registering anew"
     see_jobs_off "$HOST_NAME" "${reason:-tailrack: registers anew}" "$SLURM_JOB_LIMIT_SECONDS" ||
         fail "jobs on this node neither end nor can be requeued" "see 'squeue -w $HOST_NAME'"
@@ -147,6 +152,7 @@ register_anew() {
     systemctl restart --no-block slurmd
     [ "$gone" = yes ] || fail "Slurm keeps the old node $HOST_NAME" "see 'scontrol show node $HOST_NAME' on the head node"
     wait_until "$REGISTER_LIMIT" node_known || return 0
+    [ "$health" = no ] || tailrack-nhc || note "its look at itself failed; the next one is in two minutes"
     [ -z "$reason" ] || scontrol update "nodename=$HOST_NAME" state=drain reason="$reason"
 }
 

@@ -197,6 +197,21 @@ def test_a_persons_drain_is_set_again_on_a_node_that_is_created_anew(
     assert "reason=the disk clicks" in shell.path("/drained").read_text()
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_of_a_node_that_is_created_anew_its_own_drain_is_left_to_itself_and_a_persons_words_are_not(
+    shell: Shell, compute: Compute, controller: Callable[..., None], own: bool
+) -> None:
+    why = "health: disk: /x is full"
+    drained = {"state": ["IDLE", "DRAIN"], "reason": why, "reason_set_by_user": "root"}
+    controller({**IDLE, **drained, "features": ["site-rack"]})
+    shell.stub("tailrack-nhc", f'[ "$*" != --own ] || exit {0 if own else 1}')
+    assert compute().returncode == 0
+    # A look drains it as soon as the controller knows it; what a step has set it would take for a person's.
+    end = [call for call in shell.calls if call.startswith(("tailrack-nhc", "scontrol delete", "scontrol update"))][-2:]
+    said = "tailrack-nhc" if own else f"scontrol update nodename=a1 state=drain reason={why}"
+    assert [call.strip() for call in end] == ["scontrol delete nodename=a1", said]
+
+
 def test_slurms_own_drain_is_named_and_not_lifted(
     shell: Shell, compute: Compute, controller: Callable[..., None]
 ) -> None:
