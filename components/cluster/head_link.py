@@ -25,7 +25,7 @@ class HeadLink:
     machine        where the steps about a node run; of a local head node, the machine that the program runs on
     address        its tailnet address
     leave_key      public key with which it may ask a node to leave
-    slurm_version  of its controller; slurm_oldest: the oldest release that the controller accepts
+    slurm_version  of its controller; slurm_oldest: the oldest release whose nodes its jobs reach
     cgroups        whether Slurm confines jobs by cgroups
     kernel_nfs     whether its kernel serves the share
     control_url    of the tailnet's control server; empty for Tailscale's own

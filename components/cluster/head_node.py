@@ -18,7 +18,7 @@ from components.measurement import plan as measuring_plan
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import Role, header_name
 from components.roles.slurm.files import FILES, controller_files
-from components.roles.slurm.versions import oldest_accepted
+from components.roles.slurm.versions import oldest_reached
 from components.steps import composition
 from components.steps.command_line import TIME_LIMIT_SECONDS, render_program
 from components.steps.delivery import deliver
@@ -149,7 +149,7 @@ class HeadNode(pulumi.ComponentResource):
             address=self.joined["tailnet_ip"],
             leave_key=head.result["leave_key"],
             slurm_version=version,
-            slurm_oldest=version.apply(oldest_accepted),
+            slurm_oldest=version.apply(oldest_reached),
             cgroups=confined,
             kernel_nfs=self.facts["kernel_nfs_server"],
             control_url=values["TAILNET_CONTROL_URL"],

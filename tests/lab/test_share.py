@@ -345,7 +345,8 @@ def test_a_share_that_is_in_use_gets_its_flags_where_it_is(
     if node == "head":
         run_function(cluster, node, "nfs_exports/closed", "close_share", users)
     else:
-        run_function(cluster, node, "nfs_exports/node", "nfs_exports_node", {"HEAD_ADDRESS": address_of_head})
+        values: dict[str, Value] = {"HEAD_ADDRESS": address_of_head, "NFS_EXPORTS_RESTORED": ""}
+        run_function(cluster, node, "nfs_exports/node", "nfs_exports_node", values)
     for place in places:
         assert flags(cluster, node, place) >= {"nosuid", "nodev"}
     assert cluster.run(node, "readlink /proc/$(pgrep -f ^at-work)/cwd") == f"{MOUNT}/home/ada\n"

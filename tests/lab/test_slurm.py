@@ -53,7 +53,13 @@ def no_jobs(cluster: Cluster) -> Iterator[None]:
 
 def node(cluster: Cluster, name: str) -> dict[str, Any]:
     """What the controller knows of a node."""
-    found: dict[str, Any] = json.loads(cluster.run("head", f"scontrol show node {name} --json"))["nodes"][0]
+    (found,) = records(cluster, name)
+    return found
+
+
+def records(cluster: Cluster, name: str) -> list[dict[str, Any]]:
+    """What the controller knows of a node, if it knows the node at all."""
+    found: list[dict[str, Any]] = json.loads(cluster.run("head", f"scontrol show node {name} --json"))["nodes"]
     return found
 
 
@@ -98,7 +104,7 @@ def rerun_node_steps(cluster: Cluster, user: str) -> None:
 
 
 def usable(cluster: Cluster, name: str) -> bool:
-    state = set(node(cluster, name)["state"])
+    state = {word for found in records(cluster, name) for word in found["state"]}
     return bool(state & {"IDLE", "MIXED", "ALLOCATED"}) and not state & {"DRAIN", "DOWN", "NOT_RESPONDING"}
 
 

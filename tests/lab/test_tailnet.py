@@ -163,7 +163,7 @@ def test_a_node_whose_uplink_is_away_longer_than_anybody_waits_comes_back_by_its
     control(cluster, "start")
     slurmd = "systemctl is-active slurmd && mountpoint /shared"
     eventually(lambda: cluster.attempt("n1", slurmd).returncode == 0, 90, "slurmd runs and the share is mounted")
-    eventually(lambda: idle(cluster, "n1"), 30, "n1 is idle")
+    eventually(lambda: idle(cluster, "n1"), 60, "n1 is idle")
     assert cluster.run_as("ada", "head", "srun -w n1 hostname").strip() == "n1"
 
 

@@ -175,12 +175,12 @@ def test_a_login_that_is_no_user_of_the_cluster_gets_no_job_there_or_by_a_forged
         assert "is not a user of this cluster" in tried.stderr, tried.stderr
 
 
-# Somebody's daemon on all interfaces: on ports that the cluster uses, and on one that it does not. The last one that it
-# opens is that one, so where it answers the others are there too.
+# Somebody's daemon: on ports that the cluster uses, and on one that it does not, on all interfaces but where slurmdbd
+# has the port on the tailnet. The last one that it opens is that one, so where it answers the others are there too.
 LISTENER = """
 from socket import *
-import threading
-tcp = [create_server(("", port)) for port in (60500, 6819)]
+import sys, threading
+tcp = [create_server(("", 60500)), create_server((sys.argv[1], 6819))]
 udp = [socket(AF_INET, SOCK_DGRAM) for port in (20048, 60500, 9999)]
 for one, port in zip(udp, (20048, 60500, 9999)):
     one.bind(("", port))
@@ -200,8 +200,8 @@ SOMEBODYS_UDP = {60500, 9999}
 @pytest.fixture
 def listener(cluster: ClusterUnderTest) -> Iterator[None]:
     # Begun again while one of its ports is taken: srun and clients are given some of the same range.
-    unit = "systemd-run -q --unit=listener -p Restart=on-failure -p RestartSec=3"
-    cluster.run("head", f"{unit} python3 -c {shlex.quote(LISTENER)}")
+    unit = "systemd-run -q --collect --unit=listener -p Restart=on-failure -p RestartSec=3"
+    cluster.run("head", f"{unit} python3 -c {shlex.quote(LISTENER)} {site_address(cluster, 'head')}")
     eventually(lambda: ":9999 " in cluster.run("head", "ss -Hltn"), 90, "somebody's daemon listens")
     yield
     cluster.run("head", "systemctl stop listener")

@@ -12,7 +12,7 @@ MUNGE_HELD=$STATE_DIR/munge.held
 # Seconds: for what was sent to nodes before, and after which jobs start again whatever has become of this step.
 MUNGE_QUIET=10 MUNGE_LONGEST=50
 # Seconds in which who is late may still come, in this run.
-MUNGE_PATIENCE=90
+MUNGE_PATIENCE=180
 
 munge_services() {
     note "munge key of generation '$MUNGE_GENERATION'"

@@ -3,7 +3,7 @@
 # What the cluster's controller demands of a node; after gate.sh, which has found SLURM_VERSION and CGROUPS.
 #
 # HEAD_SLURM_VERSION   version the head node will run
-# HEAD_SLURM_OLDEST    oldest release that it accepts
+# HEAD_SLURM_OLDEST    oldest release of nodes that its jobs reach
 # HEAD_CGROUPS         true when the cluster's Slurm confines jobs by cgroups
 
 slurm_accept() {
@@ -16,6 +16,10 @@ slurm_accept() {
     fi
     if older "$release" "$SLURM_NEEDED"; then
         fail "Slurm $release here is too old: nodes that come and go need $SLURM_NEEDED or newer" \
+            "take a newer image for $HOST_NAME, or $(one_release "$(upstream_of "$HEAD_SLURM_VERSION")")"
+    fi
+    if [ "$HEAD_SLURM_OLDEST" = "$controller" ] && older "$release" "$controller"; then
+        fail "Slurm $release here is older than the controller's $controller, whose srun reaches nodes of its own release alone" \
             "take a newer image for $HOST_NAME, or $(one_release "$(upstream_of "$HEAD_SLURM_VERSION")")"
     fi
     if older "$release" "$HEAD_SLURM_OLDEST"; then

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: machine/retire slurm/jobs slurm/others slurm_release/turn
+# uses: machine/retire slurm/jobs slurm/others slurm_release/packages slurm_release/turn slurm_release/waiting
 # slurmd as a dynamic node: it brings its own hardware description and takes all configuration from the controller.
 #
 # NODE_FEATURES, NODE_GRES   Slurm features and gres of this node (`site-x,pool-a`, `gpu:h200:8` or empty)
@@ -224,6 +224,7 @@ ExecStart=/usr/sbin/slurmd --systemd -Z -N $HOST_NAME --conf-server $HEAD_ADDRES
         systemctl restart --no-block slurmd
     fi
     require_usable
+    if [ -e "$SLURM_INSTALLED" ]; then waits_no_longer "$HOST_NAME"; fi
     end_turn
     if ! placed; then
         get_placed || fail "the controller does not place this node in its site" \

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: slurm/files slurm/fragment slurm/jobs
+# uses: slurm/files slurm/fragment slurm/jobs slurm_release/waiting
 # What slurmctld's files say of a node, and how the controller sees it off.
 #
 # NODE_NAME                 and what fragment.sh reads
@@ -38,6 +38,8 @@ slurm_member_release() {
 }
 
 slurm_member_forget() {
+    # One that is reserved cannot be deleted.
+    waits_no_longer "$NODE_NAME"
     wait_until 60 node_deleted || fail "Slurm keeps node $NODE_NAME" "see 'scontrol show node $NODE_NAME' on $HOST_NAME"
     rm -rf "${SLURM_NODES:?}/$NODE_NAME"
     # A head node that was never finished has no files to take this node's out of.

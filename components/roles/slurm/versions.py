@@ -1,7 +1,8 @@
 """Which Slurm releases may be in one cluster: the controller is the newest, nodes a few releases older at most.
 
 Source: Slurm's upgrade guide. A controller accepts nodes of the two releases before its own, and of the three
-before it from 24.11 on.
+before it from 24.11 on. Since 25.11 `srun` speaks the release of the machine that it runs on, and no longer the oldest
+of its step's nodes (Slurm's commit 559f6f984f): one of the head node is not understood by an older slurmd.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 
 RELEASES = ("21.08", "22.05", "23.02", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05", "26.11")
 _THREE_BACK_SINCE = "24.11"
+ONE_RELEASE_SINCE = "25.11"
 
 
 def release(version: str) -> str:
@@ -35,6 +37,15 @@ def oldest_accepted(controller: str) -> str:
         return RELEASES[-3] if own > RELEASES[-1] else own
     back = 3 if own >= _THREE_BACK_SINCE else 2
     return RELEASES[max(0, RELEASES.index(own) - back)]
+
+
+def oldest_reached(controller: str) -> str:
+    """Return the oldest release of nodes whose jobs the commands of a controller's machine start.
+
+    Nodes that are older and still `oldest_accepted` are fit for a change of release alone: what runs on them goes on.
+    """
+    own = release(controller)
+    return own if own >= ONE_RELEASE_SINCE else oldest_accepted(controller)
 
 
 def way(present: str, wanted: str) -> list[str]:

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: slurm_release/ready slurm_release/packages slurm_release/turn
+# uses: slurm_release/ready slurm_release/packages slurm_release/turn slurm_release/waiting
 # The packages of a release take the place of those that the machine has of Slurm, in one transaction.
 #
 # SLURM_RELEASE   release, such as 24.11.5
@@ -82,7 +82,12 @@ install_release() {
         "see above and 'apt-get update' on $HOST_NAME, then run up again"
     ensure_slurm_account
     # The head node's controller goes first, and its nodes' steps come after its own.
-    if ! systemctl -q is-active slurmctld; then take_turn; fi
+    if systemctl -q is-active slurmctld; then
+        hold_older_nodes "$SLURM_RELEASE" || fail "slurmctld does not keep jobs from nodes that are older than $SLURM_RELEASE" \
+            "see 'journalctl -u slurmctld' on $HOST_NAME, then run up again"
+    else
+        take_turn
+    fi
     note "installing Slurm $SLURM_RELEASE${removed:+ in the place of ${removed//$'\n'/ }}"
     for unit in "${SLURM_DAEMONS[@]}"; do
         if systemctl -q is-active "$unit"; then running+=("$unit"); fi

@@ -150,8 +150,8 @@ def test_a_machine_without_any_slurm_is_stopped(gate: Gate, shell: Shell) -> Non
         ("23.11.4-1", "25.05.5-4", "24.05", "is too old for the controller's 25.05, which accepts 24.05 and newer"),
         ("23.02.7-1", "24.11.5-4", "23.02", "Slurm 23.02 here is too old: nodes that come and go need 23.11 or newer"),
         ("22.05.8-4", "24.11.5-4", "23.02", "Slurm 22.05 here is too old: nodes that come and go need 23.11 or newer"),
-        ("23.11.4-1", "25.11.2-1", "24.05", "Slurm 23.11 here is too old for the controller's 25.11"),
-        ("24.05.1-1", "25.11.2-1", "24.05", None),
+        ("23.11.4-1", "25.11.2-1", "25.11", "older than the controller's 25.11, whose srun reaches nodes of its own"),
+        ("25.05.9-1", "25.11.2-1", "25.11", "Slurm 25.05 here is older than the controller's 25.11"),
         ("25.05.1-1", "24.11.5-4", "23.02", "Slurm 25.05 here is newer than the controller's 24.11"),
         ("25.11.2-1", "1:24.11.5-4", "23.02", "Slurm 25.11 here is newer than the controller's 24.11"),
         ("2:25.05.1-1", "24.11.5-4", "23.02", "Slurm 25.05 here is newer"),
@@ -175,7 +175,7 @@ def test_a_node_runs_the_controllers_release_or_one_that_it_accepts(
     ("here", "controller", "oldest", "release"),
     [
         ("22.05.8-4+deb12u3", "24.11.5-4", "23.02", "24.11.5"),  # Debian 12 and a head node with Debian 13
-        ("23.11.4-1.2ubuntu5", "25.11.2-1", "24.05", "25.11.2"),  # Ubuntu 24.04 and 26.04
+        ("23.11.4-1.2ubuntu5", "25.11.2-1", "25.11", "25.11.2"),  # Ubuntu 24.04 and 26.04
         ("26.05.5-1", "24.11.5-4", "23.02", "26.05.5"),  # the controller becomes what the newest machine is
     ],
 )

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from components.roles.slurm.settings_release import OLDEST
-from components.roles.slurm.versions import oldest_accepted, release
+from components.roles.slurm.versions import oldest_reached, release
 from tests.unit.shell import Shell
 
 PAGE = Path(__file__).parents[4] / "docs" / "slurm-releases.md"
 # What the gate says, and the letter that the page has for it.
 SENTENCES = {
     "nodes that come and go need": "b",
-    "which accepts": "w",
+    "reaches nodes of its own release alone": "s",
     "a controller must be the newest": "n",
 }
 
@@ -49,7 +49,7 @@ def said_by_the_gates(shell: Shell, head: str, node: str) -> str:
     for name, function, here in (("head", "slurm_lead", head), ("node", "slurm_accept", node)):
         done = shell.call(
             f"trap 'echo \"${{REASON-}} ${{REMEDY-}}\"' EXIT; SLURM_VERSION={here}; CGROUPS=false; {function}",
-            {"HEAD_SLURM_VERSION": head, "HEAD_SLURM_OLDEST": oldest_accepted(head), "HEAD_CGROUPS": False},
+            {"HEAD_SLURM_VERSION": head, "HEAD_SLURM_OLDEST": oldest_reached(head), "HEAD_CGROUPS": False},
             "slurm/lead",
             "slurm/accept",
         )

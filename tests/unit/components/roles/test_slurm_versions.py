@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.roles.slurm.versions import RELEASES, oldest_accepted, release, upstream
+from components.roles.slurm.versions import RELEASES, oldest_accepted, oldest_reached, release, upstream
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,10 @@ def test_a_controller_accepts_nodes_of_a_few_releases_before_its_own(controller:
     ("controller", "node", "accepted"),
     [
         ("25.11.2", "23.11.4", False),  # Ubuntu 26.04 and 24.04
-        ("25.11.2", "24.11.5", True),
+        ("25.11.2", "24.11.5", False),  # Ubuntu 26.04 and Debian 13
+        ("26.05.5", "25.11.2", False),
+        ("26.05.5", "26.05.2", True),
+        ("25.05.3", "24.11.5", True),
         ("24.11.5", "23.11.4", True),  # Debian 13 and Ubuntu 24.04
         ("24.11.5", "23.02.7", True),
         ("24.11.5", "22.05.8", False),
@@ -39,7 +42,7 @@ def test_a_controller_accepts_nodes_of_a_few_releases_before_its_own(controller:
     ],
 )
 def test_distributions_that_meet_in_a_cluster(controller: str, node: str, accepted: bool) -> None:
-    assert (release(node) >= oldest_accepted(controller)) is accepted
+    assert (release(node) >= oldest_reached(controller)) is accepted
 
 
 def test_the_table_is_in_order_and_a_controller_accepts_its_own_release() -> None:

@@ -1,0 +1,74 @@
+"""Nodes that are older than a head node from 25.11 on get no job until they have its release."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.shell import Shell
+
+VALUES = {"HOST_NAME": "head", "STEP_NAME": "test"}
+
+
+@pytest.fixture
+def controller(shell: Shell) -> Shell:
+    """A played controller of the head node, a1 and b1 of 24.11 and c1 of 25.11, which keeps one reservation at most."""
+    shell.stub("sinfo", "printf '%s\\n' 'head 24.11.5' 'a1 24.11.5' 'b1 24.11.5' 'b1 24.11.5' 'c1 25.11.7'")
+    shell.stub(
+        "scontrol",
+        f"""held="{shell.root}/held"; case "$*" in
+    "-o show reservation"*) [ ! -e "$held" ] || echo "ReservationName=tailrack-older Nodes=$(cat "$held") NodeCnt=1" ;;
+    "show hostnames"*) tr , '\\n' <<<"$3" ;;
+    create*) sed 's/.*nodes=\\([^ ]*\\).*/\\1/' <<<"$*" >"$held" ;;
+    delete*) rm "$held" ;;
+    *nodes-=*) sed -i "s/\\b${{3#*=}}\\b//; s/^,//; s/,$//; s/,,/,/" "$held" ;;
+    update*) sed 's/.*nodes=//' <<<"$*" >"$held" ;;
+esac""",
+    )
+    return shell
+
+
+def held(shell: Shell) -> str | None:
+    """The nodes that are kept from jobs; None where there is no reservation."""
+    path = shell.path("held")
+    return path.read_text(encoding="utf-8").strip() if path.exists() else None
+
+
+def call(shell: Shell, words: str) -> None:
+    done = shell.call(words, VALUES, "slurm_release/waiting")
+    assert done.returncode == 0, done.stderr
+
+
+def test_nodes_that_are_older_are_held_before_the_controller_ends_and_the_head_node_is_not(controller: Shell) -> None:
+    call(controller, "hold_older_nodes 25.11.7")
+    assert held(controller) == "a1,b1"
+    (made,) = [asked for asked in controller.calls if asked.startswith("scontrol create")]
+    assert made.endswith("nodes=a1,b1 starttime=now duration=infinite users=root flags=maint,ignore_jobs")
+
+
+def test_a_step_that_was_cut_off_holds_the_same_nodes_again(controller: Shell) -> None:
+    call(controller, "hold_older_nodes 25.11.7; hold_older_nodes 25.11.7")
+    assert held(controller) == "a1,b1"
+
+
+@pytest.mark.parametrize("release", ["24.11.6", "25.05.3"])
+def test_a_release_whose_srun_reaches_older_nodes_holds_none(controller: Shell, release: str) -> None:
+    call(controller, f"hold_older_nodes {release}")
+    assert held(controller) is None
+
+
+def test_another_number_of_the_same_release_holds_none(controller: Shell) -> None:
+    controller.stub("sinfo", "printf '%s\\n' 'head 25.11.2' 'a1 25.11.2'")
+    call(controller, "hold_older_nodes 25.11.7")
+    assert held(controller) is None
+
+
+def test_each_node_goes_when_it_has_the_release_and_the_last_takes_the_reservation_with_it(controller: Shell) -> None:
+    call(controller, "hold_older_nodes 25.11.7; waits_no_longer c1; waits_no_longer a1")
+    assert held(controller) == "b1"
+    call(controller, "waits_no_longer b1; waits_no_longer b1")
+    assert held(controller) is None
+
+
+def test_a_controller_that_refuses_the_reservation_stops_the_change(controller: Shell) -> None:
+    controller.stub("scontrol", "exit 1")
+    assert controller.call("hold_older_nodes 25.11.7", VALUES, "slurm_release/waiting").returncode != 0
