@@ -21,7 +21,6 @@ class Node:
 
     flags    Slurm's words: `IDLE`, `DRAIN`, ...
     reason   why it is out, empty where nobody said; who set it (`slurm` for Slurm itself), and when, in Unix seconds
-    address  where slurmctld reaches it
     gpus     such as h200:8; several kinds by comma; empty without GPUs
     """
 
@@ -30,7 +29,6 @@ class Node:
     reason: str = ""
     by: str = ""
     since: int = 0
-    address: str = ""
     gpus: str = ""
 
     @property
@@ -72,7 +70,6 @@ def _node(told: Mapping[str, Any]) -> Node:
         str(told.get("reason") or ""),
         str(told.get("reason_set_by_user") or ""),
         _number(told.get("reason_changed_at")),
-        str(told.get("address") or ""),
         ", ".join(_GPU.findall(str(told.get("gres") or ""))),
     )
 

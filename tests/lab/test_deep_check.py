@@ -84,6 +84,10 @@ def test_nodes_that_are_idle_are_measured_and_nothing_is_held_against_the_first_
     assert cluster.run("head", f"stat -c '%U %a' {KEPT} {KEPT}/a1.json").split() == ["root", "700", "root", "600"]
     said = cluster.run("head", "journalctl -u tailrack-deep-check -o cat --no-pager")
     assert re.search(r"^a1: [0-9.]+ GB/s$", said, re.MULTILINE), said
+    # It is this machine's figure: of the address by which the measurement of `up` knows it too.
+    for name in ("a1", "head"):
+        record = json.loads(cluster.run("head", f"cat {KEPT}/{name}.json"))
+        assert record["of"]["address"] == cluster.run(name, "tailscale ip -4").strip()
     # As the user, never as root; and not again before its time.
     jobs = cluster.run("head", "sacct -anX -o user,jobname%40 | grep deep-check")
     assert {line.split()[0] for line in jobs.splitlines()} == {"ada"}

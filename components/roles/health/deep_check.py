@@ -52,7 +52,7 @@ class DeepCheck:
 
     def record(self, node: Node) -> Record:
         """What is remembered of a node, with what it gave when it joined."""
-        of = {"address": node.address, "gpus": node.gpus, "asked": measuring.asked_of(self.told, node)}
+        of = {"address": joined.address_of(node.name), "gpus": node.gpus, "asked": measuring.asked_of(self.told, node)}
         record = Record.read(load(self.kept / f"{node.name}.json")).about(of)
         if record.reference is None:
             record = joined.with_figure(record, node)

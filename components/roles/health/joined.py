@@ -14,8 +14,18 @@ from components.validation.results import Conditions, judge_group
 from components.validation.slurm_nodes import Node
 
 KEPT = Path("/var/lib/tailrack/validation")
+# The address of each node as it joined (components/roles/names/publish.sh).
+MEMBERS = Path("/var/lib/tailrack/members")
 # What has to be the same for two figures to be comparable.
 _ALIKE = ("backend", "collective", "gate_bytes")
+
+
+def address_of(name: str, members: Path = MEMBERS) -> str:
+    """Return a node's address in the tailnet, by which it is the same machine; empty where nobody knows."""
+    try:
+        return (members / name / "address").read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
 
 
 def with_figure(record: Record, node: Node, kept: Path = KEPT) -> Record:
@@ -30,7 +40,7 @@ def _figures(record: Record, node: Node, kept: Path) -> Iterator[tuple[float, fl
     """Moment and GB/s."""
     for path in sorted(kept.glob("*.json")):
         told = load(path)
-        if not isinstance(told, Mapping) or told.get("members", {}).get(node.name) != node.address:
+        if not isinstance(told, Mapping) or told.get("members", {}).get(node.name) != record.of.get("address"):
             continue
         for entry in told.get("alone", ()):
             figure = _figure(entry, told, node, record)

@@ -44,7 +44,7 @@ def order(told: Told, node: Node, *, dcgm: bool) -> dict[str, Any]:
     """Return what the user's program is told (components/validation/measurement_run.py)."""
     plan = dict(told["plan"])
     level = told["dcgm_level"] if dcgm and node.gpus else 0
-    alone = {"address": node.address, "site": "", "gpus": node.gpus}
+    alone = {"address": "", "site": "", "gpus": node.gpus}
     # Half a minute of its job is for the rest.
     about = {"fabric": {}, "dcgm_level": level, "dcgm_seconds": told["minutes"] * 60 - 30}
     plan |= {

@@ -42,6 +42,8 @@ def role(settings: ClusterSettings) -> Role:
             **({"services": _deep_check_files()} if health.deep_check else {}),
         },
         slurm_conf=_SLURM_CONF if health.enabled else {},
+        # What nodes are held against, and whose drains are its own.
+        state=("/var/lib/tailrack/deep-check",) if health.deep_check else (),
     )
 
 

@@ -44,7 +44,7 @@ class FakeSlurm:
     """A controller: nodes by name, reservations, and what it was told."""
 
     def __init__(self) -> None:
-        self.nodes_by_name = {"a1": Node("a1", IDLE, address="100.64.0.1", gpus="h200:4")}
+        self.nodes_by_name = {"a1": Node("a1", IDLE, gpus="h200:4")}
         self.reservations: set[str] = set()
         self.said: list[str] = []
         self.now = 1000
@@ -238,6 +238,21 @@ def test_nodes_are_checked_when_they_are_due_and_no_figure_is_tried_again_after_
     assert case.record.due - time.time() <= 3600
 
 
+def test_another_machine_under_the_name_is_not_held_against_the_old_ones_figure(
+    case: Case, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    joined_at = {"a1": "100.64.0.1"}
+    monkeypatch.setattr(joined, "address_of", lambda name: joined_at[name])
+    case.play(364.8)
+    joined_at["a1"] = "100.64.0.9"
+    case.play(180.0)
+    assert (case.node.flags, case.record.reference) == (IDLE, 180.0)
+    (tmp_path / "a1").mkdir()
+    (tmp_path / "a1" / "address").write_text("100.64.0.9\n")
+    monkeypatch.undo()
+    assert [joined.address_of(name, tmp_path) for name in ("a1", "b1")] == ["100.64.0.9", ""]
+
+
 def test_a_measurement_that_goes_on_is_not_disturbed(case: Case) -> None:
     with (case.kept.parent / "measure.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
@@ -285,7 +300,7 @@ def on_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Play:
     return play
 
 
-NODE = Node("a1", IDLE, address="100.64.0.1", gpus="h200:4")
+NODE = Node("a1", IDLE, gpus="h200:4")
 
 
 def test_a_node_with_gpus_is_measured_as_it_was_when_it_joined(on_gpus: Play) -> None:
@@ -314,7 +329,7 @@ def test_dcgms_error_is_what_is_broken(on_gpus: Play) -> None:
 
 def test_the_figure_of_the_join_is_found_in_what_up_has_kept(on_gpus: Play, tmp_path: Path) -> None:
     asked = measuring.asked_of(told(), NODE)
-    of = {"address": NODE.address, "gpus": NODE.gpus, "asked": asked}
+    of = {"address": "100.64.0.1", "gpus": NODE.gpus, "asked": asked}
     report = on_gpus(364.8)
     kept = {"members": {"a1": "100.64.0.1"}, "alone": [report], "measured_at": 7, "there": report["there"]}
     (tmp_path / "cloud-a.json").write_text(json.dumps(kept))
@@ -322,27 +337,17 @@ def test_the_figure_of_the_join_is_found_in_what_up_has_kept(on_gpus: Play, tmp_
     assert record.reference == pytest.approx(364.8, rel=1e-3)
     assert record.since == "when it joined"
     # Of another machine, other GPUs, or measured in another way it says nothing; nor do words that are none.
-    assert joined.with_figure(Record(of), replace(NODE, address="100.64.0.9"), tmp_path).reference is None
+    assert joined.with_figure(Record({**of, "address": "100.64.0.9"}), NODE, tmp_path).reference is None
     assert joined.with_figure(Record(of), replace(NODE, gpus="h200:8"), tmp_path).reference is None
     assert joined.with_figure(Record({**of, "asked": {**asked, "gate_bytes": 8}}), NODE, tmp_path).reference is None
     (tmp_path / "cloud-a.json").write_text(json.dumps({**kept, "alone": [7, {"gpus": 3}]}))
     assert joined.with_figure(Record(of), NODE, tmp_path).reference is None
 
 
-def test_slurms_gpus_and_addresses_are_read() -> None:
-    text = {"name": "a1", "state": ["IDLE"], "address": "100.64.0.1", "gres": "gpu:h200:8(S:0-1)"}
-    (node,) = read_nodes(
-        json.dumps(
-            {
-                "nodes": [
-                    text,
-                ][:1]
-            }
-        )
-    )
-    assert (node.address, node.gpus) == ("100.64.0.1", "h200:8")
-    (none,) = read_nodes(json.dumps({"nodes": [{**text, "gres": ""}]}))
-    assert none.gpus == ""
+def test_the_gpus_that_slurm_gives_to_jobs_are_read() -> None:
+    for gres, gpus in (("gpu:h200:8(S:0-1)", "h200:8"), ("gpu:a:1,gpu:b:2", "a:1, b:2"), ("", ""), (None, "")):
+        (node,) = read_nodes(json.dumps({"nodes": [{"name": "a1", "state": ["IDLE"], "gres": gres}]}))
+        assert node.gpus == gpus
 
 
 def test_it_is_off_by_default_and_what_cannot_be_is_refused() -> None:
