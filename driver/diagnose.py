@@ -10,16 +10,15 @@ import re
 import subprocess
 import tarfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from components.steps.label import StepLabel
+from driver.connections import ways_to
 from driver.deployment import Deployment
 from driver.workspace import PROJECT, ROOT, DriverError
 from engine.commands import LOCAL, REMOTE, CommandError, Commands
-from engine.events import Made
 from stacks.yaml_file import FileError
 
 QUESTIONS = Path(__file__).with_suffix(".sh")
@@ -73,15 +72,6 @@ def diagnose(deployment: Deployment, folder: Path) -> tuple[Path, list[str]]:
     path = folder / f"diagnose-{deployment.workspace.stack}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.tar.gz"
     _write(path, {name: without_secrets(text) for name, text in found.items()})
     return path, silent
-
-
-def ways_to(made: Iterable[Made]) -> dict[str, Mapping[str, Any]]:
-    """Return the machines that steps of the stack have run on, with the connection of those; empty for this one."""
-    found: dict[str, Mapping[str, Any]] = {}
-    for each in made:
-        if (label := StepLabel.of(each.command)) and label.machine:
-            found[label.machine] = each.connection or found.get(label.machine, {})
-    return found
 
 
 def without_secrets(text: str) -> str:

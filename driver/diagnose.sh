@@ -22,7 +22,7 @@ ask memory free -m
 ask disks df -hT
 ask mounts findmnt -rn -t nfs4,autofs,nfs
 ask failed systemctl --failed --no-pager
-for unit in slurmctld slurmd slurmdbd munge tailscaled nfs-server nfs-ganesha mariadb; do
+for unit in slurmctld slurmd slurmdbd munge tailscaled nfs-server nfs-ganesha tailrack-database; do
     systemctl cat "$unit" >/dev/null 2>&1 || continue
     ask "unit $unit" systemctl show "$unit" -p ActiveState,SubState,NRestarts,Result,ActiveEnterTimestamp,ExecMainStatus
     ask "journal of $unit" journalctl --no-pager -u "$unit" -n "$LINES_EACH" -o short-iso

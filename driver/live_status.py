@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from components.steps.label import StepLabel
+from driver.connections import ways_to
 from driver.workspace import ROOT, DriverError
 from engine.commands import REMOTE, CommandError, Commands
 from engine.events import Made
@@ -23,9 +23,8 @@ def over_ssh(made: Iterable[Made], head: str, command: str) -> str:
 
     made   what the last run left. DriverError where nothing of it was by SSH, or the command fails.
     """
-    ways = (each.connection for each in made if (label := StepLabel.of(each.command)) and label.machine == head)
-    connection = next((way for way in ways if way), None)
-    if connection is None:
+    connection = ways_to(made).get(head)
+    if not connection:
         raise DriverError(f"the head node {head} is reached by no step of this stack: run tailrack nodes there")
     try:
         said = Commands(1, ROOT, dry_run=False).run(REMOTE, command, {"connection": connection}, {})

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import pulumi
-from pulumi_command import local
 
+from components.cluster.random_secret import random_secret
 from components.roles.backup.settings import Backup
-from components.steps.label import StepLabel
-
-NAME = "backup-password"
-# Nothing of it is in the command; it is born in stdout, which is a secret output and not logged.
-_MAKE = "head -c 33 /dev/urandom | base64 -w 0"
 
 
 def backup_password(backup: Backup, opts: pulumi.ResourceOptions) -> pulumi.Output[str]:
@@ -18,11 +13,4 @@ def backup_password(backup: Backup, opts: pulumi.ResourceOptions) -> pulumi.Outp
     state, so that it is not lost with the head node."""
     if backup.password is not None:
         return pulumi.Output.secret(backup.password.get_secret_value())
-    made = local.Command(
-        NAME,
-        create=StepLabel(NAME, "", "password of the backups").on(_MAKE),
-        logging=local.Logging.NONE,
-        add_previous_output_in_env=False,
-        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(additional_secret_outputs=["stdout", "stderr"])),
-    )
-    return pulumi.Output.secret(made.stdout)
+    return random_secret("backup-password", "password of the backups", 33, opts)

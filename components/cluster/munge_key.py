@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import pulumi
-from pulumi_command import local
 
-from components.steps.label import StepLabel
-
-NAME = "munge-key"
-# Nothing of the key is in the command; it is born in stdout, which is a secret output and not logged.
-_MAKE = "head -c 96 /dev/urandom | base64 -w 0"
+from components.cluster.random_secret import random_secret
 
 
 class MungeKey(pulumi.ComponentResource):
@@ -21,13 +16,6 @@ class MungeKey(pulumi.ComponentResource):
 
     def __init__(self, generation: str, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("tailrack:cluster:MungeKey", "munge", None, opts)
-        made = local.Command(
-            NAME,
-            create=StepLabel(NAME, "", "munge key").on(_MAKE),
-            triggers=[generation],
-            logging=local.Logging.NONE,
-            add_previous_output_in_env=False,
-            opts=pulumi.ResourceOptions(parent=self, additional_secret_outputs=["stdout", "stderr"]),
-        )
-        self.key: pulumi.Output[str] = pulumi.Output.secret(made.stdout)
+        own = pulumi.ResourceOptions(parent=self)
+        self.key: pulumi.Output[str] = random_secret("munge-key", "munge key", 96, own, triggers=[generation])
         self.register_outputs({})

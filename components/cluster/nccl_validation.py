@@ -249,15 +249,17 @@ class NcclValidation(pulumi.ComponentResource):
         # A floor judges what was measured; another floor needs no other measurement.
         told = {key: value for key, value in asked_json(measurement).items() if key not in ("ranks", "nodes")}
         how = [json.dumps(told, sort_keys=True), asked.ranks_per_node, asked.nccl.model_dump_json(), asked.rerun]
-        conditions = {
-            "cgroups": link.cgroups,
-            "interface": expected_interface,
-            **({} if spans else {"rdma": rdma}),
-            "mpi": mpi,
-            **measured_settings(link.settings.slurm.settings),
-        }
+        conditions = together(
+            {
+                "cgroups": link.cgroups,
+                "interface": expected_interface,
+                **({} if spans else {"rdma": rdma}),
+                "mpi": mpi,
+                **measured_settings(link.settings.slurm.settings),
+            }
+        )
         measured: list[pulumi.Input[Any]] = [*how, there, gpus, sites, conditions, again]
-        digest = late(dict(enumerate([*how, there, gpus, sites, together(conditions), again])), _digest_of)
+        digest = late(dict(enumerate(measured)), _digest_of)
         kept = late(
             {"before": self._before, "digest": digest},
             lambda told: kept_from(told["before"], scope.name, told["digest"], floors),

@@ -57,6 +57,12 @@ def size(description: str, breaks: str, **how: Any) -> Any:
     return key(description, f"a size in bytes such as 64K, 4M or 8G; {breaks}; {fix}", **how)
 
 
+def secret_text(description: str, breaks: str, command: str) -> Any:
+    """A key that may hold a secret on one line, and the command that sets it."""
+    words = f"a text on one line; {breaks}; run: {command}"
+    return key(f"{description}; a Pulumi secret (`{command}`)", words, secret=True, default=None)
+
+
 @dataclass(frozen=True)
 class Key:
     """A key as the reader and the reference see it."""

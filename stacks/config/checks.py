@@ -5,7 +5,7 @@ from functools import partial
 from itertools import islice
 
 from components.roles.accounting.settings import check_accounting
-from components.roles.backup.settings import check_backup
+from components.roles.backup.settings import HEAD, LISTED, MADE, check_backup
 from components.roles.enroot_pyxis.settings import check_containers
 from components.roles.nfs_exports.settings import Storage, check_storage
 from components.roles.slurm.files import MAX_NODE_COUNT
@@ -156,13 +156,28 @@ def _check_no_containers(nccl: Draft, report: Report) -> None:
 
 def _check_backup(config: Draft, sites: Sequence[Draft], head: Draft, storage: Draft, report: Report) -> None:
     if config.raw.get("backup") is not None:
-        hosts = [host for site in sites for host in site.items("hosts") if host.text("name") == head.text("name")]
-        known = {name for name in (head.text("name"), *(host.text("address") for host in hosts)) if name}
-        check_backup(config.section("backup"), known, {name: storage.value(name) for name in ("path", "mount")}, report)
+        backup = config.section("backup")
+        whose = _machines(sites, head, backup.value("port"))
+        check_backup(backup, whose, {name: storage.value(name) for name in ("path", "mount")}, report)
     elif head.raw.get("restore_from") is not None:
         at = head.at("restore_from")
         what, breaks = "is there without a section backup", "nobody knows where the backup is"
         report.add(at, what, breaks, "write tailrack:backup, as it was when the backup was made")
+
+
+def _machines(sites: Sequence[Draft], head: Draft, port: object) -> dict[str, str]:
+    """Whose machines are, by name and by address; of nodes those addresses that are reached at a port."""
+    found: dict[str, str] = {}
+    for site in sites:
+        kind = _kind(site)
+        for claim in islice(kind.claims(site, head), MAX_NODE_COUNT) if kind else ():
+            if claim.name is not None:
+                found[claim.name] = LISTED if kind and kind.lists_head else MADE
+        for host in site.items("hosts"):
+            is_head, address = host.text("name") == head.text("name"), host.text("address")
+            if address and (is_head or host.value("port") == port):
+                found[address] = HEAD if is_head else found.get(address, LISTED)
+    return {**found, head.text("name") or "": HEAD}
 
 
 def _check_relay(relay: Draft, nodes: Sequence[Claim], report: Report) -> None:

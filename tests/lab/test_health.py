@@ -115,6 +115,7 @@ def test_a_script_that_fails_drains_its_node_alone_and_the_job_runs_elsewhere(cl
     assert drained(cluster, "a1")
 
 
+@pytest.mark.proof
 def test_a_script_that_hangs_is_ended_and_drains_its_node(cluster: Cluster) -> None:
     cluster.run("a1", "echo hang >/run/mine")
     assert two_jobs_of_the_site(cluster) == ["head", "head"]
@@ -127,11 +128,15 @@ def test_a_script_that_hangs_is_ended_and_drains_its_node(cluster: Cluster) -> N
 @pytest.fixture
 def full_disk(cluster: Cluster) -> Iterator[None]:
     """A place of a1 that programs write in is a small file system without room."""
+    # A fault that was there in a test before has been gone.
+    look(cluster, "a1")
+    # `head` ends with an error, because there is no room for all of it.
     cluster.run("a1", "mount -t tmpfs -o size=1M tmpfs /var/tmp; head -c 2000000 /dev/zero >/var/tmp/full || true")
     yield
     cluster.attempt("a1", "umount /var/tmp")
 
 
+@pytest.mark.proof
 @pytest.mark.usefixtures("full_disk")
 def test_slurm_itself_has_a_node_with_a_full_disk_drained_and_taken_back(cluster: Cluster) -> None:
     eventually(lambda: drained(cluster, "a1"), 280, "Slurm's own look has drained it")
@@ -176,6 +181,25 @@ def test_who_takes_a_node_back_with_its_fault_is_not_contradicted(cluster: Clust
     cluster.run("a1", "cp /root/full /var/tmp/full; rm /root/full")
     look(cluster, "a1")
     assert drained(cluster, "a1")
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_a_node_that_is_registered_anew_is_drained_again_and_taken_back_with_the_error(cluster: Cluster) -> None:
+    look(cluster, "a1")
+    assert drained(cluster, "a1")
+    # As a step does that gives the node other features; its drain goes with it.
+    cluster.run("a1", "systemctl stop slurmd")
+    cluster.run("head", "scontrol delete nodename=a1")
+    cluster.run("a1", "systemctl start --no-block slurmd")
+    eventually(lambda: cluster.attempt("head", "scontrol show node a1").returncode == 0, 60, "a1 is known again")
+    look(cluster, "a1")
+    assert reason(cluster, "a1").startswith("health: disk: ")
+    cluster.run("a1", "rm /var/tmp/full")
+    look(cluster, "a1")
+    assert not drained(cluster, "a1")
+    # Its place in the topology, which a step would give it.
+    cluster.run("head", "scontrol reconfigure")
+    assert cluster.run_as("ada", "head", "srun -w a1 --immediate=60 hostname", limit=90) == "a1\n"
 
 
 def test_a_node_without_the_share_is_drained_until_it_has_it_again(cluster: Cluster) -> None:

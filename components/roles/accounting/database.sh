@@ -1,10 +1,10 @@
 #!/bin/bash
+# uses: accounting/place
 # A database server of the cluster's own, for slurmdbd alone: Slurm's account runs it, and only that account and root can open its
 # socket's database. It knows no passwords and listens on no network. One that the machine has besides is not touched.
 #
 # SLURM_RELEASE   the config's own release of Slurm; empty where it is the distribution's
 
-DATABASE_DIR=/var/lib/slurm/accounting
 # MB of memory that the database may fill: a quarter of the machine's, within these.
 DATABASE_LEAST_MB=128 DATABASE_MOST_MB=4096
 DATABASE_LIMIT=120
@@ -61,8 +61,8 @@ start_database() {
     ensure_file /etc/tailrack/database.cnf 0644 root:root "# Written by tailrack.
 [mariadbd]
 datadir=$DATABASE_DIR
-socket=/run/tailrack-database/socket
-pid-file=/run/tailrack-database/pid
+socket=$DATABASE_SOCKET
+pid-file=${DATABASE_SOCKET%/*}/pid
 skip-networking
 character-set-server=utf8mb4
 innodb_buffer_pool_size=$(database_memory_mb)M
@@ -70,8 +70,8 @@ innodb_lock_wait_timeout=900
 max_allowed_packet=16M
 loose_innodb_snapshot_isolation=OFF"
     make_database
-    systemctl daemon-reload
-    systemctl enable -q tailrack-database
+    reload_units tailrack-database.service
+    enable_units tailrack-database.service
     if [ -n "$CHANGED" ]; then systemctl restart tailrack-database; else systemctl start tailrack-database; fi ||
         fail "the database of the accounting does not start" "see 'journalctl -u tailrack-database' on $HOST_NAME, then run up again"
 }
@@ -81,7 +81,7 @@ restore_database() {
     local dump=$STATE_DIR/dumps/accounting.sql
     [ -s "$dump" ] || return 0
     note "reading the database of the lost head node"
-    mariadb --no-defaults --socket=/run/tailrack-database/socket --user=root <"$dump" ||
+    mariadb --no-defaults --socket="$DATABASE_SOCKET" --user=root <"$dump" ||
         fail "the database of the lost head node cannot be read into that of the accounting" \
             "see above what it says; to begin with an empty one, remove $dump on $HOST_NAME; then run up again"
     rm -f "$dump"

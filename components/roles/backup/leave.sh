@@ -1,10 +1,8 @@
 #!/bin/bash
-# uses: machine/retire
-# Backups that were made stay where they are.
+# uses: backup/remove
+# Neither what makes backups stays, nor what one has brought back.
 
 backup_leave() {
-    retire tailrack-backup.timer tailrack-backup.service
-    rm -rf /etc/tailrack/backup /var/cache/tailrack-backup /var/lib/tailrack/backup-state /var/lib/tailrack/backup-stage \
-        /var/lib/tailrack/restored /var/lib/tailrack/restoring
-    rm -f /usr/local/sbin/tailrack-backup
+    remove_backup
+    rm -rf /var/lib/tailrack/restored /var/lib/tailrack/restoring
 }

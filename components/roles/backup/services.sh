@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: backup/target machine/retire
+# uses: backup/target backup/remove
 # An hourly timer on the head node, and the first backup at once.
 #
 # BACKUP_STATE   files and folders that are saved, one a line
@@ -9,8 +9,7 @@ BACKUP_FOLDER=/etc/tailrack/backup
 backup_services() {
     local lent=$PRIVATE_DIR/backup said
     if [ -z "$BACKUP_REPOSITORY" ]; then
-        retire tailrack-backup.timer tailrack-backup.service
-        rm -rf "$BACKUP_FOLDER" /usr/local/sbin/tailrack-backup /var/cache/tailrack-backup "$STATE_DIR/backup-state"
+        remove_backup
         return
     fi
     rm -rf "$lent"
@@ -25,9 +24,9 @@ backup_services() {
     write_target "$BACKUP_FOLDER"
     ensure_file "$BACKUP_FOLDER/state" 0600 root:root "$BACKUP_STATE"
     install -d -m 0755 /usr/local/lib/tailrack /usr/local/lib/tailrack/backup.d
-    systemctl daemon-reload
+    reload_units tailrack-backup.service tailrack-backup.timer
     systemctl reset-failed tailrack-backup.service || note "it had not failed"
     systemctl start tailrack-backup.service || fail "the first backup failed: $(sed -n 's/^reason=//p' "$STATE_DIR/backup-state")" \
         "see 'journalctl -u tailrack-backup' on $HOST_NAME, then run up again"
-    systemctl enable -q --now tailrack-backup.timer
+    enable_units --now tailrack-backup.timer
 }

@@ -1,16 +1,16 @@
 """The backup of what the head node alone knows: the section `backup`, and what it must not be."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import PurePosixPath
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, SecretStr
 
 from components.settings.draft import Draft, check_hidden
 from components.settings.problems import Report
-from components.settings.public_key import KINDS, check_key
-from components.settings.section import Section, key, number
+from components.settings.section import Section, key, number, secret_text
+from components.settings.ssh_keys import HostKey
 from components.settings.types import refuse
 
 _HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?"
@@ -25,17 +25,6 @@ def _target(value: str) -> str:
     value = value.rstrip("/")
     if not (SFTP.fullmatch(value) or S3.fullmatch(value)) or len(value) > _LONGEST:
         refuse("is neither sftp:USER@HOST:/FOLDER nor s3:https://HOST/BUCKET[/FOLDER] in plain characters")
-    return value
-
-
-def _host_key(value: str) -> str:
-    kind, _, text = value.partition(" ")
-    if kind not in KINDS or " " in text:
-        refuse("is not the type of a key and the key itself")
-    try:
-        check_key(kind, text)
-    except ValueError:
-        refuse("is not a whole public key")
     return value
 
 
@@ -62,13 +51,8 @@ def command(name: str) -> str:
     return f"pulumi config set --path --secret tailrack:backup.{name}"
 
 
-def _secret(name: str, what: str) -> object:
-    return key(
-        f"{what}; a Pulumi secret (`{command(name)}`)",
-        f"a text on one line; no backup could be made; run: {command(name)}",
-        secret=True,
-        default=None,
-    )
+def _secret(name: str, what: str) -> Any:
+    return secret_text(what, "no backup could be made", command(name))
 
 
 class Backup(Section):
@@ -82,7 +66,7 @@ class Backup(Section):
         "sftp:backup@192.0.2.9:/srv/backup/lab",
     )
     port: int = number("of sftp: the port of the machine's SSH server", 1, 65535, "it could not be reached", 22)
-    host_key: Annotated[str, AfterValidator(_host_key)] | None = key(
+    host_key: HostKey | None = key(
         "of sftp, and needed there: the machine's SSH host key, type and key",
         "a public key such as `ssh-ed25519 AAAA...`; backups could go to whoever answers at the address; write what "
         "/etc/ssh/ssh_host_ed25519_key.pub there says",
@@ -95,7 +79,7 @@ class Backup(Section):
         secret=True,
         default=None,
     )
-    password: OneLine | None = _secret(  # type: ignore[assignment]
+    password: OneLine | None = _secret(
         "password", "what backups are encrypted with; left out, the stack makes one, its secret output backup_password"
     )
     access_key: str | None = key(
@@ -104,13 +88,17 @@ class Backup(Section):
         pattern=r"^[A-Za-z0-9_/+=.-]{1,200}$",
         default=None,
     )
-    secret_key: OneLine | None = _secret("secret_key", "of s3: the secret of the access key")  # type: ignore[assignment]
+    secret_key: OneLine | None = _secret("secret_key", "of s3: the secret of the access key")
 
 
-def check_backup(backup: Draft, heads: Collection[str], storage: Mapping[str, object], report: Report) -> None:
+# Whose machine a target is, where it is none beside the cluster.
+HEAD, MADE, LISTED = "the head node itself", "a node that this stack makes", "a node of this cluster"
+
+
+def check_backup(backup: Draft, whose: Mapping[str, str], storage: Mapping[str, object], report: Report) -> None:
     """Report a target that is no second machine or lies on the share, and what a kind of target lacks.
 
-    heads     names and addresses of the head node, as far as the config says them
+    whose     HEAD, MADE or LISTED by the names and addresses of the cluster's machines, as far as the config says them
     storage   `path` and `mount` of the share
     """
     at, target = backup.at("target"), backup.value("target")
@@ -128,9 +116,19 @@ def check_backup(backup: Draft, heads: Collection[str], storage: Mapping[str, ob
         if backup.raw.get(name) is None:
             breaks = "no backup could be made" if name == "private_key" else "backups could go to whoever answers there"
             report.add(backup.at(name), f"is missing beside {report.value(at, target)}", breaks, f"write {name}")
-    if found["host"] in {*heads, "localhost", "127.0.0.1"}:
-        what = f"{report.value(at, target)} is the head node itself"
+    host = found["host"].lower()
+    owner = HEAD if re.fullmatch(r"localhost|127(\.[0-9]+){3}", host) else whose.get(host)
+    what = f"{report.value(at, target)} is {owner}"
+    if owner == HEAD:
         report.add(at, what, "a backup would be lost with what it is of", "write a second machine, or S3")
+    elif owner == MADE:
+        report.add(at, what, "a backup would be lost with it", "write a machine that is not made by the stack, or S3")
+    elif owner == LISTED:
+        report.doubt(
+            at,
+            f"{what}: backups end with that machine, and a new head node, which is in no tailnet yet, has to reach it; "
+            "a machine beside the cluster or S3 keeps them better",
+        )
     for name, folder in storage.items():
         if isinstance(folder, str) and PurePosixPath(found["folder"]).is_relative_to(folder):
             what = f"{report.value(at, target)} is on the share (storage.{name} is {folder})"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: foreign_cluster/foreign
+# uses: munge/digest foreign_cluster/foreign
 # Which munge key is the cluster's: the digests of those that were written here are kept, for root alone.
 #
 # MUNGE_CLUSTER   the cluster's name
@@ -10,6 +10,6 @@ MUNGE_NEXT=$MUNGE_FILE.next
 # `digest cluster`, a line each: a cluster's next key is its own too, and one of another such cluster is not.
 MUNGE_DIGESTS=$STATE_DIR/munge.digests
 
-munge_digest() { printf '%s %s' "$(sha256sum | cut -d ' ' -f 1)" "$MUNGE_CLUSTER"; }
+munge_digest() { printf '%s %s' "$(key_digest)" "$MUNGE_CLUSTER"; }
 
 munge_key_of_others() { [ -e "$MUNGE_FILE" ] && ! grep -qsxF "$(munge_digest <"$MUNGE_FILE")" "$MUNGE_DIGESTS"; }

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import File, Role, template
-
-ANSWERS = "/usr/local/lib/tailrack/answers"
+from components.roles.ssh_trust.answers import ANSWERS
 
 
 def role(settings: ClusterSettings) -> Role:

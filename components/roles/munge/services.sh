@@ -19,7 +19,7 @@ munge_services() {
     if [ ! -e "$MUNGE_NEXT" ] && [ ! -s "$MUNGE_LATE" ]; then return 0; fi
     local key=$MUNGE_FILE digest answers node
     [ ! -e "$MUNGE_NEXT" ] || key=$MUNGE_NEXT
-    digest=$(sha256sum <"$key" | cut -d ' ' -f 1)
+    digest=$(key_digest <"$key")
     answers=$(mktemp -d "$PRIVATE_DIR/munge.XXXXXX")
     members_but_here | tee "$MUNGE_LATE" | ask_members "$answers" "$key" munge-next
     AT_END+=(let_jobs_start)

@@ -130,10 +130,15 @@ clock_hint() {
     fi
 }
 
+# Whether the node's drain is one that its own look at itself has set (role health).
+drain_of_health() { command -v tailrack-nhc >/dev/null && tailrack-nhc --own; }
+
 # Have the node created anew, with other features, gres or reserved memory; jobs on it end first.
 register_anew() {
-    local conf reason gone=yes from=/run/slurm/conf
+    local conf reason health=no gone=yes from=/run/slurm/conf
     reason=$(persons_drain)
+    # One that is set here it would take for a person's, and never take back: it sets its own again by itself.
+    if [ -n "$reason" ] && drain_of_health; then reason='' health=yes; fi
     note "registering anew"
     see_jobs_off "$HOST_NAME" "${reason:-tailrack: registers anew}" "$SLURM_JOB_LIMIT_SECONDS" ||
         fail "jobs on this node neither end nor can be requeued" "see 'squeue -w $HOST_NAME'"
@@ -147,6 +152,7 @@ register_anew() {
     systemctl restart --no-block slurmd
     [ "$gone" = yes ] || fail "Slurm keeps the old node $HOST_NAME" "see 'scontrol show node $HOST_NAME' on the head node"
     wait_until "$REGISTER_LIMIT" node_known || return 0
+    [ "$health" = no ] || tailrack-nhc || note "its look at itself failed; the next one is in two minutes"
     [ -z "$reason" ] || scontrol update "nodename=$HOST_NAME" state=drain reason="$reason"
 }
 
@@ -170,6 +176,7 @@ TimeoutStopSec=25
 
 [Install]
 WantedBy=multi-user.target"
+    CHANGED=
     for scope in slurmstepd.scope "${HOST_NAME}_slurmstepd.scope"; do
         ensure_file "/etc/systemd/system/$scope.d/tailrack.conf" 0644 root:root "# Written by tailrack: what is left of jobs.
 [Unit]
@@ -181,6 +188,8 @@ TimeoutStopSec=5
 # A job that takes more memory than it may is ended by the kernel; systemd would end all jobs of the node with it.
 OOMPolicy=continue"
     done
+    # For a scope that has jobs now; to ask systemd for it would have it loaded, as above. A new one reads its files.
+    if [ -n "$CHANGED" ] && systemctl -q is-active slurmd; then systemctl daemon-reload; fi
     # None of it is slurmd's.
     CHANGED=$known
 }
@@ -209,8 +218,8 @@ ExecStart=/usr/sbin/slurmd --systemd -Z -N $HOST_NAME --conf-server $HEAD_ADDRES
     # As it was called before version 0.1.
     retire tailrack-known.service
     rm -f /usr/local/sbin/tailrack-known
-    systemctl daemon-reload
-    systemctl enable -q slurmd tailrack-slurmd-watchdog tailrack-shutdown
+    reload_units slurmd.service tailrack-slurmd-watchdog.service tailrack-shutdown.service
+    enable_units slurmd.service tailrack-slurmd-watchdog.service tailrack-shutdown.service
     # A controller that forgot this node, which could not be told: slurmd makes itself known only when it starts.
     if ! systemctl -q is-active slurmd || ! node_known; then
         systemctl restart --no-block slurmd

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from pydantic import AfterValidator, SecretStr
 
-from components.settings.section import Section, key, named, number
+from components.settings.section import Section, key, named, number, secret_text
 from components.settings.types import NodeName, Whole, refuse
 
 WIREGUARD_PORT = 41641
@@ -99,12 +99,8 @@ def _auth_key_key(description: str) -> Any:
 
 
 def _credential(name: str, what: str) -> Any:
-    return key(
-        f"kind tailscale: {what}; a Pulumi secret (`{secret_command(name)}`)",
-        f"a text on one line; Tailscale's API would refuse every call; run: {secret_command(name)}",
-        secret=True,
-        default=None,
-    )
+    breaks = "Tailscale's API would refuse every call"
+    return secret_text(f"kind tailscale: {what}", breaks, secret_command(name))
 
 
 class Relay(Section):

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from components.roles.ssh_trust.answers import ANSWERS
 from components.validation.preflight.findings import SEVERITIES, Finding, finding
 
 # Checks themselves end after two minutes.
@@ -28,10 +29,7 @@ def ask(node: str, question: str, own_name: str) -> Answer:
     """Ask a node, as root; the head node itself is asked here."""
     if os.geteuid() != 0:
         return Answer(NO_ANSWER, "only root can ask a node")
-    if node == own_name:
-        words = [f"/usr/local/lib/tailrack/answers/{question}"]
-    else:
-        words = ["/usr/local/sbin/tailrack-ask", node, question]
+    words = [f"{ANSWERS}/{question}"] if node == own_name else ["/usr/local/sbin/tailrack-ask", node, question]
     try:
         done = subprocess.run(
             words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=LIMIT_SECONDS

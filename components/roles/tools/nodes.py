@@ -15,6 +15,7 @@ from components.roles.tools import slurm
 from components.roles.tools.ask import Failure, ask, failure
 from components.roles.tools.owners import Out, why_out
 from components.validation.preflight.findings import plain
+from components.validation.slurm_nodes import Node
 
 NAME, HELP = "nodes", "show every node's state; why one is out, whose that is, since when, and the next command"
 AT_ONCE = 16
@@ -35,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def failures_of(out: Sequence[slurm.Node]) -> Mapping[str, Failure]:
+def failures_of(out: Sequence[Node]) -> Mapping[str, Failure]:
     """The last failure of a prolog or epilog on nodes that Slurm has taken out; nobody but root can ask them."""
     asked = [node.name for node in out if (why := why_out(node)) is not None and why.whose == "Slurm"]
     if not asked or os.geteuid() != 0:
@@ -46,7 +47,7 @@ def failures_of(out: Sequence[slurm.Node]) -> Mapping[str, Failure]:
         return {name: each for name, each in zip(asked, told, strict=True) if each is not None}
 
 
-def as_json(nodes: Sequence[slurm.Node], why: Mapping[str, Out | None]) -> str:
+def as_json(nodes: Sequence[Node], why: Mapping[str, Out | None]) -> str:
     """`{"nodes": [{name, state, out, whose, who, reason, since, next}]}`; since in Unix seconds, null where unknown."""
     none = {"whose": None, "who": None, "reason": None, "next": None}
     rows = [
@@ -62,7 +63,7 @@ def as_json(nodes: Sequence[slurm.Node], why: Mapping[str, Out | None]) -> str:
     return json.dumps({"nodes": rows}, indent=2)
 
 
-def as_text(nodes: Sequence[slurm.Node], why: Mapping[str, Out | None], now: float) -> str:
+def as_text(nodes: Sequence[Node], why: Mapping[str, Out | None], now: float) -> str:
     """One line a node, and below those that are out, each with its reason and the next command."""
     wide = max((len(node.name) for node in nodes), default=0)
     lines = []

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 
 from components.roles.tools.ask import Failure
-from components.roles.tools.slurm import Node
+from components.validation.preflight.drain import HEALTH_PREFIX
+from components.validation.slurm_nodes import Node
 
-HEALTH_PREFIX = "health: "
 # What steps and programs of tailrack write (components/roles/slurm). Whoever else begins a reason so is a person.
 TAILRACK = re.compile(
     r"tailrack: (registers anew|leaves the cluster|runs no jobs any more|shuts down|does not answer|containers.*)"

@@ -14,6 +14,7 @@ from components.roles.tools import slurm
 from components.roles.tools.ask import Checked, ask, checked
 from components.roles.tools.owners import Out, why_out
 from components.validation.preflight.findings import worst_first
+from components.validation.slurm_nodes import Node
 
 NAME, HELP = "resume", "give a node work again, after its checks have found no error"
 # A node that is down registers first.
@@ -70,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     return came_back(node.name)
 
 
-def objections(node: slurm.Node, out: Out) -> Iterator[str]:
+def objections(node: Node, out: Out) -> Iterator[str]:
     """What speaks against it before any check."""
     if not node.answers:
         yield f"slurmctld does not hear of it; {out.next}"

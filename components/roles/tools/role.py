@@ -5,8 +5,7 @@ from __future__ import annotations
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.python_program import python_program
 from components.roles.role import File, Role, template
-
-ANSWERS = "/usr/local/lib/tailrack/answers"
+from components.roles.ssh_trust.answers import ANSWERS
 
 
 def role(_settings: ClusterSettings) -> Role:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from components.validation.preflight.findings import Finding
 
-PREFIX = "health: "
+# By which people and `tailrack nodes` know such a drain.
+HEALTH_PREFIX = "health: "
 MOST_CHARACTERS = 250
 # What grows from look to look, in the words of a finding.
 _GROWS = re.compile(r"\d+(?:\.\d+)? ?(?:%|[KMGT]iB|minutes|times|s\b|of \d+ are free)|\(\d[^)]*times\)")
@@ -21,11 +22,12 @@ _GROWS = re.compile(r"\d+(?:\.\d+)? ?(?:%|[KMGT]iB|minutes|times|s\b|of \d+ are 
 
 @dataclass(frozen=True)
 class Drain:
-    """A drain: its reason, when Slurm was told (seconds since 1970, as Slurm says it), and during which boot."""
+    """A drain: its reason, when Slurm was told (seconds since 1970, as Slurm says it), and the run of slurmd during
+    which a look has last seen it."""
 
     reason: str
     at: int
-    boot_id: str
+    during: str
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Memory:
 
     def plain(self) -> dict[str, Any]:
         """In the types of JSON."""
-        own = None if self.own is None else [self.own.reason, self.own.at, self.own.boot_id]
+        own = None if self.own is None else [self.own.reason, self.own.at, self.own.during]
         return {"own": own, "causes": sorted(self.causes), "accepted": sorted(self.accepted)}
 
     @classmethod
@@ -88,7 +90,7 @@ def cause(item: Finding) -> str:
 def reason_of(errors: Sequence[Finding]) -> str:
     """The reason of a drain: the first error with what helps, and how many more there are."""
     first, more = errors[0], len(errors) - 1
-    text = f"{PREFIX}{first['check']}: {first['seen']}"
+    text = f"{HEALTH_PREFIX}{first['check']}: {first['seen']}"
     text += f" (and {more} more)" if more else ""
     text += f"; next: {first['remedy']}" if first["remedy"] else ""
     # Slurm's own files and tools have reasons in double quotes.
@@ -96,21 +98,29 @@ def reason_of(errors: Sequence[Finding]) -> str:
     return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 3]}..."
 
 
+def is_own(slurm: Slurm, own: Drain | None) -> bool:
+    """Whether the drain that Slurm has is the one that the node has set."""
+    return own is not None and slurm.drained and (slurm.reason, slurm.at) == (own.reason, own.at)
+
+
 def decide(
-    findings: Sequence[Finding], slurm: Slurm, memory: Memory, boot_id: str, *, instead: bool = False
+    findings: Sequence[Finding], slurm: Slurm, memory: Memory, during: str, *, instead: bool = False
 ) -> Decision:
     """What to do now.
 
+    during    which run of slurmd this is, of which boot
     instead   Slurm's own drain is of these errors too: the reason may take the place of Slurm's
     """
     errors = [item for item in findings if item["severity"] == "error"]
     here = {cause(item) for item in errors}
     accepted = memory.accepted & here
     own = memory.own
-    if own is not None and not (slurm.drained and (slurm.reason, slurm.at) == (own.reason, own.at)):
-        # Somebody has said otherwise since. Who takes it back with these errors knows of them, but for a node that came
-        # back by itself after a restart.
-        if not slurm.drained and own.boot_id == boot_id:
+    if own is not None and is_own(slurm, own):
+        own = replace(own, during=during)
+    elif own is not None:
+        # Somebody has said otherwise since. Who takes it back with these errors knows of them; but a node that was
+        # started again comes back by itself, and one that slurmd has made known anew has lost its drain.
+        if not slurm.drained and own.during == during:
             accepted |= memory.causes & here
         own = None
     bad = [item for item in errors if cause(item) not in accepted]
@@ -122,4 +132,4 @@ def decide(
         kept = Memory(own, causes if own else frozenset(), frozenset(accepted))
         return Decision("", kept, unhealthy=bad)
     reason = reason_of(bad)
-    return Decision("drain", Memory(Drain(reason, 0, boot_id), causes, frozenset(accepted)), reason, bad)
+    return Decision("drain", Memory(Drain(reason, 0, during), causes, frozenset(accepted)), reason, bad)

@@ -1,6 +1,6 @@
 """tailrack-nhc: Slurm's HealthCheckProgram, as root on every node each two minutes and when slurmd starts.
 
-Usage: tailrack-nhc [--reason]
+Usage: tailrack-nhc [--reason | --own]
 
 It makes the node's checks of what is known already and what is cheap to look at (no driver is asked), writes what it
 found to /run/tailrack/verdict.json for everybody, and drains the node for an error, `reason=health: ...`. What it has
@@ -8,28 +8,34 @@ drained it takes back when the error has gone; nobody else's drain (drain.py). /
 beginning here between an error and its drain (prolog.d/30-health).
 
 --reason: a script of the prolog or epilog has failed; wait for Slurm's drain and say in its reason which one, and why.
+--own: exit with 0 where the node has the drain that it has from here, with 1 where it has another one or none.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from components.validation.preflight import drain
 from components.validation.preflight.drain import Memory, Slurm, cause, decide
 from components.validation.preflight.findings import Finding, plain
+from components.validation.preflight.listed import said_by
 from components.validation.preflight.node_checks import Node, findings, load, save, verdict
 from components.validation.preflight.storage import SHARE
+from components.validation.slurm_nodes import read_nodes
 
 COMMAND_SECONDS = 20
 REASON_SECONDS = 60
+# What a look has drained the node for; root's alone.
+REMEMBERED = "drain.json"
 ERRORS_OF_SLURM = ("Prolog error", "Epilog error")
 OWN_SCRIPT = "prolog.d/30-health"
 # What comes and goes with the head node's own restarts drains nobody before it has lasted so long: until the next look.
@@ -52,16 +58,21 @@ def scontrol(*words: str) -> str | None:
 def slurm_of(name: str, ask: Scontrol) -> Slurm | None:
     """What Slurm says of the node; None where nobody answers, or it knows no such node."""
     try:
-        node: dict[str, Any] = json.loads(ask("show", "node", name, "--json") or "")["nodes"][0]
-        changed = node.get("reason_changed_at", 0)
-        # A number in older releases, later an object around it.
-        at = changed.get("number", 0) if isinstance(changed, dict) else changed
-        state = node["state"] if isinstance(node["state"], list) else [node["state"]]
-        return Slurm(
-            "DRAIN" in state, str(node.get("reason", "")), str(node.get("reason_set_by_user", "")), int(at or 0)
-        )
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        node, *_ = read_nodes(ask("show", "node", name, "--json") or "")
+    except ValueError:
         return None
+    return Slurm("DRAIN" in node.flags, node.reason, node.by, node.since)
+
+
+def run_of_slurmd() -> str:
+    """What systemd calls the present run of slurmd; empty where there is none."""
+    return said_by("systemctl", "show", "-p", "InvocationID", "--value", "slurmd.service").strip()
+
+
+def is_own(node: Node, name: str, ask: Scontrol = scontrol) -> bool:
+    """Whether the drain that the node has now is one that a look has set."""
+    slurm = slurm_of(name, ask)
+    return slurm is not None and drain.is_own(slurm, Memory.of(load(node.kept / REMEMBERED)).own)
 
 
 def look(node: Node, name: str, ask: Scontrol = scontrol, *, instead: bool = False) -> None:
@@ -73,12 +84,12 @@ def look(node: Node, name: str, ask: Scontrol = scontrol, *, instead: bool = Fal
     found = [
         item for item in found if item["check"] not in LASTING or time.time() - since[cause(item)] >= LASTS_SECONDS
     ]
-    remembered = node.kept / "drain.json"
+    remembered = node.kept / REMEMBERED
     slurm = slurm_of(name, ask)
     memory = Memory.of(load(remembered))
     # Where nobody answers, it is as it was.
     as_was = Slurm(True, memory.own.reason, "", memory.own.at) if memory.own else Slurm(False)
-    decision = decide(found, slurm or as_was, memory, node.boot_id, instead=instead)
+    decision = decide(found, slurm or as_was, memory, f"{node.boot_id} {run_of_slurmd()}", instead=instead)
     _show_unhealthy(node, decision.unhealthy)
     if slurm is None:
         return
@@ -92,7 +103,7 @@ def look(node: Node, name: str, ask: Scontrol = scontrol, *, instead: bool = Fal
             # Whose it is nobody could say later: a person takes it back.
             after = Memory(None, frozenset(), after.accepted)
         else:
-            after = Memory(type(after.own)(told.reason, told.at, after.own.boot_id), after.causes, after.accepted)
+            after = Memory(replace(after.own, reason=told.reason, at=told.at), after.causes, after.accepted)
     elif decision.action == "resume":
         sys.stdout.write("nothing is wrong any more: the node is taken back\n")
         # Unlike `resume` it changes nothing else of the state.
@@ -142,9 +153,11 @@ def main(arguments: list[str], node: Node | None = None) -> int:
     os.environ["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     node = node or Node()
     name = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
-    if arguments not in ([], ["--reason"]):
-        sys.stderr.write("usage: tailrack-nhc [--reason]\n")
+    if arguments not in ([], ["--reason"], ["--own"]):
+        sys.stderr.write("usage: tailrack-nhc [--reason | --own]\n")
         return 2
+    if arguments == ["--own"]:
+        return 0 if is_own(node, name) else 1
     node.of_this_boot.mkdir(mode=0o700, parents=True, exist_ok=True)
     with Path(node.of_this_boot / "nhc.lock").open("w") as lock:
         if not arguments:

@@ -10,10 +10,11 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from components.settings.cluster import Head
 from components.settings.network_names import TAILNET
 from components.settings.section import Section, key, named, number, yes_no
+from components.settings.ssh_keys import public_key
 from components.settings.types import Feature, GpuText, Whole, refuse
 from stacks.sites.aws.images import IMAGE_ID, IMAGES, image_for
 from stacks.sites.aws.instance_types import stands_close
-from stacks.sites.hosts.ssh_types import KeyFile, Login, public_key
+from stacks.sites.hosts.ssh_types import KeyFile, Login
 from stacks.sites.kind import NodeSpec, Site, features_key, kind_key
 from stacks.sites.pools import MOST_NODES, PoolName, pool_node_names
 

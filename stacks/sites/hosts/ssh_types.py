@@ -11,7 +11,8 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from components.settings.problems import shown
-from components.settings.public_key import KINDS, check_key
+from components.settings.public_key import KINDS
+from components.settings.ssh_keys import host_key
 from components.settings.types import refuse
 
 RSA = "ssh-rsa"
@@ -114,30 +115,15 @@ def _is_encrypted(kind: bytes, body: bytes) -> bool:
         return False
 
 
-def public_key(value: str, name: str, expected: str) -> str:
-    """'TYPE BASE64' with any comment dropped; `name` and `expected` are its words in a refusal."""
-    words = value.split()
-    if len(words) < 2 or words[0] not in KINDS:
-        refuse(f"is not a {expected}")
-    try:
-        check_key(words[0], words[1])
-    except ValueError as error:
-        refuse(f"is a {name} whose base64 part {error}")
-    return f"{words[0]} {words[1]}"
-
-
 def _host_key(value: str) -> str:
     """'TYPE BASE64' with any comment dropped."""
-    words = value.split()
-    if RSA in words[:2]:
+    if RSA in value.split()[:2]:
         refuse(
             "is an RSA host key",
             "the command provider offers RSA with SHA-1 alone, which sshd refuses since OpenSSH 8.8",
             "write the host's ed25519 key, as `ssh-keyscan -t ed25519 ADDRESS` prints it after the address",
         )
-    if len(words) > 2 and words[0] not in KINDS and words[1] in KINDS:
-        refuse("starts with a host's name or address", fix="leave out its first word; the key starts at its type")
-    return public_key(value, "host key", "public host key")
+    return host_key(value)
 
 
 def _address(value: str) -> str:

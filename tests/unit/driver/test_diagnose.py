@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from components.roles.accounting.role import DATABASE
 from components.steps.label import StepLabel
 from driver import diagnose as module
-from driver.diagnose import diagnose, ways_to, without_secrets
+from driver.connections import ways_to
+from driver.diagnose import diagnose, without_secrets
 from driver.workspace import DriverError, Workspace
 from engine.events import Made
 from tests.unit.configs import HOST_KEY
@@ -64,6 +68,23 @@ def test_a_machine_is_asked_over_the_connection_of_its_steps() -> None:
         "a1": {"host": "192.0.2.1"},
         "head": {},
     }
+
+
+def test_of_several_ways_the_first_is_taken_which_a_run_that_ended_half_way_has_changed() -> None:
+    made = [step("a1"), step("a1", host="192.0.2.1"), step("a1", host="192.0.2.9")]
+    assert ways_to(made) == {"a1": {"host": "192.0.2.1"}}
+
+
+def test_a_machine_says_how_the_accountings_own_database_is(tmp_path: Path) -> None:
+    """With nothing but a systemctl of the test, which knows no unit but that one."""
+    for name in ("bash", "timeout", "tail", "cut"):
+        (tmp_path / name).symlink_to(shutil.which(name) or name)
+    systemctl = tmp_path / "systemctl"
+    systemctl.write_text(f'#!/bin/bash\n[[ "$*" == *{DATABASE}* ]] && echo "$*"\n')
+    systemctl.chmod(0o755)
+    words = [str(tmp_path / "bash"), str(module.QUESTIONS)]
+    done = subprocess.run(words, env={"PATH": str(tmp_path)}, capture_output=True, text=True, timeout=60)
+    assert f"===== unit {DATABASE}\nshow {DATABASE} -p ActiveState" in done.stdout
 
 
 @pytest.mark.parametrize(

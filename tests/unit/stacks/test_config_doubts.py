@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stacks.config import load
-from tests.unit.configs import HOSTS, RawConfig
+from stacks.config import ConfigError, load
+from tests.unit.configs import HOST_KEY, HOSTS, PRIVATE_KEY, RawConfig
 
 OTHER_KEYS = [f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMSVLZ6TLbACJ34qY3ZT6Smxhd48oFhjI7rw38cnmZ{at}Y" for at in "01234"]
 
@@ -17,7 +17,7 @@ def doubts(raw: RawConfig, folder: Path) -> list[str]:
     """What a config is told of, each of its machines with a key of its own unless it says one."""
     told: list[str] = []
     values = {f"tailrack:{key}": json.dumps(value) for key, value in raw.items()}
-    load(values, ["tailrack:tailnet"], folder, told.append)
+    load(values, ["tailrack:tailnet", "tailrack:backup"], folder, told.append)
     return told
 
 
@@ -52,6 +52,37 @@ def test_a_control_server_without_encryption_is_told_unless_it_is_this_machine(
 ) -> None:
     told = doubts(with_keys(*OTHER_KEYS[:4], tailnet={"control_url": url}), key_folder)
     assert [text.split(":")[:2] for text in told] == [["tailrack", "tailnet.control_url"]] * doubted
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "doubted"),
+    [
+        ("192.0.2.9", 22, False),
+        ("dgx1", 22, True),
+        ("192.0.2.3", 22, True),
+        ("192.0.2.2", 2222, True),
+        # Another machine behind the same address.
+        ("192.0.2.2", 22, False),
+    ],
+)
+def test_backups_that_a_node_of_the_cluster_would_keep_are_told(
+    host: str, port: int, doubted: bool, key_folder: Path
+) -> None:
+    backup = {
+        "target": f"sftp:keeper@{host}:/srv/backup",
+        "port": port,
+        "host_key": HOST_KEY,
+        "private_key": PRIVATE_KEY,
+    }
+    told = doubts(with_keys(*OTHER_KEYS[:4], backup=backup), key_folder)
+    assert [text.split(": ")[0] for text in told] == ["tailrack:backup.target"] * doubted
+    assert all("is a node of this cluster" in text for text in told)
+
+
+def test_backups_on_the_head_node_are_refused_by_its_address(key_folder: Path) -> None:
+    backup = {"target": "sftp:keeper@192.0.2.1:/srv/backup", "host_key": HOST_KEY, "private_key": PRIVATE_KEY}
+    with pytest.raises(ConfigError, match="is the head node itself"):
+        doubts(with_keys(*OTHER_KEYS[:4], backup=backup), key_folder)
 
 
 @pytest.mark.parametrize(("gpu", "doubted"), [("h200:8", True), (None, False)])

@@ -8,20 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from components.roles.order import roles
 from components.roles.role import template
 from stacks.config import ConfigError, parse
-from tests.unit.configs import HOST_KEY, KEY_PAIR, LAB, RawConfig
+from tests.unit.configs import HOST_KEY, LAB, PRIVATE_KEY, RawConfig
 from tests.unit.recorded import Build
 from tests.unit.shell import Shell
 
-KEY = KEY_PAIR.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()
 SFTP: RawConfig = {
     "target": "sftp:keeper@192.0.2.9:/srv/backup/lab",
     "host_key": HOST_KEY,
-    "private_key": KEY,
+    "private_key": PRIVATE_KEY,
     "password": "password-nobody-may-see",
 }
 S3: RawConfig = {"target": "s3:https://s3.example.org/lab", "access_key": "AKIAEXAMPLE", "secret_key": "nobody-may-see"}
@@ -48,6 +46,9 @@ def refused(backup: RawConfig, secret: frozenset[str] = frozenset({"backup"}), *
         ),
         ({"target": "s3:http://s3.example.org/lab"}, "tailrack:backup.target: [secret] is not sftp:USER@HOST:/FOLDER"),
         ({"target": "sftp:keeper@head:/srv/backup"}, "is the head node itself"),
+        ({"target": "sftp:keeper@HEAD:/srv/backup"}, "is the head node itself"),
+        ({"target": "sftp:keeper@127.0.1.1:/srv/backup"}, "is the head node itself"),
+        ({"target": "sftp:keeper@a1:/srv/backup"}, "is a node that this stack makes; a backup would be lost with it"),
         ({"target": "sftp:keeper@192.0.2.9:/shared/backup"}, "is on the share (storage.mount is /shared)"),
         ({"target": "sftp:keeper@192.0.2.9:/export/shared"}, "is on the share (storage.path is /export/shared)"),
         ({"host_key": None}, "host_key"),
@@ -64,6 +65,13 @@ def test_a_target_that_would_save_nothing_is_refused_by_name(change: RawConfig, 
     assert what in said
     assert "tailrack:backup" in said
     assert "nobody-may-see" not in said
+
+
+def test_a_host_key_is_taken_as_the_machine_has_it_in_its_file() -> None:
+    section = {**SFTP, "host_key": f"{HOST_KEY} root@keeper"}
+    backup = parse({**LAB, "backup": section}, base_dir=Path(), secret_keys=frozenset({"backup"})).backup
+    assert backup
+    assert backup.host_key == HOST_KEY
 
 
 def test_one_half_of_an_access_key_and_a_secret_in_plain_text_are_refused() -> None:

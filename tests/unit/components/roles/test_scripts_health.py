@@ -190,8 +190,8 @@ def test_a_job_is_noted_and_forgotten(shell: Shell) -> None:
 def test_nothing_is_cleaned_while_the_user_has_another_job_here(shell: Shell) -> None:
     shell.write("/run/tailrack-private/jobs/8", "6001\n")
     shell.write("/run/tailrack-private/jobs/9", "60010\n")
-    cleaned = "# uses: health/last_job\nonly_after_the_last_job\necho cleaned"
-    text = cleaned.replace("# uses: health/last_job", (FOLDER / "health" / "last_job.sh").read_text())
+    cleaned = "# uses: health/jobs\nonly_after_the_last_job\necho cleaned"
+    text = cleaned.replace("# uses: health/jobs", (FOLDER / "health" / "jobs.sh").read_text())
     path = shell.write("/clean", shell.inside(text))
 
     def said(uid: str) -> str:

@@ -197,6 +197,21 @@ def test_a_persons_drain_is_set_again_on_a_node_that_is_created_anew(
     assert "reason=the disk clicks" in shell.path("/drained").read_text()
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_of_a_node_that_is_created_anew_its_own_drain_is_left_to_itself_and_a_persons_words_are_not(
+    shell: Shell, compute: Compute, controller: Callable[..., None], own: bool
+) -> None:
+    why = "health: disk: /x is full"
+    drained = {"state": ["IDLE", "DRAIN"], "reason": why, "reason_set_by_user": "root"}
+    controller({**IDLE, **drained, "features": ["site-rack"]})
+    shell.stub("tailrack-nhc", f'[ "$*" != --own ] || exit {0 if own else 1}')
+    assert compute().returncode == 0
+    # A look drains it as soon as the controller knows it; what a step has set it would take for a person's.
+    end = [call for call in shell.calls if call.startswith(("tailrack-nhc", "scontrol delete", "scontrol update"))][-2:]
+    said = "tailrack-nhc" if own else f"scontrol update nodename=a1 state=drain reason={why}"
+    assert [call.strip() for call in end] == ["scontrol delete nodename=a1", said]
+
+
 def test_slurms_own_drain_is_named_and_not_lifted(
     shell: Shell, compute: Compute, controller: Callable[..., None]
 ) -> None:
@@ -223,7 +238,7 @@ def test_device_files_of_gpus_are_made_at_boot_before_slurmd_looks(shell: Shell)
     assert "Before=slurmd.service" in unit
     # No driver must not keep slurmd from starting: its own message says which file is missing.
     assert all(line.startswith("ExecStart=-") for line in unit.splitlines() if line.startswith("ExecStart"))
-    assert "systemctl enable -q --now tailrack-gpu.service" in shell.calls
+    assert "systemctl start tailrack-gpu.service" in shell.calls
 
 
 def test_a_node_with_gpus_has_its_health_looked_at_and_its_driver_kept_awake(shell: Shell) -> None:
@@ -231,8 +246,8 @@ def test_a_node_with_gpus_has_its_health_looked_at_and_its_driver_kept_awake(she
     for _ in range(2):
         done = shell.call("gpu_compute", {**role_header("gpu"), "NODE_GPU_COUNT": 8}, "gpu/compute")
         assert done.returncode == 0, done.stderr
-    assert "systemctl enable -q --now nvidia-persistenced" in shell.calls
-    assert "systemctl enable -q --now tailrack-health.timer" in shell.calls
+    assert "systemctl start nvidia-persistenced.service" in shell.calls
+    assert "systemctl --root=/ enable -q tailrack-health.timer" in shell.calls
     assert "systemctl start --no-block tailrack-health.service" in shell.calls
     compile(shell.path("/usr/local/sbin/tailrack-health").read_text(), "tailrack-health", "exec")
     assert "ExecStart=/usr/bin/python3 " in shell.path("/etc/systemd/system/tailrack-health.service").read_text()

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from components.roles.role import FOLDER
-from components.roles.tools import ask, main, nodes, owners, resume, slurm
+from components.roles.tools import ask, main, nodes, resume, slurm
 from components.roles.tools.ask import NO_ANSWER, NO_CHECKS, Answer, Failure, checked, failure
 from components.roles.tools.owners import TAILRACK, why_out
-from components.roles.tools.slurm import Node, SlurmError, read_nodes
+from components.roles.tools.slurm import SlurmError
+from components.validation.preflight.drain import HEALTH_PREFIX
+from components.validation.slurm_nodes import Node, read_nodes
 from tests.unit.shell import ROLES
 
 NOW = 1_790_000_000
@@ -107,9 +109,10 @@ def test_what_scontrol_prints_is_read_in_the_forms_of_its_releases() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"nodes": [1]}', '{"nodes": [{"name": "a"}]}', "null"])
-def test_anything_else_is_refused_in_one_sentence(text: str) -> None:
+def test_anything_else_is_refused_in_one_sentence(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(slurm, "scontrol", lambda *_: text)
     with pytest.raises(SlurmError, match="does not print nodes as JSON"):
-        read_nodes(text)
+        slurm.nodes()
 
 
 def test_the_table_has_a_line_a_node_and_reason_and_next_command_of_those_that_are_out() -> None:
@@ -274,4 +277,4 @@ def test_the_program_runs_by_itself_on_a_machine_that_has_nothing_of_ours(tmp_pa
     )
     assert done.returncode == 0, done.stderr
     assert "next: tailrack resume a1" in done.stdout
-    assert owners.HEALTH_PREFIX not in done.stdout
+    assert HEALTH_PREFIX not in done.stdout

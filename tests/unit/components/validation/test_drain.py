@@ -94,6 +94,13 @@ def test_what_is_remembered_comes_back_from_its_file_and_what_is_no_such_file_is
         assert Memory.of(wrong) == Memory()
 
 
+def test_its_own_drain_is_seen_at_each_look_so_that_only_what_came_between_two_can_be_a_persons_word() -> None:
+    memory = Memory(OWN, frozenset({cause(DISK)}))
+    seen = after(DISK, slurm=drained(), memory=memory, boot="boot-1 slurmd-2").memory
+    # slurmd was started anew long before the person came.
+    assert after(DISK, slurm=FREE, memory=seen, boot="boot-1 slurmd-2").action == ""
+
+
 class Controller:
     """A controller of a test, not the real one: one node, and a clock of its own."""
 
@@ -106,7 +113,7 @@ class Controller:
             return None
         self.clock += 1
         if words[0] == "show":
-            return json.dumps({"nodes": [self.node]})
+            return json.dumps({"nodes": [{"name": words[2], **self.node}]})
         for word in words[2:]:
             key, _, value = word.partition("=")
             if key == "reason":
@@ -175,6 +182,48 @@ def test_a_node_that_slurm_does_not_know_or_shows_otherwise_is_left_alone(node: 
         calls: list[tuple[str, ...]] = []
         node_look.look(node, "a1", lambda *words, said=said, calls=calls: (calls.append(words), said)[1])
         assert [words for words in calls if words[0] == "update"] == []
+
+
+def test_a_drain_is_seen_in_the_forms_of_slurms_releases() -> None:
+    new: dict[str, Any] = {"name": "a1", "state": ["IDLE", "DRAIN"], "reason": "x", "reason_set_by_user": "ada"}
+    for told in (
+        {**new, "reason_changed_at": {"set": True, "infinite": False, "number": 7}},
+        {**new, "state": "IDLE+DRAIN", "reason_changed_at": 7},
+    ):
+        said = json.dumps({"nodes": [told]})
+        assert node_look.slurm_of("a1", lambda *_, said=said: said) == Slurm(True, "x", "ada", 7)
+
+
+def test_a_node_that_is_registered_anew_has_its_own_drain_again_and_takes_it_back(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurmd = "first"
+    monkeypatch.setattr(node_look, "said_by", lambda *_: f"{slurmd}\n")
+    controller = Controller()
+    break_memory(node, 2)
+    node_look.look(node, "a1", controller)
+    assert node_look.is_own(node, "a1", controller)
+    # With the node its drain is deleted, and a new slurmd makes it known.
+    slurmd = "second"
+    controller.node = {"state": ["IDLE"], "reason": "", "reason_set_by_user": ""}
+    node_look.look(node, "a1", controller)
+    assert controller.node["reason"].startswith("health: memory: ")
+    break_memory(node, 0)
+    node_look.look(node, "a1", controller)
+    assert controller.node["state"] == ["IDLE"]
+
+
+def test_a_persons_drain_is_not_its_own_and_neither_is_what_nobody_answers_for(node: Node) -> None:
+    controller = Controller()
+    break_memory(node, 2)
+    node_look.look(node, "a1", controller)
+    controller.answers = False
+    assert not node_look.is_own(node, "a1", controller)
+    controller.answers = True
+    controller.say(controller.node["reason"], "root")
+    assert not node_look.is_own(node, "a1", controller)
+    controller.node["state"] = ["IDLE"]
+    assert not node_look.is_own(node, "a1", controller)
 
 
 def failure(node: Node, script: str, boot: str = "boot-1") -> None:

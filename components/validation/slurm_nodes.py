@@ -1,0 +1,76 @@
+"""What slurmctld knows of nodes, as `scontrol show nodes --json` has it. Pure; on the head node and on nodes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# Flags of a node that takes no work, whatever else it is.
+_OUT = frozenset({"DRAIN", "DOWN", "FAIL", "NOT_RESPONDING", "INVALID_REG", "REBOOT_ISSUED", "POWERED_DOWN"})
+# Of a node that still has jobs.
+_BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of the cluster.
+
+    flags    Slurm's words: `IDLE`, `DRAIN`, ...
+    reason   why it is out, empty where nobody said; who set it (`slurm` for Slurm itself), and when, in Unix seconds
+    """
+
+    name: str
+    flags: frozenset[str]
+    reason: str = ""
+    by: str = ""
+    since: int = 0
+
+    @property
+    def out(self) -> bool:
+        """Whether it gets no new jobs."""
+        return bool(self.flags & _OUT)
+
+    @property
+    def answers(self) -> bool:
+        """Whether slurmctld hears of it."""
+        return not self.flags & {"NOT_RESPONDING", "POWERED_DOWN"}
+
+    @property
+    def state(self) -> str:
+        """For people: `drained`, `down, not responding`, `mixed`."""
+        if "DOWN" in self.flags:
+            words = ["down"]
+        elif "DRAIN" in self.flags:
+            words = ["draining" if self.flags & _BUSY else "drained"]
+        else:
+            words = [word.lower() for word in sorted(self.flags) if word in {*_BUSY, "IDLE", "UNKNOWN", "FUTURE"}]
+        shown = {"DRAIN", "DOWN", *_BUSY, "IDLE", "UNKNOWN", "FUTURE", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE"}
+        return ", ".join([*words, *(flag.lower().replace("_", " ") for flag in sorted(self.flags - shown))])
+
+
+def read_nodes(text: str) -> list[Node]:
+    """Read what scontrol printed, sorted by name. Raises ValueError for what is not of its form."""
+    try:
+        return sorted((_node(each) for each in json.loads(text)["nodes"]), key=lambda node: node.name)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError("no nodes as Slurm prints them") from error
+
+
+def _node(told: Mapping[str, Any]) -> Node:
+    state = told["state"]
+    return Node(
+        str(told["name"]),
+        frozenset(state if isinstance(state, list) else str(state).split("+")),
+        str(told.get("reason") or ""),
+        str(told.get("reason_set_by_user") or ""),
+        _number(told.get("reason_changed_at")),
+    )
+
+
+def _number(value: Any) -> int:
+    """A number by itself (22.05), or in an object that may say that there is none (since 23.02)."""
+    if isinstance(value, Mapping):
+        return int(value["number"]) if value.get("set") and not value.get("infinite") else 0
+    return int(value or 0)
