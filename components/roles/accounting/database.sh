@@ -70,8 +70,8 @@ innodb_lock_wait_timeout=900
 max_allowed_packet=16M
 loose_innodb_snapshot_isolation=OFF"
     make_database
-    systemctl daemon-reload
-    systemctl enable -q tailrack-database
+    reload_units tailrack-database.service
+    enable_units tailrack-database.service
     if [ -n "$CHANGED" ]; then systemctl restart tailrack-database; else systemctl start tailrack-database; fi ||
         fail "the database of the accounting does not start" "see 'journalctl -u tailrack-database' on $HOST_NAME, then run up again"
 }

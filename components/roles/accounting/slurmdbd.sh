@@ -73,8 +73,8 @@ RestartSec=2"
     ensure_file /etc/systemd/system/slurmctld.service.d/tailrack-accounting.conf 0644 root:root "[Unit]
 # Not after it: slurmctld begins with what it has kept, however long a database takes.
 Wants=slurmdbd.service"
-    systemctl daemon-reload
-    systemctl enable -q slurmdbd
+    reload_units slurmdbd.service
+    enable_units slurmdbd.service
     if [ -n "$CHANGED" ]; then systemctl restart slurmdbd; else systemctl start slurmdbd; fi
     ensure_file "$WITH_ACCOUNTING" 0644 root:root "$(grep -vi '^AccountingStorage' "$SLURM_DIR/slurm.conf")
 $(accounting_lines "" | grep '^AccountingStorage')"

@@ -24,9 +24,9 @@ backup_services() {
     write_target "$BACKUP_FOLDER"
     ensure_file "$BACKUP_FOLDER/state" 0600 root:root "$BACKUP_STATE"
     install -d -m 0755 /usr/local/lib/tailrack /usr/local/lib/tailrack/backup.d
-    systemctl daemon-reload
+    reload_units tailrack-backup.service tailrack-backup.timer
     systemctl reset-failed tailrack-backup.service || note "it had not failed"
     systemctl start tailrack-backup.service || fail "the first backup failed: $(sed -n 's/^reason=//p' "$STATE_DIR/backup-state")" \
         "see 'journalctl -u tailrack-backup' on $HOST_NAME, then run up again"
-    systemctl enable -q --now tailrack-backup.timer
+    enable_units --now tailrack-backup.timer
 }

@@ -10,7 +10,7 @@
 fabric_head() {
     fabric_reach
     ensure_file /usr/local/sbin/tailrack-fabric-again 0755 root:root "$HEAD_FABRIC_PROGRAM"
-    systemctl daemon-reload
-    systemctl enable -q --now tailrack-fabric-again.timer
+    reload_units tailrack-fabric-again.timer tailrack-fabric-again.service
+    enable_units --now tailrack-fabric-again.timer
     if [ "$HEAD_COMPUTES" = true ]; then place_in_fabric "$HEAD_ADDRESS"; fi
 }

@@ -36,8 +36,8 @@ StandardError=journal
 RuntimeMaxSec=60
 NoNewPrivileges=yes
 CapabilityBoundingSet=CAP_NET_RAW"
-    systemctl daemon-reload
-    systemctl enable -q tailrack-fabric.socket
+    reload_units tailrack-fabric.socket tailrack-fabric@.service
+    enable_units tailrack-fabric.socket
     if [ -n "$CHANGED" ] || ! systemctl -q is-active tailrack-fabric.socket; then
         systemctl restart tailrack-fabric.socket
     fi

@@ -55,8 +55,8 @@ ${NODE_RELAY_PORT:+        udp dport $NODE_RELAY_PORT accept
         tcp dport { $tcp } tcp flags & (syn | ack) == syn drop
 $udp    }
 }"
-    systemctl daemon-reload
-    systemctl enable -q tailrack-firewall.service
+    reload_units tailrack-firewall.service
+    enable_units tailrack-firewall.service
     if [ -z "$CHANGED" ] && systemctl -q is-active tailrack-firewall.service; then return; fi
     systemctl reload-or-restart tailrack-firewall.service ||
         fail "the cluster's ports cannot be closed on this machine's own networks" \

@@ -14,8 +14,8 @@ set_roce_up() {
     fi
     ensure_file /usr/local/sbin/tailrack-roce 0755 root:root "$GPU_ROCE_PROGRAM"
     ensure_file /etc/systemd/system/tailrack-roce.service 0644 root:root "$GPU_ROCE_UNIT"
-    systemctl daemon-reload
-    systemctl enable -q tailrack-roce.service
+    reload_units tailrack-roce.service
+    enable_units tailrack-roce.service
     # Again at every run of the step: somebody may have set a port otherwise.
     systemctl restart tailrack-roce.service
 }
@@ -31,14 +31,14 @@ gpu_compute() {
     ensure_file /etc/systemd/system/tailrack-gpu.service 0644 root:root "$GPU_BOOT_UNIT"
     ensure_file /etc/systemd/system/tailrack-health.service 0644 root:root "$GPU_HEALTH_UNIT"
     ensure_file /etc/systemd/system/tailrack-health.timer 0644 root:root "$GPU_HEALTH_TIMER"
-    systemctl daemon-reload
+    reload_units tailrack-gpu.service tailrack-health.service tailrack-health.timer
     # The driver's own way to stay awake, where its packages have it.
     if systemctl -q cat nvidia-persistenced.service >/dev/null 2>&1; then
         systemctl -q is-enabled nvidia-persistenced || touch "$PERSISTENCE_WAS_OFF"
-        systemctl enable -q --now nvidia-persistenced || note "nvidia-persistenced does not start; see 'journalctl -u nvidia-persistenced'"
+        enable_units --now nvidia-persistenced.service || note "nvidia-persistenced does not start; see 'journalctl -u nvidia-persistenced'"
     fi
-    systemctl enable -q --now tailrack-gpu.service
-    systemctl enable -q --now tailrack-health.timer
+    enable_units --now tailrack-gpu.service
+    enable_units --now tailrack-health.timer
     # A look takes seconds, on a machine whose GPUs hang a minute: nobody waits for it here.
     systemctl start --no-block tailrack-health.service
 }

@@ -29,5 +29,5 @@ health_compute() {
     done <<<"$HEALTH_SCRIPTS"
     forget_old_scripts
     ensure_file /etc/tailrack/share-mounted 0644 root:root "$NFS_EXPORTS_MOUNT"
-    systemctl daemon-reload
+    reload_units tailrack-reason.service
 }

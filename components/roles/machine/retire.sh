@@ -3,14 +3,15 @@
 
 # Units that the cluster has made: stopped, and gone with their files.
 retire() {
-    local unit
+    local unit gone=''
     for unit in "$@"; do
         [ -e "/etc/systemd/system/$unit" ] || continue
+        gone=yes
         # Of a template only its instances run, each as long as it has work.
         [[ $unit == *@.* ]] || systemctl disable -q --now "$unit"
         rm -f "/etc/systemd/system/$unit"
     done
-    systemctl daemon-reload
+    [ -z "$gone" ] || systemctl daemon-reload
 }
 
 # A package's daemon that works for the cluster: stopped, and not started at the next boot. What was added to its unit goes

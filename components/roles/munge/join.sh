@@ -34,7 +34,7 @@ munge_join() {
     ensure_file "$MUNGE_FILE" 0400 munge:munge "$MUNGE_KEY"
     chown munge:munge /etc/munge
     chmod 0700 /etc/munge
-    systemctl enable -q munge
+    enable_units munge.service
     if [ -n "$CHANGED" ] || ! systemctl -q is-active munge; then systemctl restart munge; fi
     munge -n | unmunge >/dev/null || fail "munge cannot read its own credential" "see 'journalctl -u munge' on $HOST_NAME"
 }

@@ -9,12 +9,12 @@ names_machine() {
     rm -f "$STATE_DIR/tailnet-tag"
     chmod 0711 "$STATE_DIR"
     [ ! -d /etc/cloud ] || ensure_file /etc/cloud/cloud.cfg.d/99-tailrack.cfg 0644 root:root "preserve_hostname: true"
-    systemctl daemon-reload
-    systemctl enable -q --now tailrack-names.service
+    reload_units tailrack-names.service tailrack-names-follow.service
+    enable_units --now tailrack-names.service
     # Not a restart of the unit: Slurm's daemons require it, and would be restarted with it.
     /usr/local/sbin/tailrack-names
     if [ -n "$program_changed" ]; then systemctl restart tailrack-names-follow.service; fi
-    systemctl enable -q --now tailrack-names-follow.service
+    enable_units --now tailrack-names-follow.service
     if systemctl -q is-active systemd-resolved.service; then ask_nobody_around; fi
 }
 

@@ -48,8 +48,8 @@ LazyUnmount=yes
 
 [Install]
 WantedBy=multi-user.target"
-    systemctl daemon-reload
-    systemctl enable -q --now "$unit.mount"
+    reload_units "$unit.mount"
+    enable_units --now "$unit.mount"
 }
 
 # Before logins and servers at boot too, and whenever somebody gets an account here.
@@ -68,7 +68,7 @@ ExecStart=/usr/local/sbin/tailrack-share close
 
 [Install]
 WantedBy=multi-user.target"
-    systemctl daemon-reload
-    systemctl enable -q tailrack-share.service
-    systemctl enable -q --now tailrack-share.path
+    reload_units tailrack-share.service tailrack-share.path
+    enable_units tailrack-share.service
+    enable_units --now tailrack-share.path
 }

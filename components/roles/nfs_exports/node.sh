@@ -47,7 +47,7 @@ Where=$NFS_EXPORTS_MOUNT
 
 [Install]
 WantedBy=multi-user.target"
-    systemctl daemon-reload
+    reload_units "$unit.mount" "$unit.automount"
     mounted=$(share_mounted)
     if [ -n "$mounted" ] && [ -n "$NFS_EXPORTS_RESTORED" ] && share_stale; then
         note "the share that is mounted here is lost with its server: mounted anew"
@@ -61,7 +61,7 @@ WantedBy=multi-user.target"
     elif [ -n "$mounted" ]; then
         systemctl stop "$unit.automount" "$unit.mount"
     fi
-    systemctl enable -q "$unit.automount"
+    enable_units "$unit.automount"
     if ! systemctl -q is-active "$unit.automount"; then
         systemctl reset-failed "$unit.automount" "$unit.mount" || note "nothing had failed"
         systemctl start "$unit.automount"

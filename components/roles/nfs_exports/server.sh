@@ -27,7 +27,7 @@ mountd_on_another_port() {
 ensure_kernel_server() {
     CHANGED=
     ensure_file "$KERNEL_SERVER_FILE" 0644 root:root "$(kernel_server_configuration)"
-    systemctl enable -q nfs-server
+    enable_units nfs-server.service
     if [ -n "$CHANGED" ] || ! systemctl -q is-active nfs-server; then systemctl restart nfs-server; fi
     if mountd_on_another_port; then
         fail "rpc.mountd listens on ports that the cluster's rules do not close" \
@@ -65,10 +65,10 @@ ensure_ganesha() {
     fi
     # Its package does not start it again when it is killed; without it every node hangs.
     ensure_file /etc/systemd/system/nfs-ganesha.service.d/tailrack.conf 0644 root:root $'[Service]\nRestart=on-failure\nRestartSec=2'
-    if [ -n "$CHANGED" ]; then systemctl daemon-reload; fi
+    reload_units nfs-ganesha.service
     CHANGED=
     ensure_file "$GANESHA_FILE" 0644 root:root "$(ganesha_configuration)"
-    systemctl enable -q nfs-ganesha
+    enable_units nfs-ganesha.service
     if ! systemctl -q is-active nfs-ganesha; then
         systemctl restart nfs-ganesha
     elif [ -n "$CHANGED" ]; then

@@ -176,6 +176,7 @@ TimeoutStopSec=25
 
 [Install]
 WantedBy=multi-user.target"
+    CHANGED=
     for scope in slurmstepd.scope "${HOST_NAME}_slurmstepd.scope"; do
         ensure_file "/etc/systemd/system/$scope.d/tailrack.conf" 0644 root:root "# Written by tailrack: what is left of jobs.
 [Unit]
@@ -187,6 +188,8 @@ TimeoutStopSec=5
 # A job that takes more memory than it may is ended by the kernel; systemd would end all jobs of the node with it.
 OOMPolicy=continue"
     done
+    # For a scope that has jobs now; to ask systemd for it would have it loaded, as above. A new one reads its files.
+    if [ -n "$CHANGED" ] && systemctl -q is-active slurmd; then systemctl daemon-reload; fi
     # None of it is slurmd's.
     CHANGED=$known
 }
@@ -215,8 +218,8 @@ ExecStart=/usr/sbin/slurmd --systemd -Z -N $HOST_NAME --conf-server $HEAD_ADDRES
     # As it was called before version 0.1.
     retire tailrack-known.service
     rm -f /usr/local/sbin/tailrack-known
-    systemctl daemon-reload
-    systemctl enable -q slurmd tailrack-slurmd-watchdog tailrack-shutdown
+    reload_units slurmd.service tailrack-slurmd-watchdog.service tailrack-shutdown.service
+    enable_units slurmd.service tailrack-slurmd-watchdog.service tailrack-shutdown.service
     # A controller that forgot this node, which could not be told: slurmd makes itself known only when it starts.
     if ! systemctl -q is-active slurmd || ! node_known; then
         systemctl restart --no-block slurmd

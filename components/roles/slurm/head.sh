@@ -67,8 +67,8 @@ slurm_head() {
     ensure_file "$offered/tailrack-prolog" 0644 root:root "$SLURM_PROLOG"
     ensure_file "$offered/tailrack-epilog" 0644 root:root "$SLURM_EPILOG"
     if [ "$HEAD_COMPUTES" = true ]; then write_slurm_node; else end_slurmd; fi
-    systemctl daemon-reload
-    systemctl enable -q slurmctld
+    reload_units slurmctld.service
+    enable_units slurmctld.service
     offer_slurm_files "$offered" || fail "$REFUSED" \
         "correct tailrack:slurm.settings; 'journalctl -u slurmctld' on $HOST_NAME says more"
     [ "$HEAD_COMPUTES" = true ] || wait_until 60 own_node_deleted ||
@@ -80,6 +80,6 @@ slurm_head() {
     retire tailrack-forget.timer tailrack-forget.service
     rm -f /usr/local/sbin/tailrack-forget
     ensure_file /usr/local/sbin/tailrack-expire 0755 root:root "$HEAD_EXPIRE_PROGRAM"
-    systemctl enable -q --now tailrack-expire.timer
+    enable_units --now tailrack-expire.timer
     result slurm_version "$(json_string "$(slurmctld -V | awk '{print $2}')")"
 }

@@ -16,27 +16,27 @@ waiting_nodes() {
 
 # On the head node, while the controller that is there still answers. Word: the release that comes.
 hold_older_nodes() {
-    local wanted nodes words
-    wanted=$(release_of "$1")
-    if older "$wanted" "$ONE_RELEASE_SINCE"; then return 0; fi
-    nodes=$(timeout 20 sinfo -h -a -N -o '%N %v' | awk -v own="$HOST_NAME" -v release="$wanted." \
+    local comes behind asked
+    comes=$(release_of "$1")
+    if older "$comes" "$ONE_RELEASE_SINCE"; then return 0; fi
+    behind=$(timeout 20 sinfo -h -a -N -o '%N %v' | awk -v own="$HOST_NAME" -v release="$comes." \
         '$1 != own && index($2, release) != 1 {print $1}' | sort -u | tr '\n' ,)
-    nodes=${nodes%,}
-    [ -n "$nodes" ] || return 0
-    note "until their turn no job starts on $nodes"
-    words=("reservationname=$WAITING" "nodes=$nodes")
+    behind=${behind%,}
+    [ -n "$behind" ] || return 0
+    note "until their turn no job starts on $behind"
+    asked=("reservationname=$WAITING" "nodes=$behind")
     if [ -n "$(waiting_nodes)" ]; then
-        scontrol update "${words[@]}"
+        scontrol update "${asked[@]}"
     else
-        scontrol create reservation "${words[@]}" starttime=now duration=infinite users=root flags=maint,ignore_jobs
+        scontrol create reservation "${asked[@]}" starttime=now duration=infinite users=root flags=maint,ignore_jobs
     fi
 }
 
 let_go() {
-    local nodes
-    nodes=$(waiting_nodes)
-    grep -qxF "$1" <<<"$nodes" || return 0
-    if [ "$nodes" = "$1" ]; then
+    local held
+    held=$(waiting_nodes)
+    grep -qxF "$1" <<<"$held" || return 0
+    if [ "$held" = "$1" ]; then
         scontrol delete "reservationname=$WAITING"
     else
         scontrol update "reservationname=$WAITING" "nodes-=$1"

@@ -36,6 +36,6 @@ Description=Certificates of SSH host keys
 [Service]
 Type=oneshot
 $(printf 'ExecStart=%s\n' "${@:2}")"
-    systemctl daemon-reload
-    systemctl enable -q --now "$1.timer"
+    reload_units "$1.timer" "$1.service"
+    enable_units --now "$1.timer"
 }

@@ -81,7 +81,7 @@ lead_through_proxy() {
 join_tailnet() {
     remember_daemon
     lead_through_proxy
-    systemctl enable -q --now tailscaled
+    enable_units --now tailscaled.service
     wait_until 30 systemctl -q is-active tailscaled || fail "tailscaled does not start" "see 'journalctl -u tailscaled' on $HOST_NAME"
     # After a restart the daemon comes back by itself; do not log in again while it does.
     wait_until 15 daemon_decided || note "tailscaled is still starting"
@@ -115,7 +115,7 @@ join_tailnet() {
     ensure_file "$MEMBERSHIP_FILE" 0644 root:root "$membership"
     [ "$(tailscale ip -4)" != "$before" ] || return 0
     # What is bound to an address of an earlier membership starts anew, in its order.
-    systemctl daemon-reload
+    reload_units tailrack-tailnet.service
     systemctl restart tailrack-tailnet.service
 }
 
@@ -147,8 +147,8 @@ tailnet_join() {
         join_tailnet
         offer_relay
     fi
-    systemctl daemon-reload
-    systemctl enable -q --now tailrack-tailnet.service
+    reload_units tailrack-tailnet.service
+    enable_units --now tailrack-tailnet.service
     result tailnet_ip "$(json_string "$(tailscale ip -4)")"
     result tailscale_version "$(json_string "$(tailscale version | head -n 1)")"
 }

@@ -1,0 +1,42 @@
+"""scripts/base.sh: systemd reads its units anew where it has one as it was, and links for the next boot."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.shell import Shell
+
+VALUES = {"HOST_NAME": "a1", "STEP_NAME": "test"}
+
+
+def calls(shell: Shell, words: str, systemd: str) -> list[str]:
+    """What is asked of a played systemd that changes something."""
+    shell.stub("systemctl", systemd)
+    done = shell.call(words, VALUES)
+    assert done.returncode == 0, done.stderr
+    return [call for call in shell.calls if not call.startswith(("systemctl show", "systemctl is-enabled"))]
+
+
+@pytest.mark.parametrize(
+    ("said", "changed"), [("no\\nno\\n", []), ("no\\nyes\\n", ["systemctl daemon-reload"]), ("", [])]
+)
+def test_units_are_read_anew_where_one_of_them_is_another_than_systemd_has(
+    shell: Shell, said: str, changed: list[str]
+) -> None:
+    assert calls(shell, "reload_units a.service b.timer", f"[ $1 != show ] || printf '{said}'") == changed
+    assert "systemctl show -P NeedDaemonReload a.service b.timer" in shell.calls
+
+
+def test_who_starts_at_boot_already_is_not_enabled_again(shell: Shell) -> None:
+    systemd = "case $* in 'is-enabled a.service') echo enabled ;; is-enabled*) echo disabled; exit 1 ;; esac"
+    assert calls(shell, "enable_units a.service b.timer", systemd) == ["systemctl --root=/ enable -q b.timer"]
+
+
+def test_who_is_to_run_now_is_started_whether_enabled_before_or_not(shell: Shell) -> None:
+    systemd = "[ $1 != is-enabled ] || echo enabled"
+    assert calls(shell, "enable_units --now a.service", systemd) == ["systemctl start a.service"]
+
+
+def test_a_unit_that_cannot_be_enabled_is_not_started_and_the_step_learns_of_it(shell: Shell) -> None:
+    systemd = "[ $2 != enable ]"
+    assert calls(shell, "! enable_units --now a.service", systemd) == ["systemctl --root=/ enable -q a.service"]
