@@ -204,6 +204,7 @@ class ComputeNode(pulumi.ComponentResource):
             node_script,
             {
                 **values,
+                "NODE_AUTHORITIES": Field(member.result, "authorities"),
                 "NODE_CERTIFICATE": Field(member.result, "certificate"),
                 "HEAD_PROBLEM": Field(member.result, "problem"),
                 "NODE_LEAVE_VALUES": made_of({name: values[name] for name in leave.reads}, header),

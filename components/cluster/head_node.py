@@ -147,7 +147,6 @@ class HeadNode(pulumi.ComponentResource):
         self.link = HeadLink(
             machine=host,
             address=self.joined["tailnet_ip"],
-            authority=head.result["authority"],
             leave_key=head.result["leave_key"],
             slurm_version=version,
             slurm_oldest=version.apply(oldest_reached),

@@ -32,6 +32,12 @@ class Cluster(Section):
         min_length=1,
         default="1",
     )
+    ssh_generation: FreeText = key(
+        "change this text to give the cluster a new SSH authority, and every machine a certificate of it",
+        'a short text; a change of it makes a new SSH authority; write any text, such as "2"',
+        min_length=1,
+        default="1",
+    )
     repair: dict[str, FreeText] = key(
         "by a node's name, a text; change it to run all steps of that node again, as after a repair by hand",
         "a mapping from a node's name to a short text; no step would know that it has to run again; write "

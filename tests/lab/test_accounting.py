@@ -133,6 +133,7 @@ def test_jobs_are_in_the_books_whatever_restarts_or_is_killed_in_the_middle_of_t
     assert cluster.run("head", f"sacct -n -X -j {','.join(numbers)} --duplicates | wc -l").strip() == str(len(numbers))
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("unit", UNITS)
 def test_while_the_database_is_away_jobs_go_on_and_are_in_the_books_afterwards(cluster: Cluster, unit: str) -> None:
     long = submit(cluster, "sleep 20", "-n1")
@@ -150,6 +151,7 @@ def test_while_the_database_is_away_jobs_go_on_and_are_in_the_books_afterwards(c
     well_booked(cluster, numbers, 120)
 
 
+@pytest.mark.proof
 def test_a_full_disk_under_the_database_costs_no_job_and_no_record(cluster: Cluster) -> None:
     cluster.run(
         "head",
@@ -211,6 +213,7 @@ def test_users_get_the_account_and_the_limits_of_the_config(cluster: Cluster) ->
     assert cluster.touched() == set()
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_controller_that_keeps_limits_starts_without_a_database(cluster: Cluster, unit: str) -> None:
     cluster.run("head", f"systemctl stop {unit}; systemctl restart slurmctld")
@@ -234,6 +237,7 @@ def test_who_goes_is_in_no_account_any_more_and_the_books_and_others_stay(cluste
     assert "AccountingStorageEnforce" not in cluster.run("head", "cat /etc/slurm/slurm.conf")
 
 
+@pytest.mark.proof
 def test_switched_off_it_is_gone_but_for_what_jobs_have_used_which_is_there_when_it_is_on_again(
     cluster: Cluster,
 ) -> None:

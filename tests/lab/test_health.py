@@ -115,6 +115,7 @@ def test_a_script_that_fails_drains_its_node_alone_and_the_job_runs_elsewhere(cl
     assert drained(cluster, "a1")
 
 
+@pytest.mark.proof
 def test_a_script_that_hangs_is_ended_and_drains_its_node(cluster: Cluster) -> None:
     cluster.run("a1", "echo hang >/run/mine")
     assert two_jobs_of_the_site(cluster) == ["head", "head"]
@@ -135,6 +136,7 @@ def full_disk(cluster: Cluster) -> Iterator[None]:
     cluster.attempt("a1", "umount /var/tmp")
 
 
+@pytest.mark.proof
 @pytest.mark.usefixtures("full_disk")
 def test_slurm_itself_has_a_node_with_a_full_disk_drained_and_taken_back(cluster: Cluster) -> None:
     eventually(lambda: drained(cluster, "a1"), 280, "Slurm's own look has drained it")

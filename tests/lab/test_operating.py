@@ -115,6 +115,7 @@ def test_a_node_answers_the_head_nodes_questions_and_nothing_else(cluster: Clust
     assert "ask" not in cluster.run("head", "ls /run/tailrack-private")
 
 
+@pytest.mark.proof
 @pytest.mark.usefixtures("back")
 def test_slurm_reboots_a_node_that_is_asked_to(cluster: ClusterUnderTest) -> None:
     def started() -> str:

@@ -80,6 +80,7 @@ def test_the_munge_key_is_changed_under_load_and_no_job_is_lost(cluster: Cluster
     assert "down" not in cluster.run("head", "sinfo -h -o %a")
 
 
+@pytest.mark.proof
 def test_a_node_that_cannot_be_reached_is_named_and_mended_by_the_next_up(cluster: ClusterUnderTest) -> None:
     cluster.run("b1", "systemctl stop ssh.socket ssh.service 2>/dev/null || systemctl stop ssh")
     cluster.config["tailrack:cluster"]["munge_generation"] = "without b1"

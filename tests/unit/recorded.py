@@ -44,6 +44,7 @@ def certificate_of(node: str) -> str:
 
 
 AUTHORITY, LEAVE_KEY = public_key("authority"), public_key("leave")
+AUTHORITIES = f"# 1790000000\n{AUTHORITY}"
 
 
 def promised_gpus(gate: str) -> dict[str, Any]:
@@ -231,10 +232,10 @@ class _Recorder(mocks.Mocks):
                 "host_key": HOST_KEY, "fabric": {"interfaces": [], "rdma": []},
                 **({} if node in HEADS else {"path": "direct"}),
             },
-            "member": {"certificate": certificate_of(node)},
+            "member": {"certificate": certificate_of(node), "authorities": AUTHORITIES},
             "node": {"slurm_version": "24.11.5"},
             "head": {
-                "slurm_version": "24.11.5", "authority": AUTHORITY,
+                "slurm_version": "24.11.5",
                 "leave_key": LEAVE_KEY, "own_file_system": True,
             },
             "services": {}, "pool": {}, "device": {},

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: munge/own
+# uses: munge/own ssh_trust/members
 # All machines change to the next munge key at one moment, while jobs go on and none starts (docs/decisions/0017). The head
 # node's own join has laid the key ready; here it is handed to the members, and they are told to change.
 #
@@ -11,7 +11,6 @@ MUNGE_LATE=$STATE_DIR/munge.late
 MUNGE_HELD=$STATE_DIR/munge.held
 # Seconds: for what was sent to nodes before, and after which jobs start again whatever has become of this step.
 MUNGE_QUIET=10 MUNGE_LONGEST=50
-MUNGE_AT_ONCE=64
 # Seconds in which who is late may still come, in this run.
 MUNGE_PATIENCE=180
 
@@ -48,22 +47,6 @@ keep_the_late() {
     done <"$MUNGE_LATE" >"$1/late"
     mv -f "$1/late" "$MUNGE_LATE"
     [ ! -s "$MUNGE_LATE" ]
-}
-
-members_but_here() {
-    local path
-    for path in "$STATE_DIR"/members/*/address; do
-        [ -e "$path" ] || continue
-        path=${path%/address}
-        [ "${path##*/}" = "$HOST_NAME" ] || echo "${path##*/}"
-    done
-}
-
-# Ask members, of stdin, many at once: folder for NODE.said, NODE.why and NODE.yes, file for their stdin, question.
-ask_members() {
-    # shellcheck disable=SC2016  # for the shell of each
-    xargs -r -P "$MUNGE_AT_ONCE" -I '{}' bash -c 'rm -f "$2/$1.yes"
-        ! timeout -k 2 20 tailrack-ask "$1" "${@:4}" <"$3" >"$2/$1.said" 2>"$2/$1.why" || : >"$2/$1.yes"' - '{}' "$@"
 }
 
 nothing_on_its_way() {

@@ -4,6 +4,10 @@
 
 AUTHORITY_KEY=$STATE_DIR/ssh_authority
 LEAVE_KEY=$STATE_DIR/leave_key
+# What all machines are to trust, as they keep it (authorities.sh).
+AUTHORITY_TRUSTED=$STATE_DIR/ssh_authority.trusted
+# The generation that the authority is of (turn.sh). Empty for one that is of whichever the config has.
+AUTHORITY_GENERATION=$STATE_DIR/ssh_authority.generation
 
 ensure_authority() {
     local key
@@ -12,9 +16,22 @@ ensure_authority() {
         # The public half is written last, so a key without it is half made.
         [ -s "$key.pub" ] && continue
         rm -f "$key"
+        [ "$key" != "$AUTHORITY_KEY" ] || : >"$AUTHORITY_GENERATION"
         ssh-keygen -q -t ed25519 -N '' -C "tailrack $(basename "$key")" -f "$key"
         note "made $key"
     done
+}
+
+# Number what all are to trust anew where it is something else. And where this head node was made of a backup: nodes may
+# have been told of later authorities than it knows.
+keep_authorities() {
+    local keys number now
+    keys=$(cat "$AUTHORITY_KEY"{,.next,.last}.pub 2>/dev/null | cut -d' ' -f1,2 | sort -u) || :
+    if [ "$(sed 1d "$AUTHORITY_TRUSTED" 2>/dev/null)" = "$keys" ] &&
+        [ ! "$STATE_DIR/restored" -nt "$AUTHORITY_TRUSTED" ]; then return 0; fi
+    number=$(sed -n '1s/^# //p' "$AUTHORITY_TRUSTED" 2>/dev/null) || :
+    now=$(date +%s)
+    ensure_file "$AUTHORITY_TRUSTED" 0644 root:root "# $((${number:-0} < now ? now : number + 1))"$'\n'"$keys"
 }
 
 public_key() { cut -d' ' -f1,2 "$1.pub"; }

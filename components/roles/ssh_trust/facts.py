@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 
 from components.settings.public_key import ED25519, check_key
 
@@ -27,3 +28,11 @@ def certificate(value: object) -> str:
     if kind != CERTIFICATE or not base64.b64decode(text, validate=True)[4:].startswith(kind.encode()):
         raise ValueError
     return f"{kind} {text}"
+
+
+def authorities(value: object) -> str:
+    """Read what a machine is to trust: a line `# NUMBER`, and a line for each of one to three keys."""
+    first, *keys = value.split("\n") if isinstance(value, str) else ("",)
+    if not re.fullmatch(r"# [1-9][0-9]{0,17}", first) or not 1 <= len(keys) <= 3:
+        raise ValueError
+    return "\n".join([first, *map(ed25519, keys)])

@@ -9,6 +9,8 @@ ssh_trust_member() {
     take_lock
     # Where tailrack-ask finds it.
     ensure_file "$STATE_DIR/members/$NODE_NAME/sshd_port" 0644 root:root "$NODE_SSHD_PORT"
+    # Its address is kept already (names): whoever changes this after now tells this node too.
+    result authorities "$(json_string "$(cat "$AUTHORITY_TRUSTED")")"
     result certificate "$(json_string "$(certificate_for "$NODE_NAME" "$NODE_NAME,$NODE_ADDRESS" "$NODE_HOST_KEY")")"
 }
 

@@ -2,33 +2,30 @@
 # uses: ssh_trust/trust
 # A node trusts the cluster's authority, shows its own certificate, lets the head node ask it to leave, and answers it.
 #
-# HEAD_ADDRESS, HEAD_AUTHORITY, HEAD_LEAVE_KEY
+# HEAD_ADDRESS, HEAD_LEAVE_KEY
 # NFS_EXPORTS_MOUNT    where the share is, with this machine's next certificates
+# NODE_AUTHORITIES     as authorities.sh has them
 # NODE_CERTIFICATE     for this machine's SSH host key
 # NODE_LEAVE_PROGRAM   text of the program that the head node may run here, and nothing else; NODE_LEAVE_VALUES before it
 
 LEAVE_PROGRAM=/usr/local/sbin/tailrack-leave
-LEAVE_KEY_FILE=/etc/ssh/tailrack_leave_key
 
 ssh_trust_node() {
     let_the_head_ask
-    trust_authority "$HEAD_AUTHORITY"
     show_certificate "$NODE_CERTIFICATE"
     ensure_timer tailrack-certificate \
         "/usr/local/sbin/tailrack-certificate $NFS_EXPORTS_MOUNT/.tailrack/certificates/$HOST_NAME"
 }
 
 # The keys lie in a file that is ours and holds nothing else, and are all that opens root to the head node's address: one to
-# leave, and what the authority signs for tailrack-ask. Two, since an earlier version leaves whatever its key is used for.
+# leave, and what an authority signs for tailrack-ask. Two, since an earlier version leaves whatever its key is used for.
 let_the_head_ask() {
     local remedy="look at the head node itself: something there answers in the place of tailrack's steps"
     one_key "$HEAD_LEAVE_KEY" || fail "what the head node gives as its key for tailrack-leave is no key" "$remedy"
-    one_key "$HEAD_AUTHORITY" || fail "what the head node gives as its authority is no key" "$remedy"
     ensure_file "$LEAVE_PROGRAM" 0755 root:root $'#!/bin/bash\n'"$NODE_LEAVE_VALUES"$'\n'"$NODE_LEAVE_PROGRAM"
-    ensure_file "$LEAVE_KEY_FILE" 0644 root:root \
-        "restrict,from=\"$HEAD_ADDRESS\",command=\"$LEAVE_PROGRAM\" $HEAD_LEAVE_KEY tailrack-leave
-restrict,from=\"$HEAD_ADDRESS\",cert-authority,principals=\"tailrack-ask\",command=\"/usr/local/sbin/tailrack-answer\" \
-$HEAD_AUTHORITY tailrack-ask"
+    trust_authorities "$NODE_AUTHORITIES"
+    alone_with_authorities let_authorities_ask "$HEAD_ADDRESS" \
+        "restrict,from=\"$HEAD_ADDRESS\",command=\"$LEAVE_PROGRAM\" $HEAD_LEAVE_KEY tailrack-leave"
     # Where root may not log in at all, or otherwise, this one command still must be heard.
     CHANGED=
     ensure_file /etc/ssh/sshd_config.d/tailrack-leave.conf 0644 root:root \

@@ -5,19 +5,24 @@ from __future__ import annotations
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import whole
 from components.roles.role import File, Role, template
-from components.roles.ssh_trust.facts import certificate, ed25519
+from components.roles.ssh_trust.facts import authorities, certificate, ed25519
 
 
-def role(_settings: ClusterSettings) -> Role:
+def role(settings: ClusterSettings) -> Role:
     """Every node shows a certificate of the authority, and everybody trusts the authority."""
     trusts = (
         _program("tailrack-known-hosts"),
         _program("tailrack-certificate"),
         File("/etc/ssh/ssh_config.d/tailrack.conf", template("ssh_trust", "ssh_config")),
     )
+    answers = (
+        File(f"/usr/local/lib/tailrack/answers/{name}", template("ssh_trust", name), mode="0755")
+        for name in ("authority", "certificate")
+    )
     return Role(
         "ssh_trust",
         after=("users",),
+        values={"generation": settings.cluster.ssh_generation},
         packages={"join": ("openssh-server",)},
         state=(
             *("/var/lib/tailrack/ssh_authority*", "/var/lib/tailrack/leave_key*", "/var/lib/tailrack/members"),
@@ -25,12 +30,12 @@ def role(_settings: ClusterSettings) -> Role:
         ),
         files={
             "head": (*trusts, _program("tailrack-sign"), _timer("tailrack-sign"), _program("tailrack-ask")),
-            "node": (*trusts, _timer("tailrack-certificate"), _program("tailrack-answer")),
+            "node": (*trusts, _timer("tailrack-certificate"), _program("tailrack-answer"), *answers),
         },
         facts={
             "join": {"sshd_port": whole(1, 65535), "host_key": ed25519},
-            "head": {"authority": ed25519, "leave_key": ed25519},
-            "member": {"certificate": certificate},
+            "head": {"leave_key": ed25519},
+            "member": {"certificate": certificate, "authorities": authorities},
         },
     )
 

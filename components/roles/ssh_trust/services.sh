@@ -1,13 +1,19 @@
 #!/bin/bash
-# uses: ssh_trust/authority ssh_trust/trust
+# uses: ssh_trust/authority ssh_trust/trust ssh_trust/turn
 # The head node shows a certificate as well, to users who log in to it from a node; and signs everybody's again before
 # they end.
 #
-# HEAD_ADDRESS       its tailnet address
-# NFS_EXPORTS_PATH   the share, on which machines find their next certificate
+# HEAD_ADDRESS           its tailnet address
+# NFS_EXPORTS_PATH       the share, on which machines find their next certificate
+# SSH_TRUST_GENERATION   text of the config that is changed for another authority
 
 ssh_trust_services() {
-    show_certificate "$(certificate_for "$HOST_NAME" "$HOST_NAME,$HEAD_ADDRESS" "$(host_key)")"
-    ensure_timer tailrack-sign "/usr/local/sbin/tailrack-sign publish $NFS_EXPORTS_PATH/.tailrack/certificates" \
+    CERTIFICATES_FOLDER=$NFS_EXPORTS_PATH/.tailrack/certificates
+    show_own_certificate
+    ensure_timer tailrack-sign "/usr/local/sbin/tailrack-sign publish $CERTIFICATES_FOLDER" \
         "/usr/local/sbin/tailrack-certificate $STATE_DIR/members/$HOST_NAME/key-cert.pub"
+    note "SSH authority of generation '$SSH_TRUST_GENERATION'"
+    turn_to "$SSH_TRUST_GENERATION"
 }
+
+show_own_certificate() { show_certificate "$(certificate_for "$HOST_NAME" "$HOST_NAME,$HEAD_ADDRESS" "$(host_key)")"; }

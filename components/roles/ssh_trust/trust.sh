@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: ssh_trust/sshd
+# uses: ssh_trust/authorities ssh_trust/sshd
 # SSH between nodes with known host keys and no list of them: the head node is a certificate authority, every node
 # shows a certificate from it, and everybody trusts the authority.
 
@@ -11,10 +11,10 @@ host_key() { cut -d' ' -f1,2 "$HOST_KEY_FILE.pub"; }
 # Whether a text is one ed25519 key and nothing after it: a second line would be a second entry of the file it goes into.
 one_key() { [[ $1 =~ ^ssh-ed25519\ AAAAC3NzaC1lZDI1NTE5AAAAI[A-Za-z0-9+/]{43}$ ]]; }
 
-trust_authority() {
-    one_key "$1" || fail "what the head node gives as its authority is no key" \
+trust_authorities() {
+    sound_authorities "$1" || fail "what the head node gives as its authorities is no list of keys" \
         "look at the head node itself: something there answers in the place of tailrack's steps"
-    ensure_file /etc/ssh/tailrack_authority.pub 0644 root:root "$1"
+    alone_with_authorities take_authorities "$1"
     # What an earlier version wrote: it let the authority vouch for every host there is.
     rm -f /etc/ssh/ssh_known_hosts.d-tailrack
 }

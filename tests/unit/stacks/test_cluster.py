@@ -281,6 +281,21 @@ def test_a_new_munge_generation_touches_the_key_and_with_it_every_join(build: Bu
     assert after.differences(before) == {"munge-key", "head-join", "head-services", "a1-join", "b1-join"}
 
 
+def test_another_ssh_generation_touches_the_head_nodes_services_alone(build: Build, lab_config: RawConfig) -> None:
+    before = build(lab_config)
+    lab_config["cluster"]["ssh_generation"] = "2"
+    assert build(lab_config).differences(before) == {"head-services"}
+
+
+def test_what_a_node_is_to_trust_comes_with_the_head_nodes_answer_about_it(build: Build, lab_config: RawConfig) -> None:
+    both = f"# 1800000000\n{AUTHORITY}\n{LEAVE_KEY}"
+    stack = build(lab_config, answers={"b1-member": {"authorities": both}})
+    assert stack.header("b1-node")["NODE_AUTHORITIES"] == both
+    stack = build(lab_config, answers={"b1-member": {"authorities": f"{AUTHORITY}\n{LEAVE_KEY}"}})
+    assert stack.header("b1-node")["NODE_AUTHORITIES"] == ""
+    assert stack.header("b1-node")["HEAD_PROBLEM"] == "its answer has no authorities that could be one"
+
+
 def test_a_node_that_moves_on_the_tailnet_is_measured_again(build: Build, lab_config: RawConfig) -> None:
     before = build(lab_config)
     after = build(lab_config, answers={"b1-join": {"tailnet_ip": "100.64.9.9"}})

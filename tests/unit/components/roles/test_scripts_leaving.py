@@ -33,7 +33,7 @@ def install(shell: Shell, key: str = KEY, head: str = "100.64.0.1") -> str:
         "NODE_LEAVE_PROGRAM": shell.inside(leave_program(ROLES).text),
         "NODE_LEAVE_VALUES": header({"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False}),
     }
-    given = {"HEAD_LEAVE_KEY": key, "HEAD_AUTHORITY": AUTHORITY, "HEAD_ADDRESS": head, **program}
+    given = {"HEAD_LEAVE_KEY": key, "NODE_AUTHORITIES": f"# 7\n{AUTHORITY}", "HEAD_ADDRESS": head, **program}
     done = shell.call("let_the_head_ask", given, "ssh_trust/node")
     assert done.returncode == 0, done.stderr
     return str(shell.path(PROGRAM).read_text())
@@ -212,7 +212,7 @@ def test_the_keys_file_is_written_as_a_whole_and_what_an_earlier_version_wrote_i
     "key", ["", "ssh-ed25519 AAAA", f"{KEY}\n{OTHER}", f"{KEY} x\n{OTHER}", f"\n{KEY}", f'{KEY} "', KEY + "A"]
 )
 def test_a_leave_key_that_is_not_one_key_is_refused_and_nothing_is_written(shell: Shell, key: str) -> None:
-    given = {"HEAD_LEAVE_KEY": key, "HEAD_AUTHORITY": AUTHORITY, "HEAD_ADDRESS": "100.64.0.1"}
+    given = {"HEAD_LEAVE_KEY": key, "NODE_AUTHORITIES": f"# 7\n{AUTHORITY}", "HEAD_ADDRESS": "100.64.0.1"}
     given |= {"NODE_LEAVE_PROGRAM": "", "NODE_LEAVE_VALUES": ""}
     done = shell.call("trap 'echo \"$REASON\"' EXIT; let_the_head_ask", given, "ssh_trust/node")
     assert (done.returncode, done.stdout) == (1, "what the head node gives as its key for tailrack-leave is no key\n")

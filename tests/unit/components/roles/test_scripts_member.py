@@ -40,6 +40,8 @@ def member(shell: Shell) -> Member:
         "ssh-keygen", 'echo "certificate of ${@: -1}" >"${@: -1}"; mv "${@: -1}" "$(dirname "${@: -1}")/key-cert.pub"'
     )
 
+    shell.write("/var/lib/tailrack/ssh_authority.pub", "ssh-ed25519 AAAA authority\n")
+    shell.write("/var/lib/tailrack/ssh_authority.trusted", "# 7\nssh-ed25519 AAAA\n")
     sign = shell.write("/usr/local/sbin/tailrack-sign", shell.inside(template("ssh_trust", "tailrack-sign")))
     sign.chmod(0o755)
 
@@ -101,7 +103,8 @@ def test_a_member_gets_an_export_of_its_one_address_and_a_certificate(member: Me
     done = member("up")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
-        "certificate": f"certificate of {shell.root}/var/lib/tailrack/members/b1/key.pub"
+        "authorities": "# 7\nssh-ed25519 AAAA",
+        "certificate": f"certificate of {shell.root}/var/lib/tailrack/members/b1/key.pub",
     }
     assert shell.path("/etc/exports.d/tailrack-b1.exports").read_text() == LINE
     assert "exportfs -ra" in shell.calls

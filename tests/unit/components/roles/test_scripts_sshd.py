@@ -49,7 +49,7 @@ def test_a_step_that_found_nothing_to_tell_ends_there_and_says_what_is_missing(s
 
 
 def let_ask(shell: Shell) -> subprocess.CompletedProcess[str]:
-    keys = {"HEAD_LEAVE_KEY": public_key("leave"), "HEAD_AUTHORITY": public_key("authority")}
+    keys = {"HEAD_LEAVE_KEY": public_key("leave"), "NODE_AUTHORITIES": f"# 7\n{public_key('authority')}"}
     values = {"HEAD_ADDRESS": HEAD, **keys, "NODE_LEAVE_PROGRAM": ""}
     commands = "trap 'echo \"$REASON\"' EXIT; let_the_head_ask"
     return shell.call(commands, {**values, "NODE_LEAVE_VALUES": ""}, "ssh_trust/node")

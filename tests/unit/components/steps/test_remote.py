@@ -151,7 +151,7 @@ def test_a_name_that_bash_would_not_take_as_a_variable_is_refused(name: str) -> 
 
 def test_libraries_come_before_the_script_and_the_call_comes_last() -> None:
     text = render_script(compose(ROLES, NODE), {"HOST_NAME": "a1"})
-    order = [text.index(f"\n{name}() ") for name in ("dispatch", "ensure_packages", "trust_authority", "up")]
+    order = [text.index(f"\n{name}() ") for name in ("dispatch", "ensure_packages", "trust_authorities", "up")]
     assert order == sorted(order)
     assert "dispatch" in text.rstrip("\n").rpartition("\n")[2]
     assert text.endswith("\n")

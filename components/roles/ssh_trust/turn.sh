@@ -1,0 +1,104 @@
+#!/bin/bash
+# uses: ssh_trust/authority ssh_trust/members ssh_trust/trust
+# Another authority takes the place of the last one while users go from machine to machine (docs/decisions/0018): first all
+# trust both, then all show certificates of the next one, then nobody trusts the last one. Each step begins when all members
+# agree to the one before, so no machine refuses another at any time. Files say how far it is.
+#
+# Callers give CERTIFICATES_FOLDER, on the share, and show_own_certificate (services.sh).
+
+# What the authority's generation becomes when all is done; there while it is not.
+TURNING=$STATE_DIR/ssh_authority.turning
+# Seconds in which who is late may still come, in this run: one that joins anew has another address.
+TURN_PATIENCE=90
+
+turn_to() {
+    TURN_GENERATION=$1
+    # Versions before had one authority for ever.
+    [ -e "$AUTHORITY_GENERATION" ] || ensure_file "$AUTHORITY_GENERATION" 0644 root:root 1
+    [ -s "$AUTHORITY_GENERATION" ] || ensure_file "$AUTHORITY_GENERATION" 0644 root:root "$TURN_GENERATION"
+    if [ ! -e "$TURNING" ] && [ "$(cat "$AUTHORITY_GENERATION")" = "$TURN_GENERATION" ]; then return 0; fi
+    TURN_FOLDER=$(mktemp -d "$PRIVATE_DIR/authority.XXXXXX")
+    AT_END+=(forget_turn)
+    turn_authority || LATER+=(name_who_missed_it)
+}
+
+forget_turn() { rm -rf "$TURN_FOLDER"; }
+
+# Go on from wherever it was, as far as members agree; whether all is done. Called where bash looks over what fails.
+turn_authority() {
+    TURN_LATE=''
+    if [ ! -e "$TURNING" ]; then
+        [ "$(cat "$AUTHORITY_GENERATION")" != "$TURN_GENERATION" ] || return 0
+        make_next_authority && ensure_file "$TURNING" 0644 root:root "$TURN_GENERATION" || return 1
+    fi
+    all_trust || return 1
+    if [ -e "$AUTHORITY_KEY.next.pub" ]; then
+        let_next_sign || return 1
+        note "all trust the next authority: it signs from here on"
+    fi
+    if [ -e "$AUTHORITY_KEY.last.pub" ]; then
+        all_show || return 1
+        rm -f "$AUTHORITY_KEY.last.pub" && all_trust || return 1
+    fi
+    # Meanwhile the config may have been changed again.
+    mv -fT "$TURNING" "$AUTHORITY_GENERATION" && turn_authority
+}
+
+# The public half comes last, here and in what follows: where it is, the private one was.
+make_next_authority() {
+    local fresh=$AUTHORITY_KEY.fresh
+    [ ! -e "$AUTHORITY_KEY.next.pub" ] || return 0
+    rm -f "$AUTHORITY_KEY.next" "$fresh" "$fresh.pub"
+    ssh-keygen -q -t ed25519 -N '' -C "tailrack $(basename "$AUTHORITY_KEY")" -f "$fresh" &&
+        mv -fT "$fresh" "$AUTHORITY_KEY.next" && mv -fT "$fresh.pub" "$AUTHORITY_KEY.next.pub" &&
+        note "made $AUTHORITY_KEY.next"
+}
+
+# The last one's private half ends here: nobody can sign with it any more.
+let_next_sign() (
+    exec 8>"$PRIVATE_DIR/sign.lock"
+    flock -w 60 8 || exit 1
+    if [ -e "$AUTHORITY_KEY.next" ]; then
+        ensure_file "$AUTHORITY_KEY.last.pub" 0644 root:root "$(public_key "$AUTHORITY_KEY")"
+        mv -fT "$AUTHORITY_KEY.next" "$AUTHORITY_KEY" || exit 1
+    fi
+    mv -fT "$AUTHORITY_KEY.next.pub" "$AUTHORITY_KEY.pub"
+)
+
+# The head node first: whoever joins from here on is told the same by its own steps.
+all_trust() {
+    keep_authorities
+    trust_authorities "$(cat "$AUTHORITY_TRUSTED")" || return 1
+    all_agree trust "$AUTHORITY_TRUSTED" authority
+}
+
+# Asked again under the next authority alone, a node shows that its sshd has the certificate.
+all_show() {
+    local certificate="$STATE_DIR/members/{}/key-cert.pub" known=$TURN_FOLDER/known
+    show_own_certificate || return 1
+    /usr/local/sbin/tailrack-sign publish "$CERTIFICATES_FOLDER" || note "not all certificates could be signed"
+    all_agree take "$certificate" certificate || return 1
+    printf '@cert-authority * %s\n' "$(public_key "$AUTHORITY_KEY")" >"$known"
+    TAILRACK_KNOWN_HOSTS=$known all_agree show "$certificate" certificate
+}
+
+# Ask all members that have not agreed yet, and note who does not: to what, file for their stdin, question.
+all_agree() {
+    local folder node
+    folder=$TURN_FOLDER/$(authorities_number)-$1
+    mkdir -p "$folder"
+    members_but_here | while read -r node; do [ -e "$folder/$node.yes" ] || echo "$node"; done |
+        ask_members "$folder" "${@:2}"
+    for node in $(members_but_here); do
+        [ ! -e "$folder/$node.yes" ] || continue
+        note "$node does not $1: $(tail -n 1 "$folder/$node.why" 2>/dev/null)"
+        TURN_LATE+="${TURN_LATE:+ }$node"
+    done
+    [ -z "$TURN_LATE" ]
+}
+
+name_who_missed_it() {
+    wait_until "$TURN_PATIENCE" turn_authority || fail \
+        "the SSH authority is being changed, and ${TURN_LATE:-the head node itself} did not take part yet: until then all trust the last one too" \
+        "make it answer (tailrack-ask NODE last-failure), or remove it from the config; then run up again, which goes on"
+}

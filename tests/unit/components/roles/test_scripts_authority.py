@@ -1,0 +1,253 @@
+"""Another SSH authority takes the place of the last one: the real ssh-keygen, and stubs of the way to members."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.unit.recorded import public_key
+from tests.unit.shell import ROLES, Shell, role_header
+from tests.unit.shell import machine as machine_in
+
+KEYS = "/var/lib/tailrack/ssh_authority"
+TRUST, HOST_KEY = "/etc/ssh/tailrack_authority.pub", "/etc/ssh/ssh_host_ed25519_key"
+GENERATION, TURNING = f"{KEYS}.generation", f"{KEYS}.turning"
+NODES = ("a1", "b1")
+LIST = f"# 7\n{public_key('first')}"
+LEAVE = f'restrict,from="100.64.0.1",command="x" {public_key("leave")} tailrack-leave'
+
+
+def keygen(*words: object) -> str:
+    found = shutil.which("ssh-keygen")
+    assert found, "this machine has no ssh-keygen"
+    return subprocess.run([found, *map(str, words)], capture_output=True, text=True, check=True).stdout
+
+
+def programs(machine: Shell) -> None:
+    """The programs of the role, as a machine has them."""
+    machine.stub("ssh-keygen", f'exec {shutil.which("ssh-keygen")} "$@"')
+    machine.stub("sshd")
+    (ssh_trust,) = [role for role in ROLES if role.name == "ssh_trust"]
+    for file in {file.path: file for files in ssh_trust.files.values() for file in files}.values():
+        machine.write(file.path, machine.inside(file.text)).chmod(0o755)
+    keygen("-q", "-t", "ed25519", "-N", "", "-f", place(machine, HOST_KEY))
+
+
+def place(machine: Shell, path: str) -> Path:
+    machine.path(path).parent.mkdir(parents=True, exist_ok=True)
+    return machine.path(path)
+
+
+@pytest.fixture
+def head(shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    """A head node with members a1 and b1, each a folder in which its answers run; `away` names who answers nothing."""
+    programs(shell)
+    place(shell, KEYS)
+    made = shell.call("ssh_trust_head", {}, "ssh_trust/head")
+    assert made.returncode == 0, made.stderr
+    shell.write("/run/tailrack-private/x", "")
+    for node in NODES:
+        member = machine_in(tmp_path_factory.mktemp(node), shell.tools)
+        programs(member)
+        trusted = shell.path(TRUST).read_text().rstrip()
+        commands = f"trust_authorities \"$LIST\"; alone_with_authorities let_authorities_ask 100.64.0.1 '{LEAVE}'"
+        assert member.call(commands, {"LIST": trusted}, "ssh_trust/trust").returncode == 0
+        shell.write(f"/var/lib/tailrack/members/{node}/address", "100.64.0.9\n")
+        key = " ".join(member.path(f"{HOST_KEY}.pub").read_text().split()[:2])
+        signed = shell.program("/usr/local/sbin/tailrack-sign", node, f"{node},100.64.0.9", key)
+        assert signed.returncode == 0, signed.stderr
+        shown = member.program("/usr/local/sbin/tailrack-certificate", str(member.write("/offered", signed.stdout)))
+        assert shown.returncode == 0, shown.stderr
+        shell.write(f"/folder-of/{node}", str(member.root))
+    # As sshd does it: known is whose certificate a machine shows; who may ask is what its keys file says.
+    shell.stub(
+        "tailrack-ask",
+        f"""
+        [ "$1" != "$(cat {shell.root}/away 2>/dev/null)" ] || {{ echo "no route" >&2; exit 255; }}
+        root=$(cat {shell.root}/folder-of/$1)
+        known=$(cat "${{TAILRACK_KNOWN_HOSTS:-{shell.path(TRUST)}}}")
+        signer=$(ssh-keygen -L -f $root{HOST_KEY}-cert.pub | awk '$1 == "Signing" {{ print $4 }}')
+        ssh-keygen -l -f <(grep -o 'ssh-ed25519 [^ ]*' <<<"$known") | grep -qF "$signer" ||
+            {{ echo "Host key verification failed." >&2; exit 255; }}
+        grep -qF "$(cut -d' ' -f2 {shell.path(KEYS)}.pub)" $root/etc/ssh/tailrack_leave_key ||
+            {{ echo "Permission denied" >&2; exit 255; }}
+        PATH=$root/stubs:$PATH $root/usr/local/lib/tailrack/answers/$2""",
+    )
+    shell.stub("sort", '/usr/bin/sort "$@"')
+    shell.hurry()
+    return shell
+
+
+def member(head: Shell, node: str) -> Shell:
+    return Shell(Path(head.path(f"/folder-of/{node}").read_text()), head.tools)
+
+
+def turn(head: Shell, generation: str) -> subprocess.CompletedProcess[str]:
+    commands = (
+        "trap 'echo \"$REASON\"' EXIT; PRIVATE_DIR=/run/tailrack-private; show_own_certificate() { :; }; "
+        f"CERTIFICATES_FOLDER=/shared/certificates; turn_to '{generation}'\n"
+        "for each in ${LATER[@]}; do $each; done"
+    )
+    return head.call(commands, {**role_header("ssh_trust"), "HOST_NAME": "head"}, "ssh_trust/turn")
+
+
+def trusted(machine: Shell) -> set[str]:
+    return {line for line in machine.path(TRUST).read_text().splitlines() if line.startswith("ssh-")}
+
+
+def authority(head: Shell) -> str:
+    return " ".join(head.path(f"{KEYS}.pub").read_text().split()[:2])
+
+
+def signer(machine: Shell) -> str:
+    """Who signed the certificate that a machine shows."""
+    (found,) = re.findall(r"Signing CA: \S+ (\S+)", keygen("-L", "-f", machine.path(f"{HOST_KEY}-cert.pub")))
+    return str(found)
+
+
+def fingerprint(head: Shell) -> str:
+    return keygen("-l", "-f", head.path(f"{KEYS}.pub")).split()[1]
+
+
+def assert_turned(head: Shell, generation: str, before: str) -> None:
+    """One authority is left, whose private half is here; everybody trusts it and shows a certificate of it."""
+    assert authority(head) != before
+    for machine in (head, *(member(head, node) for node in NODES)):
+        assert trusted(machine) == {authority(head)}
+    for node in NODES:
+        assert signer(member(head, node)) == fingerprint(head)
+        opened = member(head, node).path("/etc/ssh/tailrack_leave_key").read_text().splitlines()
+        assert opened[0] == LEAVE
+        assert [line.split()[2] for line in opened[1:]] == [authority(head).split()[1]]
+    assert keygen("-y", "-f", head.path(KEYS)).split()[1] == authority(head).split()[1]
+    # A text that was cut off while it was written stays beside its file; of a private key nothing does.
+    half = re.compile(r".*\.(pub|trusted|turning|generation)\.\w{6}")
+    kept = {path.name for path in head.path(KEYS).parent.glob("ssh_authority*") if not half.fullmatch(path.name)}
+    assert kept == {f"ssh_authority{end}" for end in ("", ".pub", ".trusted", ".generation")}
+    assert head.path(GENERATION).read_text() == f"{generation}\n"
+    assert head.path(KEYS).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_new_cluster_has_the_authority_of_whichever_generation_the_config_has(head: Shell) -> None:
+    before = authority(head)
+    assert turn(head, "since March").returncode == 0
+    assert (authority(head), head.path(GENERATION).read_text()) == (before, "since March\n")
+
+
+def test_an_authority_of_an_earlier_version_is_of_the_first_generation(head: Shell) -> None:
+    head.path(GENERATION).unlink()
+    before = authority(head)
+    assert turn(head, "1").returncode == 0
+    assert authority(head) == before
+    assert not any(call.startswith("tailrack-ask") for call in head.calls)
+
+
+def test_all_trust_both_before_one_shows_a_certificate_of_the_next_and_all_show_it_before_the_last_one_goes(
+    head: Shell,
+) -> None:
+    before = authority(head)
+    assert turn(head, "1").returncode == 0
+    head.path("/calls").unlink()
+    done = turn(head, "2")
+    assert done.returncode == 0, done.stderr
+    assert_turned(head, "2", before)
+    asked = [call.split()[1:] for call in head.calls if call.startswith("tailrack-ask")]
+    assert [question for _, question in asked] == [
+        *["authority"] * 2, *["certificate"] * 2, *["certificate"] * 2, *["authority"] * 2,
+    ]  # fmt: skip
+    head.path("/calls").unlink()
+    assert turn(head, "2").returncode == 0
+    assert not any(call.startswith("tailrack-ask") for call in head.calls)
+
+
+def test_who_cannot_be_reached_is_named_and_until_it_is_all_trust_both_and_show_what_it_trusts(head: Shell) -> None:
+    before, signed_by = authority(head), fingerprint(head)
+    assert turn(head, "1").returncode == 0
+    head.write("/away", "b1")
+    done = turn(head, "2")
+    assert (done.returncode, done.stdout) == (
+        1, "the SSH authority is being changed, and b1 did not take part yet: until then all trust the last one too\n",
+    ), done.stderr  # fmt: skip
+    assert authority(head) == before
+    assert len(trusted(head)) == len(trusted(member(head, "a1"))) == 2
+    assert trusted(member(head, "b1")) == {before}
+    assert {signer(member(head, node)) for node in NODES} == {signed_by}
+    # The head node's own step has nothing against it.
+    assert head.call("ssh_trust_head", {}, "ssh_trust/head").returncode == 0
+    assert len(trusted(head)) == 2
+    head.path("/away").unlink()
+    again = turn(head, "2")
+    assert again.returncode == 0, again.stderr
+    assert_turned(head, "2", before)
+
+
+@pytest.mark.parametrize("command", ["mv", "rm", "ssh-keygen"])
+@pytest.mark.parametrize("number", [1, 2, 3, 5])
+def test_cut_off_anywhere_it_ends_the_same_way(head: Shell, command: str, number: int) -> None:
+    before = authority(head)
+    assert turn(head, "1").returncode == 0
+    whole = head.path(f"/stubs/{command}").read_text() if command == "ssh-keygen" else ""
+    real = shutil.which(command)
+    kill = f"""echo x >>{head.root}/count
+        [ "$(wc -l <{head.root}/count)" -ne {number} ] || {{ kill -KILL $PPID; exit 1; }}
+        exec {real} "$@\""""
+    head.stub(command, kill)
+    turn(head, "2")
+    if whole:
+        head.path(f"/stubs/{command}").write_text(whole)
+    else:
+        head.stub(command, f'exec {real} "$@"')
+    # What a killed shell leaves is no more a lock.
+    done = turn(head, "2")
+    assert done.returncode == 0, done.stderr
+    assert_turned(head, "2", before)
+
+
+def test_what_was_said_earlier_and_comes_later_changes_nothing(shell: Shell) -> None:
+    later = f"# 8\n{public_key('second')}"
+    shell.write(TRUST, f"{public_key('of an earlier version')}\n")
+    for told, kept in ((LIST, LIST), (later, later), (LIST, later), (later, later)):
+        done = shell.call('trust_authorities "$TOLD"', {"TOLD": told}, "ssh_trust/trust")
+        assert done.returncode == 0, done.stderr
+        assert shell.path(TRUST).read_text() == f"{kept}\n"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "", "# 7", public_key("first"), f"# 07\n{public_key('first')}", f"# 7\n{public_key('first')} x", f"{LIST}\n",
+        f'{LIST}\ncommand="x" {public_key("second")}', f"# 7\nssh-rsa {public_key('first').split()[1]}",
+        "\n".join(["# 7", *(public_key(f"{number}") for number in range(4))]),
+    ],
+)  # fmt: skip
+def test_what_is_no_list_of_authorities_is_refused_and_nothing_is_written(shell: Shell, told: str) -> None:
+    done = shell.call('trap \'echo "$REASON"\' EXIT; trust_authorities "$TOLD"', {"TOLD": told}, "ssh_trust/trust")
+    assert (done.returncode, done.stdout) == (
+        1, "what the head node gives as its authorities is no list of keys\n",
+    )  # fmt: skip
+    assert not shell.path(TRUST).exists()
+
+
+def test_a_head_node_that_was_made_of_a_backup_says_again_what_it_trusts_once(head: Shell) -> None:
+    """Nodes may have been told of later authorities than the backup has."""
+    kept = f"{KEYS}.trusted"
+    first = head.path(kept).read_text()
+    head.write(kept, re.sub(r"^# \d+", "# 7", first))
+    head.write("/var/lib/tailrack/restored", "id\n")
+    assert head.call("keep_authorities", {}, "ssh_trust/authority").returncode == 0
+    again = head.path(kept).read_text()
+    assert int(again.split()[1]) >= int(first.split()[1])
+    assert head.call("keep_authorities", {}, "ssh_trust/authority").returncode == 0
+    assert head.path(kept).read_text() == again
+
+
+def test_a_node_has_no_answer_of_this_for_what_is_no_list(head: Shell) -> None:
+    node = member(head, "a1")
+    before = node.path(TRUST).read_text()
+    done = node.program("/usr/local/lib/tailrack/answers/authority")
+    assert (done.returncode, done.stderr) == (1, "this is no list of authorities\n")
+    assert node.path(TRUST).read_text() == before
