@@ -15,6 +15,7 @@ from components.cluster.tailnet_access import TailnetAccess
 from components.cluster.warnings import warnings_about
 from components.host import Host
 from components.measurement import plan as measuring_plan
+from components.measurement.deep_check import deep_check_text
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import Role, header_name
 from components.roles.slurm.files import FILES, controller_files
@@ -115,6 +116,7 @@ class HeadNode(pulumi.ComponentResource):
             "HEAD_ADDRESS": self.joined["tailnet_ip"],
             "HEAD_KERNEL_NFS": self.facts["kernel_nfs_server"],
             "HEAD_COMPUTES": compute,
+            "HEAD_DEEP_CHECK": deep_check_text(settings),
             "NODE_NETWORKS": self.joined["fabric"].apply(json.dumps),
             **{header_name("slurm", name): Field(files, name) for name in FILES},
         }

@@ -171,11 +171,11 @@ def plan(
         "expected_interface": expected_interface,
         "rdma": rdma,
         "preflight": preflight,
-        "prepare_files": _prepare_files(scope, settings, gpus=on_gpus is not None),
+        "prepare_files": prepare_files(scope, settings, gpus=on_gpus is not None),
         "start_seconds": START_SECONDS,
         "run_seconds": run_seconds(settings),
         "measurement_seconds": measurement_seconds(settings),
-        **_gpu_part(scope, settings, on_gpus, mpi_of(nodes, settings)),
+        **_on_gpus(scope, settings, on_gpus, mpi_of(nodes, settings)),
     }
 
 
@@ -189,9 +189,14 @@ def measurement_seconds(settings: Validation) -> int:
     return 4 * run_seconds(settings)
 
 
-def _gpu_part(scope: str, settings: Validation, asked: Measurement | None, mpi: Mapping[str, str]) -> dict[str, Any]:
+def _on_gpus(scope: str, settings: Validation, asked: Measurement | None, mpi: Mapping[str, str]) -> dict[str, Any]:
     if asked is None:
         return {"nccl": None}
+    return gpu_part(settings, asked, nccl_job(scope, settings.nccl, settings.time_limit_minutes), mpi)
+
+
+def gpu_part(settings: Validation, asked: Measurement, job: str, mpi: Mapping[str, str]) -> dict[str, Any]:
+    """Return the part of a plan that is about GPUs. `job`: the text for sbatch."""
     told = asked_json(asked)
     del told["ranks"], told["nodes"]
     reader = (VALIDATION / "nccl_json.py").read_text(encoding="utf-8")
@@ -204,12 +209,13 @@ def _gpu_part(scope: str, settings: Validation, asked: Measurement | None, mpi: 
             "most_gpus": settings.nccl.gpus_per_node,
             "mpi": dict(mpi),
         },
-        "nccl_job": nccl_job(scope, settings.nccl, settings.time_limit_minutes),
+        "nccl_job": job,
         "nccl_files": files,
     }
 
 
-def _prepare_files(scope: str, settings: Validation, *, gpus: bool) -> dict[str, str]:
+def prepare_files(scope: str, settings: Validation, *, gpus: bool) -> dict[str, str]:
+    """Return the files of the job that comes before a measurement. `gpus`: whether it builds the program for them."""
     directives = f"#SBATCH --partition={settings.nccl.partition or 'all'}\n#SBATCH --time={settings.time_limit_minutes}"
     first, rest = _script("prepare").split("\n", 1)
     files = {

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 # Flags of a node that takes no work, whatever else it is.
 _OUT = frozenset({"DRAIN", "DOWN", "FAIL", "NOT_RESPONDING", "INVALID_REG", "REBOOT_ISSUED", "POWERED_DOWN"})
+_GPU = re.compile(r"\bgpu:([A-Za-z0-9._-]+:[0-9]+)")
 # Of a node that still has jobs.
 _BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 
@@ -19,6 +21,8 @@ class Node:
 
     flags    Slurm's words: `IDLE`, `DRAIN`, ...
     reason   why it is out, empty where nobody said; who set it (`slurm` for Slurm itself), and when, in Unix seconds
+    address  where slurmctld reaches it
+    gpus     such as h200:8; several kinds by comma; empty without GPUs
     """
 
     name: str
@@ -26,6 +30,8 @@ class Node:
     reason: str = ""
     by: str = ""
     since: int = 0
+    address: str = ""
+    gpus: str = ""
 
     @property
     def out(self) -> bool:
@@ -66,6 +72,8 @@ def _node(told: Mapping[str, Any]) -> Node:
         str(told.get("reason") or ""),
         str(told.get("reason_set_by_user") or ""),
         _number(told.get("reason_changed_at")),
+        str(told.get("address") or ""),
+        ", ".join(_GPU.findall(str(told.get("gres") or ""))),
     )
 
 

@@ -1,5 +1,8 @@
 #!/bin/bash
-# uses: health/remove
+# uses: health/remove health/remove_deep
 # No script of ours runs any more.
 
-health_leave() { remove_health; }
+health_leave() {
+    remove_deep_check
+    remove_health
+}

@@ -12,6 +12,8 @@ from components.roles.role import File, Role, SlurmKey, template
 LIB = "/usr/local/lib/tailrack"
 CHECKS = "/usr/local/sbin/tailrack-checks"
 LOOK = "/usr/local/sbin/tailrack-nhc"
+DEEP_CHECK = "/usr/local/sbin/tailrack-deep-check"
+DEEP_LIB = f"{LIB}/deep-check"
 REASON = "tailrack-reason.service"
 # Seconds. A script has 20 of them (slurm/templates/tailrack-prolog); what no signal ends is given up after these.
 SCRIPTS_SECONDS = 120
@@ -34,7 +36,11 @@ def role(settings: ClusterSettings) -> Role:
             "scripts": own if health.enabled else [],
             "ours": [*(f"prolog.d/{name}" for name in PROLOG), *(f"epilog.d/{name}" for name in EPILOG)],
         },
-        files={"compute": _files()} if health.enabled else {},
+        packages={"services": ("python3",)} if health.deep_check else {},
+        files={
+            **({"compute": _files()} if health.enabled else {}),
+            **({"services": _deep_check_files()} if health.deep_check else {}),
+        },
         slurm_conf=_SLURM_CONF if health.enabled else {},
     )
 
@@ -51,6 +57,25 @@ def _files() -> tuple[File, ...]:
         File(CHECKS, python_program("components.validation.preflight.node_checks", "sys.argv[1:]"), "0755"),
         File(LOOK, python_program("components.validation.preflight.node_look", "sys.argv[1:]"), "0755"),
         File(f"/etc/systemd/system/{REASON}", template("health", REASON)),
+    )
+
+
+def _deep_check_files() -> tuple[File, ...]:
+    """The head node's. What it measures with is what measures in an `up` (components/measurement/plan.py)."""
+    floors = "components/validation/floors.csv"
+    programs = {
+        "driver.py": python_program("components.validation.measurement_run", "told", floors),
+        "all_reduce_perf.py": python_program("components.validation.all_reduce_perf_cpu", ""),
+        "dcgm.py": python_program("components.validation.preflight.dcgm_diag", "sys.argv[1]"),
+    }
+    return (
+        *(File(f"{DEEP_LIB}/{name}", text) for name, text in programs.items()),
+        File(f"{DEEP_LIB}/run", template("health", "deep-check-run"), "0755"),
+        File(DEEP_CHECK, python_program("components.roles.health.deep_check", "sys.argv[1:]", floors), "0755"),
+        *(
+            File(f"/etc/systemd/system/tailrack-deep-check.{kind}", template("health", f"tailrack-deep-check.{kind}"))
+            for kind in ("service", "timer")
+        ),
     )
 
 

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, StringConstraints
 
-from components.settings.section import Section, key, yes_no
-from components.settings.types import refuse
+from components.settings.section import Section, key, number, yes_no
+from components.settings.types import Whole, refuse
 
 # All of them go to each machine with its step.
 MOST_BYTES = 32_768
@@ -48,6 +48,34 @@ _Text = Annotated[str, StringConstraints(strict=True)]
 Scripts = Annotated[dict[_Text, _Text], AfterValidator(_scripts)]
 
 
+class DeepCheck(Section):
+    """Idle nodes measured by themselves, again and again."""
+
+    every_hours: Whole = number(
+        "how long after a check of a node it is checked again, when it is idle next",
+        1,
+        8760,
+        "nodes would be measured without an end",
+        24,
+    )
+    at_once: Whole = number("nodes that are checked at the same time", 1, 64, "no node would be checked", 1)
+    minutes: Whole = number(
+        "limit of each of its jobs: a job that comes meanwhile waits no longer for that node",
+        2,
+        240,
+        "Slurm would end the check as it starts",
+        15,
+    )
+    dcgm_level: Whole = number(
+        "the level of `dcgmi diag` on nodes that have it (2: minutes, 3: a quarter of an hour, which needs more "
+        "`minutes`); 0: none",
+        0,
+        3,
+        "dcgmi would refuse it",
+        2,
+    )
+
+
 class Health(Section):
     """Nodes that look after themselves."""
 
@@ -65,4 +93,10 @@ class Health(Section):
         "the same, after each job",
         _WORDS.format(which="they"),
         default={},
+    )
+    deep_check: DeepCheck | None = key(
+        "idle nodes are measured by themselves as they were when they joined, and one that has become slow is drained; "
+        "left out, none is",
+        "a mapping; no node would be measured again; write {every_hours: 24}",
+        default=None,
     )

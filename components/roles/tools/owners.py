@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from components.roles.tools.ask import Failure
-from components.validation.preflight.drain import HEALTH_PREFIX
+from components.validation.preflight.drain import DEEP_PREFIX, HEALTH_PREFIX
 from components.validation.slurm_nodes import Node
 
 # What steps and programs of tailrack write (components/roles/slurm). Whoever else begins a reason so is a person.
@@ -52,6 +52,9 @@ def why_out(node: Node, failed: Failure | None = None) -> Out | None:
     resume = f"tailrack resume {node.name}"
     if node.reason.startswith(HEALTH_PREFIX):
         return Out("health", "", node.reason.removeprefix(HEALTH_PREFIX), f"{resume} (it runs the checks first)")
+    if node.reason.startswith(DEEP_PREFIX):
+        what = f"repair it, then tailrack-deep-check {node.name}, which takes it back when it is as fast as before"
+        return Out("health", "", node.reason.removeprefix("tailrack "), what)
     if TAILRACK.fullmatch(node.reason):
         return Out("tailrack", "", node.reason, _of_tailrack(node, resume))
     if node.reason and node.by not in ("", "slurm") and node.flags & {"DRAIN", "DOWN", "FAIL"}:

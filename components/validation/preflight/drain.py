@@ -15,6 +15,8 @@ from components.validation.preflight.findings import Finding
 
 # By which people and `tailrack nodes` know such a drain.
 HEALTH_PREFIX = "health: "
+# The same of the head node's deep check (became_slow.py).
+DEEP_PREFIX = "tailrack deep check: "
 MOST_CHARACTERS = 250
 # What grows from look to look, in the words of a finding.
 _GROWS = re.compile(r"\d+(?:\.\d+)? ?(?:%|[KMGT]iB|minutes|times|s\b|of \d+ are free)|\(\d[^)]*times\)")

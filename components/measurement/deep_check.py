@@ -1,0 +1,100 @@
+"""What the deep check is told (components/roles/health/deep_check.py): how a node is measured by itself. No pulumi."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from components.measurement.jobs import nccl_job, validation_job
+from components.measurement.plan import RUNS, START_SECONDS, gpu_part, prepare_files
+from components.roles.cluster_settings import ClusterSettings
+from components.settings.types import NODE
+from components.settings.validation import Validation
+from components.validation.expected import ANY_RDMA
+from components.validation.model import Measurement
+from components.validation.results import asked_json
+
+SCOPE = "deep-check"
+LEAST_ITERATIONS = 20
+# Every job that waits goes before it.
+NICE = "#SBATCH --nice=1000000"
+
+
+def deep_check_text(settings: ClusterSettings) -> str:
+    """Return JSON for /etc/tailrack/deep-check.json; empty where the config asks for no deep check."""
+    asked, validation = settings.health.deep_check, settings.validation
+    if asked is None:
+        return ""
+    # Its jobs have a limit of their own; all else is as the measurement has it.
+    validation = validation.model_copy(update={"time_limit_minutes": asked.minutes})
+    told = {
+        "user": settings.users[0].name,
+        "every_hours": asked.every_hours,
+        "at_once": asked.at_once,
+        "minutes": asked.minutes,
+        "dcgm_level": asked.dcgm_level,
+        "floor": validation.floors_gb_per_s.get(NODE),
+        "plan": _plan(validation),
+    }
+    return json.dumps(told, sort_keys=True)
+
+
+def _plan(validation: Validation) -> dict[str, object]:
+    """All of a measurement's plan (plan.py) but the node. At the gate size alone: that is what is judged."""
+    ranks = max(2, validation.ranks_per_node)
+    cpu = Measurement(
+        # Without MPI: all ranks are on one node, where its TCP pairs no interfaces.
+        backend="tcp-cpu",
+        min_bytes=validation.gate_bytes,
+        max_bytes=validation.gate_bytes,
+        factor=validation.factor,
+        # A single run that is over in an instant says little.
+        iterations=max(LEAST_ITERATIONS, validation.iterations),
+        warmup=validation.warmup,
+        gate_bytes=validation.gate_bytes,
+        ranks=ranks,
+        nodes=1,
+    )
+    gate = validation.nccl.gate_bytes
+    gpu = replace(
+        cpu,
+        backend="nccl-tests",
+        min_bytes=gate,
+        max_bytes=gate,
+        gate_bytes=gate,
+        factor=validation.nccl.factor,
+        iterations=validation.nccl.iterations,
+        warmup=validation.nccl.warmup,
+        collective=validation.nccl.collective,
+        runs=RUNS,
+    )
+    minutes = validation.time_limit_minutes
+    on_gpus = gpu_part(validation, gpu, nccl_job(SCOPE, validation.nccl, minutes), {})
+    on_gpus["nccl_job"] = _behind_all(on_gpus["nccl_job"])
+    files = prepare_files(SCOPE, validation, gpus=True)
+    # The command line names the node.
+    cpu_job = _behind_all(validation_job(SCOPE, ("none",), cpu, minutes, 1))
+    run_seconds = minutes * 60 + 60
+    return {
+        "spans": False,
+        "cpu": asked_json(cpu),
+        "cpu_job": cpu_job,
+        "gate_job": cpu_job,
+        "ranks_per_node": ranks,
+        "floor": None,
+        "node_floor": None,
+        "interface": "",
+        "expected_interface": "",
+        "rdma": ANY_RDMA,
+        "prepare_files": {**files, "job.sh": _behind_all(files["job.sh"])},
+        "start_seconds": START_SECONDS,
+        "run_seconds": run_seconds,
+        # What prepares it, the measurement, and once more where its runs differ.
+        "measurement_seconds": 3 * (START_SECONDS + run_seconds),
+        **on_gpus,
+    }
+
+
+def _behind_all(job: str) -> str:
+    first, rest = job.split("\n", 1)
+    return f"{first}\n{NICE}\n{rest}"

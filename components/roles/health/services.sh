@@ -1,0 +1,16 @@
+#!/bin/bash
+# uses: health/remove_deep
+# The deep check: a timer on the head node, where the config asks for it.
+#
+# HEAD_DEEP_CHECK   what it is told, JSON; empty for none
+
+health_services() {
+    if [ -z "$HEAD_DEEP_CHECK" ]; then
+        remove_deep_check
+        return
+    fi
+    install -d -m 0700 "$STATE_DIR/deep-check"
+    ensure_file /etc/tailrack/deep-check.json 0600 root:root "$HEAD_DEEP_CHECK"
+    systemctl daemon-reload
+    systemctl enable -q --now tailrack-deep-check.timer
+}

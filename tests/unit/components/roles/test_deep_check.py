@@ -1,0 +1,393 @@
+"""The deep check on the head node: which nodes it takes, whom it drains and takes back, and a check that breaks off."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.measurement.deep_check import NICE, deep_check_text
+from components.roles.health import deep_check, joined, measuring
+from components.roles.health.deep_check import DeepCheck, run
+from components.roles.health.role import DEEP_CHECK
+from components.roles.order import roles
+from components.roles.role import File
+from components.roles.tools import slurm
+from components.roles.tools.slurm import SlurmError
+from components.validation import measurement_run
+from components.validation.became_slow import Measured, Record
+from components.validation.slurm_nodes import Node, read_nodes
+from stacks.config import ConfigError, parse
+from tests.unit.configs import LAB
+from tests.unit.shell import Shell
+from tests.unit.simulated_slurm import SimulatedSlurm
+
+IDLE = frozenset({"IDLE", "DYNAMIC_NORM"})
+SLOW = "tailrack deep check: 180.1 GB/s, 364.8 when it was first checked"
+
+
+def told(**more: Any) -> dict[str, Any]:
+    config = parse({**LAB, "health": {"deep_check": {"every_hours": 24, **more}}}, base_dir=Path())
+    found: dict[str, Any] = json.loads(deep_check_text(config))
+    return found
+
+
+class FakeSlurm:
+    """A controller: nodes by name, reservations, and what it was told."""
+
+    def __init__(self) -> None:
+        self.nodes_by_name = {"a1": Node("a1", IDLE, address="100.64.0.1", gpus="h200:4")}
+        self.reservations: set[str] = set()
+        self.said: list[str] = []
+        self.now = 1000
+
+    def nodes(self, *names: str) -> list[Node]:
+        return [node for name, node in self.nodes_by_name.items() if not names or name in names]
+
+    def set(self, name: str, *flags: str, reason: str = "", by: str = "root") -> None:
+        self.now += 1
+        node = self.nodes_by_name[name]
+        self.nodes_by_name[name] = replace(node, flags=frozenset(flags), reason=reason, by=by, since=self.now)
+
+    def scontrol(self, *words: str) -> str:
+        self.said.append(" ".join(words))
+        given = dict(word.partition("=")[::2] for word in words if "=" in word)
+        if words[0] == "create":
+            self.reservations.add(given["reservationname"])
+        elif words[0] == "delete":
+            if given["reservationname"] not in self.reservations:
+                raise SlurmError("The reservation does not exist")
+            self.reservations.remove(given["reservationname"])
+        elif given["state"] == "drain":
+            self.set(given["nodename"], *self.nodes_by_name[given["nodename"]].flags, "DRAIN", reason=given["reason"])
+        elif given["state"] == "undrain":
+            self.set(given["nodename"], *self.nodes_by_name[given["nodename"]].flags - {"DRAIN"})
+        return ""
+
+
+class Case:
+    """The deep check with a fake controller, and figures that are played one after the other."""
+
+    def __init__(self, slurm: FakeSlurm, kept: Path) -> None:
+        self.slurm, self.kept, self.played = slurm, kept, list[Measured]()
+        self.seen: list[tuple[str, frozenset[str], str, bool]] = []
+        self.checks = DeepCheck(told(), self._measure, kept)
+
+    def _measure(self, _told: object, node: Node, reservation: str, dcgm: bool) -> Mapping[str, Any]:
+        there = self.slurm.nodes_by_name[node.name].flags
+        self.seen.append((node.name, there, reservation, dcgm))
+        assert not reservation or reservation in self.slurm.reservations
+        return {}
+
+    def play(self, *figures: float | None, names: tuple[str, ...] = ("a1",)) -> int:
+        self.played[:] = [each if isinstance(each, Measured) else Measured(each, tolerance=0.15) for each in figures]
+        self.seen.clear()
+        status = run(self.checks, names)
+        assert self.played == []
+        return status
+
+    @property
+    def node(self) -> Node:
+        return self.slurm.nodes_by_name["a1"]
+
+    @property
+    def record(self) -> Record:
+        return Record.read(json.loads((self.kept / "a1.json").read_text()))
+
+
+@pytest.fixture
+def case(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Case:
+    fake = FakeSlurm()
+    monkeypatch.setattr(slurm, "nodes", fake.nodes)
+    monkeypatch.setattr(slurm, "scontrol", fake.scontrol)
+    monkeypatch.setattr(deep_check, "PRIVATE", tmp_path)
+    monkeypatch.setattr(joined, "KEPT", tmp_path / "validation")
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    made = Case(fake, tmp_path / "kept")
+    monkeypatch.setattr(measuring, "read", lambda *_: made.played.pop(0))
+    return made
+
+
+def test_a_node_that_became_slow_is_drained_with_both_figures_after_a_second_look(case: Case) -> None:
+    assert case.play(364.8) == 0
+    assert case.slurm.said == []
+    case.play(340.0)
+    assert case.slurm.said == []
+    case.play(180.0, 180.1)
+    assert (case.node.reason, "DRAIN" in case.node.flags) == (SLOW, True)
+    assert [each[3] for each in case.seen] == [True, False]
+    assert case.record.own == (SLOW, case.node.since)
+
+
+def test_a_node_that_was_slow_for_a_moment_is_left_alone(case: Case) -> None:
+    case.play(364.8)
+    case.play(180.0, 360.0)
+    assert case.slurm.said == []
+    case.play(180.0, None)
+    assert case.slurm.said == []
+
+
+def test_its_own_drain_is_looked_at_where_nobody_elses_job_can_be_and_taken_back(case: Case) -> None:
+    case.play(364.8)
+    case.play(180.0, 180.1)
+    case.play(181.0, 180.0)
+    assert case.node.reason == "tailrack deep check: 181.0 GB/s, 364.8 when it was first checked"
+    assert {each[2] for each in case.seen} == {"tailrack-deep-check-a1"}
+    assert {each[1] for each in case.seen} == {IDLE}
+    assert case.slurm.reservations == set()
+    # What gives no figure changes nothing.
+    case.play(None)
+    assert case.node.reason == "tailrack deep check: 181.0 GB/s, 364.8 when it was first checked"
+    assert "DRAIN" in case.node.flags
+    case.play(360.0)
+    assert case.node.flags == IDLE
+    assert case.record.own is None
+    assert case.slurm.reservations == set()
+    assert any("users=ada" in said and "nodes=a1" in said for said in case.slurm.said)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("ALLOCATED",), ("MIXED",), ("IDLE", "COMPLETING"), ("IDLE", "PLANNED"), ("IDLE", "RESERVED"),
+        ("IDLE", "DRAIN"), ("DOWN",), ("IDLE", "NOT_RESPONDING"), ("IDLE", "REBOOT_REQUESTED"), ("IDLE", "MAINTENANCE"),
+    ],
+)  # fmt: skip
+def test_a_node_with_jobs_or_kept_for_one_or_drained_by_others_is_not_touched(case: Case, flags: tuple[str]) -> None:
+    case.slurm.set("a1", *flags, reason="new disk")
+    case.play(names=())
+    case.play(names=("a1",))
+    assert case.seen == []
+    assert [said for said in case.slurm.said if not said.startswith("delete")] == []
+
+
+def test_a_drain_with_the_same_words_is_somebody_elses_when_it_was_set_at_another_time(case: Case) -> None:
+    case.play(364.8)
+    case.play(180.0, 180.1)
+    case.slurm.set("a1", *IDLE, "DRAIN", reason=SLOW)
+    case.play()
+    assert case.seen == []
+    assert case.record.own is None
+
+
+def test_a_person_who_takes_it_back_as_it_is_is_not_contradicted_until_it_was_well(case: Case) -> None:
+    case.play(364.8)
+    case.play(180.0, 180.1)
+    case.slurm.set("a1", *IDLE)
+    case.play(178.0)
+    assert case.node.flags == IDLE
+    case.play(360.0)
+    case.play(180.0, 180.1)
+    assert case.node.reason == SLOW
+
+
+def test_one_that_is_drained_and_still_has_a_job_stays_ours(case: Case) -> None:
+    case.play(364.8)
+    case.play(180.0, 180.1)
+    drained = case.node
+    case.slurm.nodes_by_name["a1"] = replace(drained, flags=frozenset({"ALLOCATED", "DRAIN"}))
+    case.play()
+    case.slurm.nodes_by_name["a1"] = drained
+    case.play(360.0)
+    assert case.node.flags == IDLE
+
+
+def test_a_check_that_was_cut_off_leaves_no_slow_node_at_work(case: Case) -> None:
+    case.play(364.8)
+    case.play(180.0, 180.1)
+    # As it is after the loss of power in the middle of a second look.
+    record = replace(case.record, trying=True)
+    (case.kept / "a1.json").write_text(json.dumps(record.plain()))
+    case.slurm.reservations.add("tailrack-deep-check-a1")
+    case.slurm.set("a1", *IDLE)
+    case.play(names=())
+    assert case.node.reason == SLOW
+    assert case.slurm.reservations == set()
+    assert (case.record.trying, case.record.own) == (False, (SLOW, case.node.since))
+    case.play(360.0)
+    assert case.node.flags == IDLE
+
+
+def test_a_person_who_drains_it_meanwhile_keeps_it(case: Case) -> None:
+    case.play(364.8)
+
+    def drained_meanwhile(*_: object) -> Mapping[str, Any]:
+        case.slurm.set("a1", *IDLE, "DRAIN", reason="new disk")
+        return {}
+
+    case.checks.measure = drained_meanwhile
+    case.play(180.0, 180.1)
+    assert case.node.reason == "new disk"
+    assert case.record.own is None
+
+
+def test_nodes_are_checked_when_they_are_due_and_no_figure_is_tried_again_after_an_hour(case: Case) -> None:
+    case.play(364.8, names=())
+    case.play(names=())
+    due = case.record.due - time.time()
+    assert 23 * 3600 < due <= 24 * 3600
+    case.play(None)
+    assert case.record.due - time.time() <= 3600
+
+
+def test_a_measurement_that_goes_on_is_not_disturbed(case: Case) -> None:
+    with (case.kept.parent / "measure.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        case.play()
+    assert case.seen == []
+
+
+def test_what_is_forgotten_is_measured_anew(case: Case) -> None:
+    case.play(364.8)
+    case.play(180.0, 180.1)
+    deep_check.forget(case.checks, "a1")
+    case.play(180.0)
+    assert case.node.flags == IDLE
+    assert case.record.reference == 180.0
+
+
+Play = Callable[[float], Mapping[str, Any]]
+
+
+@pytest.fixture
+def on_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Play:
+    """Have a node with GPUs measured by the program itself, with a Slurm that is simulated."""
+    programs = tmp_path / "lib"
+    programs.mkdir()
+    for name in ("dcgm.py", "driver.py", "all_reduce_perf.py"):
+        (programs / name).write_text(name)
+    monkeypatch.setattr(measuring, "LIB", programs)
+
+    def play(gb_per_s: float) -> Mapping[str, Any]:
+        simulated = SimulatedSlurm(lambda _: gb_per_s, {"a1": "h200:4"})
+        monkeypatch.setattr(measurement_run, "run_jobs", simulated.run)
+        asked = json.loads(json.dumps(measuring.order(told(), NODE, dcgm=True)))
+        plan = {**asked["plan"], **asked["jobs"]}
+        measured = measurement_run.MeasurementRun(plan, asked["nodes"], {}, tmp_path / "job").measure()
+        assert [order.folder.name for order in simulated.orders] == ["prepare-h200-4", "node-a1"]
+        assert simulated.orders[0].files["preflight.py"] == "dcgm.py"
+        jobs = [order.files["job.sh"] for order in simulated.orders]
+        assert all(job.splitlines()[1] == NICE and "#SBATCH --exclusive" in job for job in jobs)
+        assert all("#SBATCH --time=15\n" in job for job in jobs)
+        # The gate size alone, three times.
+        assert simulated.orders[1].arguments[2:] == ["8589934592:8589934592"] * 3
+        found: Mapping[str, Any] = json.loads(json.dumps(measured))
+        return found
+
+    return play
+
+
+NODE = Node("a1", IDLE, address="100.64.0.1", gpus="h200:4")
+
+
+def test_a_node_with_gpus_is_measured_as_it_was_when_it_joined(on_gpus: Play) -> None:
+    found = measuring.read(told(), NODE, on_gpus(364.8))
+    assert found.gb_per_s == pytest.approx(364.8, rel=1e-3)
+    # A floor of its hardware is known, and NVLink's runs lie close together.
+    assert found.floor == pytest.approx(0.9 * 365.08)
+    assert found.tolerance == 0.15
+    slow = measuring.read(told(), NODE, on_gpus(180.1))
+    assert slow.gb_per_s == pytest.approx(180.1, rel=1e-3)
+
+
+def test_what_the_user_says_instead_of_a_measurement_is_no_figure() -> None:
+    for said in (None, {}, {"job_id": 1, "state": "COMPLETED"}, {"gpus": {"a1": 7}, "asked": []}, {"alone": 3}):
+        found = measuring.read(told(), NODE, said)
+        assert (found.gb_per_s, found.broken) == (None, ())
+        assert found.doubt
+
+
+def test_dcgms_error_is_what_is_broken(on_gpus: Play) -> None:
+    said = dict(on_gpus(364.8))
+    finding = {"severity": "error", "check": "DCGM", "seen": "memory on GPU 3", "remedy": ""}
+    said["preflight"] = f"# tailrack preflight a1 {json.dumps([finding])}\n"
+    assert measuring.read(told(), NODE, said).broken == ("DCGM: memory on GPU 3",)
+
+
+def test_the_figure_of_the_join_is_found_in_what_up_has_kept(on_gpus: Play, tmp_path: Path) -> None:
+    asked = measuring.asked_of(told(), NODE)
+    of = {"address": NODE.address, "gpus": NODE.gpus, "asked": asked}
+    report = on_gpus(364.8)
+    kept = {"members": {"a1": "100.64.0.1"}, "alone": [report], "measured_at": 7, "there": report["there"]}
+    (tmp_path / "cloud-a.json").write_text(json.dumps(kept))
+    record = joined.with_figure(Record(of), NODE, tmp_path)
+    assert record.reference == pytest.approx(364.8, rel=1e-3)
+    assert record.since == "when it joined"
+    # Of another machine, other GPUs, or measured in another way it says nothing; nor do words that are none.
+    assert joined.with_figure(Record(of), replace(NODE, address="100.64.0.9"), tmp_path).reference is None
+    assert joined.with_figure(Record(of), replace(NODE, gpus="h200:8"), tmp_path).reference is None
+    assert joined.with_figure(Record({**of, "asked": {**asked, "gate_bytes": 8}}), NODE, tmp_path).reference is None
+    (tmp_path / "cloud-a.json").write_text(json.dumps({**kept, "alone": [7, {"gpus": 3}]}))
+    assert joined.with_figure(Record(of), NODE, tmp_path).reference is None
+
+
+def test_slurms_gpus_and_addresses_are_read() -> None:
+    text = {"name": "a1", "state": ["IDLE"], "address": "100.64.0.1", "gres": "gpu:h200:8(S:0-1)"}
+    (node,) = read_nodes(
+        json.dumps(
+            {
+                "nodes": [
+                    text,
+                ][:1]
+            }
+        )
+    )
+    assert (node.address, node.gpus) == ("100.64.0.1", "h200:8")
+    (none,) = read_nodes(json.dumps({"nodes": [{**text, "gres": ""}]}))
+    assert none.gpus == ""
+
+
+def test_it_is_off_by_default_and_what_cannot_be_is_refused() -> None:
+    assert deep_check_text(parse(LAB, base_dir=Path())) == ""
+    for bad, words in (({"every_hours": 0}, "from 1 to 8760"), ({"dcgm_level": 4}, "from 0 to 3"), (True, "a mapping")):
+        with pytest.raises(ConfigError, match=r"tailrack:health\.deep_check") as refused:
+            parse({**LAB, "health": {"deep_check": bad}}, base_dir=Path())
+        assert words in str(refused.value)
+
+
+def test_the_program_is_whole_by_itself(tmp_path: Path) -> None:
+    (program,) = [file for file in health_files() if file.path == DEEP_CHECK]
+    path = tmp_path / "program"
+    path.write_text(program.text)
+    # Without the project's modules, as on a head node.
+    done = subprocess.run([sys.executable, "-I", str(path), "--help"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "--forget" in done.stdout
+
+
+def health_files() -> tuple[File, ...]:
+    config = parse({**LAB, "health": {"deep_check": {}}}, base_dir=Path())
+    (role,) = [role for role in roles(config) if role.name == "health"]
+    return role.files["services"]
+
+
+def test_it_comes_and_goes_with_its_key_and_what_it_remembers_stays(shell: Shell) -> None:
+    shell.stub("systemctl")
+    for kind in ("service", "timer"):
+        shell.write(f"/etc/systemd/system/tailrack-deep-check.{kind}", "")
+    values = {"HEAD_DEEP_CHECK": json.dumps({"user": "ada"})}
+    assert shell.call("health_services", values, "health/services").returncode == 0
+    path = shell.path("/etc/tailrack/deep-check.json")
+    assert json.loads(path.read_text()) == {"user": "ada"}
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert shell.path("/var/lib/tailrack/deep-check").stat().st_mode & 0o777 == 0o700
+    assert "systemctl enable -q --now tailrack-deep-check.timer" in shell.calls
+    shell.write("/var/lib/tailrack/deep-check/a1.json", "{}")
+    for _ in range(2):
+        done = shell.call("health_services", {"HEAD_DEEP_CHECK": ""}, "health/services")
+        assert done.returncode == 0, done.stderr
+    assert not path.exists()
+    assert not shell.path("/etc/systemd/system/tailrack-deep-check.timer").exists()
+    assert shell.path("/var/lib/tailrack/deep-check/a1.json").exists()
+    assert shell.calls.count("systemctl disable -q --now tailrack-deep-check.timer") == 1
+    values = {"NODE_NAME": "a1"}
+    assert shell.call("health_member_forget", values, "health/member").returncode == 0
+    assert not shell.path("/var/lib/tailrack/deep-check/a1.json").exists()

@@ -1,0 +1,71 @@
+"""dcgmi diag: what its output says of a node, and that what nobody can judge is UNJUDGED."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.validation.preflight.dcgm_diag import diagnosed, findings_of, main
+from components.validation.preflight.findings import read_lines
+
+
+def output(status: str, *warnings: dict[str, Any], name: str = "DCGM Diagnostic") -> str:
+    result = {"entity_group": "GPU", "entity_id": 3, "status": status, "warnings": list(warnings)}
+    tests = [{"name": "memory", "results": [{**result, "entity_id": 2, "status": "Pass"}, result]}]
+    return json.dumps({name: {"test_categories": [{"category": "Hardware", "tests": tests}]}, "metadata": {}})
+
+
+def warning(severity: int) -> dict[str, Any]:
+    return {"error_id": 1, "error_category": 4, "error_severity": severity, "warning": "GPU 3 had errors"}
+
+
+@pytest.mark.parametrize(
+    ("text", "severity", "seen"),
+    [
+        (output("Fail", warning(2)), "error", "dcgmi diag -r 2: memory on GPU 3: GPU 3 had errors"),
+        (output("Fail", warning(5), warning(6)), "error", "GPU 3 had errors"),
+        (output("Fail", warning(2), name="DCGM GPU Diagnostic"), "error", "memory on GPU 3"),
+        ("a line before it\n" + output("Fail", warning(2)), "error", "memory on GPU 3"),
+        (output("Fail", warning(1)), "warning", "memory on GPU 3"),
+        # Settings, what is not known, and a DCGM that does not know this driver.
+        (output("Fail", warning(5)), "info", "UNJUDGED"),
+        (output("Fail", warning(3)), "info", "UNJUDGED"),
+        (output("Fail"), "info", "UNJUDGED"),
+        ("Error: unable to establish a connection to the specified host: localhost", "info", "localhost"),
+        ("", "info", "UNJUDGED: dcgmi diag -r 2 gave no result: it printed nothing"),
+        ('{"DCGM Diagnostic": {"runtime_error": "driver"}}', "info", "UNJUDGED"),
+        ('{"DCGM Diagnostic": {"test_categories": []}}', "info", "made no test"),
+        ('{"DCGM Diagnostic": {"test_categories": [{"tests": [{"results": [7]}]}]}}', "info", "UNJUDGED"),
+    ],
+)
+def test_what_dcgm_says_in_its_own_words_of_how_bad_it_is(text: str, severity: str, seen: str) -> None:
+    (found,) = findings_of(text, 2)
+    assert found["severity"] == severity
+    assert seen in found["seen"]
+
+
+@pytest.mark.parametrize("status", ["Pass", "Skip", "Warn"])
+def test_what_did_not_fail_is_no_finding(status: str) -> None:
+    assert findings_of(output(status, warning(2)), 2) == []
+
+
+def test_a_node_without_dcgmi_is_unjudged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (found,) = diagnosed(2, 5)
+    assert found["seen"] == "UNJUDGED: the node has no dcgmi"
+
+
+def test_one_that_hangs_is_ended_and_unjudged(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "dcgmi"
+    path.write_text("#!/bin/sh\nexec sleep 60\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("SLURMD_NODENAME", "a1")
+    assert main('{"dcgm_level": 2, "dcgm_seconds": 0.2}') == 0
+    (found,) = read_lines(capsys.readouterr().out)["a1"]
+    assert found["seen"] == "UNJUDGED: dcgmi diag -r 2 has not ended after 0.2 s"
