@@ -202,6 +202,23 @@ def test_a_node_that_is_registered_anew_is_drained_again_and_taken_back_with_the
     assert cluster.run_as("ada", "head", "srun -w a1 --immediate=60 hostname", limit=90) == "a1\n"
 
 
+@pytest.mark.usefixtures("full_disk")
+def test_a_node_that_was_shut_down_with_its_drain_is_taken_back_with_the_error(cluster: Cluster) -> None:
+    look(cluster, "a1")
+    own = reason(cluster, "a1")
+    assert own.startswith("health: disk: ")
+    # As tailrack-shutdown does; a restart of slurmd stands for the machine's.
+    cluster.run("a1", "systemctl stop slurmd")
+    cluster.run("head", f"scontrol update nodename=a1 state=down reason={json.dumps(own)}")
+    cluster.run("a1", "systemctl start --no-block slurmd")
+    eventually(lambda: "DOWN" not in node(cluster, "a1")["state"], 60, "a1 is back")
+    look(cluster, "a1")
+    assert drained(cluster, "a1")
+    cluster.run("a1", "rm /var/tmp/full")
+    look(cluster, "a1")
+    assert not drained(cluster, "a1")
+
+
 def test_a_node_without_the_share_is_drained_until_it_has_it_again(cluster: Cluster) -> None:
     cluster.run("a1", "systemctl stop shared.automount shared.mount")
 

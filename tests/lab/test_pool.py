@@ -131,6 +131,24 @@ def test_an_unchanged_pool_changes_nothing(pools: dict[str, PoolUnderTest]) -> N
     assert pools["c"].touched() == set()
 
 
+def test_another_ssh_authority_of_the_cluster_is_the_pools_too_whose_own_stack_does_nothing(
+    cluster: ClusterUnderTest, pools: dict[str, PoolUnderTest]
+) -> None:
+    trusted = "/etc/ssh/tailrack_authority.pub"
+    before = cluster.run("head", f"cat {trusted}")
+    cluster.config["tailrack:cluster"]["ssh_generation"] = "2"
+    cluster.up_ok()
+    assert cluster.touched() == {"head-services"}
+    after = cluster.run("head", f"cat {trusted}")
+    assert before.splitlines()[1:] != after.splitlines()[1:]
+    assert cluster.run("a1", f"cat {trusted}") == after
+    for letter, pool in pools.items():
+        assert pool.run(f"{letter}1", f"cat {trusted}") == after
+    pools["c"].up_ok()
+    assert pools["c"].touched() == set()
+    assert_unharmed(cluster)
+
+
 def test_a_name_that_another_pool_has_is_refused_by_the_head_node_before_a_machine_is_touched(
     cluster: ClusterUnderTest, pools: dict[str, PoolUnderTest], found: Found, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ The tests share a head node and two nodes and run in the order of this file.
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,15 @@ NODES = ("n1", "n2")
 PACKAGES = os.environ.get("TAILRACK_SLURM_PACKAGES", "")
 NEXT = next(Path(PACKAGES).glob("*/slurm-smd_*")).name.split("_")[1].split("-")[0] if PACKAGES else "24.11.6"
 READY = "/srv/slurm-packages"
+# Jobs of both nodes, one after the other, from before a change to after it; each starts its step by srun.
+ONE_AFTER_THE_OTHER = """number=0
+until [ -e ~/enough ]; do
+    number=$((number + 1))
+    until sbatch -Q -N2 -n2 --mem=50 -o ~/both-$number --wrap 'srun hostname' 2>>~/refused; do sleep 1; done
+    sleep 2
+done
+echo $number >~/submitted
+"""
 # Debian has the source of one release alone. So these packages have its programs, which call themselves by a number
 # that is as long: they show in which order machines get a release and what jobs see of it, not how two releases speak.
 AS_NEXT = f"""set -e
@@ -116,17 +126,26 @@ def test_nodes_get_another_release_one_by_one_from_ready_packages_while_a_job_an
         of_list = cluster.run("head", f"chown -R root:root {READY}; sha256sum <{READY}/SHA256SUMS").split()[0]
     else:
         of_list = cluster.run("head", AS_NEXT, 120).split()[0]
-    running = "--mem=50 -o /dev/null --wrap 'until [ -e ~/go ]; do sleep 1; done; echo done >~/next-$SLURM_JOB_ID'"
+    # A core of each node is left for jobs of both: the array has one task after the other.
+    running = (
+        "-J next --mem=50 -o /dev/null --wrap 'until [ -e ~/go ]; do sleep 1; done; echo done >~/next-$SLURM_JOB_ID'"
+    )
     cluster.run_as("ada", "head", f"sbatch -n1 -w n1 {running}")
-    cluster.run_as("ada", "head", f"sbatch -n1 -w n2 --array=1-2 {running}")
-    at_work = "squeue -h -o '%t %r' | sort -u"
-    eventually(lambda: cluster.run("head", at_work).split() == ["R", "None"], 30, "all jobs run")
+    cluster.run_as("ada", "head", f"sbatch -n1 -w n2 --array=1-2%1 {running}")
+    at_work = "squeue -h -n next -o '%t %r' | sort"
+    at_once = ["PD JobArrayTaskLimit", "R None", "R None"]
+    eventually(lambda: cluster.run("head", at_work).splitlines() == at_once, 30, "a job and a part of the array run")
     slurm = cluster.config["tailrack:slurm"]
     for key in settings():
         del slurm[key]
     slurm.update(release=NEXT, release_packages=READY, release_packages_sha256=of_list)
+    stream = shlex.quote(ONE_AFTER_THE_OTHER)
+    cluster.run_as("ada", "head", f"bash -c {stream} >/dev/null 2>&1 </dev/null &")
     cluster.up_ok()
-    assert cluster.run("head", at_work).split() == ["R", "None"]
+    cluster.run_as("ada", "head", "touch enough")
+    submitted = "cat /shared/home/ada/submitted"
+    eventually(lambda: cluster.attempt("head", submitted).returncode == 0, 30, "all are submitted")
+    assert cluster.run("head", at_work).splitlines() == at_once
     (_, first_back), (second_ended, _) = sorted(away(cluster, node) for node in NODES)
     assert first_back < second_ended
     assert cluster.run("head", "sinfo -h -N -p all -o '%N %v'").split() == ["n1", NEXT, "n2", NEXT]
@@ -134,6 +153,9 @@ def test_nodes_get_another_release_one_by_one_from_ready_packages_while_a_job_an
     cluster.run_as("ada", "head", "touch go")
     eventually(lambda: cluster.run("head", "squeue -h") == "", 120, "all jobs have ended")
     assert cluster.run_as("ada", "head", "cat next-*").split() == ["done"] * 3
+    # No step of theirs was sent to a node that does not understand it.
+    jobs = cluster.run("head", submitted).strip()
+    assert cluster.run_as("ada", "head", "sort both-* | uniq -c").split() == [jobs, "n1", jobs, "n2"]
     cluster.run("head", f"test -s /var/lib/tailrack/slurm/state-before-{NEXT}.tar")
 
 

@@ -11,6 +11,6 @@ health_services() {
     fi
     install -d -m 0700 "$STATE_DIR/deep-check"
     ensure_file /etc/tailrack/deep-check.json 0600 root:root "$HEAD_DEEP_CHECK"
-    systemctl daemon-reload
-    systemctl enable -q --now tailrack-deep-check.timer
+    reload_units tailrack-deep-check.service tailrack-deep-check.timer
+    enable_units --now tailrack-deep-check.timer
 }

@@ -9,7 +9,7 @@
 # What the authority's generation becomes when all is done; there while it is not.
 TURNING=$STATE_DIR/ssh_authority.turning
 # Seconds in which who is late may still come, in this run: one that joins anew has another address.
-TURN_PATIENCE=90
+TURN_PATIENCE=180
 
 turn_to() {
     TURN_GENERATION=$1

@@ -117,8 +117,10 @@ def decide(
     here = {cause(item) for item in errors}
     accepted = memory.accepted & here
     own = memory.own
-    if own is not None and is_own(slurm, own):
-        own = replace(own, during=during)
+    # tailrack-shutdown (role slurm) has called a machine down that shuts down: in the same words, at another second.
+    shut_down = own is not None and slurm.drained and slurm.reason == own.reason and own.during != during
+    if own is not None and (shut_down or is_own(slurm, own)):
+        own = replace(own, at=slurm.at, during=during)
     elif own is not None:
         # Somebody has said otherwise since. Who takes it back with these errors knows of them; but a node that was
         # started again comes back by itself, and one that slurmd has made known anew has lost its drain.

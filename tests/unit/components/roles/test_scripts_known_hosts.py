@@ -25,6 +25,13 @@ def test_it_vouches_for_the_clusters_machines_under_the_name_that_was_asked_for(
     assert answer(shell, host) == f"@cert-authority {host} ssh-ed25519 AAAA\n"
 
 
+def test_while_one_authority_takes_the_place_of_the_other_both_vouch(shell: Shell) -> None:
+    answer(shell, "b1")
+    shell.write("/etc/ssh/tailrack_authority.pub", "# 12\nssh-ed25519 AAAA\nssh-ed25519 BBBB\n")
+    done = shell.program(PROGRAM, "b1")
+    assert done.stdout == "@cert-authority b1 ssh-ed25519 AAAA\n@cert-authority b1 ssh-ed25519 BBBB\n"
+
+
 @pytest.mark.parametrize(
     "host",
     [

@@ -53,6 +53,14 @@ def test_its_own_drain_is_taken_back_when_the_error_is_gone() -> None:
     assert after(slurm=drained(), memory=memory, boot="boot-2").action == "resume"
 
 
+def test_its_own_drain_is_its_own_after_a_shutdown_that_has_called_the_node_down_for_the_same_reason() -> None:
+    memory = Memory(OWN, frozenset({cause(DISK)}))
+    done = after(DISK, slurm=drained(at=101), memory=memory, boot="boot-2")
+    assert (done.action, done.memory.own) == ("", Drain(OWN.reason, 101, "boot-2"))
+    assert after(slurm=drained(at=101), memory=memory, boot="boot-2").action == "resume"
+    assert after(slurm=drained("ada: do not touch", at=101), memory=memory, boot="boot-2").action == ""
+
+
 @pytest.mark.parametrize("slurm", [drained(at=101), drained("ada: do not touch"), drained("health: disk: x ")])
 def test_a_drain_that_somebody_has_set_since_is_theirs_even_with_the_same_words(slurm: Slurm) -> None:
     memory = Memory(OWN, frozenset({cause(DISK)}))
