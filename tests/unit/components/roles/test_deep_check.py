@@ -379,7 +379,7 @@ def test_it_comes_and_goes_with_its_key_and_what_it_remembers_stays(shell: Shell
     assert json.loads(path.read_text()) == {"user": "ada"}
     assert path.stat().st_mode & 0o777 == 0o600
     assert shell.path("/var/lib/tailrack/deep-check").stat().st_mode & 0o777 == 0o700
-    assert "systemctl enable -q --now tailrack-deep-check.timer" in shell.calls
+    assert "systemctl start tailrack-deep-check.timer" in shell.calls
     shell.write("/var/lib/tailrack/deep-check/a1.json", "{}")
     for _ in range(2):
         done = shell.call("health_services", {"HEAD_DEEP_CHECK": ""}, "health/services")
