@@ -412,6 +412,18 @@ def test_a_daemon_that_is_restarted_or_killed_is_back_by_itself(
 
 
 @pytest.mark.proof
+def test_a_job_whose_process_is_gone_is_not_running_for_ever(running: ClusterUnderTest) -> None:
+    batch = "sbatch --parsable --no-requeue -w x1 -n1 --mem=50 --output=/dev/null --wrap 'sleep 3600'"
+    job = running.run("head", as_user("ada", batch)).strip()
+    stepd = f"pgrep -f '^slurmstepd: .{job}[.]batch'"
+    eventually(lambda: running.attempt("x1", stepd).returncode == 0, 60, "the job runs")
+    running.run("x1", f"pkill -KILL -f '^slurmstepd: .{job}[.]'")
+    told = f"scontrol show job {job} | grep -q JobState=RUNNING"
+    eventually(lambda: running.attempt("head", told).returncode != 0, 420, "Slurm knows that the job has ended")
+    all_work(running)
+
+
+@pytest.mark.proof
 def test_all_is_back_after_a_power_cut_of_every_machine(running: ClusterUnderTest) -> None:
     machines = [running.container(node) for node in ("head", "a1", "x1")]
     docker("kill", *machines)

@@ -353,3 +353,28 @@ def test_a_node_that_slurm_calls_silent_makes_itself_known_and_one_without_an_an
     shell.call(template("slurm", "tailrack-slurmd-watchdog"), {}, "slurm/jobs")
     assert [call for call in shell.calls if call.startswith(("systemctl", "tailscale"))] == told
     assert shell.calls.count("sleep 20") == 2
+
+
+@pytest.mark.parametrize(
+    ("running", "processes", "told"),
+    [
+        ("7 a1\n", "8", [RELOAD]),
+        ("7 a1\n", "7", []),
+        ("7 b1\n", "8", []),  # another node says what becomes of it
+        ("", "8", []),
+    ],
+    ids=["no process", "its process", "begun on another node", "no job"],
+)
+def test_a_node_says_what_it_has_once_where_slurm_has_a_job_running_that_has_no_process_for_two_looks(
+    shell: Shell, running: str, processes: str, told: list[str]
+) -> None:
+    # Four looks in the time of 24 naps.
+    shell.stub("sleep", f'echo >>"{shell.root}/naps"; [ "$(wc -l <"{shell.root}/naps")" -le 24 ]')
+    shell.stub("sinfo", "echo mix")
+    shell.stub("squeue", f"printf '{running}'")
+    shell.stub("pgrep", f"[ \"$2\" = '^slurmstepd: \\[{processes}\\.' ]")
+    shell.stub("hostname", "echo a1")
+    shell.stub("systemctl")
+    shell.call(template("slurm", "tailrack-slurmd-watchdog"), {}, "slurm/jobs")
+    assert [call for call in shell.calls if call.startswith("systemctl")] == told
+    assert len([call for call in shell.calls if call.startswith("squeue")]) == 4
