@@ -7,7 +7,7 @@ JOBS=/run/tailrack-private/jobs
 # From here on to the end of the script no job begins, nor is anything cleaned up: the seconds to wait for that.
 hold_jobs() {
     install -d -m 0700 "${JOBS%/*}" "$JOBS"
-    exec 9>"$JOBS.lock"
+    exec 9>/run/tailrack-private/jobs.lock
     flock -w "$1" 9
 }
 

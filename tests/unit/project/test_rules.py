@@ -77,8 +77,7 @@ def test_commands_on_machines_are_made_in_one_file_alone_and_so_are_copies(path:
 def test_what_is_run_here_is_a_step_or_makes_a_machine_or_a_key(path: Path) -> None:
     makers = {
         "components/steps/step.py",
-        "components/cluster/munge_key.py",
-        "components/cluster/backup_password.py",
+        "components/cluster/random_secret.py",
         "stacks/tailnet/network.py",
         *(f"stacks/sites/{kind}/machines.py" for kind in KINDS),
     }

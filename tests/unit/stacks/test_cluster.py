@@ -405,9 +405,9 @@ def test_a_node_without_gpus_promises_none(build: Build, lab_config: RawConfig) 
 
 
 def test_the_gate_of_a_node_knows_the_controllers_release(build: Build, lab_config: RawConfig) -> None:
-    stack = build(lab_config, answers={"head-gate": {"slurm_version": "25.11.2-1"}})
+    stack = build(lab_config, answers={"head-gate": {"slurm_version": "25.05.2-1"}})
     gate = stack.header("a1-gate")
-    assert (gate["HEAD_SLURM_VERSION"], gate["HEAD_SLURM_OLDEST"]) == ("25.11.2-1", "24.05")
+    assert (gate["HEAD_SLURM_VERSION"], gate["HEAD_SLURM_OLDEST"]) == ("25.05.2-1", "23.11")
     assert "HEAD_SLURM_VERSION" not in stack.header("head-gate")
 
 
