@@ -86,6 +86,37 @@ def test_nodes_that_do_not_speak_mpi_with_each_other_are_measured_without_it_and
     assert "(4 with PMIx 4 on old; 5 with PMIx 5 on head): they were measured without MPI" in result["reason"]
 
 
+@pytest.fixture(scope="module")
+def of_forky(make_cluster: Make) -> ClusterUnderTest:
+    """A head node of the next Debian and a node of Debian 13, each with its distribution's Slurm; nothing is set up."""
+    return cluster_of(make_cluster, "p2", "forky", {"n1": ""})
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(1800)  # where no image of another distribution was made before
+def test_a_head_node_whose_srun_reaches_its_own_release_alone_refuses_an_older_node(of_forky: ClusterUnderTest) -> None:
+    (failure,) = of_forky.up().failures
+    assert failure.urn.endswith("::n1-gate")
+    said = " ".join(failure.message.split())
+    assert "Slurm 24.11 here is older than the controller's 26.05, whose srun reaches nodes of its own" in said
+    assert "write tailrack:slurm.release: 26.05." in said
+    assert of_forky.attempt("n1", "command -v slurmd munged").stdout == ""
+    assert of_forky.run_as("ada", "head", "srun -n1 --mem=50 hostname") == "head\n"
+
+
+@pytest.mark.proof
+def test_its_slurmctld_finds_nothing_wrong_with_its_files_and_a_second_up_changes_nothing(
+    of_forky: ClusterUnderTest,
+) -> None:
+    of_forky.config["tailrack:sites"][0]["hosts"].pop()
+    of_forky.up_ok()
+    of_forky.up_ok()
+    assert of_forky.touched() == set()
+    of_forky.run("head", "scontrol reconfigure")
+    log = of_forky.run("head", "journalctl -b -u slurmctld -o cat --no-pager")
+    assert [line for line in log.splitlines() if "glob" in line or '"Include" failed' in line] == []
+
+
 def test_a_machine_of_ubuntu_joins(make_cluster: Make) -> None:
     try:
         find_mirrors(of=OTHERS["ubuntu-24.04"])
