@@ -29,8 +29,8 @@ READY = "/srv/slurm-packages"
 ONE_AFTER_THE_OTHER = """number=0
 until [ -e ~/enough ]; do
     number=$((number + 1))
-    until sbatch -Q -N2 -n2 --mem=50 -o ~/both-$number --wrap 'srun hostname' 2>>~/refused; do sleep 1; done
-    sleep 2
+    until sbatch -Q -J both -N2 -n2 --mem=50 -o ~/both-$number --wrap 'srun hostname' 2>>~/refused; do sleep 1; done
+    while [ -n "$(squeue -h -n both)" ]; do sleep 1; done
 done
 echo $number >~/submitted
 """
