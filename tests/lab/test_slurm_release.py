@@ -153,8 +153,8 @@ def test_nodes_get_another_release_one_by_one_from_ready_packages_while_a_job_an
     cluster.run_as("ada", "head", "touch go")
     eventually(lambda: cluster.run("head", "squeue -h") == "", 120, "all jobs have ended")
     assert cluster.run_as("ada", "head", "cat next-*").split() == ["done"] * 3
-    # No step of theirs was sent to a node that does not understand it. A step that a running job begins in the seconds in
-    # which slurmctld is away fails, whatever the release.
+    # No step of theirs was sent to a node that does not understand it. A step that a running job begins in the seconds
+    # in which slurmctld is away fails, whatever the release.
     said = cluster.run_as("ada", "head", "cat both-*")
     without = said.count("Unable to confirm allocation")
     assert "launch failed" not in said
