@@ -67,7 +67,7 @@ toolkit() {
         return
     fi
     wheels "${CUDA_WHEELS[@]}"
-    CUDA_HOME=$(dirname "$(dirname "$(find "$PWD/wheels" -path '*/bin/nvcc' -type f | head -n 1)")")
+    CUDA_HOME=$(dirname "$(dirname "$(find "$PWD/wheels" -path '*/bin/nvcc' -type f | sed -n 1p)")")
     [ -x "$CUDA_HOME/bin/nvcc" ] || stop "there is no nvcc in NVIDIA's wheels" "install the CUDA toolkit on the node"
     ln -sfn lib "$CUDA_HOME/lib64"
     for library in "$CUDA_HOME"/lib/*.so.*; do ln -sf "$(basename "$library")" "${library%%.so.*}.so"; done
@@ -89,10 +89,10 @@ nccl() {
         NCCL_HOME=$(dirname "$(dirname "$header")")
         return
     fi
-    library=$(ldconfig -p | awk '/libnccl\.so\.2/ { print $NF; exit }')
+    library=$(ldconfig -p | awk '/libnccl\.so\.2/ && !found++ { print $NF }')
     version=$([ -z "$library" ] || readlink -f "$library" | sed -n 's/.*\.so\.\([0-9.]*\)$/\1/p')
     wheels "$NCCL_WHEEL${version:-2.28.9}"
-    NCCL_HOME=$(dirname "$(dirname "$(find "$PWD/wheels" -path '*/include/nccl.h' | head -n 1)")")
+    NCCL_HOME=$(dirname "$(dirname "$(find "$PWD/wheels" -path '*/include/nccl.h' | sed -n 1p)")")
     ln -sf libnccl.so.2 "$NCCL_HOME/lib/libnccl.so"
 }
 
@@ -103,8 +103,8 @@ mpi() {
     [ ! -f "$MPI_HOME/include/mpi.h" ] || return 0
     (apt-get download libopenmpi-dev && dpkg -x libopenmpi-dev_*.deb mpi) >&2 ||
         stop "there is no mpi.h" "install libopenmpi-dev on the node"
-    MPI_HOME=$(dirname "$(dirname "$(find "$PWD/mpi" -path '*/openmpi/include/mpi.h' | head -n 1)")")
-    library=$(ldconfig -p | awk '/libmpi\.so\./ { print $NF; exit }')
+    MPI_HOME=$(dirname "$(dirname "$(find "$PWD/mpi" -path '*/openmpi/include/mpi.h' | sed -n 1p)")")
+    library=$(ldconfig -p | awk '/libmpi\.so\./ && !found++ { print $NF }')
     [ -n "$library" ] || stop "there is no libmpi.so" "install openmpi-bin on the node"
     mkdir -p "$MPI_HOME/lib"
     ln -sf "$library" "$MPI_HOME/lib/libmpi.so"
@@ -153,7 +153,7 @@ build() {
     mv -f "$kept.new-$SLURM_JOB_ID/${TAILRACK_COLLECTIVE}_perf" "$kept/"
     mv -f "$kept.new-$SLURM_JOB_ID/$TAILRACK_COLLECTIVE.sha256" "$kept/"
     rm -rf "$kept.new-$SLURM_JOB_ID"
-    echo "tailrack: built nccl-tests in $kept with $("$CUDA_HOME/bin/nvcc" --version | tail -n 2 | head -n 1)"
+    echo "tailrack: built nccl-tests in $kept with $("$CUDA_HOME/bin/nvcc" --version | tail -n 2 | sed -n 1p)"
 }
 
 "$1"

@@ -53,7 +53,7 @@ look() {
             busy = state[$1] ~ /^((allocated|mixed|completing|planned|reserved|blocked)[-+]?|idle-)$/
             print $1, $2, state[$1] == "idle" ? "idle" : busy ? "busy" : "out", address[$1] == $3 ? "old" : "new", state[$1]
         }' <(echo "$states") <(echo "$known") <(echo "$MEMBERS"))
-    ! awk '$3 != "idle"' <<<"$ROLL" | grep -q .
+    ! awk '$3 != "idle"' <<<"$ROLL" | grep . >/dev/null
 }
 
 # The new nodes, one idle peer at each site of theirs, and one at another site where the scope spans sites. Nothing
@@ -114,7 +114,7 @@ nothing_measured() {
     last=$(kept_in "$KEPT/$SCOPE.last.json") || last=null
     note "nothing is measured, $state: $ROLL"
     jobs=$(awk '$3 == "busy" { print $1 }' <<<"$ROLL" | while read -r name; do
-        squeue -h -w "$name" -o "$name job %A of %u, %L left" | head -n 1
+        squeue -h -w "$name" -o "$name job %A of %u, %L left" | sed -n 1p
     done)
     result job_id null
     result state "$(json_string "$state")"
@@ -153,7 +153,7 @@ up() {
         fail "slurmctld does not say what its nodes do" "see 'sinfo' and 'journalctl -u slurmctld' on $HOST_NAME"
     else
         # Nodes that are down or drained are left out and named; those of other jobs are waited for.
-        if ! awk '$3 == "busy"' <<<"$ROLL" | grep -q .; then
+        if ! awk '$3 == "busy"' <<<"$ROLL" | grep . >/dev/null; then
             chosen=$(idle_ones)
         else
             chosen=$(new_and_peers)

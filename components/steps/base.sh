@@ -200,7 +200,9 @@ ensure_file() {
 # Have systemd know units as their files are now. What it has not loaded it finds by itself, and reading everything anew takes a
 # quarter of a second, of which a first `up` had twenty on a machine: so only where it has one of them as it was.
 reload_units() {
-    if systemctl show -P NeedDaemonReload "$@" | grep -qx yes; then systemctl daemon-reload; fi
+    local said
+    said=$(systemctl show -P NeedDaemonReload "$@") || return # a template among them: it has no state
+    if grep -qx yes <<<"$said"; then systemctl daemon-reload; fi
 }
 
 # Have units start at every boot; with --now before them, now too.

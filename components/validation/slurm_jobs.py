@@ -174,14 +174,14 @@ def _wait(job: _Job, limits: Limits) -> None:
 
 def _report(job: _Job) -> dict[str, Any]:
     folder = job.order.folder
-    names = str(job.shown.get("nodes", ""))
     files = sorted(path for pattern in job.order.reads for path in folder.glob(pattern))
     return {
         "job_id": job.number,
         "state": job.state,
         "exit_code": _exit_code(job.shown),
         "seconds": max(0, round(job.end - job.begin)),
-        "nodes": _command("scontrol", "show", "hostnames", names).split(),
+        # All that were asked for, or none. Slurm lists those that have still to clean up alone once the job has ended.
+        "nodes": list(job.order.nodes) if job.shown.get("nodes") else [],
         "facts": {"waited": job.waited} if job.waited else {},
         "output": read_kept(folder / "output"),
         "files": {path.name: read_kept(path) for path in files},

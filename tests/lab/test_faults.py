@@ -411,6 +411,28 @@ def test_a_daemon_that_is_restarted_or_killed_is_back_by_itself(
         print(f"{how} {daemon} on {node}: all work again after {time.monotonic() - began:.0f} s")
 
 
+def test_a_controller_that_hangs_is_started_again_and_jobs_go_on(running: ClusterUnderTest) -> None:
+    job = running.run_as("ada", "head", "cd; sbatch --parsable -w a1 --output=/dev/null --wrap 'sleep 600'").strip()
+    eventually(lambda: "RUNNING" in running.run("head", f"squeue -h -j {job} -o %T"), 60, "the job runs")
+    before = main_process(running, "head", "slurmctld")
+    # In the place of a deadlock: what it reads anew never comes. Who reads it has it open by the time that it does not answer.
+    running.run(
+        "head",
+        """cd /etc/slurm && cp -p slurm.conf slurm.conf.whole && mkfifo hang.conf && echo 'Include hang.conf' >>slurm.conf
+        (scontrol reconfigure &>/dev/null &) ; until ! timeout 5 scontrol ping | grep 'is UP'; do sleep 1; done
+        mv slurm.conf.whole slurm.conf && rm hang.conf""",
+    )
+    up = "timeout 10 scontrol ping | grep 'is UP'"
+    eventually(lambda: running.attempt("head", up).returncode == 0, 150, "slurmctld answers")
+    assert main_process(running, "head", "slurmctld") != before
+    assert "neither answers nor does anything" in running.run(
+        "head", "journalctl -u tailrack-slurmctld-watchdog -o cat"
+    )
+    assert running.run("head", f"squeue -h -j {job} -o %T").strip() == "RUNNING"
+    running.run("head", f"scancel {job}")
+    all_work(running)
+
+
 @pytest.mark.proof
 def test_a_job_whose_process_is_gone_is_not_running_for_ever(running: ClusterUnderTest) -> None:
     batch = "sbatch --parsable --no-requeue -w x1 -n1 --mem=50 --output=/dev/null --wrap 'sleep 3600'"

@@ -14,7 +14,7 @@ from tests.lab.cluster import ClusterUnderTest, as_user, eventually
 NODES = ("head", "a1", "b1")
 # Submits a job each second until it is told to stop; each line is a job's number, or what sbatch said.
 SUBMIT = """
-cd /tmp && rm -f enough submitted && touch submitted
+cd /tmp && touch submitted
 while [ ! -e enough ]; do sbatch --parsable --output=/dev/null --wrap 'sleep 1' >>submitted 2>&1; sleep 1; done
 """
 
@@ -22,7 +22,10 @@ while [ ! -e enough ]; do sbatch --parsable --output=/dev/null --wrap 'sleep 1' 
 @pytest.fixture
 def submitted(cluster: ClusterUnderTest) -> Iterator[None]:
     """Jobs come each second while the test runs."""
+    # Left by root, which nobody else may take out of /tmp.
+    cluster.run("head", "rm -f /tmp/enough /tmp/submitted")
     cluster.run("head", f"setsid {as_user('ada', SUBMIT)} </dev/null >/dev/null 2>&1 &")
+    eventually(lambda: cluster.attempt("head", "test -s /tmp/submitted").returncode == 0, 30, "jobs are submitted")
     yield
     cluster.run("head", "touch /tmp/enough")
 

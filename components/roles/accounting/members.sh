@@ -91,7 +91,7 @@ forget_gone_members() {
     gone=$(made_and_gone users < <(cut -d ' ' -f 1,2 <<<"$ACCOUNTING_USERS"))
     while read -r name account; do
         [ -n "$name" ] || continue
-        if accounting_command -i delete user "name=$name" "account=$account" "cluster=$1" || ! users_booked "$1" | grep -q "^$name $account "; then
+        if accounting_command -i delete user "name=$name" "account=$account" "cluster=$1" || ! users_booked "$1" | grep "^$name $account " >/dev/null; then
             sed -i "\|^$name $account\$|d" "$ACCOUNTING_MADE/users"
             note "$name is in account $account no more"
         else
@@ -108,7 +108,7 @@ forget_gone() {
     gone=$(made_and_gone "$1")
     while read -r name; do
         [ -n "$name" ] || continue
-        if [ "$2" = account ] && booked assoc where "account=$name" format=User | grep -q .; then
+        if [ "$2" = account ] && booked assoc where "account=$name" format=User | grep . >/dev/null; then
             note "account $name stays: users are in it that were not made here, or have jobs"
         elif accounting_command -i delete "$2" "name=$name"; then
             sed -i "\|^$name\$|d" "$ACCOUNTING_MADE/$1"

@@ -14,7 +14,7 @@ take_files_lock() {
 }
 give_files_lock_back() { exec 8>&-; }
 
-keeps_books() { scontrol show config | grep -q '^AccountingStorageType *= *accounting_storage/slurmdbd'; }
+keeps_books() { scontrol show config | grep '^AccountingStorageType *= *accounting_storage/slurmdbd' >/dev/null; }
 
 # A controller that began without slurmdbd has given the cluster a number of its own, and ends for ever with CLUSTER ID MISMATCH
 # where slurmdbd has given it another one (before 25.11; src/slurmctld/controller.c). Without one it takes slurmdbd's.
@@ -22,7 +22,7 @@ without_cluster_number() {
     as_user slurm 10 4096 sed -i 's/|.*//' "$CLUSTER_NAME_FILE" </dev/null
 }
 
-cluster_registered() { accounting_command -nP show cluster format=Cluster,ControlHost | grep -qE '^[^|]+\|[0-9]'; }
+cluster_registered() { accounting_command -nP show cluster format=Cluster,ControlHost | grep -E '^[^|]+\|[0-9]' >/dev/null; }
 
 # Have slurmctld take lines; `enforced` or nothing.
 take_accounting() {

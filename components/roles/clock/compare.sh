@@ -8,7 +8,7 @@ http_time() {
     local date
     # shellcheck disable=SC2016  # read by the inner shell
     date=$(timeout 5 bash -c 'exec 5<>"/dev/tcp/$0/$1" && printf "HEAD / HTTP/1.0\r\nHost: %s\r\n\r\n" "$0" >&5 && cat <&5' "$1" "$2" |
-        sed -n 's/^[Dd]ate: *\([^\r]*\).*/\1/p' | head -n 1)
+        sed -n 's/^[Dd]ate: *\([^\r]*\).*/\1/p' | sed -n 1p)
     [ -n "$date" ] && date -d "$date" +%s
 }
 

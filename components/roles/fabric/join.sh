@@ -36,7 +36,7 @@ StandardError=journal
 RuntimeMaxSec=60
 NoNewPrivileges=yes
 CapabilityBoundingSet=CAP_NET_RAW"
-    reload_units tailrack-fabric.socket tailrack-fabric@.service
+    reload_units tailrack-fabric.socket
     enable_units tailrack-fabric.socket
     if [ -n "$CHANGED" ] || ! systemctl -q is-active tailrack-fabric.socket; then
         systemctl restart tailrack-fabric.socket

@@ -48,7 +48,7 @@ choose_gpus() {
 lost_gpus() {
     local bus
     for bus in $1; do
-        cut -f 2 <<<"$GPUS" | grep -qixE "0*$bus" || printf '; %s is on the PCI bus and nvidia-smi does not show it' "$bus"
+        cut -f 2 <<<"$GPUS" | grep -ixE "0*$bus" >/dev/null || printf '; %s is on the PCI bus and nvidia-smi does not show it' "$bus"
     done
 }
 

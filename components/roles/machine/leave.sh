@@ -12,7 +12,7 @@ packages_left() {
     local package
     [ -e /var/lib/tailrack/packages ] || return 0
     sort -u /var/lib/tailrack/packages | while read -r package; do
-        if dpkg-query -W -f='${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed; then echo "$package"; fi
+        if dpkg-query -W -f='${db:Status-Status}\n' "$package" 2>/dev/null | grep -x installed >/dev/null; then echo "$package"; fi
     done
 }
 

@@ -50,7 +50,7 @@ keep_the_late() {
 }
 
 nothing_on_its_way() {
-    [ -z "$(squeue -h -t CF,CG -o %A)" ] && sdiag | grep -Eq '^Agent count: *0$'
+    [ -z "$(squeue -h -t CF,CG -o %A)" ] && sdiag | grep -E '^Agent count: *0$' >/dev/null
 }
 
 hold_jobs() {

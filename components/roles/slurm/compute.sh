@@ -66,7 +66,7 @@ node_decided() {
 # A slurmctld that reads its files anew saves what it knows before it stops listening (src/slurmctld/controller.c): who
 # registers in between is forgotten, and slurmd does not know.
 stay_known() {
-    if node_known || ! scontrol ping 2>/dev/null | grep -q 'is UP'; then return 0; fi
+    if node_known || ! scontrol ping 2>/dev/null | grep 'is UP' >/dev/null; then return 0; fi
     note "the controller knows no $HOST_NAME: slurmd makes it known"
     systemctl restart --no-block slurmd
     wait_until 30 node_known || :
@@ -88,7 +88,7 @@ placed_nodes() {
     [ -z "$nodes" ] || scontrol show hostnames "$nodes"
 }
 
-placed() { placed_nodes | grep -qx "$HOST_NAME"; }
+placed() { placed_nodes | grep -x "$HOST_NAME" >/dev/null; }
 
 # Nodes that the controller knows and does not place, one a line.
 unplaced_nodes() {
@@ -125,7 +125,7 @@ deleted() { SLURM_CONF=$1/slurm.conf scontrol delete "nodename=$HOST_NAME"; }
 
 # munge refuses what was made more than five minutes before or after; its own words for that say nothing of clocks.
 clock_hint() {
-    if journalctl -u slurmd -n 50 -o cat --no-pager | grep -Eq '(Expired|Rewound) credential'; then
+    if journalctl -u slurmd -n 50 -o cat --no-pager | grep -E '(Expired|Rewound) credential' >/dev/null; then
         printf '; the clocks of this node and of the head node differ by more than five minutes'
     fi
 }

@@ -17,7 +17,7 @@ SLURM_SERVICES=$STATE_DIR/slurm/services
 # stack's state says and a step that was cut off is not taken for done.
 SLURM_TAKEN=$STATE_DIR/slurm/taken
 
-controller_answers() { scontrol ping 2>/dev/null | grep -q 'is UP'; }
+controller_answers() { scontrol ping 2>/dev/null | grep 'is UP' >/dev/null; }
 
 # Lines that nodes and pools add to a file and that its own text does not have, each once.
 added_lines() {
@@ -111,14 +111,17 @@ offer_slurm_files() {
         systemctl restart slurmctld || REFUSED="slurmctld does not start with this configuration"
     elif ! slurm_files_taken "${names[@]}"; then
         note "reconfiguring slurmctld"
-        scontrol reconfigure || REFUSED="slurmctld refuses the new configuration and goes on with the old one"
+        if ! scontrol reconfigure && controller_answers; then
+            REFUSED="slurmctld refuses the new configuration and goes on with the old one"
+        fi
     fi
     if [ -n "$REFUSED" ]; then
         journalctl -u slurmctld --since "@$begin" -n 8 -o cat --no-pager
         take_back_slurm_files
         return 1
     fi
-    wait_until 60 controller_answers || fail "slurmctld does not answer" "see 'journalctl -u slurmctld' on $HOST_NAME"
+    # One that hangs is started again by its watchdog, with these files.
+    wait_until 120 controller_answers || fail "slurmctld does not answer" "see 'journalctl -u slurmctld' on $HOST_NAME"
     mkdir -p "$SLURM_TAKEN"
     for path in "$base"/*; do install -m 0644 "$SLURM_DIR/${path##*/}" "$SLURM_TAKEN/"; done
 }

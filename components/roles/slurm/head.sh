@@ -67,8 +67,9 @@ slurm_head() {
     ensure_file "$offered/tailrack-prolog" 0644 root:root "$SLURM_PROLOG"
     ensure_file "$offered/tailrack-epilog" 0644 root:root "$SLURM_EPILOG"
     if [ "$HEAD_COMPUTES" = true ]; then write_slurm_node; else end_slurmd; fi
-    reload_units slurmctld.service
-    enable_units slurmctld.service
+    reload_units slurmctld.service tailrack-slurmctld-watchdog.service
+    enable_units slurmctld.service tailrack-slurmctld-watchdog.service
+    systemctl restart tailrack-slurmctld-watchdog
     offer_slurm_files "$offered" || fail "$REFUSED" \
         "correct tailrack:slurm.settings; 'journalctl -u slurmctld' on $HOST_NAME says more"
     [ "$HEAD_COMPUTES" = true ] || wait_until 60 own_node_deleted ||

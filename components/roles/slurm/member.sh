@@ -22,7 +22,7 @@ node_deleted() { ! node_known || scontrol delete "nodename=$NODE_NAME"; }
 
 see_node_off() {
     local limit=$SLURM_JOB_LIMIT_SECONDS reason="tailrack: leaves the cluster"
-    if scontrol show node "$NODE_NAME" | grep -Eq 'State=[A-Z+]*(DOWN|NOT_RESPONDING)|State=.*\*'; then
+    if scontrol show node "$NODE_NAME" | grep -E 'State=[A-Z+]*(DOWN|NOT_RESPONDING)|State=.*\*' >/dev/null; then
         note "$NODE_NAME does not answer: not waiting for its jobs"
         limit=0
     fi

@@ -34,7 +34,7 @@ refuse_names_of_others() {
     # Of GPU kinds it is the same partition, with nodes of both.
     while read -r name; do
         [ -n "$name" ] || continue
-        ! grep "^$name " <<<"$others" | grep -qvxF "$name gpu-$name" || fail \
+        ! grep "^$name " <<<"$others" | grep -vxF "$name gpu-$name" >/dev/null || fail \
             "the cluster has a partition $name already, and it is not that of a GPU kind" \
             "give the pool's GPUs another name, in tailrack:sites"
     done <<<"$POOL_KINDS"

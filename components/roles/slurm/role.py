@@ -13,8 +13,9 @@ MPI = "openmpi-bin"
 MEASUREMENT = (MPI, "python3-mpi4py", "python3-numpy")
 # slurmctld, slurmd, slurmdbd; srun (SrunPortRange)
 PORTS = ("6817-6819", "60001-60999")
-# A program beside slurmd, and its unit.
+# Programs beside slurmd and slurmctld, and their units.
 WATCHDOG = "tailrack-slurmd-watchdog"
+CONTROLLER_WATCHDOG = "tailrack-slurmctld-watchdog"
 # What gives a node's jobs back when its machine shuts down; the unit is compute.sh's.
 SHUTDOWN = "tailrack-shutdown"
 # A program beside slurmctld, whose text comes with the head node's step, and its timer.
@@ -23,8 +24,10 @@ EXPIRE = "tailrack-expire"
 
 def role(settings: ClusterSettings) -> Role:
     """slurm.conf and its kin are made by files.py, from what all roles say, once the head node's address is known."""
-    controller = File(
-        "/etc/systemd/system/slurmctld.service.d/tailrack.conf", template("slurm", "slurmctld.service.conf")
+    controller = (
+        File("/etc/systemd/system/slurmctld.service.d/tailrack.conf", template("slurm", "slurmctld.service.conf")),
+        File(f"/usr/local/sbin/{CONTROLLER_WATCHDOG}", template("slurm", CONTROLLER_WATCHDOG), mode="0755"),
+        File(f"/etc/systemd/system/{CONTROLLER_WATCHDOG}.service", template("slurm", f"{CONTROLLER_WATCHDOG}.service")),
     )
     known = (
         File(f"/usr/local/sbin/{WATCHDOG}", template("slurm", WATCHDOG), mode="0755"),
@@ -50,7 +53,7 @@ def role(settings: ClusterSettings) -> Role:
             "head": (*(("slurmctld", "slurm-client") if of_distribution else ()), MPI),
             "compute": (*(("slurmd", "slurm-client") if of_distribution else ()), *MEASUREMENT),
         },
-        files={"head": (controller, *forget), "compute": known},
+        files={"head": (*controller, *forget), "compute": known},
         # At the gate the release that is installed or to be, later the one that runs.
         facts={
             "gate": {"cgroups": truth, "mpi": matching(r"([1-9][0-9]?(-pmix[1-9][0-9]?)?)?"), "slurm_version": version},

@@ -150,5 +150,5 @@ tailnet_join() {
     reload_units tailrack-tailnet.service
     enable_units --now tailrack-tailnet.service
     result tailnet_ip "$(json_string "$(tailscale ip -4)")"
-    result tailscale_version "$(json_string "$(tailscale version | head -n 1)")"
+    result tailscale_version "$(json_string "$(tailscale version | sed -n 1p)")"
 }

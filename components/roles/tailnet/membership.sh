@@ -97,7 +97,7 @@ refuse_another_tailnet() {
 }
 
 # A tag stands alone on its line, as the name of one in no other place does.
-tagged() { [ -z "$TAILNET_TAG" ] || tailscale status --json --peers=false | grep -qE "^[[:space:]]*\"$TAILNET_TAG\",?\$"; }
+tagged() { [ -z "$TAILNET_TAG" ] || tailscale status --json --peers=false | grep -E "^[[:space:]]*\"$TAILNET_TAG\",?\$" >/dev/null; }
 
 # A machine that is adopted must be what others are made to be; nothing of it is changed.
 require_adoptable() {

@@ -168,3 +168,19 @@ def test_the_program_for_the_head_node_is_python_of_its_oldest_distribution() ->
     ast.parse(driver(), feature_version=(3, 10))
     for path, text in files_of("components.validation.measurement_run").items():
         ast.parse(text, path, feature_version=(3, 10))
+
+
+SCRIPTS = [
+    path
+    for path in (PROJECT / "components").rglob("*")
+    if path.is_file() and path.suffix != ".py" and "__pycache__" not in path.parts and path.suffix != ".csv"
+]
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=name)
+def test_no_script_takes_a_found_line_for_none_where_what_wrote_it_had_more_to_say(path: Path) -> None:
+    # grep -q and others end at the first line; what writes on dies of it, and with pipefail the pipe has failed.
+    ends = re.compile(r"(?<!\|)\|\s*(grep\s+-\w*q|head -n? ?1\b|awk '[^']*\bexit\s*}')")
+    found = [line for line in path.read_text(encoding="utf-8").splitlines() if ends.search(line)]
+    # One line that is there at once.
+    assert [line for line in found if "sort -V" not in line and "<<<" not in line] == []

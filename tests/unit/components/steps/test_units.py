@@ -27,6 +27,10 @@ def test_units_are_read_anew_where_one_of_them_is_another_than_systemd_has(
     assert "systemctl show -P NeedDaemonReload a.service b.timer" in shell.calls
 
 
+def test_a_unit_that_has_no_state_to_ask_for_ends_the_step(shell: Shell) -> None:
+    assert calls(shell, "! reload_units a.service b@.service", "[ $1 != show ]") == []
+
+
 def test_who_starts_at_boot_already_is_not_enabled_again(shell: Shell) -> None:
     systemd = "case $* in 'is-enabled a.service') echo enabled ;; is-enabled*) echo disabled; exit 1 ;; esac"
     assert calls(shell, "enable_units a.service b.timer", systemd) == ["systemctl --root=/ enable -q b.timer"]

@@ -1,0 +1,55 @@
+"""The program that starts a slurmctld again that hangs."""
+
+from __future__ import annotations
+
+import pytest
+
+from components.roles.role import template
+from tests.unit.shell import Shell
+
+STAT = "1833 (slurmctld) {state} 1 1833 1833 0 -1 4194560 9 9 9 9 {user} {system} 0 0 20 0 66 0 3\n"
+
+
+def looked(shell: Shell, looks: int, ping: str, *, state: str = "S", work: str = "") -> list[str]:
+    """What is done to slurmctld in so many looks of which each begins with `work`. `ping`: what scontrol says."""
+    shell.write("/proc/1833/stat", STAT.format(state=state, user=40, system=2))
+    shell.stub("sleep", f'echo >>"{shell.root}/naps"; {work or ":"}; [ "$(wc -l <"{shell.root}/naps")" -le {looks} ]')
+    shell.stub("scontrol", f"echo 'Slurmctld(primary) at head is {ping}'")
+    shell.stub("systemctl", "[ $1 != show ] || echo 1833")
+    shell.call(template("slurm", "tailrack-slurmctld-watchdog"), {}, "slurm/jobs")
+    return [call for call in shell.calls if call.startswith(("systemctl kill", "systemctl restart"))]
+
+
+AGAIN = ["systemctl kill --signal=KILL slurmctld", "systemctl restart slurmctld"]
+
+
+def test_a_controller_that_neither_answers_nor_works_is_started_again_at_the_third_look(shell: Shell) -> None:
+    assert looked(shell, 2, "DOWN") == []
+    shell.path("naps").unlink()
+    assert looked(shell, 3, "DOWN") == AGAIN
+
+
+def test_a_controller_that_answers_is_left_alone(shell: Shell) -> None:
+    assert looked(shell, 6, "UP") == []
+
+
+def test_a_controller_that_is_busy_and_does_not_answer_is_left_alone(shell: Shell) -> None:
+    # A second of CPU between two looks.
+    works = f'sed -i "s/ 9 9 9 9 / 9 9 9 9 1/" {shell.root}/proc/1833/stat'
+    assert looked(shell, 6, "DOWN", work=works) == []
+
+
+@pytest.mark.parametrize("state", ["T", "t", "D", "Z"])
+def test_a_controller_that_somebody_has_stopped_or_that_waits_for_a_disk_is_left_alone(
+    shell: Shell, state: str
+) -> None:
+    assert looked(shell, 6, "DOWN", state=state) == []
+
+
+def test_a_controller_that_does_not_run_is_left_alone(shell: Shell) -> None:
+    shell.write("/proc/1833/stat", "")
+    shell.stub("sleep", f'echo >>"{shell.root}/naps"; [ "$(wc -l <"{shell.root}/naps")" -le 6 ]')
+    shell.stub("scontrol", "exit 1")
+    shell.stub("systemctl", "[ $1 != show ] || echo 0")
+    shell.call(template("slurm", "tailrack-slurmctld-watchdog"), {}, "slurm/jobs")
+    assert not [call for call in shell.calls if call.startswith(("systemctl kill", "systemctl restart"))]
