@@ -123,6 +123,7 @@ def test_the_ssh_authority_is_changed_and_nobody_who_logs_in_is_refused(
     assert_one_authority_is_left(cluster)
 
 
+@pytest.mark.proof
 def test_a_node_that_cannot_be_reached_keeps_nobody_out_and_is_named_and_mended_by_the_next_up(
     cluster: ClusterUnderTest,
 ) -> None:

@@ -415,10 +415,11 @@ def test_a_controller_that_hangs_is_started_again_and_jobs_go_on(running: Cluste
     job = running.run_as("ada", "head", "cd; sbatch --parsable -w a1 --output=/dev/null --wrap 'sleep 600'").strip()
     eventually(lambda: "RUNNING" in running.run("head", f"squeue -h -j {job} -o %T"), 60, "the job runs")
     before = main_process(running, "head", "slurmctld")
-    # In the place of a deadlock: what it reads anew never comes. Who reads it has it open by the time that it does not answer.
+    # In the place of a deadlock: what it reads anew never comes. Who reads it has opened it once it does not answer.
     running.run(
         "head",
-        """cd /etc/slurm && cp -p slurm.conf slurm.conf.whole && mkfifo hang.conf && echo 'Include hang.conf' >>slurm.conf
+        """cd /etc/slurm && cp -p slurm.conf slurm.conf.whole
+        mkfifo hang.conf && echo 'Include hang.conf' >>slurm.conf
         (scontrol reconfigure &>/dev/null &) ; until ! timeout 5 scontrol ping | grep 'is UP'; do sleep 1; done
         mv slurm.conf.whole slurm.conf && rm hang.conf""",
     )
