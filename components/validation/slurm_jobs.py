@@ -20,6 +20,8 @@ from typing import Any
 OUTPUT_LIMIT = 200_000
 COMMAND_SECONDS = 60
 POLL_SECONDS = 0.5
+# That nodes may clean up after a job that has ended, before nobody waits for them any more.
+CLEAN_SECONDS = 20
 _NOT_STARTED = ("PENDING", "CONFIGURING")
 _NOT_ENDED = (*_NOT_STARTED, "RUNNING", "COMPLETING", "SUSPENDED")
 
@@ -61,6 +63,7 @@ class _Job:
     waited: str = ""
     begin: float = 0
     end: float = 0
+    cleans: bool = False
     shown: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -147,10 +150,11 @@ def _look(job: _Job) -> None:
     try:
         job.shown = json.loads(told)["jobs"][0]
         state = job.shown["job_state"]
-        job.state = str(state[0] if isinstance(state, list) else state)
+        states = state if isinstance(state, list) else str(state).split("+")
+        job.state, job.cleans = str(states[0]), "COMPLETING" in states[1:]
     except (ValueError, LookupError, TypeError):
         return  # slurmctld may be busy for a moment; the limits end this
-    job.end = time.monotonic()
+    job.end = job.end if job.cleans and job.end else time.monotonic()
 
 
 def _wait(job: _Job, limits: Limits) -> None:
@@ -168,6 +172,11 @@ def _wait(job: _Job, limits: Limits) -> None:
         if time.monotonic() - begin >= limits.run:
             job.waited = f"not ended within {limits.run:g}s"
             return
+        time.sleep(POLL_SECONDS)
+        _look(job)
+    # Who looks at the nodes when all is measured finds them idle.
+    begin = time.monotonic()
+    while job.cleans and time.monotonic() - begin < CLEAN_SECONDS:
         time.sleep(POLL_SECONDS)
         _look(job)
 

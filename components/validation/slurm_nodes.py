@@ -69,13 +69,13 @@ def _node(told: Mapping[str, Any]) -> Node:
         frozenset(state if isinstance(state, list) else str(state).split("+")),
         str(told.get("reason") or ""),
         str(told.get("reason_set_by_user") or ""),
-        _number(told.get("reason_changed_at")),
+        number(told.get("reason_changed_at")),
         ", ".join(_GPU.findall(str(told.get("gres") or ""))),
     )
 
 
-def _number(value: Any) -> int:
-    """A number by itself (22.05), or in an object that may say that there is none (since 23.02)."""
+def number(value: Any) -> int:
+    """0 for none. A number by itself (22.05), or in an object that may say that there is none (since 23.02)."""
     if isinstance(value, Mapping):
         return int(value["number"]) if value.get("set") and not value.get("infinite") else 0
     return int(value or 0)

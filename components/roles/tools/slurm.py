@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pwd
 import subprocess
 
+from components.roles.tools.job import Job, read_jobs
 from components.validation.slurm_nodes import Node, read_nodes
 
 LIMIT_SECONDS = 30
@@ -22,11 +24,91 @@ def nodes(*names: str) -> list[Node]:
         raise SlurmError("scontrol does not print nodes as JSON here; see 'scontrol show nodes --json'") from None
 
 
+def jobs(name: str) -> list[Job]:
+    """Ask slurmctld for a job, or for all tasks of an array; what it forgot the books may know. Raises SlurmError."""
+    try:
+        said = scontrol("show", "job", name, "--json")
+    except SlurmError as error:
+        if "invalid job id" not in str(error).lower():
+            raise
+        said = '{"jobs": []}'
+    try:
+        found = read_jobs(said)
+    except ValueError:
+        raise SlurmError("scontrol does not print jobs as JSON here; see 'scontrol show job --json'") from None
+    found = found or _in_books(name)
+    if not found:
+        raise SlurmError(
+            f"there is no job {name}, or it ended minutes ago and nobody keeps books (tailrack:accounting); "
+            "'squeue' shows those that wait and run"
+        )
+    return found
+
+
+def _in_books(name: str) -> list[Job]:
+    """A job that slurmctld has forgotten, with what the accounting keeps of it."""
+    said = _sacct(name, "JobIDRaw,JobID,JobName,User,State,ExitCode,NodeList,Partition,ReqTRES,TimelimitRaw")
+    found = []
+    for line in said.splitlines():
+        fields = line.split("|")
+        if len(fields) != 10 or not fields[0].isdecimal():
+            continue
+        raw, title, called, user, state, code, nodes, partition, asked, minutes = fields
+        array, _, task = title.partition("_")
+        status, _, signal = code.partition(":")
+        found.append(
+            Job(
+                int(raw),
+                called,
+                user,
+                0,
+                (state.split(" ")[0],),
+                array=int(array) if array.isdecimal() else 0,
+                task=int(task) if task.isdecimal() else None,
+                nodes=nodes,
+                partition=partition,
+                asked=asked,
+                minutes=int(minutes) if minutes.isdecimal() else 0,
+                status=int(status) if status.isdecimal() else 0,
+                signal=int(signal) if signal.isdecimal() else 0,
+            )
+        )
+    return found
+
+
+def cancelled_by(name: str) -> str:
+    """Who cancelled a job, where the books know; else empty."""
+    _, _, number = _sacct(name, "State").partition("\n")[0].partition("CANCELLED by ")
+    if not number.strip().isdecimal():
+        return ""
+    try:
+        return pwd.getpwuid(int(number)).pw_name
+    except (KeyError, OverflowError):
+        return f"user {number.strip()}"
+
+
+def names(short: str) -> list[str]:
+    """Names of nodes from Slurm's short form of them. Raises SlurmError."""
+    return scontrol("show", "hostnames", short).split()
+
+
+def _sacct(name: str, fields: str) -> str:
+    """What the books say; empty where there are none."""
+    try:
+        return _run("sacct", "-X", "-n", "-P", "-j", name, "-o", fields)
+    except SlurmError:
+        return ""
+
+
 def scontrol(*words: str) -> str:
     """Run scontrol and return what it prints. Raises SlurmError with what it says."""
+    return _run("scontrol", *words)
+
+
+def _run(*words: str) -> str:
     try:
         done = subprocess.run(
-            ["scontrol", *words],
+            words,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -35,10 +117,10 @@ def scontrol(*words: str) -> str:
             check=False,
         )
     except FileNotFoundError:
-        raise SlurmError("there is no scontrol here; run it on the head node") from None
+        raise SlurmError(f"there is no {words[0]} here; run it on the head node") from None
     except subprocess.TimeoutExpired:
         raise SlurmError(f"slurmctld has not answered for {LIMIT_SECONDS} s; see 'journalctl -u slurmctld'") from None
     if done.returncode != 0:
         said = " ".join((done.stderr or done.stdout).split())
-        raise SlurmError(f"{' '.join(['scontrol', *words[:2]])}: {said or f'exit status {done.returncode}'}")
+        raise SlurmError(f"{' '.join(words[:3])}: {said or f'exit status {done.returncode}'}")
     return done.stdout

@@ -1,0 +1,269 @@
+"""`tailrack why`: jobs as Slurm prints them, and what a person is told of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.roles.tools import slurm, why
+from components.roles.tools.ended import why_it_ended
+from components.roles.tools.job import Job, read_jobs
+from components.roles.tools.main import main
+from components.roles.tools.slurm import SlurmError
+from components.roles.tools.waiting import why_it_waits
+from components.validation.slurm_nodes import Node
+
+# The shape of 24.11 (data_parser/v0.0.42), cut to what is read.
+PENDING: dict[str, Any] = {
+    "job_id": 12,
+    "name": "train",
+    "user_name": "ada",
+    "user_id": 6001,
+    "array_job_id": {"set": True, "infinite": False, "number": 0},
+    "array_task_id": {"set": False, "infinite": False, "number": 0},
+    "job_state": ["PENDING"],
+    "state_reason": "Resources",
+    "state_description": "",
+    "partition": "all",
+    "account": "lab",
+    "qos": "normal",
+    "nodes": "",
+    "required_nodes": "",
+    "features": "",
+    "dependency": "",
+    "resv_name": "",
+    "failed_node": "",
+    "node_count": {"set": True, "infinite": False, "number": 2},
+    "required_switches": 1,
+    "eligible_time": {"set": True, "infinite": False, "number": 1790000000},
+    "start_time": {"set": True, "infinite": False, "number": 0},
+    "end_time": {"set": True, "infinite": False, "number": 0},
+    "time_limit": {"set": True, "infinite": False, "number": 60},
+    "restart_cnt": 0,
+    "tres_req_str": "cpu=16,mem=64G,node=2,gres/gpu=16",
+    "exit_code": {
+        "status": ["SUCCESS"],
+        "return_code": {"set": True, "infinite": False, "number": 0},
+        "signal": {"id": {"set": False, "infinite": False, "number": 0}, "name": ""},
+    },
+    "standard_output": "/shared/home/ada/slurm-12.out",
+}
+IDLE, DRAINED = (
+    Node("a1", frozenset({"IDLE"})),
+    Node("b1", frozenset({"IDLE", "DRAIN"}), "health: Xid 79 GPU 3", "root", 1790000000),
+)
+
+
+def job(**changed: Any) -> Job:
+    (found,) = read_jobs(json.dumps({"jobs": [{**PENDING, **changed}]}))
+    return found
+
+
+def ended(state: str, **changed: Any) -> Job:
+    return job(job_state=[state], state_reason="None", nodes="a1", **changed)
+
+
+def code(status: int = 0, signal: int = 0) -> dict[str, Any]:
+    return {
+        "return_code": {"set": True, "infinite": False, "number": status},
+        "signal": {"id": {"set": bool(signal), "infinite": False, "number": signal}, "name": ""},
+    }
+
+
+def waits(**changed: Any) -> str:
+    def expand(short: str) -> list[str]:
+        return short.split(",")
+
+    told = why_it_waits(job(**changed), [IDLE, DRAINED], expand)
+    return "\n".join([*told.sentences, f"next: {told.next}"])
+
+
+@pytest.mark.parametrize(
+    ("reason", "description", "words"),
+    [
+        ("Resources", "", ["2 nodes with cpu=16,mem=64G,node=2,gres/gpu=16", "is next", "Of 2 nodes 1 is idle"]),
+        ("Resources", "", ["in 1 site", "--switches=2 lets", "1 node out", "b1 (drained): Xid 79 GPU 3"]),
+        ("Priority", "", ["others are before it"]),
+        (
+            "Resources",
+            "Nodes required for job are DOWN, DRAINED or reserved for jobs in",
+            ["have other jobs, or are out"],
+        ),
+        ("ReqNodeNotAvail", "ReqNodeNotAvail, UnavailableNodes:b1", ["take no jobs", "Xid 79", "next: tailrack nodes"]),
+        ("ReqNodeNotAvail", "ReqNodeNotAvail, Reserved for maintenance", ["reserved", "tailrack-older"]),
+        ("Resources", "ReqNodeNotAvail, May be reserved for other job", ["reserved", "scontrol show reservation"]),
+        ("JobHeldUser", "", ["its user asked", "next: scontrol release 12"]),
+        ("JobHeldAdmin", "", ["administrator"]),
+        ("JobHeldAdmin", "launch failed requeued held", ["could not start it", "scontrol release 12"]),
+        ("Dependency", "", ["waits for other jobs: afterok:7"]),
+        ("DependencyNeverSatisfied", "", ["never begins", "scancel 12"]),
+        ("BeginTime", "", ["--begin"]),
+        ("BadConstraints", "", ["No node can ever", "cpu=16", "sinfo -o '%N %c %m %G %f'"]),
+        ("PartitionDown", "", ["munge key", "partitionname=all state=up"]),
+        ("PartitionTimeLimit", "", ["more time than partition all"]),
+        ("AssocGrpGRESMinutes", "", ["GPU hours of account 'lab' are used up"]),
+        ("QOSGrpCPUMinutesLimit", "", ["the hours of QOS 'normal' are used up"]),
+        ("QOSMaxJobsPerUserLimit", "", ["QOS 'normal'", "what runs already"]),
+        ("AssocMaxMemPerJob", "", ["account 'lab'", "its own size"]),
+        ("QOSMinCpuNotSatisfied", "", ["asks for less than QOS 'normal' wants"]),
+        ("JobArrayTaskLimit", "", ["--array"]),
+        ("SomethingNew", "of the next release", ["Slurm says: SomethingNew of the next release", "man squeue"]),
+    ],
+)
+def test_why_a_job_waits_is_told_in_sentences_with_what_to_do(
+    reason: str, description: str, words: Sequence[str]
+) -> None:
+    told = waits(state_reason=reason, state_description=description, dependency="afterok:7(unfulfilled)")
+    for word in words:
+        assert word in told
+    assert "{" not in told
+
+
+def test_a_job_of_one_node_is_not_told_of_sites() -> None:
+    assert "site" not in waits(node_count={"set": True, "infinite": False, "number": 1})
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (ended("COMPLETED"), "ended well"),
+        (ended("OUT_OF_MEMORY"), "more memory than it had (64G in all)"),
+        (ended("TIMEOUT"), "all its 60 minutes"),
+        (ended("NODE_FAIL", failed_node="b1"), "lost: b1"),
+        (ended("PREEMPTED"), "higher priority"),
+        (ended("CANCELLED"), "cancelled by grace"),
+        (ended("DEADLINE"), "--deadline"),
+        (ended("FAILED", exit_code=code(3)), "exit status 3"),
+        (ended("FAILED", exit_code=code(127)), "command was not found"),
+        (ended("FAILED", exit_code=code(0, 11)), "signal 11 (SIGSEGV)"),
+        (ended("FAILED", exit_code=code(0, 99)), "signal 99."),
+        (ended("FAILED", state_description="launch failed"), "could not start it: a1"),
+        (ended("FAILED") , "Slurm says: FAILED"),
+    ],
+    ids=lambda given: given.state if isinstance(given, Job) else "",
+)  # fmt: skip
+def test_how_a_job_has_ended_is_told(given: Job, words: str) -> None:
+    assert words in why_it_ended(given, "", "grace").sentences[0]
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ("pyxis: failed to import docker image\npyxis:     [ERROR] URL https://x returned error code: 401", "log-in"),
+        ("pyxis: failed to import docker image\npyxis:     [ERROR] URL https://x returned error code: 404", "no such"),
+        ("pyxis: couldn't start container\nenroot: No space left on device", "disk is full"),
+        ("slurmstepd: error: pyxis: failed to import docker image", "lines before"),
+    ],
+)
+def test_an_image_that_cannot_be_had_is_named_with_what_to_do(said: str, remedy: str) -> None:
+    told = why_it_ended(ended("FAILED", exit_code=code(1)), said)
+    assert told.sentences[0] == "Its container could not be made:"
+    assert remedy in told.next
+
+
+def test_output_that_only_speaks_of_enroot_is_no_reason() -> None:
+    told = why_it_ended(ended("FAILED", exit_code=code(1)), "installing enroot\ndone, not found")
+    assert "exit status 1" in told.sentences[0]
+
+
+def test_jobs_of_22_05_are_read_with_numbers_as_they_are() -> None:
+    old = {**PENDING, "job_state": "FAILED", "array_job_id": 0, "array_task_id": None, "node_count": 2}
+    (found,) = read_jobs(json.dumps({"jobs": [{**old, "exit_code": 3 << 8, "time_limit": 60}]}))
+    assert (found.title, found.state, found.status, found.signal, found.minutes) == ("12", "FAILED", 3, 0, 60)
+    (found,) = read_jobs(json.dumps({"jobs": [{**old, "exit_code": 9, "array_job_id": 10, "array_task_id": 0}]}))
+    assert (found.title, found.status, found.signal) == ("10_0", 0, 9)
+
+
+def test_a_task_of_an_array_is_called_as_people_call_it() -> None:
+    ten, three = ({"set": True, "infinite": False, "number": number} for number in (10, 3))
+    assert job(array_job_id=ten, array_task_id=three).title == "10_3"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", '{"jobs": [7]}', '{"jobs": [{}]}', '{"jobs": [{"job_state": [], "job_id": 1}]}']
+)
+def test_what_is_no_list_of_jobs_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011  # of json too
+        read_jobs(text)
+
+
+Play = Callable[..., None]
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch) -> Play:
+    """Slurm's commands, played: what each prints, by its name; one that is not given fails."""
+
+    def answers(**said: str) -> None:
+        def run(words: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+            name = "nodes" if [*words[:3]] == ["scontrol", "show", "nodes"] else words[0]
+            failed = f"{name}: error: Invalid job id specified"
+            return subprocess.CompletedProcess(words, name not in said, said.get(name, ""), failed)
+
+        monkeypatch.setattr(subprocess, "run", run)
+
+    return answers
+
+
+def test_a_job_that_slurmctld_has_forgotten_is_told_from_the_books(
+    play: Play, capsys: pytest.CaptureFixture[str]
+) -> None:
+    play(sacct="12|12|train|ada|OUT_OF_MEMORY|0:125|a1|all|cpu=1,mem=1G|60\n12|x\n")
+    assert main(["why", "12"]) == 0
+    assert "more memory than it had (1G in all)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("name", "words"), [("99", "there is no job 99"), ("x; reboot", "is no job's number")])
+def test_a_job_that_is_not_there_or_no_number_is_one_line(
+    play: Play, capsys: pytest.CaptureFixture[str], name: str, words: str
+) -> None:
+    play()
+    assert main(["why", name]) == 1
+    assert words in capsys.readouterr().err
+
+
+def test_a_jobs_words_move_no_cursor(play: Play, capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = {**PENDING, "name": "\x1b[2Jtrain\nroot", "state_reason": "New", "state_description": "\x1b]0;x\x07"}
+    play(scontrol=json.dumps({"jobs": [hostile]}), nodes='{"nodes": []}')
+    assert main(["why", "12"]) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert out.startswith("job 12 ( [2Jtrain root) of ada: pending\n")
+    assert main(["why", "--json", "12"]) == 0
+    assert json.loads(capsys.readouterr().out)["jobs"][0]["job"] == "12"
+
+
+def test_nobody_but_its_user_has_a_jobs_output_read_and_root_never(
+    monkeypatch: pytest.MonkeyPatch, play: Play, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    output = tmp_path / "output"
+    output.write_text("pyxis: failed to import docker image\npyxis: [ERROR] 404\n")
+    failed = {**PENDING, "job_state": ["FAILED"], "exit_code": code(1), "standard_output": str(output)}
+    for asking, reads in ((6001, True), (6002, False), (0, False)):
+        monkeypatch.setattr(os, "geteuid", lambda asking=asking: asking)
+        play(scontrol=json.dumps({"jobs": [failed, {**failed, "user_id": 0}][: 1 + (asking == 0)]}))
+        assert main(["why", "12"]) == 0
+        assert ("container could not be made" in capsys.readouterr().out) == reads, asking
+
+
+def test_what_is_told_of_a_job_that_runs() -> None:
+    since = {"set": True, "infinite": False, "number": 1790000000}
+    running = job(job_state=["RUNNING"], nodes="a[1-2]", start_time=since, restart_cnt=1)
+    assert "It runs on a[1-2] since 2026-09-21" in why._why(running, []).sentences[0]
+    cleaning = job(job_state=["COMPLETED", "COMPLETING"], nodes="a2")
+    assert "these nodes clean up after it: a2" in why._why(cleaning, []).sentences[0]
+
+
+def test_slurm_that_does_not_answer_is_an_error_of_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(words: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(words, 1, "", "slurm_load_jobs error: Unable to contact slurm controller\n")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    with pytest.raises(SlurmError, match="Unable to contact slurm controller"):
+        slurm.jobs("12")
