@@ -18,6 +18,8 @@ SLURM_SERVICES=$STATE_DIR/slurm/services
 SLURM_TAKEN=$STATE_DIR/slurm/taken
 
 controller_answers() { scontrol ping 2>/dev/null | grep 'is UP' >/dev/null; }
+# Not so where scontrol says neither, as it cannot read the files itself.
+controller_is_silent() { scontrol ping 2>/dev/null | grep 'is DOWN' >/dev/null; }
 
 # Lines that nodes and pools add to a file and that its own text does not have, each once.
 added_lines() {
@@ -111,7 +113,7 @@ offer_slurm_files() {
         systemctl restart slurmctld || REFUSED="slurmctld does not start with this configuration"
     elif ! slurm_files_taken "${names[@]}"; then
         note "reconfiguring slurmctld"
-        if ! scontrol reconfigure && controller_answers; then
+        if ! scontrol reconfigure && ! controller_is_silent; then
             REFUSED="slurmctld refuses the new configuration and goes on with the old one"
         fi
     fi
