@@ -19,6 +19,7 @@ from components.roles.foreign_cluster.role import role as foreign_cluster
 from components.roles.gpu.role import role as gpu
 from components.roles.health.role import role as health
 from components.roles.held_packages.role import role as held_packages
+from components.roles.live.role import role as live
 from components.roles.machine.role import role as machine
 from components.roles.munge.role import role as munge
 from components.roles.names.role import role as names
@@ -47,6 +48,7 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     users,
     ssh_trust,
     tools,
+    live,
     nfs_exports,
     gpu,
     slurm_release,

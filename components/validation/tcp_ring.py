@@ -14,7 +14,6 @@ Every wait has a limit; RingError is one line that names this rank, the other on
 import hmac
 import json
 import os
-import re
 import select
 import socket
 import struct
@@ -26,6 +25,8 @@ from secrets import token_bytes
 from typing import Any
 
 import numpy as np
+
+from components.validation.node_names import node_names
 
 TOKEN = "TAILRACK_RING_TOKEN"  # noqa: S105  # the variable's name
 SLURM = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID", "SLURM_STEP_NODELIST")
@@ -63,17 +64,6 @@ class Place:
 
     def __str__(self) -> str:
         return f"rank {self.rank} on {self.node} ({self.address}:{self.port})"
-
-
-def node_names(hostlist: str) -> list[str]:
-    """Names in Slurm's short form: `a[1-2],b` is a1, a2 and b."""
-    names = []
-    for prefix, ranges in re.findall(r"([^,\[\]]+)(?:\[([^\]]*)\])?", hostlist):
-        for numbers in ranges.split(",") if ranges else ():
-            first, _, last = numbers.partition("-")
-            names += [f"{prefix}{number:0{len(first)}d}" for number in range(int(first), int(last or first) + 1)]
-        names += [] if ranges else [prefix]
-    return names
 
 
 def proof(token: bytes, role: bytes, nonces: bytes, hello: bytes) -> bytes:

@@ -1,0 +1,19 @@
+"""A look at the cluster: one question about jobs and one about nodes, to slurmctld."""
+
+from __future__ import annotations
+
+from components.roles.live.snapshot import Snapshot, read_sites, snapshot
+from components.roles.tools.job import read_jobs
+from components.roles.tools.slurm import SlurmError, scontrol
+from components.validation.slurm_nodes import read_nodes
+
+
+def look(now: float) -> Snapshot:
+    """Ask, as whoever runs this. Raises SlurmError with what is wrong."""
+    jobs, nodes = scontrol("show", "jobs", "--json"), scontrol("show", "nodes", "--json")
+    try:
+        return snapshot(read_jobs(jobs), read_nodes(nodes), read_sites(nodes), now)
+    except ValueError:
+        raise SlurmError(
+            "scontrol does not print jobs or nodes as JSON here; see 'scontrol show jobs --json'"
+        ) from None
