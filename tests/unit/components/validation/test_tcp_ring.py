@@ -279,3 +279,9 @@ def test_outside_of_srun_it_says_what_is_missing(program: Path) -> None:
 )
 def test_slurms_short_form_of_names_is_written_out(hostlist: str, names: list[str]) -> None:
     assert node_names(hostlist) == names
+
+
+@pytest.mark.parametrize("hostlist", ["a[1-999999999]", "a[x]"])
+def test_a_short_form_of_more_names_than_slurm_has_nodes_is_none(hostlist: str) -> None:
+    with pytest.raises(ValueError, match=r"more than|invalid literal"):
+        node_names(hostlist)
