@@ -11,6 +11,8 @@ import pytest
 
 from tests.lab.cluster import ClusterUnderTest, eventually
 
+pytestmark = pytest.mark.proof
+
 Cluster = ClusterUnderTest
 CHECK = "/usr/local/sbin/tailrack-deep-check"
 KEPT = "/var/lib/tailrack/deep-check"

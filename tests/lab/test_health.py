@@ -76,11 +76,15 @@ def two_jobs_of_the_site(cluster: Cluster) -> list[str]:
         cluster.run_as(
             "ada", "head", "sbatch -p cloud-a --exclusive --output=/dev/null --wrap 'hostname >>~/ran; sleep 2'"
         )
-    # Slurm lets a job wait for two minutes before it tries again.
-    eventually(
-        lambda: len(cluster.attempt("head", "cat /shared/home/ada/ran").stdout.split()) == 2, 300, "both jobs ran"
-    )
-    return cluster.run("head", "cat /shared/home/ada/ran").split()
+    eventually(lambda: len(ran(cluster)) == 2, 300, "both jobs ran")
+    return ran(cluster)
+
+
+def ran(cluster: Cluster) -> list[str]:
+    """Where jobs have run. Slurm would let one that went back to the queue wait for two minutes: it need not."""
+    waits = "squeue -h -t PD -o '%i %r' | sed -n 's/ BeginTime$//p'"
+    cluster.run("head", f"for job in $({waits}); do scontrol update jobid=$job starttime=now || :; done")
+    return cluster.attempt("head", "cat /shared/home/ada/ran").stdout.split()
 
 
 def test_a_healthy_node_is_not_drained_and_says_so(cluster: Cluster) -> None:

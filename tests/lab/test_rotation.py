@@ -49,7 +49,7 @@ def number(value: Any) -> int:
 @pytest.mark.usefixtures("submitted")
 def test_the_munge_key_is_changed_under_load_and_no_job_is_lost(cluster: ClusterUnderTest) -> None:
     long = [
-        int(cluster.run_as("ada", "head", f"sbatch --parsable -w {node} -n1 --output=/dev/null --wrap 'sleep 100'"))
+        int(cluster.run_as("ada", "head", f"sbatch --parsable -w {node} -n1 --output=/dev/null --wrap 'sleep 60'"))
         for node in NODES
     ]
     eventually(

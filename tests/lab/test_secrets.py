@@ -257,9 +257,25 @@ def test_no_secret_is_in_the_archive_of_a_bug_report_which_has_every_machines_lo
     assert story.leaks() == []
 
 
+FULL = "mount -t tmpfs -o size=4k tmpfs /etc/munge && ! cat /dev/zero >/etc/munge/filled"
+
+
 def test_no_secret_is_in_the_failure_of_the_step_that_writes_the_munge_key(story: Story) -> None:
     cluster = story.cluster
-    cluster.run("a1", "mount -t tmpfs -o size=4k tmpfs /etc/munge && ! cat /dev/zero >/etc/munge/filled")
+    cluster.run("a1", FULL)
+    cluster.config["tailrack:cluster"]["repair"] = {"a1": "no room"}
+    summary = cluster.up()
+    cluster.run("a1", "umount /etc/munge")
+    (failure,) = summary.failures
+    assert "tailrack: a1: step a1-join failed: cannot write /etc/munge/munge.key" in failure.message
+    story.found["events of a failed up"] = told(cluster, summary)
+    assert story.leaks() == []
+
+
+@pytest.mark.proof
+def test_no_secret_is_in_the_failure_of_a_change_of_the_munge_key(story: Story) -> None:
+    cluster = story.cluster
+    cluster.run("a1", FULL)
     cluster.config["tailrack:cluster"]["munge_generation"] = "2"
     summary = cluster.up()
     services, join = sorted((failure.message for failure in summary.failures), key=lambda text: "a1-join" in text)
@@ -267,7 +283,7 @@ def test_no_secret_is_in_the_failure_of_the_step_that_writes_the_munge_key(story
     assert "the munge key was changed, and a1 did not get it" in services
     story.secret["the new munge key"] = cluster.run("head", "cat /etc/munge/munge.key")
     assert story.secret["the new munge key"] != story.secret["the munge key"]
-    story.found["events of a failed up"] = told(cluster, summary)
+    story.found["events of a failed change"] = told(cluster, summary)
     assert story.leaks() == []
 
 
