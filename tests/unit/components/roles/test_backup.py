@@ -149,3 +149,71 @@ def test_a_backup_whose_files_cannot_be_read_is_a_failure_that_is_kept_and_leave
     kept = shell.path("/var/lib/tailrack/backup-state").read_text().splitlines()
     assert (kept[0], kept[2]) == ("done=5", "reason=unlock: Fatal: no such host")
     assert not shell.path("/var/lib/tailrack/backup-stage").exists()
+
+
+FOUND = {
+    "": (0, ""),
+    "there is no bucket lab at s3.example.org": (
+        1,
+        "Fatal: unable to open config file: Stat: The specified bucket does not exist",
+    ),
+    "the bucket lab at s3.example.org does not let us in: Fatal: unable to open config file: Stat: The request "
+    "signature we calculated does not match the signature you provided. Check your key and signing method.": (
+        1,
+        "Fatal: unable to open config file: Stat: The request signature we calculated does not match the signature you "
+        "provided. Check your key and signing method.",
+    ),
+    "the bucket lab at s3.example.org does not let us in: Fatal: unable to open config file: Stat: Access Denied.": (
+        1,
+        "Fatal: unable to open config file: Stat: Access Denied.",
+    ),
+    "what is at the backup's target was encrypted with another password": (12, "Fatal: wrong password or no key found"),
+}
+
+
+def on_the_head(shell: Shell, backup: RawConfig, commands: str, *files: str) -> tuple[int, str]:
+    """Run commands of the role with this section; what they fail by is said."""
+    config = parse({**LAB, "backup": backup}, base_dir=Path(), secret_keys=frozenset({"backup"}))
+    role = next(role for role in roles(config) if role.name == "backup")
+    values = {**role.header, **role.fixed, **{f"BACKUP_{name.upper()}": word for name, word in role.secrets.items()}}
+    values |= {"NFS_EXPORTS_PATH": "/export/shared", "NFS_EXPORTS_MOUNT": "/shared"}
+    done = shell.call(f"trap 'echo \"$REASON\"' EXIT; {commands}", values, *files)
+    return done.returncode, done.stdout.strip()
+
+
+@pytest.mark.parametrize("said", FOUND)
+def test_what_a_bucket_says_is_one_sentence(shell: Shell, said: str) -> None:
+    """What restic wrote is as it was, against moto's server."""
+    status, words = FOUND[said]
+    place = "Is there a repository at the following location?\ns3:https://s3.example.org/lab"
+    shell.stub("restic", f"cat <<'EOF' >&2\n{words}\n{place}\nEOF\nexit {status}")
+    assert on_the_head(shell, S3, 'check_target /lent; echo "$TARGET_HAS"', "backup/target") == (
+        (1, said) if status else (0, "yes")
+    )
+
+
+def test_a_bucket_without_a_repository_gets_one_and_one_that_takes_nothing_is_said_before_that(shell: Shell) -> None:
+    missing = "Fatal: unable to open config file: Stat: The specified key does not exist."
+    shell.stub("restic", f"echo '{missing}' >&2; exit 1")
+    assert on_the_head(shell, S3, 'check_target /lent; echo "$TARGET_HAS"', "backup/target") == (0, "no")
+    full = "Save(<lock/6be6657462>) returned error, retrying after 552.330144ms: client.PutObject: no room is left."
+    shell.stub("restic", f"echo '{full}' >&2; exit 124")
+    assert on_the_head(shell, S3, "try_target /lent", "backup/target") == (
+        1, "nothing can be written at the backup's target: client.PutObject: no room is left.",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("s3:https://127.0.0.1:1/lab", (1, "the backup's target 127.0.0.1 does not answer at port 1")),
+        ("s3:https://nobody.invalid/lab", (1, "nobody here knows the backup's target nobody.invalid")),
+        ("s3:https://storage/lab", (1, "nobody here knows the backup's target storage")),
+        ("sftp:keeper@nobody.invalid:/srv/lab", (1, "nobody here knows the backup's target nobody.invalid")),
+        ("sftp:keeper@vault:/srv/lab", (0, "")),
+    ],
+)
+def test_a_target_that_does_not_answer_is_said_by_the_gate(shell: Shell, target: str, said: tuple[int, str]) -> None:
+    shell.stub("getent", '[ "$2" = 127.0.0.1 ]')
+    section = {**(S3 if target.startswith("s3") else SFTP), "target": target}
+    assert on_the_head(shell, section, "backup_lead", "backup/lead") == said
