@@ -46,7 +46,8 @@ class InS3:
         """What the one step says that an `up` fails by, after which nothing makes backups."""
         (failure,) = self.lab.up().failures
         assert self.key[1] not in failure.message
-        assert self.lab.attempt("head", "ls -d /etc/tailrack/backup /usr/local/sbin/tailrack-backup").stdout == ""
+        there = "ls -d /etc/tailrack/backup 2>/dev/null; systemctl is-active tailrack-backup.timer"
+        assert self.lab.attempt("head", there).stdout == "inactive\n"
         return " ".join(failure.message.split())
 
 
