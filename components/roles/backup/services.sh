@@ -16,7 +16,7 @@ backup_services() {
     write_target "$lent"
     check_target "$lent"
     if [ "$TARGET_HAS" = no ]; then
-        said=$(backup_restic "$lent" 120 init 2>&1) || fail "no backup can be begun at the target: $(last_reason <<<"$said")" \
+        said=$(backup_restic "$lent" "$CHECK_LIMIT" init 2>&1) || fail "no backup can be begun at the target: $(last_reason <<<"$said")" \
             "make room there, or see that tailrack:backup says who may write there; then run up again"
         close_target "$lent"
     fi

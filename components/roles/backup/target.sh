@@ -17,9 +17,12 @@ ROOM_NEEDED=262144
 # Words of S3 for a key that it does not know, that is wrong, or that may not do this.
 S3_REFUSES='access ?denied|forbidden|signature we calculated|SignatureDoesNotMatch|access key id|InvalidAccessKeyId'
 
-# The line of restic's words, on stdin, that says why: what comes after it names the place once more, and says to try again.
+# Seconds that restic may take for what is a moment's work: it tries for a quarter of an hour what S3 has refused.
+CHECK_LIMIT=45
+
+# The line of restic's words, on stdin, that says why: what comes after it names the place once more, and says that it was ended.
 last_reason() {
-    { grep . || :; } | { grep -vE '^(s3:|sftp:|Is there a repository)' || :; } | tail -n 1 |
+    { grep -vE '^$|^(s3|sftp):|^Is there a repository|signal terminated|context canceled' || :; } | tail -n 1 |
         sed -E 's/^.* returned error, retrying after [^:]*: //'
 }
 
@@ -89,7 +92,7 @@ check_target() {
             "make room there (256 MB at least), then run up again"
     fi
     status=0
-    said=$(backup_restic "$folder" 120 cat config 2>&1) || status=$?
+    said=$(backup_restic "$folder" "$CHECK_LIMIT" cat config 2>&1) || status=$?
     if [ "$status" -eq 0 ]; then
         TARGET_HAS=yes
     elif [ -n "$BACKUP_BUCKET" ] && grep -qiE 'bucket does not exist|NoSuchBucket' <<<"$said"; then
@@ -111,7 +114,7 @@ check_target() {
 # Stop where an archive can be read and nothing can be added: restic notes at the target that it is at work.
 try_target() {
     local said
-    said=$(backup_restic "$1" 60 snapshots --latest 1 --json 2>&1) || fail \
+    said=$(backup_restic "$1" "$CHECK_LIMIT" snapshots --latest 1 --json 2>&1) || fail \
         "nothing can be written at the backup's target: $(last_reason <<<"$said")" \
         "make room there, or see that the key in tailrack:backup may write and delete; then run up again"
 }

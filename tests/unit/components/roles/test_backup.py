@@ -157,6 +157,14 @@ FOUND = {
         1,
         "Fatal: unable to open config file: Stat: The specified bucket does not exist",
     ),
+    # Of 0.18, which tries again until it is ended; those above and below are of 0.14.
+    "the bucket lab at s3.example.org does not let us in: Stat: The request signature we calculated does not match the "
+    "signature you provided. Check your key and signing method.": (
+        124,
+        "Stat(<config/>) returned error, retrying after 10.294479004s: Stat: The request signature we calculated does not "
+        "match the signature you provided. Check your key and signing method.\n"
+        "\x1b[2Ksignal terminated received, cleaning up\nFatal: unable to open config file: context canceled",
+    ),
     "the bucket lab at s3.example.org does not let us in: Fatal: unable to open config file: Stat: The request "
     "signature we calculated does not match the signature you provided. Check your key and signing method.": (
         1,
