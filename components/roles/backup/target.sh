@@ -20,12 +20,6 @@ S3_REFUSES='access ?denied|forbidden|signature we calculated|SignatureDoesNotMat
 # Seconds that restic may take for what is a moment's work: it tries for a quarter of an hour what S3 has refused.
 CHECK_LIMIT=45
 
-# The line of restic's words, on stdin, that says why: what comes after it names the place once more, and says that it was ended.
-last_reason() {
-    { grep -vE '^$|^(s3|sftp):|^Is there a repository|signal terminated|context canceled' || :; } | tail -n 1 |
-        sed -E 's/^.* returned error, retrying after [^:]*: //'
-}
-
 # All that restic and ssh need, in a folder that root alone can open: the folder.
 write_target() {
     local folder=$1

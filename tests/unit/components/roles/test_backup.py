@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -161,8 +162,8 @@ FOUND = {
     "the bucket lab at s3.example.org does not let us in: Stat: The request signature we calculated does not match the "
     "signature you provided. Check your key and signing method.": (
         124,
-        "Stat(<config/>) returned error, retrying after 10.294479004s: Stat: The request signature we calculated does not "
-        "match the signature you provided. Check your key and signing method.\n"
+        "Stat(<config/>) returned error, retrying after 10.294479004s: Stat: The request signature we calculated does "
+        "not match the signature you provided. Check your key and signing method.\n"
         "\x1b[2Ksignal terminated received, cleaning up\nFatal: unable to open config file: context canceled",
     ),
     "the bucket lab at s3.example.org does not let us in: Fatal: unable to open config file: Stat: The request "
@@ -225,3 +226,76 @@ def test_a_target_that_does_not_answer_is_said_by_the_gate(shell: Shell, target:
     shell.stub("getent", '[ "$2" = 127.0.0.1 ]')
     section = {**(S3 if target.startswith("s3") else SFTP), "target": target}
     assert on_the_head(shell, section, "backup_lead", "backup/lead") == said
+
+
+THERE = """sftp> -cd /srv/backup/lab
+sftp> pwd
+Remote working directory: {real}
+sftp> -ls -lan /srv/backup/lab
+{mode}    ? 1001     1001         4096 Nov 23 11:02 /srv/backup/lab/.
+drwxr-xr-x    ? 0        0            4096 Nov 23 11:02 /srv/backup/lab/..
+sftp> -df /srv/backup/lab
+        Size         Used        Avail       (root)    %Capacity
+   102626232      5124632     {free}     97501600           5%
+"""
+AT = "the backup's target /srv/backup/lab on 192.0.2.9"
+HERE = {"real": "/srv/backup/lab", "mode": "drwx------", "free": "92242800"}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, ""),
+        ({"free": "262144"}, ""),
+        ({"free": "262143"}, f"{AT} is full: 262143 KB are free"),
+        ({"mode": "drwxr-x---"}, f"{AT} can be opened by others there (drwxr-x---)"),
+        ({"mode": "drwx-----x"}, f"{AT} can be opened by others there (drwx-----x)"),
+        ({"real": "/shared/x"}, "the backup's target /srv/backup/lab is /shared/x there, which is on the share"),
+    ],
+)  # fmt: skip
+def test_a_folder_that_is_full_open_to_others_or_on_the_share_is_refused(
+    shell: Shell, change: dict[str, str], said: str
+) -> None:
+    shell.stub("sftp", f"cat <<'EOF'\n{THERE.format(**{**HERE, **change})}EOF")
+    shell.stub("restic")
+    assert on_the_head(shell, SFTP, "check_target /lent", "backup/target") == ((1, said) if said else (0, ""))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ("latest", (0, "b2")),
+        ("a1", (0, "a1")),
+        ("c3", (1, "there is no backup (c3) of cluster lab at the backup's target, only of lab, other")),
+    ],
+)
+def test_the_backup_that_is_meant_is_the_clusters_own(shell: Shell, wanted: str, said: tuple[int, str]) -> None:
+    found = [
+        {"id": "a1", "hostname": "lab", "time": "2026-11-22"}, {"id": "b2", "hostname": "lab", "time": "2026-11-23"},
+        {"id": "c3", "hostname": "other", "time": "2026-11-24"},
+    ]  # fmt: skip
+    note = "List(snapshot) returned error, retrying after 1.2s: i/o timeout"
+    shell.stub("restic", f"echo '{note}' >&2; echo '{json.dumps(found)}'")
+    shell.write("/lent/repository", "sftp:x:/y\n")
+    commands = f"RESTORE_FROM={wanted}; backup_wanted {shell.path('/lent')}; echo $WANTED"
+    assert on_the_head(shell, SFTP, commands, "restore/restore") == said
+
+
+@pytest.mark.parametrize(
+    ("kept", "status", "said"),
+    [
+        ("cluster=lab", 0, (0, "")),
+        ("cluster=lab", 1, (1, "the backup a1 is broken: Fatal: There were 3 errors")),
+        ("cluster=other", 0, (1, "the backup a1 is no backup of a head node of lab")),
+        ("", 0, (1, "the backup a1 is no backup of a head node of lab")),
+    ],
+)
+def test_an_archive_that_is_broken_or_another_clusters_is_put_nowhere(
+    shell: Shell, kept: str, status: int, said: tuple[int, str]
+) -> None:
+    tree = shell.path("/var/lib/tailrack/restoring/tree")
+    write = f"mkdir -p {tree}/var/lib/slurm/slurmctld; echo '{kept}' >{tree}/backup"
+    shell.stub("restic", f"{write}; [ {status} = 0 ] || {{ echo 'Fatal: There were 3 errors' >&2; exit {status}; }}")
+    assert on_the_head(shell, SFTP, "WANTED=a1; read_backup /lent", "restore/restore") == said
+    assert tree.exists() == (said[0] == 0)
+    assert not shell.path("/var/lib/slurm").exists()
