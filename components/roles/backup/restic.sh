@@ -13,6 +13,8 @@ backup_restic() {
 
 # The line of restic's words, on stdin, that says why: what comes after it names the place once more, and says that it was ended.
 last_reason() {
-    { grep -vE '^$|^(s3|sftp):|^Is there a repository|signal terminated|context canceled' || :; } | tail -n 1 |
-        sed -E 's/^.* returned error, retrying after [^:]*: //'
+    local line
+    line=$({ grep -vE '^$|^(s3|sftp):|^Is there a repository|signal terminated|context canceled' || :; } | tail -n 1 |
+        sed -E 's/^.* returned error, retrying after [^:]*: //')
+    printf '%s\n' "${line:-it gave no answer in time}"
 }
