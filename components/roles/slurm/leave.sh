@@ -21,10 +21,11 @@ end_steps() {
         [ -e "$scope" ] || continue
         scope=${scope##*/}
         scope=${scope%.d}
-        if systemctl -q is-active "$scope"; then systemctl stop "$scope"; fi
+        # One that ends by itself meanwhile is gone too.
+        if systemctl -q is-active "$scope"; then systemctl stop "$scope" || ! systemctl -q is-active "$scope"; fi
     done
     # Where no scope confines them.
-    if pgrep -x slurmstepd >/dev/null; then pkill -KILL -x slurmstepd; fi
+    pkill -KILL -x slurmstepd || :
     rm -rf /var/spool/slurmd
 }
 

@@ -5,7 +5,7 @@
 slurm_release_leave() {
     # What a build that was cut off has left.
     if id -u tailrack-build >/dev/null 2>&1; then
-        pkill -KILL -u tailrack-build
+        pkill -KILL -u tailrack-build || :
         userdel tailrack-build
     fi
     [ -e "$SLURM_PIN" ] || return 0

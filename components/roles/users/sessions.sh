@@ -9,6 +9,6 @@ end_sessions() {
     local name
     [ -e "$MADE_HERE" ] || return 0
     while read -r name; do
-        if pgrep -u "$name" >/dev/null 2>&1; then pkill -KILL -u "$name"; fi
+        pkill -KILL -u "$name" 2>/dev/null || :
     done <"$MADE_HERE"
 }

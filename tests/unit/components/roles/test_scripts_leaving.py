@@ -168,6 +168,22 @@ def test_the_down_of_a_head_node_ends_well_from_wherever_it_was_cut(shell: Shell
     assert shell.path("/var/log/tailrack/left").exists()
 
 
+def test_programs_that_end_by_themselves_just_then_hold_nothing_up(shell: Shell) -> None:
+    """They are there when they are looked for, and not when they are to be ended."""
+    shell.stub("pgrep")
+    shell.stub("pkill", "exit 1")
+    shell.stub("id")
+    shell.stub("userdel")
+    scope = "tailrack_slurmstepd.scope"
+    shell.write("/etc/systemd/system/slurmd.service.d/tailrack.conf", "")
+    shell.write(f"/etc/systemd/system/{scope}.d/tailrack.conf", "")
+    shell.stub("systemctl", f'[ "$1" = -q ] && [ ! -e {shell.root}/gone ] || {{ : >{shell.root}/gone; exit 5; }}')
+    shell.write("/var/lib/tailrack/users", "ada\n")
+    commands = "end_steps; end_sessions; slurm_release_leave; echo all"
+    done = shell.call(commands, {}, "slurm/leave", "users/sessions", "slurm_release/leave")
+    assert (done.returncode, done.stdout) == (0, "all\n"), done.stderr
+
+
 def test_the_key_may_run_the_program_from_the_head_node_and_nothing_else(shell: Shell) -> None:
     install(shell)
     program = shell.path(PROGRAM)
