@@ -3,7 +3,8 @@
 Each figure is printed with its ratio to a peer of the same run: the bare containers alone, made and removed without
 Slurm, tailnet or share; and an unchanged `up` of an empty program, which is the engine's own floor. Of the `up`
 from nothing each step's seconds are printed, the longest first: steps run side by side, so they add up to more than the
-whole. Nothing is judged.
+whole. What accounting and health add to it is the difference to an `up` from nothing without them, which comes right
+after it. Nothing is judged.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import docker
+import yaml
 
 from driver import lab_commands
 from driver.deployment import Deployment, stack_config
@@ -27,6 +29,8 @@ from lab.identity import lab_id
 from lab.spec import NetworkSpec, NodeSpec, parse
 
 STACK = "bench"
+# On by themselves.
+OPTIONAL = ("accounting", "health")
 PEER_LAB = lab_id(PROJECT, "peer")
 
 
@@ -75,6 +79,16 @@ def empty_program(folder: Path, on_event: Callable[[Event], None]) -> float:
     return seconds_of(deployment.up)
 
 
+def without_services(folder: Path) -> Path:
+    """Write the dev stack's config with all off that costs an `up` something and can be off; return its path."""
+    config: dict[str, Any] = yaml.safe_load(stack_config(PROJECT, "dev").read_text(encoding="utf-8"))
+    for section in OPTIONAL:
+        config["config"][f"tailrack:{section}"] = {"enabled": False}
+    path = folder / f"Pulumi.{STACK}.yaml"
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    return path
+
+
 def engine() -> str:
     """The engine asked for, as for make."""
     return os.environ.get("ENGINE", "")
@@ -113,11 +127,17 @@ def main() -> None:
         unchanged = seconds_of(lambda: insist(deployment.up()))
         memory = memory_mb(deployment.lab)
         down = seconds_of(lambda: insist(deployment.destroy()))
+        with tempfile.TemporaryDirectory() as folder:
+            bare = Deployment(Workspace(PROJECT, STACK, without_services(Path(folder)), ROOT / "bench"), found, quiet)
+            without = seconds_of(lambda: insist(bare.up()))
+            insist(bare.destroy())
     finally:
         lab_commands.clear_away(deployment.lab)
     print(
         f"up from nothing   {from_nothing:7.1f} s   {from_nothing / alone:5.1f} x the containers alone ({alone:.1f} s)"
     )
+    added = f"{from_nothing - without:+.1f} s, {from_nothing / without:.2f} x with {' and '.join(OPTIONAL)}"
+    print(f"    without       {without:7.1f} s   {added}; load {', '.join(f'{load:.1f}' for load in os.getloadavg())}")
     for event in sorted(done, key=lambda event: -event.seconds):
         print(f"  {event.name:22}{event.seconds:7.1f} s")
     print(f"up unchanged      {unchanged:7.1f} s   {unchanged / floor:5.1f} x an empty program ({floor:.1f} s)")

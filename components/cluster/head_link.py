@@ -24,7 +24,6 @@ class HeadLink:
 
     machine        where the steps about a node run; of a local head node, the machine that the program runs on
     address        its tailnet address
-    leave_key      public key with which it may ask a node to leave
     slurm_version  of its controller; slurm_oldest: the oldest release whose nodes its jobs reach
     cgroups        whether Slurm confines jobs by cgroups
     kernel_nfs     whether its kernel serves the share
@@ -36,7 +35,6 @@ class HeadLink:
 
     machine: Machine
     address: pulumi.Input[str]
-    leave_key: pulumi.Input[str]
     slurm_version: pulumi.Input[str]
     slurm_oldest: pulumi.Input[str]
     cgroups: pulumi.Input[bool]

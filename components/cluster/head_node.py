@@ -149,7 +149,6 @@ class HeadNode(pulumi.ComponentResource):
         self.link = HeadLink(
             machine=host,
             address=self.joined["tailnet_ip"],
-            leave_key=head.result["leave_key"],
             slurm_version=version,
             slurm_oldest=version.apply(oldest_reached),
             cgroups=confined,

@@ -24,7 +24,7 @@ import asyncssh
 import yaml
 
 from components.steps.label import StepLabel
-from tests.unit.recorded import AUTHORITIES, LEAVE_KEY, certificate_of, promised_gpus, tailnet_address
+from tests.unit.recorded import AUTHORITIES, certificate_of, promised_gpus, tailnet_address
 
 PROJECT = Path(__file__).parents[2]
 HEAD = "alpha0"
@@ -113,7 +113,7 @@ def _answer(name: str, stdin: str, host_key: str) -> dict[str, Any]:
             **{"host_key": host_key, "path": "direct", "fabric": {"interfaces": [], "rdma": []}},
         },
         "head": {
-            **{"slurm_version": "24.11.5", "leave_key": LEAVE_KEY, "own_file_system": True},
+            **{"slurm_version": "24.11.5", "own_file_system": True},
         },
         "member": {"certificate": certificate_of(node), "authorities": AUTHORITIES},
         "node": {"slurm_version": "24.11.5"},

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import io
 import os
 import shlex
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -133,6 +135,15 @@ class ClusterUnderTest:
     def run_as(self, user: str, node: str, command: str, limit: float = 60) -> str:
         """Run a command in a user's login shell on a node and return its stdout; fail when it fails."""
         return self.run(node, as_user(user, command), limit)
+
+    def give(self, user: str, folder: Path) -> None:
+        """Copy a folder into a user's home on the share, as the user's own."""
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as archive:
+            archive.add(folder, folder.name)
+        unpack = as_user(user, "tar -x --no-same-owner")
+        words = ["docker", "exec", "-i", self.container("head"), "bash", "-c", unpack]
+        subprocess.run(words, input=packed.getvalue(), check=True)
 
     def driver(self, *words: str) -> list[str]:
         """Return the command of a Makefile target (`up`, `outputs`, ...) for this stack and its config as it is now."""

@@ -5,16 +5,20 @@ The tests share one cluster of the head node and a1, and run in the order of thi
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Callable
 
 import pytest
 
 from tests.lab.cluster import ClusterUnderTest, eventually
+from tests.unit.fake_nvidia_smi import gpu, xml
 
 Cluster = ClusterUnderTest
 DATA = "/var/lib/slurm/accounting"
 UNITS = ("slurmdbd", "tailrack-database")
+# So many GPUs that a minute of all of them is an hour of one.
+GPUS = 60
 # Seconds that the database is away at once.
 OUTAGE = 65
 
@@ -211,6 +215,65 @@ def test_users_get_the_account_and_the_limits_of_the_config(cluster: Cluster) ->
         cluster.run("head", f"scancel -u ada; scancel {first}")
     cluster.up_ok()
     assert cluster.touched() == set()
+
+
+def waits_for(cluster: Cluster, number: str) -> str:
+    """Why a job waits, in Slurm's word; empty where it does not."""
+    return cluster.run("head", f"squeue -h -t pending -j {number} -o %r 2>/dev/null || :").strip()
+
+
+@pytest.mark.proof
+def test_a_job_of_a_qos_that_preempts_another_one_takes_its_place_and_that_one_runs_again(cluster: Cluster) -> None:
+    cluster.config["tailrack:users"][1]["qos"] = ["low"]
+    cluster.up_ok()
+    line = "sbatch --parsable --output=/dev/null -w a1 --exclusive"
+    low = cluster.run_as("bob", "head", f"{line} -q low --wrap 'sleep 20'").strip()
+    eventually(lambda: state(cluster, low) == "RUNNING", 30, "the job of the lower QOS runs")
+    high = cluster.run_as("ada", "head", f"{line} -q high --wrap true").strip()
+    eventually(lambda: booked(cluster, high) == "ada vision COMPLETED 0:0", 60, "the other one has run in its place")
+    eventually(lambda: state(cluster, low) == "RUNNING", 240, "the first one runs again")
+    assert "Restarts=1" in cluster.run("head", f"scontrol show job {low}")
+    cluster.run("head", f"scancel {low}")
+
+
+@pytest.mark.proof
+def test_who_has_used_up_the_gpu_hours_waits_and_is_told_why_until_there_are_more(cluster: Cluster) -> None:
+    """The GPUs are device files and a fake nvidia-smi. What counts them, ends jobs and holds them is Slurm."""
+    fake = "#!/bin/bash\n# A fake.\n[ $1 != -q ] || cat /usr/local/share/fake.xml\n"
+    for path, text in (
+        ("/usr/local/share/fake.xml", xml([gpu(n) for n in range(GPUS)])),
+        ("/usr/local/bin/nvidia-smi", fake),
+    ):
+        cluster.run("a1", f"base64 -d >{path} <<<{base64.b64encode(text.encode()).decode()}")
+    devices = f"for n in {{0..{GPUS - 1}}}; do mknod /dev/nvidia$n c 195 $n; done; mknod /dev/nvidiactl c 195 255"
+    cluster.run("a1", f"chmod 755 /usr/local/bin/nvidia-smi; {devices}")
+    ada = {"name": "ada", "uid": 6001, "account": "vision", "gpu_hours": 1}
+    cluster.config["tailrack:users"][0] = ada
+    # How often Slurm adds up what jobs that run have used; of itself, every five minutes.
+    cluster.config["tailrack:slurm"]["settings"] = {"PriorityCalcPeriod": "1"}
+    cluster.config["tailrack:cluster"]["repair"] = {"a1": "it has GPUs now"}
+    cluster.up_ok()
+    asks = f"-w a1 -n1 --gpus={GPUS}"
+    first = submit(cluster, "sleep 900", asks)
+    began = time.monotonic()
+    eventually(lambda: "ada vision TIMEOUT" in booked(cluster, first), 300, "the job is ended at the limit")
+    print(f"1 GPU hour on {GPUS} GPUs: ended after {time.monotonic() - began:.0f} s")
+    line = "sbatch --parsable --output=/dev/null"
+    second = cluster.run_as("ada", "head", f"{line} {asks} --wrap true").strip()
+    eventually(lambda: waits_for(cluster, second) == "AssocGrpGRESMinutes", 60, "the next one waits")
+    said = cluster.run_as("ada", "head", f"tailrack why {second}")
+    assert "A limit holds it (AssocGrpGRESMinutes): the GPU hours of account 'vision' are used up" in said
+    # Others have their own hours, and what needs no GPU needs none of them.
+    other = cluster.run_as("bob", "head", f"{line} {asks} --wrap true").strip()
+    eventually(lambda: booked(cluster, other) == "bob users COMPLETED 0:0", 60, "another user's job has run")
+    without = submit(cluster, "true", "-n1")
+    eventually(lambda: booked(cluster, without) == "ada vision COMPLETED 0:0", 60, "one without a GPU has run")
+    ada["gpu_hours"] = 10
+    cluster.up_ok()
+    eventually(lambda: booked(cluster, second) == "ada vision COMPLETED 0:0", 120, "with more hours it has run")
+    cluster.run("a1", "rm /usr/local/bin/nvidia-smi /dev/nvidia*")
+    cluster.config["tailrack:cluster"]["repair"] = {"a1": "it has none"}
+    cluster.up_ok()
 
 
 @pytest.mark.proof

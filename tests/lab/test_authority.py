@@ -1,4 +1,6 @@
-"""The SSH authority is changed while users log in from node to node: no login is refused; who missed it is mended."""
+"""The SSH authority and the leave key are changed while users log in from node to node: no login is refused.
+
+Who missed it is mended."""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from tests.lab.cluster import ClusterUnderTest, as_user, eventually
 
 NODES = ("head", "a1", "b1")
 TRUSTED, KEYS = "/etc/ssh/tailrack_authority.pub", "/var/lib/tailrack/ssh_authority"
+LEAVE_KEY = "/var/lib/tailrack/leave_key"
 # Who logs in where. From the head node too, where nobody is told by SSH.
 WAYS = (("a1", "b1"), ("b1", "a1"), ("head", "a1"), ("b1", "head"))
 # Logs in again and again, as a user does it, and asks nobody; each line is what came of one login.
@@ -100,19 +103,32 @@ def assert_one_authority_is_left(cluster: ClusterUnderTest) -> str:
     for node in ("a1", "b1"):
         asks = cluster.run(node, "grep -o 'ssh-ed25519 .* tailrack-ask$' /etc/ssh/tailrack_leave_key").splitlines()
         assert asks == [f"{kept} tailrack-ask"]
-    private = cluster.run("head", f"stat -c '%n %a %U' $(grep -lr 'PRIVATE KEY' {KEYS}*)").splitlines()
-    assert private == [f"{KEYS} 600 root"]
+    private = cluster.run("head", f"stat -c '%n %a %U' $(grep -lr 'PRIVATE KEY' {KEYS}* {LEAVE_KEY}*)").splitlines()
+    assert sorted(private) == [f"{LEAVE_KEY} 600 root", f"{KEYS} 600 root"]
     return kept
+
+
+def let_in(cluster: ClusterUnderTest, node: str, key: str) -> bool:
+    """Whether a node lets the head node in by a key; nothing is asked of it, so it does not leave."""
+    address = cluster.run("head", f"cat /var/lib/tailrack/members/{node}/address").strip()
+    options = f"-i {key} -o IdentitiesOnly=yes -o IdentityAgent=none -o BatchMode=yes -o HostKeyAlias={node}"
+    tried = cluster.attempt("head", f"timeout 10 ssh -v -N {options} root@{address} 2>&1 </dev/null")
+    assert "Authenticated to" in tried.stdout or "Permission denied" in tried.stdout, tried.stdout
+    return "Authenticated to" in tried.stdout
 
 
 def test_the_ssh_authority_is_changed_and_nobody_who_logs_in_is_refused(
     cluster: ClusterUnderTest, logins: Logins
 ) -> None:
     before = assert_one_authority_is_left(cluster)
+    cluster.run("head", f"cp -p {LEAVE_KEY} /root/stolen")
+    assert let_in(cluster, "a1", "/root/stolen")
     cluster.config["tailrack:cluster"]["ssh_generation"] = "under load"
     cluster.up_ok()
     assert cluster.touched() == {"head-services"}
     assert assert_one_authority_is_left(cluster) != before
+    for node in ("a1", "b1"):
+        assert (let_in(cluster, node, LEAVE_KEY), let_in(cluster, node, "/root/stolen")) == (True, False)
     logins.come(5)
     assert_none_was_refused(logins)
     for node in ("a1", "b1"):
@@ -121,6 +137,7 @@ def test_the_ssh_authority_is_changed_and_nobody_who_logs_in_is_refused(
     cluster.config["tailrack:cluster"]["repair"] = {"a1": "after another authority"}
     cluster.up_ok()
     assert_one_authority_is_left(cluster)
+    assert (let_in(cluster, "a1", LEAVE_KEY), let_in(cluster, "a1", "/root/stolen")) == (True, False)
 
 
 @pytest.mark.proof

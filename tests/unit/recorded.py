@@ -44,7 +44,7 @@ def certificate_of(node: str) -> str:
 
 
 AUTHORITY, LEAVE_KEY = public_key("authority"), public_key("leave")
-AUTHORITIES = f"# 1790000000\n{AUTHORITY}"
+AUTHORITIES = f"# 1790000000\n{AUTHORITY}\n# leave {LEAVE_KEY}"
 
 
 def promised_gpus(gate: str) -> dict[str, Any]:
@@ -236,7 +236,7 @@ class _Recorder(mocks.Mocks):
             "node": {"slurm_version": "24.11.5"},
             "head": {
                 "slurm_version": "24.11.5",
-                "leave_key": LEAVE_KEY, "own_file_system": True,
+                "own_file_system": True,
             },
             "services": {}, "pool": {}, "device": {},
             "key": {"host_key": HOST_KEY},

@@ -10,3 +10,11 @@ backup_restic() {
     HOME=/root AWS_SHARED_CREDENTIALS_FILE=$folder/credentials timeout -k 10 "$limit" restic "${way[@]}" \
         --repo "$(cat "$folder/repository")" --password-file "$folder/password" --cache-dir /var/cache/tailrack-backup "$@"
 }
+
+# The line of restic's words, on stdin, that says why: what comes after it names the place once more, and says that it was ended.
+last_reason() {
+    local line
+    line=$({ grep -vE '^$|^(s3|sftp):|^Is there a repository|signal terminated|context canceled' || :; } | tail -n 1 |
+        sed -E 's/^.* returned error, retrying after [^:]*: //')
+    printf '%s\n' "${line:-it gave no answer in time}"
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from components.roles.backup.settings import SFTP, Backup
+from components.roles.backup.settings import S3, SFTP, Backup
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import File, Role, Value, template
 
@@ -14,18 +14,22 @@ PROGRAM = "tailrack-backup"
 PACKAGES = ("restic", "openssh-client", "jq")
 # What writes the accounting's database down (accounting/templates/dump).
 DUMP = ("mariadb-client",)
+# What scripts are told of the target, each empty where its kind has none.
+NAMES = ("host", "user", "port", "host_key", "s3_host", "s3_port", "bucket", "access_key")
 
 
 def role(settings: ClusterSettings) -> Role:
     """Where the stack asks for none, what an earlier config has brought goes."""
     backup = settings.backup
-    values: dict[str, Value] = {**dict.fromkeys(("host", "user", "port", "host_key", "access_key"), "")}
+    values: dict[str, Value] = {**dict.fromkeys(NAMES, "")}
     values |= {"repository": repository(backup) if backup else "", "cluster": settings.cluster.name, "state": ""}
     role = Role("backup", after=("slurm", "nfs_exports", "accounting"), values=values)
     if backup is None:
         return replace(role, values={**values, **dict.fromkeys(SECRETS, "")})
     if found := SFTP.fullmatch(backup.target):
         values |= {"host": found["host"], "user": found["user"], "port": backup.port, "host_key": backup.host_key}
+    elif found := S3.fullmatch(backup.target):
+        values |= {"s3_host": found["host"], "s3_port": int(found["port"] or 443), "bucket": found["bucket"]}
     values["access_key"] = backup.access_key or ""
     unit = f"/etc/systemd/system/{PROGRAM}"
     return replace(

@@ -16,10 +16,11 @@ backup_services() {
     write_target "$lent"
     check_target "$lent"
     if [ "$TARGET_HAS" = no ]; then
-        said=$(backup_restic "$lent" 120 init 2>&1) || fail "no backup can be begun at the target: $(grep . <<<"$said" | tail -n 1)" \
-            "see that tailrack:backup says who may write there, then run up again"
+        said=$(backup_restic "$lent" "$CHECK_LIMIT" init 2>&1) || fail "no backup can be begun at the target: $(last_reason <<<"$said")" \
+            "make room there, or see that tailrack:backup says who may write there; then run up again"
         close_target "$lent"
     fi
+    try_target "$lent"
     rm -rf "$lent"
     write_target "$BACKUP_FOLDER"
     ensure_file "$BACKUP_FOLDER/state" 0600 root:root "$BACKUP_STATE"

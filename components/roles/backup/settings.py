@@ -16,7 +16,9 @@ from components.settings.types import refuse
 _HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?"
 _FOLDER = r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+"
 SFTP = re.compile(rf"sftp:(?P<user>[A-Za-z_][A-Za-z0-9_.-]{{0,31}})@(?P<host>{_HOST}):(?P<folder>{_FOLDER})")
-S3 = re.compile(rf"s3:https://(?P<host>{_HOST})(?P<port>:[1-9][0-9]{{0,4}})?/[a-z0-9][a-z0-9.-]{{1,62}}({_FOLDER})?")
+S3 = re.compile(
+    rf"s3:https://(?P<host>{_HOST})(:(?P<port>[1-9][0-9]{{0,4}}))?/(?P<bucket>[a-z0-9][a-z0-9.-]{{1,62}})({_FOLDER})?"
+)
 _LONGEST = 300
 _ONE_LINE = re.compile(r"[!-~]{1,4096}")
 

@@ -6,13 +6,19 @@
 # BACKUP_REPOSITORY                     as restic has it; empty where there are no backups
 # BACKUP_HOST, BACKUP_USER, BACKUP_PORT, BACKUP_HOST_KEY   of a machine; empty for S3
 # BACKUP_PRIVATE_KEY, BACKUP_PASSWORD, BACKUP_SECRET_KEY   secret
-# BACKUP_ACCESS_KEY                     of S3
+# BACKUP_ACCESS_KEY, BACKUP_BUCKET, BACKUP_S3_HOST   of S3
 # BACKUP_CLUSTER                        the cluster's name
 # NFS_EXPORTS_PATH, NFS_EXPORTS_MOUNT   the share
 
 TARGET=tailrack-backup-target
 # Kilobytes that have to be free there.
 ROOM_NEEDED=262144
+
+# Words of S3 for a key that it does not know, that is wrong, or that may not do this.
+S3_REFUSES='access ?denied|forbidden|signature we calculated|SignatureDoesNotMatch|access key id|InvalidAccessKeyId'
+
+# Seconds that restic may take for what is a moment's work: it tries for a quarter of an hour what S3 has refused.
+CHECK_LIMIT=45
 
 # All that restic and ssh need, in a folder that root alone can open: the folder.
 write_target() {
@@ -80,14 +86,29 @@ check_target() {
             "make room there (256 MB at least), then run up again"
     fi
     status=0
-    said=$(backup_restic "$folder" 120 cat config 2>&1) || status=$?
+    said=$(backup_restic "$folder" "$CHECK_LIMIT" cat config 2>&1) || status=$?
     if [ "$status" -eq 0 ]; then
         TARGET_HAS=yes
+    elif [ -n "$BACKUP_BUCKET" ] && grep -qiE 'bucket does not exist|NoSuchBucket' <<<"$said"; then
+        # restic would make one, under whatever name was meant for another.
+        fail "there is no bucket $BACKUP_BUCKET at $BACKUP_S3_HOST" \
+            "make it there, open to nobody else, or correct tailrack:backup.target; then run up again"
+    elif [ -n "$BACKUP_BUCKET" ] && grep -qiE "$S3_REFUSES" <<<"$said"; then
+        fail "the bucket $BACKUP_BUCKET at $BACKUP_S3_HOST does not let us in: $(last_reason <<<"$said")" \
+            "see access_key and secret_key in tailrack:backup, and what the key may do with the bucket; then run up again"
     elif grep -q 'wrong password' <<<"$said"; then
         fail "what is at the backup's target was encrypted with another password" \
             "set the one that it was made with (${BACKUP_PASSWORD:+pulumi config set --path --secret tailrack:backup.password}), or name an empty folder in tailrack:backup.target"
     elif ! grep -qiE 'is there a repository|no such file|does not exist|not exist' <<<"$said"; then
-        fail "the backup's target cannot be used: $(grep . <<<"$said" | tail -n 1)" \
+        fail "the backup's target cannot be used: $(last_reason <<<"$said")" \
             "see tailrack:backup.target and what the place it names says, then run up again"
     fi
+}
+
+# Stop where an archive can be read and nothing can be added: restic notes at the target that it is at work.
+try_target() {
+    local said
+    said=$(backup_restic "$1" "$CHECK_LIMIT" snapshots --latest 1 --json 2>&1) || fail \
+        "nothing can be written at the backup's target: $(last_reason <<<"$said")" \
+        "make room there, or see that the key in tailrack:backup may write and delete; then run up again"
 }

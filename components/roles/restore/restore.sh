@@ -14,8 +14,9 @@ RESTORED=$STATE_DIR/restored
 # Which backup is meant: its id.
 backup_wanted() {
     local lent=$1 list others
-    list=$(backup_restic "$lent" 120 --no-lock snapshots --json --tag tailrack 2>&1) || fail \
-        "the archive at the backup's target cannot be read: $(grep . <<<"$list" | tail -n 1)" \
+    # What it notes beside its answer, such as that it has tried again, is no part of that.
+    list=$(backup_restic "$lent" 120 --no-lock snapshots --json --tag tailrack 2>"$lent/said") || fail \
+        "the archive at the backup's target cannot be read: $(last_reason <"$lent/said")" \
         "see tailrack:backup.target, or restore the files there from a copy of their own; then run up again"
     WANTED=$(jq -r --arg cluster "$BACKUP_CLUSTER" --arg from "$RESTORE_FROM" \
         '[.[] | select(.hostname == $cluster and ($from == "latest" or (.id | startswith($from))))] | sort_by(.time) | last | .id // empty' <<<"$list")
@@ -32,7 +33,7 @@ read_backup() {
     install -d -m 0700 "$RESTORING"
     said=$(backup_restic "$lent" 3000 --no-lock restore "$WANTED" --target "$RESTORING/tree" --verify 2>&1) || {
         rm -rf "$RESTORING"
-        fail "the backup ${WANTED:0:8} is broken: $(grep . <<<"$said" | tail -n 1)" \
+        fail "the backup ${WANTED:0:8} is broken: $(last_reason <<<"$said")" \
             "name an earlier one as tailrack:head.restore_from ('restic snapshots' lists them), then run up again"
     }
     grep -qsxF "cluster=$BACKUP_CLUSTER" "$RESTORING/tree/backup" && [ -d "$RESTORING/tree/var/lib/slurm/slurmctld" ] || {

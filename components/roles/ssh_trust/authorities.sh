@@ -1,6 +1,7 @@
 #!/bin/bash
-# Whom this machine trusts as the cluster's authority: a line `# NUMBER`, then a key a line, two of them while one takes the place
-# of the other (turn.sh). The number grows with each change, so that what was said earlier and comes later changes nothing.
+# Whom this machine trusts as the cluster's authority: a line `# NUMBER`, then a key a line, then a line `# leave KEY` with what the
+# head node asks it to leave by. Two of each while one takes the place of the other (turn.sh). The number grows with each change,
+# so that what was said earlier and comes later changes nothing.
 # Part of programs of their own too, so it uses nothing of base.sh.
 
 AUTHORITIES=/etc/ssh/tailrack_authority.pub
@@ -8,7 +9,8 @@ AUTHORITIES=/etc/ssh/tailrack_authority.pub
 LEAVE_KEY_FILE=/etc/ssh/tailrack_leave_key
 
 sound_authorities() {
-    local form=$'^# [1-9][0-9]{0,17}(\nssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI[A-Za-z0-9+/]{43}){1,3}$'
+    local key='ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI[A-Za-z0-9+/]{43}' form
+    form=$'^# [1-9][0-9]{0,17}(\n'"$key){1,3}("$'\n# leave '"$key){1,2}\$"
     [[ $1 =~ $form ]]
 }
 
@@ -36,11 +38,12 @@ put_key_file() {
     return 1
 }
 
-# Let whoever has one of the authorities sign for tailrack-ask ask this machine: from which address, and the line of
-# the leave key, which stays as it is.
+# Let whoever has a leave key ask this machine to leave, and whoever has one of the authorities sign for tailrack-ask ask it
+# something: from which address.
 let_authorities_ask() {
-    local fresh words='cert-authority,principals="tailrack-ask",command="/usr/local/sbin/tailrack-answer"'
-    fresh=$(mktemp "$LEAVE_KEY_FILE.XXXXXX") && printf '%s\n' "$2" >"$fresh" &&
-        sed -n "s|^ssh-.*|restrict,from=\"$1\",$words & tailrack-ask|p" "$AUTHORITIES" >>"$fresh" &&
-        put_key_file "$fresh" "$LEAVE_KEY_FILE"
+    local fresh from="restrict,from=\"$1\"" leave='command="/usr/local/sbin/tailrack-leave"'
+    local ask='cert-authority,principals="tailrack-ask",command="/usr/local/sbin/tailrack-answer"'
+    fresh=$(mktemp "$LEAVE_KEY_FILE.XXXXXX") &&
+        sed -n "s|^# leave \(ssh-.*\)|$from,$leave \1 tailrack-leave|p" "$AUTHORITIES" >"$fresh" &&
+        sed -n "s|^ssh-.*|$from,$ask & tailrack-ask|p" "$AUTHORITIES" >>"$fresh" && put_key_file "$fresh" "$LEAVE_KEY_FILE"
 }

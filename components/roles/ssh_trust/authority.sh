@@ -1,6 +1,6 @@
 #!/bin/bash
 # Two keys that live on the head node alone: the authority that signs nodes' SSH host keys, and the key with which
-# the head node may ask a node for one thing, to leave the cluster.
+# the head node may ask a node for one thing, to leave the cluster. Others take their place together (turn.sh).
 
 AUTHORITY_KEY=$STATE_DIR/ssh_authority
 LEAVE_KEY=$STATE_DIR/leave_key
@@ -26,7 +26,7 @@ ensure_authority() {
 # have been told of later authorities than it knows.
 keep_authorities() {
     local keys number now
-    keys=$(cat "$AUTHORITY_KEY"{,.next,.last}.pub 2>/dev/null | cut -d' ' -f1,2 | sort -u) || :
+    keys=$(public_keys "$AUTHORITY_KEY"{,.next,.last}.pub && public_keys "$LEAVE_KEY"{,.next}.pub | sed 's/^/# leave /')
     if [ "$(sed 1d "$AUTHORITY_TRUSTED" 2>/dev/null)" = "$keys" ] &&
         [ ! "$STATE_DIR/restored" -nt "$AUTHORITY_TRUSTED" ]; then return 0; fi
     number=$(sed -n '1s/^# //p' "$AUTHORITY_TRUSTED" 2>/dev/null) || :
@@ -34,6 +34,8 @@ keep_authorities() {
     ensure_file "$AUTHORITY_TRUSTED" 0644 root:root "# $((${number:-0} < now ? now : number + 1))"$'\n'"$keys"
 }
 
+# Of files, those that are there.
+public_keys() { { cat "$@" 2>/dev/null || :; } | cut -d' ' -f1,2 | sort -u; }
 public_key() { cut -d' ' -f1,2 "$1.pub"; }
 
 # The certificate of a host key: node, its name and address with a comma between, key.

@@ -7,6 +7,8 @@ import re
 
 from components.settings.public_key import ED25519, check_key
 
+# What comes before the key with which the head node may ask a machine to leave.
+LEAVE = "# leave "
 CERTIFICATE = "ssh-ed25519-cert-v01@openssh.com"
 
 
@@ -31,8 +33,11 @@ def certificate(value: object) -> str:
 
 
 def authorities(value: object) -> str:
-    """Read what a machine is to trust: a line `# NUMBER`, and a line for each of one to three keys."""
-    first, *keys = value.split("\n") if isinstance(value, str) else ("",)
-    if not re.fullmatch(r"# [1-9][0-9]{0,17}", first) or not 1 <= len(keys) <= 3:
+    """Read what a machine is to trust: a line `# NUMBER`, one to three keys, and one or two lines `# leave KEY`."""
+    first, *lines = value.split("\n") if isinstance(value, str) else ("",)
+    keys = [line for line in lines if not line.startswith(LEAVE)]
+    leave = lines[len(keys) :]
+    number = re.fullmatch(r"# [1-9][0-9]{0,17}", first)
+    if not number or keys != lines[: len(keys)] or not (1 <= len(keys) <= 3 and 1 <= len(leave) <= 2):
         raise ValueError
-    return "\n".join([first, *map(ed25519, keys)])
+    return "\n".join([first, *map(ed25519, keys), *(LEAVE + ed25519(line.removeprefix(LEAVE)) for line in leave)])

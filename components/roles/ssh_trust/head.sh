@@ -6,5 +6,4 @@ ssh_trust_head() {
     ensure_authority
     keep_authorities
     trust_authorities "$(cat "$AUTHORITY_TRUSTED")"
-    result leave_key "$(json_string "$(public_key "$LEAVE_KEY")")"
 }

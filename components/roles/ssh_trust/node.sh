@@ -2,7 +2,7 @@
 # uses: ssh_trust/trust
 # A node trusts the cluster's authority, shows its own certificate, lets the head node ask it to leave, and answers it.
 #
-# HEAD_ADDRESS, HEAD_LEAVE_KEY
+# HEAD_ADDRESS
 # NFS_EXPORTS_MOUNT    where the share is, with this machine's next certificates
 # NODE_AUTHORITIES     as authorities.sh has them
 # NODE_CERTIFICATE     for this machine's SSH host key
@@ -20,12 +20,9 @@ ssh_trust_node() {
 # The keys lie in a file that is ours and holds nothing else, and are all that opens root to the head node's address: one to
 # leave, and what an authority signs for tailrack-ask. Two, since an earlier version leaves whatever its key is used for.
 let_the_head_ask() {
-    local remedy="look at the head node itself: something there answers in the place of tailrack's steps"
-    one_key "$HEAD_LEAVE_KEY" || fail "what the head node gives as its key for tailrack-leave is no key" "$remedy"
     ensure_file "$LEAVE_PROGRAM" 0755 root:root $'#!/bin/bash\n'"$NODE_LEAVE_VALUES"$'\n'"$NODE_LEAVE_PROGRAM"
     trust_authorities "$NODE_AUTHORITIES"
-    alone_with_authorities let_authorities_ask "$HEAD_ADDRESS" \
-        "restrict,from=\"$HEAD_ADDRESS\",command=\"$LEAVE_PROGRAM\" $HEAD_LEAVE_KEY tailrack-leave"
+    alone_with_authorities let_authorities_ask "$HEAD_ADDRESS"
     # Where root may not log in at all, or otherwise, this one command still must be heard.
     CHANGED=
     ensure_file /etc/ssh/sshd_config.d/tailrack-leave.conf 0644 root:root \

@@ -8,9 +8,6 @@ HOST_KEY_FILE=/etc/ssh/ssh_host_ed25519_key
 # The key by which this machine is known to whoever logs in.
 host_key() { cut -d' ' -f1,2 "$HOST_KEY_FILE.pub"; }
 
-# Whether a text is one ed25519 key and nothing after it: a second line would be a second entry of the file it goes into.
-one_key() { [[ $1 =~ ^ssh-ed25519\ AAAAC3NzaC1lZDI1NTE5AAAAI[A-Za-z0-9+/]{43}$ ]]; }
-
 trust_authorities() {
     sound_authorities "$1" || fail "what the head node gives as its authorities is no list of keys" \
         "look at the head node itself: something there answers in the place of tailrack's steps"

@@ -29,7 +29,7 @@ turn_authority() {
     TURN_LATE=''
     if [ ! -e "$TURNING" ]; then
         [ "$(cat "$AUTHORITY_GENERATION")" != "$TURN_GENERATION" ] || return 0
-        make_next_authority && ensure_file "$TURNING" 0644 root:root "$TURN_GENERATION" || return 1
+        make_next "$LEAVE_KEY" && make_next "$AUTHORITY_KEY" && ensure_file "$TURNING" 0644 root:root "$TURN_GENERATION" || return 1
     fi
     all_trust || return 1
     if [ -e "$AUTHORITY_KEY.next.pub" ]; then
@@ -45,19 +45,21 @@ turn_authority() {
 }
 
 # The public half comes last, here and in what follows: where it is, the private one was.
-make_next_authority() {
-    local fresh=$AUTHORITY_KEY.fresh
-    [ ! -e "$AUTHORITY_KEY.next.pub" ] || return 0
-    rm -f "$AUTHORITY_KEY.next" "$fresh" "$fresh.pub"
-    ssh-keygen -q -t ed25519 -N '' -C "tailrack $(basename "$AUTHORITY_KEY")" -f "$fresh" &&
-        mv -fT "$fresh" "$AUTHORITY_KEY.next" && mv -fT "$fresh.pub" "$AUTHORITY_KEY.next.pub" &&
-        note "made $AUTHORITY_KEY.next"
+make_next() {
+    local fresh=$1.fresh
+    [ ! -e "$1.next.pub" ] || return 0
+    rm -f "$1.next" "$fresh" "$fresh.pub"
+    ssh-keygen -q -t ed25519 -N '' -C "tailrack $(basename "$1")" -f "$fresh" &&
+        mv -fT "$fresh" "$1.next" && mv -fT "$fresh.pub" "$1.next.pub" && note "made $1.next"
 }
 
-# The last one's private half ends here: nobody can sign with it any more.
+# The last ones' private halves end here: nobody can sign, or ask a node to leave, with them any more. The last leave key needs no
+# time of its own: all let the next one in by now.
 let_next_sign() (
     exec 8>"$PRIVATE_DIR/sign.lock"
     flock -w 60 8 || exit 1
+    [ ! -e "$LEAVE_KEY.next" ] || mv -fT "$LEAVE_KEY.next" "$LEAVE_KEY" || exit 1
+    [ ! -e "$LEAVE_KEY.next.pub" ] || mv -fT "$LEAVE_KEY.next.pub" "$LEAVE_KEY.pub" || exit 1
     if [ -e "$AUTHORITY_KEY.next" ]; then
         ensure_file "$AUTHORITY_KEY.last.pub" 0644 root:root "$(public_key "$AUTHORITY_KEY")"
         mv -fT "$AUTHORITY_KEY.next" "$AUTHORITY_KEY" || exit 1

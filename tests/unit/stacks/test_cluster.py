@@ -288,12 +288,19 @@ def test_another_ssh_generation_touches_the_head_nodes_services_alone(build: Bui
 
 
 def test_what_a_node_is_to_trust_comes_with_the_head_nodes_answer_about_it(build: Build, lab_config: RawConfig) -> None:
-    both = f"# 1800000000\n{AUTHORITY}\n{LEAVE_KEY}"
+    both = f"# 1800000000\n{AUTHORITY}\n{LEAVE_KEY}\n# leave {LEAVE_KEY}\n# leave {AUTHORITY}"
     stack = build(lab_config, answers={"b1-member": {"authorities": both}})
     assert stack.header("b1-node")["NODE_AUTHORITIES"] == both
-    stack = build(lab_config, answers={"b1-member": {"authorities": f"{AUTHORITY}\n{LEAVE_KEY}"}})
-    assert stack.header("b1-node")["NODE_AUTHORITIES"] == ""
-    assert stack.header("b1-node")["HEAD_PROBLEM"] == "its answer has no authorities that could be one"
+    lists = (
+        f"{AUTHORITY}\n# leave {LEAVE_KEY}",
+        f"# 1\n{AUTHORITY}",
+        f"# 1\n# leave {LEAVE_KEY}\n{AUTHORITY}",
+        f"{both} x",
+    )
+    for told in lists:
+        stack = build(lab_config, answers={"b1-member": {"authorities": told}})
+        assert stack.header("b1-node")["NODE_AUTHORITIES"] == ""
+        assert stack.header("b1-node")["HEAD_PROBLEM"] == "its answer has no authorities that could be one"
 
 
 def test_a_node_that_moves_on_the_tailnet_is_measured_again(build: Build, lab_config: RawConfig) -> None:
@@ -455,10 +462,9 @@ def test_a_head_node_that_prints_no_json_stops_the_program_and_is_named(
         build(lab_config, answers={f"head-{step}": "Segmentation fault"})
 
 
-def test_a_leave_key_with_a_second_line_stops_the_program(build: Build, lab_config: RawConfig) -> None:
-    forged = f"{LEAVE_KEY} tailrack-leave\n{AUTHORITY}"
-    with pytest.raises(pulumi.RunError, match=r"^step head-head: its answer has no leave_key that could be one"):
-        build(lab_config, answers={"head-head": {"leave_key": forged}})
+def test_an_answer_of_the_head_nodes_that_cannot_be_stops_the_program(build: Build, lab_config: RawConfig) -> None:
+    with pytest.raises(pulumi.RunError, match=r"^step head-head: its answer has no own_file_system that could be one"):
+        build(lab_config, answers={"head-head": {"own_file_system": "true; id"}})
 
 
 def test_a_certificate_that_is_none_is_refused_by_its_node_and_by_no_other(build: Build, lab_config: RawConfig) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -149,3 +150,152 @@ def test_a_backup_whose_files_cannot_be_read_is_a_failure_that_is_kept_and_leave
     kept = shell.path("/var/lib/tailrack/backup-state").read_text().splitlines()
     assert (kept[0], kept[2]) == ("done=5", "reason=unlock: Fatal: no such host")
     assert not shell.path("/var/lib/tailrack/backup-stage").exists()
+
+
+FOUND = {
+    "": (0, ""),
+    "there is no bucket lab at s3.example.org": (
+        1,
+        "Fatal: unable to open config file: Stat: The specified bucket does not exist",
+    ),
+    # Of 0.18, which tries again until it is ended; those above and below are of 0.14.
+    "the bucket lab at s3.example.org does not let us in: Stat: The request signature we calculated does not match the "
+    "signature you provided. Check your key and signing method.": (
+        124,
+        "Stat(<config/>) returned error, retrying after 10.294479004s: Stat: The request signature we calculated does "
+        "not match the signature you provided. Check your key and signing method.\n"
+        "\x1b[2Ksignal terminated received, cleaning up\nFatal: unable to open config file: context canceled",
+    ),
+    "the bucket lab at s3.example.org does not let us in: Fatal: unable to open config file: Stat: The request "
+    "signature we calculated does not match the signature you provided. Check your key and signing method.": (
+        1,
+        "Fatal: unable to open config file: Stat: The request signature we calculated does not match the signature you "
+        "provided. Check your key and signing method.",
+    ),
+    "the bucket lab at s3.example.org does not let us in: Fatal: unable to open config file: Stat: Access Denied.": (
+        1,
+        "Fatal: unable to open config file: Stat: Access Denied.",
+    ),
+    "what is at the backup's target was encrypted with another password": (12, "Fatal: wrong password or no key found"),
+}
+
+
+def on_the_head(shell: Shell, backup: RawConfig, commands: str, *files: str) -> tuple[int, str]:
+    """Run commands of the role with this section; what they fail by is said."""
+    config = parse({**LAB, "backup": backup}, base_dir=Path(), secret_keys=frozenset({"backup"}))
+    role = next(role for role in roles(config) if role.name == "backup")
+    values = {**role.header, **role.fixed, **{f"BACKUP_{name.upper()}": word for name, word in role.secrets.items()}}
+    values |= {"NFS_EXPORTS_PATH": "/export/shared", "NFS_EXPORTS_MOUNT": "/shared"}
+    done = shell.call(f"trap 'echo \"$REASON\"' EXIT; {commands}", values, *files)
+    return done.returncode, done.stdout.strip()
+
+
+@pytest.mark.parametrize("said", FOUND)
+def test_what_a_bucket_says_is_one_sentence(shell: Shell, said: str) -> None:
+    """What restic wrote is as it was, against moto's server."""
+    status, words = FOUND[said]
+    place = "Is there a repository at the following location?\ns3:https://s3.example.org/lab"
+    shell.stub("restic", f"cat <<'EOF' >&2\n{words}\n{place}\nEOF\nexit {status}")
+    assert on_the_head(shell, S3, 'check_target /lent; echo "$TARGET_HAS"', "backup/target") == (
+        (1, said) if status else (0, "yes")
+    )
+
+
+def test_a_bucket_without_a_repository_gets_one_and_one_that_takes_nothing_is_said_before_that(shell: Shell) -> None:
+    missing = "Fatal: unable to open config file: Stat: The specified key does not exist."
+    shell.stub("restic", f"echo '{missing}' >&2; exit 1")
+    assert on_the_head(shell, S3, 'check_target /lent; echo "$TARGET_HAS"', "backup/target") == (0, "no")
+    full = "Save(<lock/6be6657462>) returned error, retrying after 552.330144ms: client.PutObject: no room is left."
+    shell.stub("restic", f"echo '{full}' >&2; exit 124")
+    assert on_the_head(shell, S3, "try_target /lent", "backup/target") == (
+        1, "nothing can be written at the backup's target: client.PutObject: no room is left.",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("s3:https://127.0.0.1:1/lab", (1, "the backup's target 127.0.0.1 does not answer at port 1")),
+        ("s3:https://nobody.invalid/lab", (1, "nobody here knows the backup's target nobody.invalid")),
+        ("s3:https://storage/lab", (1, "nobody here knows the backup's target storage")),
+        ("sftp:keeper@nobody.invalid:/srv/lab", (1, "nobody here knows the backup's target nobody.invalid")),
+        ("sftp:keeper@vault:/srv/lab", (0, "")),
+    ],
+)
+def test_a_target_that_does_not_answer_is_said_by_the_gate(shell: Shell, target: str, said: tuple[int, str]) -> None:
+    shell.stub("getent", '[ "$2" = 127.0.0.1 ]')
+    section = {**(S3 if target.startswith("s3") else SFTP), "target": target}
+    assert on_the_head(shell, section, "backup_lead", "backup/lead") == said
+
+
+THERE = """sftp> -cd /srv/backup/lab
+sftp> pwd
+Remote working directory: {real}
+sftp> -ls -lan /srv/backup/lab
+{mode}    ? 1001     1001         4096 Nov 23 11:02 /srv/backup/lab/.
+drwxr-xr-x    ? 0        0            4096 Nov 23 11:02 /srv/backup/lab/..
+sftp> -df /srv/backup/lab
+        Size         Used        Avail       (root)    %Capacity
+   102626232      5124632     {free}     97501600           5%
+"""
+AT = "the backup's target /srv/backup/lab on 192.0.2.9"
+HERE = {"real": "/srv/backup/lab", "mode": "drwx------", "free": "92242800"}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, ""),
+        ({"free": "262144"}, ""),
+        ({"free": "262143"}, f"{AT} is full: 262143 KB are free"),
+        ({"mode": "drwxr-x---"}, f"{AT} can be opened by others there (drwxr-x---)"),
+        ({"mode": "drwx-----x"}, f"{AT} can be opened by others there (drwx-----x)"),
+        ({"real": "/shared/x"}, "the backup's target /srv/backup/lab is /shared/x there, which is on the share"),
+    ],
+)  # fmt: skip
+def test_a_folder_that_is_full_open_to_others_or_on_the_share_is_refused(
+    shell: Shell, change: dict[str, str], said: str
+) -> None:
+    shell.stub("sftp", f"cat <<'EOF'\n{THERE.format(**{**HERE, **change})}EOF")
+    shell.stub("restic")
+    assert on_the_head(shell, SFTP, "check_target /lent", "backup/target") == ((1, said) if said else (0, ""))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ("latest", (0, "b2")),
+        ("a1", (0, "a1")),
+        ("c3", (1, "there is no backup (c3) of cluster lab at the backup's target, only of lab, other")),
+    ],
+)
+def test_the_backup_that_is_meant_is_the_clusters_own(shell: Shell, wanted: str, said: tuple[int, str]) -> None:
+    found = [
+        {"id": "a1", "hostname": "lab", "time": "2026-11-22"}, {"id": "b2", "hostname": "lab", "time": "2026-11-23"},
+        {"id": "c3", "hostname": "other", "time": "2026-11-24"},
+    ]  # fmt: skip
+    note = "List(snapshot) returned error, retrying after 1.2s: i/o timeout"
+    shell.stub("restic", f"echo '{note}' >&2; echo '{json.dumps(found)}'")
+    shell.write("/lent/repository", "sftp:x:/y\n")
+    commands = f"RESTORE_FROM={wanted}; backup_wanted {shell.path('/lent')}; echo $WANTED"
+    assert on_the_head(shell, SFTP, commands, "restore/restore") == said
+
+
+@pytest.mark.parametrize(
+    ("kept", "status", "said"),
+    [
+        ("cluster=lab", 0, (0, "")),
+        ("cluster=lab", 1, (1, "the backup a1 is broken: Fatal: There were 3 errors")),
+        ("cluster=other", 0, (1, "the backup a1 is no backup of a head node of lab")),
+        ("", 0, (1, "the backup a1 is no backup of a head node of lab")),
+    ],
+)
+def test_an_archive_that_is_broken_or_another_clusters_is_put_nowhere(
+    shell: Shell, kept: str, status: int, said: tuple[int, str]
+) -> None:
+    tree = shell.path("/var/lib/tailrack/restoring/tree")
+    write = f"mkdir -p {tree}/var/lib/slurm/slurmctld; echo '{kept}' >{tree}/backup"
+    shell.stub("restic", f"{write}; [ {status} = 0 ] || {{ echo 'Fatal: There were 3 errors' >&2; exit {status}; }}")
+    assert on_the_head(shell, SFTP, "WANTED=a1; read_backup /lent", "restore/restore") == said
+    assert tree.exists() == (said[0] == 0)
+    assert not shell.path("/var/lib/slurm").exists()

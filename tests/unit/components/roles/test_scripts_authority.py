@@ -17,8 +17,9 @@ KEYS = "/var/lib/tailrack/ssh_authority"
 TRUST, HOST_KEY = "/etc/ssh/tailrack_authority.pub", "/etc/ssh/ssh_host_ed25519_key"
 GENERATION, TURNING = f"{KEYS}.generation", f"{KEYS}.turning"
 NODES = ("a1", "b1")
-LIST = f"# 7\n{public_key('first')}"
-LEAVE = f'restrict,from="100.64.0.1",command="x" {public_key("leave")} tailrack-leave'
+LEAVE_KEY = "/var/lib/tailrack/leave_key"
+LEAVE = f"# leave {public_key('leave')}"
+LIST = f"# 7\n{public_key('first')}\n{LEAVE}"
 
 
 def keygen(*words: object) -> str:
@@ -54,7 +55,7 @@ def head(shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> Shell:
         member = machine_in(tmp_path_factory.mktemp(node), shell.tools)
         programs(member)
         trusted = shell.path(TRUST).read_text().rstrip()
-        commands = f"trust_authorities \"$LIST\"; alone_with_authorities let_authorities_ask 100.64.0.1 '{LEAVE}'"
+        commands = 'trust_authorities "$LIST"; alone_with_authorities let_authorities_ask 100.64.0.1'
         assert member.call(commands, {"LIST": trusted}, "ssh_trust/trust").returncode == 0
         shell.write(f"/var/lib/tailrack/members/{node}/address", "100.64.0.9\n")
         key = " ".join(member.path(f"{HOST_KEY}.pub").read_text().split()[:2])
@@ -99,8 +100,8 @@ def trusted(machine: Shell) -> set[str]:
     return {line for line in machine.path(TRUST).read_text().splitlines() if line.startswith("ssh-")}
 
 
-def authority(head: Shell) -> str:
-    return " ".join(head.path(f"{KEYS}.pub").read_text().split()[:2])
+def authority(head: Shell, keys: str = KEYS) -> str:
+    return " ".join(head.path(f"{keys}.pub").read_text().split()[:2])
 
 
 def signer(machine: Shell) -> str:
@@ -121,9 +122,15 @@ def assert_turned(head: Shell, generation: str, before: str) -> None:
     for node in NODES:
         assert signer(member(head, node)) == fingerprint(head)
         opened = member(head, node).path("/etc/ssh/tailrack_leave_key").read_text().splitlines()
-        assert opened[0] == LEAVE
-        assert [line.split()[2] for line in opened[1:]] == [authority(head).split()[1]]
-    assert keygen("-y", "-f", head.path(KEYS)).split()[1] == authority(head).split()[1]
+        assert [(line.split()[-1], line.split()[-2]) for line in opened] == [
+            ("tailrack-leave", authority(head, LEAVE_KEY).split()[1]), ("tailrack-ask", authority(head).split()[1]),
+        ]  # fmt: skip
+        assert all(line.startswith('restrict,from="100.64.0.1",') for line in opened)
+        assert '/usr/local/sbin/tailrack-leave" ssh-ed25519 ' in opened[0]
+    for keys in (KEYS, LEAVE_KEY):
+        assert keygen("-y", "-f", head.path(keys)).split()[1] == authority(head, keys).split()[1]
+    assert {path.name for path in head.path(LEAVE_KEY).parent.glob("leave_key*")} == {"leave_key", "leave_key.pub"}
+    assert head.path(LEAVE_KEY).stat().st_mode & 0o777 == 0o600
     # A text that was cut off while it was written stays beside its file; of a private key nothing does.
     half = re.compile(r".*\.(pub|trusted|turning|generation)\.\w{6}")
     kept = {path.name for path in head.path(KEYS).parent.glob("ssh_authority*") if not half.fullmatch(path.name)}
@@ -208,7 +215,7 @@ def test_cut_off_anywhere_it_ends_the_same_way(head: Shell, command: str, number
 
 
 def test_what_was_said_earlier_and_comes_later_changes_nothing(shell: Shell) -> None:
-    later = f"# 8\n{public_key('second')}"
+    later = f"# 8\n{public_key('second')}\n{LEAVE}"
     shell.write(TRUST, f"{public_key('of an earlier version')}\n")
     for told, kept in ((LIST, LIST), (later, later), (LIST, later), (later, later)):
         done = shell.call('trust_authorities "$TOLD"', {"TOLD": told}, "ssh_trust/trust")
@@ -219,9 +226,11 @@ def test_what_was_said_earlier_and_comes_later_changes_nothing(shell: Shell) -> 
 @pytest.mark.parametrize(
     "told",
     [
-        "", "# 7", public_key("first"), f"# 07\n{public_key('first')}", f"# 7\n{public_key('first')} x", f"{LIST}\n",
-        f'{LIST}\ncommand="x" {public_key("second")}', f"# 7\nssh-rsa {public_key('first').split()[1]}",
-        "\n".join(["# 7", *(public_key(f"{number}") for number in range(4))]),
+        "", "# 7", public_key("first"), LIST.replace("# 7", "# 07"), LIST.replace("\n#", " x\n#"), f"{LIST}\n",
+        f"{LIST} x", f"{LIST}\n{LEAVE}\n{LEAVE}",
+        f'{LIST}\ncommand="x" {public_key("second")}', LIST.replace("\nssh-ed25519", "\nssh-rsa"),
+        "\n".join(["# 7", *(public_key(f"{number}") for number in range(4)), LEAVE]),
+        f"# 7\n{public_key('first')}", f"# 7\n{LEAVE}", f"# 7\n{LEAVE}\n{public_key('first')}",
     ],
 )  # fmt: skip
 def test_what_is_no_list_of_authorities_is_refused_and_nothing_is_written(shell: Shell, told: str) -> None:

@@ -19,7 +19,7 @@ from tests.unit.recorded import public_key
 from tests.unit.shell import ROLES, Shell
 
 KEY, OTHER, AUTHORITY = public_key("leave"), public_key("other"), public_key("authority")
-KEY_FILE = "/etc/ssh/tailrack_leave_key"
+KEY_FILE, TRUSTED = "/etc/ssh/tailrack_leave_key", "/etc/ssh/tailrack_authority.pub"
 PROGRAM = "/usr/local/sbin/tailrack-leave"
 
 
@@ -33,7 +33,11 @@ def install(shell: Shell, key: str = KEY, head: str = "100.64.0.1") -> str:
         "NODE_LEAVE_PROGRAM": shell.inside(leave_program(ROLES).text),
         "NODE_LEAVE_VALUES": header({"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False}),
     }
-    given = {"HEAD_LEAVE_KEY": key, "NODE_AUTHORITIES": f"# 7\n{AUTHORITY}", "HEAD_ADDRESS": head, **program}
+    # As the head node numbers what it says: the latest holds.
+    trusted = shell.path(TRUSTED)
+    number = int(trusted.read_text().split()[1]) + 1 if trusted.exists() else 7
+    told = f"# {number}\n{AUTHORITY}\n# leave {key}"
+    given = {"NODE_AUTHORITIES": told, "HEAD_ADDRESS": head, **program}
     done = shell.call("let_the_head_ask", given, "ssh_trust/node")
     assert done.returncode == 0, done.stderr
     return str(shell.path(PROGRAM).read_text())
@@ -228,9 +232,9 @@ def test_the_keys_file_is_written_as_a_whole_and_what_an_earlier_version_wrote_i
     "key", ["", "ssh-ed25519 AAAA", f"{KEY}\n{OTHER}", f"{KEY} x\n{OTHER}", f"\n{KEY}", f'{KEY} "', KEY + "A"]
 )
 def test_a_leave_key_that_is_not_one_key_is_refused_and_nothing_is_written(shell: Shell, key: str) -> None:
-    given = {"HEAD_LEAVE_KEY": key, "NODE_AUTHORITIES": f"# 7\n{AUTHORITY}", "HEAD_ADDRESS": "100.64.0.1"}
+    given = {"NODE_AUTHORITIES": f"# 7\n{AUTHORITY}\n# leave {key}", "HEAD_ADDRESS": "100.64.0.1"}
     given |= {"NODE_LEAVE_PROGRAM": "", "NODE_LEAVE_VALUES": ""}
     done = shell.call("trap 'echo \"$REASON\"' EXIT; let_the_head_ask", given, "ssh_trust/node")
-    assert (done.returncode, done.stdout) == (1, "what the head node gives as its key for tailrack-leave is no key\n")
+    assert (done.returncode, done.stdout) == (1, "what the head node gives as its authorities is no list of keys\n")
     assert not shell.path(KEY_FILE).exists()
     assert not shell.path("/root/.ssh/authorized_keys").exists()

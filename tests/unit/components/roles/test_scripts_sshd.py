@@ -49,8 +49,8 @@ def test_a_step_that_found_nothing_to_tell_ends_there_and_says_what_is_missing(s
 
 
 def let_ask(shell: Shell) -> subprocess.CompletedProcess[str]:
-    keys = {"HEAD_LEAVE_KEY": public_key("leave"), "NODE_AUTHORITIES": f"# 7\n{public_key('authority')}"}
-    values = {"HEAD_ADDRESS": HEAD, **keys, "NODE_LEAVE_PROGRAM": ""}
+    keys = f"# 7\n{public_key('authority')}\n# leave {public_key('leave')}"
+    values = {"HEAD_ADDRESS": HEAD, "NODE_AUTHORITIES": keys, "NODE_LEAVE_PROGRAM": ""}
     commands = "trap 'echo \"$REASON\"' EXIT; let_the_head_ask"
     return shell.call(commands, {**values, "NODE_LEAVE_VALUES": ""}, "ssh_trust/node")
 

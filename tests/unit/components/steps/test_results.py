@@ -38,8 +38,8 @@ PROVEN: dict[str, Any] = {
     "interfaces": ["eth1.7"], "rdma": ["mlx5_0:1"], "with": [["a1", "eth1"]], "note": "for people: é", "error": "",
 }  # fmt: skip
 OF_THE_HEAD: dict[str, Any] = {
-    "leave_key": HOST_KEY, "own_file_system": True, "slurm_version": "24.11.5", "fabric": PROVEN,
-    "certificate": certificate_of("a1"), "authorities": f"# 1\n{HOST_KEY}",
+    "own_file_system": True, "slurm_version": "24.11.5", "fabric": PROVEN,
+    "certificate": certificate_of("a1"), "authorities": f"# 1\n{HOST_KEY}\n# leave {HOST_KEY}",
 }  # fmt: skip
 ROLES = roles(parse(LAB, base_dir=Path()))
 GATE, JOIN, REACH, MEMBER, NODE, HEAD = (
@@ -120,8 +120,8 @@ def test_a_certificate_has_its_kind_inside_and_no_line_after_it() -> None:
 
 
 def test_a_needed_answer_that_does_not_hold_is_an_error_that_names_the_step_and_quotes_nothing() -> None:
-    with pytest.raises(pulumi.RunError, match=r"^step head-head: its answer has no leave_key") as refused:
-        HEAD.demanded().read("head-head", json.dumps({**OF_THE_HEAD, "leave_key": f"{HOST_KEY}\nhush-hush"}))
+    with pytest.raises(pulumi.RunError, match=r"^step head-head: its answer has no own_file_system") as refused:
+        HEAD.demanded().read("head-head", json.dumps({**OF_THE_HEAD, "own_file_system": f"{HOST_KEY}\nhush-hush"}))
     assert "hush" not in str(refused.value)
 
 

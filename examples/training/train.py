@@ -1,0 +1,156 @@
+"""Train a small vision model on shards, with PyTorch's DDP or FSDP: `--help` has its options.
+
+What ends it does not matter: started again in the same folder it goes on at the last checkpoint, with the data that
+come next, and ends with the loss of a run that nothing ended.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from checkpoints import CheckpointError, load, newest, save
+from ranks import Place, begin
+from shards import DataError, batches, shards_of
+from torch import nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
+
+
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description="Train a small vision model on shards.")
+    parser.add_argument("data", type=Path, help="folder of shard-*.tar (make_shards.py)")
+    parser.add_argument("folder", type=Path, help="where its checkpoints are; on the share")
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--batch", type=int, default=32, help="images a rank and step")
+    parser.add_argument("--save-every", type=int, default=10, metavar="STEPS")
+    parser.add_argument("--parallel", choices=("ddp", "fsdp"), default="ddp")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
+    parser.add_argument("--seed", type=int, default=1)
+    return parser.parse_args()
+
+
+def network() -> nn.Sequential:
+    """Images of (n, 1, 16, 16) to ten classes."""
+    return nn.Sequential(
+        nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(64 * 16, 128), nn.ReLU(), nn.Linear(128, 10),
+    )  # fmt: skip
+
+
+class Run:
+    """A model, its optimizer and how far they have come."""
+
+    def __init__(self, given: argparse.Namespace, place: Place) -> None:
+        self.given, self.place, self.epoch, self.step, self.loss = given, place, 0, 0, 0.0
+        torch.manual_seed(given.seed)
+        plain = network().to(place.device)
+        if given.parallel == "fsdp":
+            mesh = init_device_mesh(place.device.type, (place.ranks,))
+            for layer in plain:
+                if any(True for _ in layer.parameters()):
+                    fully_shard(layer, mesh=mesh)
+            self.model: nn.Module = fully_shard(plain, mesh=mesh)
+        else:
+            on = [place.device.index] if place.device.type == "cuda" else None
+            self.model = DistributedDataParallel(plain, device_ids=on)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
+
+    def go_on(self) -> None:
+        """Take up the last checkpoint, where there is one."""
+        path = newest(self.given.folder)
+        if path is None:
+            return
+        kept = load(path, self.place.ranks)
+        set_state_dict(
+            self.model, self.optimizer,
+            model_state_dict=kept["model"], optim_state_dict=kept["optimizer"], options=WHOLE,
+        )  # fmt: skip
+        self.epoch, self.step = kept["epoch"], kept["step"]
+        self.say(f"goes on from {path}: epoch {self.epoch}, step {self.step}")
+
+    def keep(self) -> None:
+        """Write a checkpoint: all ranks give their part, the first one writes."""
+        model, optimizer = get_state_dict(self.model, self.optimizer, options=WHOLE)
+        if self.place.rank == 0:
+            where = {"epoch": self.epoch, "step": self.step, "ranks": self.place.ranks}
+            save(self.given.folder, self._number, {"model": model, "optimizer": optimizer, **where})
+        # Nobody runs ahead of a checkpoint that could not be written.
+        dist.barrier()
+
+    @property
+    def _number(self) -> int:
+        return self.epoch * 1_000_000 + self.step
+
+    def train(self) -> None:
+        """Train to the last epoch."""
+        given, place = self.given, self.place
+        took = list[float]()
+        while self.epoch < given.epochs:
+            own = [path.name for path in shards_of(given.data, place.rank, place.ranks, self.epoch, given.seed)]
+            print(f"rank {place.rank} epoch {self.epoch} reads {' '.join(own)}", flush=True)
+            share = batches(given.data, place.rank, place.ranks, self.epoch, given.seed, given.batch)
+            for number, (images, labels) in enumerate(share):
+                if number < self.step:
+                    continue
+                begun = time.perf_counter()
+                self.loss = self.learn(images.to(place.device), labels.to(place.device))
+                took.append(time.perf_counter() - begun)
+                self.step = number + 1
+                if self.step % given.save_every == 0:
+                    self.say(f"epoch {self.epoch} step {self.step} loss {self.loss:.6f}")
+                    self.keep()
+            self.epoch, self.step = self.epoch + 1, 0
+        self.keep()
+        if took:
+            each = statistics.median(took[len(took) // 2 :])
+            self.say(f"images per second: {given.batch * place.ranks / each:.0f} on {place.ranks} ranks")
+            self.say(f"final loss {self.loss:.6f}")
+
+    def learn(self, images: torch.Tensor, labels: torch.Tensor) -> float:
+        """One step; the loss as the mean over all ranks."""
+        mixed = self.given.precision == "bf16"
+        with torch.autocast(self.place.device.type, dtype=torch.bfloat16, enabled=mixed):
+            loss = nn.functional.cross_entropy(self.model(images), labels)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        mean = loss.detach().float()
+        dist.all_reduce(mean)
+        return float(mean) / self.place.ranks
+
+    def say(self, words: str) -> None:
+        """Print once a job."""
+        if self.place.rank == 0:
+            print(words, flush=True)
+
+
+def main() -> int:
+    """Train; 1 with one line for data or checkpoints that cannot be used."""
+    given = arguments()
+    place = begin()
+    if given.parallel == "fsdp" and place.device.type == "cpu":
+        print("train: --parallel fsdp wants GPUs, as PyTorch has it for those alone: use ddp", file=sys.stderr)
+        return 1
+    try:
+        run = Run(given, place)
+        run.go_on()
+        run.train()
+    except (DataError, CheckpointError) as error:
+        print(f"train: rank {place.rank}: {error}", file=sys.stderr, flush=True)
+        return 1
+    dist.destroy_process_group()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

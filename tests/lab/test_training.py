@@ -1,0 +1,121 @@
+"""Training by examples/training, over two nodes of two sites: Debian's PyTorch, on CPUs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.lab.cluster import ClusterUnderTest, eventually
+
+pytestmark = pytest.mark.proof
+
+TRAINING = Path(__file__).parents[2] / "examples" / "training"
+NODES = ("a1", "b1")
+INSTALL = "DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends"
+PYTORCH = f"apt-get -qq update && {INSTALL} python3-torch"
+OVER_BOTH = "-w a1,b1 --switches=2"
+EPOCHS = 12
+
+
+@pytest.fixture(scope="module")
+def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> Iterator[ClusterUnderTest]:
+    """The dev stack, with PyTorch on its nodes and ada's data on the share."""
+    made = make_cluster("train")
+    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
+    made.up_ok()
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda node: made.run(node, PYTORCH, 600), NODES))
+    made.give("ada", TRAINING)
+    made.run_as("ada", "a1", "cd training && python3 make_shards.py data")
+    yield made
+    made.run("head", "scancel -u ada")
+
+
+def submit(cluster: ClusterUnderTest, words: str, limit: float = 300) -> str:
+    """Submit and wait for the end; what the job printed, whatever became of it."""
+    command = f"cd training && rm -f out; sbatch --wait --output=out {words}; true"
+    cluster.run_as("ada", "head", command, limit)
+    return cluster.run("head", "cat /shared/home/ada/training/out")
+
+
+def final_loss(told: str) -> float:
+    """The loss with which a run has ended."""
+    found = re.search(r"^final loss ([0-9.]+)$", told, re.MULTILINE)
+    assert found, told
+    return float(found[1])
+
+
+@pytest.fixture(scope="module")
+def whole(cluster: ClusterUnderTest) -> str:
+    """What a run printed that nothing has ended."""
+    return submit(cluster, f"{OVER_BOTH} train_srun.sh data whole --epochs {EPOCHS}")
+
+
+def test_the_loss_falls_and_each_rank_sees_data_of_its_own(whole: str) -> None:
+    losses = [float(loss) for loss in re.findall(r"step \d+ loss ([0-9.]+)", whole)]
+    assert losses[0] > 2
+    assert final_loss(whole) < 0.5
+    read = re.findall(r"rank (\d) epoch (\d+) reads (.+)", whole)
+    for epoch in range(EPOCHS):
+        zero, one = (set(shards.split()) for rank in "01" for r, e, shards in read if (r, e) == (rank, str(epoch)))
+        assert not zero & one
+        assert len(zero | one) == 8
+    assert re.search(r"images per second: \d+ on 2 ranks", whole)
+
+
+def test_a_run_that_was_ended_goes_on_and_ends_with_the_same_loss(cluster: ClusterUnderTest, whole: str) -> None:
+    words = f"{OVER_BOTH} train_srun.sh data ended --epochs {EPOCHS} --save-every 5"
+    job = cluster.run_as("ada", "head", f"cd training && rm -f kept; sbatch --parsable --output=kept {words}").strip()
+    there = "ls /shared/home/ada/training/ended/step-*.pt"
+    eventually(lambda: cluster.attempt("head", there).returncode == 0, 120, "there is a checkpoint")
+    cluster.run_as("ada", "head", f"scontrol requeue {job}")
+
+    def told() -> str:
+        # Slurm would let it wait for two minutes.
+        cluster.attempt("head", f"scontrol update jobid={job} starttime=now")
+        return cluster.attempt("head", "cat /shared/home/ada/training/kept").stdout
+
+    eventually(lambda: "final loss" in told(), 240, "the run has ended")
+    assert "goes on from ended/step-" in told()
+    assert final_loss(told()) == pytest.approx(final_loss(whole), rel=1e-3)
+
+
+def test_torchrun_comes_to_the_same_loss(cluster: ClusterUnderTest, whole: str) -> None:
+    told = submit(cluster, f"{OVER_BOTH} train_torchrun.sh data torchrun --epochs {EPOCHS}")
+    assert final_loss(told) == pytest.approx(final_loss(whole), rel=1e-3)
+
+
+@pytest.mark.usefixtures("whole")
+@pytest.mark.parametrize(
+    ("before", "words", "said"),
+    [
+        (
+            "cp -r whole cut && truncate -s 5000 $(ls cut/*.pt | tail -n 1)",
+            "data cut",
+            r"checkpoint cut/step-\d+\.pt is damaged .*take it away, and the run goes on from the one before",
+        ),
+        (":", "data whole", r"checkpoint whole/step-\d+\.pt is of 2 ranks and this job has 1"),
+        (
+            "cp -r data broken && truncate -s 50000 broken/shard-000003.tar",
+            "broken other --epochs 1",
+            r"shard broken/shard-000003\.tar is damaged .*take it away and make it again",
+        ),
+        (
+            ":",
+            "data /mnt/small/run --epochs 2",
+            r"cannot write checkpoint /mnt/small/run/step-\d+\.pt .*the last good one is /mnt/small/run/step-\d+\.pt",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_named_with_what_to_do(
+    cluster: ClusterUnderTest, before: str, words: str, said: str
+) -> None:
+    cluster.run("a1", "mountpoint -q /mnt/small || mount -m -t tmpfs -o size=4m,mode=1777 tmpfs /mnt/small")
+    cluster.run_as("ada", "a1", f"cd training && {before}")
+    told = submit(cluster, f"-N1 -w a1 train_srun.sh {words}")
+    assert re.search(said, told), told
+    assert "Traceback" not in told
