@@ -102,6 +102,21 @@ class ClusterUnderTest:
         """The id of this stack's lab."""
         return lab_id(PROJECT, self.stack)
 
+    def forget_an_earlier_run(self) -> None:
+        """Begin with nothing: a run that was killed has left a state, whose machines may be gone, and machines."""
+        deployment = self.deployment()
+        lab_commands.clear_away(deployment.lab)
+        deployment.workspace.forget()
+
+    def what_slurm_says(self) -> str:
+        """For a test that failed: nodes and why they are out, jobs, and the end of slurmctld's log."""
+        look = (
+            "sinfo -h -N -p all -o '%N %t %E'; squeue -h -o 'job %A %T %r %N'; "
+            "journalctl -u slurmctld -u tailrack-slurmctld-watchdog -n 15 -o short-iso --no-hostname --no-pager"
+        )
+        said = self.attempt("head", look, limit=20)
+        return said.stdout + said.stderr
+
     def remove(self) -> None:
         """Destroy the stack, and take away whatever is left of it."""
         deployment = self.deployment()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,6 +35,17 @@ def images() -> Iterator[None]:
     client.close()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Beside a failure, what its cluster says: on another machine nobody can look afterwards."""
+    report = yield
+    if report.failed:
+        for name, value in getattr(item, "funcargs", {}).items():
+            if isinstance(value, ClusterUnderTest):
+                report.sections.append((f"what Slurm says of {name}", value.what_slurm_says()))
+    return report
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Stop a Docker engine that was started for this, when the last of the processes that run tests has ended."""
     if hasattr(session.config, "workerinput"):
@@ -55,6 +66,7 @@ def make_cluster(
     def make(stack: str) -> ClusterUnderTest:
         folder: Path = tmp_path_factory.mktemp(stack)
         cluster = ClusterUnderTest(stack, folder, found, dev_config())
+        cluster.forget_an_earlier_run()
         made.append(cluster)
         return cluster
 
@@ -75,6 +87,7 @@ def cluster(found: Found, images: None, tmp_path_factory: pytest.TempPathFactory
     # Each process that runs tests has a cluster of its own.
     stack = f"t1{os.environ.get('PYTEST_XDIST_WORKER', '')}"
     made = ClusterUnderTest(stack, tmp_path_factory.mktemp("t1"), found, config)
+    made.forget_an_earlier_run()
     try:
         made.up_ok()
         yield made

@@ -300,6 +300,7 @@ def test_a_node_that_leaves_is_forgotten_and_its_jobs_are_not(
     assert shown(cluster, leaving)["NodeList"] == "b1"
 
 
+@pytest.mark.proof
 def test_a_busy_cluster_keeps_its_last_figure_and_is_measured_when_it_is_free(
     cluster: ClusterUnderTest, long_job: dict[str, str]
 ) -> None:

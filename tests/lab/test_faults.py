@@ -196,6 +196,7 @@ def started(cluster: ClusterUnderTest) -> Iterator[Callable[[], Run]]:
             run.kill()
 
 
+@pytest.mark.proof
 def test_ctrl_c_while_containers_are_made_ends_the_run_and_says_how_to_go_on(
     cluster: ClusterUnderTest, started: Callable[[], Run]
 ) -> None:
@@ -206,7 +207,7 @@ def test_ctrl_c_while_containers_are_made_ends_the_run_and_says_how_to_go_on(
     assert "Traceback" not in run.output
 
 
-@pytest.mark.parametrize("step", ["join", "head"])
+@pytest.mark.parametrize("step", ["join", pytest.param("head", marks=pytest.mark.proof)])
 def test_a_run_is_killed_while_the_head_node_is_set_up_and_the_step_there_too(
     cluster: ClusterUnderTest, started: Callable[[], Run], step: str
 ) -> None:
@@ -288,6 +289,7 @@ def test_after_all_interruptions_up_ends_in_the_state_of_an_uninterrupted_one(ru
         assert sorted(lines) == sorted([address, name] for name, address in addresses.items())
 
 
+@pytest.mark.proof
 def test_a_connection_that_breaks_in_a_step_is_named_and_the_step_run_again_waits_for_the_one_cut_off(
     running: ClusterUnderTest, started: Callable[[], Run]
 ) -> None:
@@ -348,6 +350,7 @@ def test_a_host_that_is_down_or_shows_another_key_is_named_and_the_others_are_fi
     assert running.attempt("y1", f"ls {LOGS}").returncode == 2
 
 
+@pytest.mark.proof
 def test_a_node_that_restarts_comes_back_by_itself(running: ClusterUnderTest) -> None:
     docker("start", running.container("x1"))
     known = running.run("head", "cat /etc/exports.d/tailrack-x1.exports").split()[1].partition("/")[0]
@@ -454,6 +457,7 @@ def test_all_is_back_after_a_power_cut_of_every_machine(running: ClusterUnderTes
     all_work(running)
 
 
+@pytest.mark.proof
 def test_a_host_that_is_gone_for_good_can_be_removed_from_the_config(running: ClusterUnderTest) -> None:
     docker("rm", "-f", running.container("x1"))
     running.config["tailrack:sites"].pop()

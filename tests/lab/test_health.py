@@ -104,6 +104,7 @@ def test_the_users_own_scripts_run_beside_ours(cluster: Cluster) -> None:
     assert number not in cluster.run("a1", "ls /run/tailrack-private/jobs").split()
 
 
+@pytest.mark.proof
 def test_a_script_that_fails_drains_its_node_alone_and_the_job_runs_elsewhere(cluster: Cluster) -> None:
     cluster.run("a1", "echo fail >/run/mine")
     assert two_jobs_of_the_site(cluster) == ["head", "head"]
@@ -187,6 +188,7 @@ def test_who_takes_a_node_back_with_its_fault_is_not_contradicted(cluster: Clust
     assert drained(cluster, "a1")
 
 
+@pytest.mark.proof
 @pytest.mark.usefixtures("full_disk")
 def test_a_node_that_is_registered_anew_is_drained_again_and_taken_back_with_the_error(cluster: Cluster) -> None:
     look(cluster, "a1")
@@ -206,6 +208,7 @@ def test_a_node_that_is_registered_anew_is_drained_again_and_taken_back_with_the
     assert cluster.run_as("ada", "head", "srun -w a1 --immediate=60 hostname", limit=90) == "a1\n"
 
 
+@pytest.mark.proof
 @pytest.mark.usefixtures("full_disk")
 def test_a_node_that_was_shut_down_with_its_drain_is_taken_back_with_the_error(cluster: Cluster) -> None:
     look(cluster, "a1")

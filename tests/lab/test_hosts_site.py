@@ -55,6 +55,7 @@ def left_over(cluster: ClusterUnderTest, node: str, rules: str) -> list[str]:
     return [rule for rule in rules.split("\n") if rule and cluster.attempt(node, rule).returncode != 0]
 
 
+@pytest.mark.proof
 def test_a_service_of_the_head_node_that_fails_leaves_every_node_up_and_measured(machines: ClusterUnderTest) -> None:
     in_the_way = "/etc/ssh/ssh_host_ed25519_key-cert.pub/something"
     machines.run("head", f"mkdir -p {in_the_way}")

@@ -73,6 +73,7 @@ def job_field(cluster: ClusterUnderTest, job: str, name: str) -> str:
     return next(word.removeprefix(f"{name}=") for word in words if word.startswith(f"{name}="))
 
 
+@pytest.mark.proof
 def test_a_machine_that_is_shut_down_in_order_gives_its_jobs_back_and_is_off_in_time(machines: Machines) -> None:
     cluster = machines.cluster
     # As stubborn as a job can be: it takes no notice of being asked to end.

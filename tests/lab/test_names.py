@@ -100,6 +100,7 @@ def old_name(cluster: ClusterUnderTest, node: str) -> str:
     return cluster.run(node, "cloud-init query local_hostname").strip()
 
 
+@pytest.mark.proof
 def test_slurm_works_on_machines_that_were_called_otherwise(cluster: ClusterUnderTest) -> None:
     assert old_name(cluster, "head").startswith("ip-")
     assert [cluster.run(node, "hostname; cat /etc/hostname").split() for node in ("head", "s1")] == [
@@ -315,7 +316,7 @@ def test_names_come_back_when_cloud_init_writes_its_file_on_a_running_machine(th
     eventually(lambda: knows_all(three, "late"), 75, "all names on late")
 
 
-@pytest.mark.parametrize("node", ["late", "head"])
+@pytest.mark.parametrize("node", ["late", pytest.param("head", marks=pytest.mark.proof)])
 def test_names_outlive_a_restart_in_which_cloud_init_writes_its_own(three: ClusterUnderTest, node: str) -> None:
     restart(three, node)
     eventually(lambda: three.attempt(node, "systemctl is-active slurmd").returncode == 0, 60, "slurmd is back")

@@ -25,7 +25,8 @@ def shown(cluster: ClusterUnderTest, node: str) -> str:
 
 # Both times are harmless, whenever slurmctld has last asked (tests/slurm_silence.py). In the short form it
 # notices because it tells all nodes to reconfigure.
-@pytest.mark.parametrize("seconds", [70, pytest.param(silence(SLURMD_TIMEOUT).harmless - 5, marks=pytest.mark.proof)])
+@pytest.mark.proof
+@pytest.mark.parametrize("seconds", [70, silence(SLURMD_TIMEOUT).harmless - 5])
 def test_a_far_node_that_was_cut_off_works_and_writes_within_a_minute_and_nothing_is_lost(
     cluster: ClusterUnderTest, seconds: float
 ) -> None:

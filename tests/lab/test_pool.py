@@ -76,6 +76,8 @@ def pools(
 ) -> Iterator[dict[str, PoolUnderTest]]:
     """Two pools, brought up at the same time."""
     made = {letter: PoolUnderTest(letter, cluster, tmp_path_factory.mktemp(letter), found) for letter in "cd"}
+    for pool in made.values():
+        pool.deployment().workspace.forget()
     try:
         run_all([pool.driver("up") for pool in made.values()])
         yield made
@@ -183,6 +185,7 @@ def test_a_pool_whose_machine_is_gone_is_removed_and_nothing_else(
     assert_unharmed(cluster)
 
 
+@pytest.mark.proof
 def test_a_machine_that_was_taken_back_is_forgotten_by_the_head_node_itself(
     cluster: ClusterUnderTest, pools: dict[str, PoolUnderTest]
 ) -> None:

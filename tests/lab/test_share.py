@@ -355,6 +355,7 @@ def test_a_share_that_is_in_use_gets_its_flags_where_it_is(
         cluster.run(node, "systemctl start tailrack-share.path")
 
 
+@pytest.mark.proof
 def test_a_first_mount_that_takes_longer_than_half_a_minute_is_waited_for(cluster: ClusterUnderTest) -> None:
     """A helper that mounts when it is let, and a user who waits for the home meanwhile."""
     helper, let = "/usr/sbin/mount.nfs4", "/run/let-mount"

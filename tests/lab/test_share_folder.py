@@ -15,6 +15,10 @@ DISK, EXPORT, MOUNT = "/export/shared", "/export/shared/part", "/shared"
 UNITS = "rpcbind.socket rpcbind.service rpc-statd.service rpc-statd-notify.service nfs-ganesha-lock.service"
 
 
+# A cluster of its own, for three tests.
+pytestmark = pytest.mark.proof
+
+
 @pytest.fixture(scope="module")
 def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
     """The dev stack with its share in a folder of the disk, which users see in another place too."""

@@ -208,15 +208,17 @@ def test_a_machine_that_has_a_little_less_memory_after_a_kernel_update_is_not_dr
     cluster.run(
         "b1", f"cp {unit} /root/unit; sed -i 's/MemSpecLimit/RealMemory={more} &/' {unit}; systemctl stop slurmd"
     )
-    cluster.run("head", "scontrol delete nodename=b1")
-    cluster.run("b1", "systemctl daemon-reload; systemctl start slurmd")
-    eventually(lambda: usable(cluster, "b1"), 30, "b1 is usable")
-    assert node(cluster, "b1")["real_memory"] == more
-    cluster.run("b1", f"cp /root/unit {unit}; systemctl daemon-reload; systemctl stop slurmd")
-    cluster.run("head", "scontrol delete nodename=b1")
-    cluster.run("b1", "systemctl start slurmd")
-    eventually(lambda: usable(cluster, "b1"), 30, "b1 is usable again")
-    cluster.run("head", "scontrol reconfigure")
+    try:
+        cluster.run("head", "scontrol delete nodename=b1")
+        cluster.run("b1", "systemctl daemon-reload; systemctl start slurmd")
+        eventually(lambda: usable(cluster, "b1"), 30, "b1 is usable")
+        assert node(cluster, "b1")["real_memory"] == more
+    finally:
+        cluster.run("b1", f"cp /root/unit {unit}; systemctl daemon-reload; systemctl stop slurmd")
+        cluster.run("head", "scontrol delete nodename=b1")
+        cluster.run("b1", "systemctl start slurmd")
+        eventually(lambda: usable(cluster, "b1"), 30, "b1 is usable again")
+        cluster.run("head", "scontrol reconfigure")
 
 
 def test_an_outage_of_five_minutes_is_shorter_than_what_slurm_waits(cluster: Cluster) -> None:
@@ -293,6 +295,7 @@ def test_another_line_in_slurmds_unit_costs_no_job(cluster: Cluster) -> None:
     assert usable(cluster, "b1")
 
 
+@pytest.mark.proof
 def test_a_node_whose_only_gpu_is_the_second_device_registers_it_and_gives_it_to_jobs(cluster: Cluster) -> None:
     links = "GPU 0: NVIDIA H200 (UUID: GPU-fake)"
     fake = f"#!/bin/bash\n# A fake.\ncase $1 in -q) cat /usr/local/share/fake.xml ;; *) echo '{links}' ;; esac\n"
@@ -375,6 +378,7 @@ def test_a_persons_drain_outlives_another_feature(cluster: Cluster) -> None:
     cluster.run("head", "scontrol update nodename=b1 state=resume")
 
 
+@pytest.mark.proof
 def test_a_drain_of_slurms_own_is_no_usable_node_and_is_named(cluster: Cluster) -> None:
     # As slurmctld does it: as the user it runs as.
     cluster.run("head", "runuser -u slurm -- scontrol update nodename=b1 state=drain reason='Kill task failed'")
@@ -387,6 +391,7 @@ def test_a_drain_of_slurms_own_is_no_usable_node_and_is_named(cluster: Cluster) 
     cluster.up_ok()
 
 
+@pytest.mark.proof
 def test_a_node_leaves_although_its_job_cannot_be_requeued(cluster: Cluster) -> None:
     cluster.config["tailrack:cluster"].pop("repair", None)  # of the node that goes
     stays = submit(cluster, "-w b1 --no-requeue --wrap 'sleep 900'")

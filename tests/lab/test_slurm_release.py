@@ -50,7 +50,7 @@ cd {READY}; sha256sum */*.deb >SHA256SUMS; sha256sum <SHA256SUMS
 @pytest.fixture(scope="module")
 def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
     """A head node and two nodes with Debian's Slurm."""
-    made = make_cluster("r1")
+    made = make_cluster("release")
     hosts = [own_machine(made.lab, name) for name in ("head", *NODES)]
     made.config["tailrack:head"] = {"name": "head", "site": "rack"}
     made.config["tailrack:sites"] = [{"name": "rack", "kind": "hosts", "hosts": hosts}]

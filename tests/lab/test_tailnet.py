@@ -138,6 +138,7 @@ def test_a_machine_that_was_adopted_stays_in_its_tailnet_when_it_leaves(
     assert cluster.run("d1", "systemctl is-enabled tailscaled").strip() == "enabled"
 
 
+@pytest.mark.proof
 def test_a_name_that_is_taken_in_the_tailnet_is_refused_and_not_kept_under_another(cluster: ClusterUnderTest) -> None:
     own_machine(cluster.lab, "other")
     taken = f"systemctl start tailscaled && tailscale up --login-server={URL} --auth-key=tskey-none --hostname=n2"
@@ -153,6 +154,7 @@ def test_a_name_that_is_taken_in_the_tailnet_is_refused_and_not_kept_under_anoth
     assert own_tailnet(cluster, "n2") == "n2.lab.ts.net."
 
 
+@pytest.mark.proof
 def test_a_node_whose_uplink_is_away_longer_than_anybody_waits_comes_back_by_itself(cluster: ClusterUnderTest) -> None:
     control(cluster, "stop")
     subprocess.run(["docker", "restart", cluster.container("n1")], check=True, capture_output=True)
@@ -167,6 +169,7 @@ def test_a_node_whose_uplink_is_away_longer_than_anybody_waits_comes_back_by_its
     assert cluster.run_as("ada", "head", "srun -w n1 hostname").strip() == "n1"
 
 
+@pytest.mark.proof
 def test_a_node_that_was_deleted_from_the_tailnet_joins_anew_at_another_address(cluster: ClusterUnderTest) -> None:
     address = cluster.run("n1", "tailscale ip -4").strip()
     cluster.run("n1", "tailscale logout")

@@ -55,7 +55,11 @@ def shadow(cluster: ClusterUnderTest) -> str:
     return cluster.run("head", "stat -c '%U:%G %a %Y %s' /etc/shadow; sha256sum /etc/shadow")
 
 
-@pytest.mark.parametrize("trap", TRAPS, ids=TRAPS)
+@pytest.mark.parametrize(
+    "trap",
+    # Each runs the head node's steps once more.
+    [pytest.param(trap, id=trap, marks=[pytest.mark.proof] if number else []) for number, trap in enumerate(TRAPS)],
+)
 def test_root_does_nothing_in_a_home_whatever_its_user_puts_there(cluster: ClusterUnderTest, trap: str) -> None:
     before = shadow(cluster)
     for path in FILES:
@@ -102,6 +106,7 @@ while True:
 """
 
 
+@pytest.mark.proof
 def test_a_user_who_takes_what_a_step_has_open_answers_nothing_and_holds_nobody_up(cluster: ClusterUnderTest) -> None:
     cluster.run("head", f"cat >/tmp/attack.py <<'END'\n{ATTACK}\nEND")
     # What the step runs in the home waits at it for long enough to be met.
@@ -353,6 +358,7 @@ def test_whoever_manages_a_node_logs_in_without_a_job_and_one_key_turns_it_off(c
     assert cluster.run("a1", "dpkg --verify libpam-modules openssh-server; ls /etc/pam.d | grep tailrack || true") == ""
 
 
+@pytest.mark.proof
 def test_a_stack_that_would_lock_the_manager_out_is_tried_and_not_taken(cluster: ClusterUnderTest) -> None:
     # It leads out of common-session where that is included, and nowhere where it is a stack of its own.
     cluster.run(
@@ -394,6 +400,7 @@ def test_a_certificate_that_is_about_to_end_is_renewed_without_anybody(cluster: 
     assert "tailrack-certificate.service" in waiting["a1"]
 
 
+@pytest.mark.proof
 def test_a_step_that_brings_an_old_certificate_leaves_the_newer_one(cluster: ClusterUnderTest) -> None:
     before = certificate(cluster, "a1")
     cluster.config["tailrack:cluster"].setdefault("repair", {})["a1"] = "bring it again"
@@ -412,6 +419,7 @@ def test_a_share_on_a_volume_of_its_own_is_noted_by_nobody_and_a_folder_of_the_r
         assert (asked.returncode, asked.stderr) == (status, ""), folder
 
 
+@pytest.mark.proof
 def test_root_of_a_node_is_root_of_a_head_node_that_computes_and_of_no_other(cluster: ClusterUnderTest) -> None:
     # Without an allocation slurmctld is asked nothing. Whoever has the key may call himself root or slurmctld.
     forged = "timeout 20 srun --no-allocate --nodelist=head --nodes=1 id -u"
