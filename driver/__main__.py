@@ -29,6 +29,8 @@ from driver.find_engine import Found, find_engine
 from driver.head_command import on_head
 from driver.live_status import NOW, over_ssh
 from driver.make_command import Make
+from driver.money.amounts import Prices
+from driver.money.change import change as change_of_costs
 from driver.next_commands import next_commands
 from driver.preview.plan import Plan
 from driver.preview.told import told
@@ -200,8 +202,12 @@ def _preview(arguments: argparse.Namespace, console: Console) -> int:
         console.print(f" ! {line}", style="red", markup=False, highlight=False, soft_wrap=True)
     for line in told(plan):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+    costs = change_of_costs(deployment) if summary.ok else []
+    for line in costs:
+        console.print(f"   costs: {line}", markup=False, highlight=False, soft_wrap=True)
     if arguments.comment:
-        arguments.comment.write_text(comment(arguments.stack, plan, summary.failures, checks), encoding="utf-8")
+        text = comment(arguments.stack, plan, summary.failures, checks, costs)
+        arguments.comment.write_text(text, encoding="utf-8")
     if not summary.ok:
         return _failed(console, summary, progress)
     console.print(plan.totals, highlight=False)
@@ -228,6 +234,8 @@ def _status(arguments: argparse.Namespace, console: Console) -> int:
     tables.show(console, outputs, deployment.make)
     if not outputs.get("cluster"):
         return 0
+    if costs := Prices.made(outputs).words:
+        console.print(f"Costs of stack {arguments.stack}, by its config: {costs}.", highlight=False, soft_wrap=True)
     head = outputs["cluster"].get("head", "")
     if deployment.head_in_lab or deployment.head_is_here:
         return 1 if run_shown(on_head(deployment, NOW, head)) else 0

@@ -9,8 +9,9 @@ from pydantic import AfterValidator, Field
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.pool_settings import PoolSettings
 from components.settings.cluster import Head
-from components.settings.section import key
-from components.settings.types import refuse
+from components.settings.money import Currency, currency_key
+from components.settings.section import key, number
+from components.settings.types import Whole, refuse
 from stacks.config.allow import FindingName, allow_key
 from stacks.sites import KINDS
 from stacks.sites.kind import NodeSpec, Site
@@ -60,6 +61,7 @@ class StackConfig(ClusterSettings):
         "what the stack is: `cluster`, or `pool` for machines that join another stack's cluster", default=CLUSTER
     )
     sites: tuple[Site, ...] = _sites_key()
+    currency: Currency = currency_key()
     allow: tuple[FindingName, ...] = allow_key()
 
     def nodes(self) -> list[NodeSpec]:
@@ -81,6 +83,15 @@ class PoolConfig(PoolSettings):
         "the name of a stack; nobody knows which cluster is meant; write its name such as dev, without a mapping",
     )
     sites: tuple[Site, ...] = _sites_key()
+    currency: Currency = currency_key()
+    idle_limit_minutes: Whole | None = number(
+        "`make reap` takes the pool away when no job has run on any of its nodes for longer than so many minutes, and "
+        "none waits that could run there; left out, it never does",
+        5,
+        43200,
+        "machines that nobody uses would go on to cost",
+        None,
+    )
     allow: tuple[FindingName, ...] = allow_key()
 
     @property
