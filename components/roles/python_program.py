@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -65,13 +65,21 @@ def _texts(*paths: str) -> dict[str, str]:
     return {path: (_PROJECT / path).read_text(encoding="utf-8") for path in paths}
 
 
-def _imports(text: str) -> list[str]:
+@cache
+def _imports(text: str) -> Sequence[str]:
     """Modules that a text imports from components, and names that may be such."""
-    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
     own = [
         (node.module, name.name)
-        for node in nodes
+        for node in _statements(ast.parse(text).body)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("components")
         for name in node.names
-        if (node.module or "").startswith("components")
     ]
     return [each for module, name in own for each in (f"{module}", f"{module}.{name}")]
+
+
+def _statements(of: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Statements, and those in them. An import is one; what is in an expression, most of a module, is none."""
+    for node in of:
+        yield node
+        for part in ("body", "handlers", "orelse", "finalbody", "cases"):
+            yield from _statements(getattr(node, part, ()))

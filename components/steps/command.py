@@ -37,8 +37,10 @@ class CommandResource(pulumi.CustomResource):
     """A command, or a copy, by its inputs as the provider names them; None where one is not given.
 
     stdout   Output[str], of a command
+    READ     what else there is of it when the runtime is tuned (stacks/runtime_tuning.py): nothing
     """
 
+    READ = ("stdout",)
     stdout: pulumi.Output[str]
 
     def __init__(self, kind: str, name: str, inputs: Mapping[str, pulumi.Input[Any]], options: Options) -> None:

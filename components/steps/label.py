@@ -6,11 +6,17 @@ shell's no-op `:`, so that whoever shows progress or a failure reads it there an
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 
 _NO_OP = ":"
 _END = "; "
+# A word as shlex.join writes it. Of a thousand hosts there are thousands of labels to read, and shlex goes through each
+# character of them.
+_PIECE = "'[^']*'" + '|"[\']"'
+_WORD = rf"([\w@%+=:,./-]+|(?:{_PIECE})+)"
+_WRITTEN = re.compile(f"{_NO_OP} {_WORD} {_WORD} {_WORD}{_END}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,8 @@ class StepLabel:
     @classmethod
     def of(cls, command: str) -> StepLabel | None:
         """Return the label in front of a command; None where there is none."""
+        if written := _WRITTEN.match(command):
+            return cls(*map(_unquoted, written.groups()))
         words = shlex.shlex(command, posix=True, punctuation_chars=True)
         words.whitespace_split = True
         try:
@@ -42,3 +50,8 @@ class StepLabel:
         if first != _NO_OP or end != _END.strip() or name is None or machine is None or text is None:
             return None
         return cls(name, machine, text)
+
+
+def _unquoted(word: str) -> str:
+    """Return what a word of shlex.join means."""
+    return "".join(piece[1:-1] for piece in re.findall(_PIECE, word)) if word[0] in "'\"" else word

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 import asyncssh
 import pulumi
 import pytest
+from pulumi import _types
+from pulumi.runtime import resource_cycle_breaker
 
 from components.steps.step import DIAL_ERROR_LIMIT
 from driver.deployment import Deployment
@@ -20,6 +23,7 @@ from driver.workspace import Workspace
 from engine.engine import Engine
 from engine.events import Event, Summary
 from engine.monitor import Monitor
+from stacks.runtime_tuning import PREVIEWED_AT_A_TIME
 from tests.engine.conftest import needs_cli
 from tests.engine.played_hosts import PROJECT, play, write_config
 
@@ -57,7 +61,8 @@ def test_a_dead_host_among_many_is_named_and_the_others_are_done(
     assert {name for name in done if name.startswith("validate-")} == {"validate-alpha", "validate-beta"}
 
 
-MOST_OUTPUTS = 14  # of a registration, the program's own among them
+MOST_OUTPUTS = 10  # of a registration, the program's own among them
+MOST_CLASSES = 30  # of resources, each of which has its annotations read
 
 
 @pytest.fixture
@@ -104,4 +109,27 @@ def test_the_runtime_says_nothing_that_nobody_reads_and_makes_few_outputs(
     assert summary.ok
     # One more for the stack itself and what is done before the program begins.
     assert len([message for message in said if "resource" in message]) <= 2, said
-    assert len(made) < MOST_OUTPUTS * summary.counts["create"]
+    assert len(made) < MOST_OUTPUTS * summary.counts["create"], len(made) / summary.counts["create"]
+
+
+def test_the_runtime_reads_no_class_twice_looks_for_no_circle_and_has_few_threads(
+    preview: Callable[[], Summary], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched, read, threads = list[object](), list[type](), set[int]()
+    annotations, register = _types._types_from_annotations, Monitor.RegisterResource
+
+    def told(self: Monitor, request: Any) -> Any:
+        threads.add(threading.get_ident())
+        return register(self, request)
+
+    def read_once(of: type) -> Any:
+        read.append(of)
+        return annotations(of)
+
+    monkeypatch.setattr(_types, "_types_from_annotations", read_once)
+    monkeypatch.setattr(resource_cycle_breaker, "_reachable", lambda **way: searched.append(way))
+    monkeypatch.setattr(Monitor, "RegisterResource", told)
+    assert preview().ok
+    assert len(read) < MOST_CLASSES
+    assert not searched
+    assert len(threads) <= PREVIEWED_AT_A_TIME

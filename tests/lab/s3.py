@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 # Read by moto when it is imported: no request goes by without a key.
 os.environ["INITIAL_NO_AUTH_ACTION_COUNT"] = "0"
 # The host's name is no bucket's.
-os.environ["S3_IGNORE_SUBDOMAIN_BUCKETNAME"] = "True"
+os.environ["S3_IGNORE_SUBDOMAIN_BUCKETNAME"] = "1"
 
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.iam.models import iam_backends
