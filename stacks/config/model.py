@@ -10,8 +10,8 @@ from components.roles.cluster_settings import ClusterSettings
 from components.roles.pool_settings import PoolSettings
 from components.settings.cluster import Head
 from components.settings.money import Currency, currency_key
-from components.settings.section import key, number
-from components.settings.types import Whole, refuse
+from components.settings.section import key
+from components.settings.types import refuse
 from stacks.config.allow import FindingName, allow_key
 from stacks.sites import KINDS
 from stacks.sites.kind import NodeSpec, Site
@@ -84,14 +84,6 @@ class PoolConfig(PoolSettings):
     )
     sites: tuple[Site, ...] = _sites_key()
     currency: Currency = currency_key()
-    idle_limit_minutes: Whole | None = number(
-        "`make reap` takes the pool away when no job has run on any of its nodes for longer than so many minutes, and "
-        "none waits that could run there; left out, it never does",
-        5,
-        43200,
-        "machines that nobody uses would go on to cost",
-        None,
-    )
     allow: tuple[FindingName, ...] = allow_key()
 
     @property
