@@ -1,4 +1,4 @@
-"""Commands behind the Makefile: up, preview, outputs, status, diagnose, images, report, floors, shell, trust, down.
+"""Commands behind the Makefile: up, preview, outputs, status, diagnose, report, floors, images, shell, trust, down, ...
 
 Progress and tables go to stderr and the terminal; only `outputs` writes to stdout, one JSON object.
 """
@@ -31,6 +31,7 @@ from driver.live_status import NOW, over_ssh
 from driver.make_command import Make
 from driver.money.amounts import Prices
 from driver.money.change import change as change_of_costs
+from driver.money.reap import decide
 from driver.next_commands import next_commands
 from driver.preview.plan import Plan
 from driver.preview.told import told
@@ -71,6 +72,7 @@ def main(words: list[str] | None = None) -> int:
             "shell": _shell,
             "trust": _trust,
             "down": _down,
+            "reap": _reap,
             "engine": _which,
             "sweep": _sweep,
         }[arguments.command](arguments, console)
@@ -109,6 +111,7 @@ def _parser() -> argparse.ArgumentParser:
         ("sweep", "remove every lab of this checkout, whatever its stack; the last resort"),
     ):
         commands.add_parser(name, help=text)
+    commands.add_parser("reap", help="remove a pool that nobody has used for longer than its idle_limit_minutes")
     down = commands.add_parser("down", help="remove everything")
     down.add_argument("--cluster-gone", action="store_true", help="of a pool: its cluster is gone for good")
     preview = commands.add_parser("preview", help="say what up would do")
@@ -316,6 +319,31 @@ def _shell(arguments: argparse.Namespace, console: Console) -> int:
         return run_shown(["docker", "exec", "-i", container, "bash", "-l", "-c", arguments.run], always=False)
     terminal = "-it" if sys.stdin.isatty() else "-i"
     return subprocess.run(["docker", "exec", terminal, container, "bash", "-l"], check=False).returncode
+
+
+def _reap(arguments: argparse.Namespace, console: Console) -> int:
+    deployment = _deployment(arguments, Progress(console), find_engine(arguments.engine))
+    decision = decide(deployment)
+    if not decision.destroy:
+        console.print(f"Stack {arguments.stack} is kept: {decision.why}.", highlight=False, soft_wrap=True)
+        return 0
+    console.print(f"Stack {arguments.stack} is taken away: {decision.why}.", highlight=False, soft_wrap=True)
+    arguments.cluster_gone = False
+    status = 1
+    try:
+        status = _down(arguments, console)
+    finally:
+        if status:
+            _say_taken_out(deployment, console)
+    return status
+
+
+def _say_taken_out(deployment: Deployment, console: Console) -> None:
+    told = (
+        f"Its nodes take no jobs now: run {deployment.make('reap')} again, or, to keep them, "
+        "'sudo tailrack resume --force NODE' on the head node."
+    )
+    console.print(told, style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def _down(arguments: argparse.Namespace, console: Console) -> int:

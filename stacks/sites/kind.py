@@ -83,7 +83,13 @@ class NodeSpec:
     compute: bool  # runs jobs
     fabric: str = field(default=AUTO, kw_only=True)  # of its site
     rdma: str = field(default=AUTO, kw_only=True)  # of its site
-    price_per_hour: float | None = field(default=None, kw_only=True)  # in the stack's currency; None where nobody said
+    price_per_hour: float | None = field(default=None, kw_only=True)  # None where nobody said
+    currency: str = field(default="", kw_only=True)  # the stack's
+
+    @property
+    def price(self) -> str:
+        """What it costs an hour: `2.05 USD`; empty where nobody said."""
+        return "" if self.price_per_hour is None else f"{self.price_per_hour:.10g} {self.currency}"
 
     @classmethod
     def of(

@@ -8,13 +8,19 @@ from typing import Any
 
 import pytest
 
-from stacks.config import ConfigError, parse
+from stacks.config import ConfigError, PoolConfig, parse
 from tests.unit.configs import RawConfig
 
+POOL: RawConfig = {
+    "kind": "pool",
+    "cluster": "dev",
+    "sites": [{"name": "cloud-c", "kind": "lab", "pools": [{"name": "c", "count": 2, "price_per_hour": 2.05}]}],
+}
 
-def problems(raw: RawConfig) -> list[str]:
+
+def problems(raw: RawConfig, model: Any = None) -> list[str]:
     with pytest.raises(ConfigError) as refused:
-        parse(raw, base_dir=Path())
+        parse(raw, model, base_dir=Path()) if model else parse(raw, base_dir=Path())
     return [str(problem) for problem in refused.value.problems]
 
 
@@ -61,3 +67,16 @@ def test_what_is_no_currency_is_refused(lab_config: RawConfig, currency: str, fi
     (problem,) = problems({**lab_config, "currency": currency})
     assert problem.startswith(f"tailrack:currency: {currency!r} is not a currency's code in ISO 4217; ")
     assert fix in problem
+
+
+def test_a_pool_says_when_it_is_taken_away_and_a_cluster_never_is(lab_config: RawConfig) -> None:
+    assert parse({**POOL, "idle_limit_minutes": 30}, PoolConfig, base_dir=Path()).idle_limit_minutes == 30
+    (problem,) = problems({**lab_config, "idle_limit_minutes": 30})
+    assert "it belongs to a stack of kind pool" in problem
+
+
+@pytest.mark.parametrize("minutes", [0, 4, -30, "soon", 30.5, True, 100_000])
+def test_a_limit_that_would_take_away_what_has_just_come_is_refused(minutes: Any) -> None:
+    (problem,) = problems({**POOL, "idle_limit_minutes": minutes}, PoolConfig)
+    assert problem.startswith("tailrack:idle_limit_minutes: ")
+    assert "a whole number from 5 to 43200" in problem
