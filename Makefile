@@ -10,7 +10,7 @@ PYTHON := .venv/bin/python
 STACK ?= dev
 RANDOM_TESTS = $$(grep -rlE --include="test_*.py" "import hypothesis|from hypothesis|tests\.chance" tests/unit)
 FAULTS := $(patsubst %,tests/lab/test_%.py,accounting authority backup backup_s3 deep_check faults health live local_head operating \
-	outage pairs relay rotation secrets slow_node training upgrade)
+	outage pairs reap relay rotation secrets slow_node training upgrade)
 export STACK ENGINE COMMAND
 .PHONY: help setup setup-dev up preview drift outputs status diagnose images report floors shell trust down reap burst burst-down role lint test test-unit test-engine test-lab test-faults test-machines test-gpu bench
 
