@@ -31,6 +31,7 @@ from driver.live_status import NOW, over_ssh
 from driver.make_command import Make
 from driver.money.amounts import Prices
 from driver.money.change import change as change_of_costs
+from driver.money.cluster_costs import cluster_costs
 from driver.money.reap import decide
 from driver.next_commands import next_commands
 from driver.preview.plan import Plan
@@ -258,16 +259,18 @@ def _diagnose(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _report(arguments: argparse.Namespace, console: Console) -> int:
-    outputs = _made(arguments, console)
+    deployment = _deployment(arguments, Progress(console), find_engine(arguments.engine))
+    outputs = _made(arguments, deployment)
     path = arguments.state_dir / f"report-{arguments.stack}.html"
     made_at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-    write_private(path, page(outputs, arguments.stack, made_at))
+    write_private(path, page(outputs, arguments.stack, made_at, cluster_costs(deployment, outputs)))
     console.print(f"Written: {path}", markup=False, highlight=False, soft_wrap=True)
     return 0
 
 
 def _floors(arguments: argparse.Namespace, console: Console) -> int:
-    outputs = _made(arguments, console)
+    deployment = _deployment(arguments, Progress(console), find_engine(arguments.engine))
+    outputs = _made(arguments, deployment)
     path = arguments.config_file or stack_config(PROJECT, arguments.stack)
     found = measured_floors.floors(outputs, make := Make.of(arguments.stack))
     source = f"measured floors of {time.strftime('%Y-%m-%d', time.gmtime())}"
@@ -281,9 +284,9 @@ def _floors(arguments: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _made(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
+def _made(arguments: argparse.Namespace, deployment: Deployment) -> dict[str, Any]:
     """The outputs of a stack that has a cluster; DriverError for one that has none."""
-    outputs = _deployment(arguments, Progress(console), find_engine(arguments.engine)).outputs()
+    outputs = deployment.outputs()
     if not outputs.get("cluster"):
         raise DriverError(f"there is no cluster yet: run {Make.of(arguments.stack)('up')}")
     return outputs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -144,6 +145,14 @@ def totals(found: Iterable[Cost]) -> Mapping[str, tuple[float, float]]:
 
 def as_text(found: Sequence[Cost], begin: int, now: float) -> str:
     """Sums by currency, nodes that nobody uses, and what is an estimate."""
+    lines = [*sums(found, begin), *(idle_words(each) for each in longest_idle(found))]
+    if not longest_idle(found):
+        lines.append("No node with a price is idle.")
+    return "\n".join([*map(plain, lines), ESTIMATE])
+
+
+def sums(found: Sequence[Cost], begin: int) -> list[str]:
+    """A line for each currency."""
     lines = []
     for currency, (hour, month) in totals(found).items():
         words = f"{hour:,.2f} {currency} an hour now; {month:,.2f} {currency} since {_day(begin)}"
@@ -151,14 +160,16 @@ def as_text(found: Sequence[Cost], begin: int, now: float) -> str:
         if all(each.used_hours is not None for each in of) and (paid := sum(each.month_hours for each in of)):
             words += f"; jobs had {min(1.0, sum(each.used_hours or 0.0 for each in of) / paid):.0%} of these node hours"
         lines.append(words)
-    idle = sorted((each for each in found if each.idle_seconds is not None), key=lambda each: -(each.idle_seconds or 0))
-    lines += [_idle(each) for each in idle]
-    if not idle:
-        lines.append("No node with a price is idle.")
-    return "\n".join([*map(plain, lines), ESTIMATE])
+    return lines
 
 
-def _idle(cost: Cost) -> str:
+def longest_idle(found: Iterable[Cost]) -> list[Cost]:
+    """Those that are idle, the longest first."""
+    idle = [each for each in found if each.idle_seconds is not None]
+    return sorted(idle, key=lambda each: -(each.idle_seconds or 0))
+
+
+def idle_words(cost: Cost) -> str:
     seconds = cost.idle_seconds or 0
     return (
         f"{cost.name} idle for {duration(seconds)}: {cost.price * seconds / 3600:,.2f} {cost.currency} "
@@ -180,6 +191,25 @@ def _day(moment: int) -> str:
 def as_rows(told: Mapping[str, Any]) -> list[Cost]:
     """Return what `--json` printed as costs again. Raises ValueError for what it cannot have printed."""
     try:
-        return [Cost(**each) for each in told["costs"]]
+        return [
+            Cost(
+                str(each["name"]),
+                _number(each["price"]),
+                str(each["currency"]),
+                bool(each["there"]),
+                bool(each["busy"]),
+                None if each["idle_seconds"] is None else int(_number(each["idle_seconds"])),
+                _number(each["month"]),
+                _number(each["month_hours"]),
+                None if each["used_hours"] is None else _number(each["used_hours"]),
+            )
+            for each in told["costs"]
+        ]
     except (KeyError, TypeError) as error:
         raise ValueError("no costs") from error
+
+
+def _number(told: object) -> float:
+    if not isinstance(told, int | float) or isinstance(told, bool) or not math.isfinite(told) or told < 0:
+        raise ValueError("no number")
+    return float(told)
