@@ -41,7 +41,7 @@ def page(outputs: Mapping[str, Any], stack: str, made_at: str, costs: ClusterCos
     costs     None where no node has a price
     """
     sites, paths = site_paths(outputs)
-    alone = nodes_beside_sites(outputs)
+    alone, of_scopes = nodes_beside_sites(outputs), [_shown(scope) for scope in scopes(outputs)]
     headline = outputs.get("busbw_gb_per_s")
     return _ENVIRONMENT.get_template("report.html.j2").render(
         stack=stack,
@@ -49,7 +49,7 @@ def page(outputs: Mapping[str, Any], stack: str, made_at: str, costs: ClusterCos
         cluster=outputs["cluster"],
         headline=None if headline is None else bandwidth(headline),
         everything=[*alone, *scopes(outputs)],
-        scopes=[_shown(scope) for scope in scopes(outputs)],
+        scopes=of_scopes,
         alone=[(scope, node_figures(scope), bars) for scope, bars in zip(alone, _bars(alone), strict=True)],
         curves=[_shown(scope) for scope in alone],
         nodes=[node_facts(node) for node in outputs["cluster"]["nodes"]],
@@ -61,7 +61,7 @@ def page(outputs: Mapping[str, Any], stack: str, made_at: str, costs: ClusterCos
         pairs=pairs(outputs),
         columns=COLUMNS,
         geometry=chart,
-        histories=[(scope, drawn) for scope in scopes(outputs) if (drawn := _history(scope))],
+        histories=[shown for shown in of_scopes if shown["history"]],
         time=timeline,
         costs=costs,
         duration=duration,
@@ -69,7 +69,8 @@ def page(outputs: Mapping[str, Any], stack: str, made_at: str, costs: ClusterCos
 
 
 def _shown(scope: Scope) -> dict[str, Any]:
-    return {"about": scope, "chart": chart.chart(scope.result), "rows": table_rows(scope.result)}
+    drawn = {"chart": chart.chart(scope.result), "history": _history(scope)}
+    return {"about": scope, "rows": table_rows(scope.result), **drawn}
 
 
 def _history(scope: Scope) -> timeline.Timeline | None:

@@ -14,7 +14,8 @@ from components.validation.table import bandwidth
 from driver.report.chart import BOTTOM, LEFT, RIGHT, TOP, WIDTH, Tick, round_step, tick_text
 
 HEIGHT = 220
-_MOST_DAYS = 4  # below the axis
+_DAYS_APART = 230  # below the axis: as wide as a day is on a telephone, and half of one at the right end
+_MOST_MARKS = 3  # of the axis beside it, without the 0
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,8 @@ def timeline(entries: Sequence[Entry]) -> Timeline | None:
     timed.sort(key=lambda each: each[0])
     most = max(figure for _, entry in timed for figure in (entry["busbw_gb_per_s"], entry["floor_gb_per_s"]) if figure)
     step = round_step(most)
-    top = step * math.ceil(most / step)
+    steps = math.ceil(most / step)
+    top = step * steps
     first, last = timed[0][0], timed[-1][0]
 
     def x(at: float) -> float:
@@ -69,7 +71,9 @@ def timeline(entries: Sequence[Entry]) -> Timeline | None:
         line=_points((x(at), y(entry["busbw_gb_per_s"])) for at, entry in timed if entry["busbw_gb_per_s"] is not None),
         floors=tuple(_floors(timed, x, y)),
         days=tuple(_days(timed, x)),
-        bandwidths=tuple(Tick(y(step * n), tick_text(step * n, step)) for n in range(round(top / step) + 1)),
+        bandwidths=tuple(
+            Tick(y(step * n), tick_text(step * n, step)) for n in range(0, steps + 1, math.ceil(steps / _MOST_MARKS))
+        ),
         words=(
             f"{len(timed)} measurement{'' if len(timed) == 1 else 's'} since {timed[0][1]['measured_at'][:10]}, from "
             f"{bandwidth(min(figures))} to {bandwidth(max(figures))} GB/s; the last {_told(newest)}."
@@ -79,7 +83,8 @@ def timeline(entries: Sequence[Entry]) -> Timeline | None:
 
 def _told(entry: Entry) -> str:
     figure, floor = entry["busbw_gb_per_s"], entry["floor_gb_per_s"]
-    words = f"{entry['measured_at'][:16].replace('T', ' ')} UTC, {entry['nodes']} nodes: "
+    count = f"{entry['nodes']} node{'' if entry['nodes'] == 1 else 's'}"
+    words = f"{entry['measured_at'][:16].replace('T', ' ')} UTC, {count}: "
     words += "no figure" if figure is None else f"{bandwidth(figure)} GB/s"
     return f"{words}, {'no floor' if floor is None else f'floor {bandwidth(floor)}'}, {entry['verdict']}"
 
@@ -100,10 +105,9 @@ def _floors(timed: Sequence[tuple[float, Entry]], x: Any, y: Any) -> list[str]:
 
 def _days(timed: Sequence[tuple[float, Entry]], x: Any) -> list[Tick]:
     """Days of measurements, the last one among them, so far apart that they can be read."""
-    least = (WIDTH - LEFT - RIGHT) / _MOST_DAYS
     found: list[Tick] = []
     for at, entry in reversed(timed):
-        if not found or found[-1].at - x(at) >= least:
+        if not found or found[-1].at - x(at) >= _DAYS_APART:
             found.append(Tick(x(at), entry["measured_at"][:10]))
     return found
 
