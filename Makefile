@@ -10,7 +10,7 @@ PYTHON := .venv/bin/python
 STACK ?= dev
 RANDOM_TESTS = $$(grep -rlE --include="test_*.py" "import hypothesis|from hypothesis|tests\.chance" tests/unit)
 export STACK ENGINE COMMAND
-.PHONY: help setup setup-dev up preview drift outputs status diagnose images report floors shell trust down burst burst-down role lint test test-unit test-engine test-lab test-faults test-machines test-gpu bench
+.PHONY: help setup setup-dev up preview drift outputs status diagnose images report floors shell trust down reap burst burst-down role lint test test-unit test-engine test-lab test-faults test-machines test-gpu bench
 
 help:
 	@sed -n 's/^\([a-z-]*\): *[a-z._/ -]*## /\1\t/p' Makefile | expand -t 14
@@ -56,6 +56,9 @@ trust: setup ## show the host keys of new machines, ask, and keep them
 
 down: setup ## remove everything of the stack; CLUSTER=gone of a pool whose cluster is gone for good
 	@$(PYTHON) -m driver down $(if $(filter gone,$(CLUSTER)),--cluster-gone)
+
+reap: setup ## remove a pool that nobody has used for longer than its idle_limit_minutes; says what it did, or why not
+	@$(PYTHON) -m driver reap
 
 burst: STACK = dev-burst
 burst: up ## the pool dev-burst joins the cluster of the dev stack

@@ -63,6 +63,7 @@ class Host(Machine):
     take_over   whether it may be taken from another cluster
     fabric      the IP network that jobs inside its site use: `auto`, `tailnet`, or an interface's name
     rdma        the RDMA ports that they use: `auto`, `none`, or names with commas between
+    price       `2.05 USD` an hour; empty where nobody said
     relay_port  UDP port at which it is the cluster's relay; empty where it is none
     """
 
@@ -75,3 +76,4 @@ class Host(Machine):
     fabric: str = AUTO
     rdma: str = AUTO
     relay_port: str = ""
+    price: str = ""

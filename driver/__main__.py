@@ -1,4 +1,4 @@
-"""Commands behind the Makefile: up, preview, outputs, status, diagnose, images, report, floors, shell, trust, down.
+"""Commands behind the Makefile: up, preview, outputs, status, diagnose, report, floors, images, shell, trust, down, ...
 
 Progress and tables go to stderr and the terminal; only `outputs` writes to stdout, one JSON object.
 """
@@ -29,6 +29,10 @@ from driver.find_engine import Found, find_engine
 from driver.head_command import on_head
 from driver.live_status import NOW, over_ssh
 from driver.make_command import Make
+from driver.money.amounts import Prices
+from driver.money.change import change as change_of_costs
+from driver.money.cluster_costs import cluster_costs
+from driver.money.reap import decide
 from driver.next_commands import next_commands
 from driver.preview.plan import Plan
 from driver.preview.told import told
@@ -69,6 +73,7 @@ def main(words: list[str] | None = None) -> int:
             "shell": _shell,
             "trust": _trust,
             "down": _down,
+            "reap": _reap,
             "engine": _which,
             "sweep": _sweep,
         }[arguments.command](arguments, console)
@@ -107,6 +112,7 @@ def _parser() -> argparse.ArgumentParser:
         ("sweep", "remove every lab of this checkout, whatever its stack; the last resort"),
     ):
         commands.add_parser(name, help=text)
+    commands.add_parser("reap", help="remove a pool that nobody has used for longer than its idle_limit_minutes")
     down = commands.add_parser("down", help="remove everything")
     down.add_argument("--cluster-gone", action="store_true", help="of a pool: its cluster is gone for good")
     preview = commands.add_parser("preview", help="say what up would do")
@@ -200,8 +206,12 @@ def _preview(arguments: argparse.Namespace, console: Console) -> int:
         console.print(f" ! {line}", style="red", markup=False, highlight=False, soft_wrap=True)
     for line in told(plan):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+    costs = change_of_costs(deployment) if summary.ok else []
+    for line in costs:
+        console.print(f"   costs: {line}", markup=False, highlight=False, soft_wrap=True)
     if arguments.comment:
-        arguments.comment.write_text(comment(arguments.stack, plan, summary.failures, checks), encoding="utf-8")
+        text = comment(arguments.stack, plan, summary.failures, checks, costs)
+        arguments.comment.write_text(text, encoding="utf-8")
     if not summary.ok:
         return _failed(console, summary, progress)
     console.print(plan.totals, highlight=False)
@@ -228,6 +238,8 @@ def _status(arguments: argparse.Namespace, console: Console) -> int:
     tables.show(console, outputs, deployment.make)
     if not outputs.get("cluster"):
         return 0
+    if costs := Prices.made(outputs).words:
+        console.print(f"Costs of stack {arguments.stack}, by its config: {costs}.", highlight=False, soft_wrap=True)
     head = outputs["cluster"].get("head", "")
     if deployment.head_in_lab or deployment.head_is_here:
         return 1 if run_shown(on_head(deployment, NOW, head)) else 0
@@ -247,16 +259,18 @@ def _diagnose(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _report(arguments: argparse.Namespace, console: Console) -> int:
-    outputs = _made(arguments, console)
+    deployment = _deployment(arguments, Progress(console), find_engine(arguments.engine))
+    outputs = _made(arguments, deployment)
     path = arguments.state_dir / f"report-{arguments.stack}.html"
     made_at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-    write_private(path, page(outputs, arguments.stack, made_at))
+    write_private(path, page(outputs, arguments.stack, made_at, cluster_costs(deployment, outputs)))
     console.print(f"Written: {path}", markup=False, highlight=False, soft_wrap=True)
     return 0
 
 
 def _floors(arguments: argparse.Namespace, console: Console) -> int:
-    outputs = _made(arguments, console)
+    deployment = _deployment(arguments, Progress(console), find_engine(arguments.engine))
+    outputs = _made(arguments, deployment)
     path = arguments.config_file or stack_config(PROJECT, arguments.stack)
     found = measured_floors.floors(outputs, make := Make.of(arguments.stack))
     source = f"measured floors of {time.strftime('%Y-%m-%d', time.gmtime())}"
@@ -270,9 +284,9 @@ def _floors(arguments: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _made(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
+def _made(arguments: argparse.Namespace, deployment: Deployment) -> dict[str, Any]:
     """The outputs of a stack that has a cluster; DriverError for one that has none."""
-    outputs = _deployment(arguments, Progress(console), find_engine(arguments.engine)).outputs()
+    outputs = deployment.outputs()
     if not outputs.get("cluster"):
         raise DriverError(f"there is no cluster yet: run {Make.of(arguments.stack)('up')}")
     return outputs
@@ -308,6 +322,31 @@ def _shell(arguments: argparse.Namespace, console: Console) -> int:
         return run_shown(["docker", "exec", "-i", container, "bash", "-l", "-c", arguments.run], always=False)
     terminal = "-it" if sys.stdin.isatty() else "-i"
     return subprocess.run(["docker", "exec", terminal, container, "bash", "-l"], check=False).returncode
+
+
+def _reap(arguments: argparse.Namespace, console: Console) -> int:
+    deployment = _deployment(arguments, Progress(console), find_engine(arguments.engine))
+    decision = decide(deployment)
+    if not decision.destroy:
+        console.print(f"Stack {arguments.stack} is kept: {decision.why}.", highlight=False, soft_wrap=True)
+        return 0
+    console.print(f"Stack {arguments.stack} is taken away: {decision.why}.", highlight=False, soft_wrap=True)
+    arguments.cluster_gone = False
+    status = 1
+    try:
+        status = _down(arguments, console)
+    finally:
+        if status:
+            _say_taken_out(deployment, console)
+    return status
+
+
+def _say_taken_out(deployment: Deployment, console: Console) -> None:
+    told = (
+        f"Its nodes take no jobs now: run {deployment.make('reap')} again, or, to keep them, "
+        "'sudo tailrack resume --force NODE' on the head node."
+    )
+    console.print(told, style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def _down(arguments: argparse.Namespace, console: Console) -> int:

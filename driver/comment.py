@@ -19,8 +19,11 @@ _MEASURED = {"create": "for the first time", "delete": "no more", "replace": "an
 _DOES = {"create": "runs", "update": "runs again", "replace": "runs anew", "delete": "is undone"}
 
 
-def comment(stack: str, plan: Plan, failures: Sequence[Failure], checks: Checks) -> str:
-    """Return Markdown for a stack's preview: what was found first, then what would be done."""
+def comment(stack: str, plan: Plan, failures: Sequence[Failure], checks: Checks, costs: Sequence[str] = ()) -> str:
+    """Return Markdown for a stack's preview: what was found first, then what would be done.
+
+    costs   sentences on what becomes of them
+    """
     parts = [MARK.format(stack=_code(stack)), f"### tailrack: stack `{_code(stack)}`"]
     if found := [f"- {_text(line)}" for line in checks.lines()]:
         head = "**Refused:**" if checks.refused else "**Asked for by name:**"
@@ -30,6 +33,8 @@ def comment(stack: str, plan: Plan, failures: Sequence[Failure], checks: Checks)
             "**The preview failed.** " + "".join(_fenced(failure.message[:LONGEST_FAILURE]) for failure in failures)
         )
     parts.append(plan.totals)
+    if costs:
+        parts.append(f"**Costs:** {' '.join(map(_text, costs))}")
     parts += _first_looked_for(plan)
     parts += _steps("**Steps:**", plan.work)
     if may := plan.perhaps:

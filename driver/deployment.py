@@ -17,17 +17,19 @@ from driver.find_engine import IN_PROCESS, Found
 from driver.make_command import Make
 from driver.preview.last_answers import last_answers
 from driver.remedies import with_remedies
-from driver.stack_file import check_for_cli, load_config, read_stack_file
+from driver.stack_file import check_for_cli, config_values, load_config, read_stack_file
 from driver.workspace import DriverError, Workspace
 from engine.engine import Engine
 from engine.events import EngineError, Event, Made, Summary
 from lab.identity import lab_id
 from lab.profiles.machine import PROFILES
+from stacks.config import ConfigError, PoolConfig, StackConfig, load
 from stacks.config.model import POOL
 from stacks.release import RELEASE, is_newer
 from stacks.sites import KINDS
 from stacks.sites.hosts.presets import PRESETS
 from stacks.sites.kind import Kind, NodeSpec, Site
+from stacks.yaml_file import FileError
 
 T = TypeVar("T")
 # What undoes something by SSH. In a pool's stack that is on the head node alone: a node leaves when the head asks it.
@@ -170,6 +172,15 @@ class Deployment:
     def head_login(self) -> str:
         """The account that steps log in with on a head node of kind `hosts`; empty where the config says none."""
         return str((self.head_host or {}).get("user", ""))
+
+    def config(self) -> StackConfig | PoolConfig:
+        """Return the checked config. Raises DriverError with what keeps it from being read, opened or used."""
+        try:
+            environment = {**os.environ, **self.workspace.environment()}
+            values, secrets = config_values(self.workspace.config_copy, environment)
+            return load(values, secrets, self.workspace.project)
+        except (ConfigError, FileError) as error:
+            raise DriverError(str(error)) from None
 
     @property
     def make(self) -> Make:

@@ -15,6 +15,7 @@ if [ ! -x $program ]; then sinfo -N -l; sinfo -R
 elif [ "$(id -u)" = 0 ] || ! sudo -n true 2>/dev/null; then $program nodes
 else sudo -n $program nodes; fi
 squeue
+if $program costs --help >/dev/null 2>&1; then $program costs --or-nothing; fi
 if [ -x /usr/local/sbin/tailrack-backup ]; then /usr/local/sbin/tailrack-backup status; fi"""
 
 

@@ -145,6 +145,15 @@ def load_config(project_dir: Path, config_file: Path) -> Config:
     return Config(project["name"], passphrase(), values, list(secrets), texts)
 
 
+def config_values(config_file: Path, environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Return what a program is given of a stack's config, text by key, and the keys that hold secrets.
+
+    environment   has the passphrase. DriverError for what cannot be read or opened
+    """
+    values, secrets = _values(config_file, read_stack_file(config_file), environment)
+    return values, list(secrets)
+
+
 def check_for_cli(config_file: Path, environment: Mapping[str, str]) -> None:
     """Raise DriverError for what the Pulumi CLI would refuse in words of its own: secrets, and a config too large.
 

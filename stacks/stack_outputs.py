@@ -32,6 +32,7 @@ def cluster_output(
 ) -> pulumi.Output[dict[str, Any]]:
     """Return the output of a stack with these nodes, in the cluster of that name and head node."""
     hosts = {member.host.name: member.host for member in members}
+    prices = {node.name: node.price_per_hour for node in config.nodes()}
     sites = {node: host.site for node, host in hosts.items()}
     of_cluster: dict[str, Late] = {
         "name": name, "head": head, "address": link.address, "notes": notes, "confined": link.cgroups
@@ -45,9 +46,13 @@ def cluster_output(
             "control_address": cluster["address"],
             "partitions": _partitions(config, known["gpus"]),
             "nodes": [
-                node_output(node, host.site, facts[node], joined[node], cluster["confined"])
+                {
+                    **node_output(node, host.site, facts[node], joined[node], cluster["confined"]),
+                    "price_per_hour": prices[node],
+                }
                 for node, host in hosts.items()
             ],
+            "currency": config.currency,
             "notes": cluster["notes"],
             "fabric": {site.name: _fabric_output(site.name, sites, known["fabric"]) for site in config.sites},
         }

@@ -31,7 +31,7 @@ BUILD_LIMIT_SECONDS = 7200
 
 def node_header(host: Host) -> dict[str, pulumi.Input[Any]]:
     """What scripts may read of a node, as NODE_NAME and so on, before it has joined."""
-    own = {key: getattr(host, key) for key in ("name", "adopt", "take_over", "fabric", "rdma", "relay_port")}
+    own = {key: getattr(host, key) for key in ("name", "adopt", "take_over", "fabric", "rdma", "relay_port", "price")}
     values = {**own, **node_values(host)}
     return {header_name("node", key): value for key, value in values.items()}
 

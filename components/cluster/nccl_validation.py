@@ -32,6 +32,7 @@ from components.settings.validation import Validation
 from components.steps import results
 from components.steps.late import Field, Late, late, together
 from components.steps.step import Step
+from components.validation import history
 from components.validation.expected import ANY_RDMA, ONLY_SOCKETS, ROCE_UNPROVEN
 from components.validation.model import Measurement
 from components.validation.preflight import read as read_preflight
@@ -184,8 +185,8 @@ def _fabrics(sites: Mapping[str, str], proven: Mapping[str, Any]) -> dict[str, s
 class NcclValidation(pulumi.ComponentResource):
     """One measurement for each scope.
 
-    results   Output[dict]: scope to what components.validation.results.judge_scope gives, with `retries` and
-              `measured_with`; and `node`, a mapping by node, where there are nodes with several GPUs
+    results   Output[dict]: scope to what components.validation.results.judge_scope gives, with `retries`,
+              `measured_with` and `history`; and `node`, a mapping by node, where there are nodes with several GPUs
 
     members   the nodes of this stack that run jobs
     before    `results` of the run before this one, None where there was none
@@ -335,8 +336,18 @@ class NcclValidation(pulumi.ComponentResource):
                 *floors, told["expected"], spans, asked.floors_from or "config", told["rdma"], by_mpi
             )
             result, by_node = judge_scope(on_gpus or on_cpus, told["report"], conditions, read_preflight)
-            told_besides = {"retries": told["retries"], "measured_with": told["kept"]}
-            return {"scope": scope.name, "result": {**result, **told_besides}, "nodes": by_node}
+            before = told["before"] or {}
+            told_besides = {
+                "retries": told["retries"],
+                "measured_with": told["kept"],
+                "history": history.extended((before.get(scope.name) or {}).get("history"), result),
+            }
+            own = {name: (before.get(NODE) or {}).get(name) or {} for name in by_node}
+            nodes = {
+                name: {**each, "history": history.extended(own[name].get("history"), each, history.MOST_OF_NODE)}
+                for name, each in by_node.items()
+            }
+            return {"scope": scope.name, "result": {**result, **told_besides}, "nodes": nodes}
 
         return late(
             {
@@ -344,6 +355,7 @@ class NcclValidation(pulumi.ComponentResource):
                 "report": step.result,
                 "retries": again,
                 "kept": kept,
+                "before": self._before,
                 "expected": expected_interface,
                 "rdma": rdma,
             },

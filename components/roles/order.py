@@ -12,6 +12,7 @@ from components.roles.backup.role import with_state
 from components.roles.clock.role import role as clock
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.container_smoke.role import role as container_smoke
+from components.roles.costs.role import role as costs
 from components.roles.enroot_pyxis.role import role as enroot_pyxis
 from components.roles.fabric.role import role as fabric
 from components.roles.firewall.role import role as firewall
@@ -48,6 +49,7 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     users,
     ssh_trust,
     tools,
+    costs,
     live,
     nfs_exports,
     gpu,

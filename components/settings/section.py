@@ -45,7 +45,7 @@ def yes_no(description: str, default: bool | None, otherwise: str = "none") -> A
     return key(description, words, otherwise=otherwise, default=default)
 
 
-def number(description: str, least: int, most: int, breaks: str, default: int) -> Any:
+def number(description: str, least: int, most: int, breaks: str, default: int | None) -> Any:
     """A key that holds a whole number."""
     words = f"a whole number from {least} to {most}; {breaks}; write {least} or more"
     return key(description, words, ge=least, le=most, default=default)

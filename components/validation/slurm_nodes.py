@@ -22,6 +22,8 @@ class Node:
     flags    Slurm's words: `IDLE`, `DRAIN`, ...
     reason   why it is out, empty where nobody said; who set it (`slurm` for Slurm itself), and when, in Unix seconds
     gpus     such as h200:8; several kinds by comma; empty without GPUs
+    partitions, features   that it is in, and has now
+    last_busy   when its last job ended, in Unix seconds; 0 where slurmctld does not know
     """
 
     name: str
@@ -30,11 +32,21 @@ class Node:
     by: str = ""
     since: int = 0
     gpus: str = ""
+    partitions: frozenset[str] = frozenset()
+    features: frozenset[str] = frozenset()
+    last_busy: int = 0
 
     @property
     def out(self) -> bool:
         """Whether it gets no new jobs."""
         return bool(self.flags & _OUT)
+
+    @property
+    def busy(self) -> bool:
+        """Whether it has jobs, or sees them off. Of many nodes that are asked together, 24.11 may still say so of one
+        whose jobs have ended.
+        """
+        return bool(self.flags & _BUSY)
 
     @property
     def answers(self) -> bool:
@@ -71,7 +83,15 @@ def _node(told: Mapping[str, Any]) -> Node:
         str(told.get("reason_set_by_user") or ""),
         number(told.get("reason_changed_at")),
         ", ".join(_GPU.findall(str(told.get("gres") or ""))),
+        _names(told.get("partitions")),
+        _names(told.get("active_features")),
+        number(told.get("last_busy")),
     )
+
+
+def _names(told: Any) -> frozenset[str]:
+    """A list of names (since 22.05), or one text of them."""
+    return frozenset(map(str, told) if isinstance(told, list) else filter(None, str(told or "").split(",")))
 
 
 def number(value: Any) -> int:

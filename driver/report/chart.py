@@ -67,7 +67,7 @@ def chart(result: Result) -> Chart | None:
         return None
     floor, gate = result["floor_gb_per_s"], result["gate_bytes"]
     most = max(max(row["out_of_place"]["busbw_gb_per_s"], row["in_place"]["busbw_gb_per_s"]) for row in rows)
-    step = _step(max(most, floor or 0.0))
+    step = round_step(max(most, floor or 0.0))
     top = step * math.ceil(max(most, floor or 0.0) / step)
     least, largest = math.log2(rows[0]["bytes"]), math.log2(rows[-1]["bytes"])
 
@@ -94,7 +94,7 @@ def chart(result: Result) -> Chart | None:
         floor=mark,
         # From the largest down: that is the one that is judged, most often.
         sizes=tuple(Tick(x(row["bytes"]), format_size(row["bytes"])) for row in rows[::-1][::every]),
-        bandwidths=tuple(Tick(y(step * n), f"{step * n:.{_decimals(step)}f}") for n in range(round(top / step) + 1)),
+        bandwidths=tuple(Tick(y(step * n), tick_text(step * n, step)) for n in range(round(top / step) + 1)),
         words=(
             f"Bus bandwidth out of place goes from {bandwidth(first['out_of_place']['busbw_gb_per_s'])} GB/s at "
             f"{format_size(first['bytes'])} to {bandwidth(last['out_of_place']['busbw_gb_per_s'])} GB/s at "
@@ -103,7 +103,7 @@ def chart(result: Result) -> Chart | None:
     )
 
 
-def _step(most: float) -> float:
+def round_step(most: float) -> float:
     """1, 2 or 5 times a power of ten, so that three to six of them reach `most`."""
     if not (math.isfinite(most) and most > 0):
         return 1.0
@@ -111,5 +111,6 @@ def _step(most: float) -> float:
     return next(power * factor for factor in (1, 2, 5, 10) if most / (power * factor) <= 6)
 
 
-def _decimals(step: float) -> int:
-    return max(0, -math.floor(math.log10(step) + 1e-9))
+def tick_text(figure: float, step: float) -> str:
+    """A mark of an axis whose marks are `step` apart."""
+    return f"{figure:.{max(0, -math.floor(math.log10(step) + 1e-9))}f}"

@@ -8,8 +8,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from components.roles.tools.costs import duration
 from components.validation.table import COLUMNS, bandwidth, table_rows
-from driver.report import chart
+from driver.money.cluster_costs import ClusterCosts
+from driver.report import chart, timeline
 from driver.report.facts import Scope, node_facts, nodes_beside_sites, pairs, scopes, site_paths
 from driver.report.tables import node_figures
 from driver.terminal import lines
@@ -31,14 +33,15 @@ _ENVIRONMENT = Environment(
 )
 
 
-def page(outputs: Mapping[str, Any], stack: str, made_at: str) -> str:
+def page(outputs: Mapping[str, Any], stack: str, made_at: str, costs: ClusterCosts | None = None) -> str:
     """Return the HTML of a stack's outputs, which have a cluster.
 
     stack     the stack's name
     made_at   when, as shown
+    costs     None where no node has a price
     """
     sites, paths = site_paths(outputs)
-    alone = nodes_beside_sites(outputs)
+    alone, of_scopes = nodes_beside_sites(outputs), [_shown(scope) for scope in scopes(outputs)]
     headline = outputs.get("busbw_gb_per_s")
     return _ENVIRONMENT.get_template("report.html.j2").render(
         stack=stack,
@@ -46,7 +49,7 @@ def page(outputs: Mapping[str, Any], stack: str, made_at: str) -> str:
         cluster=outputs["cluster"],
         headline=None if headline is None else bandwidth(headline),
         everything=[*alone, *scopes(outputs)],
-        scopes=[_shown(scope) for scope in scopes(outputs)],
+        scopes=of_scopes,
         alone=[(scope, node_figures(scope), bars) for scope, bars in zip(alone, _bars(alone), strict=True)],
         curves=[_shown(scope) for scope in alone],
         nodes=[node_facts(node) for node in outputs["cluster"]["nodes"]],
@@ -58,11 +61,20 @@ def page(outputs: Mapping[str, Any], stack: str, made_at: str) -> str:
         pairs=pairs(outputs),
         columns=COLUMNS,
         geometry=chart,
+        histories=[shown for shown in of_scopes if shown["history"]],
+        time=timeline,
+        costs=costs,
+        duration=duration,
     )
 
 
 def _shown(scope: Scope) -> dict[str, Any]:
-    return {"about": scope, "chart": chart.chart(scope.result), "rows": table_rows(scope.result)}
+    drawn = {"chart": chart.chart(scope.result), "history": _history(scope)}
+    return {"about": scope, "rows": table_rows(scope.result), **drawn}
+
+
+def _history(scope: Scope) -> timeline.Timeline | None:
+    return timeline.timeline(timeline.history_of(scope.optional))
 
 
 def _bars(alone: list[Scope]) -> list[dict[str, float | None]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 
 from components.roles.accounting.settings import check_accounting
 from components.roles.backup.settings import HEAD, LISTED, MADE, check_backup
@@ -14,6 +14,7 @@ from components.roles.tailnet.checks import Sites, check_tailnet
 from components.roles.users.settings import check_users
 from components.settings.cluster import COMPUTES, Head
 from components.settings.draft import Draft, meant
+from components.settings.money import too_much
 from components.settings.problems import ROOT, Report, bare, below, listed
 from components.settings.section import keys_of
 from components.settings.types import CROSS_SITE, GPUS_FOUND, NODE
@@ -42,6 +43,7 @@ def check(config: Draft, report: Report) -> None:
     _check_repair(config if pool else config.section("cluster"), nodes, report)
     _check_measured(config.section("validation"), nodes, report)
     _doubt_sizes(config.section("validation"), nodes, report)
+    _check_prices(config, sites, report)
     if isinstance(relay := config.section("tailnet").values.get("relay"), Draft):
         _check_relay(relay, nodes, report)
     for word, kind in KINDS.items():
@@ -136,6 +138,17 @@ def _check_measured(validation: Draft, nodes: Sequence[Claim], report: Report) -
             at = below(validation.at("nodes"), index)
             what = f"{report.value(at, name)} is not a node that runs jobs"
             report.add(at, what, "it would not be measured", partial(meant, name, known))
+
+
+def _check_prices(config: Draft, sites: Sequence[Draft], report: Report) -> None:
+    """Report prices that no machine has in the stack's currency: cents, most often, or another currency's."""
+    for priced in chain.from_iterable(
+        (site, site.section("head"), *site.items("pools"), *site.items("hosts")) for site in sites
+    ):
+        price = priced.values.get("price_per_hour")
+        if isinstance(price, float) and (wrong := too_much(price, config.value("currency"))):
+            fix = "write the price of one machine for one hour, with a point before the cents"
+            report.add(priced.at("price_per_hour"), wrong, "every sum with it would be wrong", fix)
 
 
 def _doubt_sizes(validation: Draft, nodes: Sequence[Claim], report: Report) -> None:

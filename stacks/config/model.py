@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -9,8 +10,9 @@ from pydantic import AfterValidator, Field
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.pool_settings import PoolSettings
 from components.settings.cluster import Head
-from components.settings.section import key
-from components.settings.types import refuse
+from components.settings.money import Currency, currency_key
+from components.settings.section import key, number
+from components.settings.types import Whole, refuse
 from stacks.config.allow import FindingName, allow_key
 from stacks.sites import KINDS
 from stacks.sites.kind import NodeSpec, Site
@@ -53,6 +55,11 @@ def _partitions(sites: Sequence[Site], extras: Iterable[str], nodes: Iterable[No
     return (ALL, *(site.name for site in sites), *extras, *kinds)
 
 
+def _nodes(sites: Sequence[Site], head: Head, currency: str) -> list[NodeSpec]:
+    nodes = [node for site in sites for node in KINDS[site.kind].nodes(site, head)]
+    return [node if node.price_per_hour is None else replace(node, currency=currency) for node in nodes]
+
+
 class StackConfig(ClusterSettings):
     """The whole config of a cluster's stack, checked: names are unique, references lead somewhere, files are there."""
 
@@ -60,12 +67,12 @@ class StackConfig(ClusterSettings):
         "what the stack is: `cluster`, or `pool` for machines that join another stack's cluster", default=CLUSTER
     )
     sites: tuple[Site, ...] = _sites_key()
+    currency: Currency = currency_key()
     allow: tuple[FindingName, ...] = allow_key()
 
     def nodes(self) -> list[NodeSpec]:
         """Every node of the stack, the head first, then by site in the order of the config."""
-        nodes = [node for site in self.sites for node in KINDS[site.kind].nodes(site, self.head)]
-        return sorted(nodes, key=lambda node: not node.is_head)
+        return sorted(_nodes(self.sites, self.head, self.currency), key=lambda node: not node.is_head)
 
     def partitions(self) -> tuple[str, ...]:
         """Names of the partitions: `all` (the default), one per site, the extra ones, one per GPU kind."""
@@ -81,6 +88,15 @@ class PoolConfig(PoolSettings):
         "the name of a stack; nobody knows which cluster is meant; write its name such as dev, without a mapping",
     )
     sites: tuple[Site, ...] = _sites_key()
+    currency: Currency = currency_key()
+    idle_limit_minutes: Whole | None = number(
+        "`make reap` takes the pool away when no job has run on any of its nodes for longer than so many minutes, and "
+        "none waits that could run there; left out, it never does",
+        5,
+        43200,
+        "machines that nobody uses would go on to cost",
+        None,
+    )
     allow: tuple[FindingName, ...] = allow_key()
 
     @property
@@ -90,7 +106,7 @@ class PoolConfig(PoolSettings):
 
     def nodes(self) -> list[NodeSpec]:
         """Every node of the pool, by site in the order of the config."""
-        return [node for site in self.sites for node in KINDS[site.kind].nodes(site, _NO_HEAD)]
+        return _nodes(self.sites, _NO_HEAD, self.currency)
 
     def partitions(self) -> tuple[str, ...]:
         """Names of the partitions that the pool's nodes are in: `all`, one per site, one per GPU kind."""

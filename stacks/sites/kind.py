@@ -8,6 +8,7 @@ from typing import Any, Generic, Self, TypeVar
 from components.roles.fabric.settings import Fabric, Rdma
 from components.settings.cluster import Head
 from components.settings.draft import Draft
+from components.settings.money import Price, price_key
 from components.settings.network_names import AUTO
 from components.settings.problems import ROOT, Report
 from components.settings.section import Section, key, named
@@ -37,6 +38,7 @@ class Site(Section):
         "that `ls /sys/class/infiniband` shows on its nodes",
         default=AUTO,
     )
+    price_per_hour: Price | None = price_key("each machine costs an hour that says no price itself")
 
 
 def kind_key(kind: str, description: str) -> Any:
@@ -81,14 +83,30 @@ class NodeSpec:
     compute: bool  # runs jobs
     fabric: str = field(default=AUTO, kw_only=True)  # of its site
     rdma: str = field(default=AUTO, kw_only=True)  # of its site
+    price_per_hour: float | None = field(default=None, kw_only=True)  # None where nobody said
+    currency: str = field(default="", kw_only=True)  # the stack's
+
+    @property
+    def price(self) -> str:
+        """What it costs an hour: `2.05 USD`; empty where nobody said."""
+        return "" if self.price_per_hour is None else f"{self.price_per_hour:.10g} {self.currency}"
 
     @classmethod
     def of(
-        cls, site: Site, head: Head, name: str, features: tuple[str, ...] = (), gpu: Gpu | None = None, **own: Any
+        cls,
+        site: Site,
+        head: Head,
+        name: str,
+        features: tuple[str, ...] = (),
+        gpu: Gpu | None = None,
+        *,
+        price: float | None = None,
+        **own: Any,
     ) -> Self:
-        """The node of that name at a site; `own` is what its kind adds."""
+        """The node of that name at a site; `own` is what its kind adds. Without a price it has the site's."""
         is_head = (name, site.name) == (head.name, head.site)
         own = {**own, "fabric": site.fabric, "rdma": site.rdma}
+        own["price_per_hour"] = site.price_per_hour if price is None else price
         return cls(name, site.name, features, gpu, is_head, head.compute or not is_head, **own)
 
 

@@ -30,6 +30,7 @@ def host_of(node: NodeSpec, connection: Connection | None, **own: Any) -> Host:
         gpu=node.gpu,
         fabric=node.fabric,
         rdma=node.rdma,
+        price=node.price,
         **own,
     )
 

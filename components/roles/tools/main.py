@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from components.roles.tools import nodes, resume, why
+from components.roles.tools import costs, idle, nodes, resume, why
 from components.roles.tools.slurm import SlurmError
 
-SUBCOMMANDS: Sequence[Any] = (nodes, resume, why)
+SUBCOMMANDS: Sequence[Any] = (nodes, resume, why, costs, idle)
 
 
 def main(words: Sequence[str]) -> int:

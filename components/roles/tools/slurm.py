@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pwd
 import subprocess
+import time
 
 from components.roles.tools.job import Job, read_jobs
 from components.validation.slurm_nodes import Node, read_nodes
@@ -100,15 +102,38 @@ def _sacct(name: str, fields: str) -> str:
         return ""
 
 
+def used(begin: int, end: int) -> list[tuple[str, int, int]] | None:
+    """Nodes in Slurm's short form, and from when to when a job had them, of all jobs between two times.
+
+    None where nobody keeps books, or they do not answer.
+    """
+    span = ("-S", _moment(begin), "-E", _moment(end))
+    try:
+        said = _run("sacct", "-a", "-X", "-n", "-P", *span, "-o", "NodeList,Start,End", SLURM_TIME_FORMAT="%s")
+    except SlurmError:
+        return None
+    rows = [line.rsplit("|", 2) for line in said.splitlines()]
+    return [
+        (row[0], int(row[1]), int(row[2]) if row[2].isdecimal() else end)
+        for row in rows
+        if len(row) == 3 and row[1].isdecimal() and row[0] != "None assigned"
+    ]
+
+
+def _moment(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(seconds))
+
+
 def scontrol(*words: str) -> str:
     """Run scontrol and return what it prints. Raises SlurmError with what it says."""
     return _run("scontrol", *words)
 
 
-def _run(*words: str) -> str:
+def _run(*words: str, **environment: str) -> str:
     try:
         done = subprocess.run(
             words,
+            env={**os.environ, **environment},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

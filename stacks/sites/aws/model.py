@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from components.settings.cluster import Head
+from components.settings.money import Price, price_key
 from components.settings.network_names import TAILNET
 from components.settings.section import Section, key, named, number, yes_no
 from components.settings.ssh_keys import public_key
@@ -112,6 +113,7 @@ class AwsHead(Section):
     image: ImageWord = _image_key()
     user: Login | None = _user_key()
     disk_gb: Whole = _disk_key()
+    price_per_hour: Price | None = price_key("the instance costs an hour; left out, the site's")
 
 
 class AwsPool(Section):
@@ -159,6 +161,7 @@ class AwsPool(Section):
         default=None,
     )
     features: tuple[Feature, ...] = features_key("Slurm features of each node, for `--constraint`")
+    price_per_hour: Price | None = price_key("each node costs an hour, by its `market`; left out, the site's")
 
     @property
     def grouped(self) -> bool:
@@ -244,9 +247,13 @@ class AwsNode(NodeSpec):
 
 def nodes(site: AwsSite, head: Head) -> list[AwsNode]:
     """The nodes of the site, the head node first."""
-    here = [AwsNode.of(site, head, head.name, shape=site.head)] if head.site == site.name else []
+    here = (
+        [AwsNode.of(site, head, head.name, price=site.head.price_per_hour, shape=site.head)]
+        if head.site == site.name
+        else []
+    )
     return here + [
-        AwsNode.of(site, head, name, pool.features, pool.gpu, shape=pool)
+        AwsNode.of(site, head, name, pool.features, pool.gpu, price=pool.price_per_hour, shape=pool)
         for pool in site.pools
         for name in pool_node_names(pool.name, pool.count)
     ]

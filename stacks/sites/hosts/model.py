@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import SecretStr
 
 from components.settings.cluster import Head
+from components.settings.money import Price, price_key
 from components.settings.section import Section, key, named, yes_no
 from components.settings.types import Feature, GpuText, NodeName, Whole
 from stacks.sites.hosts.presets import PRESETS
@@ -111,6 +112,7 @@ class HostConfig(Section):
         default=None,
     )
     features: tuple[Feature, ...] = features_key("Slurm features of the node, for `--constraint`")
+    price_per_hour: Price | None = price_key("the machine costs an hour; left out, the site's")
     adopt: bool = key(
         "the machine is in the cluster's tailnet already, under this name; its routes, exit node and SSH stay as they "
         "are, and it stays in it when it leaves the cluster",
@@ -171,6 +173,8 @@ class HostNode(NodeSpec):
 def nodes(site: HostsSite, head: Head) -> list[HostNode]:
     """The nodes of the site."""
     return [
-        HostNode.of(site, head, host.name, host.features, host.gpu, host=host, bastion=site.bastion)
+        HostNode.of(
+            site, head, host.name, host.features, host.gpu, price=host.price_per_hour, host=host, bastion=site.bastion
+        )
         for host in site.hosts
     ]

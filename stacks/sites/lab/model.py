@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator
 
 from components.settings.cluster import Head
+from components.settings.money import Price, price_key
 from components.settings.network_names import TAILNET
 from components.settings.problems import shown
 from components.settings.section import Section, key, named, yes_no
@@ -62,6 +63,7 @@ class LabPool(Section):
         default=1,
     )
     features: tuple[Feature, ...] = features_key("Slurm features of each node, for `--constraint`")
+    price_per_hour: Price | None = price_key("each node is taken to cost an hour, to try it out; left out, the site's")
     bare: bool = yes_no("start from an image without Slurm's packages, as a new machine would", False)
     like: Profile | None = _like_key("the nodes look like, each as bare as that machine is")
 
@@ -103,7 +105,7 @@ def nodes(site: LabSite, head: Head) -> list[LabNode]:
         [LabNode.of(site, head, head.name, bare=False, like=site.head_like or "")] if head.site == site.name else []
     )
     return head_here + [
-        LabNode.of(site, head, name, pool.features, bare=pool.bare, like=pool.like or "")
+        LabNode.of(site, head, name, pool.features, price=pool.price_per_hour, bare=pool.bare, like=pool.like or "")
         for pool in site.pools
         for name in pool_node_names(pool.name, pool.count)
     ]

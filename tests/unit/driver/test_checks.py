@@ -345,7 +345,9 @@ def test_a_preview_says_it_first_and_fails_where_nobody_asked_for_it(
                 keep(one)
             return Summary()
 
-        return SimpleNamespace(preview=preview, allowed=allowed, made=list)
+        return SimpleNamespace(
+            preview=preview, allowed=allowed, made=list, outputs=dict, config=lambda: parse(LAB, base_dir=Path())
+        )
 
     monkeypatch.setattr(driver, "_deployment", deployment)
     monkeypatch.setattr(driver, "find_engine", lambda _: SimpleNamespace(why=""))

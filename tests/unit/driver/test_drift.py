@@ -14,6 +14,8 @@ from driver import __main__ as program
 from driver.cli_runner import CliRunner
 from driver.workspace import PROJECT
 from engine.events import Event, Failure, Summary
+from stacks.config import parse
+from tests.unit.configs import LAB
 
 URN = "urn:pulumi:prod::tailrack::{}::x"
 KEY = Event(
@@ -39,7 +41,9 @@ def drift(events: list[Event], monkeypatch: pytest.MonkeyPatch) -> tuple[int, st
                 keep(event)
             return summary
 
-        return SimpleNamespace(preview=preview, allowed=(), made=list)
+        return SimpleNamespace(
+            preview=preview, allowed=(), made=list, outputs=dict, config=lambda: parse(LAB, base_dir=PROJECT)
+        )
 
     monkeypatch.setattr(program, "_deployment", deployment)
     monkeypatch.setattr(program, "_engine", lambda *_: None)

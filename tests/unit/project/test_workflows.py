@@ -33,7 +33,14 @@ def prepared(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_every_workflow_is_looked_at() -> None:
-    assert ON_STACKS.keys() == {"destroy/destroy", "drift/drift", "preview/preview", "up/clusters", "up/pools"}
+    assert ON_STACKS.keys() == {
+        "destroy/destroy",
+        "drift/drift",
+        "preview/preview",
+        "reap/reap",
+        "up/clusters",
+        "up/pools",
+    }
 
 
 @pytest.mark.parametrize("name", ["preview/preview", "drift/drift"])
@@ -46,6 +53,14 @@ def test_a_preview_has_no_key_that_opens_machines(name: str) -> None:
 def test_what_works_on_machines_has_the_key_of_its_environment(name: str) -> None:
     assert JOBS[name]["environment"] == "production"
     assert prepared(JOBS[name])["ssh-key"] == "${{ secrets.TAILRACK_SSH_KEY }}"
+
+
+def test_what_nobody_approves_has_an_environment_of_its_own_and_only_pools() -> None:
+    job = JOBS["reap/reap"]
+    assert job["environment"] == "reap", "an approval of production would be asked for every half hour"
+    assert prepared(job)["ssh-key"] == "${{ secrets.TAILRACK_SSH_KEY }}"
+    assert job["strategy"]["matrix"]["stack"] == "${{ fromJSON(vars.TAILRACK_BURST_STACKS) }}"
+    assert job["steps"][-1]["run"] == "make reap"
 
 
 @pytest.mark.parametrize("name", sorted(ON_STACKS))

@@ -32,7 +32,7 @@ def test_the_outputs_are_cluster_validation_and_headline(build: Build, lab_confi
     outputs = build(lab_config).outputs
     assert outputs.keys() == {"cluster", "validation", "busbw_gb_per_s", "head_link", "release"}
     assert outputs["cluster"].keys() == {
-        "name", "head", "control_address", "partitions", "nodes", "notes", "fabric",
+        "name", "head", "control_address", "partitions", "nodes", "notes", "fabric", "currency",
     }  # fmt: skip
     assert outputs["validation"].keys() == {"cloud-a", "cross-site"}
 
@@ -119,6 +119,7 @@ def test_the_nodes_are_listed_head_first_with_what_each_machine_said(build: Buil
         "path": "relay",
         "slurm_version": "24.11.5",
         "tailscale_version": "1.102.5",
+        "price_per_hour": None,
     }
     assert nodes[1]["path"] == "direct"
 

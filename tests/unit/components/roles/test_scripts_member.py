@@ -53,6 +53,7 @@ def member(shell: Shell) -> Member:
             "NODE_EXPORT": export_line("/export/shared", address),
             "HOST_NAME": "head", "STEP_LOCK": "", "NODE_NAME": "b1", "NODE_ADDRESS": "100.64.0.7",
             "NODE_SSHD_PORT": 22, "NODE_HOST_KEY": "ssh-ed25519 AAAA", "NODE_SITE": "rack", "NODE_PROBLEM": "",
+            "NODE_PRICE": "2.05 USD",
             "NODE_SLURM_CONF": "NodeSet=site-rack Feature=site-rack", "NODE_GRES_CONF": "",
             "NODE_MEMORY": "ALL 1024", "NODE_JOB_SUBMIT_LUA": 'member("b1", "rack", "", 0)', "NODE_ADOPT": False,
             "NODE_FABRIC": "tailnet", "NODE_NETWORKS": '{"interfaces": [], "rdma": []}',

@@ -117,7 +117,7 @@ def test_a_member_is_released_by_all_before_any_forgets_it_in_the_reverse_order(
     assert script.undo
     assert re.findall(r"^    ([a-z_]+)_member_(\w+)$", body, re.MULTILINE) == [
         ("slurm", "release"), ("ssh_trust", "release"), ("slurm", "forget"), ("health", "forget"),
-        ("nfs_exports", "forget"), ("ssh_trust", "forget"), ("names", "forget"),
+        ("nfs_exports", "forget"), ("costs", "forget"), ("ssh_trust", "forget"), ("names", "forget"),
     ]  # fmt: skip
 
 

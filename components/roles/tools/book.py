@@ -1,0 +1,93 @@
+"""The book of costs, as the head node's steps write it (components/roles/costs/book.sh). Pure but for `read_book`."""
+
+from __future__ import annotations
+
+import calendar
+import math
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+BOOK = Path("/var/lib/tailrack/costs")
+_NODE = re.compile(r"[a-z][a-z0-9-]{0,62}")
+
+
+@dataclass(frozen=True)
+class Stay:
+    """A time that a node was in the cluster at one price.
+
+    begin, end   Unix seconds; None while it is there
+    price        an hour's, None without one; then `currency` is empty
+    """
+
+    begin: int
+    end: int | None
+    price: float | None = None
+    currency: str = ""
+
+    def hours(self, begin: float, end: float) -> float:
+        """How much of it lies between two times."""
+        until = end if self.end is None else min(self.end, end)
+        return max(0.0, until - max(self.begin, begin)) / 3600
+
+
+def read_stays(text: str) -> list[Stay]:
+    """Read a node's file; a line that is none is passed over: a disk that was full may have cut one off."""
+    return [stay for line in text.splitlines() if (stay := _stay(line.split())) is not None]
+
+
+def _stay(words: Sequence[str]) -> Stay | None:
+    if len(words) != 4 or not words[0].isdecimal() or not (words[1] == "-" or words[1].isdecimal()):
+        return None
+    begin, end = int(words[0]), None if words[1] == "-" else int(words[1])
+    if words[2:] == ["-", "-"]:
+        return Stay(begin, end)
+    try:
+        price = float(words[2])
+    except ValueError:
+        return None
+    return Stay(begin, end, price, words[3]) if math.isfinite(price) and price >= 0 else None
+
+
+def read_book(folder: Path = BOOK) -> dict[str, list[Stay]]:
+    """Read all of it, by node; nothing where an earlier version made the cluster."""
+    files = sorted(folder.iterdir()) if folder.is_dir() else []
+    return {
+        file.name: read_stays(file.read_text(encoding="utf-8", errors="replace"))
+        for file in files
+        if _NODE.fullmatch(file.name)
+    }
+
+
+def joined(stays: Sequence[Stay]) -> int | None:
+    """Since when a node is in the cluster, whatever its price was since; None where it is not."""
+    found = None
+    for stay in reversed(stays):
+        if found is None:
+            if stay.end is not None:
+                return None
+        elif stay.end != found:
+            break
+        found = stay.begin
+    return found
+
+
+def left(stays: Sequence[Stay]) -> int | None:
+    """When a node has left; None of one that is there, or never was."""
+    return stays[-1].end if stays else None
+
+
+def month_begin(now: float) -> int:
+    """The first second of the month, in UTC."""
+    return calendar.timegm((*time.gmtime(now)[:2], 1, 0, 0, 0))
+
+
+def spent(stays: Iterable[Stay], begin: float, end: float) -> Mapping[str, float]:
+    """What stays came to between two times, by currency; those without a price are in none."""
+    found: dict[str, float] = {}
+    for stay in stays:
+        if stay.price is not None and (hours := stay.hours(begin, end)):
+            found[stay.currency] = found.get(stay.currency, 0.0) + hours * stay.price
+    return found

@@ -1,0 +1,67 @@
+"""Prices in the config: what a machine costs an hour, and in which currency."""
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+
+from components.settings.problems import shown
+from components.settings.section import key
+from components.settings.types import Number, refuse, words
+
+# ISO 4217, without funds, metals, and codes for tests and for no currency.
+CURRENCIES = words(
+    "AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BGN BHD BIF BMD BND BOB BRL BSD BTN BWP BYN BZD CAD CDF CHF"
+    " CLP CNY COP CRC CUP CVE CZK DJF DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GNF GTQ GYD HKD HNL"
+    " HTG HUF IDR ILS INR IQD IRR ISK JMD JOD JPY KES KGS KHR KMF KPW KRW KWD KYD KZT LAK LBP LKR LRD LSL LYD MAD"
+    " MDL MGA MKD MMK MNT MOP MRU MUR MVR MWK MXN MYR MZN NAD NGN NIO NOK NPR NZD OMR PAB PEN PGK PHP PKR PLN PYG"
+    " QAR RON RSD RUB RWF SAR SBD SCR SDG SEK SGD SHP SLE SOS SRD SSP STN SVC SYP SZL THB TJS TMT TND TOP TRY TTD"
+    " TWD TZS UAH UGX USD UYU UZS VES VND VUV WST XAF XCD XCG XOF XPF YER ZAR ZMW ZWG"
+)
+# Those of which a dollar has had fifty or more.
+_SMALL = words(
+    "AFN ALL AMD AOA ARS BDT BIF CDF CLP COP CRC CVE DJF DOP DZD ETB GMD GNF GYD HTG HUF IDR INR IQD IRR ISK JMD"
+    " JPY KES KGS KHR KMF KPW KRW KZT LAK LBP LKR LRD MGA MKD MMK MNT MUR MWK MZN NGN NPR PHP PKR PYG RSD RUB RWF"
+    " SDG SOS SSP SYP TZS UGX UZS VES VND VUV XAF XOF XPF YER"
+)
+# Of one machine an hour. The dearest that is rented costs about a hundred dollars.
+MOST, MOST_OF_SMALL = 1_000, 10_000_000
+DEFAULT_CURRENCY = "USD"
+
+
+def _currency(value: str) -> str:
+    if value not in CURRENCIES:
+        near = value.upper()[:3]
+        fix = f"did you mean '{near}'?" if near in CURRENCIES else None
+        refuse("is not a currency's code in ISO 4217", fix=fix)
+    return value
+
+
+Currency = Annotated[str, AfterValidator(_currency)]
+Price = Annotated[Number, Field(ge=0, le=MOST_OF_SMALL)]
+
+
+def currency_key() -> Any:
+    """The key of the currency of a stack's prices. One stack has one."""
+    return key(
+        "the currency of all `price_per_hour` of this stack, by its code in ISO 4217; a pool's may be another one: "
+        "amounts of two currencies are told side by side and never added",
+        "a currency's code in ISO 4217; nobody could say what the stack costs; write one such as USD or EUR",
+        default=DEFAULT_CURRENCY,
+    )
+
+
+def price_key(whose: str) -> Any:
+    """The key of what a machine costs an hour; `whose` says which, and whose it is where it is left out."""
+    return key(
+        f"in the stack's `currency`, what {whose}",
+        f"an amount from 0 to {MOST:,} (to {MOST_OF_SMALL:,} in a currency such as JPY); nobody could say what the "
+        "stack costs; write what the provider asks for one machine, such as 2.49",
+        default=None,
+    )
+
+
+def too_much(price: float, currency: object) -> str:
+    """What is wrong with a price that no machine has in its currency; empty where nothing is."""
+    if price <= MOST or currency in _SMALL or not isinstance(currency, str):
+        return ""
+    return f"{shown(price)} is more than any machine costs in {currency} an hour"

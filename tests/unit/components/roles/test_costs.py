@@ -1,0 +1,161 @@
+"""`tailrack costs`: the book, what a month came to, and who idles; and the bash that writes the book."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.roles.tools import book, costs, slurm
+from components.roles.tools.book import Stay, joined, left, month_begin, read_book, read_stays, spent
+from components.roles.tools.costs import as_rows, as_text, duration, totals, used_hours
+from components.roles.tools.main import main
+from components.validation.slurm_nodes import Node
+from tests.unit.shell import Shell, script_of
+
+NOW = 1_790_000_000  # 2026-09-21 14:13:20 UTC
+MONTH = 1_788_220_800
+HOUR = 3600
+
+
+def test_a_line_that_is_none_is_passed_over() -> None:
+    text = "100 200 2.5 USD\n\n300 - - -\n400 - nan USD\n5 - -2 USD\n6 - 2\nx - 2 USD\n500 - 1e-3 EUR\n"
+    assert read_stays(text) == [Stay(100, 200, 2.5, "USD"), Stay(300, None), Stay(500, None, 0.001, "EUR")]
+
+
+def test_a_book_has_files_of_nodes_alone(tmp_path: Path) -> None:
+    for name in ("a1", "a1.x7Gh2k", "..b"):
+        (tmp_path / name).write_text("100 - 2 USD\n")
+    assert read_book(tmp_path) == {"a1": [Stay(100, None, 2.0, "USD")]}
+    assert read_book(tmp_path / "none") == {}
+
+
+def test_a_month_begins_on_its_first_in_utc() -> None:
+    assert month_begin(NOW) == MONTH
+    assert month_begin(MONTH) == MONTH
+    assert month_begin(MONTH - 1) < MONTH
+
+
+def test_what_stays_came_to_is_theirs_of_this_month_alone() -> None:
+    stays = [Stay(MONTH - HOUR, MONTH + HOUR, 2.0, "USD"), Stay(NOW - HOUR, None, 3.0, "USD"), Stay(NOW - HOUR, None)]
+    assert spent(stays, MONTH, NOW) == {"USD": pytest.approx(5.0)}
+    assert spent([Stay(NOW + 60, None, 2.0, "USD")], MONTH, NOW) == {}, "a clock that was wrong costs nothing"
+
+
+def test_since_when_a_node_is_there() -> None:
+    assert joined([Stay(1, 2), Stay(5, 9), Stay(9, None)]) == 5
+    assert joined([Stay(1, 2)]) is None
+    assert (joined([]), left([]), left([Stay(1, 2)]), left([Stay(1, None)])) == (None, None, 2, None)
+
+
+def test_hours_with_two_jobs_on_a_node_count_once() -> None:
+    used = [("a[1-2]", MONTH - 99, MONTH + HOUR), ("a1", MONTH, MONTH + 2 * HOUR), ("a1", NOW - HOUR, NOW + 5)]
+    assert used_hours(used, MONTH, NOW) == {"a1": pytest.approx(3.0), "a2": pytest.approx(1.0)}
+
+
+BOOK = {
+    "head": [Stay(MONTH - 9 * HOUR, None)],
+    "r1": [Stay(NOW - 10 * HOUR, None, 2.0, "USD")],
+    "r2": [Stay(NOW - 10 * HOUR, None, 2.0, "USD")],
+    "gone": [Stay(NOW - 20 * HOUR, NOW - 10 * HOUR, 1.0, "USD")],
+    "old": [Stay(MONTH - 9 * HOUR, MONTH - HOUR, 1.0, "USD")],
+    "e1": [Stay(NOW - 10 * HOUR, NOW - 5 * HOUR, 1.0, "USD"), Stay(NOW - 5 * HOUR, None, 4.0, "EUR")],
+}
+NODES = {
+    "r1": Node("r1", frozenset({"IDLE"}), last_busy=NOW - 3 * HOUR),
+    "r2": Node("r2", frozenset({"MIXED"}), last_busy=NOW - 3 * HOUR),
+    "e1": Node("e1", frozenset({"IDLE"}), last_busy=NOW - HOUR),
+}
+
+
+def test_sums_are_by_currency_and_of_those_who_left_too() -> None:
+    found = costs.costs(BOOK, NODES, None, NOW)
+    assert {each.name for each in found} == {"r1", "r2", "gone", "e1"}
+    assert totals(found) == {"EUR": (4.0, pytest.approx(20.0)), "USD": (4.0, pytest.approx(55.0))}
+    assert [(each.name, each.idle_seconds) for each in found if each.idle_seconds is not None] == [
+        ("r1", 3 * HOUR),
+        ("e1", HOUR),
+    ]
+
+
+def test_what_people_read_names_the_idle_ones_and_says_what_is_an_estimate() -> None:
+    used = [("r[1-2]", NOW - 10 * HOUR, NOW - 5 * HOUR)]
+    text = as_text(costs.costs({"r1": BOOK["r1"], "r2": BOOK["r2"]}, NODES, used, NOW), NOW - 10 * HOUR, NOW)
+    assert text.splitlines()[:2] == [
+        "4.00 USD an hour now; 40.00 USD since 2026-09-21 04:13 UTC; jobs had 50% of these node hours",
+        "r1 idle for 3 h 0 min: 6.00 USD (2.00 an hour)",
+    ]
+    assert text.endswith(costs.ESTIMATE)
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(59, "0 min"), (7500, "2 h 5 min"), (200_000, "2 days")])
+def test_durations(seconds: int, words: str) -> None:
+    assert duration(seconds) == words
+
+
+def test_what_is_printed_for_programs_is_read_again(monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.setattr(costs, "read_book", lambda: BOOK)
+    monkeypatch.setattr(time, "time", lambda: NOW)
+    monkeypatch.setattr(slurm, "used", lambda *_: None)
+    monkeypatch.setattr(slurm, "nodes", lambda *names: [NODES[name] for name in names or NODES])
+    assert main(["costs", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert as_rows(told) == costs.costs(BOOK, NODES, None, NOW)
+    assert told["since"] == MONTH
+    with pytest.raises(ValueError, match="no costs"):
+        as_rows({"costs": [{"name": "x"}]})
+
+
+def test_without_a_price_nothing_is_asked_of_slurm(monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.setattr(costs, "read_book", lambda: {"head": [Stay(1, None)]})
+    assert main(["costs", "--or-nothing"]) == 0
+    assert capsys.readouterr().out == ""
+    assert main(["costs"]) == 0
+    assert "No node has a price_per_hour" in capsys.readouterr().out
+
+
+# The bash.
+
+
+def write(shell: Shell, phase: str, action: str, price: str, at: int) -> str:
+    shell.stub("date", f"echo {at}")
+    done = shell.step(script_of("costs", phase), {"STEP_LOCK": "", "NODE_NAME": "a1", "NODE_PRICE": price}, action)
+    assert done.returncode == 0, done.stderr
+    return shell.path("/var/lib/tailrack/costs/a1").read_text()
+
+
+def test_the_book_has_a_line_a_price_and_the_same_again_changes_nothing(shell: Shell) -> None:
+    assert write(shell, "member", "up", "", 100) == "100 - - -\n"
+    assert write(shell, "member", "up", "", 150) == "100 - - -\n"
+    assert write(shell, "member", "up", "2.05 USD", 200) == "100 200 - -\n200 - 2.05 USD\n"
+    assert write(shell, "member", "up", "2.05 USD", 250) == "100 200 - -\n200 - 2.05 USD\n"
+    assert write(shell, "member", "down", "2.05 USD", 300) == "100 200 - -\n200 300 2.05 USD\n"
+    assert write(shell, "member", "down", "2.05 USD", 400) == "100 200 - -\n200 300 2.05 USD\n"
+    text = write(shell, "member", "up", "3 EUR", 500)
+    assert text == "100 200 - -\n200 300 2.05 USD\n500 - 3 EUR\n"
+    assert read_stays(text)[-1] == Stay(500, None, 3.0, "EUR")
+
+
+def test_the_book_of_a_node_does_not_grow_for_ever(shell: Shell) -> None:
+    file = shell.write("/var/lib/tailrack/costs/a1", "".join(f"{at} {at + 1} 1 USD\n" for at in range(500)))
+    write(shell, "member", "up", "2 USD", 900)
+    assert len(file.read_text().splitlines()) == 200
+    assert file.read_text().endswith("900 - 2 USD\n")
+
+
+def test_who_left_long_ago_is_forgotten_and_who_stays_is_not(shell: Shell) -> None:
+    gone = shell.write("/var/lib/tailrack/costs/gone", "100 200 1 USD\n")
+    stays = shell.write("/var/lib/tailrack/costs/stays", "100 - 1 USD\n")
+    past = time.time() - 500 * 86400
+    for file in (gone, stays):
+        os.utime(file, (past, past))
+    write(shell, "services", "up", "", 900)
+    assert (gone.exists(), stays.exists()) == (False, True)
+
+
+def test_the_folder_is_where_the_command_looks() -> None:
+    assert f"{book.BOOK}" == "/var/lib/tailrack/costs"

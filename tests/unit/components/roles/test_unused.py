@@ -1,0 +1,220 @@
+"""Whether nodes are used by nobody: what keeps them, and from when on they are idle."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from components.roles.tools import idle, slurm
+from components.roles.tools.book import Stay
+from components.roles.tools.job import Job
+from components.roles.tools.main import main
+from components.roles.tools.slurm import SlurmError
+from components.roles.tools.unused import Use, could_run, idle_since, use
+from components.validation.node_names import node_names
+from components.validation.slurm_nodes import Node, read_nodes
+
+NOW = 1_790_000_000
+HOUR = 3600
+CAME = (Stay(NOW - 9 * HOUR, None, 2.0, "USD"),)
+
+
+def node(name: str, *flags: str, last_busy: int = NOW - 2 * HOUR, **more: Any) -> Node:
+    how = {"partitions": frozenset({"all", "rented"}), "features": frozenset({"site-rented", "nvme"}), **more}
+    return Node(name, frozenset(flags or {"IDLE"}), gpus=how.pop("gpus", "h100:8"), last_busy=last_busy, **how)
+
+
+def job(*flags: str, **more: Any) -> Job:
+    how: dict[str, Any] = {"partition": "all", "reason": "Resources", "begin": NOW - 60, **more}
+    return Job(7, "train", "ada", 6001, flags or ("PENDING",), **how)
+
+
+def asked(*nodes: Node, jobs: list[Job] | None = None, book: Any = None, minutes: int = 30) -> Use:
+    names = [each.name for each in nodes]
+    told = dict.fromkeys(names, CAME) if book is None else book
+    by_name = {each.name: each for each in nodes}
+    return use(names, by_name, jobs or [], told, minutes=minutes, now=NOW, expand=node_names)
+
+
+def test_nodes_whose_last_job_ended_before_the_limit_are_unused() -> None:
+    assert asked(node("r1"), node("r2")) == Use(True, "all 2 nodes have been idle for 120 min or more, longer than 30")
+    assert asked(node("r1")).why == "r1 has been idle for 120 min or more, longer than 30"
+
+
+@pytest.mark.parametrize(("idle_for", "unused"), [(29 * 60, False), (30 * 60 + 59, False), (31 * 60, True)])
+def test_the_one_that_was_used_last_counts(idle_for: int, unused: bool) -> None:
+    found = asked(node("r1"), node("r2", last_busy=NOW - idle_for))
+    assert found.unused == unused
+    assert unused or found.why == f"r2 has been idle for {idle_for // 60} min, and may be for 30"
+
+
+def test_a_node_that_has_just_come_is_idle_since_then_whatever_slurm_says() -> None:
+    stays = (Stay(NOW - 9000, NOW - 5000), Stay(NOW - 600, None))
+    assert idle_since(node("r1", last_busy=0), stays) == NOW - 600
+    # Another price is no other coming.
+    priced = (Stay(NOW - 9000, NOW - 600, 1.0, "USD"), Stay(NOW - 600, None, 2.0, "USD"))
+    assert idle_since(node("r1", last_busy=0), priced) == NOW - 9000
+
+
+@pytest.mark.parametrize("flags", [("ALLOCATED",), ("MIXED",), ("IDLE", "COMPLETING"), ("DOWN", "COMPLETING")])
+def test_a_node_with_jobs_keeps_all(flags: tuple[str, ...]) -> None:
+    assert asked(node("r1"), node("r2", *flags)) == Use(False, "r2 has jobs")
+
+
+@pytest.mark.parametrize("flags", [("DRAIN", "IDLE"), ("DOWN",), ("DOWN", "NOT_RESPONDING")])
+def test_a_node_that_is_out_costs_like_any_other(flags: tuple[str, ...]) -> None:
+    assert asked(node("r1", *flags)).unused
+
+
+@pytest.mark.parametrize("flag", ["RESERVED", "MAINTENANCE"])
+def test_a_reserved_node_keeps_all(flag: str) -> None:
+    assert asked(node("r1", "IDLE", flag)).why == "r1 is reserved"
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED"])
+def test_a_job_on_a_node_keeps_all_also_one_of_which_the_nodes_state_tells_nothing(state: str) -> None:
+    found = asked(node("r1"), node("r2"), jobs=[job(state, nodes="a1,r[2-3]")])
+    assert found == Use(False, "job 7 of ada is on r2")
+    assert asked(node("r1"), jobs=[job(state, nodes="a[1-9]")]).unused
+
+
+def test_a_job_that_waits_and_could_run_there_keeps_all() -> None:
+    assert asked(node("r1"), jobs=[job()]) == Use(False, "job 7 of ada waits (Resources) and could run there")
+
+
+@pytest.mark.parametrize(
+    ("more", "could"),
+    [
+        ({}, True),
+        ({"partition": "cloud-a"}, False),
+        ({"partition": "cloud-a,rented"}, True),
+        ({"reason": "JobHeldUser"}, False),
+        ({"reason": "JobHeldAdmin"}, False),
+        ({"reason": "DependencyNeverSatisfied"}, False),
+        ({"reason": "Dependency"}, True),
+        ({"begin": NOW + 10 * 60}, True),
+        ({"begin": NOW + 31 * 60}, False),
+        ({"needs": "a[1-4]"}, False),
+        ({"needs": "a1,r1"}, True),
+        ({"features": "nvme&site-rented"}, True),
+        ({"features": "site-cloud-a"}, False),
+        ({"features": "site-cloud-a|nvme"}, True),
+        ({"features": "[site-cloud-a*2]"}, True),
+        ({"asked": "cpu=8,gres/gpu=8"}, True),
+        ({"asked": "cpu=8,gres/gpu=8,gres/gpu:h100=8"}, True),
+        ({"asked": "cpu=8,gres/gpu=8,gres/gpu:a100=8"}, False),
+    ],
+)
+def test_which_jobs_could_run_there(more: dict[str, Any], could: bool) -> None:
+    found = could_run(job(**more), [node("r1")], minutes=30, now=NOW, expand=node_names)
+    assert found == could
+    assert not could_run(job(asked="gres/gpu=1"), [node("r1", gpus="")], minutes=30, now=NOW, expand=node_names)
+
+
+def test_a_node_that_left_the_cluster_is_idle_since_then_and_one_that_never_came_keeps_all() -> None:
+    gone = {"r1": CAME, "r2": (Stay(NOW - 9000, NOW - 4000),)}
+    names, nodes = ["r1", "r2"], {"r1": node("r1")}
+    assert use(names, nodes, [], gone, minutes=30, now=NOW, expand=node_names).unused
+    never = use(names, nodes, [], {"r1": CAME}, minutes=30, now=NOW, expand=node_names)
+    assert never == Use(False, "r2: slurmctld does not know it, and it never was in the cluster")
+    unsure = asked(node("r1", last_busy=0), book={})
+    assert unsure == Use(False, "r1: slurmctld does not know since when it is idle")
+
+
+def test_nodes_are_read_with_what_they_did_last() -> None:
+    told = {"name": "r1", "state": ["IDLE"], "partitions": ["all", "rented"], "active_features": ["nvme"],
+            "last_busy": {"set": True, "infinite": False, "number": NOW}}  # fmt: skip
+    (found,) = read_nodes(json.dumps({"nodes": [told]}))
+    assert (found.partitions, found.features, found.last_busy) == ({"all", "rented"}, {"nvme"}, NOW)
+    (before,) = read_nodes(json.dumps({"nodes": [{**told, "partitions": "all,rented", "active_features": ""}]}))
+    assert (before.partitions, before.features) == ({"all", "rented"}, frozenset())
+
+
+class Controller:
+    """A fake of slurmctld for one node and its jobs; `calls` has what it was told to change."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.node, self.calls, self.on_drain = node("r1"), list[str](), lambda: None
+        self.jobs = list[dict[str, Any]]()
+        monkeypatch.setattr(slurm, "nodes", lambda *_: [self.node])
+        monkeypatch.setattr(slurm, "scontrol", self.scontrol)
+        monkeypatch.setattr(idle, "read_book", lambda: {"r1": CAME})
+        monkeypatch.setattr(time, "time", lambda: NOW)
+        monkeypatch.setattr(os, "geteuid", lambda: 0)
+
+    def scontrol(self, *words: str) -> str:
+        if words[0] == "show":
+            return json.dumps({"jobs": self.jobs})
+        self.calls.append(" ".join(words))
+        if "state=drain" in words:
+            self.node = replace(self.node, flags=self.node.flags | {"DRAIN"})
+            self.on_drain()
+        return ""
+
+
+DRAIN = "update nodename=r1 state=drain reason=tailrack: leaves the cluster"
+BACK = "update nodename=r1 state=resume"
+
+
+def ask(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    assert main(["idle", "--json", "--minutes", "30", *words, "r1"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert isinstance(told, dict)
+    return told
+
+
+def test_unused_nodes_are_taken_out_before_anybody_is_told_so(monkeypatch: Any, capsys: Any) -> None:
+    fake = Controller(monkeypatch)
+    assert ask(capsys)["unused"] is True
+    assert fake.calls == []
+    assert ask(capsys, "--take-out")["unused"] is True
+    assert fake.calls == [DRAIN]
+
+
+def test_a_job_that_begins_meanwhile_gives_them_back(monkeypatch: Any, capsys: Any) -> None:
+    fake = Controller(monkeypatch)
+    begun = {"job_id": 8, "user_name": "ada", "job_state": ["RUNNING"], "nodes": "r1"}
+    fake.on_drain = lambda: fake.jobs.append(begun)
+    assert ask(capsys, "--take-out") == {"unused": False, "why": "job 8 of ada is on r1"}
+    assert fake.calls == [DRAIN, BACK]
+
+
+def test_nodes_whose_controller_falls_silent_are_given_back(monkeypatch: Any, capsys: Any) -> None:
+    fake = Controller(monkeypatch)
+    fake.on_drain = lambda: fake.jobs.append({"no": "job"})
+    assert main(["idle", "--take-out", "--minutes", "30", "r1"]) == 1
+    assert fake.calls == [DRAIN, BACK]
+    assert "jobs as JSON" in capsys.readouterr().err
+
+
+def test_a_node_that_a_person_has_drained_is_not_given_work(monkeypatch: Any, capsys: Any) -> None:
+    fake = Controller(monkeypatch)
+    fake.node = node("r1", "IDLE", "DRAIN")
+    assert ask(capsys, "--take-out")["unused"] is True
+    assert fake.calls == []
+
+
+def test_used_nodes_are_left_alone_and_only_root_takes_any_out(monkeypatch: Any, capsys: Any) -> None:
+    fake = Controller(monkeypatch)
+    fake.node = node("r1", "MIXED")
+    assert ask(capsys, "--take-out") == {"unused": False, "why": "r1 has jobs"}
+    assert fake.calls == []
+    monkeypatch.setattr(os, "geteuid", lambda: 6001)
+    assert main(["idle", "--take-out", "r1"]) == 1
+    assert "only root" in capsys.readouterr().err
+
+
+def test_a_controller_that_does_not_answer_is_no_idle_one(monkeypatch: Any, capsys: Any) -> None:
+    Controller(monkeypatch)
+
+    def silent(*_: str) -> list[Node]:
+        raise SlurmError("slurmctld has not answered for 30 s")
+
+    monkeypatch.setattr(slurm, "nodes", silent)
+    assert main(["idle", "r1"]) == 1
+    assert "has not answered" in capsys.readouterr().err

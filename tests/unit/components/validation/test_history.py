@@ -1,0 +1,61 @@
+"""The history of a scope's measurements: what is added, what takes another's place, and what is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from components.validation.history import MOST, extended
+
+FIRST = {"measured_at": "2026-11-20T08:00:00Z", "busbw_gb_per_s": 40.0, "floor_gb_per_s": 36.0, "verdict": "PASS"}
+ONE = {**FIRST, "nodes": 2}
+
+
+def result(**changes: Any) -> dict[str, Any]:
+    return {**FIRST, "nodes": ["a", "b"], "reason": "whatever", "rows": [], **changes}
+
+
+def test_the_first_measurement_begins_it() -> None:
+    assert extended(None, result()) == [ONE]
+
+
+def test_another_measurement_is_added_and_the_same_is_not() -> None:
+    later = result(measured_at="2026-11-21T08:00:00Z", busbw_gb_per_s=None, verdict="FAIL")
+    found = extended([ONE], later)
+    assert [each["busbw_gb_per_s"] for each in found] == [40.0, None]
+    assert extended(found, later) == found
+
+
+def test_what_is_judged_by_another_floor_takes_its_own_place() -> None:
+    assert extended([ONE], result(floor_gb_per_s=45.0, verdict="FAIL")) == [
+        {**ONE, "floor_gb_per_s": 45.0, "verdict": "FAIL"}
+    ]
+
+
+def test_where_nodes_were_busy_nothing_was_measured() -> None:
+    assert extended([ONE], result(measured_at="2026-11-21T08:00:00Z", verdict="BUSY")) == [ONE]
+
+
+@pytest.mark.parametrize("moment", [None, "", "yesterday", "2026-11-21T08:00:00Z<script>", 7, "2026-11-21"])
+def test_without_a_moment_there_is_no_entry(moment: Any) -> None:
+    assert extended([ONE], result(measured_at=moment)) == [ONE]
+
+
+@pytest.mark.parametrize("before", [None, {}, "x", [None, 7, {"verdict": "PASS"}], [{**ONE, "measured_at": "x"}]])
+def test_what_an_earlier_run_cannot_have_left_is_none(before: Any) -> None:
+    assert extended(before, result()) == [ONE]
+
+
+@pytest.mark.parametrize("figure", [float("nan"), float("inf"), -1.0, "40", True])
+def test_what_is_no_figure_is_not_drawn(figure: Any) -> None:
+    assert extended([{**ONE, "busbw_gb_per_s": figure}], result(measured_at=None))[0]["busbw_gb_per_s"] is None
+
+
+def test_it_is_bounded_and_the_oldest_go_first() -> None:
+    found: list[Any] = []
+    for number in range(MOST + 5):
+        found = extended(found, result(measured_at=f"2026-11-20T{number // 60:02}:{number % 60:02}:00Z"))
+    assert len(found) == MOST
+    assert found[0]["measured_at"] == "2026-11-20T00:05:00Z"
+    assert len(extended(found, result(), 3)) == 3

@@ -1,0 +1,82 @@
+"""Prices in the config: whose they are, and those that are none."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacks.config import ConfigError, PoolConfig, parse
+from tests.unit.configs import RawConfig
+
+POOL: RawConfig = {
+    "kind": "pool",
+    "cluster": "dev",
+    "sites": [{"name": "cloud-c", "kind": "lab", "pools": [{"name": "c", "count": 2, "price_per_hour": 2.05}]}],
+}
+
+
+def problems(raw: RawConfig, model: Any = None) -> list[str]:
+    with pytest.raises(ConfigError) as refused:
+        parse(raw, model, base_dir=Path()) if model else parse(raw, base_dir=Path())
+    return [str(problem) for problem in refused.value.problems]
+
+
+def test_a_pools_price_comes_before_its_sites(lab_config: RawConfig) -> None:
+    lab_config["sites"][0] |= {"price_per_hour": 0.1}
+    lab_config["sites"][0]["pools"][0]["price_per_hour"] = 2.5
+    prices = {node.name: node.price_per_hour for node in parse(lab_config, base_dir=Path()).nodes()}
+    assert prices == {"head": 0.1, "a1": 2.5, "b1": None}
+
+
+def test_a_host_has_its_own_price_or_its_sites(hosts_config: RawConfig, key_folder: Path) -> None:
+    site = hosts_config["sites"][0]
+    site["price_per_hour"] = 3
+    site["hosts"][0]["price_per_hour"] = 0
+    config = parse(hosts_config, base_dir=key_folder, secret_keys=frozenset({"tailnet"}))
+    assert [node.price_per_hour for node in config.nodes()] == [0, 3, 3, 3]
+
+
+@pytest.mark.parametrize(
+    "price", [-0.01, -5, "nan", "inf", float("nan"), float("inf"), "two dollars", "", True, 1e30, []]
+)
+def test_what_is_no_price_is_refused_once_with_what_to_write(lab_config: RawConfig, price: Any) -> None:
+    lab_config["sites"][0]["pools"][0]["price_per_hour"] = price
+    (problem,) = problems(lab_config)
+    assert problem.startswith("tailrack:sites[0].pools[0].price_per_hour: ")
+    assert "is not an amount from 0" in problem
+    assert "such as 2.49" in problem
+
+
+def test_a_price_that_no_machine_has_in_its_currency_is_refused(lab_config: RawConfig) -> None:
+    lab_config["sites"][0]["price_per_hour"] = 2490
+    (problem,) = problems(lab_config)
+    assert problem.startswith(
+        "tailrack:sites[0].price_per_hour: 2490.0 is more than any machine costs in USD an hour; "
+    )
+    yen = {**copy.deepcopy(lab_config), "currency": "JPY"}
+    assert parse(yen, base_dir=Path()).currency == "JPY"
+
+
+@pytest.mark.parametrize(
+    ("currency", "fix"), [("usd", "did you mean 'USD'?"), ("EURO", "'EUR'"), ("XXX", "write"), ("dollars", "write")]
+)
+def test_what_is_no_currency_is_refused(lab_config: RawConfig, currency: str, fix: str) -> None:
+    (problem,) = problems({**lab_config, "currency": currency})
+    assert problem.startswith(f"tailrack:currency: {currency!r} is not a currency's code in ISO 4217; ")
+    assert fix in problem
+
+
+def test_a_pool_says_when_it_is_taken_away_and_a_cluster_never_is(lab_config: RawConfig) -> None:
+    assert parse({**POOL, "idle_limit_minutes": 30}, PoolConfig, base_dir=Path()).idle_limit_minutes == 30
+    (problem,) = problems({**lab_config, "idle_limit_minutes": 30})
+    assert "it belongs to a stack of kind pool" in problem
+
+
+@pytest.mark.parametrize("minutes", [0, 4, -30, "soon", 30.5, True, 100_000])
+def test_a_limit_that_would_take_away_what_has_just_come_is_refused(minutes: Any) -> None:
+    (problem,) = problems({**POOL, "idle_limit_minutes": minutes}, PoolConfig)
+    assert problem.startswith("tailrack:idle_limit_minutes: ")
+    assert "a whole number from 5 to 43200" in problem
