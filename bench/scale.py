@@ -26,6 +26,7 @@ from pathlib import Path
 
 import asyncssh
 
+from driver.pulumi_home import prepare_home
 from driver.stack_file import load_config
 from driver.workspace import PROJECT, Workspace
 from engine.engine import Engine
@@ -113,12 +114,14 @@ def workspace(addresses: Sequence[tuple[str, int]], private_key: str, host_key: 
         folder = Path(name)
         made = Workspace(PROJECT, STACK, write_config(folder, addresses, private_key, host_key), folder / "state")
         made.prepare()
+        prepare_home(folder / "home", folder / "own")
         yield made
 
 
 def environment_of(made: Workspace) -> dict[str, str]:
     """Variables for a process that works on it."""
-    return {**os.environ, **made.environment(), "PULUMI_HOME": str(made.root / "home"), "PYTHONPATH": str(PROJECT)}
+    home = str(made.root.parent / "home")
+    return {**os.environ, **made.environment(), "PULUMI_HOME": home, "PYTHONPATH": str(PROJECT)}
 
 
 def engine_of(folder: Path) -> Engine:

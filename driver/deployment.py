@@ -57,6 +57,7 @@ class Deployment:
 
         workspace.prepare()
         if found.cli is not None:
+            workspace.prepare_pulumi_home()
             check_for_cli(workspace.config_copy, {**os.environ, **workspace.environment()})
             self._take("cli")
             self._runner = CliRunner(workspace, found.cli, tell, parallel)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import yaml
 
+from driver.pulumi_home import prepare_home
 from engine.locks import locked
 from stacks.yaml_file import FileError
 
@@ -56,6 +57,11 @@ class Workspace:
         """The state of all stacks here that the CLI runs: in one place, so that one can reference another."""
         return self.root / "backend"
 
+    @property
+    def pulumi_home(self) -> Path:
+        """The CLI's home folder: the user's, without a log of every run."""
+        return self.root / "pulumi-home"
+
     def in_backend(self, ending: str) -> list[Path]:
         """Return what the CLI keeps of this stack, by what comes after the stack's name (a pattern)."""
         name = yaml.safe_load((self.project / "Pulumi.yaml").read_text(encoding="utf-8"))["name"]
@@ -95,6 +101,11 @@ class Workspace:
             text = text.rstrip("\n") + f"\n{salt}\n"
         write_private(copy, text)
 
+    def prepare_pulumi_home(self) -> None:
+        """Make the CLI's home folder, unless the caller has named one."""
+        if (home := _users_pulumi_home()) is not None:
+            prepare_home(self.pulumi_home, home)
+
     @property
     def config_copy(self) -> Path:
         """The copy of the config that the engine reads."""
@@ -111,6 +122,8 @@ class Workspace:
         }
         if "PULUMI_CONFIG_PASSPHRASE" not in os.environ and "PULUMI_CONFIG_PASSPHRASE_FILE" not in os.environ:
             wanted["PULUMI_CONFIG_PASSPHRASE_FILE"] = str(self.passphrase_file)
+        if self.pulumi_home.is_dir() and _users_pulumi_home() is not None:
+            wanted["PULUMI_HOME"] = str(self.pulumi_home)
         return wanted
 
     def forget(self) -> None:
@@ -125,6 +138,16 @@ class Workspace:
         """Hold the stack for one run. Raises DriverError when another run holds it."""
         busy = f"another run of stack {self.stack!r} is at work; wait for it, or end it with Ctrl-C there"
         return locked(self.folder / "running", DriverError(busy))
+
+
+def _users_pulumi_home() -> Path | None:
+    """The CLI's home folder unless one is named, which is taken as it is, or there is no home at all."""
+    if os.environ.get("PULUMI_HOME"):
+        return None
+    try:
+        return Path("~/.pulumi").expanduser()
+    except RuntimeError:
+        return None
 
 
 def _agent() -> str:

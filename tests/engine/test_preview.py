@@ -73,7 +73,8 @@ class Trial:
 def trial(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Trial]:
     """A cluster of four hosts at three sites, up, under either engine; a fifth host is there."""
     monkeypatch.setenv("PULUMI_BACKEND_URL", "")  # given back after the test: the driver sets it
-    monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    monkeypatch.delenv("PULUMI_HOME", raising=False)
     monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE", raising=False)
     monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE_FILE", raising=False)
     with play(COUNT + 1) as played:
@@ -83,6 +84,14 @@ def trial(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         made = Trial(tmp_path, config, found, played)
         made.up()
         yield made
+
+
+def test_no_log_of_a_run_is_kept_where_nobody_asked_for_one(trial: Trial, tmp_path: Path) -> None:
+    trial.preview()
+    assert not [*(tmp_path / "user").rglob("logs")]
+    # The CLI would otherwise have made a folder of it.
+    assert all(path.is_file() for path in trial.folder.rglob("pulumi-home/logs"))
+    assert trial.found.cli is None or [*trial.folder.rglob("pulumi-home/logs")]
 
 
 def test_a_preview_foretells_exactly_what_up_does_and_shows_every_changed_line(trial: Trial) -> None:
