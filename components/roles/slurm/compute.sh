@@ -3,7 +3,8 @@
 # slurmd as a dynamic node: it brings its own hardware description and takes all configuration from the controller.
 #
 # NODE_FEATURES, NODE_GRES   Slurm features and gres of this node (`site-x,pool-a`, `gpu:h200:8` or empty)
-# NODE_RESERVED_MB           memory that no job gets
+# NODE_REGISTERED_MB         memory that Slurm is told of, a little less than there is
+# NODE_RESERVED_MB           memory of it that no job gets
 # HEAD_ADDRESS               tailnet address of slurmctld
 # SLURM_JOB_LIMIT_SECONDS    see jobs.sh
 
@@ -195,7 +196,7 @@ OOMPolicy=continue"
 }
 
 slurm_compute() {
-    local conf="Feature=$NODE_FEATURES MemSpecLimit=$NODE_RESERVED_MB" known_changed=${CHANGED:-}
+    local conf="Feature=$NODE_FEATURES RealMemory=$NODE_REGISTERED_MB MemSpecLimit=$NODE_RESERVED_MB" known_changed=${CHANGED:-}
     set_slurm_of_others_aside
     [ -z "$NODE_GRES" ] || conf+=" Gres=$NODE_GRES"
     CHANGED=

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 # What a node keeps for the system, tailscaled and slurmd: a share of its memory, between two amounts of MB.
 _RESERVED_SHARE = 16
 _RESERVED_MB = (256, 8192)
+# What a node registers with is less than it has, by a share and at most some MB: another kernel leaves it a bit
+# less, and slurmctld drains a node that has less than it registered with. (Its node_reg_mem_percent does not hold:
+# before it reads that number it does not clear errno, and takes 100 % where an earlier call has left one; node_mgr.c,
+# mended in 25.05.)
+_MARGIN_SHARE, _MARGIN_MB = 64, 1024
 # The default a CPU is in steps, so that machines of one kind, which differ by a few MB, have the same.
 _STEP_MB = 64
 
@@ -100,11 +105,13 @@ def _node_sets(host: Host, gpus: NodeGpus) -> list[tuple[str, str]]:
 class MemoryValues(TypedDict):
     """What jobs may have of a node's memory.
 
+    registered_mb   what Slurm is told that there is, a little less than that
     reserved_mb   never given to a job
     memory        a line for each NodeSet that the node is in, `site-rack 4096`: MB that a job gets a CPU if it asks for
                   none. `ALL` is the partition of all nodes.
     """
 
+    registered_mb: int
     reserved_mb: int
     memory: str
 
@@ -112,9 +119,12 @@ class MemoryValues(TypedDict):
 def memory_values(host: Host, cpus: int, memory_mb: int, gpus: NodeGpus | None = None) -> MemoryValues:
     """Header values by field, from what the node's gate found."""
     reserved = min(max(memory_mb // _RESERVED_SHARE, _RESERVED_MB[0]), _RESERVED_MB[1])
-    share = max((memory_mb - reserved) // cpus, 1)
+    registered = memory_mb - min(memory_mb // _MARGIN_SHARE, _MARGIN_MB)
+    registered = registered // _STEP_MB * _STEP_MB or registered
+    share = max((registered - reserved) // cpus, 1)
     share = share // _STEP_MB * _STEP_MB or share
     return {
+        "registered_mb": registered,
         "reserved_mb": reserved,
         "memory": "\n".join(
             f"{node_set} {share}" for node_set in ("ALL", *_names(host, gpus or NodeGpus.promised(host)))

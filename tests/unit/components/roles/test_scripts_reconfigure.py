@@ -23,7 +23,8 @@ Place = Callable[..., Result]
 # Without what is special about it, it counts these seconds alone.
 HURRY = "sleep() { SECONDS=$((SECONDS + 1)); };"
 COMPUTE: Mapping[str, Value] = {
-    "NODE_FEATURES": "site-rack", "NODE_GRES": "gpu:h200:8", "NODE_RESERVED_MB": 4096, "HEAD_ADDRESS": "100.64.0.1",
+    "NODE_FEATURES": "site-rack", "NODE_GRES": "gpu:h200:8", "NODE_REGISTERED_MB": 64000,
+    "NODE_RESERVED_MB": 4096, "HEAD_ADDRESS": "100.64.0.1",
     "SLURM_JOB_LIMIT_SECONDS": 1,
 }  # fmt: skip
 

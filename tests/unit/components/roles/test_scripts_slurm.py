@@ -73,7 +73,8 @@ def compute(shell: Shell) -> Compute:
 
     def run(**values: Any) -> subprocess.CompletedProcess[str]:
         header = {
-            "NODE_FEATURES": "site-rack,fast", "NODE_GRES": "gpu:h200:8", "NODE_RESERVED_MB": 4096,
+            "NODE_FEATURES": "site-rack,fast", "NODE_GRES": "gpu:h200:8", "NODE_REGISTERED_MB": 64000,
+            "NODE_RESERVED_MB": 4096,
             "HEAD_ADDRESS": "100.64.0.1", "SLURM_JOB_LIMIT_SECONDS": 1, **values,
         }  # fmt: skip
         commands = "RESULT='' REASON='' REMEDY=''; exec 4>&2; trap report_failure EXIT; REGISTER_LIMIT=3; slurm_compute"
@@ -95,7 +96,7 @@ def test_a_node_that_is_as_asked_is_left_alone(shell: Shell, compute: Compute, c
     done = compute()
     assert done.returncode == 0, done.stderr
     assert len(changes(shell)) == before
-    assert "MemSpecLimit=4096 Gres=gpu:h200:8" in shell.path(UNIT).read_text()
+    assert "RealMemory=64000 MemSpecLimit=4096 Gres=gpu:h200:8" in shell.path(UNIT).read_text()
 
 
 def test_another_line_in_the_unit_starts_slurmd_again_and_touches_no_job(

@@ -217,7 +217,7 @@ def default_memory(handed_over: Handed, model: Model) -> dict[str, str | None]:
 
 
 def test_a_job_that_asks_for_no_memory_gets_a_cpus_share_of_the_partitions_smallest_node(handed_over: Handed) -> None:
-    share = {"rack": "248960", "cloud": "7488"}
+    share = {"rack": "248832", "cloud": "7360"}
     assert default_memory(handed_over, LARGE) == {
         "all": share["cloud"], "rack": share["rack"], "cloud": share["cloud"], "desk": None, "long": share["cloud"],
         "h200": share["cloud"], "a100": share["cloud"],
@@ -242,7 +242,16 @@ def test_a_node_keeps_a_share_of_its_memory_and_jobs_on_all_cpus_get_no_more_tha
         shares = {line.split()[0]: int(line.split()[1]) for line in str(found["memory"]).splitlines()}
         assert found["reserved_mb"] == reserved_mb
         assert shares.keys() == {"ALL", "site-rack", "gpu-h200"}
-        assert all(0 < share * cpus <= memory_mb - reserved_mb for share in shares.values())
+        assert all(0 < share * cpus <= found["registered_mb"] - reserved_mb for share in shares.values())
+
+
+@pytest.mark.parametrize("memory_mb", [1, 1000, 8000, 64213, 2000000])
+def test_a_node_registers_with_a_little_less_memory_than_it_has_and_keeps_that_with_another_kernel(
+    memory_mb: int,
+) -> None:
+    registered = memory_values(LARGE.nodes[0], 8, memory_mb)["registered_mb"]
+    assert 0 < registered <= memory_mb - min(memory_mb // 64, 1024)
+    assert memory_mb - registered <= min(memory_mb // 64, 1024) + 63
 
 
 def test_machines_of_one_kind_have_one_default_although_they_differ_by_some_megabytes() -> None:
