@@ -34,6 +34,7 @@ NODE_OUTPUT = {
     "path": str,
     "slurm_version": str,
     "tailscale_version": str,
+    "price_per_hour": type(None),
 }
 HALF_OUTPUT = {"time_us": NUMBER, "algbw_gb_per_s": NUMBER, "busbw_gb_per_s": NUMBER, "wrong": int}
 SCOPE_OUTPUT = {
@@ -41,6 +42,7 @@ SCOPE_OUTPUT = {
     "collective": str,
     "verdict": str,
     "reason": str,
+    "history": list,
     "busbw_gb_per_s": NUMBER,
     "algbw_gb_per_s": NUMBER,
     "gate_bytes": int,
@@ -319,6 +321,7 @@ def test_the_outputs_keep_their_contract(cluster: ClusterUnderTest, outputs: dic
         "nodes": list,
         "notes": list,
         "fabric": dict,
+        "currency": str,
     }
     assert misshapen(about, shape) == {}
     assert (about["name"], about["partitions"]) == ("lab", ["all", "cloud-a", "cloud-b"])

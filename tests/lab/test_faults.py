@@ -350,7 +350,6 @@ def test_a_host_that_is_down_or_shows_another_key_is_named_and_the_others_are_fi
     assert running.attempt("y1", f"ls {LOGS}").returncode == 2
 
 
-@pytest.mark.proof
 def test_a_node_that_restarts_comes_back_by_itself(running: ClusterUnderTest) -> None:
     docker("start", running.container("x1"))
     known = running.run("head", "cat /etc/exports.d/tailrack-x1.exports").split()[1].partition("/")[0]

@@ -61,7 +61,6 @@ def idle(cluster: ClusterUnderTest, node: str) -> bool:
     return cluster.run("head", f"sinfo -h -p rack -n {node} -o %T").strip() == "idle"
 
 
-@pytest.mark.proof
 def test_a_new_cloud_machine_is_waited_for_and_a_broken_source_on_it_is_passed_over(cluster: ClusterUnderTest) -> None:
     host = own_machine(cluster.lab, "c1", like="cloud")
     cluster.run("c1", "echo 'deb file:/nonexistent stable main' >/etc/apt/sources.list.d/vendor.list")
