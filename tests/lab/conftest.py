@@ -35,6 +35,15 @@ def images() -> Iterator[None]:
     client.close()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One process runs a file's tests, and one all files that share the cluster, so that it is made once."""
+    tests = [item for item in items if isinstance(item, pytest.Function)]
+    # A file may have a fixture of its own of that name.
+    sharing = {test.path for test in tests if "cluster" in test.fixturenames and not hasattr(test.module, "cluster")}
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("shared" if item.path in sharing else item.path.stem))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Beside a failure, what its cluster says: on another machine nobody can look afterwards."""
@@ -79,12 +88,12 @@ def make_cluster(
 def cluster(found: Found, images: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterUnderTest]:
     """One cluster, up, for every test that leaves it as it was: the dev stack with a second user and other floors."""
     config = dev_config()
+    config["tailrack:sites"][1]["pools"][0]["like"] = "cloud"
     config["tailrack:users"].append({"name": "bob", "uid": 6002})
     # One scope far below what any machine does, one without a floor.
     config["tailrack:validation"]["floors_gb_per_s"] = {"cloud-a": 1e-6}
     # Users go from node to node here. What holds them back where jobs are confined is in test_trust.py.
     config["tailrack:slurm"]["ssh_needs_job"] = False
-    # Each process that runs tests has a cluster of its own.
     stack = f"t1{os.environ.get('PYTEST_XDIST_WORKER', '')}"
     made = ClusterUnderTest(stack, tmp_path_factory.mktemp("t1"), found, config)
     made.forget_an_earlier_run()
