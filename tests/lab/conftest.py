@@ -35,6 +35,7 @@ def images() -> Iterator[None]:
     client.close()
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the marks in its own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One process runs a file's tests, and one all files that share the cluster, so that it is made once."""
     tests = [item for item in items if isinstance(item, pytest.Function)]
