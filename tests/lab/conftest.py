@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 from driver import lab_commands
 from driver.find_engine import Found, find_engine
+from driver.workspace import PROJECT
 from lab import docker_daemon as lab_engine
 from lab import images as lab_images
 from lab.errors import LabError
@@ -35,14 +39,24 @@ def images() -> Iterator[None]:
     client.close()
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the marks in its own
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One process runs a file's tests, and one all files that share the cluster, so that it is made once."""
-    tests = [item for item in items if isinstance(item, pytest.Function)]
-    # A file may have a fixture of its own of that name.
-    sharing = {test.path for test in tests if "cluster" in test.fixturenames and not hasattr(test.module, "cluster")}
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("shared" if item.path in sharing else item.path.stem))
+class ByCluster(LoadFileScheduling):
+    """One process runs a file's tests, and one all files that share the fixture `cluster`, so that it is made once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        return "the cluster" if _shares_the_cluster(path) else path
+
+
+@cache
+def _shares_the_cluster(path: str) -> bool:
+    text = (PROJECT / path).read_text(encoding="utf-8")
+    # A file may make its own.
+    return "cluster: " in text and "make_cluster" not in text and "\ndef cluster(" not in text
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByCluster | None:
+    """Give tests out by cluster where they are given out by file."""
+    return ByCluster(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(wrapper=True)
