@@ -105,6 +105,8 @@ def cluster(found: Found, images: None, tmp_path_factory: pytest.TempPathFactory
     config = dev_config()
     config["tailrack:sites"][1]["pools"][0]["like"] = "cloud"
     config["tailrack:users"].append({"name": "bob", "uid": 6002})
+    # Tests ask for jobs that ended long ago, where the machine is slow.
+    config["tailrack:slurm"]["settings"] = {"MinJobAge": 7200}
     # One scope far below what any machine does, one without a floor.
     config["tailrack:validation"]["floors_gb_per_s"] = {"cloud-a": 1e-6}
     # Users go from node to node here. What holds them back where jobs are confined is in test_trust.py.
