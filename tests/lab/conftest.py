@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 from driver import lab_commands
 from driver.find_engine import Found, find_engine
+from driver.workspace import PROJECT
 from lab import docker_daemon as lab_engine
 from lab import images as lab_images
 from lab.errors import LabError
@@ -33,6 +37,26 @@ def images() -> Iterator[None]:
     yield
     held.remove()
     client.close()
+
+
+class ByCluster(LoadFileScheduling):
+    """One process runs a file's tests, and one all files that share the fixture `cluster`, so that it is made once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        return "the cluster" if _shares_the_cluster(path) else path
+
+
+@cache
+def _shares_the_cluster(path: str) -> bool:
+    text = (PROJECT / path).read_text(encoding="utf-8")
+    # A file may make its own.
+    return "cluster: " in text and "make_cluster" not in text and "\ndef cluster(" not in text
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByCluster | None:
+    """Give tests out by cluster where they are given out by file."""
+    return ByCluster(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -79,12 +103,14 @@ def make_cluster(
 def cluster(found: Found, images: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterUnderTest]:
     """One cluster, up, for every test that leaves it as it was: the dev stack with a second user and other floors."""
     config = dev_config()
+    config["tailrack:sites"][1]["pools"][0]["like"] = "cloud"
     config["tailrack:users"].append({"name": "bob", "uid": 6002})
+    # Tests ask for jobs that ended long ago, where the machine is slow.
+    config["tailrack:slurm"]["settings"] = {"MinJobAge": 7200}
     # One scope far below what any machine does, one without a floor.
     config["tailrack:validation"]["floors_gb_per_s"] = {"cloud-a": 1e-6}
     # Users go from node to node here. What holds them back where jobs are confined is in test_trust.py.
     config["tailrack:slurm"]["ssh_needs_job"] = False
-    # Each process that runs tests has a cluster of its own.
     stack = f"t1{os.environ.get('PYTEST_XDIST_WORKER', '')}"
     made = ClusterUnderTest(stack, tmp_path_factory.mktemp("t1"), found, config)
     made.forget_an_earlier_run()

@@ -311,8 +311,9 @@ def test_a_name_nobody_has_fails_fast(three: ClusterUnderTest) -> None:
 
 
 def test_names_come_back_when_cloud_init_writes_its_file_on_a_running_machine(three: ClusterUnderTest) -> None:
-    three.run("late", "cloud-init single --name update_etc_hosts --frequency always")
-    assert three.attempt("late", "grep tailrack /etc/hosts").returncode == 1, "nothing was written anew"
+    write = "cloud-init single --name update_etc_hosts --frequency always"
+    three.run("late", f"echo '192.0.2.9 written-over' >>/etc/hosts; {write}")
+    assert three.attempt("late", "grep written-over /etc/hosts").returncode == 1, "nothing was written anew"
     eventually(lambda: knows_all(three, "late"), 75, "all names on late")
 
 
