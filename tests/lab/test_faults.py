@@ -400,7 +400,7 @@ def main_process(cluster: ClusterUnderTest, node: str, daemon: str) -> str:
 
 
 @pytest.mark.parametrize("daemons", [1, pytest.param(len(DAEMONS), marks=pytest.mark.proof)])
-@pytest.mark.parametrize("how", ["restart", "kill -s KILL"])
+@pytest.mark.parametrize("how", [pytest.param("restart", marks=pytest.mark.proof), "kill -s KILL"])
 def test_a_daemon_that_is_restarted_or_killed_is_back_by_itself(
     running: ClusterUnderTest, chance: random.Random, how: str, daemons: int
 ) -> None:

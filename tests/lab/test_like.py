@@ -16,6 +16,8 @@ from lab.identity import CHECKOUT, container_name, lab_id
 from lab.profiles.machine import CLASHING_UID, CLASHING_USER
 from tests.lab.cluster import eventually, own_machine
 
+# They are about the lab itself.
+pytestmark = pytest.mark.proof
 LAB = lab_id(CHECKOUT, "like")
 
 

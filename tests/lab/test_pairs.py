@@ -18,6 +18,8 @@ from lab.profiles.machine import Like
 from tests.lab.cluster import ClusterUnderTest, own_machine
 from tests.lab.slurm_packages import OF_RELEASE, RELEASE, lay_out, packages, settings
 
+# Images of three distributions, and a release that is built for two of them.
+pytestmark = pytest.mark.proof
 Make = Callable[[str], ClusterUnderTest]
 
 
@@ -58,7 +60,6 @@ def test_nodes_that_are_too_old_and_too_new_are_refused_with_the_release_that_wo
         assert of_trixie.attempt(node, "command -v slurmd munged").stdout == ""
 
 
-@pytest.mark.proof
 @pytest.mark.timeout(9000)  # where nothing was built before
 def test_at_one_release_a_job_runs_on_debian_12_and_13(of_trixie: ClusterUnderTest) -> None:
     of_trixie.config["tailrack:sites"][0]["hosts"].pop()
@@ -76,7 +77,6 @@ def test_at_one_release_a_job_runs_on_debian_12_and_13(of_trixie: ClusterUnderTe
     assert systems_of_a_job(of_trixie, 2) == {"debian trixie", "debian bookworm"}
 
 
-@pytest.mark.proof
 def test_nodes_that_do_not_speak_mpi_with_each_other_are_measured_without_it_and_the_report_says_why(
     of_trixie: ClusterUnderTest,
 ) -> None:
@@ -92,7 +92,6 @@ def of_forky(make_cluster: Make) -> ClusterUnderTest:
     return cluster_of(make_cluster, "p2", "forky", {"n1": ""})
 
 
-@pytest.mark.proof
 @pytest.mark.timeout(1800)  # where no image of another distribution was made before
 def test_a_head_node_whose_srun_reaches_its_own_release_alone_refuses_an_older_node(of_forky: ClusterUnderTest) -> None:
     (failure,) = of_forky.up().failures
@@ -104,7 +103,6 @@ def test_a_head_node_whose_srun_reaches_its_own_release_alone_refuses_an_older_n
     assert of_forky.run_as("ada", "head", "srun -n1 --mem=50 hostname") == "head\n"
 
 
-@pytest.mark.proof
 def test_its_slurmctld_finds_nothing_wrong_with_its_files_and_a_second_up_changes_nothing(
     of_forky: ClusterUnderTest,
 ) -> None:

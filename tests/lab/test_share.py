@@ -174,6 +174,7 @@ def test_a_user_cannot_read_another_users_private_file(cluster: ClusterUnderTest
     cluster.run_as("ada", "b1", f"rm {made}")
 
 
+@pytest.mark.proof
 def test_a_large_file_written_over_the_relay_is_the_same_on_every_node(cluster: ClusterUnderTest, folder: str) -> None:
     written = on_far_node(
         cluster, folder, "head -c 64M /dev/urandom | tee >(sha256sum >sum) >file; sync file; stat -c %s file; cat sum"

@@ -145,6 +145,7 @@ def test_preflight_finds_nothing_wrong_with_healthy_nodes(cluster: Cluster) -> N
 
 
 @pytest.mark.usefixtures("no_jobs")
+@pytest.mark.proof
 def test_preflight_finds_a_path_that_passes_pings_and_loses_a_mebibyte(cluster: Cluster) -> None:
     # What a1 sends is lost where it is long; Slurm's own messages to it, and its answers, are not.
     cluster.run("a1", "nft -f - <<<'table inet narrow { chain out { type filter hook output priority 0; "
