@@ -5,7 +5,7 @@
 # NODE_ADDRESS   its tailnet address
 
 monitoring_member() {
-    write_target "$NODE_ADDRESS"
+    write_scrape_target "$NODE_ADDRESS"
 }
 
 monitoring_member_forget() {

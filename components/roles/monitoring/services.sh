@@ -13,7 +13,7 @@
 PROMETHEUS_DIR=/etc/tailrack/prometheus
 
 monitoring_services() {
-    write_target "$HEAD_ADDRESS"
+    write_scrape_target "$HEAD_ADDRESS"
     if [ "$MONITORING_ENABLED" != true ]; then
         remove_exporter
         remove_prometheus

@@ -7,7 +7,7 @@
 TARGETS_DIR=/var/lib/tailrack/monitoring/targets
 
 # Its tailnet address
-write_target() {
+write_scrape_target() {
     ensure_file "$TARGETS_DIR/$NODE_NAME.json" 0644 root:root \
         "[{\"targets\":[$(json_string "$1")],\"labels\":{\"instance\":$(json_string "$NODE_NAME"),\"site\":$(json_string "$NODE_SITE")}}]"
 }
