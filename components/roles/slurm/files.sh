@@ -20,6 +20,13 @@ SLURM_TAKEN=$STATE_DIR/slurm/taken
 controller_answers() { scontrol ping 2>/dev/null | grep 'is UP' >/dev/null; }
 # Not so where scontrol says neither, as it cannot read the files itself.
 controller_is_silent() { scontrol ping 2>/dev/null | grep 'is DOWN' >/dev/null; }
+controller_process() { systemctl show -P MainPID slurmctld; }
+# One that starts is ready for systemd, and answers, before it has taken all its files: it runs if it still does so later.
+controller_stays() {
+    local process
+    process=$(controller_process)
+    controller_answers && sleep 3 && systemctl -q is-active slurmctld && [ "$(controller_process)" = "$process" ]
+}
 
 # Lines that nodes and pools add to a file and that its own text does not have, each once.
 added_lines() {
@@ -101,6 +108,28 @@ slurm_files_taken() {
     done
 }
 
+# Have the slurmctld that runs take its files anew. Where it does not, REFUSED says so.
+reconfigure_controller() {
+    local process
+    process=$(controller_process)
+    note "reconfiguring slurmctld"
+    if scontrol reconfigure; then return; fi
+    if [ "$(controller_process)" = "$process" ] && ! controller_is_silent; then
+        REFUSED="slurmctld refuses the new configuration and goes on with the old one"
+        return
+    fi
+    # It has ended, or hangs and its watchdog ends it: it is started again with these files.
+    wait_until 60 controller_stays || REFUSED="slurmctld refuses the new configuration: it is started again with the old one"
+}
+
+# What slurmctld said since: its errors, or the last lines where it gave none.
+controller_said() {
+    local lines
+    journalctl --sync || :
+    lines=$(journalctl -u slurmctld --since "@$1" -o cat --no-pager)
+    grep -E '(error|fatal): ' <<<"$lines" | tail -n 8 || tail -n 8 <<<"$lines"
+}
+
 # Have slurmctld take the files made from a base, where one of those named has changed (of all of them, if none is). Where
 # it refuses them, the last ones that it took come back, what it said is in the log, and REFUSED says what happened.
 offer_slurm_files() {
@@ -110,20 +139,18 @@ offer_slurm_files() {
     REFUSED=''
     write_slurm_files "$base"
     if ! systemctl -q is-active slurmctld; then
-        systemctl restart slurmctld || REFUSED="slurmctld does not start with this configuration"
+        # There is nothing to go back to, and nobody to keep waiting for it, where it has never run.
+        systemctl restart slurmctld && { [ ! -d "$SLURM_TAKEN" ] || wait_until 60 controller_stays; } ||
+            REFUSED="slurmctld does not start with this configuration"
     elif ! slurm_files_taken "${names[@]}"; then
-        note "reconfiguring slurmctld"
-        if ! scontrol reconfigure && ! controller_is_silent; then
-            REFUSED="slurmctld refuses the new configuration and goes on with the old one"
-        fi
+        reconfigure_controller
     fi
+    [ -n "$REFUSED" ] || wait_until 120 controller_answers || REFUSED="slurmctld does not answer"
     if [ -n "$REFUSED" ]; then
-        journalctl -u slurmctld --since "@$begin" -n 8 -o cat --no-pager
+        controller_said "$begin"
         take_back_slurm_files
         return 1
     fi
-    # One that hangs is started again by its watchdog, with these files.
-    wait_until 120 controller_answers || fail "slurmctld does not answer" "see 'journalctl -u slurmctld' on $HOST_NAME"
     mkdir -p "$SLURM_TAKEN"
     for path in "$base"/*; do install -m 0644 "$SLURM_DIR/${path##*/}" "$SLURM_TAKEN/"; done
 }

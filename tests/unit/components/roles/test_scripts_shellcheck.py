@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,17 @@ def test_every_whole_script_has_an_up_and_is_valid_bash(build: Build, lab_config
     told = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, timeout=60)
     assert (told.returncode, told.stderr) == (0, "")
     assert text.count("\nup() {\n") == 1
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_no_two_roles_have_a_function_of_one_name_in_a_script(build: Build, lab_config: RawConfig, name: str) -> None:
+    # Programs that the step writes to the machine are in quotes: each has functions of its own.
+    quoted = r"'(?:[^']|'\"'\"')*'"
+    programs = rf"^[A-Z_0-9]+={quoted}|(?<=root:root ){quoted}"
+    text = re.sub(programs, "", build(lab_config).whole(name), flags=re.MULTILINE)
+    defined = re.findall(r"^([a-z_0-9]+)\(\) \{", text, re.MULTILINE)
+    assert len(defined) > 5
+    assert sorted(function for function, times in Counter(defined).items() if times > 1) == []
 
 
 def test_a_step_that_is_undone_has_a_down(build: Build, lab_config: RawConfig) -> None:

@@ -59,3 +59,27 @@ def test_files_stay_for_a_slurmctld_that_hangs_until_its_watchdog_has_started_it
     assert offered(controller, "exit 1", again) == (0, "")
     assert controller.path("/etc/slurm/slurm.conf").read_text(encoding="utf-8") == NEW
     assert controller.path("/var/lib/tailrack/slurm/taken/slurm.conf").read_text(encoding="utf-8") == NEW
+
+
+def test_files_with_which_slurmctld_does_not_stay_are_taken_back(controller: Shell) -> None:
+    # Another process each time that one asks: it ends, is started again with these files, and ends.
+    controller.stub(
+        "systemctl", f'[ "$1" != show ] || {{ echo x >>{controller.root}/starts; wc -l <{controller.root}/starts; }}'
+    )
+    status, refused = offered(controller, "exit 1", SAYS_UP)
+    assert (status, refused) == (1, "slurmctld refuses the new configuration: it is started again with the old one")
+    assert controller.path("/etc/slurm/slurm.conf").read_text(encoding="utf-8") == OLD
+
+
+def test_the_reason_is_told_that_slurmctld_gave_and_not_what_systemd_said_after_it(controller: Shell) -> None:
+    after = "\n".join(f"slurmctld.service: Consumed {second}s CPU time." for second in range(20))
+    controller.write("said", f"slurmctld: fatal: failed to initialize sched plugin\n{after}\n")
+    controller.stub("journalctl", f'[ "$1" = --sync ] || cat {controller.root}/said')
+    done = controller.call("controller_said 0", role_header("slurm"), "slurm/files")
+    assert done.stdout == "slurmctld: fatal: failed to initialize sched plugin\n"
+
+
+def test_the_last_lines_are_told_where_slurmctld_gave_no_reason(controller: Shell) -> None:
+    controller.write("said", "one\ntwo\n")
+    controller.stub("journalctl", f'[ "$1" = --sync ] || cat {controller.root}/said')
+    assert controller.call("controller_said 0", role_header("slurm"), "slurm/files").stdout == "one\ntwo\n"
