@@ -5,6 +5,7 @@ from components.roles.backup.settings import Backup
 from components.roles.enroot_pyxis.settings import Containers
 from components.roles.gpu.settings import Fabric
 from components.roles.health.settings import Health
+from components.roles.monitoring.settings import Monitoring
 from components.roles.nfs_exports.settings import Storage
 from components.roles.slurm.settings import Slurm
 from components.roles.tailnet.settings import Tailnet
@@ -35,4 +36,7 @@ class ClusterSettings(Section):
     containers: Containers | None = key("containers for jobs; left out, there are none", default=None)
     backup: Backup | None = key("backups of the head node; left out, there are none", default=None)
     health: Health = key("nodes that look after themselves", default=Health())
+    monitoring: Monitoring | None = key(
+        "figures of all machines, collected by Prometheus on the head node; left out, there are none", default=None
+    )
     validation: Validation = key("the bandwidth measurement", default=Validation())

@@ -14,6 +14,7 @@ from components.roles.cluster_settings import ClusterSettings
 from components.roles.container_smoke.role import role as container_smoke
 from components.roles.costs.role import role as costs
 from components.roles.enroot_pyxis.role import role as enroot_pyxis
+from components.roles.exporters.role import role as exporters
 from components.roles.fabric.role import role as fabric
 from components.roles.firewall.role import role as firewall
 from components.roles.foreign_cluster.role import role as foreign_cluster
@@ -22,12 +23,13 @@ from components.roles.health.role import role as health
 from components.roles.held_packages.role import role as held_packages
 from components.roles.live.role import role as live
 from components.roles.machine.role import role as machine
+from components.roles.monitoring.role import role as monitoring
 from components.roles.munge.role import role as munge
 from components.roles.names.role import role as names
 from components.roles.nfs_exports.role import role as nfs_exports
 from components.roles.pam_slurm_adopt.role import role as pam_slurm_adopt
 from components.roles.restore.role import role as restore
-from components.roles.role import Role
+from components.roles.role import Role, Value
 from components.roles.slurm.role import role as slurm
 from components.roles.slurm_release.role import role as slurm_release
 from components.roles.ssh_trust.role import role as ssh_trust
@@ -60,6 +62,8 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     slurm,
     pam_slurm_adopt,
     container_smoke,
+    monitoring,
+    exporters,
     backup,
     held_packages,
     foreign_cluster,
@@ -76,9 +80,12 @@ def roles(settings: ClusterSettings) -> tuple[Role, ...]:
         "ports": ", ".join(port for role in found for port in role.ports),
         "udp_ports": ", ".join(port for role in found for port in role.udp_ports),
     }
-    return with_state(
-        replace(role, values={**role.values, **closed}) if role.name == "firewall" else role for role in found
-    )
+    # What these are told of all roles.
+    told: dict[str, dict[str, Value]] = {
+        "firewall": {**closed},
+        "monitoring": {"scrape": [(job, port) for role in found for job, port in sorted(role.scrape.items())]},
+    }
+    return with_state(replace(role, values={**role.values, **told.get(role.name, {})}) for role in found)
 
 
 def in_order(made: Iterable[Role]) -> list[Role]:

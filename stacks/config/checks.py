@@ -7,6 +7,7 @@ from itertools import chain, islice
 from components.roles.accounting.settings import check_accounting
 from components.roles.backup.settings import HEAD, LISTED, MADE, check_backup
 from components.roles.enroot_pyxis.settings import check_containers
+from components.roles.monitoring.settings import check_monitoring
 from components.roles.nfs_exports.settings import Storage, check_storage
 from components.roles.slurm.files import MAX_NODE_COUNT
 from components.roles.slurm.settings import check_slurm
@@ -56,6 +57,8 @@ def check(config: Draft, report: Report) -> None:
         check_storage(storage, logins, report)
         check_slurm(config.section("slurm"), report)
         check_accounting(config.section("accounting"), config.items("users"), config.section("slurm"), report)
+        if isinstance(monitoring := config.values.get("monitoring"), Draft):
+            check_monitoring(monitoring, report)
     if config.raw.get("containers") is not None:
         known = {name for site in sites if (name := site.text("name")) is not None}
         share = [folder for name in ("path", "mount") if isinstance(folder := storage.value(name), str)]

@@ -76,7 +76,7 @@ def test_every_role_is_a_folder_with_a_role_and_every_folder_is_in_the_order() -
     assert folders == set(ORDER)
     assert all((FOLDER / name / "role.py").is_file() for name in ORDER)
     assert [role.name for role in ROLES] == [
-        name for name in ORDER if name not in {*OF_CONTAINERS, "slurm_release", "restore"}
+        name for name in ORDER if name not in {*OF_CONTAINERS, "slurm_release", "restore", "exporters"}
     ]
 
 
@@ -107,7 +107,7 @@ def test_a_machine_goes_through_the_roles_in_their_order() -> None:
     calls = re.findall(r"^    ([a-z_]+)_(?:machine|node|compute)$", body, re.MULTILINE)
     assert calls == [
         "machine", "firewall", "names", "names", "users", "ssh_trust", "ssh_trust", "nfs_exports", "nfs_exports", "gpu",
-        "health", "slurm", "pam_slurm_adopt", "held_packages",
+        "health", "slurm", "pam_slurm_adopt", "monitoring", "held_packages",
     ]  # fmt: skip
 
 
@@ -116,14 +116,15 @@ def test_a_member_is_released_by_all_before_any_forgets_it_in_the_reverse_order(
     body = script.text[script.text.index("\ndown() {") :]
     assert script.undo
     assert re.findall(r"^    ([a-z_]+)_member_(\w+)$", body, re.MULTILINE) == [
-        ("slurm", "release"), ("ssh_trust", "release"), ("slurm", "forget"), ("health", "forget"),
-        ("nfs_exports", "forget"), ("costs", "forget"), ("ssh_trust", "forget"), ("names", "forget"),
+        ("slurm", "release"), ("ssh_trust", "release"), ("monitoring", "forget"), ("slurm", "forget"),
+        ("health", "forget"), ("nfs_exports", "forget"), ("costs", "forget"), ("ssh_trust", "forget"),
+        ("names", "forget"),
     ]  # fmt: skip
 
 
 def test_leaving_is_the_same_list_in_reverse_on_a_node_and_on_the_head() -> None:
     leaves = [f"{role.name}_leave" for role in reversed(ROLES) if (FOLDER / role.name / "leave.sh").is_file()]
-    assert leaves[:3] == ["held_packages_leave", "backup_leave", "pam_slurm_adopt_leave"]
+    assert leaves[:3] == ["held_packages_leave", "backup_leave", "monitoring_leave"]
     assert leaves[-2:] == ["tailnet_leave", "machine_leave"]
     program = render_program(composition.leave_program(ROLES), {"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False})
     assert re.findall(r"^([a-z_]+_leave)$", program, re.MULTILINE) == leaves

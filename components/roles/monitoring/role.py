@@ -1,0 +1,59 @@
+"""Figures of all machines on the head node: Prometheus, what it asks each member for, and rules that raise alerts."""
+
+from __future__ import annotations
+
+import json
+
+from components.roles.cluster_settings import ClusterSettings
+from components.roles.monitoring.settings import Monitoring
+from components.roles.python_program import python_program
+from components.roles.role import Role, template
+from components.settings.types import CROSS_SITE, NODE
+
+EXPORTER_UNIT, PROMETHEUS_UNIT = "tailrack-node-exporter.service", "tailrack-prometheus.service"
+JOB = "node"
+# On every machine.
+EXPORTER_PACKAGES = ("prometheus-node-exporter", "curl", "python3")
+FLOORS = "components/validation/floors.csv"
+
+
+def role(settings: ClusterSettings) -> Role:
+    """Present where nobody asks for it too: what it has made goes then. A member's target is kept either way."""
+    asked = settings.monitoring
+    return Role(
+        "monitoring",
+        after=("tailnet", "firewall", "tools", "slurm"),
+        section=asked or Monitoring(),
+        values={"enabled": asked is not None, "told": told(settings) if asked else ""},
+        packages={"services": ("prometheus", *EXPORTER_PACKAGES)} if asked else {},
+        texts={
+            "config": template("monitoring", "prometheus.yml"),
+            "rules": template("monitoring", "rules.yml"),
+            "unit": template("monitoring", PROMETHEUS_UNIT),
+            "figures": python_program("components.roles.monitoring.figures", "sys.argv[1:]", FLOORS),
+            "figures_unit": template("monitoring", "tailrack-figures.service"),
+            "figures_timer": template("monitoring", "tailrack-figures.timer"),
+            "exporter_unit": template("monitoring", EXPORTER_UNIT),
+        },
+        ports=(str(asked.port), str(asked.exporter_port)) if asked else (),
+        # The head node asks every member.
+        serves=(str(asked.exporter_port),) if asked else (),
+        scrape={JOB: asked.exporter_port} if asked else {},
+    )
+
+
+def told(settings: ClusterSettings) -> str:
+    """What the head node's figures are made by (head of figures.py), JSON."""
+    validation = settings.validation
+    cpu = {"min_bytes", "max_bytes", "factor", "iterations", "warmup", "gate_bytes"}
+    return json.dumps(
+        {
+            "share": settings.storage.path,
+            "cpu": validation.model_dump(include=cpu),
+            "ranks_per_node": validation.ranks_per_node,
+            "floors": dict(validation.floors_gb_per_s),
+            "cross_site": CROSS_SITE,
+            "node": NODE,
+        },
+        sort_keys=True,
+    )

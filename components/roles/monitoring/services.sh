@@ -1,0 +1,68 @@
+#!/bin/bash
+# uses: monitoring/exporter monitoring/remove monitoring/target
+# Prometheus on the head node, where the config asks for it.
+#
+# MONITORING_ENABLED
+# MONITORING_TOLD                                   what the head node's own figures are made by, JSON
+# MONITORING_PORT                                   where it answers
+# MONITORING_RETENTION_DAYS, MONITORING_RETENTION_GB   what it keeps
+# MONITORING_UNIT, MONITORING_CONFIG, MONITORING_RULES   texts of its unit, its configuration and its rules
+# MONITORING_SCRAPE                                 `job port`, one a line: what all members are asked for
+# HEAD_ADDRESS                                      tailnet address of this machine
+
+PROMETHEUS_DIR=/etc/tailrack/prometheus
+
+monitoring_services() {
+    write_scrape_target "$HEAD_ADDRESS"
+    if [ "$MONITORING_ENABLED" != true ]; then
+        remove_exporter
+        remove_prometheus
+        return
+    fi
+    ensure_file /etc/tailrack/monitoring.json 0600 root:root "$MONITORING_TOLD"
+    start_exporter "$HEAD_ADDRESS" slurm head tailnet gpus
+    start_prometheus
+}
+
+# What all members are asked for at a port: name, port. Of each there is a file (target.sh). What a machine says beyond the limit is
+# not taken: one that says too much is no reason to fill this machine's disk.
+scrape_job() {
+    cat <<END
+  - job_name: $1
+    sample_limit: 20000
+    label_value_length_limit: 1000
+    file_sd_configs:
+      - files: [$TARGETS_DIR/*.json]
+    relabel_configs:
+      - source_labels: [__address__]
+        target_label: __address__
+        replacement: \$1:$2
+END
+}
+
+start_prometheus() {
+    local text=$MONITORING_CONFIG job port said unit=tailrack-prometheus.service
+    local run_with=("/etc/systemd/system/$unit" "$PROMETHEUS_DIR/environment")
+    local read=("$PROMETHEUS_DIR/rules.yml" "$PROMETHEUS_DIR/prometheus.yml")
+    silence_daemon prometheus "$unit"
+    text=${text//@HEAD@/$NODE_NAME}
+    text=${text//@ADDRESS@/$HEAD_ADDRESS}
+    text=${text//@PORT@/$MONITORING_PORT}
+    while read -r job port; do text+=$'\n'$(scrape_job "$job" "$port"); done <<<"$MONITORING_SCRAPE"
+    ensure_file "${run_with[0]}" 0644 root:root "$MONITORING_UNIT"
+    ensure_file "${run_with[1]}" 0644 root:root "ADDRESS=$HEAD_ADDRESS
+PORT=$MONITORING_PORT
+DAYS=$MONITORING_RETENTION_DAYS
+GIB=$MONITORING_RETENTION_GB"
+    ensure_file "${read[0]}" 0644 root:root "$MONITORING_RULES"
+    ensure_file "${read[1]}" 0644 root:root "$text"
+    said=$(promtool check config "${read[1]}" 2>&1) ||
+        fail "this release of Prometheus does not take its configuration: $(grep -v '^ *$' <<<"$said" | tail -n 1)" \
+            "see 'promtool check config ${read[1]}' on $HOST_NAME"
+    run_daemon "$unit" "$HEAD_ADDRESS" "$MONITORING_PORT" /-/ready port "${run_with[@]}"
+    # What it has read already goes on being collected meanwhile.
+    if ! used_as_they_are prometheus-rules "${read[@]}"; then
+        systemctl reload "$unit"
+        used prometheus-rules "${read[@]}"
+    fi
+}

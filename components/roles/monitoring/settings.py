@@ -1,0 +1,64 @@
+"""What the section `monitoring` of the config says: where Prometheus answers, and how much it keeps."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from components.settings.draft import Draft
+from components.settings.problems import Report
+from components.settings.section import Section, key, number
+from components.settings.types import Whole, refuse
+
+# TCP ports of the cluster's other daemons, first and last of each range; a test holds them against what roles say.
+TAKEN = ((2049, 2049), (6816, 6816), (6817, 6819), (20048, 20048), (60001, 60999))
+PORT, EXPORTER_PORT = 9090, 9100
+
+
+def _port(value: int) -> int:
+    for first, last in TAKEN:
+        if first <= value <= last:
+            refuse("is a port of another of the cluster's daemons", "two daemons cannot have one port")
+    return value
+
+
+Port = Annotated[Whole, AfterValidator(_port)]
+
+
+class Monitoring(Section):
+    """Figures of all machines, collected on the head node. A stack without this section has none."""
+
+    port: Port = key(
+        "TCP port of the head node's tailnet address at which Prometheus answers",
+        f"a whole number from 1024 to 65535; Prometheus would not start; write {PORT}, or another free port",
+        ge=1024,
+        le=65535,
+        default=PORT,
+    )
+    exporter_port: Port = key(
+        "TCP port of every machine's tailnet address at which its node exporter answers",
+        f"a whole number from 1024 to 65535; no machine could be asked; write {EXPORTER_PORT}, or another free port",
+        ge=1024,
+        le=65535,
+        default=EXPORTER_PORT,
+    )
+    retention_days: Whole = number("how long figures are kept", 1, 3650, "Prometheus would keep none, or no end", 30)
+    retention_gb: Whole = number(
+        "how much of the head node's disk they may fill, in GiB: the oldest go first, whatever their age",
+        1,
+        10_000,
+        "they would fill the disk, or none would be kept",
+        5,
+    )
+
+
+def check_monitoring(monitoring: Draft, report: Report) -> None:
+    """Report two daemons at one port: the head node has both."""
+    port, exporter = monitoring.value("port"), monitoring.value("exporter_port")
+    if port != exporter or not isinstance(port, int):
+        return
+    blamed, other = "exporter_port", "Prometheus"
+    if blamed not in monitoring.raw:
+        blamed, other = "port", "the node exporter"
+    what = f"{report.value(monitoring.at(blamed), port)} is the port of {other} too"
+    breaks = "the head node has both, and one of them would not start"
+    report.add(monitoring.at(blamed), what, breaks, "write another port")

@@ -1,0 +1,73 @@
+"""Nodes, jobs and GPUs as slurmctld has them, by partition and state. Pure. No user and no job is named."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from components.roles.live.snapshot import gpus_of
+from components.roles.monitoring.exposition import Metric
+from components.roles.tools.job import Job
+from components.validation.slurm_nodes import Node
+
+NODE_STATES = ("idle", "mixed", "allocated", "completing", "draining", "drained", "down", "unknown")
+JOB_STATES = ("pending", "running", "suspended", "completing")
+NO_PARTITION = "none"
+
+
+def slurm_figures(jobs: Iterable[Job], nodes: Sequence[Node]) -> list[Metric]:
+    """Return figures of all partitions; a state that nobody is in is 0, so that a graph has no holes."""
+    partitions = sorted({name for node in nodes for name in node.partitions})
+    at = Counter((name, node_state(node)) for node in nodes for name in node.partitions)
+    jobs = list(jobs)
+    of = Counter((_partition(job, partitions), job_state(job)) for job in jobs if job.waits or job.runs)
+    names = [*partitions, *([NO_PARTITION] if any(name == NO_PARTITION for name, _ in of) else [])]
+    return [
+        Metric(
+            "tailrack_slurm_nodes",
+            "Nodes of a partition in a state.",
+            [({"partition": name, "state": state}, at[name, state]) for name in partitions for state in NODE_STATES],
+        ),
+        Metric(
+            "tailrack_slurm_node_out",
+            "1 where a node gets no new jobs: it is drained, down or does not answer.",
+            [({"node": node.name}, int(node.out)) for node in nodes],
+        ),
+        Metric(
+            "tailrack_slurm_jobs",
+            "Jobs of a partition in a state; one that waits for several partitions is of the first.",
+            [({"partition": name, "state": state}, of[name, state]) for name in names for state in JOB_STATES],
+        ),
+        Metric("tailrack_slurm_gpus", "GPUs of all nodes.", [({}, sum(gpus_in(node.gpus) for node in nodes))]),
+        Metric(
+            "tailrack_slurm_gpus_in_use",
+            "GPUs that jobs have.",
+            [({}, sum(gpus_of(job.asked) for job in jobs if job.runs))],
+        ),
+    ]
+
+
+def node_state(node: Node) -> str:
+    """One word of NODE_STATES."""
+    if node.flags & {"DOWN", "NOT_RESPONDING", "POWERED_DOWN"}:
+        return "down"
+    if node.out:
+        return "draining" if node.busy else "drained"
+    busy = next((word for word in ("COMPLETING", "ALLOCATED", "MIXED", "IDLE") if word in node.flags), "UNKNOWN")
+    return busy.lower()
+
+
+def job_state(job: Job) -> str:
+    """One word of JOB_STATES."""
+    if not job.runs:
+        return "pending"
+    return next((word.lower() for word in ("SUSPENDED", "COMPLETING") if word in job.flags), "running")
+
+
+def gpus_in(kinds: str) -> int:
+    """How many GPUs there are in `h200:8, a100:4`."""
+    return sum(int(each.rpartition(":")[2]) for each in kinds.split(", ") if each)
+
+
+def _partition(job: Job, known: Sequence[str]) -> str:
+    return next((name for name in job.partition.split(",") if name in known), NO_PARTITION)

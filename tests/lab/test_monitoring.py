@@ -1,0 +1,166 @@
+"""What is collected of the machines: a real Prometheus on the head node, real node exporters, switched on and off.
+
+The tests share one cluster of the head node, a1 and a2, and run in the order of this file.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.cluster import ClusterUnderTest, eventually
+
+Cluster = ClusterUnderTest
+RULES_TEST = Path(__file__).parents[1] / "fixtures" / "prometheus" / "rules_test.yml"
+pytestmark = pytest.mark.proof
+UNITS = {"head": ("tailrack-prometheus", "tailrack-node-exporter"), "a1": ("tailrack-node-exporter",)}
+
+
+@pytest.fixture(scope="module")
+def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
+    """One site, with monitoring as it is where nothing but the section is written."""
+    made = make_cluster("meter")
+    made.config["tailrack:sites"].pop()
+    made.config["tailrack:sites"][0]["pools"][0]["count"] = 2
+    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
+    made.config["tailrack:monitoring"] = {}
+    made.up_ok()
+    return made
+
+
+def address(cluster: Cluster, node: str) -> str:
+    """Its address in the tailnet."""
+    return cluster.run(node, "tailscale ip -4").strip()
+
+
+def api(cluster: Cluster, path: str, *words: str, port: int = 9090) -> Any:
+    """What Prometheus answers, asked over the tailnet from a1; None where it does not."""
+    line = ["curl", "-fsG", "-m", "10", f"http://{address(cluster, 'head')}:{port}/api/v1/{path}"]
+    said = cluster.attempt("a1", shlex.join([*line, *(part for word in words for part in ("--data-urlencode", word))]))
+    return json.loads(said.stdout)["data"] if said.returncode == 0 else None
+
+
+def asked(cluster: Cluster, expression: str, label: str = "instance") -> dict[str, float]:
+    """The values of an expression now, by a label."""
+    found = api(cluster, "query", f"query={expression}") or {"result": []}
+    return {one["metric"].get(label, ""): float(one["value"][1]) for one in found["result"]}
+
+
+def listening(cluster: Cluster, node: str, program: str) -> list[str]:
+    """Where a program listens."""
+    sockets = cluster.run(node, "ss -Hltnp").splitlines()
+    return [line.split()[3] for line in sockets if f'"{program}' in line]
+
+
+def test_every_machine_is_asked_over_the_tailnet_and_an_unchanged_up_runs_nothing(cluster: Cluster) -> None:
+    up = 'up{job="node"}'
+    eventually(lambda: asked(cluster, up) == {"head": 1, "a1": 1, "a2": 1}, 120, "all machines answer")
+    assert {*asked(cluster, f"count by (site) ({up})", "site")} == {"cloud-a"}
+    # The lab's machines mount the share without the kernel, which counts NFS calls elsewhere.
+    assert asked(cluster, 'node_filesystem_size_bytes{mountpoint="/shared"}').keys() >= {"a1", "a2"}
+    assert listening(cluster, "head", "prometheus") == [f"{address(cluster, 'head')}:9090"] or sorted(
+        listening(cluster, "head", "prometheus")
+    ) == sorted([f"{address(cluster, 'head')}:9090", f"{address(cluster, 'head')}:9100"])
+    assert listening(cluster, "a1", "prometheus") == [f"{address(cluster, 'a1')}:9100"]
+    assert "9090" in cluster.run("a1", "cat /etc/tailrack/firewall.nft")
+    cluster.up_ok()
+    assert cluster.touched() == set()
+
+
+def test_slurms_figures_paths_and_the_measurement_are_there_and_each_collector_is_well(cluster: Cluster) -> None:
+    well = "tailrack_collector_success"
+    counted = f"count by (instance) ({well} == 1)"
+    eventually(lambda: asked(cluster, counted) == {"head": 4, "a1": 2, "a2": 2}, 180, "all collectors are well")
+    idle = 'tailrack_slurm_nodes{partition="all", state="idle"}'
+    eventually(lambda: asked(cluster, idle) == {"head": 3}, 90, "three nodes are idle")
+    busbw = asked(cluster, "tailrack_busbw_gb_per_s", "scope")
+    assert busbw.keys() == {"cloud-a"}
+    assert 0 < busbw["cloud-a"] < 100
+    assert asked(cluster, "tailrack_measurement_verdict == 1", "verdict") == {"UNJUDGED": 1}
+    assert asked(cluster, "time() - tailrack_measured_timestamp_seconds", "scope")["cloud-a"] < 3600
+    # And the node that it was measured with, for as long as they have spoken.
+    direct = asked(cluster, 'tailrack_tailnet_direct{instance="a1"}', "peer")
+    assert direct in ({"head": 1}, {"head": 1, "a2": 1})
+    assert asked(cluster, "tailrack_share_available_bytes / tailrack_share_bytes")["head"] > 0
+    assert asked(cluster, "tailrack_gpus") == {}
+
+
+def test_a_node_that_is_drained_and_a_bandwidth_below_its_floor_raise_alerts_with_what_to_do(cluster: Cluster) -> None:
+    cluster.run("head", "scontrol update nodename=a1 state=drain reason=test")
+    cluster.config["tailrack:validation"]["floors_gb_per_s"] = {"cloud-a": 1000}
+    cluster.up()  # which says so too
+
+    def raised() -> dict[str, str]:
+        found = api(cluster, "alerts") or {"alerts": []}
+        return {
+            f"{one['labels']['alertname']} {one['labels'].get('node', '')}".strip(): one["annotations"]["remedy"]
+            for one in found["alerts"]
+        }
+
+    wanted = {"NodeOut a1", "BandwidthBelowFloor"}
+    eventually(lambda: raised().keys() >= wanted, 240, "both alerts")
+    assert "tailrack resume a1" in raised()["NodeOut a1"]
+    cluster.run("head", "scontrol update nodename=a1 state=resume")
+    cluster.config["tailrack:validation"]["floors_gb_per_s"] = {}
+    cluster.up_ok()
+    eventually(lambda: not raised().keys() & wanted, 240, "both are over")
+
+
+def test_the_rules_raise_what_they_are_there_for_by_the_promtool_of_this_release(cluster: Cluster) -> None:
+    text = base64.b64encode(RULES_TEST.read_bytes()).decode()
+    cluster.run(
+        "head",
+        "rm -rf /tmp/rules && mkdir /tmp/rules && cd /tmp/rules && cp /etc/tailrack/prometheus/rules.yml . && "
+        f"base64 -d >rules_test.yml <<<{text} && promtool test rules rules_test.yml && rm -rf /tmp/rules",
+    )
+
+
+def test_what_is_kept_is_bounded_and_a_prometheus_that_is_killed_is_back_with_it(cluster: Cluster) -> None:
+    flags = api(cluster, "status/flags")
+    assert (flags["storage.tsdb.retention.time"], flags["storage.tsdb.retention.size"]) == ("30d", "5GiB")
+    assert flags["web.enable-admin-api"] == flags["web.enable-lifecycle"] == "false"
+    cluster.run("head", "systemctl kill -s KILL tailrack-prometheus")
+    eventually(lambda: asked(cluster, 'max_over_time(up{job="node"}[10m])').keys() >= {"a1", "a2"}, 60, "it is back")
+
+
+def test_a_port_that_somebody_else_has_is_said_with_his_name_and_holds_up_no_job(cluster: Cluster) -> None:
+    cluster.run("head", "systemd-run -q --unit=other python3 -m http.server 9191 --bind 0.0.0.0")
+    eventually(lambda: bool(listening(cluster, "head", "python3")), 30, "the other program listens")
+    cluster.config["tailrack:monitoring"] = {"port": 9191}
+    summary = cluster.up()
+    said = "\n".join(failure.message for failure in summary.failures)
+    assert "port 9191 is in use on head (python3)" in said
+    assert "write another port in tailrack:monitoring.port" in said
+    assert [failure.urn.rpartition("::")[2] for failure in summary.failures] == ["head-services"]
+    assert cluster.run_as("ada", "head", "srun -n1 -w a1 hostname").strip() == "a1"
+    cluster.run("head", "systemctl stop other")
+    cluster.up_ok()
+    eventually(lambda: api(cluster, "status/flags", port=9191) is not None, 30, "it answers at the other port")
+    cluster.config["tailrack:monitoring"] = {}
+    cluster.up_ok()
+
+
+def test_who_leaves_is_asked_no_more(cluster: Cluster) -> None:
+    cluster.config["tailrack:sites"][0]["pools"][0]["count"] = 1
+    cluster.up_ok()
+    assert not cluster.node("head").file("/var/lib/tailrack/monitoring/targets/a2.json").exists
+    eventually(lambda: asked(cluster, 'up{job="node"}').keys() == {"head", "a1"}, 60, "a2 is no target")
+
+
+def test_switched_off_nothing_of_it_runs_and_switched_on_again_what_was_collected_is_there(cluster: Cluster) -> None:
+    section = cluster.config.pop("tailrack:monitoring")
+    cluster.up_ok()
+    for node, units in UNITS.items():
+        assert listening(cluster, node, "prometheus") == []
+        for unit in (*units, "prometheus", "prometheus-node-exporter"):
+            assert cluster.attempt(node, f"systemctl is-enabled {unit}").stdout.strip() != "enabled", (node, unit)
+    assert "9090" not in cluster.run("a1", "cat /etc/tailrack/firewall.nft")
+    cluster.config["tailrack:monitoring"] = section
+    cluster.up_ok()
+    eventually(lambda: "a2" in asked(cluster, 'max_over_time(up{job="node"}[1h])'), 90, "what was collected is there")
