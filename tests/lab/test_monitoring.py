@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shlex
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.dashboards import Asked, every_expression
 from tests.lab.cluster import ClusterUnderTest, eventually
 
 Cluster = ClusterUnderTest
@@ -110,6 +114,24 @@ def test_a_node_that_is_drained_and_a_bandwidth_below_its_floor_raise_alerts_wit
     cluster.config["tailrack:validation"]["floors_gb_per_s"] = {}
     cluster.up_ok()
     eventually(lambda: not raised().keys() & wanted, 240, "both are over")
+
+
+# What panels ask for that this cluster cannot have, by name: its machines have no GPU, and its config no backup.
+NOT_HERE = re.compile(r"\btailrack_(gpus?|gpu_\w+|backup_timestamp_seconds)\b")
+
+
+def test_every_panel_of_the_dashboards_has_data(cluster: Cluster) -> None:
+    # Of the last hour, as a dashboard shows it: the floor was in the config when the last test broke the bandwidth.
+    left = [one for one in every_expression() if not NOT_HERE.search(one.expression)]
+    assert {one.dashboard for one in left} == {"bandwidth", "cluster", "jobs", "node", "tailnet"}
+
+    def shown(one: Asked) -> bool:
+        end = time.time()
+        span = (f"start={end - 3600:.0f}", f"end={end:.0f}", "step=30")
+        return bool((api(cluster, "query_range", f"query={one.expression}", *span) or {}).get("result"))
+
+    for one in left:
+        eventually(partial(shown, one), 60, f"{one.dashboard}, {one.panel}: data for {one.expression}")
 
 
 def test_the_rules_raise_what_they_are_there_for_by_the_promtool_of_this_release(cluster: Cluster) -> None:
