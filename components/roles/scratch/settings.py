@@ -13,8 +13,8 @@ class Scratch(Section):
     """Room for what a job needs fast, which is gone with the job."""
 
     folder: LocalFolder | None = key(
-        "folder on the fastest disk of each node's own. A job has a folder in it of its own, which TMPDIR names and which "
-        "is removed after it; left out, TMPDIR is /tmp, which nobody empties",
+        "folder on the fastest disk of each node's own. A job has a folder in it of its own, which TMPDIR names and "
+        "which is removed after it; left out, TMPDIR is /tmp, which nobody empties",
         f"an absolute path; jobs would have no room there; write {PLACES}",
         default=None,
     )

@@ -22,10 +22,11 @@ discard() {
 
 # The folders of jobs that are on this node no more.
 sweep() {
-    local folder path name
+    local folder path name line=0
     [ -e "$SCRATCH" ] || return 0
     while read -r folder; do
-        [ -n "$folder" ] || continue
+        line=$((line + 1))
+        [ -d "$folder" ] || continue
         for path in "$folder"/[0-9]*; do
             name=${path##*/}
             # First renamed, as the same job may begin here again.
@@ -34,5 +35,7 @@ sweep() {
         for path in "$folder"/gone.*; do
             if [ -d "$path" ]; then discard "$path" --no-block; fi
         done
+        # No job is given one in there any more.
+        [ "$line" -eq 1 ] || rmdir "$folder" 2>/dev/null || :
     done <"$SCRATCH"
 }
