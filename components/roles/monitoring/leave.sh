@@ -5,5 +5,6 @@
 monitoring_leave() {
     remove_exporter
     remove_prometheus
-    rm -rf /var/lib/tailrack-prometheus /var/lib/private/tailrack-prometheus
+    remove_alertmanager
+    rm -rf /var/lib/{,private/}tailrack-{prometheus,alertmanager}
 }
