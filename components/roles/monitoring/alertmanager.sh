@@ -14,18 +14,24 @@ ALERTMANAGER_DIR=/etc/tailrack/alertmanager
 
 # Prometheus' password, made here, and what it is checked by. Before Prometheus, which starts with it.
 ensure_alertmanager_password() {
-    local file=$ALERTMANAGER_DIR/password web=$ALERTMANAGER_DIR/web.yml hash
+    local file=$ALERTMANAGER_DIR/password web=$ALERTMANAGER_DIR/web.yml fresh hash
     install -d -m 0700 -o root -g root "$ALERTMANAGER_DIR"
-    [[ $(cat "$file" 2>/dev/null) =~ ^[0-9a-f]{64}$ ]] || ensure_file "$file" 0600 root:root "$(random_digits 32)"
+    if ! [[ $(cat "$file" 2>/dev/null) =~ ^[0-9a-f]{64}$ ]]; then
+        fresh=$(random_digits 64)
+        ensure_file "$file" 0600 root:root "$fresh"
+    fi
     hash=$(sed -n 's/^  prometheus: "\(.*\)"$/\1/p' "$web" 2>/dev/null) || :
-    if [ -z "$hash" ] || [ "$(crypted "$hash" "$file")" != "$hash" ]; then hash=$(crypted "\$2b\$05\$$(random_digits 11)" "$file"); fi
+    if [ -z "$hash" ] || [ "$(crypted "$hash" "$file")" != "$hash" ]; then
+        fresh=$(random_digits 22)
+        hash=$(crypted "\$2b\$05\$$fresh" "$file")
+    fi
     ensure_file "$web" 0600 root:root "basic_auth_users:
   prometheus: \"$hash\""
     ensure_file "$ALERTMANAGER_DIR/login" 0600 root:root "user = \"prometheus:$(cat "$file")\""
 }
 
-# So many random bytes, hexadecimal.
-random_digits() { od -An -v -N "$1" -tx1 /dev/urandom | tr -d ' \n'; }
+# So many random hexadecimal digits, at most 64.
+random_digits() { head -c 32 /dev/urandom | sha256sum | cut -c "1-$1"; }
 
 # What crypt(3) makes of the word in a file: setting, or what it made before; file.
 crypted() {
@@ -33,7 +39,7 @@ crypted() {
 }
 
 start_alertmanager() {
-    local unit=tailrack-alertmanager.service name text said files lines='' HTTP_LOGIN=$ALERTMANAGER_DIR/login
+    local unit=tailrack-alertmanager.service name text said files lines='' http_login=$ALERTMANAGER_DIR/login
     files=("/etc/systemd/system/$unit" "$ALERTMANAGER_DIR"/{environment,alertmanager.yml,web.yml})
     silence_daemon prometheus-alertmanager "$unit"
     while read -r name text; do
@@ -49,7 +55,7 @@ PROMETHEUS=$HEAD_ADDRESS:$MONITORING_PORT"
     ensure_file "${files[2]}" 0600 root:root "$MONITORING_ALERTMANAGER"
     said=$(amtool check-config "${files[2]}" 2>&1) ||
         fail "the Alertmanager of this machine's distribution does not take tailrack:monitoring.receivers: $(amtool_reason <<<"$said")" \
-            "a webhook needs Alertmanager 0.26 or newer on the head node (Debian 13, Ubuntu 24.04); slack and mail do with older ones"
+            "a webhook needs Alertmanager 0.26 or newer on the head node, as Debian 13 has it; slack and mail do with Debian 12's"
     run_daemon "$unit" 127.0.0.1 "$MONITORING_ALERTMANAGER_PORT" /-/ready alertmanager_port "${files[@]}"
 }
 

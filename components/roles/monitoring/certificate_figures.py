@@ -9,7 +9,7 @@ import base64
 import binascii
 import struct
 
-from components.roles.monitoring.exposition import Metric
+from components.roles.monitoring.exposition import Metric, Sample
 
 KIND = b"ssh-ed25519-cert-v01@openssh.com"
 # What stands for "never".
@@ -19,7 +19,7 @@ FOREVER = 2**64 - 1
 def certificate_figures(text: str) -> list[Metric]:
     """Return when it ends, of a certificate as its file has it. Raises ValueError for what is none."""
     end = valid_before(text)
-    samples = [] if end == FOREVER else [({}, float(end))]
+    samples: list[Sample] = [] if end == FOREVER else [({}, float(end))]
     words = "When the certificate ends by which others know this machine's SSH server."
     return [Metric("tailrack_certificate_end_timestamp_seconds", words, samples)]
 

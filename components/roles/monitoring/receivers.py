@@ -113,7 +113,7 @@ def check_receiver(receiver: Draft, report: Report) -> None:
         breaks = "everybody who reads the config could write there"
         fix = f"change it where it is from, then run: {command(receiver.at(name))}"
         check_hidden(receiver, name, breaks, fix, report)
-    kind = receiver.text("kind")
+    kind = receiver.text("kind") or ""
     if kind not in NEEDS:
         return  # refused already
     for name in NEEDS[kind]:
