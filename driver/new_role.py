@@ -62,7 +62,7 @@ def write(name: str, project: Path = PROJECT) -> list[Path]:
     """
     roles = project / "components" / "roles"
     if not re.fullmatch(r"[a-z][a-z0-9_]{1,30}", name):
-        raise ValueError(f"{name!r} is not a name for a role: lower-case letters, digits and _, such as monitoring")
+        raise ValueError(f"{name!r} is not a name for a role: lower-case letters, digits and _, such as dashboards")
     if (roles / name).exists():
         raise ValueError(f"there is a role {name} already: components/roles/{name}")
     words = {"name": name, "NAME": name.upper(), "Class": "".join(part.capitalize() for part in name.split("_"))}
@@ -74,9 +74,7 @@ def write(name: str, project: Path = PROJECT) -> list[Path]:
         path.write_text(text.format(**words), encoding="utf-8")
         written.append(path)
     order, settings = roles / "order.py", roles / "cluster_settings.py"
-    _add(
-        order, "from components.roles.role import Role\n", f"from components.roles.{name}.role import role as {name}\n"
-    )
+    _add(order, "from components.roles.role import", f"from components.roles.{name}.role import role as {name}\n")
     _add(order, "    foreign_cluster,\n)", f"    {name},\n")
     _add(
         settings,

@@ -117,6 +117,7 @@ def let_in(cluster: ClusterUnderTest, node: str, key: str) -> bool:
     return "Authenticated to" in tried.stdout
 
 
+@pytest.mark.proof
 def test_the_ssh_authority_is_changed_and_nobody_who_logs_in_is_refused(
     cluster: ClusterUnderTest, logins: Logins
 ) -> None:

@@ -58,7 +58,7 @@ def address(cluster: Cluster, node: str) -> str:
 def api(cluster: Cluster, path: str, *words: str, port: int = 9090) -> Any:
     """What Prometheus answers, asked over the tailnet from a1; None where it does not."""
     line = ["curl", "-fsG", "-m", "10", f"http://{address(cluster, 'head')}:{port}/api/v1/{path}"]
-    said = cluster.attempt("a1", shlex.join([*line, *(f"--data-urlencode={word}" for word in words)]))
+    said = cluster.attempt("a1", shlex.join([*line, *(part for word in words for part in ("--data-urlencode", word))]))
     return json.loads(said.stdout)["data"] if said.returncode == 0 else None
 
 
@@ -78,7 +78,8 @@ def test_every_machine_is_asked_over_the_tailnet_and_an_unchanged_up_runs_nothin
     up = 'up{job="node"}'
     eventually(lambda: asked(cluster, up) == {"head": 1, "a1": 1, "a2": 1}, 120, "all machines answer")
     assert {*asked(cluster, f"count by (site) ({up})", "site")} == {"cloud-a"}
-    eventually(lambda: asked(cluster, 'node_nfs_requests_total{method="Getattr"} >= 0').keys() >= {"a1"}, 60, "NFS")
+    # The lab's machines mount the share without the kernel, which counts NFS calls elsewhere.
+    assert asked(cluster, 'node_filesystem_size_bytes{mountpoint="/shared"}').keys() >= {"a1", "a2"}
     assert listening(cluster, "head", "prometheus") == [f"{address(cluster, 'head')}:9090"] or sorted(
         listening(cluster, "head", "prometheus")
     ) == sorted([f"{address(cluster, 'head')}:9090", f"{address(cluster, 'head')}:9100"])
@@ -99,7 +100,9 @@ def test_slurms_figures_paths_and_the_measurement_are_there_and_each_collector_i
     assert 0 < busbw["cloud-a"] < 100
     assert asked(cluster, "tailrack_measurement_verdict == 1", "verdict") == {"UNJUDGED": 1}
     assert asked(cluster, "time() - tailrack_measured_timestamp_seconds", "scope")["cloud-a"] < 3600
-    assert asked(cluster, 'tailrack_tailnet_direct{instance="a1"}', "peer") == {"head": 1}
+    # And the node that it was measured with, for as long as they have spoken.
+    direct = asked(cluster, 'tailrack_tailnet_direct{instance="a1"}', "peer")
+    assert direct in ({"head": 1}, {"head": 1, "a2": 1})
     assert asked(cluster, "tailrack_share_available_bytes / tailrack_share_bytes")["head"] > 0
     assert asked(cluster, "tailrack_gpus") == {}
     days = "(tailrack_certificate_end_timestamp_seconds - time()) / 86400"

@@ -86,7 +86,8 @@ check_target() {
             "make room there (256 MB at least), then run up again"
     fi
     status=0
-    said=$(backup_restic "$folder" "$CHECK_LIMIT" cat config 2>&1) || status=$?
+    # Read and nothing else: whether anything can be written there is another question, with another answer (try_target).
+    said=$(backup_restic "$folder" "$CHECK_LIMIT" cat config --no-lock 2>&1) || status=$?
     if [ "$status" -eq 0 ]; then
         TARGET_HAS=yes
     elif [ -n "$BACKUP_BUCKET" ] && grep -qiE 'bucket does not exist|NoSuchBucket' <<<"$said"; then

@@ -256,7 +256,7 @@ HERE = {"real": "/srv/backup/lab", "mode": "drwx------", "free": "92242800"}
 def test_a_folder_that_is_full_open_to_others_or_on_the_share_is_refused(
     shell: Shell, change: dict[str, str], said: str
 ) -> None:
-    shell.stub("sftp", f"cat <<'EOF'\n{THERE.format(**{**HERE, **change})}EOF")
+    shell.stub("sftp", f"cat >/dev/null; cat <<'EOF'\n{THERE.format(**{**HERE, **change})}EOF")
     shell.stub("restic")
     assert on_the_head(shell, SFTP, "check_target /lent", "backup/target") == ((1, said) if said else (0, ""))
 

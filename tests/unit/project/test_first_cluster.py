@@ -1,0 +1,192 @@
+"""docs/first-cluster.md: what can be known of its commands without a cluster.
+
+tests/lab/test_first_cluster.py runs those of its user.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from components.roles.live import sll
+from components.roles.tools import main as tailrack
+from components.roles.tools.slurm import SlurmError
+from components.settings.problems import ROOT, Report
+from components.settings.types import words
+from stacks.config import parse
+from stacks.sites.hosts.inventory import complete
+from stacks.sites.hosts.presets import PRESETS
+from tests.page import FIRST_CLUSTER, USER, USER_ON_GPUS, YOU, YOU_ON_HEAD, Block, blocks
+from tests.unit.configs import AUTH_KEY, HOST_KEY, KEY_PAIR
+
+PROJECT = Path(__file__).parents[3]
+EXAMPLE = PROJECT / "examples" / "stacks" / "desktop-and-lambda.yaml"
+HOME = "~/examples/"
+BLOCKS = blocks(FIRST_CLUSTER)
+COMMANDS = [block for block in BLOCKS if block.language == "bash"]
+# What lines of the page may begin with: each is run in the lab, or has a test here.
+PROGRAMS = words(
+    "cat cd cp echo export for job ls make mkdir pulumi sbatch scancel sinfo sll squeue srun tailrack until"
+)
+PYTHON = "PYTHON=~/torch/bin/python "
+
+
+def lines(*by: str) -> list[str]:
+    """The lines of the blocks that these run."""
+    return [line for block in COMMANDS for line in block.text.splitlines() if block.by in by]
+
+
+def words_after(program: str) -> Iterator[Sequence[str]]:
+    """What each call of a program on the page is given."""
+    for line in lines(YOU, YOU_ON_HEAD, USER, USER_ON_GPUS):
+        for found in re.finditer(rf"(?:^|[(;&|=] ?|bin/python )(?:PYTHON=\S+ )?{program} ([^();&|]*)", line):
+            yield shlex.split(found[1])
+
+
+def test_every_block_of_the_page_is_of_a_kind_that_a_test_takes() -> None:
+    assert {block.language for block in BLOCKS} == {"bash", "yaml"}
+    assert {block.by for block in COMMANDS} == {YOU, YOU_ON_HEAD, USER, USER_ON_GPUS}
+    text = FIRST_CLUSTER.read_text(encoding="utf-8")
+    assert len(re.findall("^```", text, re.MULTILINE)) == 2 * len(BLOCKS)
+    assert not re.findall(r"^ {4,}\S", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
+    begun = {re.split(r"[ =]", line.removeprefix(PYTHON))[0] for line in lines(USER, YOU)}
+    assert begun <= PROGRAMS, "a command that no test here knows"
+
+
+@pytest.mark.parametrize("block", COMMANDS, ids=lambda block: block.text.split("\n")[0])
+def test_bash_can_read_a_block(block: Block) -> None:
+    done = subprocess.run(["bash", "-n"], input=block.text, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_make_has_the_targets_and_the_stack_is_that_of_the_file_that_is_copied() -> None:
+    makefile = (PROJECT / "Makefile").read_text(encoding="utf-8")
+    called = list(words_after("make"))
+    assert len(called) > 6
+    for target, *rest in called:
+        assert re.search(rf"^{target}:.* ## ", makefile, re.MULTILINE), target
+        assert rest == ([] if target == "setup" else ["STACK=desk"])
+    assert list(words_after("cp")) == [[str(EXAMPLE.relative_to(PROJECT)), "Pulumi.desk.yaml"]]
+
+
+def test_state_and_secret_are_made_as_the_readme_has_it() -> None:
+    readme = (PROJECT / "README.md").read_text(encoding="utf-8").replace("prod", "desk").splitlines()
+    here = [line for line in lines(YOU) if line.startswith(("mkdir", "export", "pulumi"))]
+    assert len(here) == 4
+    assert not set(here) - {line.strip() for line in readme}
+
+
+@pytest.mark.parametrize("third", [False, True])
+def test_the_config_is_a_good_one_with_two_machines_and_with_three(
+    third: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ssh").mkdir()
+    key = KEY_PAIR.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    (tmp_path / ".ssh/id_ed25519").write_bytes(key)
+    raw = {key.removeprefix(ROOT): value for key, value in yaml.safe_load(EXAMPLE.read_text())["config"].items()}
+    raw["tailnet"]["auth_key"] = AUTH_KEY
+    (rented,) = [site for site in raw["sites"] if site["name"] == "lambda"]
+    if third:
+        (shown,) = [block for block in BLOCKS if block.language == "yaml"]
+        more = yaml.safe_load(shown.text)
+        # The machines that are there keep what is said of them.
+        (before,), (after,) = rented["hosts"], more["hosts"]
+        assert after["address"][:2] == before["address"]
+        assert after["gpu"] == before["gpu"]
+        rented.update(more)
+    whole: Any = complete(rented, "", tmp_path, Report(frozenset()))
+    (tmp_path / "known_hosts").write_text("".join(f"{host['address']} {HOST_KEY}\n" for host in whole["hosts"]))
+    config = parse(raw, base_dir=tmp_path, secret_keys=frozenset({"tailnet"}))
+    names = ["desk", "l1", "l2", "l3"] if third else ["desk", "l1", "l2"]
+    assert sorted(node.name for node in config.nodes()) == names
+    assert [user.name for user in config.users] == [USER]
+    assert config.head.name == YOU_ON_HEAD.rpartition(" ")[2]
+
+
+def test_packages_come_to_the_machines_of_the_config_by_its_login() -> None:
+    (line,) = [line for line in lines(YOU) if line.startswith("for address")]
+    config = yaml.safe_load(EXAMPLE.read_text())["config"]
+    (host,) = config["tailrack:sites"][1]["hosts"]
+    assert re.findall(r"\d+\.\d+\.\d+\.\d+", line) == host["address"]
+    assert f"ssh {PRESETS['lambda']}@$address " in line
+
+
+def test_the_head_nodes_programs_have_these_subcommands_and_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def run(given: argparse.Namespace) -> int:
+        asked.append(given.command)
+        return 0
+
+    for module in tailrack.SUBCOMMANDS:
+        monkeypatch.setattr(module, "run", run)
+    for given in words_after("tailrack"):
+        assert tailrack.main(given) == 0
+    assert asked == ["nodes", "why"]
+
+
+def test_the_live_view_has_these_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    class NoSlurm:
+        def first(self) -> None:
+            raise SlurmError("nobody answers")
+
+    monkeypatch.setattr(sll, "Watch", NoSlurm)
+    given = [*words_after("sll")]
+    assert given
+    # 1 for the answer that is not there; words that it does not know end it before that.
+    assert [sll.main(one) for one in given] == [1] * len(given)
+
+
+def folder_of_each(call: Callable[[str], bool]) -> Iterator[tuple[Path, list[str]]]:
+    """The lines of a user's blocks that fit, as words, with the folder of the checkout that they run in."""
+    for block in COMMANDS:
+        where = ""
+        for line in block.text.splitlines() if block.by in (USER, USER_ON_GPUS) else ():
+            where = line.removeprefix("cd ") if line.startswith("cd ") else where
+            if call(line):
+                assert where.startswith(HOME), f"{line}: run in {where or 'the home'}, where no example lies"
+                yield PROJECT / "examples" / where.removeprefix(HOME), shlex.split(line)
+
+
+def test_a_script_that_is_submitted_is_an_example_that_bash_can_read() -> None:
+    found = set()
+    for folder, line in folder_of_each(lambda line: "sbatch" in line and "--wrap" not in line):
+        after = line[line.index("sbatch") + 1 :]
+        script = folder / after[len(list(takewhile(lambda word: word.startswith("--"), after)))]
+        assert subprocess.run(["bash", "-n", str(script)], check=False).returncode == 0
+        found.add(script.name)
+    assert found == {"mpi_srun.sh", "train_srun.sh"}
+
+
+def test_programs_of_the_examples_have_the_options_that_they_are_given() -> None:
+    def known(program: Path) -> set[str]:
+        return set(re.findall(r'add_argument\("(--[a-z-]+)"', program.read_text(encoding="utf-8")))
+
+    checked = 0
+    for folder, line in folder_of_each(lambda line: "make_shards.py" in line or "train_srun.sh" in line):
+        script = next(word for word in line if word.endswith((".py", ".sh")))
+        program = folder / ("train.py" if script == "train_srun.sh" else script)
+        options = {word for word in line[line.index(script) :] if word.startswith("--")}
+        assert options <= known(program)
+        checked += len(options)
+    assert checked >= 5
+
+
+def test_the_shards_are_shared_evenly_by_the_ranks_of_both_runs() -> None:
+    (shards,) = re.findall(r"--shards (\d+)", "\n".join(lines(USER)))
+    (of_a_node,) = re.findall(r"--ntasks-per-node=(\d+) train", "\n".join(lines(USER_ON_GPUS)))
+    script = (PROJECT / "examples" / "training" / "train_srun.sh").read_text(encoding="utf-8")
+    (nodes,) = re.findall(r"--nodes=(\d+)", script)
+    assert int(shards) % int(nodes) == 0
+    assert int(shards) % (int(nodes) * int(of_a_node)) == 0
