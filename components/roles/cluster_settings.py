@@ -7,6 +7,7 @@ from components.roles.gpu.settings import Fabric
 from components.roles.health.settings import Health
 from components.roles.monitoring.settings import Monitoring
 from components.roles.nfs_exports.settings import Storage
+from components.roles.scratch.settings import Scratch
 from components.roles.slurm.settings import Slurm
 from components.roles.tailnet.settings import Tailnet
 from components.roles.users.settings import User
@@ -35,6 +36,7 @@ class ClusterSettings(Section):
     fabric: Fabric = key("the machines' fast network", default=Fabric())
     containers: Containers | None = key("containers for jobs; left out, there are none", default=None)
     backup: Backup | None = key("backups of the head node; left out, there are none", default=None)
+    scratch: Scratch = key("room for jobs on a disk of each node's own", default=Scratch())
     health: Health = key("nodes that look after themselves", default=Health())
     monitoring: Monitoring | None = key(
         "figures of all machines, collected by Prometheus on the head node; left out, there are none", default=None

@@ -30,6 +30,7 @@ from components.roles.nfs_exports.role import role as nfs_exports
 from components.roles.pam_slurm_adopt.role import role as pam_slurm_adopt
 from components.roles.restore.role import role as restore
 from components.roles.role import Role, Value
+from components.roles.scratch.role import role as scratch
 from components.roles.slurm.role import role as slurm
 from components.roles.slurm_release.role import role as slurm_release
 from components.roles.ssh_trust.role import role as ssh_trust
@@ -59,6 +60,7 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     accounting,
     enroot_pyxis,
     health,
+    scratch,
     slurm,
     pam_slurm_adopt,
     container_smoke,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.enroot_pyxis.settings import Containers
 from components.roles.gpu.settings import Fabric
+from components.roles.scratch.settings import Scratch
 from components.roles.tailnet.settings import PoolTailnet
 from components.settings.section import Section, key, keys_of, number
 from components.settings.types import FreeText, Whole
@@ -31,6 +32,9 @@ class PoolSettings(Section):
     fabric: Fabric = key("the machines' fast network", default=Fabric())
     containers: Containers | None = key(
         "containers for jobs, where the cluster has them: what is other on the pool's machines", default=None
+    )
+    scratch: Scratch = key(
+        "room for jobs on a disk of each node's own, where it is another than the cluster's", default=Scratch()
     )
     validation: Validation = key("the bandwidth measurement", default=Validation())
     spot: Spot = key("machines that may be taken back at any time", default=Spot())

@@ -7,8 +7,10 @@ from itertools import chain, islice
 from components.roles.accounting.settings import check_accounting
 from components.roles.backup.settings import HEAD, LISTED, MADE, check_backup
 from components.roles.enroot_pyxis.settings import check_containers
+from components.roles.health.settings import Health
 from components.roles.monitoring.settings import check_monitoring
 from components.roles.nfs_exports.settings import Storage, check_storage
+from components.roles.scratch.settings import check_scratch
 from components.roles.slurm.files import MAX_NODE_COUNT
 from components.roles.slurm.settings import check_slurm
 from components.roles.tailnet.checks import Sites, check_tailnet
@@ -59,9 +61,11 @@ def check(config: Draft, report: Report) -> None:
         check_accounting(config.section("accounting"), config.items("users"), config.section("slurm"), report)
         if isinstance(monitoring := config.values.get("monitoring"), Draft):
             check_monitoring(monitoring, report)
+    share = [folder for name in ("path", "mount") if isinstance(folder := storage.value(name), str)]
+    health = Draft(ROOT + "health", Health) if pool else config.section("health")
+    check_scratch(config.section("scratch"), health, share, report)
     if config.raw.get("containers") is not None:
         known = {name for site in sites if (name := site.text("name")) is not None}
-        share = [folder for name in ("path", "mount") if isinstance(folder := storage.value(name), str)]
         check_containers(config.section("containers"), known, share, report)
     elif not pool:
         _check_no_containers(config.section("validation").section("nccl"), report)

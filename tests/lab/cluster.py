@@ -120,7 +120,7 @@ class ClusterUnderTest:
             "sinfo -h -N -p all -o '%N %t %E'; squeue -h -o 'job %A %T %r %N'; "
             "journalctl -u slurmctld -u tailrack-slurmctld-watchdog -n 15 -o short-iso --no-hostname --no-pager"
         )
-        said = self.attempt("head", look, limit=20)
+        said = self.attempt(self.config["tailrack:head"]["name"], look, limit=20)
         return said.stdout + said.stderr
 
     def remove(self) -> None:

@@ -87,7 +87,7 @@ def test_ada_trains_over_both_machines_and_a_run_that_was_ended_goes_on_while_a_
 ) -> None:
     (packages,) = given(YOU, TRAINING)
     (names,) = re.findall(r"apt-get -qq install (.+);", packages)
-    # Debian's PyTorch is what a provider's image would bring.
+    # Debian's PyTorch, as a provider's image would bring one: PyPI's, of gigabytes, is not fetched here.
     command = f"apt-get -qq update && {INSTALL} {names} python3-torch"
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda node: cluster.run(node, command, 600), NODES))

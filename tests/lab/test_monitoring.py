@@ -19,10 +19,26 @@ import pytest
 
 from tests.dashboards import Asked, every_expression
 from tests.lab.cluster import ClusterUnderTest, eventually
+from tests.lab.sealer import sealer_of
 
 Cluster = ClusterUnderTest
 RULES_TEST = Path(__file__).parents[1] / "fixtures" / "prometheus" / "rules_test.yml"
 pytestmark = pytest.mark.proof
+TOKEN = "hook-token-nobody-may-see"
+# A fake receiver: it writes down what is posted to it, path and body on a line.
+FAKE_RECEIVER = """
+import http.server
+
+class Receiver(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        with open("/root/received", "a") as file:
+            file.write(f"{self.path} {body.strip()}\\n")
+        self.send_response(200)
+        self.end_headers()
+
+http.server.HTTPServer(("0.0.0.0", 8099), Receiver).serve_forever()
+"""
 UNITS = {"head": ("tailrack-prometheus", "tailrack-node-exporter"), "a1": ("tailrack-node-exporter",)}
 
 
@@ -80,7 +96,7 @@ def test_every_machine_is_asked_over_the_tailnet_and_an_unchanged_up_runs_nothin
 def test_slurms_figures_paths_and_the_measurement_are_there_and_each_collector_is_well(cluster: Cluster) -> None:
     well = "tailrack_collector_success"
     counted = f"count by (instance) ({well} == 1)"
-    eventually(lambda: asked(cluster, counted) == {"head": 4, "a1": 2, "a2": 2}, 180, "all collectors are well")
+    eventually(lambda: asked(cluster, counted) == {"head": 5, "a1": 3, "a2": 3}, 180, "all collectors are well")
     idle = 'tailrack_slurm_nodes{partition="all", state="idle"}'
     eventually(lambda: asked(cluster, idle) == {"head": 3}, 90, "three nodes are idle")
     busbw = asked(cluster, "tailrack_busbw_gb_per_s", "scope")
@@ -93,6 +109,8 @@ def test_slurms_figures_paths_and_the_measurement_are_there_and_each_collector_i
     assert direct in ({"head": 1}, {"head": 1, "a2": 1})
     assert asked(cluster, "tailrack_share_available_bytes / tailrack_share_bytes")["head"] > 0
     assert asked(cluster, "tailrack_gpus") == {}
+    days = "(tailrack_certificate_end_timestamp_seconds - time()) / 86400"
+    assert {name: round(value) for name, value in asked(cluster, days).items()} == {"head": 90, "a1": 90, "a2": 90}
 
 
 def test_a_node_that_is_drained_and_a_bandwidth_below_its_floor_raise_alerts_with_what_to_do(cluster: Cluster) -> None:
@@ -132,6 +150,63 @@ def test_every_panel_of_the_dashboards_has_data(cluster: Cluster) -> None:
 
     for one in left:
         eventually(partial(shown, one), 60, f"{one.dashboard}, {one.panel}: data for {one.expression}")
+
+
+def test_an_alert_arrives_at_a_webhook_with_its_remedy_and_nobody_sees_where_that_is(cluster: Cluster) -> None:
+    _, sealer = sealer_of(cluster)
+    # Nobody is there yet.
+    cluster.config["tailrack:monitoring"] = {
+        "receivers": [{"kind": "webhook", "url": {"secure": sealer.seal(f"http://a2:8099/hook/{TOKEN}")}}]
+    }
+    cluster.up_ok()
+    assert listening(cluster, "head", "prometheus-aler") == ["127.0.0.1:9093"]
+    status = "curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:9093/api/v2/status"
+    assert cluster.run("head", status).strip() == "401"
+    # A quarter of an hour less.
+    rules = "/etc/tailrack/prometheus/rules.yml"
+    cluster.run("head", f"sed -i 's/for: 15m/for: 0s/' {rules} && systemctl reload tailrack-prometheus")
+    cluster.run("head", "scontrol update nodename=a1 state=drain reason=test")
+    journal = "journalctl -u tailrack-alertmanager --no-pager -o cat"
+    eventually(lambda: "refused" in cluster.run("head", journal), 300, "the receiver does not answer, and that is said")
+    program = base64.b64encode(FAKE_RECEIVER.encode()).decode()
+    cluster.run(
+        "a2", f"base64 -d >/root/receiver.py <<<{program}; systemd-run -q --unit=receiver python3 /root/receiver.py"
+    )
+
+    def arrived() -> list[str]:
+        lines = cluster.run("a2", "cat /root/received 2>/dev/null || :").splitlines()
+        return [line for line in lines if "NodeOut" in line]
+
+    # It waits longer from one attempt to the next.
+    eventually(lambda: bool(arrived()), 300, "the alert arrives")
+    path, _, body = arrived()[0].partition(" ")
+    assert path == f"/hook/{TOKEN}"
+    alerts = [alert for alert in json.loads(body)["alerts"] if alert["labels"]["alertname"] == "NodeOut"]
+    assert [(alert["labels"]["node"], alert["labels"]["cluster"]) for alert in alerts] == [("a1", "lab")]
+    assert "tailrack resume a1" in alerts[0]["annotations"]["remedy"]
+    assert asked(cluster, 'up{job="alertmanager"}') == {"head": 1}
+    for look in (
+        "ps -eww -o args",
+        "journalctl --no-pager -o cat",
+        "cat /var/log/tailrack/*",
+        "cat /proc/[0-9]*/environ",
+    ):
+        said = cluster.attempt("head", look).stdout
+        assert len(said) > 100
+        assert TOKEN not in said, look
+    # What everybody can read, and what there is.
+    find = f"grep -rlsF {TOKEN} /etc /home /tmp /usr/local /var/lib/tailrack /var/lib/private /run || :"
+    assert cluster.run_as("ada", "head", find).strip() == ""
+    assert "/etc/tailrack/alertmanager/receiver-0" in cluster.run("head", find).splitlines()
+    cluster.up_ok()
+    assert cluster.touched() == set()
+    cluster.run("head", "scontrol update nodename=a1 state=resume")
+    cluster.run("a2", "systemctl stop receiver; rm -f /root/receiver.py /root/received")
+    cluster.config["tailrack:monitoring"] = {}
+    cluster.up_ok()
+    assert listening(cluster, "head", "prometheus-aler") == []
+    assert cluster.attempt("head", "test -e /etc/tailrack/alertmanager").returncode == 1
+    assert "alerting" not in cluster.run("head", "cat /etc/tailrack/prometheus/prometheus.yml")
 
 
 def test_the_rules_raise_what_they_are_there_for_by_the_promtool_of_this_release(cluster: Cluster) -> None:

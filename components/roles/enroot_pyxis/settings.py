@@ -12,16 +12,14 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from components.roles.enroot_pyxis.settings_pins import FILES, FILES_ARM, UPSTREAM, sums_of, wanted
 from components.settings.draft import Draft, check_hidden, meant
 from components.settings.image_name import enroot_image
+from components.settings.local_folder import PLACES, LocalFolder
 from components.settings.problems import Report, below, shown
 from components.settings.section import Section, key, named, yes_no
-from components.settings.types import Checksum, refuse, words
+from components.settings.types import Checksum, refuse
 
 ARTIFACTS_VARIABLE = "TAILRACK_ARTIFACTS"
 """Of the environment: the folder that takes upstream's place where the config names none."""
 
-# Where a disk of a node's own may be mounted, besides folders in /var/lib, /var/cache, /mnt, /opt and /srv.
-_DISKS = words("data ephemeral local localdisk nvme raid scratch")
-_AROUND = ("/var/lib", "/var/cache", "/mnt", "/opt", "/srv")
 _PORT = r":([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _HOST = rf"[A-Za-z0-9]([A-Za-z0-9.-]{{0,251}}[A-Za-z0-9])?({_PORT})?"
 # What Enroot takes for a user, less what a shell or a netrc file would read otherwise.
@@ -63,17 +61,6 @@ def _checksum_files(value: dict[str, str]) -> dict[str, str]:
                 f"write those of {' and '.join(FILES)}, and for arm64 of {' and '.join(FILES_ARM)}",
             )
     return value
-
-
-def _local(value: str) -> str:
-    folder = PurePosixPath(value)
-    if not re.fullmatch(r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+", value):
-        refuse("is not an absolute path of plain letters, digits, '.', '_' and '-'")
-    if folder.parts[1] not in _DISKS and not any(
-        folder != PurePosixPath(a) and folder.is_relative_to(a) for a in _AROUND
-    ):
-        refuse("may be a folder of the system itself", "everybody who runs jobs could put files there")
-    return str(folder)
 
 
 def _source(value: str) -> str:
@@ -164,10 +151,9 @@ class Containers(Section):
         f"root; write the checksums that you have compared with the release's page, of {' and '.join(FILES)}",
         default={},
     )
-    local: Annotated[str, Field(max_length=200), AfterValidator(_local)] = key(
+    local: LocalFolder = key(
         "folder on a disk of each node's own: staged images, and users' named containers",
-        "an absolute path; there would be no room for containers; write /var/lib/enroot, a folder below "
-        f"{', '.join(_AROUND)}, or /{', /'.join(sorted(_DISKS))} or a folder in it",
+        f"an absolute path; there would be no room for containers; write /var/lib/enroot, {PLACES}",
         default="/var/lib/enroot",
     )
     nvidia_libraries: bool = yes_no(

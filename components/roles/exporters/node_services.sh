@@ -5,5 +5,5 @@
 # NODE_ADDRESS   its tailnet address
 
 exporters_node_services() {
-    start_exporter "$NODE_ADDRESS" tailnet gpus
+    start_exporter "$NODE_ADDRESS" tailnet gpus certificate
 }

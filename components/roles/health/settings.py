@@ -12,8 +12,8 @@ from components.settings.types import Whole, refuse
 MOST_BYTES = 32_768
 MOST_SCRIPTS = 20
 # Our own: templates/prolog-10-job and so on.
-PROLOG = ("10-job", "20-gpus", "30-health", "40-enroot")
-EPILOG = ("10-job", "20-leftovers", "30-shared-memory", "40-enroot")
+PROLOG = ("10-job", "20-gpus", "30-health", "40-enroot", "45-scratch")
+EPILOG = ("10-job", "20-leftovers", "30-shared-memory", "40-enroot", "90-scratch")
 OURS = frozenset({*PROLOG, *EPILOG})
 _WORDS = (
     "a mapping from a name such as 50-scratch to the text of a script; {which} would not run; "

@@ -38,8 +38,9 @@ used_as_they_are() {
 }
 used() { cat "${@:2}" | sha256sum >"$PRIVATE_DIR/used-$1"; }
 
-# Whether a daemon answers: address, port, path
-answers_http() { curl -fs --noproxy '*' -m 10 -o /dev/null "http://$1:$2$3"; }
+# Whether a daemon answers: address, port, path. Where the daemon asks for an account, a caller's
+# http_login is a file of curl's that has it.
+answers_http() { curl -fs --noproxy '*' -m 10 -o /dev/null ${http_login:+-K "$http_login"} "http://$1:$2$3"; }
 
 # Have a daemon run with its files as they are now, and wait until it answers: unit, address, port, path, the key of the config
 # that says the port, files.

@@ -18,11 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from components.roles.live.look import jobs_and_nodes
+from components.roles.monitoring.certificate_figures import certificate_figures
+from components.roles.monitoring.cost_figures import cost_figures
 from components.roles.monitoring.exposition import Metric, exposition
 from components.roles.monitoring.gpu_figures import QUERY, gpu_figures
 from components.roles.monitoring.measured_figures import measured_figures
 from components.roles.monitoring.slurm_figures import slurm_figures
 from components.roles.monitoring.tailnet_figures import read_names, tailnet_figures
+from components.roles.tools.book import read_book
+from components.roles.tools.costs import costs
 from components.roles.tools.slurm import SlurmError
 
 TOLD = Path("/etc/tailrack/monitoring.json")
@@ -30,6 +34,8 @@ KEPT = Path("/var/lib/tailrack/validation")
 # Address and name of each member, on every machine (components/roles/names).
 NAMES = Path("/var/lib/tailrack/names")
 BACKUP = Path("/var/lib/tailrack/backup-state")
+# What this machine shows to those who log in (components/roles/ssh_trust).
+CERTIFICATE = Path("/etc/ssh/ssh_host_ed25519_key-cert.pub")
 DEVICES = Path("/dev")
 LIMIT_SECONDS = 20
 NOBODY = 65534
@@ -65,9 +71,12 @@ def write(folder: Path, name: str, collect: Callable[[], Sequence[Metric]]) -> N
 
 
 def slurm() -> Sequence[Metric]:
-    """Of the head node: jobs and nodes, asked for once."""
+    """Of the head node: jobs and nodes, asked for once, and what those cost."""
     jobs, nodes, _ = jobs_and_nodes()
-    return slurm_figures(jobs, nodes)
+    told = _told()
+    # Without what jobs have used: nobody's books are asked once a minute.
+    found = costs(read_book(), {node.name: node for node in nodes}, None, time.time())
+    return [*slurm_figures(jobs, nodes), *cost_figures(found, told["head"], told["idle_hours"])]
 
 
 def tailnet() -> Sequence[Metric]:
@@ -82,9 +91,19 @@ def gpus() -> Sequence[Metric]:
     return gpu_figures(_said(*QUERY, user=NOBODY))
 
 
+def certificate() -> Sequence[Metric]:
+    """The certificate that it shows; nothing where it has none yet."""
+    return certificate_figures(CERTIFICATE.read_text(encoding="utf-8")) if CERTIFICATE.exists() else ()
+
+
+def _told() -> Mapping[str, Any]:
+    told: Mapping[str, Any] = json.loads(TOLD.read_text(encoding="utf-8"))
+    return told
+
+
 def head() -> Sequence[Metric]:
     """Of the head node: the share, the last backup, the measurements."""
-    told = json.loads(TOLD.read_text(encoding="utf-8"))
+    told = _told()
     return [*_share(told["share"]), *_backup(), *measured_figures(told, _kept())]
 
 
@@ -134,5 +153,6 @@ COLLECTORS: Mapping[str, Callable[[], Sequence[Metric]]] = {
     "slurm": slurm,
     "tailnet": tailnet,
     "gpus": gpus,
+    "certificate": certificate,
     "head": head,
 }

@@ -8,6 +8,12 @@ remove_exporter() {
     rm -rf "$METRICS_DIR"
 }
 
+# What it has told, and who silenced what, stays too.
+remove_alertmanager() {
+    retire tailrack-alertmanager.service
+    rm -rf /etc/tailrack/alertmanager
+}
+
 # What has been collected stays, for the day that it is wanted again.
 remove_prometheus() {
     retire tailrack-prometheus.service

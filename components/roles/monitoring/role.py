@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 
 from components.roles.cluster_settings import ClusterSettings
+from components.roles.monitoring.alertmanager import UNIT as ALERTMANAGER_UNIT
+from components.roles.monitoring.alertmanager import alertmanager_config, receiver_secrets
 from components.roles.monitoring.settings import Monitoring
 from components.roles.python_program import python_program
 from components.roles.role import Role, template
 from components.settings.types import CROSS_SITE, NODE
 
 EXPORTER_UNIT, PROMETHEUS_UNIT = "tailrack-node-exporter.service", "tailrack-prometheus.service"
+ALERTMANAGER_PACKAGES = ("prometheus-alertmanager", "perl-base")
 JOB = "node"
 # On every machine.
 EXPORTER_PACKAGES = ("prometheus-node-exporter", "curl", "python3")
@@ -20,12 +23,23 @@ FLOORS = "components/validation/floors.csv"
 def role(settings: ClusterSettings) -> Role:
     """Present where nobody asks for it too: what it has made goes then. A member's target is kept either way."""
     asked = settings.monitoring
+    receivers = asked.receivers if asked else ()
+    # Of Alertmanager, what it is told and what of that is secret.
+    hidden = {"receivers": receiver_secrets(receivers)}
+    packages = ("prometheus", *EXPORTER_PACKAGES, *(ALERTMANAGER_PACKAGES if receivers else ()))
     return Role(
         "monitoring",
         after=("tailnet", "firewall", "tools", "slurm"),
         section=asked or Monitoring(),
-        values={"enabled": asked is not None, "told": told(settings) if asked else ""},
-        packages={"services": ("prometheus", *EXPORTER_PACKAGES)} if asked else {},
+        values={
+            "enabled": asked is not None,
+            "told": told(settings) if asked else "",
+            "cluster": settings.cluster.name,
+            "alertmanager": alertmanager_config(receivers),
+            **({} if receivers else hidden),
+        },
+        secrets=hidden if receivers else {},
+        packages={"services": packages} if asked else {},
         texts={
             "config": template("monitoring", "prometheus.yml"),
             "rules": template("monitoring", "rules.yml"),
@@ -33,6 +47,7 @@ def role(settings: ClusterSettings) -> Role:
             "figures": python_program("components.roles.monitoring.figures", "sys.argv[1:]", FLOORS),
             "figures_unit": template("monitoring", "tailrack-figures.service"),
             "figures_timer": template("monitoring", "tailrack-figures.timer"),
+            "alertmanager_unit": template("monitoring", ALERTMANAGER_UNIT),
             "exporter_unit": template("monitoring", EXPORTER_UNIT),
         },
         ports=(str(asked.port), str(asked.exporter_port)) if asked else (),
@@ -54,6 +69,8 @@ def told(settings: ClusterSettings) -> str:
             "floors": dict(validation.floors_gb_per_s),
             "cross_site": CROSS_SITE,
             "node": NODE,
+            "head": settings.head.name,
+            "idle_hours": asked.idle_hours if (asked := settings.monitoring) else 0,
         },
         sort_keys=True,
     )

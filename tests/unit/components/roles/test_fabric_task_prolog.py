@@ -23,6 +23,7 @@ SwitchName=rack Nodes=a1,a2,b1
 # fabric c1 9000 office/c1/eth0/1 eth0 10.1.0.0/24 -
 """
 Settings = dict[str, str]
+SLURMS_OWN = "/tmp"  # noqa: S108
 
 
 class Node:
@@ -38,7 +39,15 @@ class Node:
             assert path in text
             text = text.replace(path, str(folder / here))
         self.program = folder / "task-prolog"
+        self.disk = folder / "disk"
+        text = text.replace("/etc/tailrack/scratch", str(folder / "scratch"))
         self.program.write_text(text.replace("/etc/slurm/topology.conf", str(folder / "none")))
+
+    def with_disk(self, *jobs: str) -> None:
+        """Have a disk of its own, with folders of jobs (role scratch)."""
+        self.conf.with_name("scratch").write_text(f"{self.disk}\n/of/an/earlier/config\n")
+        for job in jobs:
+            (self.disk / job).mkdir(parents=True)
 
     def said(self, environment: Settings) -> list[str]:
         done = subprocess.run(["sh", self.program], env=environment, capture_output=True, text=True, check=True)
@@ -143,3 +152,61 @@ def test_values_are_never_run(node: Node, tmp_path: Path) -> None:
     evil = f"$(touch {trap}) `touch {trap}` ; touch {trap}"
     node.task("a1,a2", NCCL_SOCKET_IFNAME=evil, TAILRACK_DEFAULTS=f"NCCL_SOCKET_IFNAME={evil} NCCL_NET=x")
     assert not trap.exists()
+
+
+def test_a_job_is_told_of_its_folder_on_the_nodes_disk(node: Node) -> None:
+    assert "TMPDIR" not in node.task("a1", SLURM_JOB_ID="7")
+    node.with_disk("7", "8")
+    assert node.task("a1", SLURM_JOB_ID="7")["TMPDIR"] == f"{node.disk}/7"
+    # What Slurm gives a batch script that has none is nobody's word.
+    assert node.task("a1", SLURM_JOB_ID="7", TMPDIR=SLURMS_OWN)["TMPDIR"] == f"{node.disk}/7"
+    assert "TMPDIR" not in node.task("a1", SLURM_JOB_ID="9")
+    # A job of a job's has its own.
+    first = node.task("a1", SLURM_JOB_ID="7")
+    assert node.task("a1", SLURM_JOB_ID="8", **inherited(first))["TMPDIR"] == f"{node.disk}/8"
+
+
+def test_where_a_user_wants_temporary_files_is_the_users_word(node: Node) -> None:
+    node.with_disk("7")
+    assert node.task("a1", SLURM_JOB_ID="7", TMPDIR="/shared/mine")["TMPDIR"] == "/shared/mine"
+    first = node.task("a1", SLURM_JOB_ID="7")
+    changed = {**inherited(first), "TMPDIR": "/shared/mine"}
+    assert node.task("a1", SLURM_JOB_ID="7", **changed)["TMPDIR"] == "/shared/mine"
+
+
+def test_a_node_without_the_folder_takes_back_what_another_node_told(node: Node) -> None:
+    node.with_disk("7")
+    first = node.task("a1", SLURM_JOB_ID="7")
+    (node.disk / "7").rmdir()
+    assert "TMPDIR" not in node.task("a1", SLURM_JOB_ID="7", **inherited(first))
+
+
+@pytest.mark.parametrize("mounted", [True, False])
+def test_inside_a_container_the_folder_is_in_its_place_or_the_images_own_is_named(
+    node: Node, tmp_path: Path, mounted: bool
+) -> None:
+    node.with_disk("7")
+    own, environ, told = f"{node.disk}/7", tmp_path / "environ", tmp_path / "told"
+    # In the place of Enroot's own.
+    mount = tmp_path / "bin" / "enroot-mount"
+    mount.parent.mkdir()
+    mount.write_text(f'#!/bin/bash\necho "$*: $(cat)" >{told}\nexit {0 if mounted else 1}\n')
+    mount.chmod(0o755)
+    hook = tmp_path / "hook"
+    hook.write_text(template("fabric", "enroot-hook").replace("/usr/local/lib/tailrack/task-prolog", str(node.program)))
+    environ.write_text("PATH=/image\n")
+    environment = {
+        "SLURM_JOB_NODELIST": "a1",
+        "SLURMD_NODENAME": "a1",
+        "SLURM_JOB_ID": "7",
+        "PATH": f"{mount.parent}:/usr/bin:/bin",
+        "ENROOT_ROOTFS": "/rootfs",
+        "ENROOT_ENVIRON": str(environ),
+    }
+    node.program.chmod(0o755)
+    subprocess.run(["bash", hook], env=environment, check=True)
+    assert told.read_text() == f"--root /rootfs -: {own} {own} none x-create=dir,bind,rw,nosuid,nodev,private\n"
+    lines = environ.read_text().splitlines()
+    assert lines[0] == "PATH=/image"
+    assert [line for line in lines if line.startswith("TMPDIR=")] == [f"TMPDIR={own if mounted else SLURMS_OWN}"]
+    assert "TAILRACK_INTERFACE=eth1" in lines

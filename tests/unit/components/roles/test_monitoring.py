@@ -181,7 +181,7 @@ def test_a_collector_that_fails_takes_its_old_figures_along_and_is_a_figure_itse
     assert file.stat().st_mode & 0o777 == 0o644
 
 
-def test_slurmctld_is_asked_once_for_jobs_and_once_for_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slurmctld_is_asked_once_for_jobs_and_once_for_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, ...]] = []
 
     def scontrol(*words: str) -> str:
@@ -189,6 +189,8 @@ def test_slurmctld_is_asked_once_for_jobs_and_once_for_nodes(monkeypatch: pytest
         return json.dumps({words[1]: []})
 
     monkeypatch.setattr(look, "scontrol", scontrol)
+    monkeypatch.setattr(figures, "TOLD", tmp_path / "told")
+    (tmp_path / "told").write_text(told(settings()))
     assert values(figures.slurm(), "tailrack_slurm_gpus") == {(): 0}
     assert asked == [("show", "jobs", "--json"), ("show", "nodes", "--json")]
 

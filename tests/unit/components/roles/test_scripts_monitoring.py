@@ -151,7 +151,7 @@ def test_a_node_has_its_exporter_and_figures_and_loses_them_where_nobody_asks_an
     done = host.call("exporters_node_services", {**header(), **A1}, "exporters/node_services")
     assert done.returncode == 0, done.stderr
     assert host.path("/etc/tailrack/node-exporter").read_text() == "ADDRESS=100.64.0.3\nPORT=9100\n"
-    assert host.path("/etc/tailrack/figures").read_text() == "COLLECTORS=tailnet gpus\n"
+    assert host.path("/etc/tailrack/figures").read_text() == "COLLECTORS=tailnet gpus certificate\n"
     host.call("monitoring_node", {**header(), **A1}, "monitoring/node")
     assert host.path(EXPORTER).exists()
     host.call("monitoring_node", {**header(), **A1, "MONITORING_ENABLED": False}, "monitoring/node")

@@ -21,7 +21,7 @@ FILES = sorted(path for path in [*FOLDER.rglob("*.sh"), *composition.SCRIPTS.glo
 PHASES = {phase for name, phases in vars(composition).items() if name.isupper() and isinstance(phases, tuple)
           for phase in phases} - set(composition.SHARED)  # fmt: skip
 # What Slurm and Enroot set for programs that a step installs.
-OF_JOBS = {"SLURM_JOB_NODELIST", "SLURM_HET_SIZE", "SLURMD_NODENAME", "ENROOT_ENVIRON"}
+OF_JOBS = {"SLURM_JOB_NODELIST", "SLURM_HET_SIZE", "SLURMD_NODENAME", "ENROOT_ENVIRON", "ENROOT_ROOTFS", "TMPDIR"}
 OF_JOBS |= {f"SLURM_JOB_{name}" for name in ("ID", "UID", "GID", "GPUS")}
 OWN = {"HOST_NAME", "STEP_NAME", "STEP_LOCK", "STEP_REPAIR"}
 OF_CONTAINERS = {"enroot_pyxis", "container_smoke"}  # roles that a stack has only if it asks for them
@@ -107,7 +107,7 @@ def test_a_machine_goes_through_the_roles_in_their_order() -> None:
     calls = re.findall(r"^    ([a-z_]+)_(?:machine|node|compute)$", body, re.MULTILINE)
     assert calls == [
         "machine", "firewall", "names", "names", "users", "ssh_trust", "ssh_trust", "nfs_exports", "nfs_exports", "gpu",
-        "health", "slurm", "pam_slurm_adopt", "monitoring", "held_packages",
+        "health", "scratch", "slurm", "pam_slurm_adopt", "monitoring", "held_packages",
     ]  # fmt: skip
 
 

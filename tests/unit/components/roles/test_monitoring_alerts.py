@@ -1,0 +1,290 @@
+"""Who is told of alerts and how, what of that is secret, and the figures behind two of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from components.roles.cluster_settings import ClusterSettings
+from components.roles.monitoring import figures
+from components.roles.monitoring.certificate_figures import certificate_figures, valid_before
+from components.roles.monitoring.cost_figures import cost_figures
+from components.roles.monitoring.exposition import exposition
+from components.roles.order import roles
+from components.roles.role import Role
+from components.roles.tools.costs import Cost
+from components.settings.travel import built, plain
+from stacks.cluster import ClusterStack
+from stacks.config import ConfigError, parse
+from stacks.config.model import StackConfig
+from tests.unit.configs import LAB
+from tests.unit.recorded import record
+from tests.unit.shell import Shell
+
+TOKEN, PASSWORD = "hook-token-nobody-may-see", "mail password  nobody may see"
+HOOK = {"kind": "webhook", "url": f"https://hooks.example:8443/{TOKEN}?a=b"}
+SLACK = {"kind": "slack", "url": f"https://hooks.slack.com/services/{TOKEN}"}
+RELAY = {"kind": "mail", "to": "ops@example.org", "sender": "lab@example.org", "smarthost": "smtp.example.org:25"}
+MAIL = {**RELAY, "user": "lab@example.org", "password": PASSWORD}
+DIR = "/etc/tailrack/alertmanager"
+UNIT = "/etc/systemd/system/tailrack-alertmanager.service"
+
+
+def config(*receivers: Mapping[str, object], secret: bool = True) -> StackConfig:
+    keys = frozenset({"monitoring"} if secret else ())
+    return parse({**LAB, "monitoring": {"receivers": list(receivers)}}, base_dir=Path(), secret_keys=keys)
+
+
+def monitoring(*receivers: Mapping[str, object]) -> Role:
+    return next(role for role in roles(config(*receivers)) if role.name == "monitoring")
+
+
+def told(*receivers: Mapping[str, object]) -> Any:
+    """Alertmanager's one receiver."""
+    return yaml.safe_load(monitoring(*receivers).header["MONITORING_ALERTMANAGER"])["receivers"][0]
+
+
+def test_each_kind_of_receiver_reads_what_is_secret_from_a_file_of_its_own() -> None:
+    found = told(HOOK, MAIL, SLACK, RELAY)
+    folder = "/run/credentials/tailrack-alertmanager.service"
+    assert found["webhook_configs"] == [{"send_resolved": True, "url_file": f"{folder}/receiver-0"}]
+    assert found["slack_configs"][0]["api_url_file"] == f"{folder}/receiver-2"
+    assert "remedy" in found["slack_configs"][0]["text"]
+    mail, relay = found["email_configs"]
+    assert (mail["auth_username"], mail["auth_password_file"]) == ("lab@example.org", f"{folder}/receiver-1")
+    assert (mail["to"], mail["from"], mail["smarthost"]) == (
+        "ops@example.org",
+        "lab@example.org",
+        "smtp.example.org:25",
+    )
+    assert mail["require_tls"] is True
+    assert not [key for key in relay if key.startswith("auth")]
+    assert monitoring(HOOK, MAIL, SLACK, RELAY).secrets == {
+        "receivers": f"receiver-0 {HOOK['url']}\nreceiver-1 {PASSWORD}\nreceiver-2 {SLACK['url']}"
+    }
+
+
+def test_without_receivers_there_is_neither_package_nor_secret_nor_configuration() -> None:
+    role = monitoring()
+    assert role.header["MONITORING_ALERTMANAGER"] == role.header["MONITORING_RECEIVERS"] == ""
+    assert role.secrets == {}
+    assert "prometheus-alertmanager" not in role.packages["services"]
+    assert "prometheus-alertmanager" in monitoring(HOOK).packages["services"]
+
+
+def test_what_is_secret_is_in_the_services_step_alone_and_in_no_plain_state() -> None:
+    stack = record(lambda: ClusterStack(config(HOOK, MAIL), "dev").outputs)
+    for word in (TOKEN, PASSWORD):
+        assert [step.name for step in stack.remote if word in step.inputs["stdin"]] == ["head-services"]
+        assert [resource.name for resource in stack.resources if word in resource.in_plain_state] == []
+        assert word not in json.dumps(stack.outputs)
+    assert "stdin" in stack["head-services"].secret_paths
+
+
+def test_a_pool_is_told_of_no_receiver() -> None:
+    settings = config(HOOK, MAIL)
+    values = plain(settings, ClusterSettings)
+    assert TOKEN not in str(values)
+    assert values["monitoring"]["receivers"] == []
+    assert built(ClusterSettings, values).monitoring.receivers == ()
+
+
+BAD: list[tuple[Mapping[str, object], str, str]] = [
+    ({"kind": "pager"}, "[0].kind", "'pager' is not webhook, slack or mail"),
+    ({"url": "https://x.example"}, "[0].kind", "missing"),
+    ({"kind": "webhook"}, "[0].url", "is missing beside kind webhook"),
+    ({"kind": "slack"}, "[0].url", "run: pulumi config set --path --secret 'tailrack:monitoring.receivers[0].url'"),
+    ({"kind": "webhook", "url": "ftp://x.example"}, "[0].url", "[secret] is no http:// or https:// address"),
+    ({"kind": "webhook", "url": "https://x.example/a b"}, "[0].url", "of plain characters"),
+    ({"kind": "webhook", "url": "https://x.example/a\nreceiver-1 b"}, "[0].url", "of plain characters"),
+    ({"kind": "webhook", "url": "https://x.example:99999/"}, "[0].url", "a port that there is not"),
+    ({"kind": "slack", "url": "http://hooks.slack.com/x"}, "[0].url", "[secret] is no https:// address"),
+    ({**HOOK, "to": "ops@example.org"}, "[0].to", "is no key of kind webhook; it would change nothing; take it out"),
+    ({**MAIL, "url": "https://x.example"}, "[0].url", "write kind: webhook or slack"),
+    (
+        {"kind": "mail"},
+        "[0].smarthost",
+        "is missing beside kind mail; nobody would be told of an alert; write",
+    ),
+    ({**RELAY, "to": "ops"}, "[0].to", "'ops' is not a mail address"),
+    ({**RELAY, "to": "{{ .x }}@example.org"}, "[0].to", "is not a mail address"),
+    ({**RELAY, "sender": "a@example.org\nBcc: b@example.org"}, "[0].sender", "is not a mail address"),
+    ({**RELAY, "smarthost": "smtp.example.org"}, "[0].smarthost", "is not HOST:PORT"),
+    ({**RELAY, "smarthost": "smtp.example.org:0"}, "[0].smarthost", "is not HOST:PORT"),
+    ({**RELAY, "user": "lab"}, "[0]", "has one of user and password without the other"),
+    ({**MAIL, "password": "a\nb"}, "[0].password", "[secret] is empty, too long, or has line breaks"),
+    ({**MAIL, "password": ""}, "[0].password", "[secret] is empty"),
+    ({**MAIL, "encrypted": False}, "[0].encrypted", "whoever is on the way to the mail server could read the password"),
+    ({**MAIL, "from": "lab@example.org"}, "[0].from", "unknown key"),
+]
+
+
+@pytest.mark.parametrize(("bad", "path", "said"), BAD, ids=[f"{n}{case[1]}" for n, case in enumerate(BAD)])
+def test_a_receiver_that_could_not_be_reached_is_refused_by_its_key(
+    bad: Mapping[str, object], path: str, said: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config(bad, secret=False)
+    found = [each.text for each in caught.value.problems if each.path == f"tailrack:monitoring.receivers{path}"]
+    assert any(said in text for text in found), caught.value
+    for word in (TOKEN, PASSWORD):
+        assert word not in str(caught.value)
+
+
+def test_a_secret_in_plain_text_is_refused_and_not_shown() -> None:
+    with pytest.raises(ConfigError) as caught:
+        config(HOOK, MAIL, secret=False)
+    assert str(caught.value).count("[secret] is plain text in the config") == 2
+    assert "'tailrack:monitoring.receivers[1].password'" in str(caught.value)
+    assert TOKEN not in str(caught.value)
+
+
+# On the head node.
+
+
+@pytest.fixture
+def host(shell: Shell) -> Shell:
+    """A machine on which units are active once they were started, and whose daemons answer."""
+    root = shell.root
+    shell.path("/run/tailrack-private").mkdir(parents=True)
+    shell.stub(
+        "systemctl",
+        f"""case $1 in
+            is-enabled) echo enabled ;;
+            -q) case $2 in is-active) [ -e "{root}/active-$3" ] ;; esac ;;
+            start | restart) [ "$2" = --no-block ] || touch "{root}/active-$2" ;;
+        esac""",
+    )
+    shell.write("/dev/urandom", "first " * 10)
+    shell.stub("perl", 'exec /usr/bin/perl "$@"')
+    for name in ("curl", "ss", "promtool", "amtool", "journalctl"):
+        shell.stub(name)
+    return shell
+
+
+def services(shell: Shell, *receivers: Mapping[str, object]) -> list[str]:
+    """Run the head node's phase; which units it restarted."""
+    before, role = len(shell.calls), monitoring(*receivers)
+    secrets = {f"MONITORING_{name.upper()}": text for name, text in role.secrets.items()}
+    head = {"NODE_NAME": "head", "NODE_SITE": "rack", "HEAD_ADDRESS": "100.64.0.1"}
+    done = shell.call("monitoring_services", {**role.header, **role.fixed, **secrets, **head}, "monitoring/services")
+    assert done.returncode == 0, done.stderr
+    for word in (TOKEN, PASSWORD):
+        assert word not in done.stdout + done.stderr + "\n".join(shell.calls)
+    return [call.split()[-1] for call in shell.calls[before:] if call.startswith("systemctl restart")]
+
+
+def test_prometheus_tells_alertmanager_with_a_password_and_a_second_run_restarts_nothing(host: Shell) -> None:
+    assert "tailrack-alertmanager.service" in services(host, HOOK, MAIL)
+    for name, text in (("receiver-0", HOOK["url"]), ("receiver-1", PASSWORD)):
+        file = host.path(f"{DIR}/{name}")
+        assert file.read_text() == f"{text}\n"
+        assert file.stat().st_mode & 0o777 == 0o600
+    assert host.path(DIR).stat().st_mode & 0o777 == 0o700
+    unit = host.path(UNIT).read_text()
+    assert "@" not in unit
+    for name in ("receiver-0", "receiver-1", "web.yml", "alertmanager.yml"):
+        assert f"LoadCredential={name}:{host.root}{DIR}/{name}\n" in unit.replace(f":{DIR}", f":{host.root}{DIR}")
+    config = yaml.safe_load(host.path("/etc/tailrack/prometheus/prometheus.yml").read_text())
+    assert config["global"]["external_labels"] == {"cluster": "lab"}
+    (asked,) = config["alerting"]["alertmanagers"]
+    assert asked["static_configs"] == [{"targets": ["127.0.0.1:9093"]}]
+    assert asked["basic_auth"]["password_file"].endswith("/run/credentials/tailrack-prometheus.service/alertmanager")
+    assert config["scrape_configs"][-1]["job_name"] == "alertmanager"
+    password = host.path(f"{DIR}/password").read_text().strip()
+    assert len(password) == 64
+    assert password not in host.path(f"{DIR}/web.yml").read_text()
+    assert services(host, HOOK, MAIL) == []
+
+
+def test_another_secret_restarts_alertmanager_alone_and_a_receiver_that_is_gone_leaves_no_file(host: Shell) -> None:
+    services(host, HOOK, MAIL)
+    assert services(host, {**HOOK, "url": "https://other.example/"}, MAIL) == ["tailrack-alertmanager.service"]
+    assert services(host, HOOK) == ["tailrack-alertmanager.service"]
+    assert not host.path(f"{DIR}/receiver-1").exists()
+
+
+def test_a_password_that_was_lost_or_cut_off_is_made_anew_for_both(host: Shell) -> None:
+    services(host, HOOK)
+    host.write(f"{DIR}/password", "half")
+    host.write("/dev/urandom", "second " * 10)
+    assert services(host, HOOK) == ["tailrack-prometheus.service", "tailrack-alertmanager.service"]
+    assert services(host, HOOK) == []
+
+
+def test_without_receivers_nothing_of_it_is_left_and_prometheus_tells_nobody(host: Shell) -> None:
+    services(host, HOOK)
+    assert services(host) == ["tailrack-prometheus.service"]
+    assert not host.path(DIR).exists()
+    assert not host.path(UNIT).exists()
+    assert "alert" not in host.path("/etc/tailrack/prometheus/prometheus.yml").read_text()
+    assert "LoadCredential" not in host.path("/etc/systemd/system/tailrack-prometheus.service").read_text()
+
+
+def test_an_alertmanager_that_does_not_know_a_key_is_said_with_what_does_and_collecting_goes_on(host: Shell) -> None:
+    said = "Checking 'x'  FAILED: yaml: unmarshal errors:\n  line 32: field url_file not found in type config.plain"
+    host.stub("amtool", f'echo "{said}"; exit 1')
+    role = monitoring(HOOK)
+    secrets = {f"MONITORING_{name.upper()}": text for name, text in role.secrets.items()}
+    done = host.call(
+        'dispatch() { :; }; report() { printf \'%s; %s\' "$REASON" "$REMEDY"; }; trap report EXIT; monitoring_services',
+        {**role.header, **role.fixed, **secrets, "NODE_NAME": "head", "NODE_SITE": "r", "HEAD_ADDRESS": "100.64.0.1"},
+        "base",
+        "monitoring/services",
+    )
+    assert done.returncode != 0
+    assert "field url_file not found" in done.stdout
+    assert "Alertmanager 0.26 or newer" in done.stdout
+    assert "systemctl restart tailrack-prometheus.service" in host.calls
+
+
+# Figures.
+
+
+def test_when_a_certificate_ends_is_read_from_what_ssh_keygen_makes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ca", "key"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / name], check=True)
+    sign = ["ssh-keygen", "-q", "-s", tmp_path / "ca", "-h", "-I", "a1", "-n", "a1,100.64.0.3", "-z", "7"]
+    subprocess.run([*sign, "-V", "20260101000000Z:20260401000000Z", tmp_path / "key.pub"], check=True)
+    file = tmp_path / "key-cert.pub"
+    assert valid_before(file.read_text()) == 1775001600  # 2026-04-01 00:00:00 UTC
+    monkeypatch.setattr(figures, "CERTIFICATE", file)
+    assert (
+        exposition(figures.certificate()).splitlines()[-1] == "tailrack_certificate_end_timestamp_seconds 1775001600.0"
+    )
+    subprocess.run([*sign, tmp_path / "key.pub"], check=True)
+    assert certificate_figures(file.read_text())[0].samples == []
+    file.unlink()
+    assert figures.certificate() == ()
+
+
+@pytest.mark.parametrize(
+    "said", ["", "ssh-ed25519", "x !!", "x AAAA", "x AAAAIHNzaC1lZDI1NTE5LWNlcnQtdjAxQG9wZW5zc2guY29t"]
+)
+def test_what_is_no_certificate_is_an_error_of_its_collector(said: str) -> None:
+    with pytest.raises(ValueError, match="certificate"):
+        valid_before(said)
+
+
+def cost(name: str, idle: int | None, *, there: bool = True) -> Cost:
+    return Cost(name, 2.5, "EUR", there, idle is None, idle, 10.0, 4.0, None)
+
+
+def test_nodes_with_a_price_are_figures_and_the_head_node_is_never_idle() -> None:
+    found = cost_figures(
+        [cost("head", 900), cost("a1", 7200), cost("a2", None), cost("a3", None, there=False)], "head", 2
+    )
+    assert [metric.samples for metric in found] == [
+        [({"node": name, "currency": "EUR"}, 2.5) for name in ("head", "a1", "a2")],
+        [({"node": "a1"}, 7200), ({"node": "a2"}, 0)],
+        [({}, 7200)],
+    ]
+    assert exposition(cost_figures([], "head", 2)) == ""
