@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from components.roles.monitoring.receivers import Receiver
+from components.roles.monitoring.settings_receivers import Receiver
 
 UNIT = "tailrack-alertmanager.service"
 # Where its process finds them.

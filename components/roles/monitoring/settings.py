@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator
 
-from components.roles.monitoring.receivers import Receiver, check_receiver
+from components.roles.monitoring.settings_receivers import Receiver, check_receiver
 from components.settings.draft import Draft
 from components.settings.problems import Report
 from components.settings.section import Section, key, number

@@ -19,12 +19,14 @@ PROJECT = Path(__file__).parents[3]
 COMPONENTS = sorted((PROJECT / "components").rglob("*.py"))
 STACKS = sorted((PROJECT / "stacks").rglob("*.py"))
 PURE = [path for path in COMPONENTS if "validation" in path.parent.parts]
-# A role is a value: it is made without pulumi, and becomes a step elsewhere.
-ROLES = [path for path in (PROJECT / "components" / "roles").rglob("*.py") if path.name != "settings.py"]
 # What is read of the config, and speaks to the one who wrote it: pydantic, no pulumi.
 SETTINGS = [
-    path for path in COMPONENTS if path.parent.name == "settings" or path.name in ("settings.py", "cluster_settings.py")
+    path
+    for path in COMPONENTS
+    if path.parent.name == "settings" or path.name in ("settings.py", "settings_receivers.py", "cluster_settings.py")
 ]
+# A role is a value: it is made without pulumi, and becomes a step elsewhere.
+ROLES = [path for path in (PROJECT / "components" / "roles").rglob("*.py") if path not in SETTINGS]
 # What a kind of site makes of pulumi resources is imported by its machines.py alone.
 # And what sets its runtime reads none of the config.
 MADE = ("machines.py", "network.py", "cluster.py", "pool.py", "stack_outputs.py", "access.py", "runtime_tuning.py")

@@ -47,7 +47,7 @@ def monitoring(*receivers: Mapping[str, object]) -> Role:
 
 def told(*receivers: Mapping[str, object]) -> Any:
     """Alertmanager's one receiver."""
-    return yaml.safe_load(monitoring(*receivers).header["MONITORING_ALERTMANAGER"])["receivers"][0]
+    return yaml.safe_load(str(monitoring(*receivers).header["MONITORING_ALERTMANAGER"]))["receivers"][0]
 
 
 def test_each_kind_of_receiver_reads_what_is_secret_from_a_file_of_its_own() -> None:
@@ -92,7 +92,8 @@ def test_a_pool_is_told_of_no_receiver() -> None:
     values = plain(settings, ClusterSettings)
     assert TOKEN not in str(values)
     assert values["monitoring"]["receivers"] == []
-    assert built(ClusterSettings, values).monitoring.receivers == ()
+    assert (found := built(ClusterSettings, values).monitoring) is not None
+    assert found.receivers == ()
 
 
 BAD: list[tuple[Mapping[str, object], str, str]] = [
@@ -251,16 +252,16 @@ def test_when_a_certificate_ends_is_read_from_what_ssh_keygen_makes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("ca", "key"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / name], check=True)
-    sign = ["ssh-keygen", "-q", "-s", tmp_path / "ca", "-h", "-I", "a1", "-n", "a1,100.64.0.3", "-z", "7"]
-    subprocess.run([*sign, "-V", "20260101000000Z:20260401000000Z", tmp_path / "key.pub"], check=True)
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / name)], check=True)
+    sign = ["ssh-keygen", "-q", "-s", str(tmp_path / "ca"), "-h", "-I", "a1", "-n", "a1,100.64.0.3", "-z", "7"]
+    subprocess.run([*sign, "-V", "20260101000000Z:20260401000000Z", str(tmp_path / "key.pub")], check=True)
     file = tmp_path / "key-cert.pub"
     assert valid_before(file.read_text()) == 1775001600  # 2026-04-01 00:00:00 UTC
     monkeypatch.setattr(figures, "CERTIFICATE", file)
     assert (
         exposition(figures.certificate()).splitlines()[-1] == "tailrack_certificate_end_timestamp_seconds 1775001600.0"
     )
-    subprocess.run([*sign, tmp_path / "key.pub"], check=True)
+    subprocess.run([*sign, str(tmp_path / "key.pub")], check=True)
     assert certificate_figures(file.read_text())[0].samples == []
     file.unlink()
     assert figures.certificate() == ()
