@@ -42,6 +42,11 @@ used() { cat "${@:2}" | sha256sum >"$PRIVATE_DIR/used-$1"; }
 # http_login is a file of curl's that has it.
 answers_http() { curl -fs --noproxy '*' -m 10 -o /dev/null ${http_login:+-K "$http_login"} "http://$1:$2$3"; }
 
+# What a daemon itself said last; systemd's words about it come after.
+last_words() {
+    journalctl "_SYSTEMD_UNIT=$1" -n 1 -o cat --no-pager 2>/dev/null | tr -cd '[:print:]' | cut -c 1-300
+}
+
 # Have a daemon run with its files as they are now, and wait until it answers: unit, address, port, path, the key of the config
 # that says the port, files.
 run_daemon() {
@@ -56,7 +61,7 @@ run_daemon() {
         used "$unit" "$@"
     fi
     wait_until "$ANSWER_LIMIT" answers_http "$address" "$port" "$path" ||
-        fail "${unit%.service} does not answer at $address:$port: $(journalctl -u "$unit" -n 1 -o cat --no-pager 2>/dev/null | tr -cd '[:print:]' | cut -c 1-300)" \
+        fail "${unit%.service} does not answer at $address:$port: $(last_words "$unit")" \
             "see 'journalctl -u $unit' on $HOST_NAME, then run up again"
 }
 

@@ -105,6 +105,22 @@ def test_one_that_is_up_and_does_not_answer_is_started_anew(host: Shell) -> None
     assert "systemctl restart tailrack-node-exporter.service" in services(host)
 
 
+def test_one_that_does_not_answer_is_told_with_its_own_last_words(host: Shell) -> None:
+    host.hurry()
+    host.stub("curl", "exit 7")
+    # Of the unit, systemd's words would be the last.
+    own = "_SYSTEMD_UNIT=tailrack-node-exporter.service"
+    host.stub("journalctl", f'if [ "$1" = {own} ]; then echo no such flag; else echo exit-code; fi')
+    done = host.call(
+        "dispatch() { :; }; report() { printf '%s' \"$REASON\"; }; trap report EXIT; monitoring_services",
+        {**header(), **HEAD},
+        "base",
+        "monitoring/services",
+    )
+    assert done.returncode != 0
+    assert "tailrack-node-exporter does not answer at 100.64.0.1:9100: no such flag" in done.stdout
+
+
 def test_daemons_that_came_with_the_cluster_do_not_start_by_themselves_and_others_are_left_alone(host: Shell) -> None:
     host.write("/var/lib/tailrack/packages", "prometheus\n")
     first = services(host)
