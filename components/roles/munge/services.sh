@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: munge/own ssh_trust/members
+# uses: munge/own munge/ends ssh_trust/members
 # All machines change to the next munge key at one moment, while jobs go on and none starts (docs/decisions/0017). The head
 # node's own join has laid the key ready; here it is handed to the members, and they are told to change.
 #
@@ -28,8 +28,10 @@ munge_services() {
         ask_members "$answers" /dev/null munge-switch "$digest"
     if [ "$key" = "$MUNGE_NEXT" ]; then
         chown munge:munge "$MUNGE_NEXT"
+        hold_ends
         mv -fT "$MUNGE_NEXT" "$MUNGE_FILE"
         systemctl restart munge
+        ends_go_on
     fi
     keep_the_late "$answers" || note "not all have the key: $(paste -sd " " "$MUNGE_LATE")"
     let_jobs_start

@@ -35,7 +35,7 @@ def head(shell: Shell) -> Shell:
     shell.stub("unmunge", f'grep -q "credential of $(sha256sum <{shell.path(KEY)} | cut -d " " -f 1)"')
     shell.stub("sinfo", "echo 'all up'; echo 'mine down'")
     shell.stub("sdiag", "echo 'Agent count:    0'")
-    for name in ("squeue", "scontrol", "systemd-run"):
+    for name in ("squeue", "scontrol", "systemd-run", "pkill"):
         shell.stub(name)
     shell.stub("paste", '/usr/bin/paste "$@"')
     shell.hurry()
@@ -88,3 +88,56 @@ def test_who_does_not_answer_is_named_and_gets_the_key_next_time_without_holding
     assert again.returncode == 0, again.stderr
     assert HOLD not in head.calls
     assert head.path(LATE).read_text() == ""
+
+
+# Of slurmstepd, while a machine's key is not slurmctld's.
+STOPPED, GOES_ON = "pkill -STOP -x slurmstepd", "pkill -CONT -x slurmstepd"
+
+
+def test_no_job_on_the_head_node_tells_its_end_while_the_key_changes(head: Shell) -> None:
+    head.write(NEXT, f"{NEW}\n")
+    assert change(head).returncode == 0
+    order = [
+        next(i for i, call in enumerate(head.calls) if word in call)
+        for word in (f"--on-active=30 {GOES_ON}", STOPPED, "systemctl restart munge")
+    ]
+    assert order == sorted(order)
+    assert head.calls.index(GOES_ON) > order[-1]
+
+
+@pytest.fixture
+def node(shell: Shell) -> Shell:
+    """A node with the old key that runs the answer to munge-switch."""
+    (munge,) = [role for role in ROLES if role.name == "munge"]
+    (switch,) = [file.text for file in munge.files["node"] if file.path.endswith("munge-switch")]
+    shell.write("/usr/local/lib/tailrack/munge-switch", shell.inside(switch)).chmod(0o755)
+    shell.write(KEY, f"{OLD}\n")
+    for name in ("pkill", "systemd-run", "chown"):
+        shell.stub(name)
+    shell.stub("munge", "echo credential")
+    return shell
+
+
+def digest(node: Shell, path: str) -> str:
+    """What the head node calls a key by."""
+    text = node.path(path).read_text()
+    return node.call(f"printf '%s' '{text}' | key_digest", {}, "munge/digest").stdout.strip()
+
+
+def test_no_job_on_a_node_tells_its_end_between_its_key_and_slurmctlds(node: Shell) -> None:
+    node.write(NEXT, f"{NEW}\n")
+    switched = node.program("/usr/local/lib/tailrack/munge-switch", digest(node, NEXT))
+    assert (switched.returncode, switched.stdout) == (0, "credential\n"), switched.stderr
+    assert node.path(KEY).read_text() == f"{NEW}\n"
+    calls = [call for call in node.calls if "slurmstepd" in call or "munge" in call.split()]
+    # By the clock at the latest; else as soon as slurmctld understands this node.
+    assert f"--on-active=30 {GOES_ON}" in calls[0]
+    assert calls[1:3] == [STOPPED, "systemctl restart munge"]
+    assert "sinfo" in calls[3]
+    assert GOES_ON in calls[3]
+
+
+def test_a_node_that_has_the_key_already_stops_nobody(node: Shell) -> None:
+    done = node.program("/usr/local/lib/tailrack/munge-switch", digest(node, KEY))
+    assert done.returncode == 0, done.stderr
+    assert not any("slurmstepd" in call for call in node.calls)
