@@ -8,7 +8,7 @@ ENDS_LONGEST=30
 
 # A timer of systemd comes first: it is there where this program is killed.
 hold_ends() {
-    systemd-run -q --collect --on-active="$ENDS_LONGEST" pkill -CONT -x slurmstepd
+    systemd-run -q --collect --timer-property=AccuracySec=1s --on-active="$ENDS_LONGEST" pkill -CONT -x slurmstepd
     pkill -STOP -x slurmstepd || :
 }
 

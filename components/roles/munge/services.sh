@@ -59,7 +59,7 @@ hold_jobs() {
     local partition
     sinfo -h -a -o '%R %a' | awk '$2 == "up" { print $1 }' | sort -u >"$MUNGE_HELD"
     systemctl stop tailrack-munge-release.timer 2>/dev/null || :
-    systemd-run -q --unit tailrack-munge-release --on-active="$MUNGE_LONGEST" /usr/local/sbin/tailrack-munge-release
+    systemd-run -q --unit tailrack-munge-release --timer-property=AccuracySec=1s --on-active="$MUNGE_LONGEST" /usr/local/sbin/tailrack-munge-release
     while read -r partition; do scontrol update "partitionname=$partition" state=down; done <"$MUNGE_HELD"
     wait_until "$MUNGE_QUIET" nothing_on_its_way || note "messages to nodes are on their way still"
 }
