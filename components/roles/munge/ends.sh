@@ -16,6 +16,7 @@ ends_go_on() { pkill -CONT -x slurmstepd || :; }
 
 # Once slurmctld understands this machine again, which nobody here waits for.
 ends_go_on_soon() {
+    # shellcheck disable=SC2016  # read by the inner shell
     systemd-run -q --collect bash -c \
         'until timeout 5 sinfo -h -o %N >/dev/null 2>&1 || [ $SECONDS -gt 20 ]; do sleep 0.3; done; pkill -CONT -x slurmstepd'
 }
