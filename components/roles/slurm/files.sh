@@ -127,7 +127,7 @@ controller_said() {
     local lines
     journalctl --sync || :
     lines=$(journalctl -u slurmctld --since "@$1" -o cat --no-pager)
-    grep -E '(error|fatal): ' <<<"$lines" | tail -n 8 || tail -n 8 <<<"$lines"
+    grep -E '(error|fatal): ' <<<"$lines" | tail -n 12 || tail -n 12 <<<"$lines"
 }
 
 # Have slurmctld take the files made from a base, where one of those named has changed (of all of them, if none is). Where
