@@ -159,4 +159,5 @@ take_back_slurm_files() {
     [ -d "$SLURM_TAKEN" ] || return 0
     cp -p "$SLURM_TAKEN"/* "$SLURM_DIR/"
     systemctl -q is-active slurmctld || systemctl restart slurmctld || note "slurmctld does not start with the old files"
+    wait_until 60 controller_answers || note "slurmctld does not answer with the old files either"
 }
