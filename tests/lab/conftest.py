@@ -18,6 +18,7 @@ from lab import docker_daemon as lab_engine
 from lab import images as lab_images
 from lab.errors import LabError
 from tests.lab.cluster import ClusterUnderTest, dev_config
+from tests.lab.containers import bring_up
 
 
 @pytest.fixture(scope="session")
@@ -44,12 +45,18 @@ class ByCluster(LoadFileScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
-        return "the cluster" if _shares_the_cluster(path) else path
+        if _shares_the_cluster(path):
+            return "the cluster"
+        return "the one with containers" if "contained: " in _text(path) else path
 
 
 @cache
+def _text(path: str) -> str:
+    return (PROJECT / path).read_text(encoding="utf-8")
+
+
 def _shares_the_cluster(path: str) -> bool:
-    text = (PROJECT / path).read_text(encoding="utf-8")
+    text = _text(path)
     # A file may make its own.
     return "cluster: " in text and "make_cluster" not in text and "\ndef cluster(" not in text
 
@@ -116,6 +123,19 @@ def cluster(found: Found, images: None, tmp_path_factory: pytest.TempPathFactory
     made.forget_an_earlier_run()
     try:
         made.up_ok()
+        yield made
+    finally:
+        made.remove()
+
+
+@pytest.fixture(scope="session")
+def contained(found: Found, images: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterUnderTest]:
+    """One cluster with containers, for every test that is about them."""
+    stack = f"containers{os.environ.get('PYTEST_XDIST_WORKER', '')}"
+    made = ClusterUnderTest(stack, tmp_path_factory.mktemp("containers"), found, dev_config())
+    made.forget_an_earlier_run()
+    try:
+        bring_up(made)
         yield made
     finally:
         made.remove()

@@ -8,7 +8,7 @@ cd "$folder"
 take() { tar -C / -cf - --no-recursion -T - 2>/dev/null | tar -xf -; }
 {
     for package in dash bash coreutils libc-bin hostname openssh-server openssh-client python3-minimal python3.13-minimal \
-        libpython3.13-minimal libpython3.13-stdlib python3-mpi4py openmpi-bin openmpi-common; do
+        libpython3.13-minimal libpython3.13-stdlib python3-mpi4py openmpi-common; do
         dpkg -L "$package"
     done
     find "$libs"/openmpi* "$libs"/pmix* /usr/share/openmpi /etc/openmpi /usr/share/pmix* /etc/alternatives

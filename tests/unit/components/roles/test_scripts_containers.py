@@ -521,8 +521,8 @@ def test_a_job_that_shows_the_images_text_is_the_proof_and_is_asked_for_once(nod
 @pytest.mark.parametrize(
     ("job", "reason"),
     [
-        ("echo Debian", "does not run inside a container: it ran on the bare machine"),
-        ("true", "does not run inside a container: it ran on the bare machine"),
+        ("echo Debian", "inside a container: it showed another text than its image's, as on the bare machine: Debian"),
+        ("true", "inside a container: it showed another text than its image's, as on the bare machine: nothing"),
         ("echo 'pyxis: no namespaces' >&2; exit 1", "does not run inside a container: pyxis: no namespaces"),
         (
             "echo 'error: container start failed'; echo 'pyxis: [ERROR] No such file: /etc/localtime'; exit 1",
