@@ -41,7 +41,7 @@ EXPIRE = ("expire",)
 AGAIN = ("again",)
 
 # The last three are those of /etc/os-release.
-_SHELLS_OWN = frozenset({"PATH", "HOME", "SECONDS", "RANDOM", "ID", "VERSION_ID", "VERSION_CODENAME"})
+_SHELLS_OWN = frozenset({"BASHPID", "PATH", "HOME", "SECONDS", "RANDOM", "ID", "VERSION_ID", "VERSION_CODENAME"})
 _READ = re.compile(r"(?<!\\)\$\{?[#!]?([A-Z][A-Z0-9_]+)")
 _SET = re.compile(r"(?:^|[\s(;&|!])(?:local |declare |export )?([A-Z][A-Z0-9_]+)(?:=|\+=)", re.MULTILINE)
 # By hand there is no log to write to and nobody to report to: what cannot be undone is said, and the rest goes on.
@@ -81,19 +81,29 @@ class Script:
         return Script(f"{self.text}\n{header(texts)}", self.reads.difference(texts), self.undo) if texts else self
 
 
-def compose(roles: Sequence[Role], phases: Sequence[str], *, leaves: bool = False, ahead: Sequence[str] = ()) -> Script:
+def compose(
+    roles: Sequence[Role],
+    phases: Sequence[str],
+    *,
+    leaves: bool = False,
+    ahead: Sequence[str] = (),
+    looks: Sequence[str] = (),
+) -> Script:
     """Return the script that brings a machine through phases of its roles.
 
     ahead    phases of a later step, whose packages come at the end of this one: while others are waited for
+    looks    phases of the next step, for which the package lists are read beside this one, which does not wait for it
     leaves   its `down` is the phase `leave` of every role, in reverse; without it, it undoes its own phases where
              one of them says how
     """
-    return _composed(tuple(roles), tuple(phases), leaves, tuple(ahead))
+    return _composed(tuple(roles), tuple(phases), leaves, tuple(ahead), tuple(looks))
 
 
 # Of thousands of nodes each has the same scripts.
 @lru_cache
-def _composed(roles: tuple[Role, ...], phases: tuple[str, ...], leaves: bool, ahead: tuple[str, ...]) -> Script:
+def _composed(
+    roles: tuple[Role, ...], phases: tuple[str, ...], leaves: bool, ahead: tuple[str, ...], looks: tuple[str, ...]
+) -> Script:
     parts = [(role, phase) for role in roles for phase in phases if _of(role, phase)]
     functions = Functions(f"{role.name}/{phase}" for role, phase in parts if _script(role, phase))
     up = [*_packages(parts), *_wanted(parts)]
@@ -103,7 +113,8 @@ def _composed(roles: tuple[Role, ...], phases: tuple[str, ...], leaves: bool, ah
             up.append(f"{role.name}_{phase}")
     # Not before: a package that others need (munge) would find nothing of what its own role brings.
     later = [*_packages((role, phase) for role in roles for phase in ahead)]
-    up = [*(line.replace("ensure_packages", "begin_package_lists", 1) for line in later), *up, *later]
+    listed = [*_packages((role, phase) for role in roles for phase in (*ahead, *looks))]
+    up = [*(line.replace("ensure_packages", "begin_package_lists", 1) for line in listed), *up, *later]
     down = []
     if leaves:
         gone = [role for role in reversed(roles) if _script(role, "leave")]

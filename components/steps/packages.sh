@@ -64,28 +64,36 @@ when_unlocked() {
     return "$status"
 }
 
-# Read the package lists, once for all steps of an `up`. A source that is broken says nothing about the others: whether
-# packages can be had shows itself afterwards.
+# Read the package lists, once for all steps of an `up`, and again where they lack one of the given packages: there is
+# another source now. A source that is broken says nothing about the others: whether packages can be had shows itself afterwards.
 refresh_package_lists() {
     local read=$PRIVATE_DIR/package-lists
     if [ -n "$LISTS_LOOK" ]; then
         wait "$LISTS_LOOK" || note "going on without what was read beside"
         LISTS_LOOK=''
     fi
-    [ -z "$(find "$read" -mmin "-$LISTS_FRESH" 2>/dev/null)" ] || return 0
-    # Nobody here reads descriptions in other words, a third of what there is to fetch; those that are here stay.
-    if when_unlocked apt_get -o Acquire::Languages=none -o APT::Get::List-Cleanup=false update; then
-        install -d -m 0700 "$PRIVATE_DIR"
-        : >"$read"
-    else
-        note "not all package sources of this machine can be read; going on with the others"
+    install -d -m 0700 "$PRIVATE_DIR"
+    # The step before may have begun, and ended meanwhile.
+    exec 7>"$PRIVATE_DIR/package-lists.lock"
+    flock -w "$APT_WAIT" 7 || note "another step has been reading the package lists for ${APT_WAIT}s; not waiting for it"
+    # Not before nobody reads them any more: half of them lacks most.
+    if [ $# -gt 0 ] && [ -n "$(without_candidate "$@")" ]; then rm -f "$read"; fi
+    if [ -z "$(find "$read" -mmin "-$LISTS_FRESH" 2>/dev/null)" ]; then
+        # Nobody here reads descriptions in other words, a third of what there is to fetch; those that are here stay.
+        if when_unlocked apt_get -o Acquire::Languages=none -o APT::Get::List-Cleanup=false update 7>&-; then
+            : >"$read"
+        else
+            note "not all package sources of this machine can be read; going on with the others"
+        fi
     fi
+    exec 7>&-
 }
 
-# The same beside what a step does first, where packages are missing that it needs later.
+# The same beside what a step does first, where packages are missing that it needs later, or a later step does: then it goes
+# on when this one has ended, and with it the terminal that sudo may have given it.
 begin_package_lists() {
     [ -n "$(missing_of "$@")" ] || return 0
-    refresh_package_lists 9>&- &
+    { trap '' HUP && refresh_package_lists; } 9>&- &
     LISTS_LOOK=$!
 }
 
@@ -98,13 +106,17 @@ refresh_package_lists_now() {
 # The version that could be installed; nothing where no source has the package.
 candidate_of() { apt-cache policy "$1" 2>/dev/null | awk '$1 == "Candidate:" && $2 != "(none)" {print $2}'; }
 
-have_candidates() {
-    local package
-    for package in "$@"; do [ -n "$(candidate_of "$package")" ] || return 1; done
+# Of packages, those that no source has, one a line. In one call: each reads all lists.
+without_candidate() {
+    local there
+    there=$({ apt-cache policy "$@" 2>/dev/null || :; } | awk '/^[^ ]/ { name = $1; sub(/:$/, "", name) } $1 == "Candidate:" && $2 != "(none)" { print name }')
+    printf '%s\n' "$@" | grep -vxF -e "$there" || :
 }
 
+# Of packages, those that are not installed, one a line. Most often all are there, which one call says.
 missing_of() {
-    local package
+    local package states
+    states=$(dpkg-query -W -f='${db:Status-Status}\n' "$@" 2>/dev/null) && ! grep -vx installed <<<"$states" >/dev/null && return
     for package in "$@"; do
         [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || printf '%s\n' "$package"
     done
@@ -136,11 +148,9 @@ ensure_packages() {
 /etc/apt/preferences.d/tailrack (docs/day-2.md, updates)"
     # A run that was cut off can leave packages unpacked and not configured.
     when_unlocked dpkg --configure -a || note "some packages of this machine cannot be configured; going on"
-    if have_candidates "${missing[@]}"; then refresh_package_lists; else refresh_package_lists_now; fi
-    for package in "${missing[@]}"; do
-        [ -n "$(candidate_of "$package")" ] || fail \
-            "no package source that can be read here has $package${APT_SAID:+ ($(head -n 1 <<<"$APT_SAID"))}" "$remedy"
-    done
+    refresh_package_lists "${missing[@]}"
+    package=$(without_candidate "${missing[@]}")
+    [ -z "$package" ] || fail "no package source that can be read here has ${package%%$'\n'*}${APT_SAID:+ ($(head -n 1 <<<"$APT_SAID"))}" "$remedy"
     # What came with the cluster is said when it leaves.
     printf '%s\n' "${missing[@]}" >>"$STATE_DIR/packages"
     when_unlocked install_unstarted "${missing[@]}" || note "apt-get failed"

@@ -40,12 +40,17 @@ control_url() {
 
 membership() { printf '%s %s' "$1" "$HOST_NAME"; }
 
+daemon_there() { [ -S /var/run/tailscale/tailscaled.sock ] || systemctl -q is-active tailscaled; }
+
 # True for a machine with a log-in, also one that is stopped or whose log-in has ended.
 in_tailnet() {
-    case $(preference LoggedOut) in
-    false) return 0 ;;
-    true) return 1 ;;
-    esac
+    # Without its daemon tailscale waits two seconds for it.
+    if daemon_there; then
+        case $(preference LoggedOut) in
+        false) return 0 ;;
+        true) return 1 ;;
+        esac
+    fi
     # The daemon does not run: what it would start with.
     grep -qs '"profile-' /var/lib/tailscale/tailscaled.state
 }

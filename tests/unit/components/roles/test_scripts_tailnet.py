@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -133,6 +135,21 @@ def test_a_stopped_daemon_with_a_login_counts_as_in_a_tailnet(
     assert "in a tailnet already" in gate().stderr
     shell.write("var/lib/tailscale/tailscaled.state", '{"_machinekey":"x","_profiles":"e30="}')
     assert gate().returncode == 0
+
+
+def test_a_daemon_that_does_not_run_is_not_asked_as_tailscale_would_wait_for_it(
+    tailscale: Tailscale, shell: Shell, gate: Callable[..., Result]
+) -> None:
+    shell.stub("systemctl", "exit 3")
+    assert gate().returncode == 0
+    assert [call for call in shell.calls if call.startswith("tailscale ")] == ["tailscale version"]
+    # One that runs by another's unit has its socket.
+    folder = shell.path("/var/run/tailscale")
+    folder.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as daemon, contextlib.chdir(folder):
+        daemon.bind("tailscaled.sock")
+    tailscale.is_(member(OWN, "desk"), "Running", "desk")
+    assert "in a tailnet already" in gate().stderr
 
 
 def test_a_machine_without_tailscale_or_without_a_login_may_join(

@@ -89,6 +89,12 @@ def test_a_file_that_differs_by_a_byte_is_replaced_by_a_new_one(shell: Shell, ol
     assert list(path.parent.iterdir()) == [path]  # nothing is left beside it
 
 
+def test_a_file_that_goes_on_after_a_zero_byte_is_replaced(shell: Shell) -> None:
+    path = shell.write("etc/file", "text\n\0more\n")
+    assert ensure(shell, path, "text") == "changed=yes\n"
+    assert path.read_text() == "text\n"
+
+
 def test_a_second_time_changes_nothing(shell: Shell) -> None:
     path = shell.root / "etc/file"
     text = "quotes \" ' and $(id)\n\n  end  "
@@ -214,6 +220,23 @@ def test_a_command_that_reads_stdin_does_not_eat_the_script(shell: Shell) -> Non
     answer, *rest = done.stdout.splitlines()
     assert json.loads(answer) == {"eaten": ""}
     assert rest == ["the rest"]
+
+
+def test_what_comes_within_a_second_is_seen_a_fifth_of_one_later_at_most(shell: Shell) -> None:
+    shell.stub("sleep")
+    shell.stub("seventh-time", f'[ "$(grep -c seventh-time "{shell.root}/calls")" -ge 7 ]')
+    assert shell.call("wait_until 30 seventh-time", {}).returncode == 0
+    slept = [call for call in shell.calls if call.startswith("sleep ")]
+    assert slept == ["sleep 0.1", *["sleep 0.2"] * 4, "sleep 0.5"]
+
+
+@pytest.mark.parametrize(("lock", "times"), [("tailrack", 0), ("", 0), ("tailrack-services", 1)])
+def test_what_no_node_waits_for_gives_way_to_what_they_wait_for(shell: Shell, lock: str, times: int) -> None:
+    shell.stub("renice", "exit 1")  # and goes on where it may not
+    script = Script(f"{Functions([]).text}\nup() {{ result ok true; }}", frozenset())
+    done = shell.step(script, {"STEP_LOCK": lock})
+    assert (done.returncode, done.stdout) == (0, '{"ok":true}\n'), done.stderr
+    assert sum(call.startswith("renice -n 5 -p ") for call in shell.calls) == times
 
 
 def test_waiting_ends_with_success_or_at_the_limit(shell: Shell) -> None:

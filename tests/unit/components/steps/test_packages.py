@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from components.steps.composition import Functions, Script
 from tests.unit.configs import RawConfig
 from tests.unit.recorded import Build
 from tests.unit.shell import Shell
@@ -19,11 +20,22 @@ BROKEN = "E: The repository 'https://packages.example.com/cuda stable Release' d
 def apt(shell: Shell) -> Shell:
     """A machine on which `apt-get install` installs what it is given, and every package has a candidate."""
     (shell.root / "usr/sbin").mkdir(parents=True)
-    shell.stub("dpkg-query", f'grep -qsx "${{!#}}" "{shell.root}/installed" && printf installed')
-    shell.stub("apt-cache", 'printf "%s:\\n  Candidate: 1.0\\n" "$2"')
+    # As the real one: a line for each that is there, and a failure where one is not known.
+    shell.stub(
+        "dpkg-query",
+        f"""shift 2
+        for name; do grep -qsx "$name" "{shell.root}/installed" && echo installed || lacks=1; done
+        exit $lacks""",
+    )
+    candidates(shell, "1.0")
     shell.stub("dpkg")
     installs(shell)
     return shell
+
+
+def candidates(shell: Shell, version: str, first: str = "") -> None:
+    """Stub apt-cache: the version that every package has, after a command."""
+    shell.stub("apt-cache", f'{first}\nshift; for name; do printf "%s:\\n  Candidate: {version}\\n" "$name"; done')
 
 
 def installs(shell: Shell, before: str = "", status: int = 0) -> None:
@@ -115,7 +127,7 @@ def test_a_broken_source_of_others_is_passed_over_where_the_rest_has_the_package
 
 def test_a_broken_source_is_quoted_where_a_package_cannot_be_had(apt: Shell) -> None:
     installs(apt, before=f'case "$*" in *update) echo "{BROKEN}" >&2; exit 100 ;; esac')
-    apt.stub("apt-cache", 'printf "%s:\\n  Candidate: (none)\\n" "$2"')
+    candidates(apt, "(none)")
     done = ensure(apt, "munge")
     assert done.returncode == 1
     assert f"no package source that can be read here has munge ({BROKEN})" in done.stderr
@@ -163,12 +175,53 @@ def test_lists_that_are_read_beside_a_step_are_waited_for_where_packages_are_nee
     assert updates(apt) == 1
 
 
+def test_lists_that_an_ended_step_reads_still_are_waited_for_by_the_next_and_not_read_again(apt: Shell) -> None:
+    wait = f'until [ -e "{apt.root}/next" ] || [ $SECONDS -gt 50 ]; do :; done'
+    installs(apt, before=f'case "$*" in *update) {wait}; : >"{apt.root}/read" ;; esac')
+    # A whole one: what it leaves behind does not keep the connection open either.
+    script = Script(f"{Functions([]).text}\nup() {{ begin_package_lists munge; }}", frozenset())
+    ended = apt.step(script, {})
+    assert ended.returncode == 0, ended.stderr
+    assert not (apt.root / "read").exists()
+    done = in_a_step(apt, f': >"{apt.root}/next"; refresh_package_lists; [ -e "{apt.root}/read" ]')
+    assert done.returncode == 0, done.stderr
+    assert updates(apt) == 1
+
+
+def test_a_source_that_comes_while_lists_are_read_is_read_when_they_are(apt: Shell) -> None:
+    # The lists have what the sources had when their reading began.
+    wait = f'until [ -e "{apt.root}/source" ] || [ $SECONDS -gt 50 ]; do :; done'
+    began = f'began=$([ ! -e "{apt.root}/source" ] || echo yes); {wait}; [ -z "$began" ] || : >"{apt.root}/listed"'
+    installs(apt, before=f'case "$*" in *update) {began} ;; esac')
+    candidates(apt, "1.0", f'[ -e "{apt.root}/listed" ] || exit 0')
+    # It has begun before the source is there.
+    begun = f'until [ "$(grep -c update "{apt.root}/calls")" = 1 ]; do :; done'
+    done = in_a_step(apt, f'begin_package_lists tailscale; {begun}; : >"{apt.root}/source"; ensure_packages tailscale')
+    assert done.returncode == 0, done.stderr
+    assert updates(apt) == 2
+
+
+def test_many_packages_are_looked_for_in_one_call_each(apt: Shell) -> None:
+    names = [f"package{number}" for number in range(9)]
+    (apt.root / "installed").write_text("\n".join(names))
+    assert ensure(apt, *names).returncode == 0
+    assert len(apt.calls) == 1
+    assert ensure(apt, *names, "munge").returncode == 0
+    assert [call for call in apt.calls if call.startswith("apt-cache")] == ["apt-cache policy munge"] * 2
+
+
+def test_the_package_that_no_source_has_is_named_among_others(apt: Shell) -> None:
+    candidates(apt, "1.0")
+    apt.stub("apt-cache", 'printf "munge:\\n  Candidate: 1.0\\njq:\\n  Candidate: (none)\\n"')
+    assert "no package source that can be read here has jq" in ensure(apt, "munge", "jq").stderr
+    # Of one that it has never heard of it says nothing.
+    assert "no package source that can be read here has slurmd" in ensure(apt, "munge", "slurmd").stderr
+
+
 def test_what_lists_lack_that_were_just_read_has_them_read_again(apt: Shell) -> None:
     assert ensure(apt, "munge").returncode == 0
     # A source that was added since.
-    apt.stub(
-        "apt-cache", f'[ "$(grep -c "update$" {apt.root}/calls)" -lt 2 ] || printf "%s:\\n  Candidate: 1.0\\n" "$2"'
-    )
+    candidates(apt, "1.0", f'[ "$(grep -c "update$" {apt.root}/calls)" -ge 2 ] || exit 0')
     assert ensure(apt, "tailscale").returncode == 0
     assert updates(apt) == 2
 
@@ -238,6 +291,17 @@ def test_nothing_is_restarted_for_a_library_that_an_installation_brings(apt: She
     installs(apt, before=f'echo "$NEEDRESTART_SUSPEND" >>"{apt.root}/suspended"')
     assert ensure(apt, "munge").returncode == 0
     assert set((apt.root / "suspended").read_text().split()) == {"1"}
+
+
+def test_a_head_nodes_package_lists_are_read_while_it_joins_and_no_node_waits_for_its_packages(
+    build: Build, lab_config: RawConfig
+) -> None:
+    stack = build(lab_config)
+    join, head = ([line.split() for line in stack.whole(f"head-{step}").splitlines()] for step in ("join", "head"))
+    (looked,) = [line for line in join if line[:1] == ["begin_package_lists"] and len(line) > 2]
+    (wanted,) = [line for line in head if line[:1] == ["ensure_packages"] and "slurmctld" in line]
+    assert looked[1:] == wanted[1:]
+    assert wanted not in join
 
 
 def test_a_nodes_packages_come_while_the_head_node_is_being_set_up(build: Build, lab_config: RawConfig) -> None:

@@ -22,10 +22,10 @@ PHASES = {phase for name, phases in vars(composition).items() if name.isupper() 
           for phase in phases} - set(composition.SHARED)  # fmt: skip
 # What Slurm and Enroot set for programs that a step installs.
 OF_JOBS = {"SLURM_JOB_NODELIST", "SLURM_HET_SIZE", "SLURMD_NODENAME", "ENROOT_ENVIRON", "ENROOT_ROOTFS", "TMPDIR"}
-OF_JOBS |= {f"SLURM_JOB_{name}" for name in ("ID", "UID", "GID", "GPUS")}
+OF_JOBS |= {f"SLURM_JOB_{name}" for name in ("ID", "UID", "USER", "GID", "GPUS")}
 OWN = {"HOST_NAME", "STEP_NAME", "STEP_LOCK", "STEP_REPAIR"}
 OF_CONTAINERS = {"enroot_pyxis", "container_smoke"}  # roles that a stack has only if it asks for them
-FIXED = {*(name for role in ROLES for name in role.fixed), "NODE_LEAVE_PROGRAM", "DRIVER", "PROGRAM"}
+FIXED = {*(name for role in ROLES for name in role.fixed), "NODE_LEAVE_PROGRAM", "DRIVER", "JOB_FILES"}
 every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 
 
@@ -47,7 +47,7 @@ def test_the_names_that_a_step_is_given_are_those_that_its_script_reads(
         # Programs that go with the script have variables of their own.
         script = re.sub(rf"^({'|'.join(FIXED)})=('[^']*'|\"[^\"]*\")*$", r"\1=", script, flags=re.MULTILINE)
         # os-release(5) is read by the shell itself.
-        known = {"SECONDS", "RANDOM", "VERSION_CODENAME", "BASH_REMATCH", "SSH_ORIGINAL_COMMAND", *OF_JOBS}
+        known = {"BASHPID", "SECONDS", "RANDOM", "VERSION_CODENAME", "BASH_REMATCH", "SSH_ORIGINAL_COMMAND", *OF_JOBS}
         assert given - OWN == read(script) - OWN - known, step.name
 
 
@@ -107,7 +107,7 @@ def test_a_machine_goes_through_the_roles_in_their_order() -> None:
     calls = re.findall(r"^    ([a-z_]+)_(?:machine|node|compute)$", body, re.MULTILINE)
     assert calls == [
         "machine", "firewall", "names", "names", "users", "ssh_trust", "ssh_trust", "nfs_exports", "nfs_exports", "gpu",
-        "health", "scratch", "slurm", "pam_slurm_adopt", "monitoring", "held_packages",
+        "health", "scratch", "slurm", "pam_slurm_adopt", "monitoring", "mlflow", "held_packages",
     ]  # fmt: skip
 
 
@@ -124,7 +124,7 @@ def test_a_member_is_released_by_all_before_any_forgets_it_in_the_reverse_order(
 
 def test_leaving_is_the_same_list_in_reverse_on_a_node_and_on_the_head() -> None:
     leaves = [f"{role.name}_leave" for role in reversed(ROLES) if (FOLDER / role.name / "leave.sh").is_file()]
-    assert leaves[:3] == ["held_packages_leave", "backup_leave", "monitoring_leave"]
+    assert leaves.index("grafana_leave") < leaves.index("backup_leave") < leaves.index("monitoring_leave")
     assert leaves[-2:] == ["tailnet_leave", "machine_leave"]
     program = render_program(composition.leave_program(ROLES), {"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False})
     assert re.findall(r"^([a-z_]+_leave)$", program, re.MULTILINE) == leaves
