@@ -28,9 +28,11 @@ class ClusterStack:
         hosts = self.tailnet.hosts(made.hosts)
         if said := self.tailnet.about_owners(hosts):
             pulumi.log.warn(said)
+        last_run = pulumi.StackReference("last-run", stack_name=full_name(stack))
         self.cluster = Cluster(
             config,
-            measured_before=pulumi.StackReference("last-run", stack_name=full_name(stack)).get_output("validation"),
+            measured_before=last_run.get_output("validation"),
+            trained_before=last_run.get_output("training"),
             access=self.tailnet.access,
             sites=[site.name for site in config.sites],
             head=hosts[head.name],
@@ -47,11 +49,18 @@ class ClusterStack:
                 notes=self.cluster.head.notes,
             ),
             "validation": validation.results,
+            **({"training": training.results} if (training := self.cluster.training) else {}),
             "busbw_gb_per_s": validation.results.apply(headline),
             "release": RELEASE,
             # What stacks of kind pool join the cluster by.
             "head_link": link.to_outputs(),
-            # Without it a backup cannot be read; the head node, which has it too, may be lost.
-            **({"backup_password": password} if (password := self.cluster.backup_password) is not None else {}),
+            **{f"{name}_password": password for name, password in self.cluster.passwords.items()},
+            **self._mlflow(config),
             **({"tailnet_policy": pulumi.Output.from_input(policy)} if (policy := self.tailnet.policy) else {}),
         }
+
+    def _mlflow(self, config: StackConfig) -> dict[str, Any]:
+        """Where MLflow answers; nothing where the config has none."""
+        if config.mlflow is None:
+            return {}
+        return {"mlflow_url": pulumi.Output.concat("http://", self.cluster.head.link.address, f":{config.mlflow.port}")}

@@ -1,4 +1,4 @@
-"""The dashboards of examples/dashboards, and what their panels ask Prometheus for."""
+"""Grafana's dashboards, and what their panels ask Prometheus for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-FOLDER = Path(__file__).parents[1] / "examples" / "dashboards"
+FOLDER = Path(__file__).parents[1] / "components/roles/grafana/dashboards"
 
 
 class Asked(NamedTuple):

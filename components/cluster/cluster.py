@@ -8,12 +8,13 @@ from typing import Any
 
 import pulumi
 
-from components.cluster.backup_password import backup_password
 from components.cluster.compute_node import ComputeNode
 from components.cluster.head_node import HeadNode
 from components.cluster.munge_key import MungeKey
 from components.cluster.nccl_validation import NcclValidation
+from components.cluster.passwords import passwords
 from components.cluster.tailnet_access import NO_KEY, TailnetAccess
+from components.cluster.training_benchmark import TrainingBenchmark
 from components.host import Host
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.order import roles
@@ -30,8 +31,12 @@ class Cluster(pulumi.ComponentResource):
 
     head, nodes    the components of its machines
     validation     the measurement's component; `validation.results` by scope
+    training       the training benchmark's component; None where the config asks for none
+
+    passwords      those that a person needs, secret, by the role they are for
 
     measured_before   results of the measurements in the run before this one
+    trained_before    those of the training benchmark
     access         into the tailnet
     """
 
@@ -43,6 +48,7 @@ class Cluster(pulumi.ComponentResource):
         head: Host,
         nodes: Sequence[Host],
         measured_before: pulumi.Output[Any],
+        trained_before: pulumi.Output[Any] | None = None,
         access: TailnetAccess = NO_KEY,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
@@ -59,9 +65,8 @@ class Cluster(pulumi.ComponentResource):
             **{name: pulumi.Output.secret(text) for name, text in secrets_of(own).items()},
         }
 
-        self.backup_password: pulumi.Output[str] | None = None
-        if settings.backup is not None:
-            secrets["BACKUP_PASSWORD"] = self.backup_password = backup_password(settings.backup, child)
+        self.passwords = passwords(settings, child)
+        secrets |= {f"{name}_PASSWORD".upper(): made for name, made in self.passwords.items()}
 
         def of(host: Host) -> dict[str, pulumi.Input[Any]]:
             return {**values, REPAIR: settings.cluster.repair.get(host.name, "")}
@@ -72,4 +77,11 @@ class Cluster(pulumi.ComponentResource):
         self.head.services()
         members: list[HeadNode | ComputeNode] = [*([self.head] if settings.head.compute else []), *self.nodes]
         self.validation = NcclValidation(self.head.link, members, settings.validation, measured_before, opts=child)
+        self.training: TrainingBenchmark | None = None
+        if settings.validation.training is not None:
+            asked, after = settings.validation, self.validation.results
+            trained_before = pulumi.Output.from_input(None) if trained_before is None else trained_before
+            self.training = TrainingBenchmark(
+                self.head.link, members, asked, settings.validation.training, after, trained_before, opts=child
+            )
         self.register_outputs({"control_address": self.head.link.address})

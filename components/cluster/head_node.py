@@ -15,6 +15,7 @@ from components.cluster.tailnet_access import TailnetAccess
 from components.cluster.warnings import warnings_about
 from components.host import Host
 from components.measurement import plan as measuring_plan
+from components.measurement import training
 from components.measurement.deep_check import deep_check_text
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import Role, header_name
@@ -33,6 +34,10 @@ IMPORTS_LIMIT_SECONDS = 3 * 3600
 def of_nodes(roles: Sequence[Role]) -> tuple[composition.Script, ...]:
     """Return the scripts of what a head node does for nodes: keeps what it has to of each, and measures them."""
     return composition.compose(roles, composition.MEMBER), measuring_plan.script()
+
+
+def _trained(settings: ClusterSettings) -> tuple[composition.Script, ...]:
+    return (training.script(),) if settings.validation.training else ()
 
 
 class HeadNode(pulumi.ComponentResource):
@@ -67,14 +72,15 @@ class HeadNode(pulumi.ComponentResource):
         values = {**values, **node_header(host)}
         compute = settings.head.compute
         gate_script = composition.compose(roles, composition.GATE)
-        join_script = composition.compose(roles, composition.JOIN)
         phases = composition.COMPUTING_HEAD if compute else composition.HEAD
+        # Nodes wait for its address, and not for its packages.
+        join_script = composition.compose(roles, composition.JOIN, looks=phases)
         head_script = composition.compose(roles, phases, leaves=True)
         self._roles, self._services = roles, composition.compose(roles, composition.SERVICES)
         there = deliver(
             f"{host.name}-scripts",
             host,
-            (gate_script, join_script, head_script, self._services, *of_nodes(roles)),
+            (gate_script, join_script, head_script, self._services, *of_nodes(roles), *_trained(settings)),
             label=f"{host.name}: put its scripts in place",
             parent=self,
             repair=str(values.get(REPAIR, "")),

@@ -47,7 +47,8 @@ class Node:
 @cache
 def script() -> composition.Script:
     """The step that measures a scope, with the programs that it starts."""
-    texts = {"DRIVER": json.dumps(driver()), "PROGRAM": json.dumps(cpu_program())}
+    files = {"all_reduce_perf.py": cpu_program()}
+    texts = {"DRIVER": json.dumps(driver()), "JOB_FILES": json.dumps(files)}
     return composition.single(FOLDER / "validate.sh").with_texts(texts)
 
 

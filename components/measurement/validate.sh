@@ -9,7 +9,7 @@
 # PLAN             what is measured, and how (components/measurement/plan.py), as JSON
 # DRIVER           text of the program that submits the jobs and reads them (components/validation), as JSON
 # JOB_SCRIPT       text for sbatch, for all nodes, where they have no GPUs
-# PROGRAM          text of the program that job runs, as JSON
+# JOB_FILES        texts of the files that job runs, by name, as JSON
 # QUEUE_LIMIT, RUN_LIMIT, MEASUREMENT_LIMIT   seconds to wait for the nodes, for the end of a job, and for that of all jobs
 
 # <scope>.json is what this step found when it last ran, <scope>.last.json what it found before that, the last one that
@@ -26,7 +26,7 @@ OUTPUT_LIMIT=64000000
 drive() {
     local asked
     printf -v asked '{"program":%s,"plan":%s,"nodes":%s,"absent":%s,' "$DRIVER" "$PLAN" "$(json_list <<<"$1")" "$(absent "$1")"
-    printf -v asked '%s"jobs":{"cpu_job":%s,"cpu_files":{"all_reduce_perf.py":%s}}}' "$asked" "$(json_string "$JOB_SCRIPT")" "$PROGRAM"
+    printf -v asked '%s"jobs":{"cpu_job":%s,"cpu_files":%s}}' "$asked" "$(json_string "$JOB_SCRIPT")" "$JOB_FILES"
     as_user "$RUN_AS" "$MEASUREMENT_LIMIT" "$OUTPUT_LIMIT" env HOME="$HOME_DIR" PATH=/usr/bin:/bin LANG=C.UTF-8 \
         python3 -I -c 'import json, sys; told = json.load(sys.stdin); exec(told["program"])' <<<"$asked"
 }

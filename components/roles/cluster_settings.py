@@ -5,6 +5,7 @@ from components.roles.backup.settings import Backup
 from components.roles.enroot_pyxis.settings import Containers
 from components.roles.gpu.settings import Fabric
 from components.roles.health.settings import Health
+from components.roles.mlflow.settings import Mlflow
 from components.roles.monitoring.settings import Monitoring
 from components.roles.nfs_exports.settings import Storage
 from components.roles.scratch.settings import Scratch
@@ -40,5 +41,8 @@ class ClusterSettings(Section):
     health: Health = key("nodes that look after themselves", default=Health())
     monitoring: Monitoring | None = key(
         "figures of all machines, collected by Prometheus on the head node; left out, there are none", default=None
+    )
+    mlflow: Mlflow | None = key(
+        "MLflow's tracking server on the head node: what was trained how; left out, there is none", default=None
     )
     validation: Validation = key("the bandwidth measurement", default=Validation())

@@ -19,10 +19,12 @@ from components.roles.fabric.role import role as fabric
 from components.roles.firewall.role import role as firewall
 from components.roles.foreign_cluster.role import role as foreign_cluster
 from components.roles.gpu.role import role as gpu
+from components.roles.grafana.role import role as grafana
 from components.roles.health.role import role as health
 from components.roles.held_packages.role import role as held_packages
 from components.roles.live.role import role as live
 from components.roles.machine.role import role as machine
+from components.roles.mlflow.role import role as mlflow
 from components.roles.monitoring.role import role as monitoring
 from components.roles.munge.role import role as munge
 from components.roles.names.role import role as names
@@ -67,6 +69,8 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     monitoring,
     exporters,
     backup,
+    mlflow,
+    grafana,
     held_packages,
     foreign_cluster,
 )

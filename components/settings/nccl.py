@@ -63,7 +63,8 @@ def _collective(value: str) -> str:
     return value
 
 
-def _absolute(value: str) -> str:
+def check_absolute(value: str) -> str:
+    """A path on the nodes, or nothing."""
     if value and (not _one_line(value).startswith("/") or ".." in value.split("/")):
         refuse("is not a path from / on without '..'")
     return value
@@ -85,7 +86,8 @@ def _digest(value: str) -> str:
     return value
 
 
-def _image(value: str) -> str:
+def check_image(value: str) -> str:
+    """A container image's name, or nothing."""
     if re.search(r"\s", _one_line(value)) or value.startswith("-"):
         refuse("is not an image's name")
     return enroot_image(value)
@@ -119,12 +121,12 @@ class Nccl(Section):
         otherwise="`all`",
         default=None,
     )
-    image: Annotated[str, Field(max_length=500), AfterValidator(_image)] = key(
+    image: Annotated[str, Field(max_length=500), AfterValidator(check_image)] = key(
         "the container image that has the program, as `srun --container-image` takes it (role enroot_pyxis)",
         "an image's name; nothing could be run; write a name such as nccl-tests, or leave it out",
         default="",
     )
-    program: Annotated[str, Field(max_length=1000), AfterValidator(_absolute)] = key(
+    program: Annotated[str, Field(max_length=1000), AfterValidator(check_absolute)] = key(
         "the program's path on every node, or in the image; a folder where it has nccl-tests' own name. Left out "
         "without an image: it is built once for the share",
         "a path such as /srv/nccl-tests/build; nothing could be run; write one, or leave it out",

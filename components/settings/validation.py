@@ -9,6 +9,7 @@ from components.settings.draft import Draft
 from components.settings.nccl import Nccl, check_nccl
 from components.settings.problems import Report
 from components.settings.section import Section, key, number
+from components.settings.training import Training
 from components.settings.types import FreeText, NodeName, Number, Size, Whole
 
 
@@ -53,6 +54,9 @@ class Validation(Section):
         default=(),
     )
     nccl: Nccl = key("how GPUs are measured", default=Nccl())
+    training: Training | None = key(
+        "the training benchmark, after the bandwidth; `{}` for it as it is, left out for none", default=None
+    )
     rerun: FreeText = key(
         "change this text to measure an unchanged cluster again",
         "a short text; a change of it starts a new measurement; write any text",

@@ -154,20 +154,21 @@ def judge(asked: Measurement, report: JobReport, expected: Expected = NOTHING) -
         rows=[_row(row) for row in figures.rows],
         groups=[],
         left_out=list(report.left_out),
-        measured_at=_moment(report.measured_at),
+        measured_at=moment(report.measured_at),
         last=_last(asked, report),
         preflight={},
         suspects=[],
     )
 
 
-def _moment(seconds: float | None) -> str | None:
+def moment(seconds: float | None) -> str | None:
+    """A moment in seconds since 1970 as outputs have it."""
     return None if seconds is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def _last(asked: Measurement, report: JobReport) -> LastFigure | None:
     last = report.last
-    at, now = (_moment(last.measured_at), report.measured_at) if last else (None, None)
+    at, now = (moment(last.measured_at), report.measured_at) if last else (None, None)
     if last is None or last.measured_at is None or at is None or now is None:
         return None
     figures = read_figures(asked, last)
@@ -195,6 +196,18 @@ def _busy(asked: Measurement, report: JobReport) -> str:
     )
 
 
+def not_completed(backend: str, report: JobReport) -> tuple[Verdict, str] | None:
+    """What is to be said of a job that did not come to a good end, or was never submitted; None where it did."""
+    if report.state == "UNAVAILABLE":
+        return "INCONCLUSIVE", f"No job was submitted: {', '.join(report.left_out)} cannot run one.{findings(report)}"
+    if report.state in _UNFINISHED:
+        state = report.state or "in no known state"
+        return "INCONCLUSIVE", f"The job was still {state} when the wait ended.{context(report)}"
+    if report.state != "COMPLETED" or report.exit_code or report.signal:
+        return "FAIL", f"The job did not complete: {ending(backend, report)}.{context(report)}"
+    return None
+
+
 def _verdict(
     asked: Measurement, report: JobReport, figures: Figures, expected: Expected, transport: Transport
 ) -> tuple[Verdict, str]:
@@ -202,13 +215,8 @@ def _verdict(
         return "FAIL", f"The data was wrong: {figures.wrong} out of bounds ({wrong_data(figures)}).{findings(report)}"
     if report.state == "BUSY":
         return "BUSY", _busy(asked, report)
-    if report.state == "UNAVAILABLE":
-        return "INCONCLUSIVE", f"No job was submitted: {', '.join(report.left_out)} cannot run one.{findings(report)}"
-    if report.state in _UNFINISHED:
-        state = report.state or "in no known state"
-        return "INCONCLUSIVE", f"The job was still {state} when the wait ended.{context(report)}"
-    if report.state != "COMPLETED" or report.exit_code or report.signal:
-        return "FAIL", f"The job did not complete: {ending(asked, report)}.{context(report)}"
+    if ended := not_completed(asked.backend, report):
+        return ended
     found = doubts(asked, report, figures)
     if not proven(expected, transport):
         found.append(f"NCCL's log does not prove what carried the data, where {expected.transport} should have")

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from components.validation.model import Backend, JobReport, Measurement
+from components.validation.model import JobReport
 
 # testResult_t of nccl-tests v2.19, src/common.h; before, wrong results exited with 1.
-_EXIT_MEANINGS: Mapping[Backend, Mapping[int, str]] = {
+_EXIT_MEANINGS: Mapping[str, Mapping[int, str]] = {
     "nccl-tests": {2: "a CUDA error", 3: "an NCCL error", 4: "a time-out", 7: "wrong results or too slow"},
     "mpi-cpu": {7: "wrong results"},
     "tcp-cpu": {3: "the ranks did not find, or lost, each other", 7: "wrong results"},
@@ -21,11 +21,11 @@ def age(seconds: int) -> str:
     return f"{seconds} second{'s' * (seconds != 1)}"
 
 
-def ending(asked: Measurement, report: JobReport) -> str:
+def ending(backend: str, report: JobReport) -> str:
     """How a job ended that did not end well."""
     words = [f"state {report.state}"]
     if report.exit_code is not None:
-        meaning = _EXIT_MEANINGS[asked.backend].get(report.exit_code)
+        meaning = _EXIT_MEANINGS.get(backend, {}).get(report.exit_code)
         words.append(f"exit code {report.exit_code}" + (f" ({meaning})" if meaning else ""))
     if report.signal:
         words.append(f"signal {report.signal}")

@@ -13,6 +13,7 @@ from components.validation.sizes import format_size
 from components.validation.table import COLUMNS, bandwidth, table_rows
 from driver.make_command import Make
 from driver.report.facts import Scope, node_facts, nodes_beside_sites, scopes
+from driver.report.training import Trained, training_of
 from driver.terminal import one_line
 
 _NO_STACK = Make()
@@ -24,7 +25,9 @@ _RIGHT = ("CPUs", "memory", "GPUs", "busbw (GB/s)", "floor (GB/s)", "spread")
 
 def bad_scopes(outputs: Mapping[str, Any]) -> list[str]:
     """Return the scopes whose verdict makes `up` fail."""
-    return [scope.title for scope in _shown(outputs) if scope.result["verdict"] in BAD_VERDICTS]
+    bad = [scope.title for scope in _shown(outputs) if scope.result["verdict"] in BAD_VERDICTS]
+    trained = training_of(outputs)
+    return [*bad, *(["training"] if trained and trained.verdict in BAD_VERDICTS else [])]
 
 
 def _shown(outputs: Mapping[str, Any]) -> list[Scope]:
@@ -56,6 +59,18 @@ def show(console: Console, outputs: Mapping[str, Any], make: Make = _NO_STACK) -
             _say_verdict(console, scope, f"{scope.name}: ")
     for scope in [*(scope for scope in alone if not scope.result["rows"]), *scopes(outputs)]:
         _show_scope(console, scope)
+    if trained := training_of(outputs):
+        _show_training(console, trained)
+
+
+def _show_training(console: Console, trained: Trained) -> None:
+    if trained.figures:
+        console.print(_table(f"Training, {trained.how}", [trained.figures]))
+    else:
+        console.print("Training: not measured", style="italic", highlight=False, markup=False)
+    words = f"{trained.verdict}  {trained.reason}"
+    console.print(words, style=_STYLES.get(trained.verdict, ""), highlight=False, markup=False)
+    console.print()
 
 
 def node_figures(scope: Scope) -> dict[str, str]:

@@ -29,7 +29,9 @@ def begin() -> Place:
             ("LOCAL_RANK", "SLURM_LOCALID", "0"),
         )
     )
-    os.environ.setdefault("MASTER_ADDR", _first_node())
+    # A container has no scontrol, and is told.
+    if not os.environ.get("MASTER_ADDR"):
+        os.environ["MASTER_ADDR"] = _first_node()
     # Other jobs on the node have other numbers.
     os.environ.setdefault("MASTER_PORT", str(20_000 + int(os.environ.get("SLURM_JOB_ID", "0")) % 20_000))
     # Debian's PyTorch has none, and says so with an error.

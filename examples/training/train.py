@@ -20,6 +20,7 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
+from tracking import Tracking
 
 WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
@@ -65,6 +66,8 @@ class Run:
             self.model = DistributedDataParallel(plain, device_ids=on)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
 
+        self.tracking = Tracking(given.folder, {**vars(given), "ranks": place.ranks}, place.rank)
+
     def go_on(self) -> None:
         """Take up the last checkpoint, where there is one."""
         path = newest(self.given.folder)
@@ -106,15 +109,20 @@ class Run:
                 self.loss = self.learn(images.to(place.device), labels.to(place.device))
                 took.append(time.perf_counter() - begun)
                 self.step = number + 1
+                self.tracking.loss(self._number, self.loss)
                 if self.step % given.save_every == 0:
                     self.say(f"epoch {self.epoch} step {self.step} loss {self.loss:.6f}")
+                    self.tracking.send()
                     self.keep()
             self.epoch, self.step = self.epoch + 1, 0
         self.keep()
         if took:
             each = statistics.median(took[len(took) // 2 :])
-            self.say(f"images per second: {given.batch * place.ranks / each:.0f} on {place.ranks} ranks")
+            rate = given.batch * place.ranks / each
+            self.say(f"images per second: {rate:.0f} on {place.ranks} ranks")
             self.say(f"final loss {self.loss:.6f}")
+            self.tracking.send(images_per_second=(self._number, rate))
+        self.tracking.end(newest(given.folder))
 
     def learn(self, images: torch.Tensor, labels: torch.Tensor) -> float:
         """One step; the loss as the mean over all ranks."""

@@ -8,6 +8,7 @@ from components.roles.accounting.settings import check_accounting
 from components.roles.backup.settings import HEAD, LISTED, MADE, check_backup
 from components.roles.enroot_pyxis.settings import check_containers
 from components.roles.health.settings import Health
+from components.roles.mlflow.settings import check_mlflow
 from components.roles.monitoring.settings import check_monitoring
 from components.roles.nfs_exports.settings import Storage, check_storage
 from components.roles.scratch.settings import check_scratch
@@ -20,6 +21,7 @@ from components.settings.draft import Draft, meant
 from components.settings.money import too_much
 from components.settings.problems import ROOT, Report, bare, below, listed
 from components.settings.section import keys_of
+from components.settings.training import check_training
 from components.settings.types import CROSS_SITE, GPUS_FOUND, NODE
 from components.settings.validation import check_validation
 from stacks.config.model import PoolConfig
@@ -61,6 +63,8 @@ def check(config: Draft, report: Report) -> None:
         check_accounting(config.section("accounting"), config.items("users"), config.section("slurm"), report)
         if isinstance(monitoring := config.values.get("monitoring"), Draft):
             check_monitoring(monitoring, report)
+        if isinstance(mlflow := config.values.get("mlflow"), Draft):
+            check_mlflow(mlflow, monitoring if isinstance(monitoring, Draft) else None, report)
     share = [folder for name in ("path", "mount") if isinstance(folder := storage.value(name), str)]
     health = Draft(ROOT + "health", Health) if pool else config.section("health")
     check_scratch(config.section("scratch"), health, share, report)
@@ -73,6 +77,7 @@ def check(config: Draft, report: Report) -> None:
         _check_backup(config, sites, head, storage, report)
     check_tailnet(config.section("tailnet"), _to_the_tailnet(sites), report)
     check_validation(config.section("validation"), report)
+    _check_training(config.section("validation"), pool, config.raw.get("containers") is not None, report)
 
 
 def _kind(site: Draft) -> Kind[Site, NodeSpec] | None:
@@ -139,12 +144,13 @@ def _check_repair(cluster: Draft, nodes: Sequence[Claim], report: Report) -> Non
 
 def _check_measured(validation: Draft, nodes: Sequence[Claim], report: Report) -> None:
     known = {node.name for node in nodes if node.name is not None and node.compute}
-    asked = validation.values.get("nodes")
-    for index, name in enumerate(asked if isinstance(asked, tuple) and all(node.name for node in nodes) else ()):
-        if name not in known:
-            at = below(validation.at("nodes"), index)
-            what = f"{report.value(at, name)} is not a node that runs jobs"
-            report.add(at, what, "it would not be measured", partial(meant, name, known))
+    for section in (validation, validation.section("training")):
+        asked = section.values.get("nodes")
+        for index, name in enumerate(asked if isinstance(asked, tuple) and all(node.name for node in nodes) else ()):
+            if name not in known:
+                at = below(section.at("nodes"), index)
+                what = f"{report.value(at, name)} is not a node that runs jobs"
+                report.add(at, what, "it would not be measured", partial(meant, name, known))
 
 
 def _check_prices(config: Draft, sites: Sequence[Draft], report: Report) -> None:
@@ -165,6 +171,16 @@ def _doubt_sizes(validation: Draft, nodes: Sequence[Claim], report: Report) -> N
     if said and computing and all(node.gpu for node in computing):
         text = "all nodes that run jobs have GPUs, of which this changes nothing; write it in validation.nccl"
         report.doubt(validation.at(said[0]), text)
+
+
+def _check_training(validation: Draft, pool: bool, containers: bool, report: Report) -> None:
+    if validation.raw.get("training") is None:
+        return
+    if pool:
+        what, breaks = "is in a stack of kind pool", "the benchmark is of the cluster's own nodes"
+        report.add(validation.at("training"), what, breaks, "write it in the cluster's stack, and take it out here")
+    else:
+        check_training(validation.section("training"), containers, report)
 
 
 def _check_no_containers(nccl: Draft, report: Report) -> None:

@@ -8,20 +8,20 @@ from __future__ import annotations
 import base64
 import json
 import re
-import shlex
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.dashboards import Asked, every_expression
 from tests.lab.cluster import ClusterUnderTest, eventually
+from tests.lab.prometheus import address, api, asked, listening
 from tests.lab.sealer import sealer_of
 
 Cluster = ClusterUnderTest
+DOCS = Path(__file__).parents[2] / "docs" / "monitoring.md"
 RULES_TEST = Path(__file__).parents[1] / "fixtures" / "prometheus" / "rules_test.yml"
 pytestmark = pytest.mark.proof
 TOKEN = "hook-token-nobody-may-see"
@@ -52,30 +52,6 @@ def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
     made.config["tailrack:monitoring"] = {}
     made.up_ok()
     return made
-
-
-def address(cluster: Cluster, node: str) -> str:
-    """Its address in the tailnet."""
-    return cluster.run(node, "tailscale ip -4").strip()
-
-
-def api(cluster: Cluster, path: str, *words: str, port: int = 9090) -> Any:
-    """What Prometheus answers, asked over the tailnet from a1; None where it does not."""
-    line = ["curl", "-fsG", "-m", "10", f"http://{address(cluster, 'head')}:{port}/api/v1/{path}"]
-    said = cluster.attempt("a1", shlex.join([*line, *(part for word in words for part in ("--data-urlencode", word))]))
-    return json.loads(said.stdout)["data"] if said.returncode == 0 else None
-
-
-def asked(cluster: Cluster, expression: str, label: str = "instance") -> dict[str, float]:
-    """The values of an expression now, by a label."""
-    found = api(cluster, "query", f"query={expression}") or {"result": []}
-    return {one["metric"].get(label, ""): float(one["value"][1]) for one in found["result"]}
-
-
-def listening(cluster: Cluster, node: str, program: str) -> list[str]:
-    """Where a program listens."""
-    sockets = cluster.run(node, "ss -Hltnp").splitlines()
-    return [line.split()[3] for line in sockets if f'"{program}' in line]
 
 
 def test_every_machine_is_asked_over_the_tailnet_and_an_unchanged_up_runs_nothing(cluster: Cluster) -> None:
@@ -187,6 +163,9 @@ def test_an_alert_arrives_at_a_webhook_with_its_remedy_and_nobody_sees_where_tha
     assert [(alert["labels"]["node"], alert["labels"]["cluster"]) for alert in alerts] == [("a1", "lab")]
     assert "tailrack resume a1" in alerts[0]["annotations"]["remedy"]
     assert asked(cluster, 'up{job="alertmanager"}') == {"head": 1}
+    # Where its link leads, there is a page that has it.
+    link = json.loads(body)["externalURL"]
+    assert "NodeOut" in cluster.run("a2", f"curl -fsSL -m 10 '{link}/#/alerts?receiver=all'")
     for look in (
         "ps -eww -o args",
         "journalctl --no-pager -o cat",
@@ -226,6 +205,72 @@ def test_what_is_kept_is_bounded_and_a_prometheus_that_is_killed_is_back_with_it
     assert flags["web.enable-admin-api"] == flags["web.enable-lifecycle"] == "false"
     cluster.run("head", "systemctl kill -s KILL tailrack-prometheus")
     eventually(lambda: asked(cluster, 'max_over_time(up{job="node"}[10m])').keys() >= {"a1", "a2"}, 60, "it is back")
+
+
+# systemd's place for what is nobody's account's; a link leads to it.
+DATA = "/var/lib/private/tailrack-prometheus"
+
+
+def refusal(cluster: Cluster) -> str:
+    """What an `up` says of a Prometheus that does not come up, and of nothing else."""
+    summary = cluster.up()
+    assert [failure.urn.rpartition("::")[2] for failure in summary.failures] == ["head-services"]
+    assert cluster.run_as("ada", "head", "srun -n1 -w a1 hostname").strip() == "a1"
+    return " ".join(failure.message for failure in summary.failures)
+
+
+def test_a_prometheus_that_was_cut_off_in_the_middle_of_a_line_comes_back_with_what_came_before(
+    cluster: Cluster,
+) -> None:
+    cluster.run(
+        "head",
+        f"systemctl kill -s KILL tailrack-prometheus; cd {DATA}/wal && last=$(ls [0-9]* | tail -n 1) && "
+        'truncate -s $(($(stat -c %s "$last") * 3 / 4)) "$last" && head -c 5000 /dev/urandom >>"$last"',
+    )
+    eventually(lambda: asked(cluster, 'max_over_time(up{job="node"}[30m])').keys() >= {"a1", "a2"}, 90, "it is back")
+    eventually(lambda: asked(cluster, 'up{job="node"}').keys() >= {"a1", "a2"}, 90, "and collects")
+
+
+def test_a_damaged_block_is_said_and_without_it_the_others_are_there(cluster: Cluster) -> None:
+    # Of four hours, which are two blocks and more.
+    lines = [f"kept_total {number} {time.time() - 86400 + 240 * number:.0f}" for number in range(60)]
+    text = "\n".join([*lines, "# EOF", ""])
+    cluster.run(
+        "head",
+        f"systemctl stop tailrack-prometheus && cd {DATA} && cat >/root/old.txt <<'END'\n{text}END\n"
+        "promtool tsdb create-blocks-from openmetrics /root/old.txt . && rm /root/old.txt && "
+        "for block in 01*; do truncate -s 100 $block/index; break; done",
+    )
+    block = cluster.run("head", f"cd {DATA} && ls -d 01* | head -n 1").strip()
+    cluster.config["tailrack:monitoring"] = {"retention_days": 29}
+    said = refusal(cluster)
+    assert "tailrack-prometheus does not answer" in said
+    assert "opening storage failed: " in said, said
+    # As docs/monitoring.md says.
+    (remedy,) = re.findall(r"### Damaged files.*?```bash\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    cluster.run("head", remedy)
+    assert cluster.run("head", f"cd {DATA}/../damaged && ls").split() == [block]
+    eventually(lambda: asked(cluster, 'max_over_time(up{job="node"}[30m])').keys() >= {"a1", "a2"}, 90, "it is back")
+    kept = "count(count_over_time(kept_total[2d]))"
+    eventually(lambda: asked(cluster, kept) == {"": 1}, 30, "what was in the other block is there")
+    cluster.up_ok()
+    cluster.run("head", f"rm -r {DATA}/../damaged")
+
+
+def test_a_disk_that_is_full_is_said_and_with_room_on_it_prometheus_comes_back_by_itself(cluster: Cluster) -> None:
+    cluster.run(
+        "head",
+        f"systemctl stop tailrack-prometheus && mount -t tmpfs -o size=4m,mode=0700 tmpfs {DATA} && "
+        f"! cat /dev/zero 2>/dev/null >{DATA}/filled",
+    )
+    cluster.config["tailrack:monitoring"] = {"retention_days": 28}
+    said = refusal(cluster)
+    assert f"{DATA} is on a disk that is full" in said, said
+    cluster.run("head", f"rm {DATA}/filled; mount -o remount,size=400m {DATA}")
+    eventually(lambda: asked(cluster, 'up{job="node"}').keys() >= {"a1", "a2"}, 90, "it collects again")
+    cluster.run("head", f"systemctl stop tailrack-prometheus && umount {DATA} && systemctl start tailrack-prometheus")
+    cluster.config["tailrack:monitoring"] = {}
+    cluster.up_ok()
 
 
 def test_a_port_that_somebody_else_has_is_said_with_his_name_and_holds_up_no_job(cluster: Cluster) -> None:

@@ -119,3 +119,27 @@ def test_what_cannot_be_used_is_named_with_what_to_do(
     told = submit(cluster, f"-N1 -w a1 train_srun.sh {words}")
     assert re.search(said, told), told
     assert "Traceback" not in told
+
+
+def test_the_training_benchmark_is_an_output_that_says_it_is_of_cpus(cluster: ClusterUnderTest) -> None:
+    cluster.config["tailrack:validation"]["training"] = {"nodes": list(NODES), "steps": 5, "warmup": 1}
+    cluster.up_ok()
+    trained = cluster.deployment().outputs()["training"]
+    # No floor is known; other work on this machine may set the three runs apart.
+    assert trained["verdict"] in ("UNJUDGED", "UNSTABLE"), trained["reason"]
+    assert (trained["device"], trained["ranks"], sorted(trained["nodes"])) == ("CPU", 2, list(NODES))
+    assert trained["images_per_second"] == pytest.approx(2 * trained["images_per_second_per_rank"])
+    assert "node, on its CPUs" in trained["reason"]
+    cluster.up_ok()
+    assert cluster.touched() == set()
+
+
+def test_nodes_without_pytorch_are_named_with_what_to_write_and_the_bandwidth_stands(cluster: ClusterUnderTest) -> None:
+    before = cluster.deployment().outputs()["busbw_gb_per_s"]
+    cluster.config["tailrack:validation"]["training"] = {"nodes": list(NODES), "python": "/usr/bin/no-such-python"}
+    cluster.up_ok()
+    outputs = cluster.deployment().outputs()
+    assert outputs["training"]["verdict"] == "INCONCLUSIVE"
+    assert "There is no PyTorch for a1, b1" in outputs["training"]["reason"]
+    assert "tailrack:validation.training.python" in outputs["training"]["reason"]
+    assert outputs["busbw_gb_per_s"] == before

@@ -25,6 +25,9 @@ what_stays() {
     if [ -d /var/lib/slurm/accounting ]; then
         printf -- '- what jobs have used, the database of Slurm'"'"'s accounting: /var/lib/slurm/accounting\n'
     fi
+    if [ -d /var/lib/tailrack-mlflow ]; then
+        printf -- '- what was logged at MLflow, its database: /var/lib/tailrack-mlflow; its artifacts are on the share, in mlflow\n'
+    fi
     if [ -d /var/lib/tailrack/backup ]; then printf -- '- what was here before and in its way: /var/lib/tailrack/backup\n'; fi
     if [ -n "$packages" ]; then
         printf -- '- packages; nothing of them starts: apt-get autoremove --purge %s\n' "${packages//$'\n'/ }"

@@ -56,7 +56,7 @@ PROMETHEUS=$HEAD_ADDRESS:$MONITORING_PORT"
     said=$(amtool check-config "${files[2]}" 2>&1) ||
         fail "the Alertmanager of this machine's distribution does not take tailrack:monitoring.receivers: $(amtool_reason <<<"$said")" \
             "a webhook needs Alertmanager 0.26 or newer on the head node, as Debian 13 has it; slack and mail do with Debian 12's"
-    run_daemon "$unit" 127.0.0.1 "$MONITORING_ALERTMANAGER_PORT" /-/ready alertmanager_port "${files[@]}"
+    run_daemon "$unit" 127.0.0.1 "$MONITORING_ALERTMANAGER_PORT" /-/ready monitoring.alertmanager_port "${files[@]}"
 }
 
 # What amtool complains of, on one line.

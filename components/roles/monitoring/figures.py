@@ -25,6 +25,7 @@ from components.roles.monitoring.gpu_figures import QUERY, gpu_figures
 from components.roles.monitoring.measured_figures import measured_figures
 from components.roles.monitoring.slurm_figures import slurm_figures
 from components.roles.monitoring.tailnet_figures import read_names, tailnet_figures
+from components.roles.monitoring.training_figures import TRAINING, training_figures
 from components.roles.tools.book import read_book
 from components.roles.tools.costs import costs
 from components.roles.tools.slurm import SlurmError
@@ -104,7 +105,13 @@ def _told() -> Mapping[str, Any]:
 def head() -> Sequence[Metric]:
     """Of the head node: the share, the last backup, the measurements."""
     told = _told()
-    return [*_share(told["share"]), *_backup(), *measured_figures(told, _kept())]
+    return [*_share(told["share"]), *_backup(), *_measured(told, _kept())]
+
+
+def _measured(told: Mapping[str, Any], kept: Mapping[str, Mapping[str, Any]]) -> Sequence[Metric]:
+    bandwidth = {scope: found for scope, found in kept.items() if scope != TRAINING}
+    trained = training_figures(kept[TRAINING], told.get("training_floor")) if TRAINING in kept else ()
+    return [*measured_figures(told, bandwidth), *trained]
 
 
 def _share(path: str) -> Sequence[Metric]:

@@ -69,6 +69,7 @@ def told(settings: ClusterSettings) -> str:
             "floors": dict(validation.floors_gb_per_s),
             "cross_site": CROSS_SITE,
             "node": NODE,
+            "training_floor": validation.training.floor_images_per_second if validation.training else None,
             "head": settings.head.name,
             "idle_hours": asked.idle_hours if (asked := settings.monitoring) else 0,
         },

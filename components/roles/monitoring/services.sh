@@ -94,7 +94,7 @@ GIB=$MONITORING_RETENTION_GB"
     said=$(promtool check config "${read[1]}" 2>&1) ||
         fail "this release of Prometheus does not take its configuration: $(grep -v '^ *$' <<<"$said" | tail -n 1)" \
             "see 'promtool check config ${read[1]}' on $HOST_NAME"
-    run_daemon "$unit" "$HEAD_ADDRESS" "$MONITORING_PORT" /-/ready port "${run_with[@]}"
+    run_daemon "$unit" "$HEAD_ADDRESS" "$MONITORING_PORT" /-/ready monitoring.port "${run_with[@]}"
     # What it has read already goes on being collected meanwhile.
     if ! used_as_they_are prometheus-rules "${read[@]}"; then
         systemctl reload "$unit"

@@ -1,28 +1,15 @@
 """What the section `monitoring` of the config says: where Prometheus answers, and how much it keeps."""
 
-from typing import Annotated, Self
+from itertools import combinations
+from typing import Self
 
-from pydantic import AfterValidator
-
+from components.roles.grafana.settings import Grafana
+from components.roles.monitoring.settings_ports import ALERTMANAGER_PORT, EXPORTER_PORT, PORT, Port
 from components.roles.monitoring.settings_receivers import Receiver, check_receiver
 from components.settings.draft import Draft
 from components.settings.problems import Report
 from components.settings.section import Section, key, number
-from components.settings.types import Whole, refuse
-
-# TCP ports of the cluster's other daemons, first and last of each range; a test holds them against what roles say.
-TAKEN = ((2049, 2049), (6816, 6816), (6817, 6819), (20048, 20048), (60001, 60999))
-PORT, EXPORTER_PORT, ALERTMANAGER_PORT = 9090, 9100, 9093
-
-
-def _port(value: int) -> int:
-    for first, last in TAKEN:
-        if first <= value <= last:
-            refuse("is a port of another of the cluster's daemons", "two daemons cannot have one port")
-    return value
-
-
-Port = Annotated[Whole, AfterValidator(_port)]
+from components.settings.types import Whole
 
 
 class Monitoring(Section):
@@ -72,21 +59,26 @@ class Monitoring(Section):
         default=ALERTMANAGER_PORT,
     )
 
+    grafana: Grafana | None = key("dashboards of it all, by Grafana; left out, there are none", default=None)
+
     def abroad(self) -> Self:
-        """Without who is told: that is the head node's business."""
-        return self.model_copy(update={"receivers": ()})
+        """Without who is told, and without dashboards: both are the head node's business."""
+        return self.model_copy(update={"receivers": (), "grafana": None})
 
 
 def check_monitoring(monitoring: Draft, report: Report) -> None:
-    """Report two daemons at one port, which the head node has both; and receivers that nothing could reach."""
+    """Report two daemons at one port, which the head node has all; and receivers that nothing could reach."""
     for receiver in monitoring.items("receivers"):
         check_receiver(receiver, report)
-    port, exporter = monitoring.value("port"), monitoring.value("exporter_port")
-    if port != exporter or not isinstance(port, int):
-        return
-    blamed, other = "exporter_port", "Prometheus"
-    if blamed not in monitoring.raw:
-        blamed, other = "port", "the node exporter"
-    what = f"{report.value(monitoring.at(blamed), port)} is the port of {other} too"
-    breaks = "the head node has both, and one of them would not start"
-    report.add(monitoring.at(blamed), what, breaks, "write another port")
+    daemons = [(monitoring, "port", "Prometheus"), (monitoring, "exporter_port", "the node exporter")]
+    if isinstance(grafana := monitoring.values.get("grafana"), Draft):
+        daemons.append((grafana, "port", "Grafana"))
+    for one, other in combinations(daemons, 2):
+        port = one[0].value(one[1])
+        if port != other[0].value(other[1]) or not isinstance(port, int):
+            continue
+        # Who is written down is blamed, of two the later.
+        blamed, has = (other, one) if other[1] in other[0].raw else (one, other)
+        at = blamed[0].at(blamed[1])
+        breaks = "the head node has both, and one of them would not start"
+        report.add(at, f"{report.value(at, port)} is the port of {has[2]} too", breaks, "write another port")

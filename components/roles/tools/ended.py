@@ -13,8 +13,8 @@ _MEMORY = re.compile(r"(?:^|,)mem=([^,]+)")
 _IMAGE = (
     (re.compile(r"401|unauthorized", re.IGNORECASE), "the registry wants a log-in: ~/.config/enroot/.credentials"),
     (
-        re.compile(r"\b404\b|not found|manifest unknown", re.IGNORECASE),
-        "there is no such image or tag: look at its name",
+        re.compile(r"\b404\b|not found|manifest unknown|no such file", re.IGNORECASE),
+        "there is no such image, tag or file: look at its name",
     ),
     (re.compile(r"\b429\b|too ?many ?requests", re.IGNORECASE), "the registry lets nobody pull more for now: log in"),
     (re.compile(r"no space left", re.IGNORECASE), "the node's disk is full: 'df -h' there"),
@@ -45,9 +45,9 @@ def why_it_ended(job: Job, output: str = "", cancelled_by: str = "") -> Why:
         case "COMPLETED":
             return Why(("It has ended well.",))
         case "OUT_OF_MEMORY":
-            memory = _MEMORY.search(job.asked)
-            had = f"{memory[1]} in all" if memory else "its share"
-            return Why((f"It took more memory than it had ({had}), and the kernel ended it.",), "more by --mem")
+            return Why(
+                (f"It took more memory than it had ({_memory(job)}), and the kernel ended it.",), "more by --mem"
+            )
         case "TIMEOUT":
             return Why((f"It ran for all its {job.minutes} minutes and was ended.",), "more by --time, or checkpoints")
         case "DEADLINE":
@@ -63,6 +63,10 @@ def why_it_ended(job: Job, output: str = "", cancelled_by: str = "") -> Why:
         return Why((f"A node could not start it: {job.nodes}.",), "tailrack nodes; journalctl -u slurmd there")
     if job.reason == "Prolog":
         return Why((f"The prolog failed on a node of it: {job.nodes}.",), "tailrack nodes")
+    # Where jobs are not confined, Slurm itself ends one that took too much, and does not say why.
+    if job.signal == signal.SIGKILL:
+        said = f"It was killed by signal {_signal(job.signal)}, often for memory: it had {_memory(job)}."
+        return Why((said,), f"{see}; more by --mem, if that is it")
     if job.signal:
         return Why((f"It was ended by signal {_signal(job.signal)}.",), see)
     if job.status:
@@ -72,14 +76,18 @@ def why_it_ended(job: Job, output: str = "", cancelled_by: str = "") -> Why:
 
 def _image(output: str) -> Why | None:
     lines = [line.strip() for line in output.splitlines() if re.search(r"pyxis:|\[ERROR\]|enroot", line)]
-    failed = any(
-        "failed to import" in line or "couldn't start container" in line or "[ERROR]" in line for line in lines
-    )
+    # Said by Pyxis itself: a job may write [ERROR] for reasons of its own.
+    failed = any(re.search(r"pyxis:.*(failed to import|couldn't start container|\[ERROR\])", line) for line in lines)
     if not failed:
         return None
     said = "\n".join(lines)
     remedy = next((what for shape, what in _IMAGE if shape.search(said)), "see the lines before in its output")
     return Why(("Its container could not be made:", *(f"  {line}" for line in lines[-4:])), remedy)
+
+
+def _memory(job: Job) -> str:
+    found = _MEMORY.search(job.asked)
+    return f"{found[1]} in all" if found else "its share"
 
 
 def _signal(number: int) -> str:

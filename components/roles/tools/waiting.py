@@ -40,6 +40,13 @@ def why_it_waits(job: Job, nodes: Sequence[Node], expand: Callable[[str], Sequen
         return _unavailable(job, nodes, expand)
     if job.reason in ("Resources", "Priority", "None", "NodeDown"):
         return _resources(job, nodes)
+    if job.reason == "BeginTime" and job.restarts:
+        again = (
+            f"It went back to the queue, {_counted(job.restarts, 'time')} so far: nodes of it were lost or could not "
+        )
+        return Why(
+            (f"{again}start it, or another job took them. It may begin again after two minutes.",), "tailrack nodes"
+        )
     for word, why in _REASONS.items():
         if job.reason == word:
             return Why(tuple(each.format(job=job) for each in why.sentences), why.next.format(job=job))
@@ -62,9 +69,7 @@ _REASONS = {
         "scancel {job.title}, or scontrol update jobid={job.title} dependency=",
     ),
     "JobArrayTaskLimit": Why(("Its array runs as many tasks at once as it may (the number after % in --array).",)),
-    "BeginTime": Why(
-        ("It may not begin yet: its own --begin, or a pause of seconds after it went back to the queue.",)
-    ),
+    "BeginTime": Why(("It may not begin yet: that is what its own --begin says.",)),
     "BadConstraints": Why(
         ("No node can ever have what it asks for: {job.asked}, features '{job.features}', nodes '{job.needs}'.",),
         "sinfo -o '%N %c %m %G %f' shows what there is; scancel {job.title} and ask for less",
@@ -81,12 +86,18 @@ _REASONS = {
     "PartitionNodeLimit": Why(
         ("It asks for more nodes than partition {job.partition} has or gives.",), "'sinfo -s' shows what there is"
     ),
+    "PartitionConfig": Why(
+        ("Partition {job.partition} is not open to it any more: to its account '{job.account}', its QOS or its user.",),
+        "scontrol show partition {job.partition}; choose another partition",
+    ),
     "Licenses": Why(("It waits for licenses that other jobs have.",), "scontrol show licenses"),
     "Reservation": Why(("It waits for its reservation '{job.reservation}' to begin.",), "scontrol show reservation"),
-    "Prolog": Why(("Its prolog runs on its nodes: it begins when that is done.",)),
     "Cleaning": Why(("Its last run is being cleaned up; it begins anew after that.",)),
     "InvalidAccount": Why(("Its account '{job.account}' is not in the books.",), "sacctmgr show assoc user={job.user}"),
-    "AccountNotAllowed": Why(("Its account '{job.account}' may not use partition {job.partition}.",), "another one"),
+    # Of users too, by their groups.
+    "AccountNotAllowed": Why(
+        ("Its user, or its account '{job.account}', may not use partition {job.partition}.",), "another partition"
+    ),
     "InvalidQOS": Why(("Its QOS '{job.qos}' is not in the books.",), "sacctmgr show qos"),
     "QOSNotAllowed": Why(("Its QOS '{job.qos}' may not be used here.",), "sacctmgr show assoc user={job.user}"),
     "SchedDefer": Why(("slurmctld is busy and looks at it in a moment.",)),

@@ -64,6 +64,9 @@ def _why(job: Job, nodes: Sequence[Node]) -> Why:
         return why_it_waits(job, nodes, slurm.names)
     if job.runs and "COMPLETING" in job.flags:
         return Why((f"It has ended, and these nodes clean up after it: {job.nodes}.",))
+    # Slurm's word of a job that has its nodes, and of which nothing runs yet.
+    if job.runs and job.reason == "Prolog":
+        return Why((f"Its prolog runs on its nodes, {job.nodes}: it begins when that is done.",))
     if job.runs:
         since = time.strftime("%Y-%m-%d %H:%M", time.gmtime(job.start))
         again = f" It was begun anew {job.restarts} times." if job.restarts else ""

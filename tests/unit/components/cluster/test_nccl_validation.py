@@ -138,7 +138,7 @@ def test_the_step_carries_the_program_that_the_job_runs_and_submits_as_a_user(
     header = build(lab_config).variables("validate-cloud-a")
     assert header["RUN_AS"] == "ada"
     assert header["SCOPE"] == "cloud-a"
-    program = json.loads(header["PROGRAM"])
+    program = json.loads(header["JOB_FILES"])["all_reduce_perf.py"]
     compile(program, "all_reduce_perf.py", "exec")
     assert {"all_reduce_perf_cpu.py", "tcp_ring.py"} <= set(re.findall(r'"components/validation/(\w+\.py)":', program))
 

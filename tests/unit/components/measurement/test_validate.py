@@ -78,7 +78,8 @@ class Cluster:
         shell.stub("sinfo", "exit 1" if self.silent else late)
         shell.stub("squeue", 'echo "$3 job 12 of bob, 55:00 left"')
         header: dict[str, str | int | list[str]] = {
-            "HOST_NAME": "head", "SCOPE": "rack", "RUN_AS": "ada", "JOB_SCRIPT": "#!/bin/bash", "PROGRAM": '"pass"',
+            "HOST_NAME": "head", "SCOPE": "rack", "RUN_AS": "ada", "JOB_SCRIPT": "#!/bin/bash",
+            "JOB_FILES": '{"all_reduce_perf.py":"pass"}',
             "QUEUE_LIMIT": 0, "RUN_LIMIT": 1, "MEMBERS": members, "MEASUREMENT_LIMIT": 60,
             "SETTINGS": self.settings,
             "DRIVER": json.dumps(self.driver), "PLAN": self.plan(members),

@@ -34,6 +34,7 @@ MINE: RawConfig = {
     "storage": {"path": "/export/mine", "mount": "/data"},
     "slurm": {"job_limit_seconds": 77, "ssh_needs_job": False, "release": "25.11.7", "release_sha256": "a" * 64},
     "fabric": {"roce": {"apply": True}},
+    "mlflow": {"port": 5055},
     "containers": {**CONTAINERS, "artifacts": "https://mirror.example.org/files", "nvidia_libraries": False},
 }
 

@@ -17,7 +17,7 @@ from components.roles.monitoring.exposition import Metric, exposition
 from components.roles.monitoring.gpu_figures import gpu_figures
 from components.roles.monitoring.measured_figures import measured_figures
 from components.roles.monitoring.role import told
-from components.roles.monitoring.settings import TAKEN
+from components.roles.monitoring.settings_ports import TAKEN
 from components.roles.monitoring.slurm_figures import node_state, slurm_figures
 from components.roles.monitoring.tailnet_figures import read_names, tailnet_figures
 from components.roles.order import roles

@@ -105,12 +105,10 @@ def test_one_that_is_up_and_does_not_answer_is_started_anew(host: Shell) -> None
     assert "systemctl restart tailrack-node-exporter.service" in services(host)
 
 
-def test_one_that_does_not_answer_is_told_with_its_own_last_words(host: Shell) -> None:
+def refused(host: Shell) -> str:
+    """What the head node's phase fails with where no daemon answers."""
     host.hurry()
     host.stub("curl", "exit 7")
-    # Of the unit, systemd's words would be the last.
-    own = "_SYSTEMD_UNIT=tailrack-node-exporter.service"
-    host.stub("journalctl", f'if [ "$1" = {own} ]; then echo no such flag; else echo exit-code; fi')
     done = host.call(
         "dispatch() { :; }; report() { printf '%s' \"$REASON\"; }; trap report EXIT; monitoring_services",
         {**header(), **HEAD},
@@ -118,7 +116,32 @@ def test_one_that_does_not_answer_is_told_with_its_own_last_words(host: Shell) -
         "monitoring/services",
     )
     assert done.returncode != 0
-    assert "tailrack-node-exporter does not answer at 100.64.0.1:9100: no such flag" in done.stdout
+    return done.stdout
+
+
+def test_one_that_does_not_answer_is_told_with_its_own_last_words(host: Shell) -> None:
+    # Of the unit, systemd's words would be the last.
+    own = "_SYSTEMD_UNIT=tailrack-node-exporter.service"
+    host.stub("journalctl", f'if [ "$1" = {own} ]; then echo no such flag; else echo exit-code; fi')
+    assert "tailrack-node-exporter does not answer at 100.64.0.1:9100: no such flag" in refused(host)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ['ts=1 level=error err="opening storage failed: corrupted block 01ABC"', "fatal error: fault", "panic: no room"],
+)
+def test_of_what_it_said_last_what_is_wrong_is_told_and_no_address_in_memory(host: Shell, wrong: str) -> None:
+    trace = "goroutine 1 [running]:\nmain.main()\n\tmain.go:613 +0x6a93"
+    host.stub("journalctl", f"cat <<'END'\nlevel=warn begins\n{wrong}\n{trace}\nEND")
+    said = refused(host)
+    assert said.endswith(f"9100: {wrong}")
+
+
+def test_a_full_disk_is_told_where_the_daemon_does_not(host: Shell) -> None:
+    host.stub("df", "printf 'Avail\n    3\n'")
+    host.stub("journalctl", "echo 'fatal error: fault'")
+    said = "/var/lib/private/tailrack-node-exporter is on a disk that is full; fatal error: fault"
+    assert said in refused(host).replace(str(host.root), "")
 
 
 def test_daemons_that_came_with_the_cluster_do_not_start_by_themselves_and_others_are_left_alone(host: Shell) -> None:

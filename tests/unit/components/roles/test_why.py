@@ -107,6 +107,8 @@ def waits(**changed: Any) -> str:
         ("BadConstraints", "", ["No node can ever", "cpu=16", "sinfo -o '%N %c %m %G %f'"]),
         ("PartitionDown", "", ["munge key", "partitionname=all state=up"]),
         ("PartitionTimeLimit", "", ["more time than partition all"]),
+        ("AccountNotAllowed", "uid 6001 not in group", ["Its user, or its account 'lab', may not use partition all"]),
+        ("PartitionConfig", "", ["Partition all is not open to it", "scontrol show partition all"]),
         ("AssocGrpGRESMinutes", "", ["GPU hours of account 'lab' are used up"]),
         ("QOSGrpCPUMinutesLimit", "", ["the hours of QOS 'normal' are used up"]),
         ("QOSMaxJobsPerUserLimit", "", ["QOS 'normal'", "what runs already"]),
@@ -123,6 +125,12 @@ def test_why_a_job_waits_is_told_in_sentences_with_what_to_do(
     for word in words:
         assert word in told
     assert "{" not in told
+
+
+def test_a_job_that_went_back_to_the_queue_is_told_so_and_not_of_its_own_begin() -> None:
+    told = waits(state_reason="BeginTime", restart_cnt=2)
+    assert "went back to the queue, 2 times so far" in told
+    assert "--begin" not in told
 
 
 def test_a_job_of_one_node_is_not_told_of_sites() -> None:
@@ -142,6 +150,7 @@ def test_a_job_of_one_node_is_not_told_of_sites() -> None:
         (ended("FAILED", exit_code=code(3)), "exit status 3"),
         (ended("FAILED", exit_code=code(127)), "command was not found"),
         (ended("FAILED", exit_code=code(0, 11)), "signal 11 (SIGSEGV)"),
+        (ended("FAILED", exit_code=code(0, 9)), "signal 9 (SIGKILL), often for memory: it had 64G in all"),
         (ended("FAILED", exit_code=code(0, 99)), "signal 99."),
         (ended("FAILED", state_description="launch failed"), "could not start it: a1"),
         (ended("FAILED") , "Slurm says: FAILED"),
@@ -157,6 +166,10 @@ def test_how_a_job_has_ended_is_told(given: Job, words: str) -> None:
     [
         ("pyxis: failed to import docker image\npyxis:     [ERROR] URL https://x returned error code: 401", "log-in"),
         ("pyxis: failed to import docker image\npyxis:     [ERROR] URL https://x returned error code: 404", "no such"),
+        (
+            "pyxis: couldn't start container\nenroot: [ERROR] No such file or directory: /x.sqsh",
+            "no such image, tag or file",
+        ),
         ("pyxis: couldn't start container\nenroot: No space left on device", "disk is full"),
         ("slurmstepd: error: pyxis: failed to import docker image", "lines before"),
     ],
@@ -167,8 +180,11 @@ def test_an_image_that_cannot_be_had_is_named_with_what_to_do(said: str, remedy:
     assert remedy in told.next
 
 
-def test_output_that_only_speaks_of_enroot_is_no_reason() -> None:
-    told = why_it_ended(ended("FAILED", exit_code=code(1)), "installing enroot\ndone, not found")
+@pytest.mark.parametrize(
+    "said", ["installing enroot\ndone, not found", "[ERROR] data/train.csv not found", "enroot is fine\n[ERROR] 404"]
+)
+def test_output_that_only_speaks_of_enroot_or_of_errors_is_no_reason(said: str) -> None:
+    told = why_it_ended(ended("FAILED", exit_code=code(1)), said)
     assert "exit status 1" in told.sentences[0]
 
 
@@ -256,6 +272,8 @@ def test_what_is_told_of_a_job_that_runs() -> None:
     since = {"set": True, "infinite": False, "number": 1790000000}
     running = job(job_state=["RUNNING"], nodes="a[1-2]", start_time=since, restart_cnt=1)
     assert "It runs on a[1-2] since 2026-09-21" in why._why(running, []).sentences[0]
+    begins = job(job_state=["RUNNING", "CONFIGURING"], state_reason="Prolog", nodes="a2", start_time=since)
+    assert "Its prolog runs on its nodes, a2" in why._why(begins, []).sentences[0]
     cleaning = job(job_state=["COMPLETED", "COMPLETING"], nodes="a2")
     assert "these nodes clean up after it: a2" in why._why(cleaning, []).sentences[0]
 

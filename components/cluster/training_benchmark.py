@@ -1,0 +1,127 @@
+"""The training benchmark: after the bandwidth, one job over the nodes that trains a small vision model.
+
+It is taken anew when what it measures changes, like a scope of the bandwidth (nccl_validation.py), by the same script.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pulumi
+
+from components.cluster.compute_node import ComputeNode
+from components.cluster.head_link import HeadLink
+from components.cluster.head_node import HeadNode
+from components.cluster.nccl_validation import retries
+from components.measurement import training
+from components.measurement.plan import START_SECONDS, Node
+from components.roles.slurm.files import measured_settings
+from components.settings.training import Training
+from components.settings.validation import Validation
+from components.steps import results
+from components.steps.late import Field, Parts, gathered, late, of_parts, together
+from components.steps.step import Step
+from components.validation.training_verdict import judge_training
+
+NAME = "training"
+_NO_FIGURES = ("nodes", "floor_images_per_second", "time_limit_minutes")  # of its settings: they change no figure
+
+
+class TrainingBenchmark(pulumi.ComponentResource):
+    """The training benchmark of a cluster.
+
+    results   Output[dict]: what components.validation.training_verdict.judge_training gives, with `retries`
+
+    members     the nodes that run jobs
+    after       what the bandwidth came to: it is measured first
+    before      `results` of the run before this one, None where there was none
+    """
+
+    def __init__(
+        self,
+        link: HeadLink,
+        members: Sequence[HeadNode | ComputeNode],
+        validation: Validation,
+        settings: Training,
+        after: pulumi.Output[Any],
+        before: pulumi.Output[Any],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("tailrack:validation:TrainingBenchmark", NAME, None, opts)
+        wanted = {*(settings.nodes or validation.nodes or [node.host.name for node in members])}
+        there = {node.host.name: node for node in members if node.host.name in wanted}
+        sites = {name: node.host.site for name, node in there.items()}
+        addresses = together({name: Field(node.joined, "tailnet_ip") for name, node in there.items()})
+        gpus = together({name: node.gpus for name, node in there.items()})
+        known = late({"addresses": addresses, "gpus": gpus}, lambda told: _nodes(sites, told))
+        conditions = together({"cgroups": link.cgroups, **measured_settings(link.settings.slurm.settings)})
+        again = before.apply(lambda told: retries(training.SCOPE, {training.SCOPE: told or {}}))
+        figures = {name: value for name, value in settings.model_dump().items() if name not in _NO_FIGURES}
+        how = [json.dumps({**figures, "version": training.VERSION}, sort_keys=True), 0, "", validation.rerun]
+        # The same parts in the same order as a scope's of the bandwidth: a preview reads both (why_measured).
+        measured: list[pulumi.Input[Any]] = [*how, addresses, gpus, sites, conditions, again]
+        run_limit = training.run_seconds(settings)
+        step = Step(
+            f"validate-{NAME}",
+            link.machine,
+            training.script(),
+            {
+                "SCOPE": training.SCOPE,
+                "MEMBERS": late({"nodes": known, "after": _done(after)}, lambda told: _members(told["nodes"])),
+                # Of all nodes together, always: a new one by itself with a peer would be another figure.
+                "SETTINGS": known.apply(lambda nodes: _digest([*how, sorted(nodes)])),
+                "RUN_AS": link.settings.users[0].name,
+                "PLAN": known.apply(lambda nodes: json.dumps(training.training_plan(nodes, settings), sort_keys=True)),
+                "JOB_SCRIPT": training.training_job(settings),
+                "QUEUE_LIMIT": validation.queue_limit_seconds,
+                "RUN_LIMIT": run_limit,
+                "MEASUREMENT_LIMIT": run_limit + START_SECONDS,
+            },
+            measure=measured,
+            answer=results.MEASUREMENT,
+            label=f"measure {NAME}",
+            # It waits for minutes and changes nothing that other steps on this machine change.
+            lock=None,
+            parent=self,
+            depends_on=[*([link.ready] if link.ready else []), *(node.ready for node in there.values())],
+            limit_seconds=validation.queue_limit_seconds + 2 * run_limit + START_SECONDS + 360,
+        )
+        self.results: pulumi.Output[dict[str, Any]] = late(
+            {"report": step.result, "retries": again},
+            lambda told: {
+                **judge_training(told["report"], settings.floor_images_per_second),
+                "retries": told["retries"],
+            },
+        )
+        self.register_outputs({"results": self.results})
+
+
+def _nodes(sites: Mapping[str, str], told: Mapping[str, Mapping[str, str]]) -> dict[str, Node]:
+    return {name: Node(sites[name], told["addresses"][name], told["gpus"][name]) for name in sorted(sites)}
+
+
+def _members(nodes: Mapping[str, Node]) -> list[str]:
+    return [f"{name} {node.site} {node.address}" for name, node in sorted(nodes.items())]
+
+
+def _digest(parts: Sequence[Any]) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _done(after: pulumi.Output[Any]) -> pulumi.Output[str]:
+    """Nothing, once something has come to its end, well or not; without a dependency on what it is of.
+
+    A scope that goes while another fails would be what this step, which nobody has updated, depends on in the state,
+    and the CLI (3.260) cannot read such a one any more.
+    """
+
+    async def wait() -> Parts:
+        with contextlib.suppress(Exception):  # whose failure it is tells it
+            await gathered({"after": after})
+        return set(), "", True, False
+
+    return of_parts(wait())

@@ -1,0 +1,42 @@
+"""MLflow's tracking server on the head node: with a log-in, artifacts on the share, its address in every job.
+
+Jobs are told by role fabric's task-prolog, which reads /etc/tailrack/mlflow-uri (docs/decisions/0019).
+"""
+
+from __future__ import annotations
+
+from components.roles.cluster_settings import ClusterSettings
+from components.roles.mlflow.settings import Mlflow
+from components.roles.python_program import python_program
+from components.roles.role import FOLDER, Role, template
+
+UNIT = "tailrack-mlflow.service"
+ADMIN = "admin"
+# MLflow takes none that is shorter than twelve letters; 24 random bytes are 32.
+PASSWORD_BYTES = 24
+
+
+def role(settings: ClusterSettings) -> Role:
+    """Present where nobody asks for it too: what it has made goes then."""
+    asked = settings.mlflow
+    requirements = (FOLDER / "mlflow" / "lock" / "requirements.txt").read_text(encoding="utf-8") if asked else ""
+    return Role(
+        "mlflow",
+        # Last: what keeps it away keeps no other service away.
+        after=("users", "nfs_exports", "slurm", "monitoring", "backup"),
+        section=asked or Mlflow(),
+        values={"enabled": asked is not None, **({} if asked else {"admin_password": ""})},
+        packages={"services": ("python3-venv", "curl")} if asked else {},
+        texts={
+            "requirements": requirements,
+            "unit": template("mlflow", UNIT),
+            "login": template("mlflow", "basic_auth.ini"),
+            "start": python_program("components.roles.mlflow.start", "sys.argv[1:]"),
+            "accounts": python_program("components.roles.mlflow.accounts", "sys.argv[1:]"),
+            "dump": template("mlflow", "dump"),
+        },
+        ports=(str(asked.port),) if asked else (),
+        # Jobs on every member.
+        serves=(str(asked.port),) if asked else (),
+        state=("/var/lib/tailrack/mlflow",) if asked else (),
+    )

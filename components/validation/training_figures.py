@@ -1,0 +1,143 @@
+"""What examples/training/benchmark.py has printed, read: words of a user's job, which may print anything."""
+
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+PREFIX = "tailrack-training"
+MISSING = f"{PREFIX}-missing"
+_LATE_SHARE = 0.95
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """One run: seconds of each step, the loss at its end (None: no number), and whether all ranks were alike."""
+
+    seconds: tuple[float, ...]
+    loss: float | None
+    alike: bool
+
+    @property
+    def median(self) -> float:
+        """Seconds of the step in the middle."""
+        return statistics.median(self.seconds)
+
+    @property
+    def jitter(self) -> float:
+        """How much longer than the middle one a step takes that 5 % of the steps are slower than, as a share of it."""
+        ranked = sorted(self.seconds)
+        return ranked[math.ceil(_LATE_SHARE * len(ranked)) - 1] / self.median - 1
+
+
+@dataclass(frozen=True)
+class TrainingFigures:
+    """All that was printed and holds. `batch` is images a rank and step; None, or nothing, where it was not said.
+
+    missing    nodes whose Python has no PyTorch
+    problems   what does not hold, in words
+    """
+
+    version: int | None = None
+    ranks: int | None = None
+    batch: int | None = None
+    on_gpus: bool = False
+    hosts: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    how: Mapping[str, Any] = field(default_factory=dict)
+    runs: tuple[TrainingRun, ...] = ()
+    ended: bool = False
+    missing: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Images a second of all ranks together, by run: by the step in the middle."""
+        return tuple((self.batch or 0) * (self.ranks or 0) / run.median for run in self.runs)
+
+    @property
+    def judged(self) -> int | None:
+        """Which run is in the middle, the lower one of two; None where there is none."""
+        ranked = sorted(range(len(self.runs)), key=lambda at: self.rates[at])
+        return ranked[(len(ranked) - 1) // 2] if ranked else None
+
+    @property
+    def relative_spread(self) -> float | None:
+        """(largest - smallest) / middle of the runs; None where fewer than two say anything."""
+        if len(self.runs) < 2 or self.judged is None:
+            return None
+        return (max(self.rates) - min(self.rates)) / self.rates[self.judged]
+
+
+def read_training(text: str) -> TrainingFigures:
+    """The figures in a job's output, as far as they go; nothing is raised."""
+    about: Mapping[str, Any] | None = None
+    runs, problems, missing, ended = list[TrainingRun](), list[str](), list[str](), False
+    for line in text.splitlines():
+        word, _, rest = line.partition(" ")
+        if word == MISSING:
+            missing.append(rest.strip()[:63])
+        if word != PREFIX:
+            continue
+        kind, _, told = rest.partition(" ")
+        try:
+            said = json.loads(told)
+            if kind == "begin" and about is None:
+                about = _about(said)
+            elif kind == "run" and about is not None and said["run"] == len(runs) + 1:
+                runs.append(_run(said))
+            elif kind == "end" and said["runs"] == len(runs):
+                ended = True
+            else:
+                problems.append(f"a line '{kind[:20]}' is out of place")
+        except (ValueError, TypeError, LookupError, RecursionError, AttributeError):
+            problems.append(f"a line '{kind[:20]}' cannot be read")
+    return TrainingFigures(
+        **(about or {}), runs=tuple(runs), ended=ended, missing=tuple(sorted({*missing})), problems=tuple(problems)
+    )
+
+
+def _about(said: Mapping[str, Any]) -> dict[str, Any]:
+    whole = {name: _count(said[name]) for name in ("version", "ranks", "batch")}
+    how = {name: said[name] for name in ("width", "pixels", "precision", "torch") if isinstance(said[name], str | int)}
+    if not isinstance(said["on_gpus"], bool):
+        raise ValueError("on_gpus is neither true nor false")
+    texts = {name: _texts(said[name]) for name in ("hosts", "devices")}
+    return {**whole, **texts, "on_gpus": said["on_gpus"], "how": how}
+
+
+def _run(said: Mapping[str, Any]) -> TrainingRun:
+    seconds = tuple(_positive(each) for each in said["seconds"])
+    if not seconds or not isinstance(said["alike"], bool):
+        raise ValueError("a run has no steps")
+    loss = said["loss"]
+    return TrainingRun(seconds, None if loss is None else _number(loss), said["alike"])
+
+
+def _count(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**6:
+        return value
+    raise ValueError("no count")
+
+
+def _number(value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    raise ValueError("no number")
+
+
+def _positive(value: object) -> float:
+    found = _number(value)
+    if not 0 < found < 10**6:
+        raise ValueError("no time")
+    return found
+
+
+def _texts(value: Sequence[object]) -> tuple[str, ...]:
+    if isinstance(value, list) and all(
+        isinstance(each, str) and each.isprintable() and len(each) < 100 for each in value
+    ):
+        return tuple(map(str, value))
+    raise ValueError("no list of texts")

@@ -1,0 +1,200 @@
+"""MLflow on the head node: its real server, of the wheels that the role pins, and its real client in jobs of two nodes.
+
+The tests share one cluster of the head node and a1, and run in the order of this file.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.cluster import ClusterUnderTest, eventually
+from tests.lab.wheels import mlflow_wheels
+
+Cluster = ClusterUnderTest
+pytestmark = pytest.mark.proof
+WHEELS = "/srv/mlflow-wheels"
+PROGRAM = "/usr/local/lib/tailrack/mlflow-program"
+CLIENT = f"{PROGRAM}/bin/python"
+TRAINING = Path(__file__).parents[2] / "examples" / "training"
+# Each task logs by the example's own module, as its first rank does: an experiment of two nodes.
+LOG = """
+import os, sys
+from pathlib import Path
+sys.path.insert(0, os.path.expanduser("~/training"))
+from tracking import Tracking
+node = os.environ["SLURMD_NODENAME"]
+folder = Path.home() / "runs" / node
+folder.mkdir(parents=True, exist_ok=True)
+run = Tracking(folder, {"node": node}, rank=0)
+for step in range(30):
+    run.loss(step, 1 / (step + 1))
+run.send(images_per_second=(30, 1234.5))
+file = folder / "step-30.pt"
+file.write_text(f"weights of {node}")
+run.end(file)
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
+    """One site, up without MLflow first: the folder of wheels is put on the head node by its owner."""
+    made = make_cluster("flow")
+    made.config["tailrack:sites"].pop()
+    made.config["tailrack:users"].append({"name": "bob", "uid": 6002})
+    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
+    made.up_ok()
+    # As a user would find it: pip reaches nothing from here, and that takes neither nodes nor jobs along.
+    made.config["tailrack:mlflow"] = {"index": "https://index.invalid/simple"}
+    said = made.up()
+    assert [failure.message for failure in said.failures if "MLflow cannot be installed here: " in failure.message], (
+        said
+    )
+    assert len(said.failures) == 1
+    assert made.run_as("ada", "head", "srun -w a1 hostname").split() == ["a1"]
+    folder = mlflow_wheels()
+    copied = subprocess.run(["tar", "-C", str(folder), "-c", "."], check=True, capture_output=True).stdout
+    unpack = f"mkdir -p {WHEELS} && tar -C {WHEELS} -x --no-same-owner"
+    words = ["docker", "exec", "-i", made.container("head"), "bash", "-c", unpack]
+    subprocess.run(words, input=copied, check=True)
+    made.config["tailrack:mlflow"] = {"index": WHEELS}
+    made.up_ok()
+    return made
+
+
+def url(cluster: Cluster) -> str:
+    """Where it answers."""
+    return f"http://{cluster.run('head', 'tailscale ip -4').strip()}:5000"
+
+
+def asked(cluster: Cluster, user: str, script: str, node: str = "head") -> Any:
+    """What a script of a user's, with MLflow's own client at hand as `client`, prints as JSON."""
+    begin = "import json; from mlflow import MlflowClient; client = MlflowClient()"
+    command = f"MLFLOW_TRACKING_URI={url(cluster)} {CLIENT} -W ignore - 2>/dev/null <<'END'\n{begin}\n{script}\nEND"
+    return json.loads(cluster.run_as(user, node, command, 240))
+
+
+RUNS = """
+ids = [one.experiment_id for one in client.search_experiments()]
+print(json.dumps({run.data.params["node"]: [
+    len(client.get_metric_history(run.info.run_id, "loss")), run.data.metrics["images_per_second"], run.info.status,
+    [file.path for file in client.list_artifacts(run.info.run_id, "checkpoints")],
+] for run in client.search_runs(ids)}))
+"""
+LOGGED = {node: [30, 1234.5, "FINISHED", ["checkpoints/step-30.pt"]] for node in ("head", "a1")}
+
+
+def test_what_is_logged_from_two_nodes_by_jobs_that_are_told_where_is_there_after_a_restart(cluster: Cluster) -> None:
+    told = cluster.run_as("ada", "head", "srun -w a1 env; srun -w a1 env | wc -l").splitlines()
+    assert f"MLFLOW_TRACKING_URI={url(cluster)}" in told
+    assert "MLFLOW_EXPERIMENT_NAME=ada" in told
+    # The client of a job, as a user would have it in a virtual environment on the share; here on a disk, for time.
+    exec_, there = ["docker", "exec"], ["tar", "-C", "/usr/local/lib/tailrack"]
+    pack = [*exec_, cluster.container("head"), *there, "-c", "mlflow-program"]
+    unpack = [*exec_, "-i", cluster.container("a1"), *there, "-x"]
+    with subprocess.Popen(pack, stdout=subprocess.PIPE) as source:
+        subprocess.run(unpack, stdin=source.stdout, check=True)
+    cluster.give("ada", TRAINING)
+    cluster.run_as("ada", "head", f"cat >log.py <<'END'\n{LOG}\nEND")
+    cluster.run_as("ada", "head", f"srun -N2 -w head,a1 {CLIENT} -W ignore log.py", 300)
+    assert asked(cluster, "ada", RUNS) == LOGGED
+    cluster.run("head", "systemctl restart tailrack-mlflow")
+    health = f"curl -fs {url(cluster)}/health"
+    eventually(lambda: cluster.attempt("a1", health).returncode == 0, 240, "it answers again")
+    # Others see what ada has logged, and change nothing of it.
+    assert asked(cluster, "bob", RUNS) == LOGGED
+    change = """
+try:
+    client.create_run(client.get_experiment_by_name("ada").experiment_id)
+    print(json.dumps("changed"))
+except Exception as error:
+    print(json.dumps(str(error)))
+"""
+    assert "403" in asked(cluster, "bob", change)
+
+
+def test_nothing_is_answered_without_a_log_in_and_each_password_is_its_users_alone(cluster: Cluster) -> None:
+    def code(path: str, more: str = "") -> str:
+        return cluster.run("a1", f"curl -s -o /dev/null -w '%{{http_code}}' {more} {url(cluster)}{path}")
+
+    search = "/api/2.0/mlflow/experiments/search?max_results=5"
+    for path in ("/", search, "/graphql", "/api/2.0/mlflow-artifacts/artifacts"):
+        assert code(path) == "401", path
+    assert code(search, "-u ada:not-the-password") == "401"
+    assert code(search, "-u admin:password1234") == "401"
+    assert code(search, "-H 'Host: elsewhere.example.org'") == "403"
+    assert cluster.run("head", "stat -c '%U %a' /shared/home/ada/.mlflow/credentials").split() == ["ada", "600"]
+    for path in ("/shared/home/ada/.mlflow/credentials", "/shared/mlflow/files"):
+        assert cluster.attempt("a1", f"su bob -c 'cat {path} || ls {path}'").returncode != 0, path
+    listening = cluster.run("head", "ss -Hltn sport = :5000").split()
+    assert listening[3] == url(cluster).removeprefix("http://")
+
+
+def test_no_password_is_seen_where_others_look(cluster: Cluster) -> None:
+    kept = cluster.run("head", "sed -n 's/.*_password = //p' /var/lib/tailrack/mlflow/users/*").split()
+    assert len(kept) == 2
+    shown = cluster.deployment().outputs()
+    assert (shown["mlflow_admin_password"], shown["mlflow_url"]) == ("[secret]", url(cluster))
+    for look in (
+        "ps -eww -o args",
+        "journalctl --no-pager -o cat",
+        "cat /var/log/tailrack/*",
+        "cat /proc/[0-9]*/environ",
+    ):
+        said = cluster.attempt("head", look).stdout
+        assert len(said) > 100
+        assert not [each for each in kept if each in said], look
+    for path in cluster.state_files():
+        assert not [each for each in kept if each.encode() in path.read_bytes()], path
+    found = cluster.run("head", f"grep -rlsF {kept[0]} /etc /tmp /usr/local /var /run --exclude-dir=share || :").split()
+    assert found == ["/var/lib/tailrack/mlflow/users/ada"]
+
+
+def test_a_wrong_password_and_a_server_that_is_away_are_said_once_and_end_no_training(cluster: Cluster) -> None:
+    def said(environment: str) -> str:
+        command = f"rm -rf runs; srun -w head env {environment} {CLIENT} -W ignore log.py"
+        return cluster.run_as("ada", "head", command, 240)
+
+    wrong = said("MLFLOW_TRACKING_PASSWORD=not-the-password")
+    assert wrong.count("train: goes on without MLflow at") == 1
+    assert "log-in refused, see ~/.mlflow/credentials" in wrong
+    away = said(f"MLFLOW_TRACKING_URI={url(cluster)[:-4]}5999")
+    assert away.count("train: goes on without MLflow at") == 1
+
+
+def test_what_a_backup_has_of_it_is_there_again_on_a_head_node_that_has_lost_it(cluster: Cluster) -> None:
+    cluster.run(
+        "head",
+        "install -d -m 0700 /var/lib/tailrack/dumps; /usr/local/lib/tailrack/backup.d/mlflow /var/lib/tailrack/dumps;"
+        "systemctl stop tailrack-mlflow; rm -rf /var/lib/tailrack-mlflow",
+        120,
+    )
+    cluster.config["tailrack:cluster"]["repair"] = {"head": "mlflow"}
+    cluster.up_ok()
+    assert not cluster.node("head").file("/var/lib/tailrack/dumps/mlflow.db").exists
+    runs = asked(cluster, "ada", RUNS)
+    assert {node: runs[node] for node in LOGGED} == LOGGED
+    cluster.up_ok()
+    assert cluster.touched() == set()
+
+
+def test_a_port_that_another_program_has_is_named_and_switched_off_nothing_of_it_runs(cluster: Cluster) -> None:
+    cluster.run("head", "systemd-run -q --unit=squatter python3 -m http.server 5123")
+    eventually(lambda: "5123" in cluster.run("head", "ss -Hltn"), 30, "the port is taken")
+    cluster.config["tailrack:mlflow"]["port"] = 5123
+    said = "\n".join(failure.message for failure in cluster.up().failures)
+    assert "port 5123 is in use on head (python3), so tailrack-mlflow cannot answer there" in said
+    assert "tailrack:mlflow.port" in said
+    cluster.run("head", "systemctl stop squatter")
+    del cluster.config["tailrack:mlflow"]
+    cluster.up_ok()
+    assert cluster.attempt("head", "systemctl is-active tailrack-mlflow").stdout.strip() != "active"
+    assert not cluster.node("head").file(PROGRAM).exists
+    assert not cluster.node("a1").file("/etc/tailrack/mlflow-uri").exists
+    assert cluster.node("head").file("/var/lib/tailrack-mlflow/mlflow.db").exists
+    assert "MLFLOW" not in cluster.run_as("ada", "head", "srun -w a1 env")

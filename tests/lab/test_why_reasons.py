@@ -1,0 +1,220 @@
+"""`tailrack why`: every reason that Slurm can be brought to here, each by a real job (the common ones: test_why.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from tests.lab.cluster import ClusterUnderTest, eventually
+from tests.lab.test_why import submit, told
+from tests.lab.test_why import why as why_of
+
+Cluster = ClusterUnderTest
+pytestmark = pytest.mark.proof
+# The user's own script before jobs: what it does stands in a file of the node's.
+PROLOG = """#!/bin/bash
+case $(cat /run/mine 2>/dev/null) in
+    fail) echo "no room in /scratch"; exit 3 ;;
+    wait) for _ in $(seq 120); do [ -e /run/mine ] || exit 0; sleep 1; done ;;
+esac
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
+    """The dev stack with books, two QOS of which one preempts, a license, and a script before jobs."""
+    made = make_cluster("reasons")
+    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
+    made.config["tailrack:accounting"] = {
+        "qos": [{"name": "high", "priority": 100, "preempts": ["low"]}, {"name": "low"}, {"name": "one", "max_jobs": 1}]
+    }
+    made.config["tailrack:users"] = [{"name": "ada", "uid": 6001, "qos": ["high", "low", "one"]}]
+    made.config["tailrack:slurm"]["settings"] = {
+        "Licenses": "solver:1",
+        "MinJobAge": 7200,
+        # As where jobs are confined: the prolog runs as a job gets its nodes.
+        "PrologFlags": "Alloc",
+    }
+    made.config["tailrack:slurm"]["ssh_needs_job"] = False
+    made.config["tailrack:health"] = {"prolog": {"50-mine": PROLOG}}
+    made.up_ok()
+    return made
+
+
+UNDO = """
+rm -f /run/mine
+scancel -u ada
+scontrol delete reservationname=later
+scontrol delete reservationname=repair
+scontrol update partitionname=cloud-b state=up maxtime=infinite maxnodes=unlimited allowgroups=all allowqos=all
+scontrol update nodename=b1 availablefeatures= activefeatures=
+for node in head a1 b1; do scontrol update nodename=$node state=resume; done
+true"""
+
+
+@pytest.fixture(autouse=True)
+def as_before(cluster: Cluster) -> Iterator[None]:
+    """What a test has changed is undone, and no job is left."""
+    yield
+    cluster.run("b1", "rm -f /run/mine")
+    cluster.run("head", UNDO)
+    eventually(lambda: not cluster.run("head", "squeue -h").strip(), 60, "no job is left")
+
+
+def as_root(cluster: Cluster, command: str) -> None:
+    """Run it on the head node."""
+    cluster.run("head", command)
+
+
+# Of a job that is held until root has changed something: its options, what is changed, and what ada is told then.
+CHANGED: Sequence[tuple[str, str, Sequence[str]]] = (
+    ("-p cloud-b", "scontrol update partitionname=cloud-b state=down", ("Partition cloud-b starts no jobs now",)),
+    ("-p cloud-b", "scontrol update partitionname=cloud-b state=inactive", ("has closed partition cloud-b",)),
+    (
+        "-p cloud-b --time=60",
+        "scontrol update partitionname=cloud-b maxtime=10",
+        ("asks for more time than partition cloud-b gives", "timelimit="),
+    ),
+    ("-p cloud-b", "scontrol update partitionname=cloud-b maxnodes=0", ("asks for more nodes than partition cloud-b",)),
+    (
+        "-p cloud-b",
+        "scontrol update partitionname=cloud-b allowgroups=daemon",
+        ("Its user, or its account 'users', may not use partition cloud-b",),
+    ),
+    ("-p cloud-b -q low", "scontrol update partitionname=cloud-b allowqos=high", ("QOS 'low' may not be used here",)),
+)
+
+
+@pytest.mark.parametrize(("options", "change", "words"), CHANGED, ids=[change for _, change, _ in CHANGED])
+def test_a_partition_that_takes_a_job_no_more_is_told(
+    cluster: Cluster, options: str, change: str, words: Sequence[str]
+) -> None:
+    job = submit(cluster, f"--hold {options}")
+    as_root(cluster, change)
+    # Which is refused where the partition is closed; the job is let go either way.
+    cluster.attempt("head", f"scontrol release {job}")
+    told(cluster, job, *words)
+
+
+def test_who_holds_a_job_is_told(cluster: Cluster) -> None:
+    job = submit(cluster, "--begin=now+1hour")
+    as_root(cluster, f"scontrol hold {job}")
+    told(cluster, job, "held by an administrator")
+
+
+def test_a_task_that_waits_for_others_of_its_array_is_told(cluster: Cluster) -> None:
+    array = submit(cluster, "-w b1 --array=0-1%1")
+    told(cluster, f"{array}_0", "It runs on b1")
+    told(cluster, f"{array}_1", "as many tasks at once as it may")
+
+
+def test_what_no_node_has_any_more_is_told(cluster: Cluster) -> None:
+    as_root(cluster, "scontrol update nodename=b1 availablefeatures=fast activefeatures=fast")
+    job = submit(cluster, "--hold -C fast")
+    as_root(cluster, "scontrol update nodename=b1 availablefeatures= activefeatures=")
+    as_root(cluster, f"scontrol release {job}")
+    told(cluster, job, "No node can ever have what it asks for", "features 'fast'")
+
+
+def test_a_license_that_another_job_has_is_told(cluster: Cluster) -> None:
+    first = submit(cluster, "-L solver")
+    told(cluster, first, "It runs on")
+    told(cluster, submit(cluster, "-L solver"), "waits for licenses that other jobs have")
+
+
+def test_reservations_are_told_to_who_waits_for_his_and_to_who_waits_for_anothers(cluster: Cluster) -> None:
+    as_root(
+        cluster,
+        "scontrol create reservation reservationname=later starttime=now+1hour duration=60 users=ada nodes=a1",
+    )
+    told(cluster, submit(cluster, "--reservation=later"), "waits for its reservation 'later' to begin")
+    as_root(
+        cluster,
+        "scontrol create reservation reservationname=repair starttime=now duration=60 users=root flags=maint nodes=b1",
+    )
+    told(cluster, submit(cluster, "-w b1"), "are reserved for maintenance or for others", "scontrol show reservation")
+
+
+def test_a_job_that_would_span_sites_is_told_so_and_the_next_in_the_queue_that_others_are_before_it(
+    cluster: Cluster,
+) -> None:
+    wide = submit(cluster, "-N3 --exclusive")
+    told(cluster, wide, "All its nodes have to be in 1 site", "--switches=2 lets a job span more")
+    told(cluster, submit(cluster, "-w b1 --exclusive"), "It runs on b1")
+    for _ in range(2):
+        last = submit(cluster, "-w b1 --exclusive")
+    told(cluster, last, "and others are before it")
+
+
+def test_a_limit_is_told_with_whose_it_is(cluster: Cluster) -> None:
+    told(cluster, submit(cluster, "-q one"), "It runs on")
+    told(cluster, submit(cluster, "-q one"), "A limit of QOS 'one' holds it", "what runs already")
+
+
+def test_a_prolog_that_is_at_work_and_one_that_fails_are_told(cluster: Cluster) -> None:
+    cluster.run("b1", "echo wait >/run/mine")
+    slow = submit(cluster, "-w b1 --exclusive")
+    told(cluster, slow, "Its prolog runs on its nodes")
+    cluster.run("b1", "rm /run/mine")
+    told(cluster, slow, "It runs on b1")
+    as_root(cluster, f"scancel {slow}")
+    cluster.run("b1", "echo fail >/run/mine")
+    failed = submit(cluster, "-w b1")
+    told(cluster, failed, "went back to the queue, 1 time so far", "tailrack nodes")
+    # After Slurm's pause.
+    eventually(
+        lambda: "take no jobs" in (said := why_of(cluster, failed)) and "no room in" in said, 200, "its node is out"
+    )
+
+
+def test_a_node_that_cannot_start_a_job_is_told(cluster: Cluster) -> None:
+    spool = "/var/spool/slurmd"
+    cluster.run("b1", f"mount -t tmpfs -o ro tmpfs {spool}")
+    try:
+        again = "It went back to the queue, 1 time so far: nodes of it were lost or could not start it"
+        told(cluster, submit(cluster, "-w b1"), again, "tailrack nodes")
+    finally:
+        cluster.run("b1", f"umount {spool}")
+        # Which looks at the node anew: its own check has seen the disk too.
+        cluster.run("head", "tailrack resume b1", 120)
+
+
+def test_how_a_job_was_ended_is_told(cluster: Cluster) -> None:
+    for script, words in (
+        ("/etc/passwd", "must not be run (exit status 126)"),
+        ('bash -c "kill -9 \\$\\$"; exit', "was killed (exit status 137)"),
+        ('bash -c "kill -SEGV \\$\\$"; exit', "wrong access to memory (exit status 139)"),
+        ("kill -TERM $$", "ended by signal 15 (SIGTERM)"),
+    ):
+        told(cluster, submit(cluster, "", script), words)
+    cancelled = submit(cluster, "-w b1")
+    told(cluster, cancelled, "It runs on b1")
+    as_root(cluster, f"scancel {cancelled}")
+    told(cluster, cancelled, "It was cancelled by root")
+
+
+def test_a_job_that_takes_more_memory_than_it_has_is_told(cluster: Cluster) -> None:
+    greedy = submit(
+        cluster, "-w a1 --mem=50M", 'python3 -c "import time; x = bytes([120]) * (300 << 20); time.sleep(120)"'
+    )
+    # By Slurm's own look, as jobs are not confined here; the kernel's end of a confined one is OUT_OF_MEMORY.
+    told(cluster, greedy, "It was killed by signal 9 (SIGKILL), often for memory: it had 50M in all", "more by --mem")
+
+
+def test_jobs_that_run_out_of_time_are_told(cluster: Cluster) -> None:
+    late = submit(cluster, "--hold --time=1 --deadline=now+70seconds")
+    long = submit(cluster, "-w b1 --time=1")
+    eventually(lambda: "all its 1 minutes" in why_of(cluster, long), 150, "it is ended at its limit")
+    eventually(lambda: "before its --deadline" in why_of(cluster, late), 150, "it never begins")
+
+
+def test_a_job_whose_nodes_another_one_takes_and_one_that_loses_its_node_are_told(cluster: Cluster) -> None:
+    low = submit(cluster, "-w b1 --exclusive -q low --no-requeue")
+    told(cluster, low, "It runs on b1")
+    told(cluster, submit(cluster, "-w b1 --exclusive -q high --no-requeue"), "It runs on b1")
+    told(cluster, low, "A job of higher priority took its nodes")
+    lost = submit(cluster, "-w a1 --no-requeue")
+    told(cluster, lost, "It runs on a1")
+    as_root(cluster, "scontrol update nodename=a1 state=down reason=gone")
+    told(cluster, lost, "A node of it was lost: a1", "tailrack nodes")

@@ -1,0 +1,92 @@
+"""The training benchmark as a step of a stack: what it is told, when it is taken anew, and what the stack outputs."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacks.config import ConfigError, parse
+from tests.unit.configs import LAB
+from tests.unit.recorded import Build
+
+STEP = "validate-training"
+
+
+def with_training(config: dict[str, Any], **training: Any) -> dict[str, Any]:
+    made = copy.deepcopy(config)
+    made["validation"]["training"] = training
+    return made
+
+
+def test_without_the_key_there_is_nothing_of_it(build: Build, lab_config: dict[str, Any]) -> None:
+    stack = build(lab_config)
+    assert STEP not in stack.names
+    assert "training" not in stack.outputs
+
+
+def test_it_trains_on_all_nodes_with_the_program_of_the_examples_as_a_user(
+    build: Build, lab_config: dict[str, Any]
+) -> None:
+    header = build(with_training(lab_config, steps=7, warmup=2)).variables(STEP)
+    assert (header["SCOPE"], header["RUN_AS"]) == ("training_benchmark", "ada")
+    plan = json.loads(header["PLAN"])
+    assert plan["sites"].keys() == plan["gpus"].keys()
+    assert plan["sites"].keys() >= {"a1", "b1"}
+    files = json.loads(header["JOB_FILES"])
+    assert files.keys() == {"benchmark.py", "ranks.py"}
+    compile(files["benchmark.py"], "benchmark.py", "exec")
+    assert '"$SLURM_SUBMIT_DIR/benchmark.py" 2 7' in header["JOB_SCRIPT"]
+    assert "--container-image" not in header["JOB_SCRIPT"]
+
+
+def test_a_floor_and_a_limit_change_no_figure_and_steps_and_rerun_are_measured_anew(
+    build: Build, lab_config: dict[str, Any]
+) -> None:
+    before = build(with_training(lab_config))
+    other_floor = build(with_training(lab_config, floor_images_per_second=3, time_limit_minutes=20))
+    assert other_floor[STEP].inputs["triggers"] == before[STEP].inputs["triggers"]
+    assert build(with_training(lab_config, steps=50))[STEP].inputs["triggers"] != before[STEP].inputs["triggers"]
+    again = with_training(lab_config)
+    again["validation"]["rerun"] = "once more"
+    assert build(again)[STEP].inputs["triggers"] != before[STEP].inputs["triggers"]
+
+
+def test_the_bandwidth_is_not_measured_anew_for_it(build: Build, lab_config: dict[str, Any]) -> None:
+    before, after = build(lab_config), build(with_training(lab_config))
+    assert not after.differences(before) & before.validations
+
+
+def test_what_the_job_left_is_an_output_with_a_verdict(build: Build, lab_config: dict[str, Any]) -> None:
+    missing = {
+        "state": "FAILED", "job_id": 7, "exit_code": 3, "signal": None, "seconds": 3, "nodes": ["a1"],
+        "output": "tailrack-training-missing a1\n",
+    }  # fmt: skip
+    stack = build(with_training(lab_config), answers={STEP: missing})
+    assert stack.outputs["training"]["verdict"] == "INCONCLUSIVE"
+    assert "There is no PyTorch for a1" in stack.outputs["training"]["reason"]
+    assert stack.outputs["training"]["images_per_second"] is None
+
+
+@pytest.mark.parametrize(
+    ("training", "words"),
+    [
+        ({"image": "pytorch"}, "validation.training.image: 'pytorch' without a section containers"),
+        ({"python": "bin/python"}, "validation.training.python: 'bin/python' is not a path from /"),
+        ({"python": "/a b/python"}, "validation.training.python: '/a b/python' has a blank in it"),
+        ({"floor_images_per_second": -1}, "validation.training.floor_images_per_second: -1 is not"),
+        ({"floor_images_per_second": "fast"}, "validation.training.floor_images_per_second: 'fast' is not"),
+        ({"steps": 1}, "validation.training.steps: 1 is not a whole number from 5 to 1000"),
+        ({"nodes": ["nobody"]}, "validation.training.nodes[0]: 'nobody' is not a node that runs jobs"),
+        ({"gpus": 2}, "validation.training.gpus"),
+    ],
+)
+def test_what_could_not_be_trained_is_refused(training: dict[str, Any], words: str) -> None:
+    config = copy.deepcopy(LAB)
+    config["validation"] = {**config.get("validation", {}), "training": training}
+    with pytest.raises(ConfigError) as problem:
+        parse(config, base_dir=Path())
+    assert words in str(problem.value)

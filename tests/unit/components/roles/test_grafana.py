@@ -1,0 +1,201 @@
+"""Role grafana: what its section refuses, whose its password is, what is on the head node before, with and after it."""
+
+from __future__ import annotations
+
+import configparser
+import hashlib
+import io
+import json
+import tarfile
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+import yaml
+
+from components.roles.order import roles
+from components.roles.role import Value
+from stacks.config import ConfigError, parse
+from tests.dashboards import dashboards
+from tests.unit.configs import LAB, RawConfig
+from tests.unit.recorded import Build
+from tests.unit.shell import Shell
+
+ASKED: RawConfig = {"source": "https://dl.grafana.example/grafana.tar.gz", "sha256": "0" * 64}
+UNIT = "/etc/systemd/system/tailrack-grafana.service"
+PROGRAMS, FOLDER = "/usr/local/lib/tailrack/grafana", "/etc/tailrack/grafana"
+
+
+def asked(**grafana: object) -> RawConfig:
+    return {**LAB, "monitoring": {"grafana": {**ASKED, **grafana}}}
+
+
+@pytest.mark.parametrize(
+    ("grafana", "words"),
+    [
+        ({}, "monitoring.grafana.source: missing"),
+        ({"source": ASKED["source"]}, "monitoring.grafana.sha256: missing"),
+        ({**ASKED, "source": "grafana.deb"}, "monitoring.grafana.source: 'grafana.deb' is not an address or a path"),
+        ({**ASKED, "source": "/srv/$(id).tar.gz"}, "monitoring.grafana.source: '/srv/$(id).tar.gz' is not"),
+        ({**ASKED, "sha256": "abc"}, "monitoring.grafana.sha256: 'abc' is not 64 lowercase digits"),
+        ({**ASKED, "port": 9090}, "monitoring.grafana.port: 9090 is the port of Prometheus too"),
+        ({**ASKED, "port": 9100}, "monitoring.grafana.port: 9100 is the port of the node exporter too"),
+        ({**ASKED, "port": 6817}, "monitoring.grafana.port: 6817 is a port of another of the cluster's daemons"),
+        ({**ASKED, "version": "12"}, "monitoring.grafana.version"),
+    ],
+)
+def test_what_could_not_be_had_or_not_answer_is_refused(grafana: RawConfig, words: str) -> None:
+    with pytest.raises(ConfigError) as problem:
+        parse({**LAB, "monitoring": {"grafana": grafana}}, base_dir=Path())
+    assert words in str(problem.value)
+
+
+def test_the_stack_makes_its_password_and_gives_it_out_as_a_secret(build: Build) -> None:
+    stack = build(asked(), answers={"grafana-password": "made-and-nobody-may-see"})
+    assert stack.header("head-services")["GRAFANA_PASSWORD"] == "made-and-nobody-may-see"
+    assert not [one.name for one in stack.resources if "made-and-nobody-may-see" in one.in_plain_state]
+    assert "grafana-password" not in build({**LAB, "monitoring": {}}).names
+
+
+def test_its_port_is_closed_but_for_the_tailnet_where_it_is_asked_for() -> None:
+    assert "3000" in {port for role in roles(parse(asked(), base_dir=Path())) for port in role.ports}
+    assert "3000" not in {port for role in roles(parse(LAB, base_dir=Path())) for port in role.ports}
+
+
+def archive(program: str = "#!/bin/sh\necho grafana version 12\n") -> bytes:
+    """An archive in the form of Grafana's own. What is in it is a stand-in, and no Grafana."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz") as files:
+        for name, text, mode in (("bin/grafana", program, 0o777), ("conf/defaults.ini", "", 0o666)):
+            entry = tarfile.TarInfo(f"grafana-12.3.0/{name}")
+            entry.size, entry.mode, entry.uid = len(text), mode, 6001
+            files.addfile(entry, io.BytesIO(text.encode()))
+    return made.getvalue()
+
+
+@pytest.fixture
+def host(shell: Shell) -> Shell:
+    """A head node on which units are active once they were started, and whose daemons answer."""
+    shell.path("/run/tailrack-private").mkdir(parents=True)
+    shell.stub(
+        "systemctl",
+        f"""case $1 in
+            show) case $* in *MainPID*) echo 77 ;; esac ;;
+            -q) case $2 in is-active) [ -e "{shell.root}/active-$3" ] ;; esac ;;
+            start | restart) touch "{shell.root}/active-$2" ;;
+        esac""",
+    )
+    shell.write("/dev/urandom", "0123456789" * 4)
+    for name in ("curl", "ss", "journalctl", "sync"):
+        shell.stub(name)
+    shell.stub("tar", 'PATH=/usr/bin:/bin exec tar "$@"')
+    return shell
+
+
+def bring(shell: Shell, content: bytes) -> dict[str, Value]:
+    """Lay an archive onto the machine; return what the role gives its scripts for it."""
+    path = shell.path("/srv/grafana.tar.gz")
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+    made = roles(parse(asked(source=str(path), sha256=hashlib.sha256(content).hexdigest()), base_dir=Path()))
+    return next({**role.header, **role.fixed} for role in made if role.name == "grafana")
+
+
+def services(shell: Shell, values: dict[str, Value]) -> CompletedProcess[str]:
+    """Run the head node's phase; what is said of a failure is on stdout."""
+    given: dict[str, Value] = {"HEAD_ADDRESS": "100.64.0.1", "GRAFANA_PASSWORD": "of-the-stack"}
+    words = 'dispatch() { :; }; report() { printf \'%s; %s\' "$REASON" "$REMEDY"; }; trap report EXIT; '
+    return shell.call(words + "grafana_services", {**given, **values}, "base", "grafana/services")
+
+
+def starts(shell: Shell) -> int:
+    return shell.calls.count("systemctl restart tailrack-grafana.service")
+
+
+def test_it_runs_what_was_asked_for_shows_prometheus_and_a_second_run_restarts_nothing(host: Shell) -> None:
+    values = bring(host, archive())
+    assert (done := services(host, values)).returncode == 0, done.stdout + done.stderr
+    home = f"{PROGRAMS}/{values['GRAFANA_SHA256']}"
+    assert host.path(f"{home}/bin/grafana").stat().st_mode & 0o777 == 0o755
+    assert host.path(f"{home}/conf/defaults.ini").stat().st_mode & 0o777 == 0o644
+    assert f"ExecStart={host.root}{home}/bin/grafana server" in host.path(UNIT).read_text()
+    config = configparser.RawConfigParser()
+    config.read(host.path(f"{FOLDER}/grafana.ini"))
+    assert (config["server"]["http_addr"], config["server"]["http_port"]) == ("100.64.0.1", "3000")
+    assert not config["auth.anonymous"].getboolean("enabled")
+    (source,) = yaml.safe_load(host.path(f"{FOLDER}/provisioning/datasources/tailrack.yml").read_text())["datasources"]
+    assert source["url"] == "http://100.64.0.1:9090"
+    assert {
+        path.stem: json.loads(path.read_text()) for path in host.path(f"{FOLDER}/dashboards").iterdir()
+    } == dashboards()
+    for word in ("password", "key"):
+        assert host.path(f"{FOLDER}/{word}").stat().st_mode & 0o777 == 0o600
+    everything = [path for folder in ("/etc", "/usr/local") for path in host.path(folder).rglob("*") if path.is_file()]
+    assert [path.name for path in everything if b"of-the-stack" in path.read_bytes()] == ["password"]
+    assert not [call for call in host.calls if "of-the-stack" in call]
+    key = host.path(f"{FOLDER}/key").read_text()
+    assert services(host, values).returncode == 0
+    assert (starts(host), host.path(f"{FOLDER}/key").read_text()) == (1, key)
+
+
+def test_another_release_takes_the_place_of_the_one_before_and_a_run_that_was_cut_off_is_made_up_for(
+    host: Shell,
+) -> None:
+    services(host, bring(host, archive()))
+    host.write(f"{PROGRAMS}/.new/home/bin/half", "")
+    host.write(f"{FOLDER}/dashboards/gone.json", "{}")
+    values = bring(host, archive("#!/bin/sh\n"))
+    assert services(host, values).returncode == 0
+    assert [path.name for path in host.path(PROGRAMS).iterdir()] == [values["GRAFANA_SHA256"]]
+    assert not host.path(f"{FOLDER}/dashboards/gone.json").exists()
+    assert starts(host) == 2
+
+
+def test_another_password_is_the_ones_it_starts_with(host: Shell) -> None:
+    values = bring(host, archive())
+    services(host, values)
+    services(host, {**values, "GRAFANA_PASSWORD": "another"})
+    assert starts(host) == 2
+    assert host.path(f"{FOLDER}/password").read_text() == "another\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"no archive", "grafana.tar.gz cannot be unpacked: "),
+        (archive("#!/bin/sh\necho wrong machine >&2; exit 126\n"), "does not run here"),
+    ],
+    ids=["no archive", "another kind of machine"],
+)
+def test_what_is_no_grafana_for_this_machine_is_said_and_nothing_of_it_stays(
+    host: Shell, content: bytes, words: str
+) -> None:
+    done = services(host, bring(host, content))
+    assert done.returncode == 1
+    assert words in done.stdout
+    assert "tailrack:monitoring.grafana.source" in done.stdout
+    assert not [*host.path(PROGRAMS).iterdir()]
+    assert starts(host) == 0
+
+
+def test_where_it_cannot_be_had_that_is_one_line_with_the_key(host: Shell) -> None:
+    host.stub("curl", "exit 6")
+    done = services(host, {**bring(host, archive()), "GRAFANA_SOURCE": ASKED["source"]})
+    assert done.returncode == 1
+    assert f"{ASKED['source']} cannot be fetched from here; " in done.stdout
+    assert "tailrack:monitoring.grafana.source" in done.stdout
+
+
+def test_nothing_of_it_is_left_where_it_is_not_asked_for_but_what_people_have_made_until_the_cluster_leaves(
+    host: Shell,
+) -> None:
+    services(host, bring(host, archive()))
+    host.write("/var/lib/private/tailrack-grafana/grafana.db", "made by people")
+    without = next({**r.header, **r.fixed} for r in roles(parse(LAB, base_dir=Path())) if r.name == "grafana")
+    assert services(host, without).returncode == 0
+    assert not host.path(UNIT).exists()
+    assert not host.path(FOLDER).exists()
+    assert not host.path(PROGRAMS).exists()
+    assert host.path("/var/lib/private/tailrack-grafana/grafana.db").exists()
+    assert host.call("grafana_leave", {}, "grafana/leave").returncode == 0
+    assert not host.path("/var/lib/private/tailrack-grafana").exists()

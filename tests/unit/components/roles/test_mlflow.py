@@ -1,0 +1,157 @@
+"""Role mlflow: its section, its list of packages, accounts in MLflow's database, and what the stack puts out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from components.roles.mlflow.accounts import bring
+from components.roles.mlflow.start import options
+from components.roles.order import roles
+from components.roles.role import FOLDER, template
+from driver.mlflow_lock import fits
+from stacks.config import ConfigError, parse
+from tests.unit.configs import LAB
+from tests.unit.recorded import Build, tailnet_address
+
+SECRET = "made-and-nobody-may-see"
+LOCK = FOLDER / "mlflow" / "lock"
+
+
+class FakeStore:
+    """A fake of MLflow's store of accounts."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, tuple[str, bool]] = {}
+        self.changed: list[str] = []
+
+    def has_user(self, username: str) -> bool:
+        return username in self.known
+
+    def authenticate_user(self, username: str, password: str) -> bool:
+        return self.known[username][0] == password
+
+    def create_user(self, username: str, password: str, is_admin: bool) -> None:
+        assert username not in self.known
+        self.known[username] = (password, is_admin)
+        self.changed.append(username)
+
+    def update_user(self, username: str, password: str, is_admin: bool) -> None:
+        assert username in self.known
+        self.known[username] = (password, is_admin)
+        self.changed.append(username)
+
+
+def test_the_first_account_is_the_administrators_and_a_second_time_nothing_changes(tmp_path: Path) -> None:
+    store, made = FakeStore(), tmp_path / "accounts"
+    wanted = [("admin", "a" * 12), ("ada", "b" * 12)]
+    bring(store, wanted, made)
+    assert store.known == {"admin": ("a" * 12, True), "ada": ("b" * 12, False)}
+    bring(store, wanted, made)
+    assert store.changed == ["admin", "ada"]
+
+
+def test_another_password_is_set_and_whoever_is_gone_has_one_that_nobody_knows(tmp_path: Path) -> None:
+    store, made = FakeStore(), tmp_path / "accounts"
+    bring(store, [("admin", "a" * 12), ("ada", "b" * 12)], made)
+    store.known["guest"] = ("made by the administrator", False)
+    bring(store, [("admin", "c" * 12)], made)
+    assert store.known["admin"] == ("c" * 12, True)
+    assert re.fullmatch("[0-9a-f]{64}", store.known["ada"][0])
+    assert store.known["guest"] == ("made by the administrator", False)
+    # Who comes back has a password again, and all that was logged.
+    bring(store, [("admin", "c" * 12), ("ada", "d" * 12)], made)
+    assert store.known["ada"] == ("d" * 12, False)
+
+
+def test_the_server_answers_to_its_own_names_alone_and_no_secret_is_in_its_words() -> None:
+    words = options("/var/lib/x/mlflow.db", "/shared/mlflow", {"ADDRESS": "100.64.0.1", "PORT": "5000", "NAME": "head"})
+    assert words[words.index("--app-name") + 1] == "basic-auth"
+    assert words[words.index("--backend-store-uri") + 1] == "sqlite:////var/lib/x/mlflow.db"
+    hosts = words[words.index("--allowed-hosts") + 1]
+    assert hosts == "100.64.0.1,100.64.0.1:*,head,head:*,head.*,head.*:*,localhost,localhost:*"
+    assert not [word for word in words if "password" in word or "secret" in word]
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        ({"port": 6817}, "another of the cluster's daemons"),
+        ({"port": 80}, "1024 to 65535"),
+        ({"index": "http://mirror.example.org/simple"}, "begins with https"),
+        ({"index": "https://me:word@mirror.example.org/simple"}, "log-in in it"),
+        ({"index": "wheels"}, "absolute path"),
+        ({"index": "/srv/../root"}, "absolute path"),
+        ({"index": "/srv/$(reboot)"}, "absolute path"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_any_host_is_touched(section: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as refused:
+        parse({**LAB, "mlflow": section}, base_dir=Path())
+    assert "me:word" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["port", "exporter_port", "alertmanager_port"])
+def test_a_port_of_monitoring_is_named(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"is tailrack:monitoring\.{name} too"):
+        parse({**LAB, "monitoring": {name: 5001}, "mlflow": {"port": 5001}}, base_dir=Path())
+
+
+def test_every_package_is_pinned_by_digest_and_none_that_is_left_out_is_there() -> None:
+    blocks = re.split(r"\n(?=\S)", (LOCK / "requirements.txt").read_text().strip())[1:]
+    pin = re.compile(r"[a-z0-9-]+==\S+( ; .+)? \\\n(    --hash=sha256:[0-9a-f]{64}( \\\n)?)+")
+    assert [block for block in blocks if not pin.fullmatch(block)] == []
+    left_out = {line for line in (LOCK / "excludes.txt").read_text().splitlines() if not line.startswith("#")}
+    assert not left_out & {block.partition("==")[0] for block in blocks}
+    wanted = re.search(r"^mlflow\[auth\]==(\S+)$", (LOCK / "requirements.in").read_text(), re.MULTILINE)
+    assert wanted is not None
+    assert [block.splitlines()[0] for block in blocks if block.startswith("mlflow==")] == [f"mlflow=={wanted[1]} \\"]
+
+
+@pytest.mark.parametrize(
+    ("wheel", "python", "processor", "does"),
+    [
+        ("a_b-1.0-py3-none-any.whl", "310", "aarch64", True),
+        ("a-1.0-py2.py3-none-any.whl", "313", "x86_64", True),
+        ("a-1.0-py2-none-any.whl", "313", "x86_64", False),
+        ("a-1.0-cp313-cp313-manylinux2014_x86_64.manylinux_2_17_x86_64.whl", "313", "x86_64", True),
+        ("a-1.0-cp313-cp313-manylinux_2_17_x86_64.whl", "313", "aarch64", False),
+        ("a-1.0-cp313-cp313t-manylinux_2_17_x86_64.whl", "313", "x86_64", False),
+        ("a-1.0-cp313-cp313-manylinux_2_39_x86_64.whl", "313", "x86_64", False),
+        ("a-1.0-cp39-abi3-manylinux_2_28_aarch64.whl", "312", "aarch64", True),
+        ("a-1.0-cp311-abi3-manylinux_2_28_aarch64.whl", "310", "aarch64", False),
+        ("a-1.0-cp312-cp312-musllinux_1_2_x86_64.whl", "312", "x86_64", False),
+        ("a-1.0-cp312-cp312-macosx_11_0_arm64.whl", "312", "aarch64", False),
+    ],
+)
+def test_a_wheel_fits_the_pythons_and_processors_that_it_names(
+    wheel: str, python: str, processor: str, does: bool
+) -> None:
+    assert fits(wheel, python, processor) is does
+
+
+def test_the_password_of_the_administrator_is_a_secret_output_and_travels_with_the_services_alone(build: Build) -> None:
+    stack = build({**LAB, "mlflow": {}}, answers={"mlflow-password": SECRET})
+    assert "stdin" in stack["head-services"].secret_paths
+    commands = [one for one in stack.resources if SECRET in str(one.inputs.get("stdin"))]
+    assert [one.name for one in commands] == ["head-services"]
+    assert not [one.name for one in stack.resources if SECRET in one.in_plain_state]
+    assert stack.outputs["mlflow_admin_password"] == SECRET
+    assert stack.outputs["mlflow_url"] == f"http://{tailnet_address('head')}:5000"
+    assert stack.header("b1-node")["MLFLOW_ENABLED"] == "true"
+    assert "mlflow-password" not in build(LAB).names
+
+
+def test_without_the_section_no_port_is_closed_and_nothing_of_it_is_delivered() -> None:
+    found = next(role for role in roles(parse(dict(LAB), base_dir=Path())) if role.name == "mlflow")
+    assert (found.ports, found.serves, found.packages, found.state) == ((), (), {}, ())
+    assert found.fixed["MLFLOW_REQUIREMENTS"] == ""
+
+
+def test_the_server_reaches_its_folder_of_the_share_without_a_way_through_the_share() -> None:
+    # Which is closed to accounts that are no users: by its path the server found nothing there.
+    unit = template("mlflow", "tailrack-mlflow.service").splitlines()
+    assert [line for line in unit if "@ARTIFACTS@" in line] == ["BindPaths=@ARTIFACTS@:/run/tailrack-mlflow"]
+    assert "ReadWritePaths=/run/tailrack-mlflow" in unit

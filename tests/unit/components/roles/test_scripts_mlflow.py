@@ -1,0 +1,201 @@
+"""Role mlflow's bash: where jobs find it, what is installed from where, whose passwords lie where, what stays."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from components.roles.order import roles
+from components.roles.role import Value
+from stacks.config import parse
+from tests.unit.configs import LAB
+from tests.unit.shell import Shell
+
+URI = "/etc/tailrack/mlflow-uri"
+UNIT = "/etc/systemd/system/tailrack-mlflow.service"
+KEPT, PROGRAM = "/var/lib/tailrack/mlflow/users", "/usr/local/lib/tailrack/mlflow-program"
+PASSWORD = "of-the-administrator"
+SAY = 'report() { printf \'%s; %s\' "${REASON-}" "${REMEDY-}"; }; trap report EXIT; '
+
+
+def header(**section: object) -> dict[str, Value]:
+    """What the role gives its scripts where the config asks for it."""
+    made = roles(parse({**LAB, "mlflow": section}, base_dir=Path()))
+    own = next({**role.header, **role.fixed} for role in made if role.name == "mlflow")
+    users: dict[str, Value] = {"USERS_LINES": [("ada", 6001, 6001), ("bob", 6002, 6002)]}
+    return {**own, **users, "MLFLOW_ADMIN_PASSWORD": PASSWORD, "HEAD_ADDRESS": "100.64.0.1", "NODE_NAME": "head"}
+
+
+@pytest.fixture
+def host(shell: Shell) -> Shell:
+    """A machine whose share has two homes, and on which what would run as somebody else runs as this test."""
+    for folder in ("/run/tailrack-private", "/export/shared/home/ada", "/export/shared/home/bob", "/var/lib/tailrack"):
+        shell.path(folder).mkdir(parents=True)
+    shell.path("/dev").mkdir()
+    shell.path("/dev/urandom").symlink_to("/dev/urandom")
+    shell.stub("stat", "echo 0 755")
+    shell.stub("readlink", "echo /usr/bin/python3.13")
+    return shell
+
+
+def run(host: Shell, commands: str, *files: str, **more: Value) -> subprocess.CompletedProcess[str]:
+    """Run the role's functions; on stdout what a step would give as its reason and its remedy."""
+    values = {**header(), "NFS_EXPORTS_PATH": f"{host.root}/export/shared", **more}
+    return host.call(SAY + commands, values, "base", *files)
+
+
+def test_jobs_are_told_where_it_answers_and_nothing_where_there_is_none(shell: Shell) -> None:
+    told: dict[str, Value] = {"MLFLOW_ENABLED": True, "MLFLOW_PORT": 5055, "HEAD_ADDRESS": "100.64.0.1"}
+    assert shell.call("mlflow_compute; mlflow_compute", told, "base", "mlflow/compute").returncode == 0
+    assert shell.path(URI).read_text() == "http://100.64.0.1:5055\n"
+    assert shell.call("mlflow_compute", {**told, "MLFLOW_ENABLED": False}, "base", "mlflow/compute").returncode == 0
+    assert not shell.path(URI).exists()
+
+
+def test_each_user_has_a_password_of_his_own_that_stays_and_goes_with_him(host: Shell) -> None:
+    assert run(host, "keep_credentials", "mlflow/users").returncode == 0
+    ada, bob = (host.path(f"{KEPT}/{name}").read_text() for name in ("ada", "bob"))
+    assert "mlflow_tracking_username = ada\nmlflow_tracking_password = " in ada
+    assert ada.split()[-1] != bob.split()[-1]
+    assert len(ada.split()[-1]) == 64
+    assert host.path(f"{KEPT}/ada").stat().st_mode & 0o777 == 0o600
+    assert run(host, "keep_credentials", "mlflow/users", USERS_LINES=[("ada", 6001, 6001)]).returncode == 0
+    assert host.path(f"{KEPT}/ada").read_text() == ada
+    assert not host.path(f"{KEPT}/bob").exists()
+
+
+GIVE = "keep_credentials; give_credentials"
+
+
+def test_a_home_gets_the_file_that_mlflows_client_reads_and_one_that_is_not_ours_stays(host: Shell) -> None:
+    home = host.path("/export/shared/home/bob")
+    (home / ".mlflow").mkdir()
+    (home / ".mlflow" / "credentials").write_text("[mlflow]\nmlflow_tracking_password = of-my-own\n")
+    assert run(host, GIVE, "mlflow/users").returncode == 0
+    given = host.path("/export/shared/home/ada/.mlflow/credentials")
+    assert given.read_text() == host.path(f"{KEPT}/ada").read_text()
+    assert given.stat().st_mode & 0o777 == 0o600
+    assert "of-my-own" in (home / ".mlflow" / "credentials").read_text()
+    # As the user, and the password in no word of a command.
+    assert [call for call in host.calls if call.startswith("runuser -u ada --")]
+    assert not [call for call in host.calls if given.read_text().split()[-1] in call]
+    # A new password takes the place of ours.
+    host.path(f"{KEPT}/ada").unlink()
+    before = given.read_text()
+    assert run(host, GIVE, "mlflow/users").returncode == 0
+    assert given.read_text() == host.path(f"{KEPT}/ada").read_text() != before
+
+
+@pytest.mark.parametrize("kind", ["link", "folder"])
+def test_what_a_user_puts_in_the_way_is_not_written_through(host: Shell, kind: str) -> None:
+    aim = host.write("/aim", "as it was\n")
+    place = host.path("/export/shared/home/ada/.mlflow/credentials")
+    place.parent.mkdir()
+    if kind == "link":
+        place.symlink_to(aim)
+    else:
+        place.mkdir()
+    assert run(host, GIVE, "mlflow/users").returncode == 0
+    assert aim.read_text() == "as it was\n"
+    assert host.path("/export/shared/home/bob/.mlflow/credentials").is_file()
+
+
+def test_passwords_reach_mlflows_database_as_a_stream_alone(host: Shell) -> None:
+    program = host.write(
+        f"{PROGRAM}/bin/python", f'#!/bin/bash\nprintf "%s\\n" "$*" >{host.root}/words\ncat >{host.root}/got\n'
+    )
+    program.chmod(0o755)
+    done = run(host, "keep_credentials; bring_accounts", "mlflow/users")
+    assert done.returncode == 0, done.stderr
+    got = host.path("/got").read_text().splitlines()
+    assert [line.split()[0] for line in got] == ["admin", "ada", "bob"]
+    assert got[0] == f"admin {PASSWORD}"
+    words = host.path("/words").read_text()
+    assert words.split()[-1].count(".") == 2  # the release
+    assert not [line for line in got if line.split()[1] in words]
+    assert not host.path("/run/tailrack-private/mlflow-accounts").exists()
+    program.write_text("#!/bin/bash\necho 'sqlite3.OperationalError: database or disk is full' >&2\nexit 1\n")
+    done = run(host, "keep_credentials; bring_accounts", "mlflow/users")
+    assert done.returncode != 0
+    assert "MLflow's database cannot be used: sqlite3.OperationalError: database or disk is full" in done.stdout
+
+
+# A fake of `python3 -m venv` and of the pip in what it makes: it fails where the file `pip-fails` is there.
+FAKE_VENV = """
+mkdir -p "$4/bin"
+cat >"$4/bin/python" <<'END'
+#!/bin/bash
+printf '%s\\n' "pip $*" >>"{root}/calls"
+[ ! -e "{root}/pip-fails" ] || {{ echo 'WARNING: Retrying'; echo 'ERROR: No matching distribution found'; exit 1; }}
+END
+chmod 755 "$4/bin/python"
+"""
+
+
+@pytest.mark.parametrize(
+    ("index", "words"),
+    [
+        (None, "--no-input -r"),
+        ("https://mirror.example.org/simple", "--no-input --index-url https://mirror.example.org/simple -r"),
+        ("{root}/wheels", "--no-input --no-index --find-links {root}/wheels -r"),
+    ],
+)
+def test_it_is_installed_once_by_digests_and_from_where_the_config_says(
+    host: Shell, index: str | None, words: str
+) -> None:
+    host.stub("python3", FAKE_VENV.format(root=host.root))
+    host.path("/wheels").mkdir()
+    where = index.format(root=host.root) if index else None
+    for _ in range(2):
+        done = run(host, "install_mlflow", "mlflow/install", MLFLOW_INDEX=where)
+        assert done.returncode == 0, done.stdout + done.stderr
+    (call,) = [call for call in host.calls if call.startswith("pip ")]
+    assert "--no-deps --require-hashes --only-binary :all:" in call
+    assert words.format(root=host.root) in call
+    host.stub("readlink", "echo /usr/bin/python3.14")
+    assert run(host, "install_mlflow", "mlflow/install", MLFLOW_INDEX=where).returncode == 0
+    assert len([call for call in host.calls if call.startswith("pip ")]) == 2
+
+
+def test_where_it_cannot_be_had_the_reason_is_one_line_and_nothing_half_made_stays(host: Shell) -> None:
+    host.stub("python3", FAKE_VENV.format(root=host.root))
+    host.write("/pip-fails", "")
+    done = run(host, "install_mlflow", "mlflow/install")
+    assert done.returncode != 0
+    assert "MLflow cannot be installed here: ERROR: No matching distribution found; " in done.stdout
+    assert "tailrack:mlflow.index" in done.stdout
+    assert not host.path(PROGRAM).exists()
+
+
+def test_a_folder_of_wheels_that_others_could_change_is_refused(host: Shell) -> None:
+    host.path("/wheels").mkdir()
+    host.stub("stat", "echo 1000 755")
+    done = run(host, "install_mlflow", "mlflow/install", MLFLOW_INDEX=f"{host.root}/wheels")
+    assert done.returncode != 0
+    assert "can be changed by others than root" in done.stdout
+    done = run(host, "install_mlflow", "mlflow/install", MLFLOW_INDEX=f"{host.root}/none")
+    assert "which tailrack:mlflow.index names, is not on a1" in done.stdout
+
+
+def test_leaving_takes_the_program_and_the_account_and_what_was_logged_is_roots(host: Shell) -> None:
+    for path in (
+        f"{PROGRAM}/whole",
+        "/etc/tailrack/mlflow/environment",
+        URI,
+        UNIT,
+    ):
+        host.write(path, "x\n")
+    database = host.write("/var/lib/tailrack-mlflow/mlflow.db", "what was logged\n")
+    artifacts = host.path("/export/shared/mlflow")
+    artifacts.mkdir()
+    host.write("/var/lib/tailrack/mlflow/artifacts", f"{artifacts}\n")
+    host.write("/etc/passwd", "tailrack-mlflow:x:999:999::/var/lib/tailrack-mlflow:/usr/sbin/nologin\n")
+    host.stub("userdel")
+    for _ in range(2):
+        assert host.call("mlflow_leave", {}, "base", "mlflow/leave").returncode == 0
+    assert not [path for path in (PROGRAM, "/etc/tailrack/mlflow", URI) if host.path(path).exists()]
+    assert database.exists()
+    assert {f"chown -hR root:root {path}" for path in (database.parent, artifacts)} <= {*host.calls}
+    assert "userdel tailrack-mlflow" in host.calls

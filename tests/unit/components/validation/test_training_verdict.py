@@ -1,0 +1,71 @@
+"""The training benchmark's output, and what is made of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from components.validation.training_figures import read_training
+from components.validation.training_verdict import judge_training
+
+BEGIN = {
+    "version": 1, "ranks": 2, "hosts": ["a1", "b1"], "devices": ["CPU"], "on_gpus": False, "torch": "2.6.0",
+    "runs": 3, "width": 16, "pixels": 32, "batch": 32, "precision": "fp32",
+}  # fmt: skip
+
+
+def printed(steps: tuple[float, ...] = (0.5, 0.5, 0.5), **last: Any) -> str:
+    """An output whose three runs have steps of so many seconds; `last` is said otherwise of the third run."""
+    runs = [{"run": at, "seconds": [each] * 20, "alike": True, "loss": 1.5} for at, each in enumerate(steps, 1)]
+    runs[-1] |= last
+    told = [("begin", BEGIN), *(("run", run) for run in runs), ("end", {"runs": len(runs)})]
+    return "a warning of PyTorch\n" + "".join(f"tailrack-training {word} {json.dumps(each)}\n" for word, each in told)
+
+
+def report(output: str, **other: Any) -> dict[str, Any]:
+    """What the head node brings back of a job that came to its end."""
+    asked = {"nodes": 2, "ranks": 2, "on_gpus": False, "spans": True}
+    done = {"job_id": 7, "state": "COMPLETED", "exit_code": 0, "seconds": 20, "nodes": ["a1", "b1"]}
+    return {**done, "asked": asked, "measured_at": 1_790_000_000, "output": output, **other}
+
+
+def test_the_figure_is_that_of_the_step_in_the_middle_of_the_run_in_the_middle() -> None:
+    result = judge_training(report(printed((0.5, 0.4, 0.48))), None)
+    assert result["images_per_second"] == pytest.approx(64 / 0.48)
+    assert result["images_per_second_per_rank"] == pytest.approx(32 / 0.48)
+    assert (result["verdict"], result["device"], result["jitter"]) == ("UNJUDGED", "CPU", 0)
+
+
+def test_jitter_is_how_much_longer_a_slow_step_takes() -> None:
+    (run,) = read_training(printed((0.5,), seconds=[1.0] * 18 + [1.5, 2.0])).runs
+    assert run.jitter == 0.5
+
+
+@pytest.mark.parametrize(
+    ("told", "floor", "verdict", "said"),
+    [
+        (report(printed()), None, "UNJUDGED", "no floor is known for this hardware"),
+        (report(printed()), 60.0, "PASS", "64.0 images a second and node, on its CPUs"),
+        (report(printed()), 70.0, "FAIL", "below the floor of 70"),
+        (report(printed((0.5, 0.3, 0.5))), 1.0, "UNSTABLE", "differ by 67%, more than 30%"),
+        (report(printed(alike=False)), 1.0, "FAIL", "wrong in run 3"),
+        (report(printed(loss=None)), 1.0, "FAIL", "wrong in run 3"),
+        (report(printed((0.5, 0.5))), 1.0, "INCONCLUSIVE", "2 of 3 runs"),
+        (report(printed(seconds=[-1])), 1.0, "INCONCLUSIVE", "a line 'run' cannot be read"),
+        (report("", state="TIMEOUT", exit_code=1), 1.0, "FAIL", "state TIMEOUT"),
+        (report("", state="BUSY", left_out=["a1"]), 1.0, "BUSY", "Other jobs are on a1"),
+        (report("", state="UNAVAILABLE", left_out=["a1"]), 1.0, "INCONCLUSIVE", "a1 cannot run one"),
+        ({"state": 5}, 1.0, "INCONCLUSIVE", "cannot be read"),
+        (
+            report("tailrack-training-missing b1\ntailrack-training-missing a1\n", state="FAILED", exit_code=3),
+            None, "INCONCLUSIVE", "There is no PyTorch for a1, b1: write the Python",
+        ),
+    ],
+)  # fmt: skip
+def test_the_verdict_and_its_reason(told: dict[str, Any], floor: float | None, verdict: str, said: str) -> None:
+    result = judge_training(told, floor)
+    assert result["verdict"] == verdict, result["reason"]
+    assert said in result["reason"]
+    assert verdict not in ("INCONCLUSIVE", "BUSY") or result["images_per_second"] is None
