@@ -60,7 +60,25 @@ def test_an_sshd_that_a_socket_starts_is_told_nothing_while_it_does_not_run(shel
     play_sshd(shell, shell.inside(HEARD), running)
     done = let_ask(shell)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert ("systemctl reload ssh" in shell.calls) == running
+    assert ("systemctl restart ssh" in shell.calls) == running
+
+
+def test_an_sshd_that_ends_while_it_is_asked_is_asked_again_in_its_folder(shell: Shell) -> None:
+    # One that a socket started takes its folder along.
+    play_sshd(shell, shell.inside(HEARD), running=True)
+    ends = f'n="{shell.root}/asked"; echo >>"$n"; [ "$(wc -l <"$n")" -gt 2 ] || rm -r "{shell.path("/run/sshd")}"\n'
+    asked = shell.root / "stubs" / "sshd"
+    asked.write_text(asked.read_text(encoding="utf-8").replace("[ -d", ends + "[ -d", 1), encoding="utf-8")
+    done = let_ask(shell)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Missing privilege separation directory" not in done.stderr
+
+
+def test_what_sshd_says_of_a_bad_line_is_told_at_once(shell: Shell) -> None:
+    shell.stub("sshd", 'echo "/etc/ssh/sshd_config line 3: Bad configuration option: Prot" >&2; exit 255')
+    done = shell.call("ask_sshd -t", {}, "ssh_trust/sshd")
+    assert (done.returncode, "Bad configuration option: Prot" in done.stderr) == (255, True)
+    assert shell.calls == ["sshd -t"]
 
 
 @pytest.mark.parametrize(
@@ -87,15 +105,18 @@ def test_a_node_whose_sshd_would_not_hear_the_head_node_is_refused_with_the_line
     assert f"sshd -T -C user=root,host={HEAD},addr={HEAD}" in shell.calls
 
 
-def test_an_sshd_that_a_socket_has_started_ends_by_a_reload_and_is_started_again(shell: Shell) -> None:
+@pytest.mark.parametrize(
+    ("socket", "told"),
+    [("exit 0", ["systemctl restart ssh"]), ("exit 3", ["systemctl reload ssh", "systemctl restart ssh"])],
+)
+def test_an_sshd_that_a_socket_has_started_ends_by_a_reload_and_is_started_again(
+    shell: Shell, socket: str, told: list[str]
+) -> None:
     play_sshd(shell, shell.inside(HEARD), running=True)
-    shell.stub("systemctl", 'case "$*" in "reload ssh") exit 1 ;; esac')
+    shell.stub("systemctl", f'case "$*" in "reload ssh") exit 1 ;; *is-active*ssh.socket) {socket} ;; esac')
     done = let_ask(shell)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert [call for call in shell.calls if call.endswith(" ssh")][-2:] == [
-        "systemctl reload ssh",
-        "systemctl restart ssh",
-    ]
+    assert [call for call in shell.calls if call.endswith(" ssh") and "is-active" not in call] == told
 
 
 def test_a_certificate_that_comes_by_the_timer_is_shown_on_a_machine_whose_sshd_does_not_run(shell: Shell) -> None:
