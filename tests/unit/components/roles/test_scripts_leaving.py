@@ -211,7 +211,8 @@ def test_where_root_may_not_log_in_that_one_command_is_heard_from_the_head_node_
         "    DenyUsers nobody",
         "    DenyGroups nobody",
     ]
-    assert shell.calls.index("sshd -t") < shell.calls.index("systemctl restart ssh")  # never an sshd that will not start
+    # Never an sshd that will not start.
+    assert shell.calls.index("sshd -t") < shell.calls.index("systemctl restart ssh")
 
 
 @pytest.mark.parametrize("change", [{}, {"key": OTHER}, {"head": "100.64.0.2"}])

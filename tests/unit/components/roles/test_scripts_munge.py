@@ -141,3 +141,25 @@ def test_a_node_that_has_the_key_already_stops_nobody(node: Shell) -> None:
     done = node.program("/usr/local/lib/tailrack/munge-switch", digest(node, KEY))
     assert done.returncode == 0, done.stderr
     assert not any("slurmstepd" in call for call in node.calls)
+
+
+def place(head: Shell) -> subprocess.CompletedProcess[str]:
+    values = {**role_header("munge"), "HOST_NAME": "head"}
+    return head.call(f'MUNGE_CHANGES=1; munge_member; cat "{head.path(KEY)}"', values, "munge/member")
+
+
+def test_a_node_that_joins_while_the_key_is_changed_is_placed_when_the_head_node_has_changed(head: Shell) -> None:
+    head.write(NEXT, f"{NEW}\n")
+    # What the head node's services do meanwhile.
+    head.write("hurry", f'sleep() {{ mv -f "{head.path(NEXT)}" "{head.path(KEY)}"; }}\n')
+    done = place(head)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == NEW
+
+
+def test_a_change_that_nobody_goes_on_with_holds_no_node_for_long(head: Shell) -> None:
+    assert place(head).stderr == ""
+    head.write(NEXT, f"{NEW}\n")
+    done = place(head)
+    assert done.returncode == 0, done.stderr
+    assert "the munge key has not been changed for 1s; going on with the last one" in done.stderr
