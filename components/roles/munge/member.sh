@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: munge/own
+# uses: munge/keys
 # A node that joins anew has the next key at once, since slurmctld does not answer it. While the head node has the last one
 # neither reads what the other has sealed.
 

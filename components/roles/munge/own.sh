@@ -1,12 +1,9 @@
 #!/bin/bash
-# uses: munge/digest foreign_cluster/foreign
+# uses: munge/digest munge/keys foreign_cluster/foreign
 # Which munge key is the cluster's: the digests of those that were written here are kept, for root alone.
 #
 # MUNGE_CLUSTER   the cluster's name
 
-MUNGE_FILE=/etc/munge/munge.key
-# The key that all machines change to at one moment (services.sh).
-MUNGE_NEXT=$MUNGE_FILE.next
 # `digest cluster`, a line each: a cluster's next key is its own too, and one of another such cluster is not.
 MUNGE_DIGESTS=$STATE_DIR/munge.digests
 

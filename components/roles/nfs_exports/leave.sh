@@ -20,7 +20,8 @@ leave_share_mounts() {
     elif [ -e "/etc/systemd/system/$unit.mount" ]; then
         # The head node's own: somebody may be at work there, on a disk that stays.
         systemctl disable -q "$unit.mount"
-        ! mountpoint -q "$NFS_EXPORTS_MOUNT" || umount -l "$NFS_EXPORTS_MOUNT"
+        # After a boot it lies there twice: what tailrack-share mounts over the directory shows here too.
+        for _ in 1 2 3 4; do ! mountpoint -q "$NFS_EXPORTS_MOUNT" || umount -l "$NFS_EXPORTS_MOUNT"; done
     fi
     rm -f "/etc/systemd/system/$unit.automount" "/etc/systemd/system/$unit.mount"
     if [ -e /etc/systemd/system/tailrack-share.path ]; then

@@ -300,6 +300,19 @@ def test_masks_of_a_release_that_noted_nothing_are_taken_away_too(shell: Shell) 
     assert [f"systemctl unmask -q {unit}" for unit in MASKED] == [call for call in shell.calls if "unmask" in call]
 
 
+def test_a_head_node_that_has_booted_since_leaves_no_mount_of_the_share(shell: Shell) -> None:
+    # What tailrack-share mounts over the served directory shows at the other place too.
+    shell.stub("systemd-escape", "echo shared")
+    shell.stub("systemctl")
+    shell.write("etc/systemd/system/shared.mount", "")
+    mounts = shell.write("mounts", "1\n2\n")
+    shell.stub("mountpoint", f'[ -s "{mounts}" ]')
+    shell.stub("umount", f'sed -i 1d "{mounts}"')
+    values = {"NFS_EXPORTS_MOUNT": str(shell.root / "shared")}
+    assert shell.call("nfs_exports_leave", values, "nfs_exports/leave").returncode == 0
+    assert mounts.read_text() == ""
+
+
 # What others have of NFS here, and what is where the share is to be.
 
 

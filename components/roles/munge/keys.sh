@@ -1,0 +1,6 @@
+#!/bin/bash
+# Where a machine's munge keys lie.
+
+MUNGE_FILE=/etc/munge/munge.key
+# The key that all machines change to at one moment (services.sh).
+MUNGE_NEXT=$MUNGE_FILE.next
