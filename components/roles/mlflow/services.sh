@@ -11,7 +11,7 @@
 mlflow_services() { LATER+=(serve_mlflow); }
 
 serve_mlflow() {
-    local unit=tailrack-mlflow.service answer_limit=600 artifacts=$NFS_EXPORTS_PATH/mlflow text=$MLFLOW_UNIT
+    local unit=tailrack-mlflow.service answer_limit=600 artifacts=$NFS_EXPORTS_PATH/mlflow text=$MLFLOW_UNIT saved
     if [ "$MLFLOW_ENABLED" != true ]; then
         remove_mlflow
         return
@@ -38,10 +38,19 @@ serve_mlflow() {
     ensure_file /etc/tailrack/mlflow/environment 0644 root:root "ADDRESS=$HEAD_ADDRESS
 PORT=$MLFLOW_PORT
 NAME=$NODE_NAME"
+    CHANGED=
     ensure_file /usr/local/lib/tailrack/backup.d/mlflow 0755 root:root "$MLFLOW_DUMP"
+    saved=$CHANGED
     run_daemon "$unit" "$HEAD_ADDRESS" "$MLFLOW_PORT" /health mlflow.port "/etc/systemd/system/$unit" \
         /etc/tailrack/mlflow/{basic_auth.ini,environment} /usr/local/lib/tailrack/mlflow-start "$MLFLOW_PROGRAM/whole"
     give_credentials
+    [ -z "$saved" ] || save_mlflow
+}
+
+# The backup of this `up` was made before there was anything of MLflow's to save; the next one is an hour away.
+save_mlflow() {
+    [ -e /etc/systemd/system/tailrack-backup.service ] || return 0
+    systemctl start tailrack-backup.service || note "MLflow is not in the backup yet: 'tailrack-backup status' says why"
 }
 
 # A folder of the server's own, whose parent is root's. Its account has another number on a new machine.

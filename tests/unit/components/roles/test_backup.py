@@ -152,6 +152,24 @@ def test_a_backup_whose_files_cannot_be_read_is_a_failure_that_is_kept_and_leave
     assert not shell.path("/var/lib/tailrack/backup-stage").exists()
 
 
+def test_what_a_lost_head_nodes_backup_had_and_nobody_has_read_yet_is_in_the_next_one_too(shell: Shell) -> None:
+    shell.write("/usr/local/sbin/tailrack-backup", shell.inside(template("backup", "tailrack-backup")))
+    shell.write("/etc/tailrack/backup/cluster", "lab\n")
+    shell.write("/etc/tailrack/backup/state", "")
+    shell.write("/etc/tailrack/backup/repository", "sftp:x:/y\n")
+    shell.write("/var/lib/tailrack/dumps/mlflow.db", "of the lost head node")
+    shell.write("/var/lib/tailrack/dumps/accounting.sql", "of the lost head node")
+    shell.write("/usr/local/lib/tailrack/backup.d/accounting", '#!/bin/bash\nprintf newer >"$1/accounting.sql"\n')
+    shell.path("/usr/local/lib/tailrack/backup.d/accounting").chmod(0o755)
+    shell.stub("hostname", "echo head")
+    shell.stub("restic", f'[[ " $* " != *" backup "* ]] || cp -r dumps "{shell.root}/saved"')
+    done = shell.program("/usr/local/sbin/tailrack-backup", "run")
+    assert done.returncode == 0, done.stderr
+    saved = {path.name: path.read_text() for path in shell.path("/saved").iterdir()}
+    assert saved == {"mlflow.db": "of the lost head node", "accounting.sql": "newer"}
+    assert shell.path("/var/lib/tailrack/dumps/mlflow.db").exists()
+
+
 FOUND = {
     "": (0, ""),
     "there is no bucket lab at s3.example.org": (

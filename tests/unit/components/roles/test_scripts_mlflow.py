@@ -179,6 +179,23 @@ def test_a_folder_of_wheels_that_others_could_change_is_refused(host: Shell) -> 
     assert "which tailrack:mlflow.index names, is not on a1" in done.stdout
 
 
+@pytest.mark.parametrize("backups", [True, False])
+def test_what_mlflow_knows_is_saved_as_soon_as_it_can_be_and_then_by_the_hour(host: Shell, backups: bool) -> None:
+    # The backup of the `up` that brings MLflow, or brings it back, is made before it is there.
+    if backups:
+        host.write("/etc/systemd/system/tailrack-backup.service", "")
+    host.stub("systemctl")
+    host.stub("id")
+    others = "refuse_taken_port own_folder install_mlflow restore_mlflow bring_accounts run_daemon give_credentials"
+    left_out = "; ".join(f"{name}() {{ :; }}" for name in others.split())
+    given: dict[str, Value] = {f"MLFLOW_{name}": "" for name in ("UNIT", "LOGIN", "START", "ACCOUNTS")}
+    for _ in range(2):
+        done = run(host, f"{left_out}; serve_mlflow", "mlflow/services", MLFLOW_DUMP="a program", **given)
+        assert done.returncode == 0, done.stderr
+    asked = [call for call in host.calls if call.startswith("systemctl")]
+    assert asked == ["systemctl start tailrack-backup.service"] * backups
+
+
 def test_leaving_takes_the_program_and_the_account_and_what_was_logged_is_roots(host: Shell) -> None:
     for path in (
         f"{PROGRAM}/whole",
