@@ -335,8 +335,10 @@ def test_a_share_that_is_in_use_gets_its_flags_where_it_is(
 ) -> None:
     """As an earlier release mounted it, with a job at work there."""
     if node == "head":
-        # The account of the test before may have just gone, which closes the share anew.
-        cluster.run(node, "systemctl stop tailrack-share.path tailrack-share-again tailrack-share")
+        # The account of the test before may have just gone, which closes the share anew: one after the other, as a
+        # start that is asked for meanwhile takes a stop's place.
+        for unit in ("tailrack-share.path", "tailrack-share-again", "tailrack-share"):
+            cluster.run(node, f"systemctl stop {unit}")
     cluster.run_as("ada", node, "cd ~ && (exec -a at-work sleep 300 >/dev/null 2>&1 </dev/null &)")
     for place in places:
         cluster.run(node, f"mount -i -o remount,bind,rw,suid,dev {place}")

@@ -25,7 +25,11 @@ leave_share_mounts() {
     fi
     rm -f "/etc/systemd/system/$unit.automount" "/etc/systemd/system/$unit.mount"
     if [ -e /etc/systemd/system/tailrack-share.path ]; then
-        systemctl disable -q --now tailrack-share.path tailrack-share.service
+        # What looks anew after an account has come or gone first: a start that it asks for takes a stop's place, which then
+        # fails ("Job for tailrack-share.service canceled").
+        systemctl disable -q --now tailrack-share.path
+        systemctl stop tailrack-share-again.service
+        systemctl disable -q --now tailrack-share.service
         [ ! -e /etc/tailrack/share ] || /usr/local/sbin/tailrack-share open
         rm -f /etc/systemd/system/tailrack-share{.path,.service,-again.service} /usr/local/sbin/tailrack-share /etc/tailrack/share
     fi
@@ -42,10 +46,20 @@ leave_nfs_server() {
     if [ -e /etc/nfs.conf.d/tailrack.conf ]; then
         rm -f /etc/nfs.conf.d/tailrack.conf
         systemctl disable -q --now nfs-server
+        leave_what_it_started
     elif grep -qs '^# Written by tailrack' /etc/ganesha/ganesha.conf; then
         systemctl disable -q --now nfs-ganesha
         rm -f /etc/systemd/system/nfs-ganesha.service.d/tailrack.conf /etc/ganesha/ganesha.conf
         [ ! -e /etc/ganesha/ganesha.conf.tailrack-before ] ||
             mv -fT /etc/ganesha/ganesha.conf.tailrack-before /etc/ganesha/ganesha.conf
     fi
+}
+
+# What came up with the kernel's server goes with it, where it did not run before.
+leave_what_it_started() {
+    local unit
+    for unit in fsidd.service nfsdcld.service proc-fs-nfsd.mount run-rpc_pipefs.mount; do
+        ! grep -Eqs "^unit $unit \S+ (inactive|failed)$" /var/lib/tailrack/nfs-before ||
+            systemctl stop "$unit" || echo "$unit is in use still" >&2
+    done
 }

@@ -313,6 +313,27 @@ def test_a_machine_that_leaves_is_called_as_before_and_has_no_name_of_the_cluste
     assert shell.path("/name").read_text() == shell.path("/etc/hostname").read_text() == "old-name\n"
 
 
+@pytest.mark.parametrize(
+    ("added", "left"),
+    [
+        ("", "127.0.0.1 localhost\n127.0.1.1 a1.example.org a1\n# IPv6\n::1 ip6-localhost\n"),
+        (
+            "10.0.0.9 disk\n",
+            "127.0.0.1 localhost\n127.0.1.1 a1.example.org\n# IPv6\n::1 ip6-localhost\n10.0.0.9 disk\n127.0.1.1 a1\n",
+        ),
+    ],
+)
+def test_a_machine_that_had_its_name_before_has_its_file_of_names_again_or_what_its_owner_made_of_it(
+    program: Any, shell: Shell, added: str, left: str
+) -> None:
+    shell.write("var/lib/tailrack/host-name-before", "a1\n")
+    program("127.0.0.1 localhost\n127.0.1.1 a1.example.org a1\n# IPv6\n::1 ip6-localhost\n")
+    program(shell.path("/etc/hosts").read_text() + added)
+    assert shell.program(PROGRAM, "forget").returncode == 0
+    assert shell.path("/etc/hosts").read_text() == left
+    assert not shell.path("/var/lib/tailrack/hosts-before").exists()
+
+
 def test_installing_runs_the_program_and_restarts_no_unit_that_slurms_daemons_require(
     program: Any, shell: Shell
 ) -> None:

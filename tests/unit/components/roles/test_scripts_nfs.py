@@ -313,6 +313,35 @@ def test_a_head_node_that_has_booted_since_leaves_no_mount_of_the_share(shell: S
     assert mounts.read_text() == ""
 
 
+def test_what_came_up_with_the_kernels_server_goes_with_it_and_what_ran_before_stays(shell: Shell) -> None:
+    shell.stub("systemd-escape", "echo shared")
+    shell.stub("systemctl")
+    shell.write("etc/nfs.conf.d/tailrack.conf", "")
+    noted = ("nfs-server disabled inactive", "nfsdcld.service not-found inactive", "run-rpc_pipefs.mount static active")
+    shell.write("var/lib/tailrack/nfs-before", "".join(f"unit {line}\n" for line in noted))
+    for _ in range(2):
+        assert shell.call("nfs_exports_leave", {"NFS_EXPORTS_MOUNT": "/shared"}, "nfs_exports/leave").returncode == 0
+    assert [call for call in shell.calls if call.startswith("systemctl stop")] == ["systemctl stop nfsdcld.service"]
+
+
+def test_an_account_that_goes_while_the_share_is_left_does_not_take_the_stops_place(shell: Shell) -> None:
+    # As systemd does it: a start that is asked for while a stop waits takes its place, and the stop fails.
+    shell.stub("systemd-escape", "echo shared")
+    watching = shell.write("watching", "tailrack-share.path tailrack-share-again.service")
+    shell.stub(
+        "systemctl",
+        f"""for unit; do
+    [ "$unit" != tailrack-share.service ] || [ ! -s "{watching}" ] || {{ echo "Job for $unit canceled." >&2; exit 1; }}
+done
+for unit; do sed -i "s/$unit//; s/^ *$//; /^$/d" "{watching}"; done""",
+    )
+    shell.write("etc/systemd/system/tailrack-share.path", "")
+    for _ in range(2):
+        done = shell.call("nfs_exports_leave", {"NFS_EXPORTS_MOUNT": str(shell.root / "shared")}, "nfs_exports/leave")
+        assert done.returncode == 0, done.stderr
+    assert not shell.path("etc/systemd/system/tailrack-share.path").exists()
+
+
 # What others have of NFS here, and what is where the share is to be.
 
 
