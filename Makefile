@@ -98,7 +98,7 @@ test-lab: setup-dev ## tests on real daemons, in containers
 test-faults: setup-dev ## what goes wrong, in full: kills, a partition, restarts, the secret scan, other random inputs; two hours
 	@export FAULTS_SEED=$${FAULTS_SEED:-$$(od -An -N4 -tx1 /dev/urandom | tr -d ' ')}; echo "FAULTS_SEED=$$FAULTS_SEED"; \
 	$(PYTHON) -m pytest -n 2 --hypothesis-seed=$$((16#$$FAULTS_SEED)) $(RANDOM_TESTS) && \
-	$(PYTHON) -m lab image >/dev/null && $(PYTHON) -m pytest -m proof -s --timeout 3600 tests/lab
+	$(PYTHON) -m lab image >/dev/null && $(PYTHON) -m pytest -m "proof or story" -s --timeout 3600 tests/lab
 
 test: lint ## all checks, the quick ones first
 	@$(PYTHON) -m driver engine

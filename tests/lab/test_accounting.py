@@ -14,6 +14,7 @@ import pytest
 from tests.lab.cluster import ClusterUnderTest, eventually
 from tests.unit.fake_nvidia_smi import gpu, xml
 
+pytestmark = pytest.mark.story
 Cluster = ClusterUnderTest
 DATA = "/var/lib/slurm/accounting"
 UNITS = ("slurmdbd", "tailrack-database")

@@ -13,6 +13,7 @@ import pytest
 
 from tests.lab.cluster import ClusterUnderTest, eventually
 
+pytestmark = pytest.mark.story
 JOB_LIMIT_SECONDS = 8
 MEASUREMENTS = {"validate-cloud-a", "validate-cross-site"}
 
