@@ -163,7 +163,7 @@ def _make_its_own(client: docker.DockerClient, spec: NodeSpec, container: Contai
     if spec.like == "cloud":
         fabric = ensure_fabric(client, spec.lab, spec.site)
         interfaces.append(interface("eth1", subnet_of(fabric), _join_fabric(client, spec, container, fabric)))
-    files = own_files(spec.like, host_name(spec.like, spec.node, address), interfaces)
+    files = own_files(spec.like, host_name(spec.like, spec.node, address), interfaces, busy=spec.busy)
     _write_files(container, {path: (text, 0o644, 0) for path, text in files.items()})
 
 

@@ -2,9 +2,9 @@
 
 import ipaddress
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from lab import subnets
 from lab.errors import LabError
@@ -61,12 +61,20 @@ class NodeSpec(_Spec):
     """Input of `node up` and `node down`: one machine and its site. `bare`: nothing of the cluster's software.
 
     like   what it looks like; every profile is as bare of the cluster's packages as `bare`
+    busy   its first minute is taken by updates, as a new cloud machine's often is; no other profile has this
     """
 
     node: Name
     site: Name
     bare: bool = False
     like: Like = ""
+    busy: bool = False
+
+    @model_validator(mode="after")
+    def _busy_with_what_it_has(self) -> Self:
+        if self.busy and self.like != "cloud":
+            raise ValueError("only a machine with like: cloud is ever busy with updates")
+        return self
 
     @field_validator("node")
     @classmethod

@@ -22,6 +22,9 @@ FOLDER = Path(__file__).parent
 CLASHING_UID, CLASHING_USER = 6001, "carol"
 """A user that a server has already, with the uid that a cluster's config gives to somebody else."""
 
+BUSY = "/etc/lab-busy"
+"""With this file a cloud machine's first minute is taken: cloud-init and the day's updates hold apt's locks."""
+
 RESOLVER = "127.0.0.11"
 """Docker's own name server, inside every container."""
 
@@ -53,11 +56,15 @@ def host_name(like: Like, node: str, address: str) -> str:
     return f"ip-{address.replace('.', '-')}" if like == "cloud" else f"{node}-{like}"
 
 
-def own_files(like: Like, name: str, interfaces: Sequence[Interface]) -> dict[str, str]:
-    """Return the files, by path, that a machine called `name` has before its first start."""
+def own_files(like: Like, name: str, interfaces: Sequence[Interface], *, busy: bool = False) -> dict[str, str]:
+    """Return the files, by path, that a machine called `name` has before its first start.
+
+    busy   a cloud machine whose packages are being updated when it is handed over
+    """
     match like:
         case "cloud":
-            return {f"/var/lib/cloud/seed/nocloud/{file}": text for file, text in _seed(name, interfaces).items()}
+            seed = {f"/var/lib/cloud/seed/nocloud/{file}": text for file, text in _seed(name, interfaces).items()}
+            return {**seed, BUSY: ""} if busy else seed
         case "server":
             return {"/etc/network/interfaces": _interfaces_file(interfaces)}
     return {}

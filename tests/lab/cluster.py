@@ -183,16 +183,19 @@ def as_user(user: str, command: str) -> str:
     return f"su - {user} -c {shlex.quote(command)}"
 
 
-def own_machine(lab: str, node: str, *, bare: bool = False, like: Like = "", site: str = "rack") -> dict[str, Any]:
+def own_machine(
+    lab: str, node: str, *, bare: bool = False, like: Like = "", busy: bool = False, site: str = "rack"
+) -> dict[str, Any]:
     """Make a machine that no stack owns, in a lab's network; return it as a host of a stack's config.
 
     bare   nothing of the cluster's software in its image
     like   the real machine that it looks like; bare too
+    busy   a cloud machine whose first minute is taken by updates
     """
     client = lab_engine.connect()
     place: dict[str, Any] = {"lab": lab, "state_dir": lab_commands.STATE_DIR}
     network.up(client, NetworkSpec(**place, sites={site: None}))
-    made = machine.up(client, MachineSpec(**place, node=node, site=site, bare=bare, like=like))
+    made = machine.up(client, MachineSpec(**place, node=node, site=site, bare=bare, like=like, busy=busy))
     client.close()
     key_file = lab_commands.STATE_DIR / lab / "id_ed25519"
     return {

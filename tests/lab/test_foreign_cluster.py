@@ -62,7 +62,7 @@ def idle(cluster: ClusterUnderTest, node: str) -> bool:
 
 
 def test_a_new_cloud_machine_is_waited_for_and_a_broken_source_on_it_is_passed_over(cluster: ClusterUnderTest) -> None:
-    host = own_machine(cluster.lab, "c1", like="cloud")
+    host = own_machine(cluster.lab, "c1", like="cloud", busy=True)
     cluster.run("c1", "echo 'deb file:/nonexistent stable main' >/etc/apt/sources.list.d/vendor.list")
     assert cluster.attempt("c1", "cloud-init status").stdout.strip() == "status: running"
     succeeded(cluster, host)

@@ -65,7 +65,7 @@ def lab(images: None) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def cloud(lab: None) -> Machine:
-    return Machine("c1", own_machine(LAB, "c1", like="cloud"))
+    return Machine("c1", own_machine(LAB, "c1", like="cloud", busy=True))
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def link_target(machine: Machine, path: str) -> str:
     return machine.run(f"readlink -f {path}")
 
 
-def test_apt_on_a_new_cloud_machine_is_locked_at_first_contact_and_free_a_minute_later(cloud: Machine) -> None:
+def test_apt_on_a_busy_new_cloud_machine_is_locked_at_first_contact_and_free_a_minute_later(cloud: Machine) -> None:
     eventually(cloud.apt_is_locked, 10, "apt is locked")
     assert cloud.run("systemctl is-system-running || :") == "starting", "cloud-init is at work still"
     start = time.monotonic()

@@ -49,6 +49,7 @@ def test_a_node_is_not_bare_unless_it_says_so() -> None:
         ({"lab": "../x"}, "lab"),
         ({"bare": "perhaps"}, "bare"),
         ({"color": "red"}, "color"),
+        ({"like": "server", "busy": True}, "only a machine with like: cloud is ever busy with updates"),
     ],
 )
 def test_a_wrong_node_spec_names_the_key(change: dict[str, Any], named: str) -> None:

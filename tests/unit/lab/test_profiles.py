@@ -15,7 +15,7 @@ from lab.distributions import OTHERS, Distribution
 from lab.errors import LabError
 from lab.identity import fabric_name, network_name
 from lab.profiles import machine
-from lab.profiles.machine import PROFILES, Like, host_name, interface, login, own_files
+from lab.profiles.machine import BUSY, FOLDER, PROFILES, Like, host_name, interface, login, own_files
 from lab.spec import NodeSpec, parse
 
 ETH0 = interface("eth0", "10.1.2.0/24", "10.1.2.10", routed=True)
@@ -50,6 +50,13 @@ def test_a_cloud_machine_finds_its_name_and_both_interfaces_in_its_seed() -> Non
             "eth1": {"addresses": ["10.9.0.11/16"]},
         },
     }
+
+
+def test_a_cloud_machine_is_busy_only_where_it_is_asked_for() -> None:
+    rested, busy = (own_files("cloud", "ip-10-1-2-10", [ETH0], busy=busy) for busy in (False, True))
+    assert set(busy) - set(rested) == {BUSY}
+    for file in ("apt-daily.service.conf", "cloud.cfg"):
+        assert BUSY in (FOLDER / "cloud" / file).read_text()
 
 
 def test_a_server_has_the_installers_interfaces_file() -> None:
