@@ -7,7 +7,7 @@ import asyncio
 import pulumi
 
 from stacks import PROJECT, bugs
-from stacks.cluster import ClusterStack
+from stacks.cluster import cluster_stack
 from stacks.config import ConfigError, PoolConfig, load
 from stacks.pool import pool_stack
 from stacks.runtime_tuning import tuned_runtime
@@ -44,7 +44,7 @@ async def build() -> None:
         # Only the message: where in the program it was found helps nobody who edits a config.
         raise pulumi.RunError(str(error)) from None
     stack = pulumi.get_stack()
-    made = await pool_stack(config, stack) if isinstance(config, PoolConfig) else ClusterStack(config, stack)
+    made = await (pool_stack(config, stack) if isinstance(config, PoolConfig) else cluster_stack(config, stack))
     for name, value in made.outputs.items():
         pulumi.export(name, value)
 

@@ -9,17 +9,26 @@ import pulumi
 from components.cluster.cluster import Cluster
 from components.roles.order import roles
 from stacks.config import StackConfig
+from stacks.last_run import last_run
 from stacks.outputs import headline
 from stacks.release import RELEASE
 from stacks.sites.machines import machines
-from stacks.stack_outputs import cluster_output, full_name
+from stacks.stack_outputs import cluster_output
 from stacks.tailnet.access import stack_tailnet
 
 
-class ClusterStack:
-    """Everything of one stack. `outputs` is what `pulumi stack output` shows."""
+async def cluster_stack(config: StackConfig, stack: str) -> ClusterStack:
+    """Return everything of a cluster."""
+    return ClusterStack(config, stack, await last_run(stack))
 
-    def __init__(self, config: StackConfig, stack: str) -> None:
+
+class ClusterStack:
+    """Everything of one stack. `outputs` is what `pulumi stack output` shows.
+
+    before   the stack's own outputs of the run before this one
+    """
+
+    def __init__(self, config: StackConfig, stack: str, before: pulumi.StackReference) -> None:
         head, *nodes = config.nodes()
         made = machines(config.sites, [head, *nodes], stack)
         self.tailnet = stack_tailnet(
@@ -28,11 +37,10 @@ class ClusterStack:
         hosts = self.tailnet.hosts(made.hosts)
         if said := self.tailnet.about_owners(hosts):
             pulumi.log.warn(said)
-        last_run = pulumi.StackReference("last-run", stack_name=full_name(stack))
         self.cluster = Cluster(
             config,
-            measured_before=last_run.get_output("validation"),
-            trained_before=last_run.get_output("training"),
+            measured_before=before.get_output("validation"),
+            trained_before=before.get_output("training"),
             access=self.tailnet.access,
             sites=[site.name for site in config.sites],
             head=hosts[head.name],

@@ -13,6 +13,7 @@ from components.cluster.warnings import warnings_about_pool
 from components.roles.order import roles
 from stacks.config import ConfigError, PoolConfig
 from stacks.joining import peer, problems
+from stacks.last_run import last_run
 from stacks.outputs import headline
 from stacks.release import RELEASE
 from stacks.sites.machines import machines
@@ -22,13 +23,14 @@ from stacks.tailnet.access import stack_tailnet
 
 async def pool_stack(config: PoolConfig, stack: str) -> PoolStack:
     """Return everything of a pool. RunError, before anything is made, with all that keeps it from its cluster."""
+    before = await last_run(stack)
     theirs = pulumi.StackReference("cluster", stack_name=config.cluster)
     cluster, link = [await _output(theirs, name) for name in ("cluster", "head_link")]
     settings = HeadLink.settings_of(link) if link else None
     found = list(problems(config, stack, cluster, link, settings))
     if found or settings is None:
         raise pulumi.RunError(str(ConfigError(found)))
-    return PoolStack(config, stack, cluster, HeadLink.from_outputs(link, settings))
+    return PoolStack(config, stack, before, cluster, HeadLink.from_outputs(link, settings))
 
 
 async def _output(of: pulumi.StackReference, name: str) -> Any:
@@ -40,11 +42,19 @@ async def _output(of: pulumi.StackReference, name: str) -> Any:
 class PoolStack:
     """Everything of one pool. `outputs` is what `pulumi stack output` shows: as of a cluster, for its own nodes.
 
+    before    the stack's own outputs of the run before this one
     cluster   output of the cluster's stack, in which nothing keeps the pool from it
     head      the cluster's head node
     """
 
-    def __init__(self, config: PoolConfig, stack: str, cluster: Mapping[str, Any], head: HeadLink) -> None:
+    def __init__(
+        self,
+        config: PoolConfig,
+        stack: str,
+        before: pulumi.StackReference,
+        cluster: Mapping[str, Any],
+        head: HeadLink,
+    ) -> None:
         settings = head.settings
         nodes = config.nodes()
         made = machines(config.sites, nodes, stack, config.cluster_stack)
@@ -68,7 +78,7 @@ class PoolStack:
             nodes=[hosts[node.name] for node in nodes],
             peer=pulumi.Output.from_input(peer(cluster, settings.head.compute)),
             access=tailnet.access,
-            measured_before=pulumi.StackReference("last-run", stack_name=full_name(stack)).get_output("validation"),
+            measured_before=before.get_output("validation"),
         )
         self.outputs = {
             "cluster": cluster_output(

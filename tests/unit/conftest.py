@@ -13,10 +13,9 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from components.steps import delivery
-from stacks.cluster import ClusterStack
 from stacks.config import parse
 from tests.unit.configs import AUTH_KEY, HOSTS, KEY_PAIR, LAB, LAB_PRIVATE_KEY, MUNGE_KEY, RawConfig
-from tests.unit.recorded import Build, Recorded, record
+from tests.unit.recorded import Build, Recorded, record_cluster
 from tests.unit.shell import TOOLS, Shell, machine
 
 
@@ -55,7 +54,7 @@ def build(key_folder: Path) -> Build:
 
     def anew(raw: RawConfig, *, secret: Sequence[str] = (), **how: Any) -> Recorded:
         config = parse(copy.deepcopy(raw), base_dir=key_folder, secret_keys=frozenset({"tailnet", *secret}))
-        return record(lambda: ClusterStack(config, "dev").outputs, **how)
+        return record_cluster(config, **how)
 
     return run
 

@@ -18,6 +18,8 @@ import pulumi
 from pulumi.runtime import mocks, rpc
 
 from components.steps.composition import CALL
+from stacks.cluster import cluster_stack
+from stacks.config import StackConfig
 from tests.unit.configs import FIRST_KEY, HEADS, HOST_KEY, LAB_PRIVATE_KEY, MUNGE_KEY, RawConfig
 
 _TABLE = (Path(__file__).parents[1] / "fixtures/nccl_tests/mpi-cpu-2x1-tcp-eth0.txt").read_text(encoding="utf-8")
@@ -289,3 +291,12 @@ def record(
 
     as_stack()
     return recorded
+
+
+def record_cluster(config: StackConfig, **how: Any) -> Recorded:
+    """The cluster of a config against mocks, as `record` has it."""
+
+    async def program() -> Mapping[str, Any]:
+        return (await cluster_stack(config, "dev")).outputs
+
+    return record(program, **how)

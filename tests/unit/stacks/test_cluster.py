@@ -105,6 +105,13 @@ def test_only_measurements_are_replaced(build: Build, config: RawConfig) -> None
     assert {step.name for step in stack.remote if "triggers" in step.inputs} == stack.validations
 
 
+# Who reads a state while it is written may find none (stacks/last_run.py).
+@every_kind
+def test_the_run_before_is_read_before_anything_is_registered(build: Build, config: RawConfig) -> None:
+    made = [resource.name for resource in build(config).resources if resource.type != "pulumi:pulumi:Stack"]
+    assert made[0] == "last-run"
+
+
 def test_only_the_head_node_undoes_what_it_did_for_itself_and_for_a_member(build: Build, lab_config: RawConfig) -> None:
     undone = {step.name for step in build(lab_config).remote if "delete" in step.inputs}
     assert undone == {"head-head", "a1-member", "b1-member"}

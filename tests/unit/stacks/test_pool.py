@@ -68,6 +68,11 @@ def test_a_pool_is_its_place_on_the_head_node_and_its_nodes(pool: Recorded) -> N
     ]  # fmt: skip
 
 
+def test_other_runs_are_read_before_anything_is_registered(pool: Recorded) -> None:
+    made = [resource.name for resource in pool.resources if resource.type != "pulumi:pulumi:Stack"]
+    assert made[:2] == ["last-run", "cluster"]
+
+
 def test_what_a_pool_has_on_the_head_node_is_its_site_and_the_names_of_its_nodes(pool: Recorded) -> None:
     header = pool.header("burst-pool")
     assert header["POOL_NODES"] == "c1\nc2"

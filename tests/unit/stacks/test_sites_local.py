@@ -20,10 +20,9 @@ from driver.head_command import on_head
 from driver.remedies import with_remedies
 from driver.workspace import PROJECT, Workspace
 from engine.events import Failure, Summary
-from stacks.cluster import ClusterStack
 from stacks.config import ConfigError, parse
 from tests.unit.configs import AUTH_KEY, HOSTS, MUNGE_KEY, RawConfig
-from tests.unit.recorded import Build, Recorded, record
+from tests.unit.recorded import Build, Recorded, record_cluster
 
 STEPS = {"door-gate", "door-join", "door-head", "door-services", "dgx1-member", "dgx2-member", "validate-cross-site"}
 
@@ -189,10 +188,10 @@ def test_a_caller_who_gets_no_root_is_told_before_any_step_and_not_in_a_preview(
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     stack = parse(config, base_dir=key_folder, secret_keys=frozenset({"tailnet"}))
     with pytest.raises(pulumi.RunError, match=r"fails here \(sudo: a password is required\); give \S+ password-less"):
-        record(lambda: ClusterStack(stack, "dev").outputs)
-    assert "door-gate" in record(lambda: ClusterStack(stack, "dev").outputs, unknown=True).names
+        record_cluster(stack)
+    assert "door-gate" in record_cluster(stack, unknown=True).names
     tools(tmp_path, 1000, sudo="exit 0")
-    assert "door-gate" in record(lambda: ClusterStack(stack, "dev").outputs).names
+    assert "door-gate" in record_cluster(stack).names
 
 
 def test_a_sudo_that_wants_a_password_is_told_with_what_to_do(tmp_path: Path) -> None:

@@ -83,8 +83,7 @@ from components.roles.role import File, Role, SlurmKey
 from components.roles import order
 from tests.unit.stacks.test_pool import POOL, build_pool
 from tests.unit.configs import LAB
-from tests.unit.recorded import record
-from stacks.cluster import ClusterStack
+from tests.unit.recorded import record_cluster
 from stacks.config import parse
 
 def role(settings):
@@ -99,9 +98,9 @@ def role(settings):
 
 order.ROLES = tuple(role if make.__module__ == module.__name__ else make for make in order.ROLES)
 config = parse({**LAB, "made_up": {"example": True}}, base_dir=Path())
-cluster = record(lambda: ClusterStack(config, "dev").outputs)
+cluster = record_cluster(config)
 pool = build_pool(cluster)
-plain = build_pool(record(lambda: ClusterStack(parse(dict(LAB), base_dir=Path()), "dev").outputs))
+plain = build_pool(record_cluster(parse(dict(LAB), base_dir=Path())))
 told = {}
 for stack, node in ((cluster, "b1"), (pool, "c1")):
     other = ("scripts", "container")

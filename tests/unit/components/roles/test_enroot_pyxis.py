@@ -19,11 +19,10 @@ from driver.deployment import Deployment
 from driver.find_engine import Found
 from driver.head_command import on_head
 from driver.workspace import PROJECT, DriverError, Workspace
-from stacks.cluster import ClusterStack
 from stacks.config import ConfigError, StackConfig, parse, with_containers
 from tests.unit.components.roles.test_scripts_shellcheck import shellcheck
 from tests.unit.configs import HOST_KEY, LAB, RawConfig
-from tests.unit.recorded import Recorded, record
+from tests.unit.recorded import Recorded, record_cluster
 
 ORDER = [make.__module__.split(".")[2] for make in MADE]
 
@@ -84,11 +83,11 @@ def header(containers: Mapping[str, object]) -> Mapping[str, Any]:
 def stack() -> Recorded:
     """A lab whose containers come from upstream, with a log-in and three images."""
     containers = {"checksums": OF_UPSTREAM, "registries": [REGISTRY], "images": IMAGES}
-    return record(lambda: ClusterStack(config(containers), "dev").outputs)
+    return record_cluster(config(containers))
 
 
 def test_a_stack_that_asks_for_none_has_neither_role_and_reads_none_of_their_names(lab_config: RawConfig) -> None:
-    own = record(lambda: ClusterStack(parse(lab_config, base_dir=Path()), "dev").outputs)
+    own = record_cluster(parse(lab_config, base_dir=Path()))
     assert not {"enroot_pyxis", "container_smoke"} & {role.name for role in roles(parse(LAB, base_dir=Path()))}
     for step in own.remote:
         assert not re.search("pyxis|plugstack|container_smoke", step.inputs["stdin"], re.IGNORECASE), step.name
@@ -155,7 +154,7 @@ def test_packages_for_another_architecture_are_taken_where_they_are_named_and_wh
 
 
 def test_a_folders_files_travel_with_the_head_nodes_step_alone(folder: Path) -> None:
-    made = record(lambda: ClusterStack(config({"artifacts": str(folder)}), "dev").outputs)
+    made = record_cluster(config({"artifacts": str(folder)}))
     encoded = base64.b64encode(b"content 0").decode()
     assert [step.name for step in made.remote if encoded in step.inputs["stdin"]] == ["head-head"]
     digest = hashlib.sha256(b"content 0").hexdigest()

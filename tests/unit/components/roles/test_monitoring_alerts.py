@@ -20,11 +20,10 @@ from components.roles.order import roles
 from components.roles.role import Role
 from components.roles.tools.costs import Cost
 from components.settings.travel import built, plain
-from stacks.cluster import ClusterStack
 from stacks.config import ConfigError, parse
 from stacks.config.model import StackConfig
 from tests.unit.configs import LAB
-from tests.unit.recorded import record
+from tests.unit.recorded import record_cluster
 from tests.unit.shell import Shell
 
 TOKEN, PASSWORD = "hook-token-nobody-may-see", "mail password  nobody may see"
@@ -79,7 +78,7 @@ def test_without_receivers_there_is_neither_package_nor_secret_nor_configuration
 
 
 def test_what_is_secret_is_in_the_services_step_alone_and_in_no_plain_state() -> None:
-    stack = record(lambda: ClusterStack(config(HOOK, MAIL), "dev").outputs)
+    stack = record_cluster(config(HOOK, MAIL))
     for word in (TOKEN, PASSWORD):
         assert [step.name for step in stack.remote if word in step.inputs["stdin"]] == ["head-services"]
         assert [resource.name for resource in stack.resources if word in resource.in_plain_state] == []
