@@ -5,8 +5,6 @@
 #
 # MUNGE_GENERATION   text of the config that is changed for another key
 
-# Members that have not yet shown that they have the key, one a line.
-MUNGE_LATE=$STATE_DIR/munge.late
 # Partitions that are held, one a line; tailrack-munge-release lets them start again, also where this step is killed.
 MUNGE_HELD=$STATE_DIR/munge.held
 # Seconds: for what was sent to nodes before, and after which jobs start again whatever has become of this step.

@@ -144,7 +144,7 @@ def test_a_node_that_has_the_key_already_stops_nobody(node: Shell) -> None:
 
 
 def place(head: Shell) -> subprocess.CompletedProcess[str]:
-    values = {**role_header("munge"), "HOST_NAME": "head"}
+    values = {**role_header("munge"), "HOST_NAME": "head", "NODE_NAME": "b1", "NODE_ADDRESS": "100.64.0.9"}
     return head.call(f'MUNGE_CHANGES=1; munge_member; cat "{head.path(KEY)}"', values, "munge/member")
 
 
@@ -163,3 +163,29 @@ def test_a_change_that_nobody_goes_on_with_holds_no_node_for_long(head: Shell) -
     done = place(head)
     assert done.returncode == 0, done.stderr
     assert "the munge key has not been changed for 1s; going on with the last one" in done.stderr
+
+
+def test_a_node_that_was_asked_where_it_is_no_longer_has_the_key_before_its_fabric_is_proven(head: Shell) -> None:
+    head.write(LATE, "a1\nb1\n")
+    head.write("hurry", 'sleep() { echo >"$STATE_DIR/answers"; }\n')
+    head.stub(
+        "tailrack-ask",
+        f"""
+        address=$(cat {head.path("/var/lib/tailrack/members")}/$1/address)
+        [ "$address" = 100.64.0.9 ] && [ -e {head.path("/var/lib/tailrack/answers")} ] || exit 255
+        [ "$2" = munge-next ] && cat >{head.path("/handed")} || echo "credential of $3"
+        """,
+    )
+    done = place(head)
+    assert done.returncode == 0, done.stderr
+    assert head.path("/handed").read_text(encoding="utf-8") == f"{OLD}\n"
+    assert "b1 did not get the munge key with the others" in done.stderr
+    assert "does not show" not in done.stderr
+
+
+def test_a_node_that_never_shows_the_key_goes_on_and_is_named_by_who_changes_it(head: Shell) -> None:
+    head.write(LATE, "b1\n")
+    head.write("dead", "b1")
+    done = place(head)
+    assert done.returncode == 0, done.stderr
+    assert "b1 does not show that it has the key" in done.stderr
