@@ -26,7 +26,7 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
     """One site of four nodes, up and measured."""
     made = make_cluster("m1")
     pools = [{"name": "a", "count": 3}]
-    made.config["tailrack:sites"] = [{"name": "cloud-a", "kind": "lab", "pools": pools}]
+    made.config["tailrack:sites"] = [{"name": "cloud-a", "kind": "lab", "fabric": "tailnet", "pools": pools}]
     # Long enough to tell a slow link from the time that a message takes anyway.
     made.config["tailrack:validation"].update(max_bytes="1M", gate_bytes="1M", floors_gb_per_s={})
     made.up_ok()
@@ -36,8 +36,8 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
 def test_a_node_behind_a_slow_link_is_named_by_the_site_that_it_slows_down(cluster: ClusterUnderTest) -> None:
     sound = site(cluster)
     assert (sound["verdict"], sound["suspects"], sorted(sound["nodes"])) == ("UNJUDGED", [], ["a1", "a2", "a3", "head"])
-    reached = sound["busbw_gb_per_s"]
-    cluster.config["tailrack:validation"]["floors_gb_per_s"] = {"cloud-a": reached * FLOOR}
+    reached = round(sound["busbw_gb_per_s"], 6)
+    cluster.config["tailrack:validation"]["floors_gb_per_s"] = {"cloud-a": round(reached * FLOOR, 6)}
     cluster.config["tailrack:validation"]["rerun"] = "behind a slow link"
     rate = f"{round(reached * SLOWED_TO * 8e6)}kbit"
     cluster.run(SLOW, f"tc qdisc add dev tailscale0 root tbf rate {rate} burst 64kb latency 200ms")
