@@ -40,6 +40,9 @@ take_accounting() {
         fail "$REFUSED" "see what it says above; 'journalctl -u slurmctld -u slurmdbd' on $HOST_NAME says more"
     fi
     give_files_lock_back
+    # One that began while slurmdbd was away, as after another release of both, comes when it has something to say, or within five
+    # minutes (PERIODIC_NODE_ACCT in src/slurmctld/controller.c). One that begins anew comes at once.
+    wait_until 10 cluster_registered || scontrol reconfigure || note "slurmctld refuses its configuration"
     wait_until 60 cluster_registered || fail "slurmctld does not come to slurmdbd" \
         "see 'journalctl -u slurmctld -u slurmdbd' on $HOST_NAME, then run up again"
 }

@@ -105,6 +105,19 @@ def test_where_it_is_refused_the_number_and_the_files_are_as_they_were(controlle
     assert not controller.path(LINES).exists()
 
 
+def test_a_controller_that_began_while_slurmdbd_was_away_is_had_to_come_to_it(controller: Shell) -> None:
+    controller.hurry()
+    assert controller.call("take_accounting ''", values(), "accounting/switch").returncode == 0
+    files_taken = controller.path("seen").read_text()
+    # Knows it once slurmctld has begun anew.
+    controller.stub(
+        "sacctmgr", f"[ $(wc -l <{controller.path('seen')}) -gt 1 ] && echo 'lab|100.64.0.1' || echo 'lab|'"
+    )
+    done = controller.call("take_accounting ''", values(), "accounting/switch")
+    assert done.returncode == 0, done.stderr
+    assert controller.path("seen").read_text() == files_taken * 2
+
+
 @pytest.mark.parametrize(("gib", "mb"), [(0.25, 128), (4, 1024), (24, 4096), (2048, 4096)])
 def test_the_database_fills_a_quarter_of_the_memory_within_bounds(shell: Shell, gib: float, mb: int) -> None:
     shell.write("proc/meminfo", f"MemTotal:       {int(gib * 2**20)} kB\nMemFree: 1 kB\n")

@@ -24,7 +24,24 @@ def test_units_are_read_anew_where_one_of_them_is_another_than_systemd_has(
     shell: Shell, said: str, changed: list[str]
 ) -> None:
     assert calls(shell, "reload_units a.service b.timer", f"[ $1 != show ] || printf '{said}'") == changed
-    assert "systemctl show -P NeedDaemonReload a.service b.timer" in shell.calls
+    assert "systemctl show -P NeedDaemonReload -P DropInPaths a.service b.timer" in shell.calls
+
+
+# As systemd 252 does where the folder was not there when it last read its units.
+@pytest.mark.parametrize(
+    ("known", "changed"), [("other.conf ours.conf", []), ("other.conf", ["systemctl daemon-reload"])]
+)
+def test_units_are_read_anew_where_systemd_does_not_know_a_file_of_theirs(
+    shell: Shell, known: str, changed: list[str]
+) -> None:
+    folder = "/etc/systemd/system/b.service.d"
+    for name in ("other.conf", "ours.conf"):
+        shell.write(f"{folder}/{name}", "")
+    paths = " ".join(str(shell.path(f"{folder}/{name}")) for name in known.split())
+    assert (
+        calls(shell, "reload_units a.service b.service", f"[ $1 != show ] || printf 'no\\n\\n\\nno\\n{paths}\\n'")
+        == changed
+    )
 
 
 def test_a_unit_that_has_no_state_to_ask_for_ends_the_step(shell: Shell) -> None:
