@@ -30,7 +30,16 @@ SETTINGS = [
 ROLES = [path for path in (PROJECT / "components" / "roles").rglob("*.py") if path not in SETTINGS]
 # What a kind of site makes of pulumi resources is imported by its machines.py alone.
 # And what sets its runtime reads none of the config.
-MADE = ("machines.py", "network.py", "cluster.py", "pool.py", "stack_outputs.py", "access.py", "runtime_tuning.py")
+MADE = (
+    "machines.py",
+    "network.py",
+    "cluster.py",
+    "pool.py",
+    "stack_outputs.py",
+    "last_run.py",
+    "access.py",
+    "runtime_tuning.py",
+)
 CONFIG = [path for path in STACKS if path.name not in MADE]
 # Sent to the cluster, never imported here.
 ON_THE_NODES = {"all_reduce_perf_cpu.py": {"mpi4py", "numpy"}, "tcp_ring.py": {"numpy"}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -198,11 +199,12 @@ def run_main(monkeypatch: pytest.MonkeyPatch, config: RawConfig) -> dict[str, An
     values = {f"tailrack:{key}": json.dumps(value) for key, value in config.items()}
     monkeypatch.setenv("PULUMI_CONFIG", json.dumps(values))
     monkeypatch.setattr(pulumi, "export", exported.__setitem__)
-    # As far as its first turn of the event loop: everything is made then.
-    monkeypatch.setattr(pulumi, "run", lambda program: program().send(None))
+    mains: list[Callable[[], Awaitable[None]]] = []
+    monkeypatch.setattr(pulumi, "run", mains.append)
 
-    def program() -> dict[str, Any]:
+    async def program() -> dict[str, Any]:
         runpy.run_path(str(PROJECT / "__main__.py"))
+        await mains[0]()
         return exported
 
     return dict(record(program).outputs)
