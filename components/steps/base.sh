@@ -209,22 +209,18 @@ ensure_file() {
 # Have systemd know units as their files are now. What it has not loaded it finds by itself, and reading everything anew takes a
 # quarter of a second, of which a first `up` had twenty on a machine: so only where it has one of them as it was.
 reload_units() {
-    local said unit file
+    local said
     said=$(systemctl show -P NeedDaemonReload -P DropInPaths "$@") || return # a template among them: it has no state
-    if grep -qx yes <<<"$said"; then
-        systemctl daemon-reload
-        return
-    fi
     # Of a folder that was not there when it last read its units a systemd of Debian 12 knows nothing, and says "no".
-    for unit in "$@"; do
-        for file in "/etc/systemd/system/$unit.d"/*.conf; do
-            [ -e "$file" ] || continue
-            if ! tr ' ' '\n' <<<"$said" | grep -qxF "$file"; then
-                systemctl daemon-reload
-                return
-            fi
-        done
-    done
+    if grep -qx yes <<<"$said" || drop_ins_of "$@" | grep -vxFf <(tr ' ' '\n' <<<"$said") >/dev/null; then
+        systemctl daemon-reload
+    fi
+}
+
+# Files that are there and change units, one a line.
+drop_ins_of() {
+    local unit
+    for unit in "$@"; do compgen -G "/etc/systemd/system/$unit.d/*.conf" || :; done # none is no failure
 }
 
 # Have units start at every boot; with --now before them, now too.

@@ -78,6 +78,7 @@ def test_two_jobs_at_once_have_different_gpus(cluster: GpuCluster) -> None:
     hold = "sbatch --parsable -w c -n1 --gpus=1 --output=held --wrap 'gpus-seen; sleep 300'"
     number = cluster.run_as("ada", "head", hold).strip()
     try:
+        # The file is there when the job has begun.
         eventually(lambda: "cuda" in cluster.run_as("ada", "head", "cat held || true"), 30, "the first job looks")
         held = json.loads(cluster.run_as("ada", "head", "cat held"))
         (first,), (second,) = held["files"], seen_by(cluster, "--gpus=1")["files"]

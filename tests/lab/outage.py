@@ -70,6 +70,7 @@ class Writers:
 
     def told(self) -> dict[str, list[str]]:
         """By writer, the numbers that were acknowledged and the errors, in order."""
+        # A writer that was told nothing yet has an empty file, or none.
         logs = self._cluster.run(self._node, f"cd {self._here}; grep -H '' {shlex.join(self.names)} || true")
         found: dict[str, list[str]] = {name: [] for name in self.names}
         for line in logs.splitlines():

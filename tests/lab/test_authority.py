@@ -39,6 +39,7 @@ class Logins:
     def told(self) -> Mapping[tuple[str, str], list[str]]:
         """What came of the logins so far: the other machine's name of each that was let in."""
         return {
+            # Nobody was let in yet: there is no file.
             (start, end): self._cluster.run(start, f"cat /tmp/to-{end} 2>/dev/null || true").splitlines()
             for start, end in self._ways
         }

@@ -49,10 +49,12 @@ def listeners(request: pytest.FixtureRequest, run: Callable[[str], str]) -> Iter
         eventually(lambda: "starting" in run("cat /tmp/said"), 20, "rpc.mountd is at work")
         found = run("ss -Hlntup | awk '/rpc.mountd/ {print $1, $5}'").splitlines()
         run("kill $(pgrep -x rpc.mountd)")
+        # pgrep fails where it finds none, which is what is waited for.
         eventually(lambda: run("pgrep -x rpc.mountd || true") == "", 20, "rpc.mountd has ended")
         return set(found)
 
     yield started
+    # It may have ended with its test.
     run("kill $(pgrep -x rpcbind) || true")
 
 
