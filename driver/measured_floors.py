@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,39 @@ from driver.workspace import DriverError
 _NO_STACK = Make()
 FRACTION = 0.9  # of the lowest of the runs: sound runs of one machine differ by up to 13 % over sockets
 _SECTION, _FLOORS, _FROM = "tailrack:validation", "floors_gb_per_s", "floors_from"
+_TRAINING, _TRAINING_FLOOR = "training", "floor_images_per_second"
 
 
-def floors(outputs: Mapping[str, Any], make: Make = _NO_STACK) -> dict[str, float]:
-    """Return floors in GB/s by scope; `node` stands for every node by itself, and is that of the slowest.
+@dataclass(frozen=True)
+class Floors:
+    """What is written into the config.
+
+    by_scope   GB/s by scope; `node` stands for every node by itself, and is that of the slowest
+    training   images a second of each rank; None where no training was measured
+    """
+
+    by_scope: Mapping[str, float] = field(default_factory=dict)
+    training: float | None = None
+
+    def section(self, source: str) -> dict[str, Any]:
+        """The keys of the section `validation` that say them."""
+        trained = {} if self.training is None else {_TRAINING: {_TRAINING_FLOOR: self.training}}
+        return {_FLOORS: dict(self.by_scope), **trained, _FROM: source}
+
+
+def floors(outputs: Mapping[str, Any], make: Make = _NO_STACK) -> Floors:
+    """Return floors of what was measured last.
 
     Raises DriverError, and returns none at all, where a measurement is not one to hold others against.
     """
     everything = all_scopes(outputs)
     if not everything:
         raise DriverError(f"nothing has been measured: run {make('up')} first")
-    if refused := [f"{scope.title}: {why}" for scope in everything if (why := unsound(scope))]:
+    trained = outputs.get("training")
+    refused = [f"{scope.title}: {why}" for scope in everything if (why := unsound(scope))]
+    if trained and (why := unsound_training(trained)):
+        refused.append(f"training: {why}")
+    if refused:
         raise DriverError(
             f"no floors are written, because of {'; '.join(refused)}. Repair that, change tailrack:validation.rerun in "
             f"the config, run {make('up')}, and then {make('floors')} again"
@@ -38,7 +61,7 @@ def floors(outputs: Mapping[str, Any], make: Make = _NO_STACK) -> dict[str, floa
     found = {scope.name: _floor(scope) for scope in scopes(outputs)}
     if alone := single_nodes(outputs):
         found[NODE] = min(_floor(scope) for scope in alone)
-    return found
+    return Floors(found, _training_floor(trained) if trained else None)
 
 
 def unsound(scope: Scope) -> str:
@@ -58,6 +81,20 @@ def unsound(scope: Scope) -> str:
     return ""
 
 
+def unsound_training(result: Mapping[str, Any]) -> str:
+    """Return why a training benchmark cannot be what others are held against; "" where it can."""
+    if result["verdict"] not in ("PASS", "UNJUDGED"):
+        return f"its verdict is {result['verdict']}"
+    if result["left_out"]:
+        return f"{', '.join(result['left_out'])} did not take part"
+    return ""
+
+
+def _training_floor(result: Mapping[str, Any]) -> float:
+    lowest = min(result["spread"]["runs"]) if result["spread"] else result["images_per_second"]
+    return _rounded_down(FRACTION * lowest / result["ranks"])
+
+
 def _floor(scope: Scope) -> float:
     spread, figure = scope.optional.get("spread"), scope.result["busbw_gb_per_s"]
     lowest = min(spread["runs"]) if spread else figure or 0.0
@@ -70,7 +107,7 @@ def _rounded_down(value: float) -> float:
     return float(f"{math.floor(value / power + 1e-9) * power:.3g}")
 
 
-def write(path: Path, values: Mapping[str, float], source: str) -> str:
+def write(path: Path, found: Floors, source: str) -> str:
     """Put floors, and where they are from, into a stack's config file; all else stays. Return the lines that say it.
 
     Raises DriverError, with the lines to paste, where the file is written in a way that cannot be added to safely.
@@ -78,12 +115,13 @@ def write(path: Path, values: Mapping[str, float], source: str) -> str:
     before = read_stack_file(path)
     section = before["config"].get(_SECTION)
     known = section if isinstance(section, dict) else {}
-    lines = _yaml({_SECTION: {_FLOORS: dict(values), _FROM: source}})
-    wanted = {**known, _FLOORS: {**(known.get(_FLOORS) or {}), **values}, _FROM: source}
+    added = found.section(source)
+    lines = _yaml({_SECTION: added})
+    wanted = {**known, **{key: _merged(known.get(key), value) for key, value in added.items()}}
     place = path.resolve()
     fresh = place.with_name(f"{place.name}.new")
     try:
-        fresh.write_bytes(_edited(place.read_bytes().decode(), values, source).encode())
+        fresh.write_bytes(_edited(place.read_bytes().decode(), added).encode())
         if read_stack_file(fresh) != {**before, "config": {**before["config"], _SECTION: wanted}}:
             raise ValueError("the file would say something else")
         fresh.chmod(place.stat().st_mode & 0o777)
@@ -98,18 +136,23 @@ def write(path: Path, values: Mapping[str, float], source: str) -> str:
     return lines
 
 
-def _edited(text: str, values: Mapping[str, float], source: str) -> str:
-    """The text with floors and source, where YAML's parser finds their places. ValueError where none is safe."""
+def _merged(old: Any, new: Any) -> Any:
+    return {**(old or {}), **new} if isinstance(new, dict) else new
+
+
+def _edited(text: str, added: Mapping[str, Any]) -> str:
+    """The text with keys of the section, where YAML's parser finds their places. ValueError where none is safe."""
     at = ("config", _SECTION)
     if _value(_mapping(text, "config"), _SECTION) is None:
-        return _with(text, ("config",), _SECTION, {_FLOORS: dict(values), _FROM: source})
-    floors = _value(_mapping(text, *at), _FLOORS)
-    if isinstance(floors, yaml.MappingNode) and floors.value:
-        for scope, floor in values.items():
-            text = _with(text, (*at, _FLOORS), scope, floor)
-    else:
-        text = _with(text, at, _FLOORS, dict(values))
-    return _with(text, at, _FROM, source)
+        return _with(text, ("config",), _SECTION, dict(added))
+    for key, value in added.items():
+        old = _value(_mapping(text, *at), key)
+        if isinstance(value, dict) and isinstance(old, yaml.MappingNode) and old.value:
+            for name, each in value.items():
+                text = _with(text, (*at, key), name, each)
+        else:
+            text = _with(text, at, key, value)
+    return text
 
 
 def _with(text: str, at: tuple[str, ...], key: str, value: Any) -> str:

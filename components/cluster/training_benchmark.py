@@ -51,7 +51,10 @@ class TrainingBenchmark(pulumi.ComponentResource):
         before: pulumi.Output[Any],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        super().__init__("tailrack:validation:TrainingBenchmark", NAME, None, opts)
+        # For the state to remember the floor: one that goes or is lowered is found by driver/checks.
+        floor = settings.floor_images_per_second
+        told_of_it = {"floors": {} if floor is None else {NAME: floor}, "scopes": [NAME]}
+        super().__init__("tailrack:validation:TrainingBenchmark", NAME, told_of_it, opts)
         wanted = {*(settings.nodes or validation.nodes or [node.host.name for node in members])}
         there = {node.host.name: node for node in members if node.host.name in wanted}
         sites = {name: node.host.site for name, node in there.items()}
@@ -93,7 +96,7 @@ class TrainingBenchmark(pulumi.ComponentResource):
         self.results: pulumi.Output[dict[str, Any]] = late(
             {"report": step.result, "retries": again},
             lambda told: {
-                **judge_training(told["report"], settings.floor_images_per_second),
+                **judge_training(told["report"], floor, validation.floors_from or "config"),
                 "retries": told["retries"],
             },
         )

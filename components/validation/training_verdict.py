@@ -60,17 +60,19 @@ class TrainingAsked:
     on_gpus: bool
     spans: bool
     floor: float | None = None
+    floor_source: str = "config"
 
 
-def judge_training(found: Mapping[str, Any], floor: float | None) -> TrainingResult:
+def judge_training(found: Mapping[str, Any], floor: float | None, source: str = "config") -> TrainingResult:
     """The result of what the step has brought back: words of a user, which may be anything. Nothing is raised.
 
-    floor   least images a second and rank, of the config; None for none
+    floor    least images a second and rank, of the config; None for none
+    source   where it is from
     """
     try:
-        asked, report = _asked(found, floor), JobReport.from_json({**found, "last": None})
+        asked, report = _asked(found, floor, source), JobReport.from_json({**found, "last": None})
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        asked = TrainingAsked(0, 0, on_gpus=False, spans=False, floor=floor)
+        asked = TrainingAsked(0, 0, on_gpus=False, spans=False, floor=floor, floor_source=source)
         report = JobReport(job_id=None, state="", exit_code=None, signal=None, seconds=None, nodes=(), output="")
         words = "The report cannot be read. Change tailrack:validation.rerun to measure again."
         return _result(asked, report, TrainingFigures(), ("INCONCLUSIVE", words))
@@ -78,12 +80,12 @@ def judge_training(found: Mapping[str, Any], floor: float | None) -> TrainingRes
     return _result(asked, report, figures, _verdict(asked, report, figures))
 
 
-def _asked(found: Mapping[str, Any], floor: float | None) -> TrainingAsked:
+def _asked(found: Mapping[str, Any], floor: float | None, source: str) -> TrainingAsked:
     told = found.get("asked") or {"nodes": 0, "ranks": 0, "on_gpus": False, "spans": False}
     for name, kind in (("nodes", int), ("ranks", int), ("on_gpus", bool), ("spans", bool)):
         if not isinstance(told[name], kind):
             raise ValueError(f"{name} is none")
-    return TrainingAsked(told["nodes"], told["ranks"], told["on_gpus"], told["spans"], floor)
+    return TrainingAsked(told["nodes"], told["ranks"], told["on_gpus"], told["spans"], floor, source)
 
 
 def _verdict(asked: TrainingAsked, report: JobReport, figures: TrainingFigures) -> tuple[Verdict, str]:
@@ -165,7 +167,7 @@ def _result(
         images_per_second_per_rank=None if rate is None else rate / (figures.ranks or 1),
         jitter=None if at is None else figures.runs[at].jitter,
         floor_images_per_second=asked.floor,
-        floor_source=None if asked.floor is None else "config",
+        floor_source=None if asked.floor is None else asked.floor_source,
         spread=spread,
         ranks=figures.ranks,
         nodes=list(report.nodes),

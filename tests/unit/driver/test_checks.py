@@ -171,6 +171,26 @@ def test_a_floor_is_compared_with_nothing_where_the_state_remembers_none(build: 
     assert found(event("update", component.type, "validation", {}, dict(component.inputs))) == []
 
 
+def with_training(floor: float | None) -> dict[str, Any]:
+    raw = copy.deepcopy(LAB)
+    raw["validation"] = {"training": {} if floor is None else {"floor_images_per_second": floor}}
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("now", "finding"),
+    [
+        (None, [("floor-removed", "training loses its floor of 90 images a second: no figure would be too low")]),
+        (80, [("floor-lowered", "training would pass with 80 images a second, and 90 images a second is its floor")]),
+        (95, []),
+    ],
+)
+def test_a_floor_of_training_that_goes_or_is_lowered_is_found(
+    build: Build, now: float | None, finding: list[tuple[str, str]]
+) -> None:
+    assert found(*planned(build(with_training(90)), build(with_training(now)))) == finding
+
+
 HEAD_LOST = (
     "the head node door would be taken out of the cluster: homes, Slurm's state and the cluster's keys are on its disk"
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from driver.measured_floors import floors, write
+from driver.measured_floors import Floors, floors, write
 from driver.stack_file import read_stack_file
 from driver.workspace import DriverError
 
@@ -32,16 +32,16 @@ def outputs(**scopes: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_floor_is_nine_tenths_of_the_lowest_run():
-    assert floors(outputs(rack=result())) == {"rack": 8.91}
+    assert floors(outputs(rack=result())) == Floors({"rack": 8.91})
 
 
 def test_a_measurement_of_one_run_gives_a_floor_too():
-    assert floors(outputs(rack=result(0.0012349, spread=None))) == {"rack": 0.00111}
+    assert floors(outputs(rack=result(0.0012349, spread=None))) == Floors({"rack": 0.00111})
 
 
 def test_nodes_by_themselves_have_one_floor_that_of_the_slowest():
     alone = {"a": result(365.0, spread=None), "b": result(344.0, spread=None)}
-    assert floors({"validation": {"node": alone, "rack": result()}}) == {"rack": 8.91, "node": 309.0}
+    assert floors({"validation": {"node": alone, "rack": result()}}) == Floors({"rack": 8.91, "node": 309.0})
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,31 @@ def test_one_measurement_that_is_not_sound_keeps_all_floors_from_being_written(c
     assert "rack: " in str(refused.value)
     assert why in str(refused.value)
     assert "office" not in str(refused.value)
+
+
+def trained(**changes: Any) -> dict[str, Any]:
+    sound = {"verdict": "UNJUDGED", "left_out": [], "images_per_second": 12_000.0, "ranks": 2}
+    return {**sound, "spread": {"runs": [12_100.0, 12_000.0, 11_000.0], "relative": 0.09}, **changes}
+
+
+@pytest.mark.parametrize(("spread", "floor"), [(trained()["spread"], 4950.0), (None, 5400.0)])
+def test_what_was_trained_gives_a_floor_for_each_gpu_too(spread, floor):
+    found = floors({**outputs(rack=result()), "training": trained(spread=spread)})
+    assert found == Floors({"rack": 8.91}, floor)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"verdict": "FAIL"}, "training: its verdict is FAIL"),
+        ({"verdict": "UNSTABLE"}, "training: its verdict is UNSTABLE"),
+        ({"left_out": ["b1"]}, "training: b1 did not take part"),
+    ],
+)
+def test_training_that_is_not_sound_keeps_all_floors_from_being_written(changes, why):
+    with pytest.raises(DriverError, match="no floors are written") as refused:
+        floors({**outputs(rack=result()), "training": trained(**changes)})
+    assert why in str(refused.value)
 
 
 def test_where_nothing_was_measured_there_are_no_floors():
@@ -88,10 +113,10 @@ encryptionsalt: v1:abc
 """
 
 
-def written(tmp_path: Path, text: str, values: dict[str, float]) -> str:
+def written(tmp_path: Path, text: str, values: dict[str, float], training: float | None = None) -> str:
     path = tmp_path / "Pulumi.x.yaml"
     path.write_text(text)
-    write(path, values, SOURCE)
+    write(path, Floors(values, training), SOURCE)
     assert [found.name for found in tmp_path.iterdir()] == [path.name]
     return path.read_text()
 
@@ -102,6 +127,23 @@ def test_new_values_take_the_place_of_old_ones_and_every_comment_stays(tmp_path)
         "      cross-site: 0.0002\n",
         f"      cross-site: 0.0002\n      cloud-b: 0.25\n    floors_from: {SOURCE}\n",
     )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("training: {}", "training: {floor_images_per_second: 4950.0}"),
+        ("training: {steps: 9} # quick", "training: {steps: 9, floor_images_per_second: 4950.0} # quick"),
+        (
+            "training:\n      floor_images_per_second: 7 # old\n      steps: 9",
+            "training:\n      floor_images_per_second: 4950.0 # old\n      steps: 9",
+        ),
+    ],
+)
+def test_the_floor_of_training_lies_among_its_other_keys(tmp_path, before, after):
+    text = f"config:\n  tailrack:validation:\n    floors_gb_per_s: {{rack: 1}}\n    {before}\n"
+    expected = text.replace("rack: 1", "rack: 8.91").replace(before, after) + f"    floors_from: {SOURCE}\n"
+    assert written(tmp_path, text, {"rack": 8.91}, training=4950.0) == expected
 
 
 @pytest.mark.parametrize(
@@ -147,7 +189,7 @@ def test_a_file_that_cannot_be_added_to_safely_stays_and_the_lines_to_paste_are_
     path = tmp_path / "Pulumi.x.yaml"
     path.write_text(text)
     with pytest.raises(DriverError, match="write them") as refused:
-        write(path, {"rack": 8.91}, SOURCE)
+        write(path, Floors({"rack": 8.91}), SOURCE)
     assert "    rack: 8.91\n" in str(refused.value)
     assert path.read_text() == text
     assert [found.name for found in tmp_path.iterdir()] == [path.name]
