@@ -6,7 +6,8 @@ trains never changes within a VERSION: figures of one version are comparable.
 The model is a ResNet-18 on images made on the device, so that neither disks nor the decoding of pictures are measured:
 on GPUs at its own size with bfloat16 where that is sensible, on CPUs a narrow one on small images.
 
-arguments   untimed steps before all, and timed steps of each run
+arguments   untimed steps before all, and timed steps of each run; then `fsdp` for FSDP in the place of DDP, which
+            wants GPUs and is not what is measured
 prints      lines that components/validation/training_figures.py reads; by the first rank alone
 """
 
@@ -76,16 +77,41 @@ def network(width: int) -> nn.Sequential:
     )  # fmt: skip
 
 
+def replicated(plain: nn.Sequential, place: Place) -> nn.Module:
+    """The model as each rank has all of it: DDP."""
+    return DistributedDataParallel(plain, device_ids=[place.device.index] if place.device.type == "cuda" else None)
+
+
+def sharded(plain: nn.Sequential, place: Place) -> nn.Module:
+    """The model as each rank has a part of it: FSDP, a unit a block."""
+    # Not of every PyTorch 2 that DDP is measured with.
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    # FSDP takes no weights of another order.
+    plain = plain.to(memory_format=torch.contiguous_format)
+    mesh = init_device_mesh(place.device.type, (place.ranks,))
+    for block in plain:
+        if isinstance(block, Block):
+            fully_shard(block, mesh=mesh)
+    return fully_shard(plain, mesh=mesh)
+
+
+def whole(weights: torch.Tensor) -> torch.Tensor:
+    """All of a parameter, of which this rank may have a part."""
+    return weights.full_tensor() if hasattr(weights, "full_tensor") else weights
+
+
 class Benchmark:
     """The model, its optimizer, and one batch of made images that every step sees."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, parallel: str) -> None:
         self.place = place
         self.on_gpus = place.device.type == "cuda"
         self.shape = ON_GPUS if self.on_gpus else ON_CPUS
         torch.manual_seed(1)
         plain = network(self.shape.width).to(place.device, memory_format=torch.channels_last)
-        self.model = DistributedDataParallel(plain, device_ids=[place.device.index] if self.on_gpus else None)
+        self.model = sharded(plain, place) if parallel == "fsdp" else replicated(plain, place)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
         torch.manual_seed(2 + place.rank)
         images = torch.randn(self.shape.batch, 3, self.shape.pixels, self.shape.pixels, device=place.device)
@@ -123,7 +149,7 @@ class Benchmark:
     def alike(self) -> bool:
         """Whether all ranks have the same model, as they must after every step."""
         with torch.no_grad():
-            total = torch.stack([weights.double().abs().sum() for weights in self.model.parameters()]).sum()
+            total = torch.stack([whole(weights).double().abs().sum() for weights in self.model.parameters()]).sum()
         found = [torch.zeros_like(total) for _ in range(self.place.ranks)]
         dist.all_gather(found, total)
         return all(math.isclose(float(each), float(total), rel_tol=1e-9) for each in found)
@@ -135,10 +161,10 @@ def say(place: Place, word: str, told: object) -> None:
         print(f"tailrack-training {word} {json.dumps(told)}", flush=True)
 
 
-def main(warmup: int, steps: int) -> int:
+def main(warmup: int, steps: int, parallel: str = "ddp") -> int:
     """Measure; what fails ends the program with PyTorch's own words."""
     place = begin()
-    benchmark = Benchmark(place)
+    benchmark = Benchmark(place, parallel)
     device = torch.cuda.get_device_name(place.device) if benchmark.on_gpus else "CPU"
     own = (os.environ.get("SLURMD_NODENAME") or os.uname().nodename, device)
     members = [own] * place.ranks
@@ -159,4 +185,4 @@ def main(warmup: int, steps: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:]))

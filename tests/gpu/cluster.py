@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from driver.find_engine import Found
-from tests.gpu.machines import CONTROL, FABRIC, PROGRAM, Machine
+from tests.gpu.machines import CONTROL, FABRIC, PLACE, PROGRAM, Machine, run
 from tests.lab.cluster import SMALL_MEASUREMENT, ClusterUnderTest, dev_config
 
 SITES: Mapping[str, dict[str, Any]] = {
@@ -66,6 +67,11 @@ class GpuCluster(ClusterUnderTest):
     def _host(machine: Machine) -> dict[str, Any]:
         gpus = {"gpu": f"{machine.gpus[0].kind}:{len(machine.gpus)}"} if machine.gpus else {}
         return {**machine.host(), **gpus}
+
+    def give(self, user: str, folder: Path) -> None:
+        home = PLACE / "disk/head/shared/home" / user
+        shutil.copytree(folder, home / folder.name, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+        run("chown", "-R", "--reference", home, home / folder.name)
 
     def attempt(self, node: str, command: str, limit: float = 60) -> subprocess.CompletedProcess[str]:
         return self.machines[node].attempt(command, limit)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Make an image of what is on this machine, which has GPUs: nccl-tests, a shell, Python, Open MPI, and the driver's libraries.
-#   container_image.sh IMAGE
-# The libraries lie where a loader without a cache looks, as in an image that brings its own.
+#   container_image.sh IMAGE [PYTHON]
+# With PYTHON, python3 in it is that one, which is not in it: what it is made of is mounted. The libraries lie where a loader without a cache looks, as in an image that brings its own.
 set -eu
 target=$1
 libs=/usr/lib/x86_64-linux-gnu
@@ -28,6 +28,13 @@ while read -r name path; do
 done <needed
 cp -L /lib64/ld-linux-x86-64.so.2 usr/lib64/
 rm -f loaded files needed
+if [ -n "${2-}" ]; then
+    rm usr/bin/python3
+    printf '#!/bin/sh\nexec %s "$@"\n' "$2" >usr/bin/python3
+    chmod 755 usr/bin/python3
+    # What older programs than the C library here ask for by name.
+    for name in libutil.so.1 librt.so.1 libdl.so.2 libpthread.so.0; do cp -L "$libs/$name" ".$libs/"; done
+fi
 echo 'PRETTY_NAME="An image with nccl-tests"' >etc/os-release
 echo root:x:0:0::/root:/bin/sh >etc/passwd
 echo root:x:0: >etc/group

@@ -10,7 +10,7 @@ mkdir "$trees" "$work/disk"
 mount --make-rprivate /
 mount -t tmpfs -o mode=755,size=16g trees "$trees"
 mkdir "$trees/node"
-cat "$archives/1/node.tar.xz.1" "$archives/2/node.tar.xz.2" | tar -C "$trees/node" -xJ
+cat "$archives"/[0-9]/node.tar.xz.[0-9] | tar -C "$trees/node" -xJ
 
 # What a GPU program loads: machines get the folders that have it, at the same paths, and a list of them for ldconfig.
 # What lies among this machine's own libraries is copied.
@@ -25,11 +25,19 @@ cp "$trees/folders" "$trees/node/etc/ld.so.conf.d/gpu.conf"
 grep -E '^(/usr)?/lib(64)?(/|$)' "$trees/found" | while read -r folder; do
     find "$folder/" -maxdepth 1 \( "${libraries[@]}" \) -exec cp -L {} "$trees/node/usr/lib/x86_64-linux-gnu/" \;
 done || :
+# PyTorch, where this machine's python3 has it in an environment of its own: that one, and the Python that it is made of.
+# The first line is the Python to call.
+python3 - >"$trees/pytorch" 2>/dev/null <<'END' || : >"$trees/pytorch"
+import os, sys, sysconfig, torch
+if sys.prefix == sys.base_prefix: sys.exit(1)
+print(sys.executable, sys.prefix, sysconfig.get_path("stdlib"), os.path.realpath(sys.executable), sep="\n")
+END
+
 smi=$(command -v nvidia-smi || find /usr/local/nvidia -name nvidia-smi -type f 2>/dev/null | head -n 1 || :)
 if [ -n "$smi" ]; then cp -L "$smi" "$trees/nvidia-smi"; fi
 
 cp -a "$trees/node" "$trees/tests"
-tar -C "$trees/tests" -xJf "$archives/2/program.tar.xz"
+tar -C "$trees/tests" -xJf "$archives"/[0-9]/program.tar.xz
 cd "$trees/tests"
 mkdir -p srv/test/{project,trees,disk,out,cgroup} before
 mount --bind . .
@@ -43,6 +51,10 @@ mount --bind "$trees" srv/test/trees
 mount --bind "$work/disk" srv/test/disk
 mount --bind "$out" srv/test/out
 mount --bind "$cgroup" srv/test/cgroup
+sed 1d "$trees/pytorch" | while read -r path; do
+    if [ -d "$path" ]; then mkdir -p ".$path"; else touch ".$path"; fi
+    mount --bind "$path" ".$path"
+done
 for folder in "${folders[@]}"; do
     mkdir -p ".$folder"
     mount --rbind "$folder" ".$folder"

@@ -1,11 +1,12 @@
 #!/bin/bash
 # Become a machine: systemd in namespaces of its own, as process 1 of its tree (machines.py calls this).
-#   machine.sh NAME TREE DISK FOLDERS GPU...
-# DISK is a folder on a disk. FOLDERS lists the folders of the libraries of GPUs. Each GPU is its number in /dev and its
+#   machine.sh NAME TREE DISK FOLDERS PYTORCH GPU...
+# DISK is a folder on a disk. FOLDERS lists the folders of the libraries of GPUs, PYTORCH after its first line what a
+# Python with PyTorch is made of: both are for machines with GPUs. Each GPU is its number in /dev and its
 # bus address, `1=0000:00:07.0`.
 set -eu
-name=$1 root=$2 disk=$3 folders=$4
-shift 4
+name=$1 root=$2 disk=$3 folders=$4 pytorch=$5
+shift 5
 mount --make-rprivate /
 mount --bind "$root" "$root"
 mount -t proc proc "$root/proc"
@@ -39,6 +40,10 @@ if [ -d /proc/driver/nvidia ]; then
     fi
 fi
 if [ $# -gt 0 ]; then
+    sed 1d "$pytorch" | while read -r path; do
+        if [ -d "$path" ]; then mkdir -p "$root$path"; else touch "$root$path"; fi
+        mount --bind "$path" "$root$path"
+    done
     while read -r folder; do
         mkdir -p "$root$folder"
         mount --rbind "$folder" "$root$folder"

@@ -22,6 +22,8 @@ TREES, CGROUP, KEY = PLACE / "trees", PLACE / "cgroup", PLACE / "key"
 ALL_REDUCE_PERF = PLACE / "all_reduce_perf"
 PROGRAM = "/usr/local/bin/all_reduce_perf"
 """nccl-tests' program on every machine."""
+PYTORCH = TREES / "pytorch"
+"""What machines with GPUs have of this machine's PyTorch: the Python to call, then its folders and files."""
 
 CONTROL, CONTROL_ADDRESS = "control.lab", "10.9.0.1"
 FABRIC = "fabric0"
@@ -193,7 +195,7 @@ def _start(machine: Machine) -> None:
     gpus = [f"{gpu.number}={gpu.bus}" for gpu in machine.gpus]
     with (PLACE / "out" / f"{machine.name}.console").open("w") as log:
         outer = subprocess.Popen(
-            ["bash", "-c", enter, "bash", cgroup / "cgroup.procs", *own, *begin, TREES / "folders", *gpus],
+            ["bash", "-c", enter, "bash", cgroup / "cgroup.procs", *own, *begin, TREES / "folders", PYTORCH, *gpus],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -9,7 +9,7 @@ and an NCCL not newer than the machine's. FOLDER then holds
     program.tar.xz  what the machine that runs the tests has besides: Python packages, the tailnet's control server,
                     ALL_REDUCE_PERF; with --artifacts Enroot's packages, Pyxis' source, and what a head node compiles
                     of it: there is no compiler on the machine
-    1/, 2/          the same in parts, for a way to the machine that takes only so much at a time; `make test-gpu`
+    1/, 2/, ...     the same in parts, for a way to the machine that takes only so much at a time; `make test-gpu`
                     reads these
 """
 
@@ -19,8 +19,10 @@ import argparse
 import fnmatch
 import io
 import lzma
+import math
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -49,6 +51,7 @@ PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (5, 12, *range(17, 40))]
     "manylinux2014_x86_64",
     "manylinux1_x86_64",
 ]
+PART_BYTES = 45 << 20
 TEST_PACKAGES = {
     "pytest",
     "pluggy",
@@ -273,14 +276,14 @@ class Stream(io.RawIOBase):
 
 
 def in_parts(node: Path, program: Path) -> list[Path]:
-    """Write the archives as two folders of about one size, beside them; return the files there."""
+    """Write the archives as folders of about one size, PART_BYTES at most, beside them; return the files there."""
     whole, rest = node.read_bytes(), program.read_bytes()
-    first = (len(whole) + len(rest)) // 2
-    parts = {
-        "1/node.tar.xz.1": whole[:first],
-        "2/node.tar.xz.2": whole[first:],
-        "2/program.tar.xz": rest,
-    }
+    count = math.ceil((len(whole) + len(rest)) / PART_BYTES)
+    size = math.ceil((len(whole) + len(rest)) / count)
+    for older in node.parent.glob("[0-9]"):
+        shutil.rmtree(older)
+    parts = {f"{at + 1}/node.tar.xz.{at + 1}": whole[at * size : (at + 1) * size] for at in range(count)}
+    parts[f"{count}/program.tar.xz"] = rest
     for name, content in parts.items():
         path = node.parent / name
         path.parent.mkdir(exist_ok=True)

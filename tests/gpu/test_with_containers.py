@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import statistics
+from pathlib import Path
 
 import pytest
 
 from tests.gpu.cluster import QUICK, GpuCluster
-from tests.gpu.machines import PLACE
+from tests.gpu.machines import PLACE, PYTORCH
+from tests.gpu.test_figures import ASKED, asked
+from tests.lab.test_jobs import JOBS
 
 ARTIFACTS = PLACE / "artifacts"
 IMAGE = "nccl-tests"
+TORCH_IMAGE = "pytorch"
+"""An image whose python3 is this machine's with PyTorch, mounted into it: seven gigabytes that need not be packed."""
 SMOKE = "/var/lib/tailrack/containers/smoke.sqsh"
 
 
@@ -27,9 +34,16 @@ def up(cluster: GpuCluster) -> None:
     if cluster.on_gpus:
         tree = cluster.machines["c"].tree
         shutil.copy(__file__.replace("test_with_containers.py", "container_image.sh"), tree / "var/tmp/image.sh")
-        cluster.run("c", f"bash /var/tmp/image.sh /var/tmp/{IMAGE}.sqsh", limit=300)
-        shutil.copy(tree / f"var/tmp/{IMAGE}.sqsh", export / f"{IMAGE}.sqsh")
-        images.append({"name": IMAGE, "source": f"/export/{IMAGE}.sqsh"})
+        python, *mounted = PYTORCH.read_text().splitlines() or [""]
+        for name, its_python in {IMAGE: "", **({TORCH_IMAGE: python} if python else {})}.items():
+            cluster.run("c", f"bash /var/tmp/image.sh /var/tmp/{name}.sqsh {its_python}", limit=300)
+            shutil.move(tree / f"var/tmp/{name}.sqsh", export / f"{name}.sqsh")
+            images.append({"name": name, "source": f"/export/{name}.sqsh"})
+        mounts = "".join(f"{path} {path} none x-create={_kind(tree, path)},rbind\n" for path in mounted)
+        for node in ("a", "b", "c"):
+            folder = cluster.machines[node].tree / "etc/enroot/mounts.d"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "60-pytorch.fstab").write_text(mounts)
     cluster.config["tailrack:containers"] = {
         "artifacts": str(ARTIFACTS),
         # The image has the driver's libraries itself; nvidia-container-cli is not in the archives.
@@ -39,6 +53,10 @@ def up(cluster: GpuCluster) -> None:
     cluster.measured()
     for node in ("a", "b", "c"):
         cluster.run(node, "systemctl start tailrack-containers")
+
+
+def _kind(tree: Path, path: str) -> str:
+    return "dir" if Path(f"{tree}{path}").is_dir() else "file"
 
 
 def test_every_node_has_shown_that_a_users_job_runs_inside(cluster: GpuCluster) -> None:
@@ -68,3 +86,35 @@ def test_nccl_is_measured_inside_a_container(cluster: GpuCluster) -> None:
     (PLACE / "out" / "container.json").write_text(json.dumps(found, indent=1))
     assert (found["verdict"], found["wrong"], found["ranks"]) == ("PASS", 0, len(cluster.machines["c"].gpus)), found
     assert found["transport"] == found["expected_transport"]
+
+
+@pytest.mark.usefixtures("real")
+def test_nccl_in_a_container_is_as_fast_as_on_the_machine(cluster: GpuCluster) -> None:
+    found: dict[str, list[float]] = {"machine": [], "container": []}
+    of_machine = asked("node")
+    of_container = {key: value for key, value in of_machine.items() if key != "program"} | {"image": IMAGE}
+    for number in range(3):  # in turn, so that whatever changes with time changes both
+        for where, nccl in (("machine", of_machine), ("container", of_container)):
+            cluster.measured(nodes=["c"], nccl=nccl, rerun=f"{where} {number}")
+            result = cluster.deployment().outputs()["validation"]["node"]["c"]
+            assert (result["verdict"], result["gate_bytes"]) == ("PASS", ASKED["node"][0]), result["reason"]
+            found[where].append(result["busbw_gb_per_s"])
+    (PLACE / "out" / "container-and-machine.json").write_text(json.dumps(found))
+    machine, container = (statistics.median(runs) for runs in found.values())
+    assert abs(container / machine - 1) <= 0.02, found
+
+
+@pytest.mark.usefixtures("real")
+def test_pytorchs_nccl_runs_in_a_container_as_the_example_has_it(cluster: GpuCluster) -> None:
+    if not PYTORCH.read_text():
+        pytest.skip("PYTORCH IN A CONTAINER IS NOT TESTED: this machine has none")
+    cluster.give("ada", JOBS)
+    gpus = len(cluster.machines["c"].gpus)
+    words = f"-w c -N1 --gpus-per-node={gpus} --ntasks-per-node={gpus} --cpus-per-task=4"
+    submit = f"sbatch --wait --output=out --export=ALL,IMAGE={TORCH_IMAGE} {words} container_nccl.sh"
+    cluster.run_as("ada", "head", f"cd jobs && {submit}; true", 240)
+    told = (PLACE / "disk/head/shared/home/ada/jobs/out").read_text()
+    rates = [float(rate) for rate in re.findall(rf"([\d.]+) GB/s bus bandwidth over {gpus} ranks", told)]
+    (PLACE / "out" / "container-pytorch.json").write_text(json.dumps(rates))
+    assert rates, told
+    assert max(rates) > 100, told

@@ -47,12 +47,15 @@ def test_a_node_has_the_packages_of_every_role() -> None:
     assert {"slurmd", "slurmctld", "nftables", "libpam-slurm-adopt"} <= set(role_packages())
 
 
-def test_archives_come_in_two_halves_that_make_them_whole(tmp_path: Path) -> None:
+def test_archives_come_in_parts_of_a_size_that_make_them_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.gpu.pack.PART_BYTES", 6)
     node, program = tmp_path / "node.tar.xz", tmp_path / "program.tar.xz"
     node.write_bytes(b"0123456789")
     program.write_bytes(b"abcd")
+    (tmp_path / "9").mkdir()  # of an earlier time
     parts = in_parts(node, program)
-    assert [part.read_bytes() for part in parts] == [b"0123456", b"789", b"abcd"]
+    assert [part.read_bytes() for part in parts] == [b"01234", b"56789", b"", b"abcd"]
+    assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"1", "2", "3"}
 
 
 def test_what_docker_sends_in_pieces_is_read_as_one_file() -> None:
