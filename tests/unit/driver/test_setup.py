@@ -18,13 +18,22 @@ ON_MACHINES = {"mpi4py", "numpy", "fusepy", "libnfs", "mlflow"}
 COME_WITH = {"google", "pydantic_core", "markupsafe"}  # of pulumi, pydantic and jinja2, in what these hand out
 MODULES = {"pyyaml": "yaml", "pulumi-command": "pulumi_command", "pulumi-aws": "pulumi_aws"}
 MODULES |= {"pulumi-tailscale": "pulumi_tailscale"}
-# `python3 -m venv .venv` makes a Python that says what pip is asked for; .venv/break stands for an index that is away.
+# `python3 -m venv .venv` makes a Python that says what pip is asked for. UV says that of uv, and what it was told of
+# pip's settings. .venv/break stands for an index that is away, no-uv and uv-breaks for a uv that is not there or that
+# does not manage.
 PYTHON = r"""#!/bin/bash
 case "$*" in
 "-m venv .venv") mkdir -p .venv/bin; cp "$0" .venv/bin/python ;;
 *driver.providers*) cd "$PROJECT" && exec "$REAL" "$@" ;;
+"-m pip config list") cat pip-settings 2>/dev/null || true ;;
+*requirements-setup.txt) [ ! -e .venv/break ] && [ ! -e no-uv ] && cp uv .venv/bin/uv ;;
 *install*) [ ! -e .venv/break ] && printf '%s\n' "${@##*=}" | grep '^requirements' | paste -sd' ' >>installed ;;
 esac
+"""
+UV = r"""#!/bin/bash
+[ ! -e .venv/break ] && [ ! -e uv-breaks ] || exit 2
+env | grep -E '^(UV_|SSL_|ALL_PROXY)' | sort >uv-told
+printf '%s\n' "${@##*=}" | grep '^requirements' | paste -sd' ' >>installed
 """
 
 
@@ -33,6 +42,8 @@ def setup(tmp_path: Path) -> Callable[..., list[str]]:
     """Run driver/setup.sh in a checkout with a Python that installs nothing; returns what pip was asked for, in all."""
     (tmp_path / "driver").mkdir()
     shutil.copy(PROJECT / "driver/setup.sh", tmp_path / "driver")
+    (tmp_path / "uv").write_text(UV)
+    (tmp_path / "uv").chmod(0o755)
     for name in ("", "-dev", "-aws", "-tailscale"):
         (tmp_path / f"requirements{name}.txt").write_text(f"a{name}==1\n")
     python = tmp_path / "bin/python3"
@@ -104,6 +115,53 @@ def test_a_stack_has_the_packages_of_its_providers_however_its_config_is_written
     wanted = [CHECK, f"{CHECK} requirements-{name}.txt"] if name else [CHECK]
     for _ in range(2):
         assert setup("dev") == wanted, "once is enough"
+
+
+@pytest.mark.parametrize("why", ["no-uv", "uv-breaks"])
+def test_where_uv_cannot_be_had_or_does_not_manage_pip_installs_the_same(
+    setup: Callable[..., list[str]], tmp_path: Path, why: str
+) -> None:
+    (tmp_path / why).touch()
+    assert setup("dev") == [CHECK]
+    assert not (tmp_path / "uv-told").exists()
+
+
+def test_uv_takes_packages_from_where_pip_takes_them(setup: Callable[..., list[str]], tmp_path: Path) -> None:
+    settings = {
+        ":env:.index-url": "https://index.example/mine",
+        "global.index-url": "https://index.example/ours",
+        "global.cert": "/etc/our.pem",
+        "global.timeout": "180",
+        "install.find-links": "/srv/a /srv/b",
+        "install.extra-index-url": "https://more.example/simple",
+    }
+    (tmp_path / "pip-settings").write_text("".join(f"{name}={value!r}\n" for name, value in settings.items()))
+    setup()
+    told = dict(line.split("=", 1) for line in (tmp_path / "uv-told").read_text().splitlines())
+    assert told == {
+        "SSL_CERT_FILE": "/etc/our.pem",
+        "UV_DEFAULT_INDEX": "https://index.example/mine",
+        "UV_FIND_LINKS": "/srv/a,/srv/b",
+        "UV_INDEX": "https://more.example/simple",
+        "UV_LINK_MODE": "copy",
+        "UV_NO_CONFIG": "1",
+    }
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "global.index-url='https://ada:secret@index.example'",
+        ":env:.trusted-host='index.example'",
+        "install.no-index='1'",
+    ],
+)
+def test_what_uv_cannot_be_told_or_nobody_should_see_stays_pips(
+    setup: Callable[..., list[str]], tmp_path: Path, setting: str
+) -> None:
+    (tmp_path / "pip-settings").write_text(f"{setting}\n")
+    assert setup() == [RUN]
+    assert not (tmp_path / "uv-told").exists()
 
 
 def test_a_word_that_setup_does_not_know_installs_nothing(setup: Callable[..., list[str]]) -> None:

@@ -131,7 +131,7 @@ def test_every_direct_dependency_is_explained() -> None:
     }
     lines = [
         line
-        for file in ("requirements.in", "requirements-dev.in")
+        for file in ("requirements.in", "requirements-dev.in", "requirements-setup.in")
         for line in (PROJECT / file).read_text(encoding="utf-8").splitlines()
     ]
     wanted = {found[0].lower() for line in lines if (found := re.match(r"[A-Za-z][\w.-]*", line))}
