@@ -105,7 +105,8 @@ def test_mpi_finds_pmix_as_before(cluster: ClusterUnderTest) -> None:
 
 def test_no_upgrade_brings_the_distributions_slurm_back(cluster: ClusterUnderTest) -> None:
     cluster.run("n1", "apt-get update", 120)
-    assert "slurm" not in cluster.run("n1", "apt-get -s dist-upgrade | grep -E '^(Inst|Remv)' || true", 120)
+    would = cluster.run("n1", "apt-get -s dist-upgrade", 120).splitlines()
+    assert [line for line in would if line.startswith(("Inst", "Remv")) and "slurm" in line] == []
     assert cluster.attempt("n1", "apt-get -s install -y slurmd", 120).returncode == 100
 
 
