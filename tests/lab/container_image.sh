@@ -7,8 +7,9 @@ folder=$(mktemp -d)
 cd "$folder"
 take() { tar -C / -cf - --no-recursion -T - 2>/dev/null | tar -xf -; }
 {
+    # Three for the compiled parts of Python packages that a job brings along.
     for package in dash bash coreutils libc-bin hostname openssh-server openssh-client python3-minimal python3.13-minimal \
-        libpython3.13-minimal libpython3.13-stdlib python3-mpi4py openmpi-common; do
+        libpython3.13-minimal libpython3.13-stdlib python3-mpi4py openmpi-common libc6 libgcc-s1 libstdc++6; do
         dpkg -L "$package"
     done
     find "$libs"/openmpi* "$libs"/pmix* /usr/share/openmpi /etc/openmpi /usr/share/pmix* /etc/alternatives

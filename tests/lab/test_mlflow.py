@@ -5,40 +5,27 @@ The tests share one cluster of the head node and a1, and run in the order of thi
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.lab.cluster import ClusterUnderTest, eventually
-from tests.lab.wheels import mlflow_wheels
+from tests.lab.experiments import (
+    CLIENT,
+    PROGRAM,
+    RUNS,
+    STEPS,
+    WHEELS,
+    asked,
+    bring_client,
+    bring_job,
+    bring_wheels,
+    restart,
+    url,
+)
 
 Cluster = ClusterUnderTest
 pytestmark = pytest.mark.proof
-WHEELS = "/srv/mlflow-wheels"
-PROGRAM = "/usr/local/lib/tailrack/mlflow-program"
-CLIENT = f"{PROGRAM}/bin/python"
-TRAINING = Path(__file__).parents[2] / "examples" / "training"
-# Each task logs by the example's own module, as its first rank does: an experiment of two nodes.
-LOG = """
-import os, sys
-from pathlib import Path
-sys.path.insert(0, os.path.expanduser("~/training"))
-from tracking import Tracking
-node = os.environ["SLURMD_NODENAME"]
-folder = Path.home() / "runs" / node
-folder.mkdir(parents=True, exist_ok=True)
-run = Tracking(folder, {"node": node}, rank=0)
-for step in range(30):
-    run.loss(step, 1 / (step + 1))
-run.send(images_per_second=(30, 1234.5))
-file = folder / "step-30.pt"
-file.write_text(f"weights of {node}")
-run.end(file)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -57,55 +44,25 @@ def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
     )
     assert len(said.failures) == 1
     assert made.run_as("ada", "head", "srun -w a1 hostname").split() == ["a1"]
-    folder = mlflow_wheels()
-    copied = subprocess.run(["tar", "-C", str(folder), "-c", "."], check=True, capture_output=True).stdout
-    unpack = f"mkdir -p {WHEELS} && tar -C {WHEELS} -x --no-same-owner"
-    words = ["docker", "exec", "-i", made.container("head"), "bash", "-c", unpack]
-    subprocess.run(words, input=copied, check=True)
+    bring_wheels(made)
     made.config["tailrack:mlflow"] = {"index": WHEELS}
     made.up_ok()
     return made
 
 
-def url(cluster: Cluster) -> str:
-    """Where it answers."""
-    return f"http://{cluster.run('head', 'tailscale ip -4').strip()}:5000"
-
-
-def asked(cluster: Cluster, user: str, script: str, node: str = "head") -> Any:
-    """What a script of a user's, with MLflow's own client at hand as `client`, prints as JSON."""
-    begin = "import json; from mlflow import MlflowClient; client = MlflowClient()"
-    command = f"MLFLOW_TRACKING_URI={url(cluster)} {CLIENT} -W ignore - 2>/dev/null <<'END'\n{begin}\n{script}\nEND"
-    return json.loads(cluster.run_as(user, node, command, 240))
-
-
-RUNS = """
-ids = [one.experiment_id for one in client.search_experiments()]
-print(json.dumps({run.data.params["node"]: [
-    len(client.get_metric_history(run.info.run_id, "loss")), run.data.metrics["images_per_second"], run.info.status,
-    [file.path for file in client.list_artifacts(run.info.run_id, "checkpoints")],
-] for run in client.search_runs(ids)}))
-"""
-LOGGED = {node: [30, 1234.5, "FINISHED", ["checkpoints/step-30.pt"]] for node in ("head", "a1")}
+DEBIAN = "Debian GNU/Linux 13 (trixie)"
+LOGGED = {node: [STEPS, 1234.5, "FINISHED", [f"checkpoints/step-{STEPS}.pt"], DEBIAN] for node in ("head", "a1")}
 
 
 def test_what_is_logged_from_two_nodes_by_jobs_that_are_told_where_is_there_after_a_restart(cluster: Cluster) -> None:
     told = cluster.run_as("ada", "head", "srun -w a1 env; srun -w a1 env | wc -l").splitlines()
     assert f"MLFLOW_TRACKING_URI={url(cluster)}" in told
     assert "MLFLOW_EXPERIMENT_NAME=ada" in told
-    # The client of a job, as a user would have it in a virtual environment on the share; here on a disk, for time.
-    exec_, there = ["docker", "exec"], ["tar", "-C", "/usr/local/lib/tailrack"]
-    pack = [*exec_, cluster.container("head"), *there, "-c", "mlflow-program"]
-    unpack = [*exec_, "-i", cluster.container("a1"), *there, "-x"]
-    with subprocess.Popen(pack, stdout=subprocess.PIPE) as source:
-        subprocess.run(unpack, stdin=source.stdout, check=True)
-    cluster.give("ada", TRAINING)
-    cluster.run_as("ada", "head", f"cat >log.py <<'END'\n{LOG}\nEND")
+    bring_client(cluster, "a1")
+    bring_job(cluster)
     cluster.run_as("ada", "head", f"srun -N2 -w head,a1 {CLIENT} -W ignore log.py", 300)
     assert asked(cluster, "ada", RUNS) == LOGGED
-    cluster.run("head", "systemctl restart tailrack-mlflow")
-    health = f"curl -fs {url(cluster)}/health"
-    eventually(lambda: cluster.attempt("a1", health).returncode == 0, 240, "it answers again")
+    restart(cluster, "a1")
     # Others see what ada has logged, and change nothing of it.
     assert asked(cluster, "bob", RUNS) == LOGGED
     change = """

@@ -34,6 +34,8 @@ answers_http() { curl -fs --noproxy '*' -m 10 -o /dev/null ${http_login:+-K "$ht
 # Prometheus ends with pages of addresses in memory, and says nothing of the disk: that is looked for.
 last_words() {
     local room place=/var/lib/private/${1%.service}
+    # systemd's place for what is nobody's account's; that of an account of its own.
+    [ -d "$place" ] || place=/var/lib/${1%.service}
     room=$(df -B1M --output=avail "$place" 2>/dev/null | tail -n 1) || :
     if [ -n "$room" ] && [ "$room" -lt 16 ]; then printf '%s is on a disk that is full; ' "$place"; fi
     journalctl "_SYSTEMD_UNIT=$1" -n 300 -o cat --no-pager 2>/dev/null |

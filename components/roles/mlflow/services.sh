@@ -25,7 +25,10 @@ serve_mlflow() {
     own_folder "$MLFLOW_DATA"
     own_folder "$artifacts"
     install_mlflow
+    # Before the database of a lost head node leaves the folder that backups take it from: also where MLflow does not come up.
     CHANGED=
+    ensure_file /usr/local/lib/tailrack/backup.d/mlflow 0755 root:root "$MLFLOW_DUMP"
+    saved=$CHANGED
     ensure_file /usr/local/lib/tailrack/mlflow-start 0755 root:root "$MLFLOW_START"
     ensure_file /usr/local/lib/tailrack/mlflow-accounts 0755 root:root "$MLFLOW_ACCOUNTS"
     restore_mlflow
@@ -38,9 +41,6 @@ serve_mlflow() {
     ensure_file /etc/tailrack/mlflow/environment 0644 root:root "ADDRESS=$HEAD_ADDRESS
 PORT=$MLFLOW_PORT
 NAME=$NODE_NAME"
-    CHANGED=
-    ensure_file /usr/local/lib/tailrack/backup.d/mlflow 0755 root:root "$MLFLOW_DUMP"
-    saved=$CHANGED
     run_daemon "$unit" "$HEAD_ADDRESS" "$MLFLOW_PORT" /health mlflow.port "/etc/systemd/system/$unit" \
         /etc/tailrack/mlflow/{basic_auth.ini,environment} /usr/local/lib/tailrack/mlflow-start "$MLFLOW_PROGRAM/whole"
     give_credentials

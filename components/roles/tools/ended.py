@@ -16,6 +16,11 @@ _IMAGE = (
         re.compile(r"\b404\b|not found|manifest unknown|no such file", re.IGNORECASE),
         "there is no such image, tag or file: look at its name",
     ),
+    # Enroot's word for a path that leads to no squashfs; of a mount it says so only for blanks in it.
+    (
+        re.compile(r"invalid argument: [./]\S*$", re.IGNORECASE | re.MULTILINE),
+        "there is no such image, or that file is none: look at its name",
+    ),
     (re.compile(r"\b429\b|too ?many ?requests", re.IGNORECASE), "the registry lets nobody pull more for now: log in"),
     (re.compile(r"no space left", re.IGNORECASE), "the node's disk is full: 'df -h' there"),
     (

@@ -50,6 +50,21 @@ def test_what_is_no_price_is_refused_once_with_what_to_write(lab_config: RawConf
     assert "such as 2.49" in problem
 
 
+@pytest.mark.parametrize("price", [-1, "cheap"])
+def test_it_is_refused_wherever_it_stands(
+    lab_config: RawConfig, hosts_config: RawConfig, key_folder: Path, price: Any
+) -> None:
+    lab_config["sites"][1]["price_per_hour"] = price
+    (problem,) = problems(lab_config)
+    assert problem.startswith("tailrack:sites[1].price_per_hour: ")
+    hosts_config["sites"][0]["hosts"][0]["price_per_hour"] = price
+    with pytest.raises(ConfigError) as refused:
+        parse(hosts_config, base_dir=key_folder, secret_keys=frozenset({"tailnet"}))
+    (found,) = refused.value.problems
+    assert str(found).startswith("tailrack:sites[0].hosts[0].price_per_hour: ")
+    assert "is not an amount from 0" in str(found)
+
+
 def test_a_price_that_no_machine_has_in_its_currency_is_refused(lab_config: RawConfig) -> None:
     lab_config["sites"][0]["price_per_hour"] = 2490
     (problem,) = problems(lab_config)

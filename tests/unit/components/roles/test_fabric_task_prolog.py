@@ -1,4 +1,4 @@
-"""What jobs are told of the network: the same on all nodes of a job, by each one's own names, the user's word first."""
+"""What jobs are told: a network that all their nodes have, their folder on the disk, MLflow; the user's word first."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ class Node:
         self.program = folder / "task-prolog"
         self.disk = folder / "disk"
         text = text.replace("/etc/tailrack/scratch", str(folder / "scratch"))
+        self.mlflow = folder / "mlflow-uri"
+        text = text.replace("/etc/tailrack/mlflow-uri", str(self.mlflow))
         self.program.write_text(text.replace("/etc/slurm/topology.conf", str(folder / "none")))
 
     def with_disk(self, *jobs: str) -> None:
@@ -181,11 +183,28 @@ def test_a_node_without_the_folder_takes_back_what_another_node_told(node: Node)
     assert "TMPDIR" not in node.task("a1", SLURM_JOB_ID="7", **inherited(first))
 
 
+def test_a_job_is_told_of_mlflow_where_there_is_one_and_of_an_experiment_of_its_users_own(node: Node) -> None:
+    def told(user: str = "ada", **more: str) -> Settings:
+        task = node.task("a1", SLURM_JOB_USER=user, **more)
+        return {name: value for name, value in task.items() if name.startswith("MLFLOW")}
+
+    assert told() == {}
+    node.mlflow.write_text("http://100.64.0.1:5000\n")
+    assert told() == {"MLFLOW_TRACKING_URI": "http://100.64.0.1:5000", "MLFLOW_EXPERIMENT_NAME": "ada"}
+    assert told(MLFLOW_EXPERIMENT_NAME="sweep")["MLFLOW_EXPERIMENT_NAME"] == "sweep"
+    # Another server of the user's own; and one that the cluster has no more.
+    assert told(MLFLOW_TRACKING_URI="https://elsewhere")["MLFLOW_TRACKING_URI"] == "https://elsewhere"
+    first = inherited(node.task("a1", SLURM_JOB_USER="ada"))
+    node.mlflow.unlink()
+    assert told(**first) == {}
+
+
 @pytest.mark.parametrize("mounted", [True, False])
 def test_inside_a_container_the_folder_is_in_its_place_or_the_images_own_is_named(
     node: Node, tmp_path: Path, mounted: bool
 ) -> None:
     node.with_disk("7")
+    node.mlflow.write_text("http://100.64.0.1:5000\n")
     own, environ, told = f"{node.disk}/7", tmp_path / "environ", tmp_path / "told"
     # In the place of Enroot's own.
     mount = tmp_path / "bin" / "enroot-mount"
@@ -209,4 +228,4 @@ def test_inside_a_container_the_folder_is_in_its_place_or_the_images_own_is_name
     lines = environ.read_text().splitlines()
     assert lines[0] == "PATH=/image"
     assert [line for line in lines if line.startswith("TMPDIR=")] == [f"TMPDIR={own if mounted else SLURMS_OWN}"]
-    assert "TAILRACK_INTERFACE=eth1" in lines
+    assert {"TAILRACK_INTERFACE=eth1", "MLFLOW_TRACKING_URI=http://100.64.0.1:5000"} <= {*lines}

@@ -196,6 +196,21 @@ def test_what_mlflow_knows_is_saved_as_soon_as_it_can_be_and_then_by_the_hour(ho
     assert asked == ["systemctl start tailrack-backup.service"] * backups
 
 
+def test_what_was_restored_is_in_the_next_backup_too_where_mlflow_does_not_come_up(host: Shell) -> None:
+    host.stub("systemctl")
+    host.stub("id")
+    hook = "/usr/local/lib/tailrack/backup.d/mlflow"
+    # From the moment that the database leaves the backup's own folder.
+    restored = f"restore_mlflow() {{ [ -x {host.root}{hook} ]; echo restored; }}"
+    left_out = "; ".join(f"{name}() {{ :; }}" for name in ("refuse_taken_port", "own_folder", "install_mlflow"))
+    fails = "bring_accounts() { fail 'no MLflow' 'look'; }"
+    given: dict[str, Value] = {f"MLFLOW_{name}": "" for name in ("UNIT", "LOGIN", "START", "ACCOUNTS")}
+    done = run(host, f"{left_out}; {restored}; {fails}; serve_mlflow", "mlflow/services", MLFLOW_DUMP="x", **given)
+    assert done.returncode != 0
+    assert "restored" in done.stdout
+    assert host.path(hook).read_text() == "x\n"
+
+
 def test_leaving_takes_the_program_and_the_account_and_what_was_logged_is_roots(host: Shell) -> None:
     for path in (
         f"{PROGRAM}/whole",

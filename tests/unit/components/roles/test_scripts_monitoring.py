@@ -137,10 +137,12 @@ def test_of_what_it_said_last_what_is_wrong_is_told_and_no_address_in_memory(hos
     assert said.endswith(f"9100: {wrong}")
 
 
-def test_a_full_disk_is_told_where_the_daemon_does_not(host: Shell) -> None:
-    host.stub("df", "printf 'Avail\n    3\n'")
+@pytest.mark.parametrize("place", ["/var/lib/private", "/var/lib"])
+def test_a_full_disk_is_told_where_the_daemon_does_not(host: Shell, place: str) -> None:
+    host.path(f"{place}/tailrack-node-exporter").mkdir(parents=True)
+    host.stub("df", f"[ \"$3\" = {host.root}{place}/tailrack-node-exporter ] && printf 'Avail\n    3\n'")
     host.stub("journalctl", "echo 'fatal error: fault'")
-    said = "/var/lib/private/tailrack-node-exporter is on a disk that is full; fatal error: fault"
+    said = f": {place}/tailrack-node-exporter is on a disk that is full; fatal error: fault"
     assert said in refused(host).replace(str(host.root), "")
 
 

@@ -170,6 +170,13 @@ def test_how_a_job_has_ended_is_told(given: Job, words: str) -> None:
             "pyxis: couldn't start container\nenroot: [ERROR] No such file or directory: /x.sqsh",
             "no such image, tag or file",
         ),
+        (
+            "pyxis: container start failed with error code: 1\npyxis: printing enroot log file:\n"
+            "pyxis:     [ERROR] Invalid argument: /shared/home/ada/nothing.sqsh\n"
+            "pyxis: container was not started successfully by another task",
+            "there is no such image, or that file is none",
+        ),
+        ("pyxis: [ERROR] Invalid argument: /data with blanks:/data", "lines before"),
         ("pyxis: couldn't start container\nenroot: No space left on device", "disk is full"),
         ("slurmstepd: error: pyxis: failed to import docker image", "lines before"),
     ],
