@@ -1,6 +1,6 @@
 """What is run on a machine for a step, and what it reads there.
 
-bash reads the script from stdin, never from its argv: argv is for everyone to see in `ps`. The header, which has all
+bash gets the script from stdin, never from its argv: argv is for everyone to see in `ps`. The header, which has all
 values and may be secret, comes over the connection. The script has none; on another machine it lies in the login's
 home, where steps/delivery.py puts it, and is read from there by that login: never by root. What calls it comes
 last, over the connection, so that nothing runs with a part of its values.
@@ -8,6 +8,7 @@ last, over the connection, so that nothing runs with a part of its values.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 
@@ -26,7 +27,11 @@ NO_SCRIPT = 75
 ENVIRONMENT = "HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 HERE = "here"
 
-_BASH = "bash -euo pipefail -s --"
+# As a whole, since bash reads a script that comes on its stdin (`-s`) byte by byte, to leave the rest to what it
+# starts: for half a megabyte 0.15 s of the CPU, seven times what this takes.
+_BASH = """bash -euo pipefail -c 'eval "$(cat)"' bash"""
+# An earlier version had `-s`; what is quoted once more has more than these quotes.
+_UP = re.compile(r"""bash -euo pipefail (-s --|-c ['"]+eval "\$\(cat\)"['"]+ bash) up\b""")
 
 
 def render_script(script: Script, values: Mapping[str, Value]) -> str:
@@ -72,7 +77,7 @@ def command(script: Script, folder: str, user: str, action: str, limit_seconds: 
 
 def is_step(words: str) -> bool:
     """Whether a command is one of these, to bring a machine to what its step says."""
-    return f"{_BASH} up" in words
+    return bool(_UP.search(words))
 
 
 def _as_root(user: str) -> str:

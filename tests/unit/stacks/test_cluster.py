@@ -21,7 +21,7 @@ LABEL = r": [a-z0-9-]+ [a-z0-9]+ '[A-Za-z0-9:, -]+'; "
 COMMAND = re.compile(
     LABEL + r"""exec sh -c 'f=\.tailrack/scripts/[0-9a-f]{64}; \[ "\$\(sha256sum <\$f\)" = "\$\{f##\*/\}  -" \] """
     r"""\|\| \{ echo "~/\$f: not there, or not whole" >&2; exit 75; \}; """
-    r"""cat \$f - \| (sudo -n )?timeout -k 30 [0-9]+ bash -euo pipefail -s -- (up|down)'"""
+    r"""cat \$f - \| (sudo -n )?timeout -k 30 [0-9]+ bash -euo pipefail -c '"'"'eval "\$\(cat\)"'"'"' bash (up|down)'"""
 )
 
 

@@ -69,15 +69,16 @@ def test_a_local_step_has_the_same_script_on_stdin_and_a_constant_command(stack:
         assert StepLabel.of(step.inputs["create"]) is not None
         assert re.fullmatch(
             r": [a-z0-9-]+ door '[^']+'; case \$\(id -u\) in 0\) ;; \*\) set -- sudo -n ;; esac; "
-            r"exec env -i HOME=/root PATH=[a-z:/]+ \"\$@\" timeout -k 30 \d+ bash -euo pipefail -s -- up here",
+            r"exec env -i HOME=/root PATH=[a-z:/]+ \"\$@\" timeout -k 30 \d+ bash -euo pipefail "
+            r"""-c 'eval "\$\(cat\)"' bash up here""",
             step.inputs["create"],
         )
         assert step.inputs["stdin"].endswith('{ dispatch "$@" </dev/null; }\n')
         assert (step.inputs["logging"], step.inputs["addPreviousOutputInEnv"]) == ("none", False)
         assert step.inputs["dir"] == "/"
-    assert stack["door-head"].inputs["delete"].endswith(" -s -- down here")
-    assert stack["dgx1-member"].inputs["delete"].endswith(" -s -- down here")
-    assert stack["validate-rack"].inputs["update"].endswith(" -s -- recall here")
+    assert stack["door-head"].inputs["delete"].endswith("' bash down here")
+    assert stack["dgx1-member"].inputs["delete"].endswith("' bash down here")
+    assert stack["validate-rack"].inputs["update"].endswith("' bash recall here")
 
 
 def test_a_local_join_hides_its_stdin_and_no_secret_is_in_plain_state(stack: Recorded) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pulumi
@@ -13,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from components.host import Connection, Host
-from components.steps.command_line import render_script, whole_command
+from components.steps.command_line import command, is_step, render_script, whole_command
 from components.steps.composition import NODE, Script, compose
 from components.steps.header import header
 from components.steps.label import StepLabel
@@ -87,13 +89,15 @@ def test_only_a_step_with_something_to_undo_has_a_delete(step: Callable[..., Any
     assert "delete" not in step({})["a1-node"].inputs
     inputs = step({}, undo=True)["a1-node"].inputs
     assert inputs["delete"].startswith(": a1-node a1 'a1: users'; exec sh -c ")
-    assert inputs["delete"].endswith("| sudo -n timeout -k 30 1800 bash -euo pipefail -s -- down'")
+    assert shlex.split(inputs["delete"])[-1].endswith(
+        """| sudo -n timeout -k 30 1800 bash -euo pipefail -c 'eval "$(cat)"' bash down"""
+    )
 
 
 def test_a_step_carries_its_name_its_machine_and_its_words_for_people(step: Callable[..., Any]) -> None:
     inputs = step({}, undo=True)["a1-node"].inputs
-    for command in (inputs["create"], inputs["delete"]):
-        assert StepLabel.of(command) == StepLabel("a1-node", "a1", "a1: users")
+    for words in (inputs["create"], inputs["delete"]):
+        assert StepLabel.of(words) == StepLabel("a1-node", "a1", "a1: users")
 
 
 def test_a_step_gets_what_its_script_reads_and_nothing_else() -> None:
@@ -140,7 +144,34 @@ def test_a_dead_host_is_given_up_after_a_bounded_time(step: Callable[..., Any]) 
     [("root", "exec timeout -k 30 60 bash"), ("ops", "exec sudo -n timeout -k 30 60 bash")],
 )
 def test_a_command_whose_script_comes_with_it_is_root_by_sudo_where_the_login_is_not(user: str, words: str) -> None:
-    assert whole_command(user, "up", 60) == f"{words} -euo pipefail -s -- up"
+    assert whole_command(user, "up", 60) == f"""{words} -euo pipefail -c 'eval "$(cat)"' bash up"""
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        partial(command, Script("", frozenset()), ".tailrack/scripts", "ops"),
+        partial(whole_command, "root"),
+        partial(whole_command, None),
+    ],
+)
+def test_a_command_that_brings_a_machine_up_is_known_from_the_others(how: Callable[..., str]) -> None:
+    assert is_step(f": a1-node a1 'bash up'; {how('up')}")
+    assert not is_step(f": a1-node a1 'bash up'; {how('down')}")
+
+
+def test_a_command_of_an_earlier_version_is_known_too() -> None:
+    assert is_step("exec sh -c 'cat $f - | sudo -n timeout -k 30 1800 bash -euo pipefail -s -- up'")
+    assert not is_step("exec sh -c 'cat $f - | sudo -n timeout -k 30 1800 bash -euo pipefail -s -- recall'")
+
+
+def test_a_long_script_is_not_read_byte_by_byte() -> None:
+    lines = "# a line of a script\n" * 10_000
+    words = whole_command("root", "up", 60)
+    told = f"{lines}grep ^syscr: /proc/$$/io; echo $*\n"
+    said = subprocess.run(["sh", "-c", words], input=told, capture_output=True, text=True, check=True).stdout.split()
+    assert int(said[1]) < len(lines) / 100
+    assert said[2:] == ["up"]
 
 
 @pytest.mark.parametrize("name", ["lower", "1A", "A-B", "A B", "A=1;B", "", "A\nB", "A\n"])
