@@ -111,6 +111,7 @@ test-gpu: ## tests on a machine with two NVIDIA GPUs, without network; archives:
 	@tests/gpu/run.sh
 
 test-machines: setup-dev ## tests on virtual machines with kernels of their own, by QEMU; SHORT=yes: the short form
+	@$(if $(SHORT),:,$(PYTHON) -m tests.lab.slurm_packages debian-12 debian-13)
 	@tests/machines/run.sh $(if $(SHORT),-m short)
 
 bench: setup-dev ## measure times of this machine (prints, never fails)

@@ -85,6 +85,26 @@ def lay_out(distribution: str, container: str, place: str) -> None:
         subprocess.run(["docker", *words], check=True, capture_output=True)
 
 
+def lay_out_ready(place: Path) -> str | None:
+    """Make a folder of ready packages, as docs/slurm-releases.md has it, of all that are kept; None where one is not.
+
+    Returns the SHA-256 of its list.
+    """
+    lines = []
+    for distribution in sorted(LIKES):
+        folder = CACHE / f"{kind_of(distribution)}-{BUILT_BY}"
+        if not folder.is_dir():
+            return None
+        kind = place / f"{distribution}-amd64"
+        kind.mkdir(parents=True)
+        for package in sorted(folder.glob("*.deb")):
+            shutil.copyfile(package, kind / package.name)
+            lines.append(f"{hashlib.sha256(package.read_bytes()).hexdigest()}  {kind.name}/{package.name}\n")
+    of_all = "".join(lines).encode()
+    (place / "SHA256SUMS").write_bytes(of_all)
+    return hashlib.sha256(of_all).hexdigest()
+
+
 def keep(built: str, folder: Path) -> None:
     """Copy packages from a machine (`container:path`), whole or not at all."""
     fresh = folder.parent / f"{folder.name}.new"

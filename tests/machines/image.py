@@ -1,6 +1,6 @@
 """Disks of virtual machines, and the QEMU that runs them where this machine's own is too old.
 
-    python -m tests.machines.image      makes what is missing, in .tailrack/machines; minutes the first time
+    python -m tests.machines.image trixie...      makes what is missing, in .tailrack/machines; minutes the first time
 
 A disk is a Debian root file system made here, without booting anything: the packages of all roles are in it and nothing
 of them starts by itself, as on a machine whose image somebody has prepared; so virtual machines need no network.
@@ -11,8 +11,9 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,14 +23,14 @@ from lab import binaries
 from lab.binaries import digest
 from lab.commands import run
 from lab.debian import find_mirrors
+from lab.distributions import OTHERS, USUAL
 from lab.progress import timed
-from tests.gpu.pack import role_packages
+from tests.gpu.pack import CONFINED_PACKAGES, role_packages
 
 PLACE = ROOT / "machines"
 KEY = PLACE / "key"
 """The login of root and of `admin` on every machine."""
 
-RELEASES = ("trixie",)
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 DISK_GB = 6
 
@@ -40,9 +41,21 @@ SYSTEM = (
     *("initramfs-tools", "linux-image-amd64", "rdma-core", "ibverbs-providers"),
 )
 # What roles install where a machine calls for it: the kernel's NFS, RDMA devices.
-CALLED_FOR = ("nfs-kernel-server", "nfs-common", "slurm-wlm-basic-plugins", "ibverbs-utils")
+CALLED_FOR = ("nfs-kernel-server", "nfs-common", "ibverbs-utils")
+SLURM = ("slurm-client", "slurmctld", "slurmd", "slurm-wlm-basic-plugins", *sorted(CONFINED_PACKAGES))
+# What packages of one Slurm release need and roles do not: no machine has a mirror to bring it from.
+FOR_A_RELEASE = (
+    *("munge", "bash-completion", "libfreeipmi17", "libipmimonitoring6", "libhwloc15", "libjson-c5", "liblua5.3-0"),
+    *("libmariadb3", "libmunge2", "libnuma1", "librdkafka1", "libyaml-0-2", "liblz4-1", "libdbus-1-3"),
+)
+RELEASES: Mapping[str, Sequence[str]] = {
+    "trixie": (*SLURM, *FOR_A_RELEASE, "libcurl4t64", "libhdf5-310", "libhdf5-hl-310", "libjwt2", "libreadline8t64"),
+    "bookworm": (*FOR_A_RELEASE, "libcurl4", "libhdf5-103-1", "libhdf5-hl-100", "libjwt0", "libreadline8"),
+}
+"""Releases of Debian that machines have, and what of Slurm is on them: Debian 12 has one that is too old for a node."""
+
 NOT_YET = ("munge", "slurmctld", "slurmd", "nfs-server", "nfs-client.target", "nfs-blkmap", "rpcbind.socket", "rpcbind")
-"""Units that their packages enable; the machine that has just been made starts none of them."""
+"""Units that packages enable, where they are there; the machine that has just been made starts none of them."""
 
 GENERATORS = ("systemd-fstab-generator", "nfs-server-generator", "rpc-pipefs-generator")
 """What is left of systemd's: each `daemon-reload` runs all of them, which takes an emulated machine up to two minutes,
@@ -75,7 +88,12 @@ def image(release: str) -> Image:
     """Return the image of a Debian release as this checkout's sources make it, whether or not it is there."""
     files = [Path(__file__), *(path for path in FILES.rglob("*") if path.is_file())]
     versions = [binaries.MODULE / "go.mod", binaries.MODULE / "go.sum"]
-    return Image(PLACE / f"{release}-{digest([*files, *versions], *role_packages())}")
+    return Image(PLACE / f"{release}-{digest([*files, *versions], *packages(release))}")
+
+
+def packages(release: str) -> list[str]:
+    """Return the Debian packages that a disk is made of: the system, and what roles would install."""
+    return sorted({*SYSTEM, *CALLED_FOR, *RELEASES[release]} | (set(role_packages()) - set(SLURM)))
 
 
 def ensure_image(release: str) -> Image:
@@ -98,7 +116,7 @@ def _make(release: str, made: Image) -> None:
         new, root = Image(Path(folder) / "image"), Path(folder) / "root"
         # Before the packages: the kernel's own makes the initrd with what is here.
         before = f"cp -a --no-preserve=ownership {FILES}/. $1/"
-        bootstrap(release, root, [*SYSTEM, *CALLED_FOR, *role_packages()], f"--essential-hook={before}")
+        bootstrap(release, root, packages(release), f"--essential-hook={before}")
         _furnish(root, programs)
         new.folder.mkdir()
         for name, pattern in (("kernel", "vmlinuz-*"), ("initrd", "initrd.img-*")):
@@ -113,7 +131,9 @@ def bootstrap(release: str, root: Path, packages: Sequence[str], *words: str) ->
     """Make a root file system of a Debian release with packages; `words` are mmdebstrap's."""
     which = ["--variant=minbase", f"--keyring={KEYRING}", f"--include={','.join(packages)}"]
     hint = "apt-get install mmdebstrap debian-archive-keyring"
-    run(["mmdebstrap", "--quiet", *which, *words, release, str(root), find_mirrors().main], root=True, hint=hint)
+    (of,) = (each for each in (USUAL, *OTHERS.values()) if each.release == release)
+    mirror = find_mirrors(of=of).main
+    run(["mmdebstrap", "--quiet", *which, *words, release, str(root), mirror], root=True, hint=hint)
 
 
 def _furnish(root: Path, programs: binaries.Binaries) -> None:
@@ -133,7 +153,9 @@ def _furnish(root: Path, programs: binaries.Binaries) -> None:
         keys.mkdir(mode=0o700, exist_ok=True)
         shutil.copyfile(KEY.with_suffix(".pub"), keys / "authorized_keys")
         _inside(root, "chown", "-R", f"{owner}:{owner}", f"/{home}/.ssh")
-    _inside(root, "systemctl", "disable", *NOT_YET, "nftables")
+    units = root / "usr/lib/systemd/system"
+    there = [name for name in (*NOT_YET, "nftables") if any(units.glob(f"{name}*"))]
+    _inside(root, "systemctl", "disable", *there)
     _inside(root, "systemctl", "enable", "ssh", "systemd-timesyncd", "this-machine")
     _inside(root, "systemctl", "set-default", "multi-user.target")
     masks = root / "etc/systemd/system-generators"
@@ -187,5 +209,5 @@ def own_qemu() -> int:
 
 if __name__ == "__main__":
     ensure_qemu()
-    for each in RELEASES:
+    for each in sys.argv[1:]:
         print(ensure_image(each).folder)

@@ -6,9 +6,11 @@ All of it is in the namespaces that tests/machines/run.sh has made and ends with
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
+import tarfile
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -183,6 +185,14 @@ class Machine:
             )
         except subprocess.TimeoutExpired:
             return subprocess.CompletedProcess(words, 124, "", "no answer")
+
+    def bring(self, folder: Path, target: str) -> None:
+        """Copy what is in a folder into one of the machine, as root's own."""
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as archive:
+            archive.add(folder, ".")
+        unpack = f"mkdir -p {target} && tar -x --no-same-owner -C {target}"
+        subprocess.run([*SSH, f"root@{self.address}", unpack], cwd=self.place, input=packed.getvalue(), check=True)
 
     def host(self) -> dict[str, Any]:
         """Return it as a host of a stack's config."""

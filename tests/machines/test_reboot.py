@@ -40,13 +40,11 @@ def goes_on(cluster: MachineCluster, job: str) -> None:
     assert numbers == [str(number) for number in range(1, len(numbers) + 1)]
 
 
-def works(cluster: MachineCluster) -> None:
+def works(cluster: MachineCluster, node: str = "n1") -> None:
     """Wait until the node has work to do, and does it with the share."""
-    cluster.eventually(lambda: cluster.node_state("n1") == "IDLE", 120, "n1 is idle")
-    assert cluster.run_as("ada", "head", "srun -w n1 bash -c 'hostname; cat results'", 120).split() == [
-        "n1",
-        "precious",
-    ]
+    cluster.eventually(lambda: cluster.node_state(node) == "IDLE", 120, f"{node} is idle")
+    done = cluster.run_as("ada", "head", f"srun -w {node} bash -c 'hostname; cat results'", 120)
+    assert done.split() == [node, "precious"]
 
 
 @pytest.mark.short

@@ -23,7 +23,7 @@ exports_of_others() {
 # Whether this machine mounts, or may mount, of others by NFS before version 4, or has another need of rpcbind: by what is
 # mounted, fstab, units, automount's maps, NIS. `nfs` without a version in its options falls back to 3.
 old_nfs_of_others() {
-    [ -n "$(findmnt -n -t nfs -O vers=3)" ] || pgrep -x 'automount|ypbind' >/dev/null ||
+    [ -n "$(findmnt -n -t nfs -O vers=3)" ] || pgrep -x automount >/dev/null || pgrep -x ypbind >/dev/null ||
         compgen -G '/etc/systemd/system/*.wants/autofs.service' >/dev/null ||
         awk '$1 !~ /^#/ && $3 == "nfs" && $4 !~ /vers=4/ { found = 1 } END { exit !found }' /etc/fstab ||
         grep -qsE '^[^#]*[[:alnum:]]:/' /etc/auto.* /etc/auto.master.d/* ||

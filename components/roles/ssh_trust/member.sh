@@ -14,9 +14,13 @@ ssh_trust_member() {
     result certificate "$(json_string "$(certificate_for "$NODE_NAME" "$NODE_NAME,$NODE_ADDRESS" "$NODE_HOST_KEY")")"
 }
 
+# Seconds. A node that says nothing is found out by the connection; one that is busy may have several daemons which systemd
+# waits 90 s for.
+LEAVING_LIMIT=300
+
 # The log-out that follows may cut the connection without a word.
 ask_to_leave() {
-    timeout 90 ssh -i "$LEAVE_KEY" -p "$NODE_SSHD_PORT" -o IdentitiesOnly=yes -o BatchMode=yes -o ConnectTimeout=10 \
+    timeout "$LEAVING_LIMIT" ssh -i "$LEAVE_KEY" -p "$NODE_SSHD_PORT" -o IdentitiesOnly=yes -o BatchMode=yes -o ConnectTimeout=10 \
         -o ServerAliveInterval=5 -o ServerAliveCountMax=3 \
         -o StrictHostKeyChecking=yes -o "HostKeyAlias=$NODE_NAME" "root@$NODE_ADDRESS"
 }

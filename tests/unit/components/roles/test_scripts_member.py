@@ -159,6 +159,18 @@ def test_a_member_is_asked_by_its_pinned_key_and_told_nothing_else(
         assert option in asked
 
 
+def test_a_member_may_take_longer_to_leave_than_systemd_gives_a_daemon_to_end(
+    member: Member, shell: Shell, slurm: Callable[..., None]
+) -> None:
+    slurm()
+    shell.stub("ssh")
+    shell.stub("timeout", 'echo "$1 $2" >>"$0.limits"; shift; exec "$@"')
+    member("down")
+    (limits,) = shell.root.rglob("timeout.limits")
+    (limit,) = [int(line.split()[0]) for line in limits.read_text().splitlines() if line.endswith(" ssh")]
+    assert limit >= 2 * 90
+
+
 @pytest.mark.parametrize("state", ["DOWN*", "IDLE*", "DOWN+NOT_RESPONDING", "IDLE+NOT_RESPONDING", "DOWN+DRAIN"])
 def test_a_member_that_is_gone_is_forgotten_all_the_same(
     member: Member, shell: Shell, slurm: Callable[..., None], state: str

@@ -275,16 +275,20 @@ def test_who_was_masked_stays_so_who_ran_runs_and_who_was_not_there_does_not_sta
     assert [call for call in shell.calls if " mask " in call] == [f"systemctl mask -q --now {' '.join(MASKED)}"] * times
     before = len(shell.calls)
     assert shell.call("nfs_exports_leave", values, "nfs_exports/leave").returncode == 0
-    undone = [call for call in shell.calls[before:] if "unmask" in call or "able" in call or "restart" in call]
+    words = ("unmask", "able", "daemon-reload", "restart")
+    undone = [call for call in shell.calls[before:] if any(word in call for word in words)]
+    # systemd reads all units anew once, and not for each of them.
     assert undone == [
-        "systemctl unmask -q rpcbind.socket",
-        "systemctl enable -q rpcbind.socket",
+        "systemctl daemon-reload",  # the share's
+        "systemctl unmask -q --no-reload rpcbind.socket",
+        "systemctl enable -q --no-reload rpcbind.socket",
+        "systemctl unmask -q --no-reload rpcbind.service",
+        "systemctl disable -q --no-reload rpcbind.service",
+        "systemctl unmask -q --no-reload rpc-statd-notify.service",
+        "systemctl unmask -q --no-reload nfs-ganesha-lock.service",
+        "systemctl disable -q --no-reload nfs-ganesha-lock.service",
+        "systemctl daemon-reload",
         "systemctl restart rpcbind.socket",
-        "systemctl unmask -q rpcbind.service",
-        "systemctl disable -q rpcbind.service",
-        "systemctl unmask -q rpc-statd-notify.service",
-        "systemctl unmask -q nfs-ganesha-lock.service",
-        "systemctl disable -q nfs-ganesha-lock.service",
     ]
 
 
@@ -297,7 +301,8 @@ def test_masks_of_a_release_that_noted_nothing_are_taken_away_too(shell: Shell) 
     values = {"NFS_EXPORTS_MOUNT": str(shell.root / "shared"), "NODE_OPEN_PORTS": ""}
     assert shell.call("nfs_exports_machine", values, "nfs_exports/machine").returncode == 0
     assert shell.call("nfs_exports_leave", values, "nfs_exports/leave").returncode == 0
-    assert [f"systemctl unmask -q {unit}" for unit in MASKED] == [call for call in shell.calls if "unmask" in call]
+    undone = [call for call in shell.calls if "unmask" in call]
+    assert undone == [f"systemctl unmask -q --no-reload {unit}" for unit in MASKED]
 
 
 def test_a_head_node_that_has_booted_since_leaves_no_mount_of_the_share(shell: Shell) -> None:
@@ -409,6 +414,11 @@ def test_a_mount_of_version_3_and_a_daemon_that_needs_rpcbind_are_found(machine:
     assert found(machine) == MOUNTED
 
 
+def test_daemons_are_looked_for_in_words_that_an_older_pgrep_has_nothing_to_say_of(machine: Shell) -> None:
+    machine.stub("pgrep", '[ "${#2}" -le 15 ] || echo "longer than 15 characters" >&2; exit 1')
+    assert "longer than 15" not in look(machine).stderr
+
+
 def test_what_others_need_is_not_masked_and_unmasked_where_it_was(machine: Shell) -> None:
     values = {"NFS_EXPORTS_MOUNT": "/shared", "NODE_OPEN_PORTS": ""}
     machine.stub("systemctl", PLAYED)
@@ -418,7 +428,7 @@ def test_what_others_need_is_not_masked_and_unmasked_where_it_was(machine: Shell
         done = machine.call("nfs_exports_machine", {**values, "NODE_OPEN_PORTS": "111"}, "nfs_exports/machine")
         assert done.returncode == 0, done.stderr
     undone = [call for call in machine.calls[before:] if "mask" in call]
-    assert undone == [f"systemctl unmask -q {unit}" for unit in MASKED if unit != "rpc-statd.service"]
+    assert undone == [f"systemctl unmask -q --no-reload {unit}" for unit in MASKED if unit != "rpc-statd.service"]
 
 
 def in_the_way(machine: Shell) -> str:
