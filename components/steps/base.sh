@@ -182,23 +182,39 @@ has_text() {
     ! IFS= read -r -d '' there <"$1" && [ "$there" = "$2"$'\n' ]
 }
 
+# Give a file to its owner. What root has made is root's already, and need not be given by a process more.
+give_to() { [[ $1 == root:root && $EUID -eq 0 && -O $2 && -G $2 ]] || chown "$1" "$2"; }
+
+# Write a text into a file that is made for it, which nobody else can read yet. (-C: nothing that is there is written.)
+write_new() {
+    local status=0
+    [ -n "${UMASK:-}" ] || UMASK=$(umask)
+    umask 077
+    set -C
+    printf '%s\n' "$2" >"$1" || status=$?
+    set +C
+    umask "$UMASK"
+    return "$status"
+}
+
 # Bring a file to the given text, mode and owner. Written beside it and renamed, so that nobody reads half of it.
-# Sets CHANGED=yes when the text was another one before.
+# Sets CHANGED=yes when the text was another one before. The first `up` writes a hundred of them on a machine: with as few
+# processes each as can be.
 ensure_file() {
     local path=$1 mode=$2 owner=$3 text=$4 fresh
     [ -d "${path%/*}" ] || mkdir -p "${path%/*}"
     if [ -f "$path" ] && has_text "$path" "$text"; then
         chmod "$mode" "$path"
-        chown "$owner" "$path"
+        give_to "$owner" "$path"
         return
     fi
-    fresh=$(mktemp "$path.XXXXXX")
-    chmod "$mode" "$fresh"
-    chown "$owner" "$fresh"
-    if ! printf '%s\n' "$text" >"$fresh"; then
+    fresh=$path.$BASHPID.$RANDOM
+    if ! write_new "$fresh" "$text"; then
         rm -f "$fresh"
         fail "cannot write $path" "make room on $HOST_NAME (df -h $(dirname "$path")), then run up again"
     fi
+    chmod "$mode" "$fresh"
+    give_to "$owner" "$fresh"
     # -T: a directory in the way is an error, not a place for the file.
     mv -fT "$fresh" "$path"
     # shellcheck disable=SC2034  # read by callers

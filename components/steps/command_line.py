@@ -27,8 +27,8 @@ NO_SCRIPT = 75
 ENVIRONMENT = "HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 HERE = "here"
 
-# As a whole, since bash reads a script that comes on its stdin (`-s`) byte by byte, to leave the rest to what it starts: for half
-# a megabyte 0.15 s of the CPU, seven times what this takes.
+# As a whole, since bash reads a script that comes on its stdin (`-s`) byte by byte, to leave the rest to what it
+# starts: for half a megabyte 0.15 s of the CPU, seven times what this takes.
 _BASH = """bash -euo pipefail -c 'eval "$(cat)"' bash"""
 # An earlier version had `-s`; what is quoted once more has more than these quotes.
 _UP = re.compile(r"""bash -euo pipefail (-s --|-c ['"]+eval "\$\(cat\)"['"]+ bash) up\b""")

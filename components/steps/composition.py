@@ -41,7 +41,9 @@ EXPIRE = ("expire",)
 AGAIN = ("again",)
 
 # The last three are those of /etc/os-release.
-_SHELLS_OWN = frozenset({"BASHPID", "PATH", "HOME", "SECONDS", "RANDOM", "ID", "VERSION_ID", "VERSION_CODENAME"})
+_SHELLS_OWN = frozenset(
+    {"BASHPID", "EUID", "PATH", "HOME", "SECONDS", "RANDOM", "ID", "VERSION_ID", "VERSION_CODENAME"}
+)
 _READ = re.compile(r"(?<!\\)\$\{?[#!]?([A-Z][A-Z0-9_]+)")
 _SET = re.compile(r"(?:^|[\s(;&|!])(?:local |declare |export )?([A-Z][A-Z0-9_]+)(?:=|\+=)", re.MULTILINE)
 # By hand there is no log to write to and nobody to report to: what cannot be undone is said, and the rest goes on.

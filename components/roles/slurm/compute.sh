@@ -12,13 +12,21 @@ SLURM_PORT=6817
 # Seconds for a started slurmd to be seen as usable by the controller.
 REGISTER_LIMIT=90
 # Seconds for the controller to place this node; without another one that comes, after which the first by name has all of them
-# placed; after which each sees to it itself.
+# placed where more are on their way; after which each sees to it itself.
 PLACE_LIMIT=120 PLACE_QUIET=2 PLACE_WAIT=20
 
-# One value of what the controller knows of this node; empty where it knows none.
+# Values of what the controller knows of this node; empty where it knows none.
 node_field() { scontrol show node "$HOST_NAME" --json 2>/dev/null | jq -r ".nodes[0] // empty | $1"; }
-node_state() { node_field '.state | join("+")'; }
-node_known() { [ -n "$(node_state)" ]; }
+node_known() { scontrol show node "$HOST_NAME" >/dev/null 2>&1; }
+
+# Ask the controller for this node's state, and who has set which reason for it. Fails where it knows none.
+ask_state() {
+    local said
+    mapfile -t said < <(node_field '(.state | join("+")), (.reason_set_by_user // ""), (.reason // "")')
+    NODE_STATE=${said[0]:-} REASON_BY=${said[1]:-} NODE_REASON=${said[*]:2}
+    [ -n "$NODE_STATE" ]
+}
+drained() { [[ +$NODE_STATE+ == *+DRAIN+* ]]; }
 
 # Features, gres and reserved memory of a dynamic node are taken when it is created, and never again. (Slurm adds the
 # sockets to the gres.)
@@ -33,35 +41,30 @@ $NODE_RESERVED_MB" ]
 # their own, whatever that begins with: a person, or what looks after the node's health.
 OUR_DRAINS='tailrack: (registers anew|leaves the cluster|runs no jobs any more|shuts down|containers.*)'
 
-# The reason of a drain that is neither Slurm's own nor ours.
-persons_drain() {
-    node_field 'select((.state | index("DRAIN")) and .reason_set_by_user != "slurm") | .reason' | grep -vxE "$OUR_DRAINS" || :
-}
+# Whether it is drained for a reason that is neither Slurm's own nor ours.
+persons_drain() { drained && [ "$REASON_BY" != slurm ] && [ -n "$NODE_REASON" ] && [[ ! $NODE_REASON =~ ^$OUR_DRAINS$ ]]; }
 
 # The controller knows the node, has talked to it, and would give it work (or already does). A person who drained it
 # keeps it drained; what an earlier step of ours drained and could not finish comes back; what Slurm drained stays.
 node_usable() {
-    local state reason
-    state=$(node_state) || return 1
-    reason=$(node_field .reason)
-    note "node state: $state $reason"
-    [[ $state =~ ^(IDLE|MIXED|ALLOCATED) ]] && [[ ! $state =~ NOT_RESPONDING|INVALID|DOWN|UNKNOWN ]] || return 1
-    [[ $state == *DRAIN* ]] || return 0
-    if [[ $reason =~ ^$OUR_DRAINS$ ]]; then
+    note "node state: $NODE_STATE $NODE_REASON"
+    [[ $NODE_STATE =~ ^(IDLE|MIXED|ALLOCATED) ]] && [[ ! $NODE_STATE =~ NOT_RESPONDING|INVALID|DOWN|UNKNOWN ]] || return 1
+    [[ $NODE_STATE == *DRAIN* ]] || return 0
+    if [[ $NODE_REASON =~ ^$OUR_DRAINS$ ]]; then
         scontrol update "nodename=$HOST_NAME" state=resume
         return 1
     fi
-    [ -n "$(persons_drain)" ] && note "a person drained this node, and it stays so: $reason"
+    persons_drain && note "a person drained this node, and it stays so: $NODE_REASON"
 }
 
 # Usable, or drained by Slurm although it registers well, which waiting does not mend. Which of the two is kept: asked once
 # more, a slurmd that is just starting again has no configuration to ask the controller with.
 node_decided() {
     USABLE=no
-    stay_known
+    ask_state || { stay_known && ask_state; } || return 1
     if node_usable; then USABLE=yes; fi
-    [ "$USABLE" = yes ] || [ -n "$(node_field 'select((.state | index("DRAIN") and (any(test("INVALID|NOT_RESPONDING|DOWN")) | not))
-        and .reason_set_by_user == "slurm") | .reason')" ]
+    [ "$USABLE" = yes ] ||
+        { drained && [[ ! $NODE_STATE =~ INVALID|NOT_RESPONDING|DOWN ]] && [ "$REASON_BY" = slurm ] && [ -n "$NODE_REASON" ]; }
 }
 
 # A slurmctld that reads its files anew saves what it knows before it stops listening (src/slurmctld/controller.c): who
@@ -75,7 +78,7 @@ stay_known() {
 
 require_usable() {
     { wait_until "$REGISTER_LIMIT" node_decided && [ "$USABLE" = yes ]; } || fail \
-        "the controller at $HEAD_ADDRESS does not see this node as usable ($(node_field '(.state | join("+")), .reason' | paste -sd ' '))" \
+        "the controller at $HEAD_ADDRESS does not see this node as usable ($(! ask_state || printf '%s' "$NODE_STATE $NODE_REASON"))" \
         "see 'journalctl -u slurmd' on $HOST_NAME and 'sinfo -R' on the head node$(clock_hint)"
 }
 
@@ -91,24 +94,38 @@ placed_nodes() {
 
 placed() { placed_nodes | grep -x "$HOST_NAME" >/dev/null; }
 
-# Nodes that the controller knows and does not place, one a line.
-unplaced_nodes() {
-    local known placed
-    known=$(sinfo -h -a -N -o %N | sort -u) && placed=$(placed_nodes) || return 1
-    grep -vxFf <(printf '%s\n' "$placed") <<<"$known" | grep . || :
+# Nodes that the controller knows, one a line.
+known_nodes() { sinfo -h -a -N -o %N | sort -u; }
+
+# Of names, one a line, those that are not among others.
+without() { grep -vxFf <(printf '%s\n' "$2") <<<"$1" | grep . || :; }
+
+# Nodes that have come to the head node, one a line, whether or not slurmd runs there yet: all that it lists (role names) but
+# itself. Fails where there is no such list.
+nodes_that_came() {
+    local list=$STATE_DIR/names
+    [ ! -e "$STATE_DIR/names-from" ] || list=$(<"$STATE_DIR/names-from")
+    timeout 20 awk -v head="$HEAD_ADDRESS" '$1 == head { whole = 1; next } { print $2 } END { exit !whole }' "$list" 2>/dev/null
+}
+
+# Whether all that have come are among those that the controller knows. One that broke off and is taken for one on its way costs
+# seconds, one that comes and is not listed yet another call.
+nobody_on_the_way() {
+    local came
+    came=$(nodes_that_came) && [ -z "$(without "$came" "$1")" ]
 }
 
 # The controller reads topology.conf when it is told to, and places those that it knows by then: one call is for all who have
 # come (docs/decisions/0015). Who is there each of them sees alike, so they need not talk: the first by name makes it.
 get_placed() {
-    local begin=$SECONDS waited=$SECONDS quiet=$SECONDS before='' unplaced enough=$PLACE_QUIET
-    # Nobody joins a head node before its own step has ended: there is nobody to wait for at the first.
-    if [ "$(tailscale ip -4 2>/dev/null)" = "$HEAD_ADDRESS" ]; then enough=0; fi
+    local begin=$SECONDS waited=$SECONDS quiet=$SECONDS before='' known unplaced enough
     until placed; do
         [ $((SECONDS - begin)) -lt "$PLACE_LIMIT" ] || return 1
         stay_known
-        unplaced=$(unplaced_nodes) || unplaced=$before
+        known=$(known_nodes) && unplaced=$(placed_nodes) && unplaced=$(without "$known" "$unplaced") || unplaced=$before
         if [ "$unplaced" != "$before" ]; then before=$unplaced quiet=$SECONDS; fi
+        enough=$PLACE_QUIET
+        if nobody_on_the_way "$known"; then enough=0; fi
         # The first may be one that has no place in the file.
         if [ $((SECONDS - waited)) -ge "$PLACE_WAIT" ] ||
             { [ "${unplaced%%$'\n'*}" = "$HOST_NAME" ] && [ $((SECONDS - quiet)) -ge "$enough" ]; }; then
@@ -136,8 +153,8 @@ drain_of_health() { command -v tailrack-nhc >/dev/null && tailrack-nhc --own; }
 
 # Have the node created anew, with other features, gres or reserved memory; jobs on it end first.
 register_anew() {
-    local conf reason health=no gone=yes from=/run/slurm/conf
-    reason=$(persons_drain)
+    local conf reason='' health=no gone=yes from=/run/slurm/conf
+    if ask_state && persons_drain; then reason=$NODE_REASON; fi
     # One that is set here it would take for a person's, and never take back: it sets its own again by itself.
     if [ -n "$reason" ] && drain_of_health; then reason='' health=yes; fi
     note "registering anew"

@@ -84,6 +84,12 @@ def registers(shell: Shell, *nodes: str) -> None:
     known.write_text(known.read_text() + "".join(f"{node}\n" for node in nodes))
 
 
+def came(shell: Shell, *nodes: str, to: str = "var/lib/tailrack/names") -> None:
+    """The head node's list of who has come, itself first."""
+    lines = [f"{COMPUTE['HEAD_ADDRESS']} head", *(f"100.64.0.{number} {node}" for number, node in enumerate(nodes, 2))]
+    shell.write(to, "".join(f"{line}\n" for line in lines))
+
+
 def calls(shell: Shell) -> int:
     return shell.calls.count("scontrol reconfigure")
 
@@ -97,8 +103,45 @@ def test_a_head_node_that_computes_waits_for_nobody_to_come_before_it_has_its_pl
     registers(shell, "head")
     assert int(place("head").stdout.split()[-1]) >= 2
     (shell.root / "placed").write_text("")
-    shell.stub("tailscale", f"echo {COMPUTE['HEAD_ADDRESS']}")
+    came(shell)
     assert place("head").stdout == "after 0\n"
+
+
+@pytest.mark.parametrize("where", ["on the share", "on the head node"])
+def test_nobody_is_waited_for_where_slurmctld_knows_all_who_have_come(shell: Shell, place: Place, where: str) -> None:
+    for node in ("n1", "n2"):
+        member(shell, node)
+    if where == "on the share":
+        shell.write("var/lib/tailrack/names-from", f"{shell.root}/shared/names\n")
+        came(shell, "n1", "n2", to="shared/names")
+    else:
+        came(shell, "n1", "n2")
+    registers(shell, "n1", "n2")
+    before = calls(shell)
+    assert place("n1").stdout == "after 0\n"
+    assert (calls(shell) - before, placed(shell)) == (1, ["n1", "n2"])
+
+
+@pytest.mark.parametrize("listed", [("n1", "n2"), None], ids=["one is on its way", "the list is not there"])
+def test_who_may_be_on_the_way_is_waited_for(shell: Shell, place: Place, listed: tuple[str, ...] | None) -> None:
+    member(shell, "n1")
+    registers(shell, "n1")
+    if listed:
+        came(shell, *listed)
+    assert 2 <= int(place("n1").stdout.split()[-1]) < 20
+
+
+def test_a_node_that_comes_ends_the_wait_for_it(shell: Shell, place: Place) -> None:
+    for node in ("n1", "n2"):
+        member(shell, node)
+    came(shell, "n1", "n2")
+    registers(shell, "n1")
+    known = shell.root / "known"
+    # The other one is there when this one looks for the second time.
+    shell.stub("sinfo", f'cat "{known}"; grep -q n2 "{known}" || echo n2 >>"{known}"')
+    before = calls(shell)
+    assert place("n1").stdout == "after 1\n"
+    assert (calls(shell) - before, placed(shell)) == (1, ["n1", "n2"])
 
 
 @pytest.mark.parametrize("count", [1, 8, 32])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import stat
 import subprocess
 from pathlib import Path
@@ -51,10 +53,13 @@ def test_results_become_one_json_object(shell: Shell, results: str, expected: di
 # Files that converge.
 
 
-def ensure(shell: Shell, path: Path, text: str, mode: str = "0640") -> str:
+def ensure(
+    shell: Shell, path: Path, text: str, mode: str = "0640", owner: str = "root:root", umask: str = "022"
+) -> str:
     done = shell.call(
-        'CHANGED=; ensure_file "$FILE" "$FILE_MODE" root:root "$FILE_TEXT"; echo "changed=$CHANGED"',
-        {"FILE": str(path), "FILE_MODE": mode, "FILE_TEXT": text},
+        'umask "$MASK"; CHANGED=; ensure_file "$FILE" "$FILE_MODE" "$FILE_OWNER" "$FILE_TEXT"\n'
+        'echo "changed=$CHANGED"; [ "$(umask)" = "0$MASK" ]',
+        {"FILE": str(path), "FILE_MODE": mode, "FILE_TEXT": text, "FILE_OWNER": owner, "MASK": umask},
     )
     assert done.returncode == 0, done.stderr
     return str(done.stdout)
@@ -65,7 +70,34 @@ def test_a_missing_file_is_written_with_its_mode_owner_and_folder(shell: Shell) 
     assert ensure(shell, path, "one\ntwo") == "changed=yes\n"
     assert path.read_text() == "one\ntwo\n"
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
-    assert any(call.startswith("chown root:root") for call in shell.calls)
+
+
+@pytest.mark.parametrize("before", ["", "text\n"])
+def test_a_file_of_another_owner_is_given_to_that_one(shell: Shell, before: str) -> None:
+    path = shell.write("etc/file", before)
+    ensure(shell, path, "text", owner="munge:munge")
+    assert any(call.startswith(f"chown munge:munge {path}") for call in shell.calls)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="nothing that is made here is root's")
+def test_a_file_that_root_made_is_given_to_root_where_it_is_not_already(shell: Shell) -> None:
+    ensure(shell, shell.root / "etc/file", "text")
+    assert shell.calls == []
+    # There all that is new is of the folder's group.
+    folder = shell.root / "etc/shared"
+    folder.mkdir()
+    os.chown(folder, 0, 65534)
+    folder.chmod(0o2755)
+    ensure(shell, folder / "file", "text")
+    assert any(call.startswith(f"chown root:root {folder}/file") for call in shell.calls)
+
+
+@pytest.mark.parametrize("umask", ["000", "022", "077"])
+def test_nobody_else_can_read_a_file_before_it_has_its_mode(shell: Shell, umask: str) -> None:
+    shell.stub("chmod", f'{shutil.which("stat")} -c %a "$2" >>"{shell.root}/modes"; {shutil.which("chmod")} "$@"')
+    ensure(shell, shell.root / "etc/file", "secret", mode="0644", umask=umask)
+    assert (shell.root / "modes").read_text() == "600\n"
+    assert stat.S_IMODE((shell.root / "etc/file").stat().st_mode) == 0o644
 
 
 def test_a_file_as_it_should_be_is_left_alone_but_for_its_mode(shell: Shell) -> None:
@@ -105,16 +137,15 @@ def test_a_second_time_changes_nothing(shell: Shell) -> None:
 
 def test_a_disk_that_is_full_leaves_the_old_file_whole_and_says_so(shell: Shell) -> None:
     path = shell.write("etc/file", "old\n")
-    shell.stub("mktemp", f'ln -s /dev/full "{shell.root}/etc/file.fresh"; echo "{shell.root}/etc/file.fresh"')
-    (shell.root / "stubs/ln").symlink_to("/bin/ln")
-    shell.stub("chmod")
+    # A process that may write no more than 4 KiB into a file is told so like one whose disk is full.
     done = shell.run(
-        with_up(f'ensure_file {path} 0644 root:root "$(printf "%9000s" x)"'),
+        with_up(f'trap "" XFSZ; ulimit -f 4; ensure_file {path} 0644 root:root "$(printf "%9000s" x)"'),
     )
     assert done.returncode == 1
     assert f"cannot write {path}" in done.stderr
     assert "next: make room on a1" in done.stderr
     assert path.read_text() == "old\n"
+    assert list(path.parent.iterdir()) == [path]
 
 
 def test_a_step_that_fails_where_there_is_no_room_says_that_and_where(shell: Shell) -> None:

@@ -96,8 +96,8 @@ def test_only_a_step_with_something_to_undo_has_a_delete(step: Callable[..., Any
 
 def test_a_step_carries_its_name_its_machine_and_its_words_for_people(step: Callable[..., Any]) -> None:
     inputs = step({}, undo=True)["a1-node"].inputs
-    for command in (inputs["create"], inputs["delete"]):
-        assert StepLabel.of(command) == StepLabel("a1-node", "a1", "a1: users")
+    for words in (inputs["create"], inputs["delete"]):
+        assert StepLabel.of(words) == StepLabel("a1-node", "a1", "a1: users")
 
 
 def test_a_step_gets_what_its_script_reads_and_nothing_else() -> None:
@@ -155,7 +155,7 @@ def test_a_command_whose_script_comes_with_it_is_root_by_sudo_where_the_login_is
         partial(whole_command, None),
     ],
 )
-def test_a_command_that_brings_a_machine_to_what_its_step_says_is_known_from_its_others(how: Callable[..., str]) -> None:
+def test_a_command_that_brings_a_machine_up_is_known_from_the_others(how: Callable[..., str]) -> None:
     assert is_step(f": a1-node a1 'bash up'; {how('up')}")
     assert not is_step(f": a1-node a1 'bash up'; {how('down')}")
 
