@@ -115,8 +115,9 @@ def _composed(
             up.append(f"{role.name}_{phase}")
     # Not before: a package that others need (munge) would find nothing of what its own role brings.
     later = [*_packages((role, phase) for role in roles for phase in ahead)]
+    along = [f"AHEAD=({line.removeprefix('ensure_packages ')})" for line in later]
     listed = [*_packages((role, phase) for role in roles for phase in (*ahead, *looks))]
-    up = [*(line.replace("ensure_packages", "begin_package_lists", 1) for line in listed), *up, *later]
+    up = [*(line.replace("ensure_packages", "begin_package_lists", 1) for line in listed), *along, *up, *later]
     down = []
     if leaves:
         gone = [role for role in reversed(roles) if _script(role, "leave")]

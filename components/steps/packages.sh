@@ -9,6 +9,8 @@ APT_WAIT=600
 LISTS_FRESH=15
 # The process that reads them beside the step, empty where none does.
 LISTS_LOOK=''
+# Packages of a later step, which come at the end of this one; or before, where packages come anyway and they can be among them.
+AHEAD=()
 
 # Nothing of the machine's own is removed, a configuration file that somebody changed stays as it is, and needrestart, where it
 # is, restarts nothing: jobs may be running.

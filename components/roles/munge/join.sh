@@ -30,7 +30,8 @@ munge_join() {
     # The package would make a key of its own where there is none.
     install -d -m 0700 /etc/munge
     id -u munge >/dev/null 2>&1 || ensure_file "$MUNGE_FILE" 0400 root:root "$MUNGE_KEY"
-    ensure_packages munge
+    # From here on all others may come too: one transaction for all.
+    ensure_packages munge "${AHEAD[@]}"
     ensure_file "$MUNGE_FILE" 0400 munge:munge "$MUNGE_KEY"
     chown munge:munge /etc/munge
     chmod 0700 /etc/munge

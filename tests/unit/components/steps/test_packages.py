@@ -318,3 +318,23 @@ def test_a_nodes_packages_come_while_the_head_node_is_being_set_up(build: Build,
     # While the machine joins the tailnet their lists are read.
     assert up[2].startswith("    begin_package_lists ")
     assert up[2].split()[1:] == later.split()[1:]
+    assert f"    AHEAD=({later.removeprefix('    ensure_packages ')})" in up[: up.index("    munge_join")]
+
+
+def test_a_node_without_munge_gets_all_packages_in_one_transaction_once_the_key_is_there(apt: Shell) -> None:
+    key = apt.path("/etc/munge/munge.key")
+    installs(apt, before=f'case "$*" in *install*) cp {key} {apt.root}/key-then ;; esac')
+    for name in ("munge", "unmunge"):
+        apt.stub(name)
+    apt.stub("id", f'grep -qsx munge "{apt.root}/installed"')  # the package makes its user
+    later = "ensure_packages slurmd nftables"
+    values = {"MUNGE_KEY": "m" * 32, "MUNGE_CLUSTER": "lab"}
+    done = apt.call(f"AHEAD=(slurmd nftables)\nmunge_join\n{later}", values, "munge/join")
+    assert done.returncode == 0, done.stderr
+    (install,) = [call for call in apt.calls if call.startswith("apt-get") and " install " in call]
+    assert install.endswith(" munge slurmd nftables")
+    assert (apt.root / "key-then").read_text() == "m" * 32 + "\n"
+
+
+def test_a_head_node_joins_with_munge_alone(build: Build, lab_config: RawConfig) -> None:
+    assert [line for line in build(lab_config).whole("head-join").splitlines() if "AHEAD=(" in line] == ["AHEAD=()"]

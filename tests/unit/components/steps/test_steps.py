@@ -47,7 +47,16 @@ def test_the_names_that_a_step_is_given_are_those_that_its_script_reads(
         # Programs that go with the script have variables of their own.
         script = re.sub(rf"^({'|'.join(FIXED)})=('[^']*'|\"[^\"]*\")*$", r"\1=", script, flags=re.MULTILINE)
         # os-release(5) is read by the shell itself.
-        known = {"BASHPID", "SECONDS", "RANDOM", "VERSION_CODENAME", "BASH_REMATCH", "SSH_ORIGINAL_COMMAND", *OF_JOBS}
+        known = {
+            "BASHPID",
+            "EUID",
+            "SECONDS",
+            "RANDOM",
+            "VERSION_CODENAME",
+            "BASH_REMATCH",
+            "SSH_ORIGINAL_COMMAND",
+            *OF_JOBS,
+        }
         assert given - OWN == read(script) - OWN - known, step.name
 
 
