@@ -18,11 +18,13 @@ trust_authorities() {
 
 # Show the certificate made for this machine's host key. A step may bring one that was signed long ago.
 show_certificate() {
+    local file=/etc/ssh/sshd_config.d/tailrack.conf
     ensure_file "$STATE_DIR/certificate" 0644 root:root "$1"
-    /usr/local/sbin/tailrack-certificate "$STATE_DIR/certificate"
     CHANGED=
-    ensure_file /etc/ssh/sshd_config.d/tailrack.conf 0644 root:root "HostCertificate $HOST_KEY_FILE-cert.pub"
-    if [ -n "$CHANGED" ]; then reload_sound_sshd; fi
+    ensure_file "$file" 0644 root:root "HostCertificate $HOST_KEY_FILE-cert.pub"
+    /usr/local/sbin/tailrack-certificate "$STATE_DIR/certificate"
+    # Where that program has shown another one since, sshd has read this file too.
+    if [ -n "$CHANGED" ] && [ ! "$HOST_KEY_FILE-cert.pub" -nt "$file" ]; then reload_sound_sshd; fi
 }
 
 # Have a timer, which is there, run commands.

@@ -143,6 +143,21 @@ def test_a_newer_certificate_is_shown_and_an_older_one_never(machine: Shell) -> 
     assert [path.name for path in machine.path("/etc/ssh").iterdir() if path.name.count(".") > 1] == []
 
 
+def test_sshd_is_told_once_of_its_first_certificate_and_of_the_file_that_names_it(machine: Shell) -> None:
+    def told(certificate: str) -> list[str]:
+        before = len(machine.calls)
+        done = machine.call('show_certificate "$TEXT"', {"TEXT": certificate}, "ssh_trust/trust")
+        assert done.returncode == 0, done.stderr
+        return [call for call in machine.calls[before:] if call.endswith("start ssh")]
+
+    certificate = signed(machine).removesuffix("\n")
+    assert told(certificate) == ["systemctl restart ssh"]
+    assert told(certificate) == []
+    # Somebody has taken it away; the certificate is the same.
+    machine.path("/etc/ssh/sshd_config.d/tailrack.conf").unlink()
+    assert told(certificate) == ["systemctl restart ssh"]
+
+
 @pytest.mark.parametrize("what", ["for another key", "from another authority", "nonsense", "empty"])
 def test_what_is_no_certificate_for_this_machine_from_its_authority_is_not_shown(machine: Shell, what: str) -> None:
     others = machine.path("/others")
