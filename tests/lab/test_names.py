@@ -129,6 +129,9 @@ def test_a_machine_with_resolved_keeps_its_resolver_and_what_that_finds(three: C
         stub = "/run/systemd/resolve/stub-resolv.conf"
         assert three.run(node, "readlink -f /etc/resolv.conf").strip() == stub
         three.run(node, "getent hosts control.lab && resolvectl query control.lab")
+        # Nobody around is asked, nor answered.
+        assert three.run(node, "resolvectl llmnr").splitlines()[0] == "Global: no"
+        assert three.run(node, "ss -Hlun 'sport = :5355'") == ""
 
 
 def settings(cluster: ClusterUnderTest, words: str) -> dict[str, dict[str, str]]:

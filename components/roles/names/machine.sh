@@ -23,5 +23,8 @@ names_machine() {
 ask_nobody_around() {
     CHANGED=
     ensure_file /etc/systemd/resolved.conf.d/tailrack.conf 0644 root:root $'[Resolve]\nLLMNR=no'
-    if [ -n "$CHANGED" ]; then systemctl restart systemd-resolved.service; fi
+    [ -n "$CHANGED" ] || return 0
+    # One that can (systemd 257) reads its file where it is; a new start takes a quarter of a second of the CPU.
+    systemctl reload-or-restart systemd-resolved.service
+    [ "$(resolvectl llmnr | sed -n 's/^Global: //p')" = no ] || systemctl restart systemd-resolved.service
 }
