@@ -105,7 +105,8 @@ without() { grep -vxFf <(printf '%s\n' "$2") <<<"$1" | grep . || :; }
 nodes_that_came() {
     local list=$STATE_DIR/names
     [ ! -e "$STATE_DIR/names-from" ] || list=$(<"$STATE_DIR/names-from")
-    timeout 20 awk -v head="$HEAD_ADDRESS" '$1 == head { whole = 1; next } { print $2 } END { exit !whole }' "$list" 2>/dev/null
+    timeout 20 cat "$list" 2>/dev/null |
+        awk -v head="$HEAD_ADDRESS" '$1 == head { whole = 1; next } { print $2 } END { exit !whole }'
 }
 
 # Whether all that have come are among those that the controller knows. One that broke off and is taken for one on its way costs
