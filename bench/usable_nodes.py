@@ -3,7 +3,8 @@
 Of each `up`: the seconds from the first look at a machine to the last node that Slurm gives jobs to, the steps by kind
 (the middle one and the longest), the critical path (each step with the one that it waited for), and how often slurmctld
 was reconfigured. Then the third node joins a cluster of two, and the thirty-third one of thirty-two. Machines that have
-other things to do make all of it longer: the load is printed. Nothing is judged.
+other things to do make all of it longer: the load is printed, and the seconds of the CPU that the lab's machines had by
+then, from their boot on, which a load makes longer by a fifth or so. Nothing is judged.
 
 `python -m bench.usable_nodes 3,8 3,33`: clusters that are brought up at once, and nodes that join; as many as the
 memory has room for (some 60 MB a machine).
@@ -32,6 +33,8 @@ from driver.deployment import Deployment, stack_config
 from driver.find_engine import find_engine
 from driver.workspace import PROJECT, Workspace
 from engine.events import Event
+from lab.identity import LABEL
+from lab.node import cgroup_hierarchy
 
 STACK = "nodes"
 HEAD = "head"
@@ -64,6 +67,17 @@ def critical_path(parts: Sequence[Part], last: Part) -> list[Part]:
     return path
 
 
+def cpu_seconds(lab: str) -> float:
+    """Seconds of the CPU that all machines of a lab have had since they booted."""
+    client = docker.from_env()
+    machines = client.containers.list(filters={"label": f"{LABEL}={lab}"})
+    client.close()
+    # Docker's own figures take a second each.
+    files = [file for each in machines for file in cgroup_hierarchy().glob(f"*/*{each.id}*/cpu.stat")]
+    told = [dict(line.split() for line in file.read_text().splitlines()) for file in files]
+    return sum(int(of["usage_usec"]) for of in told) / 1e6
+
+
 class Bench:
     """A lab of one head node that computes and some nodes at its site."""
 
@@ -71,11 +85,14 @@ class Bench:
         self._folder, self._parts, self._clusters = folder, list[Part](), 0
         self._config = yaml.safe_load(stack_config(PROJECT, "dev").read_text(encoding="utf-8"))
         self._engine = find_engine(engine())
+        self._lab, self._cpu = "", 0.0
 
     def _keep(self, event: Event) -> None:
         if event.kind == "done" and event.operation in ("create", "update") and StepLabel.of(event.command):
             now = time.monotonic()
             self._parts.append(Part(event.name, now - event.seconds, now))
+            if self._parts[-1].kind in ("head", "node"):
+                self._cpu = cpu_seconds(self._lab)
 
     def _deployment(self, nodes: int) -> Deployment:
         # The head node is one of them.
@@ -94,6 +111,7 @@ class Bench:
         """Bring a cluster up, and away again."""
         self._clusters += 1
         deployment = self._deployment(nodes)
+        self._lab = deployment.lab
         lab_commands.prepare(deployment.profiles)
         try:
             self.up(nodes)
@@ -120,7 +138,7 @@ class Bench:
         begun = min(part.begun for part in parts)
         print(
             f"{nodes:3} usable nodes {usable.ended - begun:6.1f} s   reconfigured {self.calls}   "
-            f"load {os.getloadavg()[0]:.1f}"
+            f"load {os.getloadavg()[0]:.1f}   CPU {self._cpu:.1f} s"
         )
         by_kind = defaultdict[str, list[float]](list)
         for part in parts:
