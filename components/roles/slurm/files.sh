@@ -31,6 +31,9 @@ controller_stays() {
 # Lines that nodes and pools add to a file and that its own text does not have, each once.
 added_lines() {
     local base=$1 name=$2
+    # Most files nobody adds to, and each member's step asks for all of them under the lock.
+    compgen -G "$SLURM_SERVICES/*/$name" >/dev/null || compgen -G "$SLURM_POOLS/*/$name" >/dev/null ||
+        compgen -G "$SLURM_NODES/*/$name" >/dev/null || return 0
     cat "$SLURM_SERVICES"/*/"$name" "$SLURM_POOLS"/*/"$name" "$SLURM_NODES"/*/"$name" 2>/dev/null | sort -u | grep . | grep -vxFf "$base/$name" || :
 }
 
@@ -92,7 +95,7 @@ write_slurm_files() {
         name=${path##*/}
         # The fabric of each node (fabric/fabric.py) is a comment, for the node's own eyes: Slurm brings the file there.
         if [ "$name" = topology.conf ]; then added=$(topology; cat "$SLURM_NODES"/*/fabric 2>/dev/null || :); else added=$(added_lines "$base" "$name"); fi
-        text=$(cat "$path")${added:+$'\n'$added}
+        text=$(<"$path")${added:+$'\n'$added}
         case $name in
             slurm.conf) text=$(with_default_memory "$text") ;;
             gres.conf) text=$(gres_conf "$path") ;;
@@ -133,7 +136,7 @@ controller_said() {
 # Have slurmctld take the files made from a base, where one of those named has changed (of all of them, if none is). Where
 # it refuses them, the last ones that it took come back, what it said is in the log, and REFUSED says what happened.
 offer_slurm_files() {
-    local base=$1 path begin names=("${@:2}")
+    local base=$1 begin names=("${@:2}") all
     [ ${#names[@]} -gt 0 ] || mapfile -t names < <(ls "$base")
     begin=$(date +%s)
     REFUSED=''
@@ -152,7 +155,8 @@ offer_slurm_files() {
         return 1
     fi
     mkdir -p "$SLURM_TAKEN"
-    for path in "$base"/*; do install -m 0644 "$SLURM_DIR/${path##*/}" "$SLURM_TAKEN/"; done
+    all=("$base"/*)
+    install -m 0644 -t "$SLURM_TAKEN" "${all[@]/#"$base"/$SLURM_DIR}"
 }
 
 take_back_slurm_files() {
