@@ -249,7 +249,11 @@ def test_a_server_that_ran_before_the_cluster_came_runs_after_it_and_its_package
     assert machine.call(joined, server, "nfs_exports/before", "nfs_exports/server").returncode == 0
     done = machine.call("nfs_exports_leave", values, "nfs_exports/leave")
     assert done.returncode == 0, done.stderr
-    assert machine.calls[-2:] == ["systemctl enable -q nfs-server", "systemctl restart nfs-server"]
+    assert machine.calls[-3:] == [
+        "systemctl enable -q --no-reload nfs-server",
+        "systemctl daemon-reload",
+        "systemctl restart nfs-server",
+    ]
     assert not machine.path("/etc/nfs.conf.d/tailrack.conf").exists()
 
 
