@@ -1,4 +1,4 @@
-"""What nodes cost an hour, and how long those that cost have been idle. Pure."""
+"""What nodes cost an hour and came to this month, and how long those that cost have been idle. Pure."""
 
 from __future__ import annotations
 
@@ -9,18 +9,24 @@ from components.roles.tools.costs import Cost
 
 
 def cost_figures(costs: Iterable[Cost], head: str, idle_hours: int) -> list[Metric]:
-    """Return figures of nodes that are there and have a price.
+    """Return figures of nodes that have a price: of those that are there, and what all came to that were this month.
 
     head         without it no other could be used, so nobody is told that it is idle
     idle_hours   what is held against how long the others are
     """
-    there = [cost for cost in costs if cost.there]
+    all_of = [*costs]
+    there = [cost for cost in all_of if cost.there]
     idle = [({"node": cost.name}, cost.idle_seconds or 0) for cost in there if cost.name != head]
     return [
         Metric(
             "tailrack_node_price_per_hour",
             "What a node costs an hour by the config, in its currency.",
             [({"node": cost.name, "currency": cost.currency}, cost.price) for cost in there],
+        ),
+        Metric(
+            "tailrack_node_cost_this_month",
+            "What a node came to since the first of the month (UTC), in its currency; also of one that has left.",
+            [({"node": cost.name, "currency": cost.currency}, cost.month) for cost in all_of],
         ),
         Metric(
             "tailrack_node_idle_seconds",

@@ -284,6 +284,7 @@ def test_nodes_with_a_price_are_figures_and_the_head_node_is_never_idle() -> Non
     )
     assert [metric.samples for metric in found] == [
         [({"node": name, "currency": "EUR"}, 2.5) for name in ("head", "a1", "a2")],
+        [({"node": name, "currency": "EUR"}, 10.0) for name in ("head", "a1", "a2", "a3")],
         [({"node": "a1"}, 7200), ({"node": "a2"}, 0)],
         [({}, 7200)],
     ]
