@@ -132,6 +132,8 @@ def test_a_machine_with_resolved_keeps_its_resolver_and_what_that_finds(three: C
         # Nobody around is asked, nor answered.
         assert three.run(node, "resolvectl llmnr").splitlines()[0] == "Global: no"
         assert three.run(node, "ss -Hlun 'sport = :5355'") == ""
+        # Whom it asked for names from elsewhere it asks still.
+        three.run(node, "getent hosts $(awk -F/ '/^deb/ { print $3; exit }' /etc/apt/sources.list)")
 
 
 def settings(cluster: ClusterUnderTest, words: str) -> dict[str, dict[str, str]]:

@@ -348,19 +348,6 @@ def test_no_neighbour_is_asked_for_a_name_that_no_machine_has(program: Any, shel
     assert "LLMNR=no" in shell.path("/etc/systemd/resolved.conf.d/tailrack.conf").read_text().splitlines()
 
 
-@pytest.mark.parametrize(
-    ("says", "restarted"), [("Global: no", False), ("Global: yes", True), ("Global: resolve", True), ("", True)]
-)
-def test_a_resolver_that_does_not_take_its_file_as_it_runs_is_started_anew(
-    machine: Shell, says: str, restarted: bool
-) -> None:
-    machine.stub("resolvectl", f"echo '{says}'; echo 'Link 2 (eth0): yes'")
-    assert install(machine).returncode == 0
-    told = [call for call in machine.calls if call.endswith("start systemd-resolved.service")]
-    restart = ["systemctl restart systemd-resolved.service"] if restarted else []
-    assert told == ["systemctl reload-or-restart systemd-resolved.service", *restart]
-
-
 def test_nothing_is_written_for_a_resolver_that_is_not_there(machine: Shell) -> None:
     machine.stub("systemctl", 'case "$*" in *resolved*) exit 1 ;; esac')
     assert install(machine).returncode == 0
