@@ -73,6 +73,18 @@ class GpuCluster(ClusterUnderTest):
         shutil.copytree(folder, home / folder.name, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
         run("chown", "-R", "--reference", home, home / folder.name)
 
+    @property
+    def all_gpus(self) -> str:
+        """sbatch's words for all GPUs of c, a task each."""
+        gpus = len(self.machines["c"].gpus)
+        return f"-w c -N1 --gpus-per-node={gpus} --ntasks-per-node={gpus} --cpus-per-task=4"
+
+    def ended(self, folder: str, words: str, limit: float = 240) -> str:
+        """Submit a script of a folder in ada's home, and wait for its end; what it printed, whatever became of it."""
+        command = f"cd {folder} && rm -f out; sbatch --wait --output=out {words}; true"
+        self.run_as("ada", "head", command, limit)
+        return (PLACE / "disk/head/shared/home/ada" / folder / "out").read_text()
+
     def attempt(self, node: str, command: str, limit: float = 60) -> subprocess.CompletedProcess[str]:
         return self.machines[node].attempt(command, limit)
 

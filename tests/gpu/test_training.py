@@ -36,27 +36,14 @@ def python(cluster: GpuCluster) -> str:
     return found[0]
 
 
-def ended(cluster: GpuCluster, folder: str, words: str, limit: float = 240) -> str:
-    """Submit a script of a folder in ada's home, and wait for its end; what it printed, whatever became of it."""
-    command = f"cd {folder} && rm -f out; sbatch --wait --output=out {words}; true"
-    cluster.run_as("ada", "head", command, limit)
-    return (PLACE / "disk/head/shared/home/ada" / folder / "out").read_text()
-
-
 def keep(name: str, told: Any) -> None:
     """Keep a figure for who reads the outputs of a run."""
     FIGURES[name] = told
     (PLACE / "out" / "training.json").write_text(json.dumps(FIGURES, indent=1))
 
 
-def all_of(cluster: GpuCluster) -> str:
-    """sbatch's words for all GPUs of c, a task each."""
-    gpus = len(cluster.machines["c"].gpus)
-    return f"-w c -N1 --gpus-per-node={gpus} --ntasks-per-node={gpus} --cpus-per-task=4"
-
-
 def test_each_task_of_a_job_has_a_gpu_of_its_own(cluster: GpuCluster) -> None:
-    told = re.findall(r"task (\d) on c: NVIDIA .+, (GPU-\S+)", ended(cluster, "jobs", f"{all_of(cluster)} gpu.sh"))
+    told = re.findall(r"task (\d) on c: NVIDIA .+, (GPU-\S+)", cluster.ended("jobs", f"{cluster.all_gpus} gpu.sh"))
     assert len({uuid for _, uuid in told}) == len(told) == len(cluster.machines["c"].gpus), told
 
 
@@ -68,7 +55,7 @@ def test_pytorchs_all_reduce_runs_as_the_example_has_it(
     cluster: GpuCluster, python: str, name: str, words: str, least: float
 ) -> None:
     venv = str(Path(python).parents[1])
-    told = ended(cluster, "jobs", f"--export=ALL,VENV={venv} {words or all_of(cluster)} nccl.sh")
+    told = cluster.ended("jobs", f"--export=ALL,VENV={venv} {words or cluster.all_gpus} nccl.sh")
     rates = [float(rate) for rate in re.findall(r"([\d.]+) GB/s bus bandwidth over \d ranks", told)]
     keep(f"all_reduce of PyTorch, {name}", rates)
     assert rates, told
@@ -109,9 +96,9 @@ def test_a_floor_above_what_was_trained_fails_without_another_run(cluster: GpuCl
 
 def test_fsdp_of_the_benchmarks_model_is_as_fast_on_all_gpus_as_it_says(cluster: GpuCluster, python: str) -> None:
     rates = {}
-    for name, words in (("one GPU", "-w a -N1 --gpus-per-node=1 -n1 -c8"), ("all of a node", all_of(cluster))):
+    for name, words in (("one GPU", "-w a -N1 --gpus-per-node=1 -n1 -c8"), ("all of a node", cluster.all_gpus)):
         job = f"srun --kill-on-bad-exit=1 {python} benchmark.py {WARMUP} {STEPS} fsdp"
-        told = ended(cluster, "training", f"--exclusive {words} --wrap '{job}'")
+        told = cluster.ended("training", f"--exclusive {words} --wrap '{job}'")
         runs = [json.loads(run) for run in re.findall(r"^tailrack-training run (.+)$", told, re.M)]
         assert len(runs) == 3, told
         begin = json.loads(re.findall(r"^tailrack-training begin (.+)$", told, re.M)[0])
@@ -132,12 +119,12 @@ def test_a_model_learns_on_all_gpus_of_a_node(
     cluster: GpuCluster, python: str, script: str, run: str, options: str
 ) -> None:
     # torchrun starts the ranks of its node itself.
-    words = all_of(cluster)
+    words = cluster.all_gpus
     if "torchrun" in script:
         words = re.sub(r"--ntasks-per-node=\d+", "--ntasks-per-node=1", words)
     folder = f"{script}-{run}"
     asked = f"--export=ALL,PYTHON={python} {words} {script} data {folder} --epochs {EPOCHS} {options}"
-    told = ended(cluster, "training", asked)
+    told = cluster.ended("training", asked)
     losses = [float(loss) for loss in re.findall(r"step \d+ loss ([0-9.]+)", told)]
     assert losses, told
     assert losses[0] > 1 > 0.7 > final_loss(told), told
@@ -150,9 +137,9 @@ def test_a_model_learns_on_all_gpus_of_a_node(
 def test_fsdp_that_was_put_back_into_the_queue_goes_on_and_ends_with_about_the_same_loss(
     cluster: GpuCluster, python: str
 ) -> None:
-    words = f"--export=ALL,PYTHON={python} {all_of(cluster)} train_srun.sh data"
+    words = f"--export=ALL,PYTHON={python} {cluster.all_gpus} train_srun.sh data"
     options = f"--epochs {EPOCHS} --save-every 5 --parallel fsdp"
-    undisturbed = final_loss(ended(cluster, "training", f"{words} undisturbed {options}"))
+    undisturbed = final_loss(cluster.ended("training", f"{words} undisturbed {options}"))
     submit = f"cd training && sbatch --parsable --output=kept {words} requeued {options}"
     job = cluster.run_as("ada", "head", submit).strip()
     home = PLACE / "disk/head/shared/home/ada/training"
