@@ -1,13 +1,14 @@
-"""How long `up` takes until nodes are usable, lab machines that answer SSH given; and how long one more takes to join.
+"""How long `up` takes until nodes are usable, machines that answer SSH given; and how long one more takes to join.
 
-Of each `up`: the seconds from the first look at a machine to the last node that Slurm gives jobs to, the steps by kind
-(the middle one and the longest), the critical path (each step with the one that it waited for), and how often slurmctld
-was reconfigured. Then the third node joins a cluster of two, and the thirty-third one of thirty-two. Machines that have
-other things to do make all of it longer: the load is printed, and the seconds of the CPU that the lab's machines had by
-then, from their boot on, which a load makes longer by a fifth or so. Nothing is judged.
+The machines are containers of a lab with the cluster's packages in them, made before, as hosts of a stack. Of each
+`up`: the seconds from the first look at a machine to the last node that Slurm gives jobs to, the steps by kind (the
+middle one and the longest), the critical path (each step with the one that it waited for), and how often slurmctld was
+reconfigured. Then the third node joins a cluster of two, and the thirty-third one of thirty-two. Machines that have
+other things to do make all of it longer: the load is printed, and the seconds of the CPU that the lab's machines had
+for it, which a load makes longer by a fifth or so. Nothing is judged.
 
-`python -m bench.usable_nodes 3,8 3,33`: clusters that are brought up at once, and nodes that join; as many as the
-memory has room for (some 60 MB a machine).
+`python -m bench.usable_nodes 3,8 3,33`: clusters that are brought up at once, and nodes that join, or `none` of them;
+as many as the memory has room for (some 60 MB a machine).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import docker
 import yaml
@@ -33,8 +35,9 @@ from driver.deployment import Deployment, stack_config
 from driver.find_engine import find_engine
 from driver.workspace import PROJECT, Workspace
 from engine.events import Event
-from lab.identity import LABEL
+from lab.identity import LABEL, container_name, lab_id
 from lab.node import cgroup_hierarchy
+from tests.lab.cluster import own_machine
 
 STACK = "nodes"
 HEAD = "head"
@@ -85,21 +88,24 @@ class Bench:
         self._folder, self._parts, self._clusters = folder, list[Part](), 0
         self._config = yaml.safe_load(stack_config(PROJECT, "dev").read_text(encoding="utf-8"))
         self._engine = find_engine(engine())
-        self._lab, self._cpu = "", 0.0
+        self._lab, self._hosts, self._cpu = "", list[dict[str, Any]](), 0.0
+        self._before = 0.0
 
     def _keep(self, event: Event) -> None:
         if event.kind == "done" and event.operation in ("create", "update") and StepLabel.of(event.command):
             now = time.monotonic()
             self._parts.append(Part(event.name, now - event.seconds, now))
             if self._parts[-1].kind in ("head", "node"):
-                self._cpu = cpu_seconds(self._lab)
+                self._cpu = cpu_seconds(self._lab) - self._before
 
     def _deployment(self, nodes: int) -> Deployment:
         # The head node is one of them.
-        site = {"name": "rack", "kind": "lab", "pools": [{"name": "n", "count": nodes - 1}]}
+        site = {"name": "rack", "kind": "hosts", "hosts": self._hosts[:nodes]}
         of_head = {"name": HEAD, "site": "rack", "compute": "root-of-any-node-is-root-here"}
         self._config["config"] |= {"tailrack:sites": [site], "tailrack:head": of_head}
-        self._config["config"]["tailrack:validation"]["floors_gb_per_s"] = {}
+        self._config["config"]["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
+        # Ranks on all nodes of a lab would keep its cores from the nodes that come for minutes.
+        self._config["config"]["tailrack:validation"] |= {"floors_gb_per_s": {}, "nodes": [HEAD, "n1"]}
         file = self._folder / f"Pulumi.{STACK}.yaml"
         file.write_text(yaml.safe_dump(self._config), encoding="utf-8")
         return Deployment(
@@ -107,17 +113,20 @@ class Bench:
         )
 
     @contextmanager
-    def cluster(self, nodes: int) -> Iterator[None]:
-        """Bring a cluster up, and away again."""
+    def cluster(self, nodes: int, machines: int) -> Iterator[None]:
+        """Bring so many of some machines up as a cluster, and all of them away again."""
         self._clusters += 1
-        deployment = self._deployment(nodes)
-        self._lab = deployment.lab
-        lab_commands.prepare(deployment.profiles)
+        self._lab = lab_id(PROJECT, STACK)
+        lab_commands.clear_away(self._lab)
+        lab_commands.prepare()
         try:
+            names = [HEAD, *(f"n{number}" for number in range(1, machines))]
+            self._hosts = [own_machine(self._lab, name) for name in names]
+            self._before = cpu_seconds(self._lab)
             self.up(nodes)
             yield
         finally:
-            lab_commands.clear_away(deployment.lab)
+            lab_commands.clear_away(self._lab)
 
     def up(self, nodes: int) -> list[Part]:
         """Bring the cluster to so many nodes; the steps that were run for it."""
@@ -125,9 +134,9 @@ class Bench:
         insist(self._deployment(nodes).up())
         return [part for part in self._parts if part.kind in KINDS]
 
-    def reconfigured(self, nodes: int) -> int:
+    def reconfigured(self) -> int:
         """How often slurmctld has been told since it was started."""
-        head = docker.from_env().containers.get(f"tailrack-{self._deployment(nodes).lab}-{HEAD}")
+        head = docker.from_env().containers.get(container_name(self._lab, HEAD))
         log = head.exec_run("journalctl -u slurmctld -o cat --no-pager").output.decode()
         return log.count("Processing Reconfiguration Request")
 
@@ -153,16 +162,16 @@ class Bench:
 
     def up_from_nothing(self, nodes: int) -> list[Part]:
         """Bring a cluster up and away again; its steps."""
-        with self.cluster(nodes):
-            self.calls = self.reconfigured(nodes)
+        with self.cluster(nodes, nodes):
+            self.calls = self.reconfigured()
             return [part for part in self._parts if part.kind in KINDS]
 
     def tell_join(self, nodes: int) -> None:
         """Print what the last of so many took to join the others."""
-        with self.cluster(nodes - 1):
-            before = self.reconfigured(nodes - 1)
+        with self.cluster(nodes - 1, nodes):
+            before = self.reconfigured()
             parts = self.up(nodes)
-            calls = self.reconfigured(nodes) - before
+            calls = self.reconfigured() - before
         own = [part for part in parts if part.name.startswith(f"n{nodes - 1}-")]
         taken = max(part.ended for part in own) - min(part.begun for part in own)
         steps = ", ".join(f"{part.kind} {part.seconds:.1f}" for part in own)
@@ -174,6 +183,8 @@ class Bench:
 
 def counts(words: Sequence[str], place: int, default: tuple[int, ...]) -> tuple[int, ...]:
     """The numbers in a word with commas between, or the default."""
+    if words[place : place + 1] == ["none"]:
+        return ()
     return tuple(map(int, words[place].split(","))) if len(words) > place and words[place] else default
 
 
