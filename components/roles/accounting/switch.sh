@@ -22,23 +22,31 @@ without_cluster_number() {
     as_user slurm 10 4096 sed -i 's/|.*//' "$CLUSTER_NAME_FILE" </dev/null
 }
 
+cluster_has_number() { grep -qs '|' "$CLUSTER_NAME_FILE"; }
+
 cluster_registered() { accounting_command -nP show cluster format=Cluster,ControlHost | grep -E '^[^|]+\|[0-9]' >/dev/null; }
 
 # Have slurmctld take lines; `enforced` or nothing.
 take_accounting() {
-    local before='' lines
+    local before='' lines tries=3
     lines=$(accounting_lines "$1")
     take_files_lock
-    if ! keeps_books && [ -s "$CLUSTER_NAME_FILE" ]; then
-        before=$(<"$CLUSTER_NAME_FILE")
-        without_cluster_number
-    fi
-    ensure_file "$ACCOUNTING_LINES" 0644 root:root "$lines"
-    if ! offer_slurm_files "$SLURM_BASE" slurm.conf; then
+    if ! keeps_books && [ -s "$CLUSTER_NAME_FILE" ]; then before=$(<"$CLUSTER_NAME_FILE"); fi
+    while true; do
+        [ -z "$before" ] || without_cluster_number
+        ensure_file "$ACCOUNTING_LINES" 0644 root:root "$lines"
+        if offer_slurm_files "$SLURM_BASE" slurm.conf; then break; fi
+        # Nodes that come have slurmctld read its files too: one that did so in this moment has had it give the cluster a
+        # number again.
+        if [ "$((tries -= 1))" -gt 0 ] && [ -n "$before" ] && cluster_has_number; then
+            note "slurmctld had begun anew for a node meanwhile; once more"
+            continue
+        fi
         [ -z "$before" ] || rm -rf "${ACCOUNTING_LINES%/*}"
-        [ "$before" = "${before#*|}" ] || as_user slurm 10 4096 sed -i "1s/\$/|${before#*|}/" "$CLUSTER_NAME_FILE" </dev/null
+        [ "$before" = "${before#*|}" ] || cluster_has_number ||
+            as_user slurm 10 4096 sed -i "1s/\$/|${before#*|}/" "$CLUSTER_NAME_FILE" </dev/null
         fail "$REFUSED" "see what it says above; 'journalctl -u slurmctld -u slurmdbd' on $HOST_NAME says more"
-    fi
+    done
     give_files_lock_back
     # One that began while slurmdbd was away, as after another release of both, comes when it has something to say, or within five
     # minutes (PERIODIC_NODE_ACCT in src/slurmctld/controller.c). One that begins anew comes at once.

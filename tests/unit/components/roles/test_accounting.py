@@ -105,6 +105,37 @@ def test_where_it_is_refused_the_number_and_the_files_are_as_they_were(controlle
     assert not controller.path(LINES).exists()
 
 
+def test_a_node_that_had_it_begin_anew_in_that_moment_and_so_numbered_again_is_one_more_try(controller: Shell) -> None:
+    # As where another one's call came between: slurmdbd has another number for the cluster, and slurmctld ends.
+    raced = f"""case "$1" in
+    reconfigure)
+        cat {controller.path(CLUSTER_NAME)} >>{controller.root}/seen
+        [ $(wc -l <{controller.root}/seen) -gt 1 ] || {{ echo 'lab|99' >{controller.path(CLUSTER_NAME)}; exit 1; }} ;;
+    ping) echo 'Slurmctld(primary) at head is UP' ;;
+esac"""
+    controller.stub("scontrol", raced)
+    done = controller.call("take_accounting ''", values(), "accounting/switch")
+    assert done.returncode == 0, done.stderr
+    assert controller.path("seen").read_text() == "lab\nlab\n"
+    assert "accounting_storage/slurmdbd" in controller.path("etc/slurm/slurm.conf").read_text()
+
+
+def test_a_controller_that_numbers_again_each_time_is_refused_after_three_tries_with_one_number(
+    controller: Shell,
+) -> None:
+    numbers = f"""case "$1" in
+    reconfigure) cat {controller.path(CLUSTER_NAME)} >>{controller.root}/seen
+        echo 'lab|99' >{controller.path(CLUSTER_NAME)}; exit 1 ;;
+    ping) echo 'Slurmctld(primary) at head is UP' ;;
+esac"""
+    controller.stub("scontrol", numbers)
+    assert controller.call("take_accounting ''", values(), "accounting/switch").returncode == 1
+    assert controller.path("seen").read_text() == "lab\n" * 3
+    assert controller.path(CLUSTER_NAME).read_text() == "lab|99\n"
+    assert controller.path("etc/slurm/slurm.conf").read_text().strip() == CONF
+    assert not controller.path(LINES).exists()
+
+
 def test_a_controller_that_began_while_slurmdbd_was_away_is_had_to_come_to_it(controller: Shell) -> None:
     controller.hurry()
     assert controller.call("take_accounting ''", values(), "accounting/switch").returncode == 0
