@@ -117,8 +117,8 @@ class Bench:
         """Bring so many of some machines up as a cluster, and all of them away again."""
         self._clusters += 1
         self._lab = lab_id(PROJECT, STACK)
-        lab_commands.clear_away(self._lab)
         lab_commands.prepare()
+        lab_commands.clear_away(self._lab)
         try:
             names = [HEAD, *(f"n{number}" for number in range(1, machines))]
             self._hosts = [own_machine(self._lab, name) for name in names]
