@@ -66,6 +66,17 @@ def test_keys_that_the_clusters_own_slurm_conf_has_stay_as_they_are(shell: Shell
     assert "Enforce" not in shell.call("accounting_lines ''", values(), "accounting/slurmdbd").stdout
 
 
+def at_reconfigure(shell: Shell, does: str) -> None:
+    """Play a slurmctld that sees the cluster's name when it is reconfigured, and does something then."""
+    shell.stub(
+        "scontrol",
+        f"""case "$1" in
+    reconfigure) cat {shell.path(CLUSTER_NAME)} >>{shell.path("seen")}; {does} ;;
+    ping) echo 'Slurmctld(primary) at head is UP' ;;
+esac""",
+    )
+
+
 @pytest.fixture
 def controller(shell: Shell) -> Shell:
     """A controller that began without slurmdbd, and is told how its reconfiguration goes by a file `refuses`."""
@@ -78,13 +89,7 @@ def controller(shell: Shell) -> Shell:
     shell.stub("journalctl")
     shell.stub("runuser", 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"')
     shell.stub("sacctmgr", "echo 'lab|100.64.0.1'")
-    shell.stub(
-        "scontrol",
-        f"""case "$1" in
-    reconfigure) cat {shell.root}/{CLUSTER_NAME} >>{shell.root}/seen; [ ! -e {shell.root}/refuses ] || exit 1 ;;
-    ping) echo 'Slurmctld(primary) at head is UP' ;;
-esac""",
-    )
+    at_reconfigure(shell, f"[ ! -e {shell.root}/refuses ] || exit 1")
     return shell
 
 
@@ -107,13 +112,8 @@ def test_where_it_is_refused_the_number_and_the_files_are_as_they_were(controlle
 
 def test_a_node_that_had_it_begin_anew_in_that_moment_and_so_numbered_again_is_one_more_try(controller: Shell) -> None:
     # As where another one's call came between: slurmdbd has another number for the cluster, and slurmctld ends.
-    raced = f"""case "$1" in
-    reconfigure)
-        cat {controller.path(CLUSTER_NAME)} >>{controller.root}/seen
-        [ $(wc -l <{controller.root}/seen) -gt 1 ] || {{ echo 'lab|99' >{controller.path(CLUSTER_NAME)}; exit 1; }} ;;
-    ping) echo 'Slurmctld(primary) at head is UP' ;;
-esac"""
-    controller.stub("scontrol", raced)
+    first = f"[ $(wc -l <{controller.path('seen')}) -eq 1 ]"
+    at_reconfigure(controller, f"if {first}; then echo 'lab|99' >{controller.path(CLUSTER_NAME)}; exit 1; fi")
     done = controller.call("take_accounting ''", values(), "accounting/switch")
     assert done.returncode == 0, done.stderr
     assert controller.path("seen").read_text() == "lab\nlab\n"
@@ -123,12 +123,7 @@ esac"""
 def test_a_controller_that_numbers_again_each_time_is_refused_after_three_tries_with_one_number(
     controller: Shell,
 ) -> None:
-    numbers = f"""case "$1" in
-    reconfigure) cat {controller.path(CLUSTER_NAME)} >>{controller.root}/seen
-        echo 'lab|99' >{controller.path(CLUSTER_NAME)}; exit 1 ;;
-    ping) echo 'Slurmctld(primary) at head is UP' ;;
-esac"""
-    controller.stub("scontrol", numbers)
+    at_reconfigure(controller, f"echo 'lab|99' >{controller.path(CLUSTER_NAME)}; exit 1")
     assert controller.call("take_accounting ''", values(), "accounting/switch").returncode == 1
     assert controller.path("seen").read_text() == "lab\n" * 3
     assert controller.path(CLUSTER_NAME).read_text() == "lab|99\n"
