@@ -14,6 +14,8 @@ PRIVATE_DIR=/run/tailrack-private
 # Seconds to wait for another step on this host: one that was cut off may still be at work.
 LOCK_WAIT=600
 
+# Whether systemd is to read its units anew (reload_units_later).
+UNITS_STALE=''
 # Functions that see to the end of what goes on beside the rest of a step, before it answers.
 LATER=()
 # What a step tells the program; whether it has the host's lock; why it stopped, and what to do. The file by which it
@@ -182,9 +184,6 @@ has_text() {
     ! IFS= read -r -d '' there <"$1" && [ "$there" = "$2"$'\n' ]
 }
 
-# Give a file to its owner. What root has made is root's already, and need not be given by a process more.
-give_to() { [[ $1 == root:root && $EUID -eq 0 && -O $2 && -G $2 ]] || chown "$1" "$2"; }
-
 # Write a text into a file that is made for it, which nobody else can read yet. (-C: nothing that is there is written.)
 write_new() {
     local status=0
@@ -197,61 +196,89 @@ write_new() {
     return "$status"
 }
 
-# Bring a file to the given text, mode and owner. Written beside it and renamed, so that nobody reads half of it.
-# Sets CHANGED=yes when the text was another one before. The first `up` writes a hundred of them on a machine: with as few
-# processes each as can be.
-ensure_file() {
-    local path=$1 mode=$2 owner=$3 text=$4 fresh
-    [ -d "${path%/*}" ] || mkdir -p "${path%/*}"
-    if [ -f "$path" ] && has_text "$path" "$text"; then
-        chmod "$mode" "$path"
-        give_to "$owner" "$path"
-        return
-    fi
-    fresh=$path.$BASHPID.$RANDOM
-    if ! write_new "$fresh" "$text"; then
-        rm -f "$fresh"
-        fail "cannot write $path" "make room on $HOST_NAME (df -h $(dirname "$path")), then run up again"
-    fi
-    chmod "$mode" "$fresh"
-    give_to "$owner" "$fresh"
-    # -T: a directory in the way is an error, not a place for the file.
-    mv -fT "$fresh" "$path"
-    # shellcheck disable=SC2034  # read by callers
-    CHANGED=yes
-    note "wrote $path"
+# Give a file to its owner. What root has made is root's already, and need not be given by a process more.
+give_to() { [[ $1 == root:root && $EUID -eq 0 && -O $2 && -G $2 ]] || chown "$1" "$2"; }
+
+# Give files their modes and rename them: mode, path and new path of each. One process for all of them: a machine's first `up`
+# has eighty files, and starting a process for each is most of what they take. Perl is there wherever dpkg is.
+# A folder in the way is an error, not a place for the file.
+put_in_place() {
+    perl -e 'while (my ($mode, $from, $to) = splice @ARGV, 0, 3) {
+        chmod oct $mode, $from or die "$from: $!\n";
+        $from eq $to or rename $from, $to or die "$to: $!\n";
+    }' "$@"
 }
+
+# Bring files to texts, modes and owners: path, mode, owner and text of each. Each is written beside its place and renamed, so
+# that nobody reads half of it. Sets CHANGED=yes when a text was another one before.
+ensure_files() {
+    local path mode owner text fresh places=()
+    while [ $# -gt 0 ]; do
+        path=$1 mode=$2 owner=$3 text=$4
+        shift 4
+        if [ -f "$path" ] && has_text "$path" "$text"; then
+            give_to "$owner" "$path"
+            places+=("$mode" "$path" "$path")
+            continue
+        fi
+        [ -d "${path%/*}" ] || mkdir -p "${path%/*}"
+        fresh=$path.$BASHPID.$RANDOM
+        if ! write_new "$fresh" "$text"; then
+            rm -f "$fresh"
+            fail "cannot write $path" "make room on $HOST_NAME (df -h $(dirname "$path")), then run up again"
+        fi
+        give_to "$owner" "$fresh"
+        places+=("$mode" "$fresh" "$path")
+        # shellcheck disable=SC2034  # read by callers
+        CHANGED=yes
+        note "writing $path"
+    done
+    [ ${#places[@]} -eq 0 ] || put_in_place "${places[@]}"
+}
+
+# The same of one.
+ensure_file() { ensure_files "$@"; }
 
 # Have systemd know units as their files are now. What it has not loaded it finds by itself, and reading everything anew takes a
 # quarter of a second, of which a first `up` had twenty on a machine: so only where it has one of them as it was.
 reload_units() {
-    local said
+    local said unit file stale=''
     said=$(systemctl show -P NeedDaemonReload -P DropInPaths "$@") || return # a template among them: it has no state
+    said=" ${said//$'\n'/ } "
+    [[ $said != *' yes '* ]] || stale=yes
     # Of a folder that was not there when it last read its units a systemd of Debian 12 knows nothing, and says "no".
-    if grep -qx yes <<<"$said" || drop_ins_of "$@" | grep -vxFf <(tr ' ' '\n' <<<"$said") >/dev/null; then
+    for unit in "$@"; do
+        for file in "/etc/systemd/system/$unit.d"/*.conf; do
+            if [ -e "$file" ] && [[ $said != *" $file "* ]]; then stale=yes; fi
+        done
+    done
+    if [ -n "$stale" ]; then
         systemctl daemon-reload
+        UNITS_STALE=''
     fi
 }
 
-# Files that are there and change units, one a line.
-drop_ins_of() {
-    local unit
-    for unit in "$@"; do compgen -G "/etc/systemd/system/$unit.d/*.conf" || :; done # none is no failure
+# The same of units for which nobody in this step waits: together with the next that somebody does wait for, or at its end.
+reload_units_later() {
+    [ -n "$UNITS_STALE" ] || LATER+=(reload_stale_units)
+    UNITS_STALE=yes
+}
+
+reload_stale_units() {
+    if [ -n "$UNITS_STALE" ]; then systemctl daemon-reload; fi
+    UNITS_STALE=''
 }
 
 # Have units start at every boot; with --now before them, now too.
 enable_units() {
-    local now='' unit to_link=()
+    local now=''
     if [ "$1" = --now ]; then
         now=yes
         shift
     fi
-    for unit in "$@"; do
-        [ "$(systemctl is-enabled "$unit" 2>/dev/null)" = enabled ] || to_link+=("$unit")
-    done
-    # Links for the next boot alone. Made past systemd, which would take all that it has loaded for outdated, and without
-    # update-rc.d, which has it read everything anew for daemons that have a script in /etc/init.d too.
-    [ ${#to_link[@]} -eq 0 ] || SYSTEMCTL_SKIP_SYSV=1 systemctl --root=/ enable -q "${to_link[@]}" || return
+    # Links for the next boot alone, which stay where they are there. Made past systemd, which would take all that it has loaded
+    # for outdated, and without update-rc.d, which has it read everything anew for daemons that have a script in /etc/init.d too.
+    SYSTEMCTL_SKIP_SYSV=1 systemctl --root=/ enable -q "$@" || return
     [ -z "$now" ] || systemctl start "$@"
 }
 

@@ -42,7 +42,7 @@ AGAIN = ("again",)
 
 # The last three are those of /etc/os-release.
 _SHELLS_OWN = frozenset(
-    {"BASHPID", "EUID", "PATH", "HOME", "SECONDS", "RANDOM", "ID", "VERSION_ID", "VERSION_CODENAME"}
+    {"BASHPID", "BASH_REMATCH", "EUID", "PATH", "HOME", "SECONDS", "RANDOM", "ID", "VERSION_ID", "VERSION_CODENAME"}
 )
 _READ = re.compile(r"(?<!\\)\$\{?[#!]?([A-Z][A-Z0-9_]+)")
 _SET = re.compile(r"(?:^|[\s(;&|!])(?:local |declare |export )?([A-Z][A-Z0-9_]+)(?:=|\+=)", re.MULTILINE)
@@ -217,8 +217,10 @@ def _wanted(parts: Iterable[tuple[Role, str]]) -> Iterator[str]:
 
 def _files(role: Role, phase: str) -> Iterator[str]:
     yield "CHANGED="
-    for file in role.files.get(phase, ()):
-        yield shlex.join(["ensure_file", file.path, file.mode, file.owner, file.text])
+    if files := role.files.get(phase):
+        yield shlex.join(
+            ["ensure_files", *(word for file in files for word in (file.path, file.mode, file.owner, file.text))]
+        )
 
 
 def _function(name: str, lines: Sequence[str]) -> str:

@@ -27,9 +27,11 @@ net.ipv4.ip_local_reserved_ports = $(cat "$RESERVED")"
 
 # What of ports with commas between is closed here.
 closed() {
-    local ports
-    ports=$(tr -d ' ' <<<"$1" | tr , '\n' | grep -vxF -e "$NODE_OPEN_PORTS" || :)
-    printf '%s' "${ports//$'\n'/, }"
+    local port ports=''
+    for port in ${1//,/ }; do
+        [[ $'\n'$NODE_OPEN_PORTS$'\n' == *$'\n'"$port"$'\n'* ]] || ports+=${ports:+, }$port
+    done
+    printf '%s' "$ports"
 }
 
 # An SSH server that came with the cluster, onto a machine that nobody reaches by one: its steps are local.

@@ -13,7 +13,10 @@ forget_old_scripts() {
     for path in "$LIB"/{prolog,epilog}.d/*; do
         [ -e "$path" ] || continue
         name=${path#"$LIB"/}
-        if ! grep -qxF "$name" <<<"$HEALTH_OURS" && ! grep -q "^${name%%.d/*} ${name##*/} " <<<"$HEALTH_SCRIPTS"; then rm -f "$path"; fi
+        case $'\n'$HEALTH_OURS$'\n'$HEALTH_SCRIPTS in
+        *$'\n'"$name"$'\n'* | *$'\n'"${name%%.d/*} ${name##*/} "*) ;;
+        *) rm -f "$path" ;;
+        esac
     done
 }
 

@@ -10,11 +10,18 @@ names_machine() {
     chmod 0711 "$STATE_DIR"
     [ ! -d /etc/cloud ] || ensure_file /etc/cloud/cloud.cfg.d/99-tailrack.cfg 0644 root:root "preserve_hostname: true"
     reload_units tailrack-names.service tailrack-names-follow.service
-    enable_units --now tailrack-names.service
-    # Not a restart of the unit: Slurm's daemons require it, and would be restarted with it.
-    /usr/local/sbin/tailrack-names
-    if [ -n "$program_changed" ]; then systemctl restart tailrack-names-follow.service; fi
-    enable_units --now tailrack-names-follow.service
+    enable_units tailrack-names.service tailrack-names-follow.service
+    # Not a restart of one that has run: Slurm's daemons require it, and would be restarted with it.
+    if systemctl -q is-active tailrack-names.service; then
+        /usr/local/sbin/tailrack-names
+    else
+        systemctl start tailrack-names.service
+    fi
+    if [ -n "$program_changed" ]; then
+        systemctl restart tailrack-names-follow.service
+    else
+        systemctl start tailrack-names-follow.service
+    fi
     if systemctl -q is-active systemd-resolved.service; then ask_nobody_around; fi
 }
 

@@ -6,14 +6,24 @@
 # Lines `unit NAME ENABLED ACTIVE` and `folder PATH`.
 NFS_BEFORE=$STATE_DIR/nfs-before
 
-# A unit, and whether a release that noted nothing has been at it.
-note_unit_before() {
-    local unit=$1 older=${2:-false} enabled active
-    if grep -qs "^unit $unit " "$NFS_BEFORE"; then return; fi
-    enabled=$(systemctl is-enabled "$unit" 2>/dev/null) || :
-    active=$(systemctl is-active "$unit" 2>/dev/null) || :
-    if [ "$older" = true ]; then enabled=disabled active=inactive; fi
-    printf 'unit %s %s %s\n' "$unit" "${enabled:-not-found}" "${active:-inactive}" >>"$NFS_BEFORE"
+# Whether a release that noted nothing has been at them, and units.
+note_units_before() {
+    local older=$1 unit said state enabled active noted='' unnoted=()
+    shift
+    [ ! -e "$NFS_BEFORE" ] || noted=$(<"$NFS_BEFORE")
+    for unit in "$@"; do
+        [[ $'\n'$noted == *$'\n'"unit $unit "* ]] || unnoted+=("$unit")
+    done
+    [ ${#unnoted[@]} -gt 0 ] || return 0
+    # Some lines a unit, in their order, and an empty one between.
+    said=$(systemctl show -p UnitFileState -p ActiveState "${unnoted[@]}")
+    for unit in "${unnoted[@]}"; do
+        state=$'\n'${said%%$'\n\n'*}$'\n' said=${said#*$'\n\n'}
+        enabled=${state#*$'\nUnitFileState='} active=${state#*$'\nActiveState='}
+        enabled=${enabled%%$'\n'*} active=${active%%$'\n'*}
+        if [ "$older" = true ]; then enabled=disabled active=inactive; fi
+        printf 'unit %s %s %s\n' "$unit" "${enabled:-not-found}" "${active:-inactive}" >>"$NFS_BEFORE"
+    done
 }
 
 # Make the folder for the share, and note that it was not there.

@@ -5,13 +5,12 @@
 # NFS_EXPORTS_PATH, NFS_EXPORTS_MOUNT   the directory, and where every node mounts it
 
 nfs_exports_head() {
-    local unit
     if [ "$HEAD_KERNEL_NFS" = true ]; then
-        note_unit_before nfs-server "$(yes_no test -e "$KERNEL_SERVER_FILE")"
-        for unit in nfsdcld.service fsidd.service proc-fs-nfsd.mount run-rpc_pipefs.mount; do note_unit_before "$unit"; done
+        note_units_before "$(yes_no test -e "$KERNEL_SERVER_FILE")" nfs-server
+        note_units_before false nfsdcld.service fsidd.service proc-fs-nfsd.mount run-rpc_pipefs.mount
         ensure_packages nfs-kernel-server
     else
-        note_unit_before nfs-ganesha "$(yes_no grep -q "$OUR_GANESHA" "$GANESHA_FILE")"
+        note_units_before "$(yes_no grep -q "$OUR_GANESHA" "$GANESHA_FILE")" nfs-ganesha
         ensure_packages nfs-ganesha nfs-ganesha-vfs
     fi
     result own_file_system "$(yes_no share_is_a_file_system)"

@@ -7,7 +7,7 @@
 # NODE_OPEN_PORTS     ports that others' NFS needs here, one a line (a fact of the gate)
 
 nfs_exports_machine() {
-    local unit older=false mount
+    local unit older=false mount unmasked=()
     local units=(rpcbind.socket rpcbind.service rpc-statd.service rpc-statd-notify.service nfs-ganesha-lock.service)
     if grep -qx 111 <<<"$NODE_OPEN_PORTS"; then
         note "NFS before version 4 is in use here: rpcbind and rpc.statd stay, and ${NODE_OPEN_PORTS//$'\n'/, } open"
@@ -18,10 +18,17 @@ nfs_exports_machine() {
     # Masks of a release that noted nothing are ours, not the owner's.
     mount=/etc/systemd/system/$(systemd-escape --path "$NFS_EXPORTS_MOUNT").mount
     if [ ! -e "$NFS_BEFORE" ] && [ -e "$mount" ]; then older=true; fi
-    for unit in "${units[@]}"; do note_unit_before "$unit" "$older"; done
-    # Masked whether or not they are there: a package that comes later must not start them. In one call, since systemd reads all
-    # units anew for each.
-    if systemctl mask -q --now "${units[@]}"; then return; fi
-    # Of several it stops none where it cannot mask one.
-    for unit in "${units[@]}"; do systemctl mask -q --now "$unit" || note "$unit could not be masked"; done
+    note_units_before "$older" "${units[@]}"
+    # Masked whether or not they are there: a package that comes later must not start them.
+    for unit in "${units[@]}"; do
+        [ "/etc/systemd/system/$unit" -ef /dev/null ] || unmasked+=("$unit")
+    done
+    if [ ${#unmasked[@]} -gt 0 ]; then
+        # Past systemd, which would take all that it has loaded for outdated. Of several it masks none where it cannot mask one.
+        systemctl --root=/ mask -q "${unmasked[@]}" ||
+            for unit in "${unmasked[@]}"; do systemctl --root=/ mask -q "$unit" || note "$unit could not be masked"; done
+        reload_units_later
+    fi
+    # Masked by a step that was cut off, they may run still. One that is not there is none to stop.
+    systemctl stop -q "${units[@]}" || note "not all of ${units[*]} are there"
 }

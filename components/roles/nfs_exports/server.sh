@@ -50,7 +50,7 @@ ganesha_configuration() {
         [ -e "$file" ] || continue
         read -r path client <"$file"
         rest=${client%%(*}
-        printf '    CLIENT { Clients = %s; Access_Type = RW; } # %s %s\n' "${rest%/32}" "$path" "$(basename "$file")"
+        printf '    CLIENT { Clients = %s; Access_Type = RW; } # %s %s\n' "${rest%/32}" "$path" "${file##*/}"
     done
     printf '}\n'
 }

@@ -30,9 +30,10 @@ drained() { [[ +$NODE_STATE+ == *+DRAIN+* ]]; }
 
 # Features, gres and reserved memory of a dynamic node are taken when it is created, and never again. (Slurm adds the
 # sockets to the gres.)
-registered_as_asked() {
-    [ "$(node_field '(.features | sort | join(",")), (.gres | gsub("[(][^)]*[)]"; "")), .specialized_memory')" = \
-        "$(tr , '\n' <<<"$NODE_FEATURES" | sort | paste -sd ,)
+registered_otherwise() {
+    local there
+    there=$(node_field '(.features | sort | join(",")), (.gres | gsub("[(][^)]*[)]"; "")), .specialized_memory')
+    [ -n "$there" ] && [ "$there" != "$(tr , '\n' <<<"$NODE_FEATURES" | sort | paste -sd ,)
 $NODE_GRES
 $NODE_RESERVED_MB" ]
 }
@@ -85,20 +86,27 @@ require_usable() {
 # Nodes that the controller places, one a line. A leaf switch shows its line of topology.conf; only the switch above shows
 # which nodes really are there.
 placed_nodes() {
-    local nodes
+    local nodes switch=$'(^|\n)SwitchName=tailnet [^\n]*Nodes=([^[:space:]]+)'
     # Without a word: since 25.05 that would be the name of a topology, and not of a switch.
     nodes=$(scontrol show topology 2>/dev/null) || return 1
-    nodes=$(sed -n 's/^SwitchName=tailnet .*Nodes=\([^ ]*\).*/\1/p' <<<"$nodes")
-    [ -z "$nodes" ] || scontrol show hostnames "$nodes"
+    if [[ $nodes =~ $switch ]]; then scontrol show hostnames "${BASH_REMATCH[2]}"; fi
 }
 
-placed() { placed_nodes | grep -x "$HOST_NAME" >/dev/null; }
+placed() {
+    local nodes
+    nodes=$(placed_nodes) && [[ $'\n'$nodes$'\n' == *$'\n'"$HOST_NAME"$'\n'* ]]
+}
 
 # Nodes that the controller knows, one a line.
 known_nodes() { sinfo -h -a -N -o %N | sort -u; }
 
 # Of names, one a line, those that are not among others.
-without() { grep -vxFf <(printf '%s\n' "$2") <<<"$1" | grep . || :; }
+without() {
+    local name
+    local -A others=()
+    while read -r name; do [ -z "$name" ] || others[$name]=; done <<<"$2"
+    while read -r name; do [ -z "$name" ] || [ -n "${others[$name]+there}" ] || printf '%s\n' "$name"; done <<<"$1"
+}
 
 # Nodes that have come to the head node, one a line, whether or not slurmd runs there yet: all that it lists (role names) but
 # itself. Fails where there is no such list.
@@ -118,10 +126,10 @@ nobody_on_the_way() {
 
 # The controller reads topology.conf when it is told to, and places those that it knows by then: one call is for all who have
 # come (docs/decisions/0015). Who is there each of them sees alike, so they need not talk: the first by name makes it.
+# For a node without a place.
 get_placed() {
     local begin=$SECONDS waited=$SECONDS quiet=$SECONDS before='' known unplaced enough
-    until placed; do
-        [ $((SECONDS - begin)) -lt "$PLACE_LIMIT" ] || return 1
+    while [ $((SECONDS - begin)) -lt "$PLACE_LIMIT" ]; do
         stay_known
         known=$(known_nodes) && unplaced=$(placed_nodes) && unplaced=$(without "$known" "$unplaced") || unplaced=$before
         if [ "$unplaced" != "$before" ]; then before=$unplaced quiet=$SECONDS; fi
@@ -132,12 +140,15 @@ get_placed() {
             { [ "${unplaced%%$'\n'*}" = "$HOST_NAME" ] && [ $((SECONDS - quiet)) -ge "$enough" ]; }; then
             note "reconfiguring slurmctld, for ${unplaced//$'\n'/ }"
             scontrol reconfigure || note "slurmctld refuses its configuration"
-            wait_until 10 placed || note "still without a place"
+            if wait_until 10 placed; then return; fi
+            note "still without a place"
             waited=$SECONDS quiet=$SECONDS
         else
             sleep 0.5
+            if placed; then return; fi
         fi
     done
+    return 1
 }
 
 deleted() { SLURM_CONF=$1/slurm.conf scontrol delete "nodename=$HOST_NAME"; }
@@ -245,7 +256,7 @@ ExecStart=/usr/sbin/slurmd --systemd -Z -N $HOST_NAME --conf-server $HEAD_ADDRES
         wait_until "$REGISTER_LIMIT" node_known || :
         CHANGED=
     fi
-    if node_known && ! registered_as_asked; then
+    if registered_otherwise; then
         register_anew
     elif [ -n "$CHANGED" ]; then
         # Jobs go on without slurmd.

@@ -45,7 +45,7 @@ topology() {
     for path in "$SLURM_NODES"/*/site; do
         [ -e "$path" ] || continue
         node=${path%/site}
-        site=$(<"$path")
+        read -r site <"$path" || continue
         nodes[$site]+=${nodes[$site]:+,}${node##*/}
     done
     [ ${#nodes[@]} -gt 0 ] || return 0
@@ -90,7 +90,7 @@ gres_conf() {
 }
 
 write_slurm_files() {
-    local base=$1 path name added text
+    local base=$1 path name added text files=()
     for path in "$base"/*; do
         name=${path##*/}
         # The fabric of each node (fabric/fabric.py) is a comment, for the node's own eyes: Slurm brings the file there.
@@ -100,8 +100,9 @@ write_slurm_files() {
             slurm.conf) text=$(with_default_memory "$text") ;;
             gres.conf) text=$(gres_conf "$path") ;;
         esac
-        ensure_file "$SLURM_DIR/$name" 0644 root:root "$text"
+        files+=("$SLURM_DIR/$name" 0644 root:root "$text")
     done
+    ensure_files "${files[@]}"
 }
 
 slurm_files_taken() {

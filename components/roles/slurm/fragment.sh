@@ -6,12 +6,13 @@
 write_slurm_node() {
     local directory=$SLURM_NODES/$NODE_NAME
     refuse_node_of_another "$NODE_NAME"
-    ensure_file "$directory/owner" 0644 root:root "$POOL_OWNER"
-    ensure_file "$directory/forget_after" 0644 root:root "$POOL_FORGET_AFTER_MINUTES"
-    ensure_file "$directory/slurm.conf" 0644 root:root "$NODE_SLURM_CONF"
-    ensure_file "$directory/gres" 0644 root:root "$NODE_GRES_CONF"
+    ensure_files \
+        "$directory/owner" 0644 root:root "$POOL_OWNER" \
+        "$directory/forget_after" 0644 root:root "$POOL_FORGET_AFTER_MINUTES" \
+        "$directory/slurm.conf" 0644 root:root "$NODE_SLURM_CONF" \
+        "$directory/gres" 0644 root:root "$NODE_GRES_CONF" \
+        "$directory/job_submit.lua" 0644 root:root "$NODE_JOB_SUBMIT_LUA" \
+        "$directory/memory" 0644 root:root "$NODE_MEMORY" \
+        "$directory/site" 0644 root:root "$NODE_SITE"
     rm -f "$directory/gres.conf"
-    ensure_file "$directory/job_submit.lua" 0644 root:root "$NODE_JOB_SUBMIT_LUA"
-    ensure_file "$directory/memory" 0644 root:root "$NODE_MEMORY"
-    ensure_file "$directory/site" 0644 root:root "$NODE_SITE"
 }

@@ -56,16 +56,17 @@ slurm_head() {
     install -d -o slurm -g slurm -m 0755 /var/lib/slurm /var/log/slurm
     install -d -o slurm -g slurm -m 0700 /var/lib/slurm/slurmctld
     rm -rf "$offered"
-    ensure_file "$offered/slurm.conf" 0644 root:root "$SLURM_SLURM_CONF"
-    ensure_file "$offered/gres.conf" 0644 root:root "$SLURM_GRES_CONF"
-    ensure_file "$offered/topology.conf" 0644 root:root "$SLURM_TOPOLOGY_CONF"
-    ensure_file "$offered/cgroup.conf" 0644 root:root "$SLURM_CGROUP_CONF"
-    ensure_file "$offered/mpi.conf" 0644 root:root "$SLURM_MPI_CONF"
-    ensure_file "$offered/job_submit.lua" 0644 root:root "$SLURM_JOB_SUBMIT_LUA"
-    # By names without a path, so that slurmctld brings them to all nodes (src/common/fetch_config.c, 23.11 and newer): no
-    # node can lack them, which would drain it at its first job.
-    ensure_file "$offered/tailrack-prolog" 0644 root:root "$SLURM_PROLOG"
-    ensure_file "$offered/tailrack-epilog" 0644 root:root "$SLURM_EPILOG"
+    # The last two by names without a path, so that slurmctld brings them to all nodes (src/common/fetch_config.c, 23.11 and
+    # newer): no node can lack them, which would drain it at its first job.
+    ensure_files \
+        "$offered/slurm.conf" 0644 root:root "$SLURM_SLURM_CONF" \
+        "$offered/gres.conf" 0644 root:root "$SLURM_GRES_CONF" \
+        "$offered/topology.conf" 0644 root:root "$SLURM_TOPOLOGY_CONF" \
+        "$offered/cgroup.conf" 0644 root:root "$SLURM_CGROUP_CONF" \
+        "$offered/mpi.conf" 0644 root:root "$SLURM_MPI_CONF" \
+        "$offered/job_submit.lua" 0644 root:root "$SLURM_JOB_SUBMIT_LUA" \
+        "$offered/tailrack-prolog" 0644 root:root "$SLURM_PROLOG" \
+        "$offered/tailrack-epilog" 0644 root:root "$SLURM_EPILOG"
     if [ "$HEAD_COMPUTES" = true ]; then write_slurm_node; else end_slurmd; fi
     reload_units slurmctld.service tailrack-slurmctld-watchdog.service
     enable_units slurmctld.service tailrack-slurmctld-watchdog.service

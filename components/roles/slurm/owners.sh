@@ -13,7 +13,7 @@ other_owner_of_node() {
             owner=$(cat "$path/owner" 2>/dev/null || :)
         else
             grep -qsxF "$1" "$path/nodes" || continue
-            owner=$(basename "$path")
+            owner=${path%/} owner=${owner##*/}
         fi
         [ "$owner" != "$POOL_OWNER" ] || continue
         printf '%s' "${owner:--}"

@@ -14,7 +14,7 @@ partitions_of_others() {
     {
         cat "$SLURM_BASE/slurm.conf"
         for path in "$SLURM_POOLS"/*/; do
-            [ "$(basename "$path")" = "$POOL_OWNER" ] || cat "$path/slurm.conf" 2>/dev/null || :
+            [ "$path" = "$SLURM_POOLS/$POOL_OWNER/" ] || cat "$path/slurm.conf" 2>/dev/null || :
         done
         for path in "$SLURM_NODES"/*/; do
             owner=$(cat "$path/owner" 2>/dev/null || :)

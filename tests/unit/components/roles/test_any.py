@@ -146,7 +146,7 @@ def added(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_a_role_with_an_optional_section_reaches_the_nodes_of_cluster_and_pool_alike(added: dict[str, Any]) -> None:
     assert added["told"]["b1"] == added["told"]["c1"]
     assert added["told"]["c1"]["-node"]["values"] == {"MADE_UP_EXAMPLE": "true"}
-    assert "ensure_file /etc/made-up 0644 root:root text" in added["told"]["c1"]["-node"]["does"]
+    assert "ensure_files /etc/made-up 0644 root:root text" in added["told"]["c1"]["-node"]["does"]
     assert "ensure_packages" in " ".join(added["told"]["c1"]["-node"]["does"])
 
 

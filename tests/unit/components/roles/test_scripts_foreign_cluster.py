@@ -241,11 +241,11 @@ def test_a_server_that_ran_before_the_cluster_came_runs_after_it_and_its_package
     machine.stub("exportfs")
     machine.stub("systemd-escape", "echo shared")
     machine.write("var/lib/tailrack/here", "")
-    machine.stub("systemctl", "case $* in *is-enabled*) echo enabled ;; *is-active*) echo active ;; esac")
+    machine.stub("systemctl", "case $1 in show) printf 'UnitFileState=enabled\\nActiveState=active\\n' ;; esac")
     machine.write("etc/exports", "/srv/projects 192.0.2.0/24(rw)\n")
     values: dict[str, Value] = {"NFS_EXPORTS_PATH": "/export/shared", "NFS_EXPORTS_MOUNT": "/shared"}
     server: dict[str, Value] = {**values, "HEAD_KERNEL_NFS": "true"}
-    joined = "note_unit_before nfs-server; apply_exports"
+    joined = "note_units_before false nfs-server; apply_exports"
     assert machine.call(joined, server, "nfs_exports/before", "nfs_exports/server").returncode == 0
     done = machine.call("nfs_exports_leave", values, "nfs_exports/leave")
     assert done.returncode == 0, done.stderr

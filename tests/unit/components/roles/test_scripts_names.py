@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Callable
 from typing import Any
@@ -199,6 +200,49 @@ def test_names_follow_what_the_head_node_publishes_when_tailscaled_tells_of_a_ch
     )
     shell.stub("sleep")
     assert " b1 # tailrack\n" in following()
+
+
+# tailscaled that tells of something, and waits until it has been asked for the address, which follows: so many times.
+TALKS = """case $1 in
+    ip) echo x >>"{root}/asked"; cat "{root}/address" ;;
+    debug) for ((number = 1; number <= {times}; number++)); do
+        {meanwhile}
+        echo "{{}}"
+        until [ "$(wc -l <"{root}/asked")" -gt "$number" ]; do :; done
+    done ;;
+esac"""
+
+
+def test_what_tailscaled_tells_that_changes_no_name_has_nothing_written(
+    following: Callable[[], str], shell: Shell
+) -> None:
+    shell.write(SHARE, "100.64.0.1 head\nno member\n")
+    shell.write("address", ADDRESS)
+    shell.stub("tailscale", TALKS.format(root=shell.root, times=5, meanwhile=""))
+    shell.stub("sleep")
+    # Whoever writes locks, and the lock's folder is made before.
+    shell.stub("install", f'exec {shutil.which("install")} "$@"')
+    assert " head # tailrack\n" in following()
+    assert len([call for call in shell.calls if call.startswith("install ")]) == 1
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "then"),
+    [
+        ("echo 100.64.0.77 >{root}/address", "100.64.0.77 a1 # tailrack\n"),
+        ("echo '127.0.1.1 a1' >{root}/etc/hosts", f"{ADDRESS} a1 # tailrack\n"),
+        ("echo cloud >{root}/etc/hostname", f"{ADDRESS} a1 # tailrack\n"),
+    ],
+)
+def test_names_follow_another_address_and_whoever_wrote_these_files(
+    following: Callable[[], str], shell: Shell, meanwhile: str, then: str
+) -> None:
+    shell.write("address", ADDRESS)
+    once = f'[ "$number" -ne 2 ] || {meanwhile.format(root=shell.root)}'
+    shell.stub("tailscale", TALKS.format(root=shell.root, times=4, meanwhile=once))
+    shell.stub("sleep")
+    assert following().startswith(then)
+    assert shell.path("/etc/hostname").read_text() == "a1\n"
 
 
 def test_names_follow_within_seconds_where_tailscaled_told_of_a_machine_before_the_head_node_kept_it(

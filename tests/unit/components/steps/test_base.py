@@ -72,6 +72,30 @@ def test_a_missing_file_is_written_with_its_mode_owner_and_folder(shell: Shell) 
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
+def test_files_that_come_together_get_their_modes_and_places_from_one_process(shell: Shell) -> None:
+    perl = shutil.which("perl")
+    shell.stub("perl", f'exec {perl} "$@"')
+    shell.write("etc/there", "two\n").chmod(0o600)
+    names, modes = ("one", "there", "folder/three"), ("0640", "0644", "0755")
+    files = " ".join(f"{shell.root}/etc/{name} {mode} root:root two" for name, mode in zip(names, modes, strict=True))
+    done = shell.call(f'CHANGED=; ensure_files {files}; echo "changed=$CHANGED"', {})
+    assert (done.returncode, done.stdout) == (0, "changed=yes\n"), done.stderr
+    for name, mode in zip(names, modes, strict=True):
+        path = shell.root / "etc" / name
+        assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("two\n", int(mode, 8))
+    assert len([call for call in shell.calls if call.startswith("perl ")]) == 1
+
+
+def test_of_files_that_come_together_a_folder_in_the_way_of_one_is_an_error(shell: Shell) -> None:
+    (shell.root / "etc/folder").mkdir()
+    done = shell.call(
+        f"ensure_files {shell.root}/etc/one 0644 root:root x {shell.root}/etc/folder 0644 root:root x", {}
+    )
+    assert done.returncode != 0
+    assert "folder: Is a directory" in done.stderr
+    assert not list((shell.root / "etc/folder").iterdir())
+
+
 @pytest.mark.parametrize("before", ["", "text\n"])
 def test_a_file_of_another_owner_is_given_to_that_one(shell: Shell, before: str) -> None:
     path = shell.write("etc/file", before)
@@ -94,7 +118,8 @@ def test_a_file_that_root_made_is_given_to_root_where_it_is_not_already(shell: S
 
 @pytest.mark.parametrize("umask", ["000", "022", "077"])
 def test_nobody_else_can_read_a_file_before_it_has_its_mode(shell: Shell, umask: str) -> None:
-    shell.stub("chmod", f'{shutil.which("stat")} -c %a "$2" >>"{shell.root}/modes"; {shutil.which("chmod")} "$@"')
+    # put_in_place: perl -e PROGRAM MODE PATH NEW_PATH
+    shell.stub("perl", f'{shutil.which("stat")} -c %a "$4" >>"{shell.root}/modes"; {shutil.which("perl")} "$@"')
     ensure(shell, shell.root / "etc/file", "secret", mode="0644", umask=umask)
     assert (shell.root / "modes").read_text() == "600\n"
     assert stat.S_IMODE((shell.root / "etc/file").stat().st_mode) == 0o644

@@ -9,7 +9,7 @@ from tests.unit.shell import Shell
 VALUES = {"HOST_NAME": "a1", "STEP_NAME": "test"}
 
 
-def calls(shell: Shell, words: str, systemd: str) -> list[str]:
+def calls(shell: Shell, words: str, systemd: str = "") -> list[str]:
     """What is asked of a played systemd that changes something."""
     shell.stub("systemctl", systemd)
     done = shell.call(words, VALUES)
@@ -48,16 +48,32 @@ def test_a_unit_that_has_no_state_to_ask_for_ends_the_step(shell: Shell) -> None
     assert calls(shell, "! reload_units a.service b@.service", "[ $1 != show ]") == []
 
 
-def test_who_starts_at_boot_already_is_not_enabled_again(shell: Shell) -> None:
-    systemd = "case $* in 'is-enabled a.service') echo enabled ;; is-enabled*) echo disabled; exit 1 ;; esac"
-    assert calls(shell, "enable_units a.service b.timer", systemd) == ["systemctl --root=/ enable -q b.timer"]
+def test_all_that_start_at_boot_are_enabled_in_one_call_whatever_they_were(shell: Shell) -> None:
+    assert calls(shell, "enable_units a.service b.timer") == ["systemctl --root=/ enable -q a.service b.timer"]
 
 
-def test_who_is_to_run_now_is_started_whether_enabled_before_or_not(shell: Shell) -> None:
-    systemd = "[ $1 != is-enabled ] || echo enabled"
-    assert calls(shell, "enable_units --now a.service", systemd) == ["systemctl start a.service"]
+def test_who_is_to_run_now_is_started_too(shell: Shell) -> None:
+    enabled = "systemctl --root=/ enable -q a.service"
+    assert calls(shell, "enable_units --now a.service") == [enabled, "systemctl start a.service"]
 
 
 def test_a_unit_that_cannot_be_enabled_is_not_started_and_the_step_learns_of_it(shell: Shell) -> None:
     systemd = "[ $2 != enable ]"
     assert calls(shell, "! enable_units --now a.service", systemd) == ["systemctl --root=/ enable -q a.service"]
+
+
+LATER = "reload_units_later; reload_units_later; "
+END = '; for each in "${LATER[@]}"; do "$each"; done'
+
+
+def test_what_nobody_waits_for_is_read_once_at_the_end_of_the_step(shell: Shell) -> None:
+    assert calls(shell, f"{LATER}systemctl start x{END}", "[ $1 != show ] || printf 'no\\n\\n'") == [
+        "systemctl start x",
+        "systemctl daemon-reload",
+    ]
+
+
+def test_what_nobody_waits_for_is_read_with_what_somebody_does(shell: Shell) -> None:
+    assert calls(shell, f"{LATER}reload_units a.service{END}", "[ $1 != show ] || printf 'yes\\n\\n'") == [
+        "systemctl daemon-reload"
+    ]
