@@ -3,9 +3,10 @@
 The machines are containers of a lab with the cluster's packages in them, made before, as hosts of a stack. Of each
 `up`: the seconds from the first look at a machine to the last node that Slurm gives jobs to, the steps by kind (the
 middle one and the longest), the critical path (each step with the one that it waited for), and how often slurmctld was
-reconfigured. Then the third node joins a cluster of two, and the thirty-third one of thirty-two. Machines that have
-other things to do make all of it longer: the load is printed, and the seconds of the CPU that the lab's machines had
-for it, which a load makes longer by a fifth or so. Nothing is judged.
+reconfigured. Then the third node joins a cluster of two, and the thirty-third one of thirty-two that has come to rest.
+Machines that have other things to do make all of it longer: the load is printed, and the seconds of the CPU that the
+lab's machines had for it. Most of that is what starting processes takes, so the peer is a shell that starts a thousand
+of them right before; `x` says how often it could have done so meanwhile. Nothing is judged.
 
 `python -m bench.usable_nodes 3,8 3,33`: clusters that are brought up at once, and nodes that join, or `none` of them;
 as many as the memory has room for (some 60 MB a machine).
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -81,6 +83,33 @@ def cpu_seconds(lab: str) -> float:
     return sum(int(of["usage_usec"]) for of in told) / 1e6
 
 
+def busy_share(seconds: float = 2) -> float:
+    """The part of this machine's CPUs that was busy during some seconds."""
+
+    def times() -> tuple[int, int]:
+        user, nice, system, idle, waiting, *_ = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:])
+        return user + nice + system, idle + waiting
+
+    before = times()
+    time.sleep(seconds)
+    busy, idle = (after - first for after, first in zip(times(), before, strict=True))
+    return busy / (busy + idle)
+
+
+def come_to_rest(limit: float = 120) -> None:
+    """Wait until less than half of this machine's CPUs is busy: who has just come looks at itself first."""
+    end = time.monotonic() + limit
+    while busy_share() > 0.5 and time.monotonic() < end:
+        pass
+
+
+def thousand_processes() -> float:
+    """Seconds in which a shell on this machine starts a thousand processes, one after the other."""
+    begun = time.monotonic()
+    subprocess.run(["bash", "-c", "for ((i = 0; i < 1000; i++)); do /bin/true; done"], check=True)
+    return time.monotonic() - begun
+
+
 class Bench:
     """A lab of one head node that computes and some nodes at its site."""
 
@@ -89,7 +118,7 @@ class Bench:
         self._config = yaml.safe_load(stack_config(PROJECT, "dev").read_text(encoding="utf-8"))
         self._engine = find_engine(engine())
         self._lab, self._hosts, self._cpu = "", list[dict[str, Any]](), 0.0
-        self._before = 0.0
+        self._before, self._peer = 0.0, 1.0
 
     def _keep(self, event: Event) -> None:
         if event.kind == "done" and event.operation in ("create", "update") and StepLabel.of(event.command):
@@ -131,6 +160,7 @@ class Bench:
     def up(self, nodes: int) -> list[Part]:
         """Bring the cluster to so many nodes; the steps that were run for it."""
         self._parts.clear()
+        self._peer = thousand_processes()
         insist(self._deployment(nodes).up())
         return [part for part in self._parts if part.kind in KINDS]
 
@@ -145,8 +175,9 @@ class Bench:
         parts = self.up_from_nothing(nodes)
         usable = max((part for part in parts if part.kind in ("node", "head")), key=lambda part: part.ended)
         begun = min(part.begun for part in parts)
+        taken = usable.ended - begun
         print(
-            f"{nodes:3} usable nodes {usable.ended - begun:6.1f} s   reconfigured {self.calls}   "
+            f"{nodes:3} usable nodes {taken:6.1f} s {taken / self._peer:5.1f} x   reconfigured {self.calls}   "
             f"load {os.getloadavg()[0]:.1f}   CPU {self._cpu:.1f} s"
         )
         by_kind = defaultdict[str, list[float]](list)
@@ -169,6 +200,7 @@ class Bench:
     def tell_join(self, nodes: int) -> None:
         """Print what the last of so many took to join the others."""
         with self.cluster(nodes - 1, nodes):
+            come_to_rest()
             before = self.reconfigured()
             parts = self.up(nodes)
             calls = self.reconfigured() - before
@@ -176,7 +208,8 @@ class Bench:
         taken = max(part.ended for part in own) - min(part.begun for part in own)
         steps = ", ".join(f"{part.kind} {part.seconds:.1f}" for part in own)
         print(
-            f"node {nodes:2} joins {taken:6.1f} s ({steps})   reconfigured {calls}   load {os.getloadavg()[0]:.1f}",
+            f"node {nodes:2} joins {taken:6.1f} s {taken / self._peer:5.1f} x ({steps})   reconfigured {calls}   "
+            f"load {os.getloadavg()[0]:.1f}",
             flush=True,
         )
 
