@@ -175,9 +175,9 @@ class Bench:
         parts = self.up_from_nothing(nodes)
         usable = max((part for part in parts if part.kind in ("node", "head")), key=lambda part: part.ended)
         begun = min(part.begun for part in parts)
-        taken = usable.ended - begun
+        seconds = usable.ended - begun
         print(
-            f"{nodes:3} usable nodes {taken:6.1f} s {taken / self._peer:5.1f} x   reconfigured {self.calls}   "
+            f"{nodes:3} usable nodes {seconds:6.1f} s {seconds / self._peer:5.1f} x   reconfigured {self.calls}   "
             f"load {os.getloadavg()[0]:.1f}   CPU {self._cpu:.1f} s"
         )
         by_kind = defaultdict[str, list[float]](list)
