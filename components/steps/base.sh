@@ -212,7 +212,7 @@ put_in_place() {
 # Bring files to texts, modes and owners: path, mode, owner and text of each. Each is written beside its place and renamed, so
 # that nobody reads half of it. Sets CHANGED=yes when a text was another one before.
 ensure_files() {
-    local path mode owner text fresh places=()
+    local path mode owner text fresh places=() written=()
     while [ $# -gt 0 ]; do
         path=$1 mode=$2 owner=$3 text=$4
         shift 4
@@ -229,11 +229,12 @@ ensure_files() {
         fi
         give_to "$owner" "$fresh"
         places+=("$mode" "$fresh" "$path")
+        written+=("$path")
         # shellcheck disable=SC2034  # read by callers
         CHANGED=yes
-        note "writing $path"
     done
-    [ ${#places[@]} -eq 0 ] || put_in_place "${places[@]}"
+    [ ${#places[@]} -eq 0 ] || put_in_place "${places[@]}" || return
+    for path in "${written[@]}"; do note "wrote $path"; done
 }
 
 # The same of one.
