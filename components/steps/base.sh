@@ -184,6 +184,9 @@ has_text() {
     ! IFS= read -r -d '' there <"$1" && [ "$there" = "$2"$'\n' ]
 }
 
+# Whether a text, the second, has a line: without another process, too.
+has_line() { [[ $'\n'$2$'\n' == *$'\n'"$1"$'\n'* ]]; }
+
 # Write a text into a file that is made for it, which nobody else can read yet. (-C: nothing that is there is written.)
 write_new() {
     local status=0
@@ -212,7 +215,7 @@ put_in_place() {
 # Bring files to texts, modes and owners: path, mode, owner and text of each. Each is written beside its place and renamed, so
 # that nobody reads half of it. Sets CHANGED=yes when a text was another one before.
 ensure_files() {
-    local path mode owner text fresh places=() written=()
+    local path mode owner text places=() written=() fresh=()
     while [ $# -gt 0 ]; do
         path=$1 mode=$2 owner=$3 text=$4
         shift 4
@@ -222,13 +225,13 @@ ensure_files() {
             continue
         fi
         [ -d "${path%/*}" ] || mkdir -p "${path%/*}"
-        fresh=$path.$BASHPID.$RANDOM
-        if ! write_new "$fresh" "$text"; then
-            rm -f "$fresh"
+        fresh+=("$path.$BASHPID.$RANDOM")
+        if ! write_new "${fresh[-1]}" "$text"; then
+            rm -f "${fresh[@]}"
             fail "cannot write $path" "make room on $HOST_NAME (df -h $(dirname "$path")), then run up again"
         fi
-        give_to "$owner" "$fresh"
-        places+=("$mode" "$fresh" "$path")
+        give_to "$owner" "${fresh[-1]}"
+        places+=("$mode" "${fresh[-1]}" "$path")
         written+=("$path")
         # shellcheck disable=SC2034  # read by callers
         CHANGED=yes

@@ -29,7 +29,7 @@ net.ipv4.ip_local_reserved_ports = $(cat "$RESERVED")"
 closed() {
     local port ports=''
     for port in ${1//,/ }; do
-        [[ $'\n'$NODE_OPEN_PORTS$'\n' == *$'\n'"$port"$'\n'* ]] || ports+=${ports:+, }$port
+        has_line "$port" "$NODE_OPEN_PORTS" || ports+=${ports:+, }$port
     done
     printf '%s' "$ports"
 }

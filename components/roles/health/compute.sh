@@ -13,10 +13,7 @@ forget_old_scripts() {
     for path in "$LIB"/{prolog,epilog}.d/*; do
         [ -e "$path" ] || continue
         name=${path#"$LIB"/}
-        case $'\n'$HEALTH_OURS$'\n'$HEALTH_SCRIPTS in
-        *$'\n'"$name"$'\n'* | *$'\n'"${name%%.d/*} ${name##*/} "*) ;;
-        *) rm -f "$path" ;;
-        esac
+        if ! has_line "$name" "$HEALTH_OURS" && [[ $'\n'$HEALTH_SCRIPTS != *$'\n'"${name%%.d/*} ${name##*/} "* ]]; then rm -f "$path"; fi
     done
 }
 

@@ -94,7 +94,7 @@ placed_nodes() {
 
 placed() {
     local nodes
-    nodes=$(placed_nodes) && [[ $'\n'$nodes$'\n' == *$'\n'"$HOST_NAME"$'\n'* ]]
+    nodes=$(placed_nodes) && has_line "$HOST_NAME" "$nodes"
 }
 
 # Nodes that the controller knows, one a line.

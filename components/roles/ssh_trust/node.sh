@@ -47,9 +47,9 @@ require_heard() {
     local said key wrong=''
     said=$(ask_sshd -T -C "user=root,host=$HEAD_ADDRESS,addr=$HEAD_ADDRESS")
     for key in 'pubkeyauthentication yes' 'authenticationmethods publickey' "authorizedkeysfile $LEAVE_KEY_FILE" 'allowusers root'; do
-        [[ $'\n'$said$'\n' == *$'\n'"$key"$'\n'* ]] || wrong+=", $(grep "^${key%% *} " <<<"$said" || echo "no ${key%% *}")"
+        has_line "$key" "$said" || wrong+=", $(grep "^${key%% *} " <<<"$said" || echo "no ${key%% *}")"
     done
-    [[ $'\n'$said$'\n' != *$'\n''permitrootlogin no'$'\n'* ]] || wrong+=', permitrootlogin no'
+    ! has_line 'permitrootlogin no' "$said" || wrong+=', permitrootlogin no'
     [ -z "$wrong" ] || fail "sshd here would not hear the head node when it asks $HOST_NAME to leave: for root from \
 $HEAD_ADDRESS it has ${wrong#, }" "find what says so with 'grep -rn -i match /etc/ssh/sshd_config /etc/ssh/sshd_config.d' \
 on $HOST_NAME, and let it not hold for root from that address; then run up again"

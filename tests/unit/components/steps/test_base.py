@@ -86,6 +86,15 @@ def test_files_that_come_together_get_their_modes_and_places_from_one_process(sh
     assert len([call for call in shell.calls if call.startswith("perl ")]) == 1
 
 
+def test_of_files_that_come_together_none_is_left_beside_its_place_where_one_cannot_be_written(shell: Shell) -> None:
+    (shell.root / "etc/file").write_text("")
+    files = (f"{shell.root}/etc/{name} 0644 root:root x" for name in ("one", "two", "file/three"))
+    shell.stub("mkdir")
+    done = shell.call(f"ensure_files {' '.join(files)}", {})
+    assert done.returncode != 0
+    assert sorted(path.name for path in (shell.root / "etc").iterdir()) == ["file"]
+
+
 def test_of_files_that_come_together_a_folder_in_the_way_of_one_is_an_error(shell: Shell) -> None:
     (shell.root / "etc/folder").mkdir()
     done = shell.call(
