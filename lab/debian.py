@@ -108,11 +108,14 @@ def _pull(image: str) -> bool:
     return True
 
 
-def _ensure_debootstrap(of: Distribution, folder: Path) -> None:
-    """Install what is missing of debootstrap and the archive's keys; one at a time, where several roots are made."""
+def ensure_installed(program: str, of: Distribution, folder: Path) -> None:
+    """Install what is missing of debootstrap or mmdebstrap and of the keys of the archive.
+
+    One at a time, by a lock in the folder: several roots may be made at once. Raises LabError where apt-get fails.
+    """
     package, keys = of.keyring
     with locked(folder / "debootstrap.lock"):
-        missing = [] if which("debootstrap") else ["debootstrap"]
+        missing = [] if which(program) else [program]
         missing += [] if Path(keys).exists() else [package]
         if missing:
             say(f"image: installing {' '.join(missing)}")
@@ -123,7 +126,7 @@ def _debootstrap(client: docker.DockerClient, mirrors: Mirrors, tag: str, folder
     """Make a base image with debootstrap (installed if missing)."""
     of = mirrors.of
     folder.mkdir(parents=True, exist_ok=True)
-    _ensure_debootstrap(of, folder)
+    ensure_installed("debootstrap", of, folder)
     with tempfile.TemporaryDirectory(dir=folder, prefix="debootstrap-") as temporary:
         root, archive = Path(temporary) / "root", Path(temporary) / "root.tar"
         try:

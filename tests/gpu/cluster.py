@@ -79,14 +79,6 @@ class GpuCluster(ClusterUnderTest):
         gpus = len(self.machines["c"].gpus)
         return f"-w c -N1 --gpus-per-node={gpus} --ntasks-per-node={gpus} --cpus-per-task=4"
 
-    def ended(self, folder: str, words: str, limit: float = 240) -> str:
-        """Submit a script of a folder in ada's home, and wait for its end; what it printed, whatever became of it."""
-        # `sbatch --wait` looks after 2, 10 and 42 s: most of these jobs are over just after it has looked.
-        ended = 'job=$(sbatch --parsable --output=out "$@") && while squeue -h -j $job | grep -q .; do sleep 1; done'
-        command = f"cd {folder} && rm -f out; submit() {{ {ended}; }}; submit {words}; true"
-        self.run_as("ada", "head", command, limit)
-        return (PLACE / "disk/head/shared/home/ada" / folder / "out").read_text()
-
     def attempt(self, node: str, command: str, limit: float = 60) -> subprocess.CompletedProcess[str]:
         return self.machines[node].attempt(command, limit)
 

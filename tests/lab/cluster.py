@@ -166,6 +166,14 @@ class ClusterUnderTest:
         words = ["docker", "exec", "-i", self.container("head"), "bash", "-c", unpack]
         subprocess.run(words, input=packed.getvalue(), check=True)
 
+    def ended(self, folder: str, words: str, limit: float = 240) -> str:
+        """Submit a script of a folder in ada's home, and wait for its end; what it printed, whatever became of it."""
+        # `sbatch --wait` looks after 2, 10 and 42 s: most of these jobs are over just after it has looked.
+        over = 'until left=$(squeue -h -j "$job") && [ -z "$left" ]; do sleep 1; done'
+        submit = f'submit() {{ job=$(sbatch --parsable --output=out "$@") && {over}; }}'
+        self.run_as("ada", "head", f"cd {folder} && rm -f out; {submit}; submit {words}; true", limit)
+        return self.run("head", f"cat /shared/home/ada/{folder}/out")
+
     def driver(self, *words: str) -> list[str]:
         """Return the command of a Makefile target (`up`, `outputs`, ...) for this stack and its config as it is now."""
         self.config_file.write_text(yaml.safe_dump({"config": self.config}), encoding="utf-8")

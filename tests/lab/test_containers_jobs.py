@@ -27,10 +27,9 @@ def jobs(contained: Cluster) -> Iterator[Cluster]:
     contained.run_as("ada", "head", "rm -rf ~/jobs")
 
 
-def ended(jobs: Cluster, script: str, words: str = "") -> str:
+def ended(jobs: Cluster, script: str, data: str = "") -> str:
     """Submit a script for the lab's image and wait for its end; what it printed."""
-    command = f"cd jobs && {words} IMAGE=tools sbatch --wait --quiet --output=out {script}; cat out"
-    return jobs.run_as("ada", "head", command, 180)
+    return jobs.ended("jobs", f"--export=ALL,IMAGE=tools,DATA={data} {script}")
 
 
 def test_tasks_on_two_nodes_run_in_the_image(jobs: Cluster) -> None:
@@ -57,7 +56,7 @@ def test_a_named_container_keeps_what_was_written_and_goes_with_the_script_that_
 
 
 def test_data_are_on_the_nodes_own_disk_inside_and_go_with_the_job(jobs: Cluster) -> None:
-    told = ended(jobs, "container_scratch.sh", "DATA=mpi_sum.py")
+    told = ended(jobs, "container_scratch.sh", data="mpi_sum.py")
     size = (JOBS / "mpi_sum.py").stat().st_size
     found = re.findall(rf"(\w+) reads {size} bytes in {SCRATCH}/tailrack-jobs/(\d+), and writes there", told)
     assert len({node for node, _ in found}) == 2, told

@@ -23,19 +23,14 @@ def there(cluster: ClusterUnderTest) -> Iterator[ClusterUnderTest]:
     cluster.run_as("ada", "head", "rm -rf ~/jobs")
 
 
-def ended(cluster: ClusterUnderTest, script: str) -> str:
-    """Submit a script and wait for its end; what it printed."""
-    command = f"cd jobs && sbatch --wait --parsable --output=out {script}; echo; cat out"
-    return cluster.run_as("ada", "head", command, 120)
-
-
 def test_a_task_runs_on_each_of_two_nodes(there: ClusterUnderTest) -> None:
-    told = re.findall(r"task (\d) of 2 on (\w+), \d+ CPUs", ended(there, "cpu.sh"))
+    told = re.findall(r"task (\d) of 2 on (\w+), \d+ CPUs", there.ended("jobs", "cpu.sh"))
     assert sorted(told) in ([("0", "a1"), ("1", "head")], [("0", "head"), ("1", "a1")])
 
 
 def test_the_tasks_of_an_array_each_have_their_input_and_their_output(there: ClusterUnderTest) -> None:
-    there.run_as("ada", "head", "cd jobs && sbatch --wait array.sh", 120)
+    there.run_as("ada", "head", "cd jobs && sbatch array.sh")
+    eventually(lambda: not there.run("head", "squeue -h -u ada"), 90, "no task is left")
     told = there.run_as("ada", "head", "cd jobs && cat array-*_[0-3].out")
     assert re.findall(r"task (\d) works on (\w+)", told) == [
         ("0", "north"), ("1", "east"), ("2", "south"), ("3", "west")
@@ -50,13 +45,13 @@ def test_jobs_of_a_chain_run_one_after_the_other(there: ClusterUnderTest) -> Non
 
 
 def test_a_job_over_two_sites_speaks_over_the_tailnet(there: ClusterUnderTest) -> None:
-    told = re.findall(r"(\w+) speaks over (\w+)", ended(there, "sites.sh"))
+    told = re.findall(r"(\w+) speaks over (\w+)", there.ended("jobs", "sites.sh"))
     assert sorted(told) == [("a1", "tailscale0"), ("b1", "tailscale0"), ("head", "tailscale0")]
 
 
 @pytest.mark.parametrize("script", ["mpi_srun.sh", "mpi_mpirun.sh"])
 def test_the_ranks_of_an_mpi_job_know_of_each_other(there: ClusterUnderTest, script: str) -> None:
-    told = re.findall(r"rank (\d) of 2 on (\w+): the sum is 1", ended(there, script))
+    told = re.findall(r"rank (\d) of 2 on (\w+): the sum is 1", there.ended("jobs", script))
     assert {rank for rank, _ in told} == {"0", "1"}
     assert {node for _, node in told} == {"head", "a1"}
 

@@ -35,13 +35,6 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> Iterator[Cluster
     made.run("head", "scancel -u ada")
 
 
-def submit(cluster: ClusterUnderTest, words: str, limit: float = 300) -> str:
-    """Submit and wait for the end; what the job printed, whatever became of it."""
-    command = f"cd training && rm -f out; sbatch --wait --output=out {words}; true"
-    cluster.run_as("ada", "head", command, limit)
-    return cluster.run("head", "cat /shared/home/ada/training/out")
-
-
 def final_loss(told: str) -> float:
     """The loss with which a run has ended."""
     found = re.search(r"^final loss ([0-9.]+)$", told, re.MULTILINE)
@@ -52,7 +45,7 @@ def final_loss(told: str) -> float:
 @pytest.fixture(scope="module")
 def whole(cluster: ClusterUnderTest) -> str:
     """What a run printed that nothing has ended."""
-    return submit(cluster, f"{OVER_BOTH} train_srun.sh data whole --epochs {EPOCHS}")
+    return cluster.ended("training", f"{OVER_BOTH} train_srun.sh data whole --epochs {EPOCHS}")
 
 
 def test_the_loss_falls_and_each_rank_sees_data_of_its_own(whole: str) -> None:
@@ -85,7 +78,7 @@ def test_a_run_that_was_ended_goes_on_and_ends_with_the_same_loss(cluster: Clust
 
 
 def test_torchrun_says_what_debians_pytorch_lacks(cluster: ClusterUnderTest) -> None:
-    told = submit(cluster, f"{OVER_BOTH} train_torchrun.sh data torchrun --epochs 1")
+    told = cluster.ended("training", f"{OVER_BOTH} train_torchrun.sh data torchrun --epochs 1")
     assert told.startswith("train: torchrun wants a PyTorch with libuv, which Debian's has not")
 
 
@@ -116,7 +109,7 @@ def test_what_cannot_be_used_is_named_with_what_to_do(
 ) -> None:
     cluster.run("a1", "mountpoint -q /mnt/small || mount -m -t tmpfs -o size=4m,mode=1777 tmpfs /mnt/small")
     cluster.run_as("ada", "a1", f"cd training && {before}")
-    told = submit(cluster, f"-N1 -w a1 train_srun.sh {words}")
+    told = cluster.ended("training", f"-N1 -w a1 train_srun.sh {words}")
     assert re.search(said, told), told
     assert "Traceback" not in told
 

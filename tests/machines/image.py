@@ -22,8 +22,9 @@ from engine.locks import locked
 from lab import binaries
 from lab.binaries import digest
 from lab.commands import run
-from lab.debian import find_mirrors
+from lab.debian import ensure_installed, find_mirrors
 from lab.distributions import OTHERS, USUAL
+from lab.errors import LabError
 from lab.progress import timed
 from tests.gpu.pack import CONFINED_PACKAGES, role_packages
 
@@ -31,7 +32,6 @@ PLACE = ROOT / "machines"
 KEY = PLACE / "key"
 """The login of root and of `admin` on every machine."""
 
-KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 DISK_GB = 6
 
 # A server with a stock kernel: the cloud kernel has no Soft-RoCE.
@@ -128,12 +128,12 @@ def _make(release: str, made: Image) -> None:
 
 
 def bootstrap(release: str, root: Path, packages: Sequence[str], *words: str) -> None:
-    """Make a root file system of a Debian release with packages; `words` are mmdebstrap's."""
-    which = ["--variant=minbase", f"--keyring={KEYRING}", f"--include={','.join(packages)}"]
-    hint = "apt-get install mmdebstrap debian-archive-keyring"
+    """Make a root file system of a Debian release with packages; `words` are mmdebstrap's (installed if missing)."""
     (of,) = (each for each in (USUAL, *OTHERS.values()) if each.release == release)
-    mirror = find_mirrors(of=of).main
-    run(["mmdebstrap", "--quiet", *which, *words, release, str(root), mirror], root=True, hint=hint)
+    _, keys = of.keyring
+    which = ["--variant=minbase", f"--keyring={keys}", f"--include={','.join(packages)}"]
+    ensure_installed("mmdebstrap", of, PLACE)
+    run(["mmdebstrap", "--quiet", *which, *words, release, str(root), find_mirrors(of=of).main], root=True)
 
 
 def _furnish(root: Path, programs: binaries.Binaries) -> None:
@@ -208,6 +208,9 @@ def own_qemu() -> int:
 
 
 if __name__ == "__main__":
-    ensure_qemu()
-    for each in sys.argv[1:]:
-        print(ensure_image(each).folder)
+    try:
+        ensure_qemu()
+        for each in sys.argv[1:]:
+            print(ensure_image(each).folder)
+    except LabError as error:
+        sys.exit(f"test-machines: {error}")
