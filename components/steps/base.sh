@@ -21,8 +21,8 @@ LATER=()
 # What a step tells the program; whether it has the host's lock; why it stopped, and what to do. The file by which it
 # answers, whether its work is done, and whether it has answered.
 RESULT='' LOCKED='' REASON='' REMEDY='' ANSWER='' WORKED='' ANSWERED=''
-# Functions that end what the step holds of others, whether its work ends well or not.
-AT_END=()
+# Functions that end what the step holds of others, whether its work ends well or not; and what it has made for itself alone.
+AT_END=() TEMPORARY=()
 
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C
 
@@ -125,6 +125,7 @@ dispatch() {
 hand_over() {
     local status=$? each
     for each in "${AT_END[@]}"; do "$each" || note "$each failed"; done
+    [ ${#TEMPORARY[@]} -eq 0 ] || rm -rf "${TEMPORARY[@]}"
     if [ "$status" -eq 0 ] && [ -n "$WORKED" ]; then
         printf '{%s}\n' "$RESULT" >"$ANSWER"
         return
@@ -186,6 +187,14 @@ has_text() {
 
 # Whether a text, the second, has a line: without another process, too.
 has_line() { [[ $'\n'$2$'\n' == *$'\n'"$1"$'\n'* ]]; }
+
+# Make a file, or with -d a folder, that goes with the step, however that ends, and put its path into a variable.
+make_temporary() {
+    local made
+    made=$(mktemp "${@:2}")
+    TEMPORARY+=("$made")
+    printf -v "$1" '%s' "$made"
+}
 
 # Write a text into a file that is made for it, which nobody else can read yet. (-C: nothing that is there is written.)
 write_new() {

@@ -70,7 +70,7 @@ LEFT_OUT = [
     ".dockerenv",
     "etc/init.d/?*",
     "etc/ssh/moduli",
-    "usr/bin/perl*",
+    "usr/bin/perl?*",
     "usr/bin/pydoc*",
     "usr/bin/sqv",
     "usr/bin/ssh-add",

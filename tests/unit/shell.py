@@ -98,7 +98,7 @@ class Shell:
         return self._bash([str(self.path(system_path)), *arguments], "")
 
     def _bash(self, arguments: list[str], text: str) -> subprocess.CompletedProcess[str]:
-        environment = {"PATH": f"{self.root / 'stubs'}:{self.tools}", "LANG": "C.UTF-8"}
+        environment = {"PATH": f"{self.root / 'stubs'}:{self.tools}", "LANG": "C.UTF-8", "TMPDIR": str(self.root)}
         # From a file: bash reads a pipe one character at a time, and scripts are long.
         with tempfile.TemporaryFile("w+", encoding="utf-8") as script:
             script.write(self.inside(text))

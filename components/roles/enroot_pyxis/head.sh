@@ -9,7 +9,7 @@ fetch_artifacts() {
     local folder=$NFS_EXPORTS_PATH/$SHARED_CONTAINERS/artifacts brought name digest address
     # Folders whose parents are root's: nobody else can put anything in their place.
     install -d -m 0755 "$NFS_EXPORTS_PATH/$SHARED_CONTAINERS" "$folder" "$NFS_EXPORTS_PATH/$SHARED_CONTAINERS/pyxis"
-    brought=$(mktemp -d)
+    make_temporary brought -d
     while read -r name digest address; do
         if [ -z "$address" ]; then
             address=$brought/$name
@@ -17,7 +17,6 @@ fetch_artifacts() {
         fi
         keep_artifact "$folder/$name" "$digest" "$address" tailrack:containers.artifacts tailrack:containers.checksums
     done <<<"$ENROOT_PYXIS_ARTIFACTS"
-    rm -rf "$brought"
 }
 
 # Nodes that Slurm has and that have not shown yet that containers run there: a job that asks for one would run on the bare

@@ -38,12 +38,11 @@ ensure_enroot() {
     local folder wanted
     wanted=$(artifacts "_$(dpkg --print-architecture)[.]deb")
     if [ "$(cat "$CONTAINERS_DIR/enroot" 2>/dev/null)" = "$wanted" ] && [ -z "$(missing_of enroot enroot+caps)" ]; then return 0; fi
-    folder=$(mktemp -d)
+    make_temporary folder -d
     take_artifacts "_$(dpkg --print-architecture)[.]deb" "$folder"
     leave_out_profile
     when_unlocked dpkg --force-confold -i "${TAKEN[@]}" || fail \
         "Enroot's packages cannot be installed ($(head -n 1 <<<"$APT_SAID"))" "see above, then run up again"
-    rm -rf "$folder"
     ensure_file "$CONTAINERS_DIR/enroot" 0644 root:root "$wanted"
 }
 
@@ -94,7 +93,7 @@ compile_plugin() {
     local target=$1 folder
     ensure_packages gcc libc6-dev make
     [ -n "$SLURM_RELEASE" ] || ensure_packages libslurm-dev
-    folder=$(mktemp -d)
+    make_temporary folder -d
     take_artifacts '[.]tar[.]gz' "$folder"
     tar -xzf "${TAKEN[0]}" -C "$folder" --strip-components=1 --no-same-owner
     make -s -C "$folder" || fail "Pyxis $ENROOT_PYXIS_PYXIS does not compile with this machine's Slurm" \
@@ -103,7 +102,6 @@ compile_plugin() {
     gcc -O2 -static -o "$folder/slurmstepd" "$folder/slurmstepd.c" || fail "slurmstepd's launcher does not compile" "see above"
     publish "$folder/slurmstepd" "$target"
     publish "$folder/spank_pyxis.so" "$target"
-    rm -rf "$folder"
 }
 
 # The checksum comes last: a file without it is half copied.
@@ -190,7 +188,7 @@ NODE=$HOST_NAME"
 ensure_smoke_image() {
     local folder image=$CONTAINERS_DIR/smoke.sqsh
     [ ! -s "$image" ] || [ ! -s "$CONTAINERS_DIR/inside" ] || return 0
-    folder=$(mktemp -d)
+    make_temporary folder -d
     mkdir -p "$folder"/{bin,etc,tmp,root,usr/bin,proc,sys,dev,run,var}
     cp "$(command -v busybox)" "$folder/bin/busybox"
     for name in sh cat id; do ln -s busybox "$folder/bin/$name"; done
@@ -199,7 +197,6 @@ ensure_smoke_image() {
     rm -f "$image.new"
     mksquashfs "$folder" "$image.new" -all-root -no-progress -quiet
     mv -fT "$image.new" "$image"
-    rm -rf "$folder"
 }
 
 install_containers() {

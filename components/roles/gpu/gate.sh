@@ -110,7 +110,8 @@ query_gpus() {
 
 gpu_gate() {
     local bus links=0
-    GPU_DRIVER='' GPUS='' SAID=$(mktemp)
+    GPU_DRIVER='' GPUS='' SAID=''
+    make_temporary SAID
     bus=$(nvidia_on_the_bus 03)
     if gpus_expected "$bus"; then
         query_gpus "$bus"
@@ -125,7 +126,6 @@ gpu_gate() {
         fabric_manager_runs
         if nvidia_smi "$SAID" nvlink -s; then links=$(least_links <"$SAID"); fi
     fi
-    rm -f "$SAID"
     [ -z "$GPU_LEFT_OUT" ] || note "GPUs that no job gets: ${GPU_LEFT_OUT#; }"
     result gpus "$GPU_COUNT"
     result gpu_kind "$(json_string "$GPU_KIND")"

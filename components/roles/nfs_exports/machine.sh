@@ -7,7 +7,7 @@
 # NODE_OPEN_PORTS     ports that others' NFS needs here, one a line (a fact of the gate)
 
 nfs_exports_machine() {
-    local unit older=false mount unmasked=()
+    local unit older=false mount known unmasked=()
     local units=(rpcbind.socket rpcbind.service rpc-statd.service rpc-statd-notify.service nfs-ganesha-lock.service)
     if grep -qx 111 <<<"$NODE_OPEN_PORTS"; then
         note "NFS before version 4 is in use here: rpcbind and rpc.statd stay, and ${NODE_OPEN_PORTS//$'\n'/, } open"
@@ -27,8 +27,10 @@ nfs_exports_machine() {
         # Past systemd, which would take all that it has loaded for outdated. Of several it masks none where it cannot mask one.
         systemctl --root=/ mask -q "${unmasked[@]}" ||
             for unit in "${unmasked[@]}"; do systemctl --root=/ mask -q "$unit" || note "$unit could not be masked"; done
-        reload_units_later
     fi
-    # Masked by a step that was cut off, they may run still. One that is not there is none to stop.
+    # Of a step that was cut off, it may not have been told yet.
+    known=$(systemctl show -P LoadState "${units[@]}")
+    if [[ ${known//masked/} == *[a-z]* ]]; then reload_units_later; fi
+    # Nor may they have been stopped. One that is not there is none to stop.
     systemctl stop -q "${units[@]}" || note "not all of ${units[*]} are there"
 }

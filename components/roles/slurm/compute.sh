@@ -173,12 +173,11 @@ register_anew() {
     see_jobs_off "$HOST_NAME" "${reason:-tailrack: registers anew}" "$SLURM_JOB_LIMIT_SECONDS" ||
         fail "jobs on this node neither end nor can be requeued" "see 'squeue -w $HOST_NAME'"
     # slurmd must not run, or it makes itself known again; and it takes the way to the controller with it (/run/slurm).
-    conf=$(mktemp -d)
+    make_temporary conf -d
     [ -e "$from/slurm.conf" ] || from=/etc/slurm # the head node's own
     cp -L "$from"/* "$conf/"
     systemctl stop slurmd
     wait_until 60 deleted "$conf" || gone=no
-    rm -rf "$conf"
     systemctl restart --no-block slurmd
     [ "$gone" = yes ] || fail "Slurm keeps the old node $HOST_NAME" "see 'scontrol show node $HOST_NAME' on the head node"
     wait_until "$REGISTER_LIMIT" node_known || return 0

@@ -297,6 +297,37 @@ def test_who_was_masked_stays_so_who_ran_runs_and_who_was_not_there_does_not_sta
     ]
 
 
+# What the head node's phase does besides.
+SERVER_ALONE = "ensure_packages() { :; }; share_is_a_file_system() { :; }; " + "".join(
+    f"{name}() {{ :; }}; " for name in ("ensure_share_here", "close_share", "keep_share_closed")
+)
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["first step", "the one before was cut off after the masks"])
+@pytest.mark.parametrize("known", ["loaded", "masked"])
+def test_systemd_knows_of_masks_before_the_server_brings_up_what_it_wants(
+    shell: Shell, masked: bool, known: str
+) -> None:
+    shell.path("/var/lib/tailrack").mkdir(parents=True)
+    units = shell.path("/etc/systemd/system")
+    units.mkdir(parents=True)
+    for unit in MASKED if masked else ():
+        (units / unit).symlink_to("/dev/null")
+    states = "\n\n".join([known, *["masked"] * 4])
+    # The server does not run yet.
+    shell.stub("systemctl", f'[ "$*" != "show -P LoadState {" ".join(MASKED)}" ] || echo "{states}"; [ $1 != -q ]')
+    shell.stub("systemd-escape", "echo shared")
+    for command in ("exportfs", "ss"):
+        shell.stub(command)
+    values = {"NFS_EXPORTS_MOUNT": "/shared", "NODE_OPEN_PORTS": "", "HEAD_KERNEL_NFS": "true", **SERVER}
+    done = shell.call(
+        f"{SERVER_ALONE} nfs_exports_machine; nfs_exports_head", values, "nfs_exports/machine", "nfs_exports/head"
+    )
+    assert done.returncode == 0, done.stderr
+    told = [call for call in shell.calls if call in ("systemctl daemon-reload", "systemctl restart nfs-server")]
+    assert told == [*["systemctl daemon-reload"] * (known == "loaded"), "systemctl restart nfs-server"]
+
+
 def test_masks_of_a_release_that_noted_nothing_are_taken_away_too(shell: Shell) -> None:
     shell.write("var/lib/tailrack/here", "")
     shell.stub("systemd-escape", "echo shared")

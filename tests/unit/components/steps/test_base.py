@@ -271,6 +271,17 @@ def test_a_step_that_was_made_anew_the_other_way_is_not_undone_by_the_old_one(sh
     assert shell.path("/etc/done").read_text() == "made\nmade\nundone\n"
 
 
+@pytest.mark.parametrize("end", ["true", "false"], ids=["ends well", "fails"])
+def test_what_a_step_has_made_for_itself_goes_with_it(shell: Shell, end: str) -> None:
+    made = (
+        'make_temporary folder -d; make_temporary file; : >"$folder/file"; echo "$folder $file" >/var/made; cat "$file"'
+    )
+    shell.run(with_up(f"{made}; {end}"))
+    paths = [Path(path) for path in shell.path("/var/made").read_text().split()]
+    assert [path.parent for path in paths] == [shell.root, shell.root]
+    assert [path for path in paths if path.exists()] == []
+
+
 def test_a_step_waits_for_the_one_before_it_and_says_who_holds_the_lock(shell: Shell) -> None:
     shell.stub("flock", "exit 1")
     done = shell.run(with_up("result ok true"))
