@@ -96,10 +96,10 @@ def busy_share(seconds: float = 2) -> float:
     return busy / (busy + idle)
 
 
-def come_to_rest(limit: float = 120) -> None:
-    """Wait until less than half of this machine's CPUs is busy: who has just come looks at itself first."""
+def come_to_rest(share: float, limit: float = 120) -> None:
+    """Wait until no more than a share of this machine's CPUs is busy: who has just come looks at itself first."""
     end = time.monotonic() + limit
-    while busy_share() > 0.5 and time.monotonic() < end:
+    while busy_share() > share and time.monotonic() < end:
         pass
 
 
@@ -151,6 +151,8 @@ class Bench:
         try:
             names = [HEAD, *(f"n{number}" for number in range(1, machines))]
             self._hosts = [own_machine(self._lab, name) for name in names]
+            # They answer SSH, and some of them start their last services still.
+            come_to_rest(0.2)
             self._before = cpu_seconds(self._lab)
             self.up(nodes)
             yield
@@ -200,7 +202,7 @@ class Bench:
     def tell_join(self, nodes: int) -> None:
         """Print what the last of so many took to join the others."""
         with self.cluster(nodes - 1, nodes):
-            come_to_rest()
+            come_to_rest(0.5)
             before = self.reconfigured()
             parts = self.up(nodes)
             calls = self.reconfigured() - before

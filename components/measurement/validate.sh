@@ -21,6 +21,8 @@ REFUSED=3
 # Root opens and writes nothing in a home: the jobs' files are written, and their output is read, as the user. What the
 # driver prints is a user's words: JSON of some size, or nothing.
 OUTPUT_LIMIT=64000000
+# Seconds for a slurmctld that starts again, or that hangs and is started again (its watchdog), to say what its nodes do.
+ANSWER_LIMIT=120
 
 # names of the nodes that take part, one a line
 drive() {
@@ -54,6 +56,11 @@ look() {
             print $1, $2, state[$1] == "idle" ? "idle" : busy ? "busy" : "out", address[$1] == $3 ? "old" : "new", state[$1]
         }' <(echo "$states") <(echo "$known") <(echo "$MEMBERS"))
     ! awk '$3 != "idle"' <<<"$ROLL" | grep . >/dev/null
+}
+
+nodes_known() {
+    if look; then IDLE=yes; fi
+    [ -n "$ROLL" ]
 }
 
 # The new nodes, one idle peer at each site of theirs, and one at another site where the scope spans sites. Nothing
@@ -144,13 +151,14 @@ up() {
     # From here on nothing that was measured before is this step's result.
     [ ! -e "$KEPT/$SCOPE.json" ] || mv -f "$KEPT/$SCOPE.json" "$KEPT/$SCOPE.last.json"
     local chosen left_out
-    ROLL=''
-    if wait_until "$QUEUE_LIMIT" look; then
+    ROLL='' IDLE=no
+    # For how long others may have the nodes is the config's to say; slurmctld is away for a moment whenever it reads its files.
+    wait_until "$ANSWER_LIMIT" nodes_known || fail "slurmctld does not say what its nodes do" \
+        "see 'sinfo' and 'journalctl -u slurmctld' on $HOST_NAME"
+    if [ "$IDLE" = yes ] || wait_until "$QUEUE_LIMIT" look; then
         # Who has been measured need not stop working for a new node; where no node is new, all are measured anew.
         chosen=$(measured_before && new_and_peers) || :
         [ -n "$chosen" ] || chosen=$(cut -d ' ' -f 1 <<<"$MEMBERS")
-    elif [ -z "$ROLL" ]; then
-        fail "slurmctld does not say what its nodes do" "see 'sinfo' and 'journalctl -u slurmctld' on $HOST_NAME"
     else
         # Nodes that are down or drained are left out and named; those of other jobs are waited for.
         if ! awk '$3 == "busy"' <<<"$ROLL" | grep . >/dev/null; then

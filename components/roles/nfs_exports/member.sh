@@ -7,12 +7,11 @@
 
 nfs_exports_member() {
     take_lock
-    # Reread by the server as a whole, so nothing is left of an address this node had before.
     ensure_file "$EXPORTS_DIR/tailrack-$NODE_NAME.exports" 0644 root:root "$NODE_EXPORT"
-    apply_exports
+    apply_members
 }
 
 nfs_exports_member_forget() {
     rm -f "$EXPORTS_DIR/tailrack-$NODE_NAME.exports"
-    apply_exports
+    apply_members
 }

@@ -66,15 +66,20 @@ ensure_ganesha() {
     # Its package does not start it again when it is killed; without it every node hangs.
     ensure_file /etc/systemd/system/nfs-ganesha.service.d/tailrack.conf 0644 root:root $'[Service]\nRestart=on-failure\nRestartSec=2'
     reload_units nfs-ganesha.service
-    CHANGED=
-    ensure_file "$GANESHA_FILE" 0644 root:root "$(ganesha_configuration)"
     enable_units nfs-ganesha.service
-    if ! systemctl -q is-active nfs-ganesha; then
-        systemctl restart nfs-ganesha
-    elif [ -n "$CHANGED" ]; then
-        systemctl kill -s HUP nfs-ganesha
-    fi
+    tell_ganesha
+    systemctl -q is-active nfs-ganesha || systemctl restart nfs-ganesha
 }
 
-# Bring the running server to what the export files say.
+tell_ganesha() {
+    CHANGED=
+    ensure_file "$GANESHA_FILE" 0644 root:root "$(ganesha_configuration)"
+    if [ -n "$CHANGED" ] && systemctl -q is-active nfs-ganesha; then systemctl kill -s HUP nfs-ganesha; fi
+}
+
+# Bring the server to what the config and the export files say.
 apply_exports() { if [ "$HEAD_KERNEL_NFS" = true ]; then ensure_kernel_server; else ensure_ganesha; fi; }
+
+# Have it read the export files anew, as a whole: nothing is left of an address that a member had before. All else is the head
+# node's own step's, and members wait for each other's.
+apply_members() { if [ "$HEAD_KERNEL_NFS" = true ]; then exportfs -ra; else tell_ganesha; fi; }

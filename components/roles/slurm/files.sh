@@ -137,7 +137,7 @@ controller_said() {
 # Have slurmctld take the files made from a base, where one of those named has changed (of all of them, if none is). Where
 # it refuses them, the last ones that it took come back, what it said is in the log, and REFUSED says what happened.
 offer_slurm_files() {
-    local base=$1 begin names=("${@:2}") all
+    local base=$1 begin names=("${@:2}") told=yes all
     [ ${#names[@]} -gt 0 ] || mapfile -t names < <(ls "$base")
     begin=$(date +%s)
     REFUSED=''
@@ -148,8 +148,10 @@ offer_slurm_files() {
             REFUSED="slurmctld does not start with this configuration"
     elif ! slurm_files_taken "${names[@]}"; then
         reconfigure_controller
+    else
+        told=no
     fi
-    [ -n "$REFUSED" ] || wait_until 120 controller_answers || REFUSED="slurmctld does not answer"
+    [ -n "$REFUSED" ] || [ "$told" = no ] || wait_until 120 controller_answers || REFUSED="slurmctld does not answer"
     if [ -n "$REFUSED" ]; then
         controller_said "$begin"
         take_back_slurm_files

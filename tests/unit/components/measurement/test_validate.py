@@ -44,7 +44,7 @@ class Cluster:
     output: str = TABLE
     ended: str = "COMPLETED"
     refuses: bool = False  # jobs
-    silent: bool = False  # does not say what its nodes do
+    silent: int = 0  # so many times it does not say what its nodes do
     stale: str = ""  # a node that is listed as mixed, and is idle, until somebody asks for it alone
     settings: str = "as before"  # of the measurement
     driver: str = COMPILED
@@ -75,7 +75,11 @@ class Cluster:
         late = f'[ -e "{shell.root}/asked-{self.stale}" ] || sed -i "s/^{self.stale} .*/{self.stale} mixed/"'
         now = f'"{shell.root}/now"'
         late = f"{right.replace('cat', f'cat >{now}')}\n{late} {now}\ncat {now}" if self.stale else right
-        shell.stub("sinfo", "exit 1" if self.silent else late)
+        times = f'"{shell.root}/silent"'
+        shell.write("silent", "x" * self.silent)
+        shell.stub(
+            "sinfo", f"if [ -s {times} ]; then sed -i s/x// {times}; exit 1; fi\n{late}" if self.silent else late
+        )
         shell.stub("squeue", 'echo "$3 job 12 of bob, 55:00 left"')
         header: dict[str, str | int | list[str]] = {
             "HOST_NAME": "head", "SCOPE": "rack", "RUN_AS": "ada", "JOB_SCRIPT": "#!/bin/bash",
@@ -285,10 +289,17 @@ def test_a_user_who_answers_in_the_place_of_the_measurement_has_one_answer(clust
 
 
 def test_a_controller_that_does_not_answer_is_no_busy_cluster(cluster: Cluster) -> None:
-    cluster.silent = True
+    cluster.silent = 200
+    cluster.shell.hurry()
     failed = cluster.run(RACK)
     assert failed.returncode != 0
     assert "slurmctld does not say what its nodes do" in failed.stderr
+
+
+def test_a_controller_that_reads_its_files_is_waited_for_even_where_busy_nodes_are_not(cluster: Cluster) -> None:
+    cluster.silent = 3
+    cluster.shell.hurry()
+    assert cluster.report(RACK)["state"] == "COMPLETED"
 
 
 def test_a_node_that_is_down_is_left_out_and_named_while_enough_others_are_idle(cluster: Cluster) -> None:
