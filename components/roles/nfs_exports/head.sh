@@ -18,8 +18,6 @@ nfs_exports_head() {
     # Before anybody mounts it.
     close_share
     keep_share_closed
-    # It starts what it wants of NFS before version 4 (machine.sh), unless systemd knows by then that this is masked.
-    reload_stale_units
     apply_exports
 }
 

@@ -27,6 +27,8 @@ mountd_on_another_port() {
 ensure_kernel_server() {
     CHANGED=
     ensure_file "$KERNEL_SERVER_FILE" 0644 root:root "$(kernel_server_configuration)"
+    # It starts what it wants of NFS before version 4, unless systemd knows by then that this is masked (machine.sh).
+    reload_stale_units
     enable_units nfs-server.service
     if [ -n "$CHANGED" ] || ! systemctl -q is-active nfs-server; then systemctl restart nfs-server; fi
     if mountd_on_another_port; then
@@ -66,6 +68,7 @@ ensure_ganesha() {
     # Its package does not start it again when it is killed; without it every node hangs.
     ensure_file /etc/systemd/system/nfs-ganesha.service.d/tailrack.conf 0644 root:root $'[Service]\nRestart=on-failure\nRestartSec=2'
     reload_units nfs-ganesha.service
+    reload_stale_units
     enable_units nfs-ganesha.service
     tell_ganesha
     systemctl -q is-active nfs-ganesha || systemctl restart nfs-ganesha
