@@ -30,7 +30,6 @@ names_machine() {
 ask_nobody_around() {
     CHANGED=
     ensure_file /etc/systemd/resolved.conf.d/tailrack.conf 0644 root:root $'[Resolve]\nLLMNR=no'
-    # Not reloaded: systemd 257's forgets then whom it asks, until /etc/resolv.conf changes. Nor waited for: it takes a second, and
-    # nothing that follows asks for a name which is not in /etc/hosts.
-    if [ -n "$CHANGED" ]; then systemctl restart --no-block systemd-resolved.service; fi
+    # Not reloaded: systemd 257's forgets then whom it asks, until /etc/resolv.conf changes. Waited for: packages may come next.
+    if [ -n "$CHANGED" ]; then systemctl restart systemd-resolved.service; fi
 }
