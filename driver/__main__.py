@@ -8,13 +8,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -22,9 +20,11 @@ from rich.console import Console
 from driver import lab_commands, measured_floors
 from driver.checks import Checks
 from driver.checks.key_endless import KEY
+from driver.command_line import parser
 from driver.comment import comment
 from driver.deployment import Deployment, cluster_stack, has_lab, stack_config
 from driver.diagnose import diagnose
+from driver.failures import say_failed
 from driver.find_engine import Found, find_engine
 from driver.head_command import on_head
 from driver.live_status import NOW, over_ssh
@@ -34,16 +34,17 @@ from driver.money.change import change as change_of_costs
 from driver.money.cluster_costs import cluster_costs
 from driver.money.reap import decide
 from driver.next_commands import next_commands
+from driver.patience import Patience
 from driver.preview.plan import Plan
 from driver.preview.told import told
-from driver.progress import Progress, changes, describe
+from driver.progress import Progress, changes
 from driver.report import tables
 from driver.report.page import page
 from driver.stack_file import load_config, read_stack_file
-from driver.terminal import Terminal, lines, run_shown
+from driver.terminal import Terminal, run_shown
 from driver.trust import trust
-from driver.workspace import PROJECT, ROOT, DriverError, Workspace, write_private
-from engine.events import Event, Failure, Summary
+from driver.workspace import PROJECT, DriverError, Workspace, write_private
+from engine.events import Event
 from lab.errors import LabError
 from lab.identity import lab_id
 from stacks import bugs
@@ -53,12 +54,11 @@ from stacks.yaml_file import FileError
 
 # What a preview reads of what would be created.
 _OF_NEW = ("triggers", "update")
-_REFRESH = "look at clouds and tailnet first; needs the CLI"
 
 
 def main(words: list[str] | None = None) -> int:
     """Run one command; return the exit status."""
-    arguments = _parser().parse_args(words)
+    arguments = parser(__doc__).parse_args(words)
     console = Terminal()
     try:
         status: int = {
@@ -89,42 +89,6 @@ def _refused(console: Console, why: str) -> int:
     return 1
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m driver", description=__doc__)
-    parser.add_argument("--stack", default=os.environ.get("STACK") or "dev")
-    parser.add_argument("--config-file", type=Path, help="instead of Pulumi.<stack>.yaml")
-    parser.add_argument(
-        "--state-dir", type=Path, default=ROOT, help="where stacks, their state and passphrase are kept"
-    )
-    parser.add_argument("--engine", default=os.environ.get("ENGINE", ""), help="cli or inprocess; else what there is")
-    commands = parser.add_subparsers(dest="command", required=True)
-    up = commands.add_parser("up", help="set up everything the config says, measure it, and show it")
-    up.add_argument("--refresh", action="store_true", help=_REFRESH)
-    for name, text in (
-        ("outputs", "print the stack's outputs as one JSON object"),
-        ("trust", "show the host keys of machines whose key is not written down, ask, and keep them"),
-        ("status", "show nodes, jobs and why a node is out"),
-        ("diagnose", "write one archive for a bug report: states, reasons and logs of every machine, and no secret"),
-        ("report", "write the last measurements and the nodes into one HTML file"),
-        ("floors", "write what was measured last as floors into the stack's config"),
-        ("images", "show the images of containers and which node has which"),
-        ("engine", "say which engine the other commands take"),
-        ("sweep", "remove every lab of this checkout, whatever its stack; the last resort"),
-    ):
-        commands.add_parser(name, help=text)
-    commands.add_parser("reap", help="remove a pool that nobody has used for longer than its idle_limit_minutes")
-    down = commands.add_parser("down", help="remove everything")
-    down.add_argument("--cluster-gone", action="store_true", help="of a pool: its cluster is gone for good")
-    preview = commands.add_parser("preview", help="say what up would do")
-    preview.add_argument("--comment", type=Path, help="write it as Markdown for a pull request, too")
-    preview.add_argument("--refresh", action="store_true", help=_REFRESH)
-    preview.add_argument("--expect-no-changes", action="store_true", help="fail where up would change anything")
-    shell = commands.add_parser("shell", help="open a shell on a lab node, or run one command there")
-    shell.add_argument("--node", required=True)
-    shell.add_argument("--run", default="", help="command for bash on the node")
-    return parser
-
-
 def _deployment(
     arguments: argparse.Namespace, progress: Progress, found: Found, keep: Callable[[Event], None] = lambda event: None
 ) -> Deployment:
@@ -150,7 +114,7 @@ def _up(arguments: argparse.Namespace, console: Console) -> int:
     deployment = _deployment(arguments, progress, _engine(arguments, console))
     if deployment.uses_lab:
         lab_commands.prepare(deployment.profiles)
-    with _Patience(console, deployment), progress:
+    with Patience(console, deployment), progress:
         summary = deployment.up(Checks(deployment.allowed), arguments.refresh)
     console.print()
     outputs = deployment.outputs() if summary.ok else {}
@@ -160,7 +124,7 @@ def _up(arguments: argparse.Namespace, console: Console) -> int:
     console.print(f"Nothing to change: {changes(summary)}." if nothing and summary.ok else f"{changes(summary)}.")
     console.print(f"make up took {time.monotonic() - begun:.1f} s.", highlight=False)
     if not summary.ok:
-        return _failed(console, summary, progress)
+        return say_failed(console, summary, progress)
     bad = tables.bad_scopes(outputs)
     if bad:
         console.print(
@@ -213,7 +177,7 @@ def _preview(arguments: argparse.Namespace, console: Console) -> int:
         text = comment(arguments.stack, plan, summary.failures, checks, costs)
         arguments.comment.write_text(text, encoding="utf-8")
     if not summary.ok:
-        return _failed(console, summary, progress)
+        return say_failed(console, summary, progress)
     console.print(plan.totals, highlight=False)
     # A key that is due is made anew by the next `up`, and is no sign of anybody's hand.
     changed = {event.type for event in events if event.kind == "start" and event.operation != "same"}
@@ -359,14 +323,14 @@ def _down(arguments: argparse.Namespace, console: Console) -> int:
         raise DriverError(
             f"machines of {', '.join(pools)} are in this cluster, and they would lose it: run {first} first"
         )
-    with _Patience(console, deployment), progress:
+    with Patience(console, deployment), progress:
         summary = deployment.destroy(arguments.cluster_gone)
     console.print(f"{changes(summary)}.", highlight=False)
     if not summary.ok:
         if deployment.cluster_stack and not arguments.cluster_gone:
             told = f"\nIf its cluster is gone for good: {deployment.make('down', CLUSTER='gone')}"
             console.print(told, markup=False, highlight=False, soft_wrap=True)
-        return _failed(console, summary, progress)
+        return say_failed(console, summary, progress)
     if deployment.uses_lab:
         # A pool is in the lab of its cluster.
         if not deployment.cluster_stack:
@@ -380,49 +344,6 @@ def _down(arguments: argparse.Namespace, console: Console) -> int:
         )
         console.print(told, highlight=False, markup=False, soft_wrap=True)
     return 0
-
-
-def _failed(console: Console, summary: Summary, progress: Progress) -> int:
-    for failure in summary.failures:
-        console.print()
-        console.print(lines(_told(failure)), style="red", markup=False, highlight=False, soft_wrap=True)
-    console.print()
-    done = "What did not fail is done." if progress.begun else "Nothing was begun."
-    console.print(f"{done} Repair what is named above, then run the same command again.")
-    return 1
-
-
-def _told(failure: Failure) -> str:
-    if not failure.urn:  # the program itself, by either engine
-        return bugs.report_text(failure.message, ROOT) if bugs.TRACEBACK in failure.message else failure.message
-    words = describe(failure.command, failure.urn.rsplit("::", 1)[-1])
-    return f"failed: {words}\n{failure.message or 'no reason was given'}"
-
-
-class _Patience:
-    """The first Ctrl-C or SIGTERM lets the steps that run now come to their end; the second one kills the run."""
-
-    def __init__(self, console: Console, deployment: Deployment) -> None:
-        self._console, self._deployment = console, deployment
-        self._before: dict[signal.Signals, Any] = {}
-
-    def __enter__(self) -> None:
-        # The CLI gets a Ctrl-C itself, and nothing else from here.
-        numbers = [signal.SIGINT, signal.SIGTERM] if self._deployment.in_process else [signal.SIGINT]
-        self._before = {number: signal.signal(number, self._interrupted) for number in numbers}
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _interrupted(self, *_: object) -> None:
-        self._deployment.stop()
-        if self._deployment.in_process:
-            for number in self._before:
-                signal.signal(number, signal.SIG_DFL)
-        self._console.print(
-            "\nStopping: the steps that run now come to their end. Run the same command again to go on from there."
-        )
 
 
 if __name__ == "__main__":

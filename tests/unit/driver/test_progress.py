@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from components.steps.label import StepLabel
-from driver.__main__ import _failed
+from driver.failures import say_failed
 from driver.preview.plan import Plan
 from driver.preview.told import told
 from driver.progress import Progress, describe
@@ -46,7 +46,7 @@ def test_what_a_machine_says_moves_no_cursor(capsys: pytest.CaptureFixture[str])
         assert "it says" in said
         assert said.isprintable()
     console = Console(width=120)
-    _failed(console, Summary(failures=[Failure(URN, f"{ESCAPES}\nnext: do it", MEMBER)]), Progress(console))
+    say_failed(console, Summary(failures=[Failure(URN, f"{ESCAPES}\nnext: do it", MEMBER)]), Progress(console))
     shown = capsys.readouterr().out
     assert "\nnext: do it" in shown
     assert shown.replace("\n", "").isprintable()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from driver import __main__ as driver
+from driver import failures
 from engine.events import Failure
 from stacks import bugs
 
@@ -42,13 +43,13 @@ def test_a_folder_that_cannot_be_made_is_no_second_error(tmp_path: Path) -> None
 
 
 def test_a_traceback_of_the_program_is_told_as_a_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "ROOT", tmp_path)
+    monkeypatch.setattr(failures, "ROOT", tmp_path)
     with pytest.raises(KeyError) as caught:
         fall()
     text = f'{bugs.TRACEBACK}:\n  File "x.py", line 1, in f\nKeyError: {str(caught.value)!r}\n'
-    assert "bug in tailrack (KeyError)" in driver._told(Failure("", text))
+    assert "bug in tailrack (KeyError)" in failures.told(Failure("", text))
     assert SECRET not in "".join(file.read_text() for file in tmp_path.iterdir())
 
 
 def test_what_a_step_says_stays_even_if_it_has_a_traceback() -> None:
-    assert bugs.TRACEBACK in driver._told(Failure("urn::x", bugs.TRACEBACK))
+    assert bugs.TRACEBACK in failures.told(Failure("urn::x", bugs.TRACEBACK))

@@ -1,0 +1,30 @@
+"""What a person reads of an operation that failed."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from driver.progress import Progress, describe
+from driver.terminal import lines
+from driver.workspace import ROOT
+from engine.events import Failure, Summary
+from stacks import bugs
+
+
+def say_failed(console: Console, summary: Summary, progress: Progress) -> int:
+    """Print what failed and what to do next; the exit status."""
+    for failure in summary.failures:
+        console.print()
+        console.print(lines(told(failure)), style="red", markup=False, highlight=False, soft_wrap=True)
+    console.print()
+    done = "What did not fail is done." if progress.begun else "Nothing was begun."
+    console.print(f"{done} Repair what is named above, then run the same command again.")
+    return 1
+
+
+def told(failure: Failure) -> str:
+    """Return what a person reads of one failure."""
+    if not failure.urn:  # the program itself, by either engine
+        return bugs.report_text(failure.message, ROOT) if bugs.TRACEBACK in failure.message else failure.message
+    words = describe(failure.command, failure.urn.rsplit("::", 1)[-1])
+    return f"failed: {words}\n{failure.message or 'no reason was given'}"
