@@ -72,15 +72,18 @@ def critical_path(parts: Sequence[Part], last: Part) -> list[Part]:
     return path
 
 
-def cpu_seconds(lab: str) -> float:
-    """Seconds of the CPU that all machines of a lab have had since they booted."""
+def cpu_seconds(lab: str) -> dict[str, float]:
+    """Seconds of the CPU that each machine of a lab has had since it booted, by its container's name."""
     client = docker.from_env()
     machines = client.containers.list(filters={"label": f"{LABEL}={lab}"})
     client.close()
-    # Docker's own figures take a second each.
-    files = [file for each in machines for file in cgroup_hierarchy().glob(f"*/*{each.id}*/cpu.stat")]
-    told = [dict(line.split() for line in file.read_text().splitlines()) for file in files]
-    return sum(int(of["usage_usec"]) for of in told) / 1e6
+    taken = dict[str, float]()
+    for each in machines:
+        # Docker's own figures take a second each.
+        for file in cgroup_hierarchy().glob(f"*/*{each.id}*/cpu.stat"):
+            told = dict(line.split() for line in file.read_text().splitlines())
+            taken[each.name] = int(told["usage_usec"]) / 1e6
+    return taken
 
 
 def busy_share(seconds: float = 2) -> float:
@@ -117,15 +120,15 @@ class Bench:
         self._folder, self._parts, self._clusters = folder, list[Part](), 0
         self._config = yaml.safe_load(stack_config(PROJECT, "dev").read_text(encoding="utf-8"))
         self._engine = find_engine(engine())
-        self._lab, self._hosts, self._cpu = "", list[dict[str, Any]](), 0.0
-        self._before, self._peer = 0.0, 1.0
+        self._lab, self._hosts, self._peer = "", list[dict[str, Any]](), 1.0
+        self._cpu, self._before = dict[str, float](), dict[str, float]()
 
     def _keep(self, event: Event) -> None:
         if event.kind == "done" and event.operation in ("create", "update") and StepLabel.of(event.command):
             now = time.monotonic()
             self._parts.append(Part(event.name, now - event.seconds, now))
             if self._parts[-1].kind in ("head", "node"):
-                self._cpu = cpu_seconds(self._lab) - self._before
+                self._cpu = {name: taken - self._before[name] for name, taken in cpu_seconds(self._lab).items()}
 
     def _deployment(self, nodes: int) -> Deployment:
         # The head node is one of them.
@@ -153,7 +156,6 @@ class Bench:
             self._hosts = [own_machine(self._lab, name) for name in names]
             # They answer SSH, and some of them start their last services still.
             come_to_rest(0.2)
-            self._before = cpu_seconds(self._lab)
             self.up(nodes)
             yield
         finally:
@@ -163,6 +165,7 @@ class Bench:
         """Bring the cluster to so many nodes; the steps that were run for it."""
         self._parts.clear()
         self._peer = thousand_processes()
+        self._before = cpu_seconds(self._lab)
         insist(self._deployment(nodes).up())
         return [part for part in self._parts if part.kind in KINDS]
 
@@ -180,7 +183,7 @@ class Bench:
         seconds = usable.ended - begun
         print(
             f"{nodes:3} usable nodes {seconds:6.1f} s {seconds / self._peer:5.1f} x   reconfigured {self.calls}   "
-            f"load {os.getloadavg()[0]:.1f}   CPU {self._cpu:.1f} s"
+            f"load {os.getloadavg()[0]:.1f}   CPU {sum(self._cpu.values()):.1f} s"
         )
         by_kind = defaultdict[str, list[float]](list)
         for part in parts:
@@ -209,9 +212,12 @@ class Bench:
         own = [part for part in parts if part.name.startswith(f"n{nodes - 1}-")]
         taken = max(part.ended for part in own) - min(part.begun for part in own)
         steps = ", ".join(f"{part.kind} {part.seconds:.1f}" for part in own)
+        # Those of its own it would have anywhere; the others' are the lab's, whose machines share their cores.
+        joins, head = (self._cpu[container_name(self._lab, name)] for name in (f"n{nodes - 1}", HEAD))
         print(
             f"node {nodes:2} joins {taken:6.1f} s {taken / self._peer:5.1f} x ({steps})   reconfigured {calls}   "
-            f"load {os.getloadavg()[0]:.1f}",
+            f"load {os.getloadavg()[0]:.1f}   CPU {joins:.1f} s, head {head:.1f} s, "
+            f"others {sum(self._cpu.values()) - joins - head:.1f} s",
             flush=True,
         )
 

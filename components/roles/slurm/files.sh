@@ -118,7 +118,8 @@ reconfigure_controller() {
     process=$(controller_process)
     note "reconfiguring slurmctld"
     if scontrol reconfigure; then return; fi
-    if [ "$(controller_process)" = "$process" ] && ! controller_is_silent; then
+    # It is asked first: one that hangs may have been started again by the time that anybody answers.
+    if ! controller_is_silent && [ "$(controller_process)" = "$process" ]; then
         REFUSED="slurmctld refuses the new configuration and goes on with the old one"
         return
     fi

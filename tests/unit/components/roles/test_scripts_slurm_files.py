@@ -61,6 +61,14 @@ def test_files_stay_for_a_slurmctld_that_hangs_until_its_watchdog_has_started_it
     assert controller.path("/var/lib/tailrack/slurm/taken/slurm.conf").read_text(encoding="utf-8") == NEW
 
 
+def test_files_stay_where_the_watchdog_starts_slurmctld_again_while_it_is_asked(controller: Shell) -> None:
+    again = f"{controller.root}/again"
+    controller.stub("systemctl", f"[ $1 != show ] || {{ [ -e {again} ] && echo 2 || echo 1; }}")
+    # Who asks waits until the new one answers.
+    assert offered(controller, "exit 1", f": >{again}; {SAYS_UP}") == (0, "")
+    assert controller.path("/etc/slurm/slurm.conf").read_text(encoding="utf-8") == NEW
+
+
 def test_files_with_which_slurmctld_does_not_stay_are_taken_back(controller: Shell) -> None:
     # Another process each time that one asks: it ends, is started again with these files, and ends.
     controller.stub(
