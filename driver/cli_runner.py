@@ -52,6 +52,11 @@ class CliRunner:
         self, workspace: Workspace, command: PulumiCommand, on_event: Callable[[Event], None], parallel: int = 32
     ) -> None:
         self._workspace, self._command, self._on_event, self._parallel = workspace, command, on_event, parallel
+        self._interrupted = False
+
+    def stop(self) -> None:
+        """Note an interrupt. The CLI has it too and ends by itself, and what it says of that explains nothing."""
+        self._interrupted = True
 
     def up(self, refresh: bool = False) -> Summary:
         """Bring the stack to what the program says, `refresh` after a look at what providers can be asked for."""
@@ -175,7 +180,8 @@ class CliRunner:
             if (stack.export_stack().deployment or {}).get("pending_operations"):
                 self._mended(lambda: stack.refresh(clear_pending_creates=True, color="never"))
         except CommandError as error:
-            raise DriverError(f"what a killed run left cannot be cleared away: {self._meant(error)}") from None
+            what = "" if self._interrupted else "what a killed run left cannot be cleared away: "
+            raise DriverError(what + self._meant(error)) from None
 
     def _run(self, operation: Callable[[Callable[[EngineEvent], None]], Any], touches_hosts: bool = True) -> Summary:
         told, silent = _Telling(self._on_event), SilentHosts(self._places, end_run)
@@ -195,6 +201,8 @@ class CliRunner:
         return told.summary
 
     def _meant(self, error: CommandError) -> str:
+        if self._interrupted:
+            return "stopped before a step was begun: run the same command again"
         return meant(_reason(error), self._workspace.stack)
 
     def _places(self) -> dict[str, Place]:

@@ -330,8 +330,7 @@ class Deployment:
 
     def stop(self) -> None:
         """Start no more steps, and let the running ones finish. The CLI does so itself."""
-        if isinstance(self._runner, Engine):
-            self._runner.stop()
+        self._runner.stop()
 
     def outputs(self) -> dict[str, Any]:
         """Return the outputs of the last `up`."""

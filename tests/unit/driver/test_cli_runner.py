@@ -25,6 +25,18 @@ def test_what_cannot_be_cleared_away_after_a_kill_is_said_in_the_clis_words_and_
         runner._clear_pending(cast(Any, stack))
 
 
+def test_an_interrupt_before_the_first_step_is_told_as_one_and_not_as_what_it_broke_off() -> None:
+    runner = CliRunner(cast(Any, SimpleNamespace(in_backend=lambda pattern: [], stack="dev")), cast(Any, None), print)
+
+    def export() -> None:
+        runner.stop()
+        raise CommandError(CommandResult("", "", -2))
+
+    with pytest.raises(DriverError) as caught:
+        runner._clear_pending(cast(Any, SimpleNamespace(export_stack=export)))
+    assert str(caught.value) == "stopped before a step was begun: run the same command again"
+
+
 @pytest.mark.parametrize(
     ("said", "told"),
     [
