@@ -31,8 +31,12 @@ from lab.profiles.machine import Like
 from lab.spec import NetworkSpec
 from lab.spec import NodeSpec as MachineSpec
 
-ARTIFACTS = os.environ.pop("TAILRACK_ARTIFACTS", None)
+_KEPT = "TAILRACK_TESTS_ARTIFACTS"
+ARTIFACTS = os.environ.pop("TAILRACK_ARTIFACTS", None) or os.environ.get(_KEPT)
 """The folder that Enroot and Pyxis come from, of test_containers.py alone: every other stack here has no containers."""
+if ARTIFACTS:
+    # pytest's workers come of a process that has read this file.
+    os.environ[_KEPT] = ARTIFACTS
 
 # Sizes and repeats that take seconds over the relay.
 SMALL_MEASUREMENT = {
