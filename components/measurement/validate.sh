@@ -58,6 +58,7 @@ look() {
     ! awk '$3 != "idle"' <<<"$ROLL" | grep . >/dev/null
 }
 
+# Whether slurmctld has said what its nodes do; IDLE=yes where all of them are idle.
 nodes_known() {
     if look; then IDLE=yes; fi
     [ -n "$ROLL" ]

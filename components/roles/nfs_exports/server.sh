@@ -71,18 +71,26 @@ ensure_ganesha() {
     reload_stale_units
     enable_units nfs-ganesha.service
     tell_ganesha
-    systemctl -q is-active nfs-ganesha || systemctl restart nfs-ganesha
 }
 
 tell_ganesha() {
     CHANGED=
     ensure_file "$GANESHA_FILE" 0644 root:root "$(ganesha_configuration)"
-    if [ -n "$CHANGED" ] && systemctl -q is-active nfs-ganesha; then systemctl kill -s HUP nfs-ganesha; fi
+    if ! systemctl -q is-active nfs-ganesha; then
+        systemctl restart nfs-ganesha
+    elif [ -n "$CHANGED" ]; then
+        systemctl kill -s HUP nfs-ganesha
+    fi
 }
 
 # Bring the server to what the config and the export files say.
 apply_exports() { if [ "$HEAD_KERNEL_NFS" = true ]; then ensure_kernel_server; else ensure_ganesha; fi; }
 
-# Have it read the export files anew, as a whole: nothing is left of an address that a member had before. All else is the head
-# node's own step's, and members wait for each other's.
-apply_members() { if [ "$HEAD_KERNEL_NFS" = true ]; then exportfs -ra; else tell_ganesha; fi; }
+tell_kernel_server() {
+    systemctl -q is-active nfs-server || systemctl restart nfs-server
+    exportfs -ra
+}
+
+# Have it run, and read the export files anew, as a whole: nothing is left of an address that a member had before. All else is
+# the head node's own step's, and members wait for each other's.
+apply_members() { if [ "$HEAD_KERNEL_NFS" = true ]; then tell_kernel_server; else tell_ganesha; fi; }

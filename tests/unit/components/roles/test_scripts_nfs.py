@@ -64,15 +64,20 @@ def test_a_changed_member_is_told_to_a_running_server_without_a_restart(shell: S
     assert shell.call("apply_members", apply, "nfs_exports/server").returncode == 0
     assert shell.call("apply_members", apply, "nfs_exports/server").returncode == 0
     # Members wait for each other's: nothing else is asked.
-    assert shell.calls[before:] == ["systemctl -q is-active nfs-ganesha", "systemctl kill -s HUP nfs-ganesha"]
+    runs = "systemctl -q is-active nfs-ganesha"
+    assert shell.calls[before:] == [runs, "systemctl kill -s HUP nfs-ganesha", runs]
     assert not [call for call in shell.calls if "restart" in call]
     assert "100.64.0.8" in shell.path("/etc/ganesha/ganesha.conf").read_text()
 
 
-def test_a_server_that_does_not_run_is_started(shell: Shell) -> None:
+@pytest.mark.parametrize("step", ["apply_exports", "apply_members"], ids=["the head node's", "a member's"])
+@pytest.mark.parametrize(("kernel", "unit"), [("false", "nfs-ganesha"), ("true", "nfs-server")])
+def test_a_server_that_does_not_run_is_started(shell: Shell, step: str, kernel: str, unit: str) -> None:
+    for command in ("exportfs", "ss"):
+        shell.stub(command)
     shell.stub("systemctl", 'case "$*" in *is-active*) exit 3 ;; esac')
-    assert shell.call("apply_exports", {**SERVER, "HEAD_KERNEL_NFS": "false"}, "nfs_exports/server").returncode == 0
-    assert "systemctl restart nfs-ganesha" in shell.calls
+    assert shell.call(step, {**SERVER, "HEAD_KERNEL_NFS": kernel}, "nfs_exports/server").returncode == 0
+    assert f"systemctl restart {unit}" in shell.calls
 
 
 def test_a_server_that_is_killed_is_started_again(shell: Shell) -> None:
@@ -97,7 +102,7 @@ def test_the_kernels_server_is_told_with_exportfs_and_serves_version_4_only(shel
     assert not shell.path("/etc/ganesha").exists()
     before = len(shell.calls)
     assert shell.call("apply_members", {**SERVER, "HEAD_KERNEL_NFS": "true"}, "nfs_exports/server").returncode == 0
-    assert shell.calls[before:] == ["exportfs -ra"]
+    assert shell.calls[before:] == ["systemctl -q is-active nfs-server", "exportfs -ra"]
 
 
 # What `ss -Hlntup` shows of rpc.mountd.
