@@ -118,7 +118,7 @@ def main() -> None:
     print(found.why)
     workspace = Workspace(PROJECT, STACK, stack_config(PROJECT, "dev"), ROOT / "bench")
     deployment = Deployment(workspace, found, keep)
-    lab_commands.prepare(deployment.profiles)
+    lab_commands.prepare(deployment.written.profiles)
     alone = containers_alone()
     with tempfile.TemporaryDirectory() as folder:
         floor = empty_program(Path(folder), quiet)

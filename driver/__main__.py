@@ -22,7 +22,7 @@ from driver.checks import Checks
 from driver.checks.key_endless import KEY
 from driver.command_line import parser
 from driver.comment import comment
-from driver.deployment import Deployment, cluster_stack, has_lab, stack_config
+from driver.deployment import Deployment, stack_config
 from driver.diagnose import diagnose
 from driver.failures import say_failed
 from driver.find_engine import Found, find_engine
@@ -44,6 +44,7 @@ from driver.stack_file import load_config, read_stack_file
 from driver.terminal import Terminal, run_shown
 from driver.trust import trust
 from driver.workspace import PROJECT, DriverError, Workspace, write_private
+from driver.written_config import WrittenConfig
 from engine.events import Event
 from lab.errors import LabError
 from lab.identity import lab_id
@@ -112,10 +113,10 @@ def _up(arguments: argparse.Namespace, console: Console) -> int:
     begun = time.monotonic()
     progress = Progress(console)
     deployment = _deployment(arguments, progress, _engine(arguments, console))
-    if deployment.uses_lab:
-        lab_commands.prepare(deployment.profiles)
+    if deployment.written.uses_lab:
+        lab_commands.prepare(deployment.written.profiles)
     with Patience(console, deployment), progress:
-        summary = deployment.up(Checks(deployment.allowed), arguments.refresh)
+        summary = deployment.up(Checks(deployment.written.allowed), arguments.refresh)
     console.print()
     outputs = deployment.outputs() if summary.ok else {}
     if summary.ok:
@@ -162,7 +163,7 @@ def _preview(arguments: argparse.Namespace, console: Console) -> int:
         events.append(event)
 
     deployment = _deployment(arguments, progress, _engine(arguments, console), keep)
-    checks, made = Checks(deployment.allowed), deployment.made()
+    checks, made = Checks(deployment.written.allowed), deployment.made()
     with progress:
         summary = deployment.preview(made, arguments.refresh)
     plan = Plan.of(events, made, summary)
@@ -205,7 +206,7 @@ def _status(arguments: argparse.Namespace, console: Console) -> int:
     if costs := Prices.made(outputs).words:
         console.print(f"Costs of stack {arguments.stack}, by its config: {costs}.", highlight=False, soft_wrap=True)
     head = outputs["cluster"].get("head", "")
-    if deployment.head_in_lab or deployment.head_is_here:
+    if deployment.written.head_in_lab or deployment.written.head_is_here:
         return 1 if run_shown(on_head(deployment, NOW, head)) else 0
     said = over_ssh(deployment.made(), head, NOW)
     console.print(said, highlight=False, soft_wrap=True)
@@ -274,13 +275,13 @@ def _images(arguments: argparse.Namespace, console: Console) -> int:
 
 def _shell(arguments: argparse.Namespace, console: Console) -> int:
     config_file = arguments.config_file or stack_config(PROJECT, arguments.stack)
-    config = read_stack_file(config_file)["config"]
-    if not has_lab(config):
+    written = WrittenConfig(read_stack_file(config_file)["config"])
+    if not written.uses_lab:
         raise DriverError(
             f"make shell is for containers of the lab, and stack {arguments.stack} has none: reach {arguments.node} by "
             "ssh, as the config does; of a local head node any shell of this machine is one"
         )
-    lab, make = lab_id(PROJECT, cluster_stack(config) or arguments.stack), Make.of(arguments.stack)
+    lab, make = lab_id(PROJECT, written.cluster_stack or arguments.stack), Make.of(arguments.stack)
     container = lab_commands.container(lab, arguments.node, make)
     if arguments.run:
         return run_shown(["docker", "exec", "-i", container, "bash", "-l", "-c", arguments.run], always=False)
@@ -316,7 +317,7 @@ def _say_taken_out(deployment: Deployment, console: Console) -> None:
 def _down(arguments: argparse.Namespace, console: Console) -> int:
     progress = Progress(console)
     deployment = _deployment(arguments, progress, _engine(arguments, console))
-    if deployment.uses_lab:
+    if deployment.written.uses_lab:
         lab_commands.have_docker()
     if pools := deployment.pools():
         first = " and ".join(f"'{deployment.make.at(pool)('down')}'" for pool in pools)
@@ -327,20 +328,20 @@ def _down(arguments: argparse.Namespace, console: Console) -> int:
         summary = deployment.destroy(arguments.cluster_gone)
     console.print(f"{changes(summary)}.", highlight=False)
     if not summary.ok:
-        if deployment.cluster_stack and not arguments.cluster_gone:
+        if deployment.written.cluster_stack and not arguments.cluster_gone:
             told = f"\nIf its cluster is gone for good: {deployment.make('down', CLUSTER='gone')}"
             console.print(told, markup=False, highlight=False, soft_wrap=True)
         return say_failed(console, summary, progress)
-    if deployment.uses_lab:
+    if deployment.written.uses_lab:
         # A pool is in the lab of its cluster.
-        if not deployment.cluster_stack:
+        if not deployment.written.cluster_stack:
             lab_commands.clear_away(deployment.lab)
         lab_commands.stop_docker()
     console.print(f"Nothing of stack {arguments.stack} is left.", highlight=False)
-    if deployment.cluster_stack and not arguments.cluster_gone:
+    if deployment.written.cluster_stack and not arguments.cluster_gone:
         told = (
             "Its machines had the cluster's munge key. Where others get them now: change "
-            f"tailrack:cluster.munge_generation and run {deployment.make.at(deployment.cluster_stack)('up')}."
+            f"tailrack:cluster.munge_generation and run {deployment.make.at(deployment.written.cluster_stack)('up')}."
         )
         console.print(told, highlight=False, markup=False, soft_wrap=True)
     return 0

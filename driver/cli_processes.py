@@ -1,7 +1,8 @@
-"""The CLI that this process runs and the CLI's provider: found by Linux's /proc, and ended as by Ctrl-C."""
+"""Processes of the Pulumi CLI: who holds a stack, and how the run that this process began is ended as by Ctrl-C."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -28,6 +29,36 @@ def end_run(stopping: threading.Event) -> None:
             stopping.wait(TAKEN_SECONDS)
         for provider in list(_children(cli, PROVIDER)):
             _signal(provider, signal.SIGKILL)
+
+
+def lock_owner(lock: Path) -> int:
+    """Return the process that a lock of the CLI's names; 0 for a lock that was cut off or holds something else."""
+    try:
+        content = json.loads(lock.read_bytes())
+    except (ValueError, RecursionError):
+        return 0
+    pid = content.get("pid") if isinstance(content, dict) else None
+    return pid if isinstance(pid, int) else 0
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process of this machine is there, of whichever user, and has not ended."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return pid > 0 and not _ended(pid)
+
+
+def _ended(pid: int) -> bool:
+    """Whether a process is over and only waits for its parent to take notice (told by Linux alone)."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state == "Z"
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

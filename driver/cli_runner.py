@@ -3,43 +3,27 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from pulumi.automation import CommandError, LocalWorkspace, PulumiCommand, Stack
-from pulumi.automation.events import EngineEvent, OpType, StepEventMetadata
-from pulumi.runtime.rpc import UNKNOWN, is_rpc_secret
+from pulumi.automation.events import EngineEvent
+from pulumi.runtime.rpc import UNKNOWN
 
 from components.steps.label import StepLabel
-from driver.cli_processes import end_run
+from driver.cli_events import Telling
+from driver.cli_processes import end_run, is_running, lock_owner
+from driver.cli_state import made_of, resources
 from driver.cli_words import meant
 from driver.silent_hosts import Place, SilentHosts, place_of
 from driver.workspace import DriverError, Workspace, write_private
-from engine.events import Event, Failure, Made, Summary, command_of
-from engine.values import HIDDEN
+from engine.events import Event, Failure, Made, Summary
 
-# What the CLI calls what it does, and the words people know. Of the parts of a replacement one stands for all: the
-# others are `replace`, in which nothing is done, and `delete-replaced`.
-_OPERATIONS = {
-    OpType.CREATE: "create",
-    OpType.UPDATE: "update",
-    OpType.DELETE: "delete",
-    OpType.SAME: "same",
-    OpType.CREATE_REPLACEMENT: "replace",
-}
 # How the CLI calls a state in which something depends on what is not there.
 _UNREADABLE = "refusing to use it"
-_STACK_TYPE = "pulumi:pulumi:Stack"
-# What it says of itself, as a warning: a provider that it did not fetch.
-_WHERE_FROM = re.compile(r"using \S+ from \$PATH at ")
-# What the CLI adds to every error of the program itself.
-_EXIT_NOISE = "an unhandled error occurred: program exited"
 
 
 class CliRunner:
@@ -111,12 +95,12 @@ class CliRunner:
             exported = self._exported(self._workspace.stack, "--show-secrets")
         except CommandError as error:
             raise DriverError(self._meant(error)) from None
-        return [_made(each) for each in _resources(exported) if not each.get("delete")]
+        return [made_of(each) for each in resources(exported) if not each.get("delete")]
 
     def has(self, reference: str) -> bool:
         """Whether a stack, named as a StackReference names it, is there and has resources."""
         try:
-            return bool(_resources(self._exported(reference)))
+            return bool(resources(self._exported(reference)))
         except CommandError as error:
             if "no stack named" in str(error):
                 return False
@@ -127,7 +111,7 @@ class CliRunner:
         stack = self._stack()
         self._clear_pending(stack)
         content, names = self._exported(self._workspace.stack), []
-        for each in _resources(content):
+        for each in resources(content):
             if each["type"] == type_ and "delete" in each.get("inputs", {}):
                 names.append(each["urn"].rpartition("::")[2])
                 for values in (each["inputs"], each.get("outputs", {})):
@@ -168,8 +152,8 @@ class CliRunner:
         Raises DriverError with the CLI's own words where it cannot.
         """
         for lock in self._workspace.in_backend("/*.json"):
-            owner = _owner(lock)
-            if _alive(owner):
+            owner = lock_owner(lock)
+            if is_running(owner):
                 raise DriverError(
                     f"process {owner} is still working on stack {self._workspace.stack!r}, left by a run that was "
                     f"killed; wait for it or end it with 'kill {owner}'"
@@ -184,7 +168,7 @@ class CliRunner:
             raise DriverError(what + self._meant(error)) from None
 
     def _run(self, operation: Callable[[Callable[[EngineEvent], None]], Any], touches_hosts: bool = True) -> Summary:
-        told, silent = _Telling(self._on_event), SilentHosts(self._places, end_run)
+        told, silent = Telling(self._on_event), SilentHosts(self._places, end_run)
 
         def on_event(event: EngineEvent) -> None:
             told.on_event(event)
@@ -230,145 +214,12 @@ class CliRunner:
             operation()
 
 
-def _resources(exported: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what an exported stack has, without the stack itself."""
-    listed = exported["deployment"].get("resources") or []
-    return [each for each in listed if each["type"] != _STACK_TYPE]
-
-
-def _made(exported: Mapping[str, Any]) -> Made:
-    inputs, stdout = _shown(exported.get("inputs")), (exported.get("outputs") or {}).get("stdout", "")
-    read = (urn for urns in (exported.get("propertyDependencies") or {}).values() for urn in urns or ())
-    return Made(
-        exported["urn"],
-        command_of(inputs),
-        str(inputs.get("stdin", "")),
-        json.loads(stdout["plaintext"]) if is_rpc_secret(stdout) else str(stdout),
-        sorted(set(read)),
-        _opened((exported.get("inputs") or {}).get("connection")) or {},
-    )
-
-
-def _opened(value: Any) -> Any:
-    """A value of an export with its secrets, as it is without their marks."""
-    if is_rpc_secret(value):
-        return _opened(json.loads(value["plaintext"]))
-    return {key: _opened(item) for key, item in value.items()} if isinstance(value, dict) else value
-
-
 def _named(failure: Failure, silent: SilentHosts) -> Failure:
     """A failure with the host that the run was ended for, where it is of a step there."""
     if failure.urn not in silent.found:
         return failure
     label = StepLabel.of(failure.command)
     return replace(failure, message=silent.text(failure.urn, label.machine if label else ""))
-
-
-class _Telling:
-    """Turns the CLI's events into ours and keeps count."""
-
-    def __init__(self, on_event: Callable[[Event], None]) -> None:
-        self.summary = Summary()
-        self._on_event = on_event
-        self._begun: dict[str, float] = {}
-        self._said: dict[str, list[str]] = {}
-        self._failed: list[str] = []
-        self._commands: dict[str, str] = {}
-
-    def on_event(self, event: EngineEvent) -> None:
-        """Take one event of the CLI."""
-        if event.resource_pre_event:
-            self._step(event.resource_pre_event.metadata, "start")
-        elif event.res_outputs_event:
-            self._step(event.res_outputs_event.metadata, "done")
-        elif event.res_op_failed_event:
-            urn = event.res_op_failed_event.metadata.urn
-            self._failed.append(urn)
-            self._step(event.res_op_failed_event.metadata, "failed")
-        elif (diagnostic := event.diagnostic_event) and diagnostic.severity == "warning":
-            if not _WHERE_FROM.match(text := _plain(diagnostic.message)):
-                self._on_event(Event("message", urn=diagnostic.urn or "", text=text))
-        elif diagnostic and diagnostic.severity == "error":
-            self._said.setdefault(diagnostic.urn or "", []).append(_plain(diagnostic.message))
-
-    def stopped(self, reason: str, stack: str) -> None:
-        """Keep what explains the error the CLI ended with. What the stack itself says is noise after a failed step."""
-        steps = {urn: said for urn, said in self._said.items() if urn and f"::{_STACK_TYPE}::" not in urn}
-        for urn in dict.fromkeys([*self._failed, *steps]):
-            self.summary.failures.append(Failure(urn, "\n".join(steps.get(urn, [])), self._commands.get(urn, "")))
-        if not self.summary.failures:
-            said = [text for texts in self._said.values() for text in texts if not text.startswith(_EXIT_NOISE)]
-            self.summary.failures.append(Failure("", meant("\n".join(said) or reason, stack)))
-
-    def _step(self, metadata: StepEventMetadata, kind: str) -> None:
-        self._commands[metadata.urn] = command = _command(metadata)
-        operation = _OPERATIONS.get(metadata.op)
-        if operation is None or metadata.type == _STACK_TYPE or metadata.type.startswith("pulumi:providers:"):
-            return
-        urn = metadata.urn
-        seconds = 0.0
-        if kind == "start":
-            self._begun[urn] = time.monotonic()
-        else:
-            seconds = time.monotonic() - self._begun.get(urn, time.monotonic())
-            if kind == "done":
-                self.summary.counts[operation] += 1
-        if operation != "same":
-            event = Event(kind, operation, urn, urn.rsplit("::", 1)[-1], metadata.type, seconds, command=command)
-            if kind == "start":
-                old, new = metadata.old, metadata.new
-                event = replace(
-                    event,
-                    before=_shown(old.inputs if old else None),
-                    after=_shown(new.inputs if new else None),
-                    outputs=_shown(old.outputs if old else None),
-                )
-            self._on_event(event)
-
-
-def _command(metadata: StepEventMetadata) -> str:
-    """What a resource runs, of the old state where there is no new one."""
-    state = metadata.new or metadata.old
-    return command_of((state.inputs if state else None) or {})
-
-
-def _shown(values: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Inputs or outputs as the CLI tells of them, which marks a secret and gives no text of it."""
-    return {key: HIDDEN if is_rpc_secret(value) else value for key, value in (values or {}).items()}
-
-
-def _owner(lock: Path) -> int:
-    """The process that a lock of the CLI's names; 0 for a lock that was cut off or holds something else."""
-    try:
-        content = json.loads(lock.read_bytes())
-    except (ValueError, RecursionError):
-        return 0
-    pid = content.get("pid") if isinstance(content, dict) else None
-    return pid if isinstance(pid, int) else 0
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return pid > 0 and not _ended(pid)
-
-
-def _ended(pid: int) -> bool:
-    """Whether a process is over and only waits for its parent to take notice (told by Linux alone)."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state == "Z"
-
-
-def _plain(text: str) -> str:
-    """The message without the CLI's colour marks and without the command it repeats."""
-    return re.sub(r"<\{%[^%]*%\}>", "", text).strip()
 
 
 def _reason(error: CommandError) -> str:

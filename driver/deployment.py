@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from components.settings.cluster import COMPUTES
 from components.settings.problems import shown
 from driver.checks import Checks
 from driver.cli_runner import CliRunner
@@ -19,16 +18,12 @@ from driver.preview.last_answers import last_answers
 from driver.remedies import with_remedies
 from driver.stack_file import check_for_cli, config_values, load_config, read_stack_file
 from driver.workspace import DriverError, Workspace
+from driver.written_config import WrittenConfig
 from engine.engine import Engine
 from engine.events import EngineError, Event, Made, Summary
 from lab.identity import lab_id
-from lab.profiles.machine import PROFILES
 from stacks.config import ConfigError, PoolConfig, StackConfig, load
-from stacks.config.model import POOL
 from stacks.release import RELEASE, is_newer
-from stacks.sites import KINDS
-from stacks.sites.hosts.presets import PRESETS
-from stacks.sites.kind import Kind, NodeSpec, Site
 from stacks.yaml_file import FileError
 
 T = TypeVar("T")
@@ -49,7 +44,7 @@ class Deployment:
         self.workspace = workspace
         self._runner: CliRunner | Engine
         # Before anything reads it: what is wrong with the file itself is said in the same words under either engine.
-        self._config: dict[str, Any] = read_stack_file(workspace.config_file)["config"]
+        self.written = WrittenConfig(read_stack_file(workspace.config_file)["config"])
         self._on_event = on_event
 
         def tell(event: Event) -> None:
@@ -89,90 +84,9 @@ class Deployment:
         marker.write_text(engine + "\n", encoding="utf-8")
 
     @property
-    def cluster_stack(self) -> str:
-        """Of a pool, the stack of its cluster, without organization and project; empty where there is none."""
-        return cluster_stack(self._config)
-
-    @property
     def lab(self) -> str:
         """The id of this stack's lab, part of its containers' names; of a pool, that of its cluster."""
-        return lab_id(self.workspace.project, self.cluster_stack or self.workspace.stack)
-
-    @property
-    def uses_lab(self) -> bool:
-        """Whether nodes of some site are containers of the lab."""
-        return any(kind.uses_lab for kind in self._kinds)
-
-    @property
-    def head_is_here(self) -> bool:
-        """Whether the head node is this machine."""
-        return any(kind.is_here for kind in self._kinds)
-
-    @property
-    def _kinds(self) -> list[Kind[Site, NodeSpec]]:
-        return [KINDS[kind] for site in self._written("tailrack:sites") if (kind := str(site.get("kind"))) in KINDS]
-
-    @property
-    def profiles(self) -> set[str]:
-        """What machines of the lab look like, beside its plain ones."""
-        sites = self._written("tailrack:sites")
-        lists = [site["pools"] for site in sites if isinstance(site.get("pools"), list)]
-        looks = [pool.get("like") for pools in lists for pool in pools if isinstance(pool, dict)]
-        # What is none is refused by the program, which says so.
-        return {like for like in [*looks, *(site.get("head_like") for site in sites)] if like in PROFILES}
-
-    @property
-    def first_user(self) -> str:
-        """The first user of the config, for examples."""
-        return next((str(user["name"]) for user in self._written("tailrack:users") if "name" in user), "USER")
-
-    @property
-    def head_name(self) -> str:
-        """The head node's name."""
-        return next((str(head["name"]) for head in self._written("tailrack:head") if "name" in head), "head")
-
-    @property
-    def head_computes(self) -> bool:
-        """Whether the head node runs jobs."""
-        return any(head.get("compute") == COMPUTES for head in self._written("tailrack:head"))
-
-    @property
-    def head_in_lab(self) -> bool:
-        """Whether the head node, of a pool that of its cluster, is a container of the lab."""
-        if self.cluster_stack:  # a lab's pool is in the lab of its cluster, and of no other
-            return self.uses_lab
-        heads = [head.get("site") for head in self._written("tailrack:head")]
-        return any(
-            kind.uses_lab
-            for site in self._written("tailrack:sites")
-            if site.get("name") in heads and (kind := KINDS.get(str(site.get("kind"))))
-        )
-
-    @property
-    def head_host(self) -> dict[str, Any] | None:
-        """The head node as a site of kind `hosts` lists it, as written, with what its site says for all of its hosts.
-
-        None where it is of another kind, and where it is not listed by itself (a range, a file of hosts).
-        """
-        for site in self._written("tailrack:sites"):
-            hosts = site["hosts"] if isinstance(site.get("hosts"), list) else []
-            for host in hosts:
-                if isinstance(host, dict) and host.get("name") == self.head_name:
-                    user = PRESETS.get(str(site.get("preset")))
-                    of_all = {key: site[key] for key in ("user", "port", "private_key_file", "bastion") if key in site}
-                    return {**({"user": user} if user else {}), **of_all, **host}
-        return None
-
-    @property
-    def host_names(self) -> list[str]:
-        """Names of the hosts that the config lists by themselves, as written."""
-        sites = [site["hosts"] for site in self._written("tailrack:sites") if isinstance(site.get("hosts"), list)]
-        return [host["name"] for hosts in sites for host in hosts if isinstance(host, dict) and "name" in host]
-
-    @property
-    def head_login(self) -> str:
-        """The account that steps log in with on a head node of kind `hosts`; empty where the config says none."""
-        return str((self.head_host or {}).get("user", ""))
+        return lab_id(self.workspace.project, self.written.cluster_stack or self.workspace.stack)
 
     def config(self) -> StackConfig | PoolConfig:
         """Return the checked config. Raises DriverError with what keeps it from being read, opened or used."""
@@ -188,11 +102,6 @@ class Deployment:
         """The commands of this stack, for people."""
         return Make.of(self.workspace.stack)
 
-    def _written(self, key: str) -> list[dict[str, Any]]:
-        """The mapping, or the mappings of the list, at a key of the config as written; it is checked by the program."""
-        value = self._config.get(key)
-        return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, dict)]
-
     def _refuse_newer_release(self) -> None:
         """Raise DriverError where a newer release of tailrack has made what is there."""
         release = self.outputs().get("release")
@@ -206,7 +115,7 @@ class Deployment:
         """Raise DriverError where the config calls the cluster that is there by another name."""
         cluster = self.outputs().get("cluster")
         made = cluster.get("name") if isinstance(cluster, dict) else None
-        names = [section.get("name") for section in self._written("tailrack:cluster")]
+        names = [section.get("name") for section in self.written.mappings("tailrack:cluster")]
         if isinstance(made, str) and names and names[0] != made:
             raise DriverError(
                 f"tailrack:cluster.name: the cluster was made as {shown(made)}, and the config has {shown(names[0])}; "
@@ -217,19 +126,13 @@ class Deployment:
 
     def _refuse_unknown_cluster(self) -> None:
         """Raise DriverError where a pool's cluster has no stack here."""
-        named = self._config.get("tailrack:cluster")
-        if self.cluster_stack and isinstance(named, str) and not self._started(partial(self._runner.has, named)):
+        named, stack = self.written.cluster, self.written.cluster_stack
+        if stack and not self._started(partial(self._runner.has, named)):
             raise DriverError(
                 f"tailrack:cluster: there is no stack {shown(named)} with a cluster (in PULUMI_BACKEND_URL); "
                 "no node could join; write the name of the cluster's stack, or run "
-                f"{self.make.at(self.cluster_stack)('up')} first"
+                f"{self.make.at(stack)('up')} first"
             )
-
-    @property
-    def allowed(self) -> list[str]:
-        """What the config asks for by name (stacks/config/allow.py), as written."""
-        value = self._config.get("tailrack:allow")
-        return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
 
     def up(self, checks: Checks | None = None, refresh: bool = False) -> Summary:
         """Bring the stack to what its config says.
@@ -286,7 +189,7 @@ class Deployment:
     def pools(self) -> list[str]:
         """Return the stacks of this workspace whose machines are in this stack's cluster."""
         files = sorted(self.workspace.folder.parent.glob("*/Pulumi.*.yaml"))
-        stacks = {file.parent.name: cluster_stack(read_stack_file(file)["config"]) for file in files}
+        stacks = {file.parent.name: WrittenConfig(read_stack_file(file)["config"]).cluster_stack for file in files}
         own = [stack for stack, joined in stacks.items() if joined == self.workspace.stack]
         return [stack for stack in own if self._started(partial(self._runner.has, stack))]
 
@@ -295,8 +198,8 @@ class Deployment:
 
         asked   whoever runs this says that it is gone
         """
-        named = self._config.get("tailrack:cluster")
-        if not self.cluster_stack or not isinstance(named, str):
+        named = self.written.cluster
+        if not self.written.cluster_stack:
             return
         if not asked and self._started(partial(self._runner.has, named)):
             return
@@ -342,22 +245,6 @@ class Deployment:
             return operation()
         except EngineError as error:
             raise DriverError(str(error)) from None
-
-
-def cluster_stack(config: Mapping[str, Any]) -> str:
-    """Return the stack of the cluster that a pool joins, without organization and project; empty for no pool.
-
-    config   as the stack's file has it
-    """
-    named = config.get("tailrack:cluster")
-    return named.rpartition("/")[2] if config.get("tailrack:kind") == POOL and isinstance(named, str) else ""
-
-
-def has_lab(config: Mapping[str, Any]) -> bool:
-    """Whether a stack's config, as its file has it, has machines of the lab."""
-    sites = config.get("tailrack:sites")
-    kinds = [site.get("kind") for site in sites if isinstance(site, dict)] if isinstance(sites, list) else []
-    return any(KINDS[kind].uses_lab for kind in kinds if isinstance(kind, str) and kind in KINDS)
 
 
 def stack_config(project: Path, stack: str) -> Path:

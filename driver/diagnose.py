@@ -63,7 +63,7 @@ def diagnose(deployment: Deployment, folder: Path) -> tuple[Path, list[str]]:
     ways = ways_to(made)
     answers = dict(zip(ways, _asked(ways), strict=True))
     silent = sorted(name for name, said in answers.items() if isinstance(said, CommandError))
-    silent += [name for name in deployment.host_names if name not in ways]
+    silent += [name for name in deployment.written.host_names if name not in ways]
     for name, said in answers.items():
         found[f"machines/{name}.txt"] = f"no answer: {said.args[0]}\n" if isinstance(said, CommandError) else said
     for name in silent:

@@ -20,7 +20,7 @@ def ask_head(deployment: Deployment, made: Sequence[Made], head: str, command: s
     made   what the last run left, in whose steps the way there is
     head   the head node's name; of a pool, of its cluster's
     """
-    if not deployment.head_in_lab and not deployment.head_is_here:
+    if not deployment.written.head_in_lab and not deployment.written.head_is_here:
         return over_ssh(made, head, command)
     try:
         done = subprocess.run(

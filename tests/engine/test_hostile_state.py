@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from driver.cli_runner import _owner
+from driver.cli_processes import lock_owner
 from driver.deployment import Deployment
 from driver.workspace import DriverError
 from engine.events import EngineError, Event
@@ -65,7 +65,7 @@ def test_a_sealed_state_of_other_rows_is_refused_in_a_sentence(tmp_path: Path) -
 @pytest.mark.parametrize("content", [b"[]", b"5", b"{}", b'{"pid": "x"}', b"\xff", b"{", b"[" * 100_000])
 def test_a_lock_of_the_cli_that_is_cut_off_names_nobody(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "lock").write_bytes(content)
-    assert _owner(tmp_path / "lock") == 0
+    assert lock_owner(tmp_path / "lock") == 0
 
 
 def test_a_renamed_cluster_is_refused_before_anything_is_touched(
@@ -96,4 +96,8 @@ def test_hints_from_a_config_of_another_shape_are_the_defaults(
     stack.write("")
     (stack.folder / "Pulumi.dev.yaml").write_text(text)
     deployment = deploy("dev", [])
-    assert (deployment.uses_lab, deployment.first_user, deployment.head_name) == (False, "USER", "head")
+    assert (deployment.written.uses_lab, deployment.written.first_user, deployment.written.head_name) == (
+        False,
+        "USER",
+        "head",
+    )

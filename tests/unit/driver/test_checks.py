@@ -22,6 +22,7 @@ from driver.checks.key_endless import LONGEST_SECONDS
 from driver.checks.ssh_open import GROUP
 from driver.comment import comment
 from driver.preview.plan import Plan
+from driver.written_config import WrittenConfig
 from engine.events import Event, Summary
 from engine.values import HIDDEN
 from stacks.config import ConfigError, parse
@@ -366,7 +367,11 @@ def test_a_preview_says_it_first_and_fails_where_nobody_asked_for_it(
             return Summary()
 
         return SimpleNamespace(
-            preview=preview, allowed=allowed, made=list, outputs=dict, config=lambda: parse(LAB, base_dir=Path())
+            preview=preview,
+            written=WrittenConfig({"tailrack:allow": allowed}),
+            made=list,
+            outputs=dict,
+            config=lambda: parse(LAB, base_dir=Path()),
         )
 
     monkeypatch.setattr(driver, "_deployment", deployment)

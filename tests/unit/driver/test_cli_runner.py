@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 from pulumi.automation import CommandError, CommandResult
 
-from driver.cli_runner import CliRunner, _made
+from driver.cli_runner import CliRunner
+from driver.cli_state import made_of
 from driver.workspace import DriverError
 
 
@@ -80,5 +81,5 @@ def test_the_connection_of_a_step_comes_out_of_an_export_whatever_of_it_is_secre
     }
     hidden = {**way, "privateKey": secret("key"), "proxy": {**way["proxy"], "privateKey": secret("other")}}
     exported = {"urn": "urn:x", "inputs": {"create": "true", "connection": secret(way) if whole else hidden}}
-    assert _made(exported).connection == way
-    assert _made({"urn": "urn:x", "inputs": {"create": "true"}}).connection == {}
+    assert made_of(exported).connection == way
+    assert made_of({"urn": "urn:x", "inputs": {"create": "true"}}).connection == {}

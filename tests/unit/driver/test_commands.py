@@ -11,6 +11,7 @@ import pytest
 from driver import __main__ as driver
 from driver.make_command import Make
 from driver.stack_file import read_stack_file
+from driver.written_config import WrittenConfig
 from engine.events import Event, Failure, Summary
 
 NODE = {
@@ -91,8 +92,8 @@ def test_after_a_failure_it_is_said_whether_anything_is_done(monkeypatch, tmp_pa
             progress.on_event(event)
             return Summary(failures=[Failure("", "users is missing")])
 
-        words = {"uses_lab": False, "in_process": True, "allowed": [], "stop": lambda: None}
-        words |= {"pools": list, "cluster_stack": "", "made": list}
+        words = {"written": WrittenConfig({}), "in_process": True, "stop": lambda: None}
+        words |= {"pools": list, "made": list}
         return SimpleNamespace(**words, up=run, destroy=run, preview=run)
 
     monkeypatch.setattr(driver, "_deployment", deployment)
@@ -107,7 +108,8 @@ def test_after_a_failure_it_is_said_whether_anything_is_done(monkeypatch, tmp_pa
 def test_when_a_pool_has_left_it_is_said_how_the_cluster_gets_a_key_that_its_machines_never_had(
     monkeypatch, tmp_path, capsys, cluster, said
 ):
-    words = {"uses_lab": False, "in_process": True, "stop": lambda: None, "pools": list, "cluster_stack": cluster}
+    written = WrittenConfig({"tailrack:kind": "pool", "tailrack:cluster": cluster})
+    words = {"written": written, "in_process": True, "stop": lambda: None, "pools": list}
     made = SimpleNamespace(**words, destroy=lambda _: Summary(), make=Make("burst"))
     monkeypatch.setattr(driver, "_deployment", lambda *_: made)
     monkeypatch.setattr(driver, "find_engine", lambda _: SimpleNamespace(why=""))

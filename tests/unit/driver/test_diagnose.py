@@ -16,6 +16,7 @@ from driver import diagnose as module
 from driver.connections import ways_to
 from driver.diagnose import diagnose, without_secrets
 from driver.workspace import DriverError, Workspace
+from driver.written_config import WrittenConfig
 from engine.events import Made
 from tests.unit.configs import HOST_KEY
 
@@ -33,7 +34,9 @@ class Stack:
 
     def __init__(self, folder: Path, made: list[Made], hosts: list[str]) -> None:
         self.workspace = Workspace(folder, "dev", folder / "Pulumi.dev.yaml", folder)
-        self._made, self.host_names = made, hosts
+        self._made = made
+        listed = [{"name": host} for host in hosts]
+        self.written = WrittenConfig({"tailrack:sites": [{"kind": "hosts", "hosts": listed}]})
 
     def made(self) -> list[Made]:
         return self._made

@@ -13,6 +13,7 @@ from rich.console import Console
 from driver import __main__ as program
 from driver.cli_runner import CliRunner
 from driver.workspace import PROJECT
+from driver.written_config import WrittenConfig
 from engine.events import Event, Failure, Summary
 from stacks.config import parse
 from tests.unit.configs import LAB
@@ -42,7 +43,11 @@ def drift(events: list[Event], monkeypatch: pytest.MonkeyPatch) -> tuple[int, st
             return summary
 
         return SimpleNamespace(
-            preview=preview, allowed=(), made=list, outputs=dict, config=lambda: parse(LAB, base_dir=PROJECT)
+            preview=preview,
+            written=WrittenConfig({}),
+            made=list,
+            outputs=dict,
+            config=lambda: parse(LAB, base_dir=PROJECT),
         )
 
     monkeypatch.setattr(program, "_deployment", deployment)
@@ -79,7 +84,7 @@ def test_the_command_that_drift_names_looks_at_clouds_too_before_its_checks_and_
         asked.append(refresh)
         return Summary(failures=[Failure("", "enough")])
 
-    made = SimpleNamespace(up=up, uses_lab=False, in_process=False, allowed=(), stop=lambda: None)
+    made = SimpleNamespace(up=up, written=WrittenConfig({}), in_process=False, stop=lambda: None)
     monkeypatch.setattr(program, "_deployment", lambda *_: made)
     monkeypatch.setattr(program, "_engine", lambda *_: None)
     recipe = subprocess.run(

@@ -35,7 +35,7 @@ def test_the_images_of_the_machines_that_a_config_names_are_built_before_the_sta
     config = tmp_path / "Pulumi.dev.yaml"
     config.write_text(SITES)
     deployment = Deployment(Workspace(tmp_path, "dev", config, tmp_path / "state"), Found(None, ""), print)
-    assert deployment.profiles == {"server", "cloud"}
+    assert deployment.written.profiles == {"server", "cloud"}
 
     wanted: list[str] = []
 
@@ -45,6 +45,6 @@ def test_the_images_of_the_machines_that_a_config_names_are_built_before_the_sta
     monkeypatch.setattr(lab_commands, "have_docker", lambda: None)
     monkeypatch.setattr("lab.docker_daemon.connect", Engine)
     monkeypatch.setattr(images, "ensure_images", ensure_images)
-    lab_commands.prepare(deployment.profiles)
+    lab_commands.prepare(deployment.written.profiles)
     known = images.tags()
     assert set(wanted) == {known.node, known.control, known.profiles["server"], known.profiles["cloud"]}

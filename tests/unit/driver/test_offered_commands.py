@@ -22,6 +22,7 @@ from driver.make_command import Make
 from driver.next_commands import next_commands
 from driver.remedies import with_remedies
 from driver.workspace import PROJECT, DriverError, Workspace
+from driver.written_config import WrittenConfig
 from engine.events import Failure, Summary
 from tests.unit.configs import HOST_KEY, HOSTS, LAB, RawConfig
 
@@ -179,7 +180,7 @@ def test_the_remedy_for_a_changed_host_key_names_the_stack() -> None:
 def test_without_a_cluster_the_command_that_makes_it_is_of_the_same_stack(
     command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
 ) -> None:
-    made = SimpleNamespace(outputs=dict, make=Make("prod"), uses_lab=False, head_is_here=False)
+    made = SimpleNamespace(outputs=dict, make=Make("prod"), written=WrittenConfig({}))
     monkeypatch.setattr(driver, "_deployment", lambda *_: made)
     monkeypatch.setattr(driver, "find_engine", lambda _: None)
     driver.main(["--stack", "prod", "--state-dir", str(tmp_path), command])

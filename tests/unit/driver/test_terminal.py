@@ -23,6 +23,7 @@ from driver.preview.plan import Plan
 from driver.report.page import page
 from driver.terminal import Terminal, lines, one_line, run_shown
 from driver.workspace import DriverError
+from driver.written_config import WrittenConfig
 from engine.events import Event, Failure, Summary
 
 PROJECT = Path(__file__).parents[3]
@@ -31,6 +32,7 @@ EVIL = "x\x1b]0;title\x07\x1b[2J\x9b1A\rgone\u202eevil\u2066\u200f[red]RED[/red]
 OUTPUTS = json.loads((PROJECT / "tests" / "fixtures" / "outputs-2xH200-tailnet.json").read_text())
 URN = "urn:pulumi:dev::tailrack::command:remote:Command::a1-node"
 STEP = (URN, f"a1-node{EVIL}", "command:remote:Command")
+LAB = {"name": "here", "kind": "lab"}
 
 
 def hostile(value: Any, key: str = "") -> Any:
@@ -66,13 +68,10 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
             return summary
 
         words: dict[str, Any] = {
-            "uses_lab": True,
-            "head_in_lab": True,
-            "head_is_here": False,
+            "written": WrittenConfig({"tailrack:sites": LAB, "tailrack:head": {"site": "here"}}),
             "in_process": True,
-            "allowed": [],
         }
-        words |= {"stop": lambda: None, "pools": list, "cluster_stack": "", "profiles": set(), "lab": "x", "made": list}
+        words |= {"stop": lambda: None, "pools": list, "lab": "x", "made": list}
         words |= {"outputs": lambda: hostile(OUTPUTS), "make": lambda *_, **__: "make it"}
         return SimpleNamespace(**words, up=work, destroy=work, preview=work)
 

@@ -147,8 +147,8 @@ def test_a_command_on_a_local_head_node_is_a_command_here(
     file = tmp_path / "Pulumi.desk.yaml"
     file.write_text(json.dumps({"config": {f"tailrack:{key}": value for key, value in config.items()}}))
     made = Deployment(Workspace(tmp_path, "desk", file, tmp_path / "state"), Found(None, ""), print)
-    assert made.head_is_here
-    assert not made.uses_lab
+    assert made.written.head_is_here
+    assert not made.written.uses_lab
     assert on_head(made, "tailrack-containers list") == ["bash", "-c", "tailrack-containers list"]
 
 

@@ -1,0 +1,46 @@
+"""Resources of a stack as the Pulumi CLI exports them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pulumi.runtime.rpc import is_rpc_secret
+
+from engine.events import Made, command_of
+from engine.values import HIDDEN
+
+STACK_TYPE = "pulumi:pulumi:Stack"
+
+
+def resources(exported: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what an exported stack has, without the stack itself."""
+    listed = exported["deployment"].get("resources") or []
+    return [each for each in listed if each["type"] != STACK_TYPE]
+
+
+def made_of(exported: Mapping[str, Any]) -> Made:
+    """Return what is told of a resource, its connection opened: it was exported with secrets."""
+    inputs, stdout = shown(exported.get("inputs")), (exported.get("outputs") or {}).get("stdout", "")
+    read = (urn for urns in (exported.get("propertyDependencies") or {}).values() for urn in urns or ())
+    return Made(
+        exported["urn"],
+        command_of(inputs),
+        str(inputs.get("stdin", "")),
+        json.loads(stdout["plaintext"]) if is_rpc_secret(stdout) else str(stdout),
+        sorted(set(read)),
+        _opened((exported.get("inputs") or {}).get("connection")) or {},
+    )
+
+
+def _opened(value: Any) -> Any:
+    """A value of an export with its secrets, as it is without their marks."""
+    if is_rpc_secret(value):
+        return _opened(json.loads(value["plaintext"]))
+    return {key: _opened(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def shown(values: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Inputs or outputs as the CLI tells of them, which marks a secret and gives no text of it."""
+    return {key: HIDDEN if is_rpc_secret(value) else value for key, value in (values or {}).items()}
