@@ -79,7 +79,7 @@ def main() -> None:
             )
 
         made = deployment(config)
-        lab_commands.prepare(made.profiles)
+        lab_commands.prepare(made.written.profiles)
         try:
             insist(made.up())
             script = (PROJECT / "tests/lab/container_image.sh").read_text(encoding="utf-8")

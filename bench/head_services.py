@@ -146,7 +146,7 @@ def main() -> None:
             return Deployment(workspace, find_engine(engine()), lambda event: None)
 
         first = deployment()
-        lab_commands.prepare(first.profiles)
+        lab_commands.prepare(first.written.profiles)
         try:
             insist(first.up())
             container = docker.from_env().containers.get(container_name(first.lab, HEAD))

@@ -10,12 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pulumi
-from pulumi.runtime.rpc import UNKNOWN
 
 from components.cluster.compute_node import ComputeNode
 from components.cluster.head_link import HeadLink
@@ -24,6 +22,7 @@ from components.host import Host
 from components.measurement import plan as measuring_plan
 from components.measurement.jobs import validation_job
 from components.measurement.plan import Node
+from components.measurement.scopes import Scope, kept_from, measurement_of, retries, scopes
 from components.roles.fabric.site import TAILNET_INTERFACE, shared_interface
 from components.roles.slurm.files import measured_settings
 from components.settings.network_names import ON_THE_TAILNET
@@ -34,116 +33,8 @@ from components.steps.late import Field, Late, late, together
 from components.steps.step import Step
 from components.validation import history
 from components.validation.expected import ANY_RDMA, ONLY_SOCKETS, ROCE_UNPROVEN
-from components.validation.model import Measurement
 from components.validation.preflight import read as read_preflight
 from components.validation.results import Conditions, asked_json, judge_scope
-
-Floors = tuple[float | None, float | None]  # of a scope, and of nodes by themselves
-
-
-@dataclass(frozen=True)
-class Scope:
-    """Nodes measured together: all of a site, or all there are.
-
-    others   nodes of another stack that take part
-    """
-
-    name: str
-    nodes: tuple[str, ...]
-    sites: int
-    others: int = 0
-
-
-def scopes(
-    node_sites: Mapping[str, str], ranks_per_node: int, promised: Mapping[str, int] | None = None, others: int = 0
-) -> tuple[Scope, ...]:
-    """Return a scope for each site that has at least two ranks, and one across sites where there are several.
-
-    node_sites   each node's name to its site
-    promised     how many GPUs the config promises of a node; what a machine has beyond that is known too late to make
-                 a measurement of it alone
-    others       nodes of another stack, at one site that is none of these, that all of these are measured with
-    """
-    sites: dict[str, list[str]] = {}
-    for node, site in node_sites.items():
-        sites.setdefault(site, []).append(node)
-    found = [
-        Scope(site, tuple(sorted(nodes)), 1)
-        for site, nodes in sorted(sites.items())
-        if len(nodes) * ranks_per_node >= 2 or sum((promised or {}).get(node, 0) for node in nodes) >= 2
-    ]
-    if len(sites) + min(others, 1) > 1:
-        found.append(Scope(CROSS_SITE, tuple(sorted(node_sites)), len(sites) + min(others, 1), others))
-    return tuple(found)
-
-
-def measurement_of(scope: Scope, settings: Validation) -> Measurement:
-    """Return what is asked of a scope's measurement."""
-    return Measurement(
-        # Between sites nodes may have versions of Open MPI that do not speak with each other.
-        backend="tcp-cpu" if scope.sites > 1 else "mpi-cpu",
-        min_bytes=settings.min_bytes,
-        max_bytes=settings.max_bytes,
-        factor=settings.factor,
-        iterations=settings.iterations,
-        warmup=settings.warmup,
-        gate_bytes=settings.gate_bytes,
-        # A node with GPUs may be alone; without them it could not be measured.
-        ranks=max(2, (len(scope.nodes) + scope.others) * settings.ranks_per_node),
-        nodes=len(scope.nodes) + scope.others,
-        floor_gb_per_s=settings.floors_gb_per_s.get(scope.name),
-    )
-
-
-def retries(scope: str, before: Mapping[str, Any] | None) -> int:
-    """Return how often a scope's measurement was BUSY and tried again, this run included.
-
-    before   the stack's output `validation` of the last run
-    """
-    last = (before or {}).get(scope, {})
-    return int(last.get("retries", 0)) + int(last.get("verdict") == "BUSY")
-
-
-def kept_from(before: Mapping[str, Any] | None, scope: str, digest: str, floors: Floors) -> dict[str, Any]:
-    """Return the digest of what is measured, and the floors that were in force when it was.
-
-    The head node needs floors to know whether to look for slow nodes, but another floor is no reason to run the step
-    again: as long as the same is measured, the step is told the old ones. Judged is by the new ones all the same.
-    """
-    last = (before or {}).get(scope, {}).get("measured_with") or {}
-    return dict(last) if last.get("digest") == digest else {"digest": digest, "floors": list(floors)}
-
-
-_NODES = "its nodes"
-_OF_NODES = ("addresses of its nodes", "GPUs of its nodes", "what its jobs run with")
-# What the parts of a measurement's triggers are, in their order, to whoever reads why it is taken anew.
-_PARTS = (
-    "how it is measured",
-    "ranks on a node",
-    "how GPUs are measured",
-    "validation.rerun",
-    *_OF_NODES[:2],
-    _NODES,
-    _OF_NODES[2],
-    "nodes that were busy",
-)
-_BY_NODE = slice(4, 7)
-
-
-def measured_nodes(triggers: Any) -> list[str]:
-    """Return the nodes of a measurement by its step's triggers, of which some may not be known yet."""
-    parts = triggers[_BY_NODE] if isinstance(triggers, list) else []
-    return next((list(part) for part in parts if isinstance(part, Mapping)), [])
-
-
-def why_measured(before: Any, after: Any) -> list[str]:
-    """Return what differs in what is known of a measurement's triggers; nothing where it comes or goes."""
-    if not isinstance(before, list) or not isinstance(after, list):
-        return []
-    parts = zip(_PARTS, before, after, strict=False)
-    found = [part for part, old, new in parts if old != new and new != UNKNOWN]
-    # With other nodes all that is said of them is another.
-    return [part for part in found if part not in _OF_NODES] if _NODES in found else found
 
 
 def _members(nodes: Mapping[str, Node]) -> list[str]:

@@ -16,9 +16,9 @@ import pulumi
 from components.cluster.compute_node import ComputeNode
 from components.cluster.head_link import HeadLink
 from components.cluster.head_node import HeadNode
-from components.cluster.nccl_validation import retries
 from components.measurement import training
 from components.measurement.plan import START_SECONDS, Node
+from components.measurement.scopes import retries
 from components.roles.slurm.files import measured_settings
 from components.settings.training import Training
 from components.settings.validation import Validation

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from components.cluster.nccl_validation import measured_nodes, why_measured
+from components.measurement.triggers import measured_nodes, why_measured
 from components.steps.command_line import is_step
 from components.steps.label import StepLabel
 from driver.preview import effects

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from components.cluster.nccl_validation import Scope, measurement_of
 from components.measurement.plan import FOLDER, Node, driver, plan
+from components.measurement.scopes import Scope, measurement_of
 from components.settings.validation import Validation
 from components.steps.composition import single
 from components.validation.nccl_tests import parse

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from components.cluster.nccl_validation import Scope, measurement_of
 from components.measurement.plan import Node, gpu_measurement, mpi_apart, plan
+from components.measurement.scopes import Scope, measurement_of
 from components.settings.nccl import Nccl
 from components.settings.validation import Validation
 from components.validation import measurement_run, nccl_json, slurm_jobs
