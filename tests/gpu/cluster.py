@@ -20,7 +20,7 @@ SITES: Mapping[str, dict[str, Any]] = {
 QUICK = {
     "program": PROGRAM,
     "min_bytes": "16M",
-    "max_bytes": "64M",
+    "max_bytes": "1G",
     "socket_max_bytes": "64M",
     "iterations": 5,
     "warmup": 1,
