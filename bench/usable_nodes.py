@@ -3,10 +3,12 @@
 The machines are containers of a lab with the cluster's packages in them, made before, as hosts of a stack. Of each
 `up`: the seconds from the first look at a machine to the last node that Slurm gives jobs to, the steps by kind (the
 middle one and the longest), the critical path (each step with the one that it waited for), and how often slurmctld was
-reconfigured. Then the third node joins a cluster of two, and the thirty-third one of thirty-two that has come to rest.
-Machines that have other things to do make all of it longer: the load is printed, and the seconds of the CPU that the
-lab's machines had for it. Most of that is what starting processes takes, so the peer is a shell that starts a thousand
-of them right before; `x` says how often it could have done so meanwhile. Nothing is judged.
+reconfigured. Then the third node joins a cluster of two, and the thirty-third one of thirty-two that has come to rest:
+those have no part in it, but as machines of one lab they share its cores, so they have only what the one that joins
+and the head node leave of them. Machines that have other things to do make all of it longer: the load is printed, and
+the seconds of the CPU that the lab's machines had for it. Most of that is what starting processes takes, so the peer is
+a shell that starts a thousand of them right before; `x` says how often it could have done so meanwhile. Nothing is
+judged.
 
 `python -m bench.usable_nodes 3,8 3,33`: clusters that are brought up at once, and nodes that join, or `none` of them;
 as many as the memory has room for (some 60 MB a machine).
@@ -175,6 +177,14 @@ class Bench:
         log = head.exec_run("journalctl -u slurmctld -o cat --no-pager").output.decode()
         return log.count("Processing Reconfiguration Request")
 
+    def _let_the_others_wait(self, joins: str) -> None:
+        """Give the node that joins and the head node the cores first, as if the others had some of their own."""
+        client = docker.from_env()
+        for machine in client.containers.list(filters={"label": f"{LABEL}={self._lab}"}):
+            if machine.name not in (container_name(self._lab, HEAD), container_name(self._lab, joins)):
+                machine.update(cpu_shares=2)
+        client.close()
+
     def tell_up(self, nodes: int) -> None:
         """Print what an `up` of so many took."""
         parts = self.up_from_nothing(nodes)
@@ -206,6 +216,7 @@ class Bench:
         """Print what the last of so many took to join the others."""
         with self.cluster(nodes - 1, nodes):
             come_to_rest(0.5)
+            self._let_the_others_wait(f"n{nodes - 1}")
             before = self.reconfigured()
             parts = self.up(nodes)
             calls = self.reconfigured() - before
