@@ -49,6 +49,7 @@ _SET = re.compile(r"(?:^|[\s(;&|!])(?:local |declare |export )?([A-Z][A-Z0-9_]+)
 # By hand there is no log to write to and nobody to report to: what cannot be undone is said, and the rest goes on.
 _LEAVE_ALONE = "set +e"
 _USES = re.compile(r"^# uses: (.+)$", re.MULTILINE)
+_FUNCTION = re.compile(r"^(\w+)\(\)", re.MULTILINE)
 
 
 # The last line of all that bash reads, and not whole before its last brace: what is cut off on its way does nothing.
@@ -231,17 +232,27 @@ class Functions:
     """The bash that scripts share, and that of some files, each once, what it uses before it."""
 
     def __init__(self, names: Iterable[str], last: str = "", shared: Sequence[str] = SHARED) -> None:
-        self._taken = {name: _body(SCRIPTS / f"{name}.sh") for name in shared}
+        self._taken = dict[str, str]()
+        self._homes = dict[str, str]()
+        for name in shared:
+            self._take(name, _body(SCRIPTS / f"{name}.sh"))
         self.add(names)
         self._last = [last] if last else []
 
     def add(self, names: Iterable[str]) -> None:
-        """Take more files in, named `<role>/<file>`."""
+        """Take more files in, named `<role>/<file>`. Raises ValueError where two of all have a function of one name."""
         for name in names:
             if name not in self._taken:
                 text = _body(FOLDER / f"{name}.sh")
                 self.add(used for line in _USES.findall(text) for used in line.split())
-                self._taken[name] = text
+                self._take(name, text)
+
+    def _take(self, name: str, text: str) -> None:
+        """Of two functions of one name bash would run the later for both: what no other test of a script would see."""
+        for function in _FUNCTION.findall(text):
+            if (home := self._homes.setdefault(function, name)) != name:
+                raise ValueError(f"{name}.sh has a function {function}, which {home}.sh has too: give it another name")
+        self._taken[name] = text
 
     def has(self, function: str) -> bool:
         """Whether one of the files has a function of this name."""

@@ -44,7 +44,7 @@ read_backup() {
 }
 
 # What is the machine's own is not taken: its SSH host keys, by which the config knows it. The munge key comes from the stack.
-put_in_place() {
+bring_back() {
     local tree=$RESTORING/tree path
     for path in var/lib/slurm var/lib/tailrack; do
         [ ! -d "$tree/$path" ] || { mkdir -p "/${path%/*}" && cp -a "$tree/$path" "/${path%/*}/"; }
@@ -93,7 +93,7 @@ restore_restore() {
         rm -rf "$lent"
         printf '%s\n' "$WANTED" >"$RESTORING/tree/whole"
     fi
-    put_in_place
+    bring_back
     mv -fT "$RESTORING/tree/whole" "$RESTORED"
     rm -rf "$RESTORING"
 }

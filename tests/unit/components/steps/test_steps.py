@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from components.roles.order import ROLES as MADE
-from components.roles.role import FOLDER
+from components.roles.role import FOLDER, Role
 from components.steps import composition
 from components.steps.command_line import render_program
 from tests.unit.configs import RawConfig
@@ -87,6 +88,25 @@ def test_every_role_is_a_folder_with_a_role_and_every_folder_is_in_the_order() -
     assert [role.name for role in ROLES] == [
         name for name in ORDER if name not in {*OF_CONTAINERS, "slurm_release", "restore", "exporters"}
     ]
+
+
+STEPS = [name for name, phases in vars(composition).items() if name.isupper() and isinstance(phases, tuple)]
+
+
+@pytest.mark.parametrize("step", sorted(set(STEPS) - {"SHARED"}))
+def test_no_two_functions_of_a_step_have_one_name_whatever_the_config_asks_for(step: str) -> None:
+    every = [Role(name) for name in ORDER]
+    # Raises ValueError else; bash would run the later one for both.
+    assert composition.compose(every, getattr(composition, step), leaves=step.endswith("HEAD")).text
+
+
+def test_a_function_that_another_file_has_is_an_error_with_both_files(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(composition, "FOLDER", tmp_path)
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "machine.sh").write_text(f"#!/bin/bash\n{name}_machine() {{ ask; }}\nask() {{ :; }}\n")
+    with pytest.raises(ValueError, match=r"two/machine\.sh has a function ask, which one/machine\.sh has too"):
+        composition.compose([Role("one"), Role("two")], composition.HEAD)
 
 
 def test_every_script_of_a_role_is_a_phase_or_used_by_one() -> None:
