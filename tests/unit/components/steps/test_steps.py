@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from components.roles.order import ROLES as MADE
-from components.roles.role import FOLDER, Role
+from components.roles.role import FOLDER, Role, template
 from components.steps import composition
 from components.steps.command_line import render_program
 from tests.unit.configs import RawConfig
@@ -19,6 +19,7 @@ from tests.unit.shell import ROLES
 ORDER = [make.__module__.split(".")[2] for make in MADE]
 
 FILES = sorted(path for path in [*FOLDER.rglob("*.sh"), *composition.SCRIPTS.glob("*.sh")])
+PROGRAMS = sorted(path for path in FOLDER.glob("*/templates/*") if path.is_file())
 PHASES = {phase for name, phases in vars(composition).items() if name.isupper() and isinstance(phases, tuple)
           for phase in phases} - set(composition.SHARED)  # fmt: skip
 # What Slurm and Enroot set for programs that a step installs.
@@ -100,6 +101,12 @@ def test_no_two_functions_of_a_step_have_one_name_whatever_the_config_asks_for(s
     assert composition.compose(every, getattr(composition, step), leaves=step.endswith("HEAD")).text
 
 
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: f"{path.parts[-3]}/{path.name}")
+def test_no_two_functions_of_a_program_have_one_name(path: Path) -> None:
+    functions = re.findall(r"^(\w+)\(\)", template(path.parts[-3], path.name), re.MULTILINE)
+    assert sorted(set(functions)) == sorted(functions)
+
+
 def test_a_function_that_another_file_has_is_an_error_with_both_files(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(composition, "FOLDER", tmp_path)
     for name in ("one", "two"):
@@ -111,10 +118,9 @@ def test_a_function_that_another_file_has_is_an_error_with_both_files(tmp_path: 
 
 def test_every_script_of_a_role_is_a_phase_or_used_by_one() -> None:
     # Of programs too (role.template), which use bash that all steps share besides.
-    programs = [path for path in FOLDER.glob("*/templates/*") if path.is_file()]
     lines = [
         line
-        for path in (*FILES, *programs)
+        for path in (*FILES, *PROGRAMS)
         for line in re.findall(r"^# uses: (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
     ]
     used = {name for line in lines for name in line.split() if "/" in name}
