@@ -24,7 +24,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from components.validation.tcp_ring import Limits, Ring, RingError
+from components.validation.ring_meeting import Limits, RingError
+from components.validation.tcp_ring import Ring
 
 # The node's name in Slurm: two machines may have one host name, and are two all the same.
 HOST = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]

@@ -140,7 +140,9 @@ def test_the_step_carries_the_program_that_the_job_runs_and_submits_as_a_user(
     assert header["SCOPE"] == "cloud-a"
     program = json.loads(header["JOB_FILES"])["all_reduce_perf.py"]
     compile(program, "all_reduce_perf.py", "exec")
-    assert {"all_reduce_perf_cpu.py", "tcp_ring.py"} <= set(re.findall(r'"components/validation/(\w+\.py)":', program))
+    assert {"all_reduce_perf_cpu.py", "tcp_ring.py", "ring_meeting.py"} <= set(
+        re.findall(r'"components/validation/(\w+\.py)":', program)
+    )
 
 
 def test_another_floor_is_told_to_the_head_node_when_it_measures_anew_and_not_before() -> None:
