@@ -46,8 +46,8 @@ read_backup() {
 # What is the machine's own is not taken: its SSH host keys, by which the config knows it. The munge key comes from the stack.
 bring_back() {
     local tree=$RESTORING/tree path
-    for path in var/lib/slurm var/lib/tailrack; do
-        [ ! -d "$tree/$path" ] || { mkdir -p "/${path%/*}" && cp -a "$tree/$path" "/${path%/*}/"; }
+    for path in slurm tailrack; do
+        [ ! -d "$tree/var/lib/$path" ] || cp -a "$tree/var/lib/$path" /var/lib/
     done
     # What services have added to slurm.conf they add again when they are there: slurmctld does not begin without slurmdbd
     # where it has kept nothing of it yet, and that comes later.

@@ -317,3 +317,33 @@ def test_an_archive_that_is_broken_or_another_clusters_is_put_nowhere(
     assert on_the_head(shell, SFTP, "WANTED=a1; read_backup /lent", "restore/restore") == said
     assert tree.exists() == (said[0] == 0)
     assert not shell.path("/var/lib/slurm").exists()
+
+
+def test_a_new_machine_takes_what_the_archive_has_once_and_keeps_nothing_of_the_way_to_it(shell: Shell) -> None:
+    """All of the phase, with all that its step brings besides; sftp and restic are stubs."""
+    found = json.dumps([{"id": "a1b2", "hostname": "lab", "time": "2026-11-22"}])
+    shell.stub(
+        "sftp", f'[ -s "$2" ] && [ -s "${{2%/*}}/key" ] || exit 1; cat >/dev/null; cat <<EOF\n{THERE.format(**HERE)}EOF'
+    )
+    shell.stub(
+        "restic",
+        f"""case "$*" in
+        *snapshots*) echo '{found}' ;;
+        *restore*)
+            words="$*"; tree=${{words##*--target }}; tree=${{tree%% *}}
+            mkdir -p "$tree/var/lib/slurm/slurmctld" "$tree/var/lib/tailrack/ssh_authority" "$tree/dumps"
+            echo cluster=lab >"$tree/backup"
+            echo jobs >"$tree/var/lib/slurm/slurmctld/job_state"
+            echo books >"$tree/dumps/accounting.sql"
+        esac""",
+    )
+    commands = "RESTORE_FROM=latest; NODE_ADOPT=true; PRIVATE_DIR=/run/tailrack-private; restore_restore; echo done"
+    for _ in range(2):
+        assert on_the_head(shell, SFTP, commands, "restore/restore") == (0, "done")
+    assert shell.path("/var/lib/slurm/slurmctld/job_state").read_text() == "jobs\n"
+    assert shell.path("/var/lib/tailrack/dumps/accounting.sql").read_text() == "books\n"
+    assert shell.path("/var/lib/tailrack/ssh_authority").is_dir()
+    assert shell.path("/var/lib/tailrack/restored").read_text() == "a1b2\n"
+    assert len([call for call in shell.calls if call.startswith("restic") and " restore " in call]) == 1
+    assert not [path for path in shell.path("/run").rglob("*") if path.name in ("key", "password")]
+    assert not shell.path("/var/lib/tailrack/restoring").exists()
