@@ -128,6 +128,8 @@ def test_a_user_who_takes_what_a_step_has_open_answers_nothing_and_holds_nobody_
     assert [what for _, what in seen if what.startswith(("/var/l", "/run"))] == []
     assert cluster.run("a1", "cat /etc/ssh/tailrack_leave_key") == key
     assert cluster.attempt("a1", "grep -r EVIL /etc/ssh /root/.ssh").returncode == 1
+    # The user's keys, in whose places traps were, as they were.
+    again(cluster)
 
 
 def test_a_link_in_the_place_of_the_folder_of_keys_gives_no_folder_away(cluster: ClusterUnderTest) -> None:
