@@ -4,11 +4,11 @@ The machines are containers of a lab with the cluster's packages in them, made b
 `up`: the seconds from the first look at a machine to the last node that Slurm gives jobs to, the steps by kind (the
 middle one and the longest), the critical path (each step with the one that it waited for), and how often slurmctld was
 reconfigured. Then the third node joins a cluster of two, and the thirty-third one of thirty-two that has come to rest:
-those have no part in it, but as machines of one lab they share its cores, so they have only what the one that joins
-and the head node leave of them. Machines that have other things to do make all of it longer: the load is printed, and
-the seconds of the CPU that the lab's machines had for it. Most of that is what starting processes takes, so the peer is
-a shell that starts a thousand of them right before; `x` says how often it could have done so meanwhile. Nothing is
-judged.
+those have no part in it, but as machines of one lab they share its cores, so they have only what the one that joins,
+the head node and the control server leave of them. Machines that have other things to do make all of it longer: the
+load is printed, and the seconds of the CPU that the lab's machines had for it. Most of that is what starting processes
+takes, so the peer is a shell that starts a thousand of them right before; `x` says how often it could have done so
+meanwhile. Nothing is judged.
 
 `python -m bench.usable_nodes 3,8 3,33`: clusters that are brought up at once, and nodes that join, or `none` of them;
 as many as the memory has room for (some 60 MB a machine).
@@ -39,7 +39,7 @@ from driver.deployment import Deployment, stack_config
 from driver.find_engine import find_engine
 from driver.workspace import PROJECT, Workspace
 from engine.events import Event
-from lab.identity import LABEL, container_name, lab_id
+from lab.identity import LABEL, container_name, control_name, lab_id
 from lab.node import cgroup_hierarchy
 from tests.lab.cluster import own_machine
 
@@ -178,10 +178,11 @@ class Bench:
         return log.count("Processing Reconfiguration Request")
 
     def _let_the_others_wait(self, joins: str) -> None:
-        """Give the node that joins and the head node the cores first, as if the others had some of their own."""
+        """Give the cores first to the node that joins, the head node and the control server, as if others had some."""
         client = docker.from_env()
+        first = {control_name(self._lab), container_name(self._lab, HEAD), container_name(self._lab, joins)}
         for machine in client.containers.list(filters={"label": f"{LABEL}={self._lab}"}):
-            if machine.name not in (container_name(self._lab, HEAD), container_name(self._lab, joins)):
+            if machine.name not in first:
                 machine.update(cpu_shares=2)
         client.close()
 
