@@ -55,10 +55,14 @@ def is_running(pid: int) -> bool:
 def _ended(pid: int) -> bool:
     """Whether a process is over and only waits for its parent to take notice (told by Linux alone)."""
     try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+        return _stat(Path(f"/proc/{pid}"))[0] == "Z"
     except OSError:
         return False
-    return state == "Z"
+
+
+def _stat(folder: Path) -> list[str]:
+    """What Linux says of a process after its name: its state, its parent, and so on. OSError where it is gone."""
+    return (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
@@ -70,7 +74,7 @@ def _children(parent: int, program: str) -> Iterator[int]:
     """The processes that one has started, of a program's name."""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            started_by = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1]
+            started_by = _stat(folder)[1]
             words = os.fsdecode((folder / "cmdline").read_bytes()).split("\0")
         except OSError:  # it has ended
             continue

@@ -17,23 +17,24 @@ def on_head(deployment: Deployment, command: str, head: str = "") -> list[str]:
 
     head   its name, where the config does not say it: that of a pool
     """
-    name = head or deployment.written.head_name
-    if deployment.written.head_is_here:
+    written = deployment.written
+    name = head or written.head_name
+    if written.head_is_here:
         return ["bash", "-c", command]
-    if deployment.written.head_in_lab:
+    if written.head_in_lab:
         return ["docker", "exec", container_name(deployment.lab, name), "bash", "-c", command]
-    host = deployment.written.head_host
+    host = written.head_host
     if host is None:
         raise DriverError(f"run {command!r} on the head node {name} yourself: the config does not list it by itself")
     lacking = [key for key in _NEEDED if not isinstance(host.get(key), str)]
     if lacking:
-        raise DriverError(f"the head node {name} has no {' and no '.join(lacking)} in the config")
+        raise DriverError(f"the head node {written.head_name} has no {' and no '.join(lacking)} in the config")
     workspace, port = deployment.workspace, host.get("port", 22)
-    known, alias = workspace.folder / "known_hosts", deployment.written.head_name
+    known = workspace.folder / "known_hosts"
     # Under a name of its own, so that neither a port nor an address changes what is looked up.
-    known.write_text(f"{alias} {host['host_key']}\n", encoding="utf-8")
+    known.write_text(f"{written.head_name} {host['host_key']}\n", encoding="utf-8")
     key = workspace.config_file.parent / Path(host["private_key_file"]).expanduser()
-    options = ["StrictHostKeyChecking=yes", f"UserKnownHostsFile={known}", f"HostKeyAlias={alias}"]
+    options = ["StrictHostKeyChecking=yes", f"UserKnownHostsFile={known}", f"HostKeyAlias={written.head_name}"]
     words = ["ssh", "-p", str(port), "-i", str(key), *(word for option in options for word in ("-o", option))]
     return [*words, "-o", "BatchMode=yes", f"{host['user']}@{host['address']}", command]
 

@@ -248,7 +248,7 @@ class Functions:
                 self._take(name, text)
 
     def _take(self, name: str, text: str) -> None:
-        """Of two functions of one name bash would run the later for both: what no other test of a script would see."""
+        """Take a file's text in. Of two functions of one name bash would run the later for both."""
         for function in _FUNCTION.findall(text):
             if (home := self._homes.setdefault(function, name)) != name:
                 raise ValueError(f"{name}.sh has a function {function}, which {home}.sh has too: give it another name")
@@ -256,7 +256,7 @@ class Functions:
 
     def has(self, function: str) -> bool:
         """Whether one of the files has a function of this name."""
-        return f"\n{function}() {{" in self.text
+        return function in self._homes
 
     @property
     def text(self) -> str:

@@ -95,9 +95,5 @@ def test_hints_from_a_config_of_another_shape_are_the_defaults(
 ) -> None:
     stack.write("")
     (stack.folder / "Pulumi.dev.yaml").write_text(text)
-    deployment = deploy("dev", [])
-    assert (deployment.written.uses_lab, deployment.written.first_user, deployment.written.head_name) == (
-        False,
-        "USER",
-        "head",
-    )
+    written = deploy("dev", []).written
+    assert (written.uses_lab, written.first_user, written.head_name) == (False, "USER", "head")

@@ -135,17 +135,14 @@ controller_said() {
     grep -E '(error|fatal): ' <<<"$lines" | tail -n 12 || tail -n 12 <<<"$lines"
 }
 
-# Have slurmctld run with the files as they are now. Where it does not, REFUSED says so.
-tell_controller() {
-    if systemctl -q is-active slurmctld; then
-        reconfigure_controller
-    else
-        # There is nothing to go back to, and nobody to keep waiting for it, where it has never run.
-        systemctl restart slurmctld && { [ ! -d "$SLURM_TAKEN" ] || wait_until 60 controller_stays; } ||
-            REFUSED="slurmctld does not start with this configuration"
-    fi
-    [ -n "$REFUSED" ] || wait_until 120 controller_answers || REFUSED="slurmctld does not answer"
+# Start it with them. There is nothing to go back to, and nobody to keep waiting for it, where it has never run.
+start_controller() {
+    systemctl restart slurmctld && { [ ! -d "$SLURM_TAKEN" ] || wait_until 60 controller_stays; } ||
+        REFUSED="slurmctld does not start with this configuration"
 }
+
+# What it was told it has taken when it answers.
+await_controller() { [ -n "$REFUSED" ] || wait_until 120 controller_answers || REFUSED="slurmctld does not answer"; }
 
 # Have slurmctld take the files made from a base, where one of those named has changed (of all of them, if none is). Where
 # it refuses them, the last ones that it took come back, what it said is in the log, and REFUSED says what happened.
@@ -155,7 +152,13 @@ offer_slurm_files() {
     begin=$(date +%s)
     REFUSED=''
     write_slurm_files "$base"
-    if ! systemctl -q is-active slurmctld || ! slurm_files_taken "${names[@]}"; then tell_controller; fi
+    if ! systemctl -q is-active slurmctld; then
+        start_controller
+        await_controller
+    elif ! slurm_files_taken "${names[@]}"; then
+        reconfigure_controller
+        await_controller
+    fi
     if [ -n "$REFUSED" ]; then
         controller_said "$begin"
         take_back_slurm_files

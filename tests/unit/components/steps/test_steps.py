@@ -20,8 +20,9 @@ ORDER = [make.__module__.split(".")[2] for make in MADE]
 
 FILES = sorted(path for path in [*FOLDER.rglob("*.sh"), *composition.SCRIPTS.glob("*.sh")])
 PROGRAMS = sorted(path for path in FOLDER.glob("*/templates/*") if path.is_file())
-PHASES = {phase for name, phases in vars(composition).items() if name.isupper() and isinstance(phases, tuple)
-          for phase in phases} - set(composition.SHARED)  # fmt: skip
+STEPS = {name: phases for name, phases in vars(composition).items()
+         if name.isupper() and isinstance(phases, tuple) and name != "SHARED"}  # fmt: skip
+PHASES = {phase for phases in STEPS.values() for phase in phases}
 # What Slurm and Enroot set for programs that a step installs.
 OF_JOBS = {"SLURM_JOB_NODELIST", "SLURM_HET_SIZE", "SLURMD_NODENAME", "ENROOT_ENVIRON", "ENROOT_ROOTFS", "TMPDIR"}
 OF_JOBS |= {f"SLURM_JOB_{name}" for name in ("ID", "UID", "USER", "GID", "GPUS")}
@@ -91,14 +92,11 @@ def test_every_role_is_a_folder_with_a_role_and_every_folder_is_in_the_order() -
     ]
 
 
-STEPS = [name for name, phases in vars(composition).items() if name.isupper() and isinstance(phases, tuple)]
-
-
-@pytest.mark.parametrize("step", sorted(set(STEPS) - {"SHARED"}))
+@pytest.mark.parametrize("step", STEPS)
 def test_no_two_functions_of_a_step_have_one_name_whatever_the_config_asks_for(step: str) -> None:
     every = [Role(name) for name in ORDER]
     # Raises ValueError else; bash would run the later one for both.
-    assert composition.compose(every, getattr(composition, step), leaves=step.endswith("HEAD")).text
+    assert composition.compose(every, STEPS[step], leaves=step.endswith("HEAD")).text
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: f"{path.parts[-3]}/{path.name}")
