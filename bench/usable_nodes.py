@@ -1,14 +1,14 @@
 """How long `up` takes until nodes are usable, machines that answer SSH given; and how long one more takes to join.
 
-The machines are containers of a lab with the cluster's packages in them, made before, as hosts of a stack. Of each
-`up`: the seconds from the first look at a machine to the last node that Slurm gives jobs to, the steps by kind (the
-middle one and the longest), the critical path (each step with the one that it waited for), and how often slurmctld was
-reconfigured. Then the third node joins a cluster of two, and the thirty-third one of thirty-two that has come to rest:
-those have no part in it, but as machines of one lab they share its cores, so they have only what the one that joins,
-the head node and the control server leave of them. Machines that have other things to do make all of it longer: the
-load is printed, and the seconds of the CPU that the lab's machines had for it. Most of that is what starting processes
-takes, so the peer is a shell that starts a thousand of them right before; `x` says how often it could have done so
-meanwhile. Nothing is judged.
+The machines have the cluster's packages in them, are made before, and are hosts of a stack: containers of a lab, or,
+on a machine with many cores and no Docker, those that tests/gpu/run.sh makes. Of each `up`: the seconds from the first
+look at a machine to the last node that Slurm gives jobs to, the steps by kind (the middle one and the longest), the
+critical path (each step with the one that it waited for), and how often slurmctld was reconfigured. Then the third
+node joins a cluster of two, and the thirty-third one of thirty-two that has come to rest: those have no part in it,
+but a lab's machines share few cores, so they have only what the one that joins, the head node and the control server
+leave of them. Machines that have other things to do make all of it longer: the load is printed, and the seconds of the
+CPU that the machines had for it. Most of that is what starting processes takes, so the peer is a shell that starts a
+thousand of them right before; `x` says how often it could have done so meanwhile. Nothing is judged.
 
 `python -m bench.usable_nodes 3,8 3,33`: clusters that are brought up at once, and nodes that join, or `none` of them;
 as many as the memory has room for (some 60 MB a machine).
@@ -27,21 +27,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import docker
 import yaml
 
+from bench.machines import Containers, Host, Machines
+from bench.machines_in_namespaces import Namespaces
 from bench.up_times import engine, insist
 from components.steps.label import StepLabel
-from driver import lab_commands
 from driver.deployment import Deployment, stack_config
 from driver.find_engine import find_engine
 from driver.workspace import PROJECT, Workspace
 from engine.events import Event
-from lab.identity import LABEL, container_name, control_name, lab_id
-from lab.node import cgroup_hierarchy
-from tests.lab.cluster import own_machine
 
 STACK = "nodes"
 HEAD = "head"
@@ -74,20 +70,6 @@ def critical_path(parts: Sequence[Part], last: Part) -> list[Part]:
     return path
 
 
-def cpu_seconds(lab: str) -> dict[str, float]:
-    """Seconds of the CPU that each machine of a lab has had since it booted, by its container's name."""
-    client = docker.from_env()
-    machines = client.containers.list(filters={"label": f"{LABEL}={lab}"})
-    client.close()
-    taken = dict[str, float]()
-    for each in machines:
-        # Docker's own figures take a second each.
-        for file in cgroup_hierarchy().glob(f"*/*{each.id}*/cpu.stat"):
-            told = dict(line.split() for line in file.read_text().splitlines())
-            taken[each.name] = int(told["usage_usec"]) / 1e6
-    return taken
-
-
 def busy_share(seconds: float = 2) -> float:
     """The part of this machine's CPUs that was busy during some seconds."""
 
@@ -118,11 +100,12 @@ def thousand_processes() -> float:
 class Bench:
     """A lab of one head node that computes and some nodes at its site."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, machines: Machines) -> None:
         self._folder, self._parts, self._clusters = folder, list[Part](), 0
+        self._machines = machines
         self._config = yaml.safe_load(stack_config(PROJECT, "dev").read_text(encoding="utf-8"))
         self._engine = find_engine(engine())
-        self._lab, self._hosts, self._peer = "", list[dict[str, Any]](), 1.0
+        self._hosts, self._peer = list[Host](), 1.0
         self._cpu, self._before = dict[str, float](), dict[str, float]()
 
     def _keep(self, event: Event) -> None:
@@ -130,13 +113,14 @@ class Bench:
             now = time.monotonic()
             self._parts.append(Part(event.name, now - event.seconds, now))
             if self._parts[-1].kind in ("head", "node"):
-                self._cpu = {name: taken - self._before[name] for name, taken in cpu_seconds(self._lab).items()}
+                taken = self._machines.cpu_seconds()
+                self._cpu = {name: seconds - self._before[name] for name, seconds in taken.items()}
 
     def _deployment(self, nodes: int) -> Deployment:
         # The head node is one of them.
         site = {"name": "rack", "kind": "hosts", "hosts": self._hosts[:nodes]}
         of_head = {"name": HEAD, "site": "rack", "compute": "root-of-any-node-is-root-here"}
-        self._config["config"] |= {"tailrack:sites": [site], "tailrack:head": of_head}
+        self._config["config"] |= {"tailrack:sites": [site], "tailrack:head": of_head, **self._machines.config}
         self._config["config"]["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
         # Ranks on all nodes of a lab would keep its cores from the nodes that come for minutes.
         self._config["config"]["tailrack:validation"] |= {"floors_gb_per_s": {}, "nodes": [HEAD, "n1"]}
@@ -150,41 +134,24 @@ class Bench:
     def cluster(self, nodes: int, machines: int) -> Iterator[None]:
         """Bring so many of some machines up as a cluster, and all of them away again."""
         self._clusters += 1
-        self._lab = lab_id(PROJECT, STACK)
-        lab_commands.prepare()
-        lab_commands.clear_away(self._lab)
-        try:
-            names = [HEAD, *(f"n{number}" for number in range(1, machines))]
-            self._hosts = [own_machine(self._lab, name) for name in names]
+        with self._machines.made([HEAD, *(f"n{number}" for number in range(1, machines))]) as self._hosts:
             # They answer SSH, and some of them start their last services still.
             come_to_rest(0.2)
             self.up(nodes)
             yield
-        finally:
-            lab_commands.clear_away(self._lab)
 
     def up(self, nodes: int) -> list[Part]:
         """Bring the cluster to so many nodes; the steps that were run for it."""
         self._parts.clear()
         self._peer = thousand_processes()
-        self._before = cpu_seconds(self._lab)
+        self._before = self._machines.cpu_seconds()
         insist(self._deployment(nodes).up())
         return [part for part in self._parts if part.kind in KINDS]
 
     def reconfigured(self) -> int:
         """How often slurmctld has been told since it was started."""
-        head = docker.from_env().containers.get(container_name(self._lab, HEAD))
-        log = head.exec_run("journalctl -u slurmctld -o cat --no-pager").output.decode()
-        return log.count("Processing Reconfiguration Request")
-
-    def _let_the_others_wait(self, joins: str) -> None:
-        """Give the cores first to the node that joins, the head node and the control server, as if others had some."""
-        client = docker.from_env()
-        first = {control_name(self._lab), container_name(self._lab, HEAD), container_name(self._lab, joins)}
-        for machine in client.containers.list(filters={"label": f"{LABEL}={self._lab}"}):
-            if machine.name not in first:
-                machine.update(cpu_shares=2)
-        client.close()
+        said = self._machines.says(HEAD, "journalctl -u slurmctld -o cat --no-pager")
+        return said.count("Processing Reconfiguration Request")
 
     def tell_up(self, nodes: int) -> None:
         """Print what an `up` of so many took."""
@@ -217,15 +184,15 @@ class Bench:
         """Print what the last of so many took to join the others."""
         with self.cluster(nodes - 1, nodes):
             come_to_rest(0.5)
-            self._let_the_others_wait(f"n{nodes - 1}")
+            self._machines.prefer({HEAD, f"n{nodes - 1}"})
             before = self.reconfigured()
             parts = self.up(nodes)
             calls = self.reconfigured() - before
         own = [part for part in parts if part.name.startswith(f"n{nodes - 1}-")]
         taken = max(part.ended for part in own) - min(part.begun for part in own)
         steps = ", ".join(f"{part.kind} {part.seconds:.1f}" for part in own)
-        # Those of its own it would have anywhere; the others' are the lab's, whose machines share their cores.
-        joins, head = (self._cpu[container_name(self._lab, name)] for name in (f"n{nodes - 1}", HEAD))
+        # Those of its own it would have anywhere; the others' are of machines that share its cores.
+        joins, head = (self._cpu[name] for name in (f"n{nodes - 1}", HEAD))
         print(
             f"node {nodes:2} joins {taken:6.1f} s {taken / self._peer:5.1f} x ({steps})   reconfigured {calls}   "
             f"load {os.getloadavg()[0]:.1f}   CPU {joins:.1f} s, head {head:.1f} s, "
@@ -243,8 +210,10 @@ def counts(words: Sequence[str], place: int, default: tuple[int, ...]) -> tuple[
 
 def main() -> None:
     """Measure and print."""
+    machines = Namespaces() if Namespaces.are_here() else Containers(STACK)
+    print(f"{machines.kind}, {os.cpu_count()} cores", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Path(folder))
+        bench = Bench(Path(folder), machines)
         for nodes in counts(sys.argv, 1, (3, 8)):
             bench.tell_up(nodes)
         for nodes in counts(sys.argv, 2, (3, 33)):

@@ -1,14 +1,17 @@
 #!/bin/bash
 # In namespaces of its own, change into the tree of a node and run the tests there (run.sh calls this):
 #   enter.sh ARCHIVES OUT CGROUP WORK [PYTEST ARGUMENT...]
+# MODULE=NAME in the environment runs that Python module in the place of pytest.
 # The trees of all machines are in memory: a GPU machine has much of it, and its disk may be slow.
 set -euo pipefail
 archives=$1 out=$2 cgroup=$3 work=$4 project=$PWD
 shift 4
+module=(pytest -p no:cacheprovider tests/gpu)
+if [ -n "${MODULE:-}" ]; then module=("$MODULE"); fi
 trees=$work/trees
 mkdir "$trees" "$work/disk"
 mount --make-rprivate /
-mount -t tmpfs -o mode=755,size=16g trees "$trees"
+mount -t tmpfs -o mode=755,size=40g trees "$trees"
 mkdir "$trees/node"
 cat "$archives"/[0-9]/node.tar.xz.[0-9] | tar -C "$trees/node" -xJ
 
@@ -66,5 +69,4 @@ pivot_root . before
 # What a script starts in the background does not hear of an interrupt otherwise.
 exec env -i --default-signal=INT HOME=/root LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     PYTHONPATH=/srv/test/site PYTHONDONTWRITEBYTECODE=1 PULUMI_SKIP_UPDATE_CHECK=true REHEARSE="${REHEARSE:-}" \
-    sh -c 'cd /srv/test/project && umount -l /before && exec python3 -m pytest -p no:cacheprovider "$@"' sh \
-    tests/gpu "$@"
+    sh -c 'cd /srv/test/project && umount -l /before && exec python3 -m "$@"' sh "${module[@]}" "$@"

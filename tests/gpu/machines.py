@@ -7,8 +7,10 @@ of those that have it. They can be reached as `admin`, who may do everything, wi
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 import shutil
+import signal
 import subprocess
 import time
 import warnings
@@ -61,18 +63,31 @@ def kind_of(model: str) -> str:
 
 @dataclass
 class Machine:
-    """One machine; `process` is its systemd as this machine numbers it."""
+    """One machine; `process` is its systemd as this machine numbers it, `outer` the process that started that."""
 
     name: str
     number: int
     gpus: Sequence[Gpu] = ()
     fabric: bool = False
     process: int = 0
+    outer: subprocess.Popen[bytes] | None = None
     host_key: str = field(default="", repr=False)
 
     @property
     def tree(self) -> Path:
         return TREES / self.name
+
+    @property
+    def cgroup(self) -> Path:
+        return CGROUP / self.name
+
+    @property
+    def interfaces(self) -> tuple[str, ...]:
+        return ("eth0", FABRIC) if self.fabric else ("eth0",)
+
+    def link(self, interface: str) -> str:
+        """The name of the other end of one of its interfaces, on this machine."""
+        return f"{interface[0]}-{self.name}"
 
     def address(self, interface: str = "eth0") -> str:
         """Its IPv4 address on one of its networks."""
@@ -107,12 +122,12 @@ def run(*words: str | Path) -> str:
     return done.stdout
 
 
-def boot(machines: Iterable[Machine]) -> None:
-    """Boot all of them, and what they have in common; returns when systemd of each is done."""
+def boot(machines: Iterable[Machine]) -> subprocess.Popen[bytes]:
+    """Boot all of them; returns their tailnet's control server when systemd of each is done."""
     if not KEY.exists():
         run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", KEY)
-    _networks()
-    _control_server()
+        _networks()
+    control = _control_server()
     started = []
     for machine in machines:
         _make_tree(machine)
@@ -120,6 +135,26 @@ def boot(machines: Iterable[Machine]) -> None:
         started.append(machine)
     for machine in started:
         _wait(machine)
+    return control
+
+
+def stop(machines: Iterable[Machine], control: subprocess.Popen[bytes]) -> None:
+    """End machines and their tailnet as a power cut does, and forget them: others may have their names then."""
+    control.kill()
+    control.wait()
+    for machine in machines:
+        for interface in machine.interfaces:
+            # It would go with the machine, but some time later.
+            run("ip", "link", "delete", machine.link(interface))
+        # All of a machine's processes end with its first one.
+        os.kill(machine.process, signal.SIGKILL)
+        if machine.outer:
+            machine.outer.wait()
+        shutil.rmtree(machine.tree)
+        shutil.rmtree(PLACE / "disk" / machine.name)
+        for cgroup in sorted((path for path in machine.cgroup.rglob("*") if path.is_dir()), reverse=True):
+            cgroup.rmdir()
+        machine.cgroup.rmdir()
 
 
 def _networks() -> None:
@@ -130,13 +165,14 @@ def _networks() -> None:
         run("ip", "link", "set", f"b-{interface}", "up")
 
 
-def _control_server() -> None:
-    """Start the tailnet's control server; it ends with this process's namespaces."""
+def _control_server() -> subprocess.Popen[bytes]:
+    """Start the tailnet's control server, which knows nobody yet; it ends with this process's namespaces."""
     state = PLACE / "state"
+    shutil.rmtree(state, ignore_errors=True)
     state.mkdir()
     with (PLACE / "out" / "control.log").open("w") as log:
         words = [str(PLACE / "control"), "-name", CONTROL, "-state", str(state)]
-        subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
 
 def has_nf_tables() -> bool:
@@ -183,27 +219,26 @@ def _make_tree(machine: Machine) -> None:
 
 def _start(machine: Machine) -> None:
     """Start it in a cgroup of its own and connect it to its networks."""
-    cgroup = CGROUP / machine.name
-    cgroup.mkdir()
+    machine.cgroup.mkdir()
     # The process that starts it stays behind in another one: systemd may pass controllers on only while the cgroup that
     # it works in holds no process.
     starters = CGROUP / "starters"
     starters.mkdir(exist_ok=True)
-    enter = 'echo $$ >"$1" && shift && exec "$@"'
+    enter = ["bash", "-c", 'echo $$ >"$1" && shift && exec "$@"', "bash", str(machine.cgroup / "cgroup.procs")]
     own = ["unshare", "--mount", "--uts", "--ipc", "--pid", "--net", "--cgroup", "--fork"]
     begin = ["bash", str(Path(__file__).with_name("machine.sh")), machine.name, str(machine.tree), str(PLACE / "disk")]
     gpus = [f"{gpu.number}={gpu.bus}" for gpu in machine.gpus]
     with (PLACE / "out" / f"{machine.name}.console").open("w") as log:
         outer = subprocess.Popen(
-            ["bash", "-c", enter, "bash", cgroup / "cgroup.procs", *own, *begin, TREES / "folders", PYTORCH, *gpus],
+            [*enter, *own, *begin, TREES / "folders", PYTORCH, *gpus],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
         )
-    machine.process = _child(outer)
+    machine.outer, machine.process = outer, _child(outer)
     (starters / "cgroup.procs").write_text(str(outer.pid))
-    for interface in ("eth0", FABRIC) if machine.fabric else ("eth0",):
+    for interface in machine.interfaces:
         _connect(machine, interface)
 
 
@@ -222,7 +257,7 @@ def _child(outer: subprocess.Popen[bytes]) -> int:
 
 
 def _connect(machine: Machine, interface: str) -> None:
-    bridge, end = f"b-{interface}", f"{interface[0]}-{machine.name}"
+    bridge, end = f"b-{interface}", machine.link(interface)
     process = str(machine.process)
     run("ip", "link", "add", end, "type", "veth", "peer", "name", interface, "netns", process)
     run("ip", "link", "set", end, "master", bridge, "up")
