@@ -188,6 +188,17 @@ def test_who_takes_a_node_back_with_its_fault_is_not_contradicted(cluster: Clust
     assert drained(cluster, "a1")
 
 
+@pytest.mark.usefixtures("full_disk")
+def test_a_node_that_is_well_again_has_its_drain_taken_back_by_the_next_up(cluster: Cluster) -> None:
+    look(cluster, "a1")
+    assert drained(cluster, "a1")
+    cluster.run("a1", "rm /var/tmp/full")
+    # Another script is another step of the node's; by itself it would look in two minutes.
+    cluster.config["tailrack:health"]["prolog"] = {"50-mine": f"{MINE}# Changed.\n"}
+    cluster.up_ok()
+    assert not drained(cluster, "a1"), reason(cluster, "a1")
+
+
 @pytest.mark.proof
 @pytest.mark.usefixtures("full_disk")
 def test_a_node_that_is_registered_anew_is_drained_again_and_taken_back_with_the_error(cluster: Cluster) -> None:

@@ -45,6 +45,9 @@ OUR_DRAINS='tailrack: (registers anew|leaves the cluster|runs no jobs any more|s
 # Whether it is drained for a reason that is neither Slurm's own nor ours.
 persons_drain() { drained && [ "$REASON_BY" != slurm ] && [ -n "$NODE_REASON" ] && [[ ! $NODE_REASON =~ ^$OUR_DRAINS$ ]]; }
 
+# Whether the node's drain is one that its own look at itself has set (role health).
+drain_of_health() { command -v tailrack-nhc >/dev/null && tailrack-nhc --own; }
+
 # The controller knows the node, has talked to it, and would give it work (or already does). A person who drained it
 # keeps it drained; what an earlier step of ours drained and could not finish comes back; what Slurm drained stays.
 node_usable() {
@@ -55,7 +58,17 @@ node_usable() {
         scontrol update "nodename=$HOST_NAME" state=resume
         return 1
     fi
-    persons_drain && note "a person drained this node, and it stays so: $NODE_REASON"
+    persons_drain || return 1
+    if ! drain_of_health; then
+        note "a person drained this node, and it stays so: $NODE_REASON"
+    elif [ -n "${LOOKED_AGAIN:-}" ]; then
+        note "this node is not well, and stays drained: $NODE_REASON"
+    else
+        # What it was drained for may be over, as the share that was away with the tailnet; by itself it looks in two minutes.
+        LOOKED_AGAIN=yes
+        timeout 60 tailrack-nhc --wait || note "its look at itself failed"
+        return 1
+    fi
 }
 
 # Usable, or drained by Slurm although it registers well, which waiting does not mend. Which of the two is kept: asked once
@@ -159,9 +172,6 @@ clock_hint() {
         printf '; the clocks of this node and of the head node differ by more than five minutes'
     fi
 }
-
-# Whether the node's drain is one that its own look at itself has set (role health).
-drain_of_health() { command -v tailrack-nhc >/dev/null && tailrack-nhc --own; }
 
 # Have the node created anew, with other features, gres or reserved memory; jobs on it end first.
 register_anew() {

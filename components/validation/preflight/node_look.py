@@ -1,12 +1,13 @@
 """tailrack-nhc: Slurm's HealthCheckProgram, as root on every node each two minutes and when slurmd starts.
 
-Usage: tailrack-nhc [--reason | --own]
+Usage: tailrack-nhc [--wait | --reason | --own]
 
 It makes the node's checks of what is known already and what is cheap to look at (no driver is asked), writes what it
 found to /run/tailrack/verdict.json for everybody, and drains the node for an error, `reason=health: ...`. What it has
 drained it takes back when the error has gone; nobody else's drain (drain.py). /run/tailrack/unhealthy keeps jobs from
 beginning here between an error and its drain (prolog.d/30-health).
 
+--wait: where somebody looks already, look after that one; without it, that one will do.
 --reason: a script of the prolog or epilog has failed; wait for Slurm's drain and say in its reason which one, and why.
 --own: exit with 0 where the node has the drain that it has from here, with 1 where it has another one or none.
 """
@@ -153,19 +154,19 @@ def main(arguments: list[str], node: Node | None = None) -> int:
     os.environ["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     node = node or Node()
     name = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
-    if arguments not in ([], ["--reason"], ["--own"]):
-        sys.stderr.write("usage: tailrack-nhc [--reason | --own]\n")
+    if arguments not in ([], ["--wait"], ["--reason"], ["--own"]):
+        sys.stderr.write("usage: tailrack-nhc [--wait | --reason | --own]\n")
         return 2
     if arguments == ["--own"]:
         return 0 if is_own(node, name) else 1
     node.of_this_boot.mkdir(mode=0o700, parents=True, exist_ok=True)
     with Path(node.of_this_boot / "nhc.lock").open("w") as lock:
-        if not arguments:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                return 0
-            look(node, name)
-        else:
+        if arguments == ["--reason"]:
             say_reason(node, name)
+            return 0
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX if arguments else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return 0
+        look(node, name)
     return 0

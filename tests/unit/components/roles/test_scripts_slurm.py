@@ -213,6 +213,23 @@ def test_of_a_node_that_is_created_anew_its_own_drain_is_left_to_itself_and_a_pe
     assert [call.strip() for call in end] == ["scontrol delete nodename=a1", said]
 
 
+@pytest.mark.parametrize("over", [True, False])
+def test_a_node_that_its_own_look_has_drained_is_looked_at_once_more_before_it_is_left_so(
+    shell: Shell, compute: Compute, controller: Callable[..., None], over: bool
+) -> None:
+    # Its next look by itself is two minutes away, and what measures the cluster comes at once.
+    why = "health: share: /shared gives no answer in 10 s"
+    controller({**IDLE, "state": ["IDLE", "DRAIN"], "reason": why, "reason_set_by_user": "root"})
+    node, fresh = shell.root / "node.json", shell.root / "fresh.json"
+    shell.stub("tailrack-nhc", f'if [ "$*" = --wait ]; then {f"cp {fresh} {node}" if over else ":"}; fi')
+    done = compute()
+    assert done.returncode == 0, done.stderr
+    assert [call.strip() for call in shell.calls].count("tailrack-nhc --wait") == 1
+    assert not [call for call in changes(shell) if "scontrol" in call]
+    assert ("this node is not well, and stays drained: " + why in done.stderr) is not over
+    assert "a person drained this node" not in done.stderr
+
+
 def test_slurms_own_drain_is_named_and_not_lifted(
     shell: Shell, compute: Compute, controller: Callable[..., None]
 ) -> None:
