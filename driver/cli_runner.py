@@ -110,18 +110,22 @@ class CliRunner:
         """Have resources of a type deleted later without their command; their names. Nothing is deleted now."""
         stack = self._stack()
         self._clear_pending(stack)
-        content, names = self._exported(self._workspace.stack), []
-        for each in resources(content):
-            if each["type"] == type_ and "delete" in each.get("inputs", {}):
-                names.append(each["urn"].rpartition("::")[2])
-                for values in (each["inputs"], each.get("outputs", {})):
-                    values.pop("delete", None)
-        if names:
-            # Its secrets are sealed, as they were exported.
-            file = self._workspace.folder / "without-deletes.json"
-            write_private(file, json.dumps(content))
-            self._pulumi("stack", "import", "--stack", self._workspace.stack, "--file", str(file))
-            file.unlink()
+        names: list[str] = []
+        try:
+            content = self._exported(self._workspace.stack)
+            for each in resources(content):
+                if each["type"] == type_ and "delete" in each.get("inputs", {}):
+                    names.append(each["urn"].rpartition("::")[2])
+                    for values in (each["inputs"], each.get("outputs", {})):
+                        values.pop("delete", None)
+            if names:
+                # Its secrets are sealed, as they were exported.
+                file = self._workspace.folder / "without-deletes.json"
+                write_private(file, json.dumps(content))
+                self._pulumi("stack", "import", "--stack", self._workspace.stack, "--file", str(file))
+                file.unlink()
+        except CommandError as error:
+            raise DriverError(self._meant(error)) from None
         return names
 
     def _exported(self, stack: str, *options: str) -> dict[str, Any]:
@@ -151,16 +155,17 @@ class CliRunner:
         Only called while this process holds the stack. Steps converge, so a step that was cut off is simply run again.
         Raises DriverError with the CLI's own words where it cannot.
         """
-        for lock in self._workspace.in_backend("/*.json"):
+        locks = self._workspace.locks()
+        for lock in locks:
             owner = lock_owner(lock)
             if is_running(owner):
                 raise DriverError(
                     f"process {owner} is still working on stack {self._workspace.stack!r}, left by a run that was "
                     f"killed; wait for it or end it with 'kill {owner}'"
                 )
-            stack.cancel()
-            break
         try:
+            if locks:
+                stack.cancel()
             if (stack.export_stack().deployment or {}).get("pending_operations"):
                 self._mended(lambda: stack.refresh(clear_pending_creates=True, color="never"))
         except CommandError as error:

@@ -64,8 +64,16 @@ class Workspace:
 
     def in_backend(self, ending: str) -> list[Path]:
         """Return what the CLI keeps of this stack, by what comes after the stack's name (a pattern)."""
-        name = yaml.safe_load((self.project / "Pulumi.yaml").read_text(encoding="utf-8"))["name"]
-        return [*self.backend.glob(f".pulumi/**/{name}/{self.stack}{ending}")]
+        return [*self.backend.glob(f".pulumi/**/{self._name}/{self.stack}{ending}")]
+
+    def locks(self) -> list[Path]:
+        """Return the CLI's locks of this stack: one of each run that is at work, or was killed."""
+        return [*self.backend.glob(f".pulumi/locks/**/{self._name}/{self.stack}/*.json")]
+
+    @property
+    def _name(self) -> str:
+        """The project's."""
+        return str(yaml.safe_load((self.project / "Pulumi.yaml").read_text(encoding="utf-8"))["name"])
 
     @property
     def passphrase_file(self) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ from pulumi.automation import CommandError, CommandResult
 
 from driver.cli_runner import CliRunner
 from driver.cli_state import made_of
-from driver.workspace import DriverError
+from driver.workspace import PROJECT, DriverError, Workspace
 
 
 def test_what_cannot_be_cleared_away_after_a_kill_is_said_in_the_clis_words_and_is_no_bug() -> None:
@@ -20,14 +21,14 @@ def test_what_cannot_be_cleared_away_after_a_kill_is_said_in_the_clis_words_and_
 
     pending = SimpleNamespace(deployment={"pending_operations": [{}]})
     stack = SimpleNamespace(export_stack=lambda: pending, refresh=refresh)
-    workspace = SimpleNamespace(in_backend=lambda pattern: [], stack="dev")
+    workspace = SimpleNamespace(locks=lambda: [], stack="dev")
     runner = CliRunner(cast(Any, workspace), cast(Any, None), lambda event: None)
     with pytest.raises(DriverError, match=r"what a killed run left cannot be cleared away: .*the disk is full"):
         runner._clear_pending(cast(Any, stack))
 
 
 def test_an_interrupt_before_the_first_step_is_told_as_one_and_not_as_what_it_broke_off() -> None:
-    runner = CliRunner(cast(Any, SimpleNamespace(in_backend=lambda pattern: [], stack="dev")), cast(Any, None), print)
+    runner = CliRunner(cast(Any, SimpleNamespace(locks=lambda: [], stack="dev")), cast(Any, None), print)
 
     def export() -> None:
         runner.stop()
@@ -36,6 +37,45 @@ def test_an_interrupt_before_the_first_step_is_told_as_one_and_not_as_what_it_br
     with pytest.raises(DriverError) as caught:
         runner._clear_pending(cast(Any, SimpleNamespace(export_stack=export)))
     assert str(caught.value) == "stopped before a step was begun: run the same command again"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    """A stack that has been run before: the CLI keeps a history of it."""
+    workspace = Workspace(PROJECT, "dev", tmp_path / "Pulumi.dev.yaml", tmp_path)
+    for kind in ("history", "backups"):
+        keep(workspace, f"{kind}/tailrack/dev/dev-1795642260415893327.{kind}.json", {})
+    return workspace
+
+
+def keep(workspace: Workspace, path: str, content: dict[str, Any]) -> None:
+    file = workspace.backend / ".pulumi" / path
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(content), encoding="utf-8")
+
+
+def test_only_a_lock_is_taken_for_one_that_a_killed_run_left(workspace: Workspace) -> None:
+    called = list[str]()
+    stack = SimpleNamespace(cancel=lambda: called.append("cancel"), export_stack=lambda: SimpleNamespace(deployment={}))
+    runner = CliRunner(workspace, cast(Any, None), print)
+    runner._clear_pending(cast(Any, stack))
+    assert not called
+    # No process has this number.
+    keep(workspace, "locks/organization/tailrack/dev/6e4c.json", {"pid": 2**30})
+    runner._clear_pending(cast(Any, stack))
+    assert called == ["cancel"]
+
+
+def test_an_interrupt_while_a_lock_is_taken_away_is_told_as_one(workspace: Workspace) -> None:
+    keep(workspace, "locks/organization/tailrack/dev/6e4c.json", {"pid": 2**30})
+    runner = CliRunner(workspace, cast(Any, None), print)
+
+    def cancel() -> None:
+        runner.stop()
+        raise CommandError(CommandResult("", "", -2))
+
+    with pytest.raises(DriverError, match=r"^stopped before a step was begun: run the same command again$"):
+        runner._clear_pending(cast(Any, SimpleNamespace(cancel=cancel)))
 
 
 @pytest.mark.parametrize(
