@@ -29,10 +29,11 @@ _EXIT_NOISE = "an unhandled error occurred: program exited"
 
 
 class Telling:
-    """Turns the CLI's events into ours and keeps count."""
+    """Turns the CLI's events into ours and keeps count; `begun` once a step has, which does more than look."""
 
     def __init__(self, on_event: Callable[[Event], None]) -> None:
         self.summary = Summary()
+        self.begun = False
         self._on_event = on_event
         self._begun: dict[str, float] = {}
         self._said: dict[str, list[str]] = {}
@@ -80,6 +81,7 @@ class Telling:
         if operation != "same":
             event = Event(kind, operation, urn, urn.rsplit("::", 1)[-1], metadata.type, seconds, command=command)
             if kind == "start":
+                self.begun = True
                 old, new = metadata.old, metadata.new
                 event = replace(
                     event,

@@ -184,6 +184,8 @@ class CliRunner:
             with silent if touches_hosts else nullcontext():
                 self._mended(lambda: operation(on_event))
         except CommandError as error:
+            if self._interrupted and not (touches_hosts and told.begun):
+                raise DriverError(self._meant(error)) from None
             told.stopped(_reason(error), self._workspace.stack)
         told.summary.failures = [_named(failure, silent) for failure in told.summary.failures]
         told.summary.seconds = time.monotonic() - begun

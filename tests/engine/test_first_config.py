@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from driver.__main__ import main
+from driver.commands import main
 from driver.find_engine import IN_PROCESS
 from tests.engine.conftest import needs_cli
 

@@ -14,7 +14,7 @@ import pytest
 from pulumi.runtime.rpc import UNKNOWN
 
 from components.steps.label import StepLabel
-from driver import __main__ as driver
+from driver import commands as driver
 from driver.checks import RULES, Checks
 from driver.checks.head_replaced import head_replaced
 from driver.checks.key_endless import KEY as AUTH_KEY_TYPE

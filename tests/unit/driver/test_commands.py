@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from driver import __main__ as driver
+from driver import commands as driver
 from driver.make_command import Make
 from driver.stack_file import read_stack_file
 from driver.written_config import WrittenConfig

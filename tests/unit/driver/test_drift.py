@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-from driver import __main__ as program
+from driver import commands as program
 from driver.cli_runner import CliRunner
 from driver.workspace import PROJECT
 from driver.written_config import WrittenConfig

@@ -14,7 +14,7 @@ import yaml
 
 from components.settings.cluster import COMPUTES
 from components.steps.label import StepLabel
-from driver import __main__ as driver
+from driver import commands as driver
 from driver.deployment import Deployment
 from driver.find_engine import Found
 from driver.head_command import on_head

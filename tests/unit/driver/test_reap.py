@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from driver import __main__ as driver
+from driver import commands as driver
 from driver.deployment import Deployment
 from driver.make_command import Make
 from driver.money import reap

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from driver import __main__ as driver
+from driver import commands as driver
 from driver import lab_commands
 from driver.checks import Checks
 from driver.comment import comment

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from driver import __main__ as driver
+from driver import commands as driver
 from driver import failures
 from engine.events import Failure
 from stacks import bugs
