@@ -51,7 +51,8 @@ def test_slurmd_is_gone_before_slurmctld_is_told_and_it_is_told_again_after_what
     assert "jobs that were on it: 7 9" in done.stdout
     calls = [call for call in shell.calls if call in (DOWN, "systemctl kill -s KILL --kill-whom=main slurmd")]
     assert calls == ["systemctl kill -s KILL --kill-whom=main slurmd", DOWN, DOWN]
-    assert "sleep 4" in shell.calls[shell.calls.index(DOWN) :]
+    # The rest of four seconds, of which what comes between may have taken one on a busy machine.
+    assert {"sleep 4", "sleep 3"} & {*shell.calls[shell.calls.index(DOWN) :]}
 
 
 def test_a_persons_reason_for_a_drain_is_kept(shell: Shell, shut_down: Run) -> None:
