@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Protocol
 
 import docker
@@ -17,6 +18,12 @@ from tests.lab.cluster import own_machine
 
 Host = dict[str, Any]
 """A machine as a host of a stack's config."""
+
+
+def cpu_of(file: Path) -> float:
+    """Seconds of the CPU that a control group has had, by its cpu.stat."""
+    told = dict(line.split() for line in file.read_text().splitlines())
+    return int(told["usage_usec"]) / 1e6
 
 
 class Machines(Protocol):
@@ -68,8 +75,7 @@ class Containers:
         for each in self._containers():
             # Docker's own figures take a second each.
             for file in cgroup_hierarchy().glob(f"*/*{each.id}*/cpu.stat"):
-                told = dict(line.split() for line in file.read_text().splitlines())
-                taken[each.name.removeprefix(container_name(self._lab, ""))] = int(told["usage_usec"]) / 1e6
+                taken[each.name.removeprefix(container_name(self._lab, ""))] = cpu_of(file)
         return taken
 
     def prefer(self, names: Collection[str]) -> None:

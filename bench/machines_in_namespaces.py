@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from bench.machines import Host
+from bench.machines import Host, cpu_of
 from tests.gpu.machines import ALL_REDUCE_PERF, Machine, boot, stop
 
 
@@ -41,11 +41,7 @@ class Namespaces:
             stop(machines, control)
 
     def cpu_seconds(self) -> dict[str, float]:
-        taken = dict[str, float]()
-        for name, machine in self._machines.items():
-            told = dict(line.split() for line in (machine.cgroup / "cpu.stat").read_text().splitlines())
-            taken[name] = int(told["usage_usec"]) / 1e6
-        return taken
+        return {name: cpu_of(machine.cgroup / "cpu.stat") for name, machine in self._machines.items()}
 
     def prefer(self, names: Collection[str]) -> None:
         """Such a machine has cores for all."""
