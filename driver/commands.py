@@ -24,7 +24,7 @@ from driver.command_line import parser
 from driver.comment import comment
 from driver.deployment import Deployment, stack_config
 from driver.diagnose import diagnose
-from driver.failures import say_failed
+from driver.failures import first_line, say_failed
 from driver.find_engine import Found, find_engine
 from driver.head_command import on_head
 from driver.live_status import NOW, over_ssh
@@ -38,7 +38,8 @@ from driver.patience import Patience
 from driver.preview.plan import Plan
 from driver.preview.told import told
 from driver.progress import Progress, changes
-from driver.report import tables
+from driver.report import overall, tables
+from driver.report.last_run import LastRun
 from driver.report.page import page
 from driver.stack_file import load_config, read_stack_file
 from driver.terminal import Terminal, run_shown
@@ -118,8 +119,11 @@ def _up(arguments: argparse.Namespace, console: Console) -> int:
     deployment = _deployment(arguments, progress, _engine(arguments, console))
     if deployment.written.uses_lab:
         lab_commands.prepare(deployment.written.profiles)
+    last_run = LastRun(arguments.state_dir, arguments.stack)
+    last_run.begin()
     with Patience(console, deployment), progress:
         summary = deployment.up(Checks(deployment.written.allowed), arguments.refresh)
+    last_run.end([first_line(failure) for failure in summary.failures])
     console.print()
     outputs = deployment.outputs() if summary.ok else {}
     if summary.ok:
@@ -129,7 +133,7 @@ def _up(arguments: argparse.Namespace, console: Console) -> int:
     console.print(f"make up took {time.monotonic() - begun:.1f} s.", highlight=False)
     if not summary.ok:
         return say_failed(console, summary, progress)
-    bad = tables.bad_scopes(outputs)
+    bad = overall.bad(outputs)
     if bad:
         console.print(
             f"The measurement of {', '.join(bad)} is not good enough (see above). To measure again, change "
@@ -231,7 +235,10 @@ def _report(arguments: argparse.Namespace, console: Console) -> int:
     outputs = _made(arguments, deployment)
     path = arguments.state_dir / f"report-{arguments.stack}.html"
     made_at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-    write_private(path, page(outputs, arguments.stack, made_at, cluster_costs(deployment, outputs)))
+    costs = cluster_costs(deployment, outputs)
+    write_private(
+        path, page(outputs, arguments.stack, made_at, costs, LastRun(arguments.state_dir, arguments.stack).sentence())
+    )
     console.print(f"Written: {path}", markup=False, highlight=False, soft_wrap=True)
     return 0
 

@@ -22,9 +22,13 @@ def say_failed(console: Console, summary: Summary, progress: Progress) -> int:
     return 1
 
 
+def first_line(failure: Failure) -> str:
+    """Return the step that failed in a few words, for a list; the program itself where no step did."""
+    return describe(failure.command, failure.urn.rsplit("::", 1)[-1]) if failure.urn else "the program"
+
+
 def told(failure: Failure) -> str:
     """Return what a person reads of one failure."""
     if not failure.urn:  # the program itself, by either engine
         return bugs.report_text(failure.message, ROOT) if bugs.TRACEBACK in failure.message else failure.message
-    words = describe(failure.command, failure.urn.rsplit("::", 1)[-1])
-    return f"failed: {words}\n{failure.message or 'no reason was given'}"
+    return f"failed: {first_line(failure)}\n{failure.message or 'no reason was given'}"

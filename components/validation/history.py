@@ -3,20 +3,24 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 MOST, MOST_OF_NODE = 100, 12  # of a thousand nodes each has its own, and they are kept in the state
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z", re.ASCII)
 
 
 class Entry(TypedDict):
-    """A measurement: when, bus bandwidth at the gate size and the floor then (GB/s, None for none), and of how many."""
+    """One measurement: its time, bus bandwidth and floor (GB/s; None for none), the message size, and how many nodes.
+
+    gate_bytes   the message size that was judged, in bytes; missing in entries of release 0.2 and older
+    """
 
     measured_at: str
     busbw_gb_per_s: float | None
     floor_gb_per_s: float | None
     verdict: str
     nodes: int
+    gate_bytes: NotRequired[int]
 
 
 def extended(before: object, result: Mapping[str, Any], most: int = MOST) -> list[Entry]:
@@ -39,14 +43,17 @@ def _entry(told: object) -> Entry | None:
         return None
     if not _MOMENT.fullmatch(told["measured_at"]) or not isinstance(told.get("verdict"), str):
         return None
-    nodes = told.get("nodes")
-    return Entry(
+    nodes, size = told.get("nodes"), _figure(told.get("gate_bytes"))
+    entry = Entry(
         measured_at=told["measured_at"],
         busbw_gb_per_s=_figure(told.get("busbw_gb_per_s")),
         floor_gb_per_s=_figure(told.get("floor_gb_per_s")),
         verdict=told["verdict"],
         nodes=int(nodes) if isinstance(nodes, int | float) and math.isfinite(nodes) else 0,
     )
+    if size:
+        entry["gate_bytes"] = int(size)
+    return entry
 
 
 def _figure(told: object) -> float | None:

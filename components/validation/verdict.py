@@ -15,6 +15,7 @@ from components.validation.model import Backend, JobReport, Measurement
 from components.validation.nccl_tests import Row, Timing
 from components.validation.preflight.findings import Finding
 from components.validation.sizes import format_size
+from components.validation.software import read_versions
 from components.validation.transport import Transport, read_transport
 from components.validation.wording import age, beside, context, ending, findings, without
 
@@ -80,7 +81,8 @@ class Result(TypedDict):
     """The measurement of one scope. `wrong` counts elements, or measurements with deviations up to v2.11.
 
     `left_out` names nodes that did not take part, `last` what BUSY has in the place of a figure of its own. Where
-    nodes were measured in groups, the figures are those of the group with the most GPUs.
+    nodes were measured in groups, the figures are those of the group with the most GPUs. `versions` maps NCCL, CUDA and
+    nccl-tests to the version that the job printed, as far as it printed one.
     """
 
     backend: Backend
@@ -100,6 +102,7 @@ class Result(TypedDict):
     ranks: int | None
     nodes: list[str]
     gpus: dict[str, str]
+    versions: dict[str, str]
     transport: str | None
     interface: str | None
     expected_transport: str | None
@@ -145,6 +148,7 @@ def judge(asked: Measurement, report: JobReport, expected: Expected = NOTHING) -
         ranks=table.ranks,
         nodes=list(report.nodes),
         gpus={},
+        versions=read_versions(report.log + report.output),
         transport=transport.name,
         interface=transport.interface,
         expected_transport=expected.transport,

@@ -63,6 +63,12 @@ class Scope:
         return over if not expected or name.startswith(expected) or expected == "sockets" else f"{over}, not {expected}"
 
     @property
+    def versions(self) -> str:
+        """The versions of the programs that measured, such as `NCCL 2.28.9, CUDA 13.0`; empty if none is known."""
+        known = self.optional.get("versions") or {}
+        return one_line(", ".join(f"{name} {version}" for name, version in known.items()))
+
+    @property
     def margin(self) -> str:
         """How far the runs lie apart, and where the floor is from."""
         spread, source = self.optional.get("spread"), self.optional.get("floor_source")

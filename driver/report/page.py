@@ -13,7 +13,9 @@ from components.validation.table import COLUMNS, bandwidth, table_rows
 from driver.money.cluster_costs import ClusterCosts
 from driver.report import chart, timeline
 from driver.report.facts import Scope, node_facts, nodes_beside_sites, pairs, scopes, site_paths
+from driver.report.overall import judged, overall
 from driver.report.tables import node_figures
+from driver.report.training import training_of
 from driver.terminal import lines
 
 
@@ -33,12 +35,15 @@ _ENVIRONMENT = Environment(
 )
 
 
-def page(outputs: Mapping[str, Any], stack: str, made_at: str, costs: ClusterCosts | None = None) -> str:
+def page(
+    outputs: Mapping[str, Any], stack: str, made_at: str, costs: ClusterCosts | None = None, last_run: str = ""
+) -> str:
     """Return the HTML of a stack's outputs, which have a cluster.
 
-    stack     the stack's name
-    made_at   when, as shown
-    costs     None where no node has a price
+    stack      the stack's name
+    made_at    when, as shown
+    costs      None where no node has a price
+    last_run   a sentence on the last `make up` if it did not end well
     """
     sites, paths = site_paths(outputs)
     alone, of_scopes = nodes_beside_sites(outputs), [_shown(scope) for scope in scopes(outputs)]
@@ -48,12 +53,16 @@ def page(outputs: Mapping[str, Any], stack: str, made_at: str, costs: ClusterCos
         made_at=made_at,
         cluster=outputs["cluster"],
         headline=None if headline is None else bandwidth(headline),
-        everything=[*alone, *scopes(outputs)],
+        overall=overall(outputs, failed_steps=bool(last_run)),
+        last_run=last_run,
+        everything=judged(outputs),
+        trained=training_of(outputs),
         scopes=of_scopes,
         alone=[(scope, node_figures(scope), bars) for scope, bars in zip(alone, _bars(alone), strict=True)],
         curves=[_shown(scope) for scope in alone],
         nodes=[node_facts(node) for node in outputs["cluster"]["nodes"]],
-        drivers=[(node["name"], node["gpu"]) for node in outputs["cluster"]["nodes"] if node.get("gpu")],
+        gpus={node["name"]: node["gpu"] for node in outputs["cluster"]["nodes"] if node.get("gpu")},
+        notes=outputs["cluster"].get("notes", []),
         sites=sites,
         paths={
             pair: ", ".join(f"{count} {path}" for path, count in sorted(cell.items())) for pair, cell in paths.items()
@@ -69,12 +78,15 @@ def page(outputs: Mapping[str, Any], stack: str, made_at: str, costs: ClusterCos
 
 
 def _shown(scope: Scope) -> dict[str, Any]:
-    drawn = {"chart": chart.chart(scope.result), "history": _history(scope)}
-    return {"about": scope, "rows": table_rows(scope.result), **drawn}
-
-
-def _history(scope: Scope) -> timeline.Timeline | None:
-    return timeline.timeline(timeline.history_of(scope.optional))
+    entries = timeline.history_of(scope.optional)
+    return {
+        "about": scope,
+        "rows": table_rows(scope.result),
+        "chart": chart.chart(scope.result),
+        "history": timeline.timeline(entries),
+        "change": timeline.change(entries),
+        "measurements": timeline.measurements(entries),
+    }
 
 
 def _bars(alone: list[Scope]) -> list[dict[str, float | None]]:

@@ -13,25 +13,14 @@ from components.validation.sizes import format_size
 from components.validation.table import COLUMNS, bandwidth, table_rows
 from driver.make_command import Make
 from driver.report.facts import Scope, node_facts, nodes_beside_sites, scopes
+from driver.report.overall import BAD_VERDICTS
 from driver.report.training import Trained, training_of
 from driver.terminal import one_line
 
 _NO_STACK = Make()
-BAD_VERDICTS = ("FAIL", "UNSTABLE", "INCONCLUSIVE")
 _STYLES = {"PASS": "green", **dict.fromkeys(BAD_VERDICTS, "red"), "UNJUDGED": "yellow", "BUSY": "yellow"}
 _SEVERITIES = {"error": "red", "warning": "yellow"}
 _RIGHT = ("CPUs", "memory", "GPUs", "busbw (GB/s)", "floor (GB/s)", "spread")
-
-
-def bad_scopes(outputs: Mapping[str, Any]) -> list[str]:
-    """Return the scopes whose verdict makes `up` fail."""
-    bad = [scope.title for scope in _shown(outputs) if scope.result["verdict"] in BAD_VERDICTS]
-    trained = training_of(outputs)
-    return [*bad, *(["training"] if trained and trained.verdict in BAD_VERDICTS else [])]
-
-
-def _shown(outputs: Mapping[str, Any]) -> list[Scope]:
-    return [*nodes_beside_sites(outputs), *scopes(outputs)]
 
 
 def show(console: Console, outputs: Mapping[str, Any], make: Make = _NO_STACK) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from components.validation.history import Entry, extended
+from components.validation.sizes import format_size
 from components.validation.table import bandwidth
 from driver.report.chart import BOTTOM, LEFT, RIGHT, TOP, WIDTH, Tick, round_step, tick_text
 
@@ -46,8 +47,11 @@ def history_of(result: Mapping[str, Any]) -> list[Entry]:
 
 
 def timeline(entries: Sequence[Entry]) -> Timeline | None:
-    """Return the chart of a history; None where nothing was measured."""
-    timed = [(at, entry) for entry in entries if (at := _seconds(entry["measured_at"])) is not None]
+    """Return the chart of a history; None where nothing was measured.
+
+    Bandwidths at different message sizes cannot be compared, so the chart has only the size that was judged last.
+    """
+    timed = [(at, entry) for entry in of_last_size(entries) if (at := _seconds(entry["measured_at"])) is not None]
     if not any(entry["busbw_gb_per_s"] for _, entry in timed):
         return None
     timed.sort(key=lambda each: each[0])
@@ -79,6 +83,42 @@ def timeline(entries: Sequence[Entry]) -> Timeline | None:
             f"{bandwidth(min(figures))} to {bandwidth(max(figures))} GB/s; the last {_told(newest)}."
         ),
     )
+
+
+def of_last_size(entries: Sequence[Entry]) -> list[Entry]:
+    """Return the measurements at the message size of the newest one; those of unknown size belong to every size."""
+    size = entries[-1].get("gate_bytes") if entries else None
+    return [entry for entry in entries if size is None or entry.get("gate_bytes", size) == size]
+
+
+def change(entries: Sequence[Entry]) -> str:
+    """Return how the newest figure differs from the one before it, as a sentence; empty if one is missing."""
+    figures = [entry for entry in of_last_size(entries) if entry["busbw_gb_per_s"]]
+    if len(figures) < 2 or figures[-1]["measured_at"] != entries[-1]["measured_at"]:
+        return ""
+    before, now = (entry["busbw_gb_per_s"] or 0.0 for entry in figures[-2:])
+    return (
+        f"{(now - before) / before:+.1%} since {figures[-2]['measured_at'][:16].replace('T', ' ')} UTC "
+        f"({bandwidth(before)} GB/s)."
+    )
+
+
+def measurements(entries: Sequence[Entry]) -> list[list[str]]:
+    """Return every measurement as a row of text, the newest first: time, nodes, size, bandwidth, floor, verdict."""
+    rows = []
+    for entry in reversed(entries):
+        size, figure, floor = entry.get("gate_bytes"), entry["busbw_gb_per_s"], entry["floor_gb_per_s"]
+        rows.append(
+            [
+                f"{entry['measured_at'][:16].replace('T', ' ')} UTC",
+                str(entry["nodes"]),
+                format_size(size) if size else "",
+                "none" if figure is None else bandwidth(figure),
+                "none" if floor is None else bandwidth(floor),
+                entry["verdict"],
+            ]
+        )
+    return rows
 
 
 def _told(entry: Entry) -> str:

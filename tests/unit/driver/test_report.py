@@ -10,7 +10,7 @@ from rich.console import Console
 
 from components.validation.model import JobReport, Measurement
 from components.validation.verdict import judge
-from driver.report import tables
+from driver.report import overall, tables
 
 ASKED = Measurement(
     backend="tcp-cpu",
@@ -46,7 +46,7 @@ def outputs(**scopes: dict[str, Any]) -> dict[str, Any]:
     ],
 )
 def test_what_is_busy_does_not_make_up_fail(verdict: str, fails: bool) -> None:
-    assert tables.bad_scopes(outputs(rack={"verdict": verdict})) == (["rack"] if fails else [])
+    assert overall.bad(outputs(rack={"verdict": verdict})) == (["rack"] if fails else [])
 
 
 def test_a_site_of_one_node_is_shown_once() -> None:
@@ -54,7 +54,7 @@ def test_a_site_of_one_node_is_shown_once() -> None:
     about = outputs(box=measured, node={"c": measured, "d": {**measured, "job_id": 8}})
     written = io.StringIO()
     tables.show(Console(file=written, width=200), about)
-    assert tables.bad_scopes(about) == ["node d", "box"]
+    assert overall.bad(about) == ["node d", "box"]
     assert "node c" not in written.getvalue()
 
 

@@ -13,9 +13,10 @@ from rich.console import Console
 
 from components.validation.model import JobReport, Measurement
 from components.validation.verdict import judge
-from driver.report import tables
+from driver.report import overall, tables
 from driver.report.chart import BOTTOM, HEIGHT, LEFT, TOP, WIDTH, Chart, chart
 from driver.report.facts import pairs, site_paths
+from driver.report.last_run import LastRun
 from driver.report.page import page
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "nccl_tests"
@@ -297,10 +298,75 @@ def test_each_pair_is_told_with_its_path_and_what_it_carried(outputs):
 def test_nodes_by_themselves_are_scopes_like_others_for_the_exit_status(outputs):
     outputs["validation"]["node"]["c"]["verdict"] = "FAIL"
     outputs["validation"]["rack"]["verdict"] = "PASS"
-    assert tables.bad_scopes(outputs) == ["node c"]
+    assert overall.bad(outputs) == ["node c"]
 
 
 def test_real_outputs_of_the_version_before_make_a_page():
     kept = Path(__file__).parents[2] / "fixtures" / "outputs-2xH200-tailnet.json"
     words = read(json.loads(kept.read_text())).words
     assert "0.69477 GB/s" in " ".join(words.split())
+
+
+TRAINED = {
+    "verdict": "UNSTABLE", "reason": "Trained 900.0 images a second and GPU, but its runs differ by 40%.",
+    "device": "GPU", "devices": ["NVIDIA H200"], "images_per_second": 1800.0, "images_per_second_per_rank": 900.0,
+    "jitter": 0.2, "floor_images_per_second": None, "spread": {"runs": [1.0, 2.0], "relative": 0.4}, "ranks": 2,
+    "nodes": ["a", "b"], "how": {"width": 64, "pixels": 224, "precision": "bf16", "torch": "2.9"},
+}  # fmt: skip
+
+
+def test_an_unstable_training_is_on_the_page_and_decides_its_overall_verdict(outputs):
+    for result in (outputs["validation"]["rack"], outputs["validation"]["cross-site"]):
+        result["verdict"] = "PASS"
+    outputs["validation"]["node"]["c"]["verdict"] = "PASS"
+    assert overall.overall(outputs) == "PASS"
+    outputs["training"] = TRAINED
+    assert overall.overall(outputs) == "UNSTABLE"
+    assert overall.bad(outputs) == ["training"]
+    words = " ".join(read(outputs).words.split())
+    assert "UNSTABLE overall verdict" in words
+    assert "UNSTABLE training" in words
+    assert "1,800.0" in words
+    assert str(TRAINED["reason"]) in words
+
+
+def test_a_page_made_after_a_failed_run_says_so_and_is_not_green(outputs):
+    sentence = "The last 'make up STACK=prod', started 2026-11-20 08:00 UTC, failed: a1: users, share, slurmd."
+    words = " ".join(Read(page(outputs, "prod", "2026-11-21 18:00 UTC", None, sentence)).words.split())
+    assert "FAIL overall verdict" in words
+    assert sentence in words
+
+
+def test_the_last_run_is_remembered_until_one_ends_well(tmp_path):
+    run = LastRun(tmp_path, "prod")
+    assert run.sentence() == ""
+    run.begin()
+    assert "did not finish" in LastRun(tmp_path, "prod").sentence()
+    run.end(["a1: users, share, slurmd"])
+    assert "failed: a1: users, share, slurmd." in run.sentence()
+    run.end([])
+    assert run.sentence() == ""
+
+
+def test_a_page_without_a_headline_does_not_say_that_nothing_was_measured(outputs):
+    outputs["busbw_gb_per_s"] = None
+    assert "No bus bandwidth was measured" not in read(outputs).words
+
+
+def test_the_page_has_versions_gpu_models_every_measurement_and_the_change(outputs):
+    rack = outputs["validation"]["rack"]
+    rack["versions"] = {"NCCL": "2.28.9", "CUDA": "13.0"}
+    rack["measured_at"] = "2026-11-22T08:00:00Z"
+    before = {"floor_gb_per_s": 4.5, "verdict": "PASS", "nodes": 2, "gate_bytes": rack["gate_bytes"]}
+    rack["history"] = [
+        {**before, "measured_at": "2026-11-20T08:00:00Z", "busbw_gb_per_s": 900.0, "gate_bytes": 8},
+        {**before, "measured_at": "2026-11-21T08:00:00Z", "busbw_gb_per_s": rack["busbw_gb_per_s"] * 2},
+    ]
+    outputs["cluster"]["nodes"][1]["gpu"] = {"kind": "h200", "memory_mb": 143771, "driver": "580.95"}
+    words = " ".join(read(outputs).words.split())
+    assert "NCCL 2.28.9, CUDA 13.0" in words
+    assert "h200, 143771 MB" in words
+    assert "580.95" in words
+    assert "-50.0% since 2026-11-21 08:00 UTC" in words
+    assert "2026-11-20 08:00 UTC" in words  # another message size: in the list, not in the chart
+    assert "2 measurements since 2026-11-21" in words

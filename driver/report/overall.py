@@ -1,0 +1,51 @@
+"""One overall verdict for a stack. The exit status of `make up`, the terminal and the page all read it here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from driver.report.facts import nodes_beside_sites, scopes
+from driver.report.training import training_of
+
+BAD_VERDICTS = ("FAIL", "UNSTABLE", "INCONCLUSIVE")
+_WORST_FIRST = (*BAD_VERDICTS, "BUSY", "UNJUDGED", "PASS")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One judged thing: a node measured alone, a site, `cross-site`, or the training benchmark."""
+
+    title: str
+    verdict: str
+
+
+def judged(outputs: Mapping[str, Any]) -> list[Judged]:
+    """Return everything with a verdict in a stack's outputs, in the order of the tables."""
+    measured = [*nodes_beside_sites(outputs), *scopes(outputs)]
+    found = [Judged(scope.title, scope.result["verdict"]) for scope in measured]
+    if trained := training_of(outputs):
+        found.append(Judged("training", trained.verdict))
+    return found
+
+
+def bad(outputs: Mapping[str, Any]) -> list[str]:
+    """Return the titles whose verdict makes `make up` exit with 1."""
+    return [each.title for each in judged(outputs) if each.verdict in BAD_VERDICTS]
+
+
+def overall(outputs: Mapping[str, Any], failed_steps: bool = False) -> str | None:
+    """Return the worst verdict of a stack, or None where nothing was judged.
+
+    failed_steps   whether the last `make up` ended with a failed step: then nothing looks better than FAIL
+    """
+    if failed_steps:
+        return "FAIL"
+    verdicts = [each.verdict for each in judged(outputs)]
+    return min(verdicts, key=_rank) if verdicts else None
+
+
+def _rank(verdict: str) -> int:
+    # An unknown verdict of another release is not better than a known one.
+    return _WORST_FIRST.index(verdict) if verdict in _WORST_FIRST else 0
