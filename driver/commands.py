@@ -54,6 +54,11 @@ from stacks.config import from_pulumi
 from stacks.sites.hosts.inventory import PASSPHRASE
 from stacks.yaml_file import FileError
 
+STAYS = (
+    "Machines that were not made by this stack keep packages, the logs in /var/log/tailrack and the setup scripts in "
+    "~/.tailrack of the login; a head node also keeps people's files and the databases of accounting and MLflow. "
+    "/var/log/tailrack/left on each machine lists all of it."
+)
 # What a preview reads of what would be created.
 _OF_NEW = ("triggers", "update")
 
@@ -347,7 +352,9 @@ def _down(arguments: argparse.Namespace, console: Console) -> int:
         if not deployment.written.cluster_stack:
             lab_commands.clear_away(deployment.lab)
         lab_commands.stop_docker()
-    console.print(f"Nothing of stack {arguments.stack} is left.", highlight=False)
+    console.print(f"Stack {arguments.stack} is destroyed.", highlight=False)
+    if deployment.written.has_own_machines and not arguments.cluster_gone:
+        console.print(STAYS, highlight=False, markup=False, soft_wrap=True)
     if deployment.written.cluster_stack and not arguments.cluster_gone:
         told = (
             "Its machines had the cluster's munge key. Where others get them now: change "

@@ -44,6 +44,11 @@ class WrittenConfig:
         return any(kind.is_here for kind in self._kinds)
 
     @property
+    def has_own_machines(self) -> bool:
+        """Whether the stack has machines that it did not make: they stay when it is destroyed."""
+        return any(site.get("kind") in ("hosts", "local") for site in self.mappings("tailrack:sites"))
+
+    @property
     def _kinds(self) -> list[Kind[Site, NodeSpec]]:
         return [KINDS[kind] for site in self.mappings("tailrack:sites") if (kind := str(site.get("kind"))) in KINDS]
 

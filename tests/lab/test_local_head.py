@@ -135,7 +135,9 @@ def test_a_head_node_reached_the_other_way_is_the_same_cluster_whose_jobs_go_on(
 
 
 def test_down_leaves_both_machines_clean_and_the_desktop_in_its_tailnet(desktop: Desktop) -> None:
-    assert "Nothing of stack desk is left." in desktop.ok("down")
+    said = desktop.ok("down")
+    assert "Stack desk is destroyed." in said
+    assert "/var/log/tailrack/left on each machine lists all of it" in said
     clean = "! test -e /etc/munge/munge.key\n! systemctl -q is-active slurmctld\n! systemctl -q is-active slurmd"
     eventually(lambda: left_over(desktop.lab, "desk", clean) == [], 20, "the desktop is clean")
     eventually(lambda: left_over(desktop.lab, "n1", CLEAN_NODE) == [], 20, "n1 is clean")

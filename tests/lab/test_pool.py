@@ -176,7 +176,7 @@ def test_a_pool_whose_machine_is_gone_is_removed_and_nothing_else(
     pool = pools["c"]
     subprocess.run(["docker", "rm", "-f", pool.container("c1")], check=True, capture_output=True)
     (said,) = run_all([pool.driver("down")])
-    assert "Nothing of stack tp-c is left." in said
+    assert "Stack tp-c is destroyed." in said
     assert "cloud-c" not in partitions(cluster)
     left = "ls /etc/exports.d /var/lib/tailrack/members /var/lib/tailrack/slurm/nodes /var/lib/tailrack/slurm/pools"
     assert "c1" not in cluster.run("head", left)
@@ -226,4 +226,4 @@ def test_a_pool_whose_cluster_is_gone_is_removed_and_says_what_is_left_undone(
     (said,) = run_all([pools["d"].driver("down")])
     assert "there is no stack tp any more" in " ".join(said.split())
     assert "d1-member" in said
-    assert "Nothing of stack tp-d is left." in said
+    assert "Stack tp-d is destroyed." in said

@@ -145,7 +145,7 @@ def test_when_nobody_has_used_it_for_longer_it_goes_and_the_book_keeps_what_it_c
 
     eventually(gone, 60 * (LIMIT_MINUTES + 4), "the pool is taken away")
     assert "is taken away: r1 has been idle for 6 min or more, longer than 5." in said[-1]
-    assert "Nothing of stack" in said[-1]
+    assert "is destroyed" in said[-1]
     assert "rented" not in cluster.run("head", "sinfo -h -o %R")
     assert not subprocess.run(
         ["docker", "ps", "-aq", "--filter", f"name={pool.container('r1')}"], capture_output=True, check=True
