@@ -32,7 +32,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("folder", type=Path, help="where its checkpoints are; on the share")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch", type=int, default=32, help="images a rank and step")
-    parser.add_argument("--save-every", type=int, default=10, metavar="STEPS")
+    parser.add_argument("--save-every", type=int, default=10, metavar="STEPS", help="within an epoch")
+    parser.add_argument(
+        "--save-minutes", type=float, default=5.0, metavar="MINUTES", help="at the latest after so long"
+    )
     parser.add_argument("--parallel", choices=("ddp", "fsdp"), default="ddp")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--seed", type=int, default=1)
@@ -65,7 +68,7 @@ class Run:
             on = [place.device.index] if place.device.type == "cuda" else None
             self.model = DistributedDataParallel(plain, device_ids=on)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
-
+        self.saved_at, self.save_due, self.reported = time.monotonic(), False, -1
         self.tracking = Tracking(given.folder, {**vars(given), "ranks": place.ranks}, place.rank)
 
     def go_on(self) -> None:
@@ -79,6 +82,7 @@ class Run:
             model_state_dict=kept["model"], optim_state_dict=kept["optimizer"], options=WHOLE,
         )  # fmt: skip
         self.epoch, self.step = kept["epoch"], kept["step"]
+        self.reported = self._number
         self.say(f"goes on from {path}: epoch {self.epoch}, step {self.step}")
 
     def keep(self) -> None:
@@ -87,8 +91,9 @@ class Run:
         if self.place.rank == 0:
             where = {"epoch": self.epoch, "step": self.step, "ranks": self.place.ranks}
             save(self.given.folder, self._number, {"model": model, "optimizer": optimizer, **where})
-        # Nobody runs ahead of a checkpoint that could not be written.
+        # No rank runs ahead of a checkpoint that could not be written.
         dist.barrier()
+        self.saved_at = time.monotonic()
 
     @property
     def _number(self) -> int:
@@ -110,12 +115,13 @@ class Run:
                 took.append(time.perf_counter() - begun)
                 self.step = number + 1
                 self.tracking.loss(self._number, self.loss)
-                if self.step % given.save_every == 0:
-                    self.say(f"epoch {self.epoch} step {self.step} loss {self.loss:.6f}")
-                    self.tracking.send()
+                if self.step % given.save_every == 0 or self.save_due:
+                    self.report()
                     self.keep()
+            # An epoch may be shorter than --save-every: with many ranks each has few batches.
+            self.report()
             self.epoch, self.step = self.epoch + 1, 0
-        self.keep()
+            self.keep()
         if took:
             each = statistics.median(took[len(took) // 2 :])
             rate = given.batch * place.ranks / each
@@ -132,9 +138,24 @@ class Run:
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
-        mean = loss.detach().float()
-        dist.all_reduce(mean)
-        return float(mean) / self.place.ranks
+        # All ranks must save at the same step, so the clock of any one of them decides for all.
+        late = time.monotonic() - self.saved_at > 60 * self.given.save_minutes
+        mean, self.save_due = self._over_ranks(loss, late)
+        return mean
+
+    def _over_ranks(self, loss: torch.Tensor, late: bool) -> tuple[float, bool]:
+        """Return the mean loss over all ranks, and whether `late` holds on any of them."""
+        both = torch.stack((loss.detach().float(), torch.tensor(float(late), device=self.place.device)))
+        dist.all_reduce(both)
+        total, any_late = both.tolist()
+        return total / self.place.ranks, any_late > 0
+
+    def report(self) -> None:
+        """Print the loss and send it to MLflow, unless this step was reported already."""
+        if self.reported != self._number:
+            self.say(f"epoch {self.epoch} step {self.step} loss {self.loss:.6f}")
+            self.tracking.send()
+            self.reported = self._number
 
     def say(self, words: str) -> None:
         """Print once a job."""

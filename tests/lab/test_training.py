@@ -77,6 +77,27 @@ def test_a_run_that_was_ended_goes_on_and_ends_with_the_same_loss(cluster: Clust
     assert final_loss(told()) == pytest.approx(final_loss(whole), rel=1e-3)
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 4, 8, 16])
+def test_every_epoch_prints_its_loss_and_leaves_a_checkpoint_with_any_number_of_ranks(
+    cluster: ClusterUnderTest, ranks: int
+) -> None:
+    cluster.run_as("ada", "a1", "cd training && rm -rf few && python3 make_shards.py few --shards 16 --samples 32")
+    srun = f"srun --overcommit -n{ranks} python3 train.py few of-{ranks} --epochs 2"
+    said = cluster.ended("training", f"-N1 -w a1 --exclusive --wrap '{srun} --save-every 1000'")
+    assert re.findall(r"^epoch (\d) step \d+ loss [0-9.]+$", said, re.MULTILINE) == ["0", "1"], said
+    kept = cluster.run("head", f"ls /shared/home/ada/training/of-{ranks}").split()
+    assert kept == ["step-01000000.pt", "step-02000000.pt"]
+
+
+def test_a_checkpoint_is_written_when_the_last_one_is_too_old(cluster: ClusterUnderTest) -> None:
+    words = f"{OVER_BOTH} train_srun.sh data timed --epochs 1 --save-every 1000 --save-minutes 0"
+    said = cluster.ended("training", words)
+    steps = [int(step) for step in re.findall(r"^epoch 0 step (\d+) loss", said, re.MULTILINE)]
+    # Each step after the first finds the last checkpoint too old.
+    assert steps == list(range(1, steps[-1] + 1))
+    assert len(steps) > 2
+
+
 def test_torchrun_says_what_debians_pytorch_lacks(cluster: ClusterUnderTest) -> None:
     told = cluster.ended("training", f"{OVER_BOTH} train_torchrun.sh data torchrun --epochs 1")
     assert told.startswith("train: torchrun wants a PyTorch with libuv, which Debian's has not")
