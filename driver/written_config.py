@@ -46,7 +46,7 @@ class WrittenConfig:
     @property
     def has_own_machines(self) -> bool:
         """Whether the stack has machines that it did not make: they stay when it is destroyed."""
-        return any(site.get("kind") in ("hosts", "local") for site in self.mappings("tailrack:sites"))
+        return any(kind.lists_head for kind in self._kinds)
 
     @property
     def _kinds(self) -> list[Kind[Site, NodeSpec]]:
