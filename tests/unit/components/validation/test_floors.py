@@ -39,6 +39,18 @@ def test_a_published_floor_is_taken_as_it_is():
     assert "nd96isr_h200_v5" in floor.source
 
 
+def test_one_gb200_node_of_four_gpus_has_a_floor_from_a_public_source():
+    floor = h200(8 * GIB, gpu="gb200", gpus_per_node=4)
+    assert floor is not None
+    assert floor.gb_per_s == pytest.approx(0.9 * 679.61)
+    assert "ND_GB200_v6_results" in floor.source
+
+
+@pytest.mark.parametrize(("gpu", "count"), [("h100", 4), ("b200", 8), ("l40s", 8)])
+def test_hardware_that_no_public_source_measured_has_no_floor(gpu, count):
+    assert h200(8 * GIB, gpu=gpu, gpus_per_node=count) is None
+
+
 @pytest.mark.parametrize(
     "other",
     [
