@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from components.measurement.plan import FOLDER, START_SECONDS, Node
+from components.measurement.plan import FOLDER, START_SECONDS, Node, beside_program
 from components.roles.python_program import python_program
 from components.roles.render import render
 from components.settings.training import Training
@@ -30,8 +30,9 @@ def script() -> composition.Script:
 
 
 def job_files() -> dict[str, str]:
-    """Texts by name of what runs on the nodes."""
-    return {name: (PROGRAMS / name).read_text(encoding="utf-8") for name in ("benchmark.py", "ranks.py")}
+    """Return the files of the job, by name: the benchmark, and the program that lists other processes on the GPUs."""
+    programs = {name: (PROGRAMS / name).read_text(encoding="utf-8") for name in ("benchmark.py", "ranks.py")}
+    return {**programs, "foreign.py": beside_program()}
 
 
 def training_job(settings: Training) -> str:

@@ -28,7 +28,7 @@ def order(plan: Mapping[str, Any], jobs: Mapping[str, Any], nodes: Sequence[str]
     on_gpus = any(plan["gpus"].get(node) for node in chosen)
     options = [f"--ntasks={len(chosen) * each}", f"--ntasks-per-node={each}", f"--switches={_sites(plan, chosen)}"]
     options += [f"--gpus-per-node={each}"] if on_gpus else []
-    return Order(folder, chosen, {**jobs["cpu_files"], "job.sh": jobs["cpu_job"]}, options)
+    return Order(folder, chosen, {**jobs["cpu_files"], "job.sh": jobs["cpu_job"]}, options, reads=["beside.*"])
 
 
 def _sites(plan: Mapping[str, Any], nodes: Sequence[str]) -> int:
@@ -49,7 +49,8 @@ def main(told: Mapping[str, Any]) -> int:
     except Refused as refused:
         say(str(refused))
         return REFUSED
-    del report["files"]
+    files = report.pop("files")
+    report["beside"] = [files[name] for name in sorted(files)]
     asked = {"nodes": len(job.nodes), "ranks": len(job.nodes) * members(nodes, plan["gpus"])[1]}
     asked |= {"on_gpus": any(plan["gpus"].get(node) for node in job.nodes), "spans": _sites(plan, job.nodes) > 1}
     absent = {**told["absent"], **{node: NO_GPU for node in nodes if node not in job.nodes}}

@@ -12,7 +12,7 @@ from components.validation.figures import largest_spread
 from components.validation.model import JobReport
 from components.validation.training_figures import TrainingFigures, read_training
 from components.validation.verdict import Verdict, moment, not_completed
-from components.validation.wording import context, findings, without
+from components.validation.wording import beside, context, findings, without
 
 RUNS = 3
 BACKEND = "training"
@@ -114,11 +114,14 @@ def _by_figures(asked: TrainingAsked, report: JobReport, figures: TrainingFigure
     # Sockets share the CPUs with all else, and so does training on them.
     limit = largest_spread(None if figures.on_gpus and not asked.spans else "sockets")
     if asked.floor is not None and rate < asked.floor:
-        return "FAIL", f"Trained {measured}, below the floor of {asked.floor:g}.{findings(report)}"
+        return "FAIL", f"Trained {measured}, below the floor of {asked.floor:g}.{beside(report)}{findings(report)}"
     if relative is not None and relative > limit:
         runs = ", ".join(f"{each:,.1f}" for each in figures.rates)
+        middle = figures.rates[at or 0]
+        odd = max(range(len(figures.rates)), key=lambda run: abs(figures.rates[run] - middle))
         words = f"its runs gave {runs} in all and differ by {relative:.0%}, more than {limit:.0%}"
-        return "UNSTABLE", f"Trained {measured}, but {words}.{findings(report)}"
+        words += f"; run {odd + 1} is the {'slow' if figures.rates[odd] < middle else 'fast'} one"
+        return "UNSTABLE", f"Trained {measured}, but {words}.{beside(report)}{findings(report)}"
     if asked.floor is None:
         return "UNJUDGED", f"Trained {measured}; no floor is known for this hardware."
     return "PASS", f"Trained {measured}, at or above the floor of {asked.floor:g}."
@@ -152,8 +155,8 @@ def _doubts(asked: TrainingAsked, report: JobReport, figures: TrainingFigures) -
 def _result(
     asked: TrainingAsked, report: JobReport, figures: TrainingFigures, judged: tuple[Verdict, str]
 ) -> TrainingResult:
-    # Of a table that contradicts itself, or a run that was wrong, no figure is told.
-    at = figures.judged if judged[0] in ("PASS", "FAIL", "UNSTABLE", "UNJUDGED") and not figures.problems else None
+    # A job that did not complete, output that contradicts itself and a wrong run give no figure.
+    at = None if not_completed(BACKEND, report) or _doubts(asked, report, figures) else figures.judged
     at = None if at is not None and any(run.loss is None or not run.alike for run in figures.runs) else at
     rate = None if at is None else figures.rates[at]
     relative = figures.relative_spread

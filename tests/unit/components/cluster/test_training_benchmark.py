@@ -37,7 +37,7 @@ def test_it_trains_on_all_nodes_with_the_program_of_the_examples_as_a_user(
     assert plan["sites"].keys() == plan["gpus"].keys()
     assert plan["sites"].keys() >= {"a1", "b1"}
     files = json.loads(header["JOB_FILES"])
-    assert files.keys() == {"benchmark.py", "ranks.py"}
+    assert files.keys() == {"benchmark.py", "ranks.py", "foreign.py"}
     compile(files["benchmark.py"], "benchmark.py", "exec")
     assert '"$SLURM_SUBMIT_DIR/benchmark.py" 2 7' in header["JOB_SCRIPT"]
     assert "--container-image" not in header["JOB_SCRIPT"]
