@@ -229,3 +229,28 @@ def test_inside_a_container_the_folder_is_in_its_place_or_the_images_own_is_name
     assert lines[0] == "PATH=/image"
     assert [line for line in lines if line.startswith("TMPDIR=")] == [f"TMPDIR={own if mounted else SLURMS_OWN}"]
     assert {"TAILRACK_INTERFACE=eth1", "MLFLOW_TRACKING_URI=http://100.64.0.1:5000"} <= {*lines}
+
+
+def test_an_image_overrides_neither_the_jobs_gpus_nor_its_settings_of_nccl(node: Node, tmp_path: Path) -> None:
+    environ, hook = tmp_path / "environ", tmp_path / "hook"
+    hook.write_text(template("fabric", "enroot-hook").replace("/usr/local/lib/tailrack/task-prolog", str(node.program)))
+    node.program.chmod(0o755)
+    environ.write_text("PATH=/image\nCUDA_VISIBLE_DEVICES=0\nNCCL_IB_DISABLE=1\nNCCL_ALGO=Tree\nMY_NCCL_ALGO=kept\nNCCL_SOCKET_IFNAME=x\n")
+    environment = {
+        "SLURM_JOB_NODELIST": "a1",
+        "SLURMD_NODENAME": "a1",
+        "SLURM_JOB_ID": "7",
+        "PATH": "/usr/bin:/bin",
+        "NCCL_ALGO": "Ring",
+        "ENROOT_ROOTFS": "/rootfs",
+        "ENROOT_ENVIRON": str(environ),
+    }
+    subprocess.run(["bash", hook], env=environment, check=True)
+    lines = environ.read_text().splitlines()
+    assert lines[0] == "PATH=/image"
+    assert "MY_NCCL_ALGO=kept" in lines
+    # Slurm chooses the GPUs, task by task; Pyxis adds the job's NCCL_ALGO where the container has none.
+    assert not [line for line in lines if line.startswith(("CUDA_VISIBLE_DEVICES=", "NCCL_ALGO="))]
+    assert [line for line in lines if line.startswith("NCCL_SOCKET_IFNAME=")] == ["NCCL_SOCKET_IFNAME==eth1"]
+    assert "NCCL_IB_DISABLE=1" in lines
+    assert "TAILRACK_IMAGE_SETS=NCCL_IB_DISABLE" in lines
