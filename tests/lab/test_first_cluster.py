@@ -22,7 +22,7 @@ from tests.page import FIRST_CLUSTER, USER, YOU, YOU_ON_HEAD, blocks
 pytestmark = pytest.mark.proof
 
 NODES = ("l1", "l2")
-JOBS, TRAINING = "4. A first job on both machines", "5. A training run"
+JOBS, TRAINING = "4. Log in, and run a first job on both machines", "5. A training run"
 INSTALL = "DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends"
 BLOCKS = blocks(FIRST_CLUSTER)
 
@@ -62,7 +62,11 @@ def test_ada_has_the_examples_and_runs_a_first_job_on_both_machines(cluster: Clu
         archive.add(PROJECT / "examples", "examples")
     words = ["docker", "exec", "-i", "-u", "admin", "-w", "/home/admin", cluster.container("desk")]
     subprocess.run([*words, "tar", "-x"], input=packed.getvalue(), check=True)
-    (bring,) = given(YOU_ON_HEAD, JOBS)
+    add_key, bring = given(YOU_ON_HEAD, JOBS)
+    subprocess.run([*words, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "ada"], check=True)
+    subprocess.run([*words, "bash", "-ec", add_key], check=True)
+    log_in = [*words, "ssh", "-i", "ada", "-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=no", "ada@127.0.0.1"]
+    assert subprocess.run([*log_in, "id", "-un"], check=True, capture_output=True, text=True).stdout == "ada\n"
     subprocess.run([*words, "bash", "-ec", bring], check=True)
     first, _ = given(USER, JOBS)
     said = ada(cluster, first)

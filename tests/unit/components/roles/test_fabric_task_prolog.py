@@ -235,7 +235,9 @@ def test_an_image_overrides_neither_the_jobs_gpus_nor_its_settings_of_nccl(node:
     environ, hook = tmp_path / "environ", tmp_path / "hook"
     hook.write_text(template("fabric", "enroot-hook").replace("/usr/local/lib/tailrack/task-prolog", str(node.program)))
     node.program.chmod(0o755)
-    environ.write_text("PATH=/image\nCUDA_VISIBLE_DEVICES=0\nNCCL_IB_DISABLE=1\nNCCL_ALGO=Tree\nMY_NCCL_ALGO=kept\nNCCL_SOCKET_IFNAME=x\n")
+    environ.write_text(
+        "PATH=/image\nCUDA_VISIBLE_DEVICES=0\nNCCL_IB_DISABLE=1\nNCCL_ALGO=Tree\nMY_NCCL_ALGO=kept\nNCCL_SOCKET_IFNAME=x\n"
+    )
     environment = {
         "SLURM_JOB_NODELIST": "a1",
         "SLURMD_NODENAME": "a1",
