@@ -5,6 +5,8 @@
 # Seconds for cloud-init to end, and for others to give the locks of apt and dpkg back.
 CLOUD_INIT_WAIT=600
 APT_WAIT=600
+# Seconds for all package sources to answer: without DNS apt would try each of them for minutes.
+LISTS_WAIT=300
 # Minutes for which package lists are as good as new.
 LISTS_FRESH=15
 # The process that reads them beside the step, empty where none does.
@@ -15,6 +17,10 @@ AHEAD=()
 # Nothing of the machine's own is removed, a configuration file that somebody changed stays as it is, and needrestart, where it
 # is, restarts nothing: jobs may be running.
 apt_get() { NEEDRESTART_SUSPEND=1 apt-get -o Acquire::Retries=3 -o APT::Get::Remove=false -o Dpkg::Options::=--force-confold -y -q "$@"; }
+
+# A source that does not answer is given up after 20 s. Descriptions in other languages are a third of what there is to fetch.
+UPDATE=(-o Acquire::Retries=3 -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20 -o Acquire::Languages=none \
+    -o APT::Get::List-Cleanup=false -y -q)
 
 # cloud-init writes package sources, makes accounts and installs packages while the SSH server answers already.
 wait_for_cloud_init() {
@@ -81,8 +87,8 @@ refresh_package_lists() {
     # Not before nobody reads them any more: half of them lacks most.
     if [ $# -gt 0 ] && [ -n "$(without_candidate "$@")" ]; then rm -f "$read"; fi
     if [ -z "$(find "$read" -mmin "-$LISTS_FRESH" 2>/dev/null)" ]; then
-        # Nobody here reads descriptions in other words, a third of what there is to fetch; those that are here stay.
-        if when_unlocked apt_get -o Acquire::Languages=none -o APT::Get::List-Cleanup=false update 7>&-; then
+        note "reading the package lists, at most ${LISTS_WAIT}s"
+        if when_unlocked timeout -k 5 "$LISTS_WAIT" apt-get "${UPDATE[@]}" update 7>&-; then
             : >"$read"
         else
             note "not all package sources of this machine can be read; going on with the others"

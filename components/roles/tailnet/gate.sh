@@ -7,21 +7,26 @@
 
 tun_there() { [ -c /dev/net/tun ] && : 2>/dev/null <>/dev/net/tun; }
 
-# Addresses of a tailnet that other interfaces have or lead to. tailscale drops what comes from such an address by any other
-# interface than its own (util/linuxfw), SSH too, and in the middle of the join.
+# List where this machine's own network uses addresses of 100.64.0.0/10: interfaces, routes and DNS servers. tailscale drops
+# packets from such addresses unless they come through its own interface (util/linuxfw), so SSH or DNS would stop in the middle
+# of the join. 100.100.100.100 is tailscale's own DNS server.
 shared_addresses() {
-    { { ip -4 -o address show && ip -4 -o route show default; } || note "ip shows nothing here"; } | awk '
+    { { ip -4 -o address show && ip -4 -o route show; } || note "ip shows nothing here"; } | awk '
         function shared(address) { return address ~ /^100[.](6[4-9]|[7-9][0-9]|1[01][0-9]|12[0-7])[.]/ }
-        $3 == "inet" && $2 != "tailscale0" && shared($4) { print $4 " at " $2 }
-        $1 == "default" && $5 != "tailscale0" && shared($3) { print "the gateway " $3 " at " $5 }'
+        $3 == "inet" { if ($2 != "tailscale0" && shared($4)) print $4 " at " $2; next }
+        { device = ""; for (i = 2; i < NF; i++) if ($i == "dev") device = $(i + 1) }
+        device == "tailscale0" { next }
+        shared($1) { print "the route to " $1 " at " device; next }
+        $2 == "via" && shared($3) { print "the gateway " $3 " at " device }'
+    dns_servers | awk '/^100[.](6[4-9]|[7-9][0-9]|1[01][0-9]|12[0-7])[.]/ && $1 != "100.100.100.100" { print "the DNS server " $1 }'
 }
 
 refuse_shared_addresses() {
     local found
     found=$(shared_addresses)
-    [ -z "$found" ] || fail "this machine's own network has addresses of 100.64.0.0/10 (${found//$'\n'/, }), which are a tailnet's: tailscale \
-would cut it off from there, this connection included" \
-        "have its provider give it another network, or leave $HOST_NAME out"
+    [ -z "$found" ] || fail "this machine's own network uses addresses of 100.64.0.0/10 (${found//$'\n'/, }), which belong to the tailnet: \
+tailscale would cut it off from them, and with them this connection or all names" \
+        "give $HOST_NAME a network and DNS servers outside 100.64.0.0/10 (DNS: /etc/systemd/resolved.conf), or leave it out"
 }
 
 tailnet_gate() {

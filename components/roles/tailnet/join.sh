@@ -10,7 +10,10 @@
 
 # Seconds for the control server to answer a join.
 JOIN_LIMIT=60
+# Seconds for a name to resolve after a join.
+NAMES_LIMIT=30
 DAEMON_BEFORE=$STATE_DIR/tailnet-daemon
+NAME_BEFORE=$STATE_DIR/tailnet-name-before
 
 install_tailscale() {
     if [ -x /usr/sbin/tailscaled ] && tailscale_there; then return; fi
@@ -78,6 +81,31 @@ lead_through_proxy() {
     fi
 }
 
+# Asked of DNS alone: /etc/hosts would answer without it.
+resolves() { timeout 10 getent -s dns hosts "$1" >/dev/null 2>&1; }
+
+# A name that a DNS server knows, among those that this machine needs: its package sources and the control server.
+name_that_resolves() {
+    local name
+    for name in $({ grep -rhoE '^(deb |URIs:).*https?://[^/ :]+' /etc/apt/sources.list /etc/apt/sources.list.d 2>/dev/null || :; } |
+        sed 's,.*://,,' | sort -u | sed -n 1,3p) "$(sed 's,.*://,,; s,[/:].*,,' <<<"$TAILNET_CONTROL_URL")"; do
+        if [ -n "$name" ] && resolves "$name"; then
+            printf '%s' "$name"
+            return
+        fi
+    done
+}
+
+# A join must not take DNS away. The name is kept until it was seen to resolve, so that the next run looks again.
+require_names() {
+    local name
+    name=$(cat "$NAME_BEFORE" 2>/dev/null) || return 0
+    [ -z "$name" ] || wait_until "$NAMES_LIMIT" resolves "$name" ||
+        fail "DNS is dead since this machine joined the tailnet: $name resolved before, and does not now" \
+            "its DNS servers are $(dns_servers | tr '\n' ' '); see 'resolvectl status' and 'tailscale status' on $HOST_NAME, give it others (/etc/systemd/resolved.conf), then run up again"
+    rm -f "$NAME_BEFORE"
+}
+
 join_tailnet() {
     remember_daemon
     lead_through_proxy
@@ -88,6 +116,7 @@ join_tailnet() {
     refuse_another_tailnet
     if joined_as_asked; then
         require_name "is a member"
+        require_names
         return
     fi
     local key_file options=(--reset --accept-dns=false "--hostname=$HOST_NAME" "--timeout=${JOIN_LIMIT}s")
@@ -106,6 +135,7 @@ join_tailnet() {
     membership=$(membership "$(wanted_control_url)")
     grep -qsxF "$membership" "$MEMBERSHIP_FILE" || printf '%s\n' "$membership" >>"$MEMBERSHIP_FILE"
     before=$(tailscale ip -4 2>/dev/null || :)
+    [ -e "$NAME_BEFORE" ] || ensure_file "$NAME_BEFORE" 0644 root:root "$(name_that_resolves)"
     answer=$(timeout -k 5 $((JOIN_LIMIT + 10)) tailscale up "${options[@]}" 2>&1) || status=$?
     rm -f "$key_file"
     note "tailscale up: ${answer:-joined}"
@@ -113,6 +143,7 @@ join_tailnet() {
         "make a new auth key for the tag $TAILNET_TAG and set it with 'pulumi config set --secret --path tailrack:tailnet.auth_key'; where the stack makes its keys (tailnet.kind tailscale), run 'pulumi up --refresh'"
     require_name "just joined"
     ensure_file "$MEMBERSHIP_FILE" 0644 root:root "$membership"
+    require_names
     [ "$(tailscale ip -4)" != "$before" ] || return 0
     # What is bound to an address of an earlier membership starts anew, in its order.
     reload_units tailrack-tailnet.service

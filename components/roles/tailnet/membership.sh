@@ -125,3 +125,8 @@ machine is its owner's no more then, but the tag's (docs/tailnet.md, a machine w
         fail "adopt: true, and the tailnet calls this machine $name; others would look for it as $HOST_NAME" \
             "run 'tailscale set --hostname=$HOST_NAME' on it, or call the host $name in the config"
 }
+
+# The DNS servers of this machine, one per line; behind systemd-resolved's stub, those that it asks.
+dns_servers() {
+    { cat /etc/resolv.conf /run/systemd/resolve/resolv.conf 2>/dev/null || :; } | awk '$1 == "nameserver" && !seen[$2]++ { print $2 }'
+}

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from components.roles.role import Value, template
-from components.steps.composition import GATE, JOIN, Functions
+from components.steps.composition import GATE, JOIN, Functions, Script
 from tests.unit.shell import Shell, script_of
 
 URL = "https://headscale.example.org"
@@ -545,3 +545,56 @@ def test_what_a_step_fetches_it_fetches_by_the_proxy_that_the_machine_names(
     proxy, but, path = seen.read_text().split("|")
     assert (proxy, but) == ("http://proxy.rack:3128", "localhost,10.0.0.0/8")
     assert path != "/usr/bin:/bin", "nothing else is taken from there"
+
+
+@pytest.mark.parametrize(
+    ("route", "servers", "found"),
+    [
+        ("100.64.0.0/10 via 10.0.0.1 dev eth0", "", "the route to 100.64.0.0/10 at eth0"),
+        ("10.9.0.0/16 via 100.127.0.1 dev eth0", "", "the gateway 100.127.0.1 at eth0"),
+        ("", "nameserver 100.100.2.136", "the DNS server 100.100.2.136"),
+    ],
+)
+def test_a_machine_whose_routes_or_dns_servers_are_a_tailnets_is_refused_before_the_join(
+    tailscale: Tailscale, shell: Shell, gate: Callable[..., Result], route: str, servers: str, found: str
+) -> None:
+    shell.stub("ip", f'case "$*" in *address*) ;; *) echo "{route}" ;; esac')
+    shell.write("/run/systemd/resolve/resolv.conf", f"{servers}\n")
+    done = gate()
+    assert done.returncode == 1
+    assert f"uses addresses of 100.64.0.0/10 ({found})" in done.stderr
+    assert "/etc/systemd/resolved.conf" in done.stderr
+    assert tailscale.asked == []
+
+
+def test_tailscales_own_interface_and_dns_server_are_no_reason_to_refuse_a_machine(
+    tailscale: Tailscale, shell: Shell, gate: Callable[..., Result]
+) -> None:
+    address = "3: tailscale0 inet 100.64.0.9/32 scope global tailscale0\n2: eth0 inet 10.0.0.5/24 scope global eth0"
+    route = "default via 10.0.0.1 dev eth0\n100.64.0.0/10 dev tailscale0 scope link\n10.0.0.0/24 dev eth0"
+    shell.stub("ip", f"case $* in *address*) echo '{address}' ;; *) echo '{route}' ;; esac")
+    shell.write("/etc/resolv.conf", "nameserver 100.100.100.100\nnameserver 10.0.0.2\n")
+    assert gate().returncode == 0
+
+
+def test_a_join_after_which_names_do_not_resolve_fails_until_they_do(tailscale: Tailscale, shell: Shell) -> None:
+    script = script_of("tailnet", *JOIN)
+    quick = Script(script.text.replace("NAMES_LIMIT=30", "NAMES_LIMIT=0"), script.reads)
+
+    def join() -> Result:
+        return shell.step(quick, HEADER, name="a1-join")
+
+    shell.write("/etc/apt/sources.list", "deb https://mirror.example.org/debian trixie main\n")
+    shell.write("/etc/resolv.conf", "nameserver 10.0.0.2\n")
+    # The stub answers until the machine has joined, and from then on only where a file says so.
+    shell.stub("getent", f"[ ! -e {shell.root}/up ] || [ -e {shell.root}/dns ]")
+    for _ in range(2):
+        done = join()
+        assert done.returncode == 1
+        assert "mirror.example.org resolved before, and does not now" in done.stderr
+        assert "its DNS servers are 10.0.0.2" in done.stderr
+    shell.write("/dns", "")
+    assert join().returncode == 0
+    assert len(tailscale.asked) == 1
+    shell.path("/dns").unlink()
+    assert join().returncode == 0  # a later failure of DNS is no business of the join
