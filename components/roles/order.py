@@ -31,7 +31,7 @@ from components.roles.names.role import role as names
 from components.roles.nfs_exports.role import role as nfs_exports
 from components.roles.pam_slurm_adopt.role import role as pam_slurm_adopt
 from components.roles.restore.role import role as restore
-from components.roles.role import Role, Value
+from components.roles.role import USERS, Holder, Role, Value, Word
 from components.roles.scratch.role import role as scratch
 from components.roles.slurm.role import role as slurm
 from components.roles.slurm_release.role import role as slurm_release
@@ -88,10 +88,23 @@ def roles(settings: ClusterSettings) -> tuple[Role, ...]:
     }
     # What these are told of all roles.
     told: dict[str, dict[str, Value]] = {
-        "firewall": {**closed},
+        "firewall": {**closed, "holders": holders(found)},
         "monitoring": {"scrape": [(job, port) for role in found for job, port in sorted(role.scrape.items())]},
     }
     return with_state(replace(role, values={**role.values, **told.get(role.name, {})}) for role in found)
+
+
+def holders(made: Iterable[Role]) -> list[tuple[Word, ...]]:
+    """Return a row a port that is a daemon's own: the port, the account, and the machines (`head` or `all`)."""
+    rows: list[tuple[Word, ...]] = []
+    for role in made:
+        for ports in role.ports:
+            first, _, last = ports.partition("-")
+            for port in map(str, range(int(first), int(last or first) + 1)):
+                holder = role.holders.get(port) or role.holders.get(ports) or Holder()
+                if holder.account != USERS:
+                    rows.append((port, holder.account, "head" if holder.head_alone else "all"))
+    return rows
 
 
 def in_order(made: Iterable[Role]) -> list[Role]:

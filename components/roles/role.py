@@ -46,6 +46,22 @@ class SlurmKey:
     breaks: str
 
 
+# In the place of an account's name: the one that systemd makes for a unit with DynamicUser=; the kernel; every user.
+DYNAMIC, KERNEL, USERS = "dynamic", "kernel", "users"
+
+
+@dataclass(frozen=True)
+class Holder:
+    """An account that listens at a port of the cluster. No other account of the machine may bind it, but root.
+
+    account     its name, or DYNAMIC, KERNEL or USERS
+    head_alone  the daemon runs on the head node alone, and jobs on other nodes may listen there
+    """
+
+    account: str = "root"
+    head_alone: bool = False
+
+
 # Keys whose value is a list with commas between, to which every role and the user may add.
 JOINED = frozenset(
     {"DebugFlags", "LaunchParameters", "PrologFlags", "PropagateResourceLimitsExcept", "SchedulerParameters"}
@@ -70,6 +86,7 @@ class Role:
     slurm_conf  keys of slurm.conf that it needs
     ports       TCP ports and ranges on which its daemons may listen, closed on every interface but the tailnet's
     udp_ports   the same of UDP
+    holders     who listens at its ports, by port or range as in `ports`; root where it has none
     serves      ports and ranges that other members of the cluster reach over the tailnet; its policy has to let them
     scrape      ports that answer with metrics on each machine that has it, by the name of the job
     state       files and folders of the head node without which what it keeps there is lost: a backup has them
@@ -88,6 +105,7 @@ class Role:
     slurm_conf: Mapping[str, SlurmKey] = field(default_factory=dict)
     ports: tuple[str, ...] = ()
     udp_ports: tuple[str, ...] = ()
+    holders: Mapping[str, Holder] = field(default_factory=dict)
     serves: tuple[str, ...] = ()
     scrape: Mapping[str, int] = field(default_factory=dict)
     state: tuple[str, ...] = ()

@@ -4,7 +4,7 @@
 
 firewall_leave() {
     retire tailrack-firewall.service
-    rm -f /etc/tailrack/firewall.nft
+    rm -f /etc/tailrack/firewall.nft /etc/tailrack/ports /etc/tailrack/ports.nft /usr/local/lib/tailrack/hold-ports
     [ -e /etc/sysctl.d/90-tailrack.conf ] || return 0
     cat /var/lib/tailrack/reserved-ports >/proc/sys/net/ipv4/ip_local_reserved_ports
     rm -f /etc/sysctl.d/90-tailrack.conf

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: ssh_trust/sshd
+# uses: ssh_trust/sshd firewall/hold
 # Rules in a table of the cluster's own, before anything listens.
 #
 # FIREWALL_PORTS, FIREWALL_UDP_PORTS   ports and ranges of the cluster's daemons, with commas between
@@ -38,7 +38,7 @@ closed() {
 sshd_is_for_the_tailnet() { [ -e "$HERE_FILE" ] && sshd_came_with_us; }
 
 firewall_machine() {
-    local tcp udp
+    local tcp udp said
     tcp=$(closed "$FIREWALL_PORTS") udp=$(closed "$FIREWALL_UDP_PORTS")
     if sshd_is_for_the_tailnet; then tcp+=", $(sshd_port)"; fi
     # An empty set is none to nft.
@@ -59,8 +59,8 @@ $udp    }
 }"
     reload_units tailrack-firewall.service
     enable_units tailrack-firewall.service
-    if [ -z "$CHANGED" ] && systemctl -q is-active tailrack-firewall.service; then return; fi
-    systemctl reload-or-restart tailrack-firewall.service ||
-        fail "the cluster's ports cannot be closed on this machine's own networks" \
-            "see 'journalctl -u tailrack-firewall' on $HOST_NAME: its kernel must have nf_tables"
+    # Always: a run that was cut off may have written the files and not loaded them.
+    hold_ports
+    said=$(/usr/local/lib/tailrack/hold-ports 2>&1) || note "${said:-hold-ports failed}: other accounts can take the cluster's \
+ports while a daemon is away, and answer nobody there"
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.role import FOLDER, Role, template
+from components.roles.role import DYNAMIC, FOLDER, Holder, Role, template
 
 UNIT = "tailrack-grafana.service"
 DASHBOARDS = FOLDER / "grafana" / "dashboards"
@@ -36,6 +36,7 @@ def role(settings: ClusterSettings) -> Role:
             "dashboards": dashboards(),
         },
         ports=(str(asked.port),) if asked else (),
+        holders={str(asked.port): Holder(DYNAMIC, head_alone=True)} if asked else {},
     )
 
 

@@ -1,4 +1,5 @@
 #!/bin/bash
+# uses: firewall/hold
 # Daemons in units of their own that answer HTTP: their port is free, they run with their files as they are now, and they answer.
 
 # Seconds for a daemon to answer: some first read what they wrote last.
@@ -52,6 +53,7 @@ run_daemon() {
     enable_units "$unit"
     if ! systemctl -q is-active "$unit" || ! used_as_they_are "$unit" "$@" || ! answers_http "$address" "$port" "$path"; then
         refuse_taken_port "$unit" "$address" "$port" "$key"
+        hold_ports
         systemctl reset-failed "$unit" 2>/dev/null || :
         systemctl restart "$unit"
         used "$unit" "$@"

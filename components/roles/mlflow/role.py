@@ -8,9 +8,9 @@ from __future__ import annotations
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.mlflow.settings import Mlflow
 from components.roles.python_program import python_program
-from components.roles.role import FOLDER, Role, template
+from components.roles.role import FOLDER, Holder, Role, template
 
-UNIT = "tailrack-mlflow.service"
+UNIT, ACCOUNT = "tailrack-mlflow.service", "tailrack-mlflow"
 ADMIN = "admin"
 # MLflow takes none that is shorter than twelve letters; 24 random bytes are 32.
 PASSWORD_BYTES = 24
@@ -36,6 +36,7 @@ def role(settings: ClusterSettings) -> Role:
             "dump": template("mlflow", "dump"),
         },
         ports=(str(asked.port),) if asked else (),
+        holders={str(asked.port): Holder(ACCOUNT, head_alone=True)} if asked else {},
         # Jobs on every member.
         serves=(str(asked.port),) if asked else (),
         state=("/var/lib/tailrack/mlflow",) if asked else (),

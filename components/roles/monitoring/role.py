@@ -9,13 +9,14 @@ from components.roles.monitoring.alertmanager import UNIT as ALERTMANAGER_UNIT
 from components.roles.monitoring.alertmanager import alertmanager_config, receiver_secrets
 from components.roles.monitoring.settings import Monitoring
 from components.roles.python_program import python_program
-from components.roles.role import Role, template
+from components.roles.role import DYNAMIC, Holder, Role, template
 from components.settings.types import CROSS_SITE, NODE
 
 EXPORTER_UNIT, PROMETHEUS_UNIT = "tailrack-node-exporter.service", "tailrack-prometheus.service"
 ALERTMANAGER_PACKAGES = ("prometheus-alertmanager", "perl-base")
 JOB = "node"
 # On every machine.
+EXPORTER_ACCOUNT = "prometheus"
 EXPORTER_PACKAGES = ("prometheus-node-exporter", "curl", "python3")
 FLOORS = "components/validation/floors.csv"
 
@@ -26,6 +27,10 @@ def role(settings: ClusterSettings) -> Role:
     receivers = asked.receivers if asked else ()
     # Of Alertmanager, what it is told and what of that is secret.
     hidden = {"receivers": receiver_secrets(receivers)}
+    of_head = [str(asked.port), *([str(asked.alertmanager_port)] if receivers else [])] if asked else []
+    holders = {port: Holder(DYNAMIC, head_alone=True) for port in of_head}
+    if asked:
+        holders[str(asked.exporter_port)] = Holder(EXPORTER_ACCOUNT)
     packages = ("prometheus", *EXPORTER_PACKAGES, *(ALERTMANAGER_PACKAGES if receivers else ()))
     return Role(
         "monitoring",
@@ -50,7 +55,8 @@ def role(settings: ClusterSettings) -> Role:
             "alertmanager_unit": template("monitoring", ALERTMANAGER_UNIT),
             "exporter_unit": template("monitoring", EXPORTER_UNIT),
         },
-        ports=(str(asked.port), str(asked.exporter_port)) if asked else (),
+        ports=(*of_head, str(asked.exporter_port)) if asked else (),
+        holders=holders,
         # The head node asks every member.
         serves=(str(asked.exporter_port),) if asked else (),
         scrape={JOB: asked.exporter_port} if asked else {},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import list_of, truth, whole
-from components.roles.role import File, Role, template
+from components.roles.role import KERNEL, File, Holder, Role, template
 
 PORTS = ("111", "2049", "20048")
 PROGRAM, UNITS = "tailrack-share", ("tailrack-share.path", "tailrack-share-again.service")
@@ -31,6 +31,7 @@ def role(settings: ClusterSettings) -> Role:
         # 111 and 20048 are those of NFS before version 4, whose helpers a package may start (MOUNTD_PORT of server.sh).
         ports=PORTS,
         udp_ports=PORTS,
+        holders={"2049": Holder(KERNEL)},
         serves=("2049",),
         state=("/etc/exports.d/tailrack-*.exports",),
     )

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: machine/retire slurm/files slurm/fragment slurm/jobs slurm/others
+# uses: machine/retire firewall/hold slurm/files slurm/fragment slurm/jobs slurm/others
 # The controller, with the cluster's own files.
 #
 # HEAD_EXPIRE_PROGRAM                   text of the program that forgets nodes that were taken back
@@ -52,6 +52,8 @@ slurm_head() {
     refuse_another_cluster_name
     refuse_partitions_of_pools
     local offered=$STATE_DIR/slurm/offered
+    # A release that was built here has made its account since.
+    hold_ports
     set_slurm_of_others_aside
     install -d -o slurm -g slurm -m 0755 /var/lib/slurm /var/log/slurm
     install -d -o slurm -g slurm -m 0700 /var/lib/slurm/slurmctld

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import matching, truth, version
-from components.roles.role import File, Role, template
+from components.roles.role import USERS, File, Holder, Role, template
 
 # With it comes the library of PMIx, under a name that is the same in every release. `srun --mpi=pmix` needs it on the
 # machine it is called on too, and users log in on the head node.
@@ -13,6 +13,7 @@ MPI = "openmpi-bin"
 MEASUREMENT = (MPI, "python3-mpi4py", "python3-numpy")
 # slurmctld, slurmd, slurmdbd; srun (SrunPortRange)
 PORTS = ("6817-6819", "60001-60999")
+ACCOUNT = "slurm"
 # Programs beside slurmd and slurmctld, and their units.
 WATCHDOG = "tailrack-slurmd-watchdog"
 CONTROLLER_WATCHDOG = "tailrack-slurmctld-watchdog"
@@ -47,6 +48,7 @@ def role(settings: ClusterSettings) -> Role:
         # One program under two names, which runs the scripts that lie on a node (role health).
         texts={kind: template("slurm", "tailrack-prolog").replace("KIND", kind) for kind in ("prolog", "epilog")},
         ports=PORTS,
+        holders={"6817": Holder(ACCOUNT), "6819": Holder(ACCOUNT), PORTS[1]: Holder(USERS)},
         serves=PORTS,
         state=("/var/lib/slurm/slurmctld", "/var/lib/tailrack/slurm"),
         packages={

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
-from components.roles.role import Value
+from components.roles.order import holders, roles
+from components.roles.role import USERS, Holder, Role, Value
 from components.steps.command_line import render_script
+from stacks.config import parse
+from tests.unit.configs import LAB
 from tests.unit.shell import Shell, role_header, script_of
 
 
@@ -58,3 +63,91 @@ def test_an_ssh_server_that_came_with_the_cluster_to_its_operators_machine_is_cl
     shell.write("var/lib/tailrack/packages", "openssh-server\n" if came else "jq\n")
     firewall(shell, words=("up", "here") if here else ("up",))
     assert ("2222" in closed(shell)["tcp"]) == closes
+
+
+# A cluster with every daemon that listens.
+EVERYTHING = {
+    **LAB,
+    "mlflow": {},
+    "monitoring": {
+        "receivers": [{"kind": "mail", "to": "a@b.c", "sender": "a@b.c", "smarthost": "b.c:25"}],
+        "grafana": {"source": "https://example.org/grafana.tar.gz", "sha256": "a" * 64},
+    },
+}
+
+
+def test_every_port_of_a_role_has_one_account_that_may_listen_there_or_is_every_users() -> None:
+    made = roles(parse(EVERYTHING, base_dir=Path()))
+    rows = {str(port): (account, machines) for port, account, machines in holders(made)}
+    assert len(rows) == len(holders(made))
+    assert rows == {
+        **dict.fromkeys(("111", "20048", "6816", "6818"), ("root", "all")),
+        **dict.fromkeys(("6817", "6819"), ("slurm", "all")),
+        "2049": ("kernel", "all"),
+        "9100": ("prometheus", "all"),
+        # Programs of users have such ports on the other nodes.
+        **dict.fromkeys(("9090", "9093", "3000"), ("dynamic", "head")),
+        "5000": ("tailrack-mlflow", "head"),
+    }
+    free = [port for role in made for port, holder in role.holders.items() if holder.account == USERS]
+    assert free == ["60001-60999"]
+
+
+def test_a_port_that_a_role_says_nothing_of_is_roots() -> None:
+    role = Role("any", ports=("7000-7001", "8000"), holders={"7001": Holder("any", head_alone=True)})
+    assert holders([role]) == [("7000", "root", "all"), ("7001", "any", "head"), ("8000", "root", "all")]
+
+
+HOLDERS = (("6817", "slurm", "all"), ("6818", "root", "all"), ("9090", "dynamic", "head"), ("2049", "kernel", "all"))
+
+
+def hold(shell: Shell, name: str = "head", rows: Sequence[Sequence[str]] = HOLDERS) -> subprocess.CompletedProcess[str]:
+    """Hold ports on a machine of a name."""
+    values = {"FIREWALL_HOLDERS": [" ".join(row) for row in rows], "FIREWALL_HEAD": "head", "HOST_NAME": name}
+    return shell.call("hold_ports", values, "firewall/hold")
+
+
+def held(shell: Shell) -> list[str]:
+    return shell.path("/etc/tailrack/ports").read_text().splitlines()[1:]
+
+
+def test_a_port_is_its_accounts_by_number_and_that_of_a_service_of_the_head_node_is_free_elsewhere(
+    shell: Shell,
+) -> None:
+    shell.stub("id", "echo 64030")
+    assert hold(shell).returncode == 0
+    assert held(shell) == ["6817 64030 64030", "6818 0 0", "9090 61184 65519", "2049 0 0"]
+    assert hold(shell, "a1").returncode == 0
+    assert held(shell) == ["6817 64030 64030", "6818 0 0", "2049 0 0"]
+
+
+def test_an_account_that_is_not_there_yet_has_its_port_held_for_it_and_gets_it_once_it_is(shell: Shell) -> None:
+    shell.stub("id", "exit 1")
+    assert hold(shell).returncode == 0
+    assert "6817 0 0" in held(shell)
+    shell.stub("id", "echo 64030")
+    assert hold(shell).returncode == 0
+    assert "6817 64030 64030" in held(shell)
+    assert shell.calls.count("systemctl reload-or-restart tailrack-firewall.service") == 2
+
+
+def test_an_answer_from_a_held_port_leaves_the_machine_only_where_its_account_listens(shell: Shell) -> None:
+    shell.stub("id", "echo 64030")
+    assert hold(shell).returncode == 0
+    rules = shell.path("/etc/tailrack/ports.nft").read_text()
+    assert [line.strip() for line in rules.splitlines() if "tcp sport" in line] == [
+        "tcp sport 6817 meta skuid { 0, 64030 } accept",
+        "tcp sport 6818 meta skuid { 0 } accept",
+        "tcp sport 9090 meta skuid { 0, 61184-65519 } accept",
+        "tcp sport 2049 meta skuid != 0 drop",
+        # With an answer that no socket has sent: by cookies the kernel answers for whoever has filled his own queue.
+        "tcp sport { 6817, 6818, 9090 } drop",
+    ]
+
+
+def test_a_machine_whose_kernel_takes_no_program_is_set_up_all_the_same_and_the_log_says_what_that_means(
+    shell: Shell,
+) -> None:
+    firewall(shell)
+    log = shell.path("/var/log/tailrack/a1-node.log").read_text()
+    assert "other accounts can take the cluster's ports while a daemon is away, and answer nobody there" in log
