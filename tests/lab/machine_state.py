@@ -20,6 +20,10 @@ _LOOKS = {
     "rule": "nft list ruleset | grep -E 'tailrack|ts-|tailscale'; ip rule; ip route",
     "mount": "findmnt -rn -o TARGET,FSTYPE",
     "listens": "ss -Hltunp | awk '{print $1, $5, $7}' | sed -E 's/pid=[0-9]+,fd=[0-9]+//g'",
+    "port that nobody gets": (
+        "for port in 2049 6816 6817 6818; do runuser -u nobody -- python3 -c 'import socket, sys; "
+        'socket.socket().bind(("127.0.0.2", int(sys.argv[1])))\' $port || echo $port; done'
+    ),
     "process": "ps -eo user:20,comm --no-headers | awk '{print $1, $2}'",
     "package": "dpkg-query -W -f '${Package} ${Version}\\n'",
     "kernel": "cat /proc/sys/net/ipv4/ip_local_reserved_ports; hostname; cat /etc/hostname",

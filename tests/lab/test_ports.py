@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import shlex
+import subprocess
 from collections.abc import Callable
 
 import pytest
@@ -136,6 +137,20 @@ def test_no_user_can_bind_a_port_of_a_daemon_from_anywhere(cluster: Cluster, nod
 def test_by_ssh_from_another_machine_it_is_the_same(cluster: Cluster) -> None:
     said = cluster.run_as("ada", "a1", f"ssh -o BatchMode=yes head {PLACE} 0 {held(cluster, 'head')} 60001")
     assert not_refused(said) == {"60001"}
+
+
+def test_after_a_boot_ports_are_held_before_a_user_can_start_anything(cluster: Cluster) -> None:
+    cluster.run("a1", "systemctl disable slurmd")
+    subprocess.run(["docker", "restart", cluster.container("a1")], check=True, capture_output=True)
+    try:
+        at_sysinit = "systemctl is-active sysinit.target"
+        eventually(lambda: cluster.attempt("a1", at_sysinit).stdout == "active\n", 60, "the machine boots")
+        assert "sysinit.target" in cluster.run("a1", "systemctl show -P Before tailrack-firewall").split()
+        # slurmd, whose port it is, has not started.
+        said = cluster.run("a1", f"runuser -u ada -- {PLACE} 0 {held(cluster, 'a1')} 60001")
+        assert not_refused(said) == {"60001"}
+    finally:
+        cluster.run("a1", "systemctl enable --now slurmd", 120)
 
 
 def test_daemons_that_restart_or_are_stopped_lose_no_port_to_a_user_who_tries_all_the_time(cluster: Cluster) -> None:
