@@ -24,6 +24,9 @@ MAX_NODE_COUNT = 16384
 # tests/slurm_silence.py.
 SLURMD_TIMEOUT = 480
 
+# What slurmctld runs to send mail about jobs (role.py brings it).
+MAIL_PROGRAM = "/usr/local/sbin/tailrack-mail"
+
 _WRITTEN = "# Written by tailrack."
 # Keys that slurm.conf has once for each of what they name.
 _REPEATED = words("NodeSet PartitionName")
@@ -64,6 +67,7 @@ def slurm_conf(
         role_keys=of_roles(roles),
         max_node_count=MAX_NODE_COUNT,
         slurmd_timeout=SLURMD_TIMEOUT,
+        mail_program=MAIL_PROGRAM,
     )
     own = {key.lower(): (key, value) for key, value in settings.slurm.settings.items()}
     lines: list[str] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import matching, truth, version
 from components.roles.role import USERS, File, Holder, Role, template
+from components.roles.slurm.files import MAIL_PROGRAM
 
 # With it comes the library of PMIx, under a name that is the same in every release. `srun --mpi=pmix` needs it on the
 # machine it is called on too, and users log in on the head node.
@@ -29,6 +30,7 @@ def role(settings: ClusterSettings) -> Role:
         File("/etc/systemd/system/slurmctld.service.d/tailrack.conf", template("slurm", "slurmctld.service.conf")),
         File(f"/usr/local/sbin/{CONTROLLER_WATCHDOG}", template("slurm", CONTROLLER_WATCHDOG), mode="0755"),
         File(f"/etc/systemd/system/{CONTROLLER_WATCHDOG}.service", template("slurm", f"{CONTROLLER_WATCHDOG}.service")),
+        File(MAIL_PROGRAM, template("slurm", "tailrack-mail"), mode="0755"),
     )
     known = (
         File(f"/usr/local/sbin/{WATCHDOG}", template("slurm", WATCHDOG), mode="0755"),

@@ -1,0 +1,76 @@
+"""The program that slurmctld runs to send mail about a job: a user writes the addresses and the job's name."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from components.roles.role import template
+from tests.unit.shell import Shell
+
+# As slurmctld has it, around the name of the job.
+SUBJECT = "Slurm Job_id=7 Name=%s Ended, Run time 00:00:01, COMPLETED, ExitCode 0"
+
+
+def mail(shell: Shell, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run it as slurmctld does, on a machine whose programs are the stubs."""
+    text = template("slurm", "tailrack-mail").replace("export PATH=", f"export PATH={shell.root / 'stubs'}:")
+    path = shell.write("/usr/local/sbin/tailrack-mail", shell.inside(text))
+    return subprocess.run(
+        ["bash", str(path), *words], env={"SLURM_JOB_ID": "7", "MAILRC": "/mine"}, capture_output=True, text=True,
+        timeout=60, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def sent(shell: Shell) -> Shell:
+    """A machine with a mail program that notes its words and its environment, one a line."""
+    shell.stub("logger")
+    shell.stub("mail", f'printf "%s\\n" "$@" >{shell.root}/sent; env >{shell.root}/environment')
+    return shell
+
+
+@pytest.mark.parametrize("addresses", ["ada", "ada@example.org", "a.b+c@mail.example.org,bob,_x@h"])
+def test_addresses_are_words_of_their_own_behind_the_end_of_the_options(sent: Shell, addresses: str) -> None:
+    assert mail(sent, "-s", SUBJECT % "train", addresses).returncode == 0
+    assert sent.path("sent").read_text().splitlines() == ["-s", SUBJECT % "train", "--", *addresses.split(",")]
+    assert "MAILRC" not in sent.path("environment").read_text()
+
+
+@pytest.mark.parametrize(
+    "addresses",
+    [
+        "--exec=id", "-f", "ada,-x", "|id", "ada;id", "$(id)", "/etc/passwd", "+folder", "ada bob", "ada@-x", "ada@x@y",
+        "ada@", "ada,,bob", "ada,", ",ada", "", "ada\n--exec=id", "@x", "a!b", "a%b@c", "ädä@example.org",
+    ],
+)  # fmt: skip
+def test_what_is_no_address_reaches_no_mail_program(sent: Shell, addresses: str) -> None:
+    assert mail(sent, "-s", SUBJECT % "train", addresses).returncode == 0
+    assert not sent.path("sent").exists()
+    assert sent.calls == [
+        "logger -t tailrack-mail no mail about job 7: its --mail-user is not mail addresses with commas between"
+    ]
+
+
+def test_the_name_of_a_job_begins_no_other_header(sent: Shell) -> None:
+    mail(sent, "-s", SUBJECT % "x\r\nBcc: eve@example.org", "ada")
+    assert sent.path("sent").read_text().splitlines()[1] == SUBJECT % "x  Bcc: eve@example.org"
+
+
+def test_without_a_mail_program_the_journal_says_so_and_slurmctld_sees_no_failure(shell: Shell) -> None:
+    shell.stub("logger")
+    shell.path("usr/local/bin").mkdir(parents=True)
+    text = template("slurm", "tailrack-mail").replace("export PATH=", f"export PATH={shell.root / 'stubs'} OTHERS=")
+    path = shell.write("/usr/local/sbin/tailrack-mail", text)
+    done = subprocess.run(
+        ["/bin/bash", str(path), "-s", "x", "ada"], env={}, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert shell.calls == ["logger -t tailrack-mail no mail about job : this machine has no program 'mail'"]
+
+
+def test_another_way_of_being_called_is_refused(sent: Shell) -> None:
+    for words in (("--exec=id", "x", "ada"), ("-s", "x", "ada", "-x"), ("-s",)):
+        mail(sent, *words)
+    assert not sent.path("sent").exists()
