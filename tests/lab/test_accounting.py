@@ -121,6 +121,21 @@ def test_there_is_no_password_and_users_do_not_come_to_the_database(cluster: Clu
         assert "denied" in refused.stderr, account
 
 
+def test_the_account_of_slurmdbd_has_its_own_tables_and_no_right_beyond_them(cluster: Cluster) -> None:
+    ask = "mariadb --no-defaults -N -S /run/tailrack-database/socket"
+    granted = cluster.run("head", f"{ask} -e 'show grants for slurm@localhost'").splitlines()
+    assert sorted(line.partition(" TO ")[0] for line in granted) == [
+        "GRANT ALL PRIVILEGES ON `slurm_acct_db`.*",
+        "GRANT USAGE ON *.*",
+    ]
+    for words in ('select 1 into outfile "/var/lib/slurm/accounting/x"', "set global general_log = on"):
+        refused = cluster.attempt("head", f"runuser -u slurm -- {ask} -e '{words}'")
+        assert "Access denied" in refused.stderr, words
+    # What its server writes stays in its own folder, whoever asks.
+    refused = cluster.attempt("head", f"{ask} -e 'select 1 into outfile \"/var/lib/slurm/x\"'")
+    assert "Read-only file system" in refused.stderr
+
+
 def test_jobs_are_in_the_books_whatever_restarts_or_is_killed_in_the_middle_of_them(cluster: Cluster) -> None:
     numbers = [submit(cluster, "sleep 25", "-n1") for _ in range(2)]
     for how, unit in (

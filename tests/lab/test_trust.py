@@ -173,6 +173,75 @@ def test_root_of_a_node_has_slurmctld_run_no_program_either(cluster: ClusterUnde
     assert cluster.run("head", "strigger --get -h").split() == []
 
 
+# Of the test's own, where slurmdbd may see it: what a request for an archive names to be run.
+ARCHIVER = "#!/bin/sh\nid -un >/var/lib/slurm/archived\nexec sleep 60\n"
+PURGES = " ".join(f"Purge{what}After=1hours" for what in ("Event", "Job", "Resv", "Step", "Suspend", "TXN", "Usage"))
+
+
+def slurmdbd(cluster: ClusterUnderTest) -> list[str]:
+    """Return the number of slurmdbd's process and the program that it is."""
+    asked = "pid=$(systemctl show -P MainPID slurmdbd); echo $pid $(readlink /proc/$pid/exe)"
+    return cluster.run("head", asked).split()
+
+
+def test_root_of_a_node_has_slurmdbd_run_no_program(cluster: ClusterUnderTest) -> None:
+    before = slurmdbd(cluster)
+    assert before[1] == "/usr/sbin/slurmdbd"
+    # A user's own /run/user, too, is a file system that is mounted when slurmdbd runs already.
+    cluster.run("head", "mkdir -p /srv/late && mount -t tmpfs tmpfs /srv/late")
+    try:
+        for path in ("/srv/archiver", "/srv/late/archiver"):
+            # sacctmgr looks for it where it is called.
+            for node in ("head", "a1"):
+                cluster.run(node, f"mkdir -p {path.rpartition('/')[0]}; printf %s {shlex.quote(ARCHIVER)} >{path}")
+                cluster.run(node, f"chmod 755 {path}")
+            cluster.attempt("a1", f"timeout 20 sacctmgr -i archive dump Script={path}", limit=30)
+            assert slurmdbd(cluster) == before, path
+    finally:
+        cluster.run("head", "umount /srv/late")
+    assert cluster.attempt("head", "ls /var/lib/slurm/archived").returncode == 2
+    assert "archive_run_script: failed" not in cluster.run("head", "journalctl -u slurmdbd -o cat --no-pager")
+
+
+def test_root_of_a_node_has_slurmdbd_write_nowhere(cluster: ClusterUnderTest) -> None:
+    # Nothing is put into an archive that is not old.
+    old = "update txn_table set timestamp = timestamp - 864000"
+    cluster.run("head", f"mariadb --no-defaults -S /run/tailrack-database/socket slurm_acct_db -e '{old}'")
+    for folder in ("/var/lib/slurm", "/var/lib/slurm/slurmctld", "/var/log/slurm", "/run/lock", "/dev/shm"):  # noqa: S108
+        asked = f"sacctmgr -i archive dump Directory={folder} Events Jobs Steps Suspend TXN Usage {PURGES}"
+        cluster.attempt("a1", f"timeout 20 {asked}", limit=30)
+        said = cluster.run("head", "journalctl -u slurmdbd -o cat --no-pager")
+        assert re.search(f"Can't save archive, create file {folder}/[^/]* error", said), folder
+    made = "find /var/lib/slurm /var/log /run /dev/shm -name '*_archive_*'"
+    assert cluster.run("head", made).split() == []
+    # It works as ever.
+    assert cluster.run("a1", "sacctmgr -nP show cluster format=Cluster").split() == ["lab"]
+
+
+def test_text_that_is_no_mail_address_reaches_no_mail_program(cluster: ClusterUnderTest) -> None:
+    fake = "#!/bin/sh\nprintf '%s\\n' \"$@\" >>/tmp/mailed\n"
+    cluster.run("head", f"printf %s {shlex.quote(fake)} >/usr/local/bin/mail; chmod 755 /usr/local/bin/mail")
+    submit = "sbatch --parsable -n1 --output=/dev/null --mail-type=END --wrap true"
+    try:
+        for text in ("--exec=touch /tmp/owned", "-f", "|id", "/etc/x", "+x", "ada@example.org,-x", "ada@-x", "a,,b"):
+            refused = cluster.attempt("head", f"su - ada -c {shlex.quote(f'{submit} --mail-user={shlex.quote(text)}')}")
+            assert refused.returncode != 0, text
+            assert "takes mail addresses such as" in refused.stderr, text
+        held = cluster.run_as("ada", "head", f"{submit} --hold").strip()
+        for who in ("ada", "root"):
+            changed = cluster.attempt("head", f"su {who} -c 'scontrol update jobid={held} MailUser=--exec=id'")
+            assert "takes mail addresses such as" in changed.stderr, who
+        assert f"MailUser={'ada'} " in cluster.run("head", f"scontrol show job {held}")
+        cluster.run("head", f"scancel {held}")
+        cluster.run_as("ada", "head", f"{submit} --mail-user=ada@example.org,bob --job-name=--exec=id")
+        eventually(lambda: "bob" in cluster.attempt("head", "cat /tmp/mailed").stdout, 60, "a mail is sent")
+        option, subject, *rest = cluster.run("head", "cat /tmp/mailed").splitlines()
+        assert (option, rest) == ("-s", ["--", "ada@example.org", "bob"])
+        assert "Name=--exec=id Ended" in subject
+    finally:
+        cluster.run("head", "rm -f /usr/local/bin/mail /tmp/mailed")
+
+
 def test_a_login_that_is_no_user_of_the_cluster_gets_no_job_there_or_by_a_forged_uid(cluster: ClusterUnderTest) -> None:
     cluster.run("a1", "id -u ops >/dev/null 2>&1 || useradd -u 1234 ops")
     cluster.run("head", "id -u ops >/dev/null 2>&1 || useradd -u 1234 ops")

@@ -76,6 +76,19 @@ loose_innodb_snapshot_isolation=OFF"
         fail "the database of the accounting does not start" "see 'journalctl -u tailrack-database' on $HOST_NAME, then run up again"
 }
 
+# slurmdbd takes SQL from requests (`sacctmgr archive load`). Its account may use its own tables and nothing else: it could write
+# files otherwise. Connections that are open keep the rights they had; slurmdbd restarts with its new unit.
+limit_database_account() {
+    mariadb --no-defaults --socket="$DATABASE_SOCKET" --user=root <<<"
+GRANT ALL PRIVILEGES ON slurm_acct_db.* TO slurm@localhost;
+REVOKE ALL PRIVILEGES ON *.* FROM slurm@localhost;
+REVOKE GRANT OPTION ON *.* FROM slurm@localhost;
+DELETE FROM mysql.proxies_priv WHERE User = 'slurm';
+FLUSH PRIVILEGES;" ||
+        fail "the rights of slurmdbd's account in the database cannot be limited to its own tables" \
+            "see 'journalctl -u tailrack-database' on $HOST_NAME, then run up again"
+}
+
 # What a lost head node's jobs had used, of its backup: the dump replaces the database whole, however often it is read.
 restore_database() {
     local dump=$STATE_DIR/dumps/accounting.sql

@@ -24,7 +24,7 @@ end_accounting() {
     if [ "$stays" = yes ]; then echo "what jobs have used stays in $DATABASE_DIR"; else rm -rf "$DATABASE_DIR"; fi
     if grep -qsF 'Written by tailrack.' /etc/slurm/slurmdbd.conf; then rm -f /etc/slurm/slurmdbd.conf; fi
     rm -f /usr/local/lib/tailrack/backup.d/accounting /etc/tailrack/database.cnf /etc/systemd/system/slurmdbd.service.d/tailrack.conf \
-        /etc/systemd/system/slurmctld.service.d/tailrack-accounting.conf
+        /etc/systemd/system/slurmctld.service.d/tailrack-accounting.conf "$WITHOUT_EXEC"
     rm -rf /var/lib/tailrack/accounting
     systemctl daemon-reload
 }

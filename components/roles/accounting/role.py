@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from components.roles.accounting.settings import DEFAULT_ACCOUNT, Accounting
 from components.roles.cluster_settings import ClusterSettings
+from components.roles.python_program import python_program
 from components.roles.role import File, Role, Word, template
 from components.roles.users.settings import User
 
 DATABASE = "tailrack-database"
+WITHOUT_EXEC = "/usr/local/lib/tailrack/without-exec"
 # What sacctmgr takes for "no limit".
 NO_LIMIT = -1
 
@@ -19,11 +21,14 @@ def role(settings: ClusterSettings) -> Role:
     accounting = settings.accounting
     units = File(f"/etc/systemd/system/{DATABASE}.service", template("accounting", f"{DATABASE}.service"))
     dump = File("/usr/local/lib/tailrack/backup.d/accounting", template("accounting", "dump"), mode="0755")
+    program = python_program("components.roles.accounting.without_exec", "sys.argv[1:]")
+    without_exec = File(WITHOUT_EXEC, program, mode="0755")
     return Role(
         "accounting",
         after=("users", "munge", "names"),
         section=accounting,
-        files={"services": (units, dump)} if accounting.enabled else {},
+        packages={"services": ("python3",)} if accounting.enabled else {},
+        files={"services": (units, dump, without_exec)} if accounting.enabled else {},
         values={
             "conf": conf(accounting),
             "enforce": enforced(accounting, settings.users),

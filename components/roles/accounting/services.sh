@@ -15,6 +15,7 @@ accounting_services() {
     set_accounting_of_others_aside
     install_accounting
     start_database
+    limit_database_account
     restore_database
     start_slurmdbd
     # Once all users have an account. What holds already goes on holding for those who were there.

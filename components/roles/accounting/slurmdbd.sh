@@ -67,9 +67,26 @@ Group=slurm
 RuntimeDirectory=slurmdbd
 Environment=MYSQL_UNIX_PORT=$DATABASE_SOCKET
 ExecStart=
-ExecStart=/usr/sbin/slurmdbd -D -s
+# A request with the munge key, which every node has, may name a program to run and a folder to write to (\`sacctmgr archive\`).
+# slurmdbd can run no program, write only in /run/slurmdbd and its own /tmp, and not see the files of slurmctld and the database.
+ExecStart=/usr/bin/python3 -I $WITHOUT_EXEC /usr/sbin/slurmdbd -D -s
 Restart=always
-RestartSec=2"
+RestartSec=2
+CapabilityBoundingSet=
+NoNewPrivileges=yes
+ProtectSystem=strict
+ReadOnlyPaths=/run -/dev/shm -/dev/mqueue
+ProtectHome=yes
+InaccessiblePaths=-/var/lib/slurm -/var/lib/tailrack
+PrivateTmp=yes
+PrivateDevices=yes
+ProtectKernelTunables=yes
+ProtectKernelModules=yes
+ProtectControlGroups=yes
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK
+RestrictNamespaces=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes"
     ensure_file /etc/systemd/system/slurmctld.service.d/tailrack-accounting.conf 0644 root:root "[Unit]
 # Not after it: slurmctld begins with what it has kept, however long a database takes.
 Wants=slurmdbd.service"
