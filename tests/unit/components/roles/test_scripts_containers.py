@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -481,6 +482,15 @@ def test_a_node_has_the_images_of_its_site_and_says_so(node: Shell) -> None:
     assert local(node) == ["one.image", "one.sqsh", "two.image", "two.sqsh"]
     (told,) = [call for call in node.calls if "extra=" in call]
     assert told.endswith(f"images=one@{digest('first')[:12]},two@{digest('second')[:12]}")
+
+
+def test_text_that_a_node_keeps_at_the_controller_moves_no_cursor_where_it_is_listed(node: Shell) -> None:
+    told = {"nodes": [{"name": "a1", "extra": "containers=proven\u001b[2J images=one\u0007@1\u009b2J"}, {"name": "a2"}]}
+    node.write("node.json", json.dumps(told))
+    done = node.program(PROGRAM, "list")
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines()[-2:]]
+    assert rows == [["a1", "proven?[2J", "one?@1?2J"], ["a2"]]
 
 
 def test_a_copy_that_is_not_what_the_head_node_published_is_not_kept(node: Shell) -> None:
