@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from components.roles.monitoring.accepted_series import HEAD, metric_relabel_configs
 from components.roles.monitoring.exposition import exposition
 from components.roles.monitoring.gpu_figures import gpu_figures
 from components.roles.monitoring.tailnet_figures import tailnet_figures
@@ -164,7 +165,8 @@ def configuration(folder: Path, own_port: int, nodes_port: int) -> str:
     )
     script = (FOLDER / "monitoring" / "services.sh").read_text(encoding="utf-8")
     words = ["bash", "-c", f"{script}\nTARGETS_DIR=$1; scrape_job node $2", "-", str(folder), str(nodes_port)]
-    return text + "\n" + subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    accepted = {**os.environ, "MONITORING_ACCEPTED": metric_relabel_configs().replace(HEAD, "head")}
+    return text + "\n" + subprocess.run(words, check=True, capture_output=True, text=True, env=accepted).stdout
 
 
 def used(process: int) -> tuple[float, int]:

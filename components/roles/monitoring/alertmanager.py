@@ -58,7 +58,7 @@ def _told(receiver: Receiver, file: str) -> Mapping[str, Any]:
     if receiver.kind == "webhook":
         return {"url_file": file}
     if receiver.kind == "slack":
-        return {"api_url_file": file, "title": _TITLE, "text": _TEXT}
+        return {"api_url_file": file, "title": _TITLE, "fallback": _TITLE, "text": _TEXT}
     account = {"auth_username": receiver.user, "auth_password_file": file} if receiver.user else {}
     return {
         "to": receiver.to,

@@ -28,18 +28,23 @@ from components.roles.monitoring.tailnet_figures import read_names, tailnet_figu
 from components.roles.monitoring.training_figures import TRAINING, training_figures
 from components.roles.tools.book import read_book
 from components.roles.tools.costs import costs
-from components.roles.tools.slurm import SlurmError
+from components.validation.preflight.findings import plain
 
 TOLD = Path("/etc/tailrack/monitoring.json")
 KEPT = Path("/var/lib/tailrack/validation")
 # Address and name of each member, on every machine (components/roles/names).
 NAMES = Path("/var/lib/tailrack/names")
 BACKUP = Path("/var/lib/tailrack/backup-state")
+# A folder a member, the head node among them, on the head node alone (components/roles/names).
+MEMBERS = Path("/var/lib/tailrack/members")
+SLURM_STATE = Path("/var/lib/slurm/slurmctld")
 # What this machine shows to those who log in (components/roles/ssh_trust).
 CERTIFICATE = Path("/etc/ssh/ssh_host_ed25519_key-cert.pub")
 DEVICES = Path("/dev")
 LIMIT_SECONDS = 20
 NOBODY = 65534
+# Of one collector: more would keep Prometheus from taking anything from this machine (services.sh).
+MOST_FIGURES = 6000
 
 
 def main(words: Sequence[str]) -> int:
@@ -52,12 +57,14 @@ def main(words: Sequence[str]) -> int:
 
 def write(folder: Path, name: str, collect: Callable[[], Sequence[Metric]]) -> None:
     """Put a collector's file there as a whole."""
-    found: Sequence[Metric] = ()
-    began, well = time.monotonic(), True
+    text, began, well = "", time.monotonic(), True
     try:
-        found = collect()
-    except (OSError, ValueError, LookupError, TypeError, SlurmError, subprocess.SubprocessError) as error:
-        sys.stderr.write(f"{name}: {error}\n")
+        metrics = collect()
+        if (count := sum(len(metric.samples) for metric in metrics)) > MOST_FIGURES:
+            raise ValueError(f"{count} figures, and {MOST_FIGURES} are taken")
+        text = exposition(metrics)
+    except Exception as error:  # noqa: BLE001  words of a user and of a node's root are read; they end no other collector
+        sys.stderr.write(f"{name}: {plain(f'{type(error).__name__}: {error}')}\n")
         well = False
     labels = {"collector": name}
     seconds = time.monotonic() - began
@@ -66,7 +73,7 @@ def write(folder: Path, name: str, collect: Callable[[], Sequence[Metric]]) -> N
         Metric("tailrack_collector_seconds", "How long it took.", [(labels, seconds)]),
     ]
     fresh = folder / f".{name}.new"  # what does not end in .prom is not read
-    fresh.write_text(exposition([*found, *own]), encoding="utf-8")
+    fresh.write_text(text + exposition(own), encoding="utf-8")
     fresh.chmod(0o644)
     fresh.replace(folder / f"{name}.prom")
 
@@ -77,7 +84,11 @@ def slurm() -> Sequence[Metric]:
     told = _told()
     # Without what jobs have used: nobody's books are asked once a minute.
     found = costs(read_book(), {node.name: node for node in nodes}, None, time.time())
-    return [*slurm_figures(jobs, nodes), *cost_figures(found, told["head"], told["idle_hours"])]
+    members = _members()
+    return [
+        *slurm_figures(jobs, [node for node in nodes if node.name in members]),
+        *cost_figures(found, told["head"], told["idle_hours"]),
+    ]
 
 
 def tailnet() -> Sequence[Metric]:
@@ -103,22 +114,35 @@ def _told() -> Mapping[str, Any]:
 
 
 def head() -> Sequence[Metric]:
-    """Of the head node: the share, the last backup, the measurements."""
-    told = _told()
-    return [*_share(told["share"]), *_backup(), *_measured(told, _kept())]
+    """Of the head node: the share, the disk under Slurm's state, the last backup."""
+    share = _room("tailrack_share_bytes", "tailrack_share_available_bytes", "the share's file system", _told()["share"])
+    state = _room(
+        "tailrack_slurm_state_bytes",
+        "tailrack_slurm_state_available_bytes",
+        "the file system that Slurm's state is on",
+        SLURM_STATE,
+    )
+    return [*share, *state, *_backup()]
 
 
-def _measured(told: Mapping[str, Any], kept: Mapping[str, Mapping[str, Any]]) -> Sequence[Metric]:
+def measured() -> Sequence[Metric]:
+    """Of the head node: the measurements. They are words of a user, which take no other figures along."""
+    told, kept = _told(), _kept()
     bandwidth = {scope: found for scope, found in kept.items() if scope != TRAINING}
     trained = training_figures(kept[TRAINING], told.get("training_floor")) if TRAINING in kept else ()
-    return [*measured_figures(told, bandwidth), *trained]
+    return [*measured_figures(told, bandwidth, _members()), *trained]
 
 
-def _share(path: str) -> Sequence[Metric]:
+def _members() -> frozenset[str]:
+    """Names of the cluster's machines as its steps have them: root of a node can make others up in slurmctld."""
+    return frozenset(path.name for path in MEMBERS.iterdir())
+
+
+def _room(size: str, free: str, what: str, path: str | Path) -> Sequence[Metric]:
     room = os.statvfs(path)
     return [
-        Metric("tailrack_share_bytes", "Size of the share's file system.", [({}, room.f_blocks * room.f_frsize)]),
-        Metric("tailrack_share_available_bytes", "Bytes of it that are free.", [({}, room.f_bavail * room.f_frsize)]),
+        Metric(size, f"Size of {what}.", [({}, room.f_blocks * room.f_frsize)]),
+        Metric(free, "Bytes of it that are free.", [({}, room.f_bavail * room.f_frsize)]),
     ]
 
 
@@ -162,4 +186,5 @@ COLLECTORS: Mapping[str, Callable[[], Sequence[Metric]]] = {
     "gpus": gpus,
     "certificate": certificate,
     "head": head,
+    "measured": measured,
 }

@@ -6,7 +6,7 @@ anything. Judged by figure and floor alone; that another network should have car
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, get_args
 
 from components.roles.monitoring.exposition import Metric, Sample
@@ -21,12 +21,15 @@ _MOMENT = ("tailrack_measured_timestamp_seconds", "When it was measured.")
 _VERDICT = ("tailrack_measurement_verdict", "1 for the verdict of the last measurement.")
 
 
-def measured_figures(told: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> list[Metric]:
+def measured_figures(
+    told: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]], members: Container[str]
+) -> list[Metric]:
     """Return figures of all scopes, and of nodes that were measured by themselves.
 
-    told    `cpu`, what is asked of a measurement of CPUs; `ranks_per_node`; `floors`, GB/s by scope; the words
-            `cross_site` and `node`, which are scopes too
-    found   what was kept, by scope
+    told      `cpu`, what is asked of a measurement of CPUs; `ranks_per_node`; `floors`, GB/s by scope; the words
+              `cross_site` and `node`, which are scopes too
+    found     what was kept, by scope
+    members   nodes of the cluster: a report may name others
     """
     busbw: list[Sample] = []
     floor: list[Sample] = []
@@ -34,7 +37,9 @@ def measured_figures(told: Mapping[str, Any], found: Mapping[str, Mapping[str, A
     verdict: list[Sample] = []
     for scope, kept in sorted(found.items()):
         whole, alone = _judged(told, scope, kept)
-        by_itself = [({"scope": told["node"], "node": node}, result) for node, result in sorted(alone.items())]
+        by_itself = [
+            ({"scope": told["node"], "node": node}, result) for node, result in sorted(alone.items()) if node in members
+        ]
         for labels, result in [({"scope": scope}, whole), *by_itself]:
             how = {**labels, "collective": result["collective"], "bytes": str(result["gate_bytes"])}
             if result["busbw_gb_per_s"] is not None:

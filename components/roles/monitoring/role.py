@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 
 from components.roles.cluster_settings import ClusterSettings
+from components.roles.monitoring.accepted_series import NODE_NAME, PATH, metric_relabel_configs
 from components.roles.monitoring.alertmanager import UNIT as ALERTMANAGER_UNIT
 from components.roles.monitoring.alertmanager import alertmanager_config, receiver_secrets
+from components.roles.monitoring.figures import COLLECTORS
 from components.roles.monitoring.settings import Monitoring
 from components.roles.python_program import python_program
 from components.roles.role import DYNAMIC, Holder, Role, template
@@ -47,7 +49,8 @@ def role(settings: ClusterSettings) -> Role:
         packages={"services": packages} if asked else {},
         texts={
             "config": template("monitoring", "prometheus.yml"),
-            "rules": template("monitoring", "rules.yml"),
+            "rules": rules(),
+            "accepted": metric_relabel_configs(),
             "unit": template("monitoring", PROMETHEUS_UNIT),
             "figures": python_program("components.roles.monitoring.figures", "sys.argv[1:]", FLOORS),
             "figures_unit": template("monitoring", "tailrack-figures.service"),
@@ -61,6 +64,15 @@ def role(settings: ClusterSettings) -> Role:
         serves=(str(asked.exporter_port),) if asked else (),
         scrape={JOB: asked.exporter_port} if asked else {},
     )
+
+
+def rules() -> str:
+    """Return the rules that raise alerts; the head node's name is still missing."""
+    text = template("monitoring", "rules.yml")
+    mountpoint = f"{PATH}|odd-name-[0-9]+"
+    for word, pattern in (("NODE", NODE_NAME), ("MOUNTPOINT", mountpoint), ("COLLECTORS", "|".join(COLLECTORS))):
+        text = text.replace(f"@{word}@", pattern)
+    return text
 
 
 def told(settings: ClusterSettings) -> str:

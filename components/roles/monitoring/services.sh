@@ -8,6 +8,7 @@
 # MONITORING_CLUSTER                                the cluster's name, which alerts have
 # MONITORING_RETENTION_DAYS, MONITORING_RETENTION_GB   what it keeps
 # MONITORING_UNIT, MONITORING_CONFIG, MONITORING_RULES   texts of its unit, its configuration and its rules
+# MONITORING_ACCEPTED                               what it keeps of an answer, JSON: accepted_series.py
 # MONITORING_SCRAPE                                 `job port`, one a line: what all members are asked for
 # MONITORING_ALERTMANAGER, MONITORING_ALERTMANAGER_PORT   as in alertmanager.sh
 # HEAD_ADDRESS                                      tailnet address of this machine
@@ -23,7 +24,7 @@ monitoring_services() {
         return
     fi
     ensure_file /etc/tailrack/monitoring.json 0600 root:root "$MONITORING_TOLD"
-    start_exporter "$HEAD_ADDRESS" slurm head tailnet gpus certificate
+    start_exporter "$HEAD_ADDRESS" slurm head measured tailnet gpus certificate
     if [ -n "$MONITORING_ALERTMANAGER" ]; then
         ensure_alertmanager_password
         start_prometheus
@@ -35,19 +36,27 @@ monitoring_services() {
     fi
 }
 
-# What all members are asked for at a port: name, port. Of each there is a file (target.sh). What a machine says beyond the limit is
-# not taken: one that says too much is no reason to fill this machine's disk.
+# What all members are asked for at a port: name, port. Of each there is a file (target.sh). Root of a node writes the answer: it
+# is bounded before Prometheus reads it (the size is that of the text, also of a compressed answer), leads nowhere else, is of
+# now, and says nothing of another machine (accepted_series.py).
 scrape_job() {
     cat <<END
   - job_name: $1
+    honor_labels: false
+    honor_timestamps: false
+    follow_redirects: false
+    body_size_limit: 4MB
     sample_limit: 20000
-    label_value_length_limit: 1000
+    label_limit: 16
+    label_name_length_limit: 64
+    label_value_length_limit: 128
     file_sd_configs:
       - files: [$TARGETS_DIR/*.json]
     relabel_configs:
       - source_labels: [__address__]
         target_label: __address__
         replacement: \$1:$2
+    metric_relabel_configs: $MONITORING_ACCEPTED
 END
 }
 
@@ -74,11 +83,11 @@ start_prometheus() {
     local run_with=("/etc/systemd/system/$unit" "$PROMETHEUS_DIR/environment")
     local read=("$PROMETHEUS_DIR/rules.yml" "$PROMETHEUS_DIR/prometheus.yml")
     silence_daemon prometheus "$unit"
+    while read -r job port; do text+=$'\n'$(scrape_job "$job" "$port"); done <<<"$MONITORING_SCRAPE"
     text=${text//@HEAD@/$NODE_NAME}
     text=${text//@CLUSTER@/$MONITORING_CLUSTER}
     text=${text//@ADDRESS@/$HEAD_ADDRESS}
     text=${text//@PORT@/$MONITORING_PORT}
-    while read -r job port; do text+=$'\n'$(scrape_job "$job" "$port"); done <<<"$MONITORING_SCRAPE"
     if [ -n "$MONITORING_ALERTMANAGER" ]; then
         text+=$'\n'$(alertmanager_job)
         credentials=LoadCredential=alertmanager:$ALERTMANAGER_DIR/password
@@ -89,7 +98,7 @@ start_prometheus() {
 PORT=$MONITORING_PORT
 DAYS=$MONITORING_RETENTION_DAYS
 GIB=$MONITORING_RETENTION_GB"
-    ensure_file "${read[0]}" 0644 root:root "$MONITORING_RULES"
+    ensure_file "${read[0]}" 0644 root:root "${MONITORING_RULES//@HEAD@/$NODE_NAME}"
     ensure_file "${read[1]}" 0644 root:root "$text"
     said=$(promtool check config "${read[1]}" 2>&1) ||
         fail "this release of Prometheus does not take its configuration: $(grep -v '^ *$' <<<"$said" | tail -n 1)" \

@@ -13,11 +13,13 @@ from components.validation.slurm_nodes import Node
 NODE_STATES = ("idle", "mixed", "allocated", "completing", "draining", "drained", "down", "unknown")
 JOB_STATES = ("pending", "running", "suspended", "completing")
 NO_PARTITION = "none"
+# Root of a node can make up partitions in slurmctld: so many are shown.
+MOST_PARTITIONS = 100
 
 
 def slurm_figures(jobs: Iterable[Job], nodes: Sequence[Node]) -> list[Metric]:
     """Return figures of all partitions; a state that nobody is in is 0, so that a graph has no holes."""
-    partitions = sorted({name for node in nodes for name in node.partitions})
+    partitions = sorted({name for node in nodes for name in node.partitions})[:MOST_PARTITIONS]
     at = Counter((name, node_state(node)) for node in nodes for name in node.partitions)
     jobs = list(jobs)
     of = Counter((_partition(job, partitions), job_state(job)) for job in jobs if job.waits or job.runs)

@@ -16,7 +16,7 @@ from components.roles.monitoring import figures
 from components.roles.monitoring.exposition import Metric, exposition
 from components.roles.monitoring.gpu_figures import gpu_figures
 from components.roles.monitoring.measured_figures import measured_figures
-from components.roles.monitoring.role import told
+from components.roles.monitoring.role import rules, told
 from components.roles.monitoring.settings_ports import TAKEN
 from components.roles.monitoring.slurm_figures import node_state, slurm_figures
 from components.roles.monitoring.tailnet_figures import read_names, tailnet_figures
@@ -129,7 +129,7 @@ def settings(**monitoring: object) -> Any:
 
 def measured(kept: Mapping[str, Any], floors: Mapping[str, float]) -> list[Metric]:
     told_ = json.loads(told(parse({**LAB, "validation": {"floors_gb_per_s": floors}}, base_dir=Path())))
-    return measured_figures(told_, {"cloud-a": kept})
+    return measured_figures(told_, {"cloud-a": kept}, {"a1", "b1"})
 
 
 MEASURED = {
@@ -190,6 +190,7 @@ def test_slurmctld_is_asked_once_for_jobs_and_once_for_nodes(tmp_path: Path, mon
 
     monkeypatch.setattr(look, "scontrol", scontrol)
     monkeypatch.setattr(figures, "TOLD", tmp_path / "told")
+    monkeypatch.setattr(figures, "MEMBERS", tmp_path)
     (tmp_path / "told").write_text(told(settings()))
     assert values(figures.slurm(), "tailrack_slurm_gpus") == {(): 0}
     assert asked == [("show", "jobs", "--json"), ("show", "nodes", "--json")]
@@ -255,7 +256,7 @@ PROMTOOL = shutil.which("promtool")
 
 @pytest.mark.skipif(PROMTOOL is None, reason="no promtool here; tests/lab/test_monitoring.py runs it on the head node")
 def test_each_rule_raises_what_it_is_there_for(tmp_path: Path) -> None:
-    shutil.copy(FOLDER / "monitoring" / "templates" / "rules.yml", tmp_path)
+    (tmp_path / "rules.yml").write_text(rules().replace("@HEAD@", "head"), encoding="utf-8")
     shutil.copy(FIXTURES / "prometheus" / "rules_test.yml", tmp_path)
     done = subprocess.run(
         [str(PROMTOOL), "test", "rules", "rules_test.yml"], cwd=tmp_path, capture_output=True, text=True

@@ -55,6 +55,8 @@ def test_each_kind_of_receiver_reads_what_is_secret_from_a_file_of_its_own() -> 
     assert found["webhook_configs"] == [{"send_resolved": True, "url_file": f"{folder}/receiver-0"}]
     assert found["slack_configs"][0]["api_url_file"] == f"{folder}/receiver-2"
     assert "remedy" in found["slack_configs"][0]["text"]
+    # Slack's own default would show the values of all labels.
+    assert "alertname" in found["slack_configs"][0]["fallback"]
     mail, relay = found["email_configs"]
     assert (mail["auth_username"], mail["auth_password_file"]) == ("lab@example.org", f"{folder}/receiver-1")
     assert (mail["to"], mail["from"], mail["smarthost"]) == (

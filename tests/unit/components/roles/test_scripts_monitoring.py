@@ -65,16 +65,25 @@ def test_the_head_node_asks_itself_and_a_second_run_restarts_nothing(host: Shell
     ]
     config = host.path(CONFIG).read_text()
     assert 'targets: ["100.64.0.1:9090"]' in config
-    assert yaml.safe_load(config)["scrape_configs"][1] == {
+    job = yaml.safe_load(config)["scrape_configs"][1]
+    assert "|head;(tailrack_backup_timestamp_seconds|" in job.pop("metric_relabel_configs")[0]["regex"]
+    assert 'instance="head", node=~"[a-z]' in host.path(RULES).read_text()
+    assert job == {
         "job_name": "node",
+        "honor_labels": False,
+        "honor_timestamps": False,
+        "follow_redirects": False,
+        "body_size_limit": "4MB",
         "sample_limit": 20000,
-        "label_value_length_limit": 1000,
+        "label_limit": 16,
+        "label_name_length_limit": 64,
+        "label_value_length_limit": 128,
         "file_sd_configs": [{"files": [f"{host.root}{TARGETS}/*.json"]}],
         "relabel_configs": [
             {"source_labels": ["__address__"], "target_label": "__address__", "replacement": "$1:9100"}
         ],
     }
-    assert "@" not in config
+    assert "@" not in config + host.path(RULES).read_text()
     assert host.path("/etc/tailrack/monitoring.json").stat().st_mode & 0o777 == 0o600
     assert not [call for call in services(host) if "restart" in call or "reload" in call]
 
