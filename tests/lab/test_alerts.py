@@ -16,7 +16,8 @@ import pytest
 from components.roles.role import template
 from lab.commands import run
 from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
-from tests.lab.prometheus import asked, firing
+from tests.lab.hostile_exporter import FORGED, HOSTILE
+from tests.lab.prometheus import address, api, asked, firing
 from tests.lab.sealer import sealer_of
 
 Cluster = ClusterUnderTest
@@ -47,7 +48,8 @@ RECEIVER = """#!/usr/bin/python3
 import http.server
 class Receiver(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
-        self.rfile.read(int(self.headers["Content-Length"]))
+        with open("/root/received", "ab") as file:
+            file.write(self.rfile.read(int(self.headers["Content-Length"])) + b"\\n")
         self.send_response(200)
         self.end_headers()
 http.server.HTTPServer(("0.0.0.0", 8099), Receiver).serve_forever()
@@ -59,6 +61,7 @@ RAISED = {
     "GpuMemoryErrors": {"instance": "a2", "gpu": "0"},
     "ShareNearlyFull": {"instance": "head"},
     "DiskNearlyFull": {"instance": "head", "mountpoint": SHARE, "fstype": "ext4"},
+    "SlurmStateNearlyFull": {"instance": "head"},
     "BackupOld": {"instance": "head"},
     "BandwidthBelowFloor": {"scope": "cloud-a"},
     "TrafficByRelay": {"instance": "a2", "peer": "a1"},
@@ -67,6 +70,8 @@ RAISED = {
     "RentedNodeIdle": {"node": "a2"},
     "AlertsNotDelivered": {"integration": "webhook"},
 }
+# By a node's root, at the end of this file.
+HOSTILE_ALERTS = {"MachineFloods"}
 LATER = {"AlertmanagerSilent": {"instance": "head"}, "MachineSilent": {"instance": "a1"}}
 
 
@@ -135,6 +140,13 @@ def break_it(cluster: Cluster) -> None:
     cluster.run("head", "scontrol update nodename=a1 state=drain reason='new disk'")
     # As a user fills it, over NFS.
     cluster.run_as("ada", "a1", "! head -c 1G /dev/zero >all", 300)
+    # A small disk with Slurm's state on it, of which 4 % are free.
+    state = "/var/lib/slurm/slurmctld"
+    cluster.run(
+        "head",
+        f"cp -a {state} /root/state && mount -t tmpfs -o size=8m tmpfs {state} && cp -a /root/state/. {state}/ && "
+        f"head -c 7800K /dev/zero >{state}/filler",
+    )
     # As the backup itself writes it: four hours ago.
     cluster.run("head", "echo done=$(($(date +%s) - 14400)) >/var/lib/tailrack/backup-state")
     # One that was not renewed for two months, of the cluster's own authority.
@@ -168,7 +180,7 @@ def raised(cluster: Cluster, alert: str, labels: Mapping[str, str]) -> bool:
 
 def test_there_is_no_rule_that_is_not_tried_here(cluster: Cluster) -> None:
     rules = re.findall(r"- alert: (\w+)", template("monitoring", "rules.yml"))
-    assert sorted(rules) == sorted([*RAISED, *LATER])
+    assert sorted(rules) == sorted([*RAISED, *LATER, *HOSTILE_ALERTS])
 
 
 @pytest.mark.parametrize("alert", RAISED)
@@ -191,7 +203,7 @@ def test_each_is_over_when_its_remedy_was_followed(cluster: Cluster) -> None:
     begin(cluster, "a2", "receiver", RECEIVER)
     cluster.run("head", "systemctl restart tailrack-alertmanager")
     cluster.run("a1", "systemctl start tailrack-node-exporter; nft delete table inet broken")
-    cluster.run("head", "rm /export/shared/home/ada/all; tailrack resume a1", 120)
+    cluster.run("head", "rm /export/shared/home/ada/all /var/lib/slurm/slurmctld/filler; tailrack resume a1", 120)
     cluster.run("head", "rm /var/lib/tailrack/backup-state; systemctl start tailrack-sign")
     for node in ("a1", "a2"):
         cluster.run(node, "systemctl start tailrack-certificate")
@@ -204,3 +216,62 @@ def test_each_is_over_when_its_remedy_was_followed(cluster: Cluster) -> None:
     del mended["BandwidthBelowFloor"]
     for alert, labels in mended.items():
         eventually(lambda alert=alert, labels=labels: not raised(cluster, alert, labels), 180, f"{alert} is over")  # type: ignore[misc]
+
+
+def answer(cluster: Cluster, text: str) -> None:
+    """Have a1's exporter answer that."""
+    put(cluster, "a1", "/root/answer", text)
+    cluster.run("a1", "gzip -c /root/answer >/root/answer.new && mv /root/answer.new /root/answer.gz")
+
+
+def test_root_of_a_node_writes_no_alert_and_none_of_another_machine(cluster: Cluster) -> None:
+    before = {(one["alertname"], one["instance"]) for one in firing(cluster)}
+    received = "cat /root/received"
+    answer(cluster, FORGED)
+    cluster.run("a1", "systemctl stop tailrack-node-exporter")
+    begin(cluster, "a1", "hostile", HOSTILE.replace("ADDRESS", address(cluster, "a1")))
+    # What is its own is raised, with a name of ours in the place of one that is more than a word.
+    wanted = {("DiskNearlyFull", "a1"), ("CertificateNearEnd", "a1")}
+    eventually(
+        lambda: {(one["alertname"], one["instance"]) for one in firing(cluster)} >= wanted, 120, "its own alerts"
+    )
+    eventually(lambda: "odd-name-" in cluster.run("a2", received), 120, "the receiver is told")
+    # As long as all else takes to be raised.
+    rounds = asked(cluster, 'count_over_time(up{instance="a1"}[1h])')["a1"]
+    eventually(lambda: asked(cluster, 'count_over_time(up{instance="a1"}[1h])')["a1"] > rounds + 4, 60, "asked again")
+    assert {(one["alertname"], one["instance"]) for one in firing(cluster)} - before == wanted
+    assert asked(cluster, 'up{job="node"}') == {"head": 1, "a1": 1, "a2": 1}
+    for series in ("backup_timestamp_seconds", "slurm_node_out", "share_bytes", "busbw_gb_per_s", "node_idle_seconds"):
+        assert "a1" not in asked(cluster, f"tailrack_{series}"), series
+    kept = str(api(cluster, "series", 'match[]={instance="a1"}'))
+    for shown in (cluster.run("a2", received), str(firing(cluster)), kept):
+        assert not re.search("reboot|channel|evil|curl", shown)
+
+
+def test_a_node_whose_values_are_ever_new_is_told_as_one_that_floods(cluster: Cluster) -> None:
+    for turn in range(4):
+        scraped = f'node_network_up{{instance="a1", device="t{turn}-1"}}'
+        line = r"node_network_up{device=\"t%d-%d\"} 1\n"
+        cluster.run(
+            "a1",
+            f"awk 'BEGIN {{ for (i = 1; i < 19000; i++) printf \"{line}\", {turn}, i }}' | gzip >/root/answer.new && "
+            "mv /root/answer.new /root/answer.gz",
+        )
+        eventually(lambda scraped=scraped: asked(cluster, scraped), 60, "they are taken")  # type: ignore[misc]
+    eventually(lambda: raised(cluster, "MachineFloods", {"instance": "a1"}), 60, "that it floods is told")
+
+
+def test_an_answer_that_unpacks_to_a_gigabyte_is_refused_and_takes_no_memory(cluster: Cluster) -> None:
+    peak = "grep VmHWM /proc/$(systemctl show -P MainPID tailrack-prometheus)/status | tr -dc 0-9"
+    before = int(cluster.run("head", peak))
+    cluster.run(
+        "a1",
+        "{ echo '# x'; head -c 1G /dev/zero | tr '\\0' x; } | gzip -1 >/root/answer.new && "
+        "mv /root/answer.new /root/answer.gz",
+        120,
+    )
+    eventually(lambda: raised(cluster, "MachineSilent", {"instance": "a1"}), 120, "the node counts as silent")
+    targets = str(api(cluster, "targets", "state=active")["activeTargets"])
+    assert "body size limit exceeded" in targets
+    assert asked(cluster, 'up{job="node"} == 1').keys() == {"head", "a2"}
+    assert int(cluster.run("head", peak)) - before < 200 * 1024

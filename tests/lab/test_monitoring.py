@@ -72,7 +72,7 @@ def test_every_machine_is_asked_over_the_tailnet_and_an_unchanged_up_runs_nothin
 def test_slurms_figures_paths_and_the_measurement_are_there_and_each_collector_is_well(cluster: Cluster) -> None:
     well = "tailrack_collector_success"
     counted = f"count by (instance) ({well} == 1)"
-    eventually(lambda: asked(cluster, counted) == {"head": 5, "a1": 3, "a2": 3}, 180, "all collectors are well")
+    eventually(lambda: asked(cluster, counted) == {"head": 6, "a1": 3, "a2": 3}, 180, "all collectors are well")
     idle = 'tailrack_slurm_nodes{partition="all", state="idle"}'
     eventually(lambda: asked(cluster, idle) == {"head": 3}, 90, "three nodes are idle")
     busbw = asked(cluster, "tailrack_busbw_gb_per_s", "scope")
