@@ -2,9 +2,9 @@
 
 Prints one line, `# tailrack there NODE JSON`: `rdma` are the ports that the kernel knows, `gpus` and `nics` Slurm's own
 GPUs' ways to one another and to those ports, in the words of `nvidia-smi topo -m` (NV18, PIX, PXB, PHB, NODE, SYS),
-`p2p` whether the driver lets each pair of them read the other, `peermem` whether nvidia_peermem is loaded, `dmabuf`
-whether the driver is NVIDIA's open one, which lends its memory by DMA-BUF. What cannot be found out is null.
-fabric_facts.py reads it.
+`meshed` whether more than half of the pairs of GPUs have NVLink, `p2p` whether the driver lets each pair of them read
+the other, `peermem` whether nvidia_peermem is loaded, `dmabuf` whether the driver is NVIDIA's open one, which lends its
+memory by DMA-BUF. What cannot be found out is null. fabric_facts.py reads it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from typing import Any
 LIMIT_SECONDS = 60
 RDMA = Path("/sys/class/infiniband")
 PEERMEM = (Path("/sys/module/nvidia_peermem"), Path("/sys/kernel/mm/memory_peers/nv_mem"))
+# Of topo -m, and of topo -p2p (OK, CNS, GNS, TNS, NS, DR, U).
+WAY = re.compile(r"NV\d+|PIX|PXB|PHB|NODE|SYS|OK|[CGT]?NS|DR|U", re.ASCII)
 DRIVER = Path("/proc/driver/nvidia/version")
 
 
@@ -51,9 +53,11 @@ def rdma_ports(folder: Path = RDMA) -> list[dict[str, Any]]:
 
 
 def smi(*words: str) -> str | None:
-    """What nvidia-smi prints; None where it does not come to its end."""
+    """What nvidia-smi prints, whatever its status: that may be a mere warning's. None where it gives no answer."""
     try:
-        done = subprocess.run(["nvidia-smi", *words], capture_output=True, text=True, timeout=LIMIT_SECONDS, check=True)
+        done = subprocess.run(
+            ["nvidia-smi", *words], capture_output=True, text=True, errors="replace", timeout=LIMIT_SECONDS, check=False
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout
@@ -69,22 +73,36 @@ def matrix(text: str | None) -> dict[str, dict[str, str]] | None:
         words = [word.strip() for word in line.split("\t")]
         if not columns and "GPU0" in words:
             columns = words[1:]
-        elif columns and re.fullmatch(r"(GPU|NIC)\d+", words[0]):
+        elif columns and len(words) > 1 and re.fullmatch(r"(GPU|NIC)\d+", words[0]):
             rows[words[0]] = dict(zip(columns, words[1:], strict=False))
     return rows or None
 
 
 def ways(table: dict[str, dict[str, str]] | None, to: str) -> list[str] | None:
-    """Each word between a GPU and another column of that kind, once; None where nvidia-smi does not say."""
-    if table is None:
-        return None
-    found = {
-        word
+    """Each word between a GPU and another column of that kind, once; None where nvidia-smi does not say.
+
+    What is no word of a way (`ERR!`, an empty cell) says nothing, and takes no other word with it.
+    """
+    return None if table is None else sorted({*_pairs(table, to).values()})
+
+
+def _pairs(table: dict[str, dict[str, str]], to: str) -> dict[tuple[str, str], str]:
+    return {
+        (row, column): word
         for row, cells in table.items()
         for column, word in cells.items()
-        if row.startswith("GPU") and re.fullmatch(to + r"\d+", column) and row != column
+        if row.startswith("GPU") and re.fullmatch(to + r"\d+", column) and row != column and WAY.fullmatch(word)
     }
-    return sorted(found)
+
+
+def meshed(table: dict[str, dict[str, str]] | None) -> bool | None:
+    """Whether more than half of the pairs of GPUs have NVLink between them; None where nvidia-smi does not say.
+
+    So it is behind switches and in a cube of eight, also where one of them has lost its links, and not where bridges
+    join GPUs by two.
+    """
+    pairs = _pairs(table or {}, "GPU")
+    return sum(word.startswith("NV") for word in pairs.values()) * 2 > len(pairs) if pairs else None
 
 
 def main() -> None:
@@ -95,7 +113,8 @@ def main() -> None:
         "rdma": rdma_ports(),
         "gpus": ways(topology, "GPU"),
         "nics": ways(topology, "NIC"),
-        "p2p": None if peers is None else peers == ["OK"],
+        "meshed": meshed(topology),
+        "p2p": None if not peers else peers == ["OK"],
         "peermem": any(path.exists() for path in PEERMEM),
         "dmabuf": "Open Kernel Module" in told(DRIVER),
     }

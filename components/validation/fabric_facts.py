@@ -9,6 +9,7 @@ from typing import Any
 _LINE = re.compile(r"# tailrack there (?P<node>[A-Za-z0-9][\w.-]*) (?P<there>\{.*\})", re.ASCII)
 _WAY = re.compile(r"NV\d+|PIX|PXB|PHB|NODE|SYS", re.ASCII)
 _NAME = re.compile(r"[\w.-]{1,64}", re.ASCII)
+_KEYS = frozenset({"rdma", "gpus", "nics", "p2p", "peermem", "dmabuf"})
 _NEAR = frozenset({"PIX", "PXB"})
 INFINIBAND, ROCE, EFA = "InfiniBand", "RoCE", "Libfabric"
 
@@ -18,6 +19,7 @@ class FabricFacts:
     """One node. `ports` maps each port that is up (`mlx5_0:1`) to INFINIBAND, ROCE or EFA.
 
     `nvlink`     whether every pair of its GPUs is joined by NVLink; None where that is not known, or there is one GPU
+    `meshed`     whether more than half of the pairs are: an NVLink machine, of which some link may be lost
     `p2p`        whether NCCL would by itself let each pair of them read the other over PCIe; None likewise
     `near`       whether a network device is near to a GPU: NCCL has it read the GPU's memory by itself then
     `direct`     whether the driver would let it: by nvidia_peermem, or by DMA-BUF
@@ -28,6 +30,7 @@ class FabricFacts:
     p2p: bool | None
     near: bool
     direct: bool
+    meshed: bool = False
 
 
 def read_fabric_facts(output: str) -> dict[str, FabricFacts]:
@@ -43,7 +46,9 @@ def read_fabric_facts(output: str) -> dict[str, FabricFacts]:
 
 
 def _presence(there: Mapping[str, Any]) -> FabricFacts:
-    if set(there) != {"rdma", "gpus", "nics", "p2p", "peermem", "dmabuf"} or not isinstance(there["rdma"], list):
+    if set(there) - {"meshed"} != {"rdma", "gpus", "nics", "p2p", "peermem", "dmabuf"} or not isinstance(
+        there["rdma"], list
+    ):
         raise ValueError(there)
     ports = dict(_port(port) for port in there["rdma"] if _is_port(port) and port["up"])
     gpus, nics = _ways(there["gpus"]), _ways(there["nics"])
@@ -54,6 +59,7 @@ def _presence(there: Mapping[str, Any]) -> FabricFacts:
         p2p=None if not gpus or peers is None else peers and gpus <= _NEAR,
         near=bool(nics and nics & _NEAR),
         direct=_truth(there["peermem"]) is True or _truth(there["dmabuf"]) is True,
+        meshed=_truth(there.get("meshed")) is True,
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from components.validation import floors
-from components.validation.expected import ANY_RDMA, expect
+from components.validation.expected import ANY_RDMA, NVLINK, expect
 from components.validation.fabric_facts import FabricFacts, read_fabric_facts
 from components.validation.groups import Group
 from components.validation.model import JobReport, Measurement, names, number
@@ -69,11 +69,13 @@ def judge_group(
     group = Group(", ".join(sorted(set(gpus.values()))), tuple(sorted(gpus)), asked.ranks // asked.nodes)
     expected = expect(group.nodes, there, how.interface, spans=how.spans, rdma=how.rdma)
     used = read_transport(report.log + report.output, asked.nodes).name or ""
+    # A machine that has lost a link is still one of its kind.
+    meshed = len(group.nodes) == 1 and all(node in there and there[node].meshed for node in group.nodes)
     known = floors.floor_for(
         gpu=group.kind,
         gpus_per_node=group.per_node,
         nodes=asked.nodes,
-        transport=expected.transport or used,
+        transport=expected.transport or (NVLINK if meshed else used),
         collective=asked.collective,
         size_bytes=asked.gate_bytes,
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from components.validation.json_part import first_object
 
 # Flags of a node that takes no work, whatever else it is.
 _OUT = frozenset({"DRAIN", "DOWN", "FAIL", "NOT_RESPONDING", "INVALID_REG", "REBOOT_ISSUED", "POWERED_DOWN"})
@@ -67,15 +68,21 @@ class Node:
 
 
 def read_nodes(text: str) -> list[Node]:
-    """Read what scontrol printed, sorted by name. Raises ValueError for what is not of its form."""
+    """Read what scontrol printed, sorted by name. Raises ValueError for what is not of its form.
+
+    A plugin's warning may stand before it.
+    """
+    whole, complete = first_object(text, lambda each: isinstance(each.get("nodes"), list))
+    if not complete:
+        raise ValueError("no nodes as Slurm prints them")
     try:
-        return sorted((_node(each) for each in json.loads(text)["nodes"]), key=lambda node: node.name)
+        return sorted((_node(each) for each in whole["nodes"] if each is not None), key=lambda node: node.name)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError("no nodes as Slurm prints them") from error
 
 
 def _node(told: Mapping[str, Any]) -> Node:
-    state = told["state"]
+    state = told["state"] or "UNKNOWN"
     return Node(
         str(told["name"]),
         frozenset(state if isinstance(state, list) else str(state).split("+")),

@@ -30,12 +30,13 @@ QUERY: Sequence[str] = (
 
 
 def gpu_figures(said: str) -> list[Metric]:
-    """Return figures of each GPU. What a GPU does not have (`[N/A]`) is left out.
+    """Return figures of each GPU. What a GPU does not have (`[N/A]`) is left out, and so is a sentence beside the rows.
 
-    Raises ValueError for what is not of its form.
+    Raises ValueError for what has no row of its form.
     """
-    rows = [[cell.strip() for cell in row] for row in csv.reader(said.splitlines()) if row]
-    if any(len(row) != len(_FIGURES) + 2 or not row[0].isdecimal() for row in rows):
+    lines = [[cell.strip() for cell in row] for row in csv.reader(said.splitlines()) if row]
+    rows = [row for row in lines if len(row) == len(_FIGURES) + 2 and row[0].isdecimal()]
+    if lines and not rows:
         raise ValueError("nvidia-smi does not print what it was asked for")
     count = Metric("tailrack_gpus", "GPUs that nvidia-smi shows.", [({}, len(rows))])
     return [

@@ -26,6 +26,9 @@ def tailnet_figures(status: str, names: Mapping[str, str]) -> list[Metric]:
     sent: list[Sample] = []
     try:
         for peer in (json.loads(status).get("Peer") or {}).values():
+            # A peer without a word about it is no reason to say nothing of the others.
+            if not peer:
+                continue
             name = next((names[each] for each in peer.get("TailscaleIPs") or [] if each in names), "")
             if not name:
                 continue

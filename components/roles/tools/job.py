@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from components.validation.json_part import first_object
 from components.validation.slurm_nodes import number
 
 _WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD")
@@ -84,7 +84,10 @@ class Job:
 def read_jobs(text: str) -> list[Job]:
     """Read what scontrol printed. Raises ValueError for what is not of its form."""
     try:
-        return [_job(each) for each in json.loads(text)["jobs"]]
+        whole, complete = first_object(text, lambda each: isinstance(each.get("jobs"), list))
+        if not complete:
+            raise KeyError("jobs")
+        return [_job(each) for each in whole["jobs"] if each is not None]
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise ValueError("no jobs as Slurm prints them") from error
 

@@ -25,12 +25,16 @@ HEALTH = Path("/run/tailrack/health.json")
 LIMIT_SECONDS = 60
 # A process in its ordinary work waits for hardware for moments only.
 WAITING_SECONDS = 2
-MOST_BYTES = 400_000
+# Eight GPUs on which hundreds of processes compute say more than a megabyte.
+MOST_BYTES = 3_000_000
 # Of what is filtered before it is kept.
 MOST_BYTES_READ = 40_000_000
 MOST_EVENTS = 500
 NOBODY = 65534
-_EVENT = re.compile(r"NVRM: Xid|NVRM: .*fallen off the bus|mlx5_core .*(?:health|fatal|assert)", re.IGNORECASE)
+_EVENT = re.compile(
+    r"NVRM: Xid|NVRM: .*fallen off the bus|nvidia-nvswitch\d+: SXid .*fatal,|mlx5_core .*(?:health|fatal|assert)",
+    re.IGNORECASE,
+)
 _PCI = re.compile(r"^(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] |^\s+(?:ACSCap|ACSCtl|ATSCtl):", re.IGNORECASE)
 
 Look = dict[str, object]
@@ -96,7 +100,9 @@ def kernel_events() -> Look:
     """Events of GPUs and adapters in the kernel's log of this boot."""
     log = run(["journalctl", "-k", "-b", "-o", "short-iso", "--no-pager"], most=MOST_BYTES_READ)
     if log["status"] != 0 or not str(log["output"]).strip():
-        log = run(["dmesg"], most=MOST_BYTES_READ)
+        ring = run(["dmesg"], most=MOST_BYTES_READ)
+        # A journal with a damaged file is still worth reading where the ring buffer is closed.
+        log = ring if ring["status"] == 0 or not str(log["output"]).strip() else log
     return kept(log, _EVENT, MOST_EVENTS)
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 MOST_BYTES = 8_000_000
+# Of a look: not in time, not to be run, not there.
+NO_ANSWER = (None, 126, 127)
 
 
 @dataclass(frozen=True)
@@ -25,9 +27,9 @@ class Health:
     looks: dict[str, Look] = field(default_factory=dict)
 
     def output(self, name: str) -> str:
-        """What a command printed that ended well; empty otherwise."""
+        """What a command printed, whatever its status: that may be a warning's. Empty where there was no answer."""
         look = self.looks.get(name)
-        return look.output if look and look.status == 0 else ""
+        return look.output if look and look.status not in NO_ANSWER else ""
 
 
 def read_health(text: str) -> Health | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 KMSG = Path("dev/kmsg")
 MOST_BYTES = 16 * 2**20
-WANTED = "NVRM: "
+WANTED = ("NVRM: ", "SXid (")
 
 
 def read_kmsg(root: Path = Path("/")) -> list[tuple[int, str]]:
@@ -42,7 +42,13 @@ def _records(text: str) -> list[tuple[int, str]]:
     for line in text.split("\n"):
         head, mark, words = line.partition(";")
         fields = head.split(",")
-        if mark and len(fields) >= 4 and fields[1].isascii() and fields[1].isdecimal() and WANTED in words:
+        if (
+            mark
+            and len(fields) >= 4
+            and fields[1].isascii()
+            and fields[1].isdecimal()
+            and any(word in words for word in WANTED)
+        ):
             records.append((int(fields[1]), words))
     return records
 

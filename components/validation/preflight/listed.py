@@ -72,7 +72,7 @@ class Machine:
     said: Callable[..., str] = said_by
 
     def text(self, name: str) -> str:
-        """What a command of the collector printed that ended well; empty otherwise."""
+        """What a command of the collector printed; empty where it gave no answer. Its status may be a warning's."""
         return self.health.output(name) if self.health else ""
 
     def look(self, name: str) -> Look | None:
@@ -145,8 +145,10 @@ CHECKS: tuple[Check, ...] = (
     Check(gpus.COUNT, lambda on: gpus.check_driver_count(on.gpus, on.root), _NODE, gpus=True),
     Check(foreign.FOREIGN, lambda _on: foreign.check_foreign(foreign.used()), _JOB, gpus=True),
     Check(gpus.FABRIC, lambda on: gpus.check_fabric_manager(on.look("fabric manager"), on.switches), gpus=True),
-    Check(nvlink.NVLINK, lambda on: nvlink.check_links(on.text("nvlink"), on.switches), gpus=True),
+    Check(nvlink.NVLINK, lambda on: nvlink.check_links(on.look("nvlink"), on.switches), gpus=True),
     Check(xids.XID, lambda on: xids.check_xids(on.text("kernel"), on.events)),
+    Check(xids.SXID, lambda on: xids.check_switches(on.text("kernel"), on.events)),
+    Check(xids.XID, lambda on: xids.check_log(on.look("kernel"), on.gpus)),
     Check(node.DEVICES, lambda on: node.check_driver(on.on_the_bus, on.gpus, on.container, on.root)),
     # A job's own limit, memory and cgroup: nothing of them is there outside of one.
     Check(

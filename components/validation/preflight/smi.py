@@ -4,6 +4,7 @@ between its versions (clocks_throttle_reasons became clocks_event_reasons in 535
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
@@ -25,6 +26,8 @@ class Gpu:
     broken         what no reset mends
     recovery       what the driver asks for: Reset, Reboot, Drain P2P, ...; None where it asks for nothing
     fabric         state and status of its registration with the fabric manager; None where it has none
+    health         of its fabric: what is neither well nor absent, by name
+    lost           what nvidia-smi writes in the place of what it cannot ask the GPU for
     """
 
     bus: str
@@ -39,19 +42,25 @@ class Gpu:
     broken: tuple[str, ...]
     recovery: str | None
     fabric: tuple[str, str] | None
+    health: tuple[tuple[str, str], ...] = ()
+    lost: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Smi:
-    """The whole answer: the driver's version, None where it says none, and the GPUs."""
+    """The answer: the driver's version, None where it says none, the GPUs, whether it came to its end, and words that
+    stood before or after it."""
 
     driver: str | None
     gpus: tuple[Gpu, ...]
+    whole: bool = True
+    words: str = ""
 
 
 _PENDING = {
     "remapped_rows/remapped_row_pending": "row remap",
     "retired_pages/pending_retirement": "page retirement",
+    "retired_pages/pending_blacklist": "page retirement",
     "ecc_errors/channel_repair_pending": "channel repair",
     "ecc_errors/tpc_repair_pending": "TPC repair",
 }
@@ -62,20 +71,39 @@ _BROKEN = {
 }
 _HELD_DOWN = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
 _NOTHING = {"none", "n/a", "not supported", "not available", ""}
+_WELL = {"healthy", "full", "false", "no"}
+# What stands in a field that the driver could not ask the GPU for.
+_LOST = re.compile(r"\[?(?:GPU is lost|GPU requires (?:a )?reset|Unknown Error|ERR!)\]?", re.IGNORECASE)
+_PROCESSES = re.compile(r"<(processes|accounted_processes)>.*?</\1>", re.DOTALL)
+_BEGIN, _END = "<nvidia_smi_log", "</nvidia_smi_log>"
 
 
 def read_smi(text: str) -> Smi | None:
-    """Return what `nvidia-smi -q -x` says, None where it is no whole answer. Never raises."""
-    if len(text) > MOST_BYTES or "<!ENTITY" in text:
+    """Return what `nvidia-smi -q -x` says, among other words or as far as it came; None where it is no answer.
+
+    Never raises.
+    """
+    begin, end = text.find(_BEGIN), text.rfind(_END)
+    if len(text) > MOST_BYTES or "<!ENTITY" in text or begin < 0:
         return None
+    whole = end > begin
+    if not whole:
+        # Of a cut-off answer the GPUs that came to their end.
+        end = text.rfind("</gpu>") + len("</gpu>")
+        if end <= begin:
+            return None
+    # Users name processes, and a name with a control character is no XML.
+    log = _PROCESSES.sub("", text[begin:end]) + _END
+    around = f"{text[:begin]} {text[end + len(_END) :] if whole else ''}"
     try:
-        root = ElementTree.fromstring(text)  # noqa: S314  entities are refused above, and the text is bounded
+        root = ElementTree.fromstring(log)  # noqa: S314  entities are refused above, and the text is bounded
     except (ElementTree.ParseError, ValueError, RecursionError):
         return None
     if root.tag != "nvidia_smi_log":
         return None
     gpus = tuple(_gpu(element) for element in root.findall("gpu"))
-    return Smi(_said(root, "driver_version"), gpus)
+    words = " ".join(re.sub(r"<[?!][^>]*>", " ", around).split())
+    return Smi(_said(root, "driver_version"), gpus, whole, words)
 
 
 def _gpu(gpu: ElementTree.Element) -> Gpu:
@@ -95,7 +123,16 @@ def _gpu(gpu: ElementTree.Element) -> Gpu:
         broken=tuple(word for path, word in _BROKEN.items() if _said(gpu, path) == "Yes"),
         recovery=recovery if recovery and recovery.lower() not in _NOTHING and "deprecated" not in recovery else None,
         fabric=(state, status or "") if state and state.lower() not in _NOTHING else None,
+        health=tuple(_not_well(gpu.find("fabric/health"))),
+        lost=tuple(sorted({text for each in gpu.iter() if _LOST.fullmatch(text := (each.text or "").strip())})),
     )
+
+
+def _not_well(health: ElementTree.Element | None) -> Iterator[tuple[str, str]]:
+    for each in health if health is not None else ():
+        text = (each.text or "").strip()
+        if text.lower() not in _NOTHING | _WELL and _TEXT.fullmatch(text):
+            yield each.tag, text
 
 
 def bus_address(text: str) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from components.validation.json_part import first_object
 from components.validation.preflight.findings import Finding, finding
 
 PATH, TRAFFIC = "tailnet path", "tailnet traffic"
@@ -14,17 +14,22 @@ MOST_PEERS = 8  # of a node whose traffic is told; a job of a thousand nodes wou
 
 def read_path(text: str, address: str) -> str | None:
     """Return `direct`, `peer-relay`, `relay` or `idle` for the peer with an address; None where it is none of them."""
-    try:
-        peers = json.loads(text)["Peer"].values()
-        for peer in peers:
-            if address in peer["TailscaleIPs"]:
-                return _path(peer)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return None
-    return None
+    mine = (peer for peer in read_peers(text) if address in peer["TailscaleIPs"])
+    return next((_path(peer) for peer in mine), None)
 
 
-def _path(peer: dict[str, Any]) -> str:
+def read_peers(text: str) -> list[Mapping[str, Any]]:
+    """Return the peers of a status; `TailscaleIPs` of each is a list. One of another form takes no other with it."""
+    whole, _ = first_object(text, lambda each: "Peer" in each)
+    peers = whole.get("Peer")
+    return [
+        {**peer, "TailscaleIPs": peer["TailscaleIPs"] if isinstance(peer.get("TailscaleIPs"), list) else []}
+        for peer in (peers.values() if isinstance(peers, Mapping) else ())
+        if isinstance(peer, Mapping)
+    ]
+
+
+def _path(peer: Mapping[str, Any]) -> str:
     if peer.get("CurAddr"):
         return "direct"
     if peer.get("PeerRelay"):
@@ -37,12 +42,11 @@ def read_traffic(text: str) -> list[tuple[str, str, int, int]]:
 
     The bytes are those since this node's tailscaled began.
     """
-    try:
-        peers = json.loads(text)["Peer"].values()
-        found = [(str(peer["DNSName"]).split(".")[0], _path(peer), peer["TxBytes"], peer["RxBytes"]) for peer in peers]
-        told = [each for each in found if type(each[2]) is type(each[3]) is int and each[2] >= 0 <= each[3]]
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return []
+    found = [
+        (str(peer.get("DNSName") or "?").split(".")[0], _path(peer), peer.get("TxBytes"), peer.get("RxBytes"))
+        for peer in read_peers(text)
+    ]
+    told = [each for each in found if type(each[2]) is type(each[3]) is int and each[2] >= 0 <= each[3]]
     return sorted((each for each in told if each[2] + each[3]), key=lambda each: (-each[2] - each[3], each[0]))
 
 

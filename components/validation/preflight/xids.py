@@ -1,4 +1,4 @@
-"""Xid events of this boot in the kernel's log: what a GPU or its driver complained of.
+"""Xid and SXid events of this boot in the kernel's log: what a GPU, an NVSwitch or their driver complained of.
 
 What a code means: NVIDIA's "Xid Errors" (docs.nvidia.com/deploy/xid-errors), and the two public lists that clouds drain
 nodes by; where these disagree (63, 92, 94) it is a warning.
@@ -10,18 +10,35 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from components.validation.preflight.findings import Finding, finding
+from components.validation.preflight.findings import Finding, finding, unjudged
+from components.validation.preflight.health import Look
 from components.validation.preflight.smi import bus_address
 
-XID = "Xid"
+XID, SXID = "Xid", "SXid"
 MOST = 20
 _EVENT = re.compile(
-    r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})(?:\.[0-7])?\): (\d{1,4})\b,?(.*)", re.ASCII
+    r"NVRM: Xid \((?:PCI:)?(?:0000)?([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})(?:\.[0-7])?\): (\d{1,4})\b,?(.*)",
+    re.ASCII,
+)
+# A GPU that is lost before its driver has it, or while nobody asks it, may come without a number.
+_LOST, LOST_CODE = (
+    re.compile(
+        r"NVRM: .*?\bGPU (?:at )?(?:PCI:)?(?:0000)?([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})\b"
+        r".*\bfallen off the bus",
+        re.ASCII,
+    ),
+    79,
+)
+# `12028, Non-fatal, Link 32 egress ...`; lines that go on with an event name no severity.
+_SWITCH_EVENT = re.compile(
+    r"nvidia-nvswitch\d{1,3}: SXid \((?:PCI:)?([0-9A-Fa-f:.]{7,18})\): (\d{4,6}), (Non-fatal|Fatal)\b,?(.*)",
+    re.ASCII | re.IGNORECASE,
 )
 
 _REPLACE = "restart the node; where it comes again, have the GPU, its cables and its slot looked at"
 _RESET = "drain the node and reset the GPU (nvidia-smi --gpu-reset -i {bus}), or restart it"
 _PROGRAM = "most often a fault of the program that ran; where different programs meet it, restart the node"
+_WATCH_SWITCH = "watch it: such an event is recovered from by itself; see nvidia-fabricmanager's log where it goes on"
 _WATCH = "watch it; reset the GPU between jobs where it comes again"
 
 _NEXT = {
@@ -35,6 +52,30 @@ _NEXT = {
 }
 
 
+def check_log(look: Look | None, gpus: int) -> Iterator[Finding]:
+    """Whether the kernel's log was read at all: without it no event is seen."""
+    if gpus and look is not None and look.status != 0 and not look.output.strip():
+        yield unjudged(XID, f"the kernel's log cannot be read (status {look.status})", "run 'journalctl -k -b' as root")
+
+
+def check_switches(*texts: str) -> Iterator[Finding]:
+    """One finding an NVSwitch and code, of texts that may have the same events."""
+    found: dict[tuple[str, str], tuple[bool, str]] = {}
+    for line in "\n".join(texts).splitlines():
+        if event := _SWITCH_EVENT.search(line):
+            fatal = event[3].lower() == "fatal"
+            before = found.get((event[1], event[2]))
+            if before is None or (fatal and not before[0]):
+                found[event[1], event[2]] = (fatal, event[4].strip()[:160])
+    for (bus, code), (fatal, words) in sorted(found.items(), key=lambda each: (not each[1][0], each[0]))[:MOST]:
+        yield finding(
+            "error" if fatal else "warning", SXID, f"NVSwitch {bus}: SXid {code}, {'fatal' if fatal else 'non-fatal'}: "
+            f"{words}",
+            "drain the node and restart it; where it comes again, have the switch, its GPUs and baseboard looked at"
+            if fatal else _WATCH_SWITCH,
+        )  # fmt: skip
+
+
 def read_xids(text: str) -> Counter[tuple[str, int, str]]:
     """Return how often each GPU reported each code: (bus address, code, the first event's own words)."""
     counted: Counter[tuple[str, int]] = Counter()
@@ -44,6 +85,11 @@ def read_xids(text: str) -> Counter[tuple[str, int, str]]:
             key = (bus_address(f"{event[1]}.0"), int(event[2]))
             counted[key] += 1
             words.setdefault(key, event[3].strip()[:160])
+    # The driver says it beside the event too.
+    for line in text.splitlines():
+        if (event := _LOST.search(line)) and (key := (bus_address(f"{event[1]}.0"), LOST_CODE)) not in counted:
+            counted[key] = 1
+            words[key] = "GPU has fallen off the bus"
     return Counter({(*key, words[key]): count for key, count in counted.items()})
 
 

@@ -38,13 +38,61 @@ def warning(severity: int) -> dict[str, Any]:
         ("", "info", "UNJUDGED: dcgmi diag -r 2 gave no result: it printed nothing"),
         ('{"DCGM Diagnostic": {"runtime_error": "driver"}}', "info", "UNJUDGED"),
         ('{"DCGM Diagnostic": {"test_categories": []}}', "info", "made no test"),
-        ('{"DCGM Diagnostic": {"test_categories": [{"tests": [{"results": [7]}]}]}}', "info", "UNJUDGED"),
     ],
 )
 def test_what_dcgm_says_in_its_own_words_of_how_bad_it_is(text: str, severity: str, seen: str) -> None:
     (found,) = findings_of(text, 2)
     assert found["severity"] == severity
     assert seen in found["seen"]
+
+
+def changed(**changes: Any) -> str:
+    """An answer in which DCGM would isolate a GPU, with something else in the place of one of its parts."""
+    whole: dict[str, Any] = json.loads(output("Fail", warning(2)))
+    (category,) = whole["DCGM Diagnostic"]["test_categories"]
+    category["tests"][0].update(changes)
+    return json.dumps(whole)
+
+
+BAD_RESULT = {"entity_group": "GPU", "entity_id": 3, "status": "Fail", "warnings": [None, warning(2)]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        changed(results=[None, BAD_RESULT]),
+        changed(results=["a sentence", BAD_RESULT]),
+        changed(results=[{**BAD_RESULT, "warnings": [{**warning(2), "error_severity": "2"}]}]),
+        changed(results=[{**BAD_RESULT, "status": "FAILED"}]),
+        changed(results=None, test_summary=BAD_RESULT),
+        changed(results=[{"status": None}, BAD_RESULT]),
+        json.dumps({"DCGM Diagnostic": {
+            "test_categories": None, "tests": [{"name": "memory", "results": [BAD_RESULT]}]}}),
+        json.dumps({"DCGM Diagnostic": {"test_categories": [None, {"tests": None}, {"tests": [
+            None, {"name": None, "results": [{"status": "Pass"}]}, {"name": "memory", "results": [BAD_RESULT]}]}]}}),
+        "WARNING: {no JSON}\n" + changed(),
+        "{}\n" + changed() + "\nError: the host engine ends\n{",
+    ],
+    ids=[
+        "null in results", "sentence in results", "severity as text", "another word", "summary alone", "status null",
+        "no categories", "nulls on every level", "warning before it", "words after it",
+    ],
+)  # fmt: skip
+def test_a_gpu_that_dcgm_would_isolate_is_an_error_whatever_stands_beside_it(text: str) -> None:
+    (found,) = findings_of(text, 2)
+    assert (found["severity"], found["remedy"]) == ("error", "isolate the GPU, as DCGM says")
+    assert "memory on GPU 3: GPU 3 had errors" in found["seen"]
+
+
+def test_an_answer_that_is_cut_off_still_says_which_gpu_is_to_be_isolated() -> None:
+    found = findings_of(changed()[: changed().index("}]}]}]") + 3], 2)
+    assert [each["severity"] for each in found] == ["error", "info"]
+    assert "is cut off" in found[1]["seen"]
+
+
+@pytest.mark.parametrize("length", range(0, len(changed()), 7))
+def test_an_answer_that_is_cut_off_anywhere_is_never_silent(length: int) -> None:
+    assert findings_of(changed()[:length], 2)
 
 
 @pytest.mark.parametrize("status", ["Pass", "Skip", "Warn"])

@@ -50,6 +50,53 @@ def test_ways_between_gpus_and_to_network_devices_are_read_from_the_topology() -
     assert collect_fabric_facts.ways(topology, "NIC") == ["PIX", "PXB", "SYS"]
 
 
+def mesh(gpus: int, *others: tuple[int, int], word: str = "NODE") -> str:
+    """A topology of GPUs that are all joined by NVLink, but some pairs."""
+    rows = ["\t" + "\t".join(f"GPU{number}" for number in range(gpus))]
+    for row in range(gpus):
+        cells = [
+            " X " if row == column else word if {(row, column), (column, row)} & {*others} else "NV18"
+            for column in range(gpus)
+        ]
+        rows.append(f"GPU{row}\t" + "\t".join(cells))
+    return "\n".join(rows) + "\n"
+
+
+BRIDGED = [(a, b) for a in range(4) for b in range(a) if (a, b) not in ((1, 0), (3, 2))]
+
+
+@pytest.mark.parametrize(
+    ("text", "meshed"),
+    [
+        (mesh(4), True),
+        (mesh(8, (0, 1)), True),
+        (mesh(8, *((0, other) for other in range(1, 8))), True),
+        (mesh(4, *BRIDGED, word="SYS"), False),
+        (mesh(8, (0, 1), word="ERR!"), True),
+        (None, None),
+        ("No devices were found\n", None),
+    ],
+    ids=["all", "one pair lost", "one GPU lost", "bridges", "an error for a word", "no answer", "a sentence"],
+)
+def test_a_machine_with_one_lost_link_is_still_one_of_nvlink_and_bridged_pairs_are_not(
+    text: str | None, meshed: bool | None
+) -> None:
+    assert collect_fabric_facts.meshed(collect_fabric_facts.matrix(text)) is meshed
+
+
+def test_a_word_that_is_no_way_takes_no_other_word_with_it() -> None:
+    topology = collect_fabric_facts.matrix("WARNING: infoROM is corrupted\n" + mesh(4, (0, 1), word="ERR!"))
+    assert collect_fabric_facts.ways(topology, "GPU") == ["NV18"]
+
+
+def test_a_status_that_is_a_mere_warning_leaves_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "nvidia-smi"
+    path.write_text(f"#!/bin/sh\ncat <<'END'\n{mesh(2)}END\nexit 14\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert collect_fabric_facts.ways(collect_fabric_facts.matrix(collect_fabric_facts.smi("topo", "-m")), "GPU")
+
+
 @pytest.mark.parametrize("text", [None, "", "No devices were found\n", "GPU0 without tabs\n"])
 def test_a_topology_that_is_none_says_nothing(text: str | None) -> None:
     assert collect_fabric_facts.ways(collect_fabric_facts.matrix(text), "GPU") is None

@@ -14,10 +14,11 @@ from components.measurement.plan import Node, gpu_measurement, mpi_apart, plan
 from components.measurement.scopes import Scope, measurement_of
 from components.settings.nccl import Nccl
 from components.settings.validation import Validation
-from components.validation import measurement_run, nccl_json, slurm_jobs
+from components.validation import measurement_run, nccl_json, results, slurm_jobs
 from components.validation.model import Measurement
 from components.validation.results import Conditions, judge_scope
 from components.validation.slurm_jobs import Order
+from components.validation.transport import Transport
 from components.validation.verdict import Result
 from tests.unit.components.validation.test_nccl_json import written
 from tests.unit.simulated_slurm import INFINIBAND, NO_RDMA, SOCKETS, SimulatedSlurm
@@ -303,6 +304,19 @@ def test_a_run_less_than_was_asked_for_is_no_whole_measurement(measure: Measure)
     result, _ = run.judged()
     assert result["verdict"] == "INCONCLUSIVE"
     assert "2 runs are there where 3 were asked for" in result["reason"]
+
+
+@pytest.mark.parametrize(("meshed", "verdict"), [(True, "FAIL"), (False, "UNJUDGED"), (None, "UNJUDGED")])
+def test_one_pair_without_nvlink_beside_others_does_not_switch_the_kinds_floor_off(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch, meshed: bool | None, verdict: str
+) -> None:
+    # What NCCL says of a ring that passes such a pair.
+    monkeypatch.setattr(results, "read_transport", lambda *_: Transport("NVLink, SHM", None))
+    there = {**NO_RDMA, "gpus": ["NODE", "NV18"], "meshed": meshed}
+    slurm = SimulatedSlurm(steady(30.0), {"a": "h200:4"}, there=there)
+    result, _ = measure(slurm, {"a": "x"}).judged()
+    assert result["verdict"] == verdict
+    assert (result["floor_gb_per_s"] is not None) == (verdict == "FAIL")
 
 
 def test_a_log_that_proves_nothing_is_no_whole_measurement(measure: Measure) -> None:

@@ -1,0 +1,64 @@
+"""JSON that a program printed among other words, or that was cut off. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+# A text may have many braces that begin no JSON, and a long one would be tried from each.
+_MOST_TRIES = 64
+_CLOSING = {"{": "}", "[": "]"}
+
+
+def first_object(
+    text: str, wanted: Callable[[Mapping[str, Any]], bool] = lambda _: True
+) -> tuple[Mapping[str, Any], bool]:
+    """Return the first object of the text that is wanted, and whether it is whole.
+
+    Of one that is cut off it is what was complete before. Empty where there is none. Never raises.
+    """
+    decoder, start = json.JSONDecoder(), text.find("{")
+    starts = []
+    while start >= 0 and len(starts) < _MOST_TRIES:
+        try:
+            value, end = decoder.raw_decode(text, start)
+            if isinstance(value, dict) and wanted(value):
+                return value, True
+        except (ValueError, RecursionError):
+            starts.append(start)
+            end = start + 1
+        start = text.find("{", end)
+    for start in starts:
+        value = _closed(text[start:])
+        if value and wanted(value):
+            return value, False
+    return {}, False
+
+
+def _closed(text: str) -> Mapping[str, Any]:
+    """The object that a cut-off text has after its last complete element."""
+    opened: list[str] = []
+    complete = ""
+    quoted = escaped = False
+    for at, letter in enumerate(text):
+        if quoted:
+            quoted, escaped = escaped or letter != '"', not escaped and letter == "\\"
+        elif letter == '"':
+            quoted = True
+        elif letter in _CLOSING:
+            opened.append(_CLOSING[letter])
+        elif opened and letter == opened[-1]:
+            opened.pop()
+            complete = text[: at + 1] + "".join(reversed(opened))
+    try:
+        value = json.loads(complete)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def objects_in(whole: object, name: str) -> list[Mapping[str, Any]]:
+    """The objects of a list in an object. Whatever else is in it, or stands in its place, is left out."""
+    value = whole.get(name) if isinstance(whole, Mapping) else None
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []

@@ -1,0 +1,226 @@
+"""Answers of tools in a form that nobody expected: a broken machine is never silent, a working one never taken out."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from components.roles.monitoring.gpu_figures import gpu_figures
+from components.roles.monitoring.tailnet_figures import tailnet_figures
+from components.roles.tools.job import read_jobs
+from components.validation.json_part import first_object
+from components.validation.preflight import gpus, nvlink, tailnet, xids
+from components.validation.preflight.collect import _EVENT
+from components.validation.preflight.health import Health, Look
+from components.validation.preflight.kernel_log import _records
+from components.validation.preflight.listed import JOB, NODE, Machine, run
+from components.validation.slurm_nodes import read_nodes
+from tests.unit.components.validation.test_preflight_checks import REAL, texts, worst
+from tests.unit.fake_nvidia_smi import gpu, xml
+from tests.unit.fake_nvidia_smi import nvlink as fake_links
+
+TWO = xml([gpu(0), gpu(1)])
+LOST = "Unable to determine the device handle for GPU0000:3B:00.0: GPU is lost. Reboot the system to recover this GPU\n"
+CORRUPTED = "WARNING: infoROM is corrupted at gpu 0000:3B:00.0\n"
+
+
+def with_fields(text: str) -> str:
+    """An answer of a whole machine with fields in its first GPU."""
+    return TWO.replace("</gpu>", f"{text}</gpu>", 1)
+
+
+@pytest.mark.parametrize("look", [Look(14, CORRUPTED + TWO), Look(14, TWO + CORRUPTED), Look(0, CORRUPTED + TWO)])
+def test_a_warning_beside_the_gpus_is_a_warning_and_takes_no_node_out(look: Look) -> None:
+    found = list(gpus.check_gpus(look, 2))
+    assert worst(found) == "warning"
+    assert "infoROM is corrupted" in texts(found)
+
+
+@pytest.mark.parametrize(
+    ("look", "seen", "remedy"),
+    [
+        (Look(15, LOST), "a GPU is lost", "restart it"),
+        (Look(0, LOST + xml([gpu(0)])), "a GPU is lost", "restart it"),
+        (Look(6, "No devices were found\n"), "the driver finds no GPU", "lspci"),
+        (Look(0, "No devices were found\n"), "the driver finds no GPU", "lspci"),
+        (Look(18, "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.95\n"),
+         "the driver that runs is not the one that is installed", "restart the node"),
+        (Look(9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."),
+         "the driver does not load", "modprobe nvidia"),
+        (Look(139, TWO[: TWO.index("<gpu id", TWO.index("</gpu>"))]), "stops with status 139 after 1 GPUs", "restart"),
+    ],
+    ids=["lost", "lost beside one that is well", "none", "none, and status 0", "mismatch", "no module", "dies"],
+)  # fmt: skip
+def test_a_sentence_in_the_place_of_gpus_is_an_error_with_what_helps(look: Look, seen: str, remedy: str) -> None:
+    found = [each for each in gpus.check_gpus(look, 2) if each["severity"] == "error"]
+    assert seen in found[0]["seen"]
+    assert remedy in found[0]["remedy"]
+    if "modprobe" not in remedy:
+        assert "modprobe" not in texts(found)
+
+
+def test_an_answer_that_is_cut_off_is_judged_as_far_as_it_goes_and_counts_no_gpu_as_lost() -> None:
+    cut = TWO[: TWO.index("<gpu id", TWO.index("</gpu>")) + 30]
+    assert worst(gpus.check_gpus(Look(0, cut), 2)) == "warning"
+    sick = cut.replace(
+        "</gpu>", "<remapped_rows><remapped_row_failure>Yes</remapped_row_failure></remapped_rows></gpu>"
+    )
+    assert "error GPU health: GPU 0000:10:00.0: a row remap failed" in texts(gpus.check_gpus(Look(0, sick), 2))
+
+
+def test_a_process_whose_name_is_no_xml_or_says_that_the_gpu_is_lost_takes_no_node_out() -> None:
+    for name in ("\x01\x02", "GPU is lost", "<"):
+        process = f"<processes><process_info><process_name>{name}</process_name></process_info></processes>"
+        assert worst(gpus.check_gpus(Look(0, with_fields(process)), 2)) == "info"
+
+
+@pytest.mark.parametrize(
+    ("fields", "severity"),
+    [
+        ("<fabric><health><summary>Unhealthy</summary><bandwidth>Full</bandwidth></health></fabric>", "error"),
+        ("<fabric><health><route_unhealthy>True</route_unhealthy></health></fabric>", "error"),
+        ("<fabric><health><summary>Limited Capacity</summary></health></fabric>", "warning"),
+        ("<fabric><health><bandwidth>Degraded</bandwidth></health></fabric>", "warning"),
+        ("<fabric><health><a_new_one>Something</a_new_one></health></fabric>", "warning"),
+        ("<fabric><health><summary>Healthy</summary><bandwidth>Full</bandwidth><route_unhealthy>False"
+         "</route_unhealthy><incorrect_configuration>None</incorrect_configuration></health></fabric>", "info"),
+        ("<fabric><health><summary>N/A</summary><bandwidth>N/A</bandwidth></health></fabric>", "info"),
+        ("<fabric><state>Completed</state><status>N/A</status></fabric>", "info"),
+        ("<fabric><state>Completed</state><status>Unknown Error 7</status></fabric>", "error"),
+        ("<temperature><gpu_temp>GPU is lost</gpu_temp></temperature>", "error"),
+        ("<power><draw>[GPU requires reset]</draw></power>", "error"),
+        ("<power><draw>Unknown Error</draw></power>", "warning"),
+        ("<gpu_recovery_action>None</gpu_recovery_action>", "info"),
+        ("<gpu_recovery_action>Drain and Reset</gpu_recovery_action>", "error"),
+        ("<gpu_recovery_action>Unknown Error</gpu_recovery_action>", "warning"),
+    ],
+)  # fmt: skip
+def test_fields_of_a_gpu_that_is_not_well_are_told_as_bad_as_they_are(fields: str, severity: str) -> None:
+    assert worst(gpus.check_gpus(Look(0, with_fields(fields)), 2)) == severity
+
+
+@pytest.mark.parametrize(
+    ("look", "severity"),
+    [
+        (Look(0, "active\n"), ""),
+        (Look(0, "Warning: a unit file has changed\nactive\n"), ""),
+        (Look(3, "activating\n"), "warning"),
+        (Look(3, "failed\n"), "error"),
+        (Look(None, ""), "info"),
+        (Look(127, "no such file"), "info"),
+    ],
+)
+def test_a_fabric_manager_that_starts_or_that_nobody_can_ask_of_takes_no_node_out(look: Look, severity: str) -> None:
+    assert worst(gpus.check_fabric_manager(look, 4)) == severity
+
+
+ALL_DOWN = "\t NVML: Unable to retrieve NVLink information as all links are inActive\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "switches", "severity"),
+    [
+        (f"GPU 0: NVIDIA H200 (UUID: GPU-1)\n{ALL_DOWN}", 4, "error"),
+        (f"{fake_links(1)}GPU 1: NVIDIA H200 (UUID: GPU-1)\n{ALL_DOWN}", 0, "error"),
+        (f"{fake_links(2)}GPU 2: NVIDIA T400 (UUID: GPU-1)\n{ALL_DOWN}", 4, ""),
+        (f"GPU 0: NVIDIA RTX A6000 (UUID: GPU-1)\n{ALL_DOWN}", 0, ""),
+        ("", 4, "info"),
+        ("NVML: Insufficient Permissions\n", 4, "info"),
+        (fake_links(2).replace("Link 3: 26.562 GB/s", "Link 3: <Error>"), 4, "error"),
+        ("a warning\n" + fake_links(2), 4, ""),
+    ],
+    ids=[
+        "none of one",
+        "none beside another's",
+        "a small card",
+        "no bridge",
+        "nothing",
+        "a sentence",
+        "an error",
+        "well",
+    ],
+)
+def test_links_are_judged_whatever_nvidia_smi_writes_in_their_place(text: str, switches: int, severity: str) -> None:
+    assert worst(nvlink.check_links(Look(0, text), switches)) == severity
+
+
+FATAL = "[131453.7] nvidia-nvswitch0: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"
+NOT_FATAL = "[8123.6] nvidia-nvswitch1: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error"
+
+
+def test_a_fatal_event_of_an_nvswitch_is_an_error_and_another_one_a_warning() -> None:
+    found = texts(xids.check_switches("\n".join([NOT_FATAL, FATAL, FATAL]), FATAL))
+    assert found.splitlines() == [
+        next(line for line in found.splitlines() if line.startswith("error SXid: NVSwitch 0000:06:00.0: SXid 20034")),
+        next(line for line in found.splitlines() if line.startswith("warning SXid: NVSwitch 0000:05:00.0: SXid 12028")),
+    ]
+
+
+def test_events_of_nvswitches_come_through_every_filter_to_the_checks_of_a_node() -> None:
+    assert _EVENT.search(FATAL)
+    assert _records(f"3,1,2,-;{FATAL}\n") == [(1, FATAL)]
+    for by in (JOB, NODE):
+        machine = Machine(8, Health(0, {"kernel": Look(0, FATAL)}), said=lambda *_: "")
+        assert "error SXid: NVSwitch 0000:06:00.0" in texts(run(machine, by))
+
+
+def test_a_gpu_that_fell_off_the_bus_without_a_number_is_one_that_did() -> None:
+    line = "NVRM: GPU 0000:41:00.0: GPU has fallen off the bus."
+    assert "error Xid: GPU 0000:41:00.0: Xid 79: GPU has fallen off the bus" in texts(xids.check_xids(line))
+    assert "GPU 0000:41:00.0: Xid 79" in texts(xids.check_xids("NVRM: Xid (PCI:00000000:41:00): 79, pid=1"))
+
+
+def test_a_log_that_cannot_be_read_is_said_and_one_with_a_mere_warning_is_read() -> None:
+    assert worst(xids.check_log(Look(1, ""), 8)) == "info"
+    assert not list(xids.check_log(Look(0, ""), 8))
+    machine = Machine(8, Health(0, {"kernel": Look(1, REAL["kernel-xid.txt"])}), said=lambda *_: "")
+    assert "Xid 79" in texts(run(machine, NODE))
+
+
+def test_a_status_of_lspci_or_mlxconfig_that_is_a_mere_warning_leaves_what_they_printed() -> None:
+    health = Health(0, {"lspci": Look(1, "pcilib: a warning\n" + REAL["lspci-acs.txt"]), "mlxconfig": Look(3, "x")})
+    machine = Machine(8, health, said=lambda *_: "none")
+    assert machine.controls.redirecting
+    assert machine.text("mlxconfig") == "x"
+    assert Machine(8, Health(0, {"lspci": Look(127, "no such file")})).text("lspci") == ""
+
+
+PEER = {"DNSName": "a2.x.", "TailscaleIPs": ["100.64.0.2"], "CurAddr": "203.0.113.1:1", "TxBytes": 7, "RxBytes": 9}
+
+
+@pytest.mark.parametrize("other", [None, 7, {"TailscaleIPs": None}, {"DNSName": None, "TxBytes": None}, []])
+def test_one_odd_peer_takes_no_other_with_it(other: object) -> None:
+    text = "Warning: client version != tailscaled version\n" + json.dumps({"Peer": {"x": other, "a2": PEER}})
+    assert tailnet.read_path(text, "100.64.0.2") == "direct"
+    assert tailnet.read_traffic(text) == [("a2", "direct", 7, 9)]
+
+
+def test_figures_of_the_tailnet_and_of_gpus_are_kept_beside_what_is_odd() -> None:
+    found = tailnet_figures(json.dumps({"Peer": {"x": None, "a2": PEER}}), {"100.64.0.2": "a2"})
+    assert found[1].samples == [({"peer": "a2"}, 9)]
+    rows = "WARNING: infoROM is corrupted\n0, NVIDIA H200, 50, 1024, 143771, 40, 120.5, 0\n"
+    assert gpu_figures(rows)[0].samples == [({}, 1)]
+
+
+def test_nodes_and_jobs_are_read_after_a_warning_and_beside_one_that_is_none() -> None:
+    nodes = {"nodes": [None, {"name": "a1", "state": None}, {"name": "a2", "state": ["IDLE"]}]}
+    found = read_nodes("slurm_load: a plugin warns {\n" + json.dumps(nodes))
+    assert [(each.name, sorted(each.flags)) for each in found] == [("a1", ["UNKNOWN"]), ("a2", ["IDLE"])]
+    jobs = {"jobs": [None, {"job_id": 7, "job_state": ["RUNNING"]}]}
+    assert [each.number for each in read_jobs("a warning\n" + json.dumps(jobs))] == [7]
+
+
+@pytest.mark.parametrize("text", ['{"nodes": [{"name": "a1", "state": ["IDLE"]}, {"na', '{"nodes": null}', "nodes", ""])
+def test_nodes_that_are_cut_off_are_no_nodes(text: str) -> None:
+    with pytest.raises(ValueError, match="no nodes"):
+        read_nodes(text)
+
+
+def test_an_object_is_found_among_words_and_said_to_be_cut_off() -> None:
+    assert first_object('{ words {"a": 1} more') == ({"a": 1}, True)
+    assert first_object('words {"a": [{"b": "}\\""}, {"b": 2', lambda each: "a" in each) == (
+        {"a": [{"b": '}"'}]},
+        False,
+    )
+    assert first_object("{" * 5000) == ({}, False)
