@@ -26,7 +26,7 @@ own=$(mktemp -d "${TMPDIR:-/tmp}/tailrack-nccl.XXXXXX") || exit 1
 trap 'rm -rf "$own"' EXIT
 log=$own/log
 : >"$log"
-export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH NCCL_DEBUG_FILE=$log
+export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH NCCL_DEBUG_FILE=$log
 # The figures with all their digits, where the program can tell them (-J, since 2.17.3). Beside them it writes its whole
 # environment, so the file stays here.
 if [ "${SLURM_PROCID:-0}" -eq 0 ] && command -v python3 >/dev/null &&

@@ -92,7 +92,8 @@ def _sound_rows(table: Table, report: JobReport) -> tuple[Row, ...]:
 def doubts(asked: Measurement, report: JobReport, figures: Figures) -> list[str]:
     """Why the figures are not a whole and right measurement; empty where they are."""
     first, *others = figures.tables
-    found = _table_doubts(asked, first, asked.sizes())
+    found = _without_mpi(asked, report)
+    found += _table_doubts(asked, first, asked.sizes())
     for number, table in enumerate(others, 2):
         found += [f"run {number}: {doubt}" for doubt in _table_doubts(asked, table, (asked.gate_bytes,))]
     if report.exit_code is None:
@@ -104,6 +105,16 @@ def doubts(asked: Measurement, report: JobReport, figures: Figures) -> list[str]
     if REDUCED in report.output:
         found.append("the GPUs have no memory for the largest size; make max_bytes and gate_bytes smaller")
     return found
+
+
+def _without_mpi(asked: Measurement, report: JobReport) -> list[str]:
+    """Each rank prints a table of its own where they do not know of one another."""
+    if asked.ranks < 2 or report.output.count("# nThread ") < 2:
+        return []
+    return [
+        "every rank ran by itself: the program was built without MPI (nccl-tests: make MPI=1), or its MPI does not "
+        "speak Slurm's PMIx"
+    ]
 
 
 def _table_doubts(asked: Measurement, table: Table, sizes: Iterable[int]) -> list[str]:

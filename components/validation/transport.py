@@ -2,7 +2,7 @@
 
 NCCL tells with NCCL_DEBUG=INFO: one line a channel (`via P2P/CUMEM`, `via NET/IB/0/GDRDMA`) and one line a host
 with the devices behind the numbers (`NET/IB : Using [0]mlx5_0:1/RoCE`); source: NCCL's src/transport/. With
-NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH it adds `Pattern 4 ... type NVL/PIX`, the only proof inside a node that P2P means
+NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH it adds `Pattern 4 ... type NVL/PIX`, the only proof inside a node that P2P means
 NVLink and not PCIe.
 
 The program for CPUs tells with `# tailrack transport:` and `# tailrack traffic:` lines (all_reduce_perf_cpu.py).

@@ -17,7 +17,7 @@ from components.validation.preflight.findings import Finding
 from components.validation.sizes import format_size
 from components.validation.software import read_versions
 from components.validation.transport import Transport, read_transport
-from components.validation.wording import age, beside, context, ending, findings, without
+from components.validation.wording import age, beside, context, ending, findings, told_by_environment, without
 
 Verdict = Literal["PASS", "FAIL", "UNJUDGED", "UNSTABLE", "INCONCLUSIVE", "BUSY"]
 
@@ -233,7 +233,8 @@ def _verdict(
     below = floor is not None and gate.busbw_gb_per_s < floor
     if below or wrong_way:
         held = f", below the floor of {floor:g} GB/s" if below else ""
-        also = f"{f' {wrong_way}' if wrong_way else ''}{beside(report)}{findings(report)}"
+        told = told_by_environment(report.log + report.output)
+        also = f"{f' {wrong_way}' if wrong_way else ''}{told}{beside(report)}{findings(report)}"
         return "FAIL", f"Measured {measured}{held}.{also}"
     unsteady = _unsteady(report, figures, transport)
     if unsteady:

@@ -1,8 +1,11 @@
 """The sentences of a result: what kept a measurement from its nodes, how a job ended, and what was found on the way."""
 
+import re
 from collections.abc import Mapping
 
+from components.validation.causes import cause_of, first_error, first_exit
 from components.validation.model import JobReport
+from components.validation.preflight.foreign import NOT_KNOWN, NOTHING
 
 # testResult_t of nccl-tests v2.19, src/common.h; before, wrong results exited with 1.
 _EXIT_MEANINGS: Mapping[str, Mapping[int, str]] = {
@@ -10,6 +13,7 @@ _EXIT_MEANINGS: Mapping[str, Mapping[int, str]] = {
     "mpi-cpu": {7: "wrong results"},
     "tcp-cpu": {3: "the ranks did not find, or lost, each other", 7: "wrong results"},
 }
+_SET = re.compile(r"NCCL INFO (NCCL_[A-Z0-9_]{1,60}) set by environment to ([!-~]{1,200}?)\.?$", re.MULTILINE)
 _TAIL_LINES, _TAIL_WIDTH = 8, 200
 
 
@@ -25,18 +29,33 @@ def ending(backend: str, report: JobReport) -> str:
     """How a job ended that did not end well."""
     words = [f"state {report.state}"]
     if report.exit_code is not None:
-        meaning = _EXIT_MEANINGS.get(backend, {}).get(report.exit_code)
-        words.append(f"exit code {report.exit_code}" + (f" ({meaning})" if meaning else ""))
+        words.append(_exit(backend, report.exit_code))
     if report.signal:
         words.append(f"signal {report.signal}")
+    first = first_exit(report.output)
+    if first is not None and first[1] != report.exit_code:
+        words.append(f"after {first[0]} ended with {_exit(backend, first[1])}")
     return ", ".join(words)
 
 
+def _exit(backend: str, code: int) -> str:
+    meaning = _EXIT_MEANINGS.get(backend, {}).get(code)
+    return f"exit code {code}" + (f" ({meaning})" if meaning else "")
+
+
 def context(report: JobReport) -> str:
-    """What a person needs to see why: findings on the nodes and the end of the output."""
+    """A known cause, else the first error; what was found on the nodes; the end of the output."""
+    texts = (report.output, *report.repeats, report.log)
+    cause, error = cause_of(*texts), first_error(*texts)
+    why = f" The cause: {cause}." if cause else f" First error: {error}." if error else ""
     lines = [line.strip()[:_TAIL_WIDTH] for line in report.output.splitlines() if line.strip(" #\t")]
     tail = " | ".join(lines[-_TAIL_LINES:])
-    return findings(report) + (f" Last lines of output: {tail}" if tail else " The job wrote no output.")
+    return (
+        why
+        + beside(report)
+        + findings(report)
+        + (f" Last lines of output: {tail}" if tail else " The job wrote no output.")
+    )
 
 
 def findings(report: JobReport) -> str:
@@ -47,14 +66,29 @@ def findings(report: JobReport) -> str:
 
 
 def beside(report: JobReport, run: int | None = None) -> str:
-    """What else was on the GPUs: around one run, by its number from 0, or around any. Where nothing was seen, that."""
+    """What else was on the GPUs: around one run, by its number from 0, or around any. Where nothing was seen, that.
+
+    Without a line of a node nobody has looked there, and with NOT_KNOWN nvidia-smi failed: nobody knows then.
+    """
     looks = report.beside if run is None else report.beside[run : run + 2]
     if not looks:
         return ""
-    seen = dict.fromkeys(line.strip() for look in looks for line in look.splitlines() if line.strip())
-    if not seen:
-        return "" if run is None else " Nothing else was seen on its GPUs before or after it."
-    return f" On the GPUs besides: {'; '.join(list(seen)[:_TAIL_LINES])}."
+    lines = dict.fromkeys(line.strip() for look in looks for line in look.splitlines() if line.strip())
+    seen = [line for line in lines if not line.endswith((NOTHING, NOT_KNOWN))]
+    if seen:
+        return f" On the GPUs besides: {'; '.join(seen[:_TAIL_LINES])}."
+    if any(line.endswith(NOT_KNOWN) for line in lines) or not all(look.strip() for look in looks):
+        return "" if run is None else " What else was on its GPUs is not known: nvidia-smi did not say."
+    return "" if run is None else " Nothing else was seen on its GPUs before or after it."
+
+
+def told_by_environment(log: str) -> str:
+    """NCCL's variables that somebody has set: in the job, in /etc/nccl.conf or ~/.nccl.conf, or in an image."""
+    found = dict.fromkeys(
+        f"{match[1]}={match[2][:60]}" for match in _SET.finditer(log) if not match[1].startswith("NCCL_DEBUG")
+    )
+    where = "in the job's environment, its image, /etc/nccl.conf or ~/.nccl.conf"
+    return f" NCCL was told {where}: {', '.join(list(found)[:_TAIL_LINES])}." if found else ""
 
 
 def without(report: JobReport) -> str:

@@ -1,7 +1,8 @@
 """Which processes hold a job's GPUs when it begins: nobody's should. Run by itself it is a script of Slurm's prolog.
 
-It asks no driver, so it takes milliseconds and cannot hang: who computes has the GPU's device file open, and that of
-CUDA's memory. (Daemons that watch GPUs have the first alone.) A process of another job is that job's.
+A process that computes has a GPU's device file open, and that of CUDA's memory (daemons that watch GPUs have the first
+alone): where there is none outside of a job, no driver is asked. But CUDA opens the files of all GPUs, so nvidia-smi
+has to say which of them it uses. Where it does not, the files are the last resort, and the finding says so.
 """
 
 from __future__ import annotations
@@ -10,17 +11,56 @@ import contextlib
 import os
 import pwd
 import re
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from components.validation.preflight.findings import Finding, finding, plain
 from components.validation.preflight.foreign import FOREIGN
 from components.validation.preflight.gres import device_numbers
+from components.validation.preflight.smi import bus_address
 
 _GPU = re.compile(r"/dev/nvidia(\d{1,3})", re.ASCII)
 _MEMORY = "/dev/nvidia-uvm"
 _STEP = "slurmstepd"
+_MINOR = re.compile(r"^Device Minor:\s*(\d{1,3})\s*$", re.MULTILINE | re.ASCII)
+ASK_SECONDS = 20
+# As root, nvidia-smi makes device files that a container was not given on purpose.
+NOBODY = 65534
+QUERY = ("nvidia-smi", "--query-compute-apps=gpu_bus_id,pid", "--format=csv,noheader")
+Ask = Callable[[], str | None]
+
+
+def ask() -> str | None:
+    """What nvidia-smi says of processes that compute; None where it does not answer."""
+    root = os.geteuid() == 0
+    path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    try:
+        done = subprocess.run(
+            QUERY, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=ASK_SECONDS,
+            env={"PATH": path, "LC_ALL": "C"}, user=NOBODY if root else None, group=NOBODY if root else None,
+            extra_groups=[] if root else None,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def computing(text: str, root: Path = Path("/")) -> dict[str, set[int]] | None:
+    """Return process numbers to the GPUs that they compute on, of nvidia-smi's answer; None where it is none."""
+    found: dict[str, set[int]] = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        bus, _, pid = (word.strip() for word in line.partition(","))
+        information = root / "proc/driver/nvidia/gpus" / bus_address(bus) / "information"
+        try:
+            minor = _MINOR.search(information.read_text(errors="replace"))
+        except OSError:
+            minor = None
+        if minor is None or not pid.isdecimal():
+            return None
+        found.setdefault(pid, set()).add(int(minor[1]))
+    return found
 
 
 def in_a_job(pid: str, root: Path) -> bool:
@@ -61,12 +101,22 @@ def holders(devices: set[int], root: Path = Path("/")) -> dict[str, list[int]]:
     return found
 
 
-def check_holders(devices: set[int], root: Path = Path("/")) -> Iterator[Finding]:
+def check_holders(devices: set[int], root: Path = Path("/"), ask: Ask = ask) -> Iterator[Finding]:
     """One finding a process."""
-    for pid, gpus in sorted(holders(devices, root).items()):
+    held = holders(devices, root)
+    if not held:
+        return
+    answer = ask()
+    used = None if answer is None else computing(answer, root)
+    for pid, files in sorted(held.items()):
+        gpus = files if used is None else sorted(used.get(pid, set()) & devices)
+        if not gpus:
+            continue
+        does = "uses" if used is not None else "has the device file of"
+        why = "" if used is not None else " (nvidia-smi does not say which GPU it uses)"
         yield finding(
-            "error", FOREIGN, f"process {pid} ({_command(pid, root)}) of {_owner(pid, root)} uses GPU "
-            f"{', '.join(map(str, gpus))} and is in no job",
+            "error", FOREIGN, f"process {pid} ({_command(pid, root)}) of {_owner(pid, root)} {does} GPU "
+            f"{', '.join(map(str, gpus))} and is in no job{why}",
             f"ask whose it is ('ps -o user,pid,etime,cmd -p {pid}' on the node) and end it; then resume the node",
         )  # fmt: skip
 
@@ -89,11 +139,11 @@ def _owner(pid: str, root: Path) -> str:
         return f"uid {uid}"
 
 
-def main(arguments: list[str], root: Path = Path("/")) -> int:
+def main(arguments: list[str], root: Path = Path("/"), ask: Ask = ask) -> int:
     """`0,3`: the job's GPUs, as Slurm numbers them (SLURM_JOB_GPUS): by their place in this node's gres.conf."""
     own = device_numbers(root)
     places = [int(word) for word in arguments[0].split(",") if word.isascii() and word.isdecimal()] if arguments else []
-    found = list(check_holders({own[place] for place in places if place < len(own)}, root))
+    found = list(check_holders({own[place] for place in places if place < len(own)}, root, ask))
     for each in found:
         sys.stdout.write(f"next: {each['remedy']}\n{each['seen']}\n")
     return 1 if found else 0

@@ -69,7 +69,7 @@ def test_a_rank_keeps_of_nccls_log_what_says_which_way_the_data_went(node: Node)
     told = node.run("rank", "2", "-b", "8", TAILRACK_PROGRAM=str(node.root / "bin"), **PROGRAM)
     assert told.returncode == 0, told.stderr
     assert told.stdout.splitlines()[0] == "-b 8"
-    assert {"NCCL_DEBUG=INFO", "NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH"} <= set(told.stdout.splitlines())
+    assert {"NCCL_DEBUG=INFO", "NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH"} <= set(told.stdout.splitlines())
     kept = node.job["log.2.3"]
     lines = kept.splitlines(keepends=True)
     assert (lines[:20], lines[-20:]) == (log[:20], log[-20:])

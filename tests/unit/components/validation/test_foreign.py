@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from components.validation.model import JobReport
 from components.validation.preflight import foreign
+from components.validation.wording import beside
 
+REPORT: dict[str, Any] = {"job_id": 1, "state": "COMPLETED", "exit_code": 0, "nodes": ["a"], "output": "", "seconds": 1}
 TWO = "00000000:18:00.0, 97, 41230\n00000000:2A:00.0, 0, 4\n"
 
 
-def asked(gpus: str, apps: str) -> foreign.Ask:
+def asked(gpus: str | None, apps: str | None) -> foreign.Ask:
     return lambda *words: apps if "compute-apps" in words[0] else gpus
 
 
@@ -23,20 +28,56 @@ def test_a_foreign_process_is_named_with_its_memory_and_how_busy_the_gpu_is() ->
 
 
 def test_a_process_outside_of_this_container_is_told_by_what_it_takes() -> None:
-    (found,) = foreign.used(asked(TWO, ""))
+    (found,) = foreign.used(asked(TWO, "")) or []
     assert str(found).endswith("is 97 % busy with 41230 MiB in use by processes that are not seen from here")
 
 
 def test_a_small_process_on_a_gpu_that_rests_is_one_all_the_same() -> None:
-    (found,) = foreign.used(asked("0:1, 0, 4\n", "0:1, 12, a.out, 300\n"))
+    (found,) = foreign.used(asked("0:1, 0, 4\n", "0:1, 12, a.out, 300\n")) or []
     assert found.processes == ("12 a.out (300 MiB)",)
 
 
-@pytest.mark.parametrize("gpus", ["", "0:1, 0, 623\n", "No devices were found\n", "0:1, [N/A], [N/A]\n", ",,\n"])
-def test_gpus_that_nobody_uses_and_a_driver_that_says_nothing_are_no_finding(gpus: str) -> None:
+@pytest.mark.parametrize("gpus", ["0:1, 0, 623\n", "0:1, [N/A], [N/A]\n"])
+def test_gpus_that_nobody_uses_are_no_finding(gpus: str) -> None:
     assert foreign.used(asked(gpus, "")) == []
 
 
+@pytest.mark.parametrize(
+    ("gpus", "apps"),
+    [(None, None), ("", ""), ("No devices were found, a, b\n", ""), (",,\n", ""), ("0:1, 0, 4\n", None)],
+    ids=["fails", "nothing", "a sentence", "commas", "fails for processes"],
+)
+def test_a_driver_that_does_not_say_is_not_one_that_says_nothing_is_there(gpus: str | None, apps: str | None) -> None:
+    assert foreign.used(asked(gpus, apps)) is None
+    assert [each["severity"] for each in foreign.check_foreign(None)] == ["info"]
+
+
+@pytest.mark.parametrize(
+    ("looks", "said"),
+    [
+        (["a: nothing is on its GPUs\n"] * 2, "Nothing else was seen"),
+        (["a: nothing is on its GPUs\n", f"a: {foreign.NOT_KNOWN}\n"], "is not known"),
+        (["a: nothing is on its GPUs\n", ""], "is not known"),
+        (["", f"a: {foreign.NOT_KNOWN}\na: GPU 0:1 is 97 % busy\n"], "On the GPUs besides: a: GPU 0:1"),
+    ],
+    ids=["nothing", "nvidia-smi fails", "nobody looked", "something"],
+)
+def test_that_nothing_else_was_there_is_said_of_an_answer_alone(looks: list[str], said: str) -> None:
+    report = JobReport.from_json({**REPORT, "beside": looks})
+    assert said in beside(report, 0)
+    assert beside(report) == (beside(report, 0) if "besides" in said else "")
+
+
+def test_the_program_says_that_nothing_is_there_and_that_nobody_knows(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SLURMD_NODENAME", "a1")
+    for found, line in (([], foreign.NOTHING), (None, foreign.NOT_KNOWN)):
+        monkeypatch.setattr(foreign, "used", lambda found=found: found)
+        assert foreign.main() == 0
+        assert capsys.readouterr().out == f"a1: {line}\n"
+
+
 def test_what_a_process_calls_itself_stays_one_printable_line() -> None:
-    (found,) = foreign.used(asked("0:1, 9, 4\n", "0:1, 12, \x1b[2Jevil, 300\n"))
+    (found,) = foreign.used(asked("0:1, 9, 4\n", "0:1, 12, \x1b[2Jevil, 300\n")) or []
     assert str(found).isprintable()

@@ -251,18 +251,38 @@ def test_a_process_in_no_job_that_computes_on_the_jobs_gpus_is_named(
 ) -> None:
     write("etc/tailrack/gres.conf", "# Written by tailrack.\nNodeName=a1 Name=gpu Type=h200 File=/dev/nvidia[0-1,5]\n")
     assert device_numbers(tmp_path) == [0, 1, 5]
+    for bus, minor in ("18", 0), ("2a", 5):
+        write(f"proc/driver/nvidia/gpus/0000:{bus}:00.0/information", f"Model: \t H200\nDevice Minor: \t {minor}\n")
     process(tmp_path, 100, "/dev/nvidia5", "/dev/nvidia-uvm")
+    # CUDA opens the files of all GPUs.
+    process(tmp_path, 104, "/dev/nvidia0", "/dev/nvidia5", "/dev/nvidia-uvm")
     # One that watches, one of a job, one on another GPU.
     process(tmp_path, 101, "/dev/nvidia5", "/dev/nvidiactl", name="nvidia-persiste")
     process(tmp_path, 102, "/dev/nvidia5", "/dev/nvidia-uvm", cgroup="0::/system.slice/slurmstepd.scope/job_7/step_0")
     process(tmp_path, 103, "/dev/nvidia0", "/dev/nvidia-uvm")
-    assert holders.main(["2"], tmp_path) == 1
+    answer = "00000000:2A:00.0, 100\n00000000:18:00.0, 104\n"
+    assert holders.main(["2"], tmp_path, lambda: answer) == 1
     said = capsys.readouterr().out
+    assert "process 104" not in said
     assert "process 100 (python) of" in said
     assert "uses GPU 5 and is in no job" in said
     assert said.startswith("next: ")
+    assert holders.main(["0"], tmp_path, lambda: answer.replace("18", "2A")) == 0
+    assert holders.main(["0"], tmp_path, lambda: "") == 0
     assert holders.main(["1"], tmp_path) == 0
     assert holders.main([""], tmp_path) == holders.main([], tmp_path) == 0
+
+
+@pytest.mark.parametrize("answer", [None, "No devices were found\n", "00000000:99:00.0, 100\n", "0:1, [N/A]\n"])
+def test_where_nvidia_smi_does_not_say_the_device_file_is_the_last_resort_and_the_finding_says_so(
+    tmp_path: Path, answer: str | None
+) -> None:
+    process(tmp_path, 100, "/dev/nvidia0", "/dev/nvidia-uvm")
+    (found,) = holders.check_holders({0}, tmp_path, lambda: answer)
+    assert found["severity"] == "error"
+    assert "has the device file of GPU 0" in found["seen"]
+    assert "nvidia-smi does not say which GPU it uses" in found["seen"]
+    assert " uses GPU 0" not in found["seen"]
 
 
 def test_a_process_whose_name_is_slurmstepd_is_none_of_slurms_unless_root_has_it(tmp_path: Path) -> None:

@@ -1,0 +1,146 @@
+"""A job that failed names its cause where what it printed has one; the first error, and not the last farewell.
+
+The samples are lines of CUDA, NCCL, Open MPI, the linker and Slurm as public issues and logs have them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from components.validation.causes import cause_of, first_error, first_exit
+from components.validation.model import JobReport, Measurement
+from components.validation.verdict import judge
+from tests.unit.components.validation.test_verdict import ASKED as REAL_ASKED
+from tests.unit.components.validation.test_verdict import report as real_report
+
+ASKED = Measurement(
+    backend="nccl-tests", collective="all_reduce", min_bytes=8, max_bytes=8, factor=2, iterations=20, warmup=5,
+    ranks=2, nodes=2, gate_bytes=8,
+)  # fmt: skip
+CHAIN = "".join(
+    f" .. a pid 62767: Test failure common.cu:{line}\n" for line in (519, 532, 704, 718, 1368, 893, 12, 5, 9)
+)
+FAREWELL = (
+    "srun: error: a: task 0: Exited with exit code 2\n"
+    "slurmstepd: error: *** STEP 17.0 ON a CANCELLED AT 2026-11-26T08:00:00 ***\n"
+    "srun: error: b: task 1: Terminated\nsrun: Terminating StepId=17.0\n"
+)
+
+
+def report(output: str = "", **changes: Any) -> JobReport:
+    whole: dict[str, Any] = {
+        "job_id": 17, "state": "FAILED", "exit_code": 143, "seconds": 9, "nodes": ["a", "b"], "output": output,
+    }  # fmt: skip
+    return JobReport.from_json({**whole, **changes})
+
+
+def reason(output: str = "", **changes: Any) -> str:
+    return judge(ASKED, report(output, **changes))["reason"]
+
+
+@pytest.mark.parametrize(
+    ("line", "cause", "remedy"),
+    [
+        ("a: Test CUDA failure common.cu:1005 'out of memory'", "a GPU had no memory", "nccl.max_bytes"),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", "a GPU had no memory", "end it"),
+        ("a:18:30 [0] transport.cc:5 NCCL WARN Cuda failure 2 'out of memory'", "a GPU had no memory", "nvidia-smi"),
+        ("slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.",
+         "memory, or the job's share of it, was used up", "more memory"),
+        ("Test CUDA failure common.cu:262 'no kernel image is available for execution on the device'",
+         "no code for these GPUs", "NVCC_GENCODE"),
+        ("CUDA driver version is insufficient for CUDA runtime version", "driver is older", "update the node's driver"),
+        ("a: Test CUDA failure common.cu:941 'system not yet initialized'", "NVSwitches", "fabricmanager"),
+        ("qh138: Test CUDA failure common.cu:422 'uncorrectable ECC error encountered'", "memory is broken", "xid"),
+        ("a: Test CUDA failure common.cu:1333 'CUDA-capable device(s) is/are busy or unavailable'",
+         "another process has the GPU", "compute mode"),
+        ("a:3:3 [0] init.cc:1 NCCL WARN Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 6000",
+         "two ranks have the same GPU", "gpus-per-task"),
+        ("a:3:3 [0] init.cc:1 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-x (size 9637888)",
+         "shared memory of the node is full", "ls -l /dev/shm"),
+        ("a:3:3 [0] bootstrap.cc:45 NCCL WARN Bootstrap : no socket interface found", "no interface", "nccl.conf"),
+        ("a:3:3 [0] misc/socket.cc:1 NCCL WARN socketStartConnect: Connect to 10.0.0.1<4> failed : No route to host",
+         "cannot open a connection", "firewall"),
+        ("a:3:3 [0] ibvwrap.cc:9 NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory",
+         "may not pin", "ulimit -l"),
+        ("a:3:3 [0] net_ib.cc:1 NCCL WARN NET/IB : Got completion from peer 10.0.0.2<4> with status=12 opcode=0",
+         "does not reach another", "ibstat"),
+        ("srun: error: Couldn't find the specified plugin name for mpi/pmix looking at all files",
+         "no plugin for the MPI", "srun --mpi=list"),
+        ("The application appears to have been direct launched using \"srun\", but OMPI was not built with SLURM's PMI",
+         "cannot be started by srun", "PMIx"),
+        ("/opt/all_reduce_perf: error while loading shared libraries: libmpi.so.40: cannot open shared object file",
+         "a library of the program is missing", "validation.nccl.program"),
+        ("./all_reduce_perf: /lib/libc.so.6: version `GLIBC_2.38' not found", "built on a newer system", "oldest"),
+    ],
+)  # fmt: skip
+def test_a_known_cause_is_named_with_what_helps_however_much_comes_after_it(line: str, cause: str, remedy: str) -> None:
+    said = reason(f"# nThread 1\n{line}\n{CHAIN}{FAREWELL}")
+    assert "The cause: " in said
+    assert cause in said
+    assert remedy in said
+    assert line[:100] in said
+
+
+def test_a_cause_in_nccls_own_log_is_found_and_so_is_the_process_that_has_the_gpu() -> None:
+    said = reason(
+        "a: Test NCCL failure common.cu:1005 'unhandled cuda error (run with NCCL_DEBUG=INFO for details)'\n",
+        log="a:18:30 [0] alloc.h:5 NCCL WARN Cuda failure 2 'out of memory'\n",
+        beside=["a: GPU 0000:18:00.0 is 0 % busy with 143000 MiB in use by 4711 train.py (142000 MiB)\n"],
+    )
+    assert "a GPU had no memory left" in said
+    assert "4711 train.py (142000 MiB)" in said
+
+
+def test_ranks_that_slurm_ended_do_not_hide_how_the_first_one_ended() -> None:
+    said = reason(f"words\n{FAREWELL}srun: error: b: task 1: Exited with exit code 143\n")
+    assert "exit code 143, after task 0 of a ended with exit code 2 (a CUDA error)" in said
+    assert "after task" not in reason(FAREWELL, exit_code=2)
+    assert first_exit("srun: error: b: task 1: Exited with exit code 143\n") is None
+
+
+def test_the_first_error_is_quoted_where_no_cause_is_known_and_no_farewell_is_one() -> None:
+    assert first_error(f"all is well\nfoo: invalid widget 7\n{CHAIN}{FAREWELL}") == "foo: invalid widget 7"
+    assert first_error(FAREWELL + CHAIN) == ""
+    assert "First error: foo: invalid widget 7." in reason(f"foo: invalid widget 7\n{CHAIN}{FAREWELL}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a:1:1 [0] NCCL INFO misc: out of memory is what this looks for\n",
+        "# Out of bounds values : 0 OK\n",
+        "a:1:1 [0] NCCL INFO Could not find /dev/shm/x: failed once\n",
+        FAREWELL,
+        "",
+    ],
+)
+def test_what_is_no_error_is_no_cause(text: str) -> None:
+    assert cause_of(text) is None
+
+
+def test_variables_that_somebody_set_are_named_where_the_figure_is_too_low() -> None:
+    log = (
+        "a:1:1 [0] NCCL INFO NCCL_PROTO set by environment to simple\n"
+        "b:1:1 [0] NCCL INFO NCCL_PROTO set by environment to simple\n"
+        "a:1:1 [0] NCCL INFO NCCL_ALGO set by environment to Tree.\n"
+        "a:1:1 [0] NCCL INFO NCCL_DEBUG set by environment to INFO\n"
+    )
+    asked = dataclasses.replace(REAL_ASKED, floor_gb_per_s=9999.0)
+    said = judge(asked, real_report(log=log))["reason"]
+    assert (
+        "NCCL was told in the job's environment, its image, /etc/nccl.conf or ~/.nccl.conf: NCCL_PROTO=simple, " in said
+    )
+    assert "NCCL_PROTO=simple, NCCL_ALGO=Tree, " in said
+    assert "NCCL_DEBUG=" not in said
+
+
+def test_a_program_without_mpi_is_named_as_one() -> None:
+    table = (
+        "# nThread 1 nGpus 1 minBytes 8 maxBytes 8\n# Using devices\n#  Rank  0 Group  0 Pid 7 on a device  0 [0] X\n"
+    )
+    said = reason(table * 2, state="COMPLETED", exit_code=0)
+    assert "every rank ran by itself: the program was built without MPI (nccl-tests: make MPI=1)" in said
+    assert "without MPI" not in reason(table, state="COMPLETED", exit_code=0)
