@@ -68,7 +68,10 @@ def plain_file(path: Path) -> bytes:
         raise FileError(f"{path.name} cannot be read: it is no plain file; see that it is a file of yours")
     if found.st_size > LARGEST:
         raise FileError(f"{path.name} cannot be read: it has more than {LARGEST} bytes; name the file that was meant")
-    return path.read_bytes()
+    content = path.read_bytes()
+    if content and not found.st_size:  # a file of /proc, such as a process's environment
+        raise FileError(f"{path.name} cannot be read: the kernel makes its content; see that it is a file of yours")
+    return content
 
 
 def told(value: object) -> str:

@@ -16,6 +16,7 @@ from components.roles.slurm.files import refused_keys
 from components.settings.problems import ROOT, ConfigError, Report, shown
 from stacks.config.checks import check
 from stacks.config.model import PoolConfig, StackConfig, model_of
+from stacks.config.provider_keys import check_provider_keys
 from stacks.config.reader import Reader
 from stacks.config.reference import reference
 from stacks.sites import KINDS
@@ -36,6 +37,7 @@ def load(
     """
     report = Report(frozenset(key.removeprefix(ROOT) for key in secret_keys if key.startswith(ROOT)))
     _check_namespaces(values, report)
+    check_provider_keys(values, report)
     raw = with_containers(from_pulumi(values, ROOT.removesuffix(":")))
     config = _checked(raw, model_of(raw.get("kind")), base_dir, report)
     for doubt in report.doubts:

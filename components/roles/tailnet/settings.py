@@ -18,6 +18,7 @@ TAILSCALE, CONTROL_URL, EXISTING, OF_A_SITE = "tailscale", "control_url", "exist
 CREDENTIALS = ("api_key", "oauth_client_id", "oauth_client_secret", "identity_token", "audience")
 SECRETS = ("auth_key", "api_key", "oauth_client_secret", "identity_token")
 _OAUTH = "tskey-client-"
+API = "https://api.tailscale.com"
 
 
 def secret_command(name: str) -> str:
@@ -35,9 +36,10 @@ def _control_url(value: str) -> str:
 
 
 def _base_url(value: str) -> str:
-    value, parts = _control_url(value), urlsplit(value)
-    if parts.scheme != "https" and not loopback(parts.hostname or ""):
-        refuse("would take the credentials over the network in plain text", "whoever is on the way could read them")
+    """Tailscale's own API, or this machine: a preview sends the credentials there, before anyone approves a change."""
+    value = _control_url(value)
+    if value != API and not loopback(urlsplit(value).hostname or ""):
+        refuse(f"is neither {API} nor on this machine")
     return value
 
 
@@ -157,9 +159,9 @@ class WayToTailnet(Section):
         default="-",
     )
     base_url: BaseUrl = key(
-        "kind tailscale: where the API is; another one for tests",
-        "the https:// address of an API; nobody would answer, or the credentials be seen on the way; leave it out",
-        default="https://api.tailscale.com",
+        "kind tailscale: where the API is; for tests, an address of this machine (127.0.0.1, [::1] or localhost)",
+        "the address of Tailscale's API; a preview would send the tailnet's credentials elsewhere; leave it out",
+        default=API,
     )
 
     def kind_where(self, brought: bool) -> str:

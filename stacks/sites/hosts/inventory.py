@@ -5,6 +5,7 @@ Works on raw values; what is wrong with a value itself is found later, at the pl
 
 import csv
 import io
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -88,7 +89,8 @@ def _inside(base_dir: Path, name: str) -> Path:
 def _rows(file: Path, path: str, report: Report) -> list[tuple[object, str]] | None:
     """The hosts of a file, each with its place; None where it cannot be read, which is reported."""
     try:
-        return _of_csv(file, path) if file.suffix.lower() == ".csv" else _of_yaml(file, path)
+        # By the name behind a link: a message shows the first line of a CSV file, which another file may not be shown.
+        return _of_csv(file, path) if Path(os.path.realpath(file)).suffix.lower() == ".csv" else _of_yaml(file, path)
     except (FileError, OSError, UnicodeDecodeError, csv.Error) as error:
         why = str(error) if isinstance(error, FileError) else f"{shown(file)} cannot be read ({type(error).__name__})"
         fix = "write a CSV file with a line of names, or a YAML file with a list `hosts`; both have the keys of `hosts`"

@@ -289,6 +289,15 @@ def test_keys_of_providers_are_let_pass(key: str, folder: Path) -> None:
     assert config.cluster.name == "lab"
 
 
+@pytest.mark.parametrize(
+    "name", ["endpoints", "assumeRoleWithWebIdentity", "customCaBundle", "httpProxy", "sharedConfigFiles", "insecure"]
+)
+def test_no_key_of_the_aws_provider_sends_credentials_elsewhere_or_reads_a_file(name: str, folder: Path) -> None:
+    values = {f"tailrack:{key}": json.dumps(value) for key, value in yaml.safe_load(LAB).items()}
+    with pytest.raises(ConfigError, match=f"'aws:{name}': is not among .*AWS_ENDPOINT_URL"):
+        load({**values, f"aws:{name}": "[]"}, [], folder)
+
+
 def test_a_number_of_5000_digits_is_refused_by_its_key(folder: Path) -> None:
     values = {f"tailrack:{name}": json.dumps(value) for name, value in yaml.safe_load(LAB).items()}
     values["tailrack:users"] = '[{"name": "ada", "uid": ' + "9" * 5000 + "}]"

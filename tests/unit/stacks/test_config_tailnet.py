@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from components.roles.tailnet.settings import API
 from stacks.config import ConfigError, StackConfig, parse
 from stacks.sites import KINDS
 from tests.unit.configs import AUTH_KEY, HOSTS, LAB, RawConfig
@@ -51,6 +52,8 @@ def kind_of(config: StackConfig) -> str:
         (HOSTS, {"kind": "tailscale", "api_key": "tskey-api-x"}, "tailscale"),
         (HOSTS, {"oauth_client_id": "k", "audience": "api.tailscale.com/k"}, "tailscale"),
         (HOSTS, {**OAUTH, "base_url": "http://127.0.0.1:8080/", "organization": "-", "policy": "own"}, "tailscale"),
+        (HOSTS, {**OAUTH, "base_url": "http://[::1]:8080"}, "tailscale"),
+        (HOSTS, {**OAUTH, "base_url": "https://api.tailscale.com/"}, "tailscale"),
     ],
 )
 def test_the_kind_is_the_one_that_is_meant(base: RawConfig, tailnet: Any, kind: str, key_folder: Path) -> None:
@@ -68,12 +71,17 @@ def test_the_kind_is_the_one_that_is_meant(base: RawConfig, tailnet: Any, kind: 
         (HOSTS, {"oauth_client_secret": "x"}, "oauth_client_id", "missing, and there is oauth_client_secret"),
         (HOSTS, {"oauth_client_id": "x"}, "oauth_client_id", "has nothing with it"),
         (HOSTS, {**OAUTH, "audience": "x"}, "oauth_client_id", "has audience, oauth_client_secret with it"),
-        (HOSTS, {**OAUTH, "base_url": "http://192.0.2.1"}, "base_url", "the credentials be seen on the way"),
-        (HOSTS, {**OAUTH, "base_url": "ftp://x"}, "base_url", "is not the https:// address of an API"),
+        (HOSTS, {**OAUTH, "base_url": "http://192.0.2.1"}, "base_url", "credentials elsewhere"),
+        (HOSTS, {**OAUTH, "base_url": "https://192.0.2.1"}, "base_url", "credentials elsewhere"),
+        (HOSTS, {**OAUTH, "base_url": "https://api.tailscale.com.example"}, "base_url", "credentials elsewhere"),
+        (HOSTS, {**OAUTH, "base_url": "https://api.tailscale.com:8443"}, "base_url", "credentials elsewhere"),
+        (HOSTS, {**OAUTH, "base_url": "http://api.tailscale.com"}, "base_url", "credentials elsewhere"),
+        (HOSTS, {**OAUTH, "base_url": "https://127.0.0.1.example"}, "base_url", "credentials elsewhere"),
+        (HOSTS, {**OAUTH, "base_url": "ftp://x"}, "base_url", "is not the address of Tailscale's API"),
         (HOSTS, {**OAUTH, "policy": "mine"}, "policy", "write print"),
         (HOSTS, {"auth_key": AUTH_KEY, "policy": "own"}, "policy", "nobody would ask Tailscale's API"),
         (HOSTS, {"kind": "control_url"}, "auth_key", "no node could join Tailscale's tailnet"),
-        (HOSTS, {"kind": "control_url", "control_url": URL, "base_url": "https://x"}, "base_url", "kind control_url"),
+        (HOSTS, {"kind": "control_url", "control_url": URL, "base_url": API}, "base_url", "kind control_url"),
         (HOSTS, {"kind": "existing", "auth_key": AUTH_KEY}, "auth_key", "no machine joins anything"),
         (HOSTS, {"kind": "lab"}, "kind", "no site brings a tailnet"),
         (LAB, {"kind": "lab", "control_url": URL}, "control_url", "the control server that comes with the sites"),

@@ -100,6 +100,28 @@ def test_what_is_no_file_is_neither_waited_for_nor_read_without_end(folder: Path
     assert ("cannot be read: it is no plain file" if key == "hosts_file" else "host_key: missing") in told
 
 
+@pytest.mark.parametrize(
+    ("target", "content"), [("netrc", "machine example.org password hunter2\n"), ("/proc/self/environ", None)]
+)
+def test_a_link_shows_nothing_of_a_file_that_is_no_list_of_hosts(
+    folder: Path, target: str, content: str | None
+) -> None:
+    if content:
+        (folder / target).write_text(content)
+    (folder / "rack.csv").symlink_to(target)
+    (told,) = problems(folder, **FOR_ALL, hosts_file="rack.csv")
+    assert "hunter2" not in told
+    assert "a column" not in told
+
+
+@pytest.mark.parametrize("name", ["environ.csv", "/proc/self/environ", "/proc/self/status"])
+def test_a_file_that_the_kernel_makes_is_no_list_of_hosts(folder: Path, name: str) -> None:
+    if not name.startswith("/"):
+        (folder / name).symlink_to("/proc/self/environ")
+    (told,) = problems(folder, **FOR_ALL, hosts_file=name)
+    assert "the kernel makes its content" in told
+
+
 @pytest.mark.parametrize("key", ["hosts_file", "known_hosts_file"])
 @pytest.mark.parametrize("name", ["a\0b.csv", "a\0b.yaml", "a\ud800.csv", "a\n  tailrack:x: fine.yaml", "\x1b[2J.yaml"])
 def test_a_path_that_can_be_none_is_one_line_with_its_key(folder: Path, key: str, name: str) -> None:
