@@ -16,6 +16,7 @@ from driver.find_engine import IN_PROCESS, Found
 from driver.make_command import Make
 from driver.preview.last_answers import last_answers
 from driver.remedies import with_remedies
+from driver.restored import older_backup
 from driver.stack_file import check_for_cli, config_values, load_config, read_stack_file
 from driver.workspace import DriverError, Workspace
 from driver.written_config import WrittenConfig
@@ -151,7 +152,11 @@ class Deployment:
                     return planned
                 if checks.refused:
                     raise DriverError("nothing was touched:\n" + "\n".join(f"  {line}" for line in checks.lines()))
-            return with_remedies(self._started(self._refreshing(self._runner.up, refresh)), self.make)
+            before = self.made() if self.written.restores else []
+            summary = with_remedies(self._started(self._refreshing(self._runner.up, refresh)), self.make)
+            if before and (warning := older_backup(before, self.made())):
+                self._on_event(Event("message", text=warning))
+            return summary
 
     def _looked_at_by(self, checks: Checks, refresh: bool) -> Summary:
         """Run a preview for nobody but the checks."""

@@ -13,7 +13,8 @@ _NO_STACK = Make()
 # What sudo and SSH say, the latter in the words of the CLI's provider and of the in-process engine; and the remedy.
 _REMEDIES = (
     (
-        r"sudo: .*(is|are) required|sudo.: (No such file|not found)|not in the sudoers file|may not run sudo",
+        r"sudo: ((?!sudo: ).)*(is|are) required|sudo.: (No such file|not found)|not in the sudoers file|"
+        r"may not run sudo",
         "give the account that steps run with on {machine} password-less sudo (a line `NAME ALL=(ALL) NOPASSWD: ALL` "
         "in /etc/sudoers.d), or use root; then run up again",
     ),

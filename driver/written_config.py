@@ -120,6 +120,11 @@ class WrittenConfig:
         value = self._config.get("tailrack:allow")
         return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
 
+    @property
+    def restores(self) -> bool:
+        """Whether the head node is to be made of a backup."""
+        return any(head.get("restore_from") is not None for head in self.mappings("tailrack:head"))
+
     def mappings(self, key: str) -> list[dict[str, Any]]:
         """The mapping, or the mappings of the list, at a key of the config as written; it is checked by the program."""
         value = self._config.get(key)

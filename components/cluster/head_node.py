@@ -40,6 +40,10 @@ def _trained(settings: ClusterSettings) -> tuple[composition.Script, ...]:
     return (training.script(),) if settings.validation.training else ()
 
 
+def _restored(joined: Mapping[str, Any]) -> tuple[int, int]:
+    return joined.get("restored_made") or 0, joined.get("restored_age") or 0
+
+
 class HeadNode(pulumi.ComponentResource):
     """The head node of a cluster. It knows none of its nodes.
 
@@ -168,7 +172,8 @@ class HeadNode(pulumi.ComponentResource):
             cgroups=confined,
             own_file_system=head.result["own_file_system"],
             open_ports=self.facts["open_ports"],
-        ).apply(lambda known: warnings_about(settings, **known))
+            joined=self.joined,
+        ).apply(lambda known: warnings_about(settings, restored=_restored(known.pop("joined")), **known))
         self.register_outputs({"tailnet_ip": self.link.address, "slurm_version": head.result["slurm_version"]})
 
     def services(self) -> Step:

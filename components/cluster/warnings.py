@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from components.roles.cluster_settings import ClusterSettings
 
 
 def warnings_about(
-    settings: ClusterSettings, *, cgroups: bool, own_file_system: bool, open_ports: Sequence[int]
+    settings: ClusterSettings,
+    *,
+    cgroups: bool,
+    own_file_system: bool,
+    open_ports: Sequence[int],
+    restored: tuple[int, int],
 ) -> list[str]:
     """Return a sentence for each thing.
 
     cgroups           whether jobs are confined by cgroups
     own_file_system   whether the share is all that there is of its file system
     open_ports        ports of the cluster that others need on the head node
+    restored          when the backup was made that the head node is of, and its age then, in seconds; 0 for none
     """
     found = []
     if settings.slurm.ssh_needs_job and not cgroups:
@@ -32,6 +39,13 @@ def warnings_about(
         found.append(
             f"{settings.head.name} has to do with NFS of others: its ports {', '.join(map(str, open_ports))} are open "
             "on its own networks as they were before. The share is exported to the addresses of members alone."
+        )
+    made, age = restored
+    if made:
+        when = datetime.fromtimestamp(made, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        found.append(
+            f"{settings.head.name} was restored from the backup of {when}, which was {age // 3600} h "
+            f"{age // 60 % 60} min old then: what was submitted or changed after it is lost."
         )
     return found
 

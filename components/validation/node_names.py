@@ -11,7 +11,7 @@ MOST = 65_536
 def node_names(hostlist: str) -> list[str]:
     """Names in Slurm's short form: `a[1-2],b` is a1, a2 and b. Raises ValueError for what is in no such form."""
     names: list[str] = []
-    for prefix, ranges in re.findall(r"([^,\[\]]+)(?:\[([^\]]*)\])?", hostlist):
+    for prefix, ranges in re.findall(r"([^,\[\]]+)(?:\[([^\[\]]*)\])?", hostlist):
         for numbers in ranges.split(",") if ranges else ():
             first, _, last = numbers.partition("-")
             if len(names) + int(last or first) - int(first) >= MOST:

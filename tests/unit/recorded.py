@@ -233,6 +233,7 @@ class _Recorder(mocks.Mocks):
             },
             "join": {
                 "tailnet_ip": tailnet_address(node), "tailscale_version": "1.102.5", "sshd_port": 22,
+                "restored_made": 1795496700, "restored_age": 93660,
                 "host_key": HOST_KEY, "fabric": {"interfaces": [], "rdma": []},
                 **({} if node in HEADS else {"path": "direct"}),
             },

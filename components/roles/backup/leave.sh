@@ -4,5 +4,5 @@
 
 backup_leave() {
     remove_backup
-    rm -rf /var/lib/tailrack/restored /var/lib/tailrack/restoring
+    rm -rf /var/lib/tailrack/restored /var/lib/tailrack/restored-age /var/lib/tailrack/restoring
 }

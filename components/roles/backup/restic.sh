@@ -11,10 +11,19 @@ backup_restic() {
         --repo "$(cat "$folder/repository")" --password-file "$folder/password" --cache-dir /var/cache/tailrack-backup "$@"
 }
 
+# The same, with the end of what it prints: whoever keeps the target may send words without end.
+backup_words() { backup_restic "$@" 2>&1 | tail -c 65536; }
+
+# A target's words as one line for people.
+printable() {
+    local line=${1//[^[:print:]]/}
+    printf '%s\n' "${line:0:300}"
+}
+
 # The line of restic's words, on stdin, that says why: what comes after it names the place once more, and says that it was ended.
 last_reason() {
     local line
     line=$({ grep -vE '^$|^(s3|sftp):|^Is there a repository|signal terminated|context canceled' || :; } | tail -n 1 |
         sed -E 's/^.* returned error, retrying after [^:]*: //')
-    printf '%s\n' "${line:-it gave no answer in time}"
+    printable "${line:-it gave no answer in time}"
 }

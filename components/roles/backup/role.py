@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from components.roles.backup.settings import S3, SFTP, Backup
 from components.roles.cluster_settings import ClusterSettings
+from components.roles.facts import whole
 from components.roles.role import File, Role, Value, template
 
 PROGRAM = "tailrack-backup"
@@ -16,6 +17,8 @@ PACKAGES = ("restic", "openssh-client", "jq")
 DUMP = ("mariadb-client",)
 # What scripts are told of the target, each empty where its kind has none.
 NAMES = ("host", "user", "port", "host_key", "s3_host", "s3_port", "bucket", "access_key")
+
+MOMENT = whole(0, 2**40)  # seconds since 1970
 
 
 def role(settings: ClusterSettings) -> Role:
@@ -36,6 +39,7 @@ def role(settings: ClusterSettings) -> Role:
         role,
         values=values,
         secrets={name: _text(backup, name) for name in SECRETS},
+        facts={"services": {"backup_made": MOMENT}},
         packages={"services": (*PACKAGES, *(DUMP if settings.accounting.enabled else ()))},
         files={
             "services": (

@@ -16,7 +16,7 @@ backup_services() {
     write_target "$lent"
     check_target "$lent"
     if [ "$TARGET_HAS" = no ]; then
-        said=$(backup_restic "$lent" "$CHECK_LIMIT" init 2>&1) || fail "no backup can be begun at the target: $(last_reason <<<"$said")" \
+        said=$(backup_words "$lent" "$CHECK_LIMIT" init) || fail "no backup can be begun at the target: $(last_reason <<<"$said")" \
             "make room there, or see that tailrack:backup says who may write there; then run up again"
         close_target "$lent"
     fi
@@ -30,4 +30,5 @@ backup_services() {
     systemctl start tailrack-backup.service || fail "the first backup failed: $(sed -n 's/^reason=//p' "$STATE_DIR/backup-state")" \
         "see 'journalctl -u tailrack-backup' on $HOST_NAME, then run up again"
     enable_units --now tailrack-backup.timer
+    result backup_made "$(sed -n 's/^done=//p' "$STATE_DIR/backup-state")"
 }

@@ -57,8 +57,8 @@ aws_secret_access_key = $BACKUP_SECRET_KEY"
 close_target() {
     local said
     [ -n "$BACKUP_HOST" ] || return 0
-    said=$(printf 'chmod 700 %s\n' "${BACKUP_REPOSITORY##*:}" | timeout 60 sftp -F "$1/ssh_config" -b - "$TARGET" 2>&1) ||
-        fail "the backup's target cannot be closed to others there: $(tail -n 1 <<<"$said")" \
+    said=$(printf 'chmod 700 %s\n' "${BACKUP_REPOSITORY##*:}" | timeout 60 sftp -F "$1/ssh_config" -b - "$TARGET" 2>&1 | tail -c 65536) ||
+        fail "the backup's target cannot be closed to others there: $(printable "$(tail -n 1 <<<"$said")")" \
             "run 'chmod 700 ${BACKUP_REPOSITORY##*:}' on $BACKUP_HOST, then run up again"
 }
 
@@ -70,16 +70,16 @@ check_target() {
     if [ -n "$BACKUP_HOST" ]; then
         path=${BACKUP_REPOSITORY##*:}
         said=$(printf -- '-cd %s\npwd\n-ls -lan %s\n-df %s\n' "$path" "$path" "$path" |
-            timeout 60 sftp -F "$folder/ssh_config" -b - "$TARGET" 2>&1) || status=$?
-        [ "$status" -eq 0 ] || fail "the backup's target $BACKUP_USER@$BACKUP_HOST does not let us in: $(tail -n 1 <<<"$said")" \
+            timeout 60 sftp -F "$folder/ssh_config" -b - "$TARGET" 2>&1 | head -c 1048576) || status=$?
+        [ "$status" -eq 0 ] || fail "the backup's target $BACKUP_USER@$BACKUP_HOST does not let us in: $(printable "$(tail -n 1 <<<"$said")")" \
             "see that $BACKUP_HOST answers SSH at port $BACKUP_PORT, and host_key and private_key in tailrack:backup; then run up again"
         real=$(sed -n 's/^Remote working directory: //p' <<<"$said" | head -n 1)
         case $real/ in
-        "$NFS_EXPORTS_MOUNT"/* | "$NFS_EXPORTS_PATH"/*) fail "the backup's target $path is $real there, which is on the share" \
+        "$NFS_EXPORTS_MOUNT"/* | "$NFS_EXPORTS_PATH"/*) fail "the backup's target $path is $(printable "$real") there, which is on the share" \
             "write a folder of $BACKUP_HOST's own disk in tailrack:backup.target" ;;
         esac
         mode=$(sed -nE '/^d.*[ \/]\.$/ { s/ .*//p; q }' <<<"$said")
-        [[ -z $mode || $mode == d???------* ]] || fail "the backup's target $path on $BACKUP_HOST can be opened by others there ($mode)" \
+        [[ -z $mode || $mode == d???------* ]] || fail "the backup's target $path on $BACKUP_HOST can be opened by others there ($(printable "$mode"))" \
             "run 'chmod 700 $path' on $BACKUP_HOST, or name a folder that is not there yet; then run up again"
         free=$(awk '/Avail/ { for (i = 1; i <= NF; i++) if ($i == "Avail") at = i; next } at && $at ~ /^[0-9]+$/ { print $at; exit }' <<<"$said")
         [ -z "$free" ] || [ "$free" -ge "$ROOM_NEEDED" ] || fail "the backup's target $path on $BACKUP_HOST is full: $free KB are free" \
@@ -87,7 +87,7 @@ check_target() {
     fi
     status=0
     # Read and nothing else: whether anything can be written there is another question, with another answer (try_target).
-    said=$(backup_restic "$folder" "$CHECK_LIMIT" cat config --no-lock 2>&1) || status=$?
+    said=$(backup_words "$folder" "$CHECK_LIMIT" cat config --no-lock) || status=$?
     if [ "$status" -eq 0 ]; then
         TARGET_HAS=yes
     elif [ -n "$BACKUP_BUCKET" ] && grep -qiE 'bucket does not exist|NoSuchBucket' <<<"$said"; then
@@ -109,7 +109,7 @@ check_target() {
 # Stop where an archive can be read and nothing can be added: restic notes at the target that it is at work.
 try_target() {
     local said
-    said=$(backup_restic "$1" "$CHECK_LIMIT" snapshots --latest 1 --json 2>&1) || fail \
+    said=$(backup_words "$1" "$CHECK_LIMIT" snapshots --latest 1 --json) || fail \
         "nothing can be written at the backup's target: $(last_reason <<<"$said")" \
         "make room there, or see that the key in tailrack:backup may write and delete; then run up again"
 }

@@ -13,5 +13,5 @@ def export_line(path: str, address: str | None) -> str:
 
 
 def clients(line: str) -> list[str]:
-    """Return the clients of an export's line, without their options."""
-    return re.findall(r"([^\s(]+)\([^)]*\)", line)
+    """Return the clients of an export's line, without their options; a bracket that nothing closes ends the line."""
+    return re.findall(r"(?<![^\s()])([^\s()]+)\([^)]*", line)

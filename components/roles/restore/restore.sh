@@ -11,17 +11,21 @@
 RESTORING=$STATE_DIR/restoring
 RESTORED=$STATE_DIR/restored
 
-# Which backup is meant: its id.
+# When the backup was made, and how old it was when it was read: seconds.
+RESTORED_AGE=$STATE_DIR/restored-age
+
+# Which backup is meant: its id, and when it was made.
 backup_wanted() {
-    local lent=$1 list others
+    local lent=$1 list=$1/list said others
     # What it notes beside its answer, such as that it has tried again, is no part of that.
-    list=$(backup_restic "$lent" 120 --no-lock snapshots --json --tag tailrack 2>"$lent/said") || fail \
-        "the archive at the backup's target cannot be read: $(last_reason <"$lent/said")" \
+    said=$({ backup_restic "$lent" 120 --no-lock snapshots --json --tag tailrack | head -c 67108864 >"$list"; } 2>&1 | tail -c 65536) || fail \
+        "the archive at the backup's target cannot be read: $(last_reason <<<"$said")" \
         "see tailrack:backup.target, or restore the files there from a copy of their own; then run up again"
-    WANTED=$(jq -r --arg cluster "$BACKUP_CLUSTER" --arg from "$RESTORE_FROM" \
-        '[.[] | select(.hostname == $cluster and ($from == "latest" or (.id | startswith($from))))] | sort_by(.time) | last | .id // empty' <<<"$list")
+    said=$(jq -r --arg cluster "$BACKUP_CLUSTER" --arg from "$RESTORE_FROM" \
+        '[.[] | select(.hostname == $cluster and ($from == "latest" or (.id | startswith($from))))] | sort_by(.time) | last // empty | "\(.id) \(.time)"' "$list")
+    WANTED=${said%% *} WANTED_MADE=$(date -ud "${said#* }" +%s)
     [ -z "$WANTED" ] || return 0
-    others=$(jq -r '[.[].hostname] | unique | join(", ")' <<<"$list")
+    others=$(jq -r '[.[].hostname] | unique | join(", ")' "$list")
     fail "there is no backup${RESTORE_FROM:+ ($RESTORE_FROM)} of cluster $BACKUP_CLUSTER at the backup's target${others:+, only of $others}" \
         "name the target of $BACKUP_CLUSTER in tailrack:backup.target, or write latest as tailrack:head.restore_from"
 }
@@ -31,7 +35,7 @@ read_backup() {
     local lent=$1 said
     rm -rf "$RESTORING"
     install -d -m 0700 "$RESTORING"
-    said=$(backup_restic "$lent" 3000 --no-lock restore "$WANTED" --target "$RESTORING/tree" --verify 2>&1) || {
+    said=$(backup_words "$lent" 3000 --no-lock restore "$WANTED" --target "$RESTORING/tree" --verify) || {
         rm -rf "$RESTORING"
         fail "the backup ${WANTED:0:8} is broken: $(last_reason <<<"$said")" \
             "name an earlier one as tailrack:head.restore_from ('restic snapshots' lists them), then run up again"
@@ -73,10 +77,19 @@ become_the_lost_one() {
     note "it has the lost head node's identity in the tailnet"
 }
 
+# What the program tells people of it. A head node that an earlier version restored has no such file.
+say_age() {
+    local made=0 age=0
+    [ ! -e "$RESTORED_AGE" ] || read -r made age <"$RESTORED_AGE"
+    result restored_made "$made"
+    result restored_age "$((age > 0 ? age : 0))"
+}
+
 restore_restore() {
     local lent=$PRIVATE_DIR/backup
     if [ -e "$RESTORED" ]; then
         note "this head node was made of $(cat "$RESTORED")"
+        say_age
         return 0
     fi
     if [ ! -e "$RESTORING/tree/whole" ]; then
@@ -91,9 +104,12 @@ restore_restore() {
         backup_wanted "$lent"
         read_backup "$lent"
         rm -rf "$lent"
+        printf '%s %s\n' "$WANTED_MADE" "$(($(date +%s) - WANTED_MADE))" >"$RESTORING/tree/age"
         printf '%s\n' "$WANTED" >"$RESTORING/tree/whole"
     fi
     bring_back
+    [ ! -e "$RESTORING/tree/age" ] || mv -fT "$RESTORING/tree/age" "$RESTORED_AGE"
     mv -fT "$RESTORING/tree/whole" "$RESTORED"
     rm -rf "$RESTORING"
+    say_age
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.roles.backup.role import PACKAGES
+from components.roles.backup.role import MOMENT, PACKAGES
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import Role
 
@@ -16,4 +16,5 @@ def role(settings: ClusterSettings) -> Role | None:
         after=("clock",),
         values={"from": settings.head.restore_from},
         packages={"restore": PACKAGES},
+        facts={"restore": {"restored_made": MOMENT, "restored_age": MOMENT}},
     )

@@ -28,6 +28,7 @@ _IMAGE = (
         "the node does not reach the registry",
     ),
 )
+_PYXIS_FAILED = re.compile(r"failed to import|couldn't start container|\[ERROR\]")
 _CODES = {
     126: "A file that it was to run is no program, or must not be run (exit status 126).",
     127: "A command was not found on the node (exit status 127).",
@@ -82,7 +83,7 @@ def why_it_ended(job: Job, output: str = "", cancelled_by: str = "") -> Why:
 def _image(output: str) -> Why | None:
     lines = [line.strip() for line in output.splitlines() if re.search(r"pyxis:|\[ERROR\]|enroot", line)]
     # Said by Pyxis itself: a job may write [ERROR] for reasons of its own.
-    failed = any(re.search(r"pyxis:.*(failed to import|couldn't start container|\[ERROR\])", line) for line in lines)
+    failed = any(_PYXIS_FAILED.search(line.partition("pyxis:")[2]) for line in lines)
     if not failed:
         return None
     said = "\n".join(lines)

@@ -177,7 +177,7 @@ def read_mlxconfig(text: str) -> dict[str, bool]:
     for line in text.splitlines():
         if head := re.fullmatch(r"# ([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", line, re.ASCII):
             bus = head[1]
-        elif bus and (value := re.fullmatch(r"\W*\s*ATS_ENABLED\s+(True|False)\([01]\)\s*", line, re.ASCII)):
+        elif bus and (value := re.fullmatch(r"\W*ATS_ENABLED\s+(True|False)\([01]\)\s*", line, re.ASCII)):
             found[bus] = value[1] == "True"
     return found
 

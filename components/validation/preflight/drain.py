@@ -19,7 +19,7 @@ HEALTH_PREFIX = "health: "
 DEEP_PREFIX = "tailrack deep check: "
 MOST_CHARACTERS = 250
 # What grows from look to look, in the words of a finding.
-_GROWS = re.compile(r"\d+(?:\.\d+)? ?(?:%|[KMGT]iB|minutes|times|s\b|of \d+ are free)|\(\d[^)]*times\)")
+_GROWS = re.compile(r"(?<!\d)\d+(?:\.\d+)? ?(?:%|[KMGT]iB|minutes|times|s\b|of \d+ are free)|\(\d[^()]*times\)")
 
 
 @dataclass(frozen=True)

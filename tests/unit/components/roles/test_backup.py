@@ -97,6 +97,10 @@ def test_only_the_head_node_has_the_secrets_and_no_plain_state_has_them(build: B
     raw = {**LAB, "backup": SFTP, "head": {**LAB["head"], "restore_from": "latest"}}
     stack = build(raw, secret=["backup"])
     commands = [*stack.remote, *stack.local]
+    notes = stack.outputs["cluster"]["notes"]
+    assert [
+        note for note in notes if "was restored from the backup of 2026-11-24 05:05 UTC, which was 26 h 1 min" in note
+    ]
     steps = {one.name for one in commands if SFTP["password"] in str(one.inputs.get("stdin"))}
     assert steps == {"head-join", "head-services"}
     for name in steps:
@@ -300,6 +304,33 @@ def test_the_backup_that_is_meant_is_the_clusters_own(shell: Shell, wanted: str,
 
 
 @pytest.mark.parametrize(
+    ("program", "commands", "file"),
+    [
+        ("restic", "check_target /lent", "backup/target"),
+        ("restic", "try_target /lent", "backup/target"),
+        ("sftp", "check_target /lent", "backup/target"),
+        ("sftp", "close_target /lent", "backup/target"),
+        ("restic", "WANTED=a1; read_backup /lent", "restore/restore"),
+        ("restic", "RESTORE_FROM=latest; backup_wanted /lent", "restore/restore"),
+    ],
+)
+def test_a_target_that_sends_words_without_end_fills_no_memory_and_no_message(
+    shell: Shell, program: str, commands: str, file: str
+) -> None:
+    for name in ("restic", "sftp"):
+        words = "printf '\\e[2J' >&2; head -c 400000000 /dev/zero | tr '\\0' x >&2; exit 1"
+        shell.stub(name, words if name == program else "")
+    shell.path("/lent").mkdir()
+    commands = commands.replace("/lent", str(shell.path("/lent")))
+    status, said = on_the_head(shell, SFTP, f"ulimit -v 300000; {commands}", file)
+    assert status == 1
+    assert "xxx" in said
+    assert len(said) < 600
+    assert said.isprintable()
+    assert not [path for path in shell.path("/lent").iterdir() if path.stat().st_size > 100_000]
+
+
+@pytest.mark.parametrize(
     ("kept", "status", "said"),
     [
         ("cluster=lab", 0, (0, "")),
@@ -337,13 +368,19 @@ def test_a_new_machine_takes_what_the_archive_has_once_and_keeps_nothing_of_the_
             echo books >"$tree/dumps/accounting.sql"
         esac""",
     )
-    commands = "RESTORE_FROM=latest; NODE_ADOPT=true; PRIVATE_DIR=/run/tailrack-private; restore_restore; echo done"
+    commands = (
+        "RESTORE_FROM=latest; NODE_ADOPT=true; PRIVATE_DIR=/run/tailrack-private; restore_restore; echo done $RESULT"
+    )
     for _ in range(2):
-        assert on_the_head(shell, SFTP, commands, "restore/restore") == (0, "done")
+        status, said = on_the_head(shell, SFTP, commands, "restore/restore")
+        assert (status, said[:45]) == (0, 'done "restored_made":1795305600,"restored_age')
     assert shell.path("/var/lib/slurm/slurmctld/job_state").read_text() == "jobs\n"
     assert shell.path("/var/lib/tailrack/dumps/accounting.sql").read_text() == "books\n"
     assert shell.path("/var/lib/tailrack/ssh_authority").is_dir()
     assert shell.path("/var/lib/tailrack/restored").read_text() == "a1b2\n"
+    made, age = map(int, shell.path("/var/lib/tailrack/restored-age").read_text().split())
+    assert made == 1795305600
+    assert age == pytest.approx(time.time() - made, abs=60)
     assert len([call for call in shell.calls if call.startswith("restic") and " restore " in call]) == 1
     assert not [path for path in shell.path("/run").rglob("*") if path.name in ("key", "password")]
     assert not shell.path("/var/lib/tailrack/restoring").exists()

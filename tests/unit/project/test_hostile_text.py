@@ -1,0 +1,82 @@
+"""Regular expressions over text that a machine, a job or a user wrote: none takes a time that grows as its square."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+
+import pytest
+
+from components.roles.nfs_exports.export import clients
+from components.roles.tools.ended import why_it_ended
+from components.roles.tools.job import Job
+from components.validation.nccl_log import separate
+from components.validation.nccl_tests import parse
+from components.validation.node_names import node_names
+from components.validation.preflight.adapters import read_mlxconfig
+from components.validation.preflight.drain import cause
+from components.validation.preflight.findings import finding
+from components.validation.preflight.xids import read_xids
+from components.validation.transport import read_transport
+from driver.changed_lines import values_and_script
+from driver.comment import _text
+from driver.diagnose import without_secrets
+from driver.remedies import _REMEDIES
+from driver.terminal import lines
+
+TIMES = 100_000
+# Of the processor: a text of a megabyte takes a tenth of it where each character is read a few times, and minutes where
+# the time grows as the square.
+LIMIT_SECONDS = 5.0
+
+
+def _remedies(text: str) -> None:
+    for pattern, _ in _REMEDIES:
+        re.search(pattern, text, re.IGNORECASE)
+
+
+def _job(output: str) -> None:
+    why_it_ended(Job(1, "j", "ada", 6001, ("FAILED",)), output)
+
+
+LOG = "h1:1:1 [0] NCCL INFO "
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (without_secrets, "-eyJaaaaaaaaaa" * TIMES),
+        (without_secrets, "eyJaaaaaaaaaa.-" * TIMES),
+        (without_secrets, "-----BEGIN PRIVATE KEY----" * TIMES),
+        (without_secrets, "password " * TIMES + " " * TIMES),
+        (without_secrets, "secret=" + " " * TIMES),
+        (without_secrets, ("A" * 119 + " ") * TIMES),
+        (node_names, "a[" * TIMES),
+        (clients, "a" * TIMES),
+        (clients, "a(" * TIMES),
+        (_job, "pyxis:" * TIMES),
+        (_job, "pyxis: failed to import " + "invalid argument: ./" * TIMES + " "),
+        (_remedies, "sudo: " * TIMES),
+        (_remedies, ("/" + "a" * 63) * TIMES),
+        (_remedies, "connection " * TIMES),
+        (lambda text: cause(finding("error", "c", text, "")), "1" * TIMES),
+        (lambda text: cause(finding("error", "c", text, "")), "(1" * TIMES),
+        (read_mlxconfig, "# 0000:01:00.0\n" + " " * TIMES),
+        (read_xids, "NVRM: Xid (PCI:" * TIMES),
+        (separate, "".join(f"h{n}:1:1 [0] NCCL INFO x\n" for n in range(1, 5000)) + "h9x\n" * TIMES),
+        (separate, f"{LOG}x\n" + "h1:1:1 [0] " * TIMES),
+        (parse, "# Rank 0 Pid 1 " * TIMES + "\n"),
+        (lambda text: read_transport(text, 2), LOG + " via NET/x" * TIMES + "\n"),
+        (lambda text: read_transport(text, 2), LOG + "NET/IB : Using " + "[1]a" * TIMES + "\n"),
+        (lambda text: read_transport(text, 2), LOG + "Pattern 4, " + " type A" * TIMES + "\n"),
+        (values_and_script, "A='x \n" * TIMES),
+        (values_and_script, "A='" + 'A="\n' * TIMES),
+        (_text, "www.@" * TIMES),
+        (lines, "\x1b[" * TIMES),
+    ],
+)
+def test_a_long_line_made_to_slow_a_reader_down_is_read_at_once(read: Callable[[str], object], text: str) -> None:
+    begun = time.process_time()
+    read(text)
+    assert time.process_time() - begun < LIMIT_SECONDS
