@@ -76,9 +76,9 @@ class Run:
     def __init__(self, cluster: ClusterUnderTest, command: str) -> None:
         self._output = cluster.folder / "output"
         with self._output.open("w", encoding="utf-8") as output:
-            self.process = subprocess.Popen(
-                cluster.driver(command), cwd=PROJECT, stdout=output, stderr=output, start_new_session=True
-            )
+            # Tests in the background of a script ignore interrupts, and what they start would too.
+            words = ["env", "--default-signal=INT", *cluster.driver(command)]
+            self.process = subprocess.Popen(words, cwd=PROJECT, stdout=output, stderr=output, start_new_session=True)
 
     @property
     def output(self) -> str:

@@ -19,7 +19,19 @@ from engine.events import Event
 
 
 def test_one_while_the_program_is_still_loading_just_ends_it(tmp_path: Path) -> None:
-    words = [sys.executable, "-X", "importtime", "-m", "driver", "--state-dir", str(tmp_path), "outputs"]
+    # Children of tests in the background of a script ignore interrupts, as these do themselves.
+    words = [
+        "env",
+        "--default-signal=INT",
+        sys.executable,
+        "-X",
+        "importtime",
+        "-m",
+        "driver",
+        "--state-dir",
+        str(tmp_path),
+        "outputs",
+    ]
     program = subprocess.Popen(words, cwd=PROJECT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert program.stderr
     # One of the first packages that are loaded; hundreds come after it.
@@ -28,6 +40,13 @@ def test_one_while_the_program_is_still_loading_just_ends_it(tmp_path: Path) -> 
     said = [line for line in program.stderr if not line.startswith("import time:")]
     assert program.wait(30) == -signal.SIGINT
     assert said == []
+
+
+def test_these_tests_hold_where_interrupts_are_ignored() -> None:
+    node = f"{__file__}::{test_one_while_the_program_is_still_loading_just_ends_it.__name__}"
+    words = ["env", "--ignore-signal=INT", sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", node]
+    done = subprocess.run(words, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 def test_one_in_a_command_is_told_in_one_line(
