@@ -111,6 +111,9 @@ def test_a_script_that_fails_drains_its_node_alone_and_the_job_runs_elsewhere(cl
     eventually(lambda: "50-mine" in reason(cluster, "a1"), 30, "the reason names the script")
     assert reason(cluster, "a1").startswith("Prolog error: prolog.d/50-mine: ended with status 3: no room in /scratch")
     assert [drained(cluster, name) for name in NODES] == [False, True, False]
+    told = json.loads(cluster.run("head", "tailrack nodes --json a1"))["nodes"][0]
+    assert (told["whose"], told["next"]) == ("prolog", "make room in /scratch, then tailrack resume a1")
+    assert "no room in /scratch for job" in told["reason"]
     kept = json.loads(cluster.run("a1", "cat /run/tailrack/last-failure.json"))
     assert (kept["script"], kept["remedy"]) == ("prolog.d/50-mine", "make room in /scratch")
     assert cluster.run("a1", "stat -c '%U %a' /run/tailrack/last-failure.json").split() == ["root", "644"]

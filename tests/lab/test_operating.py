@@ -93,7 +93,7 @@ def test_what_a_failed_prolog_has_left_on_the_node_is_told_with_the_drain(cluste
     # As slurmctld does: under its own account.
     cluster.run("head", "runuser -u slurm -- scontrol update nodename=b1 state=drain reason='Prolog error'")
     found = nodes(cluster)["b1"]
-    assert found["whose"] == "Slurm"
+    assert found["whose"] == "prolog"
     assert found["reason"] == "Prolog error: 30-health, job 12: Xid 79 on GPU 3"
     assert found["next"] == "reset the GPU, then tailrack resume b1"
 

@@ -42,8 +42,14 @@ $NODE_RESERVED_MB" ]
 # their own, whatever that begins with: a person, or what looks after the node's health.
 OUR_DRAINS='tailrack: (registers anew|leaves the cluster|runs no jobs any more|shuts down|containers.*)'
 
+# Whether Slurm has drained it; which script failed, root on the node writes into that drain's reason (tailrack-nhc).
+slurms_drain() {
+    drained && [ -n "$NODE_REASON" ] &&
+        { [ "$REASON_BY" = slurm ] || [[ $NODE_REASON =~ ^(Prolog|Epilog)" error: "(prolog|epilog)"."d/ ]]; }
+}
+
 # Whether it is drained for a reason that is neither Slurm's own nor ours.
-persons_drain() { drained && [ "$REASON_BY" != slurm ] && [ -n "$NODE_REASON" ] && [[ ! $NODE_REASON =~ ^$OUR_DRAINS$ ]]; }
+persons_drain() { drained && ! slurms_drain && [ -n "$NODE_REASON" ] && [[ ! $NODE_REASON =~ ^$OUR_DRAINS$ ]]; }
 
 # Whether the node's drain is one that its own look at itself has set (role health).
 drain_of_health() { command -v tailrack-nhc >/dev/null && tailrack-nhc --own; }
@@ -78,7 +84,7 @@ node_decided() {
     ask_state || { stay_known && ask_state; } || return 1
     if node_usable; then USABLE=yes; fi
     [ "$USABLE" = yes ] ||
-        { drained && [[ ! $NODE_STATE =~ INVALID|NOT_RESPONDING|DOWN ]] && [ "$REASON_BY" = slurm ] && [ -n "$NODE_REASON" ]; }
+        { slurms_drain && [[ ! $NODE_STATE =~ INVALID|NOT_RESPONDING|DOWN ]]; }
 }
 
 # A slurmctld that reads its files anew saves what it knows before it stops listening (src/slurmctld/controller.c): who

@@ -56,7 +56,7 @@ def checked(answer: Answer) -> Checked:
     if answer.status == NO_CHECKS:
         return Checked(None, "it has no checks of its own")
     if answer.status == NO_ANSWER:
-        return Checked(None, f"its checks did not run ({answer.said or 'no answer'})")
+        return Checked(None, f"its checks did not run ({answer.said or 'no answer'})", broken=True)
     try:
         told = json.loads(answer.said)
         items = told["findings"] if isinstance(told, Mapping) else told

@@ -37,8 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def failures_of(out: Sequence[Node]) -> Mapping[str, Failure]:
-    """The last failure of a prolog or epilog on nodes that Slurm has taken out; nobody but root can ask them."""
-    asked = [node.name for node in out if (why := why_out(node)) is not None and why.whose == "Slurm"]
+    """The last failure of a prolog or epilog on nodes that are out after one; only root can ask them."""
+    asked = [node.name for node in out if (why := why_out(node)) is not None and why.whose in ("prolog", "epilog")]
     if not asked or os.geteuid() != 0:
         return {}
     own = socket.gethostname()
@@ -75,6 +75,8 @@ def as_text(nodes: Sequence[Node], why: Mapping[str, Out | None], now: float) ->
         since = f", since {_ago(node.since, now)}" if node.since else ""
         indent = " " * (wide + 2)
         lines += [f"{indent}{plain(whose)}{since}: {plain(out.reason)}", f"{indent}next: {plain(out.next)}"]
+    if not nodes:
+        return "the cluster has no nodes"
     count = sum(node.out for node in nodes)
     return "\n".join([*lines, f"{count} of {len(nodes)} nodes out" if count else f"all {len(nodes)} nodes take work"])
 

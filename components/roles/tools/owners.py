@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from components.roles.tools.ask import Failure
-from components.validation.preflight.drain import DEEP_PREFIX, HEALTH_PREFIX
+from components.validation.preflight.drain import DEEP_PREFIX, HEALTH_PREFIX, SCRIPT
 from components.validation.slurm_nodes import Node
 
 # What steps and programs of tailrack write (components/roles/slurm). Whoever else begins a reason so is a person.
@@ -19,8 +19,6 @@ NEAR_SECONDS = 300
 _SLURMS: tuple[tuple[str, str], ...] = (
     ("not responding", "see 'systemctl status slurmd' on {node}; it is back by itself when it answers"),
     ("unexpectedly rebooted", "tailrack resume {node}"),
-    ("prolog", "see 'journalctl -u slurmd' on {node}, then tailrack resume {node}"),
-    ("epilog", "see 'journalctl -u slurmd' on {node}, then tailrack resume {node}"),
     ("kill task failed", "a process that cannot be killed: 'systemctl reboot' on {node}, then tailrack resume {node}"),
     ("low", "give {node} back what it had, or run 'make up' with another text in tailrack:cluster.repair for it"),
     ("gres", "see 'nvidia-smi' and 'journalctl -u slurmd' on {node}, then tailrack resume {node}"),
@@ -31,7 +29,7 @@ _SLURMS: tuple[tuple[str, str], ...] = (
 class Out:
     """Why a node takes no work.
 
-    whose   `person`, `Slurm`, `health` or `tailrack`; who: the account, of a person
+    whose   `person`, `Slurm`, `health`, `prolog`, `epilog` or `tailrack`; who: the account, of a person
     reason  what is written there; of a failed prolog or epilog what that said
     next    a command, or what to look at
     """
@@ -57,12 +55,23 @@ def why_out(node: Node, failed: Failure | None = None) -> Out | None:
         return Out("health", "", node.reason.removeprefix("tailrack "), what)
     if TAILRACK.fullmatch(node.reason):
         return Out("tailrack", "", node.reason, _of_tailrack(node, resume))
+    if (script := SCRIPT.fullmatch(node.reason)) and (script[2] or node.by == "slurm"):
+        return _of_script(node, script, failed, resume)
     if node.reason and node.by not in ("", "slurm") and node.flags & {"DRAIN", "DOWN", "FAIL"}:
         return Out("person", node.by, node.reason, f"{resume} (when {node.by} is done)")
-    if failed is not None and node.since - NEAR_SECONDS <= failed.time:
-        said = f"{node.reason}: {failed.script}, job {failed.job}: {failed.what}"
-        return Out("Slurm", "", said, f"{failed.remedy or 'repair it'}, then {resume}")
     return Out("Slurm", "", node.reason or "no reason given", _of_slurm(node, resume))
+
+
+def _of_script(node: Node, reason: re.Match[str], failed: Failure | None, resume: str) -> Out:
+    """A drain after a failed prolog or epilog: Slurm set it, and root on the node wrote the script into its reason.
+
+    The node itself (`failed`) knows more than the reason has room for.
+    """
+    kind, script, what, remedy = reason.groups("")
+    if failed is not None and node.since - NEAR_SECONDS <= failed.time and script in ("", failed.script):
+        script, what, remedy = f"{failed.script}, job {failed.job}", failed.what, failed.remedy
+    todo = remedy or ("repair it" if script else f"see 'journalctl -u slurmd' on {node.name}")
+    return Out(kind.lower(), "", f"{kind} error{f': {script}: {what}' if script else ''}", f"{todo}, then {resume}")
 
 
 def _of_tailrack(node: Node, resume: str) -> str:

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 
 from components.roles.tools import slurm
 from components.roles.tools.ask import Checked, ask, checked
+from components.roles.tools.nodes import failures_of
 from components.roles.tools.owners import Out, why_out
-from components.validation.preflight.findings import worst_first
+from components.validation.preflight.findings import plain, worst_first
 from components.validation.slurm_nodes import Node
 
 NAME, HELP = "resume", "give a node work again, after its checks have found no error"
@@ -35,11 +36,13 @@ def run(arguments: argparse.Namespace) -> int:
     if os.geteuid() != 0:
         raise slurm.SlurmError(f"only root may resume a node: sudo tailrack resume {arguments.node}")
     (node,) = slurm.nodes(arguments.node)
-    out = why_out(node)
+    out = why_out(node, failures_of([node]).get(node.name) if node.answers else None)
     if out is None:
         print(f"{node.name} takes work already: {node.state}")
         return 0
-    print(f"{node.name} is {node.state}, by {out.whose}{f' ({out.who})' if out.who else ''}: {out.reason}")
+    print(f"{node.name} is {node.state}, by {out.whose}{f' ({out.who})' if out.who else ''}: {plain(out.reason)}")
+    if out.whose in ("prolog", "epilog"):
+        print(f"next: {plain(out.next)}")
     against = list(objections(node, out))
     look = (
         Checked(None, "it does not answer")
@@ -47,9 +50,9 @@ def run(arguments: argparse.Namespace) -> int:
         else checked(ask(node.name, "checks", socket.gethostname()))
     )
     if look.findings is None:
-        print(f"not checked: {look.why}; going by what Slurm tells")
+        print(f"not checked: {plain(look.why)}{'' if look.broken else '; going by what Slurm tells'}")
         if look.broken:
-            against.append(f"{look.why}; see 'tailrack-checks' on {node.name}")
+            against.append(f"{plain(look.why)}; see 'systemctl status ssh' and 'tailrack-checks' on {node.name}")
     else:
         for each in worst_first(look.findings):
             remedy = f"; {each['remedy']}" if each["remedy"] else ""

@@ -18,12 +18,19 @@ class SlurmError(Exception):
 
 
 def nodes(*names: str) -> list[Node]:
-    """Ask slurmctld for all nodes, or for some. Raises SlurmError."""
+    """Ask slurmctld for all nodes, or for some. Raises SlurmError, also for a node that it does not know."""
     said = scontrol("show", "nodes", *([",".join(names)] if names else []), "--json")
     try:
-        return read_nodes(said)
+        found = read_nodes(said)
     except ValueError:
         raise SlurmError("scontrol does not print nodes as JSON here; see 'scontrol show nodes --json'") from None
+    there = {node.name for node in found}
+    # scontrol leaves out those that it does not know. A name may be Slurm's short form of several.
+    if short := [name for name in names if name not in there]:
+        missing = [name for name in expand(",".join(short)) if name not in there]
+        if missing:
+            raise SlurmError(f"there is no node {', '.join(missing)}; 'tailrack nodes' shows all of them")
+    return found
 
 
 def jobs(name: str) -> list[Job]:
@@ -89,7 +96,7 @@ def cancelled_by(name: str) -> str:
         return f"user {number.strip()}"
 
 
-def names(short: str) -> list[str]:
+def expand(short: str) -> list[str]:
     """Names of nodes from Slurm's short form of them. Raises SlurmError."""
     return scontrol("show", "hostnames", short).split()
 

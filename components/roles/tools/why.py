@@ -61,7 +61,7 @@ def as_text(job: Job, why: Why) -> str:
 
 def _why(job: Job, nodes: Sequence[Node]) -> Why:
     if job.waits:
-        return why_it_waits(job, nodes, slurm.names)
+        return why_it_waits(job, nodes, slurm.expand)
     if job.runs and "COMPLETING" in job.flags:
         return Why((f"It has ended, and these nodes clean up after it: {job.nodes}.",))
     # Slurm's word of a job that has its nodes, and of which nothing runs yet.

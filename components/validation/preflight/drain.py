@@ -18,6 +18,10 @@ HEALTH_PREFIX = "health: "
 # The same of the head node's deep check (became_slow.py).
 DEEP_PREFIX = "tailrack deep check: "
 MOST_CHARACTERS = 250
+# Of a script's own remedy in a reason, so that there is room for what it printed.
+MOST_REMEDY = 100
+# Slurm's drain after a failed prolog or epilog, and what `script_reason` makes of it.
+SCRIPT = re.compile(r"(Prolog|Epilog) error(?:: ((?:prolog|epilog)\.d/\S+): (.*?)(?:; next: (.*))?)?", re.DOTALL)
 # What grows from look to look, in the words of a finding.
 _GROWS = re.compile(r"(?<!\d)\d+(?:\.\d+)? ?(?:%|[KMGT]iB|minutes|times|s\b|of \d+ are free)|\(\d[^()]*times\)")
 
@@ -95,9 +99,25 @@ def reason_of(errors: Sequence[Finding]) -> str:
     text = f"{HEALTH_PREFIX}{first['check']}: {first['seen']}"
     text += f" (and {more} more)" if more else ""
     text += f"; next: {first['remedy']}" if first["remedy"] else ""
-    # Slurm's own files and tools have reasons in double quotes.
-    text = text.replace('"', "'").replace("\\", "/")
-    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 3]}..."
+    return _short(_as_slurm_keeps(text), MOST_CHARACTERS)
+
+
+def script_reason(slurms: str, script: str, what: str, remedy: str) -> str:
+    """Return the reason of a drain after a failed prolog or epilog: Slurm's own, the script, its last line, its remedy.
+
+    slurms   `Prolog error` or `Epilog error`
+    """
+    after = f"; next: {_short(remedy, MOST_REMEDY)}" if remedy else ""
+    return _as_slurm_keeps(_short(f"{slurms}: {script}: {what}", MOST_CHARACTERS - len(after)) + after)
+
+
+def _as_slurm_keeps(text: str) -> str:
+    """Slurm's own files and tools have reasons in double quotes."""
+    return text.replace('"', "'").replace("\\", "/")
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def is_own(slurm: Slurm, own: Drain | None) -> bool:

@@ -142,8 +142,9 @@ def say_reason(node: Node, name: str, ask: Scontrol = scontrol, wait: Callable[[
             if failure.get("script") == OWN_SCRIPT:
                 look(node, name, ask, instead=True)
             else:
-                words = plain(f"{slurm.reason}: {failure.get('script')}: {failure.get('what')}")[:250]
-                ask("update", f"nodename={name}", "reason=" + words.replace('"', "'").replace("\\", "/"))
+                script, what, remedy = (plain(str(failure.get(key) or "")) for key in ("script", "what", "remedy"))
+                words = drain.script_reason(slurm.reason, script, what, remedy)
+                ask("update", f"nodename={name}", f"reason={words}")
             return
         wait(0.5)
 

@@ -81,6 +81,27 @@ def test_a_script_that_hangs_or_leaves_a_child_that_does_is_ended(shell: Shell) 
     assert "see 'journalctl -t tailrack-prolog' on a1" in str(failure(shell)["remedy"])
 
 
+def test_a_script_that_something_kills_was_killed_and_took_no_longer_than_it_may(shell: Shell) -> None:
+    put(shell, "10-ours", "echo counting; kill -9 $$")
+    assert run(shell).returncode == 1
+    assert failure(shell)["what"] == "was killed by a signal (KILL); its last words: counting"
+
+
+@pytest.mark.parametrize("status", [124, 255])
+def test_a_status_of_a_scripts_own_is_told_as_one(shell: Shell, status: int) -> None:
+    put(shell, "10-ours", f"echo no license; exit {status}")
+    assert run(shell).returncode == 1
+    assert failure(shell)["what"] == f"ended with status {status}: no license"
+
+
+def test_the_last_line_of_a_script_that_prints_much_is_kept_and_so_is_its_remedy(shell: Shell) -> None:
+    much = 'for n in {1..9000}; do echo "checked file $n"; done'
+    put(shell, "10-ours", f'echo "next: make room"; {much}; echo no room; exit 1')
+    assert run(shell).returncode == 1
+    assert (failure(shell)["what"], failure(shell)["remedy"]) == ("ended with status 1: no room", "make room")
+    assert "no room" in shell.path("/journal").read_text()
+
+
 def test_a_child_that_goes_on_holds_nobody_up(shell: Shell) -> None:
     put(shell, "10-ours", "setsid sleep 30 & exit 0")
     assert run(shell, limit=5).returncode == 0

@@ -178,6 +178,17 @@ def test_a_persons_drain_is_kept_and_fails_nothing(
     assert f"a person drained this node, and it stays so: {why}" in done.stderr
 
 
+def test_a_drain_after_a_failed_prolog_is_slurms_though_root_wrote_the_script_into_its_reason(
+    compute: Compute, controller: Callable[..., None]
+) -> None:
+    why = "Prolog error: prolog.d/50-mine: ended with status 3: no room; next: make room"
+    controller({**IDLE, "state": ["IDLE", "DRAIN"], "reason": why, "reason_set_by_user": "root"})
+    done = compute()
+    assert done.returncode == 1
+    assert why in done.stderr
+    assert "a person" not in done.stderr
+
+
 def test_every_reason_that_a_role_drains_a_node_for_is_one_that_a_step_brings_back() -> None:
     (ours,) = re.findall(r"(?m)^OUR_DRAINS='(.*)'$", (FOLDER / "slurm/compute.sh").read_text())
     texts = [path.read_text() for path in FOLDER.glob("*/*.sh")] + [

@@ -21,6 +21,7 @@ from components.validation.slurm_nodes import Node, read_nodes
 from tests.unit.shell import ROLES
 
 NOW = 1_790_000_000
+SCRIPTS = "Prolog error: prolog.d/50-mine: ended with status 3: no room for job 7; next: make room in /scratch"
 FAILED = Failure("30-health", "12", "Xid 79 on GPU 3", "reset the GPU", NOW)
 
 
@@ -38,7 +39,10 @@ def node(*flags: str, reason: str = "", by: str = "root", since: int = NOW) -> N
         (node("DOWN", reason="tailrack: shuts down"), "tailrack", "switch a1 on"),
         (node("DOWN", "NOT_RESPONDING", reason="Not responding", by="slurm"), "Slurm", "systemctl status slurmd"),
         (node("IDLE", "NOT_RESPONDING"), "Slurm", "systemctl status slurmd"),
-        (node("IDLE", "DRAIN", reason="Prolog error", by="slurm"), "Slurm", "journalctl -u slurmd"),
+        (node("IDLE", "DRAIN", reason="Prolog error", by="slurm"), "prolog", "journalctl -u slurmd"),
+        (node("IDLE", "DRAIN", reason="Epilog error", by="slurm"), "epilog", "journalctl -u slurmd"),
+        (node("IDLE", "DRAIN", reason=SCRIPTS), "prolog", "make room in /scratch, then tailrack resume a1"),
+        (node("IDLE", "DRAIN", reason="Prolog error: ask ada", by="root"), "person root", "tailrack resume a1"),
         (node("IDLE", "DRAIN", reason="Kill task failed", by="slurm"), "Slurm", "systemctl reboot"),
         (node("IDLE", "DRAIN", reason="something new", by="slurm"), "Slurm", "then tailrack resume a1"),
     ],
@@ -61,6 +65,12 @@ def test_a_failed_prolog_is_told_with_its_script_and_remedy_unless_it_was_before
     assert out is not None
     assert out.reason == "Prolog error: 30-health, job 12: Xid 79 on GPU 3"
     assert out.next == "reset the GPU, then tailrack resume a1"
+    # As the node's root writes it into the reason; and a failure of another script is none of this drain.
+    for reason, said in ((SCRIPTS, SCRIPTS.partition("; next: ")[0]), (SCRIPTS.replace("50-mine", "60-x"), "60-x")):
+        out = why_out(node("IDLE", "DRAIN", reason=reason), FAILED)
+        assert out is not None
+        assert said in out.reason
+        assert out.next == "make room in /scratch, then tailrack resume a1"
     old = why_out(node("IDLE", "DRAIN", reason="Prolog error", by="slurm", since=NOW + 3600), FAILED)
     assert old is not None
     assert "Xid" not in old.reason
@@ -147,7 +157,7 @@ def test_the_checks_of_a_node_are_read_as_a_list_or_an_object_that_has_it(said: 
     ],
 )
 def test_checks_that_did_not_run_are_no_all_clear(answer: Answer, why: str) -> None:
-    assert checked(answer) == ask.Checked(None, why, broken="no findings" in why)
+    assert checked(answer) == ask.Checked(None, why, broken=answer.status != NO_CHECKS)
 
 
 @pytest.mark.parametrize(
@@ -181,6 +191,7 @@ class World:
         monkeypatch.setattr(slurm, "nodes", lambda *_: [self.node])
         monkeypatch.setattr(slurm, "scontrol", self.scontrol)
         monkeypatch.setattr(resume, "ask", lambda *_: answer)
+        monkeypatch.setattr(nodes, "ask", lambda *_: Answer(NO_ANSWER, ""))
         monkeypatch.setattr("os.geteuid", lambda: 0)
         monkeypatch.setattr(resume, "BACK_SECONDS", 0)
 
@@ -202,6 +213,8 @@ RESUMED = ["update nodename=a1 state=resume"]
         (DRAINED, Answer(1, json.dumps(FINDINGS)), [], 1, []),
         (DRAINED, Answer(1, json.dumps(FINDINGS)), ["--force"], 0, RESUMED),
         # Checks that should have run and did not.
+        (DRAINED, Answer(NO_ANSWER, "connect to host a1 port 22: Connection refused"), [], 1, []),
+        (DRAINED, Answer(NO_ANSWER, "connect to host a1 port 22: Connection refused"), ["--force"], 0, RESUMED),
         (DRAINED, Answer(124, ""), [], 1, []),
         # Without checks it goes by what Slurm tells.
         (DRAINED, Answer(NO_CHECKS, ""), [], 0, RESUMED),
@@ -252,6 +265,40 @@ def test_what_is_no_name_of_one_node_is_refused(
     assert main.main(["resume", "--", name]) == 1
     assert "is no name of one node" in capsys.readouterr().err
     assert world.updates == []
+
+
+@pytest.mark.parametrize(
+    ("words", "missing"),
+    [(["resume", "nosuch"], "nosuch"), (["nodes", "nosuch"], "nosuch"), (["nodes", "a1", "b[7-8]"], "b7, b8")],
+)
+def test_a_node_that_the_cluster_does_not_have_is_said_to_be_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], missing: str
+) -> None:
+    def scontrol(*asked: str) -> str:
+        if asked[1] == "hostnames":
+            return "\n".join(["b7", "b8"] if asked[2] == "b[7-8]" else asked[2].split(","))
+        return told() if "a1" in asked[2].split(",") else '{"nodes": []}'
+
+    monkeypatch.setattr(slurm, "scontrol", scontrol)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert main.main(words) == 1
+    said = capsys.readouterr()
+    assert said.err == f"tailrack: there is no node {missing}; 'tailrack nodes' shows all of them\n"
+    assert said.out == ""
+
+
+def test_a_cluster_without_nodes_has_none_that_take_work() -> None:
+    assert nodes.as_text([], {}, NOW) == "the cluster has no nodes"
+
+
+def test_a_node_that_is_resumed_after_a_failed_prolog_is_told_with_what_the_script_advised(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    World(monkeypatch, node("IDLE", "DRAIN", reason=SCRIPTS), Answer(0, "[]"))
+    assert main.main(["resume", "a1"]) == 0
+    said = capsys.readouterr().out
+    assert "by prolog: Prolog error: prolog.d/50-mine: ended with status 3: no room for job 7\n" in said
+    assert "next: make room in /scratch" in said
 
 
 def test_nobody_but_root_may_resume(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

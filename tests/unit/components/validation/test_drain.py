@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from components.validation.preflight import node_look
+from components.validation.preflight import drain, node_look
 from components.validation.preflight.drain import Drain, Memory, Slurm, cause, decide
 from components.validation.preflight.findings import Finding, finding
 from components.validation.preflight.node_checks import Node
@@ -236,7 +236,8 @@ def test_a_persons_drain_is_not_its_own_and_neither_is_what_nobody_answers_for(n
 
 def failure(node: Node, script: str, boot: str = "boot-1") -> None:
     node.shown.mkdir(parents=True, exist_ok=True)
-    told = {"script": script, "job": "7", "what": 'ended with status 3: no "room"', "boot_id": boot}
+    said = {"what": 'ended with status 3: no "room"', "remedy": "make it"}
+    told = {"script": script, "job": "7", **said, "boot_id": boot}
     (node.shown / "last-failure.json").write_text(json.dumps(told))
 
 
@@ -249,10 +250,22 @@ def test_the_reason_of_slurms_drain_says_which_script_and_why(node: Node) -> Non
         controller.say("Prolog error", "slurm")
 
     node_look.say_reason(node, "a1", controller, drained_meanwhile)
-    assert controller.node["reason"] == "Prolog error: prolog.d/50-mine: ended with status 3: no 'room'"
+    said = "Prolog error: prolog.d/50-mine: ended with status 3: no 'room'; next: make it"
+    assert controller.node["reason"] == said
     # It is Slurm's drain all the same: a person takes it back.
     node_look.look(node, "a1", controller)
     assert "DRAIN" in controller.node["state"]
+
+
+@pytest.mark.parametrize(("what", "remedy"), [("x" * 400, "y" * 400), ("x" * 400, ""), ("", "y" * 400), ("x", "y")])
+def test_a_reason_has_room_for_the_script_and_for_its_remedy(what: str, remedy: str) -> None:
+    reason = drain.script_reason("Epilog error", "epilog.d/20-mine", what, remedy)
+    assert len(reason) <= 250
+    read = drain.SCRIPT.fullmatch(reason)
+    assert read is not None
+    assert read[2] == "epilog.d/20-mine"
+    for whole, part in ((what, read[3]), (remedy, read[4] or "")):
+        assert part == whole or (len(part) >= 90 and part.endswith("...") and whole.startswith(part[:-3]))
 
 
 def test_a_job_that_our_own_look_kept_away_leaves_a_drain_that_ends_with_the_error(node: Node) -> None:
