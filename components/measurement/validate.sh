@@ -37,23 +37,29 @@ drive() {
 kept_in() { jq -c 'select(type == "object" and has("state") and has("measured_at"))' "$1" 2>/dev/null | grep .; }
 
 # The nodes, one a line: name, site, whether it is idle, busy (other jobs have it) or out (no job can have it), whether
-# it is new: not measured in this scope at this address, and Slurm's word for its state. Fails while one is not idle.
+# it is new: not measured in this scope at this address, Slurm's word for its state, and the reason of a node that is drained
+# or down (Slurm keeps old ones). Fails while one is not idle.
 look() {
     local states known name
-    states=$(sinfo -h -N -p all -o '%N %T') || return 1
+    states=$(sinfo -h -N -p all -o '%N %T %E') || return 1
     # slurmctld (24.11) that was told to reconfigure while a job ran goes on to list its node as mixed when the job has ended,
     # until somebody asks for that node alone.
-    if grep -q ' mixed$' <<<"$states"; then
-        while read -r name; do scontrol show node "$name" >/dev/null </dev/null || :; done < <(sed -n 's/ mixed$//p' <<<"$states")
-        states=$(sinfo -h -N -p all -o '%N %T') || return 1
+    if grep -q '^[^ ]* mixed\( \|$\)' <<<"$states"; then
+        while read -r name; do scontrol show node "$name" >/dev/null </dev/null || :; done < <(awk '$2 == "mixed" { print $1 }' <<<"$states")
+        states=$(sinfo -h -N -p all -o '%N %T %E') || return 1
     fi
     known=$(kept_in "$KEPT/$SCOPE.last.json" | jq -r '.members // {} | to_entries[] | "\(.key) \(.value)"' || :) # nothing was kept
     ROLL=$(awk '
-        FILENAME == ARGV[1] { state[$1] = $2; next }
+        FILENAME == ARGV[1] {
+            node = $1
+            state[node] = $2
+            if ($2 ~ /^(drain|down|fail)/ && $3 != "none") { sub(/^[^ ]+ +[^ ]+ */, ""); reason[node] = $0 }
+            next
+        }
         FILENAME == ARGV[2] { address[$1] = $2; next }
         {
             busy = state[$1] ~ /^((allocated|mixed|completing|planned|reserved|blocked)[-+]?|idle-)$/
-            print $1, $2, state[$1] == "idle" ? "idle" : busy ? "busy" : "out", address[$1] == $3 ? "old" : "new", state[$1]
+            print $1, $2, state[$1] == "idle" ? "idle" : busy ? "busy" : "out", address[$1] == $3 ? "old" : "new", state[$1], reason[$1]
         }' <(echo "$states") <(echo "$known") <(echo "$MEMBERS"))
     ! awk '$3 != "idle"' <<<"$ROLL" | grep . >/dev/null
 }
@@ -62,6 +68,15 @@ look() {
 nodes_known() {
     if look; then IDLE=yes; fi
     [ -n "$ROLL" ]
+}
+
+# Whether waiting is over: all nodes are idle (IDLE=yes), or those that are not are drained and have no job. No wait ends a drain.
+nodes_settled() {
+    if look; then
+        IDLE=yes
+        return
+    fi
+    ! awk '$3 != "idle" && $5 != "drained"' <<<"$ROLL" | grep . >/dev/null
 }
 
 # The new nodes, one idle peer at each site of theirs, and one at another site where the scope spans sites. Nothing
@@ -103,7 +118,12 @@ measured_before() { kept_in "$KEPT/$SCOPE.last.json" | jq -e --arg settings "$SE
 # Why nodes are left out on which no other job is, as a JSON object. names of nodes that take part, one a line
 absent() {
     awk 'NR == FNR { take[$1]; next }
-        $3 == "out" { print $1, $5 == "" ? "unknown to Slurm" : $5 }
+        $3 == "out" {
+            node = $1
+            state = $5 == "" ? "unknown to Slurm" : $5
+            sub(/^[^ ]+ [^ ]+ [^ ]+ [^ ]+ [^ ]* */, "")
+            print node, state ($0 == "" ? "" : ": " $0)
+        }
         $3 == "idle" && !($1 in take) { print $1, "measured before" }' <(echo "$1") <(echo "$ROLL") |
         jq -cRn '[inputs | split(" ") | {(.[0]): (.[1:] | join(" "))}] | add // {}'
 }
@@ -133,6 +153,7 @@ nothing_measured() {
     result facts "$(jq -cRn '[inputs | select(. != "") | split(" ") | {(.[0]): (.[1:] | join(" "))}] | add // {}' <<<"$jobs")"
     result output '""'
     result left_out "$(awk '$3 != "idle" { print $1 }' <<<"$ROLL" | json_list)"
+    result absent "$(absent "$(awk '$3 != "out" { print $1 }' <<<"$ROLL")")"
     result measured_at "$(date +%s)"
     result last "$last"
 }
@@ -156,7 +177,8 @@ up() {
     # For how long others may have the nodes is the config's to say; slurmctld is away for a moment whenever it reads its files.
     wait_until "$ANSWER_LIMIT" nodes_known || fail "slurmctld does not say what its nodes do" \
         "see 'sinfo' and 'journalctl -u slurmctld' on $HOST_NAME"
-    if [ "$IDLE" = yes ] || wait_until "$QUEUE_LIMIT" look; then
+    [ "$IDLE" = yes ] || wait_until "$QUEUE_LIMIT" nodes_settled || :
+    if [ "$IDLE" = yes ]; then
         # Who has been measured need not stop working for a new node; where no node is new, all are measured anew.
         chosen=$(measured_before && new_and_peers) || :
         [ -n "$chosen" ] || chosen=$(cut -d ' ' -f 1 <<<"$MEMBERS")

@@ -203,7 +203,9 @@ def _busy(asked: Measurement, report: JobReport) -> str:
 def not_completed(backend: str, report: JobReport) -> tuple[Verdict, str] | None:
     """What is to be said of a job that did not come to a good end, or was never submitted; None where it did."""
     if report.state == "UNAVAILABLE":
-        return "INCONCLUSIVE", f"No job was submitted: {', '.join(report.left_out)} cannot run one.{findings(report)}"
+        out = [f"{name} ({report.absent[name]})" if name in report.absent else name for name in report.left_out]
+        seen = "" if report.absent else findings(report)
+        return "INCONCLUSIVE", f"No job was submitted: {', '.join(out)} cannot run one.{seen}"
     if report.state in _UNFINISHED:
         state = report.state or "in no known state"
         return "INCONCLUSIVE", f"The job was still {state} when the wait ended.{context(report)}"

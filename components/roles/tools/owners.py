@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from components.roles.tools.ask import Failure
 from components.validation.preflight.drain import DEEP_PREFIX, HEALTH_PREFIX, SCRIPT
@@ -16,8 +16,11 @@ TAILRACK = re.compile(
 # Seconds by which a failure may come before Slurm's drain: the controller hears of it later.
 NEAR_SECONDS = 300
 
+# Flags that Slurm sets for a reason; it says of a silent node alone that it does not answer.
+_WITH_REASON = frozenset({"DRAIN", "DOWN", "FAIL", "INVALID_REG", "REBOOT_ISSUED"})
+
 _SLURMS: tuple[tuple[str, str], ...] = (
-    ("not responding", "see 'systemctl status slurmd' on {node}; it is back by itself when it answers"),
+    ("not responding", "see 'systemctl status slurmd munge tailscaled' on {node}: it is back when these run"),
     ("unexpectedly rebooted", "tailrack resume {node}"),
     ("kill task failed", "a process that cannot be killed: 'systemctl reboot' on {node}, then tailrack resume {node}"),
     ("low", "give {node} back what it had, or run 'make up' with another text in tailrack:cluster.repair for it"),
@@ -47,7 +50,7 @@ def why_out(node: Node, failed: Failure | None = None) -> Out | None:
     """
     if not node.out:
         return None
-    resume = f"tailrack resume {node.name}"
+    node, resume = replace(node, reason=present_reason(node)), f"tailrack resume {node.name}"
     if node.reason.startswith(HEALTH_PREFIX):
         return Out("health", "", node.reason.removeprefix(HEALTH_PREFIX), f"{resume} (it runs the checks first)")
     if node.reason.startswith(DEEP_PREFIX):
@@ -60,6 +63,18 @@ def why_out(node: Node, failed: Failure | None = None) -> Out | None:
     if node.reason and node.by not in ("", "slurm") and node.flags & {"DRAIN", "DOWN", "FAIL"}:
         return Out("person", node.by, node.reason, f"{resume} (when {node.by} is done)")
     return Out("Slurm", "", node.reason or "no reason given", _of_slurm(node, resume))
+
+
+def present_reason(node: Node) -> str:
+    """Return why a node is out now.
+
+    Slurm may keep the reason of a node that is back, and adds its own to an old one when the node goes down.
+    """
+    if not node.flags & _WITH_REASON:
+        return ""
+    if node.by == "slurm" and "DRAIN" not in node.flags:
+        return node.reason.rpartition(" : ")[2]
+    return node.reason
 
 
 def _of_script(node: Node, reason: re.Match[str], failed: Failure | None, resume: str) -> Out:
@@ -76,7 +91,7 @@ def _of_script(node: Node, reason: re.Match[str], failed: Failure | None, resume
 
 def _of_tailrack(node: Node, resume: str) -> str:
     if "shuts down" in node.reason or "does not answer" in node.reason:
-        return f"switch {node.name} on; it is back by itself"
+        return f"switch {node.name} on; where it is on, see 'systemctl status slurmd munge tailscaled' on it"
     return f"run 'make up' again; if no step is at work there, {resume}"
 
 

@@ -48,6 +48,7 @@ class Cluster:
     stale: str = ""  # a node that is listed as mixed, and is idle, until somebody asks for it alone
     settings: str = "as before"  # of the measurement
     driver: str = COMPILED
+    queue_limit: int = 0
     says: str = ""  # what is printed in the place of the program that measures
     states: dict[str, str] = field(default_factory=lambda: dict.fromkeys(("a1", "a2", "b1", "b2"), "idle"))
 
@@ -84,7 +85,7 @@ class Cluster:
         header: dict[str, str | int | list[str]] = {
             "HOST_NAME": "head", "SCOPE": "rack", "RUN_AS": "ada", "JOB_SCRIPT": "#!/bin/bash",
             "JOB_FILES": '{"all_reduce_perf.py":"pass"}',
-            "QUEUE_LIMIT": 0, "RUN_LIMIT": 1, "MEMBERS": members, "MEASUREMENT_LIMIT": 60,
+            "QUEUE_LIMIT": self.queue_limit, "RUN_LIMIT": 1, "MEMBERS": members, "MEASUREMENT_LIMIT": 60,
             "SETTINGS": self.settings,
             "DRIVER": json.dumps(self.driver), "PLAN": self.plan(members),
         }  # fmt: skip
@@ -192,6 +193,24 @@ def test_a_node_that_can_run_no_job_is_not_called_busy(cluster: Cluster, state: 
     cluster.states["a2"] = state
     report = cluster.report(RACK)
     assert (report["state"], report["left_out"], cluster.submitted) == ("UNAVAILABLE", ["a2"], [])
+
+
+def test_a_node_that_is_drained_is_named_with_its_reason_and_not_waited_for(cluster: Cluster) -> None:
+    why = "Prolog error: prolog.d/50-mine: timed out; next: see it"
+    cluster.states |= {"a1": "idle an old reason", "a2": f"drained {why}"}
+    cluster.queue_limit = 50
+    report = cluster.report(RACK)
+    assert (report["state"], report["absent"]) == ("UNAVAILABLE", {"a2": f"drained: {why}"})
+    assert sum(call.startswith("sinfo -h -N") for call in cluster.shell.calls) == 2
+    cluster.states |= {"b1": "idle", "b2": "idle"}
+    assert cluster.report(MEMBERS)["absent"] == {"a2": f"drained: {why}"}
+
+
+def test_a_node_that_still_has_jobs_is_waited_for_beside_one_that_is_drained(cluster: Cluster) -> None:
+    cluster.states |= {"a1": "mixed none", "a2": "drained new disk"}
+    cluster.queue_limit = 2
+    assert cluster.report(RACK)["absent"] == {"a2": "drained: new disk"}
+    assert sum(call.startswith("sinfo -h -N") for call in cluster.shell.calls) > 4
 
 
 def test_a_new_node_is_measured_with_an_idle_peer_while_others_are_busy(cluster: Cluster) -> None:

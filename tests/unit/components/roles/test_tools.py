@@ -43,6 +43,10 @@ def node(*flags: str, reason: str = "", by: str = "root", since: int = NOW) -> N
         (node("IDLE", "DRAIN", reason="Epilog error", by="slurm"), "epilog", "journalctl -u slurmd"),
         (node("IDLE", "DRAIN", reason=SCRIPTS), "prolog", "make room in /scratch, then tailrack resume a1"),
         (node("IDLE", "DRAIN", reason="Prolog error: ask ada", by="root"), "person root", "tailrack resume a1"),
+        # Slurm keeps the reason of a node that is back, and adds its own to it when the node goes down.
+        (node("IDLE", "NOT_RESPONDING", reason="health: Xid 79 GPU 3"), "Slurm", "systemctl status slurmd"),
+        (node("MIXED", "NOT_RESPONDING", reason="new disk", by="ada"), "Slurm", "systemctl status slurmd"),
+        (node("DOWN", reason="health: Xid 79 : Not responding", by="slurm"), "Slurm", "systemctl status slurmd"),
         (node("IDLE", "DRAIN", reason="Kill task failed", by="slurm"), "Slurm", "systemctl reboot"),
         (node("IDLE", "DRAIN", reason="something new", by="slurm"), "Slurm", "then tailrack resume a1"),
     ],
@@ -57,6 +61,13 @@ def test_whose_a_drain_is_and_what_comes_next(given: Node, whose: str, next_: st
 @pytest.mark.parametrize("flags", [("IDLE",), ("MIXED",), ("ALLOCATED",), ("IDLE", "CLOUD")])
 def test_a_node_that_takes_work_is_nobodys(flags: tuple[str, ...]) -> None:
     assert why_out(node(*flags, reason="an old reason")) is None
+
+
+def test_no_node_is_promised_to_be_back_by_itself() -> None:
+    for given in (node("IDLE", "NOT_RESPONDING"), node("DOWN", reason="tailrack: shuts down")):
+        out = why_out(given)
+        assert out is not None
+        assert "by itself" not in out.next
 
 
 def test_a_failed_prolog_is_told_with_its_script_and_remedy_unless_it_was_before_the_drain() -> None:

@@ -376,6 +376,9 @@ def test_a_node_that_is_down_is_not_busy():
     result = judge(ASKED, JobReport.from_json(found))
     assert (result["verdict"], result["last"]) == ("INCONCLUSIVE", None)
     assert result["reason"] == "No job was submitted: b cannot run one. Node states: b: Not responding."
+    told = {"absent": {"b": "drained: new disk"}}
+    result = judge(ASKED, JobReport.from_json({**found, **told}))
+    assert result["reason"] == "No job was submitted: b (drained: new disk) cannot run one."
 
 
 def test_who_was_left_out_without_a_job_of_others_is_named_with_the_reason():
