@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from components.validation.preflight.findings import Finding, finding, unjudged
 from components.validation.preflight.health import Look
@@ -22,11 +23,7 @@ _EVENT = re.compile(
 )
 # A GPU that is lost before its driver has it, or while nobody asks it, may come without a number.
 _LOST, LOST_CODE = (
-    re.compile(
-        r"NVRM: .*?\bGPU (?:at )?(?:PCI:)?(?:0000)?([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})\b"
-        r".*\bfallen off the bus",
-        re.ASCII,
-    ),
+    re.compile(r"\bGPU (?:at )?(?:PCI:)?(?:0000)?([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})\b", re.ASCII),
     79,
 )
 # `12028, Non-fatal, Link 32 egress ...`; lines that go on with an event name no severity.
@@ -50,6 +47,29 @@ _NEXT = {
     **dict.fromkeys((63, 92, 94, 121, 154), ("warning", _WATCH)),
     **dict.fromkeys((8, 13, 31, 32, 43, 45, 66, 126, 162, 163, 164, 165), ("warning", _PROGRAM)),
 }
+
+
+# In Xid 154 the driver says what it asks for from now on: its number and, differently by release, its name.
+RECOVERY = 154
+_ACTION = re.compile(r"recovery action changed from .* to 0x([0-9A-Fa-f]{1,8}) \(([^)]*)\)", re.ASCII)
+_RESTART = "drain the node and restart it"
+
+
+@dataclass
+class Events:
+    """What one log says of a GPU since its driver last asked for nothing.
+
+    counted    how often each code came, and the words of the first
+    action     the last Xid 154's own words; empty where there was none since
+    lost       whether the driver said, outside an Xid event, that the GPU has fallen off the bus
+    recovered  how often the driver took back what it had asked for
+    """
+
+    counted: Counter[int] = field(default_factory=Counter)
+    words: dict[int, str] = field(default_factory=dict)
+    action: str = ""
+    lost: bool = False
+    recovered: int = 0
 
 
 def check_log(look: Look | None, gpus: int) -> Iterator[Finding]:
@@ -76,35 +96,63 @@ def check_switches(*texts: str) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def read_xids(text: str) -> Counter[tuple[str, int, str]]:
-    """Return how often each GPU reported each code: (bus address, code, the first event's own words)."""
-    counted: Counter[tuple[str, int]] = Counter()
-    words: dict[tuple[str, int], str] = {}
+def read_xids(text: str) -> dict[str, Events]:
+    """Return the events of each GPU by its bus address. A GPU that was reset has those since then alone."""
+    found: dict[str, Events] = {}
     for line in text.splitlines():
-        if event := _EVENT.search(line):
-            key = (bus_address(f"{event[1]}.0"), int(event[2]))
-            counted[key] += 1
-            words.setdefault(key, event[3].strip()[:160])
-    # The driver says it beside the event too.
-    for line in text.splitlines():
-        if (event := _LOST.search(line)) and (key := (bus_address(f"{event[1]}.0"), LOST_CODE)) not in counted:
-            counted[key] = 1
-            words[key] = "GPU has fallen off the bus"
-    return Counter({(*key, words[key]): count for key, count in counted.items()})
+        event = _EVENT.search(line)
+        if event is None:
+            # Plain searches first: one pattern for all of it would be quadratic on hostile text.
+            if "NVRM: " in line and "fallen off the bus" in line and (gone := _LOST.search(line)):
+                found.setdefault(bus_address(f"{gone[1]}.0"), Events()).lost = True
+            continue
+        bus, code, words = bus_address(f"{event[1]}.0"), int(event[2]), event[3].strip()[:160]
+        of = found.setdefault(bus, Events())
+        if code == RECOVERY and (action := _ACTION.search(words)):
+            if int(action[1], 16) == 0:
+                found[bus] = Events(recovered=of.recovered + 1)
+            else:
+                of.action = words
+        else:
+            of.counted[code] += 1
+            of.words.setdefault(code, words)
+    for of in found.values():
+        if of.lost and LOST_CODE not in of.counted:
+            of.counted[LOST_CODE] = 1
+            of.words[LOST_CODE] = "GPU has fallen off the bus"
+    return found
 
 
 def check_xids(*texts: str) -> Iterator[Finding]:
     """One finding a GPU and code, of texts that may have the same events."""
+    logs = [read_xids(text) for text in texts]
     found: dict[tuple[str, int], tuple[str, int]] = {}
-    for text in texts:
-        for (bus, code, words), count in read_xids(text).items():
-            first, most = found.get((bus, code), (words, 0))
-            found[bus, code] = (first, max(most, count))
+    for bus in {bus for log in logs for bus in log}:
+        of = [log[bus] for log in logs if bus in log]
+        # One that was written before the others, or has lost its beginning, knows of fewer resets.
+        of = [each for each in of if each.recovered == max(other.recovered for other in of)]
+        for each in of:
+            for code, count in each.counted.items():
+                first, most = found.get((bus, code), (each.words[code], 0))
+                found[bus, code] = (first, max(most, count))
+        if action := next((each.action for each in reversed(of) if each.action), ""):
+            found[bus, RECOVERY] = (action, 1)
     for (bus, code), (words, count) in sorted(found.items())[:MOST]:
-        severity, remedy = _NEXT.get(code, ("warning", _WATCH))
+        severity, remedy = _advice(code, words)
         times = f" ({count} times)" if count > 1 else ""
         yield finding(severity, XID, f"GPU {bus}: Xid {code}{times}: {words}", remedy.format(bus=bus))
     if len(found) > MOST:
         yield finding(
             "error", XID, f"{len(found) - MOST} more kinds of events", "see 'dmesg | grep -i xid' on the node"
         )
+
+
+def _advice(code: int, words: str) -> tuple[str, str]:
+    """Return how bad an event is and what helps."""
+    if code == RECOVERY and (action := _ACTION.search(words)):
+        name = action[2].lower()
+        if "reboot" in name:
+            return "error", _RESTART
+        if "reset" in name or "flr" in name:
+            return "error", _RESET
+    return _NEXT.get(code, ("warning", _WATCH))

@@ -84,6 +84,47 @@ def test_an_event_that_the_buffer_has_forgotten_is_kept_and_none_counts_twice() 
     assert "times" not in found[0]["seen"]
 
 
+ACTION = "NVRM: Xid (PCI:0000:18:00): 154, GPU recovery action changed from {} to {}"
+RESET = ACTION.format("0x0 (None)", "0x1 (GPU Reset Required)")
+NONE = ACTION.format("0x1 (GPU Reset Required)", "0x0 (None)")
+OTHER = XID_79.replace("18:00", "3b:00")
+
+
+@pytest.mark.parametrize(
+    ("words", "severity", "remedy"),
+    [
+        ("0x1 (GPU Reset Required)", "error", "nvidia-smi --gpu-reset -i 0000:18:00.0"),
+        ("0x1 (PF FLR)", "error", "nvidia-smi --gpu-reset -i 0000:18:00.0"),
+        ("0x4 (Drain and Reset)", "error", "nvidia-smi --gpu-reset -i 0000:18:00.0"),
+        ("0x2 (Node Reboot Required)", "error", "drain the node and restart it"),
+        ("0x2 (OS Reboot)", "error", "drain the node and restart it"),
+        ("0x3 (Drain P2P)", "warning", "watch it"),
+    ],
+)
+def test_the_second_word_of_xid_154_says_what_helps(words: str, severity: str, remedy: str) -> None:
+    (item,) = check_xids(ACTION.format("0x0 (None)", words))
+    assert item["severity"] == severity
+    assert remedy in item["remedy"]
+
+
+def test_a_gpu_that_was_reset_is_held_against_no_older_event() -> None:
+    log = f"{XID_79}\n{OTHER}\n{RESET}\n{NONE}"
+    found = list(check_xids(log))
+    assert [item["seen"].partition(": Xid")[0] for item in found] == ["GPU 0000:3b:00.0"]
+    again = list(check_xids(f"{log}\n{XID_79}\n{RESET}"))
+    assert [item["severity"] for item in again] == ["error", "error", "error"]
+    assert not any("times" in item["seen"] for item in again)
+
+
+def test_a_log_that_was_written_before_the_reset_keeps_no_node_drained() -> None:
+    before, since = f"{XID_79}\n{RESET}", f"{XID_79}\n{RESET}\n{NONE}"
+    for logs in ((before, since), (since, before)):
+        assert list(check_xids(*logs)) == []
+    # And one that has lost its beginning hides nothing that came after.
+    (item,) = check_xids(f"{NONE}\n{XID_79}", since)
+    assert "Xid 79" in item["seen"]
+
+
 def test_a_code_that_nobody_knows_is_a_warning_and_drains_nobody() -> None:
     (item,) = check_xids(XID_79.replace("): 79", "): 999"))
     assert item["severity"] == "warning"
