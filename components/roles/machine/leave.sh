@@ -43,7 +43,7 @@ machine_leave() {
         printf '%s\n' "$said" >"$LEFT"
     fi
     for path in /etc/systemd/system/tailrack-*; do [ ! -f "$path" ] || retire "${path##*/}"; done
-    rm -f /etc/systemd/system/*.d/tailrack.conf
+    rm -f /etc/systemd/system/*.d/tailrack{,-restart}.conf
     # Folders that a file of the cluster's was the first in.
     find /etc/systemd/system /etc/systemd/resolved.conf.d /etc/exports.d -maxdepth 1 -name '*.d' -empty -delete 2>/dev/null || :
     find /usr/local/sbin -maxdepth 1 -name 'tailrack-*' ! -name tailrack-leave -delete

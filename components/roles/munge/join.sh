@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: munge/own
+# uses: machine/keep_running munge/own
 # The cluster's munge key: what a machine needs before any other can trust it.
 #
 # MUNGE_KEY   secret, text
@@ -35,6 +35,7 @@ munge_join() {
     ensure_file "$MUNGE_FILE" 0400 munge:munge "$MUNGE_KEY"
     chown munge:munge /etc/munge
     chmod 0700 /etc/munge
+    keep_running munge.service
     enable_units munge.service
     if [ -n "$CHANGED" ] || ! systemctl -q is-active munge; then systemctl restart munge; fi
     munge -n | unmunge >/dev/null || fail "munge cannot read its own credential" "see 'journalctl -u munge' on $HOST_NAME"

@@ -11,12 +11,10 @@ names_machine() {
     [ ! -d /etc/cloud ] || ensure_file /etc/cloud/cloud.cfg.d/99-tailrack.cfg 0644 root:root "preserve_hostname: true"
     reload_units tailrack-names.service tailrack-names-follow.service
     enable_units tailrack-names.service tailrack-names-follow.service
-    # Not a restart of one that has run: Slurm's daemons require it, and would be restarted with it.
-    if systemctl -q is-active tailrack-names.service; then
-        /usr/local/sbin/tailrack-names
-    else
-        systemctl start tailrack-names.service
-    fi
+    # Not a restart of one that has run: Slurm's daemons require it, and would be restarted with it. One that fails says so here;
+    # the unit would try again for ever.
+    /usr/local/sbin/tailrack-names
+    systemctl start tailrack-names.service
     if [ -n "$program_changed" ]; then
         systemctl restart tailrack-names-follow.service
     else

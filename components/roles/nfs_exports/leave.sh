@@ -49,7 +49,7 @@ leave_nfs_server() {
         leave_what_it_started
     elif grep -qs '^# Written by tailrack' /etc/ganesha/ganesha.conf; then
         systemctl disable -q --now nfs-ganesha
-        rm -f /etc/systemd/system/nfs-ganesha.service.d/tailrack.conf /etc/ganesha/ganesha.conf
+        rm -f /etc/systemd/system/nfs-ganesha.service.d/tailrack{,-restart}.conf /etc/ganesha/ganesha.conf
         [ ! -e /etc/ganesha/ganesha.conf.tailrack-before ] ||
             mv -fT /etc/ganesha/ganesha.conf.tailrack-before /etc/ganesha/ganesha.conf
     fi

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: nfs_exports/others
+# uses: machine/keep_running nfs_exports/others
 # The NFS server: version 4 only, one export file a member holding its one address. The kernel's server where the
 # kernel has one; nfs-ganesha in user space, fed from the same files, where it has not.
 #
@@ -28,6 +28,7 @@ ensure_kernel_server() {
     CHANGED=
     ensure_file "$KERNEL_SERVER_FILE" 0644 root:root "$(kernel_server_configuration)"
     # It starts what it wants of NFS before version 4, unless systemd knows by then that this is masked (machine.sh).
+    keep_running nfs-mountd.service nfsdcld.service
     reload_stale_units
     enable_units nfs-server.service
     if [ -n "$CHANGED" ] || ! systemctl -q is-active nfs-server; then systemctl restart nfs-server; fi
@@ -66,8 +67,8 @@ ensure_ganesha() {
         cp -p "$GANESHA_FILE" "$GANESHA_FILE.tailrack-before"
     fi
     # Its package does not start it again when it is killed; without it every node hangs.
-    ensure_file /etc/systemd/system/nfs-ganesha.service.d/tailrack.conf 0644 root:root $'[Service]\nRestart=on-failure\nRestartSec=2'
-    reload_units nfs-ganesha.service
+    rm -f /etc/systemd/system/nfs-ganesha.service.d/tailrack.conf # of an earlier version
+    keep_running nfs-ganesha.service
     reload_stale_units
     enable_units nfs-ganesha.service
     tell_ganesha

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: machine/retire slurm/jobs slurm/others slurm_release/packages slurm_release/turn slurm_release/waiting
+# uses: machine/keep_running machine/retire slurm/jobs slurm/others slurm_release/packages slurm_release/turn slurm_release/waiting
 # slurmd as a dynamic node: it brings its own hardware description and takes all configuration from the controller.
 #
 # NODE_FEATURES, NODE_GRES   Slurm features and gres of this node (`site-x,pool-a`, `gpu:h200:8` or empty)
@@ -212,6 +212,7 @@ Description=Jobs go back to the queue when this machine shuts down
 After=slurmd.service slurmctld.service munge.service tailscaled.service tailrack-tailnet.service tailrack-names.service
 After=remote-fs.target
 Wants=remote-fs.target
+StartLimitIntervalSec=0
 
 [Service]
 Type=oneshot
@@ -254,11 +255,10 @@ Requires=tailrack-names.service
 TimeoutStartSec=infinity
 # Jobs have it from slurmd; NCCL and RDMA pin memory.
 LimitMEMLOCK=infinity
-Restart=on-failure
-RestartSec=5
 ExecStart=
 # The last word is what other roles add, in files of their own here.
 ExecStart=/usr/sbin/slurmd --systemd -Z -N $HOST_NAME --conf-server $HEAD_ADDRESS:$SLURM_PORT --conf \"$conf\" \$TAILRACK_SLURMD_OPTIONS"
+    keep_running slurmd.service
     give_jobs_back_at_shutdown
     # As it was called before version 0.1.
     retire tailrack-known.service

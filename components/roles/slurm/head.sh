@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: machine/retire firewall/hold slurm/files slurm/fragment slurm/jobs slurm/others
+# uses: machine/keep_running machine/retire firewall/hold slurm/files slurm/fragment slurm/jobs slurm/others
 # The controller, with the cluster's own files.
 #
 # HEAD_EXPIRE_PROGRAM                   text of the program that forgets nodes that were taken back
@@ -45,7 +45,7 @@ end_slurmd() {
     fi
     if [ -e /etc/systemd/system/tailrack-slurmd-watchdog.service ]; then systemctl disable -q --now tailrack-slurmd-watchdog; fi
     if systemctl cat slurmd >/dev/null 2>&1; then systemctl disable -q --now slurmd; fi
-    rm -rf /etc/systemd/system/slurmd.service.d/tailrack.conf "${SLURM_NODES:?}/$HOST_NAME"
+    rm -rf /etc/systemd/system/slurmd.service.d/tailrack{,-restart}.conf "${SLURM_NODES:?}/$HOST_NAME"
 }
 
 slurm_head() {
@@ -70,6 +70,7 @@ slurm_head() {
         "$offered/tailrack-prolog" 0644 root:root "$SLURM_PROLOG" \
         "$offered/tailrack-epilog" 0644 root:root "$SLURM_EPILOG"
     if [ "$HEAD_COMPUTES" = true ]; then write_slurm_node; else end_slurmd; fi
+    keep_running slurmctld.service
     reload_units slurmctld.service tailrack-slurmctld-watchdog.service
     enable_units slurmctld.service tailrack-slurmctld-watchdog.service
     systemctl restart tailrack-slurmctld-watchdog

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: tailnet/membership
+# uses: machine/keep_running tailnet/membership
 # Bring the machine into the tailnet: tailscaled with its state on disk, a fixed host name, a tag.
 #
 # TAILNET_TAG          tag of this machine on the tailnet
@@ -178,6 +178,7 @@ tailnet_join() {
         join_tailnet
         offer_relay
     fi
+    keep_running tailscaled.service
     reload_units tailrack-tailnet.service
     enable_units --now tailrack-tailnet.service
     result tailnet_ip "$(json_string "$(tailscale ip -4)")"

@@ -104,7 +104,7 @@ def test_another_line_in_the_unit_starts_slurmd_again_and_touches_no_job(
 ) -> None:
     controller({**IDLE, "state": ["MIXED", "DYNAMIC_NORM"]})
     compute()
-    shell.path(UNIT).write_text(shell.path(UNIT).read_text().replace("RestartSec=5", "RestartSec=77"))
+    shell.path(UNIT).write_text(shell.path(UNIT).read_text().replace("LimitMEMLOCK=infinity", "LimitMEMLOCK=77"))
     shell.path("/calls").unlink()
     done = compute()
     assert done.returncode == 0, done.stderr

@@ -1,0 +1,58 @@
+"""No daemon of the cluster stays dead: systemd starts each again however often it ends, a little later each time."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from components.roles.role import FOLDER
+from tests.unit.shell import Shell
+
+UNITS = sorted(FOLDER.glob("*/templates/*.service"))
+DROP_IN = "/etc/systemd/system/munge.service.d/tailrack-restart.conf"
+
+
+def runs_once(unit: str) -> bool:
+    """Whether it ends when its work is done, and a timer or a person starts it again."""
+    return "Type=oneshot" in unit and "RemainAfterExit=yes" not in unit
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_a_unit_of_ours_is_started_again_without_an_end(path: Path) -> None:
+    lines = path.read_text().splitlines()
+    if runs_once("\n".join(lines)):
+        return
+    assert "StartLimitIntervalSec=0" in lines
+    if "Type=oneshot" not in lines:
+        assert {"Restart=always", "Restart=on-failure"} & set(lines)
+        assert {"RestartSteps=6", "RestartMaxDelaySec=30"} <= set(lines)
+
+
+def test_there_are_units_of_both_kinds() -> None:
+    assert len({runs_once(path.read_text()) for path in UNITS}) == 2
+
+
+def test_so_is_every_daemon_of_a_package_that_the_cluster_needs() -> None:
+    text = "".join(path.read_text() for path in FOLDER.glob("*/*.sh"))
+    kept = {unit for line in re.findall(r"(?m)^ +keep_running (.*)$", text) for unit in line.split()}
+    needed = {"munge", "tailscaled", "ssh", "slurmctld", "slurmd", "nfs-ganesha", "nfs-mountd", "nfsdcld"}
+    assert kept == {f"{name}.service" for name in needed}
+
+
+def test_a_package_daemon_has_no_start_limit_and_the_step_restarts_nothing_for_that(shell: Shell) -> None:
+    keep = "CHANGED=no; keep_running munge.service; [ $CHANGED = no ]"
+    for _ in range(2):
+        done = shell.call(keep, {}, "machine/keep_running")
+        assert done.returncode == 0, done.stderr
+    lines = shell.path(DROP_IN).read_text().splitlines()
+    assert {"StartLimitIntervalSec=0", "Restart=always", "RestartPreventExitStatus="} <= set(lines)
+    assert [call for call in shell.calls if call.split()[1] not in ("show", "daemon-reload")] == []
+
+
+def test_leaving_gives_the_package_its_own_way_back(shell: Shell) -> None:
+    shell.call("keep_running munge.service", {}, "machine/keep_running")
+    done = shell.call("set +e; machine_leave; true", {"NODE_ADOPT": False}, "machine/leave")
+    assert done.returncode == 0, done.stderr
+    assert not shell.path(DROP_IN).parent.exists()
