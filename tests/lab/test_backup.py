@@ -124,6 +124,15 @@ def test_a_backup_that_fails_is_said_until_one_succeeds(machines: Machines) -> N
     lab.run("vault", f"mv {FOLDER}/away {FOLDER}/lab")
     lab.run("head", "systemctl start tailrack-backup")
     assert "minutes old" in lab.run("head", "tailrack-backup status")
+    # One that is killed can say nothing: systemd does.
+    lab.run("head", "systemctl start --no-block tailrack-backup")
+    staged = "ls /var/lib/tailrack/backup-stage/dumps"
+    eventually(lambda: lab.attempt("head", staged).returncode == 0, 30, "a backup is being made")
+    lab.run("head", "systemctl kill -s KILL tailrack-backup")
+    eventually(lambda: "FAILED: it was killed" in lab.run("head", "tailrack-backup status"), 30, "that is reported")
+    assert lab.attempt("head", "ls -d /var/lib/tailrack/backup-stage").returncode != 0
+    lab.run("head", "systemctl start tailrack-backup")
+    assert "minutes old" in lab.run("head", "tailrack-backup status")
 
 
 def test_a_head_node_that_is_lost_while_a_job_runs_is_made_of_a_backup_and_knows_how_it_ended(

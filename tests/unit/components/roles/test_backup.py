@@ -156,6 +156,57 @@ def test_a_backup_whose_files_cannot_be_read_is_a_failure_that_is_kept_and_leave
     assert not shell.path("/var/lib/tailrack/backup-stage").exists()
 
 
+def killed(shell: Shell) -> None:
+    """A machine whose last run of a backup was killed after an earlier one had succeeded."""
+    program = shell.write("/usr/local/sbin/tailrack-backup", shell.inside(template("backup", "tailrack-backup")))
+    program.chmod(0o755)
+    shell.write("/etc/tailrack/backup/cluster", "lab\n")
+    shell.write("/etc/tailrack/backup/state", "")
+    shell.write("/var/lib/tailrack/dumps/kept", "the munge key")
+    shell.write("/var/lib/tailrack/backup-state", f"done={int(time.time())}\n")
+    # The program's own process is the parent of `timeout`, which runs this.
+    end_it = "#!/bin/bash\nkill -KILL $(awk '{ print $4 }' /proc/$PPID/stat)\n"
+    shell.write("/usr/local/lib/tailrack/backup.d/end", end_it).chmod(0o755)
+    assert shell.program("/usr/local/sbin/tailrack-backup", "run").returncode == -9
+
+
+def test_a_backup_that_was_killed_is_a_failure_to_whoever_asks(shell: Shell) -> None:
+    killed(shell)
+    said = shell.program("/usr/local/sbin/tailrack-backup", "status").stdout
+    assert said.startswith("backup: FAILED: it was killed before its end; next: ")
+
+
+def test_a_backup_at_work_is_no_failure(shell: Shell) -> None:
+    killed(shell)
+    (number,) = [
+        line.partition("=")[2]
+        for line in shell.path("/var/lib/tailrack/backup-state").read_text().splitlines()
+        if line.startswith("process=")
+    ]
+    shell.stub("stat", "echo 0")
+    shell.write(f"/proc/{number}/cmdline", "bash\0/usr/local/sbin/tailrack-backup\0run\0")
+    assert "the last one is 0 minutes old" in shell.program("/usr/local/sbin/tailrack-backup", "status").stdout
+
+
+def test_systemd_reports_a_killed_backup_and_removes_the_copy_with_its_keys(shell: Shell) -> None:
+    killed(shell)
+    assert "the munge key" in shell.path("/var/lib/tailrack/backup-stage/dumps/kept").read_text()
+    ended = "SERVICE_RESULT=signal EXIT_STATUS=KILL bash /usr/local/sbin/tailrack-backup ended || true"
+    done = shell.call(ended, {})
+    assert "<3>backup failed: it was killed before its end (signal, KILL)" in done.stderr
+    assert not shell.path("/var/lib/tailrack/backup-stage").exists()
+    assert "FAILED: it was killed" in shell.program("/usr/local/sbin/tailrack-backup", "status").stdout
+    assert "ExecStopPost=/usr/local/sbin/tailrack-backup ended" in template("backup", "tailrack-backup.service")
+
+
+def test_a_run_that_reported_its_own_end_is_reported_once(shell: Shell) -> None:
+    killed(shell)
+    kept = shell.write("/var/lib/tailrack/backup-state", "done=5\nfailed=6\nreason=it was full\n")
+    for result in ("exit-code", "success"):
+        assert shell.call(f"SERVICE_RESULT={result} bash /usr/local/sbin/tailrack-backup ended", {}).returncode == 0
+    assert "reason=it was full" in kept.read_text()
+
+
 def test_what_a_lost_head_nodes_backup_had_and_nobody_has_read_yet_is_in_the_next_one_too(shell: Shell) -> None:
     shell.write("/usr/local/sbin/tailrack-backup", shell.inside(template("backup", "tailrack-backup")))
     shell.write("/etc/tailrack/backup/cluster", "lab\n")
