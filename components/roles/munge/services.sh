@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: munge/own munge/ends ssh_trust/members
+# uses: munge/drained munge/own munge/ends ssh_trust/members
 # All machines change to the next munge key at one moment, while jobs go on and none starts (docs/decisions/0017). The head
 # node's own join has laid the key ready; here it is handed to the members, and they are told to change.
 #
@@ -11,6 +11,8 @@ MUNGE_HELD=$STATE_DIR/munge.held
 MUNGE_QUIET=10 MUNGE_LONGEST=50
 # Seconds in which who is late may still come, in this run.
 MUNGE_PATIENCE=180
+# Whether MUNGE_LATE says who has the key.
+MUNGE_ASKED=''
 
 munge_services() {
     note "munge key of generation '$MUNGE_GENERATION'"
@@ -31,6 +33,7 @@ munge_services() {
         systemctl restart munge
         ends_go_on
     fi
+    MUNGE_ASKED=asked
     keep_the_late "$answers" || note "not all have the key: $(paste -sd " " "$MUNGE_LATE")"
     let_jobs_start
     MUNGE_ANSWERS=$answers MUNGE_DIGEST=$digest
@@ -46,6 +49,7 @@ keep_the_late() {
         echo "$node"
     done <"$MUNGE_LATE" >"$1/late"
     mv -f "$1/late" "$MUNGE_LATE"
+    take_back_with_the_key "$MUNGE_LATE"
     [ ! -s "$MUNGE_LATE" ]
 }
 
@@ -56,14 +60,14 @@ nothing_on_its_way() {
 hold_jobs() {
     local partition
     sinfo -h -a -o '%R %a' | awk '$2 == "up" { print $1 }' | sort -u >"$MUNGE_HELD"
-    systemctl stop tailrack-munge-release.timer 2>/dev/null || :
-    systemd-run -q --unit tailrack-munge-release --timer-property=AccuracySec=1s --on-active="$MUNGE_LONGEST" /usr/local/sbin/tailrack-munge-release
+    systemctl stop tailrack-munge-release.timer tailrack-munge-release.service 2>/dev/null || :
+    systemd-run -q --unit tailrack-munge-release --property=Restart=on-failure --property=RestartSec=5 --timer-property=AccuracySec=1s --on-active="$MUNGE_LONGEST" /usr/local/sbin/tailrack-munge-release
     while read -r partition; do scontrol update "partitionname=$partition" state=down; done <"$MUNGE_HELD"
     wait_until "$MUNGE_QUIET" nothing_on_its_way || note "messages to nodes are on their way still"
 }
 
 let_jobs_start() {
-    wait_until 20 /usr/local/sbin/tailrack-munge-release || return 1
+    wait_until 20 /usr/local/sbin/tailrack-munge-release ${MUNGE_ASKED:+asked} || return 1
     systemctl stop tailrack-munge-release.timer 2>/dev/null || :
 }
 

@@ -40,7 +40,7 @@ $NODE_RESERVED_MB" ]
 
 # Why steps drain a node, which they bring back when it is as it should be. Whoever else drains it does so for a reason of
 # their own, whatever that begins with: a person, or what looks after the node's health.
-OUR_DRAINS='tailrack: (registers anew|leaves the cluster|runs no jobs any more|shuts down|containers.*)'
+OUR_DRAINS='tailrack: (registers anew|leaves the cluster|runs no jobs any more|shuts down|has another munge key|containers.*)'
 
 # Whether Slurm has drained it; which script failed, root on the node writes into that drain's reason (tailrack-nhc).
 slurms_drain() {

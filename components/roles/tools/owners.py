@@ -11,7 +11,8 @@ from components.validation.slurm_nodes import Node
 
 # What steps and programs of tailrack write (components/roles/slurm). Whoever else begins a reason so is a person.
 TAILRACK = re.compile(
-    r"tailrack: (registers anew|leaves the cluster|runs no jobs any more|shuts down|does not answer|containers.*)"
+    r"tailrack: (registers anew|leaves the cluster|runs no jobs any more|shuts down|does not answer|"
+    r"has another munge key|containers.*)"
 )
 # Seconds by which a failure may come before Slurm's drain: the controller hears of it later.
 NEAR_SECONDS = 300

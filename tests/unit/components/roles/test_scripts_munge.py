@@ -71,6 +71,81 @@ def test_members_have_the_key_before_jobs_are_held_and_jobs_start_again_after(he
     assert head.path(LATE).read_text() == ""
 
 
+NODES = """case "$*" in *%T*) cat <<'END'
+a1 idle none
+b1 {state}
+head idle none
+END
+;; *) echo 'all up'; echo 'mine down' ;; esac"""
+WHY = "tailrack: has another munge key"
+DRAIN = "scontrol update nodename={} state=drain reason=" + WHY
+
+
+def test_a_node_without_the_key_is_drained_before_jobs_start_again_and_taken_back_when_it_has_it(head: Shell) -> None:
+    head.write(NEXT, f"{NEW}\n")
+    head.write("/dead", "b1")
+    head.stub("sinfo", NODES.format(state="idle none"))
+    assert change(head).returncode == 1
+    assert head.calls.index(DRAIN.format("b1")) < head.calls.index(LET)
+    assert DRAIN.format("a1") not in head.calls
+    head.path("/dead").unlink()
+    head.stub("sinfo", NODES.format(state=f"drained* {WHY}"))
+    assert change(head).returncode == 0
+    assert "scontrol update nodename=b1 state=undrain" in head.calls
+    assert "scontrol update nodename=a1 state=undrain" not in head.calls
+
+
+@pytest.mark.parametrize("state", ["drained new disk", "draining new disk", "down* Not responding", "drained* x"])
+def test_a_node_that_is_out_already_stays_out_for_its_own_reason(head: Shell, state: str) -> None:
+    head.write(NEXT, f"{NEW}\n")
+    head.write("/dead", "b1")
+    head.stub("sinfo", NODES.format(state=state))
+    change(head)
+    assert not any("nodename=b1" in call for call in head.calls)
+
+
+def killed(head: Shell) -> subprocess.CompletedProcess[str]:
+    """A change that was killed while jobs were held; the timer's program runs."""
+    head.stub("sinfo", NODES.format(state="idle none"))
+    head.write(HELD, "all\n")
+    head.write(LATE, "a1\nb1\n")
+    return head.program(RELEASE)
+
+
+def test_a_change_that_was_killed_lets_jobs_start_on_no_node_with_another_key(head: Shell) -> None:
+    # The head node has the old key still, and a1 has changed to the next one.
+    head.stub("tailrack-ask", 'if [ "$1" = a1 ]; then echo "the key is not here" >&2; exit 1; fi; echo "credential of $3"')
+    done = killed(head)
+    assert done.returncode == 0, done.stderr
+    assert head.calls.index(DRAIN.format("a1")) < head.calls.index(LET)
+    assert DRAIN.format("b1") not in head.calls
+    assert (head.path(LATE).read_text(), head.path(HELD).exists()) == ("a1\n", False)
+
+
+def test_a_node_that_missed_the_moment_of_a_killed_change_gets_the_key_then(head: Shell) -> None:
+    assert killed(head).returncode == 0
+    assert not any("state=drain" in call for call in head.calls)
+    assert head.path(LATE).read_text() == ""
+
+
+def test_jobs_stay_held_where_slurmctld_takes_no_drain_and_it_is_tried_again(head: Shell) -> None:
+    head.write("/dead", "b1")
+    head.stub("scontrol", "exit 1")
+    assert killed(head).returncode == 1
+    assert LET not in head.calls
+    assert head.path(HELD).exists()
+    head.stub("scontrol")
+    assert head.program(RELEASE).returncode == 0
+    assert not head.path(HELD).exists()
+
+
+def test_the_timers_program_is_tried_until_it_succeeds(head: Shell) -> None:
+    head.write(NEXT, f"{NEW}\n")
+    change(head)
+    (timer,) = [call for call in head.calls if call.startswith("systemd-run") and RELEASE in call]
+    assert "--property=Restart=on-failure" in timer
+
+
 def test_who_does_not_answer_is_named_and_gets_the_key_next_time_without_holding_jobs(head: Shell) -> None:
     head.write(NEXT, f"{NEW}\n")
     head.write("/dead", "b1")
