@@ -106,15 +106,16 @@ def test_a_node_that_cannot_be_reached_is_named_and_mended_by_the_next_up(cluste
 @pytest.mark.proof
 def test_after_a_change_that_was_killed_no_job_starts_on_a_node_with_another_key(cluster: ClusterUnderTest) -> None:
     # What is left where the step is killed after b1 has changed, and before slurmctld has.
-    cluster.run("b1", "head -c 48 /dev/urandom | base64 -w 0 >/tmp/key; cat /tmp/key >/etc/munge/munge.key; rm /tmp/key")
-    cluster.run("b1", "systemctl restart munge")
-    cluster.run("head", "scontrol update partitionname=all state=down; printf 'a1\\nb1\\n' >/var/lib/tailrack/munge.late")
+    cluster.run("b1", "head -c 48 /dev/urandom | base64 -w 0 >/etc/munge/munge.key; systemctl restart munge")
+    cluster.run("head", "scontrol update partitionname=all state=down")
+    cluster.run("head", "printf '%s\\n' a1 b1 >/var/lib/tailrack/munge.late")
     cluster.run("head", "echo all >/var/lib/tailrack/munge.held; tailrack-munge-release")
     told = {node["name"]: node for node in json.loads(cluster.run("head", "tailrack nodes --json"))["nodes"]}
     assert (told["b1"]["whose"], told["b1"]["reason"]) == ("tailrack", "tailrack: has another munge key")
     assert not told["a1"]["out"]
     assert cluster.run_as("ada", "head", "srun -w a1 --immediate=30 hostname") == "a1\n"
-    number = cluster.run_as("ada", "head", "sbatch --parsable --no-requeue -w b1 --output=/dev/null --wrap true").strip()
+    words = "sbatch --parsable --no-requeue -w b1 --output=/dev/null --wrap true"
+    number = cluster.run_as("ada", "head", words).strip()
     cluster.config["tailrack:cluster"]["munge_generation"] = "after one that was killed"
     cluster.up_ok()
     eventually(lambda: "COMPLETED" in cluster.run("head", f"scontrol show job {number}"), 120, "the job ran on b1")
