@@ -71,9 +71,9 @@ slurm_head() {
         "$offered/tailrack-epilog" 0644 root:root "$SLURM_EPILOG"
     if [ "$HEAD_COMPUTES" = true ]; then write_slurm_node; else end_slurmd; fi
     keep_running slurmctld.service
-    reload_units slurmctld.service tailrack-slurmctld-watchdog.service
-    enable_units slurmctld.service tailrack-slurmctld-watchdog.service
-    systemctl restart tailrack-slurmctld-watchdog
+    reload_units slurmctld.service tailrack-slurmctld-watchdog.service tailrack-slurm-room.service
+    enable_units slurmctld.service tailrack-slurmctld-watchdog.service tailrack-slurm-room.service
+    systemctl restart tailrack-slurmctld-watchdog tailrack-slurm-room
     offer_slurm_files "$offered" || fail "$REFUSED" \
         "correct tailrack:slurm.settings; 'journalctl -u slurmctld' on $HOST_NAME says more"
     [ "$HEAD_COMPUTES" = true ] || wait_until 60 own_node_deleted ||

@@ -3,7 +3,7 @@
 # Nothing of Slurm runs any more, none of it starts at the next boot, and what it had of the cluster is gone.
 
 slurm_leave() {
-    retire tailrack-slurmd-watchdog.service tailrack-slurmctld-watchdog.service
+    retire tailrack-slurmd-watchdog.service tailrack-slurmctld-watchdog.service tailrack-slurm-room.service
     retire tailrack-shutdown.service tailrack-expire.timer tailrack-expire.service
     retire_daemon slurmd
     retire_daemon slurmctld

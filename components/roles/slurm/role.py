@@ -18,6 +18,7 @@ ACCOUNT = "slurm"
 # Programs beside slurmd and slurmctld, and their units.
 WATCHDOG = "tailrack-slurmd-watchdog"
 CONTROLLER_WATCHDOG = "tailrack-slurmctld-watchdog"
+ROOM = "tailrack-slurm-room"
 # What gives a node's jobs back when its machine shuts down; the unit is compute.sh's.
 SHUTDOWN = "tailrack-shutdown"
 # A program beside slurmctld, whose text comes with the head node's step, and its timer.
@@ -28,9 +29,15 @@ def role(settings: ClusterSettings) -> Role:
     """slurm.conf and its kin are made by files.py, from what all roles say, once the head node's address is known."""
     controller = (
         File("/etc/systemd/system/slurmctld.service.d/tailrack.conf", template("slurm", "slurmctld.service.conf")),
-        File(f"/usr/local/sbin/{CONTROLLER_WATCHDOG}", template("slurm", CONTROLLER_WATCHDOG), mode="0755"),
-        File(f"/etc/systemd/system/{CONTROLLER_WATCHDOG}.service", template("slurm", f"{CONTROLLER_WATCHDOG}.service")),
         File(MAIL_PROGRAM, template("slurm", "tailrack-mail"), mode="0755"),
+        *(
+            file
+            for name in (CONTROLLER_WATCHDOG, ROOM)
+            for file in (
+                File(f"/usr/local/sbin/{name}", template("slurm", name), mode="0755"),
+                File(f"/etc/systemd/system/{name}.service", template("slurm", f"{name}.service")),
+            )
+        ),
     )
     known = (
         File(f"/usr/local/sbin/{WATCHDOG}", template("slurm", WATCHDOG), mode="0755"),

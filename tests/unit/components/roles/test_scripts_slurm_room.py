@@ -1,0 +1,129 @@
+"""Room for slurmctld's state on a full disk, and no start from a state that lacks its last changes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from components.roles.role import template
+from tests.unit.shell import Shell
+
+PROGRAM = "/usr/local/sbin/tailrack-slurm-room"
+STATE = "/var/lib/slurm/slurmctld"
+ROOM, SAVED, UNSAVED = "/var/lib/slurm/tailrack-room", f"{STATE}/tailrack-saved", f"{STATE}/tailrack-unsaved"
+MIB = 2**20
+
+
+@pytest.fixture
+def head(shell: Shell) -> Shell:
+    """A head node whose slurmctld runs and has written its state; `free` says how much room there is."""
+    shell.write(PROGRAM, shell.inside(template("slurm", "tailrack-slurm-room"))).chmod(0o755)
+    shell.write(f"{STATE}/job_state", "jobs")
+    shell.write(SAVED, "")
+    shell.stub("df", f"echo Avail; cat {shell.root}/free")
+    shell.stub("fallocate", ': >"$3"')
+    shell.stub("pgrep")
+    # One look, and an end.
+    shell.stub("sleep", "kill -TERM $PPID")
+    free(shell, 1000)
+    return shell
+
+
+def free(head: Shell, mib: float) -> None:
+    head.write("free", f"{int(mib * MIB)}\n")
+
+
+def look(head: Shell) -> str:
+    """One look of what keeps the room; what it says."""
+    done = head.program(PROGRAM, "keep")
+    assert done.returncode == -15, done.stderr
+    return done.stdout
+
+
+def written_again(head: Shell) -> None:
+    """slurmctld writes its state after all that was until now."""
+    now = head.path(UNSAVED).stat().st_mtime + 5
+    os.utime(head.path(f"{STATE}/job_state"), (now, now))
+
+
+def check(head: Shell) -> subprocess.CompletedProcess[str]:
+    return head.program(PROGRAM, "check")
+
+
+def test_room_is_reserved_where_there_is_enough_and_given_up_when_others_have_filled_the_disk(head: Shell) -> None:
+    free(head, 100)
+    assert look(head) == ""
+    assert not head.path(ROOM).exists()
+    free(head, 200)
+    look(head)
+    assert head.path(ROOM).exists()
+    assert any(call.startswith(f"fallocate -l {64 * MIB + 16} ") for call in head.calls)
+    free(head, 3)
+    assert "is full: the room that was reserved for Slurm's state is given up; next: make room" in look(head)
+    assert not head.path(ROOM).exists()
+    # And there again when there is room again.
+    free(head, 200)
+    look(head)
+    assert head.path(ROOM).exists()
+
+
+def test_slurmctld_starts_from_a_state_that_has_everything(head: Shell) -> None:
+    for mib in (1000, 3):
+        free(head, mib)
+        look(head)
+        assert (check(head).returncode, check(head).stdout) == (0, "")
+
+
+def test_slurmctld_does_not_start_from_a_state_that_could_not_be_written_to_the_end(head: Shell) -> None:
+    free(head, 0.5)
+    look(head)
+    free(head, 1000)
+    # There is room again: it does not bring back what was not written.
+    for _ in range(2):
+        done = check(head)
+        assert done.returncode == 1
+        assert "Jobs that ended since then would be run again" in done.stdout
+        assert "sudo tailrack-slurm-room accept" in done.stdout
+
+
+def test_what_was_written_after_the_disk_was_full_has_everything(head: Shell) -> None:
+    free(head, 0.5)
+    look(head)
+    free(head, 1000)
+    look(head)
+    assert check(head).returncode == 1
+    written_again(head)
+    look(head)
+    assert check(head).returncode == 0
+
+
+def test_a_controller_that_ends_on_a_full_disk_is_noted_before_anyone_starts_it(head: Shell) -> None:
+    free(head, 0.5)
+    assert head.program(PROGRAM, "stopped").returncode == 0
+    assert check(head).returncode == 1
+
+
+def test_a_disk_that_fills_while_no_controller_runs_spoils_nothing(head: Shell) -> None:
+    head.stub("pgrep", "exit 1")
+    free(head, 0.5)
+    look(head)
+    assert check(head).returncode == 0
+
+
+def test_root_may_start_it_all_the_same_and_touches_nothing_in_slurms_folder_itself(head: Shell) -> None:
+    free(head, 0.5)
+    look(head)
+    done = head.program(PROGRAM, "accept")
+    assert done.returncode == 0, done.stderr
+    assert f"runuser -u slurm -- mv -T {head.path(UNSAVED)} {head.path(SAVED)}" in head.calls
+    assert head.calls[-1] == "systemctl start slurmctld"
+    assert check(head).returncode == 0
+
+
+def test_the_units_do_all_of_it_as_slurm() -> None:
+    keeper, controller = template("slurm", "tailrack-slurm-room.service"), template("slurm", "slurmctld.service.conf")
+    assert "User=slurm" in keeper.splitlines()
+    lines = [line.partition("=")[2].lstrip("-+") for line in controller.splitlines() if "tailrack-slurm-room" in line]
+    assert lines == [f"/usr/sbin/runuser -u slurm -- {PROGRAM} {word}" for word in ("check", "stopped")]
