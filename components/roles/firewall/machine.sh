@@ -44,6 +44,8 @@ firewall_machine() {
     # An empty set is none to nft.
     [ -z "$udp" ] || udp="        udp dport { $udp } drop"$'\n'
     reserve_ports
+    # Whoever is on this machine can send from a loopback address to one that others reach it by, and some daemons trust those.
+    local begins="tcp dport { $tcp } tcp flags & (syn | ack) == syn drop"
     # Declared, deleted and made anew in one transaction: there is no moment without the rules.
     ensure_file /etc/tailrack/firewall.nft 0644 root:root "# Written by tailrack.
 table inet tailrack {}
@@ -51,10 +53,12 @@ delete table inet tailrack
 table inet tailrack {
     chain input {
         type filter hook input priority -10; policy accept;
+        iifname \"lo\" ip saddr 127.0.0.0/8 ip daddr != 127.0.0.0/8 $begins
+        iifname \"lo\" ip6 saddr ::1 ip6 daddr != ::1 $begins
         iifname { \"lo\", \"tailscale0\" } accept
 ${NODE_RELAY_PORT:+        udp dport $NODE_RELAY_PORT accept
 }        # What begins a connection: answers to one that was begun here, from such a port, come in.
-        tcp dport { $tcp } tcp flags & (syn | ack) == syn drop
+        $begins
 $udp    }
 }"
     reload_units tailrack-firewall.service

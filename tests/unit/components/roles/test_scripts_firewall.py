@@ -40,6 +40,17 @@ def test_datagrams_are_dropped_where_a_daemon_of_the_cluster_may_take_them_and_n
     assert rules["udp"] == {"111", "2049", "20048"}
 
 
+def test_a_loopback_address_is_no_way_to_a_daemon_of_the_cluster_at_another_address(shell: Shell) -> None:
+    # Before all that comes by that interface is let in.
+    firewall(shell)
+    rules = shell.path("/etc/tailrack/firewall.nft").read_text().splitlines()
+    before = [line.strip() for line in rules[: rules.index('        iifname { "lo", "tailscale0" } accept')]]
+    for addresses in ("ip saddr 127.0.0.0/8 ip daddr != 127.0.0.0/8", "ip6 saddr ::1 ip6 daddr != ::1"):
+        (rule,) = [line for line in before if line.startswith(f'iifname "lo" {addresses} tcp dport {{')]
+        assert rule.endswith("drop")
+        assert "60001-60999" in rule
+
+
 @pytest.mark.parametrize(
     ("open_ports", "tcp", "udp"),
     [((), {"111", "2049", "20048"}, {"111", "2049", "20048"}), ((111,), {"2049", "20048"}, {"2049", "20048"}),
