@@ -237,7 +237,8 @@ def _program_files(settings: Validation) -> dict[str, str]:
         "TAILRACK_COLLECTIVE": asked.collective,
     }
     told = "\n".join(f"{name}={shlex.quote(value)}" for name, value in values.items())
-    return {"program.sh": _script("program"), "build.env": told}
+    shared = composition.Functions([], shared=("fetch",)).text
+    return {"program.sh": f"{shared}\n{_script('program')}", "build.env": told}
 
 
 def _script(name: str) -> str:

@@ -2,6 +2,7 @@
 # The program of nccl-tests that the share has, one for each kind of node: built once, as the user, on a GPU node, with
 # the node's CUDA toolkit or, where there is none, with the toolkit's wheels. It is kept with its checksums.
 # Arguments: where (print its folder), or build.
+# Behind the functions of components/steps/fetch.sh.
 #
 # TAILRACK_SOURCE       archive of the source: a URL or a path
 # TAILRACK_SHA256       its sha256; or `content:` and that of its files' names and digests (no archive of GitHub's is
@@ -11,6 +12,14 @@ set -euo pipefail
 # The releases of NVIDIA's that belong together (driver 580 and newer); NCCL is the one the node has, where it has one.
 CUDA_WHEELS=(nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85)
 NCCL_WHEEL=nvidia-nccl-cu13==
+
+# The same of what is fetched: what, what curl or pip has printed, what to do.
+stop_fetching() {
+    local reason
+    printf '%s\n' "$2" >&2
+    reason=$(fetch_reason <<<"$2")
+    stop "$1${reason:+ ($reason)}" "$(HOST_NAME=${SLURMD_NODENAME:-this node} fetch_remedy "$reason" "$3")"
+}
 
 stop() {
     echo "tailrack: nccl-tests cannot be built on ${SLURMD_NODENAME:-this node}: $1; $2" >&2
@@ -40,10 +49,10 @@ content_of() { (cd "$1" && find . -type f -print0 | LC_ALL=C sort -z | xargs -0 
 
 # Fetch and unpack the source into ./source, and see that it is what was asked for.
 fetch() {
-    local found
+    local found said
     case $TAILRACK_SOURCE in
-    https://*) curl -fsSL --retry 3 --max-time 300 -o source.tar "$TAILRACK_SOURCE" ||
-        stop "$TAILRACK_SOURCE cannot be fetched" "set validation.nccl.source to an archive that the nodes can reach, or validation.nccl.program" ;;
+    https://*) said=$(curl -fsSL --retry 3 --max-time 300 -o source.tar "$TAILRACK_SOURCE" 2>&1) ||
+        stop_fetching "$TAILRACK_SOURCE cannot be fetched" "$said" "set validation.nccl.source to an archive that the nodes can reach, or validation.nccl.program" ;;
     *) cp "$TAILRACK_SOURCE" source.tar || stop "$TAILRACK_SOURCE cannot be read" "see validation.nccl.source" ;;
     esac
     mkdir source
@@ -74,8 +83,9 @@ toolkit() {
 }
 
 wheels() {
-    /usr/bin/python3 -m pip download --quiet --no-deps --only-binary=:all: -d downloads "$@" ||
-        stop "NVIDIA's wheels cannot be fetched with pip" "install the CUDA toolkit on the node, or set validation.nccl.program"
+    local said
+    said=$(/usr/bin/python3 -m pip download --quiet --no-deps --only-binary=:all: -d downloads "$@" 2>&1) ||
+        stop_fetching "NVIDIA's wheels cannot be fetched with pip" "$said" "install the CUDA toolkit on the node, or set validation.nccl.program"
     local wheel
     for wheel in downloads/*.whl; do /usr/bin/python3 -m zipfile -e "$wheel" wheels; done
     chmod -R u+rwx wheels

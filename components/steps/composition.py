@@ -22,7 +22,7 @@ from components.steps.results import Answer
 
 SCRIPTS = Path(__file__).parent
 # In front of every step.
-SHARED = ("base", "as_user", "proxy", "packages")
+SHARED = ("base", "as_user", "proxy", "fetch", "packages")
 
 # Step to its phases. Which machines have which steps is in head_node.py and compute_node.py.
 GATE = ("gate", "lead")

@@ -147,7 +147,7 @@ install_unstarted() { unstarted apt_get install --no-install-recommends "$@"; }
 
 # Install what is missing of the given packages.
 ensure_packages() {
-    local package missing remedy removed
+    local package missing remedy removed reason
     readarray -t missing < <(missing_of "$@")
     [ ${#missing[@]} -gt 0 ] || return 0
     note "installing ${missing[*]}"
@@ -158,7 +158,8 @@ ensure_packages() {
     when_unlocked dpkg --configure -a || note "some packages of this machine cannot be configured; going on"
     refresh_package_lists "${missing[@]}"
     package=$(without_candidate "${missing[@]}")
-    [ -z "$package" ] || fail "no package source that can be read here has ${package%%$'\n'*}${APT_SAID:+ ($(head -n 1 <<<"$APT_SAID"))}" "$remedy"
+    reason=$(fetch_reason <<<"$APT_SAID")
+    [ -z "$package" ] || fail "no package source that can be read here has ${package%%$'\n'*}${reason:+ ($reason)}" "$(fetch_remedy "$reason" "$remedy")"
     # What came with the cluster is said when it leaves.
     printf '%s\n' "${missing[@]}" >>"$STATE_DIR/packages"
     when_unlocked install_unstarted "${missing[@]}" || note "apt-get failed"
@@ -167,7 +168,8 @@ ensure_packages() {
     removed=$(apt-get -s install --no-install-recommends "${missing[@]}" | awk '$1 == "Remv" {printf " %s", $2}' || :)
     [ -z "$removed" ] || fail "installing ${missing[*]} would remove$removed" \
         "remove them yourself if nobody needs them on $HOST_NAME, then run up again"
-    fail "apt-get could not install ${missing[*]}${APT_SAID:+ ($(head -n 1 <<<"$APT_SAID"))}" "$remedy"
+    reason=$(fetch_reason <<<"$APT_SAID")
+    fail "apt-get could not install ${missing[*]}${reason:+ ($reason)}" "$(fetch_remedy "$reason" "$remedy")"
 }
 
 # Install packages that may be missing. What keeps them away is said, and stops nothing.

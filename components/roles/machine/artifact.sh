@@ -7,22 +7,24 @@ is_file_with() { [ -n "$2" ] && [ "$(sha256sum <"$1" 2>/dev/null | cut -d ' ' -f
 # Keep a file: path, SHA-256, where it comes from (an address, or a path on this machine), and the keys of the config by
 # which it is got from elsewhere, and known.
 keep_artifact() {
-    local path=$1 digest=$2 from=$3 from_key=$4 digest_key=$5 fresh=${1%/*}/.new status=0 proto='=https' found
+    local path=$1 digest=$2 from=$3 from_key=$4 digest_key=$5 fresh=${1%/*}/.new status=0 proto='=https' found said='' reason
     if is_file_with "$path" "$digest"; then return 0; fi
     rm -f "$fresh"
     note "fetching $from"
     # Who asks for https is never led elsewhere.
     [[ $from != http:* ]] || proto='=http,https'
     case $from in
-    /*) cp "$from" "$fresh" || status=$? ;;
-    *) curl -fsSL --proto "$proto" --retry 3 --connect-timeout 20 --max-time 300 -o "$fresh" "$from" || status=$? ;;
+    /*) said=$(cp "$from" "$fresh" 2>&1) || status=$? ;;
+    *) said=$(curl -fsSL --proto "$proto" --retry 3 --connect-timeout 20 --max-time 300 -o "$fresh" "$from" 2>&1) || status=$? ;;
     esac
     if [ "$status" -ne 0 ]; then
         rm -f "$fresh"
+        [ -z "$said" ] || printf '%s\n' "$said" >&2
+        reason=$(fetch_reason <<<"$said")
         found=$(no_room_in "${path%/*}")
         [ -z "$found" ] || fail "${path%/*}: $found" "make room there on $HOST_NAME, then run up again"
-        fail "$from cannot be fetched from here" \
-            "open the way there for $HOST_NAME, or name a place of your own as $from_key; then run up again"
+        fail "$from cannot be fetched from here${reason:+ ($reason)}" \
+            "$(fetch_remedy "$reason" "open the way there for $HOST_NAME, or name a place of your own as $from_key; then run up again")"
     fi
     if ! is_file_with "$fresh" "$digest"; then
         found=$(sha256sum <"$fresh" | cut -d ' ' -f 1)

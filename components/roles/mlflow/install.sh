@@ -31,11 +31,8 @@ refuse_open_folder() {
     done
 }
 
-# What pip complains of, on one line.
-pip_reason() { { grep -m 1 -E '^ERROR|[Ee]rror' || :; } | tr -cd '[:print:]' | cut -c 1-300; }
-
 install_mlflow() {
-    local index=(--no-input) said='' wanted fresh=$MLFLOW_PROGRAM status=0
+    local index=(--no-input) said='' wanted fresh=$MLFLOW_PROGRAM status=0 reason
     wanted=$(mlflow_wanted)
     [ "$(cat "$MLFLOW_PROGRAM/whole" 2>/dev/null)" != "$wanted" ] || return 0
     case $MLFLOW_INDEX in
@@ -59,8 +56,9 @@ install_mlflow() {
         printf '%s\n' "$said" >&2
         rm -rf "$fresh"
         [ "$status" -ne 124 ] || said="ERROR: it took longer than ${MLFLOW_INSTALL_LIMIT}s"
-        fail "MLflow cannot be installed here: $(pip_reason <<<"$said")" \
-            "open the way to a package index for $HOST_NAME, or name one, or a folder of wheels, in tailrack:mlflow.index; then run up again"
+        reason=$(fetch_reason <<<"$said")
+        fail "MLflow cannot be installed here: $reason" "$(fetch_remedy "$reason" \
+            "open the way to a package index for $HOST_NAME, or name one, or a folder of wheels, in tailrack:mlflow.index; then run up again")"
     fi
     printf '%s\n' "$wanted" >"$fresh/whole"
 }

@@ -35,6 +35,13 @@ build_failed() {
     fail "Slurm $SLURM_RELEASE cannot be built for $(release_kind): $1" "$2"
 }
 
+# The same of what is fetched, whose program has said last what keeps it.
+fetch_failed() {
+    local reason
+    reason=$(tail -n 40 "$BUILD_LOG" | fetch_reason)
+    build_failed "$1${reason:+ ($reason)}" "$(fetch_remedy "$reason" "$2")"
+}
+
 # The distribution's own package sources, as one-line entries. What else a machine has is not of every machine of its kind.
 distribution_sources() {
     local ID uri release component key
@@ -60,7 +67,7 @@ fetch_bootstrap() {
         cd "$BUILD/tool" && apt-get -q download mmdebstrap "perl-modules-$perl" "libperl$perl" "${more[@]}" || exit 1
         for package in *.deb; do dpkg -x "$package" . || exit 1; done
     ) >>"$BUILD_LOG" 2>&1 ||
-        build_failed "mmdebstrap, which makes a clean root, cannot be fetched" \
+        fetch_failed "mmdebstrap, which makes a clean root, cannot be fetched" \
             "see 'apt-cache policy mmdebstrap' on $HOST_NAME (on Ubuntu it is in universe), then run up again"
 }
 
@@ -110,7 +117,7 @@ make_root() {
         --customize-hook="mkdir -p \"\$1/made/slurm\" && cp -a '$BUILD/made/slurm/debian' \"\$1/made/slurm/\"" \
         --customize-hook='chroot "$1" apt-get -q -y --no-install-recommends build-dep /made/slurm' \
         '' "$BUILD/root" "$BUILD/sources" >>"$BUILD_LOG" 2>&1 </dev/null ||
-        build_failed "no clean root with what it needs can be made" \
+        fetch_failed "no clean root with what it needs can be made" \
             "see 'apt-get update' on $HOST_NAME (universe on Ubuntu), then run up again"
     rm -rf "$BUILD/root/made"
     mv "$BUILD/made" "$BUILD/root/made"

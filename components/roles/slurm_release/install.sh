@@ -52,7 +52,7 @@ save_state() {
 # Have a machine's Slurm be that of a folder: the folder, and packages of it. What runs of Slurm ends before, and starts
 # in the step's own place; jobs go on, each under the program that started it.
 install_release() {
-    local from=$1 wanted=("${@:2}") folder=$STATE_DIR/slurm-install path old removed beyond room unit at running=() words=()
+    local from=$1 wanted=("${@:2}") folder=$STATE_DIR/slurm-install path old removed beyond room unit at running=() words=() reason
     if [ "$(cat "$SLURM_INSTALLED" 2>/dev/null)" = "$(release_kind)" ] && [ -z "$(missing_of "${wanted[@]}")" ] &&
         [ -z "$(distribution_slurm)" ]; then return 0; fi
     # What counts are the copies, which nobody else can change afterwards.
@@ -78,8 +78,11 @@ install_release() {
     [ "$room" -ge "$INSTALL_ROOM_MB" ] || fail "installing Slurm $SLURM_RELEASE takes up to $INSTALL_ROOM_MB MB, and /usr has $room" \
         "make room there on $HOST_NAME, then run up again"
     # What comes from elsewhere is here before anything ends.
-    when_unlocked exchange --download-only "${words[@]}" || fail "apt cannot fetch what Slurm $SLURM_RELEASE needs here" \
-        "see above and 'apt-get update' on $HOST_NAME, then run up again"
+    if ! when_unlocked exchange --download-only "${words[@]}"; then
+        reason=$(fetch_reason <<<"$APT_SAID")
+        fail "apt cannot fetch what Slurm $SLURM_RELEASE needs here${reason:+ ($reason)}" \
+            "$(fetch_remedy "$reason" "see above and 'apt-get update' on $HOST_NAME, then run up again")"
+    fi
     ensure_slurm_account
     # The head node's controller goes first, and its nodes' steps come after its own.
     if systemctl -q is-active slurmctld; then
@@ -97,8 +100,9 @@ install_release() {
     printf '%s\n' "${wanted[@]}" >>"$STATE_DIR/packages"
     if ! when_unlocked unstarted exchange "${words[@]}" || [ -n "$(missing_of "${wanted[@]}")" ]; then
         start_again "${running[@]}"
-        fail "apt could not install Slurm $SLURM_RELEASE${APT_SAID:+ ($(head -n 1 <<<"$APT_SAID"))}" \
-            "see above and 'apt-get -f install' on $HOST_NAME, then run up again"
+        reason=$(fetch_reason <<<"$APT_SAID")
+        fail "apt could not install Slurm $SLURM_RELEASE${reason:+ ($reason)}" \
+            "$(fetch_remedy "$reason" "see above and 'apt-get -f install' on $HOST_NAME, then run up again")"
     fi
     rm -rf "$folder"
     ensure_file "$SLURM_PIN" 0644 root:root "# Written by tailrack: the cluster has a release of Slurm of its own.

@@ -18,13 +18,17 @@ NAME_BEFORE=$STATE_DIR/tailnet-name-before
 install_tailscale() {
     if [ -x /usr/sbin/tailscaled ] && tailscale_there; then return; fi
     ensure_packages curl ca-certificates
-    local id codename source=https://pkgs.tailscale.com/stable
+    local id codename source=https://pkgs.tailscale.com/stable said reason
     # shellcheck source=/dev/null
     id=$(. /etc/os-release && printf '%s' "$ID")
     # shellcheck source=/dev/null
     codename=$(. /etc/os-release && printf '%s' "$VERSION_CODENAME")
-    curl -fsS --retry 3 --max-time 60 -o /usr/share/keyrings/tailscale-archive-keyring.gpg "$source/$id/$codename.noarmor.gpg" ||
-        fail "Tailscale's package source does not answer" "install tailscale on $HOST_NAME by hand, then run up again"
+    if ! said=$(curl -fsS --retry 3 --max-time 60 -o /usr/share/keyrings/tailscale-archive-keyring.gpg \
+        "$source/$id/$codename.noarmor.gpg" 2>&1); then
+        reason=$(fetch_reason <<<"$said")
+        fail "Tailscale's package source does not answer${reason:+ ($reason)}" \
+            "$(fetch_remedy "$reason" "install tailscale on $HOST_NAME by hand, then run up again")"
+    fi
     ensure_file /etc/apt/sources.list.d/tailscale.list 0644 root:root \
         "deb [signed-by=/usr/share/keyrings/tailscale-archive-keyring.gpg] $source/$id $codename main"
     ensure_packages tailscale

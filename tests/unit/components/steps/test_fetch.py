@@ -1,0 +1,125 @@
+"""Why something could not be fetched, from what pip, curl and apt print, as they did behind a proxy that opens TLS."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.unit.shell import Shell
+
+RETRY = (
+    "WARNING: Retrying (Retry(total={}, connect=None, read=None, redirect=None, status=None)) after connection broken "
+    "by {}: /simple/six/\n"
+)
+NOTHING = "ERROR: Could not find a version that satisfies the requirement six (from versions: none)\n"
+SSL = (
+    "'SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed "
+    "certificate in certificate chain (_ssl.c:1006)'))'"
+)
+CHAIN = "certificate verify failed: self-signed certificate in certificate chain"
+UNKNOWN = "Certificate verification failed: The certificate is NOT trusted. The certificate issuer is unknown."
+APT = (
+    "W: Failed to fetch https://deb.example.org/dists/trixie/InRelease  {}  Could not handshake: Error in the "
+    "certificate verification. [IP: 127.0.0.1 18443]\nE: Unable to locate package jq\n"
+)
+PRINTED = {
+    "pip": (RETRY.format(1, SSL) + RETRY.format(0, SSL) + NOTHING, CHAIN),
+    "a newer pip": (
+        "Could not fetch URL https://pypi.org/simple/six/: There was a problem confirming the ssl certificate: "
+        "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: unable to get local issuer certificate "
+        f"(_ssl.c:1006) - skipping\n{NOTHING}",
+        "certificate verify failed: unable to get local issuer certificate",
+    ),
+    "curl": (
+        "curl: (60) SSL certificate problem: self-signed certificate in certificate chain\nMore details here: https://x\n",
+        CHAIN,
+    ),
+    "apt": (
+        APT.format(UNKNOWN),
+        "certificate verify failed: The certificate is NOT trusted. The certificate issuer is unknown.",
+    ),
+    "git": (
+        "fatal: unable to access 'https://x/': server certificate verification failed. CAfile: none\n",
+        "certificate verify failed",
+    ),
+}
+OTHERS = {
+    "no such name": (
+        RETRY.format(1, "'NameResolutionError(\"host='x.invalid': [Errno -2] Name or service not known\")'") + NOTHING,
+        "Name or service not known",
+    ),
+    "refused": (
+        RETRY.format(1, "'NewConnectionError('<connection>: [Errno 111] Connection refused')'") + NOTHING,
+        "Connection refused",
+    ),
+    "an answer": (
+        "WARNING: Retrying\nERROR: No matching distribution found for six\n",
+        "ERROR: No matching distribution found for six",
+    ),
+    "curl": ("curl: (22) The requested URL returned error: 404\n", "curl: (22) The requested URL returned error: 404"),
+    "nothing known": ("what is this\n\n", "what is this"),
+    "nothing": ("", ""),
+    "letters that move a cursor": ("E: \x1b[2Ja source\x07\n", "E: [2Ja source"),
+}
+
+
+def reason(shell: Shell, printed: str) -> tuple[str, str]:
+    """Return the reason and the remedy that a step gives."""
+    file = shell.write("/printed", printed)
+    commands = f'reason=$(fetch_reason <{file}); printf "%s\\n%s" "$reason" "$(fetch_remedy "$reason" "another one")"'
+    done = shell.call(commands, {}, "base")
+    assert done.returncode == 0, done.stderr
+    why, _, remedy = done.stdout.partition("\n")
+    return why, remedy
+
+
+@pytest.mark.parametrize("program", PRINTED)
+def test_a_certificate_is_the_reason_and_the_companys_authority_is_to_be_named(shell: Shell, program: str) -> None:
+    printed, why = PRINTED[program]
+    said, remedy = reason(shell, printed)
+    assert said == why
+    for words in (
+        "/usr/local/share/ca-certificates/NAME.crt on a1",
+        "update-ca-certificates",
+        "cert = ",
+        "/etc/ssl/certs/ca-certificates.crt' below [global] in ",
+        "/etc/pip.conf",
+    ):
+        assert words in remedy
+
+
+@pytest.mark.parametrize("cause", OTHERS)
+def test_another_cause_is_named_too_with_the_callers_own_remedy(shell: Shell, cause: str) -> None:
+    printed, why = OTHERS[cause]
+    assert reason(shell, printed) == (why, "another one")
+
+
+def test_a_step_that_cannot_fetch_a_package_a_file_or_a_key_names_the_certificate(shell: Shell) -> None:
+    curl = "echo 'curl: (60) SSL certificate problem: self-signed certificate in certificate chain' >&2; exit 60"
+    shell.stub("curl", curl)
+    shell.stub("dpkg-query", "exit 1")
+    shell.stub("dpkg")
+    shell.stub("apt-cache", 'for name in "${@:2}"; do printf "%s:\\n  Candidate: 1\\n" "$name"; done')
+    shell.stub("apt-get", f"case $* in *install*) cat <<'END' >&2\n{APT.format(UNKNOWN)}END\nexit 100 ;; esac")
+    say = 'report() { printf "%s; %s" "${REASON-}" "${REMEDY-}"; }; trap report EXIT; '
+    for commands in ("ensure_packages jq", 'keep_artifact /var/kept/x 00 https://x "a key" "another"'):
+        done = shell.call(
+            f"{say}mkdir -p /var/lib/tailrack /var/kept /run/tailrack-private; {commands}", {}, "machine/artifact"
+        )
+        assert done.returncode != 0
+        assert "certificate verify failed: " in done.stdout, done.stdout + done.stderr
+        assert "update-ca-certificates" in done.stdout
+
+
+def test_no_script_of_a_role_fetches_anything_and_keeps_the_cause_to_itself() -> None:
+    # Whoever adds a place where something is fetched has it say why it could not be.
+    folder = Path(__file__).parents[4] / "components"
+    fetches = re.compile(
+        r"^(?!\s*#).*(?:\bcurl -f[sSL]+ (?!--noproxy)|-m pip |apt_get install|--download-only|\bapt-get -q download)",
+        re.M,
+    )
+    found = [path for path in folder.rglob("*.sh") if fetches.search(path.read_text())]
+    assert len(found) > 4
+    assert [path.name for path in found if "fetch_reason" not in path.read_text()] == []
