@@ -1,15 +1,17 @@
 #!/bin/bash
 # uses: mlflow/place
-# Where jobs find MLflow: task-prolog tells them. Whether it answers, no node waits for.
+# Where jobs find MLflow: task-prolog tells them. Whether it answers, no node waits for: the head node writes the file that this
+# link leads to, and takes it away.
 #
 # MLFLOW_ENABLED
-# MLFLOW_PORT    where it answers
-# HEAD_ADDRESS   tailnet address of the head node
+# NFS_EXPORTS_MOUNT   the share, where it is mounted
 
 mlflow_compute() {
-    if [ "$MLFLOW_ENABLED" = true ]; then
-        ensure_file "$MLFLOW_URI_FILE" 0644 root:root "http://$HEAD_ADDRESS:$MLFLOW_PORT"
-    else
+    if [ "$MLFLOW_ENABLED" != true ]; then
         rm -f "$MLFLOW_URI_FILE"
+        return
     fi
+    mkdir -p "${MLFLOW_URI_FILE%/*}"
+    [ "$(readlink "$MLFLOW_URI_FILE")" = "$NFS_EXPORTS_MOUNT/$MLFLOW_PUBLISHED" ] ||
+        ln -sfnT "$NFS_EXPORTS_MOUNT/$MLFLOW_PUBLISHED" "$MLFLOW_URI_FILE"
 }

@@ -6,5 +6,6 @@ MLFLOW_USER=tailrack-mlflow
 MLFLOW_DATA=/var/lib/tailrack-mlflow
 # Root's, of the head node: users' passwords, and where on the share artifacts lie.
 MLFLOW_KEPT=/var/lib/tailrack/mlflow
-# What tells jobs where it answers.
+# Where it answers, in the share: there only while it does. On each node a link to that, which is what jobs are told by.
+MLFLOW_PUBLISHED=.tailrack/mlflow-uri
 MLFLOW_URI_FILE=/etc/tailrack/mlflow-uri

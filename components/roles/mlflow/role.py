@@ -1,6 +1,7 @@
 """MLflow's tracking server on the head node: with a log-in, artifacts on the share, its address in every job.
 
-Jobs are told by role fabric's task-prolog, which reads /etc/tailrack/mlflow-uri (docs/decisions/0019).
+Role fabric's task-prolog tells jobs where MLflow answers. It follows a link on the node (/etc/tailrack/mlflow-uri) to a
+file of the share, which is there while MLflow answers (docs/decisions/0019).
 """
 
 from __future__ import annotations

@@ -6,12 +6,28 @@
 # MLFLOW_PORT                               where it answers
 # MLFLOW_UNIT, MLFLOW_LOGIN, MLFLOW_START, MLFLOW_DUMP   texts of its unit, its configuration, what starts it, and what saves it
 # HEAD_ADDRESS, NODE_NAME                   tailnet address and name of this machine
+# NFS_EXPORTS_PATH                          the share
 
 # After all other services: fetching takes a minute, and what keeps MLflow away keeps nothing else away.
-mlflow_services() { LATER+=(serve_mlflow); }
+mlflow_services() {
+    LATER+=(serve_mlflow)
+    AT_END+=(withdraw_silent_mlflow)
+}
+
+# Jobs are told of a server that answers. However this step ends, they are not told of one that does not.
+publish_mlflow() {
+    install -d -m 0755 "$NFS_EXPORTS_PATH/.tailrack"
+    ensure_file "$NFS_EXPORTS_PATH/$MLFLOW_PUBLISHED" 0644 root:root "http://$HEAD_ADDRESS:$MLFLOW_PORT"
+}
+
+withdraw_silent_mlflow() {
+    if [ "$MLFLOW_ENABLED" = true ] && systemctl -q is-active tailrack-mlflow.service &&
+        answers_http "$HEAD_ADDRESS" "$MLFLOW_PORT" /health; then return; fi
+    rm -f "$NFS_EXPORTS_PATH/$MLFLOW_PUBLISHED"
+}
 
 serve_mlflow() {
-    local unit=tailrack-mlflow.service answer_limit=600 artifacts=$NFS_EXPORTS_PATH/mlflow text=$MLFLOW_UNIT saved
+    local unit=tailrack-mlflow.service answer_limit=600 artifacts=$NFS_EXPORTS_PATH/mlflow text=$MLFLOW_UNIT saved python
     if [ "$MLFLOW_ENABLED" != true ]; then
         remove_mlflow
         return
@@ -35,6 +51,9 @@ serve_mlflow() {
     bring_accounts
     text=${text//@ARTIFACTS@/$artifacts}
     text=${text//@PROGRAM@/$MLFLOW_PROGRAM}
+    python=$(readlink -f /usr/bin/python3)
+    text=${text//@PYTHON@/$python}
+    text=${text//@PYTHON_NAME@/${python##*/}}
     ensure_file /etc/systemd/system/tailrack-mlflow.service 0644 root:root "$text"
     install -d -m 0755 /etc/tailrack/mlflow
     ensure_file /etc/tailrack/mlflow/basic_auth.ini 0644 root:root "$MLFLOW_LOGIN"
@@ -43,6 +62,7 @@ PORT=$MLFLOW_PORT
 NAME=$NODE_NAME"
     run_daemon "$unit" "$HEAD_ADDRESS" "$MLFLOW_PORT" /health mlflow.port "/etc/systemd/system/$unit" \
         /etc/tailrack/mlflow/{basic_auth.ini,environment} /usr/local/lib/tailrack/mlflow-start "$MLFLOW_PROGRAM/whole"
+    publish_mlflow
     give_credentials
     [ -z "$saved" ] || save_mlflow
 }

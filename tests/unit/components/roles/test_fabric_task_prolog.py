@@ -197,6 +197,12 @@ def test_a_job_is_told_of_mlflow_where_there_is_one_and_of_an_experiment_of_its_
     first = inherited(node.task("a1", SLURM_JOB_USER="ada"))
     node.mlflow.unlink()
     assert told(**first) == {}
+    # By a link into the share, which has the file while the server answers.
+    published = node.mlflow.with_name("published")
+    node.mlflow.symlink_to(published)
+    assert told(**first) == {}
+    published.write_text("http://100.64.0.1:5000\n")
+    assert told() == {"MLFLOW_TRACKING_URI": "http://100.64.0.1:5000", "MLFLOW_EXPERIMENT_NAME": "ada"}
 
 
 @pytest.mark.parametrize("mounted", [True, False])

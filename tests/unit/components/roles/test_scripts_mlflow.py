@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -46,12 +47,77 @@ def run(host: Shell, commands: str, *files: str, **more: Value) -> subprocess.Co
     return host.call(SAY + commands, values, "base", *files)
 
 
-def test_jobs_are_told_where_it_answers_and_nothing_where_there_is_none(shell: Shell) -> None:
-    told: dict[str, Value] = {"MLFLOW_ENABLED": True, "MLFLOW_PORT": 5055, "HEAD_ADDRESS": "100.64.0.1"}
-    assert shell.call("mlflow_compute; mlflow_compute", told, "base", "mlflow/compute").returncode == 0
-    assert shell.path(URI).read_text() == "http://100.64.0.1:5055\n"
+def test_jobs_are_told_by_a_file_of_the_share_and_by_nothing_where_there_is_no_mlflow(shell: Shell) -> None:
+    told: dict[str, Value] = {"MLFLOW_ENABLED": True, "NFS_EXPORTS_MOUNT": f"{shell.root}/shared"}
+    # What an earlier release has left, whose text was there whether the server was or not.
+    shell.write(URI, "http://100.64.0.1:5055\n")
+    for _ in range(2):
+        assert shell.call("mlflow_compute", told, "base", "mlflow/compute").returncode == 0
+        assert shell.path(URI).readlink() == shell.path("/shared/.tailrack/mlflow-uri")
+        assert not shell.path(URI).exists()
     assert shell.call("mlflow_compute", {**told, "MLFLOW_ENABLED": False}, "base", "mlflow/compute").returncode == 0
-    assert not shell.path(URI).exists()
+    assert not shell.path(URI).is_symlink()
+
+
+SET_UP = ("refuse_taken_port", "own_folder", "install_mlflow", "restore_mlflow", "bring_accounts", "run_daemon")
+PUBLISHED = "http://100.64.0.1:5055\n"
+STEP = "mkdir -p /run/tailrack-private; up() { mlflow_services; }; STEP_LOCK=; dispatch up"
+
+
+def published(
+    host: Shell, *, fails: str = "", answers: bool = True, active: bool = True, enabled: bool = True
+) -> str | None:
+    """Run the role's part of the services step, and return what jobs are told when it has ended."""
+    host.stub("systemctl", f"case $* in *is-active*) exit {0 if active else 3} ;; esac")
+    host.stub("id")
+    host.stub("curl", f"exit {0 if answers else 7}")
+    bodies = {**dict.fromkeys((*SET_UP, "give_credentials", "remove_mlflow"), ":")}
+    if fails:
+        bodies[fails] = "fail 'no MLflow' 'look'"
+    left_out = "; ".join(f"{name}() {{ {body}; }}" for name, body in bodies.items())
+    given: dict[str, Value] = {f"MLFLOW_{name}": "" for name in ("UNIT", "LOGIN", "START", "ACCOUNTS", "DUMP")}
+    given |= {"MLFLOW_PORT": 5055, "MLFLOW_ENABLED": enabled}
+    done = host.call(
+        f"{left_out}; {STEP}",
+        {**header(), **given, "NFS_EXPORTS_PATH": f"{host.root}/export/shared"},
+        "base",
+        "mlflow/services",
+    )
+    assert (done.returncode != 0) == bool(fails), done.stderr
+    file = host.path("/export/shared/.tailrack/mlflow-uri")
+    return file.read_text() if file.exists() else None
+
+
+@pytest.mark.parametrize("fails", SET_UP)
+def test_no_job_is_sent_to_an_mlflow_that_could_not_be_set_up(host: Shell, fails: str) -> None:
+    assert published(host, fails=fails, answers=False) is None
+    # One that answered before this step, and does not since.
+    assert published(host) == PUBLISHED
+    assert published(host, fails=fails, answers=False) is None
+    # Another program answers in its place.
+    assert published(host) == PUBLISHED
+    assert published(host, fails=fails, active=False) is None
+
+
+def test_jobs_are_told_of_an_mlflow_that_goes_on_though_its_step_failed(host: Shell) -> None:
+    assert published(host) == PUBLISHED
+    assert published(host, fails="own_folder") == PUBLISHED
+
+
+def test_an_mlflow_that_nobody_asks_for_any_more_is_told_to_no_job(host: Shell) -> None:
+    assert published(host) == PUBLISHED
+    assert published(host, enabled=False) is None
+
+
+def test_the_unit_names_the_python_that_may_run_and_the_folders_of_its_libraries(host: Shell) -> None:
+    host.stub("id")
+    left_out = "; ".join(f"{name}() {{ :; }}" for name in (*SET_UP, "give_credentials"))
+    given: dict[str, Value] = {f"MLFLOW_{name}": "" for name in ("LOGIN", "START", "ACCOUNTS", "DUMP")}
+    done = run(host, f"{left_out}; serve_mlflow", "mlflow/services", **given)
+    assert done.returncode == 0, done.stderr
+    unit = host.path(UNIT).read_text()
+    assert f"ExecPaths=/usr/bin/python3.13 {host.root}{PROGRAM}/lib /usr/lib/python3.13 " in unit
+    assert not re.search("@[A-Z]", unit)
 
 
 def test_each_user_has_a_password_of_his_own_that_stays_and_goes_with_him(host: Shell) -> None:
@@ -128,7 +194,7 @@ mkdir -p "$4/bin"
 cat >"$4/bin/python" <<'END'
 #!/bin/bash
 printf '%s\\n' "pip $*" >>"{root}/calls"
-[ ! -e "{root}/pip-fails" ] || {{ echo 'WARNING: Retrying'; echo 'ERROR: No matching distribution found'; exit 1; }}
+[ ! -e "{root}/pip-fails" ] || {{ cat "{root}/pip-fails"; exit 1; }}
 END
 chmod 755 "$4/bin/python"
 """
@@ -161,12 +227,21 @@ def test_it_is_installed_once_by_digests_and_from_where_the_config_says(
 
 def test_where_it_cannot_be_had_the_reason_is_one_line_and_nothing_half_made_stays(host: Shell) -> None:
     host.stub("python3", FAKE_VENV.format(root=host.root))
-    host.write("/pip-fails", "")
+    host.write("/pip-fails", "WARNING: Retrying\nERROR: No matching distribution found\n")
     done = run(host, "install_mlflow", "mlflow/install")
     assert done.returncode != 0
     assert "MLflow cannot be installed here: ERROR: No matching distribution found; " in done.stdout
     assert "tailrack:mlflow.index" in done.stdout
     assert not host.path(PROGRAM).exists()
+
+
+def test_a_companys_proxy_in_the_way_of_the_index_is_named_and_not_the_last_try(host: Shell) -> None:
+    host.stub("python3", FAKE_VENV.format(root=host.root))
+    broken = "'SSLError(1, '[SSL: X] certificate verify failed: self-signed certificate (_ssl.c:1)'))'"
+    host.write("/pip-fails", f"WARNING: Retrying (Retry(total=0)) after connection broken by {broken}\nERROR: No\n")
+    done = run(host, "install_mlflow", "mlflow/install")
+    assert "MLflow cannot be installed here: certificate verify failed: self-signed certificate; " in done.stdout
+    assert "pip.conf" in done.stdout
 
 
 def test_a_folder_of_wheels_that_others_could_change_is_refused(host: Shell) -> None:
