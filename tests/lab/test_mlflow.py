@@ -5,6 +5,7 @@ The tests share one cluster of the head node and a1, and run in the order of thi
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -43,6 +44,8 @@ def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
         said
     )
     assert len(said.failures) == 1
+    # No job is sent to a server that is not there.
+    assert "MLFLOW" not in made.run_as("ada", "head", "srun -w a1 env")
     assert made.run_as("ada", "head", "srun -w a1 hostname").split() == ["a1"]
     bring_wheels(made)
     made.config["tailrack:mlflow"] = {"index": WHEELS}
@@ -50,6 +53,7 @@ def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
     return made
 
 
+LIB = "/usr/local/lib/tailrack"
 DEBIAN = "Debian GNU/Linux 13 (trixie)"
 LOGGED = {node: [STEPS, 1234.5, "FINISHED", [f"checkpoints/step-{STEPS}.pt"], DEBIAN] for node in ("head", "a1")}
 
@@ -80,8 +84,9 @@ def test_nothing_is_answered_without_a_log_in_and_each_password_is_its_users_alo
         return cluster.run("a1", f"curl -s -o /dev/null -w '%{{http_code}}' {more} {url(cluster)}{path}")
 
     search = "/api/2.0/mlflow/experiments/search?max_results=5"
-    for path in ("/", search, "/graphql", "/api/2.0/mlflow-artifacts/artifacts"):
+    for path in ("/", search, "/api/2.0/mlflow-artifacts/artifacts"):
         assert code(path) == "401", path
+    assert code("/graphql") == "404"
     assert code(search, "-u ada:not-the-password") == "401"
     assert code(search, "-u admin:password1234") == "401"
     assert code(search, "-H 'Host: elsewhere.example.org'") == "403"
@@ -90,6 +95,94 @@ def test_nothing_is_answered_without_a_log_in_and_each_password_is_its_users_alo
         assert cluster.attempt("a1", f"su bob -c 'cat {path} || ls {path}'").returncode != 0, path
     listening = cluster.run("head", "ss -Hltn sport = :5000").split()
     assert listening[3] == url(cluster).removeprefix("http://")
+
+
+def test_a_user_of_the_head_node_gets_nothing_of_the_assistant_by_any_address(cluster: Cluster) -> None:
+    port = url(cluster).rpartition(":")[2]
+    own = url(cluster).removeprefix("http://").partition(":")[0]
+
+    def answered(words: str, path: str = "/ajax-api/3.0/mlflow/assistant/config") -> tuple[str, str]:
+        curl = f"curl -s -m 5 -g -o /dev/null -w '%{{http_code}} %{{exitcode}}' {words}{path}"
+        code, status = cluster.attempt("head", f'su ada -c "{curl}"').stdout.split()
+        return code, status
+
+    assert answered(url(cluster)) == ("404", "0")
+    assert answered(url(cluster), "/health") == ("200", "0")
+    for other in ("127.0.0.1", "[::1]", "localhost"):
+        assert answered(f"http://{other}:{port}")[0] == "000", other
+    # Its own address is reached from a loopback one by who asks for that: 28 is curl's end of its time.
+    for source in ("127.0.0.1", "127.9.9.9"):
+        assert answered(f"--interface {source} {url(cluster)}", "/health") == ("000", "28"), source
+    # What else has a port of the cluster's there is closed to it as well.
+    assert answered(f"--interface 127.0.0.1 http://{own}:6817")[1] == "28"
+
+
+# What a program in the server's place tries, as JSON: by name, what came of it.
+PROBE = """
+import json, os, socket, subprocess, sys
+KEPT = ("NoNewPrivs", "Seccomp:", "CapBnd")
+def tried(what):
+    try:
+        what()
+        return "done"
+    except BaseException as error:
+        return type(error).__name__
+def connects(family, address):
+    with socket.socket(family, socket.SOCK_STREAM) as one:
+        one.settimeout(5)
+        one.connect(address)
+def uploaded():
+    path = "/run/tailrack-mlflow/uploaded"
+    with open(path, "w") as file:
+        file.write("#!/bin/true\\n")
+    os.chmod(path, 0o755)
+    try:
+        subprocess.run([path], check=True)
+    finally:
+        os.unlink(path)
+def writes(path):
+    return lambda: open(path, "w").close()
+print(json.dumps({
+    "shell": tried(lambda: subprocess.run(["/bin/sh", "-c", "true"], check=True)),
+    "loader": tried(lambda: subprocess.run([os.path.realpath(sys.argv[1]), "/bin/true"], check=True)),
+    "uploaded": tried(uploaded),
+    "python": tried(lambda: subprocess.run([sys.executable, "-I", "-c", ""], check=True)),
+    "connect": tried(lambda: connects(socket.AF_INET, ("127.0.0.1", 22))),
+    "daemon": tried(lambda: connects(socket.AF_UNIX, "/run/dbus/system_bus_socket")),
+    "etc": tried(writes("/etc/probe")),
+    "program": tried(writes(os.path.dirname(sys.executable) + "/probe")),
+    "working": tried(writes("probe")),
+    "tmp": tried(writes("/var/tmp/probe")),
+    "database": tried(writes("/var/lib/tailrack-mlflow/probe")),
+    "share": tried(lambda: os.listdir("/export/shared/home")),
+    "home": tried(lambda: os.listdir("/root")),
+    "others": [one for one in os.listdir("/proc") if one.isdigit() and os.stat("/proc/" + one).st_uid != os.getuid()],
+    "privileges": [line.split()[1] for line in open("/proc/self/status") if line.startswith(KEPT)],
+}))
+"""
+
+
+def test_what_runs_in_the_servers_place_starts_no_program_and_reaches_nothing(cluster: Cluster) -> None:
+    cluster.run("head", f"cat >{LIB}/probe.py <<'END'\n{PROBE}\nEND")
+    # The server's own unit with another program: where a container ignores what the unit says, this fails.
+    change = (
+        f"s#^ExecStart=.*#ExecStart={PROGRAM}/bin/python -I {LIB}/probe.py /lib64/ld-linux-x86-64.so.2#;"
+        "s/^Restart=.*/Type=oneshot\\nStandardOutput=truncate:\\/run\\/probe.json/; /^RuntimeDirectory/d; /^WantedBy/d"
+    )
+    unit = "/run/systemd/system/probe.service"
+    cluster.run("head", f"sed '{change}' /etc/systemd/system/tailrack-mlflow.service >{unit}; systemctl daemon-reload")
+    try:
+        cluster.run("head", "systemctl start probe.service")
+        found = json.loads(cluster.run("head", "tail -n 1 /run/probe.json"))
+    finally:
+        cluster.run("head", f"rm -f {unit} /run/probe.json {LIB}/probe.py; systemctl daemon-reload")
+    refused = {"PermissionError", "OSError", "CalledProcessError"}
+    kept = ("shell", "loader", "uploaded", "connect", "daemon", "etc", "program", "working", "share", "home")
+    assert {name: found[name] for name in kept if found[name] not in refused} == {}
+    # What it needs is there, and the two privileges that start others are not.
+    assert (found["python"], found["database"], found["tmp"]) == ("done", "done", "done")
+    assert found["others"] == []
+    assert found["privileges"] == ["0000000000000000", "1", "2"]
 
 
 def test_no_password_is_seen_where_others_look(cluster: Cluster) -> None:

@@ -2,6 +2,8 @@
 
 Usage: mlflow-start DATABASE ARTIFACTS     by the Python that has MLflow; ADDRESS, PORT, NAME in the environment
 
+MLflow's own command prepares the database and the environment, and then this program serves in its place
+(`mlflow-start serve ARTIFACTS`): with a list of requests (paths.py) and one folder for files (storage.py).
 One process: SQLite takes one writer at a time, and requests have threads of their own.
 """
 
@@ -10,13 +12,21 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from components.roles.mlflow.paths import only_served
+from components.roles.mlflow.storage import confine
+
+SERVE = "serve"
+
 
 def main(words: Sequence[str]) -> int:
     """Become the server."""
+    if words[0] == SERVE:
+        return serve(words[1], os.environ)
     database, artifacts = words
     # What was uploading when it ended.
     uploads = Path(artifacts, "uploads")
@@ -27,8 +37,12 @@ def main(words: Sequence[str]) -> int:
     import mlflow.server  # type: ignore[import-not-found]
     from mlflow.cli import cli  # type: ignore[import-not-found]
 
-    # MLflow would stay beside its server, with 200 MB, and wait for it.
-    mlflow.server._exec_cmd = _become
+    def become(_command: Sequence[str], extra_env: Mapping[str, str] | None = None, **_: Any) -> None:
+        # MLflow would stay beside its server, with 200 MB, and have it import modules of the working directory.
+        again = [sys.executable, "-I", sys.argv[0], SERVE, artifacts]
+        os.execve(again[0], again, {**os.environ, **(extra_env or {})})  # noqa: S606
+
+    mlflow.server._exec_cmd = become
     cli(options(database, artifacts, os.environ), prog_name="mlflow")
     return 1
 
@@ -42,10 +56,23 @@ def options(database: str, artifacts: str, told: Mapping[str, str]) -> list[str]
         *("server", "--app-name", "basic-auth", "--workers", "1", "--host", told["ADDRESS"], "--port", told["PORT"]),
         *("--allowed-hosts", hosts, "--backend-store-uri", f"sqlite:///{database}"),
         *("--serve-artifacts", "--artifacts-destination", f"{artifacts}/files"),
-        *("--uvicorn-opts", "--no-access-log --log-level warning"),
     ]
 
 
-def _become(command: Sequence[str], extra_env: Mapping[str, str] | None = None, **_: Any) -> None:
-    # The words are MLflow's own.
-    os.execvpe(command[0], [*command], {**os.environ, **(extra_env or {})})  # noqa: S606
+def serve(artifacts: str, environment: Mapping[str, str]) -> int:
+    """Answer requests until the end."""
+    confine(f"{artifacts}/files")
+    import uvicorn  # type: ignore[import-not-found]
+    from mlflow.server.auth import create_app  # type: ignore[import-not-found]
+
+    # proxy_headers: a client of this machine could write any address into them.
+    uvicorn.run(
+        only_served(create_app()),
+        host=environment["ADDRESS"],
+        port=int(environment["PORT"]),
+        access_log=False,
+        log_level="warning",
+        proxy_headers=False,
+        server_header=False,
+    )
+    return 0

@@ -42,7 +42,7 @@ bring_accounts() {
             [ ! -e "$path" ] || printf '%s %s\n' "${path##*/}" "$(sed -n 's/^mlflow_tracking_password = //p' "$path")"
         done
     ) >"$MLFLOW_LENT"
-    said=$(as_user "$MLFLOW_USER" 900 65536 env HOME="$MLFLOW_DATA" MLFLOW_DISABLE_TELEMETRY=true "$MLFLOW_PROGRAM/bin/python" -I \
+    said=$(as_user "$MLFLOW_USER" 900 65536 env HOME=/nonexistent MLFLOW_DISABLE_TELEMETRY=true "$MLFLOW_PROGRAM/bin/python" -I \
         /usr/local/lib/tailrack/mlflow-accounts "$MLFLOW_DATA" "$(mlflow_version)" <"$MLFLOW_LENT" 2>&1) || status=$?
     rm -f "$MLFLOW_LENT"
     [ -z "$said" ] || printf '%s\n' "$said" >&2

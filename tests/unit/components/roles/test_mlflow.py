@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from components.roles.mlflow.accounts import bring
+from components.roles.mlflow.paths import is_plain, is_served
 from components.roles.mlflow.start import options
+from components.roles.mlflow.storage import is_inside, is_own
 from components.roles.order import roles
 from components.roles.role import FOLDER, template
 from driver.mlflow_lock import fits
@@ -73,6 +75,65 @@ def test_the_server_answers_to_its_own_names_alone_and_no_secret_is_in_its_words
     hosts = words[words.index("--allowed-hosts") + 1]
     assert hosts == "100.64.0.1,100.64.0.1:*,head,head:*,head.*,head.*:*,localhost,localhost:*"
     assert not [word for word in words if "password" in word or "secret" in word]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "is_there"),
+    [
+        ("GET", "/", True),
+        ("GET", "/health", True),
+        ("HEAD", "/health", False),
+        ("GET", "/healthy", False),
+        ("POST", "/api/2.0/mlflow/runs/log-batch", True),
+        ("POST", "/ajax-api/2.0/mlflow/runs/log-batch", True),
+        ("GET", "/api/2.0/mlflow/runs/log-batch", False),
+        ("POST", "/api/2.0/mlflow/runs/log-batch/", False),
+        ("POST", "/api/2.0/mlflow/runs/log-batch\n", False),
+        ("POST", "x/api/2.0/mlflow/runs/log-batch", False),
+        ("PUT", "/api/2.0/mlflow-artifacts/artifacts/1/a b/100%.pt", True),
+        ("PUT", "/api/2.0/mlflow-artifacts/artifacts/1/../2", False),
+        ("PUT", "/api/2.0/mlflow-artifacts/artifacts/1/%2e%2e/2", False),
+        ("PUT", "/api/2.0/mlflow-artifacts/artifacts//etc", False),
+        ("PUT", "/api/2.0/mlflow-artifacts/artifacts/", False),
+        ("DELETE", "/api/2.0/mlflow-artifacts/artifacts", False),
+        ("PATCH", "/api/2.0/mlflow/logged-models/m-1/tags", True),
+        ("PATCH", "/api/2.0/mlflow/logged-models/m-1/x/tags", False),
+        ("GET", "/ajax-api/3.0/mlflow/assistant/config", False),
+        ("POST", "/api/2.0/mlflow/webhooks", False),
+        ("CONNECT", "/", False),
+    ],
+)
+def test_a_request_is_served_where_its_method_and_all_of_its_path_are_in_the_list(
+    method: str, path: str, is_there: bool
+) -> None:
+    assert is_served(method, path) is is_there
+
+
+@pytest.mark.parametrize(
+    "path", ["", "x", "//", "/a//b", "/a/", "/a/.", "/%2E%2e/a", "/a%252fb/..", "/a\\b", "/a%5cb", "/%00"]
+)
+def test_a_path_that_two_readers_may_take_for_two_things_is_none(path: str) -> None:
+    assert not is_plain(path)
+
+
+def test_only_the_servers_own_storage_is_a_location_and_what_leads_out_of_a_folder_lies_outside(tmp_path: Path) -> None:
+    assert is_own("mlflow-artifacts:/1/a model/x")
+    assert is_own("models:/m-1", "runs:", "models:")
+    for other in (
+        "models:/m-1",
+        "mlflow-artifacts://host/x",
+        "mlflow-artifacts:",
+        "mlflow-artifacts:/a?b",
+        "/etc",
+        "file:/x",
+    ):
+        assert not is_own(other), other
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / "out").symlink_to(tmp_path)
+    assert is_inside(str(folder / "a" / "b"), str(folder))
+    for outside in (folder / "out" / "x", folder / ".." / "files2", tmp_path / "files2", Path("/etc")):
+        assert not is_inside(str(outside), str(folder)), outside
 
 
 @pytest.mark.parametrize(
