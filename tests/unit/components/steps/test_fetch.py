@@ -113,6 +113,19 @@ def test_a_step_that_cannot_fetch_a_package_a_file_or_a_key_names_the_certificat
         assert "update-ca-certificates" in done.stdout
 
 
+def test_a_package_list_that_cannot_be_read_for_a_certificate_is_told_so_where_a_package_lacks(shell: Shell) -> None:
+    shell.stub("dpkg-query", "exit 1")
+    shell.stub("dpkg")
+    shell.stub("find")
+    shell.stub("apt-cache", 'printf "jq:\\n  Candidate: (none)\\n"')
+    # apt-get itself takes that for no failure.
+    shell.stub("apt-get", f"case $* in *update*) cat <<'END' >&2\n{APT.format(UNKNOWN)}END\n ;; esac")
+    say = 'report() { printf "%s; %s" "${REASON-}" "${REMEDY-}"; }; trap report EXIT; '
+    done = shell.call(f"{say}mkdir -p /var/lib/tailrack; ensure_packages jq", {}, "base")
+    assert "no package source that can be read here has jq (certificate verify failed: The" in done.stdout, done.stderr
+    assert "update-ca-certificates" in done.stdout
+
+
 def test_no_script_of_a_role_fetches_anything_and_keeps_the_cause_to_itself() -> None:
     # Whoever adds a place where something is fetched has it say why it could not be.
     folder = Path(__file__).parents[4] / "components"
