@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from components.roles.mlflow.paths import LISTED
 from tests.lab.mlflow_server import Server, running
 
 # The roots of this machine, which no user of a server should see by it.
@@ -239,6 +241,28 @@ def test_without_a_login_only_the_health_and_the_pages_frame_are_shown(server: S
         assert server.ask("GET", target, user=None).status == 401, target
     assert server.ask("GET", "/health", user=None).status == 200
     assert server.ask("GET", "/static-files/../../../../etc/passwd", user=None).status == 404
+
+
+ROUTES = """
+import json, os
+os.environ["MLFLOW_FLASK_SERVER_SECRET_KEY"] = "of a test"
+import mlflow.server.auth
+from mlflow.server import app
+mlflow.server.auth._init_store_for_app = lambda: None
+mlflow.server.auth.create_app(app)
+print(json.dumps([[rule.rule, sorted(rule.methods)] for rule in app.url_map.iter_rules()]))
+"""
+
+
+def test_the_list_has_no_request_that_mlflow_itself_does_not_know(server: Server) -> None:
+    # A name that is written wrong here would be served nowhere.
+    known = {(method, re.sub("<[^>]*>", "*", rule)) for rule, methods in server.client(ROUTES) for method in methods}
+    # Pages in a browser have some that programs have not.
+    names = "metrics/get-history-bulk|experiments/search-datasets|logged-models/.*/artifacts/files|get-trace-artifact"
+    pages_alone = re.compile(rf"/api/[23]\.0/mlflow/({names})$")
+    lacking = [(method, path.replace("**", "*")) for method, path in LISTED if not pages_alone.match(path)]
+    assert len(lacking) > 200
+    assert [one for one in lacking if one not in known] == []
 
 
 CLIENT = """

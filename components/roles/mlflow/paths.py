@@ -88,8 +88,8 @@ def _pattern(templates: list[str]) -> re.Pattern[str]:
     return re.compile("|".join(each))
 
 
-_LISTED = [*_templates(PAGES, ""), *_templates(API, "/api", "/ajax-api")]
-_SERVED = {name: _pattern([path for method, path in _LISTED if method == name]) for name in dict(_LISTED)}
+LISTED = [*_templates(PAGES, ""), *_templates(API, "/api", "/ajax-api")]
+_SERVED = {name: _pattern([path for method, path in LISTED if method == name]) for name in dict(LISTED)}
 
 
 def is_served(method: str, path: str) -> bool:
