@@ -9,25 +9,30 @@ from components.roles.tools.job import Job
 from components.roles.tools.waiting import Why
 
 _MEMORY = re.compile(r"(?:^|,)mem=([^,]+)")
-# What is in a job's output where its container could not be had (Pyxis and Enroot), and what that means.
-_IMAGE = (
-    (re.compile(r"401|unauthorized", re.IGNORECASE), "the registry wants a log-in: ~/.config/enroot/.credentials"),
-    (
-        re.compile(r"\b404\b|not found|manifest unknown|no such file", re.IGNORECASE),
-        "there is no such image, tag or file: look at its name",
-    ),
-    # Enroot's word for a path that leads to no squashfs; of a mount it says so only for blanks in it.
-    (
-        re.compile(r"invalid argument: [./]\S*$", re.IGNORECASE | re.MULTILINE),
-        "there is no such image, or that file is none: look at its name",
-    ),
-    (re.compile(r"\b429\b|too ?many ?requests", re.IGNORECASE), "the registry lets nobody pull more for now: log in"),
-    (re.compile(r"no space left", re.IGNORECASE), "the node's disk is full: 'df -h' there"),
-    (
-        re.compile(r"could not resolve|timed out|connection refused", re.IGNORECASE),
-        "the node does not reach the registry",
-    ),
-)
+# What is in a job's output where its container could not be had (Pyxis and Enroot), and what that means; the first that
+# fits. A phrase counts where its program puts it, not a number anywhere: paths and digests have all numbers in them.
+_IMAGE = tuple(
+    (re.compile(shape, re.IGNORECASE | re.MULTILINE), what)
+    for shape, what in (
+        (r"no space left on device|disk quota exceeded", "the node's disk is full: 'df -h' there"),
+        (r"command not found: (\S{1,80})",
+         "the node lacks the program {}, which Enroot needs: install it there, or have an administrator do so"),
+        (r"enroot-mount: failed to mount: (\S{1,200})", "{} cannot be mounted: look at --container-mounts"),
+        (r"returned error code: 401\b|\b401 unauthorized|unauthorized: |authentication required",
+         "the registry wants a log-in: ~/.config/enroot/.credentials"),
+        (r"returned error code: 403\b|\b403 forbidden|denied: ", "the registry does not give the image to this log-in"),
+        (r"returned error code: 404\b|\b404 not found|manifest unknown|name unknown|manifest \S+ not found"
+         r"|no such file or directory: \S+\.(?:sqsh|squashfs|img)\b",
+         "there is no such image, tag or file: look at its name"),
+        (r"no such file or directory: (\S{1,200})", "{} is not there: look at the image's name and --container-mounts"),
+        # Enroot's word for a path that leads to no squashfs; of a mount it says so only for blanks in it.
+        (r"invalid argument: [./]\S*$", "there is no such image, or that file is none: look at its name"),
+        (r"returned error code: 429\b|\b429 too many|too ?many ?requests",
+         "the registry lets nobody pull more for now: log in"),
+        (r"could not resolve|timed out|connection refused|network is unreachable",
+         "the node does not reach the registry"),
+    )
+)  # fmt: skip
 _PYXIS_FAILED = re.compile(r"failed to import|couldn't start container|\[ERROR\]")
 _CODES = {
     126: "A file that it was to run is no program, or must not be run (exit status 126).",
@@ -87,7 +92,11 @@ def _image(output: str) -> Why | None:
     if not failed:
         return None
     said = "\n".join(lines)
-    remedy = next((what for shape, what in _IMAGE if shape.search(said)), "see the lines before in its output")
+    remedy = "see the lines before in its output"
+    for shape, what in _IMAGE:
+        if found := shape.search(said):
+            remedy = what.format(*found.groups())
+            break
     return Why(("Its container could not be made:", *(f"  {line}" for line in lines[-4:])), remedy)
 
 

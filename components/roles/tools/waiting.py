@@ -13,6 +13,8 @@ from components.validation.slurm_nodes import Node
 # That the release of Slurm is being changed on its nodes (components/roles/slurm_release/waiting.sh).
 OLDER = "tailrack-older"
 MOST_NAMED = 8
+# Flags of a node that is in a reservation.
+_RESERVED = frozenset({"RESERVED", "MAINTENANCE"})
 
 
 @dataclass(frozen=True)
@@ -129,15 +131,23 @@ def _limit(job: Job) -> Why | None:
 def _unavailable(job: Job, nodes: Sequence[Node], expand: Callable[[str], Sequence[str]]) -> Why:
     found = re.search(r"UnavailableNodes:(\S+)", job.description)
     named = set(expand(found[1])) if found else set(expand(job.needs)) if job.needs else set()
-    if not named and "Reserved" in job.description:
-        return _reserved(job)
-    out = [node for node in nodes if node.name in named and node.out]
-    if not out:
-        return _reserved(job)
-    return Why(("Nodes that it could have, or asks for, take no jobs:", *_told(out)), "tailrack nodes")
+    theirs = [node for node in nodes if node.name in named]
+    if out := [node for node in theirs if node.out]:
+        return Why(("Nodes that it could have, or asks for, take no jobs:", *_told(out)), "tailrack nodes")
+    reserved = "Reserved for maintenance" in job.description or any(node.flags & _RESERVED for node in theirs)
+    if not theirs or reserved:
+        return _reserved()
+    names = ", ".join(node.name for node in theirs[:MOST_NAMED]) + (", ..." if len(theirs) > MOST_NAMED else "")
+    return Why(
+        (
+            f"It asks by name for {names}: there are other jobs there, or one that is before it gets them.",
+            "They are in no reservation.",
+        ),
+        f"squeue -w {job.needs or names.replace(', ', ',')} shows those; without --nodelist it takes any that are free",
+    )
 
 
-def _reserved(job: Job) -> Why:
+def _reserved() -> Why:
     return Why(
         (
             "Nodes that it could have, or asks for, are reserved for maintenance or for others.",

@@ -127,6 +127,31 @@ def test_why_a_job_waits_is_told_in_sentences_with_what_to_do(
     assert "{" not in told
 
 
+BUSY = Node("c1", frozenset({"ALLOCATED"}))
+
+
+@pytest.mark.parametrize(
+    ("node", "description", "words", "never"),
+    [
+        (BUSY, "ReqNodeNotAvail, May be reserved for other job", "squeue -w c1", "maintenance"),
+        (BUSY, "ReqNodeNotAvail", "It asks by name for c1: there are other jobs there", "maintenance"),
+        (BUSY, "ReqNodeNotAvail, UnavailableNodes:", "squeue -w c1", "maintenance"),
+        (Node("c1", frozenset({"IDLE", "RESERVED"})), "ReqNodeNotAvail", "scontrol show reservation", "by name"),
+        (Node("c1", frozenset({"IDLE", "MAINTENANCE"})), "ReqNodeNotAvail", "reserved for maintenance", "by name"),
+        (BUSY, "ReqNodeNotAvail, Reserved for maintenance", "reserved for maintenance", "by name"),
+        (Node("c1", frozenset({"DOWN"})), "ReqNodeNotAvail, UnavailableNodes:c1", "take no jobs", "reserved"),
+    ],
+)
+def test_a_node_that_a_job_asks_for_by_name_is_reserved_only_where_a_reservation_is(
+    node: Node, description: str, words: str, never: str
+) -> None:
+    asks = job(state_reason="ReqNodeNotAvail", state_description=description, required_nodes="c1")
+    told = why_it_waits(asks, [IDLE, node], lambda short: short.split(","))
+    text = "\n".join([*told.sentences, told.next])
+    assert words in text
+    assert never not in text
+
+
 def test_a_job_that_went_back_to_the_queue_is_told_so_and_not_of_its_own_begin() -> None:
     told = waits(state_reason="BeginTime", restart_cnt=2)
     assert "went back to the queue, 2 times so far" in told
@@ -177,6 +202,22 @@ def test_how_a_job_has_ended_is_told(given: Job, words: str) -> None:
             "there is no such image, or that file is none",
         ),
         ("pyxis: [ERROR] Invalid argument: /data with blanks:/data", "lines before"),
+        ("pyxis: [ERROR] Command not found: nvidia-container-cli", "lacks the program nvidia-container-cli"),
+        (
+            "pyxis: [ERROR] write /tmp/enroot.4401/layers/404401f: No space left on device",
+            "disk is full",
+        ),
+        (
+            "pyxis: container start failed\npyxis:     [ERROR] enroot-mount: failed to mount: /data/in at "
+            "/run/enroot/x/data: No such file or directory",
+            "/data/in cannot be mounted: look at --container-mounts",
+        ),
+        ("pyxis: [ERROR] No such file or directory: /data/401/train", "/data/401/train is not there"),
+        ("pyxis: [ERROR] Could not process layer sha256:40140442903f", "lines before"),
+        ("pyxis: [ERROR] URL https://x/v2/401/x returned error code: 404", "no such image"),
+        ("pyxis: [ERROR] URL https://x returned error code: 403", "to this log-in"),
+        ("pyxis: [ERROR] URL https://x returned error code: 429", "log in"),
+        ("pyxis: [ERROR] curl: (6) Could not resolve host: nvcr.io", "does not reach the registry"),
         ("pyxis: couldn't start container\nenroot: No space left on device", "disk is full"),
         ("slurmstepd: error: pyxis: failed to import docker image", "lines before"),
     ],
