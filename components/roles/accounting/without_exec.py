@@ -1,8 +1,8 @@
 """Become a program that can run no other program.
 
 slurmdbd executes any file that a request with the munge key names. No setting of systemd prevents that: a system call
-filter without execve would prevent the start of slurmdbd too, and NoExecPaths does not cover file systems that are
-mounted later, such as a user's /run/user, nor those that other settings of the unit mount.
+filter without execve would prevent the start of slurmdbd too, and NoExecPaths=/ does not cover what other settings of
+the unit mount, such as its /tmp (measured with systemd 257).
 """
 
 from __future__ import annotations
