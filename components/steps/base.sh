@@ -228,7 +228,8 @@ ensure_files() {
     while [ $# -gt 0 ]; do
         path=$1 mode=$2 owner=$3 text=$4
         shift 4
-        if [ -f "$path" ] && has_text "$path" "$text"; then
+        # A link is replaced, and never followed.
+        if [ -f "$path" ] && [ ! -L "$path" ] && has_text "$path" "$text"; then
             give_to "$owner" "$path"
             places+=("$mode" "$path" "$path")
             continue

@@ -22,7 +22,7 @@ from components.steps.results import Answer
 
 SCRIPTS = Path(__file__).parent
 # In front of every step.
-SHARED = ("base", "as_user", "proxy", "fetch", "packages")
+SHARED = ("base", "as_user", "folders", "proxy", "fetch", "packages")
 
 # Step to its phases. Which machines have which steps is in head_node.py and compute_node.py.
 GATE = ("gate", "lead")
@@ -165,7 +165,8 @@ def leave_program(roles: Sequence[Role]) -> Script:
 
 @lru_cache
 def _leave_program(roles: tuple[Role, ...]) -> Script:
-    functions = Functions((f"{role.name}/leave" for role in roles if _script(role, "leave")), shared=())
+    leaving = [f"{role.name}/leave" for role in roles if _script(role, "leave")]
+    functions = Functions(leaving, shared=("as_user", "folders"))
     calls = [f"{role.name}_leave" for role in reversed(roles) if _script(role, "leave")]
     return Script("\n".join([functions.text, _LEAVE_ALONE, *calls, "echo left"]), functions.reads)
 

@@ -1,0 +1,158 @@
+"""folders.sh: what an account puts in the way in its folder, root neither follows, changes nor reads. For real."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from components.steps.composition import Functions
+from components.steps.header import header
+
+USER = "daemon"  # an account of every Debian that owns nothing
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders to accounts")
+
+# In the place of something in an account's folder; {outside} is a folder of root's with a file.
+TRAPS = {
+    "a link to a folder": "ln -s {outside} {path}",
+    "a link to a file": "ln -s {outside}/file {path}",
+    "a link to nothing": "ln -s {outside}/new {path}",
+    "a FIFO": "mkfifo {path}",
+    "a file": "echo mine >{path}",
+}
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder that others reach, with `theirs`, which is the account's, and `outside`, which root alone enters."""
+    folder = Path(tempfile.mkdtemp(prefix="tailrack-folders."))
+    folder.chmod(0o755)
+    (folder / "theirs").mkdir(mode=0o755)
+    shutil.chown(folder / "theirs", USER, USER)
+    (folder / "outside").mkdir(mode=0o700)
+    (folder / "outside" / "file").write_text("precious\n")
+    (folder / "outside" / "file").chmod(0o600)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def run(commands: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+    """Run commands in a step's shell; on stdout what it fails by."""
+    begin = [header({"HOST_NAME": "a1", "STEP_NAME": "x"}), Functions([]).text, "trap 'echo \"${REASON:-}\"' EXIT"]
+    text, words = "\n".join([*begin, commands, ""]), ["bash", "-euo", "pipefail", "-s"]
+    return subprocess.run(words, input=text, capture_output=True, text=True, timeout=seconds)
+
+
+def as_theirs(command: str) -> int:
+    """Run a command as the account."""
+    return subprocess.run(["runuser", "-u", USER, "--", "sh", "-c", command], capture_output=True).returncode
+
+
+def seen(folder: Path) -> list[tuple[str, int, int, int, str]]:
+    """Everything about what lies outside: names, owners, modes, texts."""
+    found = []
+    for path in sorted([folder / "outside", *(folder / "outside").rglob("*")]):
+        about = path.lstat()
+        text = path.read_text() if stat.S_ISREG(about.st_mode) else ""
+        found.append((path.name, about.st_uid, about.st_gid, about.st_mode, text))
+    return found
+
+
+@as_root
+@pytest.mark.parametrize("trap", TRAPS)
+def test_what_is_in_the_place_of_an_accounts_folder_is_named_and_nothing_is_changed_through_it(
+    place: Path, trap: str
+) -> None:
+    before, state = seen(place), place / "theirs" / "state"
+    assert as_theirs(TRAPS[trap].format(path=state, outside=place / "outside")) == 0
+    done = run(f"take_folder 0755 {place}/theirs; give_folder {USER} 0700 {state}")
+    assert done.returncode == 1
+    assert f"{state} is a link or a file" in done.stdout
+    assert seen(place) == before
+
+
+@as_root
+def test_a_folder_in_one_of_the_accounts_own_is_not_worked_on(place: Path) -> None:
+    done = run(f"give_folder {USER} 0700 {place}/theirs/state")
+    assert f"{place}/theirs is not root's" in done.stdout
+    assert [*(place / "theirs").iterdir()] == []
+
+
+@as_root
+def test_a_folder_that_is_taken_back_can_be_changed_by_root_alone_and_what_is_given_in_it_by_the_account(
+    place: Path,
+) -> None:
+    theirs = place / "theirs"
+    for _ in range(2):
+        assert run(f"take_folder 0755 {theirs}; give_folder {USER} 0700 {theirs}/state").returncode == 0
+    assert as_theirs(f"mv {theirs}/state {theirs}/away") != 0
+    assert as_theirs(f"echo x >{theirs}/new") != 0
+    assert as_theirs(f"echo x >{theirs}/state/new") == 0
+
+
+@as_root
+def test_a_link_in_the_place_of_a_folder_of_roots_is_refused(place: Path) -> None:
+    (place / "link").symlink_to(place / "outside")
+    before = seen(place)
+    assert run(f"take_folder 0777 {place}/link").returncode == 1
+    assert seen(place) == before
+
+
+@as_root
+def test_an_account_that_swaps_its_folder_for_links_all_the_time_gets_nothing_of_roots(place: Path) -> None:
+    theirs, before = place / "theirs", seen(place)
+    swap = (
+        f"cd {theirs} && mkdir -p state && while :; do mv state kept 2>/dev/null; ln -s {place}/outside state; "
+        "rm -f state; mv kept state; done"
+    )
+    words = ["runuser", "-u", USER, "--", "timeout", "--foreground", "-s", "KILL", "60", "sh", "-c", swap]
+    with subprocess.Popen(words, stderr=subprocess.DEVNULL, start_new_session=True) as attack:
+        try:
+            # As it is after each upgrade of a package, then the step.
+            once = f"chown {USER} {theirs}; take_folder 0755 {theirs}; (give_folder {USER} 0700 {theirs}/state) || :"
+            run(f"for ((i = 0; i < 100; i++)); do {once}; done")
+            assert attack.poll() is None, "the attack goes on until the end"
+        finally:
+            os.killpg(attack.pid, signal.SIGKILL)
+    assert seen(place) == before
+
+
+@as_root
+def test_what_another_account_had_becomes_the_accounts_but_for_files_with_a_second_name(place: Path) -> None:
+    data = place / "data"
+    (data / "inner").mkdir(parents=True)
+    (data / "inner" / "own").write_text("x")
+    (data / "linked").symlink_to(place / "outside" / "file")
+    os.link(place / "outside" / "file", data / "second")
+    before = seen(place)
+    assert run(f"give_folder {USER} 0700 {data}").returncode == 0
+    assert {path.name: path.lstat().st_uid == 0 for path in [data, *data.rglob("*")]} == {
+        "data": False, "inner": False, "own": False, "linked": False, "second": True,
+    }  # fmt: skip
+    assert seen(place) == before
+
+
+@as_root
+def test_a_file_in_an_accounts_folder_is_read_as_the_account(place: Path) -> None:
+    theirs = place / "theirs"
+    as_theirs(f"echo mine >{theirs}/name; ln -s {place}/outside/file {theirs}/link")
+    assert run(f"read_theirs {theirs}/name").stdout == "mine\n\n"
+    assert "precious" not in run(f"read_theirs {theirs}/link || :").stdout
+    # Taken back meanwhile: root would be the one who reads.
+    assert "precious" not in run(f"take_folder 0755 {theirs}; read_theirs {theirs}/link || :").stdout
+
+
+@as_root
+def test_a_file_that_is_a_link_is_replaced_though_its_text_is_the_wanted_one(place: Path) -> None:
+    (place / "key").symlink_to(place / "outside" / "file")
+    before = seen(place)
+    assert run(f"ensure_file {place}/key 0644 {USER}:{USER} precious").returncode == 0
+    assert not (place / "key").is_symlink()
+    assert seen(place) == before
