@@ -13,6 +13,15 @@ ask() {
     [ "${PIPESTATUS[0]}" -eq 0 ] || printf '(ended with status %s)\n' "${PIPESTATUS[0]}"
 }
 
+# The same of a file, by the account that owns the folder around it: a link there may lead to what only root can read.
+ask_owner() {
+    local name=$1 owner as=()
+    owner=$(stat -c %U "${2%/*}")
+    shift 2
+    [ "$(id -u)" != 0 ] || [ "$owner" = root ] || as=(env -i PATH="$PATH" runuser -u "$owner" --)
+    ask "$name" "${as[@]}" "$@"
+}
+
 ask machine hostnamectl
 ask time bash -c 'date -u; timedatectl show 2>/dev/null; uptime'
 ask kernel uname -a
@@ -30,7 +39,9 @@ done
 ask timers systemctl list-timers --no-pager 'tailrack-*'
 ask 'journal of tailrack' journalctl --no-pager -u 'tailrack-*' -n "$LINES_EACH" -o short-iso
 for log in /var/log/tailrack/*.log; do [ ! -f "$log" ] || ask "step ${log##*/}" tail -n 100 "$log"; done
-for log in /var/log/slurm/*.log; do [ ! -f "$log" ] || ask "log ${log##*/}" tail -n "$LINES_EACH" "$log"; done
+for theirs in /var/log/slurm/*.log; do
+    [ ! -f "$theirs" ] || ask_owner "log ${theirs##*/}" "$theirs" tail -n "$LINES_EACH" "$theirs"
+done
 ask addresses ip -br address
 ask routes ip route
 ask listening ss -lntu

@@ -32,7 +32,7 @@ def script_of(role: str, *phases: str) -> Script:
 # What the scripts may really run. Everything else is a stub of the test, or not found: nothing of this machine changes.
 TOOLS = """
     awk base64 basename bash cat chmod cmp cp cut date df dirname env find flock grep head install jq ln ls md5sum mkdir
-    mktemp mv nproc perl readlink rm sed setsid sh sha256sum sort stat tail tee timeout touch tr uname wc xargs
+    mktemp mv nproc perl readlink rm sed setsid sh sha256sum sort stat tail tar tee timeout touch tr uname wc xargs
 """
 _SYSTEM_PATH = re.compile(
     r"(?<![\w.})])/(?=(?:etc|var|run|root|usr/local|usr/sbin|proc|sys|sbin|dev(?!/null|/zero))\b)"

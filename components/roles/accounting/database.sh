@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: accounting/place
+# uses: accounting/place slurm/folder
 # A database server of the cluster's own, for slurmdbd alone: Slurm's account runs it, and only that account and root can open its
 # socket's database. It knows no passwords and listens on no network. One that the machine has besides is not touched.
 #
@@ -43,16 +43,22 @@ database_memory_mb() {
     }' /proc/meminfo
 }
 
-# Made beside it and renamed, by the account that owns it: a folder of this name is a whole database.
-# shellcheck disable=SC2016  # read by that account's bash
+# Root gives the account an empty folder beside it and renames that when the account has filled it: a folder of this name is a
+# whole database.
 make_database() {
-    [ ! -d "$DATABASE_DIR/mysql" ] || return 0
+    take_slurm_folder
+    if [ -d "$DATABASE_DIR/mysql" ]; then
+        give_folder slurm 0700 "$DATABASE_DIR"
+        return
+    fi
     note "making the database $DATABASE_DIR"
-    as_user slurm "$DATABASE_LIMIT" 65536 bash -euc 'umask 077; rm -rf "$1.new"; mkdir "$1.new"
-        mariadb-install-db --no-defaults --datadir="$1.new" --skip-test-db --skip-name-resolve \
-            --auth-root-authentication-method=socket --auth-root-socket-user=slurm
-        mv -T "$1.new" "$1"' bash "$DATABASE_DIR" </dev/null ||
-        fail "the database of the accounting cannot be made in $DATABASE_DIR" \
+    rm -rf "$DATABASE_DIR.new"
+    give_folder slurm 0700 "$DATABASE_DIR.new"
+    {
+        as_user slurm "$DATABASE_LIMIT" 65536 mariadb-install-db --no-defaults --datadir="$DATABASE_DIR.new" --skip-test-db \
+            --skip-name-resolve --auth-root-authentication-method=socket --auth-root-socket-user=slurm </dev/null &&
+            mv -T "$DATABASE_DIR.new" "$DATABASE_DIR"
+    } || fail "the database of the accounting cannot be made in $DATABASE_DIR" \
             "make room there on $HOST_NAME if its disk is full (df -h $DATABASE_DIR), then run up again"
 }
 
@@ -94,7 +100,7 @@ restore_database() {
     local dump=$STATE_DIR/dumps/accounting.sql
     [ -s "$dump" ] || return 0
     note "reading the database of the lost head node"
-    mariadb --no-defaults --socket="$DATABASE_SOCKET" --user=root <"$dump" ||
+    as_database_user 3600 65536 mariadb <"$dump" ||
         fail "the database of the lost head node cannot be read into that of the accounting" \
             "see above what it says; to begin with an empty one, remove $dump on $HOST_NAME; then run up again"
     rm -f "$dump"

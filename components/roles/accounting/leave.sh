@@ -1,5 +1,8 @@
 #!/bin/bash
-# uses: accounting/off
+# uses: accounting/off slurm/folder
 # What jobs have used stays with the machine, as people's files do.
 
-accounting_leave() { end_accounting; }
+accounting_leave() {
+    end_accounting
+    leave_slurm_folder
+}

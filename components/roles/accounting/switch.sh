@@ -22,7 +22,8 @@ without_cluster_number() {
     as_user slurm 10 4096 sed -i 's/|.*//' "$CLUSTER_NAME_FILE" </dev/null
 }
 
-cluster_has_number() { grep -qs '|' "$CLUSTER_NAME_FILE"; }
+cluster_name_kept() { read_theirs "$CLUSTER_NAME_FILE" 2>/dev/null || :; }
+cluster_has_number() { [[ $(cluster_name_kept) == *"|"* ]]; }
 
 cluster_registered() { accounting_command -nP show cluster format=Cluster,ControlHost | grep -E '^[^|]+\|[0-9]' >/dev/null; }
 
@@ -31,7 +32,7 @@ take_accounting() {
     local before='' lines tries=3
     lines=$(accounting_lines "$1")
     take_files_lock
-    if ! keeps_books && [ -s "$CLUSTER_NAME_FILE" ]; then before=$(<"$CLUSTER_NAME_FILE"); fi
+    if ! keeps_books; then before=$(cluster_name_kept); fi
     while true; do
         [ -z "$before" ] || without_cluster_number
         ensure_file "$ACCOUNTING_LINES" 0644 root:root "$lines"

@@ -3,7 +3,7 @@
 # Slurm knows no containers here any more. Enroot stays, and what users keep in their containers.
 
 enroot_pyxis_leave() {
-    # What an import that was killed has left, log-ins first.
+    # What an import that was killed has left, log-ins (.credentials) first.
     rm -rf /run/tailrack-images /var/lib/tailrack/images
     [ -e /etc/tailrack/plugstack.d/pyxis.conf ] || return 0
     retire tailrack-containers.timer tailrack-containers.service

@@ -14,11 +14,10 @@ IMPORT_LIMIT=5400
 # Bytes that it may say.
 IMPORT_SAYS=10000000
 
-# Nobody else can read them at any moment.
+# Nobody else can read them at any moment. The folder is root's, so the file that root writes is the account's to read alone.
 lend_credentials() {
-    install -d -m 0700 -o "$IMPORT_USER" -g "$IMPORT_USER" "$LENT"
-    install -m 0600 -o "$IMPORT_USER" -g "$IMPORT_USER" /dev/null "$LENT/.credentials"
-    printf '%s' "$ENROOT_PYXIS_CREDENTIALS" >"$LENT/.credentials"
+    take_folder 0711 "$LENT"
+    ensure_file "$LENT/.credentials" 0400 "$IMPORT_USER:$IMPORT_USER" "$ENROOT_PYXIS_CREDENTIALS"
 }
 
 # What an import leaves when it is over, or was cut off.
@@ -26,29 +25,30 @@ clear_imports() { rm -rf "$LENT" "$WORK" "$NFS_EXPORTS_PATH"/containers/images/{
 
 # Bring one image to the share: name, where, source. What is there already stays until the new one is whole.
 publish_image() {
-    local name=$1 where=$2 source=$3 folder=$NFS_EXPORTS_PATH/containers/images digest status=0
+    local name=$1 where=$2 source=$3 folder=$NFS_EXPORTS_PATH/containers/images digest status=0 image=$3
     if [ "$(sed -n 's/^source=//p' "$folder/$name.image" 2>/dev/null)" = "$source" ] && [ -s "$folder/$name.sqsh" ]; then
         digest=$(sed -n 's/^sha256=//p' "$folder/$name.image")
     else
         note "importing $name from $source"
         : >"$folder/$name.coming"
-        rm -rf "$WORK"
-        install -d -m 0700 -o "$IMPORT_USER" -g "$IMPORT_USER" "$WORK"
-        if [[ $source == /* ]]; then
-            cp "$source" "$WORK/image.sqsh" || status=$?
-        else
+        if [[ $source != /* ]]; then
+            image=$WORK/image.sqsh
+            rm -rf "$WORK"
+            give_folder "$IMPORT_USER" 0700 "$WORK"
             as_user "$IMPORT_USER" "$IMPORT_LIMIT" "$IMPORT_SAYS" env HOME="$WORK" ENROOT_CONFIG_PATH="$LENT" \
                 /usr/local/lib/tailrack/import-image "$source" "$WORK" </dev/null || status=$?
+            # From here on the importing account reaches nothing there: no link of its own is followed, and no file is taken
+            # that has another name elsewhere.
+            take_folder 0700 "$WORK"
+            plain_or_none "$image" && [ "$(stat -c %h "$image")" = 1 ] || status=1
         fi
-        # From here on the importing account reaches nothing there: no link of its own is followed.
-        chown root:root "$WORK"
-        if [ "$status" -ne 0 ] || [ -L "$WORK/image.sqsh" ] || ! unsquashfs -s "$WORK/image.sqsh" >/dev/null; then
+        if [ "$status" -ne 0 ] || ! unsquashfs -s "$image" >/dev/null; then
             rm -f "$folder/$name.coming"
             IMAGES_FAILED+="${IMAGES_FAILED:+, }$name"
             return
         fi
         # Copied by root, so that nobody else owns what nodes read; renamed, so that nobody reads half of it.
-        install -m 0644 -o root -g root "$WORK/image.sqsh" "$folder/.$name.new"
+        install -m 0644 -o root -g root "$image" "$folder/.$name.new"
         digest=$(sha256sum <"$folder/.$name.new" | cut -d ' ' -f 1)
         mv -fT "$folder/.$name.new" "$folder/$name.sqsh"
     fi

@@ -73,12 +73,8 @@ save_mlflow() {
     systemctl start tailrack-backup.service || note "MLflow is not in the backup yet: 'tailrack-backup status' says why"
 }
 
-# A folder of the server's own, whose parent is root's. Its account has another number on a new machine.
-own_folder() {
-    [ ! -L "$1" ] || fail "$1 is a link on $HOST_NAME, and should be a folder of MLflow's" "take it away, then run up again"
-    [ ! -d "$1" ] || [ "$(stat -c %U "$1")" = "$MLFLOW_USER" ] || chown -hR "$MLFLOW_USER:$MLFLOW_USER" "$1"
-    install -d -m 0700 -o "$MLFLOW_USER" -g "$MLFLOW_USER" "$1"
-}
+# Its account has another number on a new machine.
+own_folder() { give_folder "$MLFLOW_USER" 0700 "$1"; }
 
 # What a lost head node's MLflow knew, of its backup: it replaces the database whole.
 restore_mlflow() {

@@ -15,6 +15,7 @@ key_waits() {
 munge_join() {
     local digest
     CHANGED=
+    take_munge_folder
     if munge_key_of_others; then set_aside "$MUNGE_FILE"; fi
     digest=$(munge_digest <<<"$MUNGE_KEY")
     # Before the key is there, so that a step that is cut off leaves no key of which nobody knows whose it is.
@@ -28,13 +29,12 @@ munge_join() {
     fi
     rm -f "$MUNGE_NEXT"
     # The package would make a key of its own where there is none.
-    install -d -m 0700 /etc/munge
     id -u munge >/dev/null 2>&1 || ensure_file "$MUNGE_FILE" 0400 root:root "$MUNGE_KEY"
     # From here on all others may come too: one transaction for all.
     ensure_packages munge "${AHEAD[@]}"
+    # The package has given it away.
+    take_munge_folder
     ensure_file "$MUNGE_FILE" 0400 munge:munge "$MUNGE_KEY"
-    chown munge:munge /etc/munge
-    chmod 0700 /etc/munge
     keep_running munge.service
     enable_units munge.service
     if [ -n "$CHANGED" ] || ! systemctl -q is-active munge; then systemctl restart munge; fi

@@ -10,6 +10,7 @@
 MUNGE_CHANGES=90
 
 munge_member() {
+    [ ! -d "${MUNGE_FILE%/*}" ] || take_munge_folder
     if [ -e "$MUNGE_NEXT" ]; then
         note "the munge key is being changed"
         wait_until "$MUNGE_CHANGES" test ! -e "$MUNGE_NEXT" ||

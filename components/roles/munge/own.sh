@@ -9,4 +9,8 @@ MUNGE_DIGESTS=$STATE_DIR/munge.digests
 
 munge_digest() { printf '%s %s' "$(key_digest)" "$MUNGE_CLUSTER"; }
 
-munge_key_of_others() { [ -e "$MUNGE_FILE" ] && ! grep -qsxF "$(munge_digest <"$MUNGE_FILE")" "$MUNGE_DIGESTS"; }
+# Also asked before anything here is changed: the folder may be munge's still. A link is nobody's key (take_munge_folder).
+munge_key_of_others() {
+    [ -e "$MUNGE_FILE" ] && plain_or_none "$MUNGE_FILE" &&
+        ! grep -qsxF "$(read_theirs "$MUNGE_FILE" | munge_digest)" "$MUNGE_DIGESTS"
+}

@@ -17,6 +17,7 @@ MUNGE_ASKED=''
 munge_services() {
     note "munge key of generation '$MUNGE_GENERATION'"
     if [ ! -e "$MUNGE_NEXT" ] && [ ! -s "$MUNGE_LATE" ]; then return 0; fi
+    take_munge_folder
     local key=$MUNGE_FILE digest answers node
     [ ! -e "$MUNGE_NEXT" ] || key=$MUNGE_NEXT
     digest=$(key_digest <"$key")

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: backup/target tailnet/membership
+# uses: backup/target slurm/folder tailnet/membership
 # The state of a head node that is lost, on the machine that takes its place: its identity in the tailnet, so that nodes find
 # it where it was, its authority, what it kept of members, and Slurm's own state. Before any of their daemons starts.
 # Only onto a machine without such state, and once.
@@ -50,9 +50,8 @@ read_backup() {
 # What is the machine's own is not taken: its SSH host keys, by which the config knows it. The munge key comes from the stack.
 bring_back() {
     local tree=$RESTORING/tree path
-    for path in slurm tailrack; do
-        [ ! -d "$tree/var/lib/$path" ] || cp -a "$tree/var/lib/$path" /var/lib/
-    done
+    [ ! -d "$tree/var/lib/tailrack" ] || cp -a "$tree/var/lib/tailrack" /var/lib/
+    [ ! -d "$tree/var/lib/slurm/slurmctld" ] || bring_back_slurm "$tree/var/lib/slurm/slurmctld"
     # What services have added to slurm.conf they add again when they are there: slurmctld does not begin without slurmdbd
     # where it has kept nothing of it yet, and that comes later.
     rm -rf "$STATE_DIR/slurm/services"
@@ -61,6 +60,18 @@ bring_back() {
     done
     [ ! -d "$tree/dumps" ] || { rm -rf "$STATE_DIR/dumps" && cp -a "$tree/dumps" "$STATE_DIR/dumps"; }
     become_the_lost_one "$tree/var/lib/tailscale/tailscaled.state"
+}
+
+# It is root's until there is an account that it can be given to (slurm/head.sh).
+bring_back_slurm() {
+    local its_state=/var/lib/slurm/slurmctld
+    # Of an earlier version, which saved whatever lay there.
+    find "$1" ! -type f ! -type d -delete
+    take_slurm_folder
+    rm -rf "$its_state.restored"
+    cp -a --no-preserve=ownership "$1" "$its_state.restored"
+    rm -rf "$its_state"
+    mv -T "$its_state.restored" "$its_state"
 }
 
 # In the tailnet the new machine is the old one, with its address. Not where it is a member by itself, or where the state

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: machine/keep_running machine/retire firewall/hold slurm/files slurm/fragment slurm/jobs slurm/others
+# uses: machine/keep_running machine/retire firewall/hold slurm/files slurm/folder slurm/fragment slurm/jobs slurm/others
 # The controller, with the cluster's own files.
 #
 # HEAD_EXPIRE_PROGRAM                   text of the program that forgets nodes that were taken back
@@ -12,8 +12,8 @@
 refuse_another_cluster_name() {
     local before now
     # Its name, and since 24.11 a number after it.
-    before=$(head -n 1 "/var/lib/slurm/slurmctld/clustername" 2>/dev/null) || return 0
-    before=${before%%|*}
+    before=$(read_theirs /var/lib/slurm/slurmctld/clustername 2>/dev/null | tr -cd '[:print:]\n' | cut -c 1-200) || return 0
+    before=${before%%$'\n'*} before=${before%%|*}
     now=$(sed -n 's/^ClusterName=//p' <<<"$SLURM_SLURM_CONF")
     [ -z "$before" ] || [ "$before" = "$now" ] || fail \
         "the cluster here was made as '$before', and the config calls it '$now'; slurmctld would refuse its state" \
@@ -55,8 +55,9 @@ slurm_head() {
     # A release that was built here has made its account since.
     hold_ports
     set_slurm_of_others_aside
-    install -d -o slurm -g slurm -m 0755 /var/lib/slurm /var/log/slurm
-    install -d -o slurm -g slurm -m 0700 /var/lib/slurm/slurmctld
+    take_slurm_folder
+    give_folder slurm 0700 /var/lib/slurm/slurmctld
+    give_folder slurm 0755 /var/log/slurm
     rm -rf "$offered"
     # The last two by names without a path, so that slurmctld brings them to all nodes (src/common/fetch_config.c, 23.11 and
     # newer): no node can lack them, which would drain it at its first job.

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: machine/retire users/sessions
+# uses: machine/retire slurm/folder users/sessions
 # Nothing of Slurm runs any more, none of it starts at the next boot, and what it had of the cluster is gone.
 
 slurm_leave() {
@@ -35,6 +35,8 @@ forget_slurm_files() {
         if grep -qsF 'Written by tailrack.' "$path"; then rm -f "$path"; fi
     done
     if [ -e /etc/systemd/system/slurmctld.service.d/tailrack.conf ] && [ -d /var/lib/slurm/slurmctld ]; then
-        find /var/lib/slurm/slurmctld -mindepth 1 -delete
+        # A link there leads elsewhere, and stays.
+        take_slurm_folder && [ ! -L /var/lib/slurm/slurmctld ] && find /var/lib/slurm/slurmctld -mindepth 1 -delete
     fi
+    leave_slurm_folder
 }

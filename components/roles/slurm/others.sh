@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: foreign_cluster/foreign
+# uses: foreign_cluster/foreign slurm/folder
 # Slurm's files of another cluster. Where /etc/slurm/slurm.conf is, slurmd goes by its --conf-server all the same, but
 # every command here would speak to the controller that the file names.
 
@@ -17,6 +17,9 @@ set_slurm_of_others_aside() {
     [ -n "$files" ] || return 0
     systemctl stop slurmd slurmctld || note "not both of Slurm's daemons are here"
     # Where a controller of ours has been, it is its state, whatever somebody did to the files.
-    if [ -d /var/lib/slurm/slurmctld ] && [ ! -d "$STATE_DIR/slurm" ]; then set_aside /var/lib/slurm/slurmctld; fi
+    if [ -d /var/lib/slurm/slurmctld ] && [ ! -d "$STATE_DIR/slurm" ]; then
+        take_slurm_folder
+        set_aside /var/lib/slurm/slurmctld
+    fi
     while read -r path; do set_aside "$path"; done <<<"$files"
 }

@@ -160,7 +160,8 @@ publish_release() {
     rm -rf "$target.new" "$target"
     mkdir -p "$target.new"
     for package in "${RELEASE_PACKAGES[@]}"; do
-        path=$(compgen -G "$from/${package}_*.deb") || not_published "$target" "the packaging made no $package"
+        path=$(compgen -G "$from/${package}_*.deb") && [ -f "$path" ] && [ ! -L "$path" ] ||
+            not_published "$target" "the packaging made no $package"
         install -m 0644 "$path" "$target.new/" || not_published "$target" "its packages cannot be kept in ${target%/*}"
     done
     (cd "$target.new" && sha256sum -- *.deb >SHA256SUMS) || not_published "$target" "its packages cannot be kept in ${target%/*}"

@@ -6,6 +6,8 @@
 
 # Of the disk that the packages go to, with what they need.
 INSTALL_ROOM_MB=200
+# Bytes that slurmctld's state has at most.
+STATE_MOST=100000000000
 # Slurm's daemons, in the order in which a new release starts; they end in the reverse one.
 SLURM_DAEMONS=(slurmdbd slurmctld slurmd)
 
@@ -40,7 +42,7 @@ save_state() {
     # What this release itself has written already is nothing to go back to.
     if [ ! -d "$state" ] || [ "$(cat "$SLURM_INSTALLED" 2>/dev/null)" = "$(release_kind)" ]; then return 0; fi
     mkdir -p "${saved%/*}"
-    if ! (umask 077 && tar -cf "$saved.new" -C "${state%/*}" "${state##*/}"); then
+    if ! (umask 077 && as_user slurm 900 "$STATE_MOST" tar -c -C "${state%/*}" "${state##*/}" </dev/null >"$saved.new"); then
         rm -f "$saved.new"
         start_again "$@"
         fail "what slurmctld knows cannot be saved as $saved" "make room there on $HOST_NAME, then run up again"

@@ -20,7 +20,10 @@ chmod 0600 .ssh/authorized_keys'
 users_head() {
     local name uid gid home
     # Folders whose parents are root's: nobody else can put anything in their place.
-    install -d -m 0755 "$NFS_EXPORTS_PATH" "$NFS_EXPORTS_PATH/home"
+    install -d -m 0755 "$NFS_EXPORTS_PATH"
+    [ -O "$NFS_EXPORTS_PATH" ] || fail "the share's folder $NFS_EXPORTS_PATH is not root's, and its owner could put anything in the place of a home" \
+        "run 'chown root:root $NFS_EXPORTS_PATH' on $HOST_NAME, or write another folder in tailrack:storage.path; then run up again"
+    install -d -m 0755 "$NFS_EXPORTS_PATH/home"
     # Like /tmp: everybody may put files there, nobody may remove another's.
     install -d -m 1777 "$NFS_EXPORTS_PATH/scratch"
     # Who had an account here and was kept out, and is a user now, is let in before anything is done as that user.

@@ -481,7 +481,7 @@ def test_a_turn_ends_with_the_step_that_fails(machine: Shell) -> None:
 
 
 def test_what_slurmctld_knows_is_saved_before_another_release_writes_it(machine: Shell) -> None:
-    machine.stub("tar", 'for each in "$@"; do case $each in *.new) echo state >"$each" ;; esac; done')
+    machine.stub("tar", "echo state")
     machine.write("var/lib/slurm/slurmctld/job_state", "jobs")
     published(machine, SHARE)
     apt(machine)
