@@ -1,0 +1,167 @@
+"""Root works beside folders that other accounts can write, never by a path through one (components/steps/folders.sh).
+
+The tests read every command of every script that root runs on a machine, with the paths that its variables stand for.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+
+from tests.unit.account_folders import PROJECT, TAKEN, Paths, findings, name_of, owners, place, scripts, units
+from tests.unit.bash_commands import commands
+
+BUILT, IMAGES = "/var/lib/tailrack/slurm-build/root/made", "/var/lib/tailrack/images"
+# What is done in another way all the same: script, command, folder; and why nothing of another's is reached.
+EXCEPTIONS = {
+    ("users/head.sh", "install", "$NFS_EXPORTS_PATH/home/*"): "a new home in a folder of root's, under a free name",
+    ("users/machine.sh", "useradd", "$NFS_EXPORTS_MOUNT/home/*"): "a name for /etc/passwd: no home is made (-M)",
+    ("slurm/leave.sh", "find", "/var/lib/slurm/slurmctld"): "find deletes by open folders and follows no link",
+    ("enroot_pyxis/services.sh", "unsquashfs", IMAGES): "a plain file with one name; the folder is root's again",
+    ("enroot_pyxis/services.sh", "install", IMAGES): "the same file",
+    ("slurm_release/build.sh", "chown", BUILT): "before the account runs anything; root alone enters the folder above",
+    ("slurm_release/build.sh", "find", BUILT): "counts names and opens no file",
+    (
+        "slurm_release/build.sh",
+        "publish_release",
+        BUILT,
+    ): "plain files alone, when the account's processes are gone",
+}
+
+
+def test_root_works_by_no_path_through_a_folder_that_another_account_can_write() -> None:
+    found = {(path, *one) for path, text in scripts().items() for one in findings(text)}
+    assert found - EXCEPTIONS.keys() == set(), (
+        "do it as the account (as_user, read_theirs), or see components/steps/folders.sh"
+    )
+    assert EXCEPTIONS.keys() - found == set(), "these exceptions are needed no more"
+
+
+# What looks as if it had been written without a thought, each in another way.
+CARELESS = {
+    "install -d -o slurm -g slurm -m 0700 /var/lib/slurm/slurmctld": "/var/lib/slurm/slurmctld",
+    "chown -hR mlflow /var/lib/tailrack-mlflow": "/var/lib/tailrack-mlflow",
+    "head -n 1 <\"/var/lib/slurm/slurmctld/clustername\"": "/var/lib/slurm/slurmctld",
+    "look() {\n    local state=/var/lib/slurm/slurmctld\n    echo x >\"$state/x\"\n}": "/var/lib/slurm/slurmctld",
+    "A=/var/lib/slurm\nB=$A/slurmctld\ntar -cf x -C \"$B\" .": "/var/lib/slurm/slurmctld",
+    "F=/var/lib/slurm/slurmctld/job_state\ncp -a \"${F%/*}\" x": "/var/lib/slurm/slurmctld",
+    "for f in /var/log/slurm/*.log; do tail \"$f\"; done": "/var/log/slurm",
+    "before=$(cat /var/lib/slurm/slurmctld/clustername)": "/var/lib/slurm/slurmctld",
+    "note \"it is $(sed -n 1p /var/lib/slurm/slurmctld/clustername)\"": "/var/lib/slurm/slurmctld",
+    "as_user slurm 9 9 cat x >/var/lib/slurm/slurmctld/y": "/var/lib/slurm/slurmctld",
+    "cd /var/lib/slurm/slurmctld && rm x": "/var/lib/slurm/slurmctld",
+    "dd if=/dev/zero of=/var/lib/tailrack-mlflow/x": "/var/lib/tailrack-mlflow",
+    "ensure_file /var/lib/slurm/slurmctld/x 0644 root:root text": "/var/lib/slurm/slurmctld",
+    "mkdir -p \"$NFS_EXPORTS_PATH/home/$name/.ssh\"": "$NFS_EXPORTS_PATH/home/*",
+    "ensure_file /etc/munge/munge.key 0400 munge:munge key": "/etc/munge",
+    "rm -f /var/lib/slurm/x": "/var/lib/slurm",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", CARELESS)
+def test_a_new_way_through_such_a_folder_is_found(text: str) -> None:
+    assert CARELESS[text] in {folder for _, folder in findings(text)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "take_slurm_folder\ngive_folder slurm 0700 /var/lib/slurm/slurmctld",
+        "as_user slurm 9 9 cat /var/lib/slurm/slurmctld/x </dev/null >/var/lib/tailrack/x",
+        "rm -rf /var/lib/slurm/accounting",
+        "fail 'see /var/lib/slurm/slurmctld/x'  # cat /var/lib/slurm/slurmctld/x",
+        "[ ! -e /var/lib/slurm/slurmctld/x ] || x=/var/lib/slurm/slurmctld",
+        "take_folder 0711 /etc/munge\nrm -f /etc/munge/munge.key",
+    ],
+)
+def test_what_reaches_nothing_of_anothers_is_let_pass(text: str) -> None:
+    assert [*findings(text)] == []
+
+
+# Commands that give something to an account, and why it is nothing of another's. The rest goes by give_folder.
+OWNERS = {
+    ("users/head.sh", "install"): "a new home, in a folder of root's",
+    ("slurm/folder.sh", "chown"): "the folder itself, whose parent is root's, when root is done there",
+    ("munge/leave.sh", "chown"): "the same",
+    ("munge/services.sh", "chown"): "a file that root has written into the folder that it has taken",
+    ("munge/templates/munge-switch", "chown"): "the same",
+    ("munge/join.sh", "ensure_file"): "the same",
+    ("accounting/slurmdbd.sh", "ensure_file"): "a file in /etc/slurm, which is root's",
+    ("enroot_pyxis/services.sh", "ensure_file"): "a file in a folder of root's",
+    ("slurm_release/build.sh", "chown"): "before the account runs anything, in a folder that nobody else enters",
+    ("steps/base.sh", "chown"): "ensure_file's own",
+    ("health/templates/prolog-40-enroot", "chown"): "a folder that root has just made in a sticky one",
+    ("health/templates/prolog-45-scratch", "chown"): "a folder that root has just made in its own",
+    ("nfs_exports/templates/tailrack-share", "setfacl"): "entries of the share's own root, which is root's",
+}
+
+
+def test_what_becomes_an_accounts_is_a_folder_of_its_own_or_named_here_with_a_reason() -> None:
+    found = {(path, name) for path, text in scripts().items() for name in owners(text)}
+    assert found == OWNERS.keys()
+
+
+def test_every_folder_that_an_account_gets_is_known_to_these_tests() -> None:
+    for path, text in scripts().items():
+        paths = Paths(text)
+        for words in commands(text):
+            folders = {"give_folder": words[3:4], "own_folder": words[1:2]}.get(words[0], [])
+            for folder in {each for word in folders if word != "$1" for each in paths.of(word)}:
+                assert place(folder), f"{path}: add {folder} to GIVEN"
+
+
+def test_every_folder_that_a_unit_gives_to_its_account_is_known_to_these_tests() -> None:
+    roots = {
+        "StateDirectory": "/var/lib",
+        "CacheDirectory": "/var/cache",
+        "LogsDirectory": "/var/log",
+        "RuntimeDirectory": "/run",
+    }
+    assert len(units()) > 20
+    for path, text in units().items():
+        if re.search(r"^(User=(?!root)|DynamicUser=yes)", text, re.MULTILINE):
+            for kind, names in re.findall(r"^(\w+Directory)=(.+)$", text, re.MULTILINE):
+                for name in names.split() if kind in roots else ():
+                    assert place(f"{roots[kind]}/{name}"), f"{path}: add {roots[kind]}/{name} to GIVEN"
+
+
+def test_no_unit_of_an_account_runs_a_command_of_its_own_as_root() -> None:
+    for path, text in units().items():
+        assert not re.search(r"^Exec\w+=[@:|-]*[+!]", text, re.MULTILINE), path
+
+
+# Accounts under which something runs, and what tells whose they are.
+ACCOUNTS = {
+    "slurm", "prometheus", "tailrack-mlflow", "tailrack-images", "tailrack-build",
+    "$name",  # the cluster's users
+}  # fmt: skip
+
+
+def test_there_is_no_account_whose_folders_nobody_has_looked_for() -> None:
+    found = set(re.findall(r"^User=(\S+)$", "\n".join(units().values()), re.MULTILINE))
+    for text in scripts().values():
+        paths = Paths(text)
+        found |= {each for words in commands(text) if words[0] == "useradd" for each in paths.of(words[-1])}
+    assert found == ACCOUNTS, "name its folders in GIVEN"
+
+
+# Python that names such a folder, and why root follows nothing there.
+PYTHON = {
+    "mlflow/start.py": "runs as MLflow's account",
+    "mlflow/accounts.py": "runs as MLflow's account",
+    "slurm/role.py": "names what is saved; the backup reads it as slurm",
+    "munge/role.py": "names what is saved; the backup reads it as the folder's owner",
+    "live/watch.py": "runs as whoever watches, and takes the file for data",
+}
+
+
+def test_no_other_python_names_a_path_in_such_a_folder() -> None:
+    found = set()
+    for file in (PROJECT / "components").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            text = node.value if isinstance(node, ast.Constant) else None
+            if isinstance(text, str) and " " not in text and (place(text) or text.startswith(TAKEN)):
+                found.add(name_of(file))
+    assert found <= PYTHON.keys()
