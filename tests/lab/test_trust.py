@@ -157,6 +157,37 @@ def test_a_link_in_the_place_of_the_measurements_output_brings_no_file_of_root(c
     assert "precious-to-root" not in str(cluster.deployment().outputs())
 
 
+# What an account of a daemon puts a link in the place of: in which folder, and what. In clusters of earlier versions
+# the folder was the account's, and each upgrade of the package gives it away again.
+SWAPPED = {"slurm": ("/var/lib/slurm", "slurmctld"), "munge": ("/etc/munge", "munge.key")}
+
+
+@pytest.mark.parametrize("account", SWAPPED)
+def test_a_daemons_account_that_swaps_what_is_its_own_for_a_link_gets_nothing_of_roots(
+    cluster: ClusterUnderTest, account: str
+) -> None:
+    folder, name = SWAPPED[account]
+    private, as_account = "/root/private", f"cd / && runuser -u {account} --"
+    swap = f"mv {folder}/{name} {folder}/kept && ln -s {private} {folder}/{name}"
+    cluster.run("head", f"rm -rf {private}; install -d -m 0700 {private}; echo precious >{private}/file")
+    look = f"stat -c '%n %U:%G %a' /root /etc; stat -c '%n %U:%G %a %Y' {private} {private}/file; cat {private}/file"
+    before = cluster.run("head", look)
+    # As this version leaves it, the account cannot.
+    assert cluster.attempt("head", f"{as_account} sh -c '{swap}'").returncode != 0
+    cluster.run("head", f"chown {account}:{account} {folder} && chmod 0700 {folder} && {as_account} sh -c '{swap}'")
+    number = int(cluster.config["tailrack:cluster"].get("repair", {}).get("head", "0")) + 1
+    cluster.config["tailrack:cluster"]["repair"] = {"head": str(number)}
+    said = " ".join(failure.message for failure in cluster.up().failures)
+    assert f"{folder}/{name} is" in said, said
+    assert cluster.run("head", look) == before
+    assert "precious" not in cluster.run("head", "cat /var/log/tailrack/*.log")
+    assert cluster.run("head", f"stat -c %U {folder}") == "root\n"
+    cluster.run("head", f"rm {folder}/{name} && mv {folder}/kept {folder}/{name}; rm -r {private}")
+    again(cluster)
+    assert cluster.attempt("head", f"{as_account} sh -c '{swap}'").returncode != 0
+    assert cluster.run_as("ada", "head", "srun -w a1 hostname") == "a1\n"
+
+
 def test_slurmctld_starts_no_job_of_root(cluster: ClusterUnderTest) -> None:
     tried = cluster.attempt("a1", "srun -w head cat /var/lib/tailrack/ssh_authority")
     assert tried.returncode != 0
