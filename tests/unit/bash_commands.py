@@ -9,6 +9,8 @@ _HERE_DOCUMENT = re.compile(r"<<-?\s*(['\"]?)(\w+)\1([^\n]*)\n.*?^\t*\2$", re.MU
 # Words in front of a command.
 _BEFORE = {"if", "then", "else", "elif", "while", "until", "do", "!", "{", "}", "time", "exec", "timeout", "within"}
 _OPERATOR = re.compile(r"&>>|&>|>>|>&|<&|>\||<<<|[<>](?!\()|&&|\|\||;;|\|&|[;&|()\n]")
+# The rest of a text in $'...'.
+_ANSI = re.compile(r"(?:[^'\\]|\\.)*'", re.DOTALL)
 _REDIRECTIONS = {"&>>", "&>", ">>", ">|", "<", ">"}
 
 
@@ -65,9 +67,9 @@ def _words(text: str, inner: list[str]) -> Iterator[tuple[str, bool]]:
             end = text.index("'", at + 1)
             word, begun, at = word + text[at + 1 : end], True, end + 1
         elif text.startswith("$'", at):
-            end = re.compile(r"(?:[^'\\]|\\.)*'", re.DOTALL).match(text, at + 2)
-            assert end, text[at : at + 80]
-            word, begun, at = word + end[0][:-1], True, end.end()
+            quoted = _ANSI.match(text, at + 2)
+            assert quoted, text[at : at + 80]
+            word, begun, at = word + quoted[0][:-1], True, quoted.end()
         elif letter == '"':
             end_at = _end_of_quotes(text, at + 1)
             _substitutions(text[at + 1 : end_at], inner)
