@@ -29,9 +29,9 @@ give_folder() {
             "find out who put it there ('ls -ld $path'), take it away, then run up again"
     fi
     if [ -d "$path" ] && [ "$(stat -c %U -- "$path")" != "$account" ]; then
-        # While root closes it, nobody else gets in.
+        # Nobody else gets in meanwhile. Who is in there already moves nothing either: each is changed from its own folder.
         take_folder 0700 "$path"
-        find "$path" -xdev -mindepth 1 \( -type d -o \( -type f -o -type l \) -links 1 \) -exec chown -h "$account:$account" -- {} +
+        find "$path" -xdev -mindepth 1 \( -type d -o \( -type f -o -type l \) -links 1 \) -execdir chown -h "$account:$account" -- {} +
     fi
     install -d -m "$mode" -o "$account" -g "$account" -- "$path"
 }

@@ -47,7 +47,7 @@ database_memory_mb() {
 # whole database.
 make_database() {
     take_slurm_folder
-    if [ -d "$DATABASE_DIR/mysql" ]; then
+    if [ -d "$DATABASE_DIR/mysql" ] || [ -L "$DATABASE_DIR" ]; then
         give_folder slurm 0700 "$DATABASE_DIR"
         return
     fi

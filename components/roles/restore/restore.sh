@@ -62,7 +62,7 @@ bring_back() {
     become_the_lost_one "$tree/var/lib/tailscale/tailscaled.state"
 }
 
-# It is root's until there is an account that it can be given to (slurm/head.sh).
+# It is root's until there is an account that it can be given to (slurm/folder.sh).
 bring_back_slurm() {
     local its_state=/var/lib/slurm/slurmctld
     # Of an earlier version, which saved whatever lay there.
@@ -70,6 +70,7 @@ bring_back_slurm() {
     take_slurm_folder
     rm -rf "$its_state.restored"
     cp -a --no-preserve=ownership "$1" "$its_state.restored"
+    : >"$SLURM_RESTORED"
     rm -rf "$its_state"
     mv -T "$its_state.restored" "$its_state"
 }

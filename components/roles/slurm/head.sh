@@ -55,8 +55,7 @@ slurm_head() {
     # A release that was built here has made its account since.
     hold_ports
     set_slurm_of_others_aside
-    take_slurm_folder
-    give_folder slurm 0700 /var/lib/slurm/slurmctld
+    give_slurm_state
     give_folder slurm 0755 /var/log/slurm
     rm -rf "$offered"
     # The last two by names without a path, so that slurmctld brings them to all nodes (src/common/fetch_config.c, 23.11 and

@@ -218,6 +218,29 @@ def test_a_head_node_made_of_a_backup_follows_no_link_in_it_and_none_that_is_in_
     assert outside(machine) == before
     assert not machine.path(STATE).is_symlink()
     assert [path.name for path in machine.path(STATE).iterdir()] == ["job_state"]
+    # What it holds is given to the account too, once, also where a package has given it the folder alone.
+    machine.stub("install")
+    machine.stub("stat", f"[ -e {machine.path('/var/lib/tailrack/slurm-restored')} ] && echo root || echo slurm")
+    for _ in range(2):
+        assert machine.call("give_slurm_state", {}, "slurm/folder").returncode == 0
+    assert [call for call in machine.calls if call.startswith("chown -h slurm")] == [
+        "chown -h slurm:slurm -- ./job_state"
+    ]
+
+
+@pytest.mark.parametrize("path", ["/var/lib/slurm/accounting", "/var/lib/slurm/accounting.new"])
+def test_a_link_in_the_place_of_the_accountings_database_is_named_or_replaced(machine: Shell, path: str) -> None:
+    trap(machine, "a link to a folder of root's", path)
+    before = outside(machine)
+    machine.stub("install", 'mkdir -p "${@: -1}"')
+    machine.stub("mariadb-install-db", 'mkdir "${2#--datadir=}/mysql"')
+    done = machine.call(f"{SAY}make_database", {"SLURM_RELEASE": ""}, "accounting/database")
+    if path.endswith("new"):
+        assert done.returncode == 0, done.stderr
+        assert machine.path("/var/lib/slurm/accounting/mysql").is_dir()
+    else:
+        assert f"{machine.path(path)} is a link" in done.stdout
+    assert outside(machine) == before
 
 
 def test_root_is_no_client_of_the_accounts_database_whose_server_could_ask_it_for_files(machine: Shell) -> None:
