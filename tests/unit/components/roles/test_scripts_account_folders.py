@@ -6,10 +6,8 @@ tests/unit/components/steps/test_folders.py and tests/lab/test_trust.py.
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -17,45 +15,16 @@ import pytest
 from components.roles.role import Value, template
 from tests.unit.components.roles.test_scripts_idle_head import head_step
 from tests.unit.shell import ROLES, Shell
+from tests.unit.traps import KEY, TRAPS, changed, guarded, outside, trap
 
-KEY = "k" * 64
 STATE, MUNGE_KEY = "/var/lib/slurm/slurmctld", "/etc/munge/munge.key"
-BACKUP, STAGE = "/usr/local/sbin/tailrack-backup", "/var/lib/tailrack/backup-stage"
 SAY = "trap 'echo \"${REASON:-}\"' EXIT; "
-
-TRAPS = {
-    "a link to a folder of root's": "ln -s {outside} {path}",
-    "a link to a file of root's": "ln -s {outside}/file {path}",
-    "a link to nothing": "ln -s {outside}/new {path}",
-    "a FIFO": "mkfifo {path}",
-}
 
 
 @pytest.fixture
 def machine(shell: Shell) -> Shell:
     """A machine with a folder of root's that is no one else's."""
-    shell.write("/root/outside/file", f"{KEY}\n").chmod(0o600)
-    shell.path("/root/outside").chmod(0o711)
-    return shell
-
-
-def trap(shell: Shell, kind: str, path: str) -> None:
-    """Put something in the place of a path."""
-    shell.path(path).parent.mkdir(parents=True, exist_ok=True)
-    command = TRAPS[kind].format(path=shell.path(path), outside=shell.path("/root/outside"))
-    subprocess.run(["sh", "-c", command], check=True)
-
-
-def outside(shell: Shell) -> list[tuple[str, int, str]]:
-    """What lies in the folder of root's."""
-    folder = shell.path("/root/outside")
-    return [(path.name, path.stat().st_mode, path.read_text() if path.is_file() else "") for path in
-            sorted([folder, *folder.iterdir()])]  # fmt: skip
-
-
-def changed(shell: Shell) -> list[str]:
-    """Calls that would give something to an account by a path that leads outside."""
-    return [call for call in shell.calls if call.startswith("chown") and "/root/outside" in call]
+    return guarded(shell)
 
 
 @pytest.mark.parametrize("kind", TRAPS)
@@ -131,103 +100,6 @@ def test_a_node_does_not_change_to_a_key_that_is_no_plain_file(machine: Shell, k
     assert changed(machine) == []
 
 
-def backup(shell: Shell, tar: str = 'shift 3; exec "$@"') -> subprocess.CompletedProcess[str]:
-    """Make a backup of slurmctld's state; restic keeps the stage beside it."""
-    shell.write(BACKUP, shell.inside(template("backup", "tailrack-backup"))).chmod(0o755)
-    shell.write("/etc/tailrack/backup/cluster", "lab\n")
-    shell.write("/etc/tailrack/backup/state", f"{shell.path(STATE)}\n")
-    shell.write("/etc/tailrack/backup/repository", "sftp:x:/y\n")
-    shell.stub("hostname", "echo head")
-    shell.stub("sleep")
-    shell.stub("runuser", tar)
-    shell.stub("restic", f'[[ " $* " != *" backup "* ]] || cp -a . "{shell.root}/saved"')
-    return shell.program(BACKUP, "run")
-
-
-def saved(shell: Shell) -> dict[str, str]:
-    """What the backup has, but for what it notes of itself."""
-    files = [path for path in shell.path("/saved").rglob("*") if path.is_symlink() or not path.is_dir()]
-    assert [path for path in files if path.is_symlink() or not path.is_file()] == []
-    here = {str(path.relative_to(shell.path("/saved"))): path.read_text() for path in files}
-    return {
-        path.replace(str(shell.root).lstrip("/"), "").lstrip("/"): text
-        for path, text in here.items()
-        if path != "backup"
-    }
-
-
-def test_a_backup_reads_slurms_state_as_slurm_and_has_no_link_and_no_fifo_of_it(machine: Shell) -> None:
-    job_state = machine.write(f"{STATE}/job_state", "jobs\n")
-    os.utime(job_state, (1, 1))
-    for number, kind in enumerate(TRAPS):
-        trap(machine, kind, f"{STATE}/inner/trap{number}")
-    done = backup(machine)
-    assert done.returncode == 0, done.stderr
-    assert saved(machine) == {"var/lib/slurm/slurmctld/job_state": "jobs\n"}
-    assert [call.split(" -- ")[0] for call in machine.calls if call.startswith("runuser")] == ["runuser -u slurm"]
-
-
-def test_an_account_that_forges_what_it_is_read_by_puts_nothing_beside_its_own_state(machine: Shell) -> None:
-    os.utime(machine.write(f"{STATE}/job_state", "jobs\n"), (1, 1))
-    forged = io.BytesIO()
-    with tarfile.open(fileobj=forged, mode="w") as archive:
-        for name, link in {
-            "slurmctld/job_state": None, "../backup": None, "slurmctld/../../backup": None, "tree/backup": None,
-            "var/lib/tailrack/ssh_authority": None, "slurmctld/out": str(machine.path("/root/outside")),
-            "slurmctld/out/file": None, "slurmctld/up": "../../..", "slurmctld/up/backup": None,
-        }.items():  # fmt: skip
-            member = tarfile.TarInfo(name)
-            member.type, member.linkname = (tarfile.SYMTYPE, link) if link else (tarfile.REGTYPE, "")
-            member.size = 0 if link else 7
-            archive.addfile(member, None if link else io.BytesIO(b"forged\n"))
-    machine.path("/forged.tar").write_bytes(forged.getvalue())
-    before = outside(machine)
-    backup(machine, f'cat "{machine.root}/forged.tar"')
-    assert outside(machine) == before
-    # It is refused, or has slurm's own alone.
-    if machine.path("/saved").exists():
-        assert all(path.startswith("var/lib/slurm/slurmctld/") for path in saved(machine))
-        assert "cluster=lab" in machine.path("/saved/backup").read_text()
-
-
-def test_a_head_node_made_of_a_backup_follows_no_link_in_it_and_none_that_is_in_the_way(machine: Shell) -> None:
-    tree = "/var/lib/tailrack/restoring/tree"
-    machine.write(f"{tree}{STATE}/job_state", "jobs\n")
-    machine.path(f"{tree}{STATE}/out").symlink_to(machine.path("/root/outside"))
-    trap(machine, "a link to a folder of root's", STATE)
-    before = outside(machine)
-    values: dict[str, Value] = {"NODE_ADOPT": True, "RESTORE_FROM": "latest", "BACKUP_CLUSTER": "lab"}
-    names = (
-        "REPOSITORY",
-        "HOST",
-        "USER",
-        "PORT",
-        "HOST_KEY",
-        "PRIVATE_KEY",
-        "PASSWORD",
-        "SECRET_KEY",
-        "ACCESS_KEY",
-        "BUCKET",
-        "S3_HOST",
-    )
-    values |= {f"BACKUP_{name}": "" for name in names} | {"NFS_EXPORTS_PATH": "/x", "NFS_EXPORTS_MOUNT": "/x"}
-    for _ in range(2):
-        done = machine.call("bring_back", values, "restore/restore")
-        assert done.returncode == 0, done.stderr
-        machine.path(f"{tree}{STATE}").mkdir(exist_ok=True)
-    assert outside(machine) == before
-    assert not machine.path(STATE).is_symlink()
-    assert [path.name for path in machine.path(STATE).iterdir()] == ["job_state"]
-    # What it holds is given to the account too, once, also where a package has given it the folder alone.
-    machine.stub("install")
-    machine.stub("stat", f"[ -e {machine.path('/var/lib/tailrack/slurm-restored')} ] && echo root || echo slurm")
-    for _ in range(2):
-        assert machine.call("give_slurm_state", {}, "slurm/folder").returncode == 0
-    assert [call for call in machine.calls if call.startswith("chown -h slurm")] == [
-        "chown -h slurm:slurm -- ./job_state"
-    ]
-
-
 @pytest.mark.parametrize("path", ["/var/lib/slurm/accounting", "/var/lib/slurm/accounting.new"])
 def test_a_link_in_the_place_of_the_accountings_database_is_named_or_replaced(machine: Shell, path: str) -> None:
     trap(machine, "a link to a folder of root's", path)
@@ -260,6 +132,32 @@ def test_root_is_no_client_of_the_accounts_database_whose_server_could_ask_it_fo
     assert {call.split(" -- ")[0] for call in asked} == {"runuser -u slurm"}
     assert [call.split(" -- ")[1] for call in asked] == clients
     assert all("--user=slurm" in call for call in clients)
+
+
+def test_a_cluster_that_leaves_empties_gives_away_and_removes_nothing_through_a_link(machine: Shell) -> None:
+    link = "a link to a folder of root's"
+    for path in (STATE, "/var/lib/slurm/accounting", "/var/lib/tailrack-mlflow", "/export/mlflow"):
+        trap(machine, link, path)
+    trap(machine, "a link to a file of root's", MUNGE_KEY)
+    for unit in ("slurmctld.service.d/tailrack.conf", "tailrack-database.service", "tailrack-mlflow.service"):
+        machine.write(f"/etc/systemd/system/{unit}", "")
+    machine.write("/var/lib/tailrack/mlflow/artifacts", f"{machine.path('/export/mlflow')}\n")
+    machine.write("/etc/passwd", "tailrack-mlflow:x:999:999::/:/usr/sbin/nologin\n")
+    for name in ("pkill", "pgrep", "userdel", "mariadb"):
+        machine.stub(name, "exit 1" if name == "pgrep" else "")
+    before = outside(machine)
+    commands = "set +e; slurm_leave; accounting_leave; munge_leave; mlflow_leave"
+    files = ("slurm/leave", "accounting/leave", "munge/leave", "mlflow/leave")
+    machine.call(commands, {}, *files)
+    assert outside(machine) == before
+    assert changed(machine) == []
+    assert not machine.path(MUNGE_KEY).is_symlink()
+    # The folders are again as the packages have them.
+    given = {call for call in machine.calls if call.startswith("chown ")}
+    assert given == {
+        f"chown slurm:slurm {machine.path('/var/lib/slurm')}",
+        f"chown munge:munge {machine.path('/etc/munge')}",
+    }
 
 
 def test_log_ins_for_images_are_written_into_a_folder_of_roots(machine: Shell) -> None:
