@@ -298,11 +298,13 @@ def test_leaving_takes_the_program_and_the_account_and_what_was_logged_is_roots(
     artifacts = host.path("/export/shared/mlflow")
     artifacts.mkdir()
     host.write("/var/lib/tailrack/mlflow/artifacts", f"{artifacts}\n")
+    told = host.write("/export/shared/.tailrack/mlflow-uri", PUBLISHED)
     host.write("/etc/passwd", "tailrack-mlflow:x:999:999::/var/lib/tailrack-mlflow:/usr/sbin/nologin\n")
     host.stub("userdel")
     for _ in range(2):
         assert host.call("mlflow_leave", {}, "base", "mlflow/leave").returncode == 0
     assert not [path for path in (PROGRAM, "/etc/tailrack/mlflow", URI) if host.path(path).exists()]
+    assert not told.exists()
     assert database.exists()
     assert [path.stat().st_mode & 0o777 for path in (database.parent, artifacts)] == [0o700, 0o700]
     assert "userdel tailrack-mlflow" in host.calls
