@@ -24,6 +24,13 @@ _REMEDIES = (
         "tailrack:cluster.repair (of a pool: tailrack:repair), which puts it there again; then run up again",
     ),
     (
+        # The first bytes of a text are read as a length.
+        r"max(imum)? packet (size|length) exceeded|packet too (long|large)|message too long",
+        "something that the login on {machine} starts prints text where files should come: most often .bashrc, "
+        ".profile or /etc/bash.bashrc. `ssh {machine} true` has to print nothing: let that file end at once "
+        "where no person is logged in (a first line `[[ $- == *i* ]] || return`); then run up again",
+    ),
+    (
         r"subsystem request failed|SFTP (connection|protocol|subsystem)|session request failed",
         "give the sshd of {machine} its SFTP, by which scripts come: a line `Subsystem sftp internal-sftp` in "
         "/etc/ssh/sshd_config there, and `systemctl reload ssh`; where {machine} is a pod, reached by its provider's "

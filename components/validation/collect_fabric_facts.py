@@ -20,6 +20,7 @@ from typing import Any
 
 LIMIT_SECONDS = 60
 RDMA = Path("/sys/class/infiniband")
+HEALTH = Path("/run/tailrack/health.json")
 PEERMEM = (Path("/sys/module/nvidia_peermem"), Path("/sys/kernel/mm/memory_peers/nv_mem"))
 # Of topo -m, and of topo -p2p (OK, CNS, GNS, TNS, NS, DR, U).
 WAY = re.compile(r"NV\d+|PIX|PXB|PHB|NODE|SYS|OK|[CGT]?NS|DR|U", re.ASCII)
@@ -34,11 +35,24 @@ def told(path: Path) -> str:
         return ""
 
 
-def rdma_ports(folder: Path = RDMA) -> list[dict[str, Any]]:
-    """Every port of an RDMA device: its device, number, driver, link layer, and whether it is up."""
+def management_ports(health: Path = HEALTH) -> set[str]:
+    """RDMA devices that manage a baseboard's NVLink switches, as root's collector has found them."""
+    try:
+        about = health.stat()
+        looks = json.loads(health.read_text(encoding="utf-8"))["looks"] if about.st_uid == 0 else {}
+        return set(str(looks["management ports"]["output"]).split())
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return set()
+
+
+def rdma_ports(folder: Path = RDMA, health: Path = HEALTH) -> list[dict[str, Any]]:
+    """Every port of an RDMA device for data: its device, number, driver, link layer, and whether it is up."""
     found = []
+    managing = management_ports(health)
     for port in sorted(folder.glob("*/ports/*")):
         device = port.parent.parent
+        if device.name in managing:
+            continue
         driver = device / "device" / "driver"
         found.append(
             {

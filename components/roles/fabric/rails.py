@@ -30,11 +30,21 @@ def label(port: Thing) -> str:
     return f"{port['device']}:{port['port']}"
 
 
+def manages_switches(device: Path) -> bool:
+    """Whether a device of a baseboard manages its NVLink switches (B200 and later): no data goes by it."""
+    try:
+        return b"SW_MNG" in (device / "device/vpd").read_bytes()
+    except OSError:
+        return False
+
+
 def ports_up() -> list[Thing]:
     """InfiniBand's and RoCE's ports that are up, by number. `interface` is empty for a port without an IP network."""
     found = []
     for port in VERBS.glob("*/ports/*"):
         device, link = port.parent.parent.name, read(port / "link_layer")
+        if manages_switches(port.parent.parent):
+            continue
         if "ACTIVE" in read(port / "state") and re.fullmatch(DEVICE, device) and link in LINKS:
             name = read(port / "gid_attrs/ndevs/0")
             if not name:

@@ -37,6 +37,23 @@ munge_join() {
     ensure_file "$MUNGE_FILE" 0400 munge:munge "$MUNGE_KEY"
     keep_running munge.service
     enable_units munge.service
-    if [ -n "$CHANGED" ] || ! systemctl -q is-active munge; then systemctl restart munge; fi
-    munge -n | unmunge >/dev/null || fail "munge cannot read its own credential" "see 'journalctl -u munge' on $HOST_NAME"
+    if [ -n "$CHANGED" ] || ! systemctl -q is-active munge; then
+        systemctl restart munge || fail "munged does not start$(munged_said)" "$(munge_remedy)"
+    fi
+    munge -n | unmunge >/dev/null || fail "munge cannot read its own credential$(munged_said)" "$(munge_remedy)"
+}
+
+# Its own last sentence, which says what it does not like: mostly who may write into a folder above its files.
+munged_said() {
+    local said
+    said=$( (journalctl -u munge -n 20 -o cat --no-pager 2>/dev/null; tail -n 20 /var/log/munge/munged.log 2>/dev/null) |
+        grep -E 'munged(\[[0-9]+\])?: Error|^[0-9: -]+(Error|Warning):' | tail -n 1 | tr -cd '[:print:]' | cut -c 1-300) || :
+    printf '%s' "${said:+ ($said)}"
+}
+
+munge_remedy() {
+    case $(munged_said) in
+    *writable*|*insecure*) printf "%s" "take that right away on $HOST_NAME ('chmod go-w' of the folder that it names; '/' has to be 0755 and root's), then run up again" ;;
+    *) printf "%s" "see 'journalctl -u munge' on $HOST_NAME" ;;
+    esac
 }

@@ -117,6 +117,19 @@ def adapter_settings() -> Look:
     return {"status": worst, "output": "\n".join(f"# {name}\n{look['output']}" for name, look in looks)}
 
 
+def management_ports() -> Look:
+    """RDMA devices of a baseboard by which its NVLink switches are managed, one a line: no way for anybody's data.
+
+    They say so in their vital product data alone, which only root may read.
+    """
+    found = []
+    for adapter in sorted(Path("/sys/class/infiniband").glob("*")):
+        with contextlib.suppress(OSError):
+            if b"SW_MNG" in (adapter / "device/vpd").read_bytes():
+                found.append(adapter.name)
+    return {"status": 0, "output": "\n".join(found)}
+
+
 def looks() -> dict[str, Callable[[], Look]]:
     """Every look by its name."""
     plain = in_container()
@@ -128,6 +141,7 @@ def looks() -> dict[str, Callable[[], Look]]:
         "kernel": kernel_events,
         "lspci": lambda: kept(run(["lspci", "-D", "-vvv"], most=MOST_BYTES_READ), _PCI, 20_000),
         "mlxconfig": adapter_settings,
+        "management ports": management_ports,
     }
 
 

@@ -80,7 +80,8 @@ class Machine:
 
     @cached_property
     def ports(self) -> list[adapters.Port]:
-        return adapters.read_ports(self.root)
+        managing = set(self.text("management ports").split())
+        return [port for port in adapters.read_ports(self.root) if port.device not in managing]
 
     @cached_property
     def on_the_bus(self) -> list[str]:

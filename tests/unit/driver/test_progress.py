@@ -133,6 +133,16 @@ def test_what_a_script_says_itself_is_left_as_it_is() -> None:
     assert explained(said, MEMBER) == said
 
 
+@pytest.mark.parametrize(
+    "said", ["error receiving version packet: Max packet size exceeded", "Received message too long 1"]
+)
+def test_a_login_that_prints_a_banner_where_files_should_come_is_told_of_its_bashrc(said: str) -> None:
+    remedy = explained(f"error: {said}", MEMBER)
+    assert ".bashrc" in remedy
+    assert "has to print nothing" in remedy
+    assert "[[ $- == *i* ]] || return" in remedy
+
+
 def test_a_failure_with_another_cause_gets_no_remedy() -> None:
     assert explained("Process exited with status 1", MEMBER) == "Process exited with status 1"
 

@@ -264,3 +264,30 @@ def test_a_node_that_never_shows_the_key_goes_on_and_is_named_by_who_changes_it(
     done = place(head)
     assert done.returncode == 0, done.stderr
     assert "b1 does not show that it has the key" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("said", "words", "remedy"),
+    [
+        (
+            'munged: Error: PRNG seed dir is insecure: world-writable permissions without sticky bit set on "/"',
+            "(munged: Error: PRNG seed dir is insecure: world-writable",
+            "chmod go-w",
+        ),
+        ("Started munge.service", "failed: munged does not start\n", "journalctl -u munge"),
+    ],
+    ids=["its sentence", "none"],
+)
+def test_what_munged_says_of_itself_is_passed_on_with_what_helps(
+    shell: Shell, said: str, words: str, remedy: str
+) -> None:
+    shell.stub("systemctl", 'case "$*" in *restart*munge*) exit 1 ;; *is-active*) exit 3 ;; esac')
+    shell.stub("journalctl", f"cat <<'END'\n{said}\nEND")
+    values = {**role_header("munge"), "HOST_NAME": "a1", "MUNGE_KEY": "new", "AHEAD": ""}
+    done = shell.call(
+        "mkdir -p $LOG_DIR; trap report_failure EXIT; ensure_packages() { :; }; AHEAD=(); munge_join",
+        values,
+        "munge/join",
+    )
+    assert words in done.stderr
+    assert remedy in done.stderr

@@ -119,6 +119,21 @@ def test_ports_are_read_from_what_the_kernel_shows(tmp_path: Path) -> None:
     ]
 
 
+def test_a_port_that_manages_nvlink_switches_is_no_way_for_data(tmp_path: Path) -> None:
+    for name in ("mlx5_0", "mlx5_4"):
+        folder = tmp_path / "infiniband" / name / "ports/1"
+        folder.mkdir(parents=True)
+        (folder / "state").write_text("4: ACTIVE\n")
+        (folder / "link_layer").write_text("InfiniBand\n")
+    health = tmp_path / "health.json"
+    looks = {"management ports": {"status": 0, "output": "mlx5_4"}}
+    health.write_text(json.dumps({"time": 1, "looks": looks}))
+    found = collect_fabric_facts.rdma_ports(tmp_path / "infiniband", health)
+    assert [port["device"] for port in found] == ["mlx5_0"]
+    health.write_text("no JSON")
+    assert len(collect_fabric_facts.rdma_ports(tmp_path / "infiniband", health)) == 2
+
+
 def test_this_machine_is_looked_at_without_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     collect_fabric_facts.main()
     (found,) = read_fabric_facts(capsys.readouterr().out).values()
