@@ -63,6 +63,7 @@ def _joined_header(host: Host, facts: pulumi.Output[Any], joined: pulumi.Output[
         return {
             "NODE_ADDRESS": of["tailnet_ip"],
             "NODE_EXPORT": export_line(known["path"], of["tailnet_ip"]),
+            "NODE_FIREWALL": of["firewall"] or "",
             "NODE_HOST_KEY": of["host_key"],
             "NODE_SSHD_PORT": of["sshd_port"],
             "NODE_NETWORKS": json.dumps(of["fabric"]),
@@ -70,7 +71,7 @@ def _joined_header(host: Host, facts: pulumi.Output[Any], joined: pulumi.Output[
         }
 
     found = late({"facts": facts, "joined": joined, "path": path}, values)
-    names = ("ADDRESS", "EXPORT", "HOST_KEY", "SSHD_PORT", "NETWORKS", "PROBLEM")
+    names = ("ADDRESS", "EXPORT", "FIREWALL", "HOST_KEY", "SSHD_PORT", "NETWORKS", "PROBLEM")
     return fields(found, [f"NODE_{name}" for name in names])
 
 

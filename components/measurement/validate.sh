@@ -36,6 +36,21 @@ drive() {
 # A kept result; nothing where it is none any more.
 kept_in() { jq -c 'select(type == "object" and has("state") and has("measured_at"))' "$1" 2>/dev/null | grep .; }
 
+# Nodes at whose slurmd the head node gets no answer over the tailnet, one a line: Slurm may still call them idle, as they
+# reach it, and a job on them would never start.
+unreachable() {
+    # shellcheck disable=SC2016  # it is for the other shells
+    awk '{ print $1, $3 }' <<<"$MEMBERS" | xargs -r -P 64 -n 2 bash -c '
+        for try in 1 2; do timeout 8 bash -c "exec 3<>/dev/tcp/$1/6818" 2>/dev/null && exit; sleep 1; done; echo "$0"'
+}
+
+# Nodes that only jobs of the cluster's own measurements are on, one a line.
+own_jobs_alone() {
+    squeue -h -o '%u %j %N' | while read -r user job nodes; do
+        [ -z "$nodes" ] || scontrol show hostnames "$nodes" </dev/null | sed "s/^/$([[ $user == "$RUN_AS" && $job =~ ^(validate|prepare)- ]] && echo own || echo other) /"
+    done | awk '$1 == "own" { own[$2] } $1 == "other" { other[$2] } END { for (each in own) if (!(each in other)) print each }'
+}
+
 # The nodes, one a line: name, site, whether it is idle, busy (other jobs have it) or out (no job can have it), whether
 # it is new: not measured in this scope at this address, Slurm's word for its state, and the reason of a node that is drained
 # or down (Slurm keeps old ones). Fails while one is not idle.
@@ -57,10 +72,13 @@ look() {
             next
         }
         FILENAME == ARGV[2] { address[$1] = $2; next }
+        FILENAME == ARGV[3] { silent[$1]; next }
         {
             busy = state[$1] ~ /^((allocated|mixed|completing|planned|reserved|blocked)[-+]?|idle-)$/
+            # As a word and a reason, like the states of Slurm that come with one.
+            if ($1 in silent) { busy = 0; state[$1] = "unreachable"; reason[$1] = "no answer at port 6818 over the tailnet" }
             print $1, $2, state[$1] == "idle" ? "idle" : busy ? "busy" : "out", address[$1] == $3 ? "old" : "new", state[$1], reason[$1]
-        }' <(echo "$states") <(echo "$known") <(echo "$MEMBERS"))
+        }' <(echo "$states") <(echo "$known") <(echo "$SILENT") <(echo "$MEMBERS"))
     ! awk '$3 != "idle"' <<<"$ROLL" | grep . >/dev/null
 }
 
@@ -137,7 +155,10 @@ json_list() {
 
 # What there is to say where nothing could be measured: BUSY, or UNAVAILABLE where a node is down or drained.
 nothing_measured() {
-    local state=BUSY last jobs
+    local state=BUSY last jobs name
+    # Jobs of our own that do not end are no work of others, which a later `up` would find done.
+    ROLL=$(awk 'FILENAME == ARGV[1] { own[$1]; next } $3 == "busy" && $1 in own { $3 = "out"; $5 = "held a job of a measurement does not end there" } 1' \
+        <(own_jobs_alone) <(echo "$ROLL"))
     if grep -q ' out ' <<<"$ROLL"; then state=UNAVAILABLE; fi
     last=$(kept_in "$KEPT/$SCOPE.last.json") || last=null
     note "nothing is measured, $state: $ROLL"
@@ -173,7 +194,8 @@ up() {
     # From here on nothing that was measured before is this step's result.
     [ ! -e "$KEPT/$SCOPE.json" ] || mv -f "$KEPT/$SCOPE.json" "$KEPT/$SCOPE.last.json"
     local chosen left_out
-    ROLL='' IDLE=no
+    ROLL='' IDLE=no SILENT=''
+    SILENT=$(unreachable)
     # For how long others may have the nodes is the config's to say; slurmctld is away for a moment whenever it reads its files.
     wait_until "$ANSWER_LIMIT" nodes_known || fail "slurmctld does not say what its nodes do" \
         "see 'sinfo' and 'journalctl -u slurmctld' on $HOST_NAME"

@@ -10,6 +10,8 @@ from driver.report.facts import nodes_beside_sites, scopes
 from driver.report.training import training_of
 
 BAD_VERDICTS = ("FAIL", "UNSTABLE", "INCONCLUSIVE")
+# A measurement may find its nodes busy with other jobs this often in a row; from then on, no one has measured them.
+MOST_BUSY = 2
 _WORST_FIRST = (*BAD_VERDICTS, "BUSY", "UNJUDGED", "PASS")
 
 
@@ -19,12 +21,20 @@ class Judged:
 
     title: str
     verdict: str
+    retries: int = 0  # how often in a row it was BUSY before
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether it makes `make up` exit with 1."""
+        return self.verdict in BAD_VERDICTS or (self.verdict == "BUSY" and self.retries >= MOST_BUSY)
 
 
 def judged(outputs: Mapping[str, Any]) -> list[Judged]:
     """Return everything with a verdict in a stack's outputs, in the order of the tables."""
     measured = [*nodes_beside_sites(outputs), *scopes(outputs)]
-    found = [Judged(scope.title, scope.result["verdict"]) for scope in measured]
+    found = [
+        Judged(scope.title, scope.result["verdict"], int(scope.optional.get("retries") or 0)) for scope in measured
+    ]
     if trained := training_of(outputs):
         found.append(Judged("training", trained.verdict))
     return found
@@ -32,7 +42,7 @@ def judged(outputs: Mapping[str, Any]) -> list[Judged]:
 
 def bad(outputs: Mapping[str, Any]) -> list[str]:
     """Return the titles whose verdict makes `make up` exit with 1."""
-    return [each.title for each in judged(outputs) if each.verdict in BAD_VERDICTS]
+    return [each.title for each in judged(outputs) if each.is_bad]
 
 
 def overall(outputs: Mapping[str, Any], failed_steps: bool = False) -> str | None:

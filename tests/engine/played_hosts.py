@@ -110,7 +110,7 @@ def _answer(name: str, stdin: str, host_key: str) -> dict[str, Any]:
         },
         "join": {
             **{"tailnet_ip": tailnet_address(node), "tailscale_version": "1.102.5", "sshd_port": 22},
-            **{"host_key": host_key, "path": "direct", "fabric": {"interfaces": [], "rdma": []}},
+            **{"firewall": "", "host_key": host_key, "path": "direct", "fabric": {"interfaces": [], "rdma": []}},
         },
         "head": {
             **{"slurm_version": "24.11.5", "own_file_system": True},

@@ -232,7 +232,7 @@ class _Recorder(mocks.Mocks):
                 "slurm_version": "24.11.5-4", "mpi": "5-pmix5", **promised_gpus(str(inputs.get("stdin"))),
             },
             "join": {
-                "tailnet_ip": tailnet_address(node), "tailscale_version": "1.102.5", "sshd_port": 22,
+                "tailnet_ip": tailnet_address(node), "firewall": "", "tailscale_version": "1.102.5", "sshd_port": 22,
                 "restored_made": 1795496700, "restored_age": 93660,
                 "host_key": HOST_KEY, "fabric": {"interfaces": [], "rdma": []},
                 **({} if node in HEADS else {"path": "direct"}),

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: machine/keep_running tailnet/membership
+# uses: machine/keep_running tailnet/membership tailnet/own_firewall
 # Bring the machine into the tailnet: tailscaled with its state on disk, a fixed host name, a tag.
 #
 # TAILNET_TAG          tag of this machine on the tailnet
@@ -40,7 +40,8 @@ joined_as_asked() {
         [ "$(preference Hostname)" = "$HOST_NAME" ] &&
         [ "$(control_url)" = "$(wanted_control_url)" ] &&
         [ "$(tailscale debug prefs | jq -r '.AdvertiseTags // [] | join(",")')" = "$TAILNET_TAG" ] &&
-        [ "$(preference CorpDNS)" = false ]
+        [ "$(preference CorpDNS)" = false ] &&
+        [ "$(preference ShieldsUp)" != true ]
 }
 
 # It knows whether it has a login, and is not on its way from one state to another.
@@ -186,5 +187,6 @@ tailnet_join() {
     reload_units tailrack-tailnet.service
     enable_units --now tailrack-tailnet.service
     result tailnet_ip "$(json_string "$(tailscale ip -4)")"
+    result firewall "$(json_string "$(own_firewall)")"
     result tailscale_version "$(json_string "$(tailscale version | sed -n 1p)")"
 }

@@ -116,6 +116,9 @@ require_adoptable() {
     [ -e /sys/class/net/tailscale0 ] && [ -n "$(tailscale ip -4)" ] ||
         fail "adopt: true, and there is no interface tailscale0 with an IPv4 address; Slurm needs one" \
             "start tailscaled on $HOST_NAME with a kernel interface of that name"
+    [ "$(preference ShieldsUp)" != true ] ||
+        fail "adopt: true, and tailscale's shields are up here: it lets no connection of the cluster's other machines in" \
+            "run 'tailscale set --shields-up=false' on $HOST_NAME, or leave it out"
     # Rules of the tailnet are from tag to tag.
     tagged || fail "adopt: true, and this machine does not have the tag $TAILNET_TAG in its tailnet: the cluster's other machines \
 would not reach it" "run 'tailscale up --advertise-tags=$TAILNET_TAG' on $HOST_NAME, with the other flags that it names; the \

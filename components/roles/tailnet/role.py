@@ -9,6 +9,8 @@ from components.roles.facts import matching, version
 from components.roles.role import File, Role, template
 from components.settings.network_names import TAILNET
 
+# What a machine says of its own firewalls (own_firewall.sh).
+_FIREWALLS = r"((firewalld|ufw|nftables|shields-up)(\+(firewalld|ufw|nftables|shields-up)){0,3})?"
 UNIT = "tailrack-tailnet.service"
 
 
@@ -23,7 +25,7 @@ def role(settings: ClusterSettings) -> Role:
         packages={"join": ("jq",)},
         files={"join": (File(f"/etc/systemd/system/{UNIT}", template("tailnet", UNIT)),)},
         facts={
-            "join": {"tailnet_ip": _tailnet_address, "tailscale_version": version},
+            "join": {"tailnet_ip": _tailnet_address, "firewall": matching(_FIREWALLS), "tailscale_version": version},
             "reach": {"path": matching(r"direct|relay|peer-relay")},
         },
     )

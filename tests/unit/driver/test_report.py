@@ -76,6 +76,11 @@ def test_a_busy_scope_is_shown_with_who_is_on_its_nodes() -> None:
     assert "None" not in shown
 
 
+@pytest.mark.parametrize(("retries", "fails"), [(0, False), (1, False), (2, True), (7, True)])
+def test_a_scope_that_is_busy_for_the_third_time_in_a_row_is_no_success(retries: int, fails: bool) -> None:
+    assert overall.bad(outputs(rack={"verdict": "BUSY", "retries": retries})) == (["rack"] if fails else [])
+
+
 def test_jobs_that_are_not_kept_from_one_anothers_gpus_are_said_to_be() -> None:
     node = dict.fromkeys(
         ("site", "tailnet_ip", "path", "cpus", "memory_mb", "gpus", "slurm_version", "tailscale_version"), "x"

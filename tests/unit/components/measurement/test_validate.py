@@ -49,6 +49,8 @@ class Cluster:
     settings: str = "as before"  # of the measurement
     driver: str = COMPILED
     queue_limit: int = 0
+    queue: str = "bob train a2"  # who has which job on which nodes
+    silent_nodes: tuple[str, ...] = ()  # that nobody reaches over the tailnet
     says: str = ""  # what is printed in the place of the program that measures
     states: dict[str, str] = field(default_factory=lambda: dict.fromkeys(("a1", "a2", "b1", "b2"), "idle"))
 
@@ -70,7 +72,9 @@ class Cluster:
         shown = {"job_state": [self.ended], "exit_code": {"return_code": {"number": 0}}, "nodes": "some of them"}
         job = json.dumps({"jobs": [shown]})
         asked = f'touch "{shell.root}/asked-$3"'
-        shell.stub("scontrol", f"""case "$2" in job) echo '{job}' ;; node) {asked} ;; esac""")
+        shell.stub(
+            "scontrol", f"""case "$2" in hostnames) tr , '\\n' <<<"$3" ;; job) echo '{job}' ;; node) {asked} ;; esac"""
+        )
         told = "\n".join(f"{name} {state}" for name, state in self.states.items())
         right = f"[ $1 = -R ] || cat <<'END'\n{told}\nEND"
         late = f'[ -e "{shell.root}/asked-{self.stale}" ] || sed -i "s/^{self.stale} .*/{self.stale} mixed/"'
@@ -81,7 +85,16 @@ class Cluster:
         shell.stub(
             "sinfo", f"if [ -s {times} ]; then sed -i s/x// {times}; exit 1; fi\n{late}" if self.silent else late
         )
-        shell.stub("squeue", 'echo "$3 job 12 of bob, 55:00 left"')
+        shell.stub(
+            "squeue", f"""case $2 in -w) echo "$3 job 12 of bob, 55:00 left" ;; *) echo '{self.queue}' ;; esac"""
+        )
+        names = "|".join(member.split()[2] for member in members if member.split()[0] in self.silent_nodes)
+        shell.stub(
+            "timeout",
+            f"""case "$*" in
+            */dev/tcp/*) ! [[ "$*" =~ /dev/tcp/({names or "none"})/6818 ]] ;;
+            *) exec "{shell.tools}/timeout" "$@" ;; esac""",
+        )
         header: dict[str, str | int | list[str]] = {
             "HOST_NAME": "head", "SCOPE": "rack", "RUN_AS": "ada", "JOB_SCRIPT": "#!/bin/bash",
             "JOB_FILES": '{"all_reduce_perf.py":"pass"}',
@@ -175,6 +188,31 @@ def test_busy_nodes_get_no_job_and_keep_what_was_measured_last(cluster: Cluster)
     assert busy["last"] == first
     # A second time it is still the measurement that is kept, not the other BUSY.
     assert cluster.report(RACK)["last"] == first
+
+
+def test_a_node_that_slurm_calls_idle_and_that_nobody_reaches_gets_no_job_and_is_named(cluster: Cluster) -> None:
+    cluster.silent_nodes = ("a2",)
+    report = cluster.report(RACK)
+    assert (report["state"], report["left_out"], cluster.submitted) == ("UNAVAILABLE", ["a2"], [])
+    assert report["absent"] == {"a2": "unreachable: no answer at port 6818 over the tailnet"} | (
+        {"a1": "measured before"} if "a1" in report["absent"] else {}
+    )
+
+
+def test_a_node_that_nobody_reaches_does_not_keep_the_others_from_being_measured(cluster: Cluster) -> None:
+    cluster.silent_nodes = ("b2",)
+    cluster.report(MEMBERS)
+    assert "--nodelist=a1,a2,b1" in cluster.submitted[0]
+
+
+def test_a_job_of_the_measurement_itself_is_no_other_job(cluster: Cluster) -> None:
+    cluster.states["a2"] = "completing"
+    cluster.queue = "ada prepare-rack a2"
+    report = cluster.report(RACK)
+    assert report["state"] == "UNAVAILABLE"
+    assert report["absent"]["a2"] == "held: a job of a measurement does not end there"
+    cluster.queue = "ada prepare-rack a2\nbob train a2"
+    assert cluster.report(RACK)["state"] == "BUSY"
 
 
 def test_a_node_that_is_still_listed_as_mixed_after_its_job_is_asked_for_alone(cluster: Cluster) -> None:

@@ -35,7 +35,12 @@ def member(shell: Shell) -> Member:
     shell.stub("scontrol", 'if [ "$1" = ping ]; then echo "Slurmctld(primary) at head is UP"; fi')
     shell.stub("exportfs")
     shell.stub("tailscale", "echo '{}'")
-    shell.stub("timeout", 'shift; exec "$@"')
+    shell.write("answer", "bash: connect: Connection refused")
+    shell.stub(
+        "timeout",
+        f"""shift; answer="{shell.root}/answer"
+        case "$*" in */dev/tcp/*) cat "$answer" >&2; [ ! -s "$answer" ] ;; *) "$@" ;; esac""",
+    )
     shell.stub(
         "ssh-keygen", 'echo "certificate of ${@: -1}" >"${@: -1}"; mv "${@: -1}" "$(dirname "${@: -1}")/key-cert.pub"'
     )
@@ -53,7 +58,7 @@ def member(shell: Shell) -> Member:
             "NODE_EXPORT": export_line("/export/shared", address),
             "HOST_NAME": "head", "STEP_LOCK": "", "NODE_NAME": "b1", "NODE_ADDRESS": "100.64.0.7",
             "NODE_SSHD_PORT": 22, "NODE_HOST_KEY": "ssh-ed25519 AAAA", "NODE_SITE": "rack", "NODE_PROBLEM": "",
-            "NODE_PRICE": "2.05 USD",
+            "NODE_PRICE": "2.05 USD", "NODE_FIREWALL": "", "TAILNET_TAG": "tag:cluster",
             "NODE_SLURM_CONF": "NodeSet=site-rack Feature=site-rack", "NODE_GRES_CONF": "",
             "NODE_MEMORY": "ALL 1024", "NODE_JOB_SUBMIT_LUA": 'member("b1", "rack", "", 0)', "NODE_ADOPT": False,
             "NODE_FABRIC": "tailnet", "NODE_NETWORKS": '{"interfaces": [], "rdma": []}',
@@ -111,6 +116,30 @@ def test_a_member_gets_an_export_of_its_one_address_and_a_certificate(member: Me
     assert "exportfs -ra" in shell.calls
     (signing,) = [call for call in shell.calls if call.startswith("ssh-keygen")]
     assert " -h -I b1 -n b1,100.64.0.7 " in signing
+
+
+@pytest.mark.parametrize("answer", ["", "bash: connect: Connection refused"])
+def test_a_node_that_answers_over_the_tailnet_counts_before_slurmd_runs_too(
+    member: Member, shell: Shell, answer: str
+) -> None:
+    shell.write("answer", answer)
+    assert member("up").returncode == 0
+
+
+@pytest.mark.parametrize("answer", ["timed out", "bash: connect: No route to host"])
+def test_a_node_that_nobody_can_reach_is_no_member_and_its_firewall_is_named(
+    member: Member, shell: Shell, answer: str
+) -> None:
+    shell.hurry()
+    shell.write("answer", answer)
+    done = member("up", NODE_FIREWALL="ufw+nftables")
+    assert done.returncode == 1
+    assert "nothing answers on b1 at its tailnet address, 100.64.0.7 port 6818" in done.stderr
+    assert "a firewall of the machine's own (there: ufw, nftables), tailscale's shields-up" in done.stderr
+    assert "let in what comes by tailscale0" in done.stderr
+    assert "policy lets tag:cluster reach tag:cluster" in done.stderr
+    assert "fabric: tailnet" not in done.stderr
+    assert not shell.path("/etc/exports.d/tailrack-b1.exports").exists()
 
 
 def test_a_second_time_signs_nothing_and_gives_the_same_certificate(member: Member, shell: Shell) -> None:

@@ -39,7 +39,7 @@ class Tailscale:
         shell.write("sys/class/net/tailscale0/mtu", "1280")
         shell.write("usr/sbin/tailscaled", "").chmod(0o755)
         # Nothing is on its way out, everything else runs.
-        shell.stub("systemctl", 'case "$*" in *is-active*tailrack-logout*) exit 3 ;; esac')
+        shell.stub("systemctl", 'case "$*" in *is-active*tailrack-logout* | *firewalld*) exit 3 ;; esac')
         self.is_(FRESH, "NeedsLogin")
 
     def is_(self, preferences: dict[str, Any], state: str = "Running", name: str = "", up: str = "") -> None:
@@ -175,12 +175,64 @@ def test_a_tailscale_that_cannot_wait_is_refused(
     assert gate().returncode == 0
 
 
+RULESET = """table ip filter {
+	chain INPUT {
+		type filter hook input priority filter; policy accept;
+	}
+}
+table inet mine {
+	chain input {
+		type filter hook input priority filter; policy drop;
+		tcp dport 22 accept
+	}
+}"""
+
+
+@pytest.mark.parametrize(
+    ("stubs", "said"),
+    [
+        ({}, ""),
+        ({"nft": f"cat <<'END'\n{RULESET}\nEND"}, "nftables"),
+        ({"nft": f"cat <<'END'\n{RULESET.replace('policy drop', 'policy accept')}\nEND"}, ""),
+        ({"ufw": "echo 'Status: active'"}, "ufw"),
+        ({"ufw": "echo 'Status: inactive'"}, ""),
+        ({"systemctl": 'case "$*" in *is-active*tailrack-logout*) exit 3 ;; esac'}, "firewalld"),
+    ],
+    ids=["none", "nft drops", "nft accepts", "ufw", "ufw is off", "firewalld"],
+)
+def test_a_firewall_of_the_machines_own_is_named(
+    tailscale: Tailscale, shell: Shell, join: Callable[..., Result], stubs: dict[str, str], said: str
+) -> None:
+    shell.stub("systemctl", 'case "$*" in *is-active*tailrack-logout*|*firewalld*) exit 3 ;; esac')
+    for name, body in stubs.items():
+        shell.stub(name, body)
+    done = join()
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["firewall"] == said
+
+
+def test_shields_that_are_up_are_taken_down_with_the_next_join_and_refused_on_an_adopted_machine(
+    tailscale: Tailscale, shell: Shell, join: Callable[..., Result], gate: Callable[..., Result]
+) -> None:
+    shell.write(MARK, f"{URL} a1\n")
+    tailscale.is_(
+        {**member(URL, "a1"), "AdvertiseTags": ["tag:cluster"], "CorpDNS": False, "ShieldsUp": True}, "Running", "a1"
+    )
+    assert join().returncode == 0
+    assert "--reset" in tailscale.asked[-1]
+    shell.path("up").unlink()
+    tailscale.is_({**member(URL, "a1"), "AdvertiseTags": ["tag:cluster"], "ShieldsUp": True}, "Running", "a1")
+    done = gate(NODE_ADOPT=True)
+    assert "tailscale's shields are up here" in done.stderr
+    assert "'tailscale set --shields-up=false' on a1" in done.stderr
+
+
 def test_a_machine_that_the_cluster_brought_in_passes_the_gate_and_is_not_asked_to_join_again(
     tailscale: Tailscale, shell: Shell, gate: Callable[..., Result], join: Callable[..., Result]
 ) -> None:
     done = join()
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"tailnet_ip": "100.64.0.7", "tailscale_version": "1.102.5"}
+    assert json.loads(done.stdout) == {"tailnet_ip": "100.64.0.7", "firewall": "", "tailscale_version": "1.102.5"}
     assert shell.path(MARK).read_text() == f"{URL} a1\n"
     (asked,) = tailscale.asked
     assert "--accept-dns=false" in asked

@@ -22,7 +22,7 @@ GOOD: dict[str, Any] = {
     "cpus": 4, "memory_mb": 8000, "gpus": 2, "gpu_kind": "h200", "gpu_devices": [0, 1],
     "gpu_memory_mb": 143771, "gpu_driver": "580.159.04", "gpu_nvlinks": 18, "kernel_nfs_server": False, "cgroups": True,
     "open_ports": [], "mpi": "5-pmix5", "slurm_version": "1:24.11.5-4+deb13u1~1", "tailnet_ip": "100.64.0.2",
-    "tailscale_version": "1.102.5-t0a1b2c",
+    "firewall": "ufw+nftables", "tailscale_version": "1.102.5-t0a1b2c",
     "sshd_port": 22, "host_key": HOST_KEY, "path": "peer-relay",
     "fabric": {
         "interfaces": [
