@@ -25,6 +25,8 @@ RESULT='' LOCKED='' REASON='' REMEDY='' ANSWER='' WORKED='' ANSWERED=''
 AT_END=() TEMPORARY=()
 
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C
+# The login's may be 027 or 077, as on hardened images, and sudo keeps it: folders would be closed to users and to apt.
+umask 022
 
 # Say what is done now. Goes to the log; only the last lines of it are seen, and only after a failure.
 note() { printf '%(%H:%M:%S)T %s\n' -1 "$*" >&2; }
@@ -101,6 +103,7 @@ dispatch() {
     local action=${1:?up or down} way=${2:-} status
     trap report_failure EXIT
     mkdir -p "$LOG_DIR" "$STATE_DIR" || fail "cannot make $LOG_DIR and $STATE_DIR"
+    open_folders
     install -d -m 0700 "$PRIVATE_DIR"
     ANSWER=$(mktemp "$PRIVATE_DIR/$STEP_NAME.XXXXXX")
     set +e
@@ -119,6 +122,16 @@ dispatch() {
     cat "$ANSWER"
     ANSWERED=yes
     rm -f "$ANSWER"
+}
+
+# Folders of the cluster's own that users have to pass, as a step of an earlier release may have made them under a login's
+# umask. What is secret in them is in files and folders that are closed themselves.
+open_folders() {
+    local folder folders=()
+    for folder in "$STATE_DIR" /etc/tailrack /usr/local/lib/tailrack; do
+        if [ -d "$folder" ] && [ ! -L "$folder" ]; then folders+=("$folder"); fi
+    done
+    chmod 0755 "${folders[@]}"
 }
 
 # What the shell that works leaves for the one that answers: the result, or why there is none.

@@ -29,6 +29,8 @@ install_tailscale() {
         fail "Tailscale's package source does not answer${reason:+ ($reason)}" \
             "$(fetch_remedy "$reason" "install tailscale on $HOST_NAME by hand, then run up again")"
     fi
+    # A file that an earlier try left keeps its mode, and apt reads it as an account of its own.
+    chmod 0644 /usr/share/keyrings/tailscale-archive-keyring.gpg
     ensure_file /etc/apt/sources.list.d/tailscale.list 0644 root:root \
         "deb [signed-by=/usr/share/keyrings/tailscale-archive-keyring.gpg] $source/$id $codename main"
     ensure_packages tailscale

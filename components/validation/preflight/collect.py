@@ -174,6 +174,7 @@ def write(path: Path, found: dict[str, Look]) -> None:
 
 
 if __name__ == "__main__":
+    os.umask(0o022)
     write(Path(sys.argv[1]) if len(sys.argv) > 1 else HEALTH, collect(looks()))
     # Not by way of threads that still wait.
     os._exit(0)

@@ -137,6 +137,7 @@ def main(arguments: list[str], node: Node | None = None) -> int:
     if os.geteuid() != 0:
         sys.stderr.write("tailrack-checks: only root can look; next: sudo tailrack-checks\n")
         return 2
+    os.umask(0o022)  # everybody reads what it finds, whatever root's login has
     if "--forget-ports" in arguments:
         (node.kept / "ports.json").unlink(missing_ok=True)
         return 0

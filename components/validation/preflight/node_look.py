@@ -152,6 +152,7 @@ def say_reason(node: Node, name: str, ask: Scontrol = scontrol, wait: Callable[[
 def main(arguments: list[str], node: Node | None = None) -> int:
     """See above. A look that fails drains nobody."""
     # slurmd gives it no environment.
+    os.umask(0o022)
     os.environ["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     node = node or Node()
     name = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]

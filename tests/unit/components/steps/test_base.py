@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -208,6 +209,40 @@ def test_its_result_is_the_only_output_and_the_rest_is_logged(shell: Shell) -> N
     log = (shell.root / "var/log/tailrack/probe.log").read_text()
     assert log.index("probe up on a1") < log.index("chatter") < log.index("step one") < log.index("done in")
     assert "trouble" in log
+
+
+@pytest.fixture
+def login_umask(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The umask of the login that a step runs as, as sudo keeps it."""
+    before = os.umask(request.param)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.parametrize("login_umask", [0o027, 0o077], indirect=True, ids=["027", "077"])
+@pytest.mark.usefixtures("login_umask")
+def test_modes_do_not_depend_on_the_logins_umask(shell: Shell) -> None:
+    body = """mkdir -p /etc/a/b; echo text >/etc/a/fetched; CHANGED=
+        ensure_file /etc/new/file 0644 root:root text; mkdir /var/lib/shared
+        echo secret | (umask 077; cat >/etc/secret); result ok true"""
+    done = shell.run(with_up(body))
+    assert done.returncode == 0, done.stderr
+    wanted = {
+        "etc/a": 0o755, "etc/a/b": 0o755, "etc/a/fetched": 0o644, "etc/new": 0o755, "etc/new/file": 0o644,
+        "var/lib/shared": 0o755, "var/lib/tailrack": 0o755, "etc/secret": 0o600,
+    }  # fmt: skip
+    assert {path: stat.S_IMODE(shell.path(path).stat().st_mode) for path in wanted} == wanted
+
+
+def test_folders_that_an_earlier_step_has_closed_to_users_are_opened_and_links_are_not_followed(shell: Shell) -> None:
+    for folder in ("var/lib/tailrack", "usr/local/lib/tailrack", "elsewhere"):
+        shell.path(folder).mkdir(parents=True, mode=0o700)
+        shell.path(folder).chmod(0o750)
+    shell.path("etc/tailrack").symlink_to(shell.path("elsewhere"))
+    assert shell.run(with_up("result ok true")).returncode == 0
+    modes = [stat.S_IMODE(shell.path(each).stat().st_mode) for each in ("var/lib/tailrack", "usr/local/lib/tailrack")]
+    assert modes == [0o755, 0o755]
+    assert stat.S_IMODE(shell.path("elsewhere").stat().st_mode) == 0o750
 
 
 def test_the_action_chooses_the_function(shell: Shell) -> None:

@@ -71,7 +71,7 @@ def reason(output: str = "", **changes: Any) -> str:
          "no plugin for the MPI", "srun --mpi=list"),
         ("The application appears to have been direct launched using \"srun\", but OMPI was not built with SLURM's PMI",
          "cannot be started by srun", "PMIx"),
-        ("/opt/all_reduce_perf: error while loading shared libraries: libmpi.so.40: cannot open shared object file",
+        ("./all_reduce_perf: error while loading shared libraries: libmpi.so.40: cannot open shared object file",
          "a library of the program is missing", "validation.nccl.program"),
         ("./all_reduce_perf: /lib/libc.so.6: version `GLIBC_2.38' not found", "built on a newer system", "oldest"),
     ],
