@@ -30,6 +30,7 @@ from stacks.yaml_file import read_yaml, told
 _SEALED = re.compile(r"v1:([A-Za-z0-9+/]+={0,2}):([A-Za-z0-9+/]+={0,2})")
 # How the CLI hands a config to the program: one variable of the environment, of which Linux takes no longer one
 # (MAX_ARG_STRLEN, with its name and the byte after it).
+LARGEST = 512 * 1024  # bytes of a stack's file, with its comments; it is read some times in a run
 _VARIABLE, _LONGEST = "PULUMI_CONFIG=", 128 * 1024 - 1
 
 
@@ -101,6 +102,11 @@ def read_stack_file(path: Path) -> dict[str, Any]:
 
     A file that is not there is an empty one, as for the CLI. Raises DriverError for what cannot be read.
     """
+    if path.exists() and path.stat().st_size > LARGEST:
+        raise DriverError(
+            f"{path.name} has more than {LARGEST} bytes, which would take minutes to read; list the hosts of a site in "
+            "a file of their own, and name that as its hosts_file (docs/config.md)"
+        )
     content = read_yaml(path) if path.exists() else {}
     config = content["config"] = {} if content.get("config") is None else content["config"]
     if not isinstance(config, dict):

@@ -12,6 +12,7 @@ import yaml
 from components.settings.problems import shown
 
 LARGEST = 16 * 2**20  # bytes of a file
+MOST_VALUES = 1_000_000  # of a file, each as often as an alias repeats it; a site of the most hosts has fewer
 DEEPEST = 50  # lists and mappings in one another: libyaml goes as deep as it is led, until the stack ends
 
 _TAG = "tag:yaml.org,2002:"
@@ -44,7 +45,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         what = f"line {line} has bytes that are not UTF-8"
         raise FileError(f"{path.name} cannot be read: {what}; save the file as UTF-8") from None
     try:
-        _check_depth(text)
+        _check_size(text)
         value = yaml.load(text, Loader=_Loader)  # noqa: S506 - it is a SafeLoader
     except yaml.MarkedYAMLError as error:
         where = f" line {error.problem_mark.line + 1}" if error.problem_mark else ""
@@ -85,13 +86,32 @@ def _fail(mark: Any, what: str, fix: str) -> NoReturn:
     raise yaml.MarkedYAMLError(problem=f"{what}; {fix}", problem_mark=mark)
 
 
-def _check_depth(text: str) -> None:
-    depth = 0
+def _check_size(text: str) -> None:
+    """Refuse lists and mappings that are nested too deep, and too many values, before any of them is made.
+
+    A value that an alias names counts each time: ten lines of ten aliases are ten billion values.
+    """
+    open_: list[tuple[str | None, int]] = []  # of each collection around: its anchor, and the count before it
+    sizes: dict[str, int] = {}
+    count = 0
     for event in yaml.parse(text, Loader=_LOADER):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST:
-            what = f"lists and mappings are nested more than {DEEPEST} deep"
-            _fail(event.start_mark, what, "no key of a stack's config needs that; take them out")
+        if isinstance(event, yaml.CollectionStartEvent):
+            open_.append((event.anchor, count))
+            count += 1
+            if len(open_) > DEEPEST:
+                what = f"lists and mappings are nested more than {DEEPEST} deep"
+                _fail(event.start_mark, what, "no key of a stack's config needs that; take them out")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = open_.pop()
+            if anchor is not None:
+                sizes[anchor] = count - before
+        elif isinstance(event, yaml.AliasEvent):
+            count += sizes.get(event.anchor, 1)
+        elif isinstance(event, yaml.ScalarEvent):
+            count += 1
+        if count > MOST_VALUES:
+            what = f"there are more than {MOST_VALUES:,} values, those that an alias (*) repeats counted each time"
+            _fail(event.start_mark, what, "no stack's config needs that many; write fewer")
 
 
 def _refuse_doubtful(name: str, node: yaml.Node) -> None:

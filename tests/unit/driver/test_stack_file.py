@@ -9,9 +9,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from driver.stack_file import ConfigSecrets, check_for_cli, load_config, passphrase
+from driver.stack_file import LARGEST, ConfigSecrets, check_for_cli, load_config, passphrase
 from stacks.config import ConfigError, load
-from stacks.yaml_file import LARGEST, FileError, read_yaml
+from stacks.yaml_file import FileError, read_yaml
 
 HOSTILE = {
     "a list": (b"config: [1]\n", ("config is a list",)),
@@ -26,6 +26,15 @@ HOSTILE = {
     "nesting 3,000 deep": (b"config: " + b"[" * 3000 + b"]" * 3000, ("line 1", "nested more than")),
     "nesting 100,000 deep": (b"config: " + b"[" * 100_000, ("line 1", "nested more than")),
     "a file of a size that none has": (b"config: {}" + b" " * LARGEST, (str(LARGEST), "bytes")),
+    "aliases of aliases": (
+        b"config:\n  tailrack:a0: &a0 [x]\n"
+        + b"".join(b"  tailrack:a%d: &a%d [%s]\n" % (n, n, b",".join([b"*a%d" % (n - 1)] * 10)) for n in range(1, 10)),
+        ("1,000,000 values", "an alias"),
+    ),
+    "350,000 users": (
+        b"config:\n  tailrack:users:\n" + b"".join(b"  - {name: u%d, uid: %d}\n" % (n, n) for n in range(350_000)),
+        ("bytes",),
+    ),
     "a key that is a number": (b"config:\n  tailrack:slurm: {settings: {5: 6}}\n", ("line 2", "a key is a number")),
     "a key that is null": (b"config:\n  tailrack:a: {~: 6}\n", ("line 2", "a key is nothing")),
     "a key that is a date": (b"config:\n  tailrack:a: {2001-01-01: 6}\n", ("line 2", "a key is a date")),
