@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -119,25 +120,25 @@ def _engine(arguments: argparse.Namespace, console: Console) -> Found:
 
 
 def _up(arguments: argparse.Namespace, console: Console) -> int:
-    begun = time.monotonic()
+    begun, since = time.monotonic(), time.time()
     progress = Progress(console)
     deployment = _deployment(arguments, progress, _engine(arguments, console))
     if deployment.written.uses_lab:
         lab_commands.prepare(deployment.written.profiles)
     last_run = LastRun(arguments.state_dir, arguments.stack)
     last_run.begin()
-    with Patience(console, deployment), progress:
+    with Patience(console, deployment) as patience, progress:
         summary = deployment.up(Checks(deployment.written.allowed), arguments.refresh)
     last_run.end([first_line(failure) for failure in summary.failures])
     console.print()
     outputs = deployment.outputs() if summary.ok else {}
     if summary.ok:
-        tables.show(console, outputs, deployment.make)
+        tables.show(console, outputs, deployment.make, since)
     nothing = not any(summary.counts[operation] for operation in ("create", "update", "replace", "delete"))
     console.print(f"Nothing to change: {changes(summary)}." if nothing and summary.ok else f"{changes(summary)}.")
     console.print(f"make up took {time.monotonic() - begun:.1f} s.", highlight=False)
     if not summary.ok:
-        return say_failed(console, summary, progress)
+        return say_failed(console, summary, progress, patience.interrupted)
     bad = overall.bad(outputs)
     if bad:
         console.print(
@@ -212,7 +213,7 @@ def _outputs(arguments: argparse.Namespace, console: Console) -> int:
 def _status(arguments: argparse.Namespace, console: Console) -> int:
     deployment = _deployment(arguments, Progress(console), find_engine(arguments.engine))
     outputs = deployment.outputs()
-    tables.show(console, outputs, deployment.make)
+    tables.show(console, outputs, deployment.make, math.inf)
     if not outputs.get("cluster"):
         return 0
     if costs := Prices.made(outputs).words:
@@ -339,14 +340,14 @@ def _down(arguments: argparse.Namespace, console: Console) -> int:
         raise DriverError(
             f"machines of {', '.join(pools)} are in this cluster, and they would lose it: run {first} first"
         )
-    with Patience(console, deployment), progress:
+    with Patience(console, deployment) as patience, progress:
         summary = deployment.destroy(arguments.cluster_gone)
     console.print(f"{changes(summary)}.", highlight=False)
     if not summary.ok:
         if deployment.written.cluster_stack and not arguments.cluster_gone:
             told = f"\nIf its cluster is gone for good: {deployment.make('down', CLUSTER='gone')}"
             console.print(told, markup=False, highlight=False, soft_wrap=True)
-        return say_failed(console, summary, progress)
+        return say_failed(console, summary, progress, patience.interrupted)
     if deployment.written.uses_lab:
         # A pool is in the lab of its cluster.
         if not deployment.written.cluster_stack:

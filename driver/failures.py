@@ -11,12 +11,19 @@ from engine.events import Failure, Summary
 from stacks import bugs
 
 
-def say_failed(console: Console, summary: Summary, progress: Progress) -> int:
-    """Print what failed and what to do next; the exit status."""
-    for failure in summary.failures:
+def say_failed(console: Console, summary: Summary, progress: Progress, interrupted: bool = False) -> int:
+    """Print what failed and what to do next; the exit status.
+
+    interrupted   whether Ctrl-C ended the run: where no step failed, there is nothing to repair
+    """
+    failures = [failure for failure in summary.failures if failure.urn or not interrupted]
+    for failure in failures:
         console.print()
         console.print(lines(told(failure)), style="red", markup=False, highlight=False, soft_wrap=True)
     console.print()
+    if not failures:
+        console.print("Stopped. Run the same command again to go on from there.")
+        return 1
     done = "What did not fail is done." if progress.begun else "Nothing was begun."
     console.print(f"{done} Repair what is named above, then run the same command again.")
     return 1

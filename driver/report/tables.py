@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from rich.text import Text
 from components.validation.sizes import format_size
 from components.validation.table import COLUMNS, bandwidth, table_rows
 from driver.make_command import Make
+from driver.report.dates import dated
 from driver.report.facts import Scope, node_facts, nodes_beside_sites, scopes
 from driver.report.overall import BAD_VERDICTS
 from driver.report.training import Trained, training_of
@@ -23,8 +25,12 @@ _SEVERITIES = {"error": "red", "warning": "yellow"}
 _RIGHT = ("CPUs", "memory", "GPUs", "busbw (GB/s)", "floor (GB/s)", "spread")
 
 
-def show(console: Console, outputs: Mapping[str, Any], make: Make = _NO_STACK) -> None:
-    """Print the report; `make` has the commands of its stack."""
+def show(console: Console, outputs: Mapping[str, Any], make: Make = _NO_STACK, since: float = 0) -> None:
+    """Print the report.
+
+    make    the commands of its stack
+    since   when the run that shows it began (seconds since 1970): figures measured earlier get their date
+    """
     cluster = outputs.get("cluster")
     if not cluster:
         console.print(f"There is no cluster yet: run {make('up')}.", highlight=False, markup=False, soft_wrap=True)
@@ -45,19 +51,19 @@ def show(console: Console, outputs: Mapping[str, Any], make: Make = _NO_STACK) -
         console.print(_table("Each node by itself", [node_figures(scope) for scope in alone]))
     for scope in alone:
         if scope.result["rows"]:  # all of which would be a table a node
-            _say_verdict(console, scope, f"{scope.name}: ")
+            _say_verdict(console, scope, since, f"{scope.name}: ")
     for scope in [*(scope for scope in alone if not scope.result["rows"]), *scopes(outputs)]:
-        _show_scope(console, scope)
+        _show_scope(console, scope, since)
     if trained := training_of(outputs):
-        _show_training(console, trained)
+        _show_training(console, trained, since)
 
 
-def _show_training(console: Console, trained: Trained) -> None:
+def _show_training(console: Console, trained: Trained, since: float) -> None:
     if trained.figures:
         console.print(_table(f"Training, {trained.how}", [trained.figures]))
     else:
         console.print("Training: not measured", style="italic", highlight=False, markup=False)
-    words = f"{trained.verdict}  {trained.reason}"
+    words = f"{trained.verdict}  {trained.reason}{_when(trained.result, since)}"
     console.print(words, style=_STYLES.get(trained.verdict, ""), highlight=False, markup=False)
     console.print()
 
@@ -88,7 +94,7 @@ def _table(title: str, rows: list[dict[str, str]]) -> Table:
     return table
 
 
-def _show_scope(console: Console, scope: Scope) -> None:
+def _show_scope(console: Console, scope: Scope, since: float) -> None:
     if scope.result["rows"]:
         table = Table(title=Text(f"Bus bandwidth, {scope.title}: {scope.how}"), title_justify="left")
         for column in COLUMNS:
@@ -98,7 +104,7 @@ def _show_scope(console: Console, scope: Scope) -> None:
         console.print(table)
     else:
         console.print(f"Bus bandwidth, {scope.title}: not measured", style="italic", highlight=False, markup=False)
-    _say_verdict(console, scope)
+    _say_verdict(console, scope, since)
     for accusation in scope.accusations:
         console.print(accusation, style="red", highlight=False, markup=False)
     for finding in scope.findings:
@@ -109,9 +115,14 @@ def _show_scope(console: Console, scope: Scope) -> None:
     console.print()
 
 
-def _say_verdict(console: Console, scope: Scope, whose: str = "") -> None:
-    verdict = scope.result["verdict"]
-    words = f"{verdict}  {whose}{scope.reason}{f' {scope.margin}' if scope.margin else ''}"
+def _when(result: Mapping[str, Any], since: float) -> str:
+    words = dated(result, since, time.time())
+    return f" ({words})" if words else ""
+
+
+def _say_verdict(console: Console, scope: Scope, since: float, whose: str = "") -> None:
+    verdict, when = scope.result["verdict"], _when(scope.optional, since)
+    words = f"{verdict}  {whose}{scope.reason}{f' {scope.margin}' if scope.margin else ''}{when}"
     console.print(words, style=_STYLES.get(verdict, ""), highlight=False, markup=False)
 
 

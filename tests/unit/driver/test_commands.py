@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -102,6 +104,30 @@ def test_after_a_failure_it_is_said_whether_anything_is_done(monkeypatch, tmp_pa
     told = capsys.readouterr().err
     assert f"{said} Repair what is named above, then run the same command again." in " ".join(told.split())
     assert "users is missing" in told
+
+
+@pytest.mark.parametrize("command", ["up", "down"])
+@pytest.mark.parametrize("failed", [False, True])
+def test_after_a_clean_interrupt_nobody_is_told_to_repair_anything(monkeypatch, tmp_path, capsys, command, failed):
+    def deployment(_arguments, progress, *_):
+        def run(*_: object, **__: object) -> Summary:
+            progress.on_event(STEP)
+            os.kill(os.getpid(), signal.SIGINT)
+            step = [Failure(STEP.urn, "no room")] if failed else []
+            return Summary(failures=[*step, Failure("", "stopped; what had finished is saved")])
+
+        words = {"written": WrittenConfig({}), "in_process": True, "stop": lambda: None}
+        words |= {"pools": list, "made": list}
+        return SimpleNamespace(**words, up=run, destroy=run)
+
+    monkeypatch.setattr(driver, "_deployment", deployment)
+    monkeypatch.setattr(driver, "find_engine", lambda _: SimpleNamespace(why=""))
+    assert driver.main(["--stack", "prod", "--state-dir", str(tmp_path), command]) == 1
+    told = capsys.readouterr().err
+    assert ("Repair what is named above" in told) == failed
+    assert ("no room" in told) == failed
+    assert ("Stopped. Run the same command again to go on from there." in told) != failed
+    assert "what had finished is saved" not in told
 
 
 @pytest.mark.parametrize(("cluster", "said"), [("lab", True), ("", False)])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import math
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from rich.console import Console
 from components.validation.model import JobReport, Measurement
 from components.validation.verdict import judge
 from driver.report import overall, tables
+from driver.report.dates import dated
 
 ASKED = Measurement(
     backend="tcp-cpu",
@@ -23,6 +26,7 @@ ASKED = Measurement(
     ranks=2,
     nodes=2,
 )
+NOON = datetime(2026, 11, 26, 12, tzinfo=UTC).timestamp()
 BUSY = {
     "job_id": None, "state": "BUSY", "exit_code": None, "seconds": None, "nodes": [], "output": "",
     "facts": {"a1": "job 12 of ada, 55:00 left"}, "left_out": ["a1"], "measured_at": 1_800_000_000,
@@ -104,3 +108,26 @@ def test_what_machines_do_not_hold_is_shown_under_the_nodes_and_old_outputs_have
     shown["cluster"]["notes"] = ["/export/shared is no file system of its own."]
     tables.show(Console(file=written, width=200), shown)
     assert written.getvalue().endswith("\nNote: /export/shared is no file system of its own.\n")
+
+
+@pytest.mark.parametrize(
+    ("measured", "since", "words"),
+    [
+        ("2026-11-26T05:18:30Z", NOON, "measured 05:18 UTC, unchanged since"),
+        ("2026-11-25T23:59:00Z", NOON, "measured 2026-11-25 23:59 UTC, unchanged since"),
+        ("2026-11-26T12:00:01Z", NOON, ""),
+        ("2026-11-26T12:00:01Z", math.inf, "measured 12:00 UTC, unchanged since"),
+        (None, math.inf, ""),
+        ("yesterday", math.inf, ""),
+    ],
+)
+def test_a_figure_of_an_earlier_run_has_its_date(measured: str | None, since: float, words: str) -> None:
+    assert dated({"measured_at": measured, "verdict": "PASS"}, since, NOON + 5) == words
+
+
+def test_a_verdict_of_an_earlier_run_is_shown_with_its_date_and_one_of_this_run_without() -> None:
+    result = judge(ASKED, JobReport.from_json({**BUSY, "state": "FAILED", "exit_code": 3}))
+    for since, shown in ((1_800_000_001, True), (1_800_000_000, False)):
+        written = io.StringIO()
+        tables.show(Console(file=written, width=300), outputs(rack=result), since=since)
+        assert ("(measured 2027-01-15 08:00 UTC, unchanged since)" in written.getvalue()) == shown
