@@ -25,6 +25,9 @@ class Why:
     next: str = ""
 
 
+_SOON = "It may begin again after two minutes."
+
+
 def why_it_waits(job: Job, nodes: Sequence[Node], expand: Callable[[str], Sequence[str]]) -> Why:
     """Return why a job that has not begun waits.
 
@@ -43,12 +46,14 @@ def why_it_waits(job: Job, nodes: Sequence[Node], expand: Callable[[str], Sequen
     if job.reason in ("Resources", "Priority", "None", "NodeDown"):
         return _resources(job, nodes)
     if job.reason == "BeginTime" and job.restarts:
-        again = (
-            f"It went back to the queue, {_counted(job.restarts, 'time')} so far: nodes of it were lost or could not "
-        )
-        return Why(
-            (f"{again}start it, or another job took them. It may begin again after two minutes.",), "tailrack nodes"
-        )
+        again = f"It went back to the queue, {_counted(job.restarts, 'time')} so far"
+        if job.failed_node:
+            return Why(
+                (f"{again}: node {job.failed_node} of it was lost. {_SOON}",), f"tailrack nodes {job.failed_node}"
+            )
+        # Slurm says no more of `scontrol requeue`, of a prolog that failed, or of preemption.
+        whose = "its user or an administrator requeued it, a node could not start it, or another job took its nodes"
+        return Why((f"{again}: {whose}. No node of it was lost. {_SOON}",))
     for word, why in _REASONS.items():
         if job.reason == word:
             return Why(tuple(each.format(job=job) for each in why.sentences), why.next.format(job=job))

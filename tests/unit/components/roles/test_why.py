@@ -154,8 +154,16 @@ def test_a_node_that_a_job_asks_for_by_name_is_reserved_only_where_a_reservation
 
 def test_a_job_that_went_back_to_the_queue_is_told_so_and_not_of_its_own_begin() -> None:
     told = waits(state_reason="BeginTime", restart_cnt=2)
-    assert "went back to the queue, 2 times so far" in told
+    assert "went back to the queue, 2 times so far: its user or an administrator requeued it" in told
+    assert "No node of it was lost" in told
     assert "--begin" not in told
+
+
+def test_a_job_whose_node_was_lost_is_told_of_that_node() -> None:
+    told = waits(state_reason="BeginTime", restart_cnt=1, failed_node="b1")
+    assert "went back to the queue, 1 time so far: node b1 of it was lost" in told
+    assert "requeued" not in told
+    assert "tailrack nodes b1" in told
 
 
 def test_a_job_of_one_node_is_not_told_of_sites() -> None:
