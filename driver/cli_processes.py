@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import threading
@@ -31,14 +30,16 @@ def end_run(stopping: threading.Event) -> None:
             _signal(provider, signal.SIGKILL)
 
 
-def lock_owner(lock: Path) -> int:
-    """Return the process that a lock of the CLI's names; 0 for a lock that was cut off or holds something else."""
+def is_cli(pid: int) -> bool:
+    """Whether a process of this machine is a Pulumi CLI; any process is taken for one where there is no /proc."""
+    if not is_running(pid):
+        return False
     try:
-        content = json.loads(lock.read_bytes())
-    except (ValueError, RecursionError):
-        return 0
-    pid = content.get("pid") if isinstance(content, dict) else None
-    return pid if isinstance(pid, int) else 0
+        return _program(Path(f"/proc/{pid}")) == CLI
+    except FileNotFoundError:
+        return not Path("/proc/self").exists()
+    except OSError:
+        return True
 
 
 def is_running(pid: int) -> bool:
@@ -65,6 +66,11 @@ def _stat(folder: Path) -> list[str]:
     return (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
 
 
+def _program(folder: Path) -> str:
+    """The name by which a process was started. OSError where it is gone."""
+    return PurePath(os.fsdecode((folder / "cmdline").read_bytes()).split("\0")[0]).name
+
+
 def _signal(pid: int, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, number)
@@ -75,8 +81,8 @@ def _children(parent: int, program: str) -> Iterator[int]:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             started_by = _stat(folder)[1]
-            words = os.fsdecode((folder / "cmdline").read_bytes()).split("\0")
+            name = _program(folder)
         except OSError:  # it has ended
             continue
-        if int(started_by) == parent and PurePath(words[0]).name == program:
+        if int(started_by) == parent and name == program:
             yield int(folder.name)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,8 @@ from pulumi.runtime.rpc import UNKNOWN
 
 from components.steps.label import StepLabel
 from driver.cli_events import Telling
-from driver.cli_processes import end_run, is_running, lock_owner
+from driver.cli_locks import BUSY, Lock, locks_told
+from driver.cli_processes import end_run
 from driver.cli_state import made_of, resources
 from driver.cli_words import meant
 from driver.silent_hosts import Place, SilentHosts, place_of
@@ -156,21 +158,41 @@ class CliRunner:
         Raises DriverError with the CLI's own words where it cannot.
         """
         locks = self._workspace.locks()
-        for lock in locks:
-            owner = lock_owner(lock)
-            if is_running(owner):
-                raise DriverError(
-                    f"process {owner} is still working on stack {self._workspace.stack!r}, left by a run that was "
-                    f"killed; wait for it or end it with 'kill {owner}'"
-                )
+        self._refuse_held(locks)
         try:
             if locks:
-                stack.cancel()
+                self._cancel()
             if (stack.export_stack().deployment or {}).get("pending_operations"):
                 self._mended(lambda: stack.refresh(clear_pending_creates=True, color="never"))
         except CommandError as error:
             what = "" if self._interrupted else "what a killed run left cannot be cleared away: "
             raise DriverError(what + self._meant(error)) from None
+
+    def _cancel(self) -> None:
+        """Take the CLI's locks away, which is all that it does in a folder or a bucket."""
+        self._pulumi("cancel", "--yes", "--stack", self._workspace.stack)
+
+    def _refuse_held(self, locks: Iterable[Lock]) -> None:
+        """Raise DriverError for a lock whose run is at work, or may be."""
+        stack = self._workspace.stack
+        for lock in locks:
+            if lock.held:
+                raise DriverError(
+                    f"process {lock.pid} of this machine (pulumi) is still working on stack {stack!r}; wait for it, or "
+                    f"end it with 'kill {lock.pid}'"
+                )
+            if lock.elsewhere:
+                raise DriverError(
+                    f"stack {stack!r} is locked by a run of {lock.user} on {lock.host} (process {lock.pid}, since "
+                    f"{lock.since}); wait for it, or, if that run was killed: {self._by_hand}"
+                )
+
+    @property
+    def _by_hand(self) -> str:
+        """The command that takes a lock away, whatever shell it is copied to."""
+        backend = shlex.quote(self._workspace.backend_url)
+        words = [self._command.command, "--cwd", str(self._workspace.folder), "cancel", self._workspace.stack]
+        return f"PULUMI_BACKEND_URL={backend} {shlex.join(words)}"
 
     def _run(self, operation: Callable[[Callable[[EngineEvent], None]], Any], touches_hosts: bool = True) -> Summary:
         told, silent = Telling(self._on_event), SilentHosts(self._places, end_run)
@@ -207,17 +229,27 @@ class CliRunner:
         return {urn: place for urn, place in places.items() if place}
 
     def _mended(self, operation: Callable[[], Any]) -> None:
-        """Run an operation; once more where the CLI cannot read the state that it wrote itself, which is mended.
+        """Run an operation; once more after what keeps the CLI from it was mended.
 
-        With --continue-on-error, 3.260 lets what was skipped depend on what was deleted in the same run. Mending takes
-        such dependencies away; the program registers them anew.
+        That is a lock of a run that was killed, where the backend is no folder here; or a state that the CLI wrote
+        itself and cannot read. With --continue-on-error, 3.260 lets what was skipped depend on what was deleted in the
+        same run. Mending takes such dependencies away; the program registers them anew.
         """
         try:
             operation()
         except CommandError as error:
-            if _UNREADABLE not in str(error):
+            if locks := locks_told(str(error)):
+                self._refuse_held(locks)
+                self._cancel()
+            elif BUSY in str(error):
+                raise DriverError(
+                    f"Pulumi's service says that another run is at work on stack {self._workspace.stack!r}; wait for "
+                    f"it, or, if that run was killed: {self._by_hand}"
+                ) from None
+            elif _UNREADABLE in str(error):
+                self._pulumi("state", "repair", "--yes", "--stack", self._workspace.stack)
+            else:
                 raise
-            self._pulumi("state", "repair", "--yes", "--stack", self._workspace.stack)
             operation()
 
 

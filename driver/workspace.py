@@ -12,6 +12,7 @@ from pathlib import Path
 
 import yaml
 
+from driver.cli_locks import Lock, absolute, backend_folder, locks_in
 from driver.pulumi_home import prepare_home
 from engine.locks import locked
 from stacks.yaml_file import FileError
@@ -62,13 +63,23 @@ class Workspace:
         """The CLI's home folder: the user's, without a log of every run."""
         return self.root / "pulumi-home"
 
-    def in_backend(self, ending: str) -> list[Path]:
-        """Return what the CLI keeps of this stack, by what comes after the stack's name (a pattern)."""
-        return [*self.backend.glob(f".pulumi/**/{self._name}/{self.stack}{ending}")]
+    @property
+    def backend_url(self) -> str:
+        """Where the CLI keeps the state of the stacks here: where the caller says, else in a folder here."""
+        return absolute(os.environ.get("PULUMI_BACKEND_URL") or "") or self._own_backend_url
 
-    def locks(self) -> list[Path]:
-        """Return the CLI's locks of this stack: one of each run that is at work, or was killed."""
-        return [*self.backend.glob(f".pulumi/locks/**/{self._name}/{self.stack}/*.json")]
+    @property
+    def _own_backend_url(self) -> str:
+        return f"file://{self.backend}"
+
+    def locks(self) -> list[Lock]:
+        """Return the CLI's locks of this stack: one of each run that is at work, or was killed.
+
+        None where the backend is no folder: the CLI names those when it meets them.
+        """
+        own = self.backend_url == self._own_backend_url
+        folder = self.backend if own else backend_folder(self.backend_url)
+        return locks_in(folder, self._name, self.stack) if folder else []
 
     @property
     def _name(self) -> str:
@@ -89,6 +100,7 @@ class Workspace:
         if not self.config_file.is_file():
             known = ", ".join(sorted(path.name for path in self.config_file.parent.glob("Pulumi.*.yaml")))
             raise DriverError(f"stack {self.stack!r} has no {self.config_file.name}; there is {known or 'none at all'}")
+        self._refuse_elsewhere()
         self.folder.mkdir(parents=True, exist_ok=True)
         self.backend.mkdir(exist_ok=True)
         self.root.chmod(0o700)
@@ -109,6 +121,16 @@ class Workspace:
             text = text.rstrip("\n") + f"\n{salt}\n"
         write_private(copy, text)
 
+    def _refuse_elsewhere(self) -> None:
+        """Raise DriverError where earlier versions left a state in the stack's folder, where its CLI is run."""
+        given = os.environ.get("PULUMI_BACKEND_URL") or ""
+        before, now = backend_folder(given, self.folder), backend_folder(given)
+        if before and now and before != now and (before / ".pulumi").is_dir():
+            raise DriverError(
+                f"PULUMI_BACKEND_URL={given} means {now}, and an earlier version of tailrack kept the state in "
+                f"{before}; move it: mv {before}/.pulumi {now}/"
+            )
+
     def prepare_pulumi_home(self) -> None:
         """Make the CLI's home folder, unless the caller has named one."""
         if (home := _users_pulumi_home()) is not None:
@@ -122,7 +144,7 @@ class Workspace:
     def environment(self) -> dict[str, str]:
         """Variables for the CLI: state in a folder here, and a passphrase, unless the caller set their own."""
         wanted = {
-            "PULUMI_BACKEND_URL": os.environ.get("PULUMI_BACKEND_URL") or f"file://{self.backend}",
+            "PULUMI_BACKEND_URL": self.backend_url,
             "PULUMI_SKIP_UPDATE_CHECK": "true",
             "SSH_AUTH_SOCK": _agent(),
             # Of a preview of many hosts the look for garbage was a quarter of what the CLI and its provider do.
@@ -135,11 +157,17 @@ class Workspace:
         return wanted
 
     def forget(self) -> None:
-        """Remove what belongs to this stack alone; called when nothing of it is left."""
+        """Remove what belongs to this stack alone; called when nothing of it is left.
+
+        A backend that the caller names is the caller's: the CLI's history and backups stay there. The folder here may
+        have another stack of this name then, with resources.
+        """
         shutil.rmtree(self.folder, ignore_errors=True)
-        for path in self.in_backend(".json*"):
+        if self.backend_url != self._own_backend_url:
+            return
+        for path in self.backend.glob(f".pulumi/**/{self._name}/{self.stack}.json*"):
             path.unlink()
-        for path in self.in_backend(""):
+        for path in self.backend.glob(f".pulumi/**/{self._name}/{self.stack}"):
             shutil.rmtree(path)
 
     def exclusive(self) -> AbstractContextManager[None]:

@@ -56,8 +56,9 @@ def keep(workspace: Workspace, path: str, content: dict[str, Any]) -> None:
 
 def test_only_a_lock_is_taken_for_one_that_a_killed_run_left(workspace: Workspace) -> None:
     called = list[str]()
-    stack = SimpleNamespace(cancel=lambda: called.append("cancel"), export_stack=lambda: SimpleNamespace(deployment={}))
-    runner = CliRunner(workspace, cast(Any, None), print)
+    stack = SimpleNamespace(export_stack=lambda: SimpleNamespace(deployment={}))
+    command = SimpleNamespace(run=lambda words, *_: called.append(words[0]) or SimpleNamespace(stdout=""))
+    runner = CliRunner(workspace, cast(Any, command), print)
     runner._clear_pending(cast(Any, stack))
     assert not called
     # No process has this number.
@@ -68,14 +69,14 @@ def test_only_a_lock_is_taken_for_one_that_a_killed_run_left(workspace: Workspac
 
 def test_an_interrupt_while_a_lock_is_taken_away_is_told_as_one(workspace: Workspace) -> None:
     keep(workspace, "locks/organization/tailrack/dev/6e4c.json", {"pid": 2**30})
-    runner = CliRunner(workspace, cast(Any, None), print)
 
-    def cancel() -> None:
+    def cancel(*_: object) -> None:
         runner.stop()
         raise CommandError(CommandResult("", "", -2))
 
+    runner = CliRunner(workspace, cast(Any, SimpleNamespace(run=cancel)), print)
     with pytest.raises(DriverError, match=r"^stopped before a step was begun: run the same command again$"):
-        runner._clear_pending(cast(Any, SimpleNamespace(cancel=cancel)))
+        runner._clear_pending(cast(Any, SimpleNamespace()))
 
 
 @pytest.mark.parametrize(
