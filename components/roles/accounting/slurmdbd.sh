@@ -33,6 +33,13 @@ set_accounting_of_others_aside() {
     set_aside "$path"
 }
 
+# Have slurmdbd run with its files as they are. A step that was cut off after it wrote them has left one that can run programs.
+run_slurmdbd() {
+    local process
+    process=$(systemctl show -P MainPID slurmdbd)
+    if [ -n "$CHANGED" ] || ! grep -qsE '^Seccomp:\s+2$' "/proc/$process/status"; then systemctl restart slurmdbd; fi
+}
+
 start_slurmdbd() {
     local purge='' key months
     while read -r key months; do [ -z "$key" ] || purge+=$'\n'"$key=${months}months"; done <<<"$ACCOUNTING_PURGE"
@@ -92,7 +99,7 @@ LockPersonality=yes"
 Wants=slurmdbd.service"
     reload_units slurmdbd.service
     enable_units slurmdbd.service
-    if [ -n "$CHANGED" ]; then systemctl restart slurmdbd; else systemctl start slurmdbd; fi
+    run_slurmdbd
     ensure_file "$WITH_ACCOUNTING" 0644 root:root "$(grep -vi '^AccountingStorage' "$SLURM_DIR/slurm.conf")
 $(accounting_lines "" | grep '^AccountingStorage')"
     wait_until "$DBD_LIMIT" dbd_answers || fail "slurmdbd does not answer" \

@@ -144,6 +144,20 @@ def test_a_controller_that_began_while_slurmdbd_was_away_is_had_to_come_to_it(co
     assert controller.path("seen").read_text() == files_taken * 2
 
 
+@pytest.mark.parametrize(
+    ("changed", "seccomp", "restarts"), [("", "2", False), ("yes", "2", True), ("", "0", True), ("", None, True)]
+)
+def test_a_slurmdbd_that_a_step_left_without_its_limits_as_it_was_cut_off_is_restarted(
+    shell: Shell, changed: str, seccomp: str | None, restarts: bool
+) -> None:
+    shell.stub("systemctl", "[ $1 != show ] || echo 7")
+    if seccomp is not None:
+        shell.write("proc/7/status", f"Name:\tslurmdbd\nSeccomp:\t{seccomp}\nSeccomp_filters:\t1\n")
+    done = shell.call(f"CHANGED={changed}; run_slurmdbd", values(), "accounting/slurmdbd")
+    assert done.returncode == 0, done.stderr
+    assert ("systemctl restart slurmdbd" in shell.calls) == restarts
+
+
 @pytest.mark.parametrize(("gib", "mb"), [(0.25, 128), (4, 1024), (24, 4096), (2048, 4096)])
 def test_the_database_fills_a_quarter_of_the_memory_within_bounds(shell: Shell, gib: float, mb: int) -> None:
     shell.write("proc/meminfo", f"MemTotal:       {int(gib * 2**20)} kB\nMemFree: 1 kB\n")
