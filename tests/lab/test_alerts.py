@@ -257,7 +257,7 @@ def test_a_node_whose_values_are_ever_new_is_told_as_one_that_floods(cluster: Cl
             f"awk 'BEGIN {{ for (i = 1; i < 19000; i++) printf \"{line}\", {turn}, i }}' | gzip >/root/answer.new && "
             "mv /root/answer.new /root/answer.gz",
         )
-        eventually(lambda scraped=scraped: asked(cluster, scraped), 60, "they are taken")  # type: ignore[misc]
+        eventually(lambda scraped=scraped: bool(asked(cluster, scraped)), 60, "they are taken")  # type: ignore[misc]
     eventually(lambda: raised(cluster, "MachineFloods", {"instance": "a1"}), 60, "that it floods is told")
 
 
