@@ -17,8 +17,8 @@ from components.steps.header import header
 from stacks.config import parse
 from tests.unit.configs import LAB
 
-# Where the config names no release of Slurm.
-DISTRIBUTION = {"SLURM_RELEASE": ""}
+# Where the config names no release of Slurm, and no port is held.
+DISTRIBUTION = {"SLURM_RELEASE": "", "FIREWALL_HOLDERS": "", "FIREWALL_HEAD": "head"}
 
 # Roles as the lab's config has them.
 ROLES = roles(parse(LAB, base_dir=Path()))
