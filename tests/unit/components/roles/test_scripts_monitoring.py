@@ -54,7 +54,9 @@ def services(shell: Shell, **more: Value) -> list[str]:
     assert done.returncode == 0, done.stderr
     words = ("systemctl st", "systemctl re", "systemctl disable")
     others = ("reset-failed", "tailrack-firewall")
-    return [call for call in shell.calls[before:] if call.startswith(words) and not any(each in call for each in others)]
+    return [
+        call for call in shell.calls[before:] if call.startswith(words) and not any(each in call for each in others)
+    ]
 
 
 def test_the_head_node_asks_itself_and_a_second_run_restarts_nothing(host: Shell) -> None:
