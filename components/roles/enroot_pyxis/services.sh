@@ -40,7 +40,7 @@ publish_image() {
             # From here on the importing account reaches nothing there: no link of its own is followed, and no file is taken
             # that has another name elsewhere.
             take_folder 0700 "$WORK"
-            plain_or_none "$image" && [ "$(stat -c %h "$image")" = 1 ] || status=1
+            [ -n "$(find "$image" -type f -links 1)" ] || status=1
         fi
         if [ "$status" -ne 0 ] || ! unsquashfs -s "$image" >/dev/null; then
             rm -f "$folder/$name.coming"
