@@ -13,7 +13,7 @@ STATE = f"{FOLDER}/slurmctld"
 FILL = f"head -c 2G /dev/zero >>{FOLDER}/filler 2>/dev/null; true"
 # A small disk in the place of the head node's own, with what was there.
 SMALL_DISK = f"""systemctl stop slurmctld tailrack-slurm-room && cp -a {FOLDER} /tmp/slurm-before &&
-mount -t tmpfs -o size=200m,mode=0755,uid=$(id -u slurm),gid=$(id -g slurm) tmpfs {FOLDER} &&
+mount -t tmpfs -o size=200m,mode=0755 tmpfs {FOLDER} &&
 cp -a /tmp/slurm-before/. {FOLDER}/ && systemctl start slurmctld tailrack-slurm-room"""
 
 
@@ -26,7 +26,7 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
     made.config["tailrack:accounting"] = {"enabled": False}
     made.up_ok()
     made.run("head", SMALL_DISK)
-    eventually(lambda: succeeds(made, f"test -e {FOLDER}/tailrack-room"), 30, "room is reserved")
+    eventually(lambda: succeeds(made, f"test -e {STATE}/tailrack-room"), 30, "room is reserved")
     return made
 
 
@@ -56,7 +56,7 @@ def answers(cluster: ClusterUnderTest) -> bool:
 def test_the_reserved_room_lets_slurmctld_save_what_ends_on_a_full_disk(cluster: ClusterUnderTest) -> None:
     jobs = [running_job(cluster, 400)]
     cluster.run("head", FILL)
-    eventually(lambda: not succeeds(cluster, f"test -e {FOLDER}/tailrack-room"), 30, "the room is given up")
+    eventually(lambda: not succeeds(cluster, f"test -e {STATE}/tailrack-room"), 30, "the room is given up")
     assert "next: make room" in cluster.run("head", "journalctl -p err -u tailrack-slurm-room -o cat --no-pager")
     cluster.run("head", f"scancel -s TERM {jobs[0]}; touch /tmp/ended")
     eventually(lambda: state(cluster, jobs[0]) in ("CANCELLED", "COMPLETED", "FAILED"), 60, "the job ends")
@@ -70,7 +70,7 @@ def test_the_reserved_room_lets_slurmctld_save_what_ends_on_a_full_disk(cluster:
 
 @pytest.mark.proof
 def test_slurmctld_does_not_start_from_a_state_that_lacks_its_last_changes(cluster: ClusterUnderTest) -> None:
-    eventually(lambda: succeeds(cluster, f"test -e {FOLDER}/tailrack-room"), 60, "room is reserved again")
+    eventually(lambda: succeeds(cluster, f"test -e {STATE}/tailrack-room"), 60, "room is reserved again")
     running_job(cluster, 600)
     # Whoever fills the disk takes the room that was reserved too.
     eventually(lambda: succeeds(cluster, f"{FILL}; test -e {STATE}/tailrack-unsaved"), 60, "nothing can be saved")

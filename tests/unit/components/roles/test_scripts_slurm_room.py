@@ -12,7 +12,7 @@ from tests.unit.shell import Shell
 
 PROGRAM = "/usr/local/sbin/tailrack-slurm-room"
 STATE = "/var/lib/slurm/slurmctld"
-ROOM, SAVED, UNSAVED = "/var/lib/slurm/tailrack-room", f"{STATE}/tailrack-saved", f"{STATE}/tailrack-unsaved"
+ROOM, SAVED, UNSAVED = f"{STATE}/tailrack-room", f"{STATE}/tailrack-saved", f"{STATE}/tailrack-unsaved"
 MIB = 2**20
 
 
