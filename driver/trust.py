@@ -9,15 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import asyncssh
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from driver.terminal import one_line
 from stacks.sites.hosts.inventory import PASSPHRASE
@@ -39,7 +37,8 @@ def trust(raw: Mapping[str, object], base_dir: Path, console: Console, ask: bool
         console.print("Every host has a host key, in the config or in its site's known_hosts_file.")
         return 0
     found = asyncio.run(_look_at(strangers, base_dir))
-    console.print(_table(found))
+    for line in _lines(found):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
     shown = [one for one in found if one.key]
     if not shown:
         return 1
@@ -102,14 +101,14 @@ def _own_key(hop: Mapping[str, Any], base_dir: Path) -> dict[str, Any]:
     return {"client_keys": [asyncssh.read_private_key(file, hop.get(PASSPHRASE))], "agent_path": None}
 
 
-def _table(found: Sequence[Stranger]) -> Table:
-    table = Table("host", "address", "fingerprint")
-    for one in found:
+def _lines(found: Sequence[Stranger]) -> Iterator[str]:
+    """Give a line a machine. No table: that of a narrow terminal cuts fingerprints, which are there to be compared."""
+    names, addresses = [one.name for one in found], [f"{one.address}:{one.port}" for one in found]
+    wide, wider = max(map(len, names)), max(map(len, addresses))
+    for one, name, address in zip(found, names, addresses, strict=True):
         fingerprint = asyncssh.import_public_key(one.key).get_fingerprint() if one.key else f"none: {one.why_not}"
         # A server chooses the words with which it hangs up.
-        words = (one.name, f"{one.address}:{one.port}", fingerprint)
-        table.add_row(*(Text(one_line(word)) for word in words))
-    return table
+        yield one_line(f"{name:<{wide}}  {address:<{wider}}  {fingerprint}")
 
 
 def _add(file: Path, lines: Sequence[str]) -> None:

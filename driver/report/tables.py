@@ -88,7 +88,8 @@ def _table(title: str, rows: list[dict[str, str]]) -> Table:
     # Text, because a plain string may hold what rich takes for its own markup.
     table = Table(title=Text(title), title_justify="left")
     for column in rows[0] if rows else ():
-        table.add_column(column, justify="right" if column in _RIGHT else "left")
+        # A name or an address that is too long goes on in the next line; it is never cut.
+        table.add_column(column, justify="right" if column in _RIGHT else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row.values()))
     return table

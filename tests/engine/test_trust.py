@@ -68,6 +68,14 @@ def test_a_yes_keeps_what_was_shown_and_then_there_is_nothing_to_ask(host: SshHo
     assert "Every host has a host key" in again.shown
 
 
+def test_a_narrow_terminal_shows_whole_fingerprints_names_and_addresses(host: SshHost, tmp_path: Path) -> None:
+    name = "n" * 63
+    terminal = Terminal("no")
+    terminal.width = 80
+    trust(raw({"name": name, "address": "127.0.0.1", "port": host.port}), tmp_path, terminal, ask=True)
+    assert f"{name}  127.0.0.1:{host.port}  {fingerprint(host)}\n" in terminal.shown
+
+
 @pytest.mark.parametrize(("answer", "ask"), [("no", True), ("", True), ("yes", False)])
 def test_without_a_yes_of_somebody_who_was_there_nothing_is_kept(
     host: SshHost, tmp_path: Path, answer: str, ask: bool

@@ -100,6 +100,20 @@ def test_jobs_that_are_not_kept_from_one_anothers_gpus_are_said_to_be() -> None:
     assert "Jobs on dgx1 are not kept from one another's GPUs" in written.getvalue()
 
 
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_narrow_terminal_cuts_no_name_and_no_address(width: int) -> None:
+    node = dict.fromkeys(("path", "cpus", "memory_mb", "gpus", "slurm_version", "tailscale_version"), "x")
+    node |= {"name": "n" * 63, "site": "s" * 63, "tailnet_ip": "fd7a:115c:a1e0:ab12:4843:cd96:6258:b240"}
+    written = io.StringIO()
+    about = {"name": "lab", "control_address": "100.64.0.1", "nodes": [node]}
+    tables.show(Console(file=written, width=width), {"cluster": about, "validation": {}})
+    shown = written.getvalue()
+    assert "…" not in shown
+    assert shown.count("n") >= 63
+    assert shown.count("s") >= 63
+    assert all(shown.count(digit) >= node["tailnet_ip"].count(digit) for digit in "0123456789:")
+
+
 def test_what_machines_do_not_hold_is_shown_under_the_nodes_and_old_outputs_have_none() -> None:
     written = io.StringIO()
     shown = outputs()
