@@ -91,7 +91,7 @@ refresh_package_lists() {
         if when_unlocked timeout -k 5 "$LISTS_WAIT" apt-get "${UPDATE[@]}" update 7>&-; then
             : >"$read"
         else
-            note "not all package sources of this machine can be read; going on with the others"
+            note "not all package sources of this machine can be read${APT_SAID:+ ($(head -n 1 <<<"$APT_SAID"))}; going on with the others"
         fi
     fi
     exec 7>&-
@@ -157,6 +157,9 @@ ensure_packages() {
     # A run that was cut off can leave packages unpacked and not configured.
     when_unlocked dpkg --configure -a || note "some packages of this machine cannot be configured; going on"
     refresh_package_lists "${missing[@]}"
+    if [[ ${APT_SAID:-} == *resolving* ]]; then
+        remedy="names do not resolve on $HOST_NAME: see /etc/resolv.conf and 'resolvectl dns' there; $remedy"
+    fi
     package=$(without_candidate "${missing[@]}")
     reason=$(fetch_reason <<<"$APT_SAID")
     [ -z "$package" ] || fail "no package source that can be read here has ${package%%$'\n'*}${reason:+ ($reason)}" "$(fetch_remedy "$reason" "$remedy")"
