@@ -42,7 +42,7 @@ async def build() -> None:
         )
     except ConfigError as error:
         # Only the message: where in the program it was found helps nobody who edits a config.
-        raise pulumi.RunError(str(error)) from None
+        raise pulumi.RunError(error.words(pulumi.get_stack())) from None
     stack = pulumi.get_stack()
     made = await (pool_stack(config, stack) if isinstance(config, PoolConfig) else cluster_stack(config, stack))
     for name, value in made.outputs.items():

@@ -27,7 +27,7 @@ _SILENT = {"STEP_NAME", "STEP_LOCK"}
 _DIGEST = re.compile(r"\.tailrack/(?:[\w.-]+/)?scripts/[0-9a-f]{64}")
 _KNOWN_AS = {"SLURM_SLURM_CONF": "slurm.conf", "USERS_LINES": "users", "NODE_EXPORT": "exports"}
 _COMMANDS = ("create", "update", "delete")
-_ANOTHER = "# its script is another: this is another version of tailrack"
+_ANOTHER = "# its script changes: by what the config adds or takes away, or by another version of tailrack"
 
 
 def changed_lines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

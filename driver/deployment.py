@@ -95,7 +95,9 @@ class Deployment:
             environment = {**os.environ, **self.workspace.environment()}
             values, secrets = config_values(self.workspace.config_copy, environment)
             return load(values, secrets, self.workspace.project)
-        except (ConfigError, FileError) as error:
+        except ConfigError as error:
+            raise DriverError(error.words(self.workspace.stack)) from None
+        except FileError as error:
             raise DriverError(str(error)) from None
 
     @property

@@ -38,4 +38,11 @@ def told(failure: Failure) -> str:
     """Return what a person reads of one failure."""
     if not failure.urn:  # the program itself, by either engine
         return bugs.report_text(failure.message, ROOT) if bugs.TRACEBACK in failure.message else failure.message
-    return f"failed: {first_line(failure)}\n{failure.message or 'no reason was given'}"
+    return f"failed: {first_line(failure)}\n{_without_command(failure.message) or 'no reason was given'}"
+
+
+def _without_command(message: str) -> str:
+    """Return a failure without the command: both engines put hundreds of its characters before what it printed."""
+    first, _, rest = message.partition("\n")
+    status, running, _ = first.partition(': running "')
+    return (rest.strip("\n") or status) if running else message

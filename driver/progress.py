@@ -25,13 +25,15 @@ def describe(command: str, name: str) -> str:
 class Progress:
     """Prints a line when a step ends, and keeps a line of what runs now where the terminal can show one.
 
-    Of a preview it prints nothing (driver/preview).
+    Elsewhere, as in a pipe, it prints what runs when nothing has ended for a while. Of a preview it prints nothing
+    (driver/preview).
 
     begun   whether any step has been run; none is in a preview
     """
 
-    def __init__(self, console: Console, preview: bool = False) -> None:
+    def __init__(self, console: Console, preview: bool = False, quiet_seconds: float = 30) -> None:
         self.begun = False
+        self._quiet_seconds, self._ended, self._printed = quiet_seconds, threading.Event(), threading.Event()
         self._console, self._preview = console, preview
         self._running: dict[str, tuple[str, float]] = {}
         self._lock = threading.Lock()
@@ -40,9 +42,12 @@ class Progress:
     def __enter__(self) -> Progress:
         if self._status:
             self._status.start()
+        elif not self._preview:
+            threading.Thread(target=self._say_what_runs, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._ended.set()
         if self._status:
             self._status.stop()
 
@@ -51,6 +56,8 @@ class Progress:
         if event.type.startswith(("tailrack:", "pulumi:")) or event.operation == "same":
             return
         with self._lock:
+            if event.kind != "start":
+                self._printed.set()
             if event.kind == "start":
                 self.begun = not self._preview
                 self._running[event.urn] = (describe(event.command, event.name), time.monotonic())
@@ -65,6 +72,15 @@ class Progress:
                 self._console.print(f"  {lines(event.text)}", markup=False, highlight=False)
             if self._status:
                 self._status.update(Text(self._now()))
+
+    def _say_what_runs(self) -> None:
+        while not self._ended.wait(self._quiet_seconds):
+            with self._lock:
+                if self._running and not self._printed.is_set():
+                    longest = time.monotonic() - min(begun for _, begun in self._running.values())
+                    line = f"   {self._now()}, for {longest:.0f} s"
+                    self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+                self._printed.clear()
 
     def _now(self) -> str:
         names = [name for name, _ in sorted(self._running.values(), key=lambda pair: pair[1])]

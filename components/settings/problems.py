@@ -53,6 +53,10 @@ class ConfigError(Exception):
             lines.append(f"  and {count - MOST_TOLD} more; correct these, and run it again")
         super().__init__("\n".join([title, *lines]))
 
+    def words(self, stack: str) -> str:
+        """The message with the name of the stack in its file's name and in the commands that it names."""
+        return str(self).replace("Pulumi.<stack>.yaml", f"Pulumi.{stack}.yaml").replace("STACK=...", f"STACK={stack}")
+
 
 def shown(value: object) -> str:
     """The value as a message shows it: one line, short, nothing from inside a mapping or list, no secret."""

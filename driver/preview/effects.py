@@ -17,6 +17,7 @@ from driver.preview.names import folded
 from driver.terminal import one_line
 from engine.events import Made
 
+_JOB_LIMIT = "SLURM_JOB_LIMIT_SECONDS"
 _USERS = "USERS_LINES"
 _EXPORT = "NODE_EXPORT"
 _OF_NODE, _GPU_KIND = "NODE_SLURM_CONF", "NODE_GPU_KIND"
@@ -42,6 +43,7 @@ def effects(found: Sequence[Change], made: Sequence[Made]) -> list[Effect]:
         "Users": _values(kept, (_USERS,)),
         "slurm.conf": chain(_values(kept, _SLURM_CONF), _of_nodes(found, made)),
         "Exports": _values([*kept, *gone], (_EXPORT,)),
+        "Jobs": _of_jobs(gone),
         "Policy of the tailnet": (line for change in found for line in _policy(change)),
     }
     told = {name: list(dict.fromkeys(map(one_line, lines))) for name, lines in by_name.items()}
@@ -73,6 +75,20 @@ def _of_nodes(found: Sequence[Change], made: Sequence[Made]) -> Iterator[str]:
     unsure = [change.subject for change in first if _header(change.after).get(_GPU_KIND) == ""]
     if unsure and not any(gpu_node_set("found") in text for text in now.values()):
         yield f"# and the lines of the partition {GPUS_FOUND}, if GPUs are found on {', '.join(folded(unsure))}"
+
+
+def _of_jobs(gone: Iterable[Change]) -> Iterator[str]:
+    """What becomes of jobs on nodes that leave, and how long `make up` waits for them."""
+    leaving: dict[str, list[str]] = {}
+    for change in gone:
+        if change.name == f"{change.subject}-member" and (limit := _header(change.before).get(_JOB_LIMIT)):
+            leaving.setdefault(limit, []).append(change.subject)
+    for limit, nodes in leaving.items():
+        yield (
+            f"# jobs on {', '.join(folded(nodes))} may go on for {limit} s (tailrack:slurm.job_limit_seconds), and "
+            "make up waits for that; then they are requeued, or cancelled where they cannot be. 'squeue' on the head node "
+            "shows them"
+        )
 
 
 def _is_first_look(change: Change) -> bool:

@@ -28,7 +28,7 @@ refuse_partitions_of_pools() {
         while read -r name; do
             ! grep -q "^PartitionName=$name " <<<"$SLURM_SLURM_CONF" || fail \
                 "partition $name is that of the pool $(basename "$(dirname "$path")")" \
-                "give the cluster's site or partition another name, or remove that pool first (make down STACK=...)"
+                "give the cluster's site or partition another name, or remove that pool first ('make down' of its stack)"
         done < <(sed -n 's/^PartitionName=\([^ ]*\) .*/\1/p' "$path")
     done
 }

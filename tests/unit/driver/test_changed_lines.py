@@ -17,7 +17,7 @@ from tests.unit.recorded import Build
 
 MACHINE = "# the machine is another, or is to be repaired"
 ACTIONS = {"create": "up", "delete": "down"}
-ANOTHER = "# its script is another: this is another version of tailrack"
+ANOTHER = "# its script changes: by what the config adds or takes away, or by another version of tailrack"
 
 
 def stdin(script: str = "up() { :; }", **values: Any) -> dict[str, str]:
@@ -56,7 +56,7 @@ def test_a_new_user_is_one_line_on_every_machine_and_no_secret_is_among_them(bui
         (
             stdin("up() { :; }"),
             stdin("up() { true; }"),
-            ["# its script is another: this is another version of tailrack"],
+            ["# its script changes: by what the config adds or takes away, or by another version of tailrack"],
         ),
         (stdin(A="1"), {"stdin": UNKNOWN}, ["# with values that are known once the steps before it have run"]),
         (stdin(A="1"), {"stdin": "[secret]"}, ["# it becomes, or was, a secret"]),

@@ -206,3 +206,10 @@ def test_a_preview_that_failed_says_why() -> None:
     text = comment("prod", [], Summary(failures=[Failure("", "1 problem in the stack config")]))
     assert "**The preview failed.**" in text
     assert "1 problem in the stack config" in text
+
+
+def test_the_removal_of_a_node_says_what_becomes_of_its_jobs_and_how_long_that_may_take() -> None:
+    gone = step("a1-member", "a1", "register", "delete", before=header(SLURM_JOB_LIMIT_SECONDS="300"))
+    written = comment("prod", [gone], Summary())
+    assert "jobs on a1 may go on for 300 s (tailrack:slurm.job_limit_seconds)" in written
+    assert "requeued, or cancelled" in written

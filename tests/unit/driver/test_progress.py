@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import io
+import threading
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from components.steps.label import StepLabel
+from driver import failures
 from driver.failures import say_failed
 from driver.preview.plan import Plan
 from driver.preview.told import told
 from driver.progress import Progress, describe
 from driver.remedies import with_remedies
-from driver.trust import _table
+from driver.trust import _lines
 from engine.events import Event, Failure, Summary
 from stacks.sites.hosts.unknown_host_keys import Stranger
 
@@ -54,7 +56,7 @@ def test_what_a_machine_says_moves_no_cursor(capsys: pytest.CaptureFixture[str])
 
 def test_a_server_that_shows_no_key_cannot_rewrite_what_is_shown_of_others(capsys: pytest.CaptureFixture[str]) -> None:
     stranger = Stranger("n1\x1b[1A", "10.0.0.1", 22, Path("known"), None, why_not=ESCAPES)
-    Console(width=120).print(_table([stranger]))
+    Console(width=120).print(*_lines([stranger]))
     shown = capsys.readouterr().out
     assert "it says" in shown
     assert shown.replace("\n", "").isprintable()
@@ -158,3 +160,38 @@ def test_a_machine_without_sftp_is_told_of_pods_which_no_gate_can_look_at(said: 
     assert "Subsystem sftp internal-sftp" in remedy
     assert "is a pod, reached by its provider's SSH proxy" in remedy
     assert "rent a virtual machine or bare metal" in remedy
+
+
+@pytest.mark.parametrize(
+    ("printed", "first"),
+    [
+        ("tailrack: a1: step a1-gate failed: there is no room\nnext: make room\n", "tailrack: a1: step a1-gate failed"),
+        ("", "Process exited with status 1"),
+    ],
+)
+def test_what_a_failed_step_printed_comes_before_no_command(printed: str, first: str) -> None:
+    message = f'Process exited with status 1: running "{MEMBER} bash -c \'eval "$(cat)"\'":\n{printed}'
+    heading, line, *_ = failures.told(Failure(URN, message, MEMBER)).splitlines()
+    assert heading.startswith("failed: ")
+    assert line.startswith(first)
+    assert "eval" not in line
+
+
+class Written(io.StringIO):
+    """A pipe that says when something has come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.came = threading.Event()
+
+    def write(self, text: str) -> int:
+        self.came.set()
+        return super().write(text)
+
+
+def test_a_long_step_is_named_while_it_runs_where_there_is_no_terminal() -> None:
+    pipe = Written()
+    with Progress(Console(file=pipe, width=120), quiet_seconds=0.01) as progress:
+        progress.on_event(Event("start", "delete", *STEP, command=MEMBER))
+        assert pipe.came.wait(30)
+    assert pipe.getvalue().startswith("   now: b1: export and certificate on the head node, for 0 s\n")

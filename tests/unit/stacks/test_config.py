@@ -298,6 +298,18 @@ def test_no_key_of_the_aws_provider_sends_credentials_elsewhere_or_reads_a_file(
         load({**values, f"aws:{name}": "[]"}, [], folder)
 
 
+def test_a_problem_names_the_file_and_the_commands_of_its_own_stack(folder: Path) -> None:
+    host = {"name": "n1", "address": "192.0.2.1", "user": "root", "private_key_file": "key"}
+    raw = {**yaml.safe_load(LAB), "sites": [{"name": "rack", "kind": "hosts", "hosts": [host]}]}
+    with pytest.raises(ConfigError) as refused:
+        parse(raw, base_dir=folder)
+    words = refused.value.words("prod")
+    assert "in the stack config (Pulumi.prod.yaml)" in words
+    assert "make trust STACK=prod" in words
+    assert "STACK=..." not in words
+    assert "<stack>" not in words
+
+
 def test_a_number_of_5000_digits_is_refused_by_its_key(folder: Path) -> None:
     values = {f"tailrack:{name}": json.dumps(value) for name, value in yaml.safe_load(LAB).items()}
     values["tailrack:users"] = '[{"name": "ada", "uid": ' + "9" * 5000 + "}]"
