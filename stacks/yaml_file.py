@@ -106,7 +106,7 @@ def _check_size(text: str) -> None:
             if anchor is not None:
                 sizes[anchor] = count - before
         elif isinstance(event, yaml.AliasEvent):
-            count += sizes.get(event.anchor, 1)
+            count += sizes.get(event.anchor or "", 1)
         elif isinstance(event, yaml.ScalarEvent):
             count += 1
         if count > MOST_VALUES:

@@ -19,7 +19,7 @@ def first_object(
     Of one that is cut off it is what was complete before. Empty where there is none. Never raises.
     """
     decoder, start = json.JSONDecoder(), text.find("{")
-    starts = []
+    starts = list[int]()
     while start >= 0 and len(starts) < _MOST_TRIES:
         try:
             value, end = decoder.raw_decode(text, start)

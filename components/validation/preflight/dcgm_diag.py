@@ -58,8 +58,8 @@ def _has_failed(result: Mapping[str, Any]) -> bool:
 
 
 def _severity(warning: Mapping[str, Any]) -> int | None:
-    value = warning.get("error_severity")
-    return int(value) if str(value).isascii() and str(value).isdecimal() else None
+    value = str(warning.get("error_severity"))
+    return int(value) if value.isascii() and value.isdecimal() else None
 
 
 def _finding(test: str, result: Mapping[str, Any], level: int) -> Finding:

@@ -150,12 +150,12 @@ def _check_gpu(gpu: Gpu) -> Iterator[Finding]:
         )  # fmt: skip
     if gpu.health:
         # One that says only in part what it suffers from goes on, slower.
-        severe = {("summary", "unhealthy"), ("route_unhealthy", "true")} & {
+        severely = {("summary", "unhealthy"), ("route_unhealthy", "true")} & {
             (name, word.lower()) for name, word in gpu.health
         }
         words = ", ".join(f"{name.replace('_', ' ')} {word}" for name, word in gpu.health)
         yield finding(
-            "error" if severe else "warning", FABRIC, f"{where}: its NVLink fabric is not well: {words}",
+            "error" if severely else "warning", FABRIC, f"{where}: its NVLink fabric is not well: {words}",
             f"see nvidia-fabricmanager's log and 'dmesg | grep -i sxid'; {reset}",
         )  # fmt: skip
 

@@ -42,12 +42,12 @@ def read_traffic(text: str) -> list[tuple[str, str, int, int]]:
 
     The bytes are those since this node's tailscaled began.
     """
-    found = [
-        (str(peer.get("DNSName") or "?").split(".")[0], _path(peer), peer.get("TxBytes"), peer.get("RxBytes"))
-        for peer in read_peers(text)
-    ]
-    told = [each for each in found if type(each[2]) is type(each[3]) is int and each[2] >= 0 <= each[3]]
-    return sorted((each for each in told if each[2] + each[3]), key=lambda each: (-each[2] - each[3], each[0]))
+    found = list[tuple[str, str, int, int]]()
+    for peer in read_peers(text):
+        sent, received = peer.get("TxBytes"), peer.get("RxBytes")
+        if isinstance(sent, int) and isinstance(received, int) and sent >= 0 <= received and sent + received:
+            found.append((str(peer.get("DNSName") or "?").split(".")[0], _path(peer), sent, received))
+    return sorted(found, key=lambda each: (-each[2] - each[3], each[0]))
 
 
 def check_traffic(text: str) -> Iterator[Finding]:

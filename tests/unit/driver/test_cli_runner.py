@@ -57,7 +57,12 @@ def keep(workspace: Workspace, path: str, content: dict[str, Any]) -> None:
 def test_only_a_lock_is_taken_for_one_that_a_killed_run_left(workspace: Workspace) -> None:
     called = list[str]()
     stack = SimpleNamespace(export_stack=lambda: SimpleNamespace(deployment={}))
-    command = SimpleNamespace(run=lambda words, *_: called.append(words[0]) or SimpleNamespace(stdout=""))
+
+    def run(words: list[str], *_: Any) -> SimpleNamespace:
+        called.append(words[0])
+        return SimpleNamespace(stdout="")
+
+    command = SimpleNamespace(run=run)
     runner = CliRunner(workspace, cast(Any, command), print)
     runner._clear_pending(cast(Any, stack))
     assert not called

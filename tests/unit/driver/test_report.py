@@ -143,5 +143,5 @@ def test_a_verdict_of_an_earlier_run_is_shown_with_its_date_and_one_of_this_run_
     result = judge(ASKED, JobReport.from_json({**BUSY, "state": "FAILED", "exit_code": 3}))
     for since, shown in ((1_800_000_001, True), (1_800_000_000, False)):
         written = io.StringIO()
-        tables.show(Console(file=written, width=300), outputs(rack=result), since=since)
+        tables.show(Console(file=written, width=300), outputs(rack={**result}), since=since)
         assert ("(measured 2027-01-15 08:00 UTC, unchanged since)" in written.getvalue()) == shown
