@@ -4,6 +4,7 @@
 #
 # TAILRACK_PROGRAM      the program, or the folder of nccl-tests; empty for the one that the share has
 # TAILRACK_COLLECTIVE   the collective
+# TAILRACK_IMAGE_SETS   names of NCCL's variables that only the image sets, where it runs in one
 set -uo pipefail
 run=$1
 shift
@@ -36,6 +37,10 @@ fi
 "$TAILRACK_PROGRAM" "$@"
 status=$?
 if [ -e "$own/figures.json" ]; then python3 "$here/nccl_json.py" "$own/figures.json" >"$here/figures.$run"; fi
+# Settings of NCCL that only the image makes (role fabric's hook of Enroot names them).
+if [ -n "${TAILRACK_IMAGE_SETS:-}" ] && [ "${SLURM_PROCID:-0}" -eq 0 ]; then
+    for name in $TAILRACK_IMAGE_SETS; do echo "# tailrack image sets $name=${!name-}"; done >>"$here/log.$run.0"
+fi
 # Its start, its end, and each thing once that says which way the data went.
 awk '
     { line[NR] = $0; said = $0; sub(/.* NCCL [A-Z]+ /, "", said); sub(/^.* via /, "via ", said) }

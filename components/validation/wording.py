@@ -13,6 +13,7 @@ _EXIT_MEANINGS: Mapping[str, Mapping[int, str]] = {
     "mpi-cpu": {7: "wrong results"},
     "tcp-cpu": {3: "the ranks did not find, or lost, each other", 7: "wrong results"},
 }
+_BY_IMAGE = re.compile(r"^# tailrack image sets (NCCL_[ -~]{1,200})$", re.MULTILINE)
 _SET = re.compile(r"NCCL INFO (NCCL_[A-Z0-9_]{1,60}) set by environment to ([!-~]{1,200}?)\.?$", re.MULTILINE)
 _TAIL_LINES, _TAIL_WIDTH = 8, 200
 
@@ -87,8 +88,10 @@ def told_by_environment(log: str) -> str:
     found = dict.fromkeys(
         f"{match[1]}={match[2][:60]}" for match in _SET.finditer(log) if not match[1].startswith("NCCL_DEBUG")
     )
+    by_image = dict.fromkeys(match[1][:80] for match in _BY_IMAGE.finditer(log))
+    image = f" The image sets {', '.join(list(by_image)[:_TAIL_LINES])}." if by_image else ""
     where = "in the job's environment, its image, /etc/nccl.conf or ~/.nccl.conf"
-    return f" NCCL was told {where}: {', '.join(list(found)[:_TAIL_LINES])}." if found else ""
+    return f" NCCL was told {where}: {', '.join(list(found)[:_TAIL_LINES])}.{image}" if found else image
 
 
 def without(report: JobReport) -> str:

@@ -15,6 +15,7 @@ import pytest
 from components.validation.nccl_log import distinct
 from components.validation.nccl_tests import parse
 from components.validation.transport import Transport, read_transport
+from components.validation.wording import told_by_environment
 from tests.unit.components.validation.test_nccl_json import SECRET, written
 
 SCRIPTS = Path(__file__).parents[4] / "components" / "measurement"
@@ -96,6 +97,17 @@ def test_a_rank_finds_the_plugin_of_efa_where_aws_installs_it(
     plugin.touch()
     told = node.run("rank", "1", TAILRACK_PROGRAM=str(node.root / "bin"), LD_LIBRARY_PATH="/own", **PROGRAM)
     assert told.stdout == f"library path: /own:{plugin.parent}\n"
+
+
+def test_what_only_an_image_sets_is_named_in_the_log_and_in_the_reason(node: Node) -> None:
+    node.stub("all_reduce_perf", 'echo "a1:5:5 [0] NCCL INFO NCCL_PROTO set by environment to LL" >"$NCCL_DEBUG_FILE"')
+    told = {**PROGRAM, "TAILRACK_PROGRAM": str(node.root / "bin"), "SLURM_PROCID": "0", "NCCL_PROTO": "LL"}
+    node.run("rank", "1", **told)
+    assert "The image sets" not in told_by_environment(distinct(node.job["log.1.0"]))
+    node.run("rank", "2", TAILRACK_IMAGE_SETS="NCCL_PROTO NCCL_ALGO", NCCL_ALGO="Tree", **told)
+    reason = told_by_environment(distinct(node.job["log.2.0"]))
+    assert "/etc/nccl.conf or ~/.nccl.conf: NCCL_PROTO=LL." in reason
+    assert reason.endswith(" The image sets NCCL_PROTO=LL, NCCL_ALGO=Tree.")
 
 
 def test_a_rank_ends_as_its_program_does_and_what_went_wrong_is_kept(node: Node) -> None:
