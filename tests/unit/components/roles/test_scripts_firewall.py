@@ -162,3 +162,13 @@ def test_a_machine_whose_kernel_takes_no_program_is_set_up_all_the_same_and_the_
     firewall(shell)
     log = shell.path("/var/log/tailrack/a1-node.log").read_text()
     assert "other accounts can take the cluster's ports while a daemon is away, and answer nobody there" in log
+
+
+def test_the_rules_touch_no_table_but_the_clusters_own(shell: Shell) -> None:
+    firewall(shell)
+    for name in ("firewall.nft", "ports.nft"):
+        path = shell.path(f"/etc/tailrack/{name}")
+        text = path.read_text() if path.exists() else ""
+        assert "flush ruleset" not in text
+        assert {found.split()[-1] for found in re.findall(r"table inet \S+", text)} <= {"tailrack", "tailrack_ports"}
+        assert not re.findall(r"table (?!inet )", text)

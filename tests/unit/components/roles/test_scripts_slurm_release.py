@@ -146,6 +146,18 @@ def test_how_far_the_compiler_is_counts_what_libraries_are_made_of_too(machine: 
     assert machine.call("compiled", values(machine), "slurm_release/build").stdout.strip() == "2"
 
 
+def test_the_compiler_has_no_network_no_other_processes_and_no_more_rights(machine: Shell) -> None:
+    machine.stub("nice", 'shift 2; exec "$@"')
+    machine.stub("id", "echo 990")
+    machine.stub("unshare")
+    machine.write("var/log/tailrack/slurm-build.log", "")
+    done = machine.call("jobs_at_once() { echo 1; }; compile", values(machine), "slurm_release/build")
+    assert done.returncode == 0, done.stderr
+    (call,) = [line for line in machine.calls if line.startswith("unshare ")]
+    assert {"--mount", "--pid", "--net", "--ipc", "--uts", "chroot"} <= {*call.split()}
+    assert "--no-new-privs" in "\n".join(machine.calls)
+
+
 def test_packages_are_published_whole_or_not_at_all(machine: Shell) -> None:
     for package in PACKAGES:
         machine.write(f"made/{package}_1_amd64.deb", package)

@@ -168,3 +168,12 @@ def test_a_script_does_nothing_and_reads_no_value_before_it_is_called(
             ["/bin/bash", "-euo", "pipefail", file], env={"PATH": "/none"}, capture_output=True, text=True
         )
         assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
+
+
+def test_the_login_reads_its_script_and_root_reads_only_what_comes_through_the_pipe() -> None:
+    words = command(Script("f() { :; }\n", frozenset()), "/home/admin/.tailrack", "admin", "up")
+    _, _, as_root = words.partition("| sudo -n ")
+    assert as_root.startswith("timeout ")
+    assert "/home/admin" not in as_root
+    assert "$f" not in as_root
+    assert words.count("sudo") == 1
