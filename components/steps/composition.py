@@ -114,6 +114,10 @@ def _composed(
         up += _files(role, phase)
         if _script(role, phase):
             up.append(f"{role.name}_{phase}")
+    if functions.has("run_checks"):
+        # The first says whether it is a machine at all; the problems of the others are told together.
+        first, *others = (f"{role.name}_{phase}" for role, phase in parts if _script(role, phase))
+        up = [first, " ".join(["run_checks", *others])]
     # Not before: a package that others need (munge) would find nothing of what its own role brings.
     later = [*_packages((role, phase) for role in roles for phase in ahead)]
     along = [f"AHEAD=({line.removeprefix('ensure_packages ')})" for line in later]

@@ -1,4 +1,5 @@
 #!/bin/bash
+# uses: machine/checks
 # What every machine must be before anything on it is changed, and what it has.
 
 machine_gate() {

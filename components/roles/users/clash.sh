@@ -29,10 +29,21 @@ user_clashes() {
     done <<<"$USERS_LINES"
 }
 
+# The first uid from 6001 up that no account and no group has here, and no user of the config.
+free_uid() {
+    local uid
+    for uid in {6001..9999}; do
+        if ! getent passwd "$uid" >/dev/null && ! getent group "$uid" >/dev/null && ! grep -qw "$uid" <<<"$USERS_LINES"; then
+            break
+        fi
+    done
+    echo "$uid"
+}
+
 refuse_user_clashes() {
     local clashes
     clashes=$(user_clashes)
     [ -z "$clashes" ] || fail "${clashes//$'\n'/; }" \
-        "choose other uids in tailrack:users (from 6001 up nobody has one), or other names: the cluster's users are accounts of \
-its own, the owner's of a machine cannot be one; or remove or renumber ('usermod -u') these accounts on $HOST_NAME"
+        "choose other uids in tailrack:users (from $(free_uid) up, which is free on $HOST_NAME), or other names: the cluster's users \
+are accounts of its own, the owner's of a machine cannot be one; or remove or renumber ('usermod -u') these accounts on $HOST_NAME"
 }

@@ -327,3 +327,32 @@ def test_a_pod_without_systemd_and_tun_is_refused_with_what_to_rent_instead(shel
     assert refused.returncode != 0
     assert "without systemd and without a TUN device" in refused.stderr
     assert "rent a virtual machine" in refused.stderr
+
+
+def test_all_problems_of_a_machine_are_told_in_one_run(gate: Gate, shell: Shell) -> None:
+    shell.stub("getent", '[ "$1 $2" = "passwd 6001" ] && echo eve:x:6001:6001::/home/eve:/bin/sh')
+    add_gpus(shell, 2)
+    shell.write("etc/slurm/slurm.conf", "ClusterName=atlas\n")
+    done = gate(NODE_GPU_KIND="h200", NODE_GPU_COUNT=8, HEAD_SLURM_VERSION="24.05.1")
+    assert done.returncode != 0
+    assert done.stdout == ""
+    (first,) = [line for line in done.stderr.splitlines() if line.startswith("tailrack: ")]
+    for problem in (
+        "uid 6001 is eve here and should be ada",
+        "; also: the config promises 8 GPUs (h200), this machine shows 2",
+        "; also: this machine serves another cluster",
+        "; also: Slurm 24.11 here is newer than the controller's 24.05",
+    ):
+        assert first.count(problem) == 1, done.stderr
+    (remedy,) = [line for line in done.stderr.splitlines() if line.startswith("next: ")]
+    assert "from 6002 up, which is free on a1" in remedy
+    assert remedy.count("; also: ") == first.count("; also: ")
+    assert not [path for path in shell.path("/run").rglob("*") if path.is_file() and path.suffix != ".lock"]
+
+
+def test_of_what_is_no_machine_of_a_cluster_nothing_else_is_told(gate: Gate, shell: Shell) -> None:
+    shell.stub("id", "echo 1000")
+    shell.stub("getent", '[ "$1 $2" = "passwd 6001" ] && echo eve:x:6001:6001::/home/eve:/bin/sh')
+    done = gate()
+    assert "the login is not root" in done.stderr
+    assert "also: " not in done.stderr
