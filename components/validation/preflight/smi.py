@@ -131,7 +131,8 @@ def _gpu(gpu: ElementTree.Element) -> Gpu:
 def _not_well(health: ElementTree.Element | None) -> Iterator[tuple[str, str]]:
     for each in health if health is not None else ():
         text = (each.text or "").strip()
-        if text.lower() not in _NOTHING | _WELL and _TEXT.fullmatch(text):
+        # Of a rack's partitions: a machine of its own has none, and is well.
+        if each.tag != "partition_assigned" and text.lower() not in _NOTHING | _WELL and _TEXT.fullmatch(text):
             yield each.tag, text
 
 

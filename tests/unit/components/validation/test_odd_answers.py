@@ -86,6 +86,8 @@ def test_a_process_whose_name_is_no_xml_or_says_that_the_gpu_is_lost_takes_no_no
         ("<fabric><health><summary>Healthy</summary><bandwidth>Full</bandwidth><route_unhealthy>False"
          "</route_unhealthy><incorrect_configuration>None</incorrect_configuration></health></fabric>", "info"),
         ("<fabric><health><summary>N/A</summary><bandwidth>N/A</bandwidth></health></fabric>", "info"),
+        ("<fabric><health><summary>Healthy</summary><partition_assigned>True</partition_assigned></health></fabric>",
+         "info"),
         ("<fabric><state>Completed</state><status>N/A</status></fabric>", "info"),
         ("<fabric><state>Completed</state><status>Unknown Error 7</status></fabric>", "error"),
         ("<temperature><gpu_temp>GPU is lost</gpu_temp></temperature>", "error"),
@@ -98,6 +100,14 @@ def test_a_process_whose_name_is_no_xml_or_says_that_the_gpu_is_lost_takes_no_no
 )  # fmt: skip
 def test_fields_of_a_gpu_that_is_not_well_are_told_as_bad_as_they_are(fields: str, severity: str) -> None:
     assert worst(gpus.check_gpus(Look(0, with_fields(fields)), 2)) == severity
+
+
+def test_the_health_of_a_fabric_is_found_where_a_real_h200_has_it() -> None:
+    real = REAL["smi-580-h200.xml"]
+    assert worst(gpus.check_gpus(Look(0, real), 1)) == "info"
+    sick = real.replace("<summary>N/A", "<summary>Unhealthy")
+    assert sick != real
+    assert "its NVLink fabric is not well: summary Unhealthy" in texts(gpus.check_gpus(Look(0, sick), 1))
 
 
 @pytest.mark.parametrize(

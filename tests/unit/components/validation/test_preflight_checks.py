@@ -38,6 +38,7 @@ def texts(findings: Iterable[Finding]) -> str:
 
 @pytest.mark.parametrize(("name", "bus", "driver"), [
     ("smi-515-a10g.xml", "0000:00:1e.0", "515.105.01"), ("smi-515-t4.xml", "0000:00:1e.0", "515.105.01"),
+    ("smi-580-h200.xml", "0000:00:06.0", "580.159.04"),
 ])  # fmt: skip
 def test_a_healthy_gpu_gives_no_error_and_no_warning(name: str, bus: str, driver: str) -> None:
     smi = read_smi(REAL[name])
