@@ -25,7 +25,8 @@ _GPU = re.compile(r"/dev/nvidia(\d{1,3})", re.ASCII)
 _MEMORY = "/dev/nvidia-uvm"
 _STEP = "slurmstepd"
 _MINOR = re.compile(r"^Device Minor:\s*(\d{1,3})\s*$", re.MULTILINE | re.ASCII)
-ASK_SECONDS = 20
+# A script of the prolog is ended after 20 s, and the node drained for it.
+ASK_SECONDS = 12
 # As root, nvidia-smi makes device files that a container was not given on purpose.
 NOBODY = 65534
 QUERY = ("nvidia-smi", "--query-compute-apps=gpu_bus_id,pid", "--format=csv,noheader")

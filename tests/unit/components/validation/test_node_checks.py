@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from components.roles.role import template
 from components.validation.preflight import holders, kernel_log, listed, lost_ports, memory, node_checks, storage
 from components.validation.preflight.findings import Finding
 from components.validation.preflight.gres import device_numbers
@@ -312,6 +314,12 @@ def test_a_process_in_no_job_that_computes_on_the_jobs_gpus_is_named(
     assert holders.main(["0"], tmp_path, lambda: "") == 0
     assert holders.main(["1"], tmp_path) == 0
     assert holders.main([""], tmp_path) == holders.main([], tmp_path) == 0
+
+
+def test_an_nvidia_smi_that_hangs_leaves_the_prolog_time_to_say_so() -> None:
+    limit = re.search(r"^LIMIT=(\d+)$", template("slurm", "tailrack-prolog"), re.MULTILINE)
+    assert limit is not None
+    assert int(limit[1]) - 5 >= holders.ASK_SECONDS
 
 
 @pytest.mark.parametrize("answer", [None, "No devices were found\n", "00000000:99:00.0, 100\n", "0:1, [N/A]\n"])
