@@ -86,7 +86,7 @@ def _of_jobs(gone: Iterable[Change]) -> Iterator[str]:
     for limit, nodes in leaving.items():
         yield (
             f"# jobs on {', '.join(folded(nodes))} may go on for {limit} s (tailrack:slurm.job_limit_seconds), and "
-            "make up waits for that; then they are requeued, or cancelled where they cannot be. 'squeue' on the head "
+            "the run waits for that; then they are requeued, or cancelled where they cannot be. 'squeue' on the head "
             "node shows them"
         )
 

@@ -97,7 +97,7 @@ def test_the_command_that_drift_names_looks_at_clouds_too_before_its_checks_and_
         asked.append(how["refresh"])
 
     stack = SimpleNamespace(up=run, preview=run, export_stack=lambda: SimpleNamespace(deployment={}))
-    runner = CliRunner(cast(Any, SimpleNamespace(locks=lambda: [])), cast(Any, None), lambda event: None)
+    runner = CliRunner(cast(Any, SimpleNamespace(locks=lambda: [], stack="prod")), cast(Any, None), lambda event: None)
     monkeypatch.setattr(runner, "_stack", lambda: stack)
     monkeypatch.setattr(runner, "_places", dict)
     runner.preview(refresh=True)
