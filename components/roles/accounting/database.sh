@@ -84,8 +84,10 @@ loose_innodb_snapshot_isolation=OFF"
 
 # slurmdbd takes SQL from requests (`sacctmgr archive load`). Its account may use its own tables and nothing else: it could write
 # files otherwise. Connections that are open keep the rights they had; slurmdbd restarts with its new unit.
+# Only root of the database can do this, and that is root of the machine. Whoever answers at the socket, which slurm can
+# replace, gets no file from this client (--local-infile=0).
 limit_database_account() {
-    mariadb --no-defaults --socket="$DATABASE_SOCKET" --user=root <<<"
+    mariadb --no-defaults --local-infile=0 --socket="$DATABASE_SOCKET" --user=root <<<"
 GRANT ALL PRIVILEGES ON slurm_acct_db.* TO slurm@localhost;
 REVOKE ALL PRIVILEGES ON *.* FROM slurm@localhost;
 REVOKE GRANT OPTION ON *.* FROM slurm@localhost;

@@ -46,7 +46,7 @@ munge_join() {
 # Its own last sentence, which says what it does not like: mostly who may write into a folder above its files.
 munged_said() {
     local said
-    said=$( (journalctl -u munge -n 20 -o cat --no-pager 2>/dev/null; tail -n 20 /var/log/munge/munged.log 2>/dev/null) |
+    said=$( (journalctl -u munge -n 20 -o cat --no-pager 2>/dev/null; as_user munge 10 65536 tail -n 20 /var/log/munge/munged.log </dev/null 2>/dev/null) |
         grep -E 'munged(\[[0-9]+\])?: Error|^[0-9: -]+(Error|Warning):' | tail -n 1 | tr -cd '[:print:]' | cut -c 1-300) || :
     printf '%s' "${said:+ ($said)}"
 }

@@ -3,7 +3,6 @@
 #
 # NODE_NAME, NODE_ADDRESS
 # NODE_FIREWALL   what on the node itself may keep others from it (own_firewall.sh), for words; empty where nothing was seen
-# TAILNET_TAG     tag of the cluster's machines on the tailnet
 
 # Of slurmd. It need not run yet: a port at which nothing listens is refused at once, and one behind a firewall is not.
 NODE_PORT=6818
@@ -29,7 +28,7 @@ require_answer() {
 the machine's own${NODE_FIREWALL:+ (there: ${NODE_FIREWALL//+/, })}, tailscale's shields-up or the tailnet's policy keeps the head node out" \
         "on $NODE_NAME let in what comes by tailscale0: 'ufw allow in on tailscale0', 'firewall-cmd --permanent --zone=trusted \
 --add-interface=tailscale0', or a rule 'iifname tailscale0 accept' before the one that drops ('nft list ruleset'); \
-'tailscale set --shields-up=false' there; and see that the policy lets ${TAILNET_TAG:-the machines} reach ${TAILNET_TAG:-one another} on all ports"
+'tailscale set --shields-up=false' there; and see that the tailnet's policy lets the cluster's machines reach one another on all ports"
 }
 
 tailnet_member() {

@@ -14,7 +14,7 @@ import pytest
 PROJECT = Path(__file__).parents[3]
 RUNNING = ("__main__.py", "bugs.py", "locks.py", "stacks", "components", "driver", "engine", "lab")
 # Sent to machines, which have packages of their own.
-ON_MACHINES = {"mpi4py", "numpy", "fusepy", "libnfs", "mlflow"}
+ON_MACHINES = {"mpi4py", "numpy", "fusepy", "libnfs", "mlflow", "sqlalchemy", "uvicorn"}
 COME_WITH = {"google", "pydantic_core", "markupsafe"}  # of pulumi, pydantic and jinja2, in what these hand out
 MODULES = {"pyyaml": "yaml", "pulumi-command": "pulumi_command", "pulumi-aws": "pulumi_aws"}
 MODULES |= {"pulumi-tailscale": "pulumi_tailscale"}

@@ -29,6 +29,7 @@ def backup(shell: Shell, tar: str = 'shift 3; exec "$@"') -> subprocess.Complete
     shell.write("/etc/tailrack/backup/cluster", "lab\n")
     shell.write("/etc/tailrack/backup/state", f"{shell.path(STATE)}\n")
     shell.write("/etc/tailrack/backup/repository", "sftp:x:/y\n")
+    shell.path("/var/lib/tailrack").mkdir(parents=True, exist_ok=True)
     shell.stub("hostname", "echo head")
     shell.stub("sleep")
     shell.stub("runuser", tar)

@@ -58,7 +58,7 @@ def member(shell: Shell) -> Member:
             "NODE_EXPORT": export_line("/export/shared", address),
             "HOST_NAME": "head", "STEP_LOCK": "", "NODE_NAME": "b1", "NODE_ADDRESS": "100.64.0.7",
             "NODE_SSHD_PORT": 22, "NODE_HOST_KEY": "ssh-ed25519 AAAA", "NODE_SITE": "rack", "NODE_PROBLEM": "",
-            "NODE_PRICE": "2.05 USD", "NODE_FIREWALL": "", "TAILNET_TAG": "tag:cluster",
+            "NODE_PRICE": "2.05 USD", "NODE_FIREWALL": "",
             "NODE_SLURM_CONF": "NodeSet=site-rack Feature=site-rack", "NODE_GRES_CONF": "",
             "NODE_MEMORY": "ALL 1024", "NODE_JOB_SUBMIT_LUA": 'member("b1", "rack", "", 0)', "NODE_ADOPT": False,
             "NODE_FABRIC": "tailnet", "NODE_NETWORKS": '{"interfaces": [], "rdma": []}',
@@ -137,7 +137,7 @@ def test_a_node_that_nobody_can_reach_is_no_member_and_its_firewall_is_named(
     assert "nothing answers on b1 at its tailnet address, 100.64.0.7 port 6818" in done.stderr
     assert "a firewall of the machine's own (there: ufw, nftables), tailscale's shields-up" in done.stderr
     assert "let in what comes by tailscale0" in done.stderr
-    assert "policy lets tag:cluster reach tag:cluster" in done.stderr
+    assert "the tailnet's policy lets the cluster's machines reach one another" in done.stderr
     assert "fabric: tailnet" not in done.stderr
     assert not shell.path("/etc/exports.d/tailrack-b1.exports").exists()
 

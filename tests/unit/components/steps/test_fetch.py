@@ -27,7 +27,7 @@ APT = (
 PRINTED = {
     "pip": (RETRY.format(1, SSL) + RETRY.format(0, SSL) + NOTHING, CHAIN),
     "a newer pip": (
-        "Could not fetch URL https://pypi.org/simple/six/: There was a problem confirming the ssl certificate: "
+        "Could not fetch URL https://index.example/simple/six/: There was a problem confirming the ssl certificate: "
         "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: unable to get local issuer certificate "
         f"(_ssl.c:1006) - skipping\n{NOTHING}",
         "certificate verify failed: unable to get local issuer certificate",
