@@ -16,7 +16,7 @@ from tests.unit.bash_commands import commands
 
 PROJECT = Path(__file__).parents[2]
 MECHANISM = PROJECT / "components" / "steps" / "folders.sh"
-# Runs as slurm: by its unit, and by runuser in slurmctld's. Root starts `accept`, which hands its one command to runuser.
+# Runs as slurm: by its unit, and by runuser in slurmctld's. `accept` runs as root and hands its one command to runuser.
 AS_SLURM = PROJECT / "components" / "roles" / "slurm" / "templates" / "tailrack-slurm-room"
 
 # Folders that a package, a unit or give_folder gives to an account, and the account; `*` is any one name. A test in
