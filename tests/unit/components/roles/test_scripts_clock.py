@@ -152,7 +152,8 @@ def test_a_service_that_sets_no_clock_in_time_is_said_and_stops_nobody(shell: Sh
 
 @pytest.mark.parametrize("phases", [GATE, GATE_OF_NODE])
 def test_the_clock_is_looked_at_in_the_gate(phases: tuple[str, ...]) -> None:
-    assert "    clock_gate" in compose(ROLES, phases).text.splitlines()
+    (up,) = re.findall(r"\nup\(\) \{(.*?)\n\}", compose(ROLES, phases).text, re.DOTALL)
+    assert "clock_gate" in up.split()
 
 
 def test_the_clock_is_right_before_a_machine_has_the_munge_key() -> None:
