@@ -189,7 +189,9 @@ def test_a_run_that_is_at_work_keeps_its_lock(tmp_path: Path, monkeypatch: pytes
     runner, called = bucket_runner(tmp_path)
     pulumi = subprocess.Popen(["bash", "-c", "exec -a pulumi tail -f /dev/null"])
     try:
-        wait_for(lambda: Path(f"/proc/{pulumi.pid}/cmdline").read_bytes().startswith(b"pulumi\0"), "the process has its name")
+        wait_for(
+            lambda: Path(f"/proc/{pulumi.pid}/cmdline").read_bytes().startswith(b"pulumi\0"), "the process has its name"
+        )
         file = tmp_path / "state/.pulumi/locks/organization/tailrack/dev/6e4c.json"
         file.parent.mkdir(parents=True)
         file.write_text(json.dumps({"pid": pulumi.pid, "username": "ada", "hostname": HERE}))

@@ -78,18 +78,34 @@ def _rows(text: str, width: int) -> Iterator[list[str]]:
             yield [*words[: width - 2], ", ".join(words[width - 2 : -1]), words[-1]]
 
 
+def sentences(found: list[Used]) -> list[str]:
+    """Return a sentence for each GPU in use, or one for all GPUs that the same processes use."""
+    groups: dict[tuple[str, ...], list[Used]] = {}
+    for each in found:
+        # Their memory differs by GPU. Processes that cannot be seen from here may be different ones.
+        users = tuple(word.rpartition(" (")[0] for word in each.processes) or (each.bus,)
+        groups.setdefault(users, []).append(each)
+    return [str(group[0]) if len(group) == 1 else _of_all(users, group) for users, group in groups.items()]
+
+
+def _of_all(users: tuple[str, ...], group: list[Used]) -> str:
+    percent, mib = max(each.percent for each in group), max(each.mib for each in group)
+    names = ", ".join(each.bus for each in group)
+    return f"GPUs {names} are up to {percent} % busy with up to {mib} MiB in use by {', '.join(users)}"
+
+
 def check_foreign(found: list[Used] | None) -> Iterator[Finding]:
     """A GPU that something uses while the job of all nodes holds them alone."""
     if found is None:
         yield unjudged(FOREIGN, NOT_KNOWN, "run nvidia-smi on the node")
-    for each in found or ():
-        yield finding("warning", FOREIGN, str(each), _REMEDY)
+    for sentence in sentences(found or []):
+        yield finding("warning", FOREIGN, sentence, _REMEDY)
 
 
 def main() -> int:
     """Print the lines in one write, so that those of other nodes do not come between."""
     name = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
     found = used()
-    lines = [NOT_KNOWN] if found is None else [str(each) for each in found] or [NOTHING]
+    lines = [NOT_KNOWN] if found is None else sentences(found) or [NOTHING]
     sys.stdout.write("".join(f"{name}: {each}\n" for each in lines))
     return 0
