@@ -80,7 +80,7 @@ lint: setup-dev ## ruff, import-linter, mypy, shellcheck, actionlint, zizmor, an
 	@go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.7
 	@cd lab/control && test -z "$$(gofmt -l .)" && go vet ./... && go test ./...
 
-test-unit: setup-dev .tailrack/packages/pulumi_aws .tailrack/packages/pulumi_tailscale ## tests without daemons, seconds
+test-unit: setup-dev .tailrack/packages/pulumi_aws .tailrack/packages/pulumi_tailscale ## tests without daemons, five minutes
 	@$(PYTHON) -m pytest tests/unit -n 2 --dist loadfile
 
 # Beside .venv, where the CLI does not find it: it would fetch the provider for every stack.
