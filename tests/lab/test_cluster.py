@@ -56,6 +56,7 @@ SCOPE_OUTPUT = {
     "ranks": int,
     "nodes": list,
     "gpus": dict,
+    "versions": dict,
     "groups": list,
     "transport": str,
     "interface": str,

@@ -115,8 +115,9 @@ def preflight_of(cluster: Cluster) -> dict[str, list[Finding]]:
         "nodes": {name: {"address": addresses[name], "site": site, "gpus": ""} for name, site in SITE_OF.items()},
         "fabric": dict.fromkeys(SITE_OF.values(), "tailscale0"),
     }
-    text = base64.b64encode(preflight_program().encode()).decode()
-    cluster.run("head", f"base64 -d >/shared/home/ada/preflight.py <<<{text}")
+    # By stdin: it is longer than an argument may be.
+    words = ["docker", "exec", "-i", cluster.container("head"), "bash", "-c", "cat >/shared/home/ada/preflight.py"]
+    subprocess.run(words, input=preflight_program(), text=True, check=True)
     srun = "srun -N3 --ntasks-per-node=1 --switches=2 --mpi=none"
     command = f"{srun} /usr/bin/python3 /shared/home/ada/preflight.py {shlex.quote(json.dumps(asked))}"
     return read(cluster.run_as("ada", "head", command, limit=200))
