@@ -145,7 +145,8 @@ def break_it(cluster: Cluster) -> None:
     cluster.run(
         "head",
         # What keeps room for slurmctld would take it here.
-        f"systemctl stop tailrack-slurm-room && cp -a {state} /root/state && mount -t tmpfs -o size=8m tmpfs {state} && cp -a /root/state/. {state}/ && "
+        f"systemctl stop tailrack-slurm-room && cp -a {state} /root/state && "
+        f"mount -t tmpfs -o size=8m tmpfs {state} && cp -a /root/state/. {state}/ && "
         f"head -c 7800K /dev/zero >{state}/filler",
     )
     # As the backup itself writes it: four hours ago.

@@ -1,4 +1,4 @@
-"""Names of all machines resolve on all machines, by what the head node keeps of them (docs/decisions/0004).
+"""Names of all machines resolve on all machines, by what the head node keeps of them (docs/decisions/0020).
 
 A machine goes by its node's name, and all names of the cluster mean tailnet addresses: Slurm's daemons compare the
 host name with slurm.conf and bind to what it resolves to.
