@@ -12,7 +12,7 @@ from components.validation.figures import largest_spread
 from components.validation.model import JobReport
 from components.validation.training_figures import TrainingFigures, read_training
 from components.validation.verdict import Verdict, moment, not_completed
-from components.validation.wording import beside, context, findings, without
+from components.validation.wording import beside, context, findings, odd_run, without
 
 RUNS = 3
 BACKEND = "training"
@@ -117,10 +117,9 @@ def _by_figures(asked: TrainingAsked, report: JobReport, figures: TrainingFigure
         return "FAIL", f"Trained {measured}, below the floor of {asked.floor:g}.{beside(report)}{findings(report)}"
     if relative is not None and relative > limit:
         runs = ", ".join(f"{each:,.1f}" for each in figures.rates)
-        middle = figures.rates[at or 0]
-        odd = max(range(len(figures.rates)), key=lambda run: abs(figures.rates[run] - middle))
+        _, name = odd_run(figures.rates, figures.rates[at or 0])
         words = f"its runs gave {runs} in all and differ by {relative:.0%}, more than {limit:.0%}"
-        words += f"; run {odd + 1} is the {'slow' if figures.rates[odd] < middle else 'fast'} one"
+        words += f"; {name}"
         return "UNSTABLE", f"Trained {measured}, but {words}.{beside(report)}{findings(report)}"
     if asked.floor is None:
         return "UNJUDGED", f"Trained {measured}; no floor is known for this hardware."

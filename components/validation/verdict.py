@@ -17,7 +17,7 @@ from components.validation.preflight.findings import Finding
 from components.validation.sizes import format_size
 from components.validation.software import read_versions
 from components.validation.transport import Transport, read_transport
-from components.validation.wording import age, beside, context, ending, findings, told_by_environment, without
+from components.validation.wording import age, beside, context, ending, findings, odd_run, told_by_environment, without
 
 Verdict = Literal["PASS", "FAIL", "UNJUDGED", "UNSTABLE", "INCONCLUSIVE", "BUSY"]
 
@@ -258,9 +258,9 @@ def _unsteady(report: JobReport, figures: Figures, transport: Transport) -> str:
     if relative is None or gate is None or relative <= limit:
         return ""
     runs, middle = figures.runs, gate.busbw_gb_per_s
-    odd = max(range(len(runs)), key=lambda at: abs(runs[at] - middle))
+    odd, name = odd_run(runs, middle)
     words = f"its runs gave {_listed(runs)} and differ by {relative:.0%}, more than {limit:.0%}"
-    words += f"; run {odd + 1} is the {'slow' if runs[odd] < middle else 'fast'} one."
+    words += f"; {name}."
     if report.first_runs:
         words += f" It was measured twice; the first time they gave {_listed(report.first_runs)}."
     return words + beside(report, odd)

@@ -1,7 +1,7 @@
 """The sentences of a result: what kept a measurement from its nodes, how a job ended, and what was found on the way."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from components.validation.causes import cause_of, first_error, first_exit
 from components.validation.model import JobReport
@@ -92,6 +92,12 @@ def told_by_environment(log: str) -> str:
     image = f" The image sets {', '.join(list(by_image)[:_TAIL_LINES])}." if by_image else ""
     where = "in the job's environment, its image, /etc/nccl.conf or ~/.nccl.conf"
     return f" NCCL was told {where}: {', '.join(list(found)[:_TAIL_LINES])}.{image}" if found else image
+
+
+def odd_run(runs: Sequence[float], middle: float) -> tuple[int, str]:
+    """Return the run that is farthest from the middle one, by its number from 0, and the words that name it."""
+    odd = max(range(len(runs)), key=lambda run: abs(runs[run] - middle))
+    return odd, f"run {odd + 1} is the {'slow' if runs[odd] < middle else 'fast'} one"
 
 
 def without(report: JobReport) -> str:

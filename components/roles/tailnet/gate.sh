@@ -11,14 +11,15 @@ tun_there() { [ -c /dev/net/tun ] && : 2>/dev/null <>/dev/net/tun; }
 # packets from such addresses unless they come through its own interface (util/linuxfw), so SSH or DNS would stop in the middle
 # of the join. 100.100.100.100 is tailscale's own DNS server.
 shared_addresses() {
-    { { ip -4 -o address show && ip -4 -o route show; } || note "ip shows nothing here"; } | awk '
+    { { ip -4 -o address show && ip -4 -o route show; } || note "ip shows nothing here"
+        dns_servers | sed 's/^/nameserver /'; } | awk '
         function shared(address) { return address ~ /^100[.](6[4-9]|[7-9][0-9]|1[01][0-9]|12[0-7])[.]/ }
+        $1 == "nameserver" { if (shared($2) && $2 != "100.100.100.100") print "the DNS server " $2; next }
         $3 == "inet" { if ($2 != "tailscale0" && shared($4)) print $4 " at " $2; next }
         { device = ""; for (i = 2; i < NF; i++) if ($i == "dev") device = $(i + 1) }
         device == "tailscale0" { next }
         shared($1) { print "the route to " $1 " at " device; next }
         $2 == "via" && shared($3) { print "the gateway " $3 " at " device }'
-    dns_servers | awk '/^100[.](6[4-9]|[7-9][0-9]|1[01][0-9]|12[0-7])[.]/ && $1 != "100.100.100.100" { print "the DNS server " $1 }'
 }
 
 refuse_shared_addresses() {
