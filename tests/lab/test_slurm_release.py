@@ -145,7 +145,9 @@ def test_nodes_get_another_release_one_by_one_from_ready_packages_while_a_job_an
     cluster.up_ok()
     cluster.run_as("ada", "head", "touch enough")
     submitted = "cat /shared/home/ada/submitted"
-    eventually(lambda: cluster.attempt("head", submitted).returncode == 0, 30, "all are submitted")
+    # A job that ends while its slurmd restarts stays COMPLETING until slurmctld repeats the message: KillWait plus
+    # twice MessageTimeout later, at its next purge of old jobs (_list_find_job_old in Slurm's job_mgr.c).
+    eventually(lambda: cluster.attempt("head", submitted).returncode == 0, 180, "the last of ada's jobs has ended")
     assert cluster.run("head", at_work).splitlines() == at_once
     (_, first_back), (second_ended, _) = sorted(away(cluster, node) for node in NODES)
     assert first_back < second_ended
