@@ -16,49 +16,49 @@ help:
 	@sed -n 's/^\([a-z-]*\): *[a-z._/ -]*## /\1\t/p' Makefile | expand -t 14
 
 setup: ## Python dependencies in .venv
-	@driver/setup.sh
+	@cli/setup.sh
 
 setup-dev: ## those of the checks too
-	@driver/setup.sh dev
+	@cli/setup.sh dev
 
 up: setup ## bring the stack up, measure it, show it
-	@$(PYTHON) -m driver up $(if $(REFRESH),--refresh)
+	@$(PYTHON) -m cli up $(if $(REFRESH),--refresh)
 
 preview: setup ## say what up would do, with the lines that change; COMMENT=file writes it for a pull request
-	@$(PYTHON) -m driver preview $(if $(COMMENT),--comment "$(COMMENT)")
+	@$(PYTHON) -m cli preview $(if $(COMMENT),--comment "$(COMMENT)")
 
 drift: setup ## fail where the stack is not as its config says, clouds and tailnet included
-	@$(PYTHON) -m driver preview --refresh --expect-no-changes $(if $(COMMENT),--comment "$(COMMENT)")
+	@$(PYTHON) -m cli preview --refresh --expect-no-changes $(if $(COMMENT),--comment "$(COMMENT)")
 
 outputs: setup ## print the stack's outputs as one JSON object
-	@$(PYTHON) -m driver outputs
+	@$(PYTHON) -m cli outputs
 
 status: setup ## nodes, jobs, and why a node is out
-	@$(PYTHON) -m driver status
+	@$(PYTHON) -m cli status
 
 diagnose: setup ## one archive for a bug report: states, reasons and logs of every machine, no secret; prints its path
-	@$(PYTHON) -m driver diagnose
+	@$(PYTHON) -m cli diagnose
 
 report: setup ## the last measurements and the nodes as one HTML file, whose path it prints
-	@$(PYTHON) -m driver report
+	@$(PYTHON) -m cli report
 
 floors: setup ## write what was measured last as floors into Pulumi.<stack>.yaml
-	@$(PYTHON) -m driver floors
+	@$(PYTHON) -m cli floors
 
 images: setup ## images of containers, and which node has which
-	@$(PYTHON) -m driver images
+	@$(PYTHON) -m cli images
 
 shell: setup ## a shell on a lab node: NODE=head, or one command: COMMAND='sinfo'
-	@$(PYTHON) -m driver shell --node "$(NODE)" --run "$$COMMAND"
+	@$(PYTHON) -m cli shell --node "$(NODE)" --run "$$COMMAND"
 
 trust: setup ## show the host keys of new machines, ask, and keep them
-	@$(PYTHON) -m driver trust
+	@$(PYTHON) -m cli trust
 
 down: setup ## remove everything of the stack; CLUSTER=gone of a pool whose cluster is gone for good
-	@$(PYTHON) -m driver down $(if $(filter gone,$(CLUSTER)),--cluster-gone)
+	@$(PYTHON) -m cli down $(if $(filter gone,$(CLUSTER)),--cluster-gone)
 
 reap: setup ## remove a pool that nobody has used for longer than its idle_limit_minutes; says what it did, or why not
-	@$(PYTHON) -m driver reap
+	@$(PYTHON) -m cli reap
 
 burst: STACK = dev-burst
 burst: up ## the pool dev-burst joins the cluster of the dev stack
@@ -67,14 +67,14 @@ burst-down: STACK = dev-burst
 burst-down: down ## the pool dev-burst leaves
 
 role: setup ## the skeleton of a new role: NAME=x (docs/adding.md)
-	@$(PYTHON) -m driver.new_role "$(NAME)"
+	@$(PYTHON) -m cli.new_role "$(NAME)"
 
 lint: setup-dev ## ruff, import-linter, mypy, shellcheck, actionlint, zizmor, and the Go program's own checks
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@said=$$(.venv/bin/lint-imports --no-cache) || { echo "$$said"; exit 1; }
 	@.venv/bin/mypy --strict __main__.py stacks components
-	@.venv/bin/mypy engine driver lab tests bench
+	@.venv/bin/mypy engine cli lab tests bench
 	@.venv/bin/shellcheck $$(git ls-files '*.sh' .ci/run)
 	@.venv/bin/zizmor --quiet --offline --no-progress --min-severity medium .github
 	@go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.7
@@ -101,7 +101,7 @@ test-faults: setup-dev ## what goes wrong, in full: kills, a partition, restarts
 	$(PYTHON) -m lab image >/dev/null && $(PYTHON) -m pytest -m "proof or story" -s --timeout 3600 tests/lab
 
 test: lint ## all checks, the quick ones first
-	@$(PYTHON) -m driver engine
+	@$(PYTHON) -m cli engine
 	@$(MAKE) --no-print-directory test-unit
 	@$(MAKE) --no-print-directory test-engine
 	@$(MAKE) --no-print-directory test-lab

@@ -22,11 +22,11 @@ from typing import Any
 
 import yaml
 
+from cli import lab_commands
+from cli.pulumi.deployment import Deployment, stack_config
+from cli.pulumi.find_engine import find_engine
+from cli.pulumi.workspace import PROJECT, ROOT, Workspace
 from components.roles.enroot_pyxis.settings import ARTIFACTS_VARIABLE
-from driver import lab_commands
-from driver.deployment import Deployment, stack_config
-from driver.find_engine import find_engine
-from driver.workspace import PROJECT, ROOT, Workspace
 from engine.events import Event
 from lab.identity import container_name
 

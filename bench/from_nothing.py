@@ -18,7 +18,7 @@ from pathlib import Path
 
 import docker
 
-from driver.workspace import PROJECT
+from cli.pulumi.workspace import PROJECT
 from lab import binaries, debian, images
 from lab.commands import run
 from lab.distributions import USUAL
@@ -27,7 +27,7 @@ NOWHERE = {"GOCACHE": "cache", "GOMODCACHE": "modules"}
 
 
 def python(folder: Path) -> None:
-    """Install what driver/setup.sh does."""
+    """Install what cli/setup.sh does."""
     run([sys.executable, "-m", "venv", str(folder / "venv")])
     pip = [str(folder / "venv/bin/python"), "-m", "pip", "-q", "--no-cache-dir", "--disable-pip-version-check"]
     run([*pip, "install", "--require-hashes", "-r", str(PROJECT / "requirements.txt")])

@@ -23,10 +23,10 @@ import docker
 import yaml
 
 from bench.up_times import engine, insist
-from driver import lab_commands
-from driver.deployment import Deployment, stack_config
-from driver.find_engine import find_engine
-from driver.workspace import PROJECT, Workspace
+from cli import lab_commands
+from cli.pulumi.deployment import Deployment, stack_config
+from cli.pulumi.find_engine import find_engine
+from cli.pulumi.workspace import PROJECT, Workspace
 from lab.identity import container_name
 from tests.lab.wheels import mlflow_wheels
 

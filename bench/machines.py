@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import docker
 from docker.models.containers import Container
 
-from driver import lab_commands
-from driver.workspace import PROJECT
+from cli import lab_commands
+from cli.pulumi.workspace import PROJECT
 from lab.identity import LABEL, container_name, control_name, lab_id
 from lab.node import cgroup_hierarchy
 from tests.lab.cluster import own_machine

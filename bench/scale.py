@@ -26,9 +26,9 @@ from pathlib import Path
 
 import asyncssh
 
-from driver.pulumi_home import prepare_home
-from driver.stack_file import load_config
-from driver.workspace import PROJECT, Workspace
+from cli.pulumi.home import prepare_home
+from cli.pulumi.workspace import PROJECT, Workspace
+from cli.stack_config.stack_file import load_config
 from engine.engine import Engine
 from tests.engine.played_hosts import Played, play, write_config
 
@@ -225,7 +225,7 @@ def ups() -> None:
 def up(engine: str, played: Played, ports: Sequence[int]) -> Watched:
     """`up` of a new stack, with the driver."""
     with workspace([("127.0.0.1", port) for port in ports], played.private_key, played.host_key) as made:
-        words = [sys.executable, "-m", "driver", "--stack", STACK, "--engine", engine]
+        words = [sys.executable, "-m", "cli", "--stack", STACK, "--engine", engine]
         words += ["--config-file", str(made.config_file), "--state-dir", str(made.root), "up"]
         return Watched(words, PROJECT, environment_of(made))
 

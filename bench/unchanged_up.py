@@ -35,7 +35,7 @@ for number in range({COUNT}):
 
 ENGINE = """
 from pathlib import Path
-from driver.stack_file import load_config
+from cli.stack_config.stack_file import load_config
 from engine.engine import Engine
 
 here = Path()

@@ -19,10 +19,10 @@ from typing import Any, cast
 import docker
 import yaml
 
-from driver import lab_commands
-from driver.deployment import Deployment, stack_config
-from driver.find_engine import find_engine
-from driver.workspace import PROJECT, ROOT, DriverError, Workspace
+from cli import lab_commands
+from cli.pulumi.deployment import Deployment, stack_config
+from cli.pulumi.find_engine import find_engine
+from cli.pulumi.workspace import PROJECT, ROOT, CliError, Workspace
 from engine.events import Event, Summary
 from lab import network, node
 from lab.identity import lab_id
@@ -44,7 +44,7 @@ def seconds_of(work: Callable[[], object]) -> float:
 def insist(summary: Summary) -> None:
     """Stop with the reason when an operation failed: a figure of half a run means nothing."""
     if not summary.ok:
-        raise DriverError("\n".join(failure.message for failure in summary.failures))
+        raise CliError("\n".join(failure.message for failure in summary.failures))
 
 
 def containers_alone() -> float:

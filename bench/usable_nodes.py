@@ -33,15 +33,15 @@ import yaml
 from bench.machines import Containers, Host, Machines
 from bench.machines_in_namespaces import Namespaces
 from bench.up_times import engine, insist
+from cli.pulumi.deployment import Deployment, stack_config
+from cli.pulumi.find_engine import find_engine
+from cli.pulumi.workspace import PROJECT, Workspace
 from components.steps.label import StepLabel
-from driver.deployment import Deployment, stack_config
-from driver.find_engine import find_engine
-from driver.workspace import PROJECT, Workspace
 from engine.events import Event
 
 STACK = "nodes"
 HEAD = "head"
-KINDS = ("gate", "join", "head", "member", "node")
+KINDS = ("check", "join", "head", "register", "node")
 
 
 @dataclass(frozen=True)

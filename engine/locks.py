@@ -1,4 +1,4 @@
-"""One process at a time: the lock that the engine, the driver and the lab hold on what they work on."""
+"""One process at a time: the lock that the engine, the command line and the lab hold on what they work on."""
 
 import fcntl
 import os

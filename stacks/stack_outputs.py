@@ -11,7 +11,7 @@ from components.cluster.compute_node import ComputeNode
 from components.cluster.head_link import HeadLink
 from components.cluster.head_node import HeadNode
 from components.settings.types import GPUS_FOUND
-from components.steps.late import Late, grouped
+from components.steps.values import Value, nested
 from stacks.config import PoolConfig, StackConfig
 from stacks.outputs import fabric_output, node_output
 
@@ -34,7 +34,7 @@ def cluster_output(
     hosts = {member.host.name: member.host for member in members}
     prices = {node.name: node.price_per_hour for node in config.nodes()}
     sites = {node: host.site for node, host in hosts.items()}
-    of_cluster: dict[str, Late] = {
+    of_cluster: dict[str, Value] = {
         "name": name, "head": head, "address": link.address, "notes": notes, "confined": link.cgroups
     }  # fmt: skip
 
@@ -57,7 +57,7 @@ def cluster_output(
             "fabric": {site.name: _fabric_output(site.name, sites, known["fabric"]) for site in config.sites},
         }
 
-    return grouped(
+    return nested(
         {
             "cluster": of_cluster,
             "facts": {member.host.name: member.facts for member in members},

@@ -20,11 +20,11 @@ from components.steps import composition
 from components.steps.command_line import TIME_LIMIT_SECONDS
 from components.steps.delivery import deliver
 from components.steps.header import header
-from components.steps.late import Field, Late, fields, late, made_of
 from components.steps.step import REPAIR, Step
+from components.steps.values import OutputField, Value, as_output, combine, output_fields
 
 # A look takes seconds, but a new machine may be busy: with cloud-init, with its first updates (steps/packages.sh).
-GATE_LIMIT_SECONDS = 1500
+CHECK_LIMIT_SECONDS = 1500
 # A release of Slurm is compiled on one CPU in less than an hour, after its root was made (slurm_release/build.sh).
 BUILD_LIMIT_SECONDS = 7200
 
@@ -36,7 +36,7 @@ def node_header(host: Host) -> dict[str, pulumi.Input[Any]]:
     return {header_name("node", key): value for key, value in values.items()}
 
 
-def found_header(host: Host, facts: pulumi.Output[dict[str, Any]]) -> dict[str, Field]:
+def found_header(host: Host, facts: pulumi.Output[dict[str, Any]]) -> dict[str, OutputField]:
     """What scripts may read of a node once its gate has found it: its GPUs, memory, ports that others need."""
 
     def values(known: Mapping[str, Any]) -> dict[str, object]:
@@ -47,12 +47,14 @@ def found_header(host: Host, facts: pulumi.Output[dict[str, Any]]) -> dict[str, 
             "open_ports": known["facts"]["open_ports"] or [],
         }
 
-    found = late({"facts": facts}, values)
+    found = as_output({"facts": facts}, values)
     names = [*NodeValues.__annotations__, *MemoryValues.__annotations__, "open_ports"]
-    return {header_name("node", key): Field(found, key) for key in names}
+    return {header_name("node", key): OutputField(found, key) for key in names}
 
 
-def _joined_header(host: Host, facts: pulumi.Output[Any], joined: pulumi.Output[Any], path: Late) -> dict[str, Field]:
+def _joined_header(
+    host: Host, facts: pulumi.Output[Any], joined: pulumi.Output[Any], path: Value
+) -> dict[str, OutputField]:
     """What scripts may read of a node once it has joined.
 
     path   of the share
@@ -70,14 +72,14 @@ def _joined_header(host: Host, facts: pulumi.Output[Any], joined: pulumi.Output[
             "NODE_PROBLEM": _problem(host, [known["facts"], of]),
         }
 
-    found = late({"facts": facts, "joined": joined, "path": path}, values)
+    found = as_output({"facts": facts, "joined": joined, "path": path}, values)
     names = ("ADDRESS", "EXPORT", "FIREWALL", "HOST_KEY", "SSHD_PORT", "NETWORKS", "PROBLEM")
-    return fields(found, [f"NODE_{name}" for name in names])
+    return output_fields(found, [f"NODE_{name}" for name in names])
 
 
 def found_gpus(host: Host, facts: pulumi.Output[dict[str, Any]]) -> pulumi.Output[str]:
     """Return a node's GPUs as its gate found them: `h200:8`, empty without any."""
-    return late({"facts": facts}, lambda known: str(NodeGpus.found(host, known["facts"])))
+    return as_output({"facts": facts}, lambda known: str(NodeGpus.found(host, known["facts"])))
 
 
 def _problem(host: Host, read: Sequence[Mapping[str, Any]]) -> str:
@@ -103,12 +105,12 @@ def _services(roles: tuple[Role, ...]) -> composition.Script | None:
 
 @lru_cache
 def _scripts(roles: tuple[Role, ...]) -> tuple[composition.Script, ...]:
-    """Return those of a node's own steps: gate, join and node."""
-    gate = composition.compose(roles, composition.GATE_OF_NODE)
+    """Return those of a node's own steps: check, join and node."""
+    check = composition.compose(roles, composition.CHECK_OF_NODE)
     # The head node may be at work for a while yet.
     join = composition.compose(roles, composition.JOIN_OF_NODE, ahead=composition.NODE)
     node = composition.compose(roles, composition.NODE)
-    return gate, join, node.with_texts({"NODE_LEAVE_PROGRAM": composition.leave_program(roles).text})
+    return check, join, node.with_texts({"NODE_LEAVE_PROGRAM": composition.leave_program(roles).text})
 
 
 class ComputeNode(pulumi.ComponentResource):
@@ -134,7 +136,7 @@ class ComputeNode(pulumi.ComponentResource):
         host: Host,
         head: HeadLink,
         roles: Sequence[Role],
-        values: Mapping[str, Late],
+        values: Mapping[str, Value],
         secrets: Mapping[str, pulumi.Input[str]],
         access: TailnetAccess = NO_KEY,
         after: Sequence[pulumi.Resource] = (),
@@ -143,30 +145,30 @@ class ComputeNode(pulumi.ComponentResource):
         super().__init__("tailrack:cluster:ComputeNode", host.name, None, opts)
         self.host = host
         values = {**values, **head.header, **node_header(host)}
-        gate_script, join_script, node_script = _scripts(tuple(roles))
+        check_script, join_script, node_script = _scripts(tuple(roles))
         services = _services(tuple(roles))
         there = deliver(
             f"{host.name}-scripts",
             host,
-            (gate_script, join_script, node_script, *([services] if services else [])),
-            label=f"{host.name}: put its scripts in place",
+            (check_script, join_script, node_script, *([services] if services else [])),
+            label=f"{host.name}: copy setup scripts",
             parent=self,
             repair=str(values.get(REPAIR, "")),
             depends_on=after,
         )
-        gate = Step(
-            f"{host.name}-gate",
+        check = Step(
+            f"{host.name}-check",
             host,
-            gate_script,
+            check_script,
             values,
             secrets=secrets,
-            label=f"{host.name}: look at the machine",
-            limit_seconds=GATE_LIMIT_SECONDS,
-            answer=composition.answer(roles, composition.GATE_OF_NODE),
+            label=f"{host.name}: check the machine",
+            limit_seconds=CHECK_LIMIT_SECONDS,
+            answer=composition.answer(roles, composition.CHECK_OF_NODE),
             parent=self,
             depends_on=there,
         )
-        self.facts = gate.result
+        self.facts = check.result
         values |= found_header(host, self.facts)
         join = Step(
             f"{host.name}-join",
@@ -178,26 +180,26 @@ class ComputeNode(pulumi.ComponentResource):
             label=f"{host.name}: join the tailnet, munge key",
             answer=composition.answer(roles, composition.JOIN_OF_NODE),
             parent=self,
-            depends_on=[gate.resource],
+            depends_on=[check.resource],
         )
         self.joined = join.result
         in_tailnet = access.after_join(host.name, self.joined, self, join.resource, host.adopt)
         self.gpus = found_gpus(host, self.facts)
         values |= _joined_header(host, self.facts, self.joined, values["NFS_EXPORTS_PATH"])
-        member = Step(
-            f"{host.name}-member",
+        register = Step(
+            f"{host.name}-register",
             head.machine,
-            composition.compose(roles, composition.MEMBER),
+            composition.compose(roles, composition.REGISTER),
             values,
             secrets=secrets,
-            label=f"{host.name}: export and certificate on the head node",
-            answer=composition.answer(roles, composition.MEMBER),
+            label=f"{host.name}: register on the head node",
+            answer=composition.answer(roles, composition.REGISTER),
             parent=self,
             depends_on=[*in_tailnet, *([head.ready] if head.ready else [])],
             limit_seconds=limit_with_jobs(head.settings),
             lock=None,
         )
-        self.fabric = Field(member.result, "fabric")
+        self.fabric = OutputField(register.result, "fabric")
         leave = composition.leave_program(roles)
         node = Step(
             f"{host.name}-node",
@@ -205,16 +207,16 @@ class ComputeNode(pulumi.ComponentResource):
             node_script,
             {
                 **values,
-                "NODE_AUTHORITIES": Field(member.result, "authorities"),
-                "NODE_CERTIFICATE": Field(member.result, "certificate"),
-                "HEAD_PROBLEM": Field(member.result, "problem"),
-                "NODE_LEAVE_VALUES": made_of({name: values[name] for name in leave.reads}, header),
+                "NODE_AUTHORITIES": OutputField(register.result, "authorities"),
+                "NODE_CERTIFICATE": OutputField(register.result, "certificate"),
+                "HEAD_PROBLEM": OutputField(register.result, "problem"),
+                "NODE_LEAVE_VALUES": combine({name: values[name] for name in leave.reads}, header),
             },
             secrets=secrets,
             label=f"{host.name}: users, share, slurmd",
             answer=composition.answer(roles, composition.NODE),
             parent=self,
-            depends_on=[member.resource],
+            depends_on=[register.resource],
             limit_seconds=limit_with_jobs(head.settings),
         )
         self.ready: pulumi.Resource = node.resource
@@ -227,10 +229,10 @@ class ComputeNode(pulumi.ComponentResource):
                 values,
                 secrets=secrets,
                 answer=composition.answer(roles, composition.NODE_SERVICES),
-                label=f"{host.name}: what nothing waits for",
+                label=f"{host.name}: optional services",
                 parent=self,
                 depends_on=[node.resource],
                 lock="tailrack-services",
             )
-        address = made_of({"": Field(self.joined, "tailnet_ip")}, lambda known: known[""])
+        address = combine({"": OutputField(self.joined, "tailnet_ip")}, lambda known: known[""])
         self.register_outputs({"tailnet_ip": address})

@@ -11,8 +11,8 @@ import pulumi
 from components.host import Connection, Machine
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import header_name
-from components.settings.travel import built, plain, shape, whole_numbers
-from components.steps.late import secret_once_known
+from components.settings.serialize import built, plain, shape, whole_numbers
+from components.steps.values import secret_once_known
 
 # Whether a head node has a bastion must be known before the program runs, and outputs are known only in it.
 _CONNECTION = tuple(field.name for field in fields(Connection) if field.name != "bastion")

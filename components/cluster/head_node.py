@@ -8,7 +8,7 @@ from typing import Any
 
 import pulumi
 
-from components.cluster.compute_node import GATE_LIMIT_SECONDS, found_gpus, found_header, limit_with_jobs, node_header
+from components.cluster.compute_node import CHECK_LIMIT_SECONDS, found_gpus, found_header, limit_with_jobs, node_header
 from components.cluster.head_link import HeadLink
 from components.cluster.munge_key import MungeKey
 from components.cluster.tailnet_access import TailnetAccess
@@ -24,8 +24,8 @@ from components.roles.slurm.versions import oldest_reached
 from components.steps import composition
 from components.steps.command_line import TIME_LIMIT_SECONDS, render_program
 from components.steps.delivery import deliver
-from components.steps.late import Field, Late, made_of
 from components.steps.step import REPAIR, Step
+from components.steps.values import OutputField, Value, combine
 
 # Of services that import images, which take many minutes each.
 IMPORTS_LIMIT_SECONDS = 3 * 3600
@@ -33,7 +33,7 @@ IMPORTS_LIMIT_SECONDS = 3 * 3600
 
 def of_nodes(roles: Sequence[Role]) -> tuple[composition.Script, ...]:
     """Return the scripts of what a head node does for nodes: keeps what it has to of each, and measures them."""
-    return composition.compose(roles, composition.MEMBER), measuring_plan.script()
+    return composition.compose(roles, composition.REGISTER), measuring_plan.script()
 
 
 def _trained(settings: ClusterSettings) -> tuple[composition.Script, ...]:
@@ -62,20 +62,20 @@ class HeadNode(pulumi.ComponentResource):
         settings: ClusterSettings,
         munge: MungeKey,
         roles: Sequence[Role],
-        values: Mapping[str, Late],
+        values: Mapping[str, Value],
         secrets: Mapping[str, pulumi.Input[str]],
         access: TailnetAccess,
         *,
         sites: Sequence[str],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        # For the state to remember which machine it was (driver/checks). Of one that the stack makes its steps tell.
+        # For the state to remember which machine it was (cli/checks). Of one that the stack makes its steps tell.
         key = host.connection.host_key if host.connection else None
         super().__init__("tailrack:cluster:HeadNode", host.name, {"hostKey": key} if isinstance(key, str) else {}, opts)
         self.host = host
         values = {**values, **node_header(host)}
         compute = settings.head.compute
-        gate_script = composition.compose(roles, composition.GATE)
+        check_script = composition.compose(roles, composition.CHECK)
         phases = composition.COMPUTING_HEAD if compute else composition.HEAD
         # Nodes wait for its address, and not for its packages.
         join_script = composition.compose(roles, composition.JOIN, looks=phases)
@@ -84,24 +84,24 @@ class HeadNode(pulumi.ComponentResource):
         there = deliver(
             f"{host.name}-scripts",
             host,
-            (gate_script, join_script, head_script, self._services, *of_nodes(roles), *_trained(settings)),
-            label=f"{host.name}: put its scripts in place",
+            (check_script, join_script, head_script, self._services, *of_nodes(roles), *_trained(settings)),
+            label=f"{host.name}: copy setup scripts",
             parent=self,
             repair=str(values.get(REPAIR, "")),
         )
-        gate = Step(
-            f"{host.name}-gate",
+        check = Step(
+            f"{host.name}-check",
             host,
-            gate_script,
+            check_script,
             values,
             secrets=secrets,
-            label=f"{host.name}: look at the machine",
-            answer=composition.answer(roles, composition.GATE).demanded(),
-            limit_seconds=GATE_LIMIT_SECONDS,
+            label=f"{host.name}: check the machine",
+            answer=composition.answer(roles, composition.CHECK).demanded(),
+            limit_seconds=CHECK_LIMIT_SECONDS,
             parent=self,
             depends_on=there,
         )
-        self.facts = gate.result
+        self.facts = check.result
         self.gpus = found_gpus(host, self.facts)
         cgroups = settings.slurm.cgroups
         confined = self.facts["cgroups"] if cgroups is None else pulumi.Output.from_input(cgroups)
@@ -116,7 +116,7 @@ class HeadNode(pulumi.ComponentResource):
             label=f"{host.name}: join the tailnet, munge key",
             answer=composition.answer(roles, composition.JOIN).demanded(),
             parent=self,
-            depends_on=[gate.resource],
+            depends_on=[check.resource],
         )
         self.joined: pulumi.Output[dict[str, Any]] = join.result.apply(lambda result: {**result, "path": "self"})
         files = pulumi.Output.all(address=self.joined["tailnet_ip"], cgroups=confined).apply(
@@ -128,12 +128,12 @@ class HeadNode(pulumi.ComponentResource):
             "HEAD_COMPUTES": compute,
             "HEAD_DEEP_CHECK": deep_check_text(settings),
             "NODE_NETWORKS": self.joined["fabric"].apply(json.dumps),
-            **{header_name("slurm", name): Field(files, name) for name in FILES},
+            **{header_name("slurm", name): OutputField(files, name) for name in FILES},
         }
 
         def by_itself(name: str, script: composition.Script) -> pulumi.Input[str]:
             own = {**values, "HOST_NAME": host.name, "STEP_NAME": name, "STEP_LOCK": "", REPAIR: ""}
-            return made_of({key: own[key] for key in script.reads}, lambda known: render_program(script, known))
+            return combine({key: own[key] for key in script.reads}, lambda known: render_program(script, known))
 
         programs = {
             "HEAD_EXPIRE_PROGRAM": by_itself("tailrack-expire", composition.expire_program(roles)),
@@ -152,7 +152,7 @@ class HeadNode(pulumi.ComponentResource):
             limit_seconds=limit_with_jobs(settings),
         )
         self.ready: pulumi.Resource = head.resource
-        self.fabric = Field(head.result, "fabric")
+        self.fabric = OutputField(head.result, "fabric")
         self._values, self._secrets = values, secrets
         self._imports = settings.containers is not None
         version = self.facts["slurm_version"]
@@ -188,7 +188,7 @@ class HeadNode(pulumi.ComponentResource):
             self._services,
             self._values,
             secrets=self._secrets,
-            label=f"{self.host.name}: what no node waits for",
+            label=f"{self.host.name}: optional services",
             answer=composition.answer(self._roles, composition.SERVICES),
             parent=self,
             limit_seconds=IMPORTS_LIMIT_SECONDS if self._imports else TIME_LIMIT_SECONDS,

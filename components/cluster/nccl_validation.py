@@ -29,8 +29,8 @@ from components.settings.network_names import ON_THE_TAILNET
 from components.settings.types import CROSS_SITE, NODE
 from components.settings.validation import Validation
 from components.steps import results
-from components.steps.late import Field, Late, late, together
 from components.steps.step import Step
+from components.steps.values import OutputField, Value, as_dict, as_output
 from components.validation import history
 from components.validation.expected import ANY_RDMA, ONLY_SOCKETS, ROCE_UNPROVEN
 from components.validation.preflight import read as read_preflight
@@ -94,7 +94,7 @@ class NcclValidation(pulumi.ComponentResource):
         peer: pulumi.Output[dict[str, str]] | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        # For the state to remember the floors: one that goes is found by driver/checks.
+        # For the state to remember the floors: one that goes is found by cli/checks.
         there = sorted({node.host.site for node in members})
         may_be = [*there, NODE, *([CROSS_SITE] if peer or len(there) > 1 else [])]
         told = {"floors": settings.floors_gb_per_s, "scopes": may_be}
@@ -109,7 +109,7 @@ class NcclValidation(pulumi.ComponentResource):
         widest = max(measured, key=lambda scope: (scope.sites, len(scope.nodes)), default=None)
         results = [self._measure(scope, preflight=scope is widest) for scope in measured]
         self.results: pulumi.Output[dict[str, Any]] = (
-            late(dict(enumerate(results)), lambda known: _by_scope([*known.values()]))
+            as_output(dict(enumerate(results)), lambda known: _by_scope([*known.values()]))
             if results
             else pulumi.Output.from_input({})
         )
@@ -122,16 +122,16 @@ class NcclValidation(pulumi.ComponentResource):
         members = {name: self._members[name] for name in scope.nodes}
         sites = self._with_peer(scope, "site", {name: node.host.site for name, node in members.items()})
         there = self._with_peer(
-            scope, "address", {name: Field(node.joined, "tailnet_ip") for name, node in members.items()}
+            scope, "address", {name: OutputField(node.joined, "tailnet_ip") for name, node in members.items()}
         )
         gpus = self._with_peer(scope, "gpus", {name: node.gpus for name, node in members.items()})
-        mpi = together({name: Field(node.facts, "mpi") for name, node in members.items()})
-        known = late({"sites": sites, "addresses": there, "gpus": gpus, "mpi": mpi}, _nodes)
+        mpi = as_dict({name: OutputField(node.facts, "mpi") for name, node in members.items()})
+        known = as_output({"sites": sites, "addresses": there, "gpus": gpus, "mpi": mpi}, _nodes)
         # What was BUSY is no result to keep: another number replaces it.
         again = self._before.apply(partial(retries, scope.name))
         spans = scope.sites > 1
         # Not of the peer: between sites there is only the tailnet.
-        proven = together({name: node.fabric for name, node in members.items()})
+        proven = as_dict({name: node.fabric for name, node in members.items()})
         # Nothing but the tailnet joins sites. Inside one, Slurm tells its jobs (role fabric).
         host = next(iter(members.values())).host  # inside one site all have its word on RDMA
         rdma = proven.apply(partial(_rdma_of, host))
@@ -141,7 +141,7 @@ class NcclValidation(pulumi.ComponentResource):
         # A floor judges what was measured; another floor needs no other measurement.
         told = {key: value for key, value in asked_json(measurement).items() if key not in ("ranks", "nodes")}
         how = [json.dumps(told, sort_keys=True), asked.ranks_per_node, asked.nccl.model_dump_json(), asked.rerun]
-        conditions = together(
+        conditions = as_dict(
             {
                 "cgroups": link.cgroups,
                 "interface": expected_interface,
@@ -151,12 +151,12 @@ class NcclValidation(pulumi.ComponentResource):
             }
         )
         measured: list[pulumi.Input[Any]] = [*how, there, gpus, sites, conditions, again]
-        digest = late(dict(enumerate(measured)), _digest_of)
-        kept = late(
+        digest = as_output(dict(enumerate(measured)), _digest_of)
+        kept = as_output(
             {"before": self._before, "digest": digest},
             lambda told: kept_from(told["before"], scope.name, told["digest"], floors),
         )
-        plan = late(
+        plan = as_output(
             {
                 "nodes": known,
                 "kept": kept,
@@ -240,7 +240,7 @@ class NcclValidation(pulumi.ComponentResource):
             }
             return {"scope": scope.name, "result": {**result, **told_besides}, "nodes": nodes}
 
-        return late(
+        return as_output(
             {
                 "nodes": known,
                 "report": step.result,
@@ -253,12 +253,12 @@ class NcclValidation(pulumi.ComponentResource):
             judged,
         )
 
-    def _with_peer(self, scope: Scope, word: str, own: Mapping[str, Late]) -> pulumi.Output[dict[str, Any]]:
+    def _with_peer(self, scope: Scope, word: str, own: Mapping[str, Value]) -> pulumi.Output[dict[str, Any]]:
         """A value by node, with that of the peer where it takes part."""
-        mine = together(own)
+        mine = as_dict(own)
         if self._peer is None or not scope.others:
             return mine
-        return late(
+        return as_output(
             {"mine": mine, "peer": self._peer},
             lambda known: {**known["mine"], known["peer"]["name"]: known["peer"][word]},
         )

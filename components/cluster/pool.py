@@ -67,7 +67,7 @@ class Pool(pulumi.ComponentResource):
             f"{name}-scripts",
             link.machine,
             (place_script, *of_nodes(own)),
-            label=f"{name}: put its scripts in place on the head node",
+            label=f"{name}: copy setup scripts to the head node",
             parent=self,
             repair=json.dumps(settings.repair, sort_keys=True),
         )
@@ -83,7 +83,7 @@ class Pool(pulumi.ComponentResource):
                 "POOL_KINDS": sorted({node.gpu.kind for node in nodes if node.gpu}),
                 "POOL_SLURM_CONF": [line for site in sites for line in node_set_lines(site_node_set(site), site)],
             },
-            label=f"{name}: the pool's place in the cluster",
+            label=f"{name}: reserve its nodes in the cluster",
             answer=results.NOTHING.demanded(),
             parent=self,
             depends_on=there,

@@ -23,8 +23,8 @@ from components.roles.slurm.files import measured_settings
 from components.settings.training import Training
 from components.settings.validation import Validation
 from components.steps import results
-from components.steps.late import Field, Parts, gathered, late, of_parts, together
 from components.steps.step import Step
+from components.steps.values import OutputField, Parts, as_dict, as_output, output_from, resolve
 from components.validation.training_verdict import judge_training
 
 NAME = "training"
@@ -51,17 +51,17 @@ class TrainingBenchmark(pulumi.ComponentResource):
         before: pulumi.Output[Any],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        # For the state to remember the floor: one that goes or is lowered is found by driver/checks.
+        # For the state to remember the floor: one that goes or is lowered is found by cli/checks.
         floor = settings.floor_images_per_second
         told_of_it = {"floors": {} if floor is None else {NAME: floor}, "scopes": [NAME]}
         super().__init__("tailrack:validation:TrainingBenchmark", NAME, told_of_it, opts)
         wanted = {*(settings.nodes or validation.nodes or [node.host.name for node in members])}
         there = {node.host.name: node for node in members if node.host.name in wanted}
         sites = {name: node.host.site for name, node in there.items()}
-        addresses = together({name: Field(node.joined, "tailnet_ip") for name, node in there.items()})
-        gpus = together({name: node.gpus for name, node in there.items()})
-        known = late({"addresses": addresses, "gpus": gpus}, lambda told: _nodes(sites, told))
-        conditions = together({"cgroups": link.cgroups, **measured_settings(link.settings.slurm.settings)})
+        addresses = as_dict({name: OutputField(node.joined, "tailnet_ip") for name, node in there.items()})
+        gpus = as_dict({name: node.gpus for name, node in there.items()})
+        known = as_output({"addresses": addresses, "gpus": gpus}, lambda told: _nodes(sites, told))
+        conditions = as_dict({"cgroups": link.cgroups, **measured_settings(link.settings.slurm.settings)})
         again = before.apply(lambda told: retries(training.SCOPE, {training.SCOPE: told or {}}))
         figures = {name: value for name, value in settings.model_dump().items() if name not in _NO_FIGURES}
         how = [json.dumps({**figures, "version": training.VERSION}, sort_keys=True), 0, "", validation.rerun]
@@ -74,7 +74,7 @@ class TrainingBenchmark(pulumi.ComponentResource):
             training.script(),
             {
                 "SCOPE": training.SCOPE,
-                "MEMBERS": late({"nodes": known, "after": _done(after)}, lambda told: _members(told["nodes"])),
+                "MEMBERS": as_output({"nodes": known, "after": _done(after)}, lambda told: _members(told["nodes"])),
                 # Of all nodes together, always: a new one by itself with a peer would be another figure.
                 "SETTINGS": known.apply(lambda nodes: _digest([*how, sorted(nodes)])),
                 "RUN_AS": link.settings.users[0].name,
@@ -93,7 +93,7 @@ class TrainingBenchmark(pulumi.ComponentResource):
             depends_on=[*([link.ready] if link.ready else []), *(node.ready for node in there.values())],
             limit_seconds=validation.queue_limit_seconds + 2 * run_limit + START_SECONDS + 360,
         )
-        self.results: pulumi.Output[dict[str, Any]] = late(
+        self.results: pulumi.Output[dict[str, Any]] = as_output(
             {"report": step.result, "retries": again},
             lambda told: {
                 **judge_training(told["report"], floor, validation.floors_from or "config"),
@@ -124,7 +124,7 @@ def _done(after: pulumi.Output[Any]) -> pulumi.Output[str]:
 
     async def wait() -> Parts:
         with contextlib.suppress(Exception):  # whose failure it is tells it
-            await gathered({"after": after})
+            await resolve({"after": after})
         return set(), "", True, False
 
-    return of_parts(wait())
+    return output_from(wait())

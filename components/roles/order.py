@@ -22,7 +22,6 @@ from components.roles.gpu.role import role as gpu
 from components.roles.grafana.role import role as grafana
 from components.roles.health.role import role as health
 from components.roles.held_packages.role import role as held_packages
-from components.roles.live.role import role as live
 from components.roles.machine.role import role as machine
 from components.roles.mlflow.role import role as mlflow
 from components.roles.monitoring.role import role as monitoring
@@ -33,11 +32,12 @@ from components.roles.pam_slurm_adopt.role import role as pam_slurm_adopt
 from components.roles.restore.role import role as restore
 from components.roles.role import USERS, Holder, Role, Value, Word
 from components.roles.scratch.role import role as scratch
+from components.roles.sll.role import role as live
 from components.roles.slurm.role import role as slurm
 from components.roles.slurm_release.role import role as slurm_release
 from components.roles.ssh_trust.role import role as ssh_trust
 from components.roles.tailnet.role import role as tailnet
-from components.roles.tools.role import role as tools
+from components.roles.tailrack_command.role import role as tools
 from components.roles.users.role import role as users
 
 # From the cluster's settings to the role, or to None where they ask for none. Which one a machine has first, the roles

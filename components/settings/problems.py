@@ -17,7 +17,7 @@ _LOOKS_SECRET = re.compile(r"tskey-|PRIVATE KEY|://[^/]*@")
 
 
 @dataclass(frozen=True)
-class Says:
+class KeyHelp:
     """What a field says about itself when its value is missing or wrong."""
 
     wants: str  # completes "is not ...", and is the type in the reference
@@ -108,7 +108,7 @@ class Report:
 
     def __init__(self, secret_keys: frozenset[str]) -> None:
         self.problems: dict[Problem, None] = {}  # keys alone: in order, each once
-        self.doubts: dict[Problem, None] = {}  # what holds, and was hardly meant
+        self.warnings: dict[Problem, None] = {}  # what holds, and was hardly meant
         self.more = 0  # beyond those that are kept
         self._secret_keys = secret_keys
 
@@ -123,9 +123,9 @@ class Report:
         """The value at `path` as a message may show it."""
         return MASK if self.hides(path) else shown(value)
 
-    def doubt(self, path: str, text: str) -> None:
+    def warn(self, path: str, text: str) -> None:
         """Keep what whoever wrote the config is told, and what keeps nothing from being done."""
-        self.doubts[Problem(path, text)] = None
+        self.warnings[Problem(path, text)] = None
 
     def add(self, path: str, what: str, breaks: str, fix: str | Callable[[], str]) -> None:
         """Report a problem once, however many checks find it; a `fix` that takes time is only asked for when kept."""

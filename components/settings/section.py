@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from components.settings.problems import Says
+from components.settings.problems import KeyHelp
 
 _SECTION = "a mapping; none of its keys can be read; write KEY: VALUE pairs"
 
@@ -18,19 +18,19 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    def abroad(self) -> Self:
+    def for_export(self) -> Self:
         """Return the section as another stack is to have it, whose program may run on another machine."""
         return self
 
 
 def key(description: str, words: str = _SECTION, *, secret: bool = False, otherwise: str = "none", **how: Any) -> Any:
-    """A key of a section: what it is, what it says as `wants; breaks; fix` (see Says), and what pydantic's Field takes.
+    """Return a key of a section: its description, its `wants; breaks; fix` (see KeyHelp), and Field arguments.
 
     Required where no default is given.
     """
     info = Field(description=description, **how)
     wants, breaks, fix = words.split("; ", 2)
-    info.metadata.append(Says(wants, breaks, fix, secret, otherwise))
+    info.metadata.append(KeyHelp(wants, breaks, fix, secret, otherwise))
     return info
 
 
@@ -68,7 +68,7 @@ class Key:
     """A key as the reader and the reference see it."""
 
     info: FieldInfo
-    says: Says
+    says: KeyHelp
     section: type[Section] | None  # the model of the mapping that it holds, or of each mapping in its list
     many: bool  # holds a list of mappings
     adapter: TypeAdapter[Any]  # checks the value; of a list of mappings only that it is a list, and its length
@@ -91,5 +91,5 @@ def _key(info: FieldInfo) -> Key:
     many = many and section is not None
     kind: Any = tuple[Any, ...] if many else annotation
     checked: Any = Annotated[(kind, *info.metadata)]
-    words = next(each for each in info.metadata if isinstance(each, Says))
+    words = next(each for each in info.metadata if isinstance(each, KeyHelp))
     return Key(info, words, section, many, TypeAdapter(checked))

@@ -25,13 +25,13 @@ SCRIPTS = Path(__file__).parent
 SHARED = ("base", "as_user", "folders", "proxy", "fetch", "packages")
 
 # Step to its phases. Which machines have which steps is in head_node.py and compute_node.py.
-GATE = ("gate", "lead")
-GATE_OF_NODE = ("gate", "accept")
+CHECK = ("check", "check_head")
+CHECK_OF_NODE = ("check", "check_node")
 JOIN = ("restore", "join")
-JOIN_OF_NODE = ("join", "reach")
+JOIN_OF_NODE = ("join", "check_path")
 HEAD = ("machine", "head")
 COMPUTING_HEAD = ("machine", "head", "compute")
-MEMBER = ("member",)
+REGISTER = ("register",)
 POOL = ("pool",)
 NODE = ("machine", "node", "compute")
 SERVICES = ("services",)
@@ -177,9 +177,9 @@ def _leave_program(roles: tuple[Role, ...]) -> Script:
 
 def expire_program(roles: Sequence[Role]) -> Script:
     """Return the program by which a head node forgets nodes that were taken back (components/roles/slurm/expire.sh)."""
-    members = [role for role in reversed(roles) if _script(role, "member")]
-    functions = Functions([*(f"{role.name}/member" for role in members), f"slurm/{EXPIRE[0]}"], shared=("base",))
-    calls = [f"{role.name}_member_forget" for role in members]
+    members = [role for role in reversed(roles) if _script(role, "register")]
+    functions = Functions([*(f"{role.name}/register" for role in members), f"slurm/{EXPIRE[0]}"], shared=("base",))
+    calls = [f"{role.name}_register_forget" for role in members]
     forget = _function("expire_node", [call for call in calls if functions.has(call)])
     # What concerns one node it finds out itself.
     reads = frozenset(name for name in functions.reads if not name.startswith(("NODE_", "POOL_")))

@@ -24,8 +24,8 @@ from components.host import Machine
 from components.steps.command import COPY, CommandResource, Options
 from components.steps.composition import Script
 from components.steps.label import StepLabel
-from components.steps.late import made_of
 from components.steps.step import connection_words, machine_words
+from components.steps.values import combine
 
 # Where they lie on the way, a folder for each set of them.
 FOLDER = Path(__file__).parents[2] / ".tailrack" / "scripts"
@@ -63,7 +63,7 @@ def deliver(
         "connection": connection_words(connection),
         "source": pulumi.FileArchive(str(folder_of(tuple(scripts), into.name))),
         "remotePath": str(into.parent),
-        "triggers": [made_of({"machine": machine.name, **home}, place)],
+        "triggers": [combine({"machine": machine.name, **home}, place)],
     }
     options = Options(parent=parent, depends_on=depends_on, deleted_with=machine.deleted_with)
     return [CommandResource(COPY, name, inputs, options)]

@@ -23,9 +23,9 @@ _WRITTEN = re.compile(f"{_NO_OP} {_WORD} {_WORD} {_WORD}{_END}", re.ASCII)
 class StepLabel:
     """One step.
 
-    name      the resource's name and the name of its log (`b1-member`)
+    name      the resource's name and the name of its log (`b1-register`)
     machine   name of the machine it runs on (`head`); empty where it runs on the operator's own
-    text      what it does, in a few words (`b1: export and certificate on the head node`)
+    text      what it does, in a few words (`b1: register on the head node`)
     """
 
     name: str

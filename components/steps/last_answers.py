@@ -2,7 +2,7 @@
 
 Without that, all that is made of an answer would be unknown as soon as its step runs again: for a new user slurm.conf,
 because the head node is looked at again, and each measurement, because nodes are. `make preview` hands the answers in
-(driver/preview/last_answers.py) and says what may come of others. A preview of the CLI alone has none.
+(cli/preview/last_answers.py) and says what may come of others. A preview of the CLI alone has none.
 """
 
 from __future__ import annotations

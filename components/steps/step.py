@@ -35,8 +35,8 @@ from components.steps.command_line import TIME_LIMIT_SECONDS, command, render_sc
 from components.steps.composition import Script
 from components.steps.label import StepLabel
 from components.steps.last_answers import last_answer
-from components.steps.late import Late, Parts, gathered, late, made_of, of_parts
 from components.steps.results import Answer
+from components.steps.values import Parts, Value, as_output, combine, output_from, resolve
 
 # Dial errors before a host counts as down: about half a minute where nothing answers at all.
 DIAL_ERROR_LIMIT = 5
@@ -78,7 +78,7 @@ def connection_words(to: Connection) -> pulumi.Output[dict[str, Any]]:
         ]
         return {**own, "proxy": proxy[0]} if proxy else own
 
-    return late(inputs, said, hidden=True)
+    return as_output(inputs, said, hidden=True)
 
 
 def _words(to: Connection) -> dict[str, pulumi.Input[Any]]:
@@ -104,15 +104,15 @@ def _result(
     words = dict(enumerate(machine_words(connection)))
 
     async def wait() -> Parts:
-        found = await gathered({"stdout": stdout})
+        found = await resolve({"stdout": stdout})
         secret = found.secret and not open_
         if found.known:
             return found.resources, answer.read(name, found.values["stdout"]), True, secret
-        if before and (await gathered(words)).known:
+        if before and (await resolve(words)).known:
             return found.resources, before, True, False
         return found.resources, None, False, secret
 
-    return of_parts(wait())
+    return output_from(wait())
 
 
 def machine_words(connection: Connection | None) -> list[pulumi.Input[Any]]:
@@ -120,7 +120,7 @@ def machine_words(connection: Connection | None) -> list[pulumi.Input[Any]]:
     return [connection.host, connection.port, connection.host_key] if connection else []
 
 
-def _digest(script: Script, values: Mapping[str, Late], connection: Connection | None) -> pulumi.Input[str]:
+def _digest(script: Script, values: Mapping[str, Value], connection: Connection | None) -> pulumi.Input[str]:
     """A text, secret, that is another one when any of these is. Of a connection, which machine it leads to."""
     machine = dict(enumerate(machine_words(connection)))
 
@@ -128,7 +128,7 @@ def _digest(script: Script, values: Mapping[str, Late], connection: Connection |
         told = {"values": {name: of[name] for name in values}, "machine": [of[index] for index in machine]}
         return hashlib.sha256(json.dumps([script.digest, told], sort_keys=True).encode()).hexdigest()
 
-    return made_of({**values, **machine}, digest, hidden=True)
+    return combine({**values, **machine}, digest, hidden=True)
 
 
 class Step:
@@ -160,7 +160,7 @@ class Step:
         name: str,
         machine: Machine,
         script: Script,
-        values: Mapping[str, Late],
+        values: Mapping[str, Value],
         *,
         label: str,
         answer: Answer,
@@ -183,7 +183,7 @@ class Step:
         given = {key: known[key] for key in sorted(script.reads | own.keys())}
         connection = machine.connection
         there = connection is not None and once is None
-        text = made_of(given, render_values if there else partial(render_script, script), hidden=bool(hidden))
+        text = combine(given, render_values if there else partial(render_script, script), hidden=bool(hidden))
         triggers: list[pulumi.Input[Any]] | None = list(measure) if measure is not None else None
         ignored: list[str] | None = None
         if renewed:
@@ -198,7 +198,7 @@ class Step:
                 return StepLabel(name, of["machine"], label).on(how(of["user"], action, limit_seconds))
 
             user = connection.user if connection else None
-            return made_of({"machine": machine.name, "user": user}, said)
+            return combine({"machine": machine.name, "user": user}, said)
 
         # The two kinds of command differ in the way alone.
         way = {"connection": connection_words(connection)} if connection else {"dir": "/"}

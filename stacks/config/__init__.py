@@ -40,7 +40,7 @@ def load(
     check_provider_keys(values, report)
     raw = with_containers(from_pulumi(values, ROOT.removesuffix(":")))
     config = _checked(raw, model_of(raw.get("kind")), base_dir, report)
-    for doubt in report.doubts:
+    for doubt in report.warnings:
         warn(str(doubt))
     return config
 

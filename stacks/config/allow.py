@@ -1,4 +1,4 @@
-"""What a change has to be asked for by name: the findings of driver/checks, which the key `allow` lets pass."""
+"""What a change has to be asked for by name: the findings of cli/checks, which the key `allow` lets pass."""
 
 from typing import Annotated, Any
 

@@ -170,7 +170,7 @@ def _doubt_sizes(validation: Draft, nodes: Sequence[Claim], report: Report) -> N
     computing = [node for node in nodes if node.compute]
     if said and computing and all(node.gpu for node in computing):
         text = "all nodes that run jobs have GPUs, of which this changes nothing; write it in validation.nccl"
-        report.doubt(validation.at(said[0]), text)
+        report.warn(validation.at(said[0]), text)
 
 
 def _check_training(validation: Draft, pool: bool, containers: bool, report: Report) -> None:

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from components.settings.draft import Draft, meant
-from components.settings.problems import MASK, Report, Says, below, shown
+from components.settings.problems import MASK, KeyHelp, Report, below, shown
 from components.settings.section import Section, keys_of
 from stacks.config.model import POOL, PoolConfig, StackConfig
 from stacks.sites import KINDS
@@ -90,7 +90,7 @@ class Reader:
                 remedy = f"it belongs to a site of kind {kind}"
         self._report.add(path, "unknown key", "it would change nothing, without a word", remedy)
 
-    def _refused(self, words: Says, detail: ErrorDetails, path: str) -> None:
+    def _refused(self, words: KeyHelp, detail: ErrorDetails, path: str) -> None:
         inside = [part for part in detail["loc"] if part != "[key]"]
         for part in inside:
             path = below(path, part)

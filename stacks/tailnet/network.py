@@ -16,7 +16,7 @@ from components.cluster.tailnet_access import TailnetAccess
 from components.roles.tailnet.policy import lacking, opens_all, policy
 from components.roles.tailnet.settings import CREDENTIALS, Tailnet, WayToTailnet
 from components.steps.label import StepLabel
-from components.steps.late import secret_once_known
+from components.steps.values import secret_once_known
 
 # Of the key. One that a plain `up` finds made in this period lives for at least another one, which no `up` takes: the
 # provider looks at a key on refresh alone, so that the clock has to say when it is due.
@@ -119,7 +119,7 @@ class TailscaleNetwork(pulumi.ComponentResource):
             "credentials": self._credentials,
         }
         text = pulumi.Output.all(address=address, tag=self._tag).apply(lambda known: json.dumps({**told, **known}))
-        label = StepLabel(f"{name}-device", "", f"{name}: on the tailnet's list of machines")
+        label = StepLabel(f"{name}-device", "", f"{name}: add to the tailnet")
         return local.Command(
             label.name,
             create=label.on(":"),

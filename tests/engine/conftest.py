@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from driver.deployment import Deployment
-from driver.find_engine import IN_PROCESS, Found, find_engine
-from driver.workspace import Workspace
+from cli.pulumi.deployment import Deployment
+from cli.pulumi.find_engine import IN_PROCESS, Found, find_engine
+from cli.pulumi.workspace import Workspace
 from engine.events import Event
 from tests.engine.ssh_host import SshHost, serve
 from tests.engine.stack_under_test import Stack

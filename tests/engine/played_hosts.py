@@ -104,7 +104,7 @@ def _answer(name: str, stdin: str, host_key: str) -> dict[str, Any]:
         return {**told, "nodes": nodes[0].split(",") if nodes else [], "node_states": "", "facts": {}}
     node, _, step = name.rpartition("-")
     answers: dict[str, dict[str, Any]] = {
-        "gate": {
+        "check": {
             **{"cpus": 4, "memory_mb": 8000, "kernel_nfs_server": False, "open_ports": [], "cgroups": True},
             **{"slurm_version": "24.11.5-4", "mpi": "5-pmix5", **promised_gpus(stdin)},
         },
@@ -115,7 +115,7 @@ def _answer(name: str, stdin: str, host_key: str) -> dict[str, Any]:
         "head": {
             **{"slurm_version": "24.11.5", "own_file_system": True},
         },
-        "member": {"certificate": certificate_of(node), "authorities": AUTHORITIES},
+        "register": {"certificate": certificate_of(node), "authorities": AUTHORITIES},
         "node": {"slurm_version": "24.11.5"},
         "services": {},
     }

@@ -7,7 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-from driver.stack_file import load_config
+from cli.stack_config.stack_file import load_config
 from engine.engine import Engine
 from engine.events import EngineError, Event
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from driver.stack_file import ConfigSecrets, load_config, passphrase
+from cli.stack_config.stack_file import ConfigSecrets, load_config, passphrase
 from engine.engine import Engine
 from engine.events import Event, Summary
 from engine.state import State

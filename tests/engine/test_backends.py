@@ -15,11 +15,11 @@ from typing import Any, cast
 import pytest
 from pulumi.automation import CommandError, CommandResult
 
-from driver.cli_locks import backend_folder
-from driver.cli_runner import CliRunner
-from driver.deployment import Deployment
-from driver.find_engine import find_engine
-from driver.workspace import PROJECT, DriverError, Workspace
+from cli.pulumi.deployment import Deployment
+from cli.pulumi.find_engine import find_engine
+from cli.pulumi.locks import backend_folder
+from cli.pulumi.runner import CliRunner
+from cli.pulumi.workspace import PROJECT, CliError, Workspace
 from engine.events import Event
 from tests.engine.conftest import needs_cli
 from tests.engine.stack_under_test import Stack
@@ -32,9 +32,9 @@ first = step("first", "touch begun; while ! test -e go; do sleep 0.05; done; ech
 UP = """
 import sys
 from pathlib import Path
-from driver.deployment import Deployment
-from driver.find_engine import find_engine
-from driver.workspace import Workspace
+from cli.pulumi.deployment import Deployment
+from cli.pulumi.find_engine import find_engine
+from cli.pulumi.workspace import Workspace
 folder, root = map(Path, sys.argv[1:])
 workspace = Workspace(folder, "dev", folder / "Pulumi.dev.yaml", root)
 Deployment(workspace, find_engine("cli"), print).up()
@@ -128,7 +128,7 @@ def test_a_state_that_an_earlier_version_kept_at_a_relative_url_is_not_made_a_se
     monkeypatch.setenv("PULUMI_BACKEND_URL", "file://./state")
     workspace = Workspace(home, "dev", home / "Pulumi.dev.yaml", tmp_path / "root")
     (workspace.folder / "state" / ".pulumi").mkdir(parents=True)
-    with pytest.raises(DriverError, match=f"mv {workspace.folder}/state/.pulumi {home}/state/"):
+    with pytest.raises(CliError, match=f"mv {workspace.folder}/state/.pulumi {home}/state/"):
         workspace.prepare()
 
 
@@ -178,7 +178,7 @@ def test_a_lock_where_nobody_can_look_is_cleared_or_told_with_the_command_for_it
         runner._mended(operation)
         assert called == ["cancel"]
         return
-    with pytest.raises(DriverError, match=said) as refused:
+    with pytest.raises(CliError, match=said) as refused:
         runner._mended(operation)
     assert f"PULUMI_BACKEND_URL=s3://bucket pulumi --cwd {tmp_path}/stacks/dev cancel dev" in str(refused.value)
     assert called == []
@@ -195,9 +195,7 @@ def test_a_run_that_is_at_work_keeps_its_lock(tmp_path: Path, monkeypatch: pytes
         file = tmp_path / "state/.pulumi/locks/organization/tailrack/dev/6e4c.json"
         file.parent.mkdir(parents=True)
         file.write_text(json.dumps({"pid": pulumi.pid, "username": "ada", "hostname": HERE}))
-        with pytest.raises(
-            DriverError, match=f"process {pulumi.pid} of this machine .* is still working on stack 'dev'"
-        ):
+        with pytest.raises(CliError, match=f"process {pulumi.pid} of this machine .* is still working on stack 'dev'"):
             runner._clear_pending(cast(Any, None))
     finally:
         pulumi.kill()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from driver.deployment import Deployment
+from cli.pulumi.deployment import Deployment
 from engine.events import Event
 from tests.engine.conftest import needs_cli
 from tests.engine.stack_under_test import Stack

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from driver.checks import Checks
-from driver.deployment import Deployment
-from driver.workspace import DriverError
+from cli.checks import Checks
+from cli.pulumi.deployment import Deployment
+from cli.pulumi.workspace import CliError
 from engine.events import Event
 from tests.engine.stack_under_test import Stack
 
@@ -57,7 +57,7 @@ def test_a_floor_taken_away_is_found_and_refused_until_it_is_asked_for(
 
     written(stack, floors="{}", said="two")
     assert found(deployment, events) == ["floor-removed"]
-    with pytest.raises(DriverError, match=r"nothing was touched:\n  floor-removed: rack loses its floor of 0.5 GB/s"):
+    with pytest.raises(CliError, match=r"nothing was touched:\n  floor-removed: rack loses its floor of 0.5 GB/s"):
         deployment.up(Checks(()))
     assert found(deployment, events) == ["floor-removed"], "the floor of the last run is still the one that counts"
     assert [asked.stdin for asked in stack.host.take()] == ["echo one"]
@@ -86,7 +86,7 @@ RELEASED = """
 class Head(pulumi.ComponentResource):
     def __init__(self):
         super().__init__("tailrack:cluster:HeadNode", "door")
-        gate = step("door-gate", "SLURM_RELEASE={release}; echo found", options={{"parent": self}})
+        gate = step("door-check", "SLURM_RELEASE={release}; echo found", options={{"parent": self}})
         said = gate.stdin.apply(lambda _: "echo '{{\\"slurm_version\\": \\"{there}\\"}}' # {release}")
         step("door-head", said, depends_on=[gate], options={{"parent": self}})
 
@@ -112,7 +112,7 @@ def test_a_release_that_cannot_follow_is_refused_with_the_way_to_go_and_nobody_c
     assert found(deployment, events) == ["slurm-release"]
     for asked in ((), ("slurm-release",)):
         with pytest.raises(
-            DriverError, match=r"nothing was touched:\n  slurm-release: .*Go by way of 25[.]05: write"
+            CliError, match=r"nothing was touched:\n  slurm-release: .*Go by way of 25[.]05: write"
         ) as refused:
             deployment.up(Checks(asked))
         assert "tailrack:allow" not in str(refused.value)

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from cli.output.remedies import with_remedies
+from cli.pulumi.deployment import Deployment
 from components.steps.label import StepLabel
-from driver.deployment import Deployment
-from driver.remedies import with_remedies
 from engine.events import Event
 from tests.engine.ssh_host import SshHost, serve
 from tests.engine.stack_under_test import STEPS, Stack

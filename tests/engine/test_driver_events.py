@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from driver.changed_lines import changed_lines
-from driver.deployment import Deployment
-from driver.progress import Progress
+from cli.output.progress import Progress
+from cli.preview.changed_lines import changed_lines
+from cli.pulumi.deployment import Deployment
 from engine.events import Event
 from tests.engine.stack_under_test import Stack
 

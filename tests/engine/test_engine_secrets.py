@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
 
-from driver.workspace import DriverError
+from cli.pulumi.workspace import CliError
 from engine.events import EngineError
 from tests.engine.conftest import PASSPHRASE
 from tests.engine.stack_under_test import Stack
@@ -111,7 +111,7 @@ def test_a_wrong_passphrase_is_refused_before_anything_is_touched(
         stack.engine().destroy()
     monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE")
     monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE_FILE")
-    with pytest.raises(DriverError, match="no passphrase: set PULUMI_CONFIG_PASSPHRASE_FILE"):
+    with pytest.raises(CliError, match="no passphrase: set PULUMI_CONFIG_PASSPHRASE_FILE"):
         stack.up()
     assert stack.host.take() == []
 
@@ -173,13 +173,13 @@ def test_the_program_gets_the_config_as_the_cli_gives_it(stack: Stack) -> None:
 
 def test_config_that_cannot_be_opened_or_is_in_the_project_file_is_named(stack: Stack) -> None:
     stack.write("", {"token": {"secure": "v1:AAAA:AAAA"}}, ENCRYPTION_SALT)
-    with pytest.raises(DriverError, match="config value trial:token"):
+    with pytest.raises(CliError, match="config value trial:token"):
         stack.up()
     stack.write("", {"token": secure("x")})
-    with pytest.raises(DriverError, match="trial:token is encrypted, and the file has no encryptionsalt"):
+    with pytest.raises(CliError, match="trial:token is encrypted, and the file has no encryptionsalt"):
         stack.up()
     stack.write("", {"other": 1})
     with (stack.folder / "Pulumi.yaml").open("a") as file:
         file.write("config: {token: {type: string}}\n")
-    with pytest.raises(DriverError, match=r"Pulumi\.yaml has 'config'"):
+    with pytest.raises(CliError, match=r"Pulumi\.yaml has 'config'"):
         stack.up()

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from driver.commands import main
-from driver.find_engine import IN_PROCESS
+from cli.commands import main
+from cli.pulumi.find_engine import IN_PROCESS
 from tests.engine.conftest import needs_cli
 
 PROJECT = Path(__file__).parents[2]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from driver.cli_locks import Lock
-from driver.deployment import Deployment
-from driver.workspace import DriverError
+from cli.pulumi.deployment import Deployment
+from cli.pulumi.locks import Lock
+from cli.pulumi.workspace import CliError
 from engine.events import EngineError, Event
 from engine.state import State
 from tests.engine.stack_under_test import Stack
@@ -79,7 +79,7 @@ def test_a_renamed_cluster_is_refused_before_anything_is_touched(
     assert deploy("dev", []).up().ok
     config.write_text("config:\n  tailrack:cluster: {name: two}\n")
     for operation in (deploy("dev", []).preview, deploy("dev", []).up):
-        with pytest.raises(DriverError, match=r"made as 'one'.*has 'two'.*write 'one' again"):
+        with pytest.raises(CliError, match=r"made as 'one'.*has 'two'.*write 'one' again"):
             operation()
     assert deploy("dev", []).outputs() == {"cluster": {"name": "one"}}
     config.write_text("config:\n  tailrack:cluster: {name: one}\n")

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import pytest
 
+from cli.output.live_status import NOW, over_ssh
+from cli.pulumi.workspace import CliError
 from components.steps.label import StepLabel
-from driver.live_status import NOW, over_ssh
-from driver.workspace import DriverError
 from engine.events import Made
 from tests.engine.ssh_host import SshHost
 
-URN = "urn:pulumi:dev::tailrack::command:remote:Command::head-gate"
+URN = "urn:pulumi:dev::tailrack::command:remote:Command::head-check"
 
 
 def made(host: SshHost, machine: str = "head") -> Made:
     way = {"host": "127.0.0.1", "port": host.port, "user": "root", "privateKey": host.private_key}
     way |= {"hostKey": host.host_key, "dialErrorLimit": 1, "perDialTimeout": 5}
-    return Made(URN, StepLabel(f"{machine}-gate", machine, "x").on("true"), connection=way)
+    return Made(URN, StepLabel(f"{machine}-check", machine, "x").on("true"), connection=way)
 
 
 def test_the_head_node_is_asked_by_the_way_of_its_own_steps(host: SshHost) -> None:
-    node = Made("urn:x", StepLabel("a1-gate", "a1", "x").on("true"), connection={"host": "192.0.2.1"})
+    node = Made("urn:x", StepLabel("a1-check", "a1", "x").on("true"), connection={"host": "192.0.2.1"})
     assert over_ssh([node, made(host)], "head", "echo now") == "now"
     assert [asked.command for asked in host.take()] == ["echo now"]
 
 
 def test_without_a_way_or_an_answer_it_is_said_where_to_ask(host: SshHost) -> None:
-    with pytest.raises(DriverError, match="run tailrack nodes there"):
+    with pytest.raises(CliError, match="run tailrack nodes there"):
         over_ssh([made(host, "other")], "head", NOW)
-    with pytest.raises(DriverError, match="does not say how it is now"):
+    with pytest.raises(CliError, match="does not say how it is now"):
         over_ssh([made(host)], "head", "echo no controller >&2; exit 1")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from driver.remedies import with_remedies
+from cli.output.remedies import with_remedies
 from engine import commands
 from engine.commands import REMOTE, CommandError, Commands
 from engine.events import Failure, Summary

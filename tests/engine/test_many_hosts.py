@@ -15,11 +15,11 @@ import pytest
 from pulumi import _types
 from pulumi.runtime import resource_cycle_breaker
 
+from cli.pulumi.deployment import Deployment
+from cli.pulumi.find_engine import IN_PROCESS, Found, find_engine
+from cli.pulumi.workspace import Workspace
+from cli.stack_config.stack_file import load_config
 from components.steps.step import DIAL_ERROR_LIMIT
-from driver.deployment import Deployment
-from driver.find_engine import IN_PROCESS, Found, find_engine
-from driver.stack_file import load_config
-from driver.workspace import Workspace
 from engine.engine import Engine
 from engine.events import Event, Summary
 from engine.monitor import Monitor

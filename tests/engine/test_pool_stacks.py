@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from driver.deployment import Deployment
-from driver.workspace import DriverError
+from cli.pulumi.deployment import Deployment
+from cli.pulumi.workspace import CliError
 from engine.events import Event
 from tests.engine.stack_under_test import Stack
 
@@ -44,9 +44,7 @@ def test_a_pool_of_an_unknown_cluster_says_which_key_names_it(deploy: Deploy, st
     (stack.folder / "Pulumi.burst.yaml").write_text(pool)
     burst = deploy("burst", [])
     for operation in (burst.preview, burst.up):
-        with pytest.raises(
-            DriverError, match=r"tailrack:cluster: there is no stack 'organization/trial/bsae'.*make up"
-        ):
+        with pytest.raises(CliError, match=r"tailrack:cluster: there is no stack 'organization/trial/bsae'.*make up"):
             operation()
 
 

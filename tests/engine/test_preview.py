@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from driver.checks import Checks
-from driver.comment import comment
-from driver.deployment import Deployment
-from driver.find_engine import IN_PROCESS, Found, find_engine
-from driver.preview.plan import Plan
-from driver.workspace import Workspace
+from cli.checks import Checks
+from cli.preview.comment import comment
+from cli.preview.plan import Plan
+from cli.pulumi.deployment import Deployment
+from cli.pulumi.find_engine import IN_PROCESS, Found, find_engine
+from cli.pulumi.workspace import Workspace
 from engine.events import Event
 from tests.engine.conftest import needs_cli
 from tests.engine.played_hosts import PROJECT, Played, play, write_config

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from driver import silent_hosts
-from driver.cli_processes import end_run
-from driver.deployment import Deployment
-from driver.find_engine import find_engine
-from driver.workspace import Workspace
+from cli import silent_hosts
+from cli.pulumi.deployment import Deployment
+from cli.pulumi.find_engine import find_engine
+from cli.pulumi.processes import end_run
+from cli.pulumi.workspace import Workspace
 from engine.events import Event, Summary
 from tests.engine.conftest import needs_cli
 from tests.engine.played_hosts import PROJECT, play, write_config
@@ -87,7 +87,7 @@ def test_a_silent_host_among_many_is_named_the_others_are_done_and_up_again_goes
     order = [name for name, _, _ in played.asked]
     assert {name for name in order if name.endswith("-node")} == {f"{node}-node" for node in nodes}
     # The others were at their last step before anybody had an answer of the silent one, and are not run again.
-    first = order.index("gamma1-gate")
+    first = order.index("gamma1-check")
     assert {f"{node}-node" for node in nodes - {"gamma1"}} <= set(order[:first])
     assert len(order) == len(set(order))
 

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
-from driver.deployment import Deployment
-from driver.find_engine import find_engine
-from driver.workspace import Workspace
+from cli.pulumi.deployment import Deployment
+from cli.pulumi.find_engine import find_engine
+from cli.pulumi.workspace import Workspace
 from engine.events import EngineError, Event
 from tests import fake_tailscale
 from tests.engine.conftest import needs_cli

@@ -12,7 +12,7 @@ import asyncssh
 import pytest
 from rich.console import Console
 
-from driver.trust import trust
+from cli.trust import trust
 from stacks.sites.hosts.known_hosts import KnownHosts
 from stacks.yaml_file import FileError
 from tests.engine.ssh_agent import agent

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from driver.find_engine import Found
+from cli.pulumi.find_engine import Found
 from tests.gpu.machines import CONTROL, FABRIC, PLACE, PROGRAM, Machine, run
 from tests.lab.cluster import SMALL_MEASUREMENT, ClusterUnderTest, dev_config
 

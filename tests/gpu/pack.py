@@ -33,10 +33,10 @@ from pathlib import Path
 
 import docker
 
+from cli.pulumi.workspace import PROJECT
 from components.roles.enroot_pyxis.settings_pins import PYXIS
 from components.roles.order import roles
 from components.roles.role import template
-from driver.workspace import PROJECT
 from lab import docker_daemon, images
 from stacks.config import parse
 from tests.lab.cluster import dev_config

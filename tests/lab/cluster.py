@@ -18,10 +18,10 @@ import testinfra
 import yaml
 from testinfra.host import Host
 
-from driver import lab_commands
-from driver.deployment import Deployment
-from driver.find_engine import IN_PROCESS, Found
-from driver.workspace import PROJECT, ROOT, Workspace
+from cli import lab_commands
+from cli.pulumi.deployment import Deployment
+from cli.pulumi.find_engine import IN_PROCESS, Found
+from cli.pulumi.workspace import PROJECT, ROOT, Workspace
 from engine.events import Event, Summary
 from lab import docker_daemon as lab_engine
 from lab import network
@@ -183,7 +183,7 @@ class ClusterUnderTest:
         self.config_file.write_text(yaml.safe_dump({"config": self.config}), encoding="utf-8")
         engine = IN_PROCESS if self.found.cli is None else "cli"
         place = ["--config-file", str(self.config_file), "--state-dir", str(ROOT / "tests"), "--engine", engine]
-        return [sys.executable, "-m", "driver", "--stack", self.stack, *place, *words]
+        return [sys.executable, "-m", "cli", "--stack", self.stack, *place, *words]
 
     def state_files(self) -> list[Path]:
         """Every file the engine and the driver keep for this stack."""

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
-from driver import lab_commands
-from driver.find_engine import Found, find_engine
-from driver.workspace import PROJECT
+from cli import lab_commands
+from cli.pulumi.find_engine import Found, find_engine
+from cli.pulumi.workspace import PROJECT
 from lab import docker_daemon as lab_engine
 from lab import images as lab_images
 from lab.errors import LabError

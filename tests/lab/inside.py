@@ -7,7 +7,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from driver.workspace import PROJECT
+from cli.pulumi.workspace import PROJECT
 
 PLACE = "/srv/tailrack"
 PYTHON = "/srv/python"

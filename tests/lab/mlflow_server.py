@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cli.pulumi.workspace import ROOT
 from components.roles.mlflow.role import role
 from components.roles.role import template
-from driver.workspace import ROOT
 from engine.locks import locked
 from stacks.config import parse
 from tests.lab.cluster import eventually

@@ -17,12 +17,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from cli import lab_commands
+from cli.pulumi.workspace import PROJECT
 from components.roles.role import FOLDER
 from components.roles.slurm.settings_release import OLDEST
 from components.steps.composition import Functions
 from components.steps.header import header
-from driver import lab_commands
-from driver.workspace import PROJECT
 from engine.locks import locked
 from lab.debian import find_mirrors
 from lab.identity import container_name, lab_id
@@ -37,7 +37,7 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tail
 LIKES: dict[str, Like] = {"debian-12": "bookworm", "debian-13": ""}
 LIMIT_S = 4000
 SCRIPTS = FOLDER / "slurm_release"
-(RECIPE,) = re.findall(r"^RECIPE=(\d+)$", (SCRIPTS / "kept.sh").read_text(encoding="utf-8"), re.MULTILINE)
+(RECIPE,) = re.findall(r"^RECIPE=(\d+)$", (SCRIPTS / "package_folders.sh").read_text(encoding="utf-8"), re.MULTILINE)
 OF_RELEASE = f"{RELEASE}-1+tailrack{RECIPE}"
 # What else decides what comes of a build.
 BUILT_BY = hashlib.sha256((SCRIPTS / "build.sh").read_bytes()).hexdigest()[:12]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from driver.workspace import PROJECT
+from cli.pulumi.workspace import PROJECT
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually
 
 NODES = ("head", "a1", "b1")

@@ -19,9 +19,9 @@ from typing import cast
 import pytest
 from pulumi.automation import PulumiCommand
 
-from driver.deployment import Deployment
-from driver.find_engine import Found
-from driver.workspace import PROJECT, ROOT, DriverError, Workspace
+from cli.pulumi.deployment import Deployment
+from cli.pulumi.find_engine import Found
+from cli.pulumi.workspace import PROJECT, ROOT, CliError, Workspace
 from engine.events import Summary
 from lab.keys import new_key_pair
 from tests.chance import dice
@@ -232,7 +232,7 @@ def test_a_second_run_is_refused_with_one_line_and_the_first_is_killed_while_it_
 ) -> None:
     run = started()
     run.reach(step_begun(cluster, "head", "validate-cloud-a"), "cloud-a is measured")
-    with pytest.raises(DriverError) as refused:
+    with pytest.raises(CliError) as refused:
         cluster.up()
     assert str(refused.value) == "another run of stack 'f1' is at work; wait for it, or end it with Ctrl-C there"
     assert run.process.poll() is None
@@ -322,7 +322,7 @@ def test_another_engine_is_refused_a_stack_that_is_not_its_own(running: ClusterU
     others = Found(cast(PulumiCommand, object()), "") if running.found.cli is None else Found(None, "")
     workspace = Workspace(PROJECT, running.stack, running.config_file, ROOT / "tests")
     mine, its = ("cli", "inprocess") if running.found.cli else ("inprocess", "cli")
-    with pytest.raises(DriverError, match=f"'f1' was made by the engine '{mine}' and this would be '{its}'") as refused:
+    with pytest.raises(CliError, match=f"'f1' was made by the engine '{mine}' and this would be '{its}'") as refused:
         Deployment(workspace, others, lambda event: None)
     assert f"ENGINE={mine}" in str(refused.value)
 
@@ -363,7 +363,7 @@ def test_a_full_disk_is_named_and_up_repairs_it_when_there_is_room(running: Clus
     running.config["tailrack:users"].append({"name": "alan", "uid": 6003})
     running.run("a1", f"mount -t tmpfs -o size=64k tmpfs {LOGS} && ! cat /dev/zero >{LOGS}/filled")
     summary = running.up()
-    assert failed(running) == {"a1-node"} or "a1-gate" in failed(running)
+    assert failed(running) == {"a1-node"} or "a1-check" in failed(running)
     assert "tailrack: a1:" in said(summary)
     assert f"{LOGS}: No space left on device" in said(summary)
     assert f"next: make room in {LOGS} on a1" in said(summary)

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from driver.workspace import PROJECT
+from cli.pulumi.workspace import PROJECT
 from tests.lab.cluster import ClusterUnderTest, eventually
 from tests.lab.test_training import final_loss
 from tests.page import FIRST_CLUSTER, USER, YOU, YOU_ON_HEAD, blocks

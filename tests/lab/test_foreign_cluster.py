@@ -48,7 +48,7 @@ def up_with(cluster: ClusterUnderTest, host: dict[str, Any]) -> Summary:
 def refusal(cluster: ClusterUnderTest, host: dict[str, Any]) -> str:
     """What the gate says of a host that it refuses; nothing else may fail, and no later step may run."""
     (failure,) = up_with(cluster, host).failures
-    assert failure.urn.endswith(f"::{host['name']}-gate")
+    assert failure.urn.endswith(f"::{host['name']}-check")
     return failure.message
 
 
@@ -66,7 +66,7 @@ def test_a_new_cloud_machine_is_waited_for_and_a_broken_source_on_it_is_passed_o
     cluster.run("c1", "echo 'deb file:/nonexistent stable main' >/etc/apt/sources.list.d/vendor.list")
     assert cluster.attempt("c1", "cloud-init status").stdout.strip() == "status: running"
     succeeded(cluster, host)
-    log = cluster.run("c1", "cat /var/log/tailrack/c1-gate.log")
+    log = cluster.run("c1", "cat /var/log/tailrack/c1-check.log")
     assert "waiting for cloud-init, at most" in log
     assert "'file:/nonexistent stable Release' does not have a Release file" in log
     assert "going on with the others" in log
@@ -175,4 +175,4 @@ def test_its_own_exports_stay(cluster: ClusterUnderTest) -> None:
 
 def test_a_machine_that_is_ours_is_not_refused_once_more(cluster: ClusterUnderTest, server: dict[str, Any]) -> None:
     succeeded(cluster, server)
-    assert cluster.touched() == {"s1-gate"}
+    assert cluster.touched() == {"s1-check"}

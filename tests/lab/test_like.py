@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from driver import lab_commands
+from cli import lab_commands
 from lab.identity import CHECKOUT, container_name, lab_id
 from lab.profiles.machine import CLASHING_UID, CLASHING_USER
 from tests.lab.cluster import eventually, own_machine

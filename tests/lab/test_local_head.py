@@ -35,7 +35,7 @@ class Desktop:
         """Run a command of the driver as its owner does, whatever comes of it."""
         text = json.dumps({"config": self.config})  # which is YAML
         self.lab.run("desk", as_user(OWNER, f"cat >{PLACE}/Pulumi.desk.yaml <<'END'\n{text}\nEND"))
-        command = f"cd {PLACE} && {PROGRAM} -m driver --engine inprocess --stack desk {' '.join(words)}"
+        command = f"cd {PLACE} && {PROGRAM} -m cli --engine inprocess --stack desk {' '.join(words)}"
         return self.lab.attempt("desk", as_user(OWNER, command), 900)
 
     def ok(self, *words: str) -> str:

@@ -51,11 +51,11 @@ def test_nodes_that_are_too_old_and_too_new_are_refused_with_the_release_that_wo
     of_trixie: ClusterUnderTest,
 ) -> None:
     said = {failure.urn.rpartition("::")[2]: " ".join(failure.message.split()) for failure in of_trixie.up().failures}
-    assert said.keys() == {"old-gate", "new-gate"}
-    assert "Slurm 22.05 here is too old: nodes that come and go need 23.11 or newer" in said["old-gate"]
-    assert f"write tailrack:slurm.release: {RELEASE}" in said["old-gate"]
-    assert "Slurm 26.05 here is newer than the controller's 24.11" in said["new-gate"]
-    assert "write tailrack:slurm.release: 26.05." in said["new-gate"]
+    assert said.keys() == {"old-check", "new-check"}
+    assert "Slurm 22.05 here is too old: nodes that come and go need 23.11 or newer" in said["old-check"]
+    assert f"write tailrack:slurm.release: {RELEASE}" in said["old-check"]
+    assert "Slurm 26.05 here is newer than the controller's 24.11" in said["new-check"]
+    assert "write tailrack:slurm.release: 26.05." in said["new-check"]
     for node in ("old", "new"):
         assert of_trixie.attempt(node, "command -v slurmd munged").stdout == ""
 
@@ -95,7 +95,7 @@ def of_forky(make_cluster: Make) -> ClusterUnderTest:
 @pytest.mark.timeout(1800)  # where no image of another distribution was made before
 def test_a_head_node_whose_srun_reaches_its_own_release_alone_refuses_an_older_node(of_forky: ClusterUnderTest) -> None:
     (failure,) = of_forky.up().failures
-    assert failure.urn.endswith("::n1-gate")
+    assert failure.urn.endswith("::n1-check")
     said = " ".join(failure.message.split())
     assert "Slurm 24.11 here is older than the controller's 26.05, whose srun reaches nodes of its own" in said
     assert "write tailrack:slurm.release: 26.05." in said

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from driver.find_engine import Found
-from driver.workspace import PROJECT
+from cli.pulumi.find_engine import Found
+from cli.pulumi.workspace import PROJECT
 from lab.identity import lab_id
 from tests.lab.cluster import SMALL_MEASUREMENT, ClusterUnderTest, dev_config, eventually
 
@@ -164,7 +164,7 @@ def test_a_name_that_another_pool_has_is_refused_by_the_head_node_before_a_machi
         summary = third.up()
         (failure,) = summary.failures
         assert "the cluster has a node x1 already: that of the pool organization.tailrack.other" in failure.message
-        assert not [event for event in third.events if event.name == "x1-gate" and event.kind == "done"]
+        assert not [event for event in third.events if event.name == "x1-check" and event.kind == "done"]
     finally:
         cluster.run("head", f"rm -r /var/lib/tailrack/slurm/pools/{owner}")
         third.remove()
@@ -225,5 +225,5 @@ def test_a_pool_whose_cluster_is_gone_is_removed_and_says_what_is_left_undone(
     assert cluster.deployment().destroy().ok
     (said,) = run_all([pools["d"].driver("down")])
     assert "there is no stack tp any more" in " ".join(said.split())
-    assert "d1-member" in said
+    assert "d1-register" in said
     assert "Stack tp-d is destroyed." in said

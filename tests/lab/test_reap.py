@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from driver.find_engine import Found
-from driver.workspace import PROJECT
+from cli.pulumi.find_engine import Found
+from cli.pulumi.workspace import PROJECT
 from lab.identity import lab_id
 from tests.lab.cluster import SMALL_MEASUREMENT, ClusterUnderTest, dev_config, eventually
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from driver import lab_commands
-from driver.workspace import PROJECT
+from cli import lab_commands
+from cli.pulumi.workspace import PROJECT
 from engine.events import Summary
 from tests.lab.cluster import ClusterUnderTest, eventually
 from tests.lab.sealer import sealer_of

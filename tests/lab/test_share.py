@@ -325,7 +325,7 @@ def test_an_account_that_becomes_a_user_is_let_in(cluster: ClusterUnderTest, bos
     assert users == ["6001", "6002"]
     for uids in (["6001", "6002", "1500"], ["6001", "6002"]):
         values: dict[str, Value] = {"USERS_LINES": [f"u{uid} {uid} {uid}" for uid in uids]}
-        run_function(cluster, "head", "nfs_exports/closed", "close_share", values)
+        run_function(cluster, "head", "nfs_exports/close_share", "close_share", values)
         assert (cluster.attempt("head", met).returncode == 0) == ("1500" in uids)
 
 
@@ -346,7 +346,7 @@ def test_a_share_that_is_in_use_gets_its_flags_where_it_is(
     address_of_head = address(cluster, "head", "tailscale0")
     users: dict[str, Value] = {"USERS_LINES": ["ada 6001 6001", "bob 6002 6002"]}
     if node == "head":
-        run_function(cluster, node, "nfs_exports/closed", "close_share", users)
+        run_function(cluster, node, "nfs_exports/close_share", "close_share", users)
     else:
         values: dict[str, Value] = {"HEAD_ADDRESS": address_of_head, "NFS_EXPORTS_RESTORED": ""}
         run_function(cluster, node, "nfs_exports/node", "nfs_exports_node", values)

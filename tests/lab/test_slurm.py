@@ -404,5 +404,5 @@ def test_a_node_leaves_although_its_job_cannot_be_requeued(cluster: Cluster) -> 
     cluster.up_ok()
     assert cluster.attempt("head", "scontrol show node b1").returncode != 0
     assert job(cluster, stays)["JobState"] == "CANCELLED"
-    log = cluster.run("head", "cat /var/log/tailrack/b1-member.log")
+    log = cluster.run("head", "cat /var/log/tailrack/b1-register.log")
     assert f"cancelling job {stays} of ada, which cannot be requeued" in log

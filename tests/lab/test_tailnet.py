@@ -95,7 +95,7 @@ def test_a_machine_in_a_tailnet_of_its_own_is_refused_and_nothing_on_it_is_chang
     hosts(cluster).append(desktop)
     (failure,) = cluster.up().failures
     assert (
-        "d1: step d1-gate failed: this machine is in a tailnet already, as d1-desktop.other.ts.net" in failure.message
+        "d1: step d1-check failed: this machine is in a tailnet already, as d1-desktop.other.ts.net" in failure.message
     )
     assert (
         "next: run 'tailscale logout' on d1; or, if that is the cluster's tailnet, set adopt: true" in failure.message

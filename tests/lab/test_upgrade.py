@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from driver.workspace import PROJECT
+from cli.pulumi.workspace import PROJECT
 from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
 
 pytestmark = pytest.mark.proof

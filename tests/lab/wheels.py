@@ -9,7 +9,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from driver.workspace import PROJECT, ROOT
+from cli.pulumi.workspace import PROJECT, ROOT
 
 FOLDER = ROOT / "cache" / "mlflow-wheels"
 LIST = PROJECT / "components" / "roles" / "mlflow" / "lock" / "requirements.txt"

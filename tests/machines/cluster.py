@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from driver.find_engine import Found
+from cli.pulumi.find_engine import Found
 from engine.events import Summary
 from tests.lab.cluster import SMALL_MEASUREMENT, ClusterUnderTest, dev_config
 from tests.lab.machine_state import state_of

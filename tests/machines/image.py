@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from driver.workspace import ROOT
+from cli.pulumi.workspace import ROOT
 from engine.locks import locked
 from lab import binaries
 from lab.binaries import digest

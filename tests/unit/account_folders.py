@@ -71,7 +71,7 @@ def name_of(path: Path) -> str:
 def scripts() -> dict[str, str]:
     """Bash that root runs on machines, by name."""
     found = [*(PROJECT / "components").rglob("*.sh"), *(PROJECT / "components").rglob("templates/*")]
-    found = [path for path in [*found, *(PROJECT / "driver").glob("*.sh")] if path not in (MECHANISM, AS_SLURM)]
+    found = [path for path in [*found, *(PROJECT / "cli").rglob("*.sh")] if path not in (MECHANISM, AS_SLURM)]
     texts = {path: path.read_text(encoding="utf-8") for path in found}
     return {
         name_of(path): text for path, text in texts.items() if path.suffix == ".sh" or text.startswith("#!/bin/bash")

@@ -227,7 +227,7 @@ class _Recorder(mocks.Mocks):
         answer: dict[str, dict[str, Any]] = {
             "networks": {"private_key": LAB_PRIVATE_KEY, "control_url": "http://control.lab:8080"},
             "container": {"address": f"10.99.0.{len(node)}", "port": 22, "user": "admin", "host_key": HOST_KEY},
-            "gate": {
+            "check": {
                 "cpus": 4, "memory_mb": 8000, "kernel_nfs_server": False, "open_ports": [], "cgroups": False,
                 "slurm_version": "24.11.5-4", "mpi": "5-pmix5", **promised_gpus(str(inputs.get("stdin"))),
             },
@@ -237,7 +237,7 @@ class _Recorder(mocks.Mocks):
                 "host_key": HOST_KEY, "fabric": {"interfaces": [], "rdma": []},
                 **({} if node in HEADS else {"path": "direct"}),
             },
-            "member": {"certificate": certificate_of(node), "authorities": AUTHORITIES},
+            "register": {"certificate": certificate_of(node), "authorities": AUTHORITIES},
             "node": {"slurm_version": "24.11.5"},
             "head": {
                 "slurm_version": "24.11.5",

@@ -126,7 +126,7 @@ def check_backup(backup: Draft, whose: Mapping[str, str], storage: Mapping[str, 
     elif owner == MADE:
         report.add(at, what, "a backup would be lost with it", "write a machine that is not made by the stack, or S3")
     elif owner == LISTED:
-        report.doubt(
+        report.warn(
             at,
             f"{what}: backups end with that machine, and a new head node, which is in no tailnet yet, has to reach it; "
             "a machine beside the cluster or S3 keeps them better",

@@ -2,7 +2,7 @@
 # uses: costs/book
 # The head node's own lines.
 #
-# NODE_NAME, NODE_PRICE   as in member.sh, of the head node
+# NODE_NAME, NODE_PRICE   as in register.sh, of the head node
 
 costs_services() {
     open_costs "$NODE_NAME" "$NODE_PRICE"

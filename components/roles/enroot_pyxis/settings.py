@@ -174,7 +174,7 @@ class Containers(Section):
         default=(),
     )
 
-    def abroad(self) -> Self:
+    def for_export(self) -> Self:
         """Without a folder of the operator's machine: what is in it comes to nodes from the head node, by its sum."""
         base = self.artifacts if self.artifacts.startswith("https://") else ""
         return self.model_copy(update={"artifacts": base, "checksums": dict(sums(self))})

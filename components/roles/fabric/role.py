@@ -34,7 +34,7 @@ def role(_settings: ClusterSettings) -> Role:
                 for kind in ("service", "timer")
             ),
         },
-        facts={"join": {"fabric": networks}, "head": {"fabric": proven}, "member": {"fabric": proven}},
+        facts={"join": {"fabric": networks}, "head": {"fabric": proven}, "register": {"fabric": proven}},
         slurm_conf={
             "TaskProlog": SlurmKey(
                 TASK_PROLOG, "jobs would not be told which network NCCL and MPI are to use, and use any or none"

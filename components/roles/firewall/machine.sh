@@ -3,7 +3,7 @@
 # Rules in a table of the cluster's own, before anything listens.
 #
 # FIREWALL_PORTS, FIREWALL_UDP_PORTS   ports and ranges of the cluster's daemons, with commas between
-# NODE_OPEN_PORTS                      those of them that others need on this machine, one a line (a fact of the gate)
+# NODE_OPEN_PORTS                      those of them that others need on this machine, one a line (a fact of the check step)
 # NODE_RELAY_PORT  UDP port at which this machine is the tailnet's relay, empty where it is none
 
 RESERVED=/proc/sys/net/ipv4/ip_local_reserved_ports

@@ -2,7 +2,7 @@
 # uses: gpu/remove
 # GPUs ready for jobs at every boot, and their health where preflight can read it.
 #
-# NODE_GPU_COUNT                    as the gate found it; 0 without GPUs
+# NODE_GPU_COUNT                    as the check step found it; 0 without GPUs
 # GPU_BOOT_PROGRAM, GPU_BOOT_UNIT   what runs at boot before slurmd
 # GPU_ROCE_APPLY                    whether RoCE ports are set up (fabric.roce.apply); GPU_ROCE_PROGRAM, GPU_ROCE_UNIT
 # GPU_HEALTH_PROGRAM, GPU_HEALTH_UNIT, GPU_HEALTH_TIMER   what collects the health

@@ -27,7 +27,7 @@ def role(settings: ClusterSettings) -> Role:
             "roce_unit": template("gpu", "tailrack-roce.service"),
         },
         facts={
-            "gate": {
+            "check": {
                 "gpus": whole(0, MOST_GPUS),
                 "gpu_kind": matching(r"|[a-z][a-z0-9-]{0,40}"),
                 "gpu_devices": _device_numbers,

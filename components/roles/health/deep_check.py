@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from components.roles.health import joined, measuring
-from components.roles.tools import slurm
-from components.roles.tools.slurm import SlurmError
+from components.roles.tailrack_command import slurm
+from components.roles.tailrack_command.slurm import SlurmError
 from components.validation.became_slow import Measured, Record, against, better, reason, remembered
 from components.validation.preflight.node_checks import load, save
 from components.validation.slurm_nodes import Node

@@ -3,7 +3,7 @@
 # cluster does not fit it, another driver ends GPU jobs. apt, and with it unattended-upgrades, takes the pinned version for
 # the newest. A person who wants another one takes the file away, upgrades, and runs the step again.
 #
-# NODE_GPU_COUNT   as the gate found it; 0 without GPUs
+# NODE_GPU_COUNT   as the check step found it; 0 without GPUs
 
 PINS=/etc/apt/preferences.d/tailrack
 

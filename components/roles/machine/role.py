@@ -9,4 +9,4 @@ from components.roles.role import Role
 
 def role(_settings: ClusterSettings) -> Role:
     """It adds nothing, and has to hold before anything is added."""
-    return Role("machine", facts={"gate": {"cpus": whole(1, 2**16), "memory_mb": whole(1, 2**31)}})
+    return Role("machine", facts={"check": {"cpus": whole(1, 2**16), "memory_mb": whole(1, 2**31)}})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from components.roles.monitoring.exposition import Metric
-from components.roles.tools.costs import Cost
+from components.roles.tailrack_command.costs import Cost
 
 
 def cost_figures(costs: Iterable[Cost], head: str, idle_hours: int) -> list[Metric]:

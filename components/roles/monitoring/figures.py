@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from components.roles.live.look import jobs_and_nodes
 from components.roles.monitoring.certificate_figures import certificate_figures
 from components.roles.monitoring.cost_figures import cost_figures
 from components.roles.monitoring.exposition import Metric, exposition
@@ -26,8 +25,9 @@ from components.roles.monitoring.measured_figures import measured_figures
 from components.roles.monitoring.slurm_figures import slurm_figures
 from components.roles.monitoring.tailnet_figures import read_names, tailnet_figures
 from components.roles.monitoring.training_figures import TRAINING, training_figures
-from components.roles.tools.book import read_book
-from components.roles.tools.costs import costs
+from components.roles.sll.look import jobs_and_nodes
+from components.roles.tailrack_command.book import read_book
+from components.roles.tailrack_command.costs import costs
 from components.validation.preflight.findings import plain
 
 TOLD = Path("/etc/tailrack/monitoring.json")

@@ -36,7 +36,7 @@ def role(settings: ClusterSettings) -> Role:
     packages = ("prometheus", *EXPORTER_PACKAGES, *(ALERTMANAGER_PACKAGES if receivers else ()))
     return Role(
         "monitoring",
-        after=("tailnet", "firewall", "tools", "slurm"),
+        after=("tailnet", "firewall", "tailrack_command", "slurm"),
         section=asked or Monitoring(),
         values={
             "enabled": asked is not None,

@@ -61,7 +61,7 @@ class Monitoring(Section):
 
     grafana: Grafana | None = key("dashboards of it all, by Grafana; left out, there are none", default=None)
 
-    def abroad(self) -> Self:
+    def for_export(self) -> Self:
         """Without who is told, and without dashboards: both are the head node's business."""
         return self.model_copy(update={"receivers": (), "grafana": None})
 

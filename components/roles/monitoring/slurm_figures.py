@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from components.roles.live.snapshot import gpus_of
 from components.roles.monitoring.exposition import Metric
-from components.roles.tools.job import Job
+from components.roles.sll.snapshot import gpus_of
+from components.roles.tailrack_command.job import Job
 from components.validation.slurm_nodes import Node
 
 NODE_STATES = ("idle", "mixed", "allocated", "completing", "draining", "drained", "down", "unknown")

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: nfs_exports/before nfs_exports/closed nfs_exports/server
+# uses: nfs_exports/note_previous_units nfs_exports/close_share nfs_exports/server
 # The head node serves the share, and reads its own disk where nodes mount it.
 #
 # NFS_EXPORTS_PATH, NFS_EXPORTS_MOUNT   the directory, and where every node mounts it

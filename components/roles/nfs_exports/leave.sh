@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: nfs_exports/as_before
+# uses: nfs_exports/restore_previous_units
 # The share is neither mounted nor served any more; what is in it stays. What the machine had of NFS before, it has again.
 #
 # NFS_EXPORTS_MOUNT   where it is mounted

@@ -1,10 +1,10 @@
 #!/bin/bash
-# uses: nfs_exports/before nfs_exports/as_before
+# uses: nfs_exports/note_previous_units nfs_exports/restore_previous_units
 # NFS version 4 needs no portmapper and no lock daemon, which their packages start on all interfaces. Where somebody else's
 # NFS before version 4 needs them, they stay.
 #
 # NFS_EXPORTS_MOUNT   where the share is mounted
-# NODE_OPEN_PORTS     ports that others' NFS needs here, one a line (a fact of the gate)
+# NODE_OPEN_PORTS     ports that others' NFS needs here, one a line (a fact of the check step)
 
 nfs_exports_machine() {
     local unit older=false mount known unmasked=()

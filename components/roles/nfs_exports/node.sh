@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: nfs_exports/before
+# uses: nfs_exports/note_previous_units
 # The share on a node: mounted at first use, after the tailnet has its address, again after every restart.
 #
 # HEAD_ADDRESS                          the server

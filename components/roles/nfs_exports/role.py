@@ -25,7 +25,7 @@ def role(settings: ClusterSettings) -> Role:
             )
         },
         facts={
-            "gate": {"kernel_nfs_server": truth, "open_ports": list_of(whole(1, 65535))},
+            "check": {"kernel_nfs_server": truth, "open_ports": list_of(whole(1, 65535))},
             "head": {"own_file_system": truth},
         },
         # 111 and 20048 are those of NFS before version 4, whose helpers a package may start (MOUNTD_PORT of server.sh).

@@ -1,10 +1,10 @@
 #!/bin/bash
-# uses: machine/keep_running nfs_exports/others
+# uses: machine/keep_running nfs_exports/foreign_exports
 # The NFS server: version 4 only, one export file a member holding its one address. The kernel's server where the
 # kernel has one; nfs-ganesha in user space, fed from the same files, where it has not.
 #
 # NFS_EXPORTS_PATH   directory exported
-# HEAD_KERNEL_NFS    true when the head node's kernel has an NFS server (a fact of the gate)
+# HEAD_KERNEL_NFS    true when the head node's kernel has an NFS server (a fact of the check step)
 
 KERNEL_SERVER_FILE=/etc/nfs.conf.d/tailrack.conf
 # One of those that are closed (role.py).

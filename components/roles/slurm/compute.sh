@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: machine/keep_running machine/retire slurm/jobs slurm/others slurm_release/packages slurm_release/turn slurm_release/waiting
+# uses: machine/keep_running machine/retire slurm/jobs slurm/others slurm_release/packages slurm_release/take_turn slurm_release/wait_for_packages
 # slurmd as a dynamic node: it brings its own hardware description and takes all configuration from the controller.
 #
 # NODE_FEATURES, NODE_GRES   Slurm features and gres of this node (`site-x,pool-a`, `gpu:h200:8` or empty)

@@ -67,7 +67,11 @@ def role(settings: ClusterSettings) -> Role:
         files={"head": (*controller, *forget), "compute": known},
         # At the gate the release that is installed or to be, later the one that runs.
         facts={
-            "gate": {"cgroups": truth, "mpi": matching(r"([1-9][0-9]?(-pmix[1-9][0-9]?)?)?"), "slurm_version": version},
+            "check": {
+                "cgroups": truth,
+                "mpi": matching(r"([1-9][0-9]?(-pmix[1-9][0-9]?)?)?"),
+                "slurm_version": version,
+            },
             "head": {"slurm_version": version},
             "compute": {"slurm_version": version},
         },

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: slurm_release/kept
+# uses: slurm_release/package_folders
 # Slurm's packages, built from its source with the packaging that comes with it. It happens in a root of its own, made of
 # the distribution's packages alone, so that nothing of the machine gets in and nothing stays on it; by an account of its
 # own, without a network, and all that it starts ends with it.

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: slurm_release/build slurm_release/install slurm_release/ready
+# uses: slurm_release/build slurm_release/install slurm_release/ready_packages
 # The head node brings ready packages, the release's source and the packages of its own kind, and has them before any node.
 #
 # SLURM_RELEASE, SLURM_RELEASE_SHA256   release, and the checksum of its source; none where ready packages are all there is

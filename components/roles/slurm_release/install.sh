@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: slurm_release/ready slurm_release/packages slurm_release/turn slurm_release/waiting
+# uses: slurm_release/ready_packages slurm_release/packages slurm_release/take_turn slurm_release/wait_for_packages
 # The packages of a release take the place of those that the machine has of Slurm, in one transaction.
 #
 # SLURM_RELEASE   release, such as 24.11.5

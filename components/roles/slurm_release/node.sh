@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: slurm_release/build slurm_release/install slurm_release/ready
+# uses: slurm_release/build slurm_release/install slurm_release/ready_packages
 # A node has what the head node brought or built, where that is for its own kind, or what it has built itself; never what
 # another node built. It is root's code on every machine.
 #

@@ -34,7 +34,7 @@ def role(settings: ClusterSettings) -> Role:
         },
         facts={
             "join": {"sshd_port": whole(1, 65535), "host_key": ed25519},
-            "member": {"certificate": certificate, "authorities": authorities},
+            "register": {"certificate": certificate, "authorities": authorities},
         },
     )
 

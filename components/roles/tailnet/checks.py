@@ -60,7 +60,7 @@ def check_tailnet(tailnet: Draft, sites: Sites, report: Report) -> None:
         report.add(at, f"{WIREGUARD_PORT} is tailscaled's own port", breaks, "write another, such as 40000")
     url = tailnet.values.get("control_url")
     if isinstance(url, str) and url.startswith("http:") and not loopback(urlsplit(url).hostname or ""):
-        report.doubt(
+        report.warn(
             tailnet.at("control_url"),
             f"{shown(url)} is not encrypted, and nothing says who answers there: whoever is on the way can pose as the "
             "control server, and be given the auth key; give the server a certificate, and write https://",

@@ -26,7 +26,7 @@ def role(settings: ClusterSettings) -> Role:
         files={"join": (File(f"/etc/systemd/system/{UNIT}", template("tailnet", UNIT)),)},
         facts={
             "join": {"tailnet_ip": _tailnet_address, "firewall": matching(_FIREWALLS), "tailscale_version": version},
-            "reach": {"path": matching(r"direct|relay|peer-relay")},
+            "check_path": {"path": matching(r"direct|relay|peer-relay")},
         },
     )
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: users/home nfs_exports/closed
+# uses: users/home nfs_exports/close_share
 # Homes on the share, and one SSH key a user that opens every node for them. Runs where the share's directory is.
 #
 # USERS_LINES        `name uid gid`, one a line

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from components.validation.preflight import neighbour, tailnet
+from components.validation.preflight.checks import HEALTH, JOB, Machine, guarded, run, said_by
 from components.validation.preflight.findings import Finding, finding, line
 from components.validation.preflight.health import Health, health_of
-from components.validation.preflight.listed import HEALTH, JOB, Machine, guarded, run, said_by
 
 # The node's own step has just asked for the first look when the first measurement comes.
 FIRST_LOOK_SECONDS = 45

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from components.validation.preflight import kernel_log, listed, lost_ports
+from components.validation.preflight import checks, kernel_log, lost_ports
 from components.validation.preflight.findings import Finding, worst_first
 from components.validation.preflight.gres import device_numbers
 from components.validation.preflight.health import health_of
@@ -106,7 +106,7 @@ def findings(node: Node) -> list[Finding]:
     gpus = len(device_numbers(node.root))
     jobs = node.of_this_boot / "jobs"
     before = _before(node)
-    machine = listed.Machine(
+    machine = checks.Machine(
         gpus,
         health_of(node.shown / "health.json") if gpus else None,
         share=_text(node.root / "etc/tailrack/share-mounted").strip(),
@@ -115,7 +115,7 @@ def findings(node: Node) -> list[Finding]:
         jobs=len(list(jobs.iterdir())) if jobs.is_dir() else None,
         root=node.root,
     )
-    found = worst_first(listed.run(machine, listed.NODE))
+    found = worst_first(checks.run(machine, checks.NODE))
     after = lost_ports.after(before, machine.ports, time.time())
     if after != before:
         downs = {port: list(samples) for port, samples in after.downs.items()}

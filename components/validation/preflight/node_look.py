@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from components.validation.preflight import drain
+from components.validation.preflight.checks import said_by
 from components.validation.preflight.drain import Memory, Slurm, cause, decide
 from components.validation.preflight.findings import Finding, plain
-from components.validation.preflight.listed import said_by
 from components.validation.preflight.node_checks import Node, findings, load, save, verdict
 from components.validation.preflight.storage import SHARE
 from components.validation.slurm_nodes import read_nodes

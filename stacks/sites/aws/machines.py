@@ -161,7 +161,7 @@ class AwsInstance(pulumi.ComponentResource):
             Machine(node.name, first, self.instance),
             composition.single(Path(__file__).with_name("host_key.sh")),
             {},
-            label=f"{node.name}: a host key of its own",
+            label=f"{node.name}: create its host key",
             answer=Answer({"host_key": ed25519}, needed=True),
             parent=self,
             # One that comes in the place of a lost one has another key.
@@ -175,7 +175,7 @@ class AwsInstance(pulumi.ComponentResource):
         return host_of(node, self.connection, deleted_with=self.instance)
 
     def _born_with(self, name: str) -> pulumi.Output[dict[str, str]]:
-        label = StepLabel(f"{name}-first-key", "", f"{name}: host key for the first contact")
+        label = StepLabel(f"{name}-first-key", "", f"{name}: create a host key for the first connection")
         python = shlex.quote(str(Path(sys.prefix, "bin", "python")))
         made = local.Command(
             f"{name}-first-key",

@@ -155,7 +155,7 @@ class AwsPool(Section):
         "as many EFA interfaces as the type has, in AWS's own layout; each node has an elastic IP then", False
     )
     gpu: GpuText | None = key(
-        "each node's GPUs, `kind:count`, which the gate compares with what is there",
+        "each node's GPUs, `kind:count`, which the check step compares with what is there",
         "a GPU kind and a count such as h100:8; Slurm would give the node's GPUs to nobody; write KIND:COUNT, or leave "
         "gpu out",
         default=None,

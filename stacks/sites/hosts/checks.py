@@ -72,7 +72,7 @@ def _doubt_keys(sites: Sequence[Draft], report: Report) -> None:
     for first, *others in holders.values():
         if others:
             names = listed({host.text("name") or "" for host in (first, *others)})
-            report.doubt(
+            report.warn(
                 first.at("host_key"),
                 f"{names} have one host key, so each of them can pose as the others; see that it was not copied in the "
                 "config, and where the machines were (clones of one image): on each, rm /etc/ssh/ssh_host_*_key*, "

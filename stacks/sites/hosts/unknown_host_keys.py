@@ -13,7 +13,7 @@ from stacks.yaml_file import FileError
 
 
 @dataclass(frozen=True)
-class Stranger:
+class UnverifiedHost:
     """A machine without a key in the config. file: where its key goes; key: what it showed, or why it showed none."""
 
     name: str
@@ -31,7 +31,7 @@ class Stranger:
         return f"{where} {self.key}\n"
 
 
-def strangers_of(raw: Mapping[str, object], base_dir: Path) -> list[Stranger]:
+def unverified_hosts(raw: Mapping[str, object], base_dir: Path) -> list[UnverifiedHost]:
     """The machines of all hosts sites that have no host key. FileError where it would have nowhere to go."""
     report = Report(frozenset())
     sites = raw.get("sites")
@@ -54,7 +54,7 @@ def strangers_of(raw: Mapping[str, object], base_dir: Path) -> list[Stranger]:
             bastion = site.get("bastion")
             port = host.get("port", 22)
             strangers.append(
-                Stranger(
+                UnverifiedHost(
                     str(host.get("name")),
                     str(host["address"]).lower().rstrip("."),
                     port if isinstance(port, int) else 22,

@@ -18,9 +18,9 @@ import pytest
 import yaml
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from components.roles.live import sll
-from components.roles.tools import main as tailrack
-from components.roles.tools.slurm import SlurmError
+from components.roles.sll import sll
+from components.roles.tailrack_command import main as tailrack
+from components.roles.tailrack_command.slurm import SlurmError
 from components.settings.problems import ROOT, Report
 from components.settings.types import words
 from stacks.config import parse

@@ -8,9 +8,14 @@ from collections.abc import Callable
 
 import pytest
 
+from cli.head.diagnose import without_secrets
+from cli.output.remedies import _REMEDIES
+from cli.output.terminal import lines
+from cli.preview.changed_lines import values_and_script
+from cli.preview.comment import _text
 from components.roles.nfs_exports.export import clients
-from components.roles.tools.ended import why_it_ended
-from components.roles.tools.job import Job
+from components.roles.tailrack_command.ended import why_it_ended
+from components.roles.tailrack_command.job import Job
 from components.validation.nccl_log import separate
 from components.validation.nccl_tests import parse
 from components.validation.node_names import node_names
@@ -19,11 +24,6 @@ from components.validation.preflight.drain import cause
 from components.validation.preflight.findings import finding
 from components.validation.preflight.xids import read_xids
 from components.validation.transport import read_transport
-from driver.changed_lines import values_and_script
-from driver.comment import _text
-from driver.diagnose import without_secrets
-from driver.remedies import _REMEDIES
-from driver.terminal import lines
 
 TIMES = 100_000
 # Of the processor: a text of a megabyte takes a tenth of it where each character is read a few times, and minutes where

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from driver.comment import MARK
+from cli.preview.comment import MARK
 
 SCRIPT = Path(__file__).parents[3] / ".github" / "comment.sh"
 # Answers a listing from the file `comments`, as the jq filter would; notes every other call.

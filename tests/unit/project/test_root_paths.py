@@ -160,7 +160,7 @@ PYTHON = {
     "mlflow/accounts.py": "runs as MLflow's account",
     "slurm/role.py": "names what is saved; the backup reads it as slurm",
     "munge/role.py": "names what is saved; the backup reads it as the folder's owner",
-    "live/watch.py": "runs as whoever watches, and takes the file for data",
+    "sll/watch.py": "runs as whoever watches, and takes the file for data",
 }
 
 

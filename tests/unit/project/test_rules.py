@@ -162,7 +162,7 @@ def test_a_kind_of_site_is_a_folder_of_its_name_with_model_checks_and_machines()
     [
         *(path for path in STACKS if path.parent.name not in KINDS),
         *COMPONENTS,
-        *sorted((PROJECT / "driver").rglob("*.py")),
+        *sorted((PROJECT / "cli").rglob("*.py")),
     ],
     ids=name,
 )
@@ -175,7 +175,7 @@ def test_nobody_asks_for_a_kind_of_site_by_its_name(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [*STACKS, *COMPONENTS], ids=name)
 def test_nobody_imports_the_main_program_or_the_engine_and_driver_around_it(path: Path) -> None:
-    assert not tops(path) & {"__main__", "engine", "driver"}
+    assert not tops(path) & {"__main__", "engine", "cli"}
 
 
 def test_the_program_for_the_head_node_is_python_of_its_oldest_distribution() -> None:

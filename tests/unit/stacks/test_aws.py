@@ -58,7 +58,7 @@ def test_every_instance_asks_for_a_session_and_is_reached_over_a_key_of_its_own(
     for name in ("door", "p1", "s1", "w2"):
         options = made(stack, f"{name}-instance")["metadataOptions"]
         assert (options["httpTokens"], options["httpPutResponseHopLimit"]) == ("required", 1)
-        first, later = (stack[f"{name}-{step}"].inputs["connection"]["hostKey"] for step in ("host-key", "gate"))
+        first, later = (stack[f"{name}-{step}"].inputs["connection"]["hostKey"] for step in ("host-key", "check"))
         assert first == "ecdsa-sha2-nistp256 first-public"
         assert later.startswith("ssh-ed25519 ")
 
@@ -77,7 +77,7 @@ def test_the_instances_of_a_pool_with_efa_share_a_template_and_have_addresses_th
     templates = [made(stack, f"{name}-instance")["launchTemplate"] for name in ("p1", "p2")]
     assert templates == [{"id": "east-p-interfaces-id", "version": "1"}] * 2
     assert "subnetId" not in made(stack, "p1-instance")
-    assert stack["p1-gate"].inputs["connection"]["host"] == "198.51.100.11"
+    assert stack["p1-check"].inputs["connection"]["host"] == "198.51.100.11"
     assert "p1-address" in stack.names
     assert "s1-address" not in stack.names
 
@@ -128,7 +128,7 @@ def test_with_an_agent_instances_are_given_the_public_key_and_no_private_one_is_
         site |= {"agent": True, "public_key": f"{HOST_KEY} ada@desk"}
     stack = build(raw, answers=ANSWERS)
     assert HOST_KEY in made(stack, "s1-instance")["userData"]
-    connections = [stack[name].inputs["connection"] for name in ("s1-host-key", "s1-gate", "p1-node")]
+    connections = [stack[name].inputs["connection"] for name in ("s1-host-key", "s1-check", "p1-node")]
     assert not [words for words in connections if words.get("privateKey")]
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from driver import commands as driver
-from driver import failures
+from cli import commands
+from cli.output import failures
 from engine.events import Failure
 from stacks import bugs
 
@@ -22,8 +22,8 @@ def fall(text: str = SECRET) -> None:
 def test_an_error_of_no_class_of_ours_is_a_sentence_and_a_private_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(driver, "_which", lambda *_: fall())
-    assert driver.main(["--state-dir", str(tmp_path / "state"), "engine"]) == 1
+    monkeypatch.setattr(commands, "_which", lambda *_: fall())
+    assert commands.main(["--state-dir", str(tmp_path / "state"), "engine"]) == 1
     said = "".join(capfd.readouterr())
     (file,) = (tmp_path / "state").iterdir()
     assert "this is a bug in tailrack (KeyError)" in said

@@ -47,9 +47,9 @@ def add_to_pool(raw: RawConfig, site: str) -> RawConfig:
 
 def test_a_lab_node_is_a_component_a_container_and_four_steps(build: Build, lab_config: RawConfig) -> None:
     names = build(lab_config).names
-    assert of_host(names, "a1") == ["a1", "a1-container", "a1-gate", "a1-join", "a1-member", "a1-node", "a1-scripts"]
+    assert of_host(names, "a1") == ["a1", "a1-check", "a1-container", "a1-join", "a1-node", "a1-register", "a1-scripts"]
     assert of_host(names, "head") == [
-        "head", "head-container", "head-gate", "head-head", "head-join", "head-scripts", "head-services",
+        "head", "head-check", "head-container", "head-head", "head-join", "head-scripts", "head-services",
     ]  # fmt: skip
 
 
@@ -114,14 +114,14 @@ def test_the_run_before_is_read_before_anything_is_registered(build: Build, conf
 
 def test_only_the_head_node_undoes_what_it_did_for_itself_and_for_a_member(build: Build, lab_config: RawConfig) -> None:
     undone = {step.name for step in build(lab_config).remote if "delete" in step.inputs}
-    assert undone == {"head-head", "a1-member", "b1-member"}
+    assert undone == {"head-head", "a1-register", "b1-register"}
 
 
 def test_a_members_steps_on_the_head_node_go_to_the_head_node(build: Build, hosts_config: RawConfig) -> None:
     stack = build(hosts_config)
     address = {step.name: step.inputs["connection"]["host"] for step in stack.remote}
-    assert {address[name] for name in ("door-gate", "door-head", "dgx1-member", "validate-rack")} == {"192.0.2.1"}
-    assert {address[name] for name in ("dgx1-gate", "dgx1-join", "dgx1-node")} == {"192.0.2.2"}
+    assert {address[name] for name in ("door-check", "door-head", "dgx1-register", "validate-rack")} == {"192.0.2.1"}
+    assert {address[name] for name in ("dgx1-check", "dgx1-join", "dgx1-node")} == {"192.0.2.2"}
 
 
 def test_a_host_is_reached_as_its_config_says(build: Build, hosts_config: RawConfig) -> None:
@@ -132,8 +132,8 @@ def test_a_host_is_reached_as_its_config_says(build: Build, hosts_config: RawCon
 
 def test_root_needs_no_sudo_and_everybody_else_does(build: Build, hosts_config: RawConfig) -> None:
     stack = build(hosts_config)
-    assert "| timeout " in stack["door-gate"].inputs["create"]
-    assert "| sudo -n timeout " in stack["dgx1-gate"].inputs["create"]
+    assert "| timeout " in stack["door-check"].inputs["create"]
+    assert "| sudo -n timeout " in stack["dgx1-check"].inputs["create"]
 
 
 # What a change of the config touches.
@@ -147,7 +147,7 @@ def test_a_new_node_touches_itself_and_the_measurements_it_takes_part_in(build: 
     before = build(lab_config)
     after = build(add_to_pool(lab_config, "cloud-b"))
     assert after.differences(before) == {
-        "b2", "b2-container", "b2-gate", "b2-join", "b2-member", "b2-node", "b2-scripts",
+        "b2", "b2-check", "b2-container", "b2-join", "b2-node", "b2-register", "b2-scripts",
         "validate-cloud-b", "validate-cross-site",
     }  # fmt: skip
 
@@ -157,24 +157,24 @@ def test_a_node_that_joins_or_leaves_changes_no_input_of_the_head_nodes_own_step
 ) -> None:
     before = build(lab_config)
     after = build(add_to_pool(lab_config, "cloud-b"))
-    for step in ("head-gate", "head-join", "head-head", "head-services"):
+    for step in ("head-check", "head-join", "head-head", "head-services"):
         assert after[step].inputs == before[step].inputs
     before = build(hosts_config)
     hosts_config["sites"][0]["hosts"].pop()  # the only one of its GPU kind
     after = build(hosts_config)
-    for step in ("door-gate", "door-join", "door-head", "door-services"):
+    for step in ("door-check", "door-join", "door-head", "door-services"):
         assert after[step].inputs == before[step].inputs
 
 
 def test_a_members_step_has_the_nodes_place_in_the_topology(build: Build, lab_config: RawConfig) -> None:
-    header = build(add_to_pool(lab_config, "cloud-b")).header("b2-member")
+    header = build(add_to_pool(lab_config, "cloud-b")).header("b2-register")
     assert (header["NODE_NAME"], header["NODE_SITE"]) == ("b2", "cloud-b")
 
 
 def test_values_of_a_node_do_not_depend_on_its_neighbours(build: Build, lab_config: RawConfig) -> None:
     before = build(lab_config)
     after = build(add_to_pool(lab_config, "cloud-b"))
-    for step in ("b1-gate", "b1-join", "b1-member", "b1-node"):
+    for step in ("b1-check", "b1-join", "b1-register", "b1-node"):
         assert after.header(step) == before.header(step)
 
 
@@ -253,9 +253,9 @@ def test_a_floor_touches_nothing_and_still_judges(build: Build, lab_config: RawC
 @pytest.mark.parametrize(
     ("kind", "node", "steps"),
     [
-        ("lab", "b1", {"b1-scripts", "b1-gate", "b1-join", "b1-member", "b1-node"}),
-        ("lab", "head", {"head-scripts", "head-gate", "head-join", "head-head", "head-services"}),
-        ("hosts", "dgx1", {"dgx1-scripts", "dgx1-gate", "dgx1-join", "dgx1-member", "dgx1-node"}),
+        ("lab", "b1", {"b1-scripts", "b1-check", "b1-join", "b1-register", "b1-node"}),
+        ("lab", "head", {"head-scripts", "head-check", "head-join", "head-head", "head-services"}),
+        ("hosts", "dgx1", {"dgx1-scripts", "dgx1-check", "dgx1-join", "dgx1-register", "dgx1-node"}),
     ],
 )
 def test_another_repair_text_runs_the_steps_of_that_node_alone(
@@ -275,7 +275,7 @@ def test_another_user_touches_the_nodes_and_no_measurement(build: Build, lab_con
     before = build(lab_config)
     lab_config["users"].append({"name": "bob", "uid": 6002})
     after = build(lab_config)
-    looks = {"head-gate", "a1-gate", "b1-gate"}  # whether the uid is free, before anything is changed
+    looks = {"head-check", "a1-check", "b1-check"}  # whether the uid is free, before anything is changed
     # The head node's services give the user an account.
     assert after.differences(before) == looks | {"head-head", "head-services", "a1-node", "b1-node"}
     assert after.header("a1-node")["USERS_LINES"] == "ada 6001 6001\nbob 6002 6002"
@@ -296,7 +296,7 @@ def test_another_ssh_generation_touches_the_head_nodes_services_alone(build: Bui
 
 def test_what_a_node_is_to_trust_comes_with_the_head_nodes_answer_about_it(build: Build, lab_config: RawConfig) -> None:
     both = f"# 1800000000\n{AUTHORITY}\n{LEAVE_KEY}\n# leave {LEAVE_KEY}\n# leave {AUTHORITY}"
-    stack = build(lab_config, answers={"b1-member": {"authorities": both}})
+    stack = build(lab_config, answers={"b1-register": {"authorities": both}})
     assert stack.header("b1-node")["NODE_AUTHORITIES"] == both
     lists = (
         f"{AUTHORITY}\n# leave {LEAVE_KEY}",
@@ -305,7 +305,7 @@ def test_what_a_node_is_to_trust_comes_with_the_head_nodes_answer_about_it(build
         f"{both} x",
     )
     for told in lists:
-        stack = build(lab_config, answers={"b1-member": {"authorities": told}})
+        stack = build(lab_config, answers={"b1-register": {"authorities": told}})
         assert stack.header("b1-node")["NODE_AUTHORITIES"] == ""
         assert stack.header("b1-node")["HEAD_PROBLEM"] == "its answer has no authorities that could be one"
 
@@ -313,7 +313,7 @@ def test_what_a_node_is_to_trust_comes_with_the_head_nodes_answer_about_it(build
 def test_a_node_that_moves_on_the_tailnet_is_measured_again(build: Build, lab_config: RawConfig) -> None:
     before = build(lab_config)
     after = build(lab_config, answers={"b1-join": {"tailnet_ip": "100.64.9.9"}})
-    assert after.differences(before) == {"b1-member", "validate-cross-site"}
+    assert after.differences(before) == {"b1-register", "validate-cross-site"}
 
 
 # What the config says arrives.
@@ -340,11 +340,11 @@ def test_a_head_that_does_not_compute_runs_no_job(build: Build, lab_config: RawC
 
 def test_gpus_of_the_config_reach_gate_gres_features_and_partitions(build: Build, hosts_config: RawConfig) -> None:
     stack = build(hosts_config)
-    gate, node, member = stack.header("dgx1-gate"), stack.header("dgx1-node"), stack.header("dgx1-member")
+    gate, node, member = stack.header("dgx1-check"), stack.header("dgx1-node"), stack.header("dgx1-register")
     assert (gate["NODE_GPU_KIND"], gate["NODE_GPU_COUNT"]) == ("h200", "8")
     assert (node["NODE_FEATURES"], node["NODE_GRES"]) == ("site-rack,gpu-h200,nvlink", "gpu:h200:8")
     assert member["NODE_GRES_CONF"] == "NodeName=dgx1 Name=gpu Type=h200 File=/dev/nvidia[0-7]"
-    assert stack.header("box1-member")["NODE_GRES_CONF"] == "NodeName=box1 Name=gpu Type=rtx4090 File=/dev/nvidia0"
+    assert stack.header("box1-register")["NODE_GRES_CONF"] == "NodeName=box1 Name=gpu Type=rtx4090 File=/dev/nvidia0"
     assert "\nPartitionName=h200 Nodes=gpu-h200 " in member["NODE_SLURM_CONF"]
     assert stack.outputs["cluster"]["partitions"] == ["all", "rack", "h200", "rtx4090"]
 
@@ -354,8 +354,8 @@ FOUND = {"gpus": 2, "gpu_kind": "h200", "gpu_devices": [1, 3], "gpu_memory_mb": 
 
 def test_gpus_that_the_config_does_not_name_are_those_of_the_machine(build: Build, hosts_config: RawConfig) -> None:
     del hosts_config["sites"][0]["hosts"][1]["gpu"]
-    stack = build(hosts_config, answers={"dgx1-gate": FOUND})
-    gate, node, member = stack.header("dgx1-gate"), stack.header("dgx1-node"), stack.header("dgx1-member")
+    stack = build(hosts_config, answers={"dgx1-check": FOUND})
+    gate, node, member = stack.header("dgx1-check"), stack.header("dgx1-node"), stack.header("dgx1-register")
     assert (gate["NODE_GPU_KIND"], gate["NODE_GPU_COUNT"]) == ("", "0")
     assert (node["NODE_FEATURES"], node["NODE_GRES"]) == ("site-rack,gpu-found,gpu-h200,nvlink", "gpu:h200:2")
     assert node["NODE_GPU_COUNT"] == "2"
@@ -372,9 +372,9 @@ def test_gpus_that_the_config_does_not_name_are_those_of_the_machine(build: Buil
 
 
 def test_a_node_whose_only_device_file_is_the_second_one_registers_that(build: Build, hosts_config: RawConfig) -> None:
-    stack = build(hosts_config, answers={"box1-gate": {"gpu_devices": [1]}})
-    assert stack.header("box1-member")["NODE_GRES_CONF"] == "NodeName=box1 Name=gpu Type=rtx4090 File=/dev/nvidia1"
-    assert stack.header("box1-member")["NODE_PROBLEM"] == ""
+    stack = build(hosts_config, answers={"box1-check": {"gpu_devices": [1]}})
+    assert stack.header("box1-register")["NODE_GRES_CONF"] == "NodeName=box1 Name=gpu Type=rtx4090 File=/dev/nvidia1"
+    assert stack.header("box1-register")["NODE_PROBLEM"] == ""
 
 
 @pytest.mark.parametrize(
@@ -389,15 +389,15 @@ def test_a_node_whose_only_device_file_is_the_second_one_registers_that(build: B
 def test_a_node_that_answers_other_gpus_than_promised_is_no_member(
     build: Build, hosts_config: RawConfig, answer: dict[str, Any], problem: str
 ) -> None:
-    stack = build(hosts_config, answers={"dgx1-gate": answer})
-    assert stack.header("dgx1-member")["NODE_PROBLEM"] == problem
-    assert stack.header("dgx2-member")["NODE_PROBLEM"] == ""
+    stack = build(hosts_config, answers={"dgx1-check": answer})
+    assert stack.header("dgx1-register")["NODE_PROBLEM"] == problem
+    assert stack.header("dgx2-register")["NODE_PROBLEM"] == ""
 
 
 def test_which_resources_there_are_never_depends_on_what_a_machine_has(build: Build, hosts_config: RawConfig) -> None:
     for host in hosts_config["sites"][0]["hosts"]:
         host.pop("gpu", None)
-    named = [build(hosts_config, answers={"dgx1-gate": answer}).names for answer in ({}, FOUND)]
+    named = [build(hosts_config, answers={"dgx1-check": answer}).names for answer in ({}, FOUND)]
     assert named[0] == named[1] == build(hosts_config, unknown=True).names
 
 
@@ -408,21 +408,21 @@ def test_a_host_that_is_adopted_is_so_where_it_joins_leaves_and_is_seen_off(
     name = hosts_config["sites"][0]["hosts"][-1]["name"]
     stack = build(hosts_config)
     adopting = {step.name for step in stack.remote if stack.header(step.name).get("NODE_ADOPT") == "true"}
-    assert adopting == {f"{name}-gate", f"{name}-join", f"{name}-member"}
+    assert adopting == {f"{name}-check", f"{name}-join", f"{name}-register"}
     assert "NODE_ADOPT=true" in stack.header(f"{name}-node")["NODE_LEAVE_VALUES"]
 
 
 def test_a_node_without_gpus_promises_none(build: Build, lab_config: RawConfig) -> None:
     stack = build(lab_config)
-    assert stack.header("a1-gate")["NODE_GPU_COUNT"] == "0"
+    assert stack.header("a1-check")["NODE_GPU_COUNT"] == "0"
     assert stack.header("a1-node")["NODE_GRES"] == ""
 
 
 def test_the_gate_of_a_node_knows_the_controllers_release(build: Build, lab_config: RawConfig) -> None:
-    stack = build(lab_config, answers={"head-gate": {"slurm_version": "25.05.2-1"}})
-    gate = stack.header("a1-gate")
+    stack = build(lab_config, answers={"head-check": {"slurm_version": "25.05.2-1"}})
+    gate = stack.header("a1-check")
     assert (gate["HEAD_SLURM_VERSION"], gate["HEAD_SLURM_OLDEST"]) == ("25.05.2-1", "23.11")
-    assert "HEAD_SLURM_VERSION" not in stack.header("head-gate")
+    assert "HEAD_SLURM_VERSION" not in stack.header("head-check")
 
 
 @pytest.mark.parametrize(
@@ -438,17 +438,17 @@ def test_cgroups_follow_the_config_and_else_the_head_node(
     build: Build, lab_config: RawConfig, asked: bool | None, offered: bool, plugin: str, wanted: str
 ) -> None:
     lab_config["slurm"] = {"cgroups": asked}
-    stack = build(lab_config, answers={"head-gate": {"cgroups": offered}})
+    stack = build(lab_config, answers={"head-check": {"cgroups": offered}})
     assert f"ProctrackType={plugin}\n" in stack.header("head-head")["SLURM_SLURM_CONF"]
-    assert stack.header("a1-gate")["HEAD_CGROUPS"] == wanted
+    assert stack.header("a1-check")["HEAD_CGROUPS"] == wanted
 
 
 @pytest.mark.parametrize(("there", "value"), [(True, "true"), (False, "false")])
 def test_the_kind_of_nfs_server_follows_the_head_nodes_kernel(
     build: Build, lab_config: RawConfig, there: bool, value: str
 ) -> None:
-    stack = build(lab_config, answers={"head-gate": {"kernel_nfs_server": there}})
-    assert stack.header("head-head")["HEAD_KERNEL_NFS"] == stack.header("a1-member")["HEAD_KERNEL_NFS"] == value
+    stack = build(lab_config, answers={"head-check": {"kernel_nfs_server": there}})
+    assert stack.header("head-head")["HEAD_KERNEL_NFS"] == stack.header("a1-register")["HEAD_KERNEL_NFS"] == value
 
 
 def test_nodes_join_the_labs_tailnet_or_the_one_of_the_config(
@@ -461,7 +461,7 @@ def test_nodes_join_the_labs_tailnet_or_the_one_of_the_config(
     assert (header["TAILNET_CONTROL_URL"], header["TAILNET_TAG"]) == ("https://headscale.example.org", "tag:gpu")
 
 
-@pytest.mark.parametrize("step", ["gate", "join", "head"])
+@pytest.mark.parametrize("step", ["check", "join", "head"])
 def test_a_head_node_that_prints_no_json_stops_the_program_and_is_named(
     build: Build, lab_config: RawConfig, step: str
 ) -> None:
@@ -475,7 +475,7 @@ def test_an_answer_of_the_head_nodes_that_cannot_be_stops_the_program(build: Bui
 
 
 def test_a_certificate_that_is_none_is_refused_by_its_node_and_by_no_other(build: Build, lab_config: RawConfig) -> None:
-    stack = build(lab_config, answers={"b1-member": {"certificate": f"{certificate_of('b1')}\nHostKey /tmp/x"}})
+    stack = build(lab_config, answers={"b1-register": {"certificate": f"{certificate_of('b1')}\nHostKey /tmp/x"}})
     assert stack.header("b1-node")["NODE_CERTIFICATE"] == ""
     assert stack.header("b1-node")["HEAD_PROBLEM"] == "its answer has no certificate that could be one"
     assert stack.header("a1-node")["HEAD_PROBLEM"] == ""
@@ -489,7 +489,7 @@ def test_every_command_says_what_it_does_and_on_which_machine(build: Build, conf
     labels = {name: StepLabel.of(command) for name, command in words.items()}
     assert [name for name, label in labels.items() if label is None or label.name != name] == []
     addresses = {step.name: step.inputs["connection"]["host"] for step in [*stack.remote, *stack.copies]}
-    gates = {name.removesuffix("-gate"): addresses[name] for name in addresses if name.endswith("-gate")}
+    gates = {name.removesuffix("-check"): addresses[name] for name in addresses if name.endswith("-check")}
     for name, label in labels.items():
         assert label is not None
         assert gates.get(label.machine) == addresses.get(name), name  # a local command has neither
@@ -502,14 +502,14 @@ def test_what_people_read_of_the_steps_of_a_lab(build: Build, lab_config: RawCon
         "lab networks",
         "munge key",
         "head: container",
-        "head: look at the machine",
+        "head: check the machine",
         "head: join the tailnet, munge key",
         "head: users, NFS server, slurmctld",
-        "head: what no node waits for",
+        "head: optional services",
         "a1: container",
-        "a1: look at the machine",
+        "a1: check the machine",
         "a1: join the tailnet, munge key",
-        "a1: export and certificate on the head node",
+        "a1: register on the head node",
         "a1: users, share, slurmd",
         "measure cloud-a",
         "measure cross-site",
@@ -530,7 +530,7 @@ def test_a_container_of_a_lab_is_asked_for_by_its_looks_and_says_whom_it_lets_in
         if resource.name == f"{node}-container"
     }
     assert looks == {"head": "server", "a1": "", "b1": "cloud"}
-    logins = {node: stack[f"{node}-gate"].inputs["connection"]["user"] for node in ("a1", "b1")}
+    logins = {node: stack[f"{node}-check"].inputs["connection"]["user"] for node in ("a1", "b1")}
     assert logins == {"a1": "admin", "b1": "ubuntu"}
 
 
@@ -540,9 +540,9 @@ def test_a_sites_fabric_concerns_the_steps_of_its_nodes_alone(build: Build, host
     hosts_config["sites"][0]["fabric"] = "ib0"
     after = build(hosts_config)
     nodes = ("dgx1", "dgx2", "box1")
-    touched = {f"{node}-{step}" for node in nodes for step in ("join", "member")} | {"door-join", "door-head"}
+    touched = {f"{node}-{step}" for node in nodes for step in ("join", "register")} | {"door-join", "door-head"}
     assert before.differences(after) == touched
-    assert json.loads(after.header("dgx1-member")["NODE_NETWORKS"]) == {"interfaces": [], "rdma": []}
+    assert json.loads(after.header("dgx1-register")["NODE_NETWORKS"]) == {"interfaces": [], "rdma": []}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from components.cluster.head_link import HeadLink
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.enroot_pyxis.settings_pins import FILES
 from components.roles.order import roles
-from components.settings.travel import built, plain, whole_numbers
+from components.settings.serialize import built, plain, whole_numbers
 from stacks.config import ConfigError, PoolConfig, StackConfig, load, parse
 from stacks.joining import peer, problems
 from stacks.pool import pool_stack
@@ -64,7 +64,7 @@ def test_a_pool_is_its_place_on_the_head_node_and_its_nodes(pool: Recorded) -> N
         "burst", "burst-pool", "burst-scripts", "cluster", "lab", "lab-networks", "last-run",
     ]  # fmt: skip
     assert [name for name in pool.names if name.startswith("c1")] == [
-        "c1", "c1-container", "c1-gate", "c1-join", "c1-member", "c1-node", "c1-scripts",
+        "c1", "c1-check", "c1-container", "c1-join", "c1-node", "c1-register", "c1-scripts",
     ]  # fmt: skip
 
 
@@ -78,20 +78,20 @@ def test_what_a_pool_has_on_the_head_node_is_its_site_and_the_names_of_its_nodes
     assert header["POOL_NODES"] == "c1\nc2"
     assert header["POOL_SLURM_CONF"].splitlines()[1].startswith("PartitionName=cloud-c Nodes=site-cloud-c ")
     assert header["POOL_OWNER"].endswith(".tailrack.burst")
-    assert {pool.header(f"{node}-member")["POOL_OWNER"] for node in ("c1", "c2")} == {header["POOL_OWNER"]}
-    assert pool["burst-pool"].inputs["connection"]["host"] == pool["c1-member"].inputs["connection"]["host"]
+    assert {pool.header(f"{node}-register")["POOL_OWNER"] for node in ("c1", "c2")} == {header["POOL_OWNER"]}
+    assert pool["burst-pool"].inputs["connection"]["host"] == pool["c1-register"].inputs["connection"]["host"]
 
 
 def test_only_steps_on_the_head_node_are_undone(pool: Recorded) -> None:
     undone = {step.name for step in pool.remote if "delete" in step.inputs}
-    assert undone == {"burst-pool", "c1-member", "c2-member"}
+    assert undone == {"burst-pool", "c1-register", "c2-register"}
 
 
 def test_a_pools_nodes_are_told_of_the_cluster_what_its_own_are(cluster: Recorded, pool: Recorded) -> None:
     for own, theirs in (
-        ("c1-gate", "b1-gate"),
+        ("c1-check", "b1-check"),
         ("c1-join", "b1-join"),
-        ("c1-member", "b1-member"),
+        ("c1-register", "b1-register"),
         ("c1-node", "b1-node"),
     ):
         mine, other = pool.header(own), cluster.header(theirs)
@@ -101,8 +101,8 @@ def test_a_pools_nodes_are_told_of_the_cluster_what_its_own_are(cluster: Recorde
 
 
 def test_jobs_of_a_pools_node_may_go_on_as_long_as_the_cluster_says(pool: Recorded) -> None:
-    assert pool.header("c1-member")["SLURM_JOB_LIMIT_SECONDS"] == "77"
-    assert f"timeout -k 30 {1800 + 77} bash" in pool["c1-member"].inputs["delete"]
+    assert pool.header("c1-register")["SLURM_JOB_LIMIT_SECONDS"] == "77"
+    assert f"timeout -k 30 {1800 + 77} bash" in pool["c1-register"].inputs["delete"]
 
 
 def test_whatever_nodes_read_of_the_clusters_config_comes_with_the_link(key_folder: Path) -> None:
@@ -141,7 +141,7 @@ def test_another_user_of_the_cluster_touches_the_pools_nodes_at_its_next_run(
     lab_config["slurm"] = {"job_limit_seconds": 77, "settings": {"TaskPluginParam": "Verbose"}}
     lab_config["users"].append({"name": "bob", "uid": 6002})
     after = build_pool(build(lab_config))
-    assert after.differences(pool) == {"c1-gate", "c2-gate", "c1-node", "c2-node"}
+    assert after.differences(pool) == {"c1-check", "c2-check", "c1-node", "c2-node"}
 
 
 # Its measurement.
@@ -384,6 +384,6 @@ def test_a_pools_scripts_lie_in_a_folder_of_its_own_on_the_head_node(pool: Recor
     owner = pool.header("burst-pool")["POOL_OWNER"]
     assert pool["burst-scripts"].inputs["remotePath"] == f".tailrack/{owner}"
     assert pool["c1-scripts"].inputs["remotePath"] == ".tailrack"
-    for step in ("burst-pool", "c1-member", "c2-member"):
+    for step in ("burst-pool", "c1-register", "c2-register"):
         assert f"f=.tailrack/{owner}/scripts/" in pool[step].inputs["create"]
         assert pool.whole(step).endswith('{ dispatch "$@" </dev/null; }\n')

@@ -11,20 +11,28 @@ from pathlib import Path
 import pulumi
 import pytest
 
+from cli.head.command import on_head
+from cli.output.remedies import with_remedies
+from cli.pulumi.deployment import Deployment
+from cli.pulumi.find_engine import Found
+from cli.pulumi.workspace import PROJECT, Workspace
 from components.settings.cluster import COMPUTES
 from components.steps.command_line import whole_command
 from components.steps.label import StepLabel
-from driver.deployment import Deployment
-from driver.find_engine import Found
-from driver.head_command import on_head
-from driver.remedies import with_remedies
-from driver.workspace import PROJECT, Workspace
 from engine.events import Failure, Summary
 from stacks.config import ConfigError, parse
 from tests.unit.configs import AUTH_KEY, HOSTS, MUNGE_KEY, RawConfig
 from tests.unit.recorded import Build, Recorded, record_cluster
 
-STEPS = {"door-gate", "door-join", "door-head", "door-services", "dgx1-member", "dgx2-member", "validate-cross-site"}
+STEPS = {
+    "door-check",
+    "door-join",
+    "door-head",
+    "door-services",
+    "dgx1-register",
+    "dgx2-register",
+    "validate-cross-site",
+}
 
 
 @pytest.fixture
@@ -53,7 +61,7 @@ def problems(raw: RawConfig, folder: Path) -> str:
 def test_all_steps_on_the_head_node_are_local_commands_and_those_on_others_go_by_ssh(stack: Recorded) -> None:
     assert {step.name for step in stack.local} == STEPS | {"validate-rack", "munge-key"}
     assert {step.name for step in stack.remote} == {
-        f"dgx{n}-{step}" for n in (1, 2) for step in ("gate", "join", "node")
+        f"dgx{n}-{step}" for n in (1, 2) for step in ("check", "join", "node")
     }
 
 
@@ -77,7 +85,7 @@ def test_a_local_step_has_the_same_script_on_stdin_and_a_constant_command(stack:
         assert (step.inputs["logging"], step.inputs["addPreviousOutputInEnv"]) == ("none", False)
         assert step.inputs["dir"] == "/"
     assert stack["door-head"].inputs["delete"].endswith("' bash down here")
-    assert stack["dgx1-member"].inputs["delete"].endswith("' bash down here")
+    assert stack["dgx1-register"].inputs["delete"].endswith("' bash down here")
     assert stack["validate-rack"].inputs["update"].endswith("' bash recall here")
 
 
@@ -103,7 +111,7 @@ def test_the_scripts_are_those_that_a_head_node_reached_by_ssh_would_get(build: 
 
 
 def test_the_head_nodes_promised_gpu_and_features_are_those_of_the_site(stack: Recorded) -> None:
-    header = stack.header("door-gate")
+    header = stack.header("door-check")
     assert (header["NODE_GPU_KIND"], header["NODE_GPU_COUNT"]) == ("rtx4090", "1")
     assert "desk" in stack.header("door-head")["NODE_FEATURES"]
     assert stack.outputs["cluster"]["partitions"] == ["all", "home", "rack", "h200", "rtx4090"]
@@ -190,16 +198,16 @@ def test_a_caller_who_gets_no_root_is_told_before_any_step_and_not_in_a_preview(
     stack = parse(config, base_dir=key_folder, secret_keys=frozenset({"tailnet"}))
     with pytest.raises(pulumi.RunError, match=r"fails here \(sudo: a password is required\); give \S+ password-less"):
         record_cluster(stack)
-    assert "door-gate" in record_cluster(stack, unknown=True).names
+    assert "door-check" in record_cluster(stack, unknown=True).names
     tools(tmp_path, 1000, sudo="exit 0")
-    assert "door-gate" in record_cluster(stack).names
+    assert "door-check" in record_cluster(stack).names
 
 
 def test_a_sudo_that_wants_a_password_is_told_with_what_to_do(tmp_path: Path) -> None:
     told = run_here("echo here", tools(tmp_path, 1000, sudo='echo "sudo: a password is required" >&2; exit 1'))
     assert (told.returncode, told.stdout) == (1, "")
-    command = StepLabel("door-gate", "door", "door: look at the machine").on("exec ...")
-    failure = Failure("urn::door-gate", f"Process exited with status 1: running ...:\n{told.stderr}", command)
+    command = StepLabel("door-check", "door", "door: check the machine").on("exec ...")
+    failure = Failure("urn::door-check", f"Process exited with status 1: running ...:\n{told.stderr}", command)
     (explained,) = with_remedies(Summary(failures=[failure])).failures
     assert explained.message.splitlines()[-1] == (
         "next: give the account that steps run with on door password-less sudo (a line `NAME ALL=(ALL) NOPASSWD: ALL` "

@@ -171,7 +171,7 @@ def test_a_machine_goes_from_the_list_after_it_has_left_and_adopted_ones_stay(st
     assert set(devices) == {"door-device", "dgx1-device", "dgx2-device"}
     told = json.loads(devices["dgx1-device"]["stdin"])
     assert (told["name"], told["tag"]) == ("dgx1", "tag:cluster")
-    assert told["address"] in built["dgx1-member"].inputs["stdin"]
+    assert told["address"] in built["dgx1-register"].inputs["stdin"]
     assert told["credentials"] == OAUTH
 
 

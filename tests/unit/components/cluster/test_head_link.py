@@ -17,7 +17,7 @@ from components.cluster.head_link import HeadLink
 from components.host import Connection, Host
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.order import roles
-from components.settings.travel import shape
+from components.settings.serialize import shape
 from stacks.config import parse
 from tests.unit.configs import HOST_KEY, LAB, MUNGE_KEY
 from tests.unit.recorded import Recorded, record
@@ -55,7 +55,7 @@ def with_a_node(by_outputs: bool, *, here: bool = False, known_here: bool | None
     return record(program)
 
 
-@pytest.mark.parametrize("step", ["gate", "join", "member", "node"])
+@pytest.mark.parametrize("step", ["check", "join", "register", "node"])
 def test_a_node_is_told_the_same_of_its_head_node_by_another_stacks_outputs(step: str) -> None:
     here, elsewhere = with_a_node(False)[f"p1-{step}"], with_a_node(True)[f"p1-{step}"]
     assert elsewhere.inputs["stdin"] == here.inputs["stdin"]
@@ -70,8 +70,8 @@ def test_the_munge_key_of_another_stack_stays_secret() -> None:
 
 
 def test_a_local_head_node_gives_no_connection_and_is_used_by_stacks_on_the_same_machine() -> None:
-    local = with_a_node(False, here=True)["p1-member"]
-    assert with_a_node(True, here=True)["p1-member"].inputs == local.inputs
+    local = with_a_node(False, here=True)["p1-register"]
+    assert with_a_node(True, here=True)["p1-register"].inputs == local.inputs
     assert local.type == "command:local:Command"
 
 
@@ -81,8 +81,10 @@ def test_a_stack_elsewhere_is_told_that_a_head_node_is_local() -> None:
 
 
 def test_a_stack_of_another_process_reads_the_settings_of_a_cluster() -> None:
-    say = "from components.roles.cluster_settings import ClusterSettings; from components.settings.travel import shape"
+    imports = (
+        "from components.roles.cluster_settings import ClusterSettings\nfrom components.settings.serialize import shape"
+    )
     done = subprocess.run(
-        [sys.executable, "-c", f"{say}; print(shape(ClusterSettings))"], capture_output=True, text=True, check=True
+        [sys.executable, "-c", f"{imports}\nprint(shape(ClusterSettings))"], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == shape(ClusterSettings)

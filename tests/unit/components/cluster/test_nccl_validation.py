@@ -85,7 +85,7 @@ def test_a_site_whose_nodes_have_two_releases_of_open_mpi_is_measured_without_it
     one = build(lab_config)
     gate = {"cpus": 4, "memory_mb": 8000, "kernel_nfs_server": False, "cgroups": False, "slurm_version": "24.11.5-4"}
     none = {"gpus": 0, "gpu_kind": "", "gpu_devices": [], "gpu_memory_mb": 0, "gpu_driver": "", "gpu_nvlinks": 0}
-    two = build(lab_config, answers={"a1-gate": {**gate, **none, "mpi": "4-pmix5"}})
+    two = build(lab_config, answers={"a1-check": {**gate, **none, "mpi": "4-pmix5"}})
     assert "launch=(srun --mpi=pmix)" in one.header("validate-cloud-a")["JOB_SCRIPT"]
     assert "launch=(srun --mpi=none" in two.header("validate-cloud-a")["JOB_SCRIPT"]
     assert json.loads(two.header("validate-cloud-a")["PLAN"])["cpu"]["backend"] == "tcp-cpu"
@@ -113,7 +113,7 @@ def test_a_measurement_is_told_what_jobs_may_use_of_rdma(
     lab_config["sites"][0] |= written
     proven = {"interfaces": ["eth0"], "rdma": carried, "with": [["head", "eth0"]], "note": "", "error": ""}
     answer = {"certificate": certificate_of("a1"), "fabric": proven}
-    stack = build(lab_config, answers={"a1-member": answer})
+    stack = build(lab_config, answers={"a1-register": answer})
     assert json.loads(stack.header("validate-cloud-a")["PLAN"])["rdma"] == told
 
 

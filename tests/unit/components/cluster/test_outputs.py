@@ -45,7 +45,7 @@ def test_a_note_says_that_logins_need_no_job_where_the_config_asked_for_it_and_m
     build: Build, lab_config: RawConfig, cgroups: bool, wanted: bool, said: bool
 ) -> None:
     lab_config["slurm"] = {"ssh_needs_job": wanted}
-    notes = build(lab_config, answers={"head-gate": {"cgroups": cgroups}}).outputs["cluster"]["notes"]
+    notes = build(lab_config, answers={"head-check": {"cgroups": cgroups}}).outputs["cluster"]["notes"]
     assert [note for note in notes if "by SSH without a job" in note] == (notes if said else [])
     assert bool(notes) == said
 
@@ -62,7 +62,7 @@ def test_a_note_names_the_ports_that_others_nfs_keeps_open_on_the_head_node(
     build: Build, hosts_config: RawConfig
 ) -> None:
     hosts_config["slurm"] = {"ssh_needs_job": False}
-    (note,) = build(hosts_config, answers={"door-gate": {"open_ports": [111, 2049]}}).outputs["cluster"]["notes"]
+    (note,) = build(hosts_config, answers={"door-check": {"open_ports": [111, 2049]}}).outputs["cluster"]["notes"]
     assert note.startswith("door has to do with NFS of others: its ports 111, 2049 are open on its own networks")
 
 
@@ -85,7 +85,7 @@ def test_the_fabric_of_a_site_is_what_its_nodes_proved_with_each_other(build: Bu
         "rdma": [],
     }
     away = {"interfaces": [], "with": [], "note": "b1 stays on the tailnet", "error": "", "rdma": []}
-    answers = {"a1-member": {"fabric": shared}, "b1-member": {"fabric": away}}
+    answers = {"a1-register": {"fabric": shared}, "b1-register": {"fabric": away}}
     assert build(lab_config, answers=answers).outputs["cluster"]["fabric"] == {
         "cloud-a": {"interfaces": {"a1": ["eth1", "eth0"], "head": ["eth1", "ens5"]}, "notes": []},
         "cloud-b": {"interfaces": {}, "notes": ["b1 stays on the tailnet"]},
@@ -95,7 +95,7 @@ def test_the_fabric_of_a_site_is_what_its_nodes_proved_with_each_other(build: Bu
 def test_the_partitions_of_the_output_are_those_of_slurm_conf(build: Build, hosts_config: RawConfig) -> None:
     hosts_config["slurm"] = {"partitions": [{"name": "long", "sites": ["rack"]}]}
     stack = build(hosts_config)
-    nodes = [stack.header(f"{name}-member")["NODE_SLURM_CONF"] for name in ("dgx1", "dgx2", "box1")]
+    nodes = [stack.header(f"{name}-register")["NODE_SLURM_CONF"] for name in ("dgx1", "dgx2", "box1")]
     lines = "\n".join([stack.header("door-head")["SLURM_SLURM_CONF"], *nodes]).splitlines()
     written = {line.split()[0].removeprefix("PartitionName=") for line in lines if line.startswith("PartitionName=")}
     assert sorted(stack.outputs["cluster"]["partitions"]) == sorted(written)
@@ -103,7 +103,7 @@ def test_the_partitions_of_the_output_are_those_of_slurm_conf(build: Build, host
 
 
 def test_the_nodes_are_listed_head_first_with_what_each_machine_said(build: Build, lab_config: RawConfig) -> None:
-    answers = {"b1-gate": {"cpus": 16, "gpus": 2}, "b1-join": {"path": "relay", "tailnet_ip": "100.64.0.3"}}
+    answers = {"b1-check": {"cpus": 16, "gpus": 2}, "b1-join": {"path": "relay", "tailnet_ip": "100.64.0.3"}}
     nodes = build(lab_config, answers=answers).outputs["cluster"]["nodes"]
     assert [(node["name"], node["site"]) for node in nodes] == [
         ("head", "cloud-a"),

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from cli.new_role import write
 from components.roles.facts import whole
 from components.roles.order import ROLES, in_order
 from components.roles.role import FOLDER, Role, SlurmKey
 from components.roles.slurm.files import of_roles
-from components.steps.composition import GATE as GATE_PHASES
+from components.steps.composition import CHECK as GATE_PHASES
 from components.steps.composition import answer as answer_of
-from driver.new_role import write
 from stacks.config import ConfigError, parse
 from tests.unit.configs import LAB, RawConfig
 from tests.unit.recorded import Build
@@ -43,7 +43,7 @@ MINE: RawConfig = {
 def test_a_pools_node_gets_of_every_role_what_a_clusters_node_gets(build: Build, config: RawConfig) -> None:
     cluster = build(copy.deepcopy(config))
     pool = build_pool(cluster)
-    for step in ("gate", "join", "member", "node"):
+    for step in ("check", "join", "register", "node"):
         own, theirs = cluster.header(f"b1-{step}"), pool.header(f"c1-{step}")
         differing = {name for name in own.keys() | theirs.keys() if own.get(name) != theirs.get(name)}
         assert {name for name in differing if not name.startswith(("NODE_", "HOST_", "STEP_", "POOL_"))} == set(), step
@@ -124,18 +124,18 @@ print(json.dumps({
 }))
 """
 SERVICES = '#!/bin/bash\n\nmade_up_node_services() { note "$MADE_UP_HEAD"; }\n'
-GATE = '#!/bin/bash\n\nmade_up_gate() { printf %s "$MADE_UP_TOKEN" | wc -c >/dev/null; note "$MADE_UP_USERS"; }\n'
+CHECK = '#!/bin/bash\n\nmade_up_check() { printf %s "$MADE_UP_TOKEN" | wc -c >/dev/null; note "$MADE_UP_USERS"; }\n'
 
 
 @pytest.fixture(scope="module")
 def added(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What a cluster and a pool make of a role that was added by the book, in a copy of the project."""
     copied = tmp_path_factory.mktemp("project")
-    for folder in ("components", "stacks", "engine", "lab", "driver", "tests"):
+    for folder in ("components", "stacks", "engine", "lab", "cli", "tests"):
         ignore = shutil.ignore_patterns("__pycache__", "fixtures" if folder != "tests" else "")
         shutil.copytree(PROJECT / folder, copied / folder, ignore=ignore)
     write("made_up", copied)
-    for phase, text in (("node_services", SERVICES), ("gate", GATE)):
+    for phase, text in (("node_services", SERVICES), ("check", CHECK)):
         (copied / "components/roles/made_up" / f"{phase}.sh").write_text(text)
     done = subprocess.run([sys.executable, "-c", ADDED], cwd=copied, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -151,12 +151,12 @@ def test_a_role_with_an_optional_section_reaches_the_nodes_of_cluster_and_pool_a
 
 
 def test_a_role_may_read_the_clusters_head_and_users_in_a_pool_too(added: dict[str, Any]) -> None:
-    assert added["told"]["c1"]["-gate"]["values"] == {"MADE_UP_TOKEN": "nobody-may-see-it", "MADE_UP_USERS": "ada"}
+    assert added["told"]["c1"]["-check"]["values"] == {"MADE_UP_TOKEN": "nobody-may-see-it", "MADE_UP_USERS": "ada"}
 
 
 def test_a_roles_secret_makes_each_step_that_reads_it_secret_and_no_other(added: dict[str, Any]) -> None:
     secret = {step for step, told in added["told"]["c1"].items() if told["secret"]}
-    assert secret == {"-gate", "-join"}
+    assert secret == {"-check", "-join"}
     assert added["in state"] == []
 
 
@@ -207,16 +207,16 @@ def test_two_roles_that_set_one_key_of_slurm_conf_are_an_error_and_lists_are_joi
 
 def test_what_a_role_says_that_it_reports_is_read_by_its_type_and_bounds_and_nothing_else_is() -> None:
     made = [
-        Role("disks", facts={"gate": {"disks": whole(0, 64)}}),
+        Role("disks", facts={"check": {"disks": whole(0, 64)}}),
         Role("clock", facts={"node": {"offset": whole(0, 9)}}),
     ]
     answer = answer_of(made, GATE_PHASES)
-    assert answer.read("a1-gate", '{"disks": 8, "offset": 1, "x": "y"}') == {"disks": 8, "problem": ""}
-    assert answer.read("a1-gate", '{"disks": 65}')["problem"] == "its answer has no disks that could be one"
+    assert answer.read("a1-check", '{"disks": 8, "offset": 1, "x": "y"}') == {"disks": 8, "problem": ""}
+    assert answer.read("a1-check", '{"disks": 65}')["problem"] == "its answer has no disks that could be one"
 
 
 def test_two_roles_that_report_one_fact_in_a_step_are_an_error() -> None:
-    made = [Role(name, facts={"gate": {"disks": whole(0, 64)}}) for name in "ab"]
+    made = [Role(name, facts={"check": {"disks": whole(0, 64)}}) for name in "ab"]
     with pytest.raises(ValueError, match="disks is reported by role b, and by another role"):
         answer_of(made, GATE_PHASES)
 

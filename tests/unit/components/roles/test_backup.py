@@ -298,7 +298,7 @@ def test_a_bucket_without_a_repository_gets_one_and_one_that_takes_nothing_is_sa
 def test_a_target_that_does_not_answer_is_said_by_the_gate(shell: Shell, target: str, said: tuple[int, str]) -> None:
     shell.stub("getent", '[ "$2" = 127.0.0.1 ]')
     section = {**(S3 if target.startswith("s3") else SFTP), "target": target}
-    assert on_the_head(shell, section, "backup_lead", "backup/lead") == said
+    assert on_the_head(shell, section, "backup_check_head", "backup/check_head") == said
 
 
 THERE = """sftp> -cd /srv/backup/lab

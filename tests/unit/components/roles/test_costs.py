@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from components.roles.tools import book, costs, slurm
-from components.roles.tools.book import Stay, joined, left, month_begin, read_book, read_stays, spent
-from components.roles.tools.costs import as_rows, as_text, duration, totals, used_hours
-from components.roles.tools.main import main
+from components.roles.tailrack_command import book, costs, slurm
+from components.roles.tailrack_command.book import Stay, joined, left, month_begin, read_book, read_stays, spent
+from components.roles.tailrack_command.costs import as_rows, as_text, duration, totals, used_hours
+from components.roles.tailrack_command.main import main
 from components.validation.slurm_nodes import Node
 from tests.unit.shell import Shell, script_of
 
@@ -129,20 +129,20 @@ def write(shell: Shell, phase: str, action: str, price: str, at: int) -> str:
 
 
 def test_the_book_has_a_line_a_price_and_the_same_again_changes_nothing(shell: Shell) -> None:
-    assert write(shell, "member", "up", "", 100) == "100 - - -\n"
-    assert write(shell, "member", "up", "", 150) == "100 - - -\n"
-    assert write(shell, "member", "up", "2.05 USD", 200) == "100 200 - -\n200 - 2.05 USD\n"
-    assert write(shell, "member", "up", "2.05 USD", 250) == "100 200 - -\n200 - 2.05 USD\n"
-    assert write(shell, "member", "down", "2.05 USD", 300) == "100 200 - -\n200 300 2.05 USD\n"
-    assert write(shell, "member", "down", "2.05 USD", 400) == "100 200 - -\n200 300 2.05 USD\n"
-    text = write(shell, "member", "up", "3 EUR", 500)
+    assert write(shell, "register", "up", "", 100) == "100 - - -\n"
+    assert write(shell, "register", "up", "", 150) == "100 - - -\n"
+    assert write(shell, "register", "up", "2.05 USD", 200) == "100 200 - -\n200 - 2.05 USD\n"
+    assert write(shell, "register", "up", "2.05 USD", 250) == "100 200 - -\n200 - 2.05 USD\n"
+    assert write(shell, "register", "down", "2.05 USD", 300) == "100 200 - -\n200 300 2.05 USD\n"
+    assert write(shell, "register", "down", "2.05 USD", 400) == "100 200 - -\n200 300 2.05 USD\n"
+    text = write(shell, "register", "up", "3 EUR", 500)
     assert text == "100 200 - -\n200 300 2.05 USD\n500 - 3 EUR\n"
     assert read_stays(text)[-1] == Stay(500, None, 3.0, "EUR")
 
 
 def test_the_book_of_a_node_does_not_grow_for_ever(shell: Shell) -> None:
     file = shell.write("/var/lib/tailrack/costs/a1", "".join(f"{at} {at + 1} 1 USD\n" for at in range(500)))
-    write(shell, "member", "up", "2 USD", 900)
+    write(shell, "register", "up", "2 USD", 900)
     assert len(file.read_text().splitlines()) == 200
     assert file.read_text().endswith("900 - 2 USD\n")
 

@@ -20,8 +20,8 @@ from components.roles.health.deep_check import DeepCheck, run
 from components.roles.health.role import DEEP_CHECK
 from components.roles.order import roles
 from components.roles.role import File
-from components.roles.tools import slurm
-from components.roles.tools.slurm import SlurmError
+from components.roles.tailrack_command import slurm
+from components.roles.tailrack_command.slurm import SlurmError
 from components.validation import measurement_run
 from components.validation.became_slow import Measured, Record
 from components.validation.slurm_nodes import Node, read_nodes
@@ -394,5 +394,5 @@ def test_it_comes_and_goes_with_its_key_and_what_it_remembers_stays(shell: Shell
     assert shell.path("/var/lib/tailrack/deep-check/a1.json").exists()
     assert shell.calls.count("systemctl disable -q --now tailrack-deep-check.timer") == 1
     values = {"NODE_NAME": "a1"}
-    assert shell.call("health_member_forget", values, "health/member").returncode == 0
+    assert shell.call("health_register_forget", values, "health/register").returncode == 0
     assert not shell.path("/var/lib/tailrack/deep-check/a1.json").exists()

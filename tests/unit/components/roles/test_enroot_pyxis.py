@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from cli.head.command import on_head
+from cli.pulumi.deployment import Deployment
+from cli.pulumi.find_engine import Found
+from cli.pulumi.workspace import PROJECT, CliError, Workspace
 from components.roles.enroot_pyxis.settings_pins import FILES, FILES_ARM, MOST_BYTES, SUMS, UPSTREAM
 from components.roles.order import ROLES as MADE
 from components.roles.order import roles
-from driver.deployment import Deployment
-from driver.find_engine import Found
-from driver.head_command import on_head
-from driver.workspace import PROJECT, DriverError, Workspace
 from stacks.config import ConfigError, StackConfig, parse, with_containers
 from tests.unit.components.roles.test_scripts_shellcheck import shellcheck
 from tests.unit.configs import HOST_KEY, LAB, RawConfig
@@ -331,7 +331,7 @@ def test_the_list_of_images_is_asked_of_the_head_node_by_ssh_with_its_key_pinned
     (known,) = [word.partition("=")[2] for word in words if word.startswith("UserKnownHostsFile=")]
     assert Path(known).read_text() == f"door {HOST_KEY}\n"
     lacking = json.dumps([{"name": "rack", "kind": "hosts", "hosts": [host]}])
-    with pytest.raises(DriverError, match="has no host_key"):
+    with pytest.raises(CliError, match="has no host_key"):
         on_head(deployment(tmp_path, monkeypatch, lacking), "true")
 
 

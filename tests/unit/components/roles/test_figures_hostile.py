@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from components.roles.live import look
 from components.roles.monitoring import figures
 from components.roles.monitoring.exposition import Metric
 from components.roles.monitoring.role import told
 from components.roles.monitoring.training_figures import TRAINING
+from components.roles.sll import look
 from stacks.config import parse
 from tests.unit.configs import LAB
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from cli.mlflow_lock import fits
 from components.roles.mlflow.accounts import bring
 from components.roles.mlflow.paths import is_plain, is_served
 from components.roles.mlflow.start import options
 from components.roles.mlflow.storage import is_inside, is_own
 from components.roles.order import roles
 from components.roles.role import FOLDER, template
-from driver.mlflow_lock import fits
 from stacks.config import ConfigError, parse
 from tests.unit.configs import LAB
 from tests.unit.recorded import Build, tailnet_address

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from components.roles.live import look
 from components.roles.monitoring import figures
 from components.roles.monitoring.exposition import Metric, exposition
 from components.roles.monitoring.gpu_figures import gpu_figures
@@ -22,8 +21,9 @@ from components.roles.monitoring.slurm_figures import node_state, slurm_figures
 from components.roles.monitoring.tailnet_figures import read_names, tailnet_figures
 from components.roles.order import roles
 from components.roles.role import FOLDER
-from components.roles.tools.job import Job
-from components.roles.tools.slurm import SlurmError
+from components.roles.sll import look
+from components.roles.tailrack_command.job import Job
+from components.roles.tailrack_command.slurm import SlurmError
 from components.validation.slurm_nodes import Node
 from stacks.config import ConfigError, parse
 from tests.unit.configs import LAB

@@ -18,8 +18,8 @@ from components.roles.monitoring.cost_figures import cost_figures
 from components.roles.monitoring.exposition import exposition
 from components.roles.order import roles
 from components.roles.role import Role
-from components.roles.tools.costs import Cost
-from components.settings.travel import built, plain
+from components.roles.tailrack_command.costs import Cost
+from components.settings.serialize import built, plain
 from stacks.config import ConfigError, parse
 from stacks.config.model import StackConfig
 from tests.unit.configs import LAB

@@ -208,7 +208,7 @@ def test_a_share_in_somebodys_folder_is_refused_before_a_home_is_made(machine: S
 def test_diagnose_reads_slurms_logs_as_the_owner_of_their_folder(machine: Shell) -> None:
     machine.write("/var/log/slurm/slurmctld.log", "a line\n")
     machine.stub("stat", "echo slurm")
-    text = (Path(__file__).parents[4] / "driver" / "diagnose.sh").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[4] / "cli" / "head" / "diagnose.sh").read_text(encoding="utf-8")
     done = machine.run(f"set +eu; {text}")
     assert "===== log slurmctld.log" in done.stdout
     assert "a line" in done.stdout

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from components.steps.composition import GATE, GATE_OF_NODE, JOIN, JOIN_OF_NODE, compose
+from components.steps.composition import CHECK, CHECK_OF_NODE, JOIN, JOIN_OF_NODE, compose
 from tests.unit.shell import ROLES, Shell
 
 Compare = Callable[..., subprocess.CompletedProcess[str]]
@@ -78,7 +78,7 @@ def test_a_machine_whose_clock_is_far_off_is_refused_before_anything_on_it_is_ch
     machine_with(shell)
 
     def gate(ahead: int) -> subprocess.CompletedProcess[str]:
-        return compare("clock_gate", "clock/gate", CONTROL[url], TIME + ahead, TAILNET_CONTROL_URL=url)
+        return compare("clock_check", "clock/check", CONTROL[url], TIME + ahead, TAILNET_CONTROL_URL=url)
 
     assert gate(0).returncode == gate(119).returncode == 0
     refused = gate(-600)
@@ -90,7 +90,7 @@ def test_a_machine_whose_clock_is_far_off_is_refused_before_anything_on_it_is_ch
 
 @pytest.mark.parametrize("url", ["http://control.lab:8080", "http://[fd00::1]:8080", "nonsense"])
 def test_a_control_server_that_does_not_tell_its_time_stops_nobody(compare: Compare, url: str) -> None:
-    done = compare("clock_gate", "clock/gate", "control.lab 8080", TIME, said="", TAILNET_CONTROL_URL=url)
+    done = compare("clock_check", "clock/check", "control.lab 8080", TIME, said="", TAILNET_CONTROL_URL=url)
     assert done.returncode == 0, done.stderr
     assert "does not tell its time" in done.stderr
 
@@ -111,7 +111,7 @@ def test_who_is_refused_for_the_clock_is_told_what_the_machine_has(
 ) -> None:
     machine_with(shell, service, container)
     url = "http://control.lab:8080"
-    done = compare("clock_gate", "clock/gate", CONTROL[url], TIME + 900, TAILNET_CONTROL_URL=url)
+    done = compare("clock_check", "clock/check", CONTROL[url], TIME + 900, TAILNET_CONTROL_URL=url)
     (told,) = [line for line in done.stderr.splitlines() if line.startswith("next: ")]
     assert remedy in told
     for other in {"chronyc", "systemd-timesyncd"} - {
@@ -150,17 +150,17 @@ def test_a_service_that_sets_no_clock_in_time_is_said_and_stops_nobody(shell: Sh
     assert "chrony has not set the clock within 0s" in done.stderr
 
 
-@pytest.mark.parametrize("phases", [GATE, GATE_OF_NODE])
+@pytest.mark.parametrize("phases", [CHECK, CHECK_OF_NODE])
 def test_the_clock_is_looked_at_in_the_gate(phases: tuple[str, ...]) -> None:
     (up,) = re.findall(r"\nup\(\) \{(.*?)\n\}", compose(ROLES, phases).text, re.DOTALL)
-    assert "clock_gate" in up.split()
+    assert "clock_check" in up.split()
 
 
 def test_the_clock_is_right_before_a_machine_has_the_munge_key() -> None:
     for phases in (JOIN, JOIN_OF_NODE):
         text = compose(ROLES, phases).text
-        calls = re.findall(r"^    ([a-z]+_(?:join|reach))$", text[text.index("\nup() {") :], re.MULTILINE)
+        calls = re.findall(r"^    ([a-z]+_(?:join|check_path))$", text[text.index("\nup() {") :], re.MULTILINE)
         assert calls[0] == "clock_join", "a wrong clock fails tailscaled's certificates"
         before = calls[: calls.index("munge_join")]
-        assert ("tailnet_reach" in before) is (phases == JOIN_OF_NODE)
+        assert ("tailnet_check_path" in before) is (phases == JOIN_OF_NODE)
     assert "    compare_with_head" in compose(ROLES, JOIN_OF_NODE).text.splitlines()

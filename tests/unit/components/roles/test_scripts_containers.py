@@ -66,9 +66,9 @@ def machine(shell: Shell) -> Shell:
 @pytest.mark.parametrize("name", ["user/max_user_namespaces", "kernel/unprivileged_userns_clone"])
 def test_a_machine_that_makes_no_namespaces_for_users_is_refused_with_the_remedy(machine: Shell, name: str) -> None:
     machine.write(f"proc/sys/{name}", "0\n")
-    done = machine.call("enroot_pyxis_gate 2>&1; true", values(machine), "enroot_pyxis/gate")
+    done = machine.call("enroot_pyxis_check 2>&1; true", values(machine), "enroot_pyxis/check")
     failed = machine.call(
-        "trap 'echo \"${REASON-}; ${REMEDY-}\"' EXIT; enroot_pyxis_gate", values(machine), "enroot_pyxis/gate"
+        "trap 'echo \"${REASON-}; ${REMEDY-}\"' EXIT; enroot_pyxis_check", values(machine), "enroot_pyxis/check"
     )
     assert done.returncode == failed.returncode == 1
     assert name.replace("/", ".") in failed.stdout
@@ -77,7 +77,7 @@ def test_a_machine_that_makes_no_namespaces_for_users_is_refused_with_the_remedy
 
 def test_a_machine_of_another_architecture_is_refused(machine: Shell) -> None:
     machine.stub("dpkg", "echo arm64")
-    failed = machine.call("trap 'echo \"${REASON-}\"' EXIT; enroot_pyxis_gate", values(machine), "enroot_pyxis/gate")
+    failed = machine.call("trap 'echo \"${REASON-}\"' EXIT; enroot_pyxis_check", values(machine), "enroot_pyxis/check")
     assert failed.returncode == 1
     assert "this machine is arm64" in failed.stdout
 
@@ -90,7 +90,7 @@ def test_a_machine_of_another_architecture_passes_where_the_config_names_its_pac
     lines = [f"{name} {digest(text)}" for name, text in named.items()]
     own = values(machine, ENROOT_PYXIS_ARTIFACTS=lines)
     machine.write("dev/fuse", "")
-    done = machine.call("enroot_pyxis_gate", own, "enroot_pyxis/gate")
+    done = machine.call("enroot_pyxis_check", own, "enroot_pyxis/check")
     assert done.returncode == 0, done.stderr
     for name, text in named.items():
         machine.write(f"{SHARE}/artifacts/{name}", text)
@@ -103,7 +103,7 @@ def test_a_machine_of_another_architecture_passes_where_the_config_names_its_pac
 def test_a_machine_that_can_have_them_passes(machine: Shell) -> None:
     machine.write("proc/sys/user/max_user_namespaces", "63555\n")
     machine.write("dev/fuse", "")
-    assert machine.call("enroot_pyxis_gate", values(machine), "enroot_pyxis/gate").returncode == 0
+    assert machine.call("enroot_pyxis_check", values(machine), "enroot_pyxis/check").returncode == 0
 
 
 # --- files, and the plugin

@@ -37,7 +37,7 @@ def answering(shell: Shell, **told: Any) -> None:
 
 
 def member(shell: Shell, **values: Value) -> subprocess.CompletedProcess[str]:
-    return shell.step(script_of("fabric", "member"), {**NODE, **values}, name="a2-member")
+    return shell.step(script_of("fabric", "register"), {**NODE, **values}, name="a2-register")
 
 
 def test_the_head_node_proves_a_members_networks_and_tells_what_came_of_it(shell: Shell) -> None:
@@ -56,7 +56,7 @@ def test_a_note_is_no_failure_and_an_error_is_one_that_names_what_to_write(shell
     answering(shell, interfaces=[], error="eth1 of a2 carried no 1 MiB to a1")
     done = member(shell, NODE_FABRIC="eth1")
     assert done.returncode == 1
-    assert "step a2-member failed: eth1 of a2 carried no 1 MiB to a1" in done.stderr
+    assert "step a2-register failed: eth1 of a2 carried no 1 MiB to a1" in done.stderr
     assert "or write fabric: auto, tailnet or another interface at site rack" in done.stderr
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from components.roles.role import Value
-from components.steps.composition import GATE, compose
+from components.steps.composition import CHECK, compose
 from tests.unit.shell import ROLES, Shell
 
 NAMES = ("munge", "users", "nfs_exports", "slurm", "foreign_cluster")
-LOOK = compose([role for role in ROLES if role.name in NAMES], GATE)
+LOOK = compose([role for role in ROLES if role.name in NAMES], CHECK)
 KEY = "the cluster's key"
 ATLAS = "# the old one\nClusterName=atlas\n"
 
@@ -40,7 +40,7 @@ def look(shell: Shell, *, take_over: bool = False, users: str = "ada 6001 6001")
         "MUNGE_CLUSTER": "lab",
         "NFS_EXPORTS_MOUNT": "/nowhere/shared",
     }
-    return shell.step(LOOK, values, name="s1-gate")
+    return shell.step(LOOK, values, name="s1-check")
 
 
 def of_others(shell: Shell) -> tuple[Path, Path]:
@@ -246,7 +246,7 @@ def test_a_server_that_ran_before_the_cluster_came_runs_after_it_and_its_package
     values: dict[str, Value] = {"NFS_EXPORTS_PATH": "/export/shared", "NFS_EXPORTS_MOUNT": "/shared"}
     server: dict[str, Value] = {**values, "HEAD_KERNEL_NFS": "true"}
     joined = "note_units_before false nfs-server; apply_exports"
-    assert machine.call(joined, server, "nfs_exports/before", "nfs_exports/server").returncode == 0
+    assert machine.call(joined, server, "nfs_exports/note_previous_units", "nfs_exports/server").returncode == 0
     done = machine.call("nfs_exports_leave", values, "nfs_exports/leave")
     assert done.returncode == 0, done.stderr
     assert machine.calls[-3:] == [

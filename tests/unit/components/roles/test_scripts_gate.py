@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from components.roles.role import Value
-from components.steps.composition import GATE, GATE_OF_NODE, compose
+from components.steps.composition import CHECK, CHECK_OF_NODE, compose
 from tests.unit import fake_nvidia_smi
 from tests.unit.shell import ROLES, Shell
 
@@ -56,7 +56,7 @@ def gate(shell: Shell) -> Gate:
     packages(shell, candidate="24.11.5-4")
 
     def run(**values: Any) -> subprocess.CompletedProcess[str]:
-        return shell.step(compose(ROLES, GATE_OF_NODE), {**HEADER, **values}, name="a1-gate")
+        return shell.step(compose(ROLES, CHECK_OF_NODE), {**HEADER, **values}, name="a1-check")
 
     return run
 
@@ -84,7 +84,7 @@ def test_nothing_is_installed_or_changed_by_a_look(gate: Gate, shell: Shell) -> 
     assert not [call for call in shell.calls if call.startswith(("apt-get", "systemctl", "chown"))]
     names = {str(path.relative_to(shell.root)) for path in made if "stubs" not in path.parts}
     assert names <= {
-        "calls", "var", "var/lib", "var/lib/tailrack", "var/log", "var/log/tailrack", "var/log/tailrack/a1-gate.log",
+        "calls", "var", "var/lib", "var/lib/tailrack", "var/log", "var/log/tailrack", "var/log/tailrack/a1-check.log",
         "run/tailrack-private", "run/tailrack-private/tailrack.lock",
     }  # fmt: skip
 
@@ -166,7 +166,7 @@ def test_a_node_runs_the_controllers_release_or_one_that_it_accepts(
         assert json.loads(done.stdout)["slurm_version"] == here
     else:
         assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr.startswith("tailrack: a1: step a1-gate failed: ")
+        assert done.stderr.startswith("tailrack: a1: step a1-check failed: ")
         assert problem in done.stderr
         assert "\nnext: " in done.stderr
 
@@ -190,7 +190,7 @@ def test_where_releases_do_not_fit_the_key_for_one_release_is_named_with_what_to
 
 def test_a_head_node_with_a_slurm_that_is_too_old_is_told_of_one_release(gate: Gate, shell: Shell) -> None:
     packages(shell, candidate="21.08.5-2ubuntu1")
-    done = shell.step(compose(ROLES, GATE), HEADER | NO_BACKUP, name="a1-gate")
+    done = shell.step(compose(ROLES, CHECK), HEADER | NO_BACKUP, name="a1-check")
     assert done.returncode == 1
     assert "Slurm 21.08 here is too old: nodes that come and go need 23.11 or newer" in done.stderr
     assert "write tailrack:slurm.release: 25.11.7" in done.stderr
@@ -294,7 +294,7 @@ def test_in_a_container_what_systemd_was_given_counts_and_not_what_the_host_has(
 
 def test_a_head_whose_slurm_is_too_old_is_stopped_as_well(gate: Gate, shell: Shell) -> None:
     packages(shell, candidate="22.05.8-4")
-    done = shell.step(compose(ROLES, GATE), HEADER | NO_BACKUP, name="head-gate")
+    done = shell.step(compose(ROLES, CHECK), HEADER | NO_BACKUP, name="head-check")
     assert (done.returncode, done.stdout) == (1, "")
     assert "Slurm 22.05 here is too old: nodes that come and go need 23.11 or newer" in done.stderr
 

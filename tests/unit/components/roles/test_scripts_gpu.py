@@ -1,4 +1,4 @@
-"""Phase `gate` of role gpu: which GPUs are found, and what is said where they are not what they should be."""
+"""Phase `check` of role gpu: which GPUs are found, and what is said where they are not what they should be."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def gate(shell: Shell) -> Gate:
     def run(kind: str = "", count: int = 0, before: str = "") -> subprocess.CompletedProcess[str]:
         commands = (
             "RESULT='' REASON='' REMEDY=''; exec 4>&2; trap report_failure EXIT\n"
-            f"{before}\ngpu_gate\nprintf '{{%s}}\\n' \"$RESULT\""
+            f"{before}\ngpu_check\nprintf '{{%s}}\\n' \"$RESULT\""
         )
-        return shell.call(commands, {"NODE_GPU_KIND": kind, "NODE_GPU_COUNT": count}, "gpu/gate")
+        return shell.call(commands, {"NODE_GPU_KIND": kind, "NODE_GPU_COUNT": count}, "gpu/check")
 
     return run
 

@@ -12,7 +12,7 @@ import pytest
 from components.cluster.cluster import NO_POOL
 from components.roles.nfs_exports.export import export_line
 from components.roles.role import template
-from components.steps.composition import MEMBER, Script, compose
+from components.steps.composition import REGISTER, Script, compose
 from tests.unit.shell import ROLES, Shell
 
 Member = Callable[..., subprocess.CompletedProcess[str]]
@@ -65,7 +65,7 @@ def member(shell: Shell) -> Member:
             "NFS_EXPORTS_PATH": "/export/shared", "HEAD_KERNEL_NFS": "true", "SLURM_JOB_LIMIT_SECONDS": 300,
             **NO_POOL, **values,
         }  # fmt: skip
-        done = shell.step(script or compose(ROLES, MEMBER), header, action, name="b1-member")
+        done = shell.step(script or compose(ROLES, REGISTER), header, action, name="b1-register")
         if action == "up":
             shell.stub("tailscale", "echo '{}'")  # when it leaves, it is gone at once
         return done
@@ -213,7 +213,7 @@ def test_a_member_that_is_gone_is_forgotten_all_the_same(
     assert "scontrol delete nodename=b1" in shell.calls
     assert not shell.path("/etc/exports.d/tailrack-b1.exports").exists()
     assert of_interest(shell)[-1] == "exportfs -ra"
-    log = shell.path("/var/log/tailrack/b1-member.log").read_text()
+    log = shell.path("/var/log/tailrack/b1-register.log").read_text()
     assert "b1 does not answer at 100.64.0.7: taken as gone" in log
 
 
@@ -260,7 +260,7 @@ def test_a_job_that_cannot_be_requeued_is_cancelled_with_its_owners_name_and_the
     assert "scancel 41" in shell.calls
     assert (
         "cancelling job 41 of ada, which cannot be requeued"
-        in shell.path("/var/log/tailrack/b1-member.log").read_text()
+        in shell.path("/var/log/tailrack/b1-register.log").read_text()
     )
 
 
@@ -296,7 +296,7 @@ def test_leaving_twice_is_leaving_once(member: Member, shell: Shell, slurm: Call
 def test_a_member_is_known_by_what_the_head_sees_of_it_in_the_tailnet(
     member: Member, shell: Shell, values: dict[str, str]
 ) -> None:
-    script = compose(ROLES, MEMBER)
+    script = compose(ROLES, REGISTER)
     quick = Script(script.text.replace("wait_until 30 node_is_at", "wait_until 0 node_is_at"), script.reads)
     assert quick.text != script.text
     done = member("up", script=quick, **values)
@@ -342,7 +342,7 @@ def test_a_member_that_stays_in_the_tailnet_is_not_called_gone(
     shell.stub("ssh", "echo left")
     peer = json.dumps({"Peer": {"key": {"TailscaleIPs": ["100.64.0.7"], "Online": True}}})
     shell.stub("tailscale", f"echo '{peer}'")
-    script = compose(ROLES, MEMBER)
+    script = compose(ROLES, REGISTER)
     quick = Script(script.text.replace("GONE_LIMIT=90", "GONE_LIMIT=0"), script.reads)
     done = member("down", script=quick)
     assert done.returncode == 1

@@ -193,10 +193,10 @@ def test_a_program_at_another_address_of_that_port_is_in_nobodys_way(host: Shell
 
 
 def test_a_member_is_a_target_until_it_leaves(host: Shell) -> None:
-    assert host.call("monitoring_member", {**header(), **A1}, "monitoring/member").returncode == 0
+    assert host.call("monitoring_register", {**header(), **A1}, "monitoring/register").returncode == 0
     target = host.path(f"{TARGETS}/a1.json")
     assert json.loads(target.read_text())[0]["targets"] == ["100.64.0.3"]
-    host.call("monitoring_member_forget", {**header(), **A1}, "monitoring/member")
+    host.call("monitoring_register_forget", {**header(), **A1}, "monitoring/register")
     assert not target.exists()
 
 

@@ -220,7 +220,7 @@ def test_a_node_that_has_the_key_already_stops_nobody(node: Shell) -> None:
 
 def place(head: Shell) -> subprocess.CompletedProcess[str]:
     values = {**role_header("munge"), "HOST_NAME": "head", "NODE_NAME": "b1", "NODE_ADDRESS": "100.64.0.9"}
-    return head.call(f'MUNGE_CHANGES=1; munge_member; cat "{head.path(KEY)}"', values, "munge/member")
+    return head.call(f'MUNGE_CHANGES=1; munge_register; cat "{head.path(KEY)}"', values, "munge/register")
 
 
 def test_a_node_that_joins_while_the_key_is_changed_is_placed_when_the_head_node_has_changed(head: Shell) -> None:

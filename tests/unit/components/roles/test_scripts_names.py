@@ -308,11 +308,11 @@ def test_the_head_node_publishes_the_names_and_addresses_of_its_members_as_they_
     head: Callable[..., str], shell: Shell
 ) -> None:
     assert head("machine", "head") == f"{ADDRESS} a1\n"
-    assert head("member") == f"{ADDRESS} a1\n100.64.0.11 b1\n"
+    assert head("register") == f"{ADDRESS} a1\n100.64.0.11 b1\n"
     assert shell.path("/etc/hosts").read_text().startswith(f"{ADDRESS} a1 # tailrack\n100.64.0.11 b1 # tailrack\n")
-    assert head("member", NODE_ADDRESS="100.64.0.12") == f"{ADDRESS} a1\n100.64.0.12 b1\n"
+    assert head("register", NODE_ADDRESS="100.64.0.12") == f"{ADDRESS} a1\n100.64.0.12 b1\n"
     assert shell.path("export/.tailrack/names").stat().st_mode & 0o777 == 0o644
-    assert head("member", action="down") == f"{ADDRESS} a1\n"
+    assert head("register", action="down") == f"{ADDRESS} a1\n"
     assert " b1 " not in shell.path("/etc/hosts").read_text()
 
 

@@ -411,8 +411,8 @@ def machine(shell: Shell) -> Shell:
 
 def look(machine: Shell) -> subprocess.CompletedProcess[str]:
     values = {"NFS_EXPORTS_MOUNT": str(machine.root / "shared")}
-    commands = 'trap \'echo "$REASON"\' EXIT; nfs_exports_gate; echo "{$RESULT}"'
-    return machine.call(commands, values, "nfs_exports/gate")
+    commands = 'trap \'echo "$REASON"\' EXIT; nfs_exports_check; echo "{$RESULT}"'
+    return machine.call(commands, values, "nfs_exports/check")
 
 
 def found(machine: Shell) -> list[int]:

@@ -75,7 +75,7 @@ def member(shell: Shell, node: str) -> None:
         "NODE_GRES_CONF": f"NodeName={node} Name=gpu Type=h200 File=/dev/nvidia[0-7]", "NODE_JOB_SUBMIT_LUA": "",
         "POOL_OWNER": "", "POOL_FORGET_AFTER_MINUTES": 0, "SLURM_JOB_LIMIT_SECONDS": 1,
     }  # fmt: skip
-    done = shell.call("slurm_member", values, "slurm/member")
+    done = shell.call("slurm_register", values, "slurm/register")
     assert done.returncode == 0, done.stderr
 
 
@@ -232,10 +232,10 @@ def test_all_who_leave_together_are_out_of_the_files_by_one_call(shell: Shell) -
         member(shell, node)
     # Jobs are seen off side by side; nodes are asked to leave, and forgotten, one after the other.
     before = calls(shell)
-    for phase in ("slurm_member_release", "slurm_member_forget"):
+    for phase in ("slurm_register_release", "slurm_register_forget"):
         for node in nodes[1:]:
             values: dict[str, str | int] = {"HOST_NAME": "head", "NODE_NAME": node, "SLURM_JOB_LIMIT_SECONDS": 1}
-            done = shell.call(phase, values, "slurm/member")
+            done = shell.call(phase, values, "slurm/register")
             assert done.returncode == 0, done.stderr
     assert shell.path("/etc/slurm/topology.conf").read_text().splitlines()[1:] == [
         "SwitchName=rack Nodes=n1",

@@ -17,7 +17,7 @@ PROJECT = Path(__file__).parents[4]
 FILES = sorted((PROJECT / "components").rglob("*.sh"))
 SHELLCHECK = Path(sys.prefix, "bin", "shellcheck")
 STEPS = (
-    "head-gate", "head-join", "head-head", "head-services", "a1-gate", "a1-join", "a1-member", "a1-node",
+    "head-check", "head-join", "head-head", "head-services", "a1-check", "a1-join", "a1-register", "a1-node",
     "validate-cloud-a",
 )  # fmt: skip
 

@@ -357,7 +357,7 @@ def test_steps_that_wait_for_jobs_have_the_jobs_time_on_top_of_their_own(
 ) -> None:
     stack = build({**lab_config, "slurm": {"job_limit_seconds": seconds}})
     commands = {
-        "a1-member": stack["a1-member"].inputs["delete"],
+        "a1-register": stack["a1-register"].inputs["delete"],
         "a1-node": stack["a1-node"].inputs["create"],
         "head-head": stack["head-head"].inputs["create"],
     }

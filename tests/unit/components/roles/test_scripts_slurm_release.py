@@ -11,7 +11,7 @@ import pytest
 
 from components.roles.order import roles
 from components.roles.role import Value, header_of
-from components.steps.composition import GATE, GATE_OF_NODE, HEAD, NODE, Functions, Script, compose
+from components.steps.composition import CHECK, CHECK_OF_NODE, HEAD, NODE, Functions, Script, compose
 from stacks.config import parse
 from tests.unit.components.roles.test_scripts_shellcheck import shellcheck
 from tests.unit.configs import LAB
@@ -484,7 +484,7 @@ def test_daemons_end_before_the_state_is_saved_and_run_again_where_it_cannot_be(
 
 
 def test_a_turn_ends_with_the_step_that_fails(machine: Shell) -> None:
-    text = Functions(["slurm_release/turn"]).text
+    text = Functions(["slurm_release/take_turn"]).text
     script = Script(f"{text}\nup() {{ take_turn; fail 'the disk is full'; }}", frozenset())
     running_slurmd(machine)
     done = machine.step(script, values(machine))
@@ -520,7 +520,7 @@ def lead(shell: Shell, before: str, release: str = "24.11.5", nodes: str = "") -
     shell.stub("sinfo", f'printf "{nodes}"')
     config = {**CONFIG, "slurm": {"release": release, "release_sha256": SHA256}}
     own = header_of(roles(parse(config, base_dir=Path())))
-    return shell.call(f"{SAYING} slurm_release_lead", {**values(shell), **own}, "slurm_release/lead")
+    return shell.call(f"{SAYING} slurm_release_check_head", {**values(shell), **own}, "slurm_release/check_head")
 
 
 @pytest.mark.parametrize(
@@ -553,7 +553,7 @@ def test_a_node_that_the_new_controller_would_not_take_is_named(machine: Shell) 
 
 def test_without_a_cluster_here_any_release_may_come(machine: Shell) -> None:
     machine.stub("dpkg-query", 'printf "installed 26.05.5\\n"')
-    assert machine.call("slurm_release_lead", values(machine), "slurm_release/lead").returncode == 0
+    assert machine.call("slurm_release_check_head", values(machine), "slurm_release/check_head").returncode == 0
 
 
 # --- building
@@ -704,14 +704,14 @@ def test_the_release_comes_before_slurm_and_pyxis_and_the_distributions_packages
 
 
 def test_every_whole_script_with_a_release_is_clean() -> None:
-    for phases in (GATE, GATE_OF_NODE, HEAD, NODE):
+    for phases in (CHECK, CHECK_OF_NODE, HEAD, NODE):
         # As in test_scripts_shellcheck.
         assert shellcheck(compose(ROLES, phases).text, "-e", "SC2209,SC2100,SC2016,SC2034,SC2154,SC2153") == ""
 
 
 def test_the_head_nodes_gate_asks_what_may_follow_what_and_a_nodes_does_not() -> None:
-    assert "slurm_release_lead" in compose(ROLES, GATE).text
-    assert "slurm_release_lead" not in compose(ROLES, GATE_OF_NODE).text
+    assert "slurm_release_check_head" in compose(ROLES, CHECK).text
+    assert "slurm_release_check_head" not in compose(ROLES, CHECK_OF_NODE).text
 
 
 CONTROL = """Source: slurm-smd

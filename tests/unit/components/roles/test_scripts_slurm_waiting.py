@@ -34,7 +34,7 @@ def held(shell: Shell) -> str | None:
 
 
 def call(shell: Shell, words: str) -> None:
-    done = shell.call(words, VALUES, "slurm_release/waiting")
+    done = shell.call(words, VALUES, "slurm_release/wait_for_packages")
     assert done.returncode == 0, done.stderr
 
 
@@ -71,4 +71,4 @@ def test_each_node_goes_when_it_has_the_release_and_the_last_takes_the_reservati
 
 def test_a_controller_that_refuses_the_reservation_stops_the_change(controller: Shell) -> None:
     controller.stub("scontrol", "exit 1")
-    assert controller.call("hold_older_nodes 25.11.7", VALUES, "slurm_release/waiting").returncode != 0
+    assert controller.call("hold_older_nodes 25.11.7", VALUES, "slurm_release/wait_for_packages").returncode != 0

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from components.roles.role import Value, template
-from components.steps.composition import GATE, JOIN, Functions, Script
+from components.steps.composition import CHECK, JOIN, Functions, Script
 from tests.unit.shell import Shell, script_of
 
 URL = "https://headscale.example.org"
@@ -82,8 +82,8 @@ def tailscale(shell: Shell) -> Tailscale:
 
 
 @pytest.fixture
-def gate(shell: Shell) -> Callable[..., Result]:
-    return lambda **values: shell.step(script_of("tailnet", *GATE), {**HEADER, **values}, name="a1-gate")
+def check(shell: Shell) -> Callable[..., Result]:
+    return lambda **values: shell.step(script_of("tailnet", *CHECK), {**HEADER, **values}, name="a1-check")
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def member(url: str = URL, host: str = "a1", **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("state", ["Running", "Stopped", "NeedsLogin", "Starting"])
-@pytest.mark.parametrize("phase", ["gate", "join"])
+@pytest.mark.parametrize("phase", ["check", "join"])
 def test_a_machine_in_a_tailnet_of_its_own_is_refused_with_both_ways_out(
     tailscale: Tailscale, request: pytest.FixtureRequest, state: str, phase: str
 ) -> None:
@@ -112,36 +112,36 @@ def test_a_machine_in_a_tailnet_of_its_own_is_refused_with_both_ways_out(
 
 
 def test_a_machine_that_says_of_itself_to_be_the_clusters_is_not_believed(
-    tailscale: Tailscale, gate: Callable[..., Result]
+    tailscale: Tailscale, check: Callable[..., Result]
 ) -> None:
     tailscale.is_(member(), "Running", "a1")
-    assert "in a tailnet already" in gate().stderr
+    assert "in a tailnet already" in check().stderr
 
 
 @pytest.mark.parametrize("mark", [f"{URL} b7\n", f"{OWN} a1\n"], ids=["another name", "another control server"])
 def test_a_mark_of_another_membership_does_not_count(
-    tailscale: Tailscale, shell: Shell, gate: Callable[..., Result], mark: str
+    tailscale: Tailscale, shell: Shell, check: Callable[..., Result], mark: str
 ) -> None:
     shell.write(MARK, mark)
     tailscale.is_(member(), "Running", "a1")
-    assert "in a tailnet already" in gate().stderr
+    assert "in a tailnet already" in check().stderr
 
 
 def test_a_stopped_daemon_with_a_login_counts_as_in_a_tailnet(
-    tailscale: Tailscale, shell: Shell, gate: Callable[..., Result]
+    tailscale: Tailscale, shell: Shell, check: Callable[..., Result]
 ) -> None:
     shell.write("var/lib/tailscale/tailscaled.state", '{"_machinekey":"x","profile-1a2b":"x"}')
     shell.stub("tailscale", 'if [ "$1" = version ]; then echo 1.102.5; else exit 1; fi')
-    assert "in a tailnet already" in gate().stderr
+    assert "in a tailnet already" in check().stderr
     shell.write("var/lib/tailscale/tailscaled.state", '{"_machinekey":"x","_profiles":"e30="}')
-    assert gate().returncode == 0
+    assert check().returncode == 0
 
 
 def test_a_daemon_that_does_not_run_is_not_asked_as_tailscale_would_wait_for_it(
-    tailscale: Tailscale, shell: Shell, gate: Callable[..., Result]
+    tailscale: Tailscale, shell: Shell, check: Callable[..., Result]
 ) -> None:
     shell.stub("systemctl", "exit 3")
-    assert gate().returncode == 0
+    assert check().returncode == 0
     assert [call for call in shell.calls if call.startswith("tailscale ")] == ["tailscale version"]
     # One that runs by another's unit has its socket.
     folder = shell.path("/var/run/tailscale")
@@ -149,30 +149,30 @@ def test_a_daemon_that_does_not_run_is_not_asked_as_tailscale_would_wait_for_it(
     with socket.socket(socket.AF_UNIX) as daemon, contextlib.chdir(folder):
         daemon.bind("tailscaled.sock")
     tailscale.is_(member(OWN, "desk"), "Running", "desk")
-    assert "in a tailnet already" in gate().stderr
+    assert "in a tailnet already" in check().stderr
 
 
 def test_a_machine_without_tailscale_or_without_a_login_may_join(
-    tailscale: Tailscale, shell: Shell, gate: Callable[..., Result]
+    tailscale: Tailscale, shell: Shell, check: Callable[..., Result]
 ) -> None:
-    assert gate().returncode == 0
+    assert check().returncode == 0
     (shell.root / "stubs/tailscale").unlink()
-    assert gate().returncode == 0
+    assert check().returncode == 0
 
 
 @pytest.mark.parametrize("version", ["1.94.2", "1.8.0", "0.100.0"])
 def test_a_tailscale_that_cannot_wait_is_refused(
-    tailscale: Tailscale, gate: Callable[..., Result], version: str
+    tailscale: Tailscale, check: Callable[..., Result], version: str
 ) -> None:
-    assert gate().returncode == 0
+    assert check().returncode == 0
     tailscale.version = version
     tailscale.is_(FRESH, "NeedsLogin")
-    done = gate()
+    done = check()
     assert f"tailscale {version} here is too old; the cluster's units need 'tailscale wait'" in done.stderr
     assert "next: upgrade it: 'tailscale update' on a1" in done.stderr
     tailscale.version = "1.96.0"
     tailscale.is_(FRESH, "NeedsLogin")
-    assert gate().returncode == 0
+    assert check().returncode == 0
 
 
 RULESET = """table ip filter {
@@ -212,7 +212,7 @@ def test_a_firewall_of_the_machines_own_is_named(
 
 
 def test_shields_that_are_up_are_taken_down_with_the_next_join_and_refused_on_an_adopted_machine(
-    tailscale: Tailscale, shell: Shell, join: Callable[..., Result], gate: Callable[..., Result]
+    tailscale: Tailscale, shell: Shell, join: Callable[..., Result], check: Callable[..., Result]
 ) -> None:
     shell.write(MARK, f"{URL} a1\n")
     tailscale.is_(
@@ -222,13 +222,13 @@ def test_shields_that_are_up_are_taken_down_with_the_next_join_and_refused_on_an
     assert "--reset" in tailscale.asked[-1]
     shell.path("up").unlink()
     tailscale.is_({**member(URL, "a1"), "AdvertiseTags": ["tag:cluster"], "ShieldsUp": True}, "Running", "a1")
-    done = gate(NODE_ADOPT=True)
+    done = check(NODE_ADOPT=True)
     assert "tailscale's shields are up here" in done.stderr
     assert "'tailscale set --shields-up=false' on a1" in done.stderr
 
 
 def test_a_machine_that_the_cluster_brought_in_passes_the_gate_and_is_not_asked_to_join_again(
-    tailscale: Tailscale, shell: Shell, gate: Callable[..., Result], join: Callable[..., Result]
+    tailscale: Tailscale, shell: Shell, check: Callable[..., Result], join: Callable[..., Result]
 ) -> None:
     done = join()
     assert done.returncode == 0, done.stderr
@@ -239,27 +239,27 @@ def test_a_machine_that_the_cluster_brought_in_passes_the_gate_and_is_not_asked_
     assert "--hostname=a1" in asked
     assert "--force-reauth" not in asked
     assert "tskey-secret" not in asked
-    assert gate().returncode == 0
+    assert check().returncode == 0
     assert join().returncode == 0
     assert len(tailscale.asked) == 1
     assert shell.calls.count("systemctl restart tailrack-tailnet.service") == 1
 
 
 def test_a_join_that_was_killed_after_it_had_joined_is_known_for_the_clusters(
-    tailscale: Tailscale, shell: Shell, gate: Callable[..., Result], join: Callable[..., Result]
+    tailscale: Tailscale, shell: Shell, check: Callable[..., Result], join: Callable[..., Result]
 ) -> None:
     tailscale.is_(FRESH, "NeedsLogin", up=f": >{shell.root}/up; exit 1")
     assert join().returncode == 1
-    assert gate().returncode == 0
+    assert check().returncode == 0
 
 
 def test_a_member_moves_to_another_control_server_of_the_config_and_is_known_on_the_way(
-    tailscale: Tailscale, shell: Shell, gate: Callable[..., Result], join: Callable[..., Result]
+    tailscale: Tailscale, shell: Shell, check: Callable[..., Result], join: Callable[..., Result]
 ) -> None:
     shell.write(MARK, f"{OWN} a1\n")
     tailscale.is_(member("https://login.tailscale.com"), "Running", "a1", up="exit 1")
     assert join().returncode == 1
-    assert gate().returncode == 0  # where it was
+    assert check().returncode == 0  # where it was
     assert shell.path(MARK).read_text() == f"{OWN} a1\n{URL} a1\n"
     tailscale.is_(member(OWN), "Running", "a1")
     assert join().returncode == 0
@@ -294,7 +294,7 @@ def test_a_member_that_somebody_gave_another_name_is_refused_and_stays_where_it_
     assert shell.path(MARK).exists()
 
 
-@pytest.mark.parametrize("phase", ["gate", "join"])
+@pytest.mark.parametrize("phase", ["check", "join"])
 def test_joining_waits_for_a_leaving_that_is_not_over(
     tailscale: Tailscale, shell: Shell, request: pytest.FixtureRequest, phase: str
 ) -> None:
@@ -319,7 +319,7 @@ esac""",
     assert len(tailscale.asked) == (1 if phase == "join" else 0)
 
 
-@pytest.mark.parametrize("phase", ["gate", "join"])
+@pytest.mark.parametrize("phase", ["check", "join"])
 def test_an_adopted_machine_is_asked_for_what_the_cluster_needs_and_nothing_of_it_is_changed(
     tailscale: Tailscale, shell: Shell, request: pytest.FixtureRequest, phase: str
 ) -> None:
@@ -339,7 +339,7 @@ def test_an_adopted_machine_is_asked_for_what_the_cluster_needs_and_nothing_of_i
         (member(), "Running", "desk", "the tailnet calls this machine desk; others would look for it as a1"),
     ],
 )
-@pytest.mark.parametrize("phase", ["gate", "join"])
+@pytest.mark.parametrize("phase", ["check", "join"])
 def test_a_machine_that_cannot_be_adopted_is_refused_with_what_it_lacks(
     tailscale: Tailscale, request: pytest.FixtureRequest, phase: str, preferences: dict[str, Any], state: str,
     name: str, problem: str,
@@ -353,10 +353,10 @@ def test_a_machine_that_cannot_be_adopted_is_refused_with_what_it_lacks(
 
 
 def test_a_machine_without_tailscale_cannot_be_adopted(
-    tailscale: Tailscale, shell: Shell, gate: Callable[..., Result]
+    tailscale: Tailscale, shell: Shell, check: Callable[..., Result]
 ) -> None:
     (shell.root / "stubs/tailscale").unlink()
-    assert "adopt: true, and tailscale is not installed here" in gate(NODE_ADOPT=True).stderr
+    assert "adopt: true, and tailscale is not installed here" in check(NODE_ADOPT=True).stderr
 
 
 # `via` as cmd/tailscale/cli/ping.go of 1.102 prints it.
@@ -398,7 +398,7 @@ def way_to_head(shell: Shell, rest: str = ":") -> Result:
     """Look for it as a join does: begun, the rest of the step done, seen to its end."""
     done = 'for each in "${LATER[@]}"; do "$each"; done; echo "$RESULT"'
     text = f"mkdir -p $PRIVATE_DIR; trap report_failure EXIT; look_for_path; {rest}; {done}"
-    return shell.call(text, {"HEAD_ADDRESS": "100.64.0.1"}, "tailnet/reach")
+    return shell.call(text, {"HEAD_ADDRESS": "100.64.0.1"}, "tailnet/check_path")
 
 
 def test_the_wait_for_an_address_has_no_end_and_no_failure(shell: Shell) -> None:
@@ -508,7 +508,7 @@ def test_an_adopted_machine_is_a_relay_by_its_owners_word_alone(
 
 
 @pytest.mark.parametrize("tags", [[], ["tag:other"], ["tag:cluster-b"]])
-@pytest.mark.parametrize("phase", ["gate", "join"])
+@pytest.mark.parametrize("phase", ["check", "join"])
 def test_an_adopted_machine_without_the_clusters_tag_is_refused_with_the_command_that_gives_it(
     tailscale: Tailscale, request: pytest.FixtureRequest, phase: str, tags: list[str]
 ) -> None:
@@ -525,12 +525,12 @@ def test_an_adopted_machine_without_the_clusters_tag_is_refused_with_the_command
 
 @pytest.mark.parametrize("adopt", [True, False])
 def test_a_tailscale_that_is_a_snap_is_refused_before_a_second_one_is_installed(
-    tailscale: Tailscale, shell: Shell, gate: Callable[..., Result], adopt: bool
+    tailscale: Tailscale, shell: Shell, check: Callable[..., Result], adopt: bool
 ) -> None:
     tailscale.is_(member(), "Running", "a1")
     shell.write("etc/systemd/system/snap.tailscale.tailscaled.service", "")
     (shell.root / "stubs/tailscale").unlink()  # root's PATH need not lead to snaps
-    done = gate(NODE_ADOPT=adopt)
+    done = check(NODE_ADOPT=adopt)
     assert "tailscale is a snap here" in done.stderr
     assert "next: run 'snap remove tailscale' on a1" in done.stderr
 
@@ -546,16 +546,16 @@ def test_a_tailscale_that_is_a_snap_is_refused_before_a_second_one_is_installed(
     ],
 )
 def test_a_provider_whose_network_has_a_tailnets_addresses_is_refused_and_not_joined_half_way(
-    tailscale: Tailscale, shell: Shell, gate: Callable[..., Result], address: str, route: str, found: str
+    tailscale: Tailscale, shell: Shell, check: Callable[..., Result], address: str, route: str, found: str
 ) -> None:
     shell.stub(
         "ip", f'case "$*" in *address*) echo "2: {address} scope global" ;; *) echo "default via {route}" ;; esac'
     )
-    done = gate()
+    done = check()
     assert (done.returncode == 0) == (not found), done.stderr
     assert f"addresses of 100.64.0.0/10 ({found})" in done.stderr or not found
     tailscale.is_(member(), "Running", "a1")
-    assert gate(NODE_ADOPT=True).returncode == 0  # it is reached there already
+    assert check(NODE_ADOPT=True).returncode == 0  # it is reached there already
 
 
 PROXY = 'PATH="/usr/bin:/bin"\nhttps_proxy="http://proxy.rack:3128"\nexport NO_PROXY=localhost,10.0.0.0/8\n'
@@ -608,11 +608,11 @@ def test_what_a_step_fetches_it_fetches_by_the_proxy_that_the_machine_names(
     ],
 )
 def test_a_machine_whose_routes_or_dns_servers_are_a_tailnets_is_refused_before_the_join(
-    tailscale: Tailscale, shell: Shell, gate: Callable[..., Result], route: str, servers: str, found: str
+    tailscale: Tailscale, shell: Shell, check: Callable[..., Result], route: str, servers: str, found: str
 ) -> None:
     shell.stub("ip", f'case "$*" in *address*) ;; *) echo "{route}" ;; esac')
     shell.write("/run/systemd/resolve/resolv.conf", f"{servers}\n")
-    done = gate()
+    done = check()
     assert done.returncode == 1
     assert f"uses addresses of 100.64.0.0/10 ({found})" in done.stderr
     assert "/etc/systemd/resolved.conf" in done.stderr
@@ -620,13 +620,13 @@ def test_a_machine_whose_routes_or_dns_servers_are_a_tailnets_is_refused_before_
 
 
 def test_tailscales_own_interface_and_dns_server_are_no_reason_to_refuse_a_machine(
-    tailscale: Tailscale, shell: Shell, gate: Callable[..., Result]
+    tailscale: Tailscale, shell: Shell, check: Callable[..., Result]
 ) -> None:
     address = "3: tailscale0 inet 100.64.0.9/32 scope global tailscale0\n2: eth0 inet 10.0.0.5/24 scope global eth0"
     route = "default via 10.0.0.1 dev eth0\n100.64.0.0/10 dev tailscale0 scope link\n10.0.0.0/24 dev eth0"
     shell.stub("ip", f"case $* in *address*) echo '{address}' ;; *) echo '{route}' ;; esac")
     shell.write("/etc/resolv.conf", "nameserver 100.100.100.100\nnameserver 10.0.0.2\n")
-    assert gate().returncode == 0
+    assert check().returncode == 0
 
 
 def test_a_join_after_which_names_do_not_resolve_fails_until_they_do(tailscale: Tailscale, shell: Shell) -> None:

@@ -46,12 +46,12 @@ def test_every_pair_of_distributions_is_there_once() -> None:
 
 def said_by_the_gates(shell: Shell, head: str, node: str) -> str:
     """`works`, or the release that the first gate that refuses tells to write, with the letter of its reason."""
-    for name, function, here in (("head", "slurm_lead", head), ("node", "slurm_accept", node)):
+    for name, function, here in (("head", "slurm_check_head", head), ("node", "slurm_check_node", node)):
         done = shell.call(
             f"trap 'echo \"${{REASON-}} ${{REMEDY-}}\"' EXIT; SLURM_VERSION={here}; CGROUPS=false; {function}",
             {"HEAD_SLURM_VERSION": head, "HEAD_SLURM_OLDEST": oldest_reached(head), "HEAD_CGROUPS": False},
-            "slurm/lead",
-            "slurm/accept",
+            "slurm/check_head",
+            "slurm/check_node",
         )
         if done.returncode:
             (letter,) = [letter for words, letter in SENTENCES.items() if words in done.stdout]

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from components.roles.tools import idle, slurm
-from components.roles.tools.book import Stay
-from components.roles.tools.job import Job
-from components.roles.tools.main import main
-from components.roles.tools.slurm import SlurmError
-from components.roles.tools.unused import Use, could_run, idle_since, use
+from components.roles.tailrack_command import idle, slurm
+from components.roles.tailrack_command.book import Stay
+from components.roles.tailrack_command.job import Job
+from components.roles.tailrack_command.main import main
+from components.roles.tailrack_command.slurm import SlurmError
+from components.roles.tailrack_command.unused import Use, could_run, idle_since, use
 from components.validation.node_names import node_names
 from components.validation.slurm_nodes import Node, read_nodes
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from components.roles.tools import slurm, why
-from components.roles.tools.ended import why_it_ended
-from components.roles.tools.job import Job, read_jobs
-from components.roles.tools.main import main
-from components.roles.tools.slurm import SlurmError
-from components.roles.tools.waiting import why_it_waits
+from components.roles.tailrack_command import slurm, why
+from components.roles.tailrack_command.ended import why_it_ended
+from components.roles.tailrack_command.job import Job, read_jobs
+from components.roles.tailrack_command.main import main
+from components.roles.tailrack_command.slurm import SlurmError
+from components.roles.tailrack_command.waiting import why_it_waits
 from components.validation.slurm_nodes import Node
 
 # The shape of 24.11 (data_parser/v0.0.42), cut to what is read.

@@ -52,12 +52,12 @@ def test_a_locked_key_goes_with_its_passphrase_and_both_are_secret(build: Build,
     raw = stack(site, {}, {"private_key_file": "key"})
     assert logins(key_folder, raw, "sites")[0].host.private_key_file == key_folder / "locked"
     recorded = build(raw, secret=("sites",))
-    connection = recorded["door-gate"].inputs["connection"]
+    connection = recorded["door-check"].inputs["connection"]
     assert connection["privateKeyPassword"] == PASSPHRASE
     assert connection["privateKey"] == (key_folder / "locked").read_text()
     assert PASSPHRASE not in "".join(resource.in_plain_state for resource in recorded.resources)
     # The provider refuses the passphrase of a key that has none.
-    assert "privateKeyPassword" not in recorded["dgx1-gate"].inputs["connection"]
+    assert "privateKeyPassword" not in recorded["dgx1-check"].inputs["connection"]
 
 
 def test_a_locked_key_without_a_passphrase_is_one_clear_problem_for_each_login(key_folder: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_file_of_hosts_holds_no_passphrase(key_folder: Path) -> None:
 
 def test_with_an_agent_there_is_no_key_and_no_socket_in_a_connection(build: Build, key_folder: Path) -> None:
     raw = stack({"agent": True, "bastion": {**BASTION, "agent": True}}, {}, {"private_key_file": "key"})
-    door, box = (build(raw)[f"{name}-gate"].inputs["connection"] for name in ("door", "dgx1"))
+    door, box = (build(raw)[f"{name}-check"].inputs["connection"] for name in ("door", "dgx1"))
     assert not {"privateKey", "privateKeyPassword", "agentSocketPath"} & (door.keys() | door["proxy"].keys())
     assert box["privateKey"] == (key_folder / "key").read_text()
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.recorded import Build
 from tests.unit.shell import Shell
 
-STEPS = ("a1-gate", "a1-join", "a1-member", "a1-node", "head-head", "validate-cloud-a")
+STEPS = ("a1-check", "a1-join", "a1-register", "a1-node", "head-head", "validate-cloud-a")
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_a_script_without_its_last_brace_does_nothing(shell: Shell, script: str)
     assert not started(shell, script.removesuffix("}\n"))
 
 
-@pytest.mark.parametrize("script", ["a1-member"], indirect=True)
+@pytest.mark.parametrize("script", ["a1-register"], indirect=True)
 def test_a_script_cut_off_anywhere_in_its_last_line_does_nothing(shell: Shell, script: str) -> None:
     call = len(script) - script.rstrip("\n").rindex("\n")
     assert 20 < call < 50

@@ -13,7 +13,11 @@ from components.steps.label import StepLabel
     "word", ["b1", "", "it's", "''", "a b", 'say "hi"', "x; y", "\\", "#", "é", "one\ntwo", "$(id)"]
 )
 def test_a_label_is_read_as_it_was_written(word: str) -> None:
-    for label in (StepLabel(word, "b1", "text"), StepLabel("b1-gate", word, "text"), StepLabel("b1-gate", "b1", word)):
+    for label in (
+        StepLabel(word, "b1", "text"),
+        StepLabel("b1-check", word, "text"),
+        StepLabel("b1-check", "b1", word),
+    ):
         assert StepLabel.of(label.on("bash -c 'true'; false")) == label
 
 

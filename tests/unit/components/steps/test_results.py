@@ -42,18 +42,18 @@ OF_THE_HEAD: dict[str, Any] = {
     "certificate": certificate_of("a1"), "authorities": f"# 1\n{HOST_KEY}\n# leave {HOST_KEY}",
 }  # fmt: skip
 ROLES = roles(parse(LAB, base_dir=Path()))
-GATE, JOIN, REACH, MEMBER, NODE, HEAD = (
+CHECK, JOIN, REACH, REGISTER, NODE, HEAD = (
     composition.answer(ROLES, phases)
     for phases in (
-        composition.GATE_OF_NODE,
+        composition.CHECK_OF_NODE,
         composition.JOIN,
         composition.JOIN_OF_NODE,
-        composition.MEMBER,
+        composition.REGISTER,
         composition.NODE,
         composition.HEAD,
     )
 )
-STEPS = {"gate": GATE, "join": JOIN, "reach": REACH, "node": NODE}
+STEPS = {"check": CHECK, "join": JOIN, "check_path": REACH, "node": NODE}
 HOSTILE: list[Any] = [
     None, "", " ", "x", "100.64.0.2; Squash = No_Root_Squash; Clients = 100.64.0.2", "100.64.0.2\n100.64.0.3",
     "100.64.0.2/10", "100.128.0.1", "10.0.0.1", "127.0.0.1", "::1", "0100.64.0.2", "100.64.0.2 ", "$(id)", "`id`",
@@ -73,7 +73,7 @@ def test_an_honest_answer_is_read_whole(fields: Answer) -> None:
 
 
 @pytest.mark.parametrize("fabric", [PROVEN, None])
-@pytest.mark.parametrize("fields", [HEAD, MEMBER], ids=["head", "member"])
+@pytest.mark.parametrize("fields", [HEAD, REGISTER], ids=["head", "register"])
 def test_an_honest_answer_of_the_head_node_is_read_whole(fields: Answer, fabric: Any) -> None:
     assert fields.fields
     answer = {**{name: OF_THE_HEAD[name] for name in fields.fields}, "fabric": fabric}
@@ -83,7 +83,7 @@ def test_an_honest_answer_of_the_head_node_is_read_whole(fields: Answer, fabric:
 @pytest.mark.parametrize("value", HOSTILE, ids=lambda value: repr(value)[:30])
 @pytest.mark.parametrize("name", sorted({*OF_THE_HEAD} - {"slurm_version"}))
 def test_no_field_of_the_head_node_takes_what_is_not_of_its_kind(name: str, value: Any) -> None:
-    for answer in (HEAD, MEMBER):
+    for answer in (HEAD, REGISTER):
         assert answer.fields
         if name not in answer.fields or (name == "fabric" and value is None):
             continue
@@ -106,7 +106,7 @@ def test_what_came_of_proving_a_fabric_is_typed_in_all_its_parts(forged: dict[st
 
 
 def test_a_certificate_has_its_kind_inside_and_no_line_after_it() -> None:
-    assert MEMBER.fields
+    assert REGISTER.fields
     good = certificate_of("a1")
     for bad in (
         f"{good}\n{good}",
@@ -115,8 +115,8 @@ def test_a_certificate_has_its_kind_inside_and_no_line_after_it() -> None:
         good.split()[0],
         good[:40],
     ):
-        assert read(MEMBER.fields, {**OF_THE_HEAD, "certificate": bad})["certificate"] is None
-    assert read(MEMBER.fields, {**OF_THE_HEAD, "certificate": f"{good} key.pub"})["certificate"] == good
+        assert read(REGISTER.fields, {**OF_THE_HEAD, "certificate": bad})["certificate"] is None
+    assert read(REGISTER.fields, {**OF_THE_HEAD, "certificate": f"{good} key.pub"})["certificate"] == good
 
 
 def test_a_needed_answer_that_does_not_hold_is_an_error_that_names_the_step_and_quotes_nothing() -> None:
@@ -179,9 +179,9 @@ def test_only_values_of_their_kind_are_ever_taken(answer: dict[str, Any]) -> Non
 
 def test_one_node_that_answers_nonsense_stops_no_other(build: Build, lab_config: RawConfig) -> None:
     stack = build(lab_config, answers={"b1-join": "Segmentation fault"})
-    assert stack.header("b1-member")["NODE_PROBLEM"].startswith("its answer is no JSON object of at most 1048576")
-    assert stack.header("b1-member")["NODE_ADDRESS"] == ""
-    assert stack.header("a1-member")["NODE_PROBLEM"] == ""
+    assert stack.header("b1-register")["NODE_PROBLEM"].startswith("its answer is no JSON object of at most 1048576")
+    assert stack.header("b1-register")["NODE_ADDRESS"] == ""
+    assert stack.header("a1-register")["NODE_PROBLEM"] == ""
     nodes = {node["name"]: node["tailnet_ip"] for node in stack.outputs["cluster"]["nodes"]}
     assert nodes["b1"] is None
     assert nodes["a1"]

@@ -145,10 +145,10 @@ def test_a_machine_goes_through_the_roles_in_their_order() -> None:
 
 
 def test_a_member_is_released_by_all_before_any_forgets_it_in_the_reverse_order() -> None:
-    script = composition.compose(ROLES, composition.MEMBER)
+    script = composition.compose(ROLES, composition.REGISTER)
     body = script.text[script.text.index("\ndown() {") :]
     assert script.undo
-    assert re.findall(r"^    ([a-z_]+)_member_(\w+)$", body, re.MULTILINE) == [
+    assert re.findall(r"^    ([a-z_]+)_register_(\w+)$", body, re.MULTILINE) == [
         ("slurm", "release"), ("ssh_trust", "release"), ("monitoring", "forget"), ("slurm", "forget"),
         ("health", "forget"), ("nfs_exports", "forget"), ("costs", "forget"), ("ssh_trust", "forget"),
         ("names", "forget"),

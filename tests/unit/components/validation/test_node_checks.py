@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from components.roles.role import template
-from components.validation.preflight import holders, kernel_log, listed, lost_ports, memory, node_checks, storage
+from components.validation.preflight import checks, holders, kernel_log, lost_ports, memory, node_checks, storage
+from components.validation.preflight.checks import NODE, Machine
 from components.validation.preflight.findings import Finding
 from components.validation.preflight.gres import device_numbers
 from components.validation.preflight.health import Health, Look
-from components.validation.preflight.listed import NODE, Machine
 from components.validation.preflight.own_clock import check_kept
 from components.validation.preflight.xids import check_xids
 from tests.unit.fake_nvidia_smi import gpu, nvlink, xml
@@ -45,7 +45,7 @@ def errors(found: list[Finding]) -> list[str]:
 def on(root: Path, **given: object) -> list[Finding]:
     """What NODE finds on a machine that is a folder."""
     values: dict[str, object] = {"gpus": 0, "health": None, "root": root, "said": lambda *_words: ""}
-    return listed.run(Machine(**{**values, **given}), NODE)  # type: ignore[arg-type]
+    return checks.run(Machine(**{**values, **given}), NODE)  # type: ignore[arg-type]
 
 
 def test_a_machine_without_a_gpu_and_without_a_fault_has_no_error(tmp_path: Path, write: Write) -> None:

@@ -8,13 +8,13 @@ import pytest
 
 from components.roles.monitoring.gpu_figures import gpu_figures
 from components.roles.monitoring.tailnet_figures import tailnet_figures
-from components.roles.tools.job import read_jobs
+from components.roles.tailrack_command.job import read_jobs
 from components.validation.json_part import first_object
 from components.validation.preflight import gpus, nvlink, tailnet, xids
+from components.validation.preflight.checks import JOB, NODE, Machine, run
 from components.validation.preflight.collect import _EVENT
 from components.validation.preflight.health import Health, Look
 from components.validation.preflight.kernel_log import _records
-from components.validation.preflight.listed import JOB, NODE, Machine, run
 from components.validation.slurm_nodes import read_nodes
 from tests.unit.components.validation.test_preflight_checks import REAL, texts, worst
 from tests.unit.fake_nvidia_smi import gpu, xml

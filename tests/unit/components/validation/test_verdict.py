@@ -323,7 +323,7 @@ def test_a_last_measurement_that_was_not_whole_and_right_gives_no_figure(damage)
     assert (last["busbw_gb_per_s"], last["age_seconds"]) == (None, 10800)
 
 
-GATE = dataclasses.replace(ASKED, runs=3, min_bytes=256 * MIB)
+CHECK = dataclasses.replace(ASKED, runs=3, min_bytes=256 * MIB)
 
 
 def three(*speeds: float, wrong: str = "") -> JobReport:
@@ -335,16 +335,16 @@ def three(*speeds: float, wrong: str = "") -> JobReport:
 
 
 def test_a_spread_above_the_limit_of_its_transport_is_no_pass():
-    within, beyond = judge(GATE, three(4.0, 3.0, 4.0)), judge(GATE, three(4.0, 2.0, 4.0))
+    within, beyond = judge(CHECK, three(4.0, 3.0, 4.0)), judge(CHECK, three(4.0, 2.0, 4.0))
     assert (within["verdict"], beyond["verdict"]) == ("PASS", "UNSTABLE")
     assert "run 2 is the slow one" in beyond["reason"]
     # A floor that is missed says more than a spread.
-    assert judge(dataclasses.replace(GATE, floor_gb_per_s=9), three(4.0, 2.0, 4.0))["verdict"] == "FAIL"
-    assert judge(dataclasses.replace(GATE, floor_gb_per_s=None), three(4.0, 2.0, 4.0))["verdict"] == "UNSTABLE"
+    assert judge(dataclasses.replace(CHECK, floor_gb_per_s=9), three(4.0, 2.0, 4.0))["verdict"] == "FAIL"
+    assert judge(dataclasses.replace(CHECK, floor_gb_per_s=None), three(4.0, 2.0, 4.0))["verdict"] == "UNSTABLE"
 
 
 def test_the_row_at_the_gate_is_that_of_the_run_that_is_judged():
-    result = judge(GATE, three(3.0, 4.0, 4.1))
+    result = judge(CHECK, three(3.0, 4.0, 4.1))
     (row,) = result["rows"]
     assert row["out_of_place"]["busbw_gb_per_s"] == result["busbw_gb_per_s"] == pytest.approx(4.0, rel=1e-3)
     assert result["peak_busbw_gb_per_s"] == result["busbw_gb_per_s"]
@@ -356,7 +356,7 @@ def test_wrong_data_is_proven_by_the_run_and_size_that_has_it_and_no_noise_is_qu
     damaged = table(["a", "b"], 1, [256 * MIB], 4.0).replace("  0\n#", "  12\n#").replace(" 0 OK", " 12 FAILED")
     told = three(4.0, 4.0, 4.0, wrong=damaged)
     noise = "".join("[a:1] btl_tcp: Unable to find reachable pairing between interfaces\n" for _ in range(9))
-    result = judge(GATE, dataclasses.replace(told, output=told.output + noise))
+    result = judge(CHECK, dataclasses.replace(told, output=told.output + noise))
     assert result["verdict"] == "FAIL"
     assert "run 2 at 256 MiB: 12 in place; run 2 ends with 'Out of bounds values : 12'" in result["reason"]
     assert "pairing" not in result["reason"]

@@ -1,0 +1,29 @@
+"""An export wider than a member: more machines than the one that joined could mount the share."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+
+from cli.preview.changed_lines import values_and_script
+from components.roles.nfs_exports.export import clients
+from engine.events import Event
+from stacks.config.allow import EXPORT_WIDE
+
+EXPORT = "NODE_EXPORT"  # the header value with the line
+
+
+def export_wide(event: Event) -> Iterator[tuple[str, str]]:
+    """Find clients of a member's export that are not one address."""
+    stdin = event.after.get("stdin")
+    line = values_and_script(stdin)[0].get(EXPORT, "") if isinstance(stdin, str) else ""
+    for client in clients(line):
+        if not _one_address(client):
+            yield EXPORT_WIDE, f"{event.name} exports the share to {client}, which is more than one machine"
+
+
+def _one_address(client: str) -> bool:
+    try:
+        return ipaddress.ip_network(client).num_addresses == 1
+    except ValueError:  # a name, a pattern, or a network with host bits
+        return False

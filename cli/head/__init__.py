@@ -1,0 +1,1 @@
+"""Commands that run on a stack's head node."""

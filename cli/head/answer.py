@@ -1,0 +1,40 @@
+"""What a program of tailrack on a stack's head node answers, wherever that is: here, in the lab, or by SSH."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+
+from cli.head.command import on_head
+from cli.output.live_status import over_ssh
+from cli.pulumi.deployment import Deployment
+from cli.pulumi.workspace import CliError
+from engine.events import Made
+
+LIMIT_SECONDS = 120
+
+
+def ask_head(deployment: Deployment, made: Sequence[Made], head: str, command: str) -> str:
+    """Run a command of bash on the head node and return what it prints. Raises CliError with why it does not.
+
+    made   what the last run left, in whose steps the way there is
+    head   the head node's name; of a pool, of its cluster's
+    """
+    if not deployment.written.head_in_lab and not deployment.written.head_is_here:
+        return over_ssh(made, head, command)
+    try:
+        done = subprocess.run(
+            on_head(deployment, command, head),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=LIMIT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CliError(f"the head node {head} does not answer: {error}") from None
+    if done.returncode != 0:
+        why = " ".join((done.stderr or done.stdout).split())
+        raise CliError(f"the head node {head} does not say: {why or f'exit status {done.returncode}'}")
+    return done.stdout

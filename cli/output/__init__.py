@@ -1,0 +1,1 @@
+"""Progress, failures and commands that `make` prints."""

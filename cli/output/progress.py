@@ -1,0 +1,99 @@
+"""Progress for people: what is done now and how long it took, on stderr; stdout is for results."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from rich.console import Console
+from rich.text import Text
+
+from cli.output.terminal import lines, one_line
+from components.steps.label import StepLabel
+from engine.events import Event, Summary
+
+MARKS = {"create": "+", "update": "~", "replace": "±", "delete": "-"}
+_DONE = {"create": "created", "update": "updated", "replace": "replaced", "delete": "deleted"}
+
+
+def describe(command: str, name: str) -> str:
+    """Return a step's words for people: those of the label in front of its command, else the resource's name."""
+    label = StepLabel.of(command)
+    return one_line(label.text if label else name)
+
+
+class Progress:
+    """Prints a line when a step ends, and keeps a line of what runs now where the terminal can show one.
+
+    Elsewhere, as in a pipe, it prints what runs when nothing has ended for a while. Of a preview it prints nothing
+    (cli/preview).
+
+    begun   whether any step has been run; none is in a preview
+    """
+
+    def __init__(self, console: Console, preview: bool = False, quiet_seconds: float = 30) -> None:
+        self.begun = False
+        self._quiet_seconds, self._ended, self._printed = quiet_seconds, threading.Event(), threading.Event()
+        self._console, self._preview = console, preview
+        self._running: dict[str, tuple[str, float]] = {}
+        self._lock = threading.Lock()
+        self._status = console.status("") if console.is_terminal else None
+
+    def __enter__(self) -> Progress:
+        if self._status:
+            self._status.start()
+        elif not self._preview:
+            threading.Thread(target=self._say_what_runs, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if self._status:
+            self._status.stop()
+
+    def on_event(self, event: Event) -> None:
+        """Take an event of either engine; components have no work of their own and are not shown."""
+        if event.type.startswith(("tailrack:", "pulumi:")) or event.operation == "same":
+            return
+        with self._lock:
+            if event.kind != "start":
+                self._printed.set()
+            if event.kind == "start":
+                self.begun = not self._preview
+                self._running[event.urn] = (describe(event.command, event.name), time.monotonic())
+            elif event.kind in ("done", "failed", "skipped"):
+                self._running.pop(event.urn, None)
+                if not self._preview:
+                    word = _DONE.get(event.operation, event.operation) if event.kind == "done" else event.kind
+                    line = _line(event, f"{word} in {event.seconds:.1f} s" if event.kind != "skipped" else word)
+                    style = "red" if event.kind == "failed" else None
+                    self._console.print(line, style=style, markup=False, highlight=False)
+            elif event.kind == "message":
+                self._console.print(f"  {lines(event.text)}", markup=False, highlight=False)
+            if self._status:
+                self._status.update(Text(self._now()))
+
+    def _say_what_runs(self) -> None:
+        while not self._ended.wait(self._quiet_seconds):
+            with self._lock:
+                if self._running and not self._printed.is_set():
+                    longest = time.monotonic() - min(begun for _, begun in self._running.values())
+                    line = f"   {self._now()}, for {longest:.0f} s"
+                    self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+                self._printed.clear()
+
+    def _now(self) -> str:
+        names = [name for name, _ in sorted(self._running.values(), key=lambda pair: pair[1])]
+        return f"now: {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}" if names else ""
+
+
+def _line(event: Event, outcome: str) -> str:
+    mark = {"failed": "x", "skipped": " "}.get(event.kind, MARKS.get(event.operation, " "))
+    return f" {mark} {describe(event.command, event.name):<52} {outcome}"
+
+
+def changes(summary: Summary) -> str:
+    """Return one line of what changed: `3 created, 1 updated, 20 unchanged in 12.3 s`."""
+    parts = [f"{summary.counts[operation]} {_DONE[operation]}" for operation in _DONE if summary.counts[operation]]
+    parts.append(f"{summary.counts['same']} unchanged")
+    return f"{', '.join(parts)} in {summary.seconds:.1f} s"

@@ -1,0 +1,34 @@
+"""Hands the program of a preview what steps answered last (components/steps/last_answers.py)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cli.pulumi.workspace import write_private
+from components.steps.command_line import is_step
+from components.steps.label import StepLabel
+from components.steps.last_answers import VARIABLE
+from engine.events import Made
+
+
+@contextmanager
+def last_answers(made: Iterable[Made], folder: Path) -> Iterator[None]:
+    """Have programs that are run inside know them, by a file in `folder`.
+
+    A step prints no secret, and of other commands, such as the one that makes a key, nothing is handed on.
+    """
+    answers = {
+        label.name: each.stdout for each in made if is_step(each.command) and (label := StepLabel.of(each.command))
+    }
+    file = folder / "last-answers.json"
+    write_private(file, json.dumps(answers))
+    os.environ[VARIABLE] = str(file)
+    try:
+        yield
+    finally:
+        del os.environ[VARIABLE]
+        file.unlink()

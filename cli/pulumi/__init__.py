@@ -1,0 +1,1 @@
+"""The Pulumi CLI or the in-process engine, run on one stack."""

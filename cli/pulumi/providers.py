@@ -1,0 +1,36 @@
+"""Print each <word> of requirements-<word>.txt that a stack file needs: `python -m cli.pulumi.providers FILE`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from components.roles.tailnet.settings import derived_kind
+from stacks.yaml_file import FileError, read_yaml
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def providers(config: Mapping[str, Any]) -> list[str]:
+    """The kinds of sites and of tailnet in a stack's config, as its file has it, that have packages of their own."""
+    sites, tailnet = config.get("tailrack:sites"), config.get("tailrack:tailnet")
+    kinds = [site.get("kind") for site in sites if isinstance(site, dict)] if isinstance(sites, list) else []
+    if isinstance(tailnet, dict):
+        kinds.append(tailnet.get("kind") or derived_kind(tailnet.keys(), brought=False))
+    words = {kind for kind in kinds if isinstance(kind, str) and kind.isalnum()}
+    return sorted(word for word in words if (PROJECT / f"requirements-{word}.txt").is_file())
+
+
+def main(file: Path) -> None:
+    """Print the words of a stack's file; none where it cannot be read, which whoever runs the stack is told."""
+    try:
+        config = read_yaml(file).get("config")
+    except FileError:
+        return
+    print(*providers(config if isinstance(config, dict) else {}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

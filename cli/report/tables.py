@@ -1,0 +1,134 @@
+"""The end of `make up`: nodes, bus bandwidth by message size for each scope, verdicts, and what to try next."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cli.output.make_command import Make
+from cli.output.terminal import one_line
+from cli.report.dates import dated
+from cli.report.facts import Scope, node_facts, nodes_beside_sites, scopes
+from cli.report.overall import BAD_VERDICTS
+from cli.report.training import Trained, training_of
+from components.validation.sizes import format_size
+from components.validation.table import COLUMNS, bandwidth, table_rows
+
+_NO_STACK = Make()
+_STYLES = {"PASS": "green", **dict.fromkeys(BAD_VERDICTS, "red"), "UNJUDGED": "yellow", "BUSY": "yellow"}
+_SEVERITIES = {"error": "red", "warning": "yellow"}
+_RIGHT = ("CPUs", "memory", "GPUs", "busbw (GB/s)", "floor (GB/s)", "spread")
+
+
+def show(console: Console, outputs: Mapping[str, Any], make: Make = _NO_STACK, since: float = 0) -> None:
+    """Print the report.
+
+    make    the commands of its stack
+    since   when the run that shows it began (seconds since 1970): figures measured earlier get their date
+    """
+    cluster = outputs.get("cluster")
+    if not cluster:
+        console.print(f"There is no cluster yet: run {make('up')}.", highlight=False, markup=False, soft_wrap=True)
+        return
+    title = f"Cluster {cluster['name']}: slurmctld at {cluster['control_address']}"
+    console.print(_table(title, [node_facts(node) for node in cluster["nodes"]]))
+    loose = [node["name"] for node in cluster["nodes"] if not node.get("gpu", {}).get("confined", True)]
+    if loose:
+        console.print(
+            f"Jobs on {', '.join(loose)} are not kept from one another's GPUs: these machines give systemd no cgroup "
+            "controllers (docs/gpus.md).",
+            style="yellow", highlight=False, markup=False, soft_wrap=True,
+        )  # fmt: skip
+    for note in cluster.get("notes", []):
+        console.print(f"Note: {one_line(note)}", style="yellow", highlight=False, markup=False)
+    alone = nodes_beside_sites(outputs)
+    if alone:
+        console.print(_table("Each node by itself", [node_figures(scope) for scope in alone]))
+    for scope in alone:
+        if scope.result["rows"]:  # all of which would be a table a node
+            _say_verdict(console, scope, since, f"{scope.name}: ")
+    for scope in [*(scope for scope in alone if not scope.result["rows"]), *scopes(outputs)]:
+        _show_scope(console, scope, since)
+    if trained := training_of(outputs):
+        _show_training(console, trained, since)
+
+
+def _show_training(console: Console, trained: Trained, since: float) -> None:
+    if trained.figures:
+        console.print(_table(f"Training, {trained.how}", [trained.figures]))
+    else:
+        console.print("Training: not measured", style="italic", highlight=False, markup=False)
+    words = f"{trained.verdict}  {trained.reason}{_when(trained.result, since)}"
+    console.print(words, style=_STYLES.get(trained.verdict, ""), highlight=False, markup=False)
+    console.print()
+
+
+def node_figures(scope: Scope) -> dict[str, str]:
+    """What a node by itself gives, column by column: the same in the terminal and on the page."""
+    result = scope.result
+    figure, floor, spread = result["busbw_gb_per_s"], result["floor_gb_per_s"], scope.optional.get("spread")
+    return {
+        "node": scope.name,
+        "GPUs": ", ".join(dict.fromkeys((scope.optional.get("gpus") or {}).values())),
+        "size": format_size(result["gate_bytes"]),
+        "busbw (GB/s)": "not measured" if figure is None else bandwidth(figure),
+        "floor (GB/s)": "none" if floor is None else bandwidth(floor),
+        "spread": f"{spread['relative']:.1%}" if spread else "",
+        "transport": scope.transport,
+        "verdict": result["verdict"],
+    }
+
+
+def _table(title: str, rows: list[dict[str, str]]) -> Table:
+    # Text, because a plain string may hold what rich takes for its own markup.
+    table = Table(title=Text(title), title_justify="left")
+    for column in rows[0] if rows else ():
+        # A name or an address that is too long goes on in the next line; it is never cut.
+        table.add_column(column, justify="right" if column in _RIGHT else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row.values()))
+    return table
+
+
+def _show_scope(console: Console, scope: Scope, since: float) -> None:
+    if scope.result["rows"]:
+        table = Table(title=Text(f"Bus bandwidth, {scope.title}: {scope.how}"), title_justify="left")
+        for column in COLUMNS:
+            table.add_column(column, justify="right")
+        for row in table_rows(scope.result):
+            table.add_row(*row)
+        console.print(table)
+    else:
+        console.print(f"Bus bandwidth, {scope.title}: not measured", style="italic", highlight=False, markup=False)
+    _say_verdict(console, scope, since)
+    for accusation in scope.accusations:
+        console.print(accusation, style="red", highlight=False, markup=False)
+    for finding in scope.findings:
+        if finding["severity"] in _SEVERITIES:
+            words = f"{finding['severity']}  {finding['node']}: {finding['check']}: {finding['seen']}"
+            words += f"; {finding['remedy']}" if finding["remedy"] else ""
+            console.print(words, style=_SEVERITIES[finding["severity"]], highlight=False, markup=False)
+    console.print()
+
+
+def _when(result: Mapping[str, Any], since: float) -> str:
+    words = dated(result, since, time.time())
+    return f" ({words})" if words else ""
+
+
+def _say_verdict(console: Console, scope: Scope, since: float, whose: str = "") -> None:
+    verdict, when = scope.result["verdict"], _when(scope.optional, since)
+    words = f"{verdict}  {whose}{scope.reason}{f' {scope.margin}' if scope.margin else ''}{when}"
+    console.print(words, style=_STYLES.get(verdict, ""), highlight=False, markup=False)
+
+
+def say_commands(console: Console, commands: Iterable[tuple[str, str]]) -> None:
+    """Print commands worth trying next, each with what it is for."""
+    console.print("Try next:", highlight=False)
+    for command, what in commands:
+        console.print(f"  {command}\n      {what}", highlight=False, markup=False, soft_wrap=True)

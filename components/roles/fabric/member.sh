@@ -1,7 +1,0 @@
-#!/bin/bash
-# uses: fabric/place
-# The fabric of a node, before its line goes into Slurm's files.
-#
-# NODE_ADDRESS   its tailnet address
-
-fabric_member() { place_in_fabric "$NODE_ADDRESS"; }

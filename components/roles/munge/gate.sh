@@ -1,5 +1,0 @@
-#!/bin/bash
-# uses: munge/own
-# With another key this machine could not speak to the cluster that it is in.
-
-munge_gate() { if munge_key_of_others; then found_foreign "a munge key ($MUNGE_FILE)"; fi; }

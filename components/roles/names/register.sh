@@ -1,0 +1,16 @@
+#!/bin/bash
+# uses: names/publish
+# A node's name, from the head node's list to everybody.
+#
+# NODE_NAME, NODE_ADDRESS
+
+names_register() {
+    take_lock
+    keep_name "$NODE_NAME" "$NODE_ADDRESS"
+    publish_names
+}
+
+names_register_forget() {
+    rm -f "$STATE_DIR/members/$NODE_NAME/address"
+    publish_names
+}

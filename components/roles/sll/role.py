@@ -1,0 +1,24 @@
+"""`sll` on the head node: a live view of jobs for all users, and the one reader that asks slurmctld for them."""
+
+from __future__ import annotations
+
+from components.roles.cluster_settings import ClusterSettings
+from components.roles.python_program import python_program
+from components.roles.role import Role, template
+
+
+def role(settings: ClusterSettings) -> Role:
+    """Where slurm.conf keeps users from one another's jobs there is no reader, and each asks for itself."""
+    private = next((str(value) for key, value in settings.slurm.settings.items() if key.lower() == "privatedata"), "")
+    return Role(
+        "sll",
+        after=("tailrack_command",),
+        packages={"services": ("python3",)},
+        values={"shared": not private.strip('"') or private.strip('"').lower() == "none"},
+        texts={
+            "program": python_program("components.roles.sll.sll", "sys.argv[1:]"),
+            "reader": python_program("components.roles.sll.reader", "sys.argv[1:]"),
+            "socket": template("sll", "tailrack-live.socket"),
+            "service": template("sll", "tailrack-live.service"),
+        },
+    )

@@ -1,0 +1,83 @@
+"""`sll`: what runs and waits on the cluster, live."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import select
+import sys
+import termios
+import time
+import tty
+from collections.abc import Sequence
+
+from components.roles.sll.snapshot import Snapshot
+from components.roles.sll.table import elapsed, page, rows_on, summary, table
+from components.roles.sll.watch import Watch
+from components.roles.tailrack_command.slurm import SlurmError
+
+TURN_SECONDS = 1.0
+# The screen's other page, without a cursor and with lines cut at its edge; and back.
+_BEGIN, _END = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
+_TOP, _REST_OF_LINE, _BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+
+
+def main(words: Sequence[str]) -> int:
+    """Show it; without a terminal, or with --once or --json, once."""
+    parser = argparse.ArgumentParser(
+        prog="sll", description="What runs and waits on the cluster, live. 'tailrack why JOBID' says more of one job."
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--once", action="store_true", help="print it once")
+    given = parser.parse_args(words)
+    # A name that the terminal has no letters for is no reason to end.
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    watch = Watch()
+    try:
+        seen = watch.first()
+        if given.json:
+            print(as_json(seen, time.time()))
+        elif given.once or not (sys.stdin.isatty() and sys.stdout.isatty()):
+            print("\n".join([*summary(seen, time.time()), "", *table(seen["jobs"], time.time())]))
+        else:
+            live(watch, seen)
+    except SlurmError as error:
+        print(f"sll: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        pass
+    return 0
+
+
+def as_json(seen: Snapshot, now: float) -> str:
+    """The snapshot, each job with its `elapsed` seconds."""
+    return json.dumps({**seen, "jobs": [{**row, "elapsed": elapsed(row, now)} for row in seen["jobs"]]}, indent=2)
+
+
+def live(watch: Watch, seen: Snapshot) -> None:
+    """Draw it again and again until somebody presses q. The terminal is afterwards as it was."""
+    keys = sys.stdin.fileno()
+    before = termios.tcgetattr(keys)
+    first = 0
+    try:
+        tty.setcbreak(keys)
+        print(_BEGIN, end="")
+        while True:
+            height = os.get_terminal_size(sys.stdout.fileno()).lines
+            step = rows_on(seen, time.time(), height)
+            first = max(0, min(first, len(seen["jobs"]) - step))
+            lines = page(seen, time.time(), height, first)
+            print(_TOP + "\n".join(line + _REST_OF_LINE for line in lines) + _BELOW, end="", flush=True)
+            if select.select([keys], [], [], TURN_SECONDS)[0]:
+                pressed = os.read(keys, 64)
+                if not pressed or pressed in (b"q", b"Q", b"\x04"):
+                    return
+                first += {b"j": step, b" ": step, b"\x1b[B": 1, b"k": -step, b"\x1b[A": -1}.get(pressed, 0)
+            seen = watch.seen() or seen
+    finally:
+        print(_END, end="", flush=True)
+        termios.tcsetattr(keys, termios.TCSADRAIN, before)

@@ -1,0 +1,32 @@
+"""The command `tailrack` on the head node. A subcommand is a module that has NAME, HELP, `arguments` and `run`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from components.roles.tailrack_command import costs, idle, nodes, resume, why
+from components.roles.tailrack_command.slurm import SlurmError
+
+SUBCOMMANDS: Sequence[Any] = (nodes, resume, why, costs, idle)
+
+
+def main(words: Sequence[str]) -> int:
+    """Run a subcommand; return the exit status: 1 where it was refused or failed, 2 for words that are none."""
+    parser = argparse.ArgumentParser(prog="tailrack", description="What a Slurm cluster made by tailrack can be asked.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for module in SUBCOMMANDS:
+        module.arguments(commands.add_parser(module.NAME, help=module.HELP, description=module.HELP))
+    arguments = parser.parse_args(list(words))
+    (chosen,) = [module for module in SUBCOMMANDS if arguments.command == module.NAME]
+    try:
+        return int(chosen.run(arguments))
+    except SlurmError as error:
+        print(f"tailrack: {error}", file=sys.stderr)
+    except BrokenPipeError:  # `tailrack nodes | head`
+        sys.stderr.close()
+    except KeyboardInterrupt:
+        pass
+    return 1

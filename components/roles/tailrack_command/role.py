@@ -1,0 +1,23 @@
+"""The command `tailrack` on the head node: why nodes are out, and back in; and what nodes answer it."""
+
+from __future__ import annotations
+
+from components.roles.cluster_settings import ClusterSettings
+from components.roles.python_program import python_program
+from components.roles.role import File, Role, template
+from components.roles.ssh_trust.answers import ANSWERS
+
+
+def role(_settings: ClusterSettings) -> Role:
+    """Users may call it too: what it shows is what Slurm tells everybody."""
+    return Role(
+        "tailrack_command",
+        after=("ssh_trust",),
+        packages={"services": ("python3",)},
+        texts={"program": python_program("components.roles.tailrack_command.main", "sys.argv[1:]")},
+        files={"compute": tuple(_answer(name) for name in ("checks", "last-failure"))},
+    )
+
+
+def _answer(name: str) -> File:
+    return File(f"{ANSWERS}/{name}", template("tailrack_command", name), mode="0755")

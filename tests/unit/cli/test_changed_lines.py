@@ -1,0 +1,123 @@
+"""What a preview says of a step's inputs: the changed lines, and never a secret."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+from typing import Any
+
+import pytest
+from pulumi.runtime.rpc import UNKNOWN
+
+from cli.preview.changed_lines import changed_lines
+from components.steps.command_line import command, render_script, render_values
+from components.steps.composition import Script
+from tests.unit.configs import AUTH_KEY, HOSTS, LAB, MUNGE_KEY
+from tests.unit.recorded import Build
+
+MACHINE = "# the machine is another, or is to be repaired"
+ACTIONS = {"create": "up", "delete": "down"}
+ANOTHER = "# its script changes: by what the config adds or takes away, or by another version of tailrack"
+
+
+def stdin(script: str = "up() { :; }", **values: Any) -> dict[str, str]:
+    return {"stdin": render_script(Script(f"#!/bin/bash\n{script}", frozenset(), False), values)}
+
+
+def test_one_changed_setting_of_slurm_is_exactly_that_line(build: Build) -> None:
+    raw = copy.deepcopy(HOSTS)
+    raw["slurm"] = {"settings": {"KillWait": 30}}
+    before = build(raw)
+    raw["slurm"]["settings"]["KillWait"] = 45
+    after = build(raw)
+    changed = {step.name: changed_lines(step.inputs, after[step.name].inputs) for step in before.remote}
+    assert {name: lines for name, lines in changed.items() if lines} == {
+        "door-head": ["# slurm.conf", "- KillWait=30", "+ KillWait=45"]
+    }
+
+
+def test_a_new_user_is_one_line_on_every_machine_and_no_secret_is_among_them(build: Build) -> None:
+    raw = copy.deepcopy(LAB)
+    before = build(raw)
+    raw["users"].append({"name": "grace", "uid": 6002})
+    after = build(raw)
+    lines = [line for step in before.remote for line in changed_lines(step.inputs, after[step.name].inputs)]
+    assert "+ grace 6002 6002" in lines
+    assert [line for line in lines if line.startswith("- ")] == ["- local users = { [6001] = true }"]
+    assert not any(secret in line for line in lines for secret in (AUTH_KEY, MUNGE_KEY))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (stdin(A="one"), stdin(A="two"), ["# a", "- one", "+ two"]),
+        (stdin(A="it's\nso\nend"), stdin(A="it's\nnot\nend"), ["# a", "- so", "+ not"]),
+        (stdin(), stdin(A="x"), ["# a", "+ x"]),
+        (
+            stdin("up() { :; }"),
+            stdin("up() { true; }"),
+            ["# its script changes: by what the config adds or takes away, or by another version of tailrack"],
+        ),
+        (stdin(A="1"), {"stdin": UNKNOWN}, ["# with values that are known once the steps before it have run"]),
+        (stdin(A="1"), {"stdin": "[secret]"}, ["# it becomes, or was, a secret"]),
+        ({"stdin": "[secret]"}, {"stdin": UNKNOWN}, ["# with a secret that is made anew"]),
+        ({"stdin": "[secret]"}, {"stdin": "[secret]"}, ["# a secret of it, or its connection, changes"]),
+        ({"connection": "[secret]"}, {"connection": {"host": "h"}}, ["# its connection changes"]),
+        ({"triggers": [1]}, {"triggers": [2]}, ["# it is asked to be made anew"]),
+        (
+            {"triggers": [1]},
+            {"triggers": [2], "update": "recall"},
+            ["# what it measures is another", "# its update changes"],
+        ),
+        (
+            {"acl": '{\n  "grants": [\n    "tcp:22"\n  ]\n}'},
+            {"acl": '{\n  "grants": [\n    "tcp:23"\n  ]\n}'},
+            ["# the tailnet's policy", '-     "tcp:22"', '+     "tcp:23"'],
+        ),
+        ({"same": 1}, {"same": 1}, []),
+    ],
+)
+def test_what_changes_is_said_in_lines(before: dict[str, Any], after: dict[str, Any], said: list[str]) -> None:
+    assert changed_lines(before, after) == said
+
+
+def step(script: str = "up() { :; }", limit: int = 60, **values: Any) -> dict[str, Any]:
+    """A step whose script lies on its machine."""
+    there = Script(script, frozenset(), undo=True)
+    commands = {key: command(there, ".tailrack/scripts", "ops", action, limit) for key, action in ACTIONS.items()}
+    return {**commands, "stdin": render_values(values)}
+
+
+def copy_of(digest: str = "a", path: str = "/here", place: str = ": a1-scripts a1 'a1: scripts'; 1") -> dict[str, Any]:
+    return {"source": {"hash": digest, "path": path}, "remotePath": ".tailrack", "triggers": [place]}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (step(A="one"), step(A="two"), ["# a", "- one", "+ two"]),
+        (step(), step("up() { true; }"), [ANOTHER]),
+        (step(A="1"), step("up() { true; }", A="2"), [ANOTHER, "# a", "- 1", "+ 2"]),
+        (step(), step(limit=90), ["# its create changes", "# its delete changes"]),
+        (copy_of(), copy_of("b"), [ANOTHER]),
+        (copy_of(), copy_of(place=": a1-scripts a1 'a1: scripts'; 2"), [MACHINE]),
+        # A checkout that lies elsewhere copies nothing.
+        (copy_of(), copy_of(path="/there", place=": a1-scripts a1 'a1: scripts'; 2"), [MACHINE]),
+    ],
+)
+def test_of_a_script_that_lies_on_the_machine_it_is_said_that_it_is_another(
+    before: dict[str, Any], after: dict[str, Any], said: list[str]
+) -> None:
+    assert changed_lines(before, after) == said
+
+
+def test_a_change_of_many_lines_is_cut_and_says_so() -> None:
+    lines = changed_lines(stdin(A="\n".join(map(str, range(200)))), stdin(A="x"))
+    assert len(lines) < 50
+    assert lines[-1].startswith("# and ")
+
+
+def test_a_line_of_a_script_that_looks_like_a_value_is_none() -> None:
+    one, other = stdin("X='a'\nup() { :; }"), stdin("X='b'\nup() { :; }")
+    assert changed_lines(one, other) == [ANOTHER]
+    assert difflib.SequenceMatcher(None, one["stdin"], other["stdin"]).ratio() < 1

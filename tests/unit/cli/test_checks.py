@@ -1,0 +1,398 @@
+"""What nobody merges without having asked for it by name: each rule, and what becomes of what it finds."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pulumi.runtime.rpc import UNKNOWN
+
+from cli import commands
+from cli.checks import RULES, Checks
+from cli.checks.head_replaced import head_replaced
+from cli.checks.key_endless import KEY as AUTH_KEY_TYPE
+from cli.checks.key_endless import LONGEST_SECONDS
+from cli.checks.ssh_open import GROUP
+from cli.preview.comment import comment
+from cli.preview.plan import Plan
+from cli.stack_config.written_config import WrittenConfig
+from components.steps.label import StepLabel
+from engine.events import Event, Summary
+from engine.values import HIDDEN
+from stacks.config import ConfigError, parse
+from stacks.config.allow import FINDINGS
+from tests.unit.configs import HEADS, HOST_KEY, HOSTS, LAB
+from tests.unit.recorded import Build, Recorded
+
+COMMAND = "command:remote:Command"
+
+
+def event(
+    operation: str, kind: str, name: str, before: Any = None, after: Any = None, command: str = "", said: str = ""
+) -> Event:
+    """The start of one step of a preview; `said` is what the step said when it ran last."""
+    of = "HeadNode" if name.startswith(HEADS) else "ComputeNode"
+    chain = f"tailrack:cluster:Cluster$tailrack:cluster:{of}${kind}" if kind == COMMAND else kind
+    urn = f"urn:pulumi:prod::tailrack::{chain}::{name}"
+    return Event(
+        "start",
+        operation,
+        urn,
+        name,
+        kind,
+        command=command,
+        before=before or {},
+        after=after or {},
+        outputs={"stdout": said},
+    )
+
+
+def planned(before: Recorded, after: Recorded) -> Iterator[Event]:
+    """What a preview tells of a stack that was built one way and is now built another."""
+    was, becomes = ({(one.type, one.name): one.inputs for one in stack.resources} for stack in (before, after))
+    for kind, name in was.keys() | becomes.keys():
+        old, new = was.get((kind, name)), becomes.get((kind, name))
+        if old != new:
+            operation = "create" if old is None else "delete" if new is None else "update"
+            command = str((new or old or {}).get("create", ""))
+            yield event(operation, kind, name, old, new, command)
+
+
+def found(*events: Event) -> list[tuple[str, str]]:
+    """The names and words of what the rules find."""
+    checks = Checks(())
+    for one in events:
+        checks.on_event(one)
+    return [(finding.name, finding.text) for finding in checks.refused]
+
+
+def group(**rule: Any) -> Event:
+    return event("create", GROUP, "one-group", after={"ingress": [{"fromPort": 22, "toPort": 22, **rule}]})
+
+
+@pytest.mark.parametrize(
+    ("rule", "networks"),
+    [
+        ({"protocol": "tcp", "cidrBlocks": ["0.0.0.0/0"]}, ["0.0.0.0/0"]),
+        ({"protocol": "tcp", "cidrBlocks": ["203.0.113.7/32", "128.0.0.0/1"]}, ["128.0.0.0/1"]),
+        ({"protocol": "tcp", "ipv6CidrBlocks": ["::/0"], "cidrBlocks": None}, ["::/0"]),
+        ({"protocol": "-1", "fromPort": 0, "toPort": 0, "cidrBlocks": ["0.0.0.0/0"]}, ["0.0.0.0/0"]),
+        ({"protocol": "tcp", "fromPort": 1, "toPort": 1024, "cidrBlocks": ["0.0.0.0/0"]}, ["0.0.0.0/0"]),
+        ({"protocol": "udp", "fromPort": 41641, "toPort": 41641, "cidrBlocks": ["0.0.0.0/0"]}, []),
+        ({"protocol": "tcp", "fromPort": 443, "toPort": 443, "cidrBlocks": ["0.0.0.0/0"]}, []),
+        ({"protocol": "tcp", "cidrBlocks": ["203.0.113.0/24", "unknown-yet"]}, []),
+        ({"protocol": "-1", "self": True}, []),
+    ],
+)
+def test_a_security_group_that_lets_the_world_in_by_ssh_is_found(rule: dict[str, Any], networks: list[str]) -> None:
+    wanted = [("ssh-open", f"one-group lets SSH in from {each}: everybody could try to log in") for each in networks]
+    assert found(group(**rule)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("key", "endless"),
+    [
+        ({"reusable": True}, True),
+        ({"reusable": True, "expiry": 0}, True),
+        ({"reusable": True, "expiry": LONGEST_SECONDS + 1}, True),
+        ({"reusable": True, "expiry": LONGEST_SECONDS}, False),
+        ({"reusable": False}, False),
+        ({}, False),
+    ],
+)
+def test_a_reusable_key_without_an_end_is_found(key: dict[str, Any], endless: bool) -> None:
+    names = [name for name, _ in found(event("create", AUTH_KEY_TYPE, "join-key", after=key))]
+    assert names == ["key-endless"] * endless
+
+
+def exported(line: str) -> Event:
+    text = f"NODE_EXPORT='{line}'\n#!/bin/bash\nup"
+    return event("update", COMMAND, "b1-register", {"stdin": ""}, {"stdin": text})
+
+
+@pytest.mark.parametrize("client", ["100.64.0.0/10", "*", "0.0.0.0/0", "*.lab.ts.net", "@all", "100.64.0.7/31"])
+def test_an_export_to_more_than_one_machine_is_found(client: str) -> None:
+    wanted = [("export-wide", f"b1-register exports the share to {client}, which is more than one machine")]
+    assert found(exported(f"/export/shared {client}(rw,root_squash)")) == wanted
+    assert found(exported(f"/export/shared 100.64.0.7/32(rw) {client}(ro)")) == wanted
+
+
+def test_the_export_of_every_member_of_a_stack_is_seen_and_is_one_address(build: Build) -> None:
+    stack = build(LAB)
+    nothing = Recorded()
+    lines = {step.name: stack.header(step.name)["NODE_EXPORT"] for step in stack.remote if "-register" in step.name}
+    assert lines
+    assert all(line.endswith("/32(rw,sync,secure,root_squash,no_subtree_check)") for line in lines.values())
+    assert found(*planned(nothing, stack)) == []
+
+
+def with_floors(**floors: float) -> dict[str, Any]:
+    raw = copy.deepcopy(LAB)
+    raw["validation"] = {"floors_gb_per_s": {name.replace("_", "-"): floor for name, floor in floors.items()}}
+    return raw
+
+
+def test_a_floor_that_is_taken_away_is_found_by_its_scope(build: Build) -> None:
+    site = LAB["sites"][0]["name"]
+    before = build(with_floors(**{site: 0.5, "cross_site": 0.1}))
+    assert found(*planned(before, build(with_floors(cross_site=0.1)))) == [
+        ("floor-removed", f"{site} loses its floor of 0.5 GB/s: no figure would be too low")
+    ]
+
+
+def test_a_floor_that_is_lowered_is_found_and_one_that_rises_or_comes_is_not(build: Build) -> None:
+    site = LAB["sites"][0]["name"]
+    before = build(with_floors(**{site: 0.5}))
+    assert found(*planned(before, build(with_floors(**{site: 0.4})))) == [
+        ("floor-lowered", f"{site} would pass with 0.4 GB/s, and 0.5 GB/s is its floor")
+    ]
+    assert found(*planned(before, build(with_floors(**{site: 0.6, "cross_site": 0.1})))) == []
+
+
+def test_a_floor_that_goes_with_its_site_is_not_missed(build: Build) -> None:
+    raw = with_floors(**{site["name"]: 0.5 for site in LAB["sites"]}, cross_site=0.1)
+    before = build(raw)
+    after = copy.deepcopy(raw)
+    (gone,) = (site for site in after["sites"] if site["name"] != LAB["head"]["site"])
+    after["sites"].remove(gone)
+    for scope in (gone["name"], "cross-site"):
+        del after["validation"]["floors_gb_per_s"][scope]
+    assert found(*planned(before, build(after))) == []
+
+
+def test_a_floor_is_compared_with_nothing_where_the_state_remembers_none(build: Build) -> None:
+    stack = build(with_floors())
+    (component,) = (one for one in stack.resources if one.type == "tailrack:validation:NcclValidation")
+    assert found(event("update", component.type, "validation", {}, dict(component.inputs))) == []
+
+
+def with_training(floor: float | None) -> dict[str, Any]:
+    raw = copy.deepcopy(LAB)
+    raw["validation"] = {"training": {} if floor is None else {"floor_images_per_second": floor}}
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("now", "finding"),
+    [
+        (None, [("floor-removed", "training loses its floor of 90 images a second: no figure would be too low")]),
+        (80, [("floor-lowered", "training would pass with 80 images a second, and 90 images a second is its floor")]),
+        (95, []),
+    ],
+)
+def test_a_floor_of_training_that_goes_or_is_lowered_is_found(
+    build: Build, now: float | None, finding: list[tuple[str, str]]
+) -> None:
+    assert found(*planned(build(with_training(90)), build(with_training(now)))) == finding
+
+
+HEAD_LOST = (
+    "the head node door would be taken out of the cluster: homes, Slurm's state and the cluster's keys are on its disk"
+)
+STEP = StepLabel("door-head", "door", "door: users, NFS server, slurmctld").on("exec true")
+
+
+def test_a_head_node_whose_host_key_is_another_is_found(build: Build) -> None:
+    raw = copy.deepcopy(HOSTS)
+    before = build(raw)
+    head = next(host for site in raw["sites"] for host in site["hosts"] if host["name"] == "door")
+    assert head["host_key"] == HOST_KEY
+    head["host_key"] = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHsxVUzmBpSdwFQZtphurk0GoVLg/WuFmDC4lSWKF7Kp"
+    assert found(*planned(before, build(raw))) == [
+        ("head-replaced", "the head node door has another host key: it is another machine, or one installed anew")
+    ]
+
+
+def test_a_node_whose_host_key_is_another_is_none_of_this(build: Build) -> None:
+    raw = copy.deepcopy(HOSTS)
+    before = build(raw)
+    for site in raw["sites"]:
+        for host in site["hosts"]:
+            if host["name"] != "door":
+                host["host_key"] = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHsxVUzmBpSdwFQZtphurk0GoVLg/WuFmDC4lSWKF7Kp"
+    assert found(*planned(before, build(raw))) == []
+
+
+@pytest.mark.parametrize(
+    ("operation", "inputs", "lost"),
+    [
+        ("replace", {"create": STEP}, True),  # its machine is made anew, and takes its steps with it
+        ("delete", {"create": STEP, "delete": STEP}, True),
+        ("delete", {"create": STEP}, False),  # a step of an older version, which undoes nothing
+        ("update", {"create": STEP, "delete": STEP}, False),
+    ],
+)
+def test_a_head_node_whose_steps_are_made_anew_or_undone_is_found_once(
+    operation: str, inputs: dict[str, str], lost: bool
+) -> None:
+    after = {} if operation == "delete" else inputs
+    step = event(operation, COMMAND, "door-head", inputs, after, STEP)
+    assert found(step, step) == [("head-replaced", HEAD_LOST)] * lost
+
+
+def test_a_head_node_that_goes_or_gets_another_name_is_found() -> None:
+    assert found(event("delete", "tailrack:cluster:HeadNode", "door")) == [("head-replaced", HEAD_LOST)]
+
+
+def test_a_new_stack_has_nothing_to_ask_for(build: Build) -> None:
+    for raw in (LAB, HOSTS):
+        assert found(*planned(Recorded(), build(raw))) == []
+
+
+def test_every_name_that_can_be_allowed_is_one_that_a_rule_can_find() -> None:
+    words = "\n".join(Path(inspect.getfile(rule)).read_text(encoding="utf-8") for rule in RULES)
+    named = {name for name in FINDINGS if name.upper().replace("-", "_") in words}
+    assert named == set(FINDINGS)
+
+
+def test_a_name_that_is_no_findings_is_refused_with_the_one_that_was_meant(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"tailrack:allow\[0\].*did you mean 'floor-removed'"):
+        parse({**LAB, "allow": ["floors-removed"]}, base_dir=tmp_path)
+
+
+def releasing(wanted: str, head: str, *nodes: str, was: str = "") -> list[tuple[str, str]]:
+    """What is found where a release is wanted, by what head node and nodes had."""
+
+    def has(version: str) -> str:
+        return json.dumps({"slurm_version": version})
+
+    before, after = ({"stdin": f"HEAD_COMPUTES=false\nSLURM_RELEASE={each}\n"} for each in (was, wanted))
+    unknown = {"stdin": UNKNOWN}
+    return found(
+        event("update", COMMAND, f"{HEADS[0]}-check", before, after),
+        event("update", COMMAND, f"{HEADS[0]}-head", before, unknown, said=has(head)),
+        *(event("update", COMMAND, f"n{at}-node", {}, unknown, said=has(each)) for at, each in enumerate(nodes)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "head", "nodes"),
+    [("24.11.5", "24.11.5", ["24.11.5"]), ("25.11.7", "24.11.5", ["24.05.8", "24.11.5"]), ("24.11.6", "24.11.5", [])],
+)
+def test_a_release_that_may_follow_is_no_finding(wanted: str, head: str, nodes: list[str]) -> None:
+    assert releasing(wanted, head, *nodes) == []
+
+
+@pytest.mark.parametrize("wanted", ["24.11.5", "24.05.9", "24.11.9"])
+def test_a_way_back_is_found(wanted: str) -> None:
+    ((name, text),) = releasing(wanted, "24.11.10")
+    assert name == "slurm-release"
+    assert text.endswith(f"{wanted} is older: no release reads what a newer one has written. Write 24.11.10 or newer")
+
+
+@pytest.mark.parametrize(
+    ("head", "wanted", "stops"),
+    [("23.11.4", "25.11.7", ["25.05"]), ("23.11.4", "26.11.1", ["25.05"]), ("22.05.8", "26.11.1", ["23.11", "25.05"])],
+)
+def test_a_release_that_does_not_read_what_is_there_is_found_with_all_stops(
+    head: str, wanted: str, stops: list[str]
+) -> None:
+    ((_, text),) = releasing(wanted, head)
+    assert (
+        f"Go by way of {', '.join(stops)}: write a release of {stops[0]} as tailrack:slurm.release and run up" in text
+    )
+    assert text.endswith(f"; then {wanted}. Pools after each")
+
+
+def test_a_node_that_the_new_controller_would_not_take_is_found_by_name() -> None:
+    ((_, text),) = releasing("25.11.7", "24.11.5", "24.11.5", "23.11.4")
+    assert text.startswith("a controller of 25.11.7 takes nodes of 24.05 and newer, and n1 has 23.11.4. Bring it")
+
+
+def test_a_release_that_the_config_no_longer_names_is_found() -> None:
+    ((_, text),) = releasing("", "24.11.5", was="24.11.5")
+    assert text.startswith("the cluster has Slurm 24.11.5, and the config no longer names a release. Write")
+
+
+def test_what_cannot_be_is_not_allowed_by_name_and_a_machine_that_says_nonsense_finds_nothing() -> None:
+    checks = Checks(["slurm-release"])
+    checks.on_event(event("update", COMMAND, f"{HEADS[0]}-check", {}, {"stdin": "SLURM_RELEASE=24.05.1\n"}))
+    for said in ("", "null", "[]", '{"slurm_version": 7}', '{"slurm_version": "99.11.1"}', HIDDEN):
+        checks.on_event(event("update", COMMAND, f"{HEADS[0]}-head", said=said))
+    assert checks.refused == []
+    checks.on_event(event("update", COMMAND, f"{HEADS[0]}-head", said='{"slurm_version": "24.11.5"}'))
+    assert [finding.name for finding in checks.refused] == ["slurm-release"]
+    assert "tailrack:allow" not in next(checks.lines())
+
+
+def test_the_head_nodes_look_is_sent_the_release_in_a_preview_already(build: Build) -> None:
+    stack = build({**LAB, "slurm": {"release": "25.11.7", "release_sha256": "a" * 64}})
+    assert stack.header(f"{HEADS[0]}-check")["SLURM_RELEASE"] == "25.11.7"
+
+
+def checked(*allowed: str) -> Checks:
+    checks = Checks(allowed)
+    checks.on_event(event("delete", "tailrack:cluster:HeadNode", "door"))
+    return checks
+
+
+def test_what_is_asked_for_by_name_is_said_and_not_refused() -> None:
+    assert checked().refused == [("head-replaced", HEAD_LOST)]
+    allowed = checked("head-replaced", "ssh-open")
+    assert allowed.refused == []
+    assert [*allowed.lines()] == [
+        f"head-replaced: {HEAD_LOST}. Asked for by tailrack:allow.",
+        "tailrack:allow has ssh-open, which nothing needs: take it out, or it lets the next one pass unseen.",
+    ]
+
+
+def test_the_comment_says_what_was_found_before_all_else() -> None:
+    nothing = Plan.of([], [], Summary())
+    text = comment("prod", nothing, [], checked())
+    lines = [line for line in text.splitlines() if line]
+    assert lines[2] == "**Refused:**"
+    assert lines[3].startswith("- head-replaced: the head node door would be taken out of the cluster")
+    assert "**Asked for by name:**" in comment("prod", nothing, [], checked("head-replaced"))
+    assert "by name" not in comment("prod", nothing, [], Checks(()))
+
+
+@pytest.mark.parametrize(("allowed", "status"), [([], 1), (["head-replaced"], 0)])
+def test_a_preview_says_it_first_and_fails_where_nobody_asked_for_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], allowed: list[str], status: int
+) -> None:
+    def deployment(_arguments: Any, progress: Any, _found: Any, keep: Any) -> Any:
+        def preview(*_: object) -> Summary:
+            for one in (
+                event("update", COMMAND, "door-check", {"create": "a"}, {"create": "b"}),
+                event("delete", "tailrack:cluster:HeadNode", "door"),
+            ):
+                progress.on_event(one)
+                keep(one)
+            return Summary()
+
+        return SimpleNamespace(
+            preview=preview,
+            written=WrittenConfig({"tailrack:allow": allowed}),
+            made=list,
+            outputs=dict,
+            config=lambda: parse(LAB, base_dir=Path()),
+        )
+
+    monkeypatch.setattr(commands, "_deployment", deployment)
+    monkeypatch.setattr(commands, "find_engine", lambda _: SimpleNamespace(why=""))
+    note = tmp_path / "comment.md"
+    assert commands.main(["--stack", "prod", "preview", "--comment", str(note)]) == status
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.strip()]
+    assert lines[0].startswith(" ! head-replaced: the head node door")
+    assert lines[1].startswith(" - head node door")
+    assert lines[2].startswith(" ~ door-check")
+    assert "head-replaced" in note.read_text()
+
+
+def test_a_join_that_is_made_anew_by_what_it_is_told_is_no_head_that_goes() -> None:
+    told = {"triggers": "[secret]"}
+    by_its_key = event("replace", COMMAND, f"{HEADS[0]}-join", told, told, StepLabel("join", HEADS[0], "x").on("true"))
+    assert list(head_replaced(by_its_key)) == []
+    with_its_machine = event("replace", COMMAND, f"{HEADS[0]}-check")
+    assert len(list(head_replaced(with_its_machine))) == 1
+
+
+def test_what_takes_the_head_from_the_tailnets_list_undoes_nothing_of_it() -> None:
+    was, label = {"delete": "exec python3"}, StepLabel("device", "", "x")
+    assert list(head_replaced(event("delete", COMMAND, f"{HEADS[0]}-device", was, None, label.on(":")))) == []

@@ -1,0 +1,131 @@
+"""What the driver does about a run of the CLI that was killed, and about its errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from pulumi.automation import CommandError, CommandResult
+
+from cli.pulumi.runner import CliRunner
+from cli.pulumi.state import made_of
+from cli.pulumi.workspace import PROJECT, CliError, Workspace
+
+
+def test_what_cannot_be_cleared_away_after_a_kill_is_said_in_the_clis_words_and_is_no_bug() -> None:
+    def refresh(**_: Any) -> None:
+        raise CommandError(CommandResult("", "error: the disk is full\n", 255))
+
+    pending = SimpleNamespace(deployment={"pending_operations": [{}]})
+    stack = SimpleNamespace(export_stack=lambda: pending, refresh=refresh)
+    workspace = SimpleNamespace(locks=lambda: [], stack="dev")
+    runner = CliRunner(cast(Any, workspace), cast(Any, None), lambda event: None)
+    with pytest.raises(CliError, match=r"what a killed run left cannot be cleared away: .*the disk is full"):
+        runner._clear_pending(cast(Any, stack))
+
+
+def test_an_interrupt_before_the_first_step_is_told_as_one_and_not_as_what_it_broke_off() -> None:
+    runner = CliRunner(cast(Any, SimpleNamespace(locks=lambda: [], stack="dev")), cast(Any, None), print)
+
+    def export() -> None:
+        runner.stop()
+        raise CommandError(CommandResult("", "", -2))
+
+    with pytest.raises(CliError) as caught:
+        runner._clear_pending(cast(Any, SimpleNamespace(export_stack=export)))
+    assert str(caught.value) == "stopped before a step was begun: run the same command again"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    """A stack that has been run before: the CLI keeps a history of it."""
+    workspace = Workspace(PROJECT, "dev", tmp_path / "Pulumi.dev.yaml", tmp_path)
+    for kind in ("history", "backups"):
+        keep(workspace, f"{kind}/tailrack/dev/dev-1795642260415893327.{kind}.json", {})
+    return workspace
+
+
+def keep(workspace: Workspace, path: str, content: dict[str, Any]) -> None:
+    file = workspace.backend / ".pulumi" / path
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(content), encoding="utf-8")
+
+
+def test_only_a_lock_is_taken_for_one_that_a_killed_run_left(workspace: Workspace) -> None:
+    called = list[str]()
+    stack = SimpleNamespace(export_stack=lambda: SimpleNamespace(deployment={}))
+
+    def run(words: list[str], *_: Any) -> SimpleNamespace:
+        called.append(words[0])
+        return SimpleNamespace(stdout="")
+
+    command = SimpleNamespace(run=run)
+    runner = CliRunner(workspace, cast(Any, command), print)
+    runner._clear_pending(cast(Any, stack))
+    assert not called
+    # No process has this number.
+    keep(workspace, "locks/organization/tailrack/dev/6e4c.json", {"pid": 2**30})
+    runner._clear_pending(cast(Any, stack))
+    assert called == ["cancel"]
+
+
+def test_an_interrupt_while_a_lock_is_taken_away_is_told_as_one(workspace: Workspace) -> None:
+    keep(workspace, "locks/organization/tailrack/dev/6e4c.json", {"pid": 2**30})
+
+    def cancel(*_: object) -> None:
+        runner.stop()
+        raise CommandError(CommandResult("", "", -2))
+
+    runner = CliRunner(workspace, cast(Any, SimpleNamespace(run=cancel)), print)
+    with pytest.raises(CliError, match=r"^stopped before a step was begun: run the same command again$"):
+        runner._clear_pending(cast(Any, SimpleNamespace()))
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "error: getting secrets manager: constructing secrets manager: incorrect passphrase",
+            "the passphrase does not open the state of stack 'dev'; set PULUMI_CONFIG_PASSPHRASE_FILE (or",
+        ),
+        (
+            "error: failed to decrypt: incorrect passphrase, please set PULUMI_CONFIG_PASSPHRASE to the correct",
+            "the passphrase does not open the state of stack 'dev'; set",
+        ),
+        (
+            "error: constructing secrets manager: passphrase must be set with PULUMI_CONFIG_PASSPHRASE or PULUMI_",
+            "no passphrase: set PULUMI_CONFIG_PASSPHRASE_FILE",
+        ),
+        ("error: malformed state value", "what is secret in the state of stack 'dev' is damaged"),
+        ("error: the disk is full", "error: the disk is full"),
+    ],
+)
+def test_an_error_of_the_clis_own_is_told_with_the_stack_and_the_remedy(said: str, told: str) -> None:
+    """Its words are those of its source, 3.260."""
+    runner = CliRunner(cast(Any, SimpleNamespace(stack="dev")), cast(Any, None), lambda event: None)
+
+    def fail(_: object) -> None:
+        raise CommandError(CommandResult("", f"{said}\n", 255))
+
+    (failure,) = runner._run(fail, touches_hosts=False).failures
+    assert told in failure.message
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_the_connection_of_a_step_comes_out_of_an_export_whatever_of_it_is_secret(whole: bool) -> None:
+    def secret(value: Any) -> dict[str, str]:
+        return {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "plaintext": json.dumps(value)}
+
+    way: dict[str, Any] = {
+        "host": "192.0.2.1",
+        "port": 22.0,
+        "privateKey": "key",
+        "proxy": {"host": "192.0.2.2", "privateKey": "other"},
+    }
+    hidden = {**way, "privateKey": secret("key"), "proxy": {**way["proxy"], "privateKey": secret("other")}}
+    exported = {"urn": "urn:x", "inputs": {"create": "true", "connection": secret(way) if whole else hidden}}
+    assert made_of(exported).connection == way
+    assert made_of({"urn": "urn:x", "inputs": {"create": "true"}}).connection == {}

@@ -1,0 +1,144 @@
+"""`make report` and `make floors` as commands: what they write, where, and what they refuse."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cli import commands
+from cli.output.make_command import Make
+from cli.stack_config.stack_file import read_stack_file
+from cli.stack_config.written_config import WrittenConfig
+from engine.events import Event, Failure, Summary
+
+NODE = {
+    "name": "head", "site": "rack", "tailnet_ip": "100.64.0.1", "path": "self", "cpus": 2, "memory_mb": 1024, "gpus": 0,
+    "slurm_version": "24.11.5", "tailscale_version": "1.102.5",
+}  # fmt: skip
+RACK = {
+    "backend": "mpi-cpu", "verdict": "UNJUDGED", "reason": "Measured.", "busbw_gb_per_s": 0.5, "gate_bytes": 4194304,
+    "floor_gb_per_s": None, "wrong": 0, "ranks": 2, "nodes": ["head", "a"], "transport": "TCP", "interface": "eth0",
+    "rows": [], "left_out": [],
+}  # fmt: skip
+
+
+def run(monkeypatch: pytest.MonkeyPatch, place: Path, command: str, outputs: dict[str, Any]) -> int:
+    monkeypatch.setattr(commands, "_deployment", lambda *_: SimpleNamespace(outputs=lambda: outputs))
+    monkeypatch.setattr(commands, "find_engine", lambda _: None)
+    words = ["--stack", "prod", "--state-dir", str(place), "--config-file", str(place / "Pulumi.prod.yaml"), command]
+    return commands.main(words)
+
+
+@pytest.fixture
+def outputs() -> dict[str, Any]:
+    cluster = {"name": "prod", "control_address": "100.64.0.1", "partitions": ["all"], "nodes": [NODE]}
+    return {"cluster": cluster, "validation": {"rack": RACK}, "busbw_gb_per_s": 0.5}
+
+
+def test_a_report_is_a_file_for_its_owner_alone_and_its_path_is_said(monkeypatch, tmp_path, capsys, outputs):
+    assert run(monkeypatch, tmp_path, "report", outputs) == 0
+    path = tmp_path / "report-prod.html"
+    assert "0.50000 GB/s" in path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert str(path) in capsys.readouterr().err
+
+
+def test_floors_are_written_into_the_stacks_config_and_said(monkeypatch, tmp_path, capsys, outputs):
+    config = tmp_path / "Pulumi.prod.yaml"
+    config.write_text("config:\n  tailrack:cluster: {name: prod} # ours\n")
+    assert run(monkeypatch, tmp_path, "floors", outputs) == 0
+    section = read_stack_file(config)["config"]["tailrack:validation"]
+    assert section["floors_gb_per_s"] == {"rack": 0.45}
+    assert section["floors_from"].startswith("measured floors of 20")
+    assert "# ours" in config.read_text()
+    assert "rack: 0.45" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["report", "floors"])
+def test_without_a_cluster_both_say_what_to_do(monkeypatch, tmp_path, capsys, command):
+    assert run(monkeypatch, tmp_path, command, {}) == 1
+    assert "run make up" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_was_not_sound_leaves_the_config_as_it_was(monkeypatch, tmp_path, capsys, outputs):
+    config = tmp_path / "Pulumi.prod.yaml"
+    config.write_text("config:\n  tailrack:cluster: {name: prod}\n")
+    outputs["validation"]["rack"] = {**RACK, "verdict": "FAIL"}
+    assert run(monkeypatch, tmp_path, "floors", outputs) == 1
+    assert "no floors are written, because of rack: its verdict is FAIL" in capsys.readouterr().err
+    assert config.read_text() == "config:\n  tailrack:cluster: {name: prod}\n"
+
+
+STEP = Event("start", "create", "urn:pulumi:dev::tailrack::command:local:Command::a1-node", "a1-node")
+STACK = Event("start", "create", "urn:pulumi:dev::tailrack::pulumi:pulumi:Stack::dev", "dev", "pulumi:pulumi:Stack")
+
+
+@pytest.mark.parametrize(
+    ("command", "event", "said"),
+    [
+        ("up", STACK, "Nothing was begun."),
+        ("up", STEP, "What did not fail is done."),
+        ("down", STEP, "What did not fail is done."),
+        ("preview", STEP, "Nothing was begun."),
+    ],
+)
+def test_after_a_failure_it_is_said_whether_anything_is_done(monkeypatch, tmp_path, capsys, command, event, said):
+    def deployment(_arguments, progress, *_):
+        def run(*_: object, **__: object) -> Summary:
+            progress.on_event(event)
+            return Summary(failures=[Failure("", "users is missing")])
+
+        words = {"written": WrittenConfig({}), "in_process": True, "stop": lambda: None}
+        words |= {"pools": list, "made": list}
+        return SimpleNamespace(**words, up=run, destroy=run, preview=run)
+
+    monkeypatch.setattr(commands, "_deployment", deployment)
+    monkeypatch.setattr(commands, "find_engine", lambda _: SimpleNamespace(why=""))
+    assert commands.main(["--stack", "prod", "--state-dir", str(tmp_path), command]) == 1
+    told = capsys.readouterr().err
+    assert f"{said} Repair what is named above, then run the same command again." in " ".join(told.split())
+    assert "users is missing" in told
+
+
+@pytest.mark.parametrize("command", ["up", "down"])
+@pytest.mark.parametrize("failed", [False, True])
+def test_after_a_clean_interrupt_nobody_is_told_to_repair_anything(monkeypatch, tmp_path, capsys, command, failed):
+    def deployment(_arguments, progress, *_):
+        def run(*_: object, **__: object) -> Summary:
+            progress.on_event(STEP)
+            os.kill(os.getpid(), signal.SIGINT)
+            step = [Failure(STEP.urn, "no room")] if failed else []
+            return Summary(failures=[*step, Failure("", "stopped; what had finished is saved")])
+
+        words = {"written": WrittenConfig({}), "in_process": True, "stop": lambda: None}
+        words |= {"pools": list, "made": list}
+        return SimpleNamespace(**words, up=run, destroy=run)
+
+    monkeypatch.setattr(commands, "_deployment", deployment)
+    monkeypatch.setattr(commands, "find_engine", lambda _: SimpleNamespace(why=""))
+    assert commands.main(["--stack", "prod", "--state-dir", str(tmp_path), command]) == 1
+    told = capsys.readouterr().err
+    assert ("Repair what is named above" in told) == failed
+    assert ("no room" in told) == failed
+    assert ("Stopped. Run the same command again to go on from there." in told) != failed
+    assert "what had finished is saved" not in told
+
+
+@pytest.mark.parametrize(("cluster", "said"), [("lab", True), ("", False)])
+def test_when_a_pool_has_left_it_is_said_how_the_cluster_gets_a_key_that_its_machines_never_had(
+    monkeypatch, tmp_path, capsys, cluster, said
+):
+    written = WrittenConfig({"tailrack:kind": "pool", "tailrack:cluster": cluster})
+    words = {"written": written, "in_process": True, "stop": lambda: None, "pools": list}
+    made = SimpleNamespace(**words, destroy=lambda _: Summary(), make=Make("burst"))
+    monkeypatch.setattr(commands, "_deployment", lambda *_: made)
+    monkeypatch.setattr(commands, "find_engine", lambda _: SimpleNamespace(why=""))
+    assert commands.main(["--stack", "burst", "--state-dir", str(tmp_path), "down"]) == 0
+    told = "change tailrack:cluster.munge_generation and run make up STACK=lab."
+    assert (told in " ".join(capsys.readouterr().err.split())) is said

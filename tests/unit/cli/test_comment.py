@@ -1,0 +1,215 @@
+"""The comment on a pull request: machines, steps and lines, and nothing in it that could be taken for markup."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from html import unescape
+from typing import Any
+
+import pytest
+from pulumi.runtime.rpc import UNKNOWN
+
+from cli.checks import Checks
+from cli.preview.comment import LONGEST
+from cli.preview.comment import comment as written
+from cli.preview.plan import Plan
+from components.steps.command_line import render_values, whole_command
+from components.steps.label import StepLabel
+from engine.events import Event, Failure, Made, Summary
+
+COMMAND = "command:remote:Command"
+
+
+def comment(stack: str, events: list[Event], summary: Summary) -> str:
+    """The comment on a preview in which nothing was found."""
+    return written(stack, Plan.of(events, [], summary), summary.failures, Checks(()))
+
+
+def step(name: str, machine: str, words: str, operation: str = "update", **inputs: Any) -> Event:
+    """A step that says what it does, and about which machine."""
+    return replace(start(name, operation, **inputs), command=StepLabel(name, machine, f"{machine}: {words}").on("true"))
+
+
+def header(**values: str) -> dict[str, str]:
+    return {"stdin": render_values(values)}
+
+
+def start(name: str, operation: str = "update", kind: str = COMMAND, **inputs: Mapping[str, Any]) -> Event:
+    return Event("start", operation, f"urn::{name}", name, kind, **inputs)  # type: ignore[arg-type]
+
+
+def test_it_says_which_machines_come_and_go_what_runs_again_and_the_lines_that_change() -> None:
+    summary = Summary()
+    summary.counts["same"] = 7
+    before, after = (
+        {"stdin": "SLURM='KillWait=30\na'\n#!/bin/bash\n"},
+        {"stdin": "SLURM='KillWait=45\na'\n#!/bin/bash\n"},
+    )
+    text = comment(
+        "prod",
+        [
+            start("n3", "create", "tailrack:cluster:ComputeNode"),
+            start("n2", "delete", "tailrack:cluster:ComputeNode"),
+            start("n3-join", "create"),
+            start("door-head", before=before, after=after),
+            Event("done", "update", "urn::door-head", "door-head", COMMAND),
+        ],
+        summary,
+    )
+    assert text.startswith("<!-- tailrack preview of stack prod -->\n")
+    assert "2 to create, 1 to update, 1 to delete, 7 unchanged." in text
+    assert "**Machines:** `n2` goes, `n3` comes." in text
+    assert "\n```diff\n# slurm\n- KillWait=30\n+ KillWait=45\n```\n" in text
+    assert "- n3-join: runs\n" in text
+    assert text.count("door-head") == 1
+
+
+def test_nothing_that_a_config_says_is_markup() -> None:
+    lines = {"stdin": "A='x\n```\n</details> @everybody'\n#!/bin/bash\n"}
+    text = comment("a`b", [start("<img src=x> @all", before={"stdin": "#!/bin/bash\n"}, after=lines)], Summary())
+    assert "<img" not in text
+    assert "@all" not in text.replace("&#64;", "")
+    assert "&#64;all" not in text, "GitHub looks for mentions where entities are characters again"
+    assert "````diff" in text
+    assert "`a?b`" in text
+
+
+@pytest.mark.parametrize(
+    "word", ["@ada", "#12", "GH-12", "https://e.example", "www.e.example", "1. x", "- x", "+ x", "= x"]
+)
+def test_no_words_of_a_title_are_a_mention_a_reference_a_link_or_a_list(word: str) -> None:
+    text = comment("prod", [start(word, "create")], Summary())
+    (line,) = [line for line in text.splitlines() if line.endswith(": runs")]
+    assert unescape(line).replace("\u200b", "") == f"- {word}: runs"
+    assert not re.search(r"@\w|#\d|GH-\d|://e|www\.e", unescape(line)), "they are looked for after entities are read"
+    assert not re.match(r"- (\d+\.|[-+=])", line), "and these before"
+
+
+def test_a_failure_with_blank_lines_leaves_no_fence_open() -> None:
+    text = comment("prod", [], Summary(failures=[Failure("", "a\n\n" * LONGEST)] * 20))
+    assert text.count("```") % 2 == 0
+
+
+def test_one_that_is_too_long_ends_with_a_whole_part() -> None:
+    huge = header(A="\n".join("x" * 150 for _ in range(30)))
+    events = [start(f"n{number}", before={"stdin": ""}, after=huge) for number in range(100)]
+    text = comment("prod", events, Summary())
+    assert len(text) < LONGEST + 100
+    assert text.count("```diff") * 2 == text.count("```")
+    assert text.count("<details>") == text.count("</details>")
+    assert text.endswith("see the log of the preview.\n")
+
+
+def test_what_400_machines_do_alike_is_one_folded_section() -> None:
+    before, after = header(USERS_LINES="ada 6001 6001"), header(USERS_LINES="ada 6001 6001\ngrace 6002 6002")
+    events = [
+        step(f"n{number}-node", f"n{number}", "users, share, slurmd", before=before, after=after)
+        for number in reversed(range(400))
+    ]
+    text = comment("prod", events, Summary())
+    assert text.count("<details>") == 1
+    assert "<details><summary>users, share, slurmd of n&#91;0-399&#93;: runs again</summary>" in text
+    assert text.count("+ grace 6002 6002") == 2, "among the users, and in the section"
+    assert text.index("400 to update") < text.index("**Users:**") < text.index("<details>")
+
+
+def test_of_machines_with_lines_of_their_own_some_are_shown_and_all_are_named() -> None:
+    events = [
+        step(f"n{number}-node", f"n{number}", "slurmd", before=header(A=f"{number}"), after=header(A=f"{number + 1}"))
+        for number in range(400)
+    ]
+    text = comment("prod", events, Summary())
+    assert text.count("<details>") == 1
+    assert "# of n0\n# a\n- 0\n+ 1\n# of n1\n" in text
+    assert "# of n[3-399]: each has lines of its own" in text
+
+
+def test_the_head_node_is_among_the_machines_in_the_order_of_their_numbers() -> None:
+    node, head = "tailrack:cluster:ComputeNode", "tailrack:cluster:HeadNode"
+    events = [start("n10", "create", node), start("n2", "create", node), start("door", "create", head)]
+    assert "**Machines:** `door` (head node) comes, `n2`, `n10` comes." in comment("prod", events, Summary())
+
+
+@pytest.mark.parametrize("order", [("replace", "delete"), ("delete", "replace")])
+def test_a_replacement_is_told_once(order: tuple[str, str]) -> None:
+    """One engine tells of the delete that is a part of it, before or after."""
+    before, after = {"triggers": ["one"]}, {"triggers": ["two"]}
+    inputs = {"replace": {"before": before, "after": after}, "delete": {"before": before}}
+    events = [start("munge-key", operation, **inputs[operation]) for operation in order]  # type: ignore[arg-type]
+    text = comment("prod", events, Summary())
+    assert "1 to replace, 0 unchanged" in text
+    assert text.count("munge-key") == 1
+    assert "measures" not in text, "another key is no measurement"
+
+
+def test_what_depends_on_no_more_than_an_unknown_value_is_said_to_be_possible() -> None:
+    before = header(HEAD_ADDRESS="100.64.0.1")
+    events = [step("n1-node", "n1", "slurmd", before=before, after={"stdin": UNKNOWN})]
+    text = comment("prod", events, Summary())
+    assert "Nothing to change, 1 unchanged, of which 1 may run again." in text
+    assert text.partition("**May run again**")[2].count("- slurmd of n1\n") == 1
+    assert "slurmd" not in text.partition("**May run again**")[0]
+
+
+def test_a_measurement_whose_files_alone_change_is_not_said_to_be_taken_again() -> None:
+    told = StepLabel("validate-rack", "door", "measure rack").on("true")
+    before, after = ({**header(A=value), "triggers": ["same"], "update": "recall"} for value in "12")
+    text = comment("prod", [replace(start("validate-rack", before=before, after=after), command=told)], Summary())
+    assert "say once more what was measured: rack: runs again" in text
+    assert "**Measured:**" not in text
+
+
+def test_what_is_made_of_the_answers_of_a_step_that_runs_again_may_run_again_too() -> None:
+    def made(name: str, machine: str, *values_of: str) -> Made:
+        words = StepLabel(name, machine, f"{machine}: {name.rpartition('-')[2]}").on(whole_command("root", "up"))
+        return Made(f"urn::{name}", words, values_of=values_of)
+
+    state = [made("h-head", "h"), made("a-node", "a", "urn::a-register"), made("a-register", "a", "urn::h-head")]
+    events = [step("h-head", "h", "head", before=header(A="1"), after=header(A="2"))]
+    plan = Plan.of(events, state, Summary())
+    assert [(work.words, work.subjects) for work in plan.perhaps] == [("node", ["a"]), ("register", ["a"])]
+
+
+def test_a_line_of_slurm_conf_goes_with_the_last_node_that_brings_it() -> None:
+    line = "NodeSet=gpu-h200 Feature=gpu-h200"
+    state = [Made(f"urn::{name}-register", stdin=header(NODE_SLURM_CONF=line)["stdin"]) for name in ("a", "b")]
+    gone = [start(f"{name}-register", "delete", before=header(NODE_SLURM_CONF=line)) for name in ("a", "b")]
+    assert [effect.lines for effect in Plan.of(gone, state, Summary()).effects] == [[f"- {line}"]]
+    assert Plan.of(gone[:1], state, Summary()).effects == []
+
+
+def test_the_lines_of_slurm_conf_that_come_with_a_new_node_are_shown_or_said_to_be_possible() -> None:
+    there = [
+        Made("urn::n1-register", "", render_values({"NODE_SLURM_CONF": "NodeSet=site-rack Feature=site-rack"}), "{}")
+    ]
+
+    def slurm_conf(kind: str, made: list[Made]) -> list[str]:
+        gates = [
+            step(f"n{number}-check", f"n{number}", "check the machine", "create", after=header(NODE_GPU_KIND=kind))
+            for number in (2, 3)
+        ]
+        member = step("n2-register", "n2", "export", "create", after={"stdin": UNKNOWN})
+        plan = Plan.of([*gates, member], made, Summary())
+        return [line for effect in plan.effects if effect.name == "slurm.conf" for line in effect.lines]
+
+    assert slurm_conf("h200", there) == [
+        "+ NodeSet=gpu-h200 Feature=gpu-h200",
+        "+ PartitionName=h200 Nodes=gpu-h200 MaxTime=INFINITE State=UP",
+    ]
+    assert slurm_conf("", there) == ["# and the lines of the partition gpu, if GPUs are found on n2, n3"]
+    assert slurm_conf("h200", []) == [], "of a cluster that is not there yet all is new"
+
+
+def test_a_preview_that_failed_says_why() -> None:
+    text = comment("prod", [], Summary(failures=[Failure("", "1 problem in the stack config")]))
+    assert "**The preview failed.**" in text
+    assert "1 problem in the stack config" in text
+
+
+def test_the_removal_of_a_node_says_what_becomes_of_its_jobs_and_how_long_that_may_take() -> None:
+    gone = step("a1-register", "a1", "register", "delete", before=header(SLURM_JOB_LIMIT_SECONDS="300"))
+    written = comment("prod", [gone], Summary())
+    assert "jobs on a1 may go on for 300 s (tailrack:slurm.job_limit_seconds)" in written
+    assert "requeued, or cancelled" in written

@@ -1,0 +1,106 @@
+"""`make drift` fails where a stack is not as its config says, and names what helps; a key that is due is no drift."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from rich.console import Console
+
+from cli import commands as program
+from cli.pulumi.runner import CliRunner
+from cli.pulumi.workspace import PROJECT
+from cli.stack_config.written_config import WrittenConfig
+from engine.events import Event, Failure, Summary
+from stacks.config import parse
+from tests.unit.configs import LAB
+
+URN = "urn:pulumi:prod::tailrack::{}::x"
+KEY = Event(
+    "start",
+    "replace",
+    URN.format("tailscale:index/tailnetKey:TailnetKey"),
+    name="tailnet-key",
+    type="tailscale:index/tailnetKey:TailnetKey",
+)
+STEP = Event("start", "update", URN.format("command:remote:Command"), name="b1-node", type="command:remote:Command")
+
+
+def drift(events: list[Event], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
+    """The status and the words of `make drift` where a preview tells these events."""
+    summary = Summary()
+    for event in events:
+        summary.counts.update({event.operation: summary.counts[event.operation] + 1})
+
+    def deployment(_arguments: Any, _progress: Any, _found: Any, keep: Any) -> Any:
+        def preview(_made: Any, refresh: bool) -> Summary:
+            assert refresh
+            for event in events:
+                keep(event)
+            return summary
+
+        return SimpleNamespace(
+            preview=preview,
+            written=WrittenConfig({}),
+            made=list,
+            outputs=dict,
+            config=lambda: parse(LAB, base_dir=PROJECT),
+        )
+
+    monkeypatch.setattr(program, "_deployment", deployment)
+    monkeypatch.setattr(program, "_engine", lambda *_: None)
+    said = io.StringIO()
+    arguments = SimpleNamespace(refresh=True, comment=None, expect_no_changes=True, stack="prod")
+    status = program._preview(arguments, Console(file=said, width=200))  # type: ignore[arg-type]
+    return status, said.getvalue()
+
+
+def test_a_key_that_is_due_alone_is_no_drift_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    status, said = drift([KEY], monkeypatch)
+    assert status == 0
+    assert "1 to replace" in said
+
+
+@pytest.mark.parametrize("events", [[STEP], [KEY, STEP]])
+def test_whatever_else_would_change_is_drift(events: list[Event], monkeypatch: pytest.MonkeyPatch) -> None:
+    status, said = drift(events, monkeypatch)
+    assert status == 1
+    assert "Stack prod is not as its config says: run make up STACK=prod REFRESH=yes." in said
+
+
+def test_a_stack_as_it_should_be_has_no_drift(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert drift([], monkeypatch) == (0, "Nothing to change, 0 unchanged.\n")
+
+
+def test_the_command_that_drift_names_looks_at_clouds_too_before_its_checks_and_when_it_works(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    asked: list[bool | None] = []
+
+    def up(_checks: Any, refresh: bool) -> Summary:
+        asked.append(refresh)
+        return Summary(failures=[Failure("", "enough")])
+
+    made = SimpleNamespace(up=up, written=WrittenConfig({}), in_process=False, stop=lambda: None)
+    monkeypatch.setattr(program, "_deployment", lambda *_: made)
+    monkeypatch.setattr(program, "_engine", lambda *_: None)
+    recipe = subprocess.run(
+        ["make", "-n", "up", "REFRESH=yes"], cwd=PROJECT, capture_output=True, text=True, check=True
+    ).stdout
+    (line,) = [line for line in recipe.splitlines() if "cli up" in line]
+    program.main(["--state-dir", str(tmp_path), *line.partition("cli ")[2].split()])
+
+    def run(**how: Any) -> None:
+        asked.append(how["refresh"])
+
+    stack = SimpleNamespace(up=run, preview=run, export_stack=lambda: SimpleNamespace(deployment={}))
+    runner = CliRunner(cast(Any, SimpleNamespace(locks=lambda: [], stack="prod")), cast(Any, None), lambda event: None)
+    monkeypatch.setattr(runner, "_stack", lambda: stack)
+    monkeypatch.setattr(runner, "_places", dict)
+    runner.preview(refresh=True)
+    runner.up(refresh=True)
+    runner.up()
+    assert asked == [True, True, True, None]

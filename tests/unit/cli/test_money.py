@@ -1,0 +1,106 @@
+"""What a stack costs an hour, and what a change makes of it: amounts, sentences, and prices that nobody gave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cli.checks import Checks
+from cli.money.amounts import Prices, amount
+from cli.money.change import change, told
+from cli.preview.comment import comment
+from cli.preview.plan import Plan
+from cli.pulumi.deployment import Deployment
+from cli.pulumi.workspace import CliError
+from engine.events import Summary
+from stacks.config import parse
+from tests.unit.configs import RawConfig
+
+
+def outputs(**prices: float | None) -> dict[str, Any]:
+    nodes = [{"name": name, "price_per_hour": price} for name, price in prices.items()]
+    return {"cluster": {"currency": "EUR", "nodes": nodes}}
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(12.3, "12.30 EUR"), (1234.5, "1,234.50 EUR"), (0.0045, "0.0045 EUR"), (0, "0.00 EUR"), (0.1 + 0.2, "0.30 EUR")],
+)
+def test_amounts_are_told_to_the_cent_and_small_ones_further(value: float, words: str) -> None:
+    assert amount(value, "EUR") == words
+
+
+def test_what_runs_now_names_the_nodes_that_have_no_price() -> None:
+    prices = Prices.made(outputs(head=None, a1=2.05, a2=2.05))
+    assert prices.words == "4.10 EUR an hour for 2 of 3 nodes (no price_per_hour: head)"
+    assert Prices.made(outputs(head=None)).words == ""
+
+
+@pytest.mark.parametrize("price", ["2.5", True, -1, float("nan"), float("inf"), [2], {"a": 1}])
+def test_outputs_whose_price_is_none_have_none(price: Any) -> None:
+    assert Prices.made(outputs(head=price)).of == {}
+
+
+def test_outputs_of_an_earlier_version_have_no_price_and_no_currency() -> None:
+    assert Prices.made({"cluster": {"nodes": [{"name": "head"}]}}) == Prices("USD", {}, ("head",))
+    assert Prices.made({}) == Prices("USD", {})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ({}, {"a1": 2.05, "a2": 2.05}, "+4.10 USD an hour (0.00 USD now, 4.10 USD then): +2 nodes: +4.10 USD."),
+        ({"a1": 2, "a2": 2}, {"a1": 2}, "-2.00 USD an hour (4.00 USD now, 2.00 USD then): -1 node: -2.00 USD."),
+        (
+            {"a1": 2, "b1": 1},
+            {"a1": 3, "c1": 1},
+            "+1.00 USD an hour (3.00 USD now, 4.00 USD then): +1 node: +1.00 USD, -1 node: -1.00 USD, "
+            "1 node dearer: +1.00 USD.",
+        ),
+        ({"a1": 2}, {"a1": 2}, "2.00 USD an hour now, and the same then."),
+    ],
+)
+def test_what_a_change_makes_of_it(before: dict[str, float], after: dict[str, float], words: str) -> None:
+    assert list(told(Prices("USD", before), Prices("USD", after))) == [words]
+
+
+def test_without_a_price_nothing_is_said() -> None:
+    assert list(told(Prices("USD", {}, ("a1",)), Prices("USD", {}, ("a1", "a2")))) == []
+
+
+def test_a_node_that_gets_a_price_does_not_come() -> None:
+    (words,) = told(Prices("USD", {}, ("a1",)), Prices("USD", {"a1": 2.0}))
+    assert "1 node dearer: +2.00 USD" in words
+
+
+def test_nodes_without_a_price_are_counted_and_currencies_never_added() -> None:
+    first, second = told(Prices("USD", {"a1": 2}), Prices("EUR", {"a1": 2}, ("b1", "b2")))
+    assert first == "2.00 USD an hour now, 2.00 EUR an hour then: the currency is another, and nothing is exchanged."
+    assert second == "Without what 2 nodes cost that the config gives no price_per_hour."
+
+
+def deployment(config: Any) -> Deployment:
+    return cast(Deployment, SimpleNamespace(outputs=dict, config=config))
+
+
+def test_a_preview_reads_the_prices_of_the_config(lab_config: RawConfig) -> None:
+    lab_config["sites"][0]["price_per_hour"] = 1.5
+    (first, second) = change(deployment(lambda: parse(lab_config, base_dir=Path())))
+    assert first.startswith("+3.00 USD an hour (0.00 USD now, 3.00 USD then): +2 nodes")
+    assert second.startswith("Without what 1 node cost")
+
+
+def test_a_config_that_cannot_be_opened_keeps_no_preview_from_its_end() -> None:
+    def config() -> None:
+        raise CliError("its secrets are kept elsewhere")
+
+    assert change(deployment(config)) == ["What it costs is not known here: its secrets are kept elsewhere"]
+
+
+def test_the_comment_has_it_as_plain_text() -> None:
+    text = comment("prod", Plan.of([], [], Summary()), [], Checks(()), ["+4.10 USD an hour", "<b> @all"])
+    assert "**Costs:** &#43;4.10 USD an hour &#60;b&#62; &#64;&#8203;all" in text
+    assert "Costs" not in comment("prod", Plan.of([], [], Summary()), [], Checks(()))

@@ -1,0 +1,219 @@
+"""Commands that the driver offers for copying: of the stack that ran, of the engine asked for, for its machines."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from cli import commands
+from cli.head.command import on_head
+from cli.output.make_command import Make
+from cli.output.next_commands import next_commands
+from cli.output.remedies import with_remedies
+from cli.pulumi.deployment import Deployment
+from cli.pulumi.find_engine import Found
+from cli.pulumi.workspace import PROJECT, CliError, Workspace
+from cli.stack_config.written_config import WrittenConfig
+from components.settings.cluster import COMPUTES
+from components.steps.label import StepLabel
+from engine.events import Failure, Summary
+from tests.unit.configs import HOST_KEY, HOSTS, LAB, RawConfig
+
+TARGETS = "up|preview|drift|outputs|status|images|report|floors|shell|trust|down|burst"
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.environ", {"PULUMI_CONFIG_PASSPHRASE": "none"})
+
+
+def deployment(folder: Path, raw: RawConfig, stack: str = "prod") -> Deployment:
+    """The stack of a config, as the driver runs it."""
+    folder.mkdir(exist_ok=True)
+    (folder / "Pulumi.yaml").write_text((PROJECT / "Pulumi.yaml").read_text())
+    file = folder / f"Pulumi.{stack}.yaml"
+    file.write_text(yaml.safe_dump({"config": {f"tailrack:{key}": value for key, value in raw.items()}}))
+    return Deployment(Workspace(folder, stack, file, folder / "state"), Found(None, ""), print)
+
+
+def nodes(**sites: str) -> dict[str, Any]:
+    return {"cluster": {"head": "door", "nodes": [{"name": name, "site": site} for name, site in sites.items()]}}
+
+
+def offered(made: Deployment, outputs: dict[str, Any]) -> list[str]:
+    return [command for command, _ in next_commands(made, outputs)]
+
+
+def local() -> RawConfig:
+    site = {"name": "home", "kind": "local"}
+    return {**HOSTS, "head": {"name": "door", "site": "home"}, "sites": [site]}
+
+
+def cloud() -> RawConfig:
+    return {**HOSTS, "head": {"name": "door", "site": "east"}, "sites": [{"name": "east", "kind": "aws"}]}
+
+
+def pool(kind: str) -> RawConfig:
+    return {"kind": "pool", "cluster": "prod", "sites": [{"name": "east", "kind": kind}]}
+
+
+CONFIGS = {
+    "lab": LAB,
+    "hosts": HOSTS,
+    "local": local(),
+    "cloud": cloud(),
+    "pool": pool("hosts"),
+    "labpool": pool("lab"),
+}
+RACK = nodes(door="rack", dgx1="rack", dgx2="rack")
+
+
+@pytest.mark.parametrize("engine", ["", "inprocess"])
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_every_make_command_after_an_up_is_of_the_stack_and_the_engine_that_were_asked(
+    kind: str, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGINE", engine)
+    commands = offered(deployment(tmp_path / "a", CONFIGS[kind]), RACK)
+    made = [command for command in commands if command.startswith("make ")]
+    assert len(made) >= 2
+    for command in made:
+        words = shlex.split(command)
+        assert "STACK=prod" in words
+        assert ("ENGINE=inprocess" in words) == bool(engine)
+    assert any(re.match(r"make down STACK=prod( ENGINE=inprocess)?$", command) for command in made)
+
+
+@pytest.mark.parametrize("kind", ["hosts", "local", "cloud", "pool"])
+def test_no_command_of_the_lab_is_offered_to_machines_that_are_none_of_it(kind: str, tmp_path: Path) -> None:
+    assert not any("make shell" in command for command in offered(deployment(tmp_path / "a", CONFIGS[kind]), RACK))
+
+
+def test_a_job_is_started_by_the_way_that_the_head_node_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = offered(deployment(tmp_path / "lab", LAB), nodes(head="cloud-a", a1="cloud-a", b1="cloud-b"))
+    assert lab[0] == "make shell STACK=prod NODE=head COMMAND=\"su - ada -c 'srun -N2 --switches=2 hostname'\""
+    hosts = offered(deployment(tmp_path / "hosts", HOSTS), RACK)
+    way, last = hosts[0].rsplit(" root@192.0.2.1 ", 1)
+    assert way == f"ssh -i {tmp_path}/hosts/key"
+    assert shlex.split(last) == ["su - ada -c 'srun -N2 hostname'"]
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert offered(deployment(tmp_path / "here", local()), RACK)[0] == "sudo su - ada -c 'srun -N2 hostname'"
+    (first, what), *_ = next_commands(deployment(tmp_path / "aws", cloud()), RACK)
+    assert (first, what) == ("srun -N2 hostname", "a job on two nodes: on the head node door, as ada")
+    assert (
+        offered(deployment(tmp_path / "pool", pool("lab")), RACK)[0] == "make shell STACK=prod NODE=door COMMAND=sinfo"
+    )
+
+
+@pytest.mark.parametrize(
+    ("computes", "there", "job"),
+    [
+        (False, nodes(head="one", a1="one"), "srun hostname"),
+        (COMPUTES, nodes(head="one", a1="one"), "srun -N2 hostname"),
+        (False, nodes(head="one", a1="two", a2="two"), "srun -N2 hostname"),
+        (False, nodes(head="one", a1="one", b1="two"), "srun -N2 --switches=2 hostname"),
+    ],
+)
+def test_the_job_that_is_offered_is_one_that_the_nodes_can_run(
+    computes: object, there: dict[str, Any], job: str, tmp_path: Path
+) -> None:
+    raw = {**LAB, "head": {**LAB["head"], "compute": computes}}
+    assert f"'{job}'" in offered(deployment(tmp_path / "a", raw), there)[0]
+
+
+def test_what_all_hosts_of_a_site_have_is_that_of_its_head_node(tmp_path: Path) -> None:
+    host = {"name": "door", "address": "192.0.2.1", "host_key": HOST_KEY}
+    site = {
+        "name": "rack",
+        "kind": "hosts",
+        "preset": "lambda",
+        "private_key_file": "key",
+        "port": 2222,
+        "hosts": [host],
+    }
+    made = deployment(tmp_path / "a", {**HOSTS, "sites": [{**site, "hosts": [host]}]})
+    assert on_head(made, "sinfo")[-1:] == ["sinfo"]
+    command = offered(made, RACK)[0]
+    assert command.startswith(f"ssh -p 2222 -i {tmp_path}/a/key ubuntu@192.0.2.1 ")
+    assert shlex.split(command)[-1] == "sudo su - ada -c 'srun -N2 hostname'"
+
+
+@pytest.mark.parametrize(
+    "raw", [cloud(), {**HOSTS, "sites": [{"name": "rack", "kind": "hosts", "hosts_file": "f.csv"}]}]
+)
+def test_a_head_node_that_the_config_does_not_list_is_not_looked_for_in_the_lab(raw: RawConfig, tmp_path: Path) -> None:
+    with pytest.raises(CliError, match="run 'sinfo' on the head node door yourself"):
+        on_head(deployment(tmp_path / "a", raw), "sinfo")
+
+
+def test_a_shell_of_the_lab_on_a_stack_without_one_says_what_to_do_instead(tmp_path: Path, capsys: Any) -> None:
+    file = tmp_path / "Pulumi.prod.yaml"
+    file.write_text(yaml.safe_dump({"config": {f"tailrack:{key}": value for key, value in HOSTS.items()}}))
+    words = ["--stack", "prod", "--config-file", str(file), "--state-dir", str(tmp_path), "shell", "--node", "dgx1"]
+    assert commands.main(words) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert "stack prod has none: reach dgx1 by ssh" in said
+    assert "make up" not in said
+
+
+def test_a_stack_of_another_engine_is_taken_down_with_that_engine(tmp_path: Path) -> None:
+    made = deployment(tmp_path / "a", HOSTS)
+    (made.workspace.folder / "engine").write_text("cli\n")
+    with pytest.raises(CliError, match="or 'make down STACK=prod ENGINE=cli' first"):
+        deployment(tmp_path / "a", HOSTS)
+
+
+def test_the_remedy_for_a_changed_host_key_names_the_stack() -> None:
+    command = StepLabel("a1-node", "a1", "a1: Slurm").on("true")
+    (told,) = with_remedies(Summary(failures=[Failure("u", "host key mismatch", command)]), Make("prod")).failures
+    assert "'make trust STACK=prod'" in told.message
+
+
+@pytest.mark.parametrize("command", ["status", "report", "floors"])
+def test_without_a_cluster_the_command_that_makes_it_is_of_the_same_stack(
+    command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
+) -> None:
+    made = SimpleNamespace(outputs=dict, make=Make("prod"), written=WrittenConfig({}))
+    monkeypatch.setattr(commands, "_deployment", lambda *_: made)
+    monkeypatch.setattr(commands, "find_engine", lambda _: None)
+    commands.main(["--stack", "prod", "--state-dir", str(tmp_path), command])
+    assert "run make up STACK=prod" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        ({"NODE": "a1"}, "make shell STACK=prod NODE=a1"),
+        ({"COMMAND": "echo $HOME"}, "make shell STACK=prod COMMAND='echo $$HOME'"),
+        ({"COMMAND": "a 'b' \"c\""}, "make shell STACK=prod COMMAND='a '\"'\"'b'\"'\"' \"c\"'"),
+        ({"COMMAND": "a 'b'"}, "make shell STACK=prod COMMAND=\"a 'b'\""),
+        ({"COMMAND": ""}, "make shell STACK=prod"),
+    ],
+)
+def test_a_command_is_quoted_for_the_shell_and_for_make(words: dict[str, str], command: str) -> None:
+    assert Make("prod")("shell", **words) == command
+
+
+def test_no_text_of_the_driver_says_a_make_command_but_by_the_one_function() -> None:
+    """Words such as `make up took` and docstrings are no offer."""
+    found = []
+    for file in sorted((PROJECT / "cli").rglob("*.py")):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+        told = {ast.get_docstring(node, clean=False) for node in ast.walk(tree) if isinstance(node, documented)}
+        texts = [
+            node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        ]
+        found += [
+            f"{file.name}: {text}"
+            for text in texts
+            if text not in told and re.search(rf"\bmake ({TARGETS})\b(?! took| is for)", text)
+        ]
+    assert found == []

@@ -1,0 +1,198 @@
+"""What people read while steps run, and of those that failed."""
+
+from __future__ import annotations
+
+import io
+import threading
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from cli.output import failures
+from cli.output.failures import say_failed
+from cli.output.progress import Progress, describe
+from cli.output.remedies import with_remedies
+from cli.preview.plan import Plan
+from cli.preview.render import told
+from cli.trust import _lines
+from components.steps.label import StepLabel
+from engine.events import Event, Failure, Summary
+from stacks.sites.hosts.unknown_host_keys import UnverifiedHost
+
+REGISTER = StepLabel("b1-register", "gateway", "b1: register on the head node").on("exec true")
+URN = "urn:pulumi:dev::tailrack::command:remote:Command::b1-register"
+STEP = (URN, "b1-register", "command:remote:Command")
+
+
+def printed(*events: Event, preview: bool = False) -> list[str]:
+    """The lines that progress prints for events, where there is no terminal."""
+    text = io.StringIO()
+    with Progress(Console(file=text, width=120), preview) as progress:
+        for event in events:
+            progress.on_event(event)
+    return text.getvalue().splitlines()
+
+
+def explained(message: str, command: str) -> str:
+    """The message of a failure, with its remedy."""
+    return with_remedies(Summary(failures=[Failure(URN, message, command)])).failures[0].message
+
+
+ESCAPES = "it says \x1b]0;title\x07\x1b[2J\x9b1A\rgone\u202e"
+
+
+def test_what_a_machine_says_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    update = Event("start", "update", *STEP, before={"stdin": "A=1"}, after={"stdin": f"A='{ESCAPES}'"})
+    for said in ("".join(printed(Event("message", text=ESCAPES))), "".join(told(Plan.of([update], [], Summary())))):
+        assert "it says" in said
+        assert said.isprintable()
+    console = Console(width=120)
+    say_failed(console, Summary(failures=[Failure(URN, f"{ESCAPES}\nnext: do it", REGISTER)]), Progress(console))
+    shown = capsys.readouterr().out
+    assert "\nnext: do it" in shown
+    assert shown.replace("\n", "").isprintable()
+
+
+def test_a_server_that_shows_no_key_cannot_rewrite_what_is_shown_of_others(capsys: pytest.CaptureFixture[str]) -> None:
+    stranger = UnverifiedHost("n1\x1b[1A", "10.0.0.1", 22, Path("known"), None, why_not=ESCAPES)
+    Console(width=120).print(*_lines([stranger]))
+    shown = capsys.readouterr().out
+    assert "it says" in shown
+    assert shown.replace("\n", "").isprintable()
+
+
+def test_a_step_is_described_by_its_label() -> None:
+    assert describe(REGISTER, "b1-register") == "b1: register on the head node"
+
+
+@pytest.mark.parametrize("command", ["", "[secret]", "echo hello", ": one 'two"])
+def test_a_step_without_a_label_is_described_by_its_name(command: str) -> None:
+    assert describe(command, "validate-thing") == "validate-thing"
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        ("done", " + b1: register on the head node                        created in 1.2 s"),
+        ("failed", " x b1: register on the head node                        failed in 1.2 s"),
+        ("skipped", "   b1: register on the head node                        skipped"),
+    ],
+)
+def test_the_end_of_a_step_is_a_line(kind: str, line: str) -> None:
+    ended = Event(kind, "create" if kind != "skipped" else "", *STEP, 1.24, command=REGISTER)
+    assert printed(Event("start", "create", *STEP, command=REGISTER), ended) == [line]
+
+
+def test_a_preview_tells_what_would_begin_and_of_no_end() -> None:
+    events = [Event(kind, "replace", *STEP, command=REGISTER) for kind in ("start", "done")]
+    assert printed(*events, preview=True) == []
+    assert [*told(Plan.of(events, [], Summary()))] == [f" ± {'register on the head node: b1':<52} replace"]
+
+
+def test_components_and_what_stays_the_same_are_not_shown() -> None:
+    stays = Event("done", "same", *STEP, command=REGISTER)
+    assert printed(stays, Event("done", "create", URN, "a1", "tailrack:cluster:ComputeNode")) == []
+
+
+# In the words of the CLI's provider and of the in-process engine.
+@pytest.mark.parametrize(
+    ("message", "remedy"),
+    [
+        ("ssh: handshake failed: ssh: host key mismatch", "gateway shows another host key than the one in the config"),
+        ("Host key is not trusted for host 192.0.2.1", "gateway shows another host key than the one in the config"),
+        ("ssh: unable to authenticate, attempted methods [none publickey]", "see user and private_key_file of gateway"),
+        ("Permission denied for user ops on host 192.0.2.1", "see user and private_key_file of gateway"),
+        (
+            "gateway (192.0.2.1:22) accepts connections and says nothing (no SSH banner in 10 s, 3 times)",
+            "restart it, or the sshd on it (a machine that is out of memory is like that), or take gateway out of",
+        ),
+        ("after 5 failed attempts: dial tcp 192.0.2.1:22: i/o timeout", "see that gateway is switched on"),
+        *(
+            (text, "the connection to gateway broke while the step was at work")
+            for text in (
+                "wait: remote command exited without exit status or exit signal",
+                "read tcp 192.0.2.9:40000->192.0.2.1:22: read: connection timed out",
+                "Process no exit status: the connection was lost",
+                "Server not responding to keepalive",
+            )
+        ),
+    ],
+)
+def test_a_machine_out_of_reach_gets_a_remedy_that_names_it_and_not_the_node_the_step_is_about(
+    message: str, remedy: str
+) -> None:
+    first, _, rest = explained(message, REGISTER).partition("\nnext: ")
+    assert first == message
+    assert rest.startswith(remedy)
+    assert "b1" not in rest
+
+
+def test_what_a_script_says_itself_is_left_as_it_is() -> None:
+    said = "tailrack: after 5 failed attempts\nnext: open port 22"
+    assert explained(said, REGISTER) == said
+
+
+@pytest.mark.parametrize(
+    "said", ["error receiving version packet: Max packet size exceeded", "Received message too long 1"]
+)
+def test_a_login_that_prints_a_banner_where_files_should_come_is_told_of_its_bashrc(said: str) -> None:
+    remedy = explained(f"error: {said}", REGISTER)
+    assert ".bashrc" in remedy
+    assert "has to print nothing" in remedy
+    assert "[[ $- == *i* ]] || return" in remedy
+
+
+def test_a_failure_with_another_cause_gets_no_remedy() -> None:
+    assert explained("Process exited with status 1", REGISTER) == "Process exited with status 1"
+
+
+@pytest.mark.parametrize("command", ["", "echo hello", StepLabel("munge-key", "", "munge key").on("head -c 96")])
+def test_a_step_without_a_machine_gets_no_remedy_about_one(command: str) -> None:
+    assert explained("after 5 failed attempts", command) == "after 5 failed attempts"
+
+
+@pytest.mark.parametrize("said", ["ssh: subsystem request failed", "session request failed"])
+def test_a_machine_without_sftp_is_told_of_pods_which_no_gate_can_look_at(said: str) -> None:
+    remedy = explained(f"error: {said}", REGISTER)
+    assert "Subsystem sftp internal-sftp" in remedy
+    assert "is a pod, reached by its provider's SSH proxy" in remedy
+    assert "rent a virtual machine or bare metal" in remedy
+
+
+@pytest.mark.parametrize(
+    ("printed", "first"),
+    [
+        (
+            "tailrack: a1: step a1-check failed: there is no room\nnext: make room\n",
+            "tailrack: a1: step a1-check failed",
+        ),
+        ("", "Process exited with status 1"),
+    ],
+)
+def test_what_a_failed_step_printed_comes_before_no_command(printed: str, first: str) -> None:
+    message = f'Process exited with status 1: running "{REGISTER} bash -c \'eval "$(cat)"\'":\n{printed}'
+    heading, line, *_ = failures.told(Failure(URN, message, REGISTER)).splitlines()
+    assert heading.startswith("failed: ")
+    assert line.startswith(first)
+    assert "eval" not in line
+
+
+class Written(io.StringIO):
+    """A pipe that says when something has come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.came = threading.Event()
+
+    def write(self, text: str) -> int:
+        self.came.set()
+        return super().write(text)
+
+
+def test_a_long_step_is_named_while_it_runs_where_there_is_no_terminal() -> None:
+    pipe = Written()
+    with Progress(Console(file=pipe, width=120), quiet_seconds=0.01) as progress:
+        progress.on_event(Event("start", "delete", *STEP, command=REGISTER))
+        assert pipe.came.wait(30)
+    assert pipe.getvalue().startswith("   now: b1: register on the head node, for 0 s\n")

@@ -1,0 +1,131 @@
+"""`make reap`: what it asks, what it takes away, and that nothing else is ever a leave to do so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cli import commands
+from cli.money import reap
+from cli.money.reap import Decision, decide
+from cli.output.make_command import Make
+from cli.pulumi.deployment import Deployment
+from cli.pulumi.workspace import CliError
+from engine.events import Made
+from stacks.config import PoolConfig, parse
+from tests.unit.configs import RawConfig
+
+POOL: RawConfig = {
+    "kind": "pool",
+    "cluster": "dev",
+    "sites": [{"name": "cloud-c", "kind": "lab", "pools": [{"name": "c", "count": 2}]}],
+    "idle_limit_minutes": 30,
+}
+OUTPUTS = {"cluster": {"head": "head", "nodes": [{"name": "c1"}, {"name": "$(reboot)"}]}}
+MADE = (Made("urn:pulumi:burst::tailrack::tailrack:cluster:Pool$tailrack:cluster:ComputeNode::c2"),)
+
+
+def pool(raw: RawConfig = POOL, outputs: Any = OUTPUTS, made: Any = MADE) -> Deployment:
+    """A fake of a pool's deployment, whose config is real."""
+    config = parse(raw, PoolConfig, base_dir=Path())
+    return cast(
+        Deployment,
+        SimpleNamespace(config=lambda: config, outputs=lambda: outputs, made=lambda: list(made), make=Make("burst")),
+    )
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Commands that a fake of the head node was given; it says that nobody uses the nodes."""
+    found: list[str] = []
+
+    def ask(_deployment: Any, _made: Any, head: str, command: str) -> str:
+        assert head == "head"
+        found.append(command)
+        return json.dumps({"unused": True, "why": "all 2 nodes have been idle for 31 min or more, longer than 30"})
+
+    monkeypatch.setattr(reap, "ask_head", ask)
+    return found
+
+
+def test_it_asks_for_all_nodes_of_the_pool_with_its_limit_and_as_root(asked: list[str]) -> None:
+    decision = decide(pool())
+    assert decision == Decision(True, "all 2 nodes have been idle for 31 min or more, longer than 30")
+    (command,) = asked
+    assert command.count("idle --json --take-out --minutes 30 c1 c2") == 2
+    assert "sudo -n" in command
+    assert "reboot" not in command
+
+
+def test_without_a_limit_nothing_is_asked(asked: list[str]) -> None:
+    raw = {key: value for key, value in POOL.items() if key != "idle_limit_minutes"}
+    assert decide(pool(raw)) == Decision(False, "its config has no idle_limit_minutes")
+    assert asked == []
+
+
+def test_a_pool_that_is_not_there_is_kept_without_a_word_to_the_head_node(asked: list[str]) -> None:
+    assert decide(pool(outputs={}, made=())) == Decision(False, "nothing of it is there")
+    assert asked == []
+
+
+def test_a_cluster_is_never_taken_away(asked: list[str], lab_config: RawConfig) -> None:
+    cluster = parse(lab_config, base_dir=Path())
+    decision = decide(cast(Deployment, SimpleNamespace(config=lambda: cluster)))
+    assert not decision.destroy
+    assert "only a pool" in decision.why
+    assert asked == []
+
+
+def test_a_run_that_did_not_end_is_told_as_a_failure(asked: list[str]) -> None:
+    with pytest.raises(CliError, match="did not come to its end"):
+        decide(pool(outputs={}))
+    assert asked == []
+
+
+@pytest.mark.parametrize("said", ["", "unused", "{}", '{"unused": 1, "why": ""}', "[]", '{"unused": true}', "null"])
+def test_words_of_a_head_node_that_are_none_take_nothing_away(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    monkeypatch.setattr(reap, "ask_head", lambda *_: said)
+    with pytest.raises(CliError, match="does not say whether anybody uses it"):
+        decide(pool())
+
+
+def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, decision: Decision, down: Any) -> int:
+    monkeypatch.setattr(commands, "_deployment", lambda *_: SimpleNamespace(make=Make("burst")))
+    monkeypatch.setattr(commands, "find_engine", lambda _: None)
+    monkeypatch.setattr(commands, "decide", lambda _: decision)
+    monkeypatch.setattr(commands, "_down", down)
+    return commands.main(["--stack", "burst", "--state-dir", str(tmp_path), "reap"])
+
+
+def test_a_pool_that_is_kept_is_a_sentence_and_no_failure(monkeypatch: Any, tmp_path: Path, capsys: Any) -> None:
+    assert command(monkeypatch, tmp_path, Decision(False, "c1 has jobs"), pytest.fail) == 0
+    assert capsys.readouterr().err == "Stack burst is kept: c1 has jobs.\n"
+
+
+def test_a_pool_that_nobody_uses_goes_as_by_make_down(monkeypatch: Any, tmp_path: Path, capsys: Any) -> None:
+    gone: list[bool] = []
+
+    def down(arguments: Any, _: Any) -> int:
+        gone.append(arguments.cluster_gone)
+        return 0
+
+    status = command(monkeypatch, tmp_path, Decision(True, "idle"), down)
+    assert (status, gone) == (0, [False])
+    assert capsys.readouterr().err == "Stack burst is taken away: idle.\n"
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_where_that_fails_it_is_said_that_its_nodes_take_no_jobs(
+    monkeypatch: Any, tmp_path: Path, capsys: Any, raises: bool
+) -> None:
+    def down(*_: Any) -> int:
+        if raises:
+            raise CliError("the state is locked")
+        return 1
+
+    assert command(monkeypatch, tmp_path, Decision(True, "idle"), down) == 1
+    assert "Its nodes take no jobs now: run make reap STACK=burst again" in capsys.readouterr().err

@@ -1,0 +1,147 @@
+"""The end of `make up`: which verdicts make it fail, and what is shown of a scope that was not measured."""
+
+from __future__ import annotations
+
+import io
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from cli.report import overall, tables
+from cli.report.dates import dated
+from components.validation.model import JobReport, Measurement
+from components.validation.verdict import judge
+
+ASKED = Measurement(
+    backend="tcp-cpu",
+    min_bytes=65536,
+    max_bytes=262144,
+    factor=4,
+    iterations=2,
+    warmup=1,
+    gate_bytes=262144,
+    ranks=2,
+    nodes=2,
+)
+NOON = datetime(2026, 11, 26, 12, tzinfo=UTC).timestamp()
+BUSY = {
+    "job_id": None, "state": "BUSY", "exit_code": None, "seconds": None, "nodes": [], "output": "",
+    "facts": {"a1": "job 12 of ada, 55:00 left"}, "left_out": ["a1"], "measured_at": 1_800_000_000,
+}  # fmt: skip
+
+
+def outputs(**scopes: dict[str, Any]) -> dict[str, Any]:
+    about = {"name": "lab", "control_address": "100.64.0.1", "nodes": []}
+    return {"cluster": about, "validation": scopes}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "fails"),
+    [
+        ("PASS", False),
+        ("UNJUDGED", False),
+        ("BUSY", False),
+        ("FAIL", True),
+        ("INCONCLUSIVE", True),
+        ("UNSTABLE", True),
+    ],
+)
+def test_what_is_busy_does_not_make_up_fail(verdict: str, fails: bool) -> None:
+    assert overall.bad(outputs(rack={"verdict": verdict})) == (["rack"] if fails else [])
+
+
+def test_a_site_of_one_node_is_shown_once() -> None:
+    measured = {**judge(ASKED, JobReport.from_json({**BUSY, "state": "FAILED", "exit_code": 3})), "job_id": 7}
+    about = outputs(box=measured, node={"c": measured, "d": {**measured, "job_id": 8}})
+    written = io.StringIO()
+    tables.show(Console(file=written, width=200), about)
+    assert overall.bad(about) == ["node d", "box"]
+    assert "node c" not in written.getvalue()
+
+
+def test_where_a_floor_is_from_is_not_said_of_a_scope_that_measured_nothing() -> None:
+    result = {**judge(ASKED, JobReport.from_json({**BUSY, "state": "FAILED", "exit_code": 3}))}
+    result |= {"floor_gb_per_s": 0.1, "floor_source": "measured for tests"}
+    written = io.StringIO()
+    tables.show(Console(file=written, width=200), outputs(rack=result))
+    assert "The floor" not in written.getvalue()
+
+
+def test_a_busy_scope_is_shown_with_who_is_on_its_nodes() -> None:
+    written = io.StringIO()
+    result = dict(judge(ASKED, JobReport.from_json(BUSY)))
+    tables.show(Console(file=written, width=200), outputs(rack=result))
+    shown = written.getvalue()
+    assert "Bus bandwidth, rack: not measured\n" in shown
+    assert "BUSY  Other jobs are on a1 (a1: job 12 of ada, 55:00 left). Nothing was measured before." in shown
+    assert "None" not in shown
+
+
+@pytest.mark.parametrize(("retries", "fails"), [(0, False), (1, False), (2, True), (7, True)])
+def test_a_scope_that_is_busy_for_the_third_time_in_a_row_is_no_success(retries: int, fails: bool) -> None:
+    assert overall.bad(outputs(rack={"verdict": "BUSY", "retries": retries})) == (["rack"] if fails else [])
+
+
+def test_jobs_that_are_not_kept_from_one_anothers_gpus_are_said_to_be() -> None:
+    node = dict.fromkeys(
+        ("site", "tailnet_ip", "path", "cpus", "memory_mb", "gpus", "slurm_version", "tailscale_version"), "x"
+    )
+    nodes = [
+        {**node, "name": "dgx1", "gpu": {"kind": "h200", "confined": False}},
+        {**node, "name": "dgx2", "gpu": {"kind": "h200", "confined": True}},
+        {**node, "name": "cpu1"},
+    ]
+    about = {"name": "lab", "control_address": "100.64.0.1", "nodes": nodes}
+    written = io.StringIO()
+    tables.show(Console(file=written, width=200), {"cluster": about, "validation": {}})
+    assert "Jobs on dgx1 are not kept from one another's GPUs" in written.getvalue()
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_narrow_terminal_cuts_no_name_and_no_address(width: int) -> None:
+    node = dict.fromkeys(("path", "cpus", "memory_mb", "gpus", "slurm_version", "tailscale_version"), "x")
+    node |= {"name": "n" * 63, "site": "s" * 63, "tailnet_ip": "fd7a:115c:a1e0:ab12:4843:cd96:6258:b240"}
+    written = io.StringIO()
+    about = {"name": "lab", "control_address": "100.64.0.1", "nodes": [node]}
+    tables.show(Console(file=written, width=width), {"cluster": about, "validation": {}})
+    shown = written.getvalue()
+    assert "…" not in shown
+    assert shown.count("n") >= 63
+    assert shown.count("s") >= 63
+    assert all(shown.count(digit) >= node["tailnet_ip"].count(digit) for digit in "0123456789:")
+
+
+def test_what_machines_do_not_hold_is_shown_under_the_nodes_and_old_outputs_have_none() -> None:
+    written = io.StringIO()
+    shown = outputs()
+    tables.show(Console(file=written, width=200), shown)
+    assert "Note" not in written.getvalue()
+    shown["cluster"]["notes"] = ["/export/shared is no file system of its own."]
+    tables.show(Console(file=written, width=200), shown)
+    assert written.getvalue().endswith("\nNote: /export/shared is no file system of its own.\n")
+
+
+@pytest.mark.parametrize(
+    ("measured", "since", "words"),
+    [
+        ("2026-11-26T05:18:30Z", NOON, "measured 05:18 UTC, unchanged since"),
+        ("2026-11-25T23:59:00Z", NOON, "measured 2026-11-25 23:59 UTC, unchanged since"),
+        ("2026-11-26T12:00:01Z", NOON, ""),
+        ("2026-11-26T12:00:01Z", math.inf, "measured 12:00 UTC, unchanged since"),
+        (None, math.inf, ""),
+        ("yesterday", math.inf, ""),
+    ],
+)
+def test_a_figure_of_an_earlier_run_has_its_date(measured: str | None, since: float, words: str) -> None:
+    assert dated({"measured_at": measured, "verdict": "PASS"}, since, NOON + 5) == words
+
+
+def test_a_verdict_of_an_earlier_run_is_shown_with_its_date_and_one_of_this_run_without() -> None:
+    result = judge(ASKED, JobReport.from_json({**BUSY, "state": "FAILED", "exit_code": 3}))
+    for since, shown in ((1_800_000_001, True), (1_800_000_000, False)):
+        written = io.StringIO()
+        tables.show(Console(file=written, width=300), outputs(rack={**result}), since=since)
+        assert ("(measured 2027-01-15 08:00 UTC, unchanged since)" in written.getvalue()) == shown

@@ -1,0 +1,45 @@
+"""A restored head node whose backup is older than the newest one that the stack knows of is told."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cli.pulumi.restored import older_backup
+from components.steps.label import StepLabel
+from engine.events import Made
+
+UP = "bash -euo pipefail -s -- up"
+
+
+def step(name: str, **answer: int) -> Made:
+    command = StepLabel(f"head-{name}", "head", name).on(UP)
+    return Made(f"urn:pulumi:dev::x::command:remote:Command::head-{name}", command, "", json.dumps(answer), [], {})
+
+
+SERVICES, JOIN = step("services", backup_made=7200), step("join")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "warns"),
+    [
+        ([SERVICES, JOIN], [SERVICES, step("join", restored_made=3600)], True),
+        ([SERVICES, JOIN], [SERVICES, step("join", restored_made=7200)], False),
+        ([SERVICES, JOIN], [SERVICES, JOIN], False),
+        ([step("services"), JOIN], [step("join", restored_made=3600)], False),
+        ([SERVICES, step("join", restored_made=3600)], [SERVICES, step("join", restored_made=3600)], False),
+        (
+            [step("services", backup_made=1), JOIN],
+            [step("services", backup_made=9), step("join", restored_made=5)],
+            False,
+        ),
+    ],
+)
+def test_an_older_backup_than_the_last_known_one_is_a_warning_with_both_times(
+    before: list[Made], after: list[Made], warns: bool
+) -> None:
+    warning = older_backup(before, after)
+    assert bool(warning) == warns
+    if warns:
+        assert "from a backup of 1970-01-01 01:00 UTC, and one of 1970-01-01 02:00 UTC was made" in warning

@@ -1,0 +1,183 @@
+"""What `make` installs: running takes less than checking, and whichever was first, nothing is installed twice."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[3]
+RUNNING = ("__main__.py", "bugs.py", "locks.py", "stacks", "components", "cli", "engine", "lab")
+# Sent to machines, which have packages of their own.
+ON_MACHINES = {"mpi4py", "numpy", "fusepy", "libnfs", "mlflow", "sqlalchemy", "uvicorn"}
+COME_WITH = {"google", "pydantic_core", "markupsafe"}  # of pulumi, pydantic and jinja2, in what these hand out
+MODULES = {"pyyaml": "yaml", "pulumi-command": "pulumi_command", "pulumi-aws": "pulumi_aws"}
+MODULES |= {"pulumi-tailscale": "pulumi_tailscale"}
+# `python3 -m venv .venv` makes a Python that says what pip is asked for. UV says that of uv, and what it was told of
+# pip's settings. .venv/break stands for an index that is away, no-uv and uv-breaks for a uv that is not there or that
+# does not manage.
+PYTHON = r"""#!/bin/bash
+case "$*" in
+"-m venv .venv") mkdir -p .venv/bin; cp "$0" .venv/bin/python ;;
+*cli.pulumi.providers*) cd "$PROJECT" && exec "$REAL" "$@" ;;
+"-m pip config list") cat pip-settings 2>/dev/null || true ;;
+*requirements-setup.txt) [ ! -e .venv/break ] && [ ! -e no-uv ] && cp uv .venv/bin/uv ;;
+*install*) [ ! -e .venv/break ] && printf '%s\n' "${@##*=}" | grep '^requirements' | paste -sd' ' >>installed ;;
+esac
+"""
+UV = r"""#!/bin/bash
+[ ! -e .venv/break ] && [ ! -e uv-breaks ] || exit 2
+env | grep -E '^(UV_|SSL_|ALL_PROXY)' | sort >uv-told
+printf '%s\n' "${@##*=}" | grep '^requirements' | paste -sd' ' >>installed
+"""
+
+
+@pytest.fixture
+def setup(tmp_path: Path) -> Callable[..., list[str]]:
+    """Run cli/setup.sh in a checkout with a Python that installs nothing; returns what pip was asked for, in all."""
+    (tmp_path / "cli").mkdir()
+    shutil.copy(PROJECT / "cli/setup.sh", tmp_path / "cli")
+    (tmp_path / "uv").write_text(UV)
+    (tmp_path / "uv").chmod(0o755)
+    for name in ("", "-dev", "-aws", "-tailscale"):
+        (tmp_path / f"requirements{name}.txt").write_text(f"a{name}==1\n")
+    python = tmp_path / "bin/python3"
+    python.parent.mkdir()
+    python.write_text(PYTHON)
+    python.chmod(0o755)
+
+    def run(*words: str, rc: int = 0) -> list[str]:
+        told = subprocess.run(
+            ["bash", tmp_path / "cli/setup.sh", *words],
+            env={"PATH": f"{python.parent}:/usr/bin:/bin", "PROJECT": str(PROJECT), "REAL": sys.executable},
+            capture_output=True, text=True,
+        )  # fmt: skip
+        assert told.returncode == rc, told.stderr
+        installed = tmp_path / "installed"
+        return installed.read_text().splitlines() if installed.exists() else []
+
+    return run
+
+
+RUN, CHECK = "requirements.txt", "requirements.txt requirements-dev.txt"
+
+
+def test_what_runs_a_stack_installs_nothing_of_the_checks(setup: Callable[..., list[str]]) -> None:
+    assert setup() == [RUN]
+    assert setup() == [RUN], "once is enough"
+
+
+def test_checks_add_what_they_need_to_what_runs_and_running_takes_nothing_away(setup: Callable[..., list[str]]) -> None:
+    setup()
+    assert setup("dev") == [RUN, CHECK]
+    for words in ((), ("dev",), ()):
+        assert setup(*words) == [RUN, CHECK]
+
+
+def test_what_was_installed_for_checks_is_kept_as_its_file_has_it(
+    setup: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    setup("dev")
+    (tmp_path / "requirements-dev.txt").write_text("a-dev==2\n")
+    assert setup() == [CHECK, CHECK]
+
+
+def test_an_installation_that_broke_off_is_done_again(setup: Callable[..., list[str]], tmp_path: Path) -> None:
+    setup()
+    (tmp_path / ".venv/break").touch()
+    assert setup("dev", rc=1) == [RUN]
+    assert setup() == [RUN], "what runs is there"
+    (tmp_path / ".venv/break").unlink()
+    assert setup("dev") == [RUN, CHECK]
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        ("tailrack:sites: [{kind: 'aws'}]", "aws"),
+        ('"tailrack:sites": [{"name": "a", "kind":   "aws"}]', "aws"),
+        ("tailrack:tailnet: {'kind': tailscale}", "tailscale"),
+        ("tailrack:tailnet: {'api_key': {secure: x}}", "tailscale"),
+        ("tailrack:tailnet: {kind: control_url, auth_key: {secure: x}} # kind: aws", ""),
+        ("tailrack:sites: [{kind: lab}, {kind: [aws]}, 5]", ""),
+        ("tailrack:sites: [", ""),
+    ],
+)
+def test_a_stack_has_the_packages_of_its_providers_however_its_config_is_written(
+    setup: Callable[..., list[str]], tmp_path: Path, config: str, name: str
+) -> None:
+    (tmp_path / "Pulumi.dev.yaml").write_text(f"config:\n  {config}\n")
+    wanted = [CHECK, f"{CHECK} requirements-{name}.txt"] if name else [CHECK]
+    for _ in range(2):
+        assert setup("dev") == wanted, "once is enough"
+
+
+@pytest.mark.parametrize("why", ["no-uv", "uv-breaks"])
+def test_where_uv_cannot_be_had_or_does_not_manage_pip_installs_the_same(
+    setup: Callable[..., list[str]], tmp_path: Path, why: str
+) -> None:
+    (tmp_path / why).touch()
+    assert setup("dev") == [CHECK]
+    assert not (tmp_path / "uv-told").exists()
+
+
+def test_uv_takes_packages_from_where_pip_takes_them(setup: Callable[..., list[str]], tmp_path: Path) -> None:
+    settings = {
+        ":env:.index-url": "https://index.example/mine",
+        "global.index-url": "https://index.example/ours",
+        "global.cert": "/etc/our.pem",
+        "global.timeout": "180",
+        "install.find-links": "/srv/a /srv/b",
+        "install.extra-index-url": "https://more.example/simple",
+    }
+    (tmp_path / "pip-settings").write_text("".join(f"{name}={value!r}\n" for name, value in settings.items()))
+    setup()
+    told = dict(line.split("=", 1) for line in (tmp_path / "uv-told").read_text().splitlines())
+    assert told == {
+        "SSL_CERT_FILE": "/etc/our.pem",
+        "UV_DEFAULT_INDEX": "https://index.example/mine",
+        "UV_FIND_LINKS": "/srv/a,/srv/b",
+        "UV_INDEX": "https://more.example/simple",
+        "UV_LINK_MODE": "copy",
+        "UV_NO_CONFIG": "1",
+    }
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "global.index-url='https://ada:secret@index.example'",
+        ":env:.trusted-host='index.example'",
+        "install.no-index='1'",
+    ],
+)
+def test_what_uv_cannot_be_told_or_nobody_should_see_stays_pips(
+    setup: Callable[..., list[str]], tmp_path: Path, setting: str
+) -> None:
+    (tmp_path / "pip-settings").write_text(f"{setting}\n")
+    assert setup() == [RUN]
+    assert not (tmp_path / "uv-told").exists()
+
+
+def test_a_word_that_setup_does_not_know_installs_nothing(setup: Callable[..., list[str]]) -> None:
+    assert setup("test", rc=1) == []
+
+
+def test_what_runs_imports_nothing_that_only_the_checks_install() -> None:
+    files = [file for name in RUNNING for file in [PROJECT / name, *(PROJECT / name).rglob("*.py")] if file.is_file()]
+    texts = [file.read_text(encoding="utf-8") for file in files]
+    imported = {name for text in texts for name in re.findall(r"^ *(?:import|from) (\w+)[. \n]", text, re.MULTILINE)}
+
+    def named(kind: str) -> set[str]:
+        text = (PROJECT / f"requirements{kind}.in").read_text(encoding="utf-8")
+        return {MODULES.get(name, name) for name in re.findall(r"^[a-z][\w-]*", text, re.MULTILINE)}
+
+    there = named("") | named("-aws") | named("-tailscale") | COME_WITH | ON_MACHINES
+    ours = {file.stem for file in files} | set(RUNNING)
+    assert {"pulumi", "yaml", "jinja2", "docker"} <= imported
+    assert imported - there - ours - sys.stdlib_module_names == set()

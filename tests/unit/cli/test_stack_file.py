@@ -1,0 +1,208 @@
+"""Config files that are none: each is one sentence with the file, the place and the remedy, never a traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cli.stack_config.stack_file import LARGEST, ConfigSecrets, check_for_cli, load_config, passphrase
+from stacks.config import ConfigError, load
+from stacks.yaml_file import FileError, read_yaml
+
+HOSTILE = {
+    "a list": (b"config: [1]\n", ("config is a list",)),
+    "a word": (b"config: yes please\n", ("config is a text",)),
+    "a number": (b"config: 5\n", ("config is a number",)),
+    "a file that is a list": (b"- 1\n", ("is a list, not a mapping",)),
+    "bytes that are not UTF-8": (b"config:\n  a: \xff\n", ("line 2", "UTF-8")),
+    "a control character": (b"config: \x00\n", ("control characters",)),
+    "no YAML": (b"config: [\n", ("line 2", "not YAML")),
+    "an alias to itself": (b"config: &x\n  tailrack:a: *x\n", ("line 1", "recursive")),
+    "an alias to nothing": (b"config: *x\n", ("line 1", "undefined alias")),
+    "nesting 3,000 deep": (b"config: " + b"[" * 3000 + b"]" * 3000, ("line 1", "nested more than")),
+    "nesting 100,000 deep": (b"config: " + b"[" * 100_000, ("line 1", "nested more than")),
+    "a file of a size that none has": (b"config: {}" + b" " * LARGEST, (str(LARGEST), "bytes")),
+    "aliases of aliases": (
+        b"config:\n  tailrack:a0: &a0 [x]\n"
+        + b"".join(b"  tailrack:a%d: &a%d [%s]\n" % (n, n, b",".join([b"*a%d" % (n - 1)] * 10)) for n in range(1, 10)),
+        ("1,000,000 values", "an alias"),
+    ),
+    "350,000 users": (
+        b"config:\n  tailrack:users:\n" + b"".join(b"  - {name: u%d, uid: %d}\n" % (n, n) for n in range(350_000)),
+        ("bytes",),
+    ),
+    "a key that is a number": (b"config:\n  tailrack:slurm: {settings: {5: 6}}\n", ("line 2", "a key is a number")),
+    "a key that is null": (b"config:\n  tailrack:a: {~: 6}\n", ("line 2", "a key is nothing")),
+    "a key that is a date": (b"config:\n  tailrack:a: {2001-01-01: 6}\n", ("line 2", "a key is a date")),
+    "a key that is true": (b"config:\n  tailrack:a: {on: 6}\n", ("line 2", "a key is a truth value")),
+    "a key that is a list": (b"config: {[1]: 2}\n", ("line 1", "a key is a list")),
+    "a number of 5,000 digits": (b"config:\n  tailrack:a: " + b"9" * 5000, ("line 2", "5000 characters")),
+    "a date": (b"config:\n  tailrack:a: {b: 2026-11-23}\n", ("line 2", "'b' is '2026-11-23', a date", "in quotes")),
+    "a date in a list": (b"config:\n  tailrack:a: [2026-11-23]\n", ("line 2", "an item of a list is", "a date")),
+    "bytes": (b"config:\n  tailrack:a: !!binary aGk=\n", ("line 2", "'tailrack:a'", "!!binary", "write the text")),
+    "yes": (b"config:\n  tailrack:a: {b: yes}\n", ("line 2", "'b' is 'yes'", "write true or false", "in quotes")),
+    "Off in a list": (b"config:\n  tailrack:a: [Off]\n", ("line 2", "'Off'", "write true or false")),
+    "an octal number": (b"config:\n  tailrack:a: {b: 0o17}\n", ("line 2", "'b' is '0o17'", "without the 0")),
+    "an octal number of old": (b"config:\n  tailrack:a: {b: 017}\n", ("line 2", "'b' is '017'", "without the 0")),
+    "an octal number that is none": (b"config:\n  tailrack:a: {b: 08}\n", ("line 2", "'b' is '08'", "without the 0")),
+    "a number to the power": (b"config:\n  tailrack:a: {b: 1e3}\n", ("line 2", "'b' is '1e3'", "all its digits")),
+    "a number of 20 digits": (b"config: {a: 12345678901234567890}\n", ("line 1", "'a' is a number of 20", "in quotes")),
+    "a date that is none": (b"config: {a: 2001-99-99}\n", ("line 1", "a date")),
+    "a tag": (b"config: !!python/object:os.system x\n", ("line 1", "tag")),
+    "two documents": (b"config: {}\n---\nconfig: {}\n", ("line 2", "another document")),
+    "a section twice": (b"config:\n  tailrack:a: 1\n  tailrack:a: 2\n", ("line 3", "'tailrack:a'", "first in line 2")),
+    "a key twice": (b"config:\n  tailrack:a: {b: 1, b: 2}\n", ("line 2", "'b'", "second time")),
+    "a merge of a number": (b"config: {<<: 5}\n", ("line 1", "a mapping or list of mappings for merging")),
+    "no namespace": (b"config: {cluster: {name: a}}\n", ("'cluster'", "no namespace", "'tailrack:cluster'")),
+    "an empty namespace": (b"config: {':cluster': 1}\n", ("no namespace",)),
+    "a salt that is a list": (
+        b"encryptionsalt: [1]\nconfig: {tailrack:a: {secure: v1:YQ==:YQ==}}\n",
+        ("encryptionsalt",),
+    ),
+    "a salt without parts": (
+        b"encryptionsalt: v1\nconfig: {tailrack:a: {secure: v1:YQ==:YQ==}}\n",
+        ("encryptionsalt",),
+    ),
+    "a salt that is no base64": (
+        b"encryptionsalt: v1:?:x\nconfig: {tailrack:a: {secure: v1:YQ==:YQ==}}\n",
+        ("encryptionsalt",),
+    ),
+    "a secure value that is a list": (
+        b"encryptionsalt: v1:YQ==:x\nconfig: {tailrack:a: {secure: [1]}}\n",
+        ("tailrack:a",),
+    ),
+    "a secure value of no parts": (b"encryptionsalt: v1:YQ==:x\nconfig: {tailrack:a: {secure: x}}\n", ("tailrack:a",)),
+    "a secure value of odd letters": (
+        "encryptionsalt: v1:YQ==:x\nconfig: {tailrack:a: {secure: 'v1:é:é'}}\n".encode(),
+        ("tailrack:a",),
+    ),
+    "a secure value without a salt": (
+        b"config: {tailrack:a: {secure: v1:YQ==:Yg==}}\n",
+        ("tailrack:a", "no encryptionsalt"),
+    ),
+    "a number without an end": (b"config: {tailrack:a: {b: [1, -.inf]}}\n", ("tailrack:a.b[1]", "write digits")),
+    "a placeholder of a secret": (b"config: {tailrack:a: {b: {secure: v1:x-y}}}\n", ("tailrack:a.b", "placeholder")),
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "Pulumi.yaml").write_text("name: tailrack\n")
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "x")
+    return tmp_path
+
+
+def file_of(folder: Path, content: bytes) -> Path:
+    path = folder / "Pulumi.trial.yaml"
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_file_is_one_sentence_with_its_place_and_remedy(project: Path, name: str) -> None:
+    content, parts = HOSTILE[name]
+    with pytest.raises(FileError) as refused:
+        load_config(project, file_of(project, content))
+    said = str(refused.value)
+    assert "Pulumi.trial.yaml" in said
+    assert all(part in said for part in parts), said
+    assert "; " in said, "what is wrong, and what to do"
+    assert len(said.splitlines()) == 1
+    assert len(said) < 400
+
+
+def test_a_good_file_is_read_as_yaml_reads_it(project: Path) -> None:
+    text = "a: &one {x: 1, y: [1.5, true, ~, ''] }\nb: {<<: *one, x: 2}\nc: [*one]\nd: 0x1f\n"
+    path = file_of(project, text.encode())
+    assert read_yaml(path) == yaml.safe_load(text)
+
+
+@pytest.mark.parametrize("text", ["'yes'", "'017'", '"2026-11-23"', "'1e3'", "'12345678901234567890'", "!!str yes"])
+def test_what_is_doubtful_is_a_text_in_quotes(project: Path, text: str) -> None:
+    assert read_yaml(file_of(project, f"a: {text}".encode())) == {"a": text.removeprefix("!!str ").strip("'\"")}
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "-1", "0.5", "24.11", "1.10.2", "true", "False", "y", "10.0.0.1", "0x1f", "1_000"]
+)
+def test_what_all_readers_of_yaml_read_in_one_way_is_taken(project: Path, text: str) -> None:
+    assert read_yaml(file_of(project, f"a: {text}".encode())) == yaml.safe_load(f"a: {text}")
+
+
+def test_a_time_is_a_text_as_to_the_cli(project: Path) -> None:
+    assert read_yaml(file_of(project, b"max_time: 99:59")) == {"max_time": "99:59"}
+
+
+def test_an_empty_file_is_an_empty_config(project: Path) -> None:
+    assert load_config(project, file_of(project, b"")).values == {}
+
+
+def test_a_passphrase_file_that_is_no_text_is_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "secret").write_bytes(b"\xff")
+    monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE")
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE_FILE", str(project / "secret"))
+    with pytest.raises(FileError, match="PULUMI_CONFIG_PASSPHRASE_FILE is no text"):
+        passphrase()
+
+
+@pytest.mark.parametrize("salt", [5, [1], {"a": 1}, "v1", "v2:YQ==:x", "v1:?:x"])
+def test_a_salt_of_the_wrong_shape_is_named_and_not_the_value(project: Path, salt: object) -> None:
+    with pytest.raises(FileError, match="encryptionsalt") as refused:
+        ConfigSecrets(salt, "Pulumi.trial.yaml").open("tailrack:a", "v1:YQ==:c2VjcmV0")
+    assert "c2VjcmV0" not in str(refused.value)
+
+
+PASSPHRASE = {"PULUMI_BACKEND_URL": "file:///state", "PULUMI_CONFIG_PASSPHRASE": "x"}
+
+
+@pytest.mark.parametrize(("characters", "taken"), [(131_024, True), (131_025, False)])
+def test_the_cli_is_given_what_fits_into_one_variable_of_the_environment_and_no_more(
+    project: Path, characters: int, taken: bool
+) -> None:
+    """Its name, its one key, quotes and the byte at its end are 48 more; 128 KiB are Linux's limit."""
+    file = file_of(project, f"config: {{tailrack:longest-of-them-x: {'a' * characters}}}\n".encode())
+    if taken:
+        check_for_cli(file, PASSPHRASE)
+        return
+    with pytest.raises(FileError, match=r"129 KiB, most of it in 'tailrack:longest-of-them-x'.*no more than 128"):
+        check_for_cli(file, PASSPHRASE)
+
+
+@pytest.mark.parametrize(
+    ("more", "backend"), [("secretsprovider: awskms://x\n", "s3://state"), ("", "https://api.pulumi.com")]
+)
+def test_secrets_of_another_provider_are_left_to_the_cli(project: Path, more: str, backend: str) -> None:
+    file = file_of(project, f"{more}config: {{tailrack:a: {{secure: AAABAO==}}}}\n".encode())
+    check_for_cli(file, {**PASSPHRASE, "PULUMI_BACKEND_URL": backend})
+
+
+words = st.sampled_from(
+    ["tailrack:", "sites", "config:", "- ", "{", "}", "[", "]", "&a ", "*a", "<<: ", ": ", "\n", "  "]
+)
+junk = st.lists(
+    words
+    | st.text(max_size=4)
+    | st.sampled_from(["!!int x", "!!set", "!!str ", "!!seq ", "!!float ", "0x", "9" * 5000, "2001-13-01"])
+).map("".join)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    junk.map(str.encode)
+    | st.binary(max_size=60)
+    | junk.map(lambda text: f"config:\n  tailrack:users: {text}\n".encode())
+)
+def test_any_bytes_are_read_or_refused_in_one_sentence(project: Path, content: bytes) -> None:
+    said = ""
+    try:
+        config = load_config(project, file_of(project, content))
+        load(config.values, config.secret_keys, project)
+    except FileError as error:
+        said = str(error)
+    except ConfigError as error:
+        said = error.problems[0].text
+    assert len(said.splitlines()) == 1

@@ -1,0 +1,323 @@
+"""`sll`: what watchers are shown, and the one reader behind it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import socket
+import subprocess
+import sys
+import termios
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.roles.sll import look, reader, sll, watch
+from components.roles.sll.role import role
+from components.roles.sll.snapshot import Snapshot, brief, gpus_of, read_sites, read_snapshot, snapshot
+from components.roles.sll.table import page, summary, table
+from components.roles.tailrack_command.job import Job
+from components.roles.tailrack_command.slurm import SlurmError
+from components.roles.tailrack_command.waiting import Why
+from components.validation.slurm_nodes import Node
+from stacks.config import parse
+from tests.unit.configs import LAB
+
+NOW = 1_790_000_000
+RUNS = Job(
+    7, "train", "ada", 6001, ("RUNNING",), nodes="a[1-2]", node_count=2, start=NOW - 3723, asked="cpu=4,gres/gpu=16"
+)
+WAITS = Job(8, "eval", "bob", 6002, ("PENDING",), reason="Resources", node_count=1, asked="cpu=1")
+NODES = [
+    Node("a1", frozenset({"ALLOCATED"}), gpus="h200:8"),
+    Node("a2", frozenset({"ALLOCATED"}), gpus="h200:8, a100:4"),
+    Node("b1", frozenset({"IDLE", "DRAIN"}), "new disk", "root"),
+]
+SITES = {"a1": "cloud-a", "a2": "cloud-a", "b1": "cloud-b"}
+
+
+def seen(*jobs: Job) -> Snapshot:
+    return snapshot(jobs, NODES, SITES, NOW)
+
+
+def test_a_job_that_runs_is_shown_with_its_nodes_gpus_time_and_site_and_one_that_waits_with_the_reason_in_words() -> (
+    None
+):
+    heading, first, second = table(seen(WAITS, RUNS)["jobs"], NOW)
+    assert heading.split()[:7] == ["JOB", "USER", "NODES", "GPUS", "ELAPSED", "STATE", "SITE"]
+    assert first.split() == ["7", "ada", "a[1-2]", "16", "1:02:03", "running", "cloud-a", "train"]
+    assert second.split()[:5] == ["8", "bob", "1", "0", "pending"]
+    assert second.endswith("eval: waits for 1 node with cpu=1 in all, and is next")
+    assert summary(seen(WAITS, RUNS), NOW) == ["1 running, 1 waiting; 3 nodes, 1 out (b1); 16 of 20 GPUs in use"]
+
+
+def test_a_job_that_waits_for_nodes_that_are_out_says_which() -> None:
+    given = Job(9, "x", "ada", 6001, ("PENDING",), reason="ReqNodeNotAvail", description="UnavailableNodes:b1")
+    (row,) = seen(given)["jobs"]
+    assert row["why"] == "Nodes that it could have, or asks for, take no jobs: b1 (drained): new disk"
+
+
+def test_jobs_that_have_ended_are_not_shown() -> None:
+    ended = [Job(1, "x", "ada", 6001, (state,)) for state in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT")]
+    assert seen(*ended)["jobs"] == []
+    (cleans,) = seen(Job(1, "x", "ada", 6001, ("COMPLETED", "COMPLETING"), nodes="a1"))["jobs"]
+    assert cleans["state"] == "completing"
+
+
+@pytest.mark.parametrize(
+    "name", ["\x1b[2J\x1b]0;owned\x07", "a\nb\rc", "\x9b31m", "\u202eevil", "\x1b[6n", "\ud800", "\x00", "x" * 100_000]
+)
+def test_what_users_write_cannot_reach_a_terminal(name: str) -> None:
+    hostile = Job(7, name, name, 6001, ("PENDING",), reason=name, nodes=name, features=name, asked=name)
+    found = read_snapshot(json.dumps(seen(hostile)))
+    for line in [*page(found, NOW, 40), *table(found["jobs"], NOW)]:
+        assert line.isprintable()
+        assert len(line) < 700
+    # Nor does it where somebody else has written the file.
+    found["jobs"][0]["name"] = found["error"] = name
+    assert all(line.isprintable() for line in page(found, NOW, 40))
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpus"),
+    [("", 0), ("cpu=2,node=1", 0), ("gres/gpu=8,gres/gpu:h200=8", 8), ("cpu=1,gres/gpu:a=2,gres/gpu:b=3", 5)],
+)
+def test_gpus_are_counted_once(asked: str, gpus: int) -> None:
+    assert gpus_of(asked) == gpus
+
+
+def test_a_sentence_that_announces_others_is_told_with_the_one_after_it() -> None:
+    assert brief(Why(("It waits.", "More."))) == "waits"
+    assert brief(Why(("Out:", "  b1 (down): cut off", "  b2"))) == "Out: b1 (down): cut off"
+
+
+def test_sites_are_read_in_the_forms_of_slurms_releases() -> None:
+    forms: list[Any] = [["gpu-h200", "site-cloud-a"], "gpu-h200,site-cloud-a"]
+    for features in forms:
+        assert read_sites(json.dumps({"nodes": [{"name": "a1", "features": features}]})) == {"a1": "cloud-a"}
+    for none in (None, "", [], ["gpu-h200"]):
+        assert read_sites(json.dumps({"nodes": [{"name": "a1", "features": none}]})) == {}
+    with pytest.raises(ValueError, match="no nodes"):
+        read_sites("[]")
+
+
+def test_a_page_is_as_high_as_the_screen_and_says_what_is_not_on_it() -> None:
+    many = seen(*(Job(number, "x", "ada", 6001, ("PENDING",), reason="Priority") for number in range(1, 101)))
+    for height in (5, 10, 24, 50):
+        assert len(page(many, NOW, height)) == height
+    lines = page(many, NOW, 24, first=10)
+    assert lines[3].startswith("11 ")
+    assert lines[-1] == "q quits, j and k move; 10 more above, 70 more below"
+    assert "more" not in page(many, NOW, 200)[-1]
+
+
+def test_what_is_old_says_how_old_and_why() -> None:
+    assert len(summary({**seen(), "time": NOW - 5}, NOW)) == 1
+    assert summary({**seen(), "time": NOW - 90}, NOW)[1] == "not new, but of 1:30 ago: the reader is late"
+    assert summary({**seen(), "error": "slurmctld is gone"}, NOW)[1] == "not new, but of 0:00 ago: slurmctld is gone"
+
+
+# The reader, with a real socket.
+
+
+class Reader:
+    """The reader's loop in a thread, with short times; `asked` is how often it asked Slurm (a fake)."""
+
+    def __init__(
+        self, folder: Path, answer: Callable[[float], Snapshot] = lambda now: {**seen(RUNS), "time": now}
+    ) -> None:
+        self.file, self.path, self.asked = folder / "live.json", folder / "socket", 0
+        self.door = socket.socket(socket.AF_UNIX)
+        self.door.bind(str(self.path))
+        self.door.listen(4096)
+        self._answer = answer
+        self.thread = threading.Thread(target=reader.serve, args=(self.door, self.file, self._ask), daemon=True)
+
+    def _ask(self, now: float) -> Snapshot:
+        self.asked += 1
+        return self._answer(now)
+
+    def knock(self) -> None:
+        with socket.socket(socket.AF_UNIX) as one:
+            one.connect(str(self.path))
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "EVERY_SECONDS", 0.4)
+    monkeypatch.setattr(reader, "IDLE_SECONDS", 1.5)
+    monkeypatch.setattr(reader, "TURN_SECONDS", 0.02)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_hundred_who_watch_have_slurm_asked_as_often_as_one_and_nobody_not_at_all(tmp_path: Path) -> None:
+    one = Reader(tmp_path)
+    one.knock()
+    begin = time.monotonic()
+    one.thread.start()
+    for _ in range(100):
+        one.knock()
+        time.sleep(0.01)
+    one.thread.join(30)
+    lasted = time.monotonic() - begin
+    assert not one.thread.is_alive(), "it ends when nobody watches"
+    assert 2 <= one.asked <= lasted / 0.4 + 1
+    assert one.file.stat().st_mode & 0o777 == 0o644
+    assert read_snapshot(one.file.read_text())["jobs"][0]["job"] == "7"
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_slurmctld_that_does_not_answer_leaves_what_was_seen_last_with_the_error(tmp_path: Path) -> None:
+    answers = iter([{**seen(RUNS), "time": 5.0}])
+
+    def ask(_: float) -> Snapshot:
+        for each in answers:
+            return each  # type: ignore[return-value]
+        raise SlurmError("slurmctld has not answered")
+
+    one = Reader(tmp_path, ask)
+    one.thread.start()
+    one.thread.join(30)
+    found = read_snapshot(one.file.read_text())
+    assert (found["time"], found["error"], len(found["jobs"])) == (5.0, "slurmctld has not answered", 1)
+
+
+def test_the_reader_is_nothing_to_be_started_by_hand(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("LISTEN_FDS", raising=False)
+    assert reader.main([]) == 1
+    assert "started by tailrack-live.socket" in capsys.readouterr().err
+
+
+# The command.
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
+    """A reader that listens and has written once; its loop does not run."""
+    one = Reader(tmp_path)
+    monkeypatch.setattr(watch, "SOCKET", one.path)
+    monkeypatch.setattr(watch, "FILE", one.file)
+    reader.write(one.file, {**seen(RUNS, WAITS), "time": time.time()})
+    return one
+
+
+@pytest.mark.usefixtures("served")
+def test_without_a_terminal_it_prints_once_and_programs_read_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert sll.main([]) == 0
+    assert capsys.readouterr().out.startswith("1 running, 1 waiting; 3 nodes, 1 out (b1)")
+    assert sll.main(["--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [(job["job"], job["sites"], job["elapsed"] > 3722) for job in told["jobs"]] == [
+        ("7", ["cloud-a"], True),
+        ("8", [], False),
+    ]
+
+
+def test_a_door_that_is_full_is_no_error_and_one_that_is_shut_is(
+    served: Reader, capsys: pytest.CaptureFixture[str]
+) -> None:
+    served.door.listen(0)
+    knocks = [socket.socket(socket.AF_UNIX) for _ in range(2)]
+    for each in knocks:
+        each.setblocking(False)
+        each.connect_ex(str(served.path))
+    assert sll.main(["--json"]) == 0
+    for each in knocks:
+        each.close()
+    served.door.close()
+    assert sll.main([]) == 1
+    assert "sll: the reader does not listen; see 'systemctl status tailrack-live.socket'" in capsys.readouterr().err
+
+
+def test_it_says_what_slurm_says_where_nothing_was_ever_seen(
+    served: Reader, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reader.write(served.file, {**seen(), "time": 0, "error": "slurmctld has not answered for 30 s"})
+    assert sll.main([]) == 1
+    assert capsys.readouterr().err == "sll: slurmctld has not answered for 30 s\n"
+
+
+def test_where_jobs_are_private_each_asks_for_itself_and_not_more_often_than_a_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+
+    def ask(now: float) -> Snapshot:
+        asked.append(now)
+        return seen(RUNS)
+
+    monkeypatch.setattr(watch, "SOCKET", tmp_path / "none")
+    monkeypatch.setattr(watch, "look", ask)
+    one = watch.Watch()
+    for _ in range(10):
+        assert one.first()["jobs"]
+    assert len(asked) == 1
+
+
+def test_slurm_is_asked_once_for_jobs_and_once_for_nodes_and_another_form_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def scontrol(*words: str) -> str:
+        asked.append(words)
+        return '{"jobs": [], "nodes": []}'
+
+    monkeypatch.setattr(look, "scontrol", scontrol)
+    assert look.look(NOW)["jobs"] == []
+    assert asked == [("show", "jobs", "--json"), ("show", "nodes", "--json")]
+    monkeypatch.setattr(look, "scontrol", lambda *_: "<html>")
+    with pytest.raises(SlurmError, match="does not print jobs or nodes as JSON"):
+        look.look(NOW)
+
+
+def test_on_a_terminal_q_ends_it_and_the_terminal_is_as_before(served: Reader, tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from components.roles.sll import sll, watch\n"
+        f"watch.SOCKET, watch.FILE = Path({str(served.path)!r}), Path({str(served.file)!r})\nsys.exit(sll.main([]))"
+    )
+    ours, theirs = pty.openpty()
+    before = termios_of(theirs)
+    with subprocess.Popen([sys.executable, "-c", program], stdin=theirs, stdout=theirs, stderr=theirs) as one:
+        shown = until(ours, b"q quits")
+        assert b"train" in shown
+        os.write(ours, b"q")
+        assert one.wait(30) == 0
+    assert until(ours, b"\x1b[?1049l")
+    assert termios_of(theirs) == before
+
+
+def termios_of(terminal: int) -> list[Any]:
+    return termios.tcgetattr(terminal)
+
+
+def until(terminal: int, word: bytes) -> bytes:
+    """What a terminal shows until there is this word."""
+    shown, end = b"", time.monotonic() + 60
+    while word not in shown:
+        assert time.monotonic() < end, shown
+        if select.select([terminal], [], [], 1)[0]:
+            shown += os.read(terminal, 65536)
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("settings", "shared"),
+    [
+        ({}, True),
+        ({"PrivateData": "none"}, True),
+        ({"privatedata": "jobs"}, False),
+        ({"PrivateData": '"jobs,usage"'}, False),
+    ],
+)
+def test_where_slurm_conf_keeps_jobs_private_there_is_no_reader(settings: dict[str, str], shared: bool) -> None:
+    config = parse({**LAB, "slurm": {"settings": settings}}, base_dir=Path())
+    assert role(config).values["shared"] is shared

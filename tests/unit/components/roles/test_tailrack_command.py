@@ -1,0 +1,338 @@
+"""The command `tailrack` of the head node: whose a node's being out is, and what has to hold before it is back."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.roles.role import FOLDER
+from components.roles.tailrack_command import ask, main, nodes, resume, slurm
+from components.roles.tailrack_command.ask import NO_ANSWER, NO_CHECKS, Answer, Failure, checked, failure
+from components.roles.tailrack_command.owners import TAILRACK, why_out
+from components.roles.tailrack_command.slurm import SlurmError
+from components.validation.preflight.drain import HEALTH_PREFIX
+from components.validation.slurm_nodes import Node, read_nodes
+from tests.unit.shell import ROLES
+
+NOW = 1_790_000_000
+SCRIPTS = "Prolog error: prolog.d/50-mine: ended with status 3: no room for job 7; next: make room in /scratch"
+FAILED = Failure("30-health", "12", "Xid 79 on GPU 3", "reset the GPU", NOW)
+
+
+def node(*flags: str, reason: str = "", by: str = "root", since: int = NOW) -> Node:
+    return Node("a1", frozenset(flags), reason, by if reason else "", since if reason else 0)
+
+
+@pytest.mark.parametrize(
+    ("given", "whose", "next_"),
+    [
+        (node("IDLE", "DRAIN", reason="new disk", by="ada"), "person ada", "tailrack resume a1 (when ada is done)"),
+        (node("IDLE", "DRAIN", reason="tailrack: my own words"), "person root", "tailrack resume a1"),
+        (node("IDLE", "DRAIN", reason="health: Xid 79 GPU 3"), "health", "tailrack resume a1 (it runs the checks"),
+        (node("MIXED", "DRAIN", reason="tailrack: leaves the cluster"), "tailrack", "make up"),
+        (node("DOWN", reason="tailrack: shuts down"), "tailrack", "switch a1 on"),
+        (node("DOWN", "NOT_RESPONDING", reason="Not responding", by="slurm"), "Slurm", "systemctl status slurmd"),
+        (node("IDLE", "NOT_RESPONDING"), "Slurm", "systemctl status slurmd"),
+        (node("IDLE", "DRAIN", reason="Prolog error", by="slurm"), "prolog", "journalctl -u slurmd"),
+        (node("IDLE", "DRAIN", reason="Epilog error", by="slurm"), "epilog", "journalctl -u slurmd"),
+        (node("IDLE", "DRAIN", reason=SCRIPTS), "prolog", "make room in /scratch, then tailrack resume a1"),
+        (node("IDLE", "DRAIN", reason="Prolog error: ask ada", by="root"), "person root", "tailrack resume a1"),
+        # Slurm keeps the reason of a node that is back, and adds its own to it when the node goes down.
+        (node("IDLE", "NOT_RESPONDING", reason="health: Xid 79 GPU 3"), "Slurm", "systemctl status slurmd"),
+        (node("MIXED", "NOT_RESPONDING", reason="new disk", by="ada"), "Slurm", "systemctl status slurmd"),
+        (node("DOWN", reason="health: Xid 79 : Not responding", by="slurm"), "Slurm", "systemctl status slurmd"),
+        (node("IDLE", "DRAIN", reason="Kill task failed", by="slurm"), "Slurm", "systemctl reboot"),
+        (node("IDLE", "DRAIN", reason="something new", by="slurm"), "Slurm", "then tailrack resume a1"),
+    ],
+)  # fmt: skip
+def test_whose_a_drain_is_and_what_comes_next(given: Node, whose: str, next_: str) -> None:
+    out = why_out(given)
+    assert out is not None
+    assert f"{out.whose} {out.who}".strip() == whose
+    assert next_ in out.next
+
+
+@pytest.mark.parametrize("flags", [("IDLE",), ("MIXED",), ("ALLOCATED",), ("IDLE", "CLOUD")])
+def test_a_node_that_takes_work_is_nobodys(flags: tuple[str, ...]) -> None:
+    assert why_out(node(*flags, reason="an old reason")) is None
+
+
+def test_no_node_is_promised_to_be_back_by_itself() -> None:
+    for given in (node("IDLE", "NOT_RESPONDING"), node("DOWN", reason="tailrack: shuts down")):
+        out = why_out(given)
+        assert out is not None
+        assert "by itself" not in out.next
+
+
+def test_a_failed_prolog_is_told_with_its_script_and_remedy_unless_it_was_before_the_drain() -> None:
+    given = node("IDLE", "DRAIN", reason="Prolog error", by="slurm")
+    out = why_out(given, FAILED)
+    assert out is not None
+    assert out.reason == "Prolog error: 30-health, job 12: Xid 79 on GPU 3"
+    assert out.next == "reset the GPU, then tailrack resume a1"
+    # As the node's root writes it into the reason; and a failure of another script is none of this drain.
+    for reason, said in ((SCRIPTS, SCRIPTS.partition("; next: ")[0]), (SCRIPTS.replace("50-mine", "60-x"), "60-x")):
+        out = why_out(node("IDLE", "DRAIN", reason=reason), FAILED)
+        assert out is not None
+        assert said in out.reason
+        assert out.next == "make room in /scratch, then tailrack resume a1"
+    old = why_out(node("IDLE", "DRAIN", reason="Prolog error", by="slurm", since=NOW + 3600), FAILED)
+    assert old is not None
+    assert "Xid" not in old.reason
+
+
+def test_every_reason_that_the_scripts_write_is_known_as_tailracks() -> None:
+    scripts = [*FOLDER.glob("*/*.sh"), *FOLDER.glob("*/templates/*")]
+    text = "".join(path.read_text() for path in scripts if path.is_file())
+    written = set(re.findall(r"""reason=["']?(tailrack: [^"'$]*)["']""", text))
+    written |= set(re.findall(r'see_jobs_off "\$\w+" "(tailrack: [^"$]*)"', text))
+    assert {"tailrack: shuts down", "tailrack: leaves the cluster", "tailrack: does not answer"} <= written
+    assert {reason for reason in written if not TAILRACK.fullmatch(reason)} == set()
+    # And all that steps bring back by themselves.
+    (ours,) = re.findall(r"^OUR_DRAINS='(.*)'$", text, re.MULTILINE)
+    words = set(ours.removeprefix("tailrack: (").removesuffix(")").split("|"))
+    assert words <= set(TAILRACK.pattern.removeprefix("tailrack: (").removesuffix(")").split("|"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("IDLE",), "idle"),
+        (("IDLE", "DRAIN"), "drained"),
+        (("MIXED", "DRAIN"), "draining"),
+        (("IDLE", "DYNAMIC_NORM"), "idle"),
+        (("DOWN", "NOT_RESPONDING"), "down, not responding"),
+        (("DOWN", "DRAIN", "INVALID_REG"), "down, invalid reg"),
+        (("ALLOCATED", "REBOOT_REQUESTED"), "allocated, reboot requested"),
+    ],
+)
+def test_a_state_is_told_in_words(flags: tuple[str, ...], said: str) -> None:
+    assert node(*flags).state == said
+
+
+def told(**changes: Any) -> str:
+    whole = {"name": "a1", "state": ["IDLE", "DRAIN"], "reason": "x", "reason_set_by_user": "ada"}
+    return json.dumps({"nodes": [{**whole, "reason_changed_at": {"set": True, "number": NOW}, **changes}]})
+
+
+def test_what_scontrol_prints_is_read_in_the_forms_of_its_releases() -> None:
+    (new,) = read_nodes(told())
+    (old,) = read_nodes(told(state="IDLE+DRAIN", reason_changed_at=NOW))
+    assert new == old == Node("a1", frozenset({"IDLE", "DRAIN"}), "x", "ada", NOW)
+    (none,) = read_nodes(told(reason=None, reason_set_by_user=None, reason_changed_at={"set": False, "number": 0}))
+    assert none == Node("a1", frozenset({"IDLE", "DRAIN"}))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"nodes": [1]}', '{"nodes": [{"name": "a"}]}', "null"])
+def test_anything_else_is_refused_in_one_sentence(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(slurm, "scontrol", lambda *_: text)
+    with pytest.raises(SlurmError, match="does not print nodes as JSON"):
+        slurm.nodes()
+
+
+def test_the_table_has_a_line_a_node_and_reason_and_next_command_of_those_that_are_out() -> None:
+    found = [node("IDLE", "DRAIN", reason="disk\x1b[2J", by="ada", since=NOW - 7200), Node("b22", frozenset({"IDLE"}))]
+    shown = nodes.as_text(found, {each.name: why_out(each) for each in found}, NOW).splitlines()
+    assert shown[0] == "a1   drained"
+    assert re.fullmatch(r"     person ada, since 20\d\d-\d\d-\d\d \d\d:\d\d UTC \(2 h\): disk \[2J", shown[1])
+    assert shown[2:] == ["     next: tailrack resume a1 (when ada is done)", "b22  idle", "1 of 2 nodes out"]
+    (out, idle) = json.loads(nodes.as_json(found, {each.name: why_out(each) for each in found}))["nodes"]
+    assert (out["whose"], out["who"], out["since"], out["out"]) == ("person", "ada", NOW - 7200, True)
+    assert (idle["whose"], idle["since"], idle["out"]) == (None, None, False)
+
+
+FINDINGS = [{"severity": "error", "check": "disk", "seen": "/ is 99 % full", "remedy": "make room"}]
+
+
+@pytest.mark.parametrize("said", [FINDINGS, {"findings": FINDINGS, "boot_id": "x"}])
+def test_the_checks_of_a_node_are_read_as_a_list_or_an_object_that_has_it(said: object) -> None:
+    # With findings they may exit as if they had failed.
+    for status in (0, 1):
+        assert checked(Answer(status, json.dumps(said))).findings == FINDINGS
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (Answer(NO_CHECKS, ""), "it has no checks of its own"),
+        (Answer(NO_ANSWER, "Connection timed out"), "its checks did not run (Connection timed out)"),
+        (Answer(0, "hello"), "its checks printed no findings"),
+        (Answer(124, ""), "its checks printed no findings (exit status 124)"),
+        (Answer(0, '[{"severity": "worst", "check": "x", "seen": "y"}]'), "its checks printed no findings"),
+    ],
+)
+def test_checks_that_did_not_run_are_no_all_clear(answer: Answer, why: str) -> None:
+    assert checked(answer) == ask.Checked(None, why, broken=answer.status != NO_CHECKS)
+
+
+@pytest.mark.parametrize(
+    ("program", "status", "said"),
+    [
+        ("echo '{\"findings\": []}'; exit 1", 1, '{"findings": []}'),
+        ("echo 'no way' >&2; exit 255", 255, "no way"),
+        ("exit 127", 127, ""),
+    ],
+)
+def test_what_a_node_prints_comes_back_whatever_it_exits_with(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, program: str, status: int, said: str
+) -> None:
+    real = subprocess.run
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("subprocess.run", lambda words, **how: real(["bash", "-c", program], **how))
+    answer = ask.ask("a1", "checks", "head")
+    assert (answer.status, answer.said.strip()) == (status, said)
+
+
+@pytest.mark.parametrize("said", ["", "{", "[]", '{"time": "soon"}', '{"time": [1]}'])
+def test_a_last_failure_that_is_none_is_left_out(said: str) -> None:
+    assert failure(Answer(0, said)) is None
+
+
+class World:
+    """Fakes of slurmctld and of a node that answers, for tests alone."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, there: Node, answer: Answer) -> None:
+        self.node, self.updates = there, list[str]()
+        monkeypatch.setattr(slurm, "nodes", lambda *_: [self.node])
+        monkeypatch.setattr(slurm, "scontrol", self.scontrol)
+        monkeypatch.setattr(resume, "ask", lambda *_: answer)
+        monkeypatch.setattr(nodes, "ask", lambda *_: Answer(NO_ANSWER, ""))
+        monkeypatch.setattr("os.geteuid", lambda: 0)
+        monkeypatch.setattr(resume, "BACK_SECONDS", 0)
+
+    def scontrol(self, *words: str) -> str:
+        self.updates.append(" ".join(words))
+        self.node = Node("a1", frozenset({"IDLE"}))
+        return ""
+
+
+DRAINED = node("IDLE", "DRAIN", reason="x", by="ada")
+RESUMED = ["update nodename=a1 state=resume"]
+
+
+@pytest.mark.parametrize(
+    ("there", "answer", "words", "status", "updates"),
+    [
+        (DRAINED, Answer(0, "[]"), [], 0, RESUMED),
+        (DRAINED, Answer(0, json.dumps([{**FINDINGS[0], "severity": "warning"}])), [], 0, RESUMED),
+        (DRAINED, Answer(1, json.dumps(FINDINGS)), [], 1, []),
+        (DRAINED, Answer(1, json.dumps(FINDINGS)), ["--force"], 0, RESUMED),
+        # Checks that should have run and did not.
+        (DRAINED, Answer(NO_ANSWER, "connect to host a1 port 22: Connection refused"), [], 1, []),
+        (DRAINED, Answer(NO_ANSWER, "connect to host a1 port 22: Connection refused"), ["--force"], 0, RESUMED),
+        (DRAINED, Answer(124, ""), [], 1, []),
+        # Without checks it goes by what Slurm tells.
+        (DRAINED, Answer(NO_CHECKS, ""), [], 0, RESUMED),
+        (node("DOWN", reason="Node unexpectedly rebooted", by="slurm"), Answer(NO_CHECKS, ""), [], 0, RESUMED),
+        (node("DOWN", "NOT_RESPONDING", reason="Not responding", by="slurm"), Answer(0, "[]"), [], 1, []),
+        (node("IDLE", "DRAIN", reason="tailrack: leaves the cluster"), Answer(0, "[]"), [], 1, []),
+        (Node("a1", frozenset({"IDLE"})), Answer(0, "[]"), [], 0, []),
+    ],
+)
+def test_a_node_is_resumed_where_nothing_speaks_against_it(
+    monkeypatch: pytest.MonkeyPatch, there: Node, answer: Answer, words: list[str], status: int, updates: list[str]
+) -> None:
+    world = World(monkeypatch, there, answer)
+    assert main.main(["resume", "a1", *words]) == status
+    assert world.updates == updates
+
+
+@pytest.mark.parametrize(("then", "status"), [(Node("a1", frozenset({"IDLE"})), 0), (DRAINED, 1)])
+def test_a_node_that_came_back_while_it_was_checked_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, then: Node, status: int
+) -> None:
+    world = World(monkeypatch, node("DOWN", reason="gone"), Answer(NO_CHECKS, ""))
+
+    def refuse(*_: str) -> str:
+        world.node = then
+        raise SlurmError("slurm_update error: Invalid node state specified")
+
+    monkeypatch.setattr(slurm, "scontrol", refuse)
+    assert main.main(["resume", "a1"]) == status
+
+
+def test_a_refusal_says_the_finding_its_remedy_and_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    World(monkeypatch, DRAINED, Answer(1, json.dumps(FINDINGS)))
+    assert main.main(["resume", "a1"]) == 1
+    said = capsys.readouterr()
+    assert "error: disk: / is 99 % full; make room" in said.out
+    assert "a1 stays out: disk: / is 99 % full" in said.err
+    assert "next: repair that, or 'tailrack resume --force a1'" in said.err
+
+
+@pytest.mark.parametrize("name", ["a1,b1", "-x", "ALL", "a[1-9]", ""])
+def test_what_is_no_name_of_one_node_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    world = World(monkeypatch, DRAINED, Answer(0, "[]"))
+    assert main.main(["resume", "--", name]) == 1
+    assert "is no name of one node" in capsys.readouterr().err
+    assert world.updates == []
+
+
+@pytest.mark.parametrize(
+    ("words", "missing"),
+    [(["resume", "nosuch"], "nosuch"), (["nodes", "nosuch"], "nosuch"), (["nodes", "a1", "b[7-8]"], "b7, b8")],
+)
+def test_a_node_that_the_cluster_does_not_have_is_said_to_be_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], missing: str
+) -> None:
+    def scontrol(*asked: str) -> str:
+        if asked[1] == "hostnames":
+            return "\n".join(["b7", "b8"] if asked[2] == "b[7-8]" else asked[2].split(","))
+        return told() if "a1" in asked[2].split(",") else '{"nodes": []}'
+
+    monkeypatch.setattr(slurm, "scontrol", scontrol)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert main.main(words) == 1
+    said = capsys.readouterr()
+    assert said.err == f"tailrack: there is no node {missing}; 'tailrack nodes' shows all of them\n"
+    assert said.out == ""
+
+
+def test_a_cluster_without_nodes_has_none_that_take_work() -> None:
+    assert nodes.as_text([], {}, NOW) == "the cluster has no nodes"
+
+
+def test_a_node_that_is_resumed_after_a_failed_prolog_is_told_with_what_the_script_advised(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    World(monkeypatch, node("IDLE", "DRAIN", reason=SCRIPTS), Answer(0, "[]"))
+    assert main.main(["resume", "a1"]) == 0
+    said = capsys.readouterr().out
+    assert "by prolog: Prolog error: prolog.d/50-mine: ended with status 3: no room for job 7\n" in said
+    assert "next: make room in /scratch" in said
+
+
+def test_nobody_but_root_may_resume(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    world = World(monkeypatch, DRAINED, Answer(0, "[]"))
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert main.main(["resume", "a1"]) == 1
+    assert "sudo tailrack resume a1" in capsys.readouterr().err
+    assert world.updates == []
+
+
+def test_the_program_runs_by_itself_on_a_machine_that_has_nothing_of_ours(tmp_path: Path) -> None:
+    (text,) = [role.fixed["TAILRACK_COMMAND_PROGRAM"] for role in ROLES if role.name == "tailrack_command"]
+    program = tmp_path / "tailrack"
+    program.write_text(text)
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text(f"#!/bin/sh\ncat <<'EOF'\n{told()}\nEOF\n")
+    scontrol.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-I", str(program), "nodes"],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "next: tailrack resume a1" in done.stdout
+    assert HEALTH_PREFIX not in done.stdout
