@@ -270,6 +270,26 @@ def test_a_new_user_is_on_every_node_and_has_a_home(cluster: ClusterUnderTest, l
     assert goes_on(cluster, long_job)
 
 
+def test_the_uid_of_an_unused_account_changes_on_every_node_and_that_of_a_used_one_is_refused(
+    cluster: ClusterUnderTest, long_job: dict[str, str]
+) -> None:
+    dan: dict[str, Any] = {"name": "dan", "uid": 6007}
+    cluster.config["tailrack:users"].append(dan)
+    cluster.up_ok()
+    dan["uid"] = 6008
+    cluster.up_ok()
+    for node in ("head", "a1", "b1", "b2"):
+        assert cluster.run(node, "id -u dan; id -g dan").split() == ["6008", "6008"]
+    cluster.run_as("dan", "head", "srun -w b1 touch kept")
+    dan["uid"] = 6009
+    summary = cluster.up()
+    assert any("user dan has uid 6008 here and should have 6009" in failure.message for failure in summary.failures)
+    assert cluster.run("head", "stat -c %u /export/shared/home/dan/kept").strip() == "6008"
+    dan["uid"] = 6008
+    cluster.up_ok()
+    assert goes_on(cluster, long_job)
+
+
 def test_a_new_munge_key_reaches_every_node_in_one_up(cluster: ClusterUnderTest, long_job: dict[str, str]) -> None:
     nodes = ["head", "a1", "b1", "b2"]
     old = key_digests(cluster, nodes)

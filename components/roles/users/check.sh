@@ -1,5 +1,5 @@
 #!/bin/bash
 # uses: users/clash
-# Whether the cluster's users can be made here.
+# Refuse a machine whose accounts conflict with the cluster's users.
 
 users_check() { refuse_user_clashes; }

@@ -1,11 +1,11 @@
 #!/bin/bash
 # uses: users/home nfs_exports/close_share
-# Homes on the share, and one SSH key a user that opens every node for them. Runs where the share's directory is.
+# Create homes on the share, with one SSH key per user that opens every node. Runs on the machine with the share's directory.
 #
-# USERS_LINES        `name uid gid`, one a line
+# USERS_LINES        `name uid gid`, one per line
 # NFS_EXPORTS_PATH   directory of the share
 
-# Run as the user, in the home: one key pair, authorized here. A file that is no plain file is left to its owner.
+# Run as the user, in the home: create one key pair and authorize it. Leave anything alone that is not a plain file.
 # shellcheck disable=SC2016  # read by the user's bash
 OWN_KEY='umask 077
 mkdir -p .ssh
@@ -19,37 +19,37 @@ chmod 0600 .ssh/authorized_keys'
 
 users_head() {
     local name uid gid home
-    # Folders whose parents are root's: nobody else can put anything in their place.
+    # Their parents belong to root, so no other account can replace them.
     install -d -m 0755 "$NFS_EXPORTS_PATH"
-    [ -O "$NFS_EXPORTS_PATH" ] || fail "the share's folder $NFS_EXPORTS_PATH is not root's, and its owner could put anything in the place of a home" \
+    [ -O "$NFS_EXPORTS_PATH" ] || fail "the share's folder $NFS_EXPORTS_PATH does not belong to root, so its owner could replace a user's home" \
         "run 'chown root:root $NFS_EXPORTS_PATH' on $HOST_NAME, or write another folder in tailrack:storage.path; then run up again"
     install -d -m 0755 "$NFS_EXPORTS_PATH/home"
-    # Like /tmp: everybody may put files there, nobody may remove another's.
+    # Like /tmp: every user may add files, and only remove their own.
     install -d -m 1777 "$NFS_EXPORTS_PATH/scratch"
-    # Who had an account here and was kept out, and is a user now, is let in before anything is done as that user.
+    # Admit new users to the share before commands run as them: they may have had an account here that was kept out.
     [ ! -e "$SHARE_FILE" ] || close_share
     while read -r name uid gid; do
         home=$NFS_EXPORTS_PATH/home/$name
         if [ ! -d "$home" ]; then
-            # Made beside it and renamed, so that a home that is there is one that was given to its user.
+            # Create it under another name and rename it, so that an existing home always belongs to its user.
             rm -rf "$home.new"
             install -d -m 0700 -o "$uid" -g "$gid" "$home.new"
             mv -T "$home.new" "$home"
             in_home "$name" "$home" 'cp -rT /etc/skel .'
-            note "made $home"
+            note "created $home"
         fi
-        in_home "$name" "$home" "$OWN_KEY" || note "the key of $name is not in order: something in $home/.ssh is in the way"
+        in_home "$name" "$home" "$OWN_KEY" || note "could not create the key of $name: check $home/.ssh"
     done <<<"$USERS_LINES"
     forget_keys_of_gone_users
 }
 
-# Who is a user no more has an account without keys (machine.sh) and no keys here. The other files stay.
+# Remove the keys of former users; machine.sh has closed their accounts. Other files stay.
 forget_keys_of_gone_users() {
     local name
     while read -r name; do
         [ -d "$NFS_EXPORTS_PATH/home/$name" ] || continue
         in_home "$name" "$NFS_EXPORTS_PATH/home/$name" 'rm -f .ssh/authorized_keys .ssh/id_ed25519 .ssh/id_ed25519.pub' ||
-            note "keys of $name are still in $NFS_EXPORTS_PATH/home/$name/.ssh"
-        if command -v scancel >/dev/null; then scancel -u "$name" || note "jobs of $name were not cancelled"; fi
+            note "could not remove the keys of $name from $NFS_EXPORTS_PATH/home/$name/.ssh"
+        if command -v scancel >/dev/null; then scancel -u "$name" || note "could not cancel the jobs of $name"; fi
     done < <(gone_users)
 }

@@ -1,12 +1,11 @@
 #!/bin/bash
-# What is inside a home is its user's: root opens, writes and owns nothing there. Commands run as the user, who may
-# have put a link, a FIFO or a directory wherever a file is looked for; so each is bounded in time, and what goes wrong
-# there is that user's trouble and nobody else's.
+# Run commands in a user's home as that user: root opens, writes and owns nothing there. The user may have put a link, a FIFO or
+# a directory where a file is expected, so each command has a time limit, and a failure concerns only that user.
 
-# Seconds for what is done in one home.
+# Seconds for the commands in one home.
 HOME_LIMIT=30
 
-# Run bash as a user in the user's home on the share: name, home, commands.
+# Run bash commands ($3) as user $1 in the home $2 on the share.
 # shellcheck disable=SC2016  # expanded by the user's bash
 in_home() {
     local name=$1 home=$2 commands=$3

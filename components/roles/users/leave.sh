@@ -1,7 +1,7 @@
 #!/bin/bash
 # uses: users/sessions
-# Accounts that the cluster has made are gone, and with them what would run in their name. Their files on the share stay,
-# under their numbers: who is given the number next has them.
+# Remove the accounts that tailrack created, with their crontabs and lingering sessions. Their files on the share keep their uids,
+# so the next account with such a uid owns them.
 
 users_leave() {
     local groups=/var/lib/tailrack/groups name
@@ -11,12 +11,12 @@ users_leave() {
     done <"$MADE_HERE"
     [ -e "$groups" ] || return 0
     while read -r name; do
-        # userdel takes most of them along.
-        if getent group "$name" >/dev/null; then groupdel "$name" || echo "group $name stays: somebody else is in it"; fi
+        # userdel has removed most of them.
+        if getent group "$name" >/dev/null; then groupdel "$name" || echo "group $name stays: it has other members"; fi
     done <"$groups"
 }
 
-# Tried again for a process that has come in between.
+# Retry: a process may have started in between.
 forget_account() {
     local name=$1 _
     if command -v crontab >/dev/null && crontab -u "$name" -l >/dev/null 2>&1; then crontab -u "$name" -r; fi
@@ -26,6 +26,6 @@ forget_account() {
         end_sessions
         sleep 0.5
     done
-    echo "account $name stays: something of it runs still"
+    echo "account $name stays: it still has processes"
     return 1
 }

@@ -1,29 +1,28 @@
 #!/bin/bash
 # uses: users/clash
-# The cluster's users: the same uid and gid on every node, homes on the share; and those who are users no more.
+# Create the cluster's users with the same uid and gid on every node, and close the accounts of former users.
 #
-# USERS_LINES        `name uid gid`, one a line
+# USERS_LINES        `name uid gid`, one per line
 # NFS_EXPORTS_MOUNT  where the share is mounted
-
-# Names of the groups that were made here, one a line.
-GROUPS_MADE=$STATE_DIR/groups
 
 users_machine() {
     local name uid gid other
     touch "$USERS_MADE"
     refuse_user_clashes
     while read -r name uid gid; do
+        other=$(id -u "$name" 2>/dev/null || :)
+        [ -z "$other" ] || [ "$other" = "$uid" ] || remove_unused_account "$name"
         other=$(getent group "$gid" | cut -d: -f1 || :)
-        # Noted first, here and below: what is there and not noted would never be closed, and stay when the cluster leaves.
+        # Record a name before it is created: leave and close_gone_users touch only recorded accounts and groups.
         if [ -z "$other" ]; then
             grep -qsxF "$name" "$GROUPS_MADE" || printf '%s\n' "$name" >>"$GROUPS_MADE"
             groupadd -g "$gid" "$name"
         fi
         if ! id -u "$name" >/dev/null 2>&1; then
             grep -qxF "$name" "$USERS_MADE" || printf '%s\n' "$name" >>"$USERS_MADE"
-            # Password '*': no password fits, but the account is not locked, so keys work.
+            # Password '*' matches no password, but does not lock the account, so keys work.
             useradd -M -d "$NFS_EXPORTS_MOUNT/home/$name" -s /bin/bash -u "$uid" -g "$gid" -p '*' "$name"
-            note "made user $name ($uid)"
+            note "created user $name ($uid)"
         elif grep -qxF "$name" "$USERS_MADE"; then
             usermod -e '' "$name"
         fi
@@ -31,10 +30,10 @@ users_machine() {
     close_gone_users
 }
 
-# Those whose accounts were made here and who are in the config no more.
+# Print the users whose accounts were created here and who are no longer in the config.
 gone_users() { grep -vxFf <(cut -d' ' -f1 <<<"$USERS_LINES") "$USERS_MADE" || :; }
 
-# An account that has ended takes no log-in, by key either. Its files stay, under its name.
+# An expired account refuses every login, also by key. Its files stay.
 close_gone_users() {
     local name
     while read -r name; do

@@ -1,8 +1,7 @@
 #!/bin/bash
-# What runs in the name of people whose accounts the cluster has made. Part of tailrack-leave too, so it uses nothing of
-# base.sh.
+# End the processes of users whose accounts tailrack created. Part of tailrack-leave too, so it uses nothing of base.sh.
 
-# Their names, one a line (machine.sh).
+# Their names, one per line (machine.sh).
 MADE_HERE=/var/lib/tailrack/users
 
 end_sessions() {

@@ -201,7 +201,7 @@ def test_a_share_in_somebodys_folder_is_refused_before_a_home_is_made(machine: S
     os.chown(share, 1, 1)
     values: dict[str, Value] = {"USERS_LINES": [("ada", 6001, 6001)], "NFS_EXPORTS_PATH": str(share)}
     done = machine.call(f"{SAY}users_head", values, "users/head")
-    assert f"the share's folder {share} is not root's" in done.stdout
+    assert f"the share's folder {share} does not belong to root" in done.stdout
     assert [*share.iterdir()] == []
 
 

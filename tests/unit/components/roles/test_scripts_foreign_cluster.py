@@ -39,6 +39,7 @@ def look(shell: Shell, *, take_over: bool = False, users: str = "ada 6001 6001")
         "USERS_LINES": users.split("; "),
         "MUNGE_CLUSTER": "lab",
         "NFS_EXPORTS_MOUNT": "/nowhere/shared",
+        "NFS_EXPORTS_PATH": "/nowhere/export",
     }
     return shell.step(LOOK, values, name="s1-check")
 
@@ -266,7 +267,7 @@ HOME = "/nowhere/shared/home/ada"
     ("line", "problem"),
     [
         (f"ada:x:6001:6001::{HOME}:/bin/bash", ""),
-        ("ada:x:6001:6001:Ada:/home/ada:/bin/bash", "user ada is somebody's own account here, with the home /home/ada"),
+        ("ada:x:6001:6001:Ada:/home/ada:/bin/bash", "user ada is an existing account here, with the home /home/ada"),
         (f"ada:x:6001:100::{HOME}:/bin/bash", "user ada has gid 100 here and should have 6001"),
         ("ada:x:1000:1000:Ada:/home/ada:/bin/bash", "user ada has uid 1000 here and should have 6001"),
     ],
@@ -276,7 +277,7 @@ def test_an_account_that_has_another_home_is_not_taken_for_a_users(machine: Shel
     done = look(machine)
     assert (done.returncode == 0) == (not problem), done.stderr
     assert problem in done.stderr
-    assert "the owner's of a machine cannot be one" in done.stderr or not problem
+    assert "cannot be an account that a1 already has" in done.stderr or not problem
 
 
 def test_an_account_that_the_cluster_has_made_is_its_own_wherever_its_home_was(machine: Shell) -> None:

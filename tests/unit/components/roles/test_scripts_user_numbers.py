@@ -1,0 +1,88 @@
+"""A user whose uid changes in the config: an account that nobody has used is created again, any other is refused."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from components.roles.role import Value
+from components.steps.composition import CHECK
+from tests.unit.shell import Shell, script_of
+
+HOME = "export/home/bob"
+
+
+@pytest.fixture
+def head(shell: Shell) -> Shell:
+    """A head node with the account of bob, uid 6002, as tailrack created it, and the new home of it."""
+    accounts = shell.write("passwd.txt", "bob:x:6002:6002::/shared/home/bob:/bin/bash\n")
+    groups = shell.write("group.txt", "bob:x:6002:\n")
+    shell.stub("getent", f'grep -E "^$2:|^[^:]*:[^:]*:$2:" "{shell.root}/$1.txt" || exit 2')
+    shell.stub("id", f'grep "^$2:" "{accounts}" | cut -d: -f3 | grep .')
+    shell.stub("userdel", f'sed -i "/^$1:/d" "{accounts}"')
+    shell.stub("groupdel", f'sed -i "/^$1:/d" "{groups}"')
+    shell.stub("useradd", f'echo "bob:x:${{7}}:6003::/shared/home/bob:/bin/bash" >>"{accounts}"')
+    shell.stub("groupadd", f'echo "$3:x:$2:" >>"{groups}"')
+    shell.stub("usermod")
+    shell.stub("pgrep", "exit 1")
+    shell.write("var/lib/tailrack/users", "bob\n")
+    shell.write("var/lib/tailrack/groups", "bob\n")
+    shell.write("etc/skel/.profile", "umask 027\n")
+    shell.write(f"{HOME}/.profile", "umask 027\n")
+    for name, text in (("id_ed25519", "private"), ("id_ed25519.pub", "public"), ("authorized_keys", "public")):
+        shell.write(f"{HOME}/.ssh/{name}", f"{text}\n")
+    return shell
+
+
+def run(shell: Shell, *phases: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
+    values: dict[str, Value] = {
+        "USERS_LINES": ["bob 6003 6003"],
+        "NFS_EXPORTS_MOUNT": "/shared",
+        "NFS_EXPORTS_PATH": str(path or shell.path("export")),
+    }
+    return shell.step(script_of("users", *phases), values, name="head-check")
+
+
+def test_an_unused_account_gets_the_new_uid_with_a_new_group_and_home(head: Shell) -> None:
+    assert run(head, *CHECK).returncode == 0
+    assert head.path("passwd.txt").read_text().startswith("bob:x:6002:")
+    done = run(head, "machine")
+    assert done.returncode == 0, done.stderr
+    assert not head.path(HOME).exists()
+    assert [call.split()[0] for call in head.calls if call.split()[0].endswith(("add", "del"))] == [
+        "userdel", "groupdel", "groupadd", "useradd",
+    ]  # fmt: skip
+    assert run(head, "machine").returncode == 0
+
+
+def test_a_node_without_the_home_follows(head: Shell, tmp_path: Path) -> None:
+    assert run(head, *CHECK, path=tmp_path / "none").returncode == 0
+    assert run(head, "machine", path=tmp_path / "none").returncode == 0
+    assert head.path(f"{HOME}/.ssh/id_ed25519").exists()
+
+
+@pytest.mark.parametrize(
+    "name", [".bash_history", "thesis/chapter-1.tex", ".ssh/known_hosts", ".ssh/authorized_keys", ".profile"]
+)
+def test_an_account_whose_home_has_a_file_of_the_user_is_refused_and_keeps_it(head: Shell, name: str) -> None:
+    head.write(f"{HOME}/{name}", "mine\n")
+    for phases in (CHECK, ("machine",)):
+        done = run(head, *phases)
+        assert done.returncode == 1
+        assert "user bob has uid 6002 here and should have 6003" in done.stderr
+    assert head.path(f"{HOME}/{name}").read_text() == "mine\n"
+    assert not any(call.startswith(("userdel", "groupdel")) for call in head.calls)
+
+
+@pytest.mark.parametrize("status", [0, 2, 127])
+def test_an_account_with_processes_or_on_a_machine_that_cannot_list_them_is_refused(head: Shell, status: int) -> None:
+    head.stub("pgrep", f"exit {status}")
+    assert run(head, *CHECK).returncode == 1
+    assert head.path(HOME).exists()
+
+
+def test_an_account_that_tailrack_did_not_create_is_refused(head: Shell) -> None:
+    head.write("var/lib/tailrack/users", "ada\n")
+    assert run(head, *CHECK).returncode == 1
