@@ -33,7 +33,7 @@ from engine.values import HIDDEN, as_secret, convert, is_unknown, plain, secret_
 class Engine:
     """One stack of the program in `folder`; at most `parallel` commands at once.
 
-    `state_files` gives the state file of a stack by its name: of this one, and of those that it references. Every
+    `state_files` gives the state file of a stack by its name: of this one, and of those that it reads. Every
     method raises EngineError before anything is touched: for a locked state, a wrong passphrase, resources it cannot
     run, and stacks it cannot read. Failures of steps and of the program are in the summary.
     """
@@ -87,7 +87,7 @@ class Engine:
         ]
 
     def has(self, reference: str) -> bool:
-        """Whether a stack, named as a StackReference names it, is there and has resources."""
+        """Whether a stack, named as Pulumi names it, is there and has resources."""
         stack = stack_of(reference, self.config.project)
         path = self.state_files(stack)
         owner = f"{self.config.project}/{stack}"

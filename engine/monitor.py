@@ -15,7 +15,7 @@ from engine.lifecycle import Lifecycle
 from engine.state import Resource
 from engine.values import as_secret, plain, secret_lines
 
-STACK, STACK_REFERENCE = "pulumi:pulumi:Stack", "pulumi:pulumi:StackReference"
+STACK, READ_OUTPUTS = "pulumi:pulumi:Stack", "pulumi:pulumi:readStackOutputs"
 GET_CLI = "Pulumi's own CLI can: https://www.pulumi.com/docs/install/, then `pulumi up`."
 # What the runtime may send; what of it cannot be done is then refused by name.
 SENT = ("SECRETS", "RESOURCE_REFERENCES", "ALIAS_SPECS", "REPLACEMENT_TRIGGER", "DELETED_WITH", "TRANSFORMS")
@@ -34,7 +34,7 @@ UNSUPPORTED_INPUTS = {LOCAL: ("archivePaths", "assetPaths"), REMOTE: ("environme
 class Monitor:
     """Receives what the program registers. `refused` names what this engine cannot run, `outputs` are the stack's.
 
-    `unreadable` says which referenced stacks are not there, and why. `outputs_of` gives those of another stack of the
+    `unreadable` says which stacks have no outputs that can be read, and why. `outputs_of` gives those of a stack of the
     same project by its name, or raises EngineError.
     """
 
@@ -71,20 +71,21 @@ class Monitor:
             json_format.ParseDict(outputs, response.object)
         return response
 
-    def ReadResource(self, request: resource_pb2.ReadResourceRequest) -> resource_pb2.ReadResourceResponse:
-        """Give the outputs of another stack, named as the CLI names it; every other read is refused."""
-        if request.type != STACK_REFERENCE or request.additionalSecretOutputs:
-            self._refuse("ReadResource", request)
+    def Invoke(self, request: resource_pb2.ResourceInvokeRequest) -> resource_pb2.ResourceInvokeResponse:
+        """Return the outputs of a stack, named as the CLI names it; refuse every other function."""
+        if request.tok != READ_OUTPUTS:
+            self._refuse("Invoke", request)
+        name = request.args["name"]
         try:
-            outputs = self._outputs_of(stack_of(request.id, self._project))
+            outputs = self._outputs_of(stack_of(name, self._project))
         except EngineError as error:
-            self.unreadable.append(f"stack {request.id!r}, which this one references, cannot be read: {error}")
+            self.unreadable.append(f"stack {name!r}, whose outputs this one reads, cannot be read: {error}")
             raise
         self._lifecycle.secrets |= secret_lines(outputs)
-        names = sorted(key for key, value in outputs.items() if plain(value) != value)
-        response = resource_pb2.ReadResourceResponse(urn=self._urn(request), id=request.id)
-        found = {"name": request.id, "outputs": outputs, "secretOutputNames": names}
-        json_format.ParseDict(found, response.properties)
+        secret = sorted(key for key, value in outputs.items() if plain(value) != value)
+        response = resource_pb2.ResourceInvokeResponse()
+        answer = {"name": name, "outputs": outputs, "secretOutputNames": secret}
+        json_format.ParseDict(answer, getattr(response, "return"))
         return response
 
     def RegisterResourceOutputs(self, request: resource_pb2.RegisterResourceOutputsRequest) -> empty_pb2.Empty:
@@ -108,7 +109,7 @@ class Monitor:
         return empty_pb2.Empty()
 
     def __getattr__(self, method: str) -> Callable[[Any], NoReturn]:
-        """Refuse every other call: functions, packages, hooks, transforms."""
+        """Refuse every other call: reads, packages, hooks, transforms."""
         return lambda request: self._refuse(method, request)
 
     def _refuse(self, method: str, request: Any) -> NoReturn:
@@ -121,7 +122,7 @@ class Monitor:
         first = "this engine runs commands and copies folders (pulumi-command) alone, and cannot run:"
         return "\n".join([*self.unreadable, *(["\n  ".join([first, *self.refused, GET_CLI])] if self.refused else [])])
 
-    def _urn(self, request: resource_pb2.RegisterResourceRequest | resource_pb2.ReadResourceRequest) -> str:
+    def _urn(self, request: resource_pb2.RegisterResourceRequest) -> str:
         above = request.parent.split("::")[2] if request.parent else STACK
         qualified = request.type if above == STACK else f"{above}${request.type}"
         return f"{self._owner}{qualified}::{request.name}"

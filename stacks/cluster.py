@@ -9,17 +9,17 @@ import pulumi
 from components.cluster.cluster import Cluster
 from components.roles.order import roles
 from stacks.config import StackConfig
-from stacks.last_run import last_run
 from stacks.outputs import headline
+from stacks.read_outputs import StackOutputs, read_outputs
 from stacks.release import RELEASE
 from stacks.sites.machines import machines
-from stacks.stack_outputs import cluster_output
+from stacks.stack_outputs import cluster_output, full_name
 from stacks.tailnet.access import stack_tailnet
 
 
 async def cluster_stack(config: StackConfig, stack: str) -> ClusterStack:
     """Return everything of a cluster."""
-    return ClusterStack(config, stack, await last_run(stack))
+    return ClusterStack(config, stack, await read_outputs(full_name(stack)))
 
 
 class ClusterStack:
@@ -28,7 +28,7 @@ class ClusterStack:
     before   the stack's own outputs of the run before this one
     """
 
-    def __init__(self, config: StackConfig, stack: str, before: pulumi.StackReference) -> None:
+    def __init__(self, config: StackConfig, stack: str, before: StackOutputs) -> None:
         head, *nodes = config.nodes()
         made = machines(config.sites, [head, *nodes], stack)
         self.tailnet = stack_tailnet(
@@ -39,8 +39,8 @@ class ClusterStack:
             pulumi.log.warn(said)
         self.cluster = Cluster(
             config,
-            measured_before=before.get_output("validation"),
-            trained_before=before.get_output("training"),
+            measured_before=before.output("validation"),
+            trained_before=before.output("training"),
             access=self.tailnet.access,
             sites=[site.name for site in config.sites],
             head=hosts[head.name],

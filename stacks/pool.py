@@ -11,10 +11,11 @@ from components.cluster.head_link import HeadLink
 from components.cluster.pool import Pool
 from components.cluster.warnings import warnings_about_pool
 from components.roles.order import roles
+from components.settings.problems import ROOT, Problem
 from stacks.config import ConfigError, PoolConfig
 from stacks.joining import peer, problems
-from stacks.last_run import last_run
 from stacks.outputs import headline
+from stacks.read_outputs import StackOutputs, read_outputs
 from stacks.release import RELEASE
 from stacks.sites.machines import machines
 from stacks.stack_outputs import cluster_output, full_name
@@ -23,20 +24,18 @@ from stacks.tailnet.access import stack_tailnet
 
 async def pool_stack(config: PoolConfig, stack: str) -> PoolStack:
     """Return everything of a pool. RunError, before anything is made, with all that keeps it from its cluster."""
-    before = await last_run(stack)
-    theirs = pulumi.StackReference("cluster", stack_name=config.cluster)
-    cluster, link = [await _output(theirs, name) for name in ("cluster", "head_link")]
+    before = await read_outputs(full_name(stack))
+    try:
+        theirs = await read_outputs(config.cluster)
+    except pulumi.RunError as error:
+        advice = "no node could join; write the name of the cluster's stack, or bring it up first"
+        raise pulumi.RunError(str(ConfigError([Problem(f"{ROOT}cluster", f"{error}; {advice}")]))) from None
+    cluster, link = theirs.value("cluster"), theirs.value("head_link")
     settings = HeadLink.settings_of(link) if link else None
     found = list(problems(config, stack, cluster, link, settings))
     if found or settings is None:
         raise pulumi.RunError(str(ConfigError(found)))
     return PoolStack(config, stack, before, cluster, HeadLink.from_outputs(link, settings))
-
-
-async def _output(of: pulumi.StackReference, name: str) -> Any:
-    """An output of another stack as the plain value that it is; None where it has none. Some of it may be secret."""
-    details = await of.get_output_details(name)
-    return details.value if details.secret_value is None else details.secret_value
 
 
 class PoolStack:
@@ -51,7 +50,7 @@ class PoolStack:
         self,
         config: PoolConfig,
         stack: str,
-        before: pulumi.StackReference,
+        before: StackOutputs,
         cluster: Mapping[str, Any],
         head: HeadLink,
     ) -> None:
@@ -78,7 +77,7 @@ class PoolStack:
             nodes=[hosts[node.name] for node in nodes],
             peer=pulumi.Output.from_input(peer(cluster, settings.head.compute)),
             access=tailnet.access,
-            measured_before=before.get_output("validation"),
+            measured_before=before.output("validation"),
         )
         self.outputs = {
             "cluster": cluster_output(

@@ -100,7 +100,7 @@ class CliRunner:
         return [made_of(each) for each in resources(exported) if not each.get("delete")]
 
     def has(self, reference: str) -> bool:
-        """Whether a stack, named as a StackReference names it, is there and has resources."""
+        """Whether a stack, named as Pulumi names it, is there and has resources."""
         try:
             return bool(resources(self._exported(reference)))
         except CommandError as error:

@@ -24,7 +24,7 @@ class WrittenConfig:
 
     @property
     def cluster(self) -> str:
-        """Of a pool, its cluster's stack as StackReference names it; empty where there is none."""
+        """Of a pool, its cluster's stack as Pulumi names it; empty where there is none."""
         named = self._config.get("tailrack:cluster")
         return named if self._config.get("tailrack:kind") == POOL and isinstance(named, str) else ""
 

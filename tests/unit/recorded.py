@@ -20,11 +20,13 @@ from pulumi.runtime import mocks, rpc
 from components.steps.composition import CALL
 from stacks.cluster import cluster_stack
 from stacks.config import StackConfig
+from stacks.read_outputs import FUNCTION as READ_OUTPUTS
 from tests.unit.configs import FIRST_KEY, HEADS, HOST_KEY, LAB_PRIVATE_KEY, MUNGE_KEY, RawConfig
 
 _TABLE = (Path(__file__).parents[1] / "fixtures/nccl_tests/mpi-cpu-2x1-tcp-eth0.txt").read_text(encoding="utf-8")
 
 COPY = "command:remote:CopyToRemote"
+OWN_OUTPUTS = "organization/tailrack/dev"
 
 
 def tailnet_address(node: str) -> str:
@@ -103,6 +105,7 @@ class Recorded:
     resources: list[Registered] = field(default_factory=list)
     outputs: dict[str, Any] = field(default_factory=dict)
     secret_outputs: set[str] = field(default_factory=set)
+    stacks_read: dict[str, list[str]] = field(default_factory=dict)  # by name: what was registered before
 
     def __getitem__(self, name: str) -> Registered:
         (found,) = (resource for resource in [*self.remote, *self.local, *self.copies] if resource.name == name)
@@ -189,6 +192,10 @@ class _Recorder(mocks.Mocks):
         self.recorded = Recorded()
 
     def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+        if args.token == READ_OUTPUTS:
+            self.recorded.stacks_read[args.args["name"]] = self.recorded.names
+            answer = self.answers.get(args.args["name"], {"outputs": {}, "secretOutputNames": []})
+            return ({}, [("name", answer)]) if isinstance(answer, str) else (answer, [])
         if args.token in self.answers:
             return self.answers[args.token], []
         raise AssertionError(f"the program asked a provider: {args.token}")
@@ -200,8 +207,6 @@ class _Recorder(mocks.Mocks):
         self.recorded.resources.append(Registered(args.typ, args.name, inputs, frozenset(paths), plain, folders))
         if args.typ == COPY:
             return f"{args.name}-id", dict(args.inputs)
-        if args.typ == "pulumi:pulumi:StackReference":
-            return args.name, self.answers.get(args.name, {"name": args.name, "outputs": {}, "secretOutputNames": []})
         if not args.typ.startswith("command:"):
             of_provider = args.typ.startswith(("aws:", "tailscale:"))
             return f"{args.name}-id", {**inputs, **self.answers.get(args.name, {})} if of_provider else {}
@@ -268,10 +273,11 @@ def record(
     """Run a Pulumi program against mocks and return what it registered; what it returns is the recorded `outputs`.
 
     `answers` maps a resource's name to values that replace those of its plausible answer, or to the whole of it as
-    text. `unknown`: no step has an answer yet, as in a preview.
+    text; and a stack's name to what the engine returns for it, or to its error as text. `unknown`: no step has an
+    answer yet, as in a preview.
     """
     recorder = _Recorder(answers or {}, unknown=unknown, munge_key=munge_key)
-    mocks.set_mocks(recorder, project="tailrack", stack="dev", preview=unknown)
+    mocks.set_mocks(recorder, project="tailrack", stack="dev", preview=unknown, organization="organization")
     recorded = recorder.recorded
 
     async def keep(name: str, output: pulumi.Output[Any]) -> None:

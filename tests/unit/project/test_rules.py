@@ -36,7 +36,7 @@ MADE = (
     "cluster.py",
     "pool.py",
     "stack_outputs.py",
-    "last_run.py",
+    "read_outputs.py",
     "access.py",
     "runtime_tuning.py",
 )

@@ -13,7 +13,7 @@ from components.measurement import plan as measuring_plan
 from components.steps.label import StepLabel
 from engine.events import command_of
 from tests.unit.configs import HOST_KEY, RawConfig
-from tests.unit.recorded import AUTHORITY, LEAVE_KEY, Build, Recorded, certificate_of
+from tests.unit.recorded import AUTHORITY, LEAVE_KEY, OWN_OUTPUTS, Build, Recorded, certificate_of
 
 RESOURCES_PER_HOST = {"hosts": 6, "lab": 7}  # a lab makes the machine too
 # The label in front: the step's name, its machine, its words for people.
@@ -67,7 +67,7 @@ def test_resources_beyond_those_of_hosts_do_not_grow_with_them(build: Build, con
     stack = build(config)
     hosts = [node["name"] for node in stack.outputs["cluster"]["nodes"]]
     rest = set(stack.names) - {name for host in hosts for name in of_host(stack.names, host)}
-    assert rest - stack.validations <= {"lab", "lab-networks", "last-run", "munge", "munge-key", "prod", "validation"}
+    assert rest - stack.validations <= {"lab", "lab-networks", "munge", "munge-key", "prod", "validation"}
     assert len(stack.validations) <= len(config["sites"]) + 1
 
 
@@ -105,11 +105,10 @@ def test_only_measurements_are_replaced(build: Build, config: RawConfig) -> None
     assert {step.name for step in stack.remote if "triggers" in step.inputs} == stack.validations
 
 
-# Who reads a state while it is written may find none (stacks/last_run.py).
+# A read while the engine writes the state may fail (stacks/read_outputs.py).
 @every_kind
-def test_the_run_before_is_read_before_anything_is_registered(build: Build, config: RawConfig) -> None:
-    made = [resource.name for resource in build(config).resources if resource.type != "pulumi:pulumi:Stack"]
-    assert made[0] == "last-run"
+def test_the_outputs_of_the_last_run_are_read_before_anything_is_registered(build: Build, config: RawConfig) -> None:
+    assert build(config).stacks_read == {OWN_OUTPUTS: []}
 
 
 def test_only_the_head_node_undoes_what_it_did_for_itself_and_for_a_member(build: Build, lab_config: RawConfig) -> None:
@@ -215,8 +214,8 @@ def test_a_measurement_that_was_busy_is_tried_again_by_the_next_run_and_then_sta
 ) -> None:
     def after(verdict: str, retries: int) -> Recorded:
         scope = {"verdict": verdict, "retries": retries}
-        told = {"name": "-", "outputs": {"validation": {"cloud-a": scope}}, "secretOutputNames": []}
-        return build(lab_config, answers={"last-run": told})
+        last_run = {"outputs": {"validation": {"cloud-a": scope}}, "secretOutputNames": []}
+        return build(lab_config, answers={OWN_OUTPUTS: last_run})
 
     first, busy, done = build(lab_config), after("BUSY", 0), after("PASS", 1)
     assert busy.differences(first) == {"validate-cloud-a"}
@@ -243,8 +242,8 @@ def test_a_setting_of_the_measurement_touches_measurements_alone(
 def test_a_floor_touches_nothing_and_still_judges(build: Build, lab_config: RawConfig) -> None:
     before = build(lab_config)
     lab_config["validation"]["floors_gb_per_s"]["cloud-a"] = 5000
-    last_run = {"name": "last-run", "outputs": {"validation": before.outputs["validation"]}, "secretOutputNames": []}
-    after = build(lab_config, answers={"last-run": last_run})
+    last_run = {"outputs": {"validation": before.outputs["validation"]}, "secretOutputNames": []}
+    after = build(lab_config, answers={OWN_OUTPUTS: last_run})
     assert after.differences(before) == set()
     assert before.outputs["validation"]["cloud-a"]["verdict"] == "PASS"
     assert after.outputs["validation"]["cloud-a"]["verdict"] == "FAIL"

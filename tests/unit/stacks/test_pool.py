@@ -33,14 +33,18 @@ CONTAINERS: RawConfig = {"checksums": dict.fromkeys(FILES, "0123456789abcdef" * 
 
 def build_pool(cluster: Recorded, raw: RawConfig = POOL, stack: str = "burst", **outputs: Any) -> Recorded:
     """A pool of a cluster that was built against mocks; `outputs` take the place of those of the cluster's stack."""
-    config = parse(copy.deepcopy(raw), PoolConfig, base_dir=Path(), secret_keys=frozenset({"tailnet"}))
     told = {**cluster.outputs, **outputs}
-    answer = {"name": "dev", "outputs": json.loads(json.dumps(told)), "secretOutputNames": ["head_link"]}
+    return record_pool(raw, stack, {"outputs": json.loads(json.dumps(told)), "secretOutputNames": ["head_link"]})
+
+
+def record_pool(raw: RawConfig, stack: str, answer: Any) -> Recorded:
+    """A pool where the engine returns this for the outputs of its cluster's stack."""
+    config = parse(copy.deepcopy(raw), PoolConfig, base_dir=Path(), secret_keys=frozenset({"tailnet"}))
 
     async def program() -> Any:
         return (await pool_stack(config, stack)).outputs
 
-    return record(program, answers={"cluster": answer})
+    return record(program, answers={"dev": answer})
 
 
 @pytest.fixture
@@ -61,16 +65,15 @@ def pool(cluster: Recorded) -> Recorded:
 
 def test_a_pool_is_its_place_on_the_head_node_and_its_nodes(pool: Recorded) -> None:
     assert [name for name in pool.names if not name.startswith(("c1", "c2", "validat"))] == [
-        "burst", "burst-pool", "burst-scripts", "cluster", "lab", "lab-networks", "last-run",
+        "burst", "burst-pool", "burst-scripts", "lab", "lab-networks",
     ]  # fmt: skip
     assert [name for name in pool.names if name.startswith("c1")] == [
         "c1", "c1-check", "c1-container", "c1-join", "c1-node", "c1-register", "c1-scripts",
     ]  # fmt: skip
 
 
-def test_other_runs_are_read_before_anything_is_registered(pool: Recorded) -> None:
-    made = [resource.name for resource in pool.resources if resource.type != "pulumi:pulumi:Stack"]
-    assert made[:2] == ["last-run", "cluster"]
+def test_outputs_of_both_stacks_are_read_before_anything_is_registered(pool: Recorded) -> None:
+    assert pool.stacks_read == {"organization/tailrack/burst": [], "dev": []}
 
 
 def test_what_a_pool_has_on_the_head_node_is_its_site_and_the_names_of_its_nodes(pool: Recorded) -> None:
@@ -302,6 +305,12 @@ def test_a_stack_that_is_no_cluster_or_of_an_earlier_version_is_refused(cluster:
     (problem,) = refused(cluster, POOL, head_link=link)
     assert "has no cluster that can be joined" in problem
     assert "make up STACK=dev" in problem
+
+
+def test_a_cluster_whose_outputs_cannot_be_read_is_one_problem_that_names_the_key() -> None:
+    words = "tailrack:cluster: the outputs of stack 'dev' cannot be read: .*: it is gone .*; no node could join; write"
+    with pytest.raises(pulumi.RunError, match=words):
+        record_pool(POOL, "burst", "it is gone")
 
 
 def test_a_head_node_behind_a_bastion_is_refused(cluster: Recorded) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from components.measurement.scopes import Scope, kept_from, measurement_of, scopes
 from components.settings.types import CROSS_SITE
 from components.settings.validation import Validation
-from tests.unit.recorded import Build, certificate_of
+from tests.unit.recorded import OWN_OUTPUTS, Build, certificate_of
 
 SETTINGS = Validation(
     min_bytes=65536,
@@ -159,8 +159,8 @@ def test_another_floor_changes_no_input_of_the_step(build: Build, lab_config: di
     results = first.outputs["validation"]
     assert results["cloud-a"]["measured_with"]["floors"] == [0.02, None]
     lab_config["validation"]["floors_gb_per_s"] = {"cloud-a": 1000}
-    last_run = {"last-run": {"name": "x", "outputs": {"validation": results}, "secretOutputNames": []}}
-    second = build(lab_config, answers=last_run, again=True)
+    last_run = {"outputs": {"validation": results}, "secretOutputNames": []}
+    second = build(lab_config, answers={OWN_OUTPUTS: last_run}, again=True)
     assert second.outputs["validation"]["cloud-a"]["verdict"] == "FAIL"
     assert json.loads(second.header("validate-cloud-a")["PLAN"])["floor"] == 0.02
     assert not first.differences(second) & first.validations

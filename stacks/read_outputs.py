@@ -1,0 +1,54 @@
+"""The outputs that the last run of a stack left: of this stack itself, and of a pool's cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+from pulumi.runtime.rpc import contains_unknowns
+
+from components.steps.late import late
+
+FUNCTION = "pulumi:pulumi:readStackOutputs"
+
+
+@dataclass(frozen=True)
+class StackOutputs:
+    """Outputs by name. `secrets` names those that are secret or contain a secret.
+
+    An output that is unknown because its step failed is missing: a preview then says what `up` does.
+    """
+
+    values: Mapping[str, Any]
+    secrets: frozenset[str]
+
+    def value(self, name: str) -> Any:
+        """Return one of them as a plain value; None if the stack has none of that name."""
+        return self.values.get(name)
+
+    def output(self, name: str) -> pulumi.Output[Any]:
+        """Return the same as an Output, a secret if it was one."""
+        return late({}, lambda _: self.value(name), hidden=name in self.secrets)
+
+
+async def read_outputs(stack: str) -> StackOutputs:
+    """Return the outputs of a stack, by its name in any form that Pulumi reads. RunError if they cannot be read.
+
+    This calls a function of the engine. A StackReference is a resource: `pulumi preview --diff` would print all that
+    has changed in the outputs since the run before, hundreds of lines.
+
+    Await this before you register anything else. Backends in files and buckets write a state in two steps, the state
+    and its attributes (gocloud.dev, fileblob/attrs.go), at each resource that changes. A read between the two steps
+    finds no attributes, and the whole run fails: "failed to load checkpoint: EOF". The stack itself is such a resource.
+    """
+    if (root := pulumi.runtime.get_root_resource()) is not None:
+        await root.urn.future()
+    try:
+        answer = await pulumi.runtime.invoke_async(FUNCTION, {"name": stack})
+    except Exception as error:  # noqa: BLE001 - the SDK raises nothing more specific
+        reason = str(error).rpartition("returned an error: ")[2]
+        raise pulumi.RunError(f"the outputs of stack {stack!r} cannot be read: {reason}") from None
+    values = {name: value for name, value in answer["outputs"].items() if not contains_unknowns(value)}
+    return StackOutputs(values, frozenset(answer["secretOutputNames"]))

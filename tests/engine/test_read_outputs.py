@@ -1,0 +1,263 @@
+"""A stack reads outputs: its own, and those of another stack of the same workspace, under either engine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from driver.deployment import Deployment
+from driver.find_engine import IN_PROCESS
+from driver.workspace import DriverError, Workspace
+from engine.events import EngineError, Event, Summary
+from tests.engine.conftest import needs_cli
+from tests.engine.stack_under_test import Stack
+
+Deploy = Callable[[str, list[Event]], Deployment]
+
+READ = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from stacks.read_outputs import read_outputs
+"""
+
+# The stack `base` has outputs; every other one reads them by the name in its config.
+PROGRAM = (
+    READ
+    + """
+async def main():
+    if pulumi.get_stack() == "base":
+        pulumi.export("address", "100.64.0.2")
+        pulumi.export("head", dict(name="head", cpus=4, key=pulumi.Output.secret("hush-hush-key")))
+        pulumi.export("token", pulumi.Output.secret("hush-hush-token"))
+        return
+    base = await read_outputs(pulumi.Config().require("base"))
+    step("used", base.output("token").apply(lambda token: f"echo {{token}} >&2; exit {code}"))
+    for name in ("address", "head", "token"):
+        pulumi.export(name, base.output(name))
+    pulumi.export("cpus", base.values["head"]["cpus"])
+    pulumi.export("none", base.output("none").apply(str))
+    pulumi.export("names", sorted(base.secrets))
+    forms = ["organization/base", "organization/trial/base"]
+    pulumi.export("again", [(await read_outputs(form)).output("address") for form in forms])
+
+pulumi.run(main)
+"""
+)
+
+
+def write(stack: Stack, base: str, code: int = 0) -> None:
+    """Write the program and the configs of its two stacks."""
+    stack.write(PROGRAM.format(code=code), {"base": base})
+    (stack.folder / "Pulumi.base.yaml").write_text("config: {}\n")
+
+
+def told(summary: Summary, events: list[Event]) -> str:
+    """All that a run said."""
+    return "\n".join(map(repr, [*summary.failures, *events]))
+
+
+def test_outputs_of_another_stack_are_read_and_its_secrets_stay_secret(deploy: Deploy, stack: Stack) -> None:
+    write(stack, "base")
+    assert deploy("base", []).up().ok
+    events: list[Event] = []
+    deployment = deploy("dev", events)
+    assert deployment.preview().ok
+    summary = deployment.up()
+    assert summary.ok, summary.failures
+    (asked,) = stack.host.take()
+    assert asked.stdin == "echo hush-hush-token >&2; exit 0"
+    assert deployment.outputs() == {
+        "address": "100.64.0.2",
+        "cpus": 4,
+        "head": "[secret]",
+        "token": "[secret]",
+        "none": "None",
+        "names": ["head", "token"],
+        "again": ["100.64.0.2", "100.64.0.2"],
+    }
+    assert "hush-hush" not in told(summary, events)
+    # Nothing has changed, and the stack itself is gone without the other one.
+    assert not any(deployment.up().counts[operation] for operation in ("create", "update", "replace", "delete"))
+    assert deployment.destroy().ok
+    assert deploy("base", []).outputs()["address"] == "100.64.0.2"
+
+
+@pytest.mark.parametrize("deploy", [IN_PROCESS], indirect=True)
+def test_a_secret_of_another_stack_is_in_no_message_of_a_failure(deploy: Deploy, stack: Stack) -> None:
+    write(stack, "base", code=7)
+    assert deploy("base", []).up().ok
+    events: list[Event] = []
+    summary = deploy("dev", events).up()
+    assert "[secret]" in summary.failures[0].message
+    assert "hush-hush" not in told(summary, events)
+
+
+@pytest.mark.parametrize("name", ["nope", "organization/trial/nope"])
+def test_a_stack_that_is_not_there_is_named_and_nothing_is_run(deploy: Deploy, stack: Stack, name: str) -> None:
+    write(stack, name)
+    deployment = deploy("dev", [])
+    try:
+        message = "\n".join(failure.message for failure in deployment.up().failures)
+    except DriverError as error:
+        message = str(error)
+    assert f"stack {name!r}" in message
+    assert "cannot be read: " in message
+    assert "\n" not in message
+    assert stack.host.take() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("other/trial/base", "organization/trial/<stack>"),
+        ("organization/other/base", "organization/trial/<stack>"),
+        ("trial/base", "organization/trial/<stack>"),
+        ("organization/trial/..", "letters, digits"),
+        ("", "letters, digits"),
+        ("nope", "it was not made by this engine, which would have its state in "),
+        ("damaged", "is damaged"),
+    ],
+)
+def test_a_stack_that_the_engine_cannot_read_is_one_error_that_names_it(stack: Stack, name: str, reason: str) -> None:
+    function = "pulumi:pulumi:readStackOutputs"
+    stack.write(f'step("fine", "true")\npulumi.runtime.invoke({function!r}, {{"name": {name!r}}})')
+    stack.state_file.parent.mkdir()
+    stack.state_file.with_stem("damaged").write_text("{")
+    for operation in (stack.engine().preview, stack.engine().up):
+        with pytest.raises(EngineError) as refused:
+            operation()
+        assert str(refused.value).startswith(f"stack {name!r}, whose outputs this one reads, cannot be read: ")
+        assert reason in str(refused.value)
+        assert "\n" not in str(refused.value)
+    assert stack.host.take() == []
+    assert not stack.state_file.exists()
+
+
+@needs_cli
+@pytest.mark.parametrize("deploy", ["cli"], indirect=True)
+def test_a_stack_whose_backend_is_its_own_as_in_earlier_versions_is_taken_over(
+    deploy: Deploy, stack: Stack, tmp_path: Path
+) -> None:
+    write(stack, "base")
+    assert deploy("base", []).up().ok
+    workspace = Workspace(stack.folder, "base", stack.folder / "Pulumi.base.yaml", tmp_path / "root")
+    (workspace.backend / ".pulumi").rename(workspace.folder / ".pulumi")
+    again = deploy("base", [])
+    assert again.outputs()["address"] == "100.64.0.2"
+    assert not (workspace.folder / ".pulumi").exists()
+    assert deploy("dev", []).up().ok
+    assert again.destroy().ok
+    kept = {path.name for path in workspace.backend.rglob("*") if "base" in path.name}
+    assert kept == set()
+    assert deploy("dev", []).outputs()["address"] == "100.64.0.2"
+
+
+OWN = (
+    READ
+    + """
+async def main():
+    before = await read_outputs(f"{pulumi.get_organization()}/trial/{pulumi.get_stack()}")
+    runs = int(before.values.get("runs", 0))
+    used = step("used", pulumi.Config().get("script") or f"echo {runs} earlier")
+    pulumi.export("runs", used.stdout.apply(lambda _: runs + 1))
+    pulumi.export("token", pulumi.Output.secret("hush-hush-token"))
+    pulumi.export("address", "100.64.0.2")
+
+pulumi.run(main)
+"""
+)
+
+
+def test_a_stack_reads_its_own_outputs_of_the_run_before_and_none_in_its_first(deploy: Deploy, stack: Stack) -> None:
+    stack.write(OWN, {"any": "text"})
+    deployment = deploy("dev", [])
+    assert deployment.preview().ok
+    asked = []
+    for _ in range(3):
+        summary = deployment.up()
+        assert summary.ok, summary.failures
+        asked += [each.stdin for each in stack.host.take()]
+    assert asked == ["echo 0 earlier", "echo 1 earlier", "echo 2 earlier"]
+    assert deployment.outputs()["runs"] == 3
+
+
+def test_an_output_that_a_failed_step_left_unknown_is_none_in_the_next_run(deploy: Deploy, stack: Stack) -> None:
+    stack.write(OWN, {"script": "exit 7"})
+    assert not deploy("dev", []).up().ok
+    stack.write(OWN, {"any": "text"})
+    assert deploy("dev", []).preview().ok
+    assert deploy("dev", []).up().ok
+    assert deploy("dev", []).outputs()["runs"] == 1
+
+
+EARLIER = """
+before = pulumi.StackReference("last-run", stack_name=f"{pulumi.get_organization()}/trial/{pulumi.get_stack()}")
+step("used", before.get_output("none").apply(lambda _: "true"), triggers=[before.get_output("none")])
+pulumi.export("token", pulumi.Output.secret("hush-hush-token"))
+pulumi.export("address", "100.64.0.2")
+"""
+NOW = (
+    READ
+    + """
+async def main():
+    before = await read_outputs(f"{pulumi.get_organization()}/trial/{pulumi.get_stack()}")
+    step("used", before.output("none").apply(lambda _: "true"), triggers=[before.output("none")])
+    pulumi.export("token", pulumi.Output.secret("hush-hush-token"))
+    pulumi.export("address", "100.64.0.2")
+
+pulumi.run(main)
+"""
+)
+
+
+def preview_diff(stack: Stack, tmp_path: Path) -> str:
+    """What `pulumi preview --diff` of `dev` prints."""
+    workspace = Workspace(stack.folder, "dev", stack.folder / "Pulumi.dev.yaml", tmp_path / "root")
+    words = ["pulumi", "preview", "--diff", "--stack", "dev", "--non-interactive", "--color", "never"]
+    return subprocess.run(
+        words,
+        cwd=workspace.folder,
+        env={**os.environ, **workspace.environment()},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+@needs_cli
+@pytest.mark.parametrize("deploy", ["cli"], indirect=True)
+def test_outputs_that_a_stack_reads_are_not_in_the_diff_of_a_preview(
+    deploy: Deploy, stack: Stack, tmp_path: Path
+) -> None:
+    stack.write(NOW, {"any": "text"})
+    assert deploy("dev", []).up().ok
+    diff = preview_diff(stack, tmp_path)
+    assert "2 unchanged" in diff
+    assert not [word for word in ("address", "100.64.0.2", "token", "StackReference", "outputs") if word in diff], diff
+
+
+@needs_cli
+@pytest.mark.parametrize("deploy", ["cli"], indirect=True)
+def test_a_state_with_a_stack_reference_of_an_earlier_version_loses_it_without_a_change(
+    deploy: Deploy, stack: Stack, tmp_path: Path
+) -> None:
+    stack.write(EARLIER, {"any": "text"})
+    assert deploy("dev", []).up().ok
+    assert "100.64.0.2" in preview_diff(stack, tmp_path)  # what the diff of the earlier version shows
+    stack.host.take()
+    stack.write(NOW, {"any": "text"})
+    events: list[Event] = []
+    deployment = deploy("dev", events)
+    for operation in (deployment.preview, deployment.up):
+        summary = operation()
+        assert summary.ok, summary.failures
+        assert {name for name, count in summary.counts.items() if count} == {"same"}
+        assert events == []
+    assert stack.host.take() == []
+    diff = preview_diff(stack, tmp_path)
+    assert "2 unchanged" in diff
+    assert "StackReference" not in diff
