@@ -211,7 +211,7 @@ def test_a_pool_joins_with_a_key_of_its_own_whose_machines_the_tailnet_forgets(s
     }
     told = {"name": "prod", "outputs": json.loads(json.dumps(cluster.outputs)), "secretOutputNames": ["head_link"]}
     pool = parse(raw, PoolConfig, base_dir=key_folder, secret_keys=frozenset({"tailnet"}))
-    answers = {"tailnet-key": {"key": MADE_KEY}, "cluster": told}
+    answers = {"tailnet-key": {"key": MADE_KEY}, "prod": told}
 
     async def program() -> Mapping[str, Any]:
         return (await pool_stack(pool, "burst")).outputs
