@@ -9,7 +9,7 @@ from typing import Any
 import pulumi
 from pulumi.runtime.rpc import contains_unknowns
 
-from components.steps.late import late
+from components.steps.values import as_output
 
 FUNCTION = "pulumi:pulumi:readStackOutputs"
 
@@ -30,7 +30,7 @@ class StackOutputs:
 
     def output(self, name: str) -> pulumi.Output[Any]:
         """Return the same as an Output, a secret if it was one."""
-        return late({}, lambda _: self.value(name), hidden=name in self.secrets)
+        return as_output({}, lambda _: self.value(name), hidden=name in self.secrets)
 
 
 async def read_outputs(stack: str) -> StackOutputs:

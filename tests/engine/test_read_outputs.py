@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from driver.deployment import Deployment
-from driver.find_engine import IN_PROCESS
-from driver.workspace import DriverError, Workspace
+from cli.pulumi.deployment import Deployment
+from cli.pulumi.find_engine import IN_PROCESS
+from cli.pulumi.workspace import CliError, Workspace
 from engine.events import EngineError, Event, Summary
 from tests.engine.conftest import needs_cli
 from tests.engine.stack_under_test import Stack
@@ -102,7 +102,7 @@ def test_a_stack_that_is_not_there_is_named_and_nothing_is_run(deploy: Deploy, s
     deployment = deploy("dev", [])
     try:
         message = "\n".join(failure.message for failure in deployment.up().failures)
-    except DriverError as error:
+    except CliError as error:
         message = str(error)
     assert f"stack {name!r}" in message
     assert "cannot be read: " in message
