@@ -88,10 +88,17 @@ class NfsFileSystem:
         return session.run(action) or []
 
     def open(self, path: str, info: Any) -> int:
-        """open(2) of an existing file."""
+        """open(2) of a file that the kernel has looked up.
+
+        If another node removed the file since then, ESTALE makes the kernel look it up again, and create it if the
+        caller asks for that. The kernel's own NFS client does the same (EOPENSTALE); ENOENT would reach the caller.
+        """
         session, flags = self._session(), info.flags & (os.O_ACCMODE | os.O_SYNC)
         name = path.encode("latin-1")
-        return self._opened(info, session, name, flags, lambda: session.open(name, flags))
+        try:
+            return self._opened(info, session, name, flags, lambda: session.open(name, flags))
+        except FileNotFoundError as error:
+            raise OSError(errno.ESTALE, f"{path} was removed") from error
 
     def create(self, path: str, mode: int, info: Any) -> int:
         """open(2) with O_CREAT.

@@ -206,6 +206,17 @@ def test_what_the_head_node_writes_and_removes_the_nodes_see_within_seconds(
     eventually(lambda: cluster.attempt("b1", listing).stdout == "kept\ntext\n", 5, "b1 sees what is there")
 
 
+def test_a_node_creates_a_file_again_that_the_head_node_has_just_removed(
+    cluster: ClusterUnderTest, folder: str
+) -> None:
+    # The node remembers the name for a second, nfs-ganesha for up to two.
+    for pause in (0, 1, 1.3):
+        cluster.run_as("ada", "b1", f"cd {MOUNT}/{folder}; echo old >out; cat out")
+        on_server(cluster, folder, f"rm out; sleep {pause}")
+        cluster.run_as("ada", "b1", f"cd {MOUNT}/{folder}; echo new >out")
+        assert on_server(cluster, folder, "cat out") == "new\n"
+
+
 def test_the_mount_comes_back_by_itself(cluster: ClusterUnderTest) -> None:
     def mounted() -> bool:
         return len(cluster.run("b1", f"findmnt -n -o FSTYPE {MOUNT}").split()) == 2

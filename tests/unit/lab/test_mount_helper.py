@@ -225,6 +225,16 @@ def test_an_open_file_is_opened_again_on_a_new_connection_and_only_then(session:
     assert library.opened == [(2, b"/f")]
 
 
+def test_a_file_that_another_node_removed_is_stale_when_opened_so_that_the_kernel_looks_again(
+    session: Any, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library, "nfs_open", lambda *_: -errno.ENOENT)
+    files = NfsFileSystem(lambda uid, gid: session, lambda: (1500, 1500, 1))
+    with pytest.raises(OSError, match="removed") as caught:
+        files.open("/f", SimpleNamespace(flags=os.O_WRONLY))
+    assert caught.value.errno == errno.ESTALE
+
+
 def test_what_is_appended_without_an_answer_is_written_again_to_the_same_place(session: Any, library: Library) -> None:
     places, size = [], 10
 
