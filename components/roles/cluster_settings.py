@@ -20,14 +20,20 @@ from components.settings.validation import Validation
 class ClusterSettings(Section):
     """Settings of one cluster."""
 
-    cluster: Cluster = key("the cluster as a whole", "a mapping; the cluster would have no name; write {name: lab}")
+    cluster: Cluster = key(
+        "the cluster as a whole", wants="a mapping", breaks="the cluster would have no name", fix="write {name: lab}"
+    )
     head: Head = key(
         "the head node",
-        "a mapping; no node would run slurmctld; write {name: head, site: a site's name}",
+        wants="a mapping",
+        breaks="no node would run slurmctld",
+        fix="write {name: head, site: a site's name}",
     )
     users: tuple[User, ...] = key(
         "people's accounts, the same on every node",
-        "a list of one user or more; nobody could submit a job; write [{name: ada, uid: 6001}]",
+        wants="a list of one user or more",
+        breaks="nobody could submit a job",
+        fix="write [{name: ada, uid: 6001}]",
         min_length=1,
     )
     tailnet: Tailnet = key("the network that joins the nodes", default=Tailnet())

@@ -20,8 +20,8 @@ class Spot(Section):
         "back to the queue, and nothing of it stays on the head node; 0 forgets none",
         0,
         10080,
-        "nodes that were taken back would stay in the cluster",
-        0,
+        breaks="nodes that were taken back would stay in the cluster",
+        default=0,
     )
 
 
@@ -40,8 +40,9 @@ class PoolSettings(Section):
     spot: Spot = key("machines that may be taken back at any time", default=Spot())
     repair: dict[str, FreeText] = key(
         "by a node's name, a text; change it to run all steps of that node again, as after a repair by hand",
-        "a mapping from a node's name to a short text; no step would know that it has to run again; write "
-        '{c1: "2026-11-21"}',
+        wants="a mapping from a node's name to a short text",
+        breaks="no step would know that it has to run again",
+        fix='write {c1: "2026-11-21"}',
         default={},
     )
 

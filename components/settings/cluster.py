@@ -24,24 +24,30 @@ class Cluster(Section):
 
     name: Annotated[str, Field(max_length=40), AfterValidator(check_name)] = named(
         "Slurm's ClusterName; keep it for the life of the cluster, at most 40 characters",
-        "Slurm files its state and its accounts under this name; write a name such as lab",
+        breaks="Slurm files its state and its accounts under this name",
+        fix="write a name such as lab",
     )
     munge_generation: FreeText = key(
         "change this text to give every node a new munge key",
-        'a short text; a change of it makes a new munge key; write any text, such as "2"',
+        wants="a short text",
+        breaks="a change of it makes a new munge key",
+        fix='write any text, such as "2"',
         min_length=1,
         default="1",
     )
     ssh_generation: FreeText = key(
         "change this text to give the cluster a new SSH authority, and every machine a certificate of it",
-        'a short text; a change of it makes a new SSH authority; write any text, such as "2"',
+        wants="a short text",
+        breaks="a change of it makes a new SSH authority",
+        fix='write any text, such as "2"',
         min_length=1,
         default="1",
     )
     repair: dict[str, FreeText] = key(
         "by a node's name, a text; change it to run all steps of that node again, as after a repair by hand",
-        "a mapping from a node's name to a short text; no step would know that it has to run again; write "
-        '{b1: "2026-11-21"}',
+        wants="a mapping from a node's name to a short text",
+        breaks="no step would know that it has to run again",
+        fix='write {b1: "2026-11-21"}',
         default={},
     )
 
@@ -52,26 +58,33 @@ class Head(Section):
     name: NodeName = named(
         "the head node's name; at a `lab` site one more container, at a `hosts` site one of its hosts, "
         "at a `local` site this machine",
-        "Slurm, the tailnet and every job know it by this name; write a name such as head",
+        breaks="Slurm, the tailnet and every job know it by this name",
+        fix="write a name such as head",
         default="head",
     )
     site: str = key(
         "the site that the head node stands at",
-        "the name of a site; the head node would be nowhere; write the name of one of the sites",
+        wants="the name of a site",
+        breaks="the head node would be nowhere",
+        fix="write the name of one of the sites",
     )
     restore_from: str | None = key(
         "make the head node, on a new machine, of a backup ([day-2.md](day-2.md#a-head-node-that-is-lost)): `latest`, "
         "or a backup's id",
-        "latest, or the id of a backup in hexadecimal digits; the head node would begin anew and know no job; write "
-        "latest",
+        wants="latest, or the id of a backup in hexadecimal digits",
+        breaks="the head node would begin anew and know no job",
+        fix="write latest",
         pattern=r"^(latest|[0-9a-f]{8,64})$",
         default=None,
     )
     compute: Annotated[bool, BeforeValidator(_computes)] = key(
         f"`{COMPUTES}`: run jobs on the head node too, although whoever is root of a compute node can then be root of "
         "the head node ([security.md](security.md#the-trust-domain))",
-        f"false, or the words {COMPUTES}; root of a compute node has Slurm's key and so is root of every machine with "
-        "slurmd: of the head node too where it computes, with the share, the authority of host keys and, of kind "
-        f"local, your account; write false or leave it out, or {COMPUTES} if that is what you want",
+        wants=f"false, or the words {COMPUTES}",
+        breaks=(
+            "root of a compute node has Slurm's key and so is root of every machine with slurmd: of the head node "
+            "too where it computes, with the share, the authority of host keys and, of kind local, your account"
+        ),
+        fix=f"write false or leave it out, or {COMPUTES} if that is what you want",
         default=False,
     )

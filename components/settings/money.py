@@ -45,7 +45,9 @@ def currency_key() -> Any:
     return key(
         "the currency of all `price_per_hour` of this stack, by its code in ISO 4217; a pool's may be another one: "
         "amounts of two currencies are told side by side and never added",
-        "a currency's code in ISO 4217; nobody could say what the stack costs; write one such as USD or EUR",
+        wants="a currency's code in ISO 4217",
+        breaks="nobody could say what the stack costs",
+        fix="write one such as USD or EUR",
         default=DEFAULT_CURRENCY,
     )
 
@@ -54,8 +56,9 @@ def price_key(whose: str) -> Any:
     """The key of what a machine costs an hour; `whose` says which, and whose it is where it is left out."""
     return key(
         f"in the stack's `currency`, what {whose}",
-        f"an amount from 0 to {MOST:,} (to {MOST_OF_SMALL:,} in a currency such as JPY); nobody could say what the "
-        "stack costs; write what the provider asks for one machine, such as 2.49",
+        wants=f"an amount from 0 to {MOST:,} (to {MOST_OF_SMALL:,} in a currency such as JPY)",
+        breaks="nobody could say what the stack costs",
+        fix="write what the provider asks for one machine, such as 2.49",
         default=None,
     )
 

@@ -98,7 +98,9 @@ class Nccl(Section):
 
     collective: Annotated[str, AfterValidator(_collective)] = key(
         "what is measured: all_reduce, all_gather, reduce_scatter, alltoall or sendrecv",
-        "a collective's name; nothing would be measured; write all_reduce",
+        wants="a collective's name",
+        breaks="nothing would be measured",
+        fix="write all_reduce",
         default="all_reduce",
     )
     min_bytes: Size = sizes.smallest_key("8M")
@@ -111,46 +113,62 @@ class Nccl(Section):
     )
     socket_max_bytes: Size = size(
         "the largest message where sockets carry the data, between sites above all",
-        "a measurement over a slow network would take an hour",
+        breaks="a measurement over a slow network would take an hour",
         default=parse_size("512M"),
     )
-    gpus_per_node: Whole = number("GPUs of a node that take part at most; 0: all", 0, 1024, "nothing would measure", 0)
+    gpus_per_node: Whole = number(
+        "GPUs of a node that take part at most; 0: all", 0, 1024, breaks="nothing would measure", default=0
+    )
     partition: PartitionName | None = key(
         "the partition that the jobs are submitted to",
-        "a partition's name; Slurm would refuse the jobs; leave it out, or write one of the cluster's",
+        wants="a partition's name",
+        breaks="Slurm would refuse the jobs",
+        fix="leave it out, or write one of the cluster's",
         otherwise="`all`",
         default=None,
     )
     image: Annotated[str, Field(max_length=500), AfterValidator(check_image)] = key(
         "the container image that has the program, as `srun --container-image` takes it (role enroot_pyxis)",
-        "an image's name; nothing could be run; write a name such as nccl-tests, or leave it out",
+        wants="an image's name",
+        breaks="nothing could be run",
+        fix="write a name such as nccl-tests, or leave it out",
         default="",
     )
     program: Annotated[str, Field(max_length=1000), AfterValidator(check_absolute)] = key(
         "the program's path on every node, or in the image; a folder where it has nccl-tests' own name. Left out "
         "without an image: it is built once for the share",
-        "a path such as /srv/nccl-tests/build; nothing could be run; write one, or leave it out",
+        wants="a path such as /srv/nccl-tests/build",
+        breaks="nothing could be run",
+        fix="write one, or leave it out",
         default="",
     )
     source: Annotated[str, Field(max_length=1000), AfterValidator(_source)] = key(
         "where the source of nccl-tests is built from: an archive's URL, or its path on the nodes",
-        "an https:// URL or a path; nothing could be built; write one, or leave it out",
+        wants="an https:// URL or a path",
+        breaks="nothing could be built",
+        fix="write one, or leave it out",
         otherwise="the pinned release",
         default="",
     )
     source_sha256: Annotated[str, AfterValidator(_digest)] = key(
         "sha256 of that archive",
-        "a sha256; anything could be built and run; write what sha256sum prints",
+        wants="a sha256",
+        breaks="anything could be built and run",
+        fix="write what sha256sum prints",
         default="",
     )
     exports: dict[Annotated[str, AfterValidator(_variable)], Annotated[str, AfterValidator(_one_line)]] = key(
         "environment variables of the measurement, such as NCCL_IB_HCA: mlx5",
-        "a mapping from a variable's name to a text; the program would not see them; write NAME: 'value'",
+        wants="a mapping from a variable's name to a text",
+        breaks="the program would not see them",
+        fix="write NAME: 'value'",
         default={},
     )
     srun_options: tuple[Annotated[str, Field(max_length=1000), AfterValidator(_srun_option)], ...] = key(
         "options of srun besides, such as --cpu-bind=none",
-        "a list of --option=value; srun would be told something else; write ['--cpu-bind=none']",
+        wants="a list of --option=value",
+        breaks="srun would be told something else",
+        fix="write ['--cpu-bind=none']",
         default=(),
     )
 

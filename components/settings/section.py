@@ -10,8 +10,6 @@ from pydantic.fields import FieldInfo
 
 from components.settings.problems import KeyHelp
 
-_SECTION = "a mapping; none of its keys can be read; write KEY: VALUE pairs"
-
 
 class Section(BaseModel):
     """A mapping in the stack config: unknown keys are refused, values never change."""
@@ -23,44 +21,54 @@ class Section(BaseModel):
         return self
 
 
-def key(description: str, words: str = _SECTION, *, secret: bool = False, otherwise: str = "none", **how: Any) -> Any:
-    """Return a key of a section: its description, its `wants; breaks; fix` (see KeyHelp), and Field arguments.
+def key(
+    description: str,
+    *,
+    wants: str = "a mapping",
+    breaks: str = "none of its keys can be read",
+    fix: str = "write KEY: VALUE pairs",
+    secret: bool = False,
+    otherwise: str = "none",
+    **field: Any,
+) -> Any:
+    """Return a key of a section, with its help (see KeyHelp) and pydantic's Field arguments.
 
-    Required where no default is given.
+    The key is required unless `field` has a default.
     """
-    info = Field(description=description, **how)
-    wants, breaks, fix = words.split("; ", 2)
+    info = Field(description=description, **field)
     info.metadata.append(KeyHelp(wants, breaks, fix, secret, otherwise))
     return info
 
 
-def named(description: str, words: str, **how: Any) -> Any:
-    """A key that holds a name; its words are `breaks; fix`."""
-    return key(description, f"a name of at most 63 lowercase letters, digits and hyphens; {words}", **how)
+def named(description: str, *, breaks: str, fix: str, **field: Any) -> Any:
+    """Return a key that holds a name."""
+    wants = "a name of at most 63 lowercase letters, digits and hyphens"
+    return key(description, wants=wants, breaks=breaks, fix=fix, **field)
 
 
 def yes_no(description: str, default: bool | None, otherwise: str = "none") -> Any:
-    """A key that holds true or false."""
-    words = "true or false; it would be left open; write true or false without quotes"
-    return key(description, words, otherwise=otherwise, default=default)
+    """Return a key that holds true or false."""
+    breaks, fix = "it would be left open", "write true or false without quotes"
+    return key(description, wants="true or false", breaks=breaks, fix=fix, otherwise=otherwise, default=default)
 
 
-def number(description: str, least: int, most: int, breaks: str, default: int | None) -> Any:
-    """A key that holds a whole number."""
-    words = f"a whole number from {least} to {most}; {breaks}; write {least} or more"
-    return key(description, words, ge=least, le=most, default=default)
+def number(description: str, least: int, most: int, *, breaks: str, default: int | None, fix: str = "") -> Any:
+    """Return a key that holds a whole number."""
+    wants = f"a whole number from {least} to {most}"
+    fix = fix or f"write {least} or more"
+    return key(description, wants=wants, breaks=breaks, fix=fix, ge=least, le=most, default=default)
 
 
-def size(description: str, breaks: str, **how: Any) -> Any:
-    """A key that holds a size in bytes."""
+def size(description: str, *, breaks: str, **field: Any) -> Any:
+    """Return a key that holds a size in bytes."""
     fix = "write digits and one of K, M, G (powers of 1024)"
-    return key(description, f"a size in bytes such as 64K, 4M or 8G; {breaks}; {fix}", **how)
+    return key(description, wants="a size in bytes such as 64K, 4M or 8G", breaks=breaks, fix=fix, **field)
 
 
-def secret_text(description: str, breaks: str, command: str) -> Any:
-    """A key that may hold a secret on one line, and the command that sets it."""
-    words = f"a text on one line; {breaks}; run: {command}"
-    return key(f"{description}; a Pulumi secret (`{command}`)", words, secret=True, default=None)
+def secret_text(description: str, *, breaks: str, command: str) -> Any:
+    """Return a key that may hold a secret on one line; `command` sets it."""
+    described = f"{description}; a Pulumi secret (`{command}`)"
+    return key(described, wants="a text on one line", breaks=breaks, fix=f"run: {command}", secret=True, default=None)
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,7 @@ class Key:
     """A key as the reader and the reference see it."""
 
     info: FieldInfo
-    says: KeyHelp
+    help: KeyHelp
     section: type[Section] | None  # the model of the mapping that it holds, or of each mapping in its list
     many: bool  # holds a list of mappings
     adapter: TypeAdapter[Any]  # checks the value; of a list of mappings only that it is a list, and its length
@@ -91,5 +99,5 @@ def _key(info: FieldInfo) -> Key:
     many = many and section is not None
     kind: Any = tuple[Any, ...] if many else annotation
     checked: Any = Annotated[(kind, *info.metadata)]
-    words = next(each for each in info.metadata if isinstance(each, KeyHelp))
-    return Key(info, words, section, many, TypeAdapter(checked))
+    key_help = next(item for item in info.metadata if isinstance(item, KeyHelp))
+    return Key(info, key_help, section, many, TypeAdapter(checked))

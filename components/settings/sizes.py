@@ -10,34 +10,36 @@ from components.validation.sizes import format_size, parse_size, sizes_between
 
 def smallest_key(default: str) -> Any:
     """The key of the smallest message."""
-    return size("smallest message", "the measurement would have no first size", default=parse_size(default))
+    return size("smallest message", breaks="the measurement would have no first size", default=parse_size(default))
 
 
 def largest_key(default: str) -> Any:
     """The key of the largest message."""
-    return size("largest message", "the measurement would have no last size", default=parse_size(default))
+    return size("largest message", breaks="the measurement would have no last size", default=parse_size(default))
 
 
 def factor_key() -> Any:
     """The key of the step from a size to the next."""
-    return number("each size is the one before times this", 2, 1024, "the sizes would never reach max_bytes", 4)
+    return number(
+        "each size is the one before times this", 2, 1024, breaks="the sizes would never reach max_bytes", default=4
+    )
 
 
 def iterations_key(default: int) -> Any:
     """The key of the number of timed runs."""
-    return number("timed runs a size", 1, 100000, "nothing would be measured", default)
+    return number("timed runs a size", 1, 100000, breaks="nothing would be measured", default=default)
 
 
 def warmup_key(default: int) -> Any:
     """The key of the number of runs before those."""
     breaks = "the first timed run would pay for connecting"
-    return number("runs a size before the timed ones", 0, 100000, breaks, default)
+    return number("runs a size before the timed ones", 0, 100000, breaks=breaks, default=default)
 
 
 def judged_key(description: str) -> Any:
     """The key of the size that is judged."""
     otherwise = "the largest measured"
-    return size(description, "there would be nothing to judge", otherwise=otherwise, default_factory=largest)
+    return size(description, breaks="there would be nothing to judge", otherwise=otherwise, default_factory=largest)
 
 
 def largest(data: dict[str, int]) -> int:

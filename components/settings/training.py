@@ -24,30 +24,42 @@ class Training(Section):
     nodes: tuple[NodeName, ...] = key(
         "the nodes that train together; left out, all that are measured: where some are at another site, their "
         "gradients go between sites at every step",
-        "a list of node names; nothing would train; write [a1, a2], or leave it out",
+        wants="a list of node names",
+        breaks="nothing would train",
+        fix="write [a1, a2], or leave it out",
         otherwise="those of `validation.nodes`",
         default=(),
     )
     image: Annotated[str, Field(max_length=500), AfterValidator(check_image)] = key(
         "the container image that has PyTorch, as `srun --container-image` takes it (role enroot_pyxis)",
-        "an image's name; nothing could be run; write a name such as pytorch, or leave it out",
+        wants="an image's name",
+        breaks="nothing could be run",
+        fix="write a name such as pytorch, or leave it out",
         default="",
     )
     python: Annotated[str, Field(max_length=1000), AfterValidator(check_absolute), AfterValidator(_plain)] = key(
         "the Python that has PyTorch, on every node or in the image",
-        "a path such as /srv/torch/bin/python; nothing could be run; write one, or leave it out",
+        wants="a path such as /srv/torch/bin/python",
+        breaks="nothing could be run",
+        fix="write one, or leave it out",
         otherwise="`/usr/bin/python3`; `python3` in an image",
         default="",
     )
-    steps: Whole = number("timed steps of each of the three runs", 5, 1000, "their middle would say nothing", 30)
-    warmup: Whole = number("steps before, which count for nothing", 0, 1000, "the first steps would be measured", 5)
+    steps: Whole = number(
+        "timed steps of each of the three runs", 5, 1000, breaks="their middle would say nothing", default=30
+    )
+    warmup: Whole = number(
+        "steps before, which count for nothing", 0, 1000, breaks="the first steps would be measured", default=5
+    )
     floor_images_per_second: Annotated[Number, Field(gt=0)] | None = key(
         "least images a second of each GPU, on CPUs of each node",
-        "a number above 0; the figure would be held against nothing; write one, or leave it out: UNJUDGED",
+        wants="a number above 0",
+        breaks="the figure would be held against nothing",
+        fix="write one, or leave it out: UNJUDGED",
         default=None,
     )
     time_limit_minutes: Whole = number(
-        "limit of the job, minutes", 1, 1440, "Slurm would end the benchmark as it starts", 10
+        "limit of the job, minutes", 1, 1440, breaks="Slurm would end the benchmark as it starts", default=10
     )
 
 

@@ -24,32 +24,41 @@ class Validation(Section):
     gate_bytes: Size = sizes.judged_key(
         "the size whose bus bandwidth is held against the floor; left out, the largest measured"
     )
-    ranks_per_node: Whole = number("processes a node", 1, 1024, "no process would measure", 1)
+    ranks_per_node: Whole = number("processes a node", 1, 1024, breaks="no process would measure", default=1)
     time_limit_minutes: Whole = number(
-        "limit of each measuring job, minutes", 1, 1440, "Slurm would end the measurement as it starts", 10
+        "limit of each measuring job, minutes",
+        1,
+        1440,
+        breaks="Slurm would end the measurement as it starts",
+        default=10,
     )
     queue_limit_seconds: Whole = number(
         "how long a measurement waits for other jobs on its nodes before it takes only new nodes and a peer of each, "
         "or is BUSY; it keeps nobody out meanwhile",
         0,
         604800,
-        "the measurement would wait for other jobs for ever",
-        30,
+        breaks="the measurement would wait for other jobs for ever",
+        default=30,
     )
     floors_gb_per_s: dict[str, Annotated[Number, Field(gt=0)]] = key(
         "least bus bandwidth by scope (a site's name, `cross-site`, or `node` for each node by itself), GB/s",
-        "a mapping from a site's name or cross-site to GB/s above 0; the measurement would be held against nothing;"
-        " write a number above 0, or leave the scope out to have it UNJUDGED",
+        wants="a mapping from a site's name or cross-site to GB/s above 0",
+        breaks="the measurement would be held against nothing",
+        fix="write a number above 0, or leave the scope out to have it UNJUDGED",
         default={},
     )
     floors_from: FreeText = key(
         "where `floors_gb_per_s` come from, shown beside them; `make floors` writes it",
-        "a short text; nobody would know later where the floors are from; write any text, or leave it out",
+        wants="a short text",
+        breaks="nobody would know later where the floors are from",
+        fix="write any text, or leave it out",
         default="",
     )
     nodes: tuple[NodeName, ...] = key(
         "the nodes that are measured; left out, all that can run jobs",
-        "a list of node names; nothing would be measured; write [a1, a2], or leave it out",
+        wants="a list of node names",
+        breaks="nothing would be measured",
+        fix="write [a1, a2], or leave it out",
         otherwise="all",
         default=(),
     )
@@ -59,7 +68,9 @@ class Validation(Section):
     )
     rerun: FreeText = key(
         "change this text to measure an unchanged cluster again",
-        "a short text; a change of it starts a new measurement; write any text",
+        wants="a short text",
+        breaks="a change of it starts a new measurement",
+        fix="write any text",
         default="",
     )
 

@@ -28,7 +28,7 @@ def load(
     values: Mapping[str, str],
     secret_keys: Iterable[str],
     base_dir: Path,
-    warn: Callable[[str], object] = lambda doubt: None,
+    warn: Callable[[str], object] = lambda warning: None,
 ) -> StackConfig | PoolConfig:
     """The checked config of a stack, from Pulumi's own: text by `tailrack:<key>`, and the keys that are secret.
 
@@ -40,8 +40,8 @@ def load(
     check_provider_keys(values, report)
     raw = with_containers(from_pulumi(values, ROOT.removesuffix(":")))
     config = _checked(raw, model_of(raw.get("kind")), base_dir, report)
-    for doubt in report.warnings:
-        warn(str(doubt))
+    for warning in report.warnings:
+        warn(str(warning))
     return config
 
 

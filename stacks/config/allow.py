@@ -27,6 +27,8 @@ def allow_key() -> Any:
     return key(
         f"what `make preview` and `make up` refuse unless it is asked for here by name: {', '.join(FINDINGS)} "
         "([pull-requests.md](pull-requests.md#what-is-asked-for-by-name))",
-        "a list of findings; what it was to allow would be refused; write [floor-removed], or leave it out",
+        wants="a list of findings",
+        breaks="what it was to allow would be refused",
+        fix="write [floor-removed], or leave it out",
         default=(),
     )

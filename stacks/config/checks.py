@@ -165,7 +165,7 @@ def _check_prices(config: Draft, sites: Sequence[Draft], report: Report) -> None
 
 
 def _doubt_sizes(validation: Draft, nodes: Sequence[Claim], report: Report) -> None:
-    """Doubt what is said of the measurement of CPUs where every node that runs jobs has GPUs."""
+    """Warn about settings of the CPU measurement when every node that runs jobs has GPUs."""
     said = sorted(_OF_CPUS & validation.raw.keys())
     computing = [node for node in nodes if node.compute]
     if said and computing and all(node.gpu for node in computing):

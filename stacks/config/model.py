@@ -25,18 +25,22 @@ CLUSTER, POOL = "cluster", "pool"  # kinds of stack
 _NO_HEAD = Head.model_construct(name="", site="", compute=False)
 
 
-def _kind_key(description: str, **how: Any) -> Any:
-    words = (
-        f"{CLUSTER} or {POOL}; nobody knows what the stack is to be; write {CLUSTER} or leave it out, or write {POOL} "
-        "for machines that join another stack's cluster"
+def _kind_key(description: str, **field: Any) -> Any:
+    return key(
+        description,
+        wants=f"{CLUSTER} or {POOL}",
+        breaks="nobody knows what the stack is to be",
+        fix=f"write {CLUSTER} or leave it out, or write {POOL} for machines that join another stack's cluster",
+        **field,
     )
-    return key(description, words, **how)
 
 
 def _sites_key() -> Any:
     return key(
         "where the machines are",
-        "a list of one site or more; the cluster would have no machines; write a site, as in Pulumi.dev.yaml",
+        wants="a list of one site or more",
+        breaks="the cluster would have no machines",
+        fix="write a site, as in Pulumi.dev.yaml",
         min_length=1,
     )
 
@@ -85,7 +89,9 @@ class PoolConfig(PoolSettings):
     kind: Literal["pool"] = _kind_key("a pool: machines that join the cluster of another stack")
     cluster: StackName = key(
         "the stack of the cluster that the pool joins: its name, or `organization/project/stack`",
-        "the name of a stack; nobody knows which cluster is meant; write its name such as dev, without a mapping",
+        wants="the name of a stack",
+        breaks="nobody knows which cluster is meant",
+        fix="write its name such as dev, without a mapping",
     )
     sites: tuple[Site, ...] = _sites_key()
     currency: Currency = currency_key()
@@ -94,8 +100,8 @@ class PoolConfig(PoolSettings):
         "none waits that could run there; left out, it never does",
         5,
         43200,
-        "machines that nobody uses would go on to cost",
-        None,
+        breaks="machines that nobody uses would go on to cost",
+        default=None,
     )
     allow: tuple[FindingName, ...] = allow_key()
 

@@ -44,7 +44,7 @@ class Reader:
                 continue
             if name not in raw:
                 if key.info.is_required():
-                    self._report.add(below(path, name), "missing", key.says.breaks, key.says.fix)
+                    self._report.add(below(path, name), "missing", key.help.breaks, key.help.fix)
             elif key.section is not None and not key.many:
                 values[name] = self.section(key.section, raw[name], below(path, name))
             else:
@@ -52,7 +52,7 @@ class Reader:
                     value = key.adapter.validate_python(raw[name], context=self._context)
                 except ValidationError as error:
                     for detail in error.errors(include_url=False):
-                        self._refused(key.says, detail, below(path, name))
+                        self._refused(key.help, detail, below(path, name))
                     continue
                 if key.section is not None:
                     at, section = below(path, name), key.section

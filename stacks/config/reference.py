@@ -40,7 +40,7 @@ def _rows(model: type[Section], path: str, only: str = "") -> Iterator[str]:
         elif key.section is not None:
             yield from _rows(key.section, f"{at}[]" if key.many else at)
         else:
-            cells = (f"`{at}`", key.says.wants, _default(name, key), key.info.description or "")
+            cells = (f"`{at}`", key.help.wants, _default(name, key), key.info.description or "")
             yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
@@ -49,7 +49,7 @@ def _default(name: str, key: Key) -> str:
         return "required"
     default = key.info.default
     if key.info.default_factory is not None or default in (None, (), {}, ""):
-        return key.says.otherwise
+        return key.help.otherwise
     if isinstance(default, str):
         return f"`{default}`"
     if name.endswith("_bytes"):

@@ -20,22 +20,25 @@ class Site(Section):
 
     name: SiteName = named(
         "a site is a failure and a bandwidth domain, and a partition of this name",
-        "it is the name of the site's partition and floor too; write a name such as cloud-a",
+        breaks="it is the name of the site's partition and floor too",
+        fix="write a name such as cloud-a",
     )
     kind: str = key("where its machines come from")
     fabric: Fabric = key(
         "the IP network that NCCL and MPI use inside the site: `auto`, the best that its nodes were seen to share; the "
         "name of an interface that all of them have; or `tailnet`, which turns RDMA off as well",
-        "auto, tailnet or the name of a network interface; jobs inside the site would have no network; write auto, or "
-        "a name that `ip -brief address` shows on all its nodes",
+        wants="auto, tailnet or the name of a network interface",
+        breaks="jobs inside the site would have no network",
+        fix="write auto, or a name that `ip -brief address` shows on all its nodes",
         default=AUTO,
     )
     rdma: Rdma = key(
         "the InfiniBand and RoCE ports that jobs use inside the site: `auto`, those near GPUs, or all, which its nodes "
         "were seen to share; `none`; or names of devices or ports, `[mlx5_0, mlx5_3:1]`, of which each node uses those "
         "that it has",
-        "auto, none or a list of RDMA devices; jobs would be told of devices that are not there; write auto, or names "
-        "that `ls /sys/class/infiniband` shows on its nodes",
+        wants="auto, none or a list of RDMA devices",
+        breaks="jobs would be told of devices that are not there",
+        fix="write auto, or names that `ls /sys/class/infiniband` shows on its nodes",
         default=AUTO,
     )
     price_per_hour: Price | None = price_key("each machine costs an hour that says no price itself")
@@ -43,16 +46,18 @@ class Site(Section):
 
 def kind_key(kind: str, description: str) -> Any:
     """The key `kind` of one kind of site."""
-    return key(description, f"`{kind}`; nobody knows where its nodes come from; write {kind}")
+    return key(description, wants=f"`{kind}`", breaks="nobody knows where its nodes come from", fix=f"write {kind}")
 
 
 def features_key(description: str) -> Any:
     """A key that holds a node's own Slurm features."""
-    words = (
-        "a list of words such as [nvme, ib]; jobs could not ask for these nodes with --constraint; "
-        "write letters, digits, '_', '.' and '-', a letter first"
+    return key(
+        description,
+        wants="a list of words such as [nvme, ib]",
+        breaks="jobs could not ask for these nodes with --constraint",
+        fix="write letters, digits, '_', '.' and '-', a letter first",
+        default=(),
     )
-    return key(description, words, default=())
 
 
 @dataclass(frozen=True, slots=True)

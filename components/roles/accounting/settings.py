@@ -48,35 +48,46 @@ Limit = Annotated[Whole, Field(ge=1, le=MOST_GPU_HOURS)]
 
 def account_key() -> Any:
     """The key by which a user says the account that the jobs are counted for."""
-    words = (
-        f"the name of one of tailrack:accounting.accounts; nobody would know whose jobs they are; write one of their "
-        f"names, or leave it out to have `{DEFAULT_ACCOUNT}`"
+    return key(
+        "the account that the jobs are counted for",
+        wants="the name of one of tailrack:accounting.accounts",
+        breaks="nobody would know whose jobs they are",
+        fix=f"write one of their names, or leave it out to have `{DEFAULT_ACCOUNT}`",
+        otherwise=f"`{DEFAULT_ACCOUNT}`",
+        default=None,
     )
-    return key("the account that the jobs are counted for", words, otherwise=f"`{DEFAULT_ACCOUNT}`", default=None)
 
 
 def gpu_hours_key(whose: str) -> Any:
     """The key of a limit of GPU hours."""
-    words = (
-        f"a whole number from 1 to {MOST_GPU_HOURS}; Slurm would refuse the limit, or no job would ever start; write "
-        "the hours, or leave it out for no limit"
-    )
-    return key(f"GPU hours that {whose} may use in a calendar month", words, otherwise="no limit", default=None)
+    return _limit_key(f"GPU hours that {whose} may use in a calendar month", "hours")
 
 
 def max_jobs_key(whose: str) -> Any:
     """The key of a limit of running jobs."""
-    words = (
-        f"a whole number from 1 to {MOST_GPU_HOURS}; Slurm would refuse the limit, or no job would ever start; write "
-        "the number of jobs, or leave it out for no limit"
+    return _limit_key(f"jobs of {whose} that may run at once; more of them wait", "number of jobs")
+
+
+def _limit_key(description: str, unit: str) -> Any:
+    return key(
+        description,
+        wants=f"a whole number from 1 to {MOST_GPU_HOURS}",
+        breaks="Slurm would refuse the limit, or no job would ever start",
+        fix=f"write the {unit}, or leave it out for no limit",
+        otherwise="no limit",
+        default=None,
     )
-    return key(f"jobs of {whose} that may run at once; more of them wait", words, otherwise="no limit", default=None)
 
 
 def qos_names_key(description: str) -> Any:
     """A key that holds names of QOS."""
-    words = "a list of names of tailrack:accounting.qos; Slurm would refuse it; write names that are there"
-    return key(description, words, default=())
+    return key(
+        description,
+        wants="a list of names of tailrack:accounting.qos",
+        breaks="Slurm would refuse it",
+        fix="write names that are there",
+        default=(),
+    )
 
 
 class Account(Section):
@@ -84,20 +95,23 @@ class Account(Section):
 
     name: AccountName = key(
         "the account's name, which jobs may say (`sbatch -A`)",
-        "a name of at most 40 lowercase letters, digits, '-' and '_'; slurmdbd could not keep it; write a name such as "
-        "vision",
+        wants="a name of at most 40 lowercase letters, digits, '-' and '_'",
+        breaks="slurmdbd could not keep it",
+        fix="write a name such as vision",
     )
     parent: str | None = key(
         "the account that it is part of, and under whose limits it is too",
-        "the name of another account; its limits would be nobody's; write a name that is there, or leave it out",
+        wants="the name of another account",
+        breaks="its limits would be nobody's",
+        fix="write a name that is there, or leave it out",
         default=None,
     )
     fair_share: Whole = number(
         "its share of the cluster, beside those of the other accounts of the same parent",
         1,
         100_000,
-        "Slurm would have no share for it",
-        1,
+        breaks="Slurm would have no share for it",
+        default=1,
     )
     gpu_hours: Limit | None = gpu_hours_key("its users together")
     max_jobs: Limit | None = max_jobs_key("its users together")
@@ -108,11 +122,16 @@ class Qos(Section):
 
     name: QosName = key(
         "its name, which jobs say (`sbatch -q`)",
-        "a name of at most 40 lowercase letters, digits, '-' and '_'; slurmdbd could not keep it; write a name such as "
-        "high",
+        wants="a name of at most 40 lowercase letters, digits, '-' and '_'",
+        breaks="slurmdbd could not keep it",
+        fix="write a name such as high",
     )
     priority: Whole = number(
-        "jobs of a higher one start first; that of jobs without a QOS is 0", 0, 10_000, "Slurm would refuse it", 0
+        "jobs of a higher one start first; that of jobs without a QOS is 0",
+        0,
+        10_000,
+        breaks="Slurm would refuse it",
+        default=0,
     )
     gpu_hours: Limit | None = gpu_hours_key("its jobs together")
     max_jobs: Limit | None = max_jobs_key("each user in it")
@@ -129,19 +148,27 @@ class Accounting(Section):
     )
     accounts: tuple[Account, ...] = key(
         "accounts that users can have",
-        "a list of accounts; there would be none; write [{name: vision, gpu_hours: 500}]",
+        wants="a list of accounts",
+        breaks="there would be none",
+        fix="write [{name: vision, gpu_hours: 500}]",
         default=(),
     )
     qos: tuple[Qos, ...] = key(
         "QOS that users can have, besides `normal`, which everybody has",
-        "a list of QOS; there would be none; write [{name: high, priority: 100}]",
+        wants="a list of QOS",
+        breaks="there would be none",
+        fix="write [{name: high, priority: 100}]",
         default=(),
     )
     keep_jobs_months: Whole = number(
-        "how long jobs stay in the database; 0 for ever", 0, 1200, "slurmdbd would not start", 24
+        "how long jobs stay in the database; 0 for ever", 0, 1200, breaks="slurmdbd would not start", default=24
     )
     keep_steps_months: Whole = number(
-        "how long their steps do, which are most of it; 0 for ever", 0, 1200, "slurmdbd would not start", 12
+        "how long their steps do, which are most of it; 0 for ever",
+        0,
+        1200,
+        breaks="slurmdbd would not start",
+        default=12,
     )
 
 

@@ -54,7 +54,7 @@ def command(name: str) -> str:
 
 
 def _secret(name: str, what: str) -> Any:
-    return secret_text(what, "no backup could be made", command(name))
+    return secret_text(what, breaks="no backup could be made", command=command(name))
 
 
 class Backup(Section):
@@ -64,20 +64,26 @@ class Backup(Section):
         "where backups go: `sftp:USER@HOST:/FOLDER`, a folder on a second machine, or "
         "`s3:https://HOST/BUCKET[/FOLDER]`. HOST is an address or name that the head node reaches, best outside the "
         "tailnet: a new head node has to reach it before it is a member",
-        "sftp:USER@HOST:/FOLDER or s3:https://HOST/BUCKET; nothing would be saved; write one of the two, such as "
-        "sftp:backup@192.0.2.9:/srv/backup/lab",
+        wants="sftp:USER@HOST:/FOLDER or s3:https://HOST/BUCKET",
+        breaks="nothing would be saved",
+        fix="write one of the two, such as sftp:backup@192.0.2.9:/srv/backup/lab",
     )
-    port: int = number("of sftp: the port of the machine's SSH server", 1, 65535, "it could not be reached", 22)
+    port: int = number(
+        "of sftp: the port of the machine's SSH server", 1, 65535, breaks="it could not be reached", default=22
+    )
     host_key: HostKey | None = key(
         "of sftp, and needed there: the machine's SSH host key, type and key",
-        "a public key such as `ssh-ed25519 AAAA...`; backups could go to whoever answers at the address; write what "
-        "/etc/ssh/ssh_host_ed25519_key.pub there says",
+        wants="a public key such as `ssh-ed25519 AAAA...`",
+        breaks="backups could go to whoever answers at the address",
+        fix="write what /etc/ssh/ssh_host_ed25519_key.pub there says",
         default=None,
     )
     private_key: Annotated[SecretStr, AfterValidator(_private_key)] | None = key(
         f"of sftp, and needed there: the SSH key that the head node logs in with, one of its own; a Pulumi secret "
         f"(`{command('private_key')} <FILE`)",
-        f"a private key of OpenSSH; the head node could not log in there; run: {command('private_key')} <FILE",
+        wants="a private key of OpenSSH",
+        breaks="the head node could not log in there",
+        fix=f"run: {command('private_key')} <FILE",
         secret=True,
         default=None,
     )
@@ -86,7 +92,9 @@ class Backup(Section):
     )
     access_key: str | None = key(
         "of s3: the id of an access key; left out, what the machine is allowed to do at its cloud",
-        "the id of an access key; no backup could be made; copy it from where the bucket is",
+        wants="the id of an access key",
+        breaks="no backup could be made",
+        fix="copy it from where the bucket is",
         pattern=r"^[A-Za-z0-9_/+=.-]{1,200}$",
         default=None,
     )

@@ -94,17 +94,23 @@ class Registry(Section):
 
     host: str = key(
         "the registry, as in an image's source",
-        "a host name, with a port if it has one; no image could be fetched there; write one such as nvcr.io",
+        wants="a host name, with a port if it has one",
+        breaks="no image could be fetched there",
+        fix="write one such as nvcr.io",
         pattern=rf"^{_HOST}$",
     )
     user: str = key(
         "the account there, which the image's source names too",
-        "a user name of plain characters; no image could be fetched with it; write one such as $oauthtoken",
+        wants="a user name of plain characters",
+        breaks="no image could be fetched with it",
+        fix="write one such as $oauthtoken",
         pattern=rf"^{_USER}$",
     )
     password: Annotated[SecretStr, AfterValidator(_password)] = key(
         f"its password or token; a Pulumi secret (`{_COMMAND}`)",
-        f"a password on one line; the registry would let nobody in; run: {_COMMAND}",
+        wants="a password on one line",
+        breaks="the registry would let nobody in",
+        fix=f"run: {_COMMAND}",
         secret=True,
     )
 
@@ -114,19 +120,23 @@ class Image(Section):
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")] = named(
         "what jobs call it: `srun --container-image=NAME`",
-        "no job could ask for it; write a name such as pytorch",
+        breaks="no job could ask for it",
+        fix="write a name such as pytorch",
     )
     source: Annotated[str, AfterValidator(_source)] = key(
         "where it comes from: [USER@][REGISTRY#]IMAGE[:TAG], as --container-image takes it or as "
         "Docker does (REGISTRY/IMAGE), or the path of a .sqsh file on the head node",
-        "an image such as nvcr.io#nvidia/pytorch:25.08-py3, or the path of a .sqsh file on the head node; nothing "
-        "could be imported; write one of the two",
+        wants="an image such as nvcr.io#nvidia/pytorch:25.08-py3, or the path of a .sqsh file on the head node",
+        breaks="nothing could be imported",
+        fix="write one of the two",
         max_length=700,
     )
     where: tuple[str, ...] | None = key(
         "sites whose nodes keep it on a disk of their own; left out, all; an empty list, none: jobs read it from the "
         "share",
-        "a list of site names; jobs there would read it over the network; write sites' names, or leave it out",
+        wants="a list of site names",
+        breaks="jobs there would read it over the network",
+        fix="write sites' names, or leave it out",
         otherwise="all sites",
         default=None,
     )
@@ -140,20 +150,24 @@ class Containers(Section):
         "of arm64, Enroot's packages for that with them, or in the place of the first two), or a folder "
         f"of this machine with these and their SHA256SUMS; left out, the folder of the environment's "
         f"{ARTIFACTS_VARIABLE}, or upstream's releases",
-        "an https:// address, or a folder with the files and their SHA256SUMS; the nodes could not install them; write "
-        "one of the two, or leave it out",
+        wants="an https:// address, or a folder with the files and their SHA256SUMS",
+        breaks="the nodes could not install them",
+        fix="write one of the two, or leave it out",
         otherwise="upstream's releases",
         default_factory=_from_environment,
     )
     checksums: Annotated[dict[str, Checksum], AfterValidator(_checksum_files)] = key(
         "sha256 by file name; needed for files from an address, and held against a folder's own list",
-        "a mapping from a file's name to its sha256 in 64 lowercase digits; whatever comes from there would be run as "
-        f"root; write the checksums that you have compared with the release's page, of {' and '.join(FILES)}",
+        wants="a mapping from a file's name to its sha256 in 64 lowercase digits",
+        breaks="whatever comes from there would be run as root",
+        fix=f"write the checksums that you have compared with the release's page, of {' and '.join(FILES)}",
         default={},
     )
     local: LocalFolder = key(
         "folder on a disk of each node's own: staged images, and users' named containers",
-        f"an absolute path; there would be no room for containers; write /var/lib/enroot, {PLACES}",
+        wants="an absolute path",
+        breaks="there would be no room for containers",
+        fix=f"write /var/lib/enroot, {PLACES}",
         default="/var/lib/enroot",
     )
     nvidia_libraries: bool = yes_no(
@@ -163,14 +177,16 @@ class Containers(Section):
     )
     registries: tuple[Registry, ...] = key(
         "log-ins at registries, for `images`",
-        "a list of log-ins; images that are not for everybody could not be fetched; write [{host: nvcr.io, user: "
-        "$oauthtoken}] and set each password",
+        wants="a list of log-ins",
+        breaks="images that are not for everybody could not be fetched",
+        fix="write [{host: nvcr.io, user: $oauthtoken}] and set each password",
         default=(),
     )
     images: tuple[Image, ...] = key(
         "images that are imported once and brought to the nodes ahead of jobs",
-        "a list of images; none would be there before the first job; write [{name: pytorch, source: "
-        '"nvcr.io#nvidia/pytorch:25.08-py3"}]',
+        wants="a list of images",
+        breaks="none would be there before the first job",
+        fix='write [{name: pytorch, source: "nvcr.io#nvidia/pytorch:25.08-py3"}]',
         default=(),
     )
 

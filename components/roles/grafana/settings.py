@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from components.roles.monitoring.settings_ports import GRAFANA_PORT, Port
-from components.settings.section import Section, key
+from components.settings.section import Section, key, number
 from components.settings.types import Checksum
 
 
@@ -25,17 +25,21 @@ class Grafana(Section):
     source: Archive = key(
         "where Grafana's own archive for Linux comes from: the address of the .tar.gz that its download page names, or "
         "its path on the head node",
-        "an address or a path that ends with .tar.gz; there would be nothing to install; write the one of Grafana's "
-        "download page, for linux-amd64 or linux-arm64 as the head node is",
+        wants="an address or a path that ends with .tar.gz",
+        breaks="there would be nothing to install",
+        fix="write the one of Grafana's download page, for linux-amd64 or linux-arm64 as the head node is",
     )
     sha256: Checksum = key(
         "SHA-256 of that archive, from the same page",
-        "64 lowercase digits; whatever comes from there would be run; write the sum that the download page shows",
+        wants="64 lowercase digits",
+        breaks="whatever comes from there would be run",
+        fix="write the sum that the download page shows",
     )
-    port: Port = key(
+    port: Port = number(
         "TCP port of the head node's tailnet address at which Grafana answers",
-        f"a whole number from 1024 to 65535; Grafana would not start; write {GRAFANA_PORT}, or another free port",
-        ge=1024,
-        le=65535,
+        1024,
+        65535,
+        breaks="Grafana would not start",
+        fix=f"write {GRAFANA_PORT}, or another free port",
         default=GRAFANA_PORT,
     )

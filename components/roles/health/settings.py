@@ -1,7 +1,7 @@
 """What the section `health` of the config says: whether nodes look after themselves, and the user's own scripts."""
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, StringConstraints
 
@@ -15,10 +15,6 @@ MOST_SCRIPTS = 20
 PROLOG = ("10-job", "20-gpus", "30-health", "40-enroot", "45-scratch")
 EPILOG = ("10-job", "20-leftovers", "30-shared-memory", "40-enroot", "90-scratch")
 OURS = frozenset({*PROLOG, *EPILOG})
-_WORDS = (
-    "a mapping from a name such as 50-scratch to the text of a script; {which} would not run; "
-    "write 50-scratch: | and the script below it, indented"
-)
 
 
 def _scripts(scripts: dict[str, str]) -> dict[str, str]:
@@ -48,6 +44,16 @@ _Text = Annotated[str, StringConstraints(strict=True)]
 Scripts = Annotated[dict[_Text, _Text], AfterValidator(_scripts)]
 
 
+def _scripts_key(description: str) -> Any:
+    return key(
+        description,
+        wants="a mapping from a name such as 50-scratch to the text of a script",
+        breaks="they would not run",
+        fix="write 50-scratch: | and the script below it, indented",
+        default={},
+    )
+
+
 class DeepCheck(Section):
     """Idle nodes measured by themselves, again and again."""
 
@@ -55,24 +61,26 @@ class DeepCheck(Section):
         "how long after a check of a node it is checked again, when it is idle next",
         1,
         8760,
-        "nodes would be measured without an end",
-        24,
+        breaks="nodes would be measured without an end",
+        default=24,
     )
-    at_once: Whole = number("nodes that are checked at the same time", 1, 64, "no node would be checked", 1)
+    at_once: Whole = number(
+        "nodes that are checked at the same time", 1, 64, breaks="no node would be checked", default=1
+    )
     minutes: Whole = number(
         "limit of each of its jobs: a job that comes meanwhile waits no longer for that node",
         2,
         240,
-        "Slurm would end the check as it starts",
-        15,
+        breaks="Slurm would end the check as it starts",
+        default=15,
     )
     dcgm_level: Whole = number(
         "the level of `dcgmi diag` on nodes that have it (2: minutes, 3: a quarter of an hour, which needs more "
         "`minutes`); 0: none",
         0,
         3,
-        "dcgmi would refuse it",
-        2,
+        breaks="dcgmi would refuse it",
+        default=2,
     )
 
 
@@ -83,20 +91,16 @@ class Health(Section):
         "scripts before and after each job, and a look at every node each two minutes; they drain one that is ill",
         True,
     )
-    prolog: Scripts = key(
+    prolog: Scripts = _scripts_key(
         "your own scripts, which root runs on a node before each job there, by the name that orders them; one that "
-        "fails drains the node, and the job runs elsewhere",
-        _WORDS.format(which="they"),
-        default={},
+        "fails drains the node, and the job runs elsewhere"
     )
-    epilog: Scripts = key(
-        "the same, after each job",
-        _WORDS.format(which="they"),
-        default={},
-    )
+    epilog: Scripts = _scripts_key("the same, after each job")
     deep_check: DeepCheck | None = key(
         "idle nodes are measured by themselves as they were when they joined, and one that has become slow is drained; "
         "left out, none is",
-        "a mapping; no node would be measured again; write {every_hours: 24}",
+        wants="a mapping",
+        breaks="no node would be measured again",
+        fix="write {every_hours: 24}",
         default=None,
     )

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 from components.roles.monitoring.settings_ports import Port
 from components.settings.draft import Draft
 from components.settings.problems import Report
-from components.settings.section import Section, key
+from components.settings.section import Section, key, number
 from components.settings.types import refuse
 
 PORT = 5000
@@ -28,18 +28,20 @@ def _index(value: str) -> str:
 class Mlflow(Section):
     """MLflow's tracking server on the head node. A stack without this section has none."""
 
-    port: Port = key(
+    port: Port = number(
         "TCP port of the head node's tailnet address at which MLflow answers",
-        f"a whole number from 1024 to 65535; MLflow would not start; write {PORT}, or another free port",
-        ge=1024,
-        le=65535,
+        1024,
+        65535,
+        breaks="MLflow would not start",
+        fix=f"write {PORT}, or another free port",
         default=PORT,
     )
     index: Annotated[str, Field(max_length=300), AfterValidator(_index)] | None = key(
         "what the head node's pip installs it from: the address of a package index, `https://...`, or a folder on the "
         "head node with the wheels; whichever it is, each file is held against its sha256",
-        "an address or an absolute path; MLflow could not be installed; write https://HOST/simple or a folder such as "
-        "/srv/wheels, or leave it out",
+        wants="an address or an absolute path",
+        breaks="MLflow could not be installed",
+        fix="write https://HOST/simple or a folder such as /srv/wheels, or leave it out",
         otherwise="the one of /etc/pip.conf on the head node, or pip's own",
         default=None,
     )

@@ -15,47 +15,55 @@ from components.settings.types import Whole
 class Monitoring(Section):
     """Figures of all machines, collected on the head node. A stack without this section has none."""
 
-    port: Port = key(
+    port: Port = number(
         "TCP port of the head node's tailnet address at which Prometheus answers",
-        f"a whole number from 1024 to 65535; Prometheus would not start; write {PORT}, or another free port",
-        ge=1024,
-        le=65535,
+        1024,
+        65535,
+        breaks="Prometheus would not start",
+        fix=f"write {PORT}, or another free port",
         default=PORT,
     )
-    exporter_port: Port = key(
+    exporter_port: Port = number(
         "TCP port of every machine's tailnet address at which its node exporter answers",
-        f"a whole number from 1024 to 65535; no machine could be asked; write {EXPORTER_PORT}, or another free port",
-        ge=1024,
-        le=65535,
+        1024,
+        65535,
+        breaks="no machine could be asked",
+        fix=f"write {EXPORTER_PORT}, or another free port",
         default=EXPORTER_PORT,
     )
-    retention_days: Whole = number("how long figures are kept", 1, 3650, "Prometheus would keep none, or no end", 30)
+    retention_days: Whole = number(
+        "how long figures are kept", 1, 3650, breaks="Prometheus would keep none, or no end", default=30
+    )
     retention_gb: Whole = number(
         "how much of the head node's disk they may fill, in GiB: the oldest go first, whatever their age",
         1,
         10_000,
-        "they would fill the disk, or none would be kept",
-        5,
+        breaks="they would fill the disk, or none would be kept",
+        default=5,
     )
     idle_hours: Whole = number(
         "hours without a job after which a node with a price (`price_per_hour`) raises an alert",
         1,
         8760,
-        "nobody would be told of a machine that costs and does nothing",
-        12,
+        breaks="nobody would be told of a machine that costs and does nothing",
+        default=12,
     )
     receivers: tuple[Receiver, ...] = key(
         "who is told of alerts, by Alertmanager; left out, they are only shown",
-        "a list of receivers; nobody would be told of an alert; write [{kind: mail, to: ops@example.org, sender: "
-        'cluster@example.org, smarthost: "smtp.example.org:25"}], or kind slack or webhook and set its url',
+        wants="a list of receivers",
+        breaks="nobody would be told of an alert",
+        fix=(
+            "write [{kind: mail, to: ops@example.org, sender: cluster@example.org, smarthost: "
+            '"smtp.example.org:25"}], or kind slack or webhook and set its url'
+        ),
         default=(),
     )
-    alertmanager_port: Port = key(
+    alertmanager_port: Port = number(
         "with `receivers`: TCP port of the head node, reached on that machine alone, at which Alertmanager answers",
-        "a whole number from 1024 to 65535; Alertmanager would not start; write "
-        f"{ALERTMANAGER_PORT}, or another free port",
-        ge=1024,
-        le=65535,
+        1024,
+        65535,
+        breaks="Alertmanager would not start",
+        fix=f"write {ALERTMANAGER_PORT}, or another free port",
         default=ALERTMANAGER_PORT,
     )
 

@@ -62,41 +62,55 @@ class Receiver(Section):
 
     kind: Literal["webhook", "slack", "mail"] = key(
         "how alerts get there: `webhook`, `slack` or `mail`",
-        f"webhook, slack or mail; {_NOBODY}; write one of the three",
+        wants="webhook, slack or mail",
+        breaks=_NOBODY,
+        fix="write one of the three",
     )
     url: Annotated[SecretStr, AfterValidator(_url)] | None = key(
         "of a webhook, and needed there: the address that alerts are posted to as JSON; of Slack: the address of an "
         f"incoming webhook. Whoever has it can write there, so it is a Pulumi secret (`{_SET_URL}`)",
-        f"an http:// or https:// address; {_NOBODY}; run: {_SET_URL}",
+        wants="an http:// or https:// address",
+        breaks=_NOBODY,
+        fix=f"run: {_SET_URL}",
         secret=True,
         default=None,
     )
     to: str | None = key(
         "of mail, and needed there: the address that alerts are sent to",
-        f"a mail address; {_NOBODY}; write one such as ops@example.org",
+        wants="a mail address",
+        breaks=_NOBODY,
+        fix="write one such as ops@example.org",
         pattern=_ADDRESS,
         default=None,
     )
     sender: str | None = key(
         "of mail, and needed there: the address that they are from",
-        f"a mail address; {_NOBODY}; write one such as cluster@example.org",
+        wants="a mail address",
+        breaks=_NOBODY,
+        fix="write one such as cluster@example.org",
         pattern=_ADDRESS,
         default=None,
     )
     smarthost: Annotated[str, AfterValidator(_smarthost)] | None = key(
         "of mail, and needed there: the mail server that takes them, as HOST:PORT",
-        f"HOST:PORT; {_NOBODY}; write one such as smtp.example.org:587",
+        wants="HOST:PORT",
+        breaks=_NOBODY,
+        fix="write one such as smtp.example.org:587",
         default=None,
     )
     user: str | None = key(
         "of mail: the account at the mail server; left out, it asks for none",
-        f"a text of plain characters without blanks; {_NOBODY}; write the account's name",
+        wants="a text of plain characters without blanks",
+        breaks=_NOBODY,
+        fix="write the account's name",
         pattern=r"^[!-~]{1,200}$",
         default=None,
     )
     password: Annotated[SecretStr, AfterValidator(_password)] | None = key(
         f"of mail: the account's password; a Pulumi secret (`{_SET_PASSWORD}`)",
-        f"a text on one line; {_NOBODY}; run: {_SET_PASSWORD}",
+        wants="a text on one line",
+        breaks=_NOBODY,
+        fix=f"run: {_SET_PASSWORD}",
         secret=True,
         default=None,
     )

@@ -50,12 +50,16 @@ class Storage(Section):
 
     path: Folder = key(
         "folder on the head node that is shared",
-        f"an absolute path; the head node could not serve the share; {_FIX}",
+        wants="an absolute path",
+        breaks="the head node could not serve the share",
+        fix=f"{_FIX}",
         default="/export/shared",
     )
     mount: Folder = key(
         "where every node mounts it; homes are in its folder `home`",
-        f"an absolute path; the nodes could not mount the share; {_FIX}",
+        wants="an absolute path",
+        breaks="the nodes could not mount the share",
+        fix=f"{_FIX}",
         default="/shared",
     )
 

@@ -15,7 +15,9 @@ class Scratch(Section):
     folder: LocalFolder | None = key(
         "folder on the fastest disk of each node's own. A job has a folder in it of its own, which TMPDIR names and "
         "which is removed after it; left out, TMPDIR is /tmp, which nobody empties",
-        f"an absolute path; jobs would have no room there; write {PLACES}",
+        wants="an absolute path",
+        breaks="jobs would have no room there",
+        fix=f"write {PLACES}",
         default=None,
     )
 

@@ -87,17 +87,21 @@ class Partition(Section):
 
     name: PartitionName = named(
         "the partition's name; `all`, and one by the name of each site and GPU kind, are there already",
-        "sbatch -p could not name it; write a name such as long",
+        breaks="sbatch -p could not name it",
+        fix="write a name such as long",
     )
     sites: tuple[str, ...] = key(
         "the sites whose nodes are in it",
-        "a list of one site name or more; the partition would have no nodes; write sites' names",
+        wants="a list of one site name or more",
+        breaks="the partition would have no nodes",
+        fix="write sites' names",
         min_length=1,
     )
     max_time: TimeLimit = key(
         "the longest a job may run: minutes, HH:MM:SS or D-HH:MM",
-        'a time limit of Slurm\'s; slurmctld would not start; write minutes, "HH:MM:SS", "D-HH:MM" (in quotes) or '
-        "UNLIMITED",
+        wants="a time limit of Slurm's",
+        breaks="slurmctld would not start",
+        fix='write minutes, "HH:MM:SS", "D-HH:MM" (in quotes) or UNLIMITED',
         default="UNLIMITED",
     )
 
@@ -107,13 +111,16 @@ class Slurm(Section):
 
     settings: dict[str, Setting] = key(
         "more keys for slurm.conf, such as `SlurmdTimeout: 300`",
-        "a mapping from a slurm.conf key to its value; slurmctld would not start, or read something else; write "
-        'KEY: value on one line, truth values as in slurm.conf and in quotes ("YES", "1")',
+        wants="a mapping from a slurm.conf key to its value",
+        breaks="slurmctld would not start, or read something else",
+        fix='write KEY: value on one line, truth values as in slurm.conf and in quotes ("YES", "1")',
         default={},
     )
     partitions: tuple[Partition, ...] = key(
         "more partitions",
-        "a list of partitions; there would be none of them; write [{name: long, sites: [cloud-a]}]",
+        wants="a list of partitions",
+        breaks="there would be none of them",
+        fix="write [{name: long, sites: [cloud-a]}]",
         default=(),
     )
     cgroups: bool | None = yes_no(
@@ -128,27 +135,30 @@ class Slurm(Section):
         "how long jobs may go on when their node leaves, before they are requeued",
         0,
         604800,
-        "a node that leaves would wait for its jobs for ever",
-        300,
+        breaks="a node that leaves would wait for its jobs for ever",
+        default=300,
     )
     release: Release | None = key(
         "one release for all machines, such as 24.11.5, [built from its source](slurm-releases.md); left out, each has "
         "its distribution's",
-        "a release such as 24.11.5; machines of several distributions might not speak with each other; write all three "
-        "numbers",
+        wants="a release such as 24.11.5",
+        breaks="machines of several distributions might not speak with each other",
+        fix="write all three numbers",
         otherwise="each machine's distribution's",
         default=None,
     )
     release_sha256: Checksum | None = key(
         "SHA-256 of the release's source; needed unless all machines get ready packages",
-        "64 lowercase digits; whatever comes from there would be run as root; write the sum that you have compared "
-        "with the release's page",
+        wants="64 lowercase digits",
+        breaks="whatever comes from there would be run as root",
+        fix="write the sum that you have compared with the release's page",
         default=None,
     )
     release_source: Source | None = key(
         "where that source comes from: the address of a .tar.gz, .tar.bz2 or .tar.xz, or its path on the head node",
-        "an address or a path that ends with .tar.gz, .tar.bz2 or .tar.xz; there would be nothing to build; write one "
-        "of the two, or leave it out",
+        wants="an address or a path that ends with .tar.gz, .tar.bz2 or .tar.xz",
+        breaks="there would be nothing to build",
+        fix="write one of the two, or leave it out",
         otherwise="SchedMD's own place",
         default=None,
     )
@@ -156,15 +166,17 @@ class Slurm(Section):
         "[ready packages](slurm-releases.md#ready-packages) of the release: the address of a folder, or its path on "
         "the head node, with a SHA256SUMS and a folder for each kind of machine, such as debian-13-amd64; left out, or "
         "for a kind that is not there, they are built",
-        "an address or a path without a slash at its end; no machine could install the release; write one of the two, "
-        "or leave it out",
+        wants="an address or a path without a slash at its end",
+        breaks="no machine could install the release",
+        fix="write one of the two, or leave it out",
         otherwise="packages are built",
         default=None,
     )
     release_packages_sha256: Checksum | None = key(
         "SHA-256 of the SHA256SUMS of these packages",
-        "64 lowercase digits; whatever comes from there would be run as root; write what sha256sum says of the list "
-        "that you have made or compared",
+        wants="64 lowercase digits",
+        breaks="whatever comes from there would be run as root",
+        fix="write what sha256sum says of the list that you have made or compared",
         default=None,
     )
 

@@ -96,13 +96,19 @@ BaseUrl = Annotated[str, AfterValidator(_base_url)]
 
 
 def _auth_key_key(description: str) -> Any:
-    words = f"a key on one line; the nodes could not join the tailnet; run: {secret_command('auth_key')}"
-    return key(description, words, secret=True, default=None)
+    return key(
+        description,
+        wants="a key on one line",
+        breaks="the nodes could not join the tailnet",
+        fix=f"run: {secret_command('auth_key')}",
+        secret=True,
+        default=None,
+    )
 
 
 def _credential(name: str, what: str) -> Any:
     breaks = "Tailscale's API would refuse every call"
-    return secret_text(f"kind tailscale: {what}", breaks, secret_command(name))
+    return secret_text(f"kind tailscale: {what}", breaks=breaks, command=secret_command(name))
 
 
 class Relay(Section):
@@ -110,14 +116,15 @@ class Relay(Section):
 
     node: NodeName = named(
         "the node that is the relay; its UDP port must be open to the nodes of all sites",
-        "nothing would be relayed; write the name of a node, such as the head node's",
+        breaks="nothing would be relayed",
+        fix="write the name of a node, such as the head node's",
     )
     port: Whole = number(
         "the relay's UDP port; to be let in by whatever firewall stands before the node",
         1024,
         65535,
-        "another daemon may have it",
-        40000,
+        breaks="another daemon may have it",
+        default=40000,
     )
 
 
@@ -127,16 +134,18 @@ class WayToTailnet(Section):
     kind: Literal["tailscale", "control_url", "existing", "lab"] | None = key(
         "`tailscale`: the stack makes its keys by Tailscale's API; `control_url`: a control server and a key of yours; "
         "`existing`: every machine is a member already and stays one; `lab`: that of the lab's sites",
-        "tailscale, control_url, existing or lab; nobody would know how nodes get into the tailnet; write one of them, "
-        "or leave it out",
+        wants="tailscale, control_url, existing or lab",
+        breaks="nobody would know how nodes get into the tailnet",
+        fix="write one of them, or leave it out",
         otherwise="by what else is set",
         default=None,
     )
     api_key: Secret | None = _credential("api_key", "an API access token, which ends after 90 days at most")
     oauth_client_id: str | None = key(
         "kind tailscale: id of an OAuth client or of a federated identity, with one of the next three",
-        "the id of an OAuth client or a federated identity; Tailscale's API would refuse every call; copy it from the "
-        "admin console, Settings, Trust credentials",
+        wants="the id of an OAuth client or a federated identity",
+        breaks="Tailscale's API would refuse every call",
+        fix="copy it from the admin console, Settings, Trust credentials",
         pattern=r"^[A-Za-z0-9_/.-]{1,200}$",
         default=None,
     )
@@ -146,21 +155,25 @@ class WayToTailnet(Section):
     )
     audience: str | None = key(
         "kind tailscale: a federated identity's audience; the token is then asked for where the stack runs (GitHub)",
-        "the audience of a federated identity; no token could be asked for; copy it from the admin console, Settings, "
-        "Trust credentials",
+        wants="the audience of a federated identity",
+        breaks="no token could be asked for",
+        fix="copy it from the admin console, Settings, Trust credentials",
         pattern=r"^[A-Za-z0-9_/.:-]{1,200}$",
         default=None,
     )
     organization: str = key(
         "kind tailscale: the tailnet's id; `-` is the one that the credentials belong to",
-        "a tailnet's id; another tailnet would be meant, or none; write - or copy it from the admin console, Settings, "
-        "General",
+        wants="a tailnet's id",
+        breaks="another tailnet would be meant, or none",
+        fix="write - or copy it from the admin console, Settings, General",
         pattern=r"^[A-Za-z0-9@._-]{1,200}$",
         default="-",
     )
     base_url: BaseUrl = key(
         "kind tailscale: where the API is; for tests, an address of this machine (127.0.0.1, [::1] or localhost)",
-        "the address of Tailscale's API; a preview would send the tailnet's credentials elsewhere; leave it out",
+        wants="the address of Tailscale's API",
+        breaks="a preview would send the tailnet's credentials elsewhere",
+        fix="leave it out",
         default=API,
     )
 
@@ -174,15 +187,17 @@ class Tailnet(WayToTailnet):
 
     tag: str = key(
         "the tag that every node carries in the tailnet",
-        "a tag such as tag:cluster; the tailnet's rules could not tell the nodes from people's devices; write tag: "
-        "and a name of lowercase letters, digits and hyphens",
+        wants="a tag such as tag:cluster",
+        breaks="the tailnet's rules could not tell the nodes from people's devices",
+        fix="write tag: and a name of lowercase letters, digits and hyphens",
         pattern=r"^tag:[a-z][a-z0-9-]{0,48}$",
         default="tag:cluster",
     )
     control_url: ControlUrl | None = key(
         "the tailnet's control server; left out, Tailscale's own, or the lab's in a stack with a lab site",
-        "the URL of a control server; the nodes could not join the tailnet; write a URL such as "
-        "https://headscale.example.org, or leave it out to use Tailscale's own",
+        wants="the URL of a control server",
+        breaks="the nodes could not join the tailnet",
+        fix="write a URL such as https://headscale.example.org, or leave it out to use Tailscale's own",
         otherwise="Tailscale's own",
         default=None,
     )
@@ -193,7 +208,9 @@ class Tailnet(WayToTailnet):
     policy: Literal["print", "own"] = key(
         "kind tailscale: `print`: what the policy file has to hold is an output of the stack, and is looked for before "
         "any node joins; `own`: the stack writes the whole policy file of the tailnet",
-        "print or own; nobody would look after the policy; write print, or own for a tailnet of this cluster alone",
+        wants="print or own",
+        breaks="nobody would look after the policy",
+        fix="write print, or own for a tailnet of this cluster alone",
         default="print",
     )
     relay: Relay | None = key(

@@ -57,18 +57,21 @@ class User(Section):
 
     name: UserName = key(
         "log-in name; the home is on the share",
-        "a user name of at most 32 characters; the account could not be made on the nodes; write another name such "
-        "as ada",
+        wants="a user name of at most 32 characters",
+        breaks="the account could not be made on the nodes",
+        fix="write another name such as ada",
     )
     uid: Id = key(
         "user number, the same on every node",
-        "a number from 1000 up; the user's files on the share would be a system account's, or nobody's; write one "
-        "from 1000 to 59999 that no account on the nodes has",
+        wants="a number from 1000 up",
+        breaks="the user's files on the share would be a system account's, or nobody's",
+        fix="write one from 1000 to 59999 that no account on the nodes has",
     )
     gid: Id = key(
         "group number, the same on every node; left out, the uid",
-        "a number from 1000 up; the user's files on the share would be a system group's, or nobody's; write one "
-        "from 1000 to 59999 that no group on the nodes has, or leave gid out to have the uid",
+        wants="a number from 1000 up",
+        breaks="the user's files on the share would be a system group's, or nobody's",
+        fix="write one from 1000 to 59999 that no group on the nodes has, or leave gid out to have the uid",
         otherwise="the uid",
         default_factory=lambda data: data["uid"],
     )

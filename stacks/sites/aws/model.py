@@ -13,7 +13,7 @@ from components.settings.network_names import TAILNET
 from components.settings.section import Section, key, named, number, yes_no
 from components.settings.ssh_keys import public_key
 from components.settings.types import Feature, GpuText, Whole, refuse
-from stacks.sites.aws.images import IMAGE_ID, IMAGES, image_for
+from stacks.sites.aws.instance_keys import ImageWord, InstanceType, disk_key, image_key, type_key, user_key
 from stacks.sites.aws.instance_types import stands_close
 from stacks.sites.hosts.ssh_types import KeyFile, Login
 from stacks.sites.kind import NodeSpec, Site, features_key, kind_key
@@ -25,12 +25,6 @@ Market = Literal["on-demand", "spot", "capacity-block", "reservation"]
 def _placement_group(value: str) -> str:
     if value not in ("auto", "none") and not re.fullmatch(r"pg-[0-9a-f]{8,17}", value):
         refuse("is neither auto nor none nor a pg- id")
-    return value
-
-
-def _image(value: str) -> str:
-    if value not in IMAGES and not IMAGE_ID.fullmatch(value):
-        refuse("is neither the word of an image nor an image's id")
     return value
 
 
@@ -75,44 +69,17 @@ def _id(kind: str) -> Any:
     )
 
 
-ImageWord = Annotated[str, AfterValidator(_image)]
 PublicKey = Annotated[str, AfterValidator(_public_key)]
-InstanceType = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,15}\.[a-z0-9-]{1,15}$")]
 Door = Annotated[ipaddress.IPv4Network, BeforeValidator(_door)]
-
-
-def _type_key(**how: Any) -> Any:
-    words = "an instance type; EC2 would not know what to start; write one such as p5.48xlarge or t3.large"
-    return key("the instance type", words, **how)
-
-
-def _image_key() -> Any:
-    known = ", ".join(IMAGES)
-    return key(
-        f"the image: {known}, or an id; a newer one is only taken by new instances",
-        f"one of {known}, or ami-...; EC2 would not know what to start; write one of them",
-        otherwise="`deep-learning` for a type with NVIDIA GPUs, else `ubuntu-24.04`",
-        default_factory=lambda shape: image_for(shape["type"]),
-    )
-
-
-def _user_key() -> Any:
-    words = "an account's name; the program could not log in; write the one that the image opens"
-    return key("the account that the image opens; left out, the word's own, and ubuntu for an id", words, default=None)
-
-
-def _disk_key() -> Any:
-    words = "a size in GB from 20 to 16384; the packages and containers would not fit; write 100 or more"
-    return key("the root disk, GB (gp3, encrypted)", words, ge=20, le=16384, default=100)
 
 
 class AwsHead(Section):
     """The head node, where it stands at this site."""
 
-    type: InstanceType = _type_key(default="t3.large")
-    image: ImageWord = _image_key()
-    user: Login | None = _user_key()
-    disk_gb: Whole = _disk_key()
+    type: InstanceType = type_key(default="t3.large")
+    image: ImageWord = image_key()
+    user: Login | None = user_key()
+    disk_gb: Whole = disk_key()
     price_per_hour: Price | None = price_key("the instance costs an hour; left out, the site's")
 
 
@@ -121,34 +88,42 @@ class AwsPool(Section):
 
     name: PoolName = named(
         "the nodes' name without their number, at most 59 characters",
-        "its nodes are called by it, with 1, 2, ... after it; write a name such as p5-",
+        breaks="its nodes are called by it, with 1, 2, ... after it",
+        fix="write a name such as p5-",
     )
-    count: Whole = key(
+    count: Whole = number(
         "how many nodes",
-        f"a whole number from 1 to {MOST_NODES}; the pool would have no nodes; write 1 or more, or delete the pool",
-        ge=1,
-        le=MOST_NODES,
+        1,
+        MOST_NODES,
+        breaks="the pool would have no nodes",
+        fix="write 1 or more, or delete the pool",
         default=1,
     )
-    type: InstanceType = _type_key()
-    image: ImageWord = _image_key()
-    user: Login | None = _user_key()
-    disk_gb: Whole = _disk_key()
+    type: InstanceType = type_key()
+    image: ImageWord = image_key()
+    user: Login | None = user_key()
+    disk_gb: Whole = disk_key()
     market: Market = key(
         "how it is paid: `on-demand`, `spot` (may be taken away at any time), `capacity-block` or `reservation`",
-        "on-demand, spot, capacity-block or reservation; EC2 would not know how to bill it; write one of the four",
+        wants="on-demand, spot, capacity-block or reservation",
+        breaks="EC2 would not know how to bill it",
+        fix="write one of the four",
         default="on-demand",
     )
     reservation: Annotated[str, _id("cr")] | None = key(
         "id of the capacity block or reservation that the nodes are taken from",
-        "an id such as cr-0123456789abcdef0; EC2 would take other capacity; write the id from the console",
+        wants="an id such as cr-0123456789abcdef0",
+        breaks="EC2 would take other capacity",
+        fix="write the id from the console",
         default=None,
     )
     placement_group: Annotated[str, AfterValidator(_placement_group)] = key(
         "where they stand: `auto`, near one another in a group that is made, where there are several, their type can "
         "be in one and no reservation says where; `none`; or the id of a group of yours, such as that in which a "
         "reservation was made",
-        "auto, none or an id such as pg-0123456789abcdef0; EC2 would not know where to put them; write one of them",
+        wants="auto, none or an id such as pg-0123456789abcdef0",
+        breaks="EC2 would not know where to put them",
+        fix="write one of them",
         default="auto",
     )
     efa: bool = yes_no(
@@ -156,8 +131,9 @@ class AwsPool(Section):
     )
     gpu: GpuText | None = key(
         "each node's GPUs, `kind:count`, which the check step compares with what is there",
-        "a GPU kind and a count such as h100:8; Slurm would give the node's GPUs to nobody; write KIND:COUNT, or leave "
-        "gpu out",
+        wants="a GPU kind and a count such as h100:8",
+        breaks="Slurm would give the node's GPUs to nobody",
+        fix="write KIND:COUNT, or leave gpu out",
         default=None,
     )
     features: tuple[Feature, ...] = features_key("Slurm features of each node, for `--constraint`")
@@ -175,46 +151,61 @@ class AwsSite(Site):
 
     kind: Literal["aws"] = kind_key("aws", "instances of EC2, made and removed with the stack")
     region: Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")] = key(
-        "the region", "a region's name; nobody knows where to start instances; write one such as us-east-1"
+        "the region",
+        wants="a region's name",
+        breaks="nobody knows where to start instances",
+        fix="write one such as us-east-1",
     )
     zone: Annotated[str, Field(pattern=r"^[a-z]$")] | None = key(
         "the letter of the availability zone; left out, the first that sells all of its types. Nodes of one site stand "
         "in one zone",
-        "a letter such as a; a capacity block is in one zone alone; write its letter",
+        wants="a letter such as a",
+        breaks="a capacity block is in one zone alone",
+        fix="write its letter",
         otherwise="the first that sells its types",
         default=None,
     )
     ssh_from: tuple[Door, ...] = key(
         "networks from which SSH is let in, those that `up` runs in",
-        "a list of one network or more such as [203.0.113.7/32]; no step could log in, or everybody could try; write "
-        "the address that AWS sees of you, with /32",
+        wants="a list of one network or more such as [203.0.113.7/32]",
+        breaks="no step could log in, or everybody could try",
+        fix="write the address that AWS sees of you, with /32",
         min_length=1,
     )
     private_key_file: KeyFile | None = key(
         "private key for the log-in; the instances are given its public half. This or `agent`",
-        "a path of a private key file; the program could not log in; write the path of a key of yours, such as "
-        "~/.ssh/id_ed25519",
+        wants="a path of a private key file",
+        breaks="the program could not log in",
+        fix="write the path of a key of yours, such as ~/.ssh/id_ed25519",
         default=None,
     )
     agent: bool = yes_no("the key is in the ssh-agent of whoever runs this, in the place of a key file", False)
     public_key: PublicKey | None = key(
         "with `agent`: the key's public half, which the instances are given",
-        "a public key such as 'ssh-ed25519 AAAA...'; nobody could log in; write the line that `ssh-add -L` prints",
+        wants="a public key such as 'ssh-ed25519 AAAA...'",
+        breaks="nobody could log in",
+        fix="write the line that `ssh-add -L` prints",
         default=None,
     )
     subnet: Annotated[str, _id("subnet")] | None = key(
         "id of a subnet of yours with a way to the internet; left out, a VPC is made",
-        "an id such as subnet-0123456789abcdef0; the instances would have no network; write the id, or leave it out",
+        wants="an id such as subnet-0123456789abcdef0",
+        breaks="the instances would have no network",
+        fix="write the id, or leave it out",
         default=None,
     )
     vpc: Annotated[str, _id("vpc")] | None = key(
         "id of the VPC that the subnet is in",
-        "an id such as vpc-0123456789abcdef0; the security group would have no place; write the id with subnet",
+        wants="an id such as vpc-0123456789abcdef0",
+        breaks="the security group would have no place",
+        fix="write the id with subnet",
         default=None,
     )
     cidr: Annotated[ipaddress.IPv4Network, BeforeValidator(_own_network)] = key(
         "network of the VPC that is made",
-        "a private network such as 10.64.0.0/20; the VPC could not be made; write one of /16 to /28",
+        wants="a private network such as 10.64.0.0/20",
+        breaks="the VPC could not be made",
+        fix="write one of /16 to /28",
         otherwise="`10.64.0.0/20`",
         default=ipaddress.IPv4Network("10.64.0.0/20"),
     )
@@ -222,18 +213,22 @@ class AwsSite(Site):
         "how many elastic IPs the account may have in the region (AWS gives 5 unasked); nodes with EFA need one each",
         1,
         10_000,
-        "EC2 would refuse addresses while the machines are paid",
-        5,
+        breaks="EC2 would refuse addresses while the machines are paid",
+        default=5,
     )
     pools: tuple[AwsPool, ...] = key(
         "the site's nodes; may be empty where the head node stands",
-        "a list of pools; the site would have no nodes; write [{name: p, type: p5.48xlarge}]",
+        wants="a list of pools",
+        breaks="the site would have no nodes",
+        fix="write [{name: p, type: p5.48xlarge}]",
         default=(),
     )
     head: AwsHead = key("the head node's instance, where it stands here", default=AwsHead())
     tags: dict[Annotated[str, Field(max_length=128)], Annotated[str, Field(max_length=256)]] = key(
         "tags of everything that is made",
-        "a mapping of words; nobody could say whose costs these are; write {team: vision}",
+        wants="a mapping of words",
+        breaks="nobody could say whose costs these are",
+        fix="write {team: vision}",
         default={},
     )
 

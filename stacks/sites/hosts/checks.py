@@ -64,7 +64,7 @@ def check(sites: Sequence[Draft], head: Draft, report: Report) -> None:
 
 
 def _doubt_keys(sites: Sequence[Draft], report: Report) -> None:
-    """Doubt a host key that several machines have."""
+    """Warn about a host key that several machines have."""
     holders: dict[str, list[Draft]] = {}
     for host in (host for site in sites for host in site.items("hosts")):
         if isinstance(key := host.value("host_key"), str):
@@ -89,9 +89,9 @@ def _check_plain(login: Draft, report: Report) -> None:
 def check_one_key(login: Draft, report: Report) -> None:
     """Report a log-in that has no key, or two."""
     if "private_key_file" not in login.raw and login.value("agent") is False:
-        says = keys_of(login.model)["private_key_file"].says
-        fix = f"{says.fix}, or `agent: true` where an ssh-agent has it"
-        report.add(login.at("private_key_file"), "missing", says.breaks, fix)
+        key_help = keys_of(login.model)["private_key_file"].help
+        fix = f"{key_help.fix}, or `agent: true` where an ssh-agent has it"
+        report.add(login.at("private_key_file"), "missing", key_help.breaks, fix)
     if login.value("private_key_file") is not None and login.value("agent") is True:
         what = "is true, and there is a private_key_file"
         report.add(login.at("agent"), what, "nobody knows which of the two opens it", "delete one of the two")
@@ -107,7 +107,7 @@ def _check_key(login: Draft, report: Report) -> None:
     if isinstance(host_key, str) and host_key.partition(" ")[2] == public_half(file):
         what = f"is the public half of {report.value(login.at('private_key_file'), str(file))}"
         breaks = "that is who logs in, not the machine, which would be taken for another"
-        report.add(login.at("host_key"), what, breaks, keys_of(login.model)["host_key"].says.fix)
+        report.add(login.at("host_key"), what, breaks, keys_of(login.model)["host_key"].help.fix)
     if not is_locked(file):
         return
     if passphrase is None and PASSPHRASE not in login.raw:

@@ -18,46 +18,74 @@ PresetName = Literal["generic", "lambda", "paperspace", "nebius", "crusoe", "dgx
 
 
 def _address(what: str) -> Any:
-    return key(what, "an IP address or host name; the program could not log in; write what you would give to ssh")
-
-
-def _port(**how: Any) -> Any:
-    words = "a port, 1 to 65535; the program could not log in; write sshd's port, most often 22"
-    return key("sshd's port", words, ge=1, le=65535, **how)
-
-
-def _user(what: str, **how: Any) -> Any:
-    words = "an account's name; the program could not log in; write root or an account with sudo"
-    return key(what, words, **how)
-
-
-def _key_file(what: str, **how: Any) -> Any:
-    words = (
-        "a path of a private key file; the program could not log in to this host; write the path of the key that "
-        "opens it, such as ~/.ssh/id_ed25519"
+    return key(
+        what,
+        wants="an IP address or host name",
+        breaks="the program could not log in",
+        fix="write what you would give to ssh",
     )
-    return key(what, words, **how)
+
+
+def _port(**field: Any) -> Any:
+    return key(
+        "sshd's port",
+        wants="a port, 1 to 65535",
+        breaks="the program could not log in",
+        fix="write sshd's port, most often 22",
+        ge=1,
+        le=65535,
+        **field,
+    )
+
+
+def _user(what: str, **field: Any) -> Any:
+    return key(
+        what,
+        wants="an account's name",
+        breaks="the program could not log in",
+        fix="write root or an account with sudo",
+        **field,
+    )
+
+
+def _key_file(what: str, **field: Any) -> Any:
+    return key(
+        what,
+        wants="a path of a private key file",
+        breaks="the program could not log in to this host",
+        fix="write the path of the key that opens it, such as ~/.ssh/id_ed25519",
+        **field,
+    )
 
 
 def _passphrase(what: str) -> Any:
-    words = f"a passphrase on one line; the program could not log in; run: {PASSPHRASE_COMMAND}"
-    return key(f"{what}; a Pulumi secret (`{PASSPHRASE_COMMAND}`)", words, secret=True, default=None)
-
-
-def _agent(what: str, **how: Any) -> Any:
-    words = (
-        "true or false; the program would not know where the key is; write true where the ssh-agent of whoever runs it "
-        "has the key"
+    return key(
+        f"{what}; a Pulumi secret (`{PASSPHRASE_COMMAND}`)",
+        wants="a passphrase on one line",
+        breaks="the program could not log in",
+        fix=f"run: {PASSPHRASE_COMMAND}",
+        secret=True,
+        default=None,
     )
-    return key(what, words, **how)
+
+
+def _agent(what: str, **field: Any) -> Any:
+    return key(
+        what,
+        wants="true or false",
+        breaks="the program would not know where the key is",
+        fix="write true where the ssh-agent of whoever runs it has the key",
+        **field,
+    )
 
 
 def _host_key(what: str, fix: str) -> Any:
-    words = (
-        "a public host key such as 'ssh-ed25519 AAAA...'; any machine on the way could pose as this host and be given "
-        f"the cluster's keys; {fix}"
+    return key(
+        what,
+        wants="a public host key such as 'ssh-ed25519 AAAA...'",
+        breaks="any machine on the way could pose as this host and be given the cluster's keys",
+        fix=fix,
     )
-    return key(what, words)
 
 
 class Bastion(Section):
@@ -82,7 +110,8 @@ class HostConfig(Section):
     name: NodeName = named(
         "the node's name in Slurm and in the tailnet, and the machine's host name while it is in the cluster; a range "
         "such as `n[1-64]` stands for many, with as many addresses",
-        "Slurm, the tailnet and every job know it by this name; write a name such as gpu-box or dgx1",
+        breaks="Slurm, the tailnet and every job know it by this name",
+        fix="write a name such as gpu-box or dgx1",
     )
     address: Address = _address("IP address or host name for SSH from this machine, or from the site's bastion")
     port: Whole = _port(default=22)
@@ -107,8 +136,9 @@ class HostConfig(Section):
     gpu: GpuText | None = key(
         "a promise of the node's GPUs, `kind:count`, which is checked; each kind gets a partition of its name; left "
         "out, kind and count are the machine's, and the node is in partition `gpu`",
-        "a GPU kind and a count such as h200:8; Slurm would give the node's GPUs to nobody; write KIND:COUNT (KIND "
-        "in lowercase letters, digits and hyphens), or leave gpu out",
+        wants="a GPU kind and a count such as h200:8",
+        breaks="Slurm would give the node's GPUs to nobody",
+        fix="write KIND:COUNT (KIND in lowercase letters, digits and hyphens), or leave gpu out",
         default=None,
     )
     features: tuple[Feature, ...] = features_key("Slurm features of the node, for `--constraint`")
@@ -116,8 +146,9 @@ class HostConfig(Section):
     adopt: bool = key(
         "the machine is in the cluster's tailnet already, under this name; its routes, exit node and SSH stay as they "
         "are, and it stays in it when it leaves the cluster",
-        "true or false; the program would not know whether it may log the machine in and out; write true for a machine "
-        "that you brought into the tailnet yourself",
+        wants="true or false",
+        breaks="the program would not know whether it may log the machine in and out",
+        fix="write true for a machine that you brought into the tailnet yourself",
         default=False,
     )
     take_over: bool = yes_no(
@@ -132,18 +163,24 @@ class HostsSite(Site):
     kind: Literal["hosts"] = kind_key("hosts", "your own machines by SSH")
     preset: PresetName = key(
         f"the provider, whose images say whom to log in as: {', '.join(PRESETS)} (docs/providers.md)",
-        f"one of {', '.join(PRESETS)}; nobody would know whom to log in as; write one of them, or leave preset out",
+        wants=f"one of {', '.join(PRESETS)}",
+        breaks="nobody would know whom to log in as",
+        fix="write one of them, or leave preset out",
         default="generic",
     )
     hosts: tuple[HostConfig, ...] = key(
         "the site's machines",
-        "a list of one host or more; the site would have no nodes; add a host or a hosts_file, or delete the site",
+        wants="a list of one host or more",
+        breaks="the site would have no nodes",
+        fix="add a host or a hosts_file, or delete the site",
         min_length=1,
     )
     hosts_file: HostsFile | None = key(
         "more of the site's machines: a CSV file whose first line has the names of keys of `hosts`, or a YAML file "
         "with a list `hosts`; a config of over 100 KB cannot be handed to the program, a file can",
-        "a path of a CSV or YAML file; the site's machines would not be known; write a path relative to the config",
+        wants="a path of a CSV or YAML file",
+        breaks="the site's machines would not be known",
+        fix="write a path relative to the config",
         default=None,
     )
     user: Login | None = _user("`user` of hosts that say none; left out, the preset's", default=None)
@@ -155,8 +192,9 @@ class HostsSite(Site):
     agent: bool | None = _agent("`agent` of hosts that say neither that nor `private_key_file`", default=None)
     known_hosts_file: HostsFile | None = key(
         "host keys that you have looked at, as OpenSSH keeps them; `make trust` writes it",
-        "a path; hosts without a host_key could not be told from others; write a path relative to the config, such as "
-        "known_hosts",
+        wants="a path",
+        breaks="hosts without a host_key could not be told from others",
+        fix="write a path relative to the config, such as known_hosts",
         default=None,
     )
     bastion: Bastion | None = key("the machine through which the site's hosts are reached", default=None)

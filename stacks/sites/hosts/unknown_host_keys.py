@@ -35,7 +35,7 @@ def unverified_hosts(raw: Mapping[str, object], base_dir: Path) -> list[Unverifi
     """The machines of all hosts sites that have no host key. FileError where it would have nowhere to go."""
     report = Report(frozenset())
     sites = raw.get("sites")
-    strangers = []
+    unverified = []
     for index, site in enumerate(sites if isinstance(sites, list) else []):
         if not isinstance(site, Mapping) or site.get("kind") != "hosts":
             continue
@@ -53,7 +53,7 @@ def unverified_hosts(raw: Mapping[str, object], base_dir: Path) -> list[Unverifi
                 )
             bastion = site.get("bastion")
             port = host.get("port", 22)
-            strangers.append(
+            unverified.append(
                 UnverifiedHost(
                     str(host.get("name")),
                     str(host["address"]).lower().rstrip("."),
@@ -62,4 +62,4 @@ def unverified_hosts(raw: Mapping[str, object], base_dir: Path) -> list[Unverifi
                     bastion if isinstance(bastion, Mapping) else None,
                 )
             )
-    return strangers
+    return unverified

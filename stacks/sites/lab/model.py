@@ -10,7 +10,7 @@ from components.settings.cluster import Head
 from components.settings.money import Price, price_key
 from components.settings.network_names import TAILNET
 from components.settings.problems import shown
-from components.settings.section import Section, key, named, yes_no
+from components.settings.section import Section, key, named, number, yes_no
 from components.settings.types import Feature, Whole, refuse
 from lab.profiles.machine import PROFILES, Like, Profile
 from lab.subnets import is_private
@@ -39,12 +39,14 @@ Subnet = Annotated[ipaddress.IPv4Network, BeforeValidator(_subnet)]
 
 
 def _like_key(what: str) -> Any:
-    words = (
-        f"{', '.join(PROFILES[:-1])} or {PROFILES[-1]}; the lab has no image of such a machine; "
-        "write one of these, or leave it out for the lab's plain machine"
+    return key(
+        f"what {what}: `cloud`, `server` or `desktop` (lab/profiles), or a plain machine of another distribution than "
+        "Debian 13",
+        wants=f"{', '.join(PROFILES[:-1])} or {PROFILES[-1]}",
+        breaks="the lab has no image of such a machine",
+        fix="write one of these, or leave it out for the lab's plain machine",
+        default=None,
     )
-    told = "`cloud`, `server` or `desktop` (lab/profiles), or a plain machine of another distribution than Debian 13"
-    return key(f"what {what}: {told}", words, default=None)
 
 
 class LabPool(Section):
@@ -52,14 +54,15 @@ class LabPool(Section):
 
     name: PoolName = named(
         "the nodes' name without their number, at most 59 characters",
-        "its nodes are called by it, with 1, 2, ... after it; write a name such as a",
+        breaks="its nodes are called by it, with 1, 2, ... after it",
+        fix="write a name such as a",
     )
-    count: Whole = key(
+    count: Whole = number(
         "how many nodes",
-        f"a whole number from 1 to {MOST_NODES}; the pool would have no nodes, or more than one bridge network "
-        "takes; write 1 or more, or delete the pool",
-        ge=1,
-        le=MOST_NODES,
+        1,
+        MOST_NODES,
+        breaks="the pool would have no nodes, or more than one bridge network takes",
+        fix="write 1 or more, or delete the pool",
         default=1,
     )
     features: tuple[Feature, ...] = features_key("Slurm features of each node, for `--constraint`")
@@ -74,14 +77,17 @@ class LabSite(Site):
     kind: Literal["lab"] = kind_key("lab", "containers on this machine")
     subnet: Subnet | None = key(
         "the site's network (CIDR); left out, Docker picks one",
-        "an IPv4 network such as 172.30.1.0/24; the site's nodes would have no network, or a wrong one; write a "
-        "free private network with no host bits set, or leave subnet out and Docker picks one",
+        wants="an IPv4 network such as 172.30.1.0/24",
+        breaks="the site's nodes would have no network, or a wrong one",
+        fix="write a free private network with no host bits set, or leave subnet out and Docker picks one",
         otherwise="Docker's choice",
         default=None,
     )
     pools: tuple[LabPool, ...] = key(
         "the site's nodes; may be empty where the head node stands",
-        "a list of pools; the site would have no nodes; write [{name: a, count: 1}]",
+        wants="a list of pools",
+        breaks="the site would have no nodes",
+        fix="write [{name: a, count: 1}]",
         default=(),
     )
     head_like: Profile | None = _like_key("the head node looks like, where it stands here")

@@ -15,8 +15,9 @@ class LocalSite(Site):
     kind: Literal["local"] = kind_key("local", "this machine, as the head node")
     gpu: GpuText | None = key(
         "a promise of this machine's GPUs, as `gpu` of a host",
-        "a GPU kind and a count such as rtx4090:1; Slurm would give its GPUs to nobody; write KIND:COUNT (KIND in "
-        "lowercase letters, digits and hyphens), or leave gpu out",
+        wants="a GPU kind and a count such as rtx4090:1",
+        breaks="Slurm would give its GPUs to nobody",
+        fix="write KIND:COUNT (KIND in lowercase letters, digits and hyphens), or leave gpu out",
         default=None,
     )
     features: tuple[Feature, ...] = features_key("Slurm features of this machine, for `--constraint`")

@@ -1,0 +1,97 @@
+"""Warnings about a valid config that is probably a mistake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stacks.config import ConfigError, load
+from tests.unit.configs import HOST_KEY, HOSTS, PRIVATE_KEY, RawConfig
+
+OTHER_KEYS = [f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMSVLZ6TLbACJ34qY3ZT6Smxhd48oFhjI7rw38cnmZ{at}Y" for at in "01234"]
+
+
+def warnings(raw: RawConfig, folder: Path) -> list[str]:
+    """Return the warnings about a config."""
+    messages: list[str] = []
+    values = {f"tailrack:{key}": json.dumps(value) for key, value in raw.items()}
+    load(values, ["tailrack:tailnet", "tailrack:backup"], folder, messages.append)
+    return messages
+
+
+def with_keys(*keys: str, **more: object) -> RawConfig:
+    (rack,) = HOSTS["sites"]
+    hosts = [{**host, "host_key": key} for host, key in zip(rack["hosts"], keys, strict=True)]
+    return {**HOSTS, "sites": [{**rack, "hosts": hosts}], **more}
+
+
+def test_a_usual_config_gets_no_warning(key_folder: Path) -> None:
+    assert warnings(with_keys(*OTHER_KEYS[:4]), key_folder) == []
+
+
+def test_one_host_key_of_two_machines_gives_one_warning_with_their_names(key_folder: Path) -> None:
+    a, b, c, _, _ = OTHER_KEYS
+    (warning,) = warnings(with_keys(a, b, a, c), key_folder)
+    assert warning.startswith("tailrack:sites[0].hosts[0].host_key: dgx2, door have one host key")
+    assert "ssh-keygen -A" in warning
+
+
+@pytest.mark.parametrize(
+    ("url", "warned"),
+    [
+        ("http://headscale.example.org:8080", True),
+        ("http://127.0.0.1:8080", False),
+        ("http://localhost", False),
+        ("https://headscale.example.org", False),
+    ],
+)
+def test_a_control_server_without_encryption_gets_a_warning_unless_it_is_this_machine(
+    url: str, warned: bool, key_folder: Path
+) -> None:
+    found = warnings(with_keys(*OTHER_KEYS[:4], tailnet={"control_url": url}), key_folder)
+    assert [text.split(":")[:2] for text in found] == [["tailrack", "tailnet.control_url"]] * warned
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "warned"),
+    [
+        ("192.0.2.9", 22, False),
+        ("dgx1", 22, True),
+        ("192.0.2.3", 22, True),
+        ("192.0.2.2", 2222, True),
+        # Another machine behind the same address.
+        ("192.0.2.2", 22, False),
+    ],
+)
+def test_backups_that_a_node_of_the_cluster_would_keep_get_a_warning(
+    host: str, port: int, warned: bool, key_folder: Path
+) -> None:
+    backup = {
+        "target": f"sftp:keeper@{host}:/srv/backup",
+        "port": port,
+        "host_key": HOST_KEY,
+        "private_key": PRIVATE_KEY,
+    }
+    found = warnings(with_keys(*OTHER_KEYS[:4], backup=backup), key_folder)
+    assert [text.split(": ")[0] for text in found] == ["tailrack:backup.target"] * warned
+    assert all("is a node of this cluster" in text for text in found)
+
+
+def test_backups_on_the_head_node_are_refused_by_its_address(key_folder: Path) -> None:
+    backup = {"target": "sftp:keeper@192.0.2.1:/srv/backup", "host_key": HOST_KEY, "private_key": PRIVATE_KEY}
+    with pytest.raises(ConfigError, match="is the head node itself"):
+        warnings(with_keys(*OTHER_KEYS[:4], backup=backup), key_folder)
+
+
+@pytest.mark.parametrize(("gpu", "warned"), [("h200:8", True), (None, False)])
+def test_a_size_of_the_measurement_of_cpus_gets_a_warning_where_all_nodes_have_gpus(
+    gpu: str | None, warned: bool, key_folder: Path
+) -> None:
+    raw = with_keys(*OTHER_KEYS[:4], validation={"max_bytes": "64M"})
+    for host in raw["sites"][0]["hosts"][1:3]:
+        host["gpu"] = gpu
+    found = warnings(raw, key_folder)
+    assert len(found) == warned
+    assert all("validation.max_bytes: " in text and "validation.nccl" in text for text in found)
