@@ -20,7 +20,9 @@ _TRAFFIC = re.compile(
     r"(?P<sent>\d{1,18}) B sent, (?P<received>\d{1,18}) B received",
     re.ASCII,
 )
-_REACHED = re.compile(r"(?P<name>\S+) is reached (?:by way of a )?(?P<path>direct|relay|peer-relay)\b")
+_REACHED = re.compile(
+    r"(?P<name>\S+) is reached (?:through a |by way of a )?(?P<path>direct|relay|peer-relay)(?:ly)?\b"
+)
 
 
 @dataclass(frozen=True)

@@ -95,8 +95,8 @@ def test_preflight_says_when_nobody_looks_after_the_gpus(cluster: GpuCluster) ->
     cluster.run("a", "systemctl stop tailrack-health.timer tailrack-health.service; rm /run/tailrack/health.json")
     cluster.measured(nodes=["a", "b"], rerun="nobody looks")
     found = cluster.deployment().outputs()["validation"]["rack"]["preflight"]
-    assert any("nobody has looked at the GPUs" in each["seen"] for each in found["a"])
-    assert not any("nobody has looked at the GPUs" in each["seen"] for each in found["b"])
+    assert any("the GPUs have not been checked" in each["seen"] for each in found["a"])
+    assert not any("the GPUs have not been checked" in each["seen"] for each in found["b"])
     # A look now: the timer counts from the end of the last one, which was while it did not run.
     cluster.run("a", "systemctl start tailrack-health.service tailrack-health.timer", limit=120)
     assert json.loads(cluster.run("a", "cat /run/tailrack/health.json"))["looks"]

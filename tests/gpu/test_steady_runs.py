@@ -107,7 +107,7 @@ def test_runs_that_scatter_again_are_unstable_and_name_the_slow_run_and_whoever_
     seen = [each for each in outputs["validation"]["box"]["preflight"]["c"] if each["check"] == "GPU in use"]
     assert len(seen) == len(cluster.machines["c"].gpus)
     # By its name, where the driver tells processes to those of a namespace of their own.
-    assert all("all_reduce_perf" in each["seen"] or "not seen from here" in each["seen"] for each in seen)
+    assert all("all_reduce_perf" in each["seen"] or "not visible from here" in each["seen"] for each in seen)
 
 
 def test_the_row_at_the_gate_is_the_judged_runs_and_a_sound_job_says_nothing_of_pairings(cluster: GpuCluster) -> None:

@@ -138,8 +138,8 @@ def test_preflight_finds_nothing_wrong_with_healthy_nodes(cluster: Cluster) -> N
     # A ring by name: a1, b1, head. a1 and head are of one site.
     paths = {name: [item["seen"] for item in items if item["check"] == "tailnet path"] for name, items in found.items()}
     assert paths == {
-        "a1": ["b1 is reached by way of a relay"],
-        "b1": ["head is reached by way of a relay"],
+        "a1": ["b1 is reached through a relay"],
+        "b1": ["head is reached through a relay"],
         "head": ["a1 is reached direct"],
     }
     assert all(any(item["check"] == "MTU" for item in items) for items in found.values())
@@ -157,7 +157,7 @@ def test_preflight_finds_a_path_that_passes_pings_and_loses_a_mebibyte(cluster: 
         found = bad(preflight_of(cluster))
     finally:
         cluster.run("a1", "nft delete table inet narrow")
-    assert any("a1 answers over tailscale0, and 1 MiB does not come through" in seen for seen in found["head"])
+    assert any("a1 answers over tailscale0, but 1 MiB does not get through" in seen for seen in found["head"])
     assert not found["b1"]
 
 

@@ -57,7 +57,7 @@ def _files() -> tuple[File, ...]:
         *scripts,
         File(f"{LIB}/gpus-in-use", python_program("components.validation.preflight.holders", "sys.argv[1:]"), "0755"),
         File(CHECKS, python_program("components.validation.preflight.node_checks", "sys.argv[1:]"), "0755"),
-        File(LOOK, python_program("components.validation.preflight.node_look", "sys.argv[1:]"), "0755"),
+        File(LOOK, python_program("components.validation.preflight.health_check", "sys.argv[1:]"), "0755"),
         File(f"/etc/systemd/system/{REASON}", template("health", REASON)),
     )
 

@@ -1,8 +1,8 @@
-"""Preflight: what is wrong with nodes before they are measured. Runs in a job on all of them, as a plain user.
+"""Preflight: check the nodes before they are measured, as a plain user in one job over all of them.
 
-main.py is what a job runs (measurement/plan.py packs it); `read` makes findings by node of what the job printed. What
-root alone can see is collected by collect.py, a unit of role gpu. Each kind of check is a module of its own, with the
-parser of what it reads.
+main.py is the program of that job (measurement/plan.py packs it); `read` returns the findings that the job printed.
+collect.py, a unit of role gpu, collects the data that only root can read. Each kind of check has its own module with
+the parser for its input.
 """
 
 from __future__ import annotations
@@ -14,5 +14,5 @@ __all__ = ["Finding", "read"]
 
 
 def read(output: str) -> dict[str, list[Finding]]:
-    """Return findings by node, worst first, from the output of the job; survives anything, and compares the nodes."""
+    """Return the findings by node, worst first, from the output of the job. Malformed output raises nothing."""
     return {node: worst_first(items) for node, items in with_comparison(read_lines(output)).items()}

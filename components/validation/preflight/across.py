@@ -1,4 +1,4 @@
-"""What only shows when nodes are compared: drivers that differ."""
+"""Checks that need a comparison of nodes: different drivers."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from components.validation.preflight.gpus import DRIVER
 
 
 def with_comparison(found: Mapping[str, Sequence[Finding]]) -> dict[str, list[Finding]]:
-    """Findings by node, with one more for each node whose driver is not the one that most nodes have."""
+    """Return findings by node, with one more for each node whose driver differs from that of most nodes."""
     drivers = {
         node: item["seen"]
         for node, items in found.items()
         for item in items
         if item["check"] == DRIVER and item["severity"] == "info"
     }
-    counted = Counter(drivers.values())
-    # Of drivers that are equally common the newest is taken for the one that is meant.
-    meant = max(counted, key=lambda version: (counted[version], _parts(version)), default="")
-    more = {
+    counts = Counter(drivers.values())
+    # If drivers are equally common, the newest one is the expected one.
+    expected = max(counts, key=lambda version: (counts[version], _parts(version)), default="")
+    extra = {
         node: finding(
-            "error", DRIVER, f"{version} here, {meant} on {counted[meant]} of {len(drivers)} nodes",
-            "install one driver on all of them, and restart those that change",
+            "error", DRIVER, f"{version} here, {expected} on {counts[expected]} of {len(drivers)} nodes",
+            "install the same driver on all nodes, and restart each node that you change",
         )
         for node, version in drivers.items()
-        if version != meant
+        if version != expected
     }  # fmt: skip
-    return {node: [*([more[node]] if node in more else []), *items] for node, items in found.items()}
+    return {node: [*([extra[node]] if node in extra else []), *items] for node, items in found.items()}
 
 
 def _parts(version: str) -> tuple[int, ...]:

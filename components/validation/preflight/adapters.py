@@ -1,4 +1,4 @@
-"""InfiniBand and RoCE adapters: their ports, as sysfs has them, and whether GPUs' memory is reached directly."""
+"""InfiniBand and RoCE adapters: their ports, as sysfs reports them, and whether they reach GPU memory directly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from components.validation.preflight.findings import Finding, finding
 PORT, DIRECT, ROCE = "InfiniBand port", "GPUDirect RDMA", "RoCE"
 ROCE_MTU = 9216
 LEAST_ROCE_MTU = 9000
-# Counters that should not move, with what a port may have gathered since it came up.
+# Error counters, with the count that is normal for a port since it came up.
 COUNTERS = {
     "symbol_error": 0, "link_downed": 0, "link_error_recovery": 0, "port_rcv_errors": 100, "port_xmit_discards": 1000,
     "local_link_integrity_errors": 0, "excessive_buffer_overrun_errors": 0,
@@ -25,11 +25,11 @@ _RATE = re.compile(r"(\d{1,5}(?:\.\d{1,2})?) Gb/sec", re.ASCII)
 class Port:
     """One port of an adapter.
 
-    state, physical   such as ACTIVE and LinkUp; None where sysfs says neither
+    state, physical   such as ACTIVE and LinkUp; None if sysfs reports neither
     rate              Gb/s
-    roce              Ethernet under it
-    mtu               of its network interface (RoCE), bytes
-    bus, numa_node    of the adapter; the NUMA node is None where the machine does not say
+    roce              whether its link layer is Ethernet
+    mtu               MTU of its network interface (RoCE), bytes
+    bus, numa_node    PCI address and NUMA node of the adapter; the node is None if the machine does not report it
     """
 
     device: str
@@ -53,7 +53,7 @@ class Port:
 
 
 def text_of(path: Path, most: int = 4096) -> str:
-    """The text of a kernel's file, without blanks at its ends; empty where it cannot be read."""
+    """Return the stripped text of a kernel file; empty if it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(most).decode("ascii", "replace").strip()
@@ -62,26 +62,26 @@ def text_of(path: Path, most: int = 4096) -> str:
 
 
 def whole_number(text: str) -> int | None:
-    """A number of at most 18 digits, perhaps negative; None for anything else."""
+    """Return a whole number of at most 18 digits, which may be negative; None for any other text."""
     return int(text) if re.fullmatch(r"-?\d{1,18}", text, re.ASCII) else None
 
 
 def numa_node(device: Path) -> int | None:
-    """The NUMA node of a PCI device; None where there is but one, or the machine does not say."""
+    """Return the NUMA node of a PCI device; None if there is only one node, or the machine does not report it."""
     node = whole_number(text_of(device / "numa_node"))
     return node if node is not None and node >= 0 else None
 
 
 def read_ports(root: Path = Path("/")) -> list[Port]:
     """Return all ports of this machine."""
-    found = []
+    ports = []
     for folder in sorted((root / "sys/class/infiniband").glob("*/ports/*")):
         adapter = folder.parents[1]
         state, physical = (_STATE.fullmatch(text_of(folder / name)) for name in ("state", "phys_state"))
         rate = _RATE.match(text_of(folder / "rate"))
         interface = next((path.name for path in sorted((adapter / "device/net").glob("*"))), None)
-        counted = {name: whole_number(text_of(folder / "counters" / name)) for name in COUNTERS}
-        found.append(
+        counters = {name: whole_number(text_of(folder / "counters" / name)) for name in COUNTERS}
+        ports.append(
             Port(
                 device=adapter.name,
                 number=whole_number(folder.name) or 0,
@@ -93,36 +93,36 @@ def read_ports(root: Path = Path("/")) -> list[Port]:
                 mtu=whole_number(text_of(root / f"sys/class/net/{interface}/mtu")) if interface else None,
                 bus=(adapter / "device").resolve().name if (adapter / "device").exists() else "",
                 numa_node=numa_node(adapter / "device"),
-                counters={name: count for name, count in counted.items() if count is not None},
+                counters={name: count for name, count in counters.items() if count is not None},
             )
         )
-    return found
+    return ports
 
 
 def check_ports(ports: list[Port]) -> Iterator[Finding]:
-    """State, rate and counters."""
+    """Check state, rate and error counters of the ports."""
     up = [port for port in ports if port.active]
     for port in ports:
         if port.active:
             yield from _check_counters(port)
         elif port.physical == "LinkUp":
             yield finding(
-                "error", PORT, f"{port} has a link and is {port.state or 'in no known state'}, not ACTIVE",
-                "a subnet manager has to take it in: see 'sminfo' and opensm, or the switch's own",
+                "error", PORT, f"{port} has a link but is {port.state or 'in an unknown state'}, not ACTIVE",
+                "check the subnet manager ('sminfo', and opensm or the switch's own)",
             )  # fmt: skip
         else:
-            # A machine may have ports that nobody cabled; one without any that is up has a network that is not used.
+            # Single unused ports are normal; without any port that is up, jobs do not use the network at all.
             severity = "info" if up else "warning"
             yield finding(
-                severity, PORT, f"{port} is {port.state or 'in no known state'} ({port.physical or 'no link'})",
-                "look at its cable and the switch's port; nothing, if it is not meant to be used",
+                severity, PORT, f"{port} is {port.state or 'in an unknown state'} ({port.physical or 'no link'})",
+                "check its cable and the switch port; ignore this if the port is unused on purpose",
             )  # fmt: skip
     rates = {port.rate for port in up if port.rate is not None}
     for port in up:
         if port.rate is not None and port.rate < max(rates):
             yield finding(
-                "warning", PORT, f"{port} runs at {port.rate:g} Gb/s, others of this node at {max(rates):g}",
-                "look at its cable and the switch's port, unless jobs are not to use it (NCCL_IB_HCA leaves it out)",
+                "warning", PORT, f"{port} runs at {port.rate:g} Gb/s, another port of this node at {max(rates):g}",
+                "check its cable and the switch port; if jobs must not use the port, leave it out of NCCL_IB_HCA",
             )  # fmt: skip
 
 
@@ -131,17 +131,17 @@ def _check_counters(port: Port) -> Iterator[Finding]:
     if above:
         yield finding(
             "warning", PORT, f"{port}: {', '.join(above)}",
-            "see whether they still grow ('perfquery -x'); then clean or replace cable and transceiver",
+            "check whether they still grow ('perfquery -x'); if so, clean or replace cable and transceiver",
         )  # fmt: skip
 
 
 def check_roce(
     ports: list[Port], ats: Mapping[str, bool], ats_on: Mapping[str, bool], virtual: bool
 ) -> Iterator[Finding]:
-    """RoCE ports' MTU, and on virtual machines the address translation that GPUDirect RDMA needs.
+    """Check the MTU of RoCE ports and, on virtual machines, the address translation that GPUDirect RDMA needs.
 
     ats      by PCI address, whether ATS_ENABLED is set in the adapter's firmware (mlxconfig)
-    ats_on   by PCI address, whether lspci's ATSCtl says Enable+
+    ats_on   by PCI address, whether lspci's ATSCtl has Enable+
     """
     for port in ports:
         if not port.roce or not port.active:
@@ -149,8 +149,8 @@ def check_roce(
         if port.mtu is not None and port.mtu < LEAST_ROCE_MTU:
             yield finding(
                 "warning", ROCE, f"{port} ({port.interface}) has an MTU of {port.mtu}",
-                f"'ip link set {port.interface} mtu {ROCE_MTU}', and the same on the switch (fabric.roce.apply sets "
-                "the node's)",
+                f"'ip link set {port.interface} mtu {ROCE_MTU}', and the same MTU on the switch (fabric.roce.apply "
+                "sets it on the node)",
             )  # fmt: skip
     seen = set()
     for port in ports:
@@ -160,30 +160,31 @@ def check_roce(
         if ats.get(port.bus) is False:
             yield finding(
                 "warning", ROCE,
-                f"{port.device} ({port.bus}): a virtual machine, and ATS_ENABLED is off in its firmware",
+                f"{port.device} ({port.bus}): this is a virtual machine, but ATS_ENABLED is off in its firmware",
                 f"on the host: mlxconfig -d {port.bus} set ATS_ENABLED=true, then restart the host",
             )  # fmt: skip
         elif ats_on.get(port.bus) is False:
             yield finding(
-                "warning", ROCE, f"{port.device} ({port.bus}): a virtual machine, and lspci says ATSCtl Enable-",
-                "have the provider pass ATS through (IOMMU and ACS of the host); GPUDirect RDMA is slow without",
+                "warning", ROCE,
+                f"{port.device} ({port.bus}): this is a virtual machine, but lspci shows ATSCtl Enable-",
+                "ask the provider to pass ATS through (IOMMU and ACS of the host); without it GPUDirect RDMA is slow",
             )  # fmt: skip
 
 
 def read_mlxconfig(text: str) -> dict[str, bool]:
-    """Return PCI address to ATS_ENABLED, from the collector's `# ADDRESS` and mlxconfig's table after it."""
-    found: dict[str, bool] = {}
+    """Return ATS_ENABLED by PCI address, from the collector's `# ADDRESS` lines and the mlxconfig table after each."""
+    enabled: dict[str, bool] = {}
     bus = ""
     for line in text.splitlines():
         if head := re.fullmatch(r"# ([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", line, re.ASCII):
             bus = head[1]
         elif bus and (value := re.fullmatch(r"\W*ATS_ENABLED\s+(True|False)\([01]\)\s*", line, re.ASCII)):
-            found[bus] = value[1] == "True"
-    return found
+            enabled[bus] = value[1] == "True"
+    return enabled
 
 
 def check_direct(ports: list[Port], gpus: int, root: Path = Path("/")) -> Iterator[Finding]:
-    """Whether adapters reach GPUs' memory: by nvidia_peermem, or by DMA-BUF of the open module (as NCCL looks)."""
+    """Check that adapters reach GPU memory, as NCCL does: nvidia_peermem, or DMA-BUF of the open kernel module."""
     if not gpus or not any(port.active for port in ports):
         return
     modules = ("sys/module/nvidia_peermem/version", "sys/kernel/mm/memory_peers/nv_mem/version")
@@ -193,6 +194,6 @@ def check_direct(ports: list[Port], gpus: int, root: Path = Path("/")) -> Iterat
         yield finding("info", DIRECT, "by DMA-BUF of NVIDIA's open kernel module")
     else:
         yield finding(
-            "warning", DIRECT, "adapters cannot reach GPUs' memory: no nvidia_peermem, and no open driver",
-            "'modprobe nvidia_peermem' and a line of that name in /etc/modules-load.d, or the open kernel module",
+            "warning", DIRECT, "adapters cannot reach GPU memory: no nvidia_peermem and no open driver is loaded",
+            "'modprobe nvidia_peermem' and add it to /etc/modules-load.d, or install NVIDIA's open kernel module",
         )  # fmt: skip

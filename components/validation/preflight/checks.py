@@ -1,8 +1,8 @@
-"""The one list of a node's checks: what is looked at before a measurement, every two minutes, and by hand.
+"""The list of a node's checks: before a measurement, every two minutes, and by hand.
 
-A check is made by whoever it is of use to (`by`): JOB is the preflight, a plain user's job; NODE is root on the node
-itself (tailrack-nhc, tailrack-checks), beside jobs that go on. What drains a node is an error that NODE finds. What
-nobody can judge on a machine (an answer of an unknown form, say) is UNJUDGED and drains none.
+`by` says which program makes a check: JOB is the preflight, a plain user's job; NODE is root on the node itself
+(tailrack-nhc, tailrack-checks), while jobs run. Only an error that NODE finds drains a node. A check that cannot judge
+its input (such as an output of an unknown form) reports UNJUDGED and never drains.
 """
 
 from __future__ import annotations
@@ -29,37 +29,38 @@ from components.validation.preflight import (
     xids,
 )
 from components.validation.preflight.findings import Finding, at_most_warnings, finding
-from components.validation.preflight.health import Health, Look
+from components.validation.preflight.health import CommandResult, Health
 from components.validation.preflight.neighbour import CLOCK
 
 HEALTH = Path("/run/tailrack/health.json")
 OLD_SECONDS = 3600
 COMMAND_SECONDS = 10
-UNIT = "see 'journalctl -u tailrack-health' on the node, and 'systemctl start tailrack-health' there"
+UNIT = "on the node, see 'journalctl -u tailrack-health' and run 'systemctl start tailrack-health'"
 JOB, NODE = "job", "node"
 
 
-def said_by(*command: str) -> str:
-    """What a command prints; empty where it fails or takes too long."""
+def stdout_of(*command: str) -> str:
+    """Return the standard output of a command, even if it fails; empty if it cannot run or takes too long."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS
         )
     except (OSError, subprocess.SubprocessError):
         return ""
-    return done.stdout
+    return process.stdout
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What checks are given; the rest is read when a check asks for it.
+    """The input of the checks; anything else is read when a check needs it.
 
-    gpus     that Slurm gives to jobs of this node
-    health   what root's collector wrote; None where it has not looked
-    share    where the share should be mounted; empty where nobody says
-    events   lines of the kernel's log with GPUs' events, beside those of the collector
-    before   what the ports were
-    jobs     how many run here; None where nobody knows
+    gpus     number of GPUs that Slurm gives to jobs of this node
+    health   data of root's collector; None if it has not run
+    share    mount point of the share; empty if unknown
+    events   lines of the kernel's log with GPU events, besides those of the collector
+    before   earlier states of the ports
+    jobs     number of running jobs; None if unknown
+    stdout   runs a command and returns its output
     """
 
     gpus: int
@@ -69,14 +70,16 @@ class Machine:
     before: lost_ports.Before = field(default_factory=lost_ports.Before)
     jobs: int | None = None
     root: Path = Path("/")
-    said: Callable[..., str] = said_by
+    stdout: Callable[..., str] = stdout_of
 
     def text(self, name: str) -> str:
-        """What a command of the collector printed; empty where it gave no answer. Its status may be a warning's."""
+        """Return the output of a collector's command; empty if it gave no answer. A failed status may be a mere
+        warning.
+        """
         return self.health.output(name) if self.health else ""
 
-    def look(self, name: str) -> Look | None:
-        return self.health.looks.get(name) if self.health else None
+    def result(self, name: str) -> CommandResult | None:
+        return self.health.results.get(name) if self.health else None
 
     @cached_property
     def ports(self) -> list[adapters.Port]:
@@ -93,11 +96,11 @@ class Machine:
 
     @cached_property
     def virtual(self) -> bool | None:
-        return pci.is_virtual(self.said("systemd-detect-virt"))
+        return pci.is_virtual(self.stdout("systemd-detect-virt"))
 
     @cached_property
     def container(self) -> bool:
-        return pci.is_virtual(self.said("systemd-detect-virt", "-c")) or False
+        return pci.is_virtual(self.stdout("systemd-detect-virt", "-c")) or False
 
     @cached_property
     def controls(self) -> pci.Controls:
@@ -110,14 +113,14 @@ class Machine:
 
 @dataclass(frozen=True)
 class Check:
-    """name   what its findings go by, or most of them
-    look     yields them
-    by       who makes it
-    gpus     of nodes with GPUs alone
+    """name   check name of its findings, or most of them
+    run    yields the findings
+    by     programs that make the check
+    gpus   whether only nodes with GPUs have it
     """
 
     name: str
-    look: Callable[[Machine], Iterable[Finding]]
+    run: Callable[[Machine], Iterable[Finding]]
     by: frozenset[str] = frozenset({JOB, NODE})
     gpus: bool = False
 
@@ -126,14 +129,14 @@ _JOB, _NODE = frozenset({JOB}), frozenset({NODE})
 
 
 def check_health_file(health: Health | None, promised: int, now: float) -> Iterable[Finding]:
-    """Whether the collector has looked, and lately."""
+    """Check that the collector has run recently."""
     if not promised:
         return
     if health is None:
-        yield finding("warning", gpus.HEALTH, f"nobody has looked at the GPUs: no {HEALTH} of root's", UNIT)
+        yield finding("warning", gpus.HEALTH, f"the GPUs have not been checked: root has not written {HEALTH}", UNIT)
     elif now - health.time > OLD_SECONDS:
         minutes = int(now - health.time) // 60
-        yield finding("warning", gpus.HEALTH, f"the last look at the GPUs is {minutes} minutes old", UNIT)
+        yield finding("warning", gpus.HEALTH, f"the last check of the GPUs is {minutes} minutes old", UNIT)
 
 
 def _limit() -> int:
@@ -142,16 +145,16 @@ def _limit() -> int:
 
 CHECKS: tuple[Check, ...] = (
     Check(gpus.HEALTH, lambda on: check_health_file(on.health, on.gpus, time.time())),
-    Check(gpus.HEALTH, lambda on: gpus.check_gpus(on.look("nvidia-smi"), on.gpus), gpus=True),
+    Check(gpus.HEALTH, lambda on: gpus.check_gpus(on.result("nvidia-smi"), on.gpus), gpus=True),
     Check(gpus.COUNT, lambda on: gpus.check_driver_count(on.gpus, on.root), _NODE, gpus=True),
     Check(foreign.FOREIGN, lambda _on: foreign.check_foreign(foreign.used()), _JOB, gpus=True),
-    Check(gpus.FABRIC, lambda on: gpus.check_fabric_manager(on.look("fabric manager"), on.switches), gpus=True),
-    Check(nvlink.NVLINK, lambda on: nvlink.check_links(on.look("nvlink"), on.switches), gpus=True),
+    Check(gpus.FABRIC, lambda on: gpus.check_fabric_manager(on.result("fabric manager"), on.switches), gpus=True),
+    Check(nvlink.NVLINK, lambda on: nvlink.check_links(on.result("nvlink"), on.switches), gpus=True),
     Check(xids.XID, lambda on: xids.check_xids(on.text("kernel"), on.events)),
     Check(xids.SXID, lambda on: xids.check_switches(on.text("kernel"), on.events)),
-    Check(xids.XID, lambda on: xids.check_log(on.look("kernel"), on.gpus)),
+    Check(xids.XID, lambda on: xids.check_log(on.result("kernel"), on.gpus)),
     Check(node.DEVICES, lambda on: node.check_driver(on.on_the_bus, on.gpus, on.container, on.root)),
-    # A job's own limit, memory and cgroup: nothing of them is there outside of one.
+    # The limit, the memory and the cgroup of a job exist only inside a job.
     Check(
         node.MEMLOCK,
         lambda on: node.check_memlock(_limit(), bool(on.gpus) or any(port.active for port in on.ports)), _JOB,
@@ -162,7 +165,7 @@ CHECKS: tuple[Check, ...] = (
         lambda on: node.check_confined(adapters.text_of(on.root / "proc/self/cgroup"), on.gpus), _JOB,
     ),
     Check(node.DEVICES, lambda on: node.check_devices(on.gpus, on.root)),
-    # A port that was never up may be meant to be so: what drains a node is one that was.
+    # A port that was never up may be unused on purpose; only a port that was up before drains a node.
     Check(adapters.PORT, lambda on: adapters.check_ports(on.ports), _JOB),
     Check(adapters.PORT, lambda on: at_most_warnings(adapters.check_ports(on.ports)), _NODE),
     Check(adapters.PORT, lambda on: lost_ports.check_lost(on.ports, on.before, time.time()), _NODE),
@@ -181,26 +184,26 @@ CHECKS: tuple[Check, ...] = (
     Check(memory.MEMORY, lambda on: memory.check_idle(on.jobs, on.root), _NODE),
     Check(
         CLOCK,
-        lambda on: own_clock.check_kept(
-            "" if on.container else on.said("timedatectl", "show", "-p", "NTPSynchronized", "--value"), on.container
+        lambda on: own_clock.check_synchronized(
+            "" if on.container else on.stdout("timedatectl", "show", "-p", "NTPSynchronized", "--value"), on.container
         ),
     ),
 )  # fmt: skip
 
 
 def guarded(check: str, make: Callable[[], Iterable[Finding]]) -> list[Finding]:
-    """The findings of a check; where it fails in a way nobody thought of, that."""
+    """Return the findings of a check; if the check raises, one finding that reports the exception."""
     try:
         return list(make())
-    except Exception as error:  # noqa: BLE001  one check must not take the others with it
-        return [finding("info", check, f"could not be looked at: {type(error).__name__}", "report this, please")]
+    except Exception as error:  # noqa: BLE001  one broken check must not stop the others
+        return [finding("info", check, f"the check failed: {type(error).__name__}", "please report this")]
 
 
 def run(machine: Machine, by: str) -> list[Finding]:
-    """All findings of those checks that are somebody's, in the list's order."""
+    """Return all findings of one program's checks, in the list's order."""
     return [
         each
         for check in CHECKS
         if by in check.by and (machine.gpus or not check.gpus)
-        for each in guarded(check.name, lambda check=check: check.look(machine))  # type: ignore[misc]
+        for each in guarded(check.name, lambda check=check: check.run(machine))  # type: ignore[misc]
     ]

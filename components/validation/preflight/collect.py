@@ -1,10 +1,10 @@
-"""What root alone can see of a node's GPUs and their network, written to /run/tailrack/health.json for everybody.
+"""Collect the data about a node's GPUs and network that only root can read, in /run/tailrack/health.json for all users.
 
-Usage: python3 tailrack-health [FILE]. Role gpu installs this file by itself and runs it by a timer, as root.
+Usage: python3 tailrack-health [FILE]. Role gpu installs this file alone; a timer runs it as root.
 
-It looks and judges nothing: `{"time": seconds, "looks": {NAME: {"status": number or null, "output": text}}}`. The
-status is null where a command gave no answer in time, and 127 where there is none of that name. A command that waits
-for a broken GPU cannot always be killed; it is left behind, and the other looks go on.
+The file is `{"time": seconds, "looks": {NAME: {"status": number or null, "output": text}}}`. The status is null if a
+command gave no answer in time, and 127 if there is no such command. A command that waits for a broken GPU cannot always
+be killed: it is left behind, and the other commands go on.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from pathlib import Path
 
 HEALTH = Path("/run/tailrack/health.json")
 LIMIT_SECONDS = 60
-# A process in its ordinary work waits for hardware for moments only.
+# Healthy processes wait for hardware only for moments.
 WAITING_SECONDS = 2
-# Eight GPUs on which hundreds of processes compute say more than a megabyte.
+# With hundreds of processes, the answer for eight GPUs exceeds a megabyte.
 MOST_BYTES = 3_000_000
-# Of what is filtered before it is kept.
+# For outputs that are filtered before they are stored.
 MOST_BYTES_READ = 40_000_000
 MOST_EVENTS = 500
 NOBODY = 65534
@@ -37,18 +37,18 @@ _EVENT = re.compile(
 )
 _PCI = re.compile(r"^(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] |^\s+(?:ACSCap|ACSCtl|ATSCtl):", re.IGNORECASE)
 
-Look = dict[str, object]
+Result = dict[str, object]
 
 
-def run(command: list[str], *, plain: bool = False, most: int = MOST_BYTES) -> Look:
-    """Run a command with a limit; `plain`: as nobody, whatever it is told to do."""
-    # In a file: nobody waits for the end of a pipe that a process left behind still holds.
-    with tempfile.TemporaryFile() as said:
+def run(command: list[str], *, as_nobody: bool = False, most: int = MOST_BYTES) -> Result:
+    """Run a command with a time limit; `as_nobody` runs it as user nobody."""
+    # A file, because a process that is left behind would keep a pipe open.
+    with tempfile.TemporaryFile() as file:
         try:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, env=_environment(),
-                start_new_session=True, user=NOBODY if plain else None, group=NOBODY if plain else None,
-                extra_groups=[] if plain else None,
+                command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=_environment(),
+                start_new_session=True, user=NOBODY if as_nobody else None, group=NOBODY if as_nobody else None,
+                extra_groups=[] if as_nobody else None,
             )  # fmt: skip
         except OSError as error:
             return {"status": 127 if isinstance(error, FileNotFoundError) else 126, "output": str(error)}
@@ -57,8 +57,8 @@ def run(command: list[str], *, plain: bool = False, most: int = MOST_BYTES) -> L
         except subprocess.TimeoutExpired:
             process.kill()
             status = None
-        said.seek(0)
-        return {"status": status, "output": said.read(most).decode("utf-8", "replace")}
+        file.seek(0)
+        return {"status": status, "output": file.read(most).decode("utf-8", "replace")}
 
 
 def _environment() -> dict[str, str]:
@@ -66,115 +66,115 @@ def _environment() -> dict[str, str]:
 
 
 def waiting(name: str, proc: Path = Path("/proc")) -> set[str]:
-    """Processes of a name that wait for hardware, and that no signal ends."""
-    found = set()
+    """Return the processes of a name that wait for hardware, in a state that no signal ends."""
+    pids = set()
     for path in proc.glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             if f"({name}) D " in path.read_text(encoding="utf-8", errors="replace"):
-                found.add(path.parent.name)
-    return found
+                pids.add(path.parent.name)
+    return pids
 
 
-def nvidia_smi(*words: str, plain: bool) -> Look:
-    """Ask nvidia-smi, but where an earlier one still hangs: each more would be one more that stays for ever."""
-    before = waiting("nvidia-smi")
-    if before:
+def nvidia_smi(*words: str, as_nobody: bool) -> Result:
+    """Run nvidia-smi, unless an earlier one still hangs: each further one would hang forever too."""
+    stuck = waiting("nvidia-smi")
+    if stuck:
         time.sleep(WAITING_SECONDS)
-    if before & waiting("nvidia-smi"):
-        return {"status": None, "output": "an nvidia-smi of an earlier look still hangs"}
-    return run(["nvidia-smi", *words], plain=plain)
+    if stuck & waiting("nvidia-smi"):
+        return {"status": None, "output": "an earlier nvidia-smi still hangs"}
+    return run(["nvidia-smi", *words], as_nobody=as_nobody)
 
 
-def kept(look: Look, wanted: re.Pattern[str], most: int) -> Look:
-    """A look with the lines that matter, the last ones."""
-    lines = [line for line in str(look["output"]).splitlines() if wanted.search(line)]
-    return {**look, "output": "\n".join(lines[-most:])}
+def matching_lines(result: Result, pattern: re.Pattern[str], most: int) -> Result:
+    """Return a result with only its last lines that match."""
+    lines = [line for line in str(result["output"]).splitlines() if pattern.search(line)]
+    return {**result, "output": "\n".join(lines[-most:])}
 
 
 def in_container() -> bool:
-    """Whether this is a container, whose device files are what it was given: as root, nvidia-smi would make others."""
+    """Whether this is a container: as root, nvidia-smi would create device files that it must not have."""
     return run(["systemd-detect-virt", "-cq"])["status"] == 0
 
 
-def kernel_events() -> Look:
-    """Events of GPUs and adapters in the kernel's log of this boot."""
+def kernel_events() -> Result:
+    """Return GPU and adapter events from the kernel's log of this boot."""
     log = run(["journalctl", "-k", "-b", "-o", "short-iso", "--no-pager"], most=MOST_BYTES_READ)
     if log["status"] != 0 or not str(log["output"]).strip():
         ring = run(["dmesg"], most=MOST_BYTES_READ)
-        # A journal with a damaged file is still worth reading where the ring buffer is closed.
+        # Use a damaged journal anyway if the ring buffer cannot be read.
         log = ring if ring["status"] == 0 or not str(log["output"]).strip() else log
-    return kept(log, _EVENT, MOST_EVENTS)
+    return matching_lines(log, _EVENT, MOST_EVENTS)
 
 
-def adapter_settings() -> Look:
-    """`mlxconfig` of each Mellanox adapter, one after the other."""
+def adapter_settings() -> Result:
+    """Return `mlxconfig` of each Mellanox adapter, one after the other."""
     adapters = sorted({os.path.realpath(path / "device") for path in Path("/sys/class/infiniband").glob("mlx5_*")})
-    looks = [
+    results = [
         (Path(adapter).name, run(["mlxconfig", "-d", Path(adapter).name, "query", "ATS_ENABLED"]))
         for adapter in adapters
     ]
-    worst = next((look["status"] for _, look in looks if look["status"] != 0), 0)
-    return {"status": worst, "output": "\n".join(f"# {name}\n{look['output']}" for name, look in looks)}
+    worst = next((result["status"] for _, result in results if result["status"] != 0), 0)
+    return {"status": worst, "output": "\n".join(f"# {name}\n{result['output']}" for name, result in results)}
 
 
-def management_ports() -> Look:
-    """RDMA devices of a baseboard by which its NVLink switches are managed, one a line: no way for anybody's data.
+def management_ports() -> Result:
+    """Return the RDMA devices that manage a baseboard's NVLink switches, one per line: they carry no job's data.
 
-    They say so in their vital product data alone, which only root may read.
+    Only their vital product data identifies them, which only root can read.
     """
-    found = []
+    devices = []
     for adapter in sorted(Path("/sys/class/infiniband").glob("*")):
         with contextlib.suppress(OSError):
             if b"SW_MNG" in (adapter / "device/vpd").read_bytes():
-                found.append(adapter.name)
-    return {"status": 0, "output": "\n".join(found)}
+                devices.append(adapter.name)
+    return {"status": 0, "output": "\n".join(devices)}
 
 
-def looks() -> dict[str, Callable[[], Look]]:
-    """Every look by its name."""
-    plain = in_container()
+def commands() -> dict[str, Callable[[], Result]]:
+    """Return every command by its name."""
+    as_nobody = in_container()
     return {
         "virtualization": lambda: run(["systemd-detect-virt"]),
-        "nvidia-smi": lambda: nvidia_smi("-q", "-x", plain=plain),
-        "nvlink": lambda: nvidia_smi("nvlink", "-s", plain=plain),
+        "nvidia-smi": lambda: nvidia_smi("-q", "-x", as_nobody=as_nobody),
+        "nvlink": lambda: nvidia_smi("nvlink", "-s", as_nobody=as_nobody),
         "fabric manager": lambda: run(["systemctl", "is-active", "nvidia-fabricmanager"]),
         "kernel": kernel_events,
-        "lspci": lambda: kept(run(["lspci", "-D", "-vvv"], most=MOST_BYTES_READ), _PCI, 20_000),
+        "lspci": lambda: matching_lines(run(["lspci", "-D", "-vvv"], most=MOST_BYTES_READ), _PCI, 20_000),
         "mlxconfig": adapter_settings,
         "management ports": management_ports,
     }
 
 
-def collect(wanted: dict[str, Callable[[], Look]]) -> dict[str, Look]:
-    """Make all looks side by side; one that does not end is left behind, as a look without an answer."""
-    found: dict[str, Look] = {}
+def collect(commands: dict[str, Callable[[], Result]]) -> dict[str, Result]:
+    """Run all commands side by side; one that does not end is left behind, as a result without an answer."""
+    results: dict[str, Result] = {}
 
-    def make(name: str, look: Callable[[], Look]) -> None:
+    def run_one(name: str, command: Callable[[], Result]) -> None:
         try:
-            found[name] = look()
-        except Exception as error:  # noqa: BLE001  a look that fails is a result too
-            found[name] = {"status": 126, "output": repr(error)}
+            results[name] = command()
+        except Exception as error:  # noqa: BLE001  a failure is a result too
+            results[name] = {"status": 126, "output": repr(error)}
 
-    threads = [threading.Thread(target=make, args=each, daemon=True) for each in wanted.items()]
+    threads = [threading.Thread(target=run_one, args=each, daemon=True) for each in commands.items()]
     for thread in threads:
         thread.start()
     end = time.monotonic() + LIMIT_SECONDS + 10
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))
-    return {name: found.get(name, {"status": None, "output": ""}) for name in wanted}
+    return {name: results.get(name, {"status": None, "output": ""}) for name in commands}
 
 
-def write(path: Path, found: dict[str, Look]) -> None:
-    """Write the whole file or nothing of it; everybody may read it."""
+def write(path: Path, results: dict[str, Result]) -> None:
+    """Write the file atomically, readable by all users."""
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    fresh = path.with_suffix(".new")
-    fresh.write_text(json.dumps({"time": int(time.time()), "looks": found}), encoding="utf-8")
-    fresh.chmod(0o644)
-    fresh.replace(path)
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps({"time": int(time.time()), "looks": results}), encoding="utf-8")
+    new.chmod(0o644)
+    new.replace(path)
 
 
 if __name__ == "__main__":
     os.umask(0o022)
-    write(Path(sys.argv[1]) if len(sys.argv) > 1 else HEALTH, collect(looks()))
-    # Not by way of threads that still wait.
+    write(Path(sys.argv[1]) if len(sys.argv) > 1 else HEALTH, collect(commands()))
+    # Do not wait for threads that still hang.
     os._exit(0)

@@ -1,7 +1,7 @@
-"""What a node's findings mean for Slurm: whether to drain it, to say another reason, or to take its own drain back.
+"""Decide from a node's findings whether to drain it, to change the drain's reason, or to resume it. Pure.
 
-Pure. A drain is the node's own where Slurm's reason and the second at which it was set are those that the node
-remembers: one that a person sets with the very same words is that person's.
+A drain is the node's own if Slurm's reason and the second at which it was set match the node's memory: a drain that a
+person sets with the same text is that person's.
 """
 
 from __future__ import annotations
@@ -13,23 +13,22 @@ from typing import Any
 
 from components.validation.preflight.findings import Finding
 
-# By which people and `tailrack nodes` know such a drain.
+# People and `tailrack nodes` recognize the node's own drain by this prefix.
 HEALTH_PREFIX = "health: "
-# The same of the head node's deep check (became_slow.py).
+# The prefix of the head node's benchmark check (became_slow.py).
 DEEP_PREFIX = "tailrack deep check: "
 MOST_CHARACTERS = 250
-# Of a script's own remedy in a reason, so that there is room for what it printed.
+# Limits a script's own remedy, to leave room for its output.
 MOST_REMEDY = 100
-# Slurm's drain after a failed prolog or epilog, and what `script_reason` makes of it.
+# Slurm's reason after a failed prolog or epilog, and the reason that `script_reason` makes of it.
 SCRIPT = re.compile(r"(Prolog|Epilog) error(?:: ((?:prolog|epilog)\.d/\S+): (.*?)(?:; next: (.*))?)?", re.DOTALL)
-# What grows from look to look, in the words of a finding.
+# Numbers in a finding that grow from check to check.
 _GROWS = re.compile(r"(?<!\d)\d+(?:\.\d+)? ?(?:%|[KMGT]iB|minutes|times|s\b|of \d+ are free)|\(\d[^()]*times\)")
 
 
 @dataclass(frozen=True)
 class Drain:
-    """A drain: its reason, when Slurm was told (seconds since 1970, as Slurm says it), and the run of slurmd during
-    which a look has last seen it."""
+    """A drain: its reason, its time in Slurm (Unix seconds), and the run of slurmd in which a check last saw it."""
 
     reason: str
     at: int
@@ -38,9 +37,11 @@ class Drain:
 
 @dataclass(frozen=True)
 class Memory:
-    """own        the drain that this node has set and not yet taken back
-    causes        the errors that it was for
-    accepted      errors with which a person took the node back: they drain it no more until they have been gone
+    """The drains that a node remembers.
+
+    own        the drain that this node has set and not yet removed
+    causes     the errors that led to it
+    accepted   errors with which a person resumed the node: they drain it again only after they were gone
     """
 
     own: Drain | None = None
@@ -48,26 +49,26 @@ class Memory:
     accepted: frozenset[str] = frozenset()
 
     def plain(self) -> dict[str, Any]:
-        """In the types of JSON."""
-        own = None if self.own is None else [self.own.reason, self.own.at, self.own.during]
-        return {"own": own, "causes": sorted(self.causes), "accepted": sorted(self.accepted)}
+        """Return it in JSON's types."""
+        drain = None if self.own is None else [self.own.reason, self.own.at, self.own.during]
+        return {"own": drain, "causes": sorted(self.causes), "accepted": sorted(self.accepted)}
 
     @classmethod
-    def of(cls, plain: object) -> Memory:
-        """Of what `plain` made; nothing of what is of another form."""
+    def read(cls, data: object) -> Memory:
+        """Read the output of `plain`; anything of another form gives an empty memory."""
         try:
-            if not isinstance(plain, Mapping):
+            if not isinstance(data, Mapping):
                 return cls()
-            own = plain["own"]
+            own = data["own"]
             drain = None if own is None else Drain(str(own[0]), int(own[1]), str(own[2]))
-            return cls(drain, frozenset(map(str, plain["causes"])), frozenset(map(str, plain["accepted"])))
+            return cls(drain, frozenset(map(str, data["causes"])), frozenset(map(str, data["accepted"])))
         except (KeyError, TypeError, ValueError, IndexError):
             return cls()
 
 
 @dataclass(frozen=True)
 class Slurm:
-    """What Slurm says of the node: whether it is drained, why, who said so, and when."""
+    """The node's state in Slurm: whether it is drained, the reason, and who set it when."""
 
     drained: bool
     reason: str = ""
@@ -77,9 +78,9 @@ class Slurm:
 
 @dataclass(frozen=True)
 class Decision:
-    """action   `drain` with a reason, `resume`, or `` for nothing to say to Slurm
-    memory      what is remembered afterwards; a drain's time is not known before Slurm is asked again
-    unhealthy   errors by which jobs should not begin here
+    """action      `drain` with a reason, `resume`, or `` for no command to Slurm
+    memory      the new memory; a drain's time is unknown until Slurm reports it
+    unhealthy   errors that should keep jobs from starting here
     """
 
     action: str
@@ -89,12 +90,12 @@ class Decision:
 
 
 def cause(item: Finding) -> str:
-    """What a finding is about, the same at every look for as long as it lasts."""
+    """Return the subject of a finding, which stays the same for as long as the finding lasts."""
     return f"{item['check']}: {_GROWS.sub('#', item['seen'])}"
 
 
 def reason_of(errors: Sequence[Finding]) -> str:
-    """The reason of a drain: the first error with what helps, and how many more there are."""
+    """Return the reason of a drain: the first error, how many more there are, and the remedy."""
     first, more = errors[0], len(errors) - 1
     text = f"{HEALTH_PREFIX}{first['check']}: {first['seen']}"
     text += f" (and {more} more)" if more else ""
@@ -102,17 +103,18 @@ def reason_of(errors: Sequence[Finding]) -> str:
     return _short(_as_slurm_keeps(text), MOST_CHARACTERS)
 
 
-def script_reason(slurms: str, script: str, what: str, remedy: str) -> str:
-    """Return the reason of a drain after a failed prolog or epilog: Slurm's own, the script, its last line, its remedy.
+def script_reason(slurms: str, script: str, line: str, remedy: str) -> str:
+    """Return the reason of a drain after a failed prolog or epilog: Slurm's reason, the script, its last line, its
+    remedy.
 
     slurms   `Prolog error` or `Epilog error`
     """
-    after = f"; next: {_short(remedy, MOST_REMEDY)}" if remedy else ""
-    return _as_slurm_keeps(_short(f"{slurms}: {script}: {what}", MOST_CHARACTERS - len(after)) + after)
+    ending = f"; next: {_short(remedy, MOST_REMEDY)}" if remedy else ""
+    return _as_slurm_keeps(_short(f"{slurms}: {script}: {line}", MOST_CHARACTERS - len(ending)) + ending)
 
 
 def _as_slurm_keeps(text: str) -> str:
-    """Slurm's own files and tools have reasons in double quotes."""
+    """Replace characters that Slurm's files and tools cannot keep: they put reasons in double quotes."""
     return text.replace('"', "'").replace("\\", "/")
 
 
@@ -121,31 +123,31 @@ def _short(text: str, most: int) -> str:
 
 
 def is_own(slurm: Slurm, own: Drain | None) -> bool:
-    """Whether the drain that Slurm has is the one that the node has set."""
+    """Whether Slurm's drain is the one that the node has set."""
     return own is not None and slurm.drained and (slurm.reason, slurm.at) == (own.reason, own.at)
 
 
 def decide(
     findings: Sequence[Finding], slurm: Slurm, memory: Memory, during: str, *, instead: bool = False
 ) -> Decision:
-    """What to do now.
+    """Return the next action.
 
-    during    which run of slurmd this is, of which boot
-    instead   Slurm's own drain is of these errors too: the reason may take the place of Slurm's
+    during    identifies the boot and the run of slurmd
+    instead   whether the reason may replace Slurm's own, because Slurm drained the node for these errors
     """
     errors = [item for item in findings if item["severity"] == "error"]
-    here = {cause(item) for item in errors}
-    accepted = memory.accepted & here
+    causes_now = {cause(item) for item in errors}
+    accepted = memory.accepted & causes_now
     own = memory.own
-    # tailrack-shutdown (role slurm) has called a machine down that shuts down: in the same words, at another second.
+    # On shutdown, tailrack-shutdown (role slurm) sets the node down with the same reason, at another second.
     shut_down = own is not None and slurm.drained and slurm.reason == own.reason and own.during != during
     if own is not None and (shut_down or is_own(slurm, own)):
         own = replace(own, at=slurm.at, during=during)
     elif own is not None:
-        # Somebody has said otherwise since. Who takes it back with these errors knows of them; but a node that was
-        # started again comes back by itself, and one that slurmd has made known anew has lost its drain.
+        # The drain was removed or replaced. A person who resumes the node despite these errors accepts them. But a
+        # restarted node resumes without a person, and a node that slurmd registered again has lost its drain.
         if not slurm.drained and own.during == during:
-            accepted |= memory.causes & here
+            accepted |= memory.causes & causes_now
         own = None
     bad = [item for item in errors if cause(item) not in accepted]
     if not bad:
@@ -153,7 +155,7 @@ def decide(
     causes = frozenset(map(cause, bad))
     others = slurm.drained and own is None and not (instead and slurm.by == "slurm")
     if others or (own is not None and causes == memory.causes):
-        kept = Memory(own, causes if own else frozenset(), frozenset(accepted))
-        return Decision("", kept, unhealthy=bad)
+        memory_now = Memory(own, causes if own else frozenset(), frozenset(accepted))
+        return Decision("", memory_now, unhealthy=bad)
     reason = reason_of(bad)
     return Decision("drain", Memory(Drain(reason, 0, during), causes, frozenset(accepted)), reason, bad)

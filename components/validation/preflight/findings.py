@@ -1,4 +1,4 @@
-"""A finding: what was seen on a node, how bad it is, and what helps. And the line that carries them out of a job."""
+"""A finding: what a check saw on a node, its severity and the remedy. And the output line that carries findings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LINE = re.compile(rf"^{MARK}([a-z0-9][a-z0-9.-]{{0,62}}) (\[.*\])$", re.ASCII)
 
 
 class Finding(TypedDict):
-    """severity: `error` where jobs fail or are slow, `warning` where they may, `info` for what a reader may want."""
+    """severity: `error` if jobs fail or are slow, `warning` if they may, `info` for background."""
 
     severity: str
     check: str
@@ -24,41 +24,41 @@ class Finding(TypedDict):
 
 
 def finding(severity: str, check: str, seen: str, remedy: str = "") -> Finding:
-    """Return a finding whose texts are short and printable, wherever they come from."""
+    """Return a finding with its texts shortened and made printable, whatever their source."""
     return {"severity": severity, "check": check, "seen": plain(seen), "remedy": plain(remedy)}
 
 
 def unjudged(check: str, seen: str, remedy: str = "") -> Finding:
-    """Return what is said where nobody can judge: it is never a reason to keep jobs away."""
+    """Return a finding that cannot be judged: it never keeps jobs away."""
     return finding("info", check, f"UNJUDGED: {seen}", remedy)
 
 
 def at_most_warnings(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """The same findings, errors as warnings."""
+    """Yield the same findings, with errors as warnings."""
     for each in findings:
         yield {**each, "severity": "warning"} if each["severity"] == "error" else each
 
 
 def plain(text: str) -> str:
-    """One printable line."""
+    """Return the text as one printable line."""
     line = "".join(letter if letter.isprintable() else " " for letter in text)
     return line if len(line) <= MOST_CHARACTERS else f"{line[: MOST_CHARACTERS - 3]}..."
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings, errors before warnings before the rest, otherwise in their order."""
+    """Return the findings sorted: errors, warnings, then the rest, otherwise in their order."""
     return sorted(findings, key=lambda each: SEVERITIES.index(each["severity"]))
 
 
 def line(node: str, findings: Iterable[Finding]) -> str:
-    """One line of a job's output. It has no line break and no half of a letter in it."""
+    """Return one line of a job's output, without line breaks or incomplete characters."""
     return f"{MARK}{node} {json.dumps(worst_first(findings)[:MOST_FINDINGS], sort_keys=True)}"
 
 
 def read_lines(output: str) -> dict[str, list[Finding]]:
-    """Return findings by node from a job's output; what is not one of our lines, whole and right, is not there.
+    """Return findings by node from a job's output; lines that are malformed are skipped.
 
-    A node that says it twice is believed once: the first time.
+    If a node has several lines, only the first counts.
     """
     found: dict[str, list[Finding]] = {}
     for text in output.split("\n"):

@@ -1,8 +1,7 @@
-"""What uses a node's GPUs before a measurement begins, or between its runs: nothing should.
+"""Processes that use a node's GPUs before a measurement or between its runs, when none should.
 
-Run by itself it prints a line for each GPU that is in use, or one that says that none is, or that nvidia-smi does not
-say. Asked as a plain user; of processes outside of a container
-that this runs in, nothing but what they take of a GPU can be seen.
+As a program it prints one line for each GPU in use, one line if no GPU is in use, or one if nvidia-smi does not answer.
+It runs as a plain user. In a container it cannot see processes outside, only their use of the GPU.
 """
 
 from __future__ import annotations
@@ -17,21 +16,20 @@ from dataclasses import dataclass
 from components.validation.preflight.findings import Finding, finding, plain, unjudged
 
 FOREIGN = "GPU in use"
-# A GPU that nobody uses has some hundred MiB of its driver's, and is busy by 0 %.
+# An idle GPU shows some hundred MiB of its driver and 0 % utilization.
 MOST_MIB, MOST_PERCENT = 1024, 5
 COMMAND_SECONDS = 20
 _REMEDY = (
-    "find out whose it is ('nvidia-smi' and 'ps -o user,pid,etime,cmd -p PID' on the node) and end it; jobs lose the "
-    "GPU to it as well"
+    "find its owner ('nvidia-smi' and 'ps -o user,pid,etime,cmd -p PID' on the node) and end it; it slows jobs too"
 )
-# Lines of a node, beside those of its GPUs in use (wording.py reads them).
+# Output lines of a node with no GPU in use, or with no answer (wording.py reads them).
 NOTHING, NOT_KNOWN = "nothing is on its GPUs", "nvidia-smi does not say what is on its GPUs"
 Ask = Callable[..., str | None]
 
 
 @dataclass(frozen=True)
 class Used:
-    """A GPU in use: its bus address, percent of the last second or so, MiB, and `pid name (MiB)` of its processes."""
+    """A GPU in use: its bus address, utilization in percent, MiB, and its processes as `pid name (MiB)`."""
 
     bus: str
     percent: int
@@ -39,73 +37,73 @@ class Used:
     processes: tuple[str, ...]
 
     def __str__(self) -> str:
-        by = f" by {', '.join(self.processes)}" if self.processes else " by processes that are not seen from here"
+        by = f" by {', '.join(self.processes)}" if self.processes else " by processes that are not visible from here"
         return f"GPU {self.bus} is {self.percent} % busy with {self.mib} MiB in use{by}"
 
 
-def ask(*words: str) -> str | None:
-    """What nvidia-smi prints; None where it does not answer."""
+def ask(*options: str) -> str | None:
+    """Return the output of nvidia-smi; None if it fails."""
     try:
-        done = subprocess.run(
-            ["nvidia-smi", *words, "--format=csv,noheader,nounits"],
+        process = subprocess.run(
+            ["nvidia-smi", *options, "--format=csv,noheader,nounits"],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout if done.returncode == 0 else None
+    return process.stdout if process.returncode == 0 else None
 
 
 def used(ask: Ask = ask) -> list[Used] | None:
-    """The GPUs of this node that something uses; None where nvidia-smi does not say, or says it otherwise."""
+    """Return the GPUs of this node that are in use; None if nvidia-smi fails or prints another format."""
     processes: dict[str, list[str]] = {}
     apps = ask("--query-compute-apps=gpu_bus_id,pid,process_name,used_memory")
     for bus, pid, name, mib in _rows(apps or "", 4):
         processes.setdefault(bus, []).append(plain(f"{pid} {name} ({mib} MiB)"))
-    found = []
+    gpus = []
     rows = list(_rows(ask("--query-gpu=pci.bus_id,utilization.gpu,memory.used") or "", 3))
     for bus, percent, mib in rows:
         busy, taken = (int(word) if word.isascii() and word.isdigit() else 0 for word in (percent, mib))
         if processes.get(bus) or busy > MOST_PERCENT or taken > MOST_MIB:
-            found.append(Used(plain(bus), busy, taken, tuple(processes.get(bus, ()))))
-    return found if found or (rows and apps is not None) else None
+            gpus.append(Used(plain(bus), busy, taken, tuple(processes.get(bus, ()))))
+    return gpus if gpus or (rows and apps is not None) else None
 
 
 def _rows(text: str, width: int) -> Iterator[list[str]]:
     for line in text.splitlines():
         words = [word.strip() for word in line.split(",")]
         if len(words) >= width and ":" in words[0]:
-            # A process may have a comma in its name.
+            # A process name may contain a comma.
             yield [*words[: width - 2], ", ".join(words[width - 2 : -1]), words[-1]]
 
 
-def sentences(found: list[Used]) -> list[str]:
-    """Return a sentence for each GPU in use, or one for all GPUs that the same processes use."""
+def sentences(gpus: list[Used]) -> list[str]:
+    """Return a sentence for each GPU in use, or one sentence for all GPUs that the same processes use."""
     groups: dict[tuple[str, ...], list[Used]] = {}
-    for each in found:
-        # Their memory differs by GPU. Processes that cannot be seen from here may be different ones.
-        users = tuple(word.rpartition(" (")[0] for word in each.processes) or (each.bus,)
-        groups.setdefault(users, []).append(each)
-    return [str(group[0]) if len(group) == 1 else _of_all(users, group) for users, group in groups.items()]
+    for gpu in gpus:
+        # Compare without the memory, which differs by GPU. Invisible processes may be different ones.
+        users = tuple(word.rpartition(" (")[0] for word in gpu.processes) or (gpu.bus,)
+        groups.setdefault(users, []).append(gpu)
+    return [str(group[0]) if len(group) == 1 else _group_sentence(users, group) for users, group in groups.items()]
 
 
-def _of_all(users: tuple[str, ...], group: list[Used]) -> str:
+def _group_sentence(users: tuple[str, ...], group: list[Used]) -> str:
     percent, mib = max(each.percent for each in group), max(each.mib for each in group)
     names = ", ".join(each.bus for each in group)
     return f"GPUs {names} are up to {percent} % busy with up to {mib} MiB in use by {', '.join(users)}"
 
 
-def check_foreign(found: list[Used] | None) -> Iterator[Finding]:
-    """A GPU that something uses while the job of all nodes holds them alone."""
-    if found is None:
+def check_foreign(gpus: list[Used] | None) -> Iterator[Finding]:
+    """Check for GPUs in use while the job of all nodes has them exclusively."""
+    if gpus is None:
         yield unjudged(FOREIGN, NOT_KNOWN, "run nvidia-smi on the node")
-    for sentence in sentences(found or []):
+    for sentence in sentences(gpus or []):
         yield finding("warning", FOREIGN, sentence, _REMEDY)
 
 
 def main() -> int:
-    """Print the lines in one write, so that those of other nodes do not come between."""
+    """Print all lines in one write, so that lines of other nodes do not come between."""
     name = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
-    found = used()
-    lines = [NOT_KNOWN] if found is None else sentences(found) or [NOTHING]
+    gpus = used()
+    lines = [NOT_KNOWN] if gpus is None else sentences(gpus) or [NOTHING]
     sys.stdout.write("".join(f"{name}: {each}\n" for each in lines))
     return 0

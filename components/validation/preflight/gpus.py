@@ -1,4 +1,4 @@
-"""GPU count and health, as nvidia-smi tells it."""
+"""Checks of GPU count and health from nvidia-smi's output."""
 
 from __future__ import annotations
 
@@ -7,69 +7,69 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from components.validation.preflight.findings import Finding, finding, unjudged
-from components.validation.preflight.health import NO_ANSWER, Look
+from components.validation.preflight.health import NO_ANSWER, CommandResult
 from components.validation.preflight.smi import Gpu, Smi, read_smi
 
 COUNT, DRIVER, HEALTH, FABRIC = "GPU count", "GPU driver", "GPU health", "fabric manager"
 _MISSING = (
-    "see 'dmesg | grep -i xid' and 'lspci -d 10de:' on the node and restart it; one that stays away has to be replaced"
+    "see 'dmesg | grep -i xid' and 'lspci -d 10de:' on the node and restart it; replace a GPU that does not come back"
 )
-_RESTART = "restart the node: its driver was updated under it"
-_NOT_LOADED = "'modprobe nvidia' and 'dkms status' on the node say why it does not load (Secure Boot wants signed ones)"
-# Sentences of nvidia-smi in the place of an answer or beside it: what they mean, and what helps.
+_RESTART = "restart the node: its driver was updated while it was loaded"
+_NOT_LOADED = "run 'modprobe nvidia' and 'dkms status' on the node to see why (Secure Boot needs signed modules)"
+# Messages of nvidia-smi instead of an answer or beside it, with their meaning and remedy.
 _SENTENCES = (
-    ("version mismatch", "the driver that runs is not the one that is installed", _RESTART),
+    ("version mismatch", "the loaded driver is not the installed one", _RESTART),
     ("couldn't communicate", "the driver does not load", _NOT_LOADED),
     ("gpu is lost", "a GPU is lost", _MISSING),
     ("unable to determine the device handle", "a GPU is lost", _MISSING),
     ("no devices were found", "the driver finds no GPU", _MISSING),
-    ("requires reset", "a GPU has to be reset", "drain the node and restart it"),
+    ("requires reset", "a GPU needs a reset", "drain the node and restart it"),
 )
 _CORRUPTED = "inforom is corrupted"
 _RESET = "drain the node, then 'nvidia-smi --gpu-reset -i {bus}' on it, or restart it"
-# Reasons by which hardware protects itself, and the one by which the driver does.
+# Throttle reasons that the hardware sets to protect itself. The driver sets the other one.
 _BY_HARDWARE = {
-    "hw_slowdown": "look at power supply and cooling of the node",
-    "hw_thermal_slowdown": "it is too hot: look at fans, air and coolant of the node",
-    "hw_power_brake_slowdown": "the machine's power supply holds it back: look at power supplies and their cables",
+    "hw_slowdown": "check the node's power supply and cooling",
+    "hw_thermal_slowdown": "the GPU is too hot: check the node's fans, air flow and coolant",
+    "hw_power_brake_slowdown": "the machine's power supply limits it: check power supplies and their cables",
 }
 
 
-def check_gpus(look: Look | None, promised: int) -> Iterator[Finding]:
-    """What nvidia-smi says of a node's GPUs. `promised` is how many Slurm gives to jobs."""
-    if look is None:
+def check_gpus(result: CommandResult | None, promised: int) -> Iterator[Finding]:
+    """Check nvidia-smi's answer. `promised` is the number of GPUs that Slurm gives to jobs."""
+    if result is None:
         return
-    smi = read_smi(look.output)
-    said = next((line for line in look.output.splitlines() if line.strip()), "nothing")
-    sentence = next((each for each in _SENTENCES if each[0] in (smi.words if smi else look.output).lower()), None)
-    if look.status is None:
+    smi = read_smi(result.output)
+    first_line = next((line for line in result.output.splitlines() if line.strip()), "nothing")
+    sentence = next((each for each in _SENTENCES if each[0] in (smi.words if smi else result.output).lower()), None)
+    if result.status is None:
         yield finding(
-            "error", DRIVER, "nvidia-smi gives no answer: a GPU or its driver hangs",
+            "error", DRIVER, "nvidia-smi does not answer: a GPU or its driver hangs",
             "see 'dmesg | grep -iE \"nvrm|xid\"' on the node, then restart it",
         )  # fmt: skip
     elif sentence is not None:
-        told = smi.words if smi else " ".join(look.output.split())
-        yield finding("error", DRIVER, f"{sentence[1]} (nvidia-smi: {told[:200]!r})", sentence[2])
+        message = smi.words if smi else " ".join(result.output.split())
+        yield finding("error", DRIVER, f"{sentence[1]} (nvidia-smi: {message[:200]!r})", sentence[2])
         yield from check_smi(smi, promised) if smi else ()
-    elif look.status == 0 and smi is None and "<nvidia_smi_log" not in look.output:
-        # Another release's, or another program of that name: no fault of the GPUs.
-        yield unjudged(HEALTH, f"nvidia-smi says {said!r}, which is of no known form", "run nvidia-smi on the node")
+    elif result.status == 0 and smi is None and "<nvidia_smi_log" not in result.output:
+        # It may be another release, or another program of that name: no fault of the GPUs.
+        yield unjudged(HEALTH, f"nvidia-smi prints an unknown format: {first_line!r}", "run nvidia-smi on the node")
     elif smi is None:
         yield finding(
-            "error", DRIVER, f"nvidia-smi ends with status {look.status} and says {said!r}",
+            "error", DRIVER, f"nvidia-smi exits with status {result.status}: {first_line!r}",
             "run nvidia-smi on the node, and see 'dmesg | grep -i nvrm' there",
         )  # fmt: skip
     else:
-        yield from _beside(look.status, smi)
+        yield from _beside(result.status, smi)
         yield from check_smi(smi, promised)
 
 
 def _beside(status: int, smi: Smi) -> Iterator[Finding]:
-    """A status or words that come with an answer: a warning, but where nvidia-smi stopped in the middle of it."""
-    words = f" and says {smi.words[:200]!r}" if smi.words else ""
+    """Yield a finding for a bad status or a message beside an answer: a warning, unless nvidia-smi stopped half-way."""
+    message = f": {smi.words[:200]!r}" if smi.words else ""
     if status and not smi.whole:
         yield finding(
-            "error", DRIVER, f"nvidia-smi stops with status {status} after {len(smi.gpus)} GPUs{words}",
+            "error", DRIVER, f"nvidia-smi stops with status {status} after {len(smi.gpus)} GPUs{message}",
             "see 'dmesg | grep -iE \"nvrm|xid\"' on the node, then restart it",
         )  # fmt: skip
     elif not smi.whole:
@@ -78,34 +78,38 @@ def _beside(status: int, smi: Smi) -> Iterator[Finding]:
         )
     elif _CORRUPTED in smi.words.lower():
         yield finding(
-            "warning", DRIVER, smi.words[:200], "jobs run; have the GPU's InfoROM written again, or the GPU replaced"
+            "warning", DRIVER, smi.words[:200], "jobs still run; have the GPU's InfoROM rewritten, or replace the GPU"
         )
-    elif status or words:
-        yield finding("warning", DRIVER, f"nvidia-smi ends with status {status}{words}", "run nvidia-smi on the node")
+    elif status or message:
+        yield finding(
+            "warning", DRIVER, f"nvidia-smi exits with status {status}{message}", "run nvidia-smi on the node"
+        )
 
 
 def check_driver_count(promised: int, root: Path = Path("/")) -> Iterator[Finding]:
-    """How many GPUs the driver has, as it says without being asked: one that fell off the bus is missing at once."""
+    """Check the number of GPUs in the driver's /proc files, which lack a GPU as soon as it falls off the bus."""
     folder = root / "proc/driver/nvidia/gpus"
     if not folder.is_dir():
-        yield unjudged(COUNT, f"{folder} is not there: no NVIDIA driver is loaded, or another one", "see 'nvidia-smi'")
+        yield unjudged(
+            COUNT, f"{folder} does not exist: the NVIDIA driver is not loaded, or it is another one", "see 'nvidia-smi'"
+        )
         return
-    there = sorted(path.name for path in folder.iterdir())
-    if len(there) < promised:
+    buses = sorted(path.name for path in folder.iterdir())
+    if len(buses) < promised:
         yield finding(
-            "error", COUNT, f"the driver has {len(there)} of {promised} GPUs ({', '.join(there) or 'none'})", _MISSING
+            "error", COUNT, f"the driver has {len(buses)} of {promised} GPUs ({', '.join(buses) or 'none'})", _MISSING
         )
 
 
 def check_smi(smi: Smi, promised: int) -> Iterator[Finding]:
-    """The same, of an answer that was read."""
+    """Check an answer of nvidia-smi that was parsed."""
     jobs = [gpu for gpu in smi.gpus if not gpu.display]
     if smi.driver:
         yield finding("info", DRIVER, smi.driver)
     if smi.whole and len(jobs) < promised:
-        there = ", ".join(gpu.bus or "?" for gpu in jobs) or "none"
+        buses = ", ".join(gpu.bus or "?" for gpu in jobs) or "none"
         yield finding(
-            "error", COUNT, f"nvidia-smi shows {len(jobs)} of {promised} GPUs ({there})",
+            "error", COUNT, f"nvidia-smi shows {len(jobs)} of {promised} GPUs ({buses})",
             _MISSING,
         )  # fmt: skip
     for gpu in jobs:
@@ -116,46 +120,44 @@ def _check_gpu(gpu: Gpu) -> Iterator[Finding]:
     where, reset = f"GPU {gpu.bus}", _RESET.format(bus=gpu.bus)
     if gpu.mig:
         yield finding(
-            "error", HEALTH, f"{where}: MIG is on, and NCCL takes one part of it at most",
-            f"'nvidia-smi -i {gpu.bus} -mig 0' on the node",
+            "error", HEALTH, f"{where}: MIG is on, and NCCL uses at most one part of the GPU",
+            f"turn it off: 'nvidia-smi -i {gpu.bus} -mig 0' on the node",
         )  # fmt: skip
     for word in gpu.broken:
-        yield finding("error", HEALTH, f"{where}: {word}", "have the GPU replaced")
+        yield finding("error", HEALTH, f"{where}: {word}", "replace the GPU")
     for word in gpu.pending:
         yield finding("error", HEALTH, f"{where}: a {word} is pending", reset)
     if gpu.uncorrectable:
         seen = f"{where}: {gpu.uncorrectable} memory errors that ECC could not correct since the driver was loaded"
         yield finding("error", HEALTH, seen, reset)
     elif gpu.uncorrectable_ever:
-        seen = (
-            f"{where}: {gpu.uncorrectable_ever} memory errors of its life that ECC could not correct, none of them new"
-        )
-        yield finding("info", HEALTH, seen, "nothing, unless their number grows")
+        seen = f"{where}: {gpu.uncorrectable_ever} earlier memory errors that ECC could not correct, none of them new"
+        yield finding("info", HEALTH, seen, "nothing to do unless the number grows")
     if gpu.recovery and re.search(r"reset|reboot|drain|replace", gpu.recovery, re.IGNORECASE):
         yield finding("error", HEALTH, f"{where}: its driver asks for {gpu.recovery!r}", reset)
     elif gpu.recovery:
-        yield unjudged(HEALTH, f"{where}: its driver says {gpu.recovery!r} of its recovery", reset)
+        yield unjudged(HEALTH, f"{where}: its driver reports an unknown recovery action {gpu.recovery!r}", reset)
     for word in gpu.lost:
         severe = "lost" in word.lower() or "reset" in word.lower()
-        yield finding("error" if severe else "warning", HEALTH, f"{where}: nvidia-smi says {word!r} of it", reset)
+        yield finding("error" if severe else "warning", HEALTH, f"{where}: nvidia-smi reports {word!r}", reset)
     for reason in gpu.throttled:
         if reason in _BY_HARDWARE:
-            yield finding("error", HEALTH, f"{where}: clocks held down by {reason}", _BY_HARDWARE[reason])
+            yield finding("error", HEALTH, f"{where}: clocks are reduced by {reason}", _BY_HARDWARE[reason])
         else:
-            yield finding("warning", HEALTH, f"{where}: clocks held down by {reason}", "look at the node's cooling")
+            yield finding("warning", HEALTH, f"{where}: clocks are reduced by {reason}", "check the node's cooling")
     if gpu.fabric and not _registered(*gpu.fabric):
         yield finding(
             "error", FABRIC, f"{where}: not registered with the NVLink fabric ({', '.join(filter(None, gpu.fabric))})",
-            "'systemctl restart nvidia-fabricmanager' and its log; on a virtual machine it runs on the host",
+            "'systemctl restart nvidia-fabricmanager', and see its log; on a virtual machine it runs on the host",
         )  # fmt: skip
     if gpu.health:
-        # One that says only in part what it suffers from goes on, slower.
+        # A GPU that is only partly unhealthy keeps working, but slower.
         severely = {("summary", "unhealthy"), ("route_unhealthy", "true")} & {
             (name, word.lower()) for name, word in gpu.health
         }
         words = ", ".join(f"{name.replace('_', ' ')} {word}" for name, word in gpu.health)
         yield finding(
-            "error" if severely else "warning", FABRIC, f"{where}: its NVLink fabric is not well: {words}",
+            "error" if severely else "warning", FABRIC, f"{where}: its NVLink fabric is unhealthy: {words}",
             f"see nvidia-fabricmanager's log and 'dmesg | grep -i sxid'; {reset}",
         )  # fmt: skip
 
@@ -164,17 +166,17 @@ def _registered(state: str, status: str) -> bool:
     return state.lower() == "completed" and status.lower() in ("success", "nvml_success", "n/a", "")
 
 
-def check_fabric_manager(look: Look | None, switches: int) -> Iterator[Finding]:
-    """The fabric manager of a machine that has NVSwitches on its own PCI bus."""
-    if not switches or look is None or "active" in look.output.split("\n"):
+def check_fabric_manager(result: CommandResult | None, switches: int) -> Iterator[Finding]:
+    """Check the fabric manager of a machine with NVSwitches on its PCI bus."""
+    if not switches or result is None or "active" in result.output.split("\n"):
         return
-    state = next((line for line in reversed(look.output.split("\n")) if line.strip()), "no answer")
-    if look.status in NO_ANSWER:
-        yield unjudged(FABRIC, f"{switches} NVSwitches, and systemctl does not answer: {state}")
+    state = next((line for line in reversed(result.output.split("\n")) if line.strip()), "no answer")
+    if result.status in NO_ANSWER:
+        yield unjudged(FABRIC, f"{switches} NVSwitches, but systemctl does not answer: {state}")
         return
-    # While it starts, jobs wait for it.
+    # Only a warning while it starts, because jobs wait for it.
     yield finding(
         "warning" if state in ("activating", "reloading") else "error", FABRIC,
-        f"{switches} NVSwitches, and nvidia-fabricmanager is {state}",
-        "'systemctl enable --now nvidia-fabricmanager'; its package must be of the driver's version",
+        f"{switches} NVSwitches, but nvidia-fabricmanager is {state}",
+        "'systemctl enable --now nvidia-fabricmanager'; its package must have the driver's version",
     )  # fmt: skip

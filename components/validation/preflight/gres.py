@@ -1,4 +1,4 @@
-"""The GPUs that Slurm gives to jobs of this node: its own lines of gres.conf (/etc/tailrack/gres.conf)."""
+"""The GPUs that Slurm gives to jobs of this node, from its lines of gres.conf (/etc/tailrack/gres.conf)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ MOST = 256
 
 
 def device_numbers(root: Path = Path("/")) -> list[int]:
-    """Return the numbers of their device files, in Slurm's order; empty without GPUs."""
+    """Return the numbers of their device files in Slurm's order; empty without GPUs."""
     try:
         text = (root / GRES).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return []
-    found: list[int] = []
+    devices: list[int] = []
     for numbers in re.findall(r"^[^#\n]*\bName=gpu\b[^\n]*\bFile=/dev/nvidia\[?([0-9,-]+)\]?", text, re.MULTILINE):
-        for run in numbers.split(","):
-            first, _, last = run.partition("-")
+        for part in numbers.split(","):
+            first, _, last = part.partition("-")
             if first.isdecimal() and (last or first).isdecimal():
-                found += range(int(first), min(int(last or first), MOST) + 1)
-    return sorted(set(found))
+                devices += range(int(first), min(int(last or first), MOST) + 1)
+    return sorted(set(devices))

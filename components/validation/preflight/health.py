@@ -1,4 +1,4 @@
-"""What the root-owned collector wrote (collect.py), read. What is no file of that form is no look at all."""
+"""Read the file of root's collector (collect.py). A file of another form is ignored."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 MOST_BYTES = 8_000_000
-# Of a look: not in time, not to be run, not there.
+# Status of a command that timed out, could not run, or does not exist.
 NO_ANSWER = (None, 126, 127)
 
 
 @dataclass(frozen=True)
-class Look:
-    """A command's status and output; `status` is None where it gave no answer in time."""
+class CommandResult:
+    """A command's status and output; `status` is None if it gave no answer in time."""
 
     status: int | None
     output: str
@@ -21,26 +21,26 @@ class Look:
 
 @dataclass(frozen=True)
 class Health:
-    """All looks by name, and when they were made, in seconds since 1970."""
+    """All results by command name, and the time of their collection in Unix seconds."""
 
     time: int
-    looks: dict[str, Look] = field(default_factory=dict)
+    results: dict[str, CommandResult] = field(default_factory=dict)
 
     def output(self, name: str) -> str:
-        """What a command printed, whatever its status: that may be a warning's. Empty where there was no answer."""
-        look = self.looks.get(name)
-        return look.output if look and look.status not in NO_ANSWER else ""
+        """Return the output of a command, whatever its status, which may be a mere warning; empty without an answer."""
+        result = self.results.get(name)
+        return result.output if result and result.status not in NO_ANSWER else ""
 
 
 def read_health(text: str) -> Health | None:
-    """Return what the text holds, None where it is not of the collector's form. Never raises."""
+    """Return the content of the file; None if it is not of the collector's form. Never raises."""
     try:
-        whole = json.loads(text)
+        data = json.loads(text)
         return Health(
-            int(whole["time"]),
+            int(data["time"]),
             {
-                str(name): Look(None if look["status"] is None else int(look["status"]), str(look["output"]))
-                for name, look in whole["looks"].items()
+                str(name): CommandResult(None if item["status"] is None else int(item["status"]), str(item["output"]))
+                for name, item in data["looks"].items()
             },
         )
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
@@ -48,10 +48,10 @@ def read_health(text: str) -> Health | None:
 
 
 def health_of(path: Path) -> Health | None:
-    """Return what the collector wrote. Only root may have written it: a user could say anything of a GPU."""
+    """Return the content of the collector's file. Only root's file counts: a user could write any GPU state."""
     try:
-        about = path.stat()
-        if about.st_uid != 0 or about.st_size > MOST_BYTES:
+        status = path.stat()
+        if status.st_uid != 0 or status.st_size > MOST_BYTES:
             return None
         return read_health(path.read_text(encoding="utf-8", errors="replace"))
     except OSError:

@@ -1,8 +1,9 @@
-"""Which processes hold a job's GPUs when it begins: nobody's should. Run by itself it is a script of Slurm's prolog.
+"""Find processes that hold a job's GPUs when it starts, which none should. As a program it is a script of Slurm's
+prolog.
 
-A process that computes has a GPU's device file open, and that of CUDA's memory (daemons that watch GPUs have the first
-alone): where there is none outside of a job, no driver is asked. But CUDA opens the files of all GPUs, so nvidia-smi
-has to say which of them it uses. Where it does not, the files are the last resort, and the finding says so.
+A process that computes has a GPU's device file and that of CUDA's memory open (daemons that watch GPUs open only the
+first). If there is no such process outside of jobs, the driver is not queried. But CUDA opens the files of all GPUs, so
+nvidia-smi has to report which of them a process uses. If it fails, the open files decide, and the finding reports that.
 """
 
 from __future__ import annotations
@@ -25,32 +26,32 @@ _GPU = re.compile(r"/dev/nvidia(\d{1,3})", re.ASCII)
 _MEMORY = "/dev/nvidia-uvm"
 _STEP = "slurmstepd"
 _MINOR = re.compile(r"^Device Minor:\s*(\d{1,3})\s*$", re.MULTILINE | re.ASCII)
-# A script of the prolog is ended after 20 s, and the node drained for it.
+# After 20 s a script of the prolog is killed and the node is drained.
 ASK_SECONDS = 12
-# As root, nvidia-smi makes device files that a container was not given on purpose.
+# As root, nvidia-smi would create device files that a container must not have.
 NOBODY = 65534
 QUERY = ("nvidia-smi", "--query-compute-apps=gpu_bus_id,pid", "--format=csv,noheader")
 Ask = Callable[[], str | None]
 
 
 def ask() -> str | None:
-    """What nvidia-smi says of processes that compute; None where it does not answer."""
+    """Return nvidia-smi's list of computing processes; None if it fails."""
     root = os.geteuid() == 0
     path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             QUERY, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=ASK_SECONDS,
             env={"PATH": path, "LC_ALL": "C"}, user=NOBODY if root else None, group=NOBODY if root else None,
             extra_groups=[] if root else None,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout if done.returncode == 0 else None
+    return process.stdout if process.returncode == 0 else None
 
 
 def computing(text: str, root: Path = Path("/")) -> dict[str, set[int]] | None:
-    """Return process numbers to the GPUs that they compute on, of nvidia-smi's answer; None where it is none."""
-    found: dict[str, set[int]] = {}
+    """Return the GPUs by process number, from nvidia-smi's answer; None if the answer is malformed."""
+    gpus: dict[str, set[int]] = {}
     for line in filter(None, map(str.strip, text.splitlines())):
         bus, _, pid = (word.strip() for word in line.partition(","))
         information = root / "proc/driver/nvidia/gpus" / bus_address(bus) / "information"
@@ -60,14 +61,14 @@ def computing(text: str, root: Path = Path("/")) -> dict[str, set[int]] | None:
             minor = None
         if minor is None or not pid.isdecimal():
             return None
-        found.setdefault(pid, set()).add(int(minor[1]))
-    return found
+        gpus.setdefault(pid, set()).add(int(minor[1]))
+    return gpus
 
 
 def in_a_job(pid: str, root: Path) -> bool:
-    """Whether a process is in a job: by its cgroup, or because a slurmstepd of root's is above it."""
-    seen = 0
-    while pid.isdecimal() and int(pid) > 1 and seen < 100:
+    """Whether a process is in a job: by its cgroup, or because one of its ancestors is root's slurmstepd."""
+    depth = 0
+    while pid.isdecimal() and int(pid) > 1 and depth < 100:
         folder = root / "proc" / pid
         try:
             if re.search(r"/job_\d", (folder / "cgroup").read_text(errors="replace")):
@@ -78,32 +79,32 @@ def in_a_job(pid: str, root: Path) -> bool:
             parent = re.search(r"^PPid:\s*(\d+)$", (folder / "status").read_text(errors="replace"), re.MULTILINE)
         except OSError:
             return False
-        pid, seen = parent[1] if parent else "0", seen + 1
+        pid, depth = parent[1] if parent else "0", depth + 1
     return False
 
 
 def holders(devices: set[int], root: Path = Path("/")) -> dict[str, list[int]]:
-    """Return process numbers, outside of jobs, to the GPUs among `devices` that they compute on."""
-    found: dict[str, list[int]] = {}
+    """Return the GPUs among `devices` that processes outside of jobs may compute on, by process number."""
+    gpus: dict[str, list[int]] = {}
     for folder in (root / "proc").glob("[0-9]*"):
-        held, computes = set(), False
+        open_gpus, uses_memory = set(), False
         with contextlib.suppress(OSError):
             for entry in os.scandir(folder / "fd"):
                 with contextlib.suppress(OSError):
-                    # There are tens of thousands of them, and a Path of each takes longer than all the rest.
+                    # Tens of thousands of entries: a Path for each would take longer than all the rest.
                     path = os.readlink(entry.path)  # noqa: PTH115
                     if not path.startswith("/dev/nvidia"):
                         continue
-                    computes |= path == _MEMORY
+                    uses_memory |= path == _MEMORY
                     if (gpu := _GPU.fullmatch(path)) and int(gpu[1]) in devices:
-                        held.add(int(gpu[1]))
-        if held and computes and not in_a_job(folder.name, root):
-            found[folder.name] = sorted(held)
-    return found
+                        open_gpus.add(int(gpu[1]))
+        if open_gpus and uses_memory and not in_a_job(folder.name, root):
+            gpus[folder.name] = sorted(open_gpus)
+    return gpus
 
 
 def check_holders(devices: set[int], root: Path = Path("/"), ask: Ask = ask) -> Iterator[Finding]:
-    """One finding a process."""
+    """Yield one finding per process."""
     held = holders(devices, root)
     if not held:
         return
@@ -113,12 +114,12 @@ def check_holders(devices: set[int], root: Path = Path("/"), ask: Ask = ask) -> 
         gpus = files if used is None else sorted(used.get(pid, set()) & devices)
         if not gpus:
             continue
-        does = "uses" if used is not None else "has the device file of"
-        why = "" if used is not None else " (nvidia-smi does not say which GPU it uses)"
+        verb = "uses" if used is not None else "has the device file of"
+        note = "" if used is not None else " (nvidia-smi does not report which GPU it uses)"
         yield finding(
-            "error", FOREIGN, f"process {pid} ({_command(pid, root)}) of {_owner(pid, root)} {does} GPU "
-            f"{', '.join(map(str, gpus))} and is in no job{why}",
-            f"ask whose it is ('ps -o user,pid,etime,cmd -p {pid}' on the node) and end it; then resume the node",
+            "error", FOREIGN, f"process {pid} ({_command(pid, root)}) of {_owner(pid, root)} {verb} GPU "
+            f"{', '.join(map(str, gpus))} and is in no job{note}",
+            f"find its owner ('ps -o user,pid,etime,cmd -p {pid}' on the node) and end it; then resume the node",
         )  # fmt: skip
 
 
@@ -133,7 +134,7 @@ def _owner(pid: str, root: Path) -> str:
     try:
         uid = (root / "proc" / pid).stat().st_uid
     except OSError:
-        return "nobody any more"
+        return "an ended process"
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -141,10 +142,10 @@ def _owner(pid: str, root: Path) -> str:
 
 
 def main(arguments: list[str], root: Path = Path("/"), ask: Ask = ask) -> int:
-    """`0,3`: the job's GPUs, as Slurm numbers them (SLURM_JOB_GPUS): by their place in this node's gres.conf."""
-    own = device_numbers(root)
+    """Check a job's GPUs. The argument is SLURM_JOB_GPUS, such as `0,3`: places in this node's gres.conf."""
+    devices = device_numbers(root)
     places = [int(word) for word in arguments[0].split(",") if word.isascii() and word.isdecimal()] if arguments else []
-    found = list(check_holders({own[place] for place in places if place < len(own)}, root, ask))
-    for each in found:
+    items = list(check_holders({devices[place] for place in places if place < len(devices)}, root, ask))
+    for each in items:
         sys.stdout.write(f"next: {each['remedy']}\n{each['seen']}\n")
-    return 1 if found else 0
+    return 1 if items else 0

@@ -1,4 +1,4 @@
-"""The kernel's ring buffer, read for events of GPUs: at once, where the journal of a long boot takes seconds."""
+"""Read GPU events from the kernel's ring buffer: at once, while the journal of a long boot takes seconds."""
 
 from __future__ import annotations
 
@@ -11,49 +11,50 @@ WANTED = ("NVRM: ", "SXid (")
 
 
 def read_kmsg(root: Path = Path("/")) -> list[tuple[int, str]]:
-    """Return (number, text) of the records that GPUs' events may be among, as far back as the buffer goes.
+    """Return (number, text) of the records that may be GPU events, as far back as the buffer goes.
 
-    One read of the device gives one record, `priority,number,microseconds,flags;text`. Empty where nobody may read it.
+    Each read of the device returns one record, `priority,number,microseconds,flags;text`. Empty if the device cannot be
+    read.
     """
     try:
         device = os.open(root / KMSG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return []
-    found, length = bytearray(), 0
+    data, length = bytearray(), 0
     try:
         while length < MOST_BYTES:
             try:
                 record = os.read(device, 8192)
-            except BrokenPipeError:  # overwritten while it was read
+            except BrokenPipeError:  # the record was overwritten during the read
                 continue
-            except OSError:  # no more of them
+            except OSError:  # no more records
                 break
             if not record:
                 break
             length += len(record)
-            found += record
+            data += record
     finally:
         os.close(device)
-    return _records(found.decode("utf-8", "replace"))
+    return _records(data.decode("utf-8", "replace"))
 
 
 def _records(text: str) -> list[tuple[int, str]]:
     records = []
     for line in text.split("\n"):
-        head, mark, words = line.partition(";")
+        head, mark, message = line.partition(";")
         fields = head.split(",")
         if (
             mark
             and len(fields) >= 4
             and fields[1].isascii()
             and fields[1].isdecimal()
-            and any(word in words for word in WANTED)
+            and any(word in message for word in WANTED)
         ):
-            records.append((int(fields[1]), words))
+            records.append((int(fields[1]), message))
     return records
 
 
 def joined(before: list[tuple[int, str]], now: list[tuple[int, str]], most: int = 500) -> list[tuple[int, str]]:
-    """What was kept of this boot and what is new: the buffer forgets its oldest records."""
+    """Return the earlier records of this boot and the new ones: the buffer drops its oldest records."""
     last = max((number for number, _ in before), default=-1)
     return [*before, *(record for record in now if record[0] > last)][:most]

@@ -1,6 +1,6 @@
-"""Ports of InfiniBand and RoCE adapters that were up before and are not now, and links that keep going down.
+"""InfiniBand and RoCE ports that were up before and are not now, and links that keep going down.
 
-What a node's ports were is kept by who looks (node_look.py): a port that nobody ever cabled is nothing that was lost.
+The caller (node_checks.py) stores earlier states, because a port that never had a cable is not lost.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from components.validation.preflight.findings import Finding, finding
 
 WINDOW_SECONDS = 3 * 3600
 MOST_DOWNS = 3
-FORGET = "where it is not meant to be used any more: 'tailrack-checks --forget-ports' on the node"
+FORGET = "if the port is unused on purpose, run 'tailrack-checks --forget-ports' on the node"
 
 
 @dataclass(frozen=True)
 class Before:
-    """Gb/s of each port that was ACTIVE at some time; and of the last hours (time, link_downed) of each port."""
+    """Gb/s of each port that was ever ACTIVE, and (time, link_downed) of each port over the last hours."""
 
     rates: Mapping[str, float] = field(default_factory=dict)
     downs: Mapping[str, Sequence[tuple[float, int]]] = field(default_factory=dict)
 
 
 def after(before: Before, ports: Sequence[Port], now: float) -> Before:
-    """What is kept after a look: the best rate of each port, and a sample of its counter every ten minutes at most."""
+    """Return the state to store after a check: each port's best rate, and its counter at most every ten minutes."""
     rates, downs = dict(before.rates), {}
     for port in ports:
         if port.active:
@@ -39,28 +39,30 @@ def after(before: Before, ports: Sequence[Port], now: float) -> Before:
 
 
 def check_lost(ports: Sequence[Port], before: Before, now: float) -> Iterator[Finding]:
-    """Ports that were up, slower ones, and those whose link went down again and again within three hours."""
+    """Check for ports that were up, ports that are slower than before, and links that went down often within three
+    hours.
+    """
     by_name = {str(port): port for port in ports}
     for name, rate in sorted(before.rates.items()):
         port = by_name.get(name)
         if port is None or not port.active:
-            state = f"is {port.state or 'in no known state'} ({port.physical or 'no link'})" if port else "is not there"
+            state = f"is {port.state or 'in an unknown state'} ({port.physical or 'no link'})" if port else "is gone"
             yield finding(
-                "error", PORT, f"{name} was ACTIVE and {state}",
-                f"look at its cable, transceiver and the switch's port ('ibstat' on the node); {FORGET}",
+                "error", PORT, f"{name} was ACTIVE and now {state}",
+                f"check its cable, transceiver and the switch port ('ibstat' on the node); {FORGET}",
             )  # fmt: skip
         elif port.rate is not None and port.rate < rate:
             yield finding(
-                "error", PORT, f"{name} ran at {rate:g} Gb/s and runs at {port.rate:g} Gb/s",
+                "error", PORT, f"{name} ran at {rate:g} Gb/s and now runs at {port.rate:g} Gb/s",
                 f"reseat or replace its cable and transceiver; {FORGET}",
             )  # fmt: skip
     for name, samples in sorted(before.downs.items()):
         port = by_name.get(name)
         count = port.counters.get("link_downed") if port else None
         recent = [each[1] for each in samples if now - each[0] <= WINDOW_SECONDS]
-        # A counter that starts again has been set to 0 by somebody, or by a restart.
+        # A lower counter than before was reset by a person or by a restart.
         if count is not None and recent and count - min(recent) > MOST_DOWNS and count >= max(recent):
             yield finding(
                 "error", PORT, f"{name}: its link went down {count - min(recent)} times in three hours",
-                "clean or replace cable and transceiver; see the switch's log of that port",
+                "clean or replace cable and transceiver; see the switch's log for that port",
             )  # fmt: skip

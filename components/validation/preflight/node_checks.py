@@ -1,10 +1,10 @@
-"""tailrack-checks: all checks of this node at once, by hand. Root's, on the node itself.
+"""tailrack-checks: run all checks of this node once, as root.
 
 Usage: tailrack-checks [--json | --forget-ports]
 
-It prints a line for each finding (severity, check, what was seen, what helps), or with --json one object
-{"node", "time", "boot_id", "findings": [{"severity", "check", "seen", "remedy"}]}. It exits with 0 where none is an
-error, with 1 where one is, with 2 where it cannot look. --forget-ports: ports that are gone are no loss any more.
+It prints a line for each finding (severity, check, observation, remedy), or with --json one object {"node", "time",
+"boot_id", "findings": [{"severity", "check", "seen", "remedy"}]}. Exit status: 0 without an error, 1 with one, 2 if the
+checks cannot run. --forget-ports: forget the ports that were up, so that a missing port is no error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from components.validation.preflight.findings import Finding, worst_first
 from components.validation.preflight.gres import device_numbers
 from components.validation.preflight.health import health_of
 
-# The collector's own looks end after 70 s.
+# The collector ends after 70 s.
 COLLECT_SECONDS = 80
 
 
@@ -40,8 +40,8 @@ class Node:
         return _text(self.root / "proc/sys/kernel/random/boot_id").strip()
 
     @property
-    def kept(self) -> Path:
-        """What is kept over a restart; root's alone."""
+    def persistent(self) -> Path:
+        """Data that survives a reboot; for root only."""
         return self.root / "var/lib/tailrack/health"
 
     @property
@@ -50,7 +50,7 @@ class Node:
 
     @property
     def shown(self) -> Path:
-        """What everybody may read."""
+        """Data that all users may read."""
         return self.root / "run/tailrack"
 
 
@@ -62,7 +62,7 @@ def _text(path: Path) -> str:
 
 
 def load(path: Path) -> Any:
-    """What a file holds as JSON; None where it is not there or no JSON."""
+    """Return the JSON content of a file; None if it is missing or malformed."""
     try:
         return json.loads(_text(path))
     except (ValueError, RecursionError):
@@ -70,7 +70,7 @@ def load(path: Path) -> Any:
 
 
 def save(path: Path, value: object, mode: int = 0o600) -> None:
-    """Write a file whole or not at all: text as it is, all else as JSON."""
+    """Write a file atomically: a string as it is, any other value as JSON."""
     path.parent.mkdir(mode=0o755 if mode & 0o004 else 0o700, parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -80,29 +80,29 @@ def save(path: Path, value: object, mode: int = 0o600) -> None:
 
 
 def _events(node: Node) -> str:
-    """Lines of this boot's kernel log that are about GPUs, also those that its buffer has forgotten."""
+    """Return the lines of this boot's kernel log about GPUs, including lines that its buffer has dropped."""
     path = node.of_this_boot / "kernel-events.json"
-    before = load(path)
-    kept = [(int(number), str(text)) for number, text in before] if isinstance(before, list) else []
-    found = kernel_log.joined(kept, kernel_log.read_kmsg(node.root))
-    if found != kept:
-        save(path, found)
-    return "\n".join(text for _, text in found)
+    stored = load(path)
+    earlier = [(int(number), str(text)) for number, text in stored] if isinstance(stored, list) else []
+    events = kernel_log.joined(earlier, kernel_log.read_kmsg(node.root))
+    if events != earlier:
+        save(path, events)
+    return "\n".join(text for _, text in events)
 
 
 def _before(node: Node) -> lost_ports.Before:
-    plain = load(node.kept / "ports.json")
+    data = load(node.persistent / "ports.json")
     try:
         return lost_ports.Before(
-            {str(port): float(rate) for port, rate in plain["rates"].items()},
-            {str(port): [(float(at), int(count)) for at, count in each] for port, each in plain["downs"].items()},
+            {str(port): float(rate) for port, rate in data["rates"].items()},
+            {str(port): [(float(at), int(count)) for at, count in each] for port, each in data["downs"].items()},
         )
     except (TypeError, KeyError, ValueError, AttributeError):
         return lost_ports.Before()
 
 
 def findings(node: Node) -> list[Finding]:
-    """All findings about this node, worst first; and what has to be remembered for the next look is."""
+    """Return all findings about this node, worst first, and store the state for the next check."""
     gpus = len(device_numbers(node.root))
     jobs = node.of_this_boot / "jobs"
     before = _before(node)
@@ -115,45 +115,45 @@ def findings(node: Node) -> list[Finding]:
         jobs=len(list(jobs.iterdir())) if jobs.is_dir() else None,
         root=node.root,
     )
-    found = worst_first(checks.run(machine, checks.NODE))
+    items = worst_first(checks.run(machine, checks.NODE))
     after = lost_ports.after(before, machine.ports, time.time())
     if after != before:
         downs = {port: list(samples) for port, samples in after.downs.items()}
-        save(node.kept / "ports.json", {"rates": dict(after.rates), "downs": downs})
-    return found
+        save(node.persistent / "ports.json", {"rates": dict(after.rates), "downs": downs})
+    return items
 
 
-def verdict(node: Node, name: str, found: list[Finding]) -> dict[str, Any]:
-    """What is shown of a look."""
-    return {"node": name, "time": int(time.time()), "boot_id": node.boot_id, "findings": found}
+def verdict(node: Node, name: str, items: list[Finding]) -> dict[str, Any]:
+    """Return the JSON object of a check."""
+    return {"node": name, "time": int(time.time()), "boot_id": node.boot_id, "findings": items}
 
 
 def main(arguments: list[str], node: Node | None = None) -> int:
-    """See above."""
+    """Run the program (see the module's docstring)."""
     node = node or Node()
     if not set(arguments) <= {"--json", "--forget-ports"} or len(arguments) > 1:
         sys.stderr.write("usage: tailrack-checks [--json | --forget-ports]\n")
         return 2
     if os.geteuid() != 0:
-        sys.stderr.write("tailrack-checks: only root can look; next: sudo tailrack-checks\n")
+        sys.stderr.write("tailrack-checks: only root can run the checks; next: sudo tailrack-checks\n")
         return 2
-    os.umask(0o022)  # everybody reads what it finds, whatever root's login has
+    os.umask(0o022)  # the output is for all users, whatever umask root has
     if "--forget-ports" in arguments:
-        (node.kept / "ports.json").unlink(missing_ok=True)
+        (node.persistent / "ports.json").unlink(missing_ok=True)
         return 0
     if device_numbers(node.root) and node.root == Path("/"):
-        # What the GPUs say now, and not some minutes ago.
+        # Use the GPUs' present state, not that of some minutes ago.
         try:
             subprocess.run(["systemctl", "start", "tailrack-health"], timeout=COLLECT_SECONDS, capture_output=True)
         except (OSError, subprocess.SubprocessError):
-            sys.stderr.write("the collector of the GPUs' health does not end; its last look is what counts\n")
-    found = findings(node)
+            sys.stderr.write("tailrack-health does not end; the checks use its last data\n")
+    items = findings(node)
     if "--json" in arguments:
-        sys.stdout.write(json.dumps(verdict(node, socket.gethostname().split(".")[0], found)) + "\n")
+        sys.stdout.write(json.dumps(verdict(node, socket.gethostname().split(".")[0], items)) + "\n")
     else:
-        for each in found:
+        for each in items:
             remedy = f" (next: {each['remedy']})" if each["remedy"] else ""
             sys.stdout.write(f"{each['severity']:8}{each['check']}: {each['seen']}{remedy}\n")
-        if not found:
+        if not items:
             sys.stdout.write("nothing found\n")
-    return 1 if any(each["severity"] == "error" for each in found) else 0
+    return 1 if any(each["severity"] == "error" for each in items) else 0

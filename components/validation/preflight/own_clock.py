@@ -1,4 +1,4 @@
-"""Whether anything keeps a node's clock right: munge and the share go by it."""
+"""Check that a time service keeps the node's clock, because munge and the share depend on it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from components.validation.preflight.findings import Finding, finding
 from components.validation.preflight.neighbour import CLOCK
 
 
-def check_kept(said: str, container: bool) -> Iterator[Finding]:
-    """`timedatectl show -p NTPSynchronized --value`; a container has its host's clock, and cannot say."""
-    if said.strip() == "no" and not container:
+def check_synchronized(synchronized: str, container: bool) -> Iterator[Finding]:
+    """Check `timedatectl show -p NTPSynchronized --value`; a container has its host's clock and cannot report it."""
+    if synchronized.strip() == "no" and not container:
         yield finding(
             "warning", CLOCK, "no time service keeps this node's clock",
-            "'timedatectl timesync-status' or 'chronyc tracking' on the node; let NTP (UDP port 123) out",
+            "see 'timedatectl timesync-status' or 'chronyc tracking' on the node; allow outgoing NTP (UDP port 123)",
         )  # fmt: skip

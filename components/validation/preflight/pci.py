@@ -1,7 +1,7 @@
 """ACS, ATS and NUMA nodes of GPUs, adapters and the bridges between them.
 
-ACS sends traffic between two devices by way of the root complex. On bare metal it should be off; on a virtual machine
-the host needs it, and what counts is that the adapter has ATS. One value for every device is therefore wrong.
+ACS redirects traffic between two devices through the root complex. On bare metal it should be off. On a virtual machine
+the host needs it, and the adapter needs ATS instead. So one rule for every device would be wrong.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _REDIRECT = re.compile(r"\b(?:ReqRedir|CmpltRedir|SrcValid)\+", re.ASCII)
 
 @dataclass(frozen=True)
 class Controls:
-    """Of PCI addresses: bridges at which ACS redirects traffic, and devices to whether their ATS is on."""
+    """PCI addresses of bridges at which ACS redirects traffic, and whether ATS is on by device."""
 
     redirecting: tuple[str, ...]
     ats: Mapping[str, bool]
 
 
 def read_lspci(text: str) -> Controls:
-    """Return what `lspci -vvv` says of ACSCtl and ATSCtl. Addresses have a domain."""
+    """Return ACSCtl and ATSCtl from `lspci -vvv`. Addresses include the domain."""
     redirecting, ats = [], {}
     address = ""
     for line in text.splitlines():
@@ -45,33 +45,35 @@ def read_lspci(text: str) -> Controls:
 
 
 def is_virtual(text: str) -> bool | None:
-    """Whether `systemd-detect-virt` names a virtual machine; None where it names nothing that it could."""
+    """Whether `systemd-detect-virt` names a virtual machine; None if its output is malformed."""
     word = text.strip()
     return None if not re.fullmatch(r"[a-z0-9-]{2,32}", word, re.ASCII) else word != "none"
 
 
 def check_acs(controls: Controls, virtual: bool | None, gpus: int) -> Iterator[Finding]:
-    """ACS on bare metal with more than one device that could speak to another."""
+    """Check ACS on bare metal with GPUs and more than one device."""
     if not gpus or not controls.redirecting:
         return
-    few = ", ".join(controls.redirecting[:4]) + (", ..." if len(controls.redirecting) > 4 else "")
-    seen = f"on at {len(controls.redirecting)} bridges ({few})"
+    some = ", ".join(controls.redirecting[:4]) + (", ..." if len(controls.redirecting) > 4 else "")
+    seen = f"on at {len(controls.redirecting)} bridges ({some})"
     if virtual is None:
         yield finding(
-            "info", ACS, f"{seen}; nobody can say here whether this is a virtual machine", "see systemd-detect-virt"
+            "info", ACS, f"{seen}; it is unknown whether this is a virtual machine", "see systemd-detect-virt"
         )
     elif virtual:
-        yield finding("info", ACS, f"{seen}, as a virtual machine needs it", "nothing: on virtual machines ATS counts")
+        yield finding(
+            "info", ACS, f"{seen}, as a virtual machine needs it", "nothing to do: virtual machines need ATS instead"
+        )
     else:
         yield finding(
-            "warning", ACS, f"{seen}: GPUs and adapters reach one another by way of the CPU",
-            "turn it off in the firmware's setup, or at each: setpci -s ADDRESS ECAP_ACS+0x6.w=0000 (until the next "
-            "boot)",
+            "warning", ACS, f"{seen}: GPUs and adapters reach each other only through the CPU",
+            "turn ACS off in the firmware setup, or until the next boot at each bridge: "
+            "setpci -s ADDRESS ECAP_ACS+0x6.w=0000",
         )  # fmt: skip
 
 
 def nvidia_devices(kind: str, root: Path = Path("/")) -> list[str]:
-    """PCI addresses of NVIDIA's devices of a class: `03` GPUs, `0680` NVSwitches."""
+    """Return the PCI addresses of NVIDIA's devices of a class: `03` GPUs, `0680` NVSwitches."""
     return [
         path.parent.name
         for path in sorted((root / "sys/bus/pci/devices").glob("*/vendor"))
@@ -80,12 +82,13 @@ def nvidia_devices(kind: str, root: Path = Path("/")) -> list[str]:
 
 
 def check_numa(gpus: list[str], ports: list[Port], root: Path = Path("/")) -> Iterator[Finding]:
-    """GPUs whose NUMA node has no adapter, where others have one."""
+    """Check for GPUs whose NUMA node has no adapter, while other NUMA nodes have one."""
     near = {port.numa_node for port in ports if port.active and port.numa_node is not None}
     nodes = {gpu: numa_node(root / "sys/bus/pci/devices" / gpu) for gpu in gpus}
     far = [gpu for gpu, node in nodes.items() if node is not None and node not in near]
     if near and far:
         yield finding(
-            "info", NUMA, f"GPUs {', '.join(far)} are on a NUMA node without an adapter (those are on {sorted(near)})",
-            "their traffic crosses the sockets; put an adapter on each, or keep jobs on the GPUs near one",
+            "info", NUMA,
+            f"GPUs {', '.join(far)} are on a NUMA node without an adapter (adapters are on {sorted(near)})",
+            "their traffic crosses CPU sockets; add an adapter for each, or keep jobs on GPUs near an adapter",
         )  # fmt: skip

@@ -1,5 +1,8 @@
-"""`nvidia-smi -q -x`, read: one record a GPU. Elements that a driver does not have are None; the names of some changed
-between its versions (clocks_throttle_reasons became clocks_event_reasons in 535)."""
+"""Parse `nvidia-smi -q -x` into one record per GPU.
+
+Elements that a driver does not have are None. Some names changed between drivers (clocks_throttle_reasons became
+clocks_event_reasons in 535).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
-# A driver for all the GPUs a machine can have says less than this.
+# Larger than the answer for all GPUs that a machine can have.
 MOST_BYTES = 4_000_000
 _NUMBER = re.compile(r"(\d{1,18})(?: |$)", re.ASCII)
 _TEXT = re.compile(r"[ -~]{1,120}")
@@ -18,16 +21,16 @@ _TEXT = re.compile(r"[ -~]{1,120}")
 class Gpu:
     """One GPU.
 
-    minor          number of its device file
-    uncorrectable  memory errors since the driver was loaded that ECC could not correct
-    uncorrectable_ever   the same, of its life
-    throttled      reasons for which its clocks are held down now: hw_slowdown, sw_thermal_slowdown, ...
-    pending        what waits for a reset: row remap, page retirement, channel repair
-    broken         what no reset mends
-    recovery       what the driver asks for: Reset, Reboot, Drain P2P, ...; None where it asks for nothing
-    fabric         state and status of its registration with the fabric manager; None where it has none
-    health         of its fabric: what is neither well nor absent, by name
-    lost           what nvidia-smi writes in the place of what it cannot ask the GPU for
+    minor                number of its device file
+    uncorrectable        memory errors since the driver was loaded that ECC could not correct
+    uncorrectable_ever   the same errors over its lifetime
+    throttled            reasons that reduce its clocks now: hw_slowdown, sw_thermal_slowdown, ...
+    pending              actions that wait for a reset: row remap, page retirement, channel repair
+    broken               faults that no reset repairs
+    recovery             action that the driver requests: Reset, Reboot, Drain P2P, ...; None without a request
+    fabric               state and status of its registration with the fabric manager; None without one
+    health               unhealthy states of its fabric, by name
+    lost                 texts of nvidia-smi in fields that it could not read from the GPU
     """
 
     bus: str
@@ -48,8 +51,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Smi:
-    """The answer: the driver's version, None where it says none, the GPUs, whether it came to its end, and words that
-    stood before or after it."""
+    """The answer: the driver's version or None, the GPUs, whether it is complete, and any text before or after it."""
 
     driver: str | None
     gpus: tuple[Gpu, ...]
@@ -72,14 +74,14 @@ _BROKEN = {
 _HELD_DOWN = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
 _NOTHING = {"none", "n/a", "not supported", "not available", ""}
 _WELL = {"healthy", "full", "false", "no"}
-# What stands in a field that the driver could not ask the GPU for.
+# Texts in fields that the driver could not read from the GPU.
 _LOST = re.compile(r"\[?(?:GPU is lost|GPU requires (?:a )?reset|Unknown Error|ERR!)\]?", re.IGNORECASE)
 _PROCESSES = re.compile(r"<(processes|accounted_processes)>.*?</\1>", re.DOTALL)
 _BEGIN, _END = "<nvidia_smi_log", "</nvidia_smi_log>"
 
 
 def read_smi(text: str) -> Smi | None:
-    """Return what `nvidia-smi -q -x` says, among other words or as far as it came; None where it is no answer.
+    """Return the content of `nvidia-smi -q -x`, even among other text or cut off; None if it is no such answer.
 
     Never raises.
     """
@@ -88,13 +90,13 @@ def read_smi(text: str) -> Smi | None:
         return None
     whole = end > begin
     if not whole:
-        # Of a cut-off answer the GPUs that came to their end.
+        # Of a truncated answer, keep the GPUs that are complete.
         end = text.rfind("</gpu>") + len("</gpu>")
         if end <= begin:
             return None
-    # Users name processes, and a name with a control character is no XML.
+    # Users choose process names, and a name with a control character is invalid XML.
     log = _PROCESSES.sub("", text[begin:end]) + _END
-    around = f"{text[:begin]} {text[end + len(_END) :] if whole else ''}"
+    rest = f"{text[:begin]} {text[end + len(_END) :] if whole else ''}"
     try:
         root = ElementTree.fromstring(log)  # noqa: S314  entities are refused above, and the text is bounded
     except (ElementTree.ParseError, ValueError, RecursionError):
@@ -102,25 +104,25 @@ def read_smi(text: str) -> Smi | None:
     if root.tag != "nvidia_smi_log":
         return None
     gpus = tuple(_gpu(element) for element in root.findall("gpu"))
-    words = " ".join(re.sub(r"<[?!][^>]*>", " ", around).split())
-    return Smi(_said(root, "driver_version"), gpus, whole, words)
+    message = " ".join(re.sub(r"<[?!][^>]*>", " ", rest).split())
+    return Smi(_text(root, "driver_version"), gpus, whole, message)
 
 
 def _gpu(gpu: ElementTree.Element) -> Gpu:
-    minor = _said(gpu, "minor_number")
-    state, status = _said(gpu, "fabric/state"), _said(gpu, "fabric/status")
-    recovery = _said(gpu, "gpu_recovery_action")
+    minor = _text(gpu, "minor_number")
+    state, status = _text(gpu, "fabric/state"), _text(gpu, "fabric/status")
+    recovery = _text(gpu, "gpu_recovery_action")
     return Gpu(
         bus=bus_address(gpu.get("id", "")),
-        name=_said(gpu, "product_name"),
+        name=_text(gpu, "product_name"),
         minor=int(minor) if minor and re.fullmatch(r"\d{1,3}", minor, re.ASCII) else None,
-        display=_said(gpu, "display_active") == "Enabled",
-        mig=_said(gpu, "mig_mode/current_mig") == "Enabled",
+        display=_text(gpu, "display_active") == "Enabled",
+        mig=_text(gpu, "mig_mode/current_mig") == "Enabled",
         uncorrectable=_uncorrectable(gpu.find("ecc_errors/volatile")),
         uncorrectable_ever=_uncorrectable(gpu.find("ecc_errors/aggregate")),
         throttled=tuple(reason for reason in _HELD_DOWN if _throttled(gpu, reason)),
-        pending=tuple(word for path, word in _PENDING.items() if _said(gpu, path) == "Yes"),
-        broken=tuple(word for path, word in _BROKEN.items() if _said(gpu, path) == "Yes"),
+        pending=tuple(word for path, word in _PENDING.items() if _text(gpu, path) == "Yes"),
+        broken=tuple(word for path, word in _BROKEN.items() if _text(gpu, path) == "Yes"),
         recovery=recovery if recovery and recovery.lower() not in _NOTHING and "deprecated" not in recovery else None,
         fabric=(state, status or "") if state and state.lower() not in _NOTHING else None,
         health=tuple(_not_well(gpu.find("fabric/health"))),
@@ -131,20 +133,20 @@ def _gpu(gpu: ElementTree.Element) -> Gpu:
 def _not_well(health: ElementTree.Element | None) -> Iterator[tuple[str, str]]:
     for each in health if health is not None else ():
         text = (each.text or "").strip()
-        # Of a rack's partitions: a machine of its own has none, and is well.
+        # For partitions of a rack: a single machine has none and is healthy.
         if each.tag != "partition_assigned" and text.lower() not in _NOTHING | _WELL and _TEXT.fullmatch(text):
             yield each.tag, text
 
 
 def bus_address(text: str) -> str:
-    """`0000:18:00.0`, as sysfs has it, of nvidia-smi's `00000000:18:00.0`; empty for what is no address."""
+    """Return nvidia-smi's address `00000000:18:00.0` in sysfs's form `0000:18:00.0`; empty if malformed."""
     match = re.fullmatch(r"(?:0000)?([0-9A-Fa-f]{4}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])", text)
     return f"{match[1]}:{match[2]}:{match[3]}.{match[4]}".lower() if match else ""
 
 
-def _said(element: ElementTree.Element, path: str) -> str | None:
-    found = element.find(path)
-    text = (found.text or "").strip() if found is not None else ""
+def _text(element: ElementTree.Element, path: str) -> str | None:
+    node = element.find(path)
+    text = (node.text or "").strip() if node is not None else ""
     return text if _TEXT.fullmatch(text) else None
 
 
@@ -153,15 +155,15 @@ def _throttled(gpu: ElementTree.Element, reason: str) -> bool:
         f"clocks_event_reasons/clocks_event_reason_{reason}",
         f"clocks_throttle_reasons/clocks_throttle_reason_{reason}",
     )
-    return any(_said(gpu, path) == "Active" for path in paths)
+    return any(_text(gpu, path) == "Active" for path in paths)
 
 
 def _uncorrectable(errors: ElementTree.Element | None) -> int:
-    """The sum of what could not be corrected. Volta and older say double_bit, with a total of their own."""
+    """Return the sum of uncorrectable errors. Volta and older have double_bit, with its own total."""
     if errors is None:
         return 0
-    found = [_number(each.text) for each in errors if "uncorrectable" in each.tag]
-    return sum(found) + _number(errors.findtext("double_bit/total"))
+    counts = [_number(each.text) for each in errors if "uncorrectable" in each.tag]
+    return sum(counts) + _number(errors.findtext("double_bit/total"))
 
 
 def _number(text: str | None) -> int:

@@ -1,4 +1,4 @@
-"""Where a node's programs write: the share, which has to answer, and its own disks, which need room."""
+"""Checks of the file systems: the share must answer, and the node's disks need free space."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from components.validation.preflight.findings import Finding, finding
 
 SHARE, DISK = "share", "disk"
 ANSWER_SECONDS = 10
-# Full is a disk with both of these; a large one has room for many jobs in its last percent.
+# A disk is full if it exceeds both limits: the last percent of a large disk has room for many jobs.
 FULL_SHARE, FULL_BYTES = 0.95, 2 * 2**30
 LEAST_INODES_SHARE = 0.01
-# Besides the places that roles write in, /var/spool/slurmd is where slurmd keeps batch scripts.
+# The folders that roles write to, and /var/spool/slurmd, where slurmd stores batch scripts.
 PLACES = ("/", "/var", "/var/spool/slurmd", "/var/lib/tailrack", "/tmp", "/var/tmp")  # noqa: S108
-_AGAIN = "'systemctl restart {unit}' on the node; see 'journalctl -u {unit}', and the head node's NFS server"
+_REMOUNT = "run 'systemctl restart {unit}' on the node; see 'journalctl -u {unit}' and the head node's NFS server"
 
 Mounts = dict[str, tuple[str, frozenset[str]]]
 
 
 def read_mounts(text: str) -> Mounts:
-    """Return mount points of /proc/self/mountinfo: the type and the options of what is on top there."""
-    found: Mounts = {}
+    """Return the topmost mount of each mount point in /proc/self/mountinfo: its type and options."""
+    mounts: Mounts = {}
     for line in text.splitlines():
-        words = line.split(" ")
-        if len(words) < 10 or "-" not in words[6:]:
+        fields = line.split(" ")
+        if len(fields) < 10 or "-" not in fields[6:]:
             continue
-        kind = words[words.index("-", 6) + 1]
-        options = {*words[5].split(","), *words[-1].split(",")}
-        found[words[4].replace("\\040", " ")] = (kind, frozenset(options))
-    return found
+        kind = fields[fields.index("-", 6) + 1]
+        options = {*fields[5].split(","), *fields[-1].split(",")}
+        mounts[fields[4].replace("\\040", " ")] = (kind, frozenset(options))
+    return mounts
 
 
 def answers(path: str, seconds: float = ANSWER_SECONDS) -> bool | None:
-    """Whether a folder can be looked at in time; None where it does not answer. What hangs is left behind."""
+    """Whether a folder can be accessed in time; None if it does not answer. A process that hangs is left behind."""
     try:
         process = subprocess.Popen(
             ["stat", "-f", "--", path], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -53,46 +53,46 @@ def answers(path: str, seconds: float = ANSWER_SECONDS) -> bool | None:
 def check_share(
     share: str, mounts: Callable[[], Mounts], answer: Callable[[str], bool | None] = answers
 ) -> Iterator[Finding]:
-    """The share where it should be mounted (by an automount, so it is asked before it is looked for)."""
+    """Check that the share is mounted. An automount mounts it on access, so the access comes first."""
     if not share:
         return
     unit = f"{share.strip('/').replace('-', chr(92) + 'x2d').replace('/', '-')}.mount"
-    there = answer(share)
-    if there is None:
+    answered = answer(share)
+    if answered is None:
         yield finding(
-            "error", SHARE, f"{share} gives no answer in {ANSWER_SECONDS} s",
-            "see whether the head node and its NFS server are up, and the path to it ('tailscale ping')",
+            "error", SHARE, f"{share} does not answer within {ANSWER_SECONDS} s",
+            "check that the head node and its NFS server are up, and the path to it ('tailscale ping')",
         )  # fmt: skip
-    elif not there or mounts().get(share, ("autofs", frozenset()))[0] == "autofs":
-        yield finding("error", SHARE, f"{share} is not mounted", _AGAIN.format(unit=unit))
+    elif not answered or mounts().get(share, ("autofs", frozenset()))[0] == "autofs":
+        yield finding("error", SHARE, f"{share} is not mounted", _REMOUNT.format(unit=unit))
 
 
 def check_disks(mounts: Mounts, places: tuple[str, ...] = PLACES, root: Path = Path("/")) -> Iterator[Finding]:
-    """Room, inodes and whether they can be written, of each file system that one of the places is on."""
+    """Check free space, free inodes and write access of each file system that holds one of the places."""
     seen = set()
     for place in places:
         path = root / place.strip("/")
         try:
-            device, about = path.stat().st_dev, os.statvfs(path)
+            device, status = path.stat().st_dev, os.statvfs(path)
         except OSError:
             continue
         if device in seen:
             continue
         seen.add(device)
-        total, free = about.f_blocks * about.f_frsize, about.f_bavail * about.f_frsize
+        total, free = status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
         if total and free < FULL_BYTES and free < (1 - FULL_SHARE) * total:
             yield finding(
                 "error", DISK, f"{place} is full: {free / 2**30:.1f} GiB of {total / 2**30:.1f} GiB are free",
-                f"'du -xh --max-depth=2 {place} | sort -h | tail' on the node says what fills it; make room",
+                f"find large folders on the node: 'du -xh --max-depth=2 {place} | sort -h | tail'; free space",
             )  # fmt: skip
-        if about.f_files and about.f_favail < LEAST_INODES_SHARE * about.f_files:
+        if status.f_files and status.f_favail < LEAST_INODES_SHARE * status.f_files:
             yield finding(
-                "error", DISK, f"{place} has no room for more files ({about.f_favail} of {about.f_files} are free)",
-                f"'du -x --inodes --max-depth=2 {place} | sort -n | tail' on the node says what has so many",
+                "error", DISK, f"{place} has no room for more files ({status.f_favail} of {status.f_files} are free)",
+                f"find folders with many files on the node: 'du -x --inodes --max-depth=2 {place} | sort -n | tail'",
             )  # fmt: skip
-        if about.f_flag & os.ST_RDONLY or "ro" in mounts.get(place, ("", frozenset()))[1]:
+        if status.f_flag & os.ST_RDONLY or "ro" in mounts.get(place, ("", frozenset()))[1]:
             yield finding(
-                "error", DISK, f"{place} can only be read",
-                "the kernel does this after a disk's error: see 'dmesg | grep -iE \"ext4|xfs|nvme|I/O error\"', then "
+                "error", DISK, f"{place} is read-only",
+                "the kernel does this after a disk error: see 'dmesg | grep -iE \"ext4|xfs|nvme|I/O error\"', then "
                 "check the disk and restart the node",
             )  # fmt: skip

@@ -1,7 +1,7 @@
-"""Xid and SXid events of this boot in the kernel's log: what a GPU, an NVSwitch or their driver complained of.
+"""Xid and SXid events of this boot in the kernel's log: faults of a GPU, an NVSwitch or their driver.
 
-What a code means: NVIDIA's "Xid Errors" (docs.nvidia.com/deploy/xid-errors), and the two public lists that clouds drain
-nodes by; where these disagree (63, 92, 94) it is a warning.
+Sources of the severities: NVIDIA's "Xid Errors" (docs.nvidia.com/deploy/xid-errors), and the two public lists by which
+clouds drain nodes. Codes on which these disagree (63, 92, 94) are warnings.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from components.validation.preflight.findings import Finding, finding, unjudged
-from components.validation.preflight.health import Look
+from components.validation.preflight.health import CommandResult
 from components.validation.preflight.smi import bus_address
 
 XID, SXID = "Xid", "SXid"
@@ -21,25 +21,25 @@ _EVENT = re.compile(
     r"NVRM: Xid \((?:PCI:)?(?:0000)?([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})(?:\.[0-7])?\): (\d{1,4})\b,?(.*)",
     re.ASCII,
 )
-# A GPU that is lost before its driver has it, or while nobody asks it, may come without a number.
+# A GPU that is lost before its driver has it, or while it is idle, may be reported without a code.
 _LOST, LOST_CODE = (
     re.compile(r"\bGPU (?:at )?(?:PCI:)?(?:0000)?([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})\b", re.ASCII),
     79,
 )
-# `12028, Non-fatal, Link 32 egress ...`; lines that go on with an event name no severity.
+# For example `12028, Non-fatal, Link 32 egress ...`; continuation lines have no severity.
 _SWITCH_EVENT = re.compile(
     r"nvidia-nvswitch\d{1,3}: SXid \((?:PCI:)?([0-9A-Fa-f:.]{7,18})\): (\d{4,6}), (Non-fatal|Fatal)\b,?(.*)",
     re.ASCII | re.IGNORECASE,
 )
 
-_REPLACE = "restart the node; where it comes again, have the GPU, its cables and its slot looked at"
+_REPLACE = "restart the node; if it happens again, have the GPU, its cables and its slot checked"
 _RESET = "drain the node and reset the GPU (nvidia-smi --gpu-reset -i {bus}), or restart it"
-_PROGRAM = "most often a fault of the program that ran; where different programs meet it, restart the node"
-_WATCH_SWITCH = "watch it: such an event is recovered from by itself; see nvidia-fabricmanager's log where it goes on"
-_WATCH = "watch it; reset the GPU between jobs where it comes again"
+_PROGRAM = "usually a fault of the program; if different programs cause it, restart the node"
+_WATCH_SWITCH = "watch it: the switch recovers from such an event; if it continues, see nvidia-fabricmanager's log"
+_WATCH = "watch it; if it happens again, reset the GPU between jobs"
 
 _NEXT = {
-    **dict.fromkeys((54,), ("error", "look at the GPU's power cables")),
+    **dict.fromkeys((54,), ("error", "check the GPU's power cables")),
     **dict.fromkeys((79, 151, 168), ("error", _REPLACE)),
     **dict.fromkeys((48, 62, 64, 74, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158), ("error", _RESET)),
     **dict.fromkeys((56, 57, 58, 61, 65, 68, 69, 73, 80, 81), ("error", _RESET)),
@@ -49,7 +49,7 @@ _NEXT = {
 }
 
 
-# In Xid 154 the driver says what it asks for from now on: its number and, differently by release, its name.
+# Xid 154 reports the action that the driver requests: its number, and a name that differs by release.
 RECOVERY = 154
 _ACTION = re.compile(r"recovery action changed from .* to 0x([0-9A-Fa-f]{1,8}) \(([^)]*)\)", re.ASCII)
 _RESTART = "drain the node and restart it"
@@ -57,12 +57,13 @@ _RESTART = "drain the node and restart it"
 
 @dataclass
 class Events:
-    """What one log says of a GPU since its driver last asked for nothing.
+    """The events of one GPU in one log since its driver last requested no action.
 
-    counted    how often each code came, and the words of the first
-    action     the last Xid 154's own words; empty where there was none since
-    lost       whether the driver said, outside an Xid event, that the GPU has fallen off the bus
-    recovered  how often the driver took back what it had asked for
+    counted    number of events by code
+    words      text of the first event by code
+    action     text of the last Xid 154; empty without one
+    lost       whether the driver reported, outside an Xid event, that the GPU fell off the bus
+    recovered  how often the driver withdrew its request
     """
 
     counted: Counter[int] = field(default_factory=Counter)
@@ -72,84 +73,88 @@ class Events:
     recovered: int = 0
 
 
-def check_log(look: Look | None, gpus: int) -> Iterator[Finding]:
-    """Whether the kernel's log was read at all: without it no event is seen."""
-    if gpus and look is not None and look.status != 0 and not look.output.strip():
-        yield unjudged(XID, f"the kernel's log cannot be read (status {look.status})", "run 'journalctl -k -b' as root")
+def check_log(result: CommandResult | None, gpus: int) -> Iterator[Finding]:
+    """Check that the kernel's log was read: without it no event is seen."""
+    if gpus and result is not None and result.status != 0 and not result.output.strip():
+        yield unjudged(
+            XID, f"the kernel's log cannot be read (status {result.status})", "run 'journalctl -k -b' as root"
+        )
 
 
 def check_switches(*texts: str) -> Iterator[Finding]:
-    """One finding an NVSwitch and code, of texts that may have the same events."""
-    found: dict[tuple[str, str], tuple[bool, str]] = {}
+    """Yield one finding per NVSwitch and code; the texts may contain the same events."""
+    events: dict[tuple[str, str], tuple[bool, str]] = {}
     for line in "\n".join(texts).splitlines():
         if event := _SWITCH_EVENT.search(line):
             fatal = event[3].lower() == "fatal"
-            before = found.get((event[1], event[2]))
-            if before is None or (fatal and not before[0]):
-                found[event[1], event[2]] = (fatal, event[4].strip()[:160])
-    for (bus, code), (fatal, words) in sorted(found.items(), key=lambda each: (not each[1][0], each[0]))[:MOST]:
+            earlier = events.get((event[1], event[2]))
+            if earlier is None or (fatal and not earlier[0]):
+                events[event[1], event[2]] = (fatal, event[4].strip()[:160])
+    for (bus, code), (fatal, message) in sorted(events.items(), key=lambda each: (not each[1][0], each[0]))[:MOST]:
         yield finding(
             "error" if fatal else "warning", SXID, f"NVSwitch {bus}: SXid {code}, {'fatal' if fatal else 'non-fatal'}: "
-            f"{words}",
-            "drain the node and restart it; where it comes again, have the switch, its GPUs and baseboard looked at"
+            f"{message}",
+            "drain the node and restart it; if it happens again, have the switch, its GPUs and baseboard checked"
             if fatal else _WATCH_SWITCH,
         )  # fmt: skip
 
 
 def read_xids(text: str) -> dict[str, Events]:
-    """Return the events of each GPU by its bus address. A GPU that was reset has those since then alone."""
-    found: dict[str, Events] = {}
+    """Return the events of each GPU by its bus address. After a reset, a GPU has only the events since then."""
+    gpus: dict[str, Events] = {}
     for line in text.splitlines():
         event = _EVENT.search(line)
         if event is None:
-            # Plain searches first: one pattern for all of it would be quadratic on hostile text.
+            # Plain searches first: a single pattern would take quadratic time on hostile text.
             if "NVRM: " in line and "fallen off the bus" in line and (gone := _LOST.search(line)):
-                found.setdefault(bus_address(f"{gone[1]}.0"), Events()).lost = True
+                gpus.setdefault(bus_address(f"{gone[1]}.0"), Events()).lost = True
             continue
-        bus, code, words = bus_address(f"{event[1]}.0"), int(event[2]), event[3].strip()[:160]
-        of = found.setdefault(bus, Events())
-        if code == RECOVERY and (action := _ACTION.search(words)):
+        bus, code, message = bus_address(f"{event[1]}.0"), int(event[2]), event[3].strip()[:160]
+        events = gpus.setdefault(bus, Events())
+        if code == RECOVERY and (action := _ACTION.search(message)):
             if int(action[1], 16) == 0:
-                found[bus] = Events(recovered=of.recovered + 1)
+                gpus[bus] = Events(recovered=events.recovered + 1)
             else:
-                of.action = words
+                events.action = message
         else:
-            of.counted[code] += 1
-            of.words.setdefault(code, words)
-    for of in found.values():
-        if of.lost and LOST_CODE not in of.counted:
-            of.counted[LOST_CODE] = 1
-            of.words[LOST_CODE] = "GPU has fallen off the bus"
-    return found
+            events.counted[code] += 1
+            events.words.setdefault(code, message)
+    for events in gpus.values():
+        if events.lost and LOST_CODE not in events.counted:
+            events.counted[LOST_CODE] = 1
+            events.words[LOST_CODE] = "GPU has fallen off the bus"
+    return gpus
 
 
 def check_xids(*texts: str) -> Iterator[Finding]:
-    """One finding a GPU and code, of texts that may have the same events."""
+    """Yield one finding per GPU and code; the texts may contain the same events."""
     logs = [read_xids(text) for text in texts]
-    found: dict[tuple[str, int], tuple[str, int]] = {}
+    worst: dict[tuple[str, int], tuple[str, int]] = {}
     for bus in {bus for log in logs for bus in log}:
-        of = [log[bus] for log in logs if bus in log]
-        # One that was written before the others, or has lost its beginning, knows of fewer resets.
-        of = [each for each in of if each.recovered == max(other.recovered for other in of)]
-        for each in of:
-            for code, count in each.counted.items():
-                first, most = found.get((bus, code), (each.words[code], 0))
-                found[bus, code] = (first, max(most, count))
-        if action := next((each.action for each in reversed(of) if each.action), ""):
-            found[bus, RECOVERY] = (action, 1)
-    for (bus, code), (words, count) in sorted(found.items())[:MOST]:
-        severity, remedy = _advice(code, words)
+        events = [log[bus] for log in logs if bus in log]
+        # An older log, or one without its beginning, contains fewer resets.
+        events = [
+            log_events for log_events in events if log_events.recovered == max(other.recovered for other in events)
+        ]
+        for log_events in events:
+            for code, count in log_events.counted.items():
+                first, most = worst.get((bus, code), (log_events.words[code], 0))
+                worst[bus, code] = (first, max(most, count))
+        if action := next((log_events.action for log_events in reversed(events) if log_events.action), ""):
+            worst[bus, RECOVERY] = (action, 1)
+    for (bus, code), (message, count) in sorted(worst.items())[:MOST]:
+        severity, remedy = _advice(code, message)
         times = f" ({count} times)" if count > 1 else ""
-        yield finding(severity, XID, f"GPU {bus}: Xid {code}{times}: {words}", remedy.format(bus=bus))
-    if len(found) > MOST:
+        yield finding(severity, XID, f"GPU {bus}: Xid {code}{times}: {message}", remedy.format(bus=bus))
+    if len(worst) > MOST:
         yield finding(
-            "error", XID, f"{len(found) - MOST} more kinds of events", "see 'dmesg | grep -i xid' on the node"
+            "error", XID, f"{len(worst) - MOST} more kinds of events", "see 'dmesg | grep -i xid' on the node"
         )
 
 
-def _advice(code: int, words: str) -> tuple[str, str]:
-    """Return how bad an event is and what helps."""
-    if code == RECOVERY and (action := _ACTION.search(words)):
+def _advice(code: int, message: str) -> tuple[str, str]:
+    """Return the severity and the remedy of an event."""
+    if code == RECOVERY and (action := _ACTION.search(message)):
         name = action[2].lower()
         if "reboot" in name:
             return "error", _RESTART

@@ -56,7 +56,7 @@ def outputs() -> dict[str, Any]:
         expected_transport="InfiniBand",
         preflight={
             "a": [
-                finding("info", "tailnet path", "c is reached by way of a relay"),
+                finding("info", "tailnet path", "c is reached through a relay"),
                 finding("error", "ECC", "2 errors", "reset"),
             ]
         },
@@ -139,8 +139,8 @@ def test_what_is_no_fault_is_folded_away_and_a_fault_is_not(outputs):
     findings = text[text.index("<h2>Preflight</h2>") :]
     shown, folded = findings.split("<details><summary>What else was seen</summary>", 1)
     assert "2 errors" in shown
-    assert "by way of a relay" not in shown
-    assert "by way of a relay" in folded
+    assert "through a relay" not in shown
+    assert "through a relay" in folded
     for found in outputs["validation"]["rack"]["preflight"].values():
         found[:] = [each for each in found if each["severity"] == "info"]
     assert "No error and no warning." in page(outputs, "prod", "")

@@ -37,7 +37,7 @@ def warning(severity: int) -> dict[str, Any]:
         ("Error: unable to establish a connection to the specified host: localhost", "info", "localhost"),
         ("", "info", "UNJUDGED: dcgmi diag -r 2 gave no result: it printed nothing"),
         ('{"DCGM Diagnostic": {"runtime_error": "driver"}}', "info", "UNJUDGED"),
-        ('{"DCGM Diagnostic": {"test_categories": []}}', "info", "made no test"),
+        ('{"DCGM Diagnostic": {"test_categories": []}}', "info", "ran no test"),
     ],
 )
 def test_what_dcgm_says_in_its_own_words_of_how_bad_it_is(text: str, severity: str, seen: str) -> None:
@@ -80,7 +80,7 @@ BAD_RESULT = {"entity_group": "GPU", "entity_id": 3, "status": "Fail", "warnings
 )  # fmt: skip
 def test_a_gpu_that_dcgm_would_isolate_is_an_error_whatever_stands_beside_it(text: str) -> None:
     (found,) = findings_of(text, 2)
-    assert (found["severity"], found["remedy"]) == ("error", "isolate the GPU, as DCGM says")
+    assert (found["severity"], found["remedy"]) == ("error", "isolate the GPU, as DCGM recommends")
     assert "memory on GPU 3: GPU 3 had errors" in found["seen"]
 
 
@@ -116,4 +116,4 @@ def test_one_that_hangs_is_ended_and_unjudged(
     monkeypatch.setenv("SLURMD_NODENAME", "a1")
     assert main('{"dcgm_level": 2, "dcgm_seconds": 0.2}') == 0
     (found,) = read_lines(capsys.readouterr().out)["a1"]
-    assert found["seen"] == "UNJUDGED: dcgmi diag -r 2 has not ended after 0.2 s"
+    assert found["seen"] == "UNJUDGED: dcgmi diag -r 2 did not end within 0.2 s"

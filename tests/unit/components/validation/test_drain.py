@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from components.validation.preflight import drain, node_look
+from components.validation.preflight import drain, health_check
 from components.validation.preflight.drain import Drain, Memory, Slurm, cause, decide
 from components.validation.preflight.findings import Finding, finding
 from components.validation.preflight.node_checks import Node
@@ -96,10 +96,10 @@ def test_a_node_that_a_restart_brought_back_is_drained_again_for_the_same_error(
 
 def test_what_is_remembered_comes_back_from_its_file_and_what_is_no_such_file_is_nothing() -> None:
     memory = Memory(OWN, frozenset({"a"}), frozenset({"b"}))
-    assert Memory.of(json.loads(json.dumps(memory.plain()))) == memory
+    assert Memory.read(json.loads(json.dumps(memory.plain()))) == memory
     wrong: object
     for wrong in (None, [], {}, {"own": [1]}, {"own": None, "causes": 7, "accepted": []}, "x"):
-        assert Memory.of(wrong) == Memory()
+        assert Memory.read(wrong) == Memory()
 
 
 def test_its_own_drain_is_seen_at_each_look_so_that_only_what_came_between_two_can_be_a_persons_word() -> None:
@@ -153,19 +153,19 @@ def break_memory(node: Node, count: int) -> None:
 
 def test_a_look_drains_remembers_and_takes_back(node: Node) -> None:
     controller = Controller()
-    node_look.look(node, "a1", controller)
+    health_check.check(node, "a1", controller)
     assert controller.node["state"] == ["IDLE"]
     break_memory(node, 2)
-    node_look.look(node, "a1", controller)
+    health_check.check(node, "a1", controller)
     assert controller.node["state"] == ["IDLE", "DRAIN"]
-    assert controller.node["reason"].startswith("health: memory: mc0: 2 errors that ECC could not correct")
+    assert controller.node["reason"].startswith("health: memory: mc0: 2 errors since boot that ECC could not correct")
     assert "next: " in (node.shown / "unhealthy").read_text()
     assert json.loads((node.shown / "verdict.json").read_text())["findings"][0]["check"] == "memory"
     said = controller.node["reason_changed_at"]
-    node_look.look(node, "a1", controller)
+    health_check.check(node, "a1", controller)
     assert controller.node["reason_changed_at"] == said
     break_memory(node, 0)
-    node_look.look(node, "a1", controller)
+    health_check.check(node, "a1", controller)
     assert controller.node["state"] == ["IDLE"]
     assert not (node.shown / "unhealthy").exists()
 
@@ -173,14 +173,14 @@ def test_a_look_drains_remembers_and_takes_back(node: Node) -> None:
 def test_a_controller_that_does_not_answer_costs_no_memory(node: Node) -> None:
     controller = Controller()
     break_memory(node, 2)
-    node_look.look(node, "a1", controller)
+    health_check.check(node, "a1", controller)
     controller.answers = False
-    node_look.look(node, "a1", controller)
+    health_check.check(node, "a1", controller)
     assert (node.shown / "unhealthy").exists()
     break_memory(node, 0)
-    node_look.look(node, "a1", controller)
+    health_check.check(node, "a1", controller)
     controller.answers = True
-    node_look.look(node, "a1", controller)
+    health_check.check(node, "a1", controller)
     assert controller.node["state"] == ["IDLE"]
 
 
@@ -188,7 +188,7 @@ def test_a_node_that_slurm_does_not_know_or_shows_otherwise_is_left_alone(node: 
     break_memory(node, 2)
     for said in ("", "{}", "[]", '{"nodes": []}', '{"nodes": [7]}'):
         calls: list[tuple[str, ...]] = []
-        node_look.look(node, "a1", lambda *words, said=said, calls=calls: (calls.append(words), said)[1])
+        health_check.check(node, "a1", lambda *words, said=said, calls=calls: (calls.append(words), said)[1])
         assert [words for words in calls if words[0] == "update"] == []
 
 
@@ -199,39 +199,39 @@ def test_a_drain_is_seen_in_the_forms_of_slurms_releases() -> None:
         {**new, "state": "IDLE+DRAIN", "reason_changed_at": 7},
     ):
         said = json.dumps({"nodes": [told]})
-        assert node_look.slurm_of("a1", lambda *_, said=said: said) == Slurm(True, "x", "ada", 7)
+        assert health_check.slurm_of("a1", lambda *_, said=said: said) == Slurm(True, "x", "ada", 7)
 
 
 def test_a_node_that_is_registered_anew_has_its_own_drain_again_and_takes_it_back(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slurmd = "first"
-    monkeypatch.setattr(node_look, "said_by", lambda *_: f"{slurmd}\n")
+    monkeypatch.setattr(health_check, "stdout_of", lambda *_: f"{slurmd}\n")
     controller = Controller()
     break_memory(node, 2)
-    node_look.look(node, "a1", controller)
-    assert node_look.is_own(node, "a1", controller)
+    health_check.check(node, "a1", controller)
+    assert health_check.is_own(node, "a1", controller)
     # With the node its drain is deleted, and a new slurmd makes it known.
     slurmd = "second"
     controller.node = {"state": ["IDLE"], "reason": "", "reason_set_by_user": ""}
-    node_look.look(node, "a1", controller)
+    health_check.check(node, "a1", controller)
     assert controller.node["reason"].startswith("health: memory: ")
     break_memory(node, 0)
-    node_look.look(node, "a1", controller)
+    health_check.check(node, "a1", controller)
     assert controller.node["state"] == ["IDLE"]
 
 
 def test_a_persons_drain_is_not_its_own_and_neither_is_what_nobody_answers_for(node: Node) -> None:
     controller = Controller()
     break_memory(node, 2)
-    node_look.look(node, "a1", controller)
+    health_check.check(node, "a1", controller)
     controller.answers = False
-    assert not node_look.is_own(node, "a1", controller)
+    assert not health_check.is_own(node, "a1", controller)
     controller.answers = True
     controller.say(controller.node["reason"], "root")
-    assert not node_look.is_own(node, "a1", controller)
+    assert not health_check.is_own(node, "a1", controller)
     controller.node["state"] = ["IDLE"]
-    assert not node_look.is_own(node, "a1", controller)
+    assert not health_check.is_own(node, "a1", controller)
 
 
 def failure(node: Node, script: str, boot: str = "boot-1") -> None:
@@ -249,11 +249,11 @@ def test_the_reason_of_slurms_drain_says_which_script_and_why(node: Node) -> Non
         controller.node["state"] = ["IDLE", "DRAIN"]
         controller.say("Prolog error", "slurm")
 
-    node_look.say_reason(node, "a1", controller, drained_meanwhile)
+    health_check.set_reason(node, "a1", controller, drained_meanwhile)
     said = "Prolog error: prolog.d/50-mine: ended with status 3: no 'room'; next: make it"
     assert controller.node["reason"] == said
     # It is Slurm's drain all the same: a person takes it back.
-    node_look.look(node, "a1", controller)
+    health_check.check(node, "a1", controller)
     assert "DRAIN" in controller.node["state"]
 
 
@@ -274,23 +274,23 @@ def test_a_job_that_our_own_look_kept_away_leaves_a_drain_that_ends_with_the_err
     controller.node["state"] = ["IDLE", "DRAIN"]
     controller.say("Prolog error", "slurm")
     failure(node, "prolog.d/30-health")
-    node_look.say_reason(node, "a1", controller)
+    health_check.set_reason(node, "a1", controller)
     assert controller.node["reason"].startswith("health: memory: ")
     break_memory(node, 0)
-    node_look.look(node, "a1", controller)
+    health_check.check(node, "a1", controller)
     assert controller.node["state"] == ["IDLE"]
 
 
 def test_a_persons_reason_and_a_failure_of_an_earlier_boot_are_left_alone(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_look, "REASON_SECONDS", 0.05)
+    monkeypatch.setattr(health_check, "REASON_SECONDS", 0.05)
     controller = Controller()
     controller.node["state"] = ["IDLE", "DRAIN"]
     for reason, by, boot in (("new disk", "ada", "boot-1"), ("Prolog error", "slurm", "boot-0")):
         controller.say(reason, by)
         failure(node, "prolog.d/50-mine", boot)
-        node_look.say_reason(node, "a1", controller, lambda _seconds: None)
+        health_check.set_reason(node, "a1", controller, lambda _seconds: None)
         assert controller.node["reason"] == reason
 
 
@@ -301,17 +301,17 @@ def test_a_share_that_is_away_for_a_moment_drains_nobody_and_one_that_stays_away
     (node.root / "etc/tailrack").mkdir(parents=True)
     (node.root / "etc/tailrack/share-mounted").write_text(f"{node.root}/none\n")
     now = time.time()
-    node_look.look(node, "a1", controller)
+    health_check.check(node, "a1", controller)
     assert controller.node["state"] == ["IDLE"]
     assert json.loads((node.shown / "verdict.json").read_text())["findings"][0]["check"] == "share"
     monkeypatch.setattr(time, "time", lambda: now + 120)
-    node_look.look(node, "a1", controller)
+    health_check.check(node, "a1", controller)
     assert controller.node["reason"].startswith(f"health: share: {node.root}/none is not mounted")
 
 
 def test_a_finding_that_was_gone_begins_anew_and_so_does_one_of_an_earlier_boot() -> None:
     before = {"boot_id": "b", "since": {cause(DISK): 50.0, "x": 1.0}}
-    assert node_look.since_when([DISK, XID], before, "b", 100) == {cause(DISK): 50.0, cause(XID): 100}
+    assert health_check.since_when([DISK, XID], before, "b", 100) == {cause(DISK): 50.0, cause(XID): 100}
     other: object
     for other in (None, {}, [], {"boot_id": "b", "since": 7}, {**before, "boot_id": "c"}):
-        assert node_look.since_when([DISK], other, "b", 100) == {cause(DISK): 100}
+        assert health_check.since_when([DISK], other, "b", 100) == {cause(DISK): 100}

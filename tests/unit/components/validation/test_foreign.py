@@ -29,7 +29,7 @@ def test_a_foreign_process_is_named_with_its_memory_and_how_busy_the_gpu_is() ->
 
 def test_a_process_outside_of_this_container_is_told_by_what_it_takes() -> None:
     (found,) = foreign.used(asked(TWO, "")) or []
-    assert str(found).endswith("is 97 % busy with 41230 MiB in use by processes that are not seen from here")
+    assert str(found).endswith("is 97 % busy with 41230 MiB in use by processes that are not visible from here")
 
 
 def test_a_small_process_on_a_gpu_that_rests_is_one_all_the_same() -> None:

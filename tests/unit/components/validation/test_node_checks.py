@@ -16,8 +16,8 @@ from components.validation.preflight import checks, holders, kernel_log, lost_po
 from components.validation.preflight.checks import NODE, Machine
 from components.validation.preflight.findings import Finding
 from components.validation.preflight.gres import device_numbers
-from components.validation.preflight.health import Health, Look
-from components.validation.preflight.own_clock import check_kept
+from components.validation.preflight.health import CommandResult, Health
+from components.validation.preflight.own_clock import check_synchronized
 from components.validation.preflight.xids import check_xids
 from tests.unit.fake_nvidia_smi import gpu, nvlink, xml
 
@@ -44,7 +44,7 @@ def errors(found: list[Finding]) -> list[str]:
 
 def on(root: Path, **given: object) -> list[Finding]:
     """What NODE finds on a machine that is a folder."""
-    values: dict[str, object] = {"gpus": 0, "health": None, "root": root, "said": lambda *_words: ""}
+    values: dict[str, object] = {"gpus": 0, "health": None, "root": root, "stdout": lambda *_words: ""}
     return checks.run(Machine(**{**values, **given}), NODE)  # type: ignore[arg-type]
 
 
@@ -144,19 +144,19 @@ def test_a_code_that_nobody_knows_is_a_warning_and_drains_nobody() -> None:
 def test_what_the_driver_says_of_a_gpu_is_an_error(told: str, words: str, tmp_path: Path) -> None:
     text = xml([gpu(0)])
     for whole in (text, text.replace("</gpu>", f"{told}</gpu>")):
-        found = errors(on(tmp_path, gpus=1, health=Health(int(time.time()), {"nvidia-smi": Look(0, whole)})))
+        found = errors(on(tmp_path, gpus=1, health=Health(int(time.time()), {"nvidia-smi": CommandResult(0, whole)})))
         assert any(words in each for each in found) == (whole != text)
 
 
 def test_an_nvlink_that_is_down_is_an_error(tmp_path: Path) -> None:
-    looks = {"nvlink": Look(0, nvlink(2, 18, down=1))}
+    looks = {"nvlink": CommandResult(0, nvlink(2, 18, down=1))}
     found = errors(on(tmp_path, gpus=2, health=Health(int(time.time()), looks)))
     assert any(each.startswith("NVLink: GPU 1: 17 of 18 links are up") for each in found), found
 
 
 def test_an_nvidia_smi_of_an_unknown_form_is_unjudged(tmp_path: Path, write: Write) -> None:
     write("dev/nvidia0", "")
-    health = Health(int(time.time()), {"nvidia-smi": Look(0, "NVIDIA System Management 2030: all is well")})
+    health = Health(int(time.time()), {"nvidia-smi": CommandResult(0, "NVIDIA System Management 2030: all is well")})
     found = on(tmp_path, gpus=1, health=health)
     assert errors(found) == []
     assert any(item["seen"].startswith("UNJUDGED: ") for item in found)
@@ -190,9 +190,9 @@ def test_a_port_that_was_up_and_is_down_is_an_error_and_one_that_never_was_is_no
     port(write)
     before = lost_ports.after(lost_ports.Before(), Machine(0, None, root=tmp_path).ports, 1000)
     port(write, "1: DOWN")
-    assert errors(on(tmp_path, before=before)) == ["InfiniBand port: mlx5_0/1 was ACTIVE and is DOWN (Disabled)"]
+    assert errors(on(tmp_path, before=before)) == ["InfiniBand port: mlx5_0/1 was ACTIVE and now is DOWN (Disabled)"]
     port(write, rate="100 Gb/sec (4X EDR)")
-    assert errors(on(tmp_path, before=before)) == ["InfiniBand port: mlx5_0/1 ran at 400 Gb/s and runs at 100 Gb/s"]
+    assert errors(on(tmp_path, before=before)) == ["InfiniBand port: mlx5_0/1 ran at 400 Gb/s and now runs at 100 Gb/s"]
 
 
 def test_a_link_that_goes_down_again_and_again_is_an_error_for_three_hours(tmp_path: Path, write: Write) -> None:
@@ -209,7 +209,7 @@ def test_a_share_that_is_not_mounted_or_does_not_answer_is_an_error() -> None:
     mounted, waits = storage.read_mounts(line.format("nfs4")), storage.read_mounts(line.format("autofs"))
     assert list(storage.check_share("/shared", lambda: mounted, lambda _path: True)) == []
     for mounts, answer, words in (
-        (mounted, None, "gives no answer in 10 s"), (waits, True, "is not mounted"), ({}, True, "is not mounted"),
+        (mounted, None, "does not answer within 10 s"), (waits, True, "is not mounted"), ({}, True, "is not mounted"),
         (waits, False, "is not mounted"),
     ):  # fmt: skip
         (item,) = storage.check_share("/shared", lambda mounts=mounts: mounts, lambda _path, answer=answer: answer)  # type: ignore[misc]
@@ -241,7 +241,7 @@ class Statvfs:
     [
         ({"f_bavail": 1000}, "disk: /tmp is full: 0.0 GiB of 1.0 GiB are free"),
         ({"f_favail": 5}, "disk: /tmp has no room for more files (5 of 1000 are free)"),
-        ({"f_flag": os.ST_RDONLY}, "disk: /tmp can only be read"),
+        ({"f_flag": os.ST_RDONLY}, "disk: /tmp is read-only"),
         ({}, ""),
         # 3 GiB of 100: as full in percent, and room for jobs.
         ({"f_blocks": 26_214_400, "f_bavail": 786_432}, ""),
@@ -260,7 +260,7 @@ def test_memory_with_errors_that_ecc_cannot_correct_is_an_error(tmp_path: Path, 
     write("sys/devices/system/edac/mc/mc0/ce_count", "4000\n")
     assert [item["severity"] for item in memory.check_errors(tmp_path)] == ["warning"]
     write("sys/devices/system/edac/mc/mc0/ue_count", "2\n")
-    assert errors(on(tmp_path)) == ["memory: mc0: 2 errors that ECC could not correct since the start"]
+    assert errors(on(tmp_path)) == ["memory: mc0: 2 errors since boot that ECC could not correct"]
 
 
 def test_memory_that_is_taken_without_a_job_is_a_warning(tmp_path: Path, write: Write) -> None:
@@ -270,8 +270,12 @@ def test_memory_that_is_taken_without_a_job_is_a_warning(tmp_path: Path, write: 
 
 
 def test_a_clock_that_nobody_keeps_is_a_warning_but_in_a_container() -> None:
-    assert [item["severity"] for item in check_kept("no\n", False)] == ["warning"]
-    assert [*check_kept("yes\n", False), *check_kept("no\n", True), *check_kept("", False)] == []
+    assert [item["severity"] for item in check_synchronized("no\n", False)] == ["warning"]
+    assert [
+        *check_synchronized("yes\n", False),
+        *check_synchronized("no\n", True),
+        *check_synchronized("", False),
+    ] == []
 
 
 # Who uses a job's GPUs.
@@ -330,7 +334,7 @@ def test_where_nvidia_smi_does_not_say_the_device_file_is_the_last_resort_and_th
     (found,) = holders.check_holders({0}, tmp_path, lambda: answer)
     assert found["severity"] == "error"
     assert "has the device file of GPU 0" in found["seen"]
-    assert "nvidia-smi does not say which GPU it uses" in found["seen"]
+    assert "nvidia-smi does not report which GPU it uses" in found["seen"]
     assert " uses GPU 0" not in found["seen"]
 
 
@@ -365,7 +369,7 @@ def test_a_port_is_remembered_from_look_to_look_until_it_is_forgotten(tmp_path: 
     port(write)
     assert errors(node_checks.findings(node)) == []
     port(write, "1: DOWN")
-    assert errors(node_checks.findings(node)) == ["InfiniBand port: mlx5_0/1 was ACTIVE and is DOWN (Disabled)"]
+    assert errors(node_checks.findings(node)) == ["InfiniBand port: mlx5_0/1 was ACTIVE and now is DOWN (Disabled)"]
     assert (tmp_path / "var/lib/tailrack/health/ports.json").stat().st_mode & 0o777 == 0o600
     assert node_checks.main(["--forget-ports"], node) == 0
     assert errors(node_checks.findings(node)) == []

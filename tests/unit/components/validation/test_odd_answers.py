@@ -13,7 +13,8 @@ from components.validation.json_part import first_object
 from components.validation.preflight import gpus, nvlink, tailnet, xids
 from components.validation.preflight.checks import JOB, NODE, Machine, run
 from components.validation.preflight.collect import _EVENT
-from components.validation.preflight.health import Health, Look
+from components.validation.preflight.health import CommandResult as Answer
+from components.validation.preflight.health import Health
 from components.validation.preflight.kernel_log import _records
 from components.validation.slurm_nodes import read_nodes
 from tests.unit.components.validation.test_preflight_checks import REAL, texts, worst
@@ -30,8 +31,8 @@ def with_fields(text: str) -> str:
     return TWO.replace("</gpu>", f"{text}</gpu>", 1)
 
 
-@pytest.mark.parametrize("look", [Look(14, CORRUPTED + TWO), Look(14, TWO + CORRUPTED), Look(0, CORRUPTED + TWO)])
-def test_a_warning_beside_the_gpus_is_a_warning_and_takes_no_node_out(look: Look) -> None:
+@pytest.mark.parametrize("look", [Answer(14, CORRUPTED + TWO), Answer(14, TWO + CORRUPTED), Answer(0, CORRUPTED + TWO)])
+def test_a_warning_beside_the_gpus_is_a_warning_and_takes_no_node_out(look: Answer) -> None:
     found = list(gpus.check_gpus(look, 2))
     assert worst(found) == "warning"
     assert "infoROM is corrupted" in texts(found)
@@ -40,19 +41,20 @@ def test_a_warning_beside_the_gpus_is_a_warning_and_takes_no_node_out(look: Look
 @pytest.mark.parametrize(
     ("look", "seen", "remedy"),
     [
-        (Look(15, LOST), "a GPU is lost", "restart it"),
-        (Look(0, LOST + xml([gpu(0)])), "a GPU is lost", "restart it"),
-        (Look(6, "No devices were found\n"), "the driver finds no GPU", "lspci"),
-        (Look(0, "No devices were found\n"), "the driver finds no GPU", "lspci"),
-        (Look(18, "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.95\n"),
-         "the driver that runs is not the one that is installed", "restart the node"),
-        (Look(9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."),
+        (Answer(15, LOST), "a GPU is lost", "restart it"),
+        (Answer(0, LOST + xml([gpu(0)])), "a GPU is lost", "restart it"),
+        (Answer(6, "No devices were found\n"), "the driver finds no GPU", "lspci"),
+        (Answer(0, "No devices were found\n"), "the driver finds no GPU", "lspci"),
+        (Answer(18, "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.95\n"),
+         "the loaded driver is not the installed one", "restart the node"),
+        (Answer(9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."),
          "the driver does not load", "modprobe nvidia"),
-        (Look(139, TWO[: TWO.index("<gpu id", TWO.index("</gpu>"))]), "stops with status 139 after 1 GPUs", "restart"),
+        (Answer(139, TWO[: TWO.index("<gpu id", TWO.index("</gpu>"))]),
+         "stops with status 139 after 1 GPUs", "restart"),
     ],
     ids=["lost", "lost beside one that is well", "none", "none, and status 0", "mismatch", "no module", "dies"],
 )  # fmt: skip
-def test_a_sentence_in_the_place_of_gpus_is_an_error_with_what_helps(look: Look, seen: str, remedy: str) -> None:
+def test_a_sentence_in_the_place_of_gpus_is_an_error_with_what_helps(look: Answer, seen: str, remedy: str) -> None:
     found = [each for each in gpus.check_gpus(look, 2) if each["severity"] == "error"]
     assert seen in found[0]["seen"]
     assert remedy in found[0]["remedy"]
@@ -62,17 +64,17 @@ def test_a_sentence_in_the_place_of_gpus_is_an_error_with_what_helps(look: Look,
 
 def test_an_answer_that_is_cut_off_is_judged_as_far_as_it_goes_and_counts_no_gpu_as_lost() -> None:
     cut = TWO[: TWO.index("<gpu id", TWO.index("</gpu>")) + 30]
-    assert worst(gpus.check_gpus(Look(0, cut), 2)) == "warning"
+    assert worst(gpus.check_gpus(Answer(0, cut), 2)) == "warning"
     sick = cut.replace(
         "</gpu>", "<remapped_rows><remapped_row_failure>Yes</remapped_row_failure></remapped_rows></gpu>"
     )
-    assert "error GPU health: GPU 0000:10:00.0: a row remap failed" in texts(gpus.check_gpus(Look(0, sick), 2))
+    assert "error GPU health: GPU 0000:10:00.0: a row remap failed" in texts(gpus.check_gpus(Answer(0, sick), 2))
 
 
 def test_a_process_whose_name_is_no_xml_or_says_that_the_gpu_is_lost_takes_no_node_out() -> None:
     for name in ("\x01\x02", "GPU is lost", "<"):
         process = f"<processes><process_info><process_name>{name}</process_name></process_info></processes>"
-        assert worst(gpus.check_gpus(Look(0, with_fields(process)), 2)) == "info"
+        assert worst(gpus.check_gpus(Answer(0, with_fields(process)), 2)) == "info"
 
 
 @pytest.mark.parametrize(
@@ -99,29 +101,29 @@ def test_a_process_whose_name_is_no_xml_or_says_that_the_gpu_is_lost_takes_no_no
     ],
 )  # fmt: skip
 def test_fields_of_a_gpu_that_is_not_well_are_told_as_bad_as_they_are(fields: str, severity: str) -> None:
-    assert worst(gpus.check_gpus(Look(0, with_fields(fields)), 2)) == severity
+    assert worst(gpus.check_gpus(Answer(0, with_fields(fields)), 2)) == severity
 
 
 def test_the_health_of_a_fabric_is_found_where_a_real_h200_has_it() -> None:
     real = REAL["smi-580-h200.xml"]
-    assert worst(gpus.check_gpus(Look(0, real), 1)) == "info"
+    assert worst(gpus.check_gpus(Answer(0, real), 1)) == "info"
     sick = real.replace("<summary>N/A", "<summary>Unhealthy")
     assert sick != real
-    assert "its NVLink fabric is not well: summary Unhealthy" in texts(gpus.check_gpus(Look(0, sick), 1))
+    assert "its NVLink fabric is unhealthy: summary Unhealthy" in texts(gpus.check_gpus(Answer(0, sick), 1))
 
 
 @pytest.mark.parametrize(
     ("look", "severity"),
     [
-        (Look(0, "active\n"), ""),
-        (Look(0, "Warning: a unit file has changed\nactive\n"), ""),
-        (Look(3, "activating\n"), "warning"),
-        (Look(3, "failed\n"), "error"),
-        (Look(None, ""), "info"),
-        (Look(127, "no such file"), "info"),
+        (Answer(0, "active\n"), ""),
+        (Answer(0, "Warning: a unit file has changed\nactive\n"), ""),
+        (Answer(3, "activating\n"), "warning"),
+        (Answer(3, "failed\n"), "error"),
+        (Answer(None, ""), "info"),
+        (Answer(127, "no such file"), "info"),
     ],
 )
-def test_a_fabric_manager_that_starts_or_that_nobody_can_ask_of_takes_no_node_out(look: Look, severity: str) -> None:
+def test_a_fabric_manager_that_starts_or_that_nobody_can_ask_of_takes_no_node_out(look: Answer, severity: str) -> None:
     assert worst(gpus.check_fabric_manager(look, 4)) == severity
 
 
@@ -152,7 +154,7 @@ ALL_DOWN = "\t NVML: Unable to retrieve NVLink information as all links are inAc
     ],
 )
 def test_links_are_judged_whatever_nvidia_smi_writes_in_their_place(text: str, switches: int, severity: str) -> None:
-    assert worst(nvlink.check_links(Look(0, text), switches)) == severity
+    assert worst(nvlink.check_links(Answer(0, text), switches)) == severity
 
 
 FATAL = "[131453.7] nvidia-nvswitch0: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"
@@ -171,7 +173,7 @@ def test_events_of_nvswitches_come_through_every_filter_to_the_checks_of_a_node(
     assert _EVENT.search(FATAL)
     assert _records(f"3,1,2,-;{FATAL}\n") == [(1, FATAL)]
     for by in (JOB, NODE):
-        machine = Machine(8, Health(0, {"kernel": Look(0, FATAL)}), said=lambda *_: "")
+        machine = Machine(8, Health(0, {"kernel": Answer(0, FATAL)}), stdout=lambda *_: "")
         assert "error SXid: NVSwitch 0000:06:00.0" in texts(run(machine, by))
 
 
@@ -182,18 +184,21 @@ def test_a_gpu_that_fell_off_the_bus_without_a_number_is_one_that_did() -> None:
 
 
 def test_a_log_that_cannot_be_read_is_said_and_one_with_a_mere_warning_is_read() -> None:
-    assert worst(xids.check_log(Look(1, ""), 8)) == "info"
-    assert not list(xids.check_log(Look(0, ""), 8))
-    machine = Machine(8, Health(0, {"kernel": Look(1, REAL["kernel-xid.txt"])}), said=lambda *_: "")
+    assert worst(xids.check_log(Answer(1, ""), 8)) == "info"
+    assert not list(xids.check_log(Answer(0, ""), 8))
+    machine = Machine(8, Health(0, {"kernel": Answer(1, REAL["kernel-xid.txt"])}), stdout=lambda *_: "")
     assert "Xid 79" in texts(run(machine, NODE))
 
 
 def test_a_status_of_lspci_or_mlxconfig_that_is_a_mere_warning_leaves_what_they_printed() -> None:
-    health = Health(0, {"lspci": Look(1, "pcilib: a warning\n" + REAL["lspci-acs.txt"]), "mlxconfig": Look(3, "x")})
-    machine = Machine(8, health, said=lambda *_: "none")
+    health = Health(
+        0,
+        {"lspci": Answer(1, "pcilib: a warning\n" + REAL["lspci-acs.txt"]), "mlxconfig": Answer(3, "x")},
+    )
+    machine = Machine(8, health, stdout=lambda *_: "none")
     assert machine.controls.redirecting
     assert machine.text("mlxconfig") == "x"
-    assert Machine(8, Health(0, {"lspci": Look(127, "no such file")})).text("lspci") == ""
+    assert Machine(8, Health(0, {"lspci": Answer(127, "no such file")})).text("lspci") == ""
 
 
 PEER = {"DNSName": "a2.x.", "TailscaleIPs": ["100.64.0.2"], "CurAddr": "203.0.113.1:1", "TxBytes": 7, "RxBytes": 9}

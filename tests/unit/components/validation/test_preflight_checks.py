@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from components.validation.preflight import adapters, gpus, node, nvlink, pci, tailnet, xids
 from components.validation.preflight.adapters import Port
 from components.validation.preflight.findings import SEVERITIES, Finding, finding, line, read_lines
-from components.validation.preflight.health import Look, health_of, read_health
+from components.validation.preflight.health import CommandResult, health_of, read_health
 from components.validation.preflight.smi import bus_address, read_smi
 from tests.unit.fake_nvidia_smi import gpu, xml
 from tests.unit.fake_nvidia_smi import nvlink as fake_links
@@ -44,7 +44,7 @@ def test_a_healthy_gpu_gives_no_error_and_no_warning(name: str, bus: str, driver
     smi = read_smi(REAL[name])
     assert smi is not None
     assert (smi.driver, [each.bus for each in smi.gpus]) == (driver, [bus])
-    found = list(gpus.check_gpus(Look(0, REAL[name]), 1))
+    found = list(gpus.check_gpus(CommandResult(0, REAL[name]), 1))
     assert [(each["severity"], each["check"], each["seen"]) for each in found] == [("info", "GPU driver", driver)]
 
 
@@ -55,7 +55,7 @@ def test_a_display_is_told_by_whether_it_is_active_and_not_by_the_mode_that_card
 
 def test_mig_is_an_error() -> None:
     assert "error GPU health: GPU 0000:01:00.0: MIG is on" in texts(
-        gpus.check_gpus(Look(0, REAL["smi-535-a100-sxm4-mig.xml"]), 1)
+        gpus.check_gpus(CommandResult(0, REAL["smi-535-a100-sxm4-mig.xml"]), 1)
     )
 
 
@@ -63,11 +63,11 @@ def test_mig_is_an_error() -> None:
     ("before", "after", "expected"),
     [
         ("remapped_row_pending>No", "remapped_row_pending>Yes", "GPU 0000:00:1e.0: a row remap is pending"),
-        ("remapped_row_failure>No", "remapped_row_failure>Yes", "a row remap failed | have the GPU replaced"),
+        ("remapped_row_failure>No", "remapped_row_failure>Yes", "a row remap failed | replace the GPU"),
         ("<volatile>\n                <sram_correctable>0</sram_correctable>\n                <sram_uncorrectable>0",
          "<volatile>\n<sram_correctable>0</sram_correctable>\n<sram_uncorrectable>3", "GPU 0000:00:1e.0: 3 memory"),
         ("pending_retirement>N/A", "pending_retirement>Yes", "a page retirement is pending"),
-        ("hw_slowdown>Not Active", "hw_slowdown>Active", "error GPU health: GPU 0000:00:1e.0: clocks held"),
+        ("hw_slowdown>Not Active", "hw_slowdown>Active", "error GPU health: GPU 0000:00:1e.0: clocks are reduced"),
         ("sw_thermal_slowdown>Not Active", "sw_thermal_slowdown>Active", "warning GPU health: GPU 0000:00:1e.0"),
         ("<serial>", "<gpu_recovery_action>Reset</gpu_recovery_action><serial>", "its driver asks for 'Reset'"),
         ("<serial>", "<fabric><state>In Progress</state><status>N/A</status></fabric><serial>", "not registered"),
@@ -77,33 +77,33 @@ def test_mig_is_an_error() -> None:
 def test_what_a_gpu_suffers_from_is_named_with_its_address(before: str, after: str, expected: str) -> None:
     changed = REAL["smi-515-a10g.xml"].replace(before, after, 1)
     assert changed != REAL["smi-515-a10g.xml"]
-    assert expected in texts(gpus.check_gpus(Look(0, changed), 1))
+    assert expected in texts(gpus.check_gpus(CommandResult(0, changed), 1))
 
 
 def test_a_registered_fabric_is_well() -> None:
     said = "<fabric><state>Completed</state><status>Success</status></fabric><serial>"
-    found = gpus.check_gpus(Look(0, REAL["smi-515-a10g.xml"].replace("<serial>", said)), 1)
+    found = gpus.check_gpus(CommandResult(0, REAL["smi-515-a10g.xml"].replace("<serial>", said)), 1)
     assert worst(found) == "info"
 
 
 def test_one_gpu_less_than_promised_is_an_error() -> None:
-    found = texts(gpus.check_gpus(Look(0, xml([gpu(0), gpu(1)])), 3))
+    found = texts(gpus.check_gpus(CommandResult(0, xml([gpu(0), gpu(1)])), 3))
     assert "error GPU count: nvidia-smi shows 2 of 3 GPUs (0000:10:00.0, 0000:11:00.0)" in found
 
 
 @pytest.mark.parametrize(
     ("look", "expected"),
     [
-        (Look(None, ""), "error GPU driver: nvidia-smi gives no answer"),
+        (CommandResult(None, ""), "error GPU driver: nvidia-smi does not answer"),
         (
-            Look(9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."),
+            CommandResult(9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."),
             "the driver does not load",
         ),
-        (Look(0, "<nvidia_smi_log><gpu"), "ends with status 0"),
-        (Look(127, "no such file"), "ends with status 127"),
+        (CommandResult(0, "<nvidia_smi_log><gpu"), "exits with status 0"),
+        (CommandResult(127, "no such file"), "exits with status 127"),
     ],
 )
-def test_a_driver_that_hangs_or_fails_is_an_error(look: Look, expected: str) -> None:
+def test_a_driver_that_hangs_or_fails_is_an_error(look: CommandResult, expected: str) -> None:
     assert expected in texts(gpus.check_gpus(look, 8))
 
 
@@ -112,7 +112,7 @@ def test_a_driver_that_hangs_or_fails_is_an_error(look: Look, expected: str) -> 
     [(0, "inactive", False), (4, "active\n", False), (4, "inactive\n", True), (4, "", True)],
 )
 def test_switches_need_their_fabric_manager(switches: int, state: str, wrong: bool) -> None:
-    found = list(gpus.check_fabric_manager(Look(0 if state == "active\n" else 3, state), switches))
+    found = list(gpus.check_fabric_manager(CommandResult(0 if state == "active\n" else 3, state), switches))
     assert bool(found) == wrong
 
 
@@ -133,7 +133,7 @@ def test_links_are_read_as_they_are() -> None:
     ],
 )
 def test_links_that_are_down_are_named(text: str, switches: int, wrong: str) -> None:
-    found = texts(nvlink.check_links(Look(0, text), switches))
+    found = texts(nvlink.check_links(CommandResult(0, text), switches))
     assert wrong in found
     assert bool(found) == bool(wrong)
 
@@ -188,14 +188,14 @@ def test_ports_that_are_well_give_nothing(tmp_path: Path) -> None:
     ("port", "expected"),
     [
         ({"state": "1: DOWN", "phys": "3: Disabled"}, "info InfiniBand port: mlx5_1/1 is DOWN (Disabled)"),
-        ({"state": "2: INIT"}, "error InfiniBand port: mlx5_1/1 has a link and is INIT, not ACTIVE"),
+        ({"state": "2: INIT"}, "error InfiniBand port: mlx5_1/1 has a link but is INIT, not ACTIVE"),
         (
             {"rate": "200 Gb/sec (4X HDR)"},
-            "mlx5_1/1 runs at 200 Gb/s, others of this node at 400",
+            "mlx5_1/1 runs at 200 Gb/s, another port of this node at 400",
         ),
         ({"symbol_error": 4, "link_downed": 1}, "warning InfiniBand port: mlx5_1/1: symbol_error 4, link_downed 1"),
         ({"port_xmit_discards": 1001}, "port_xmit_discards 1001"),
-        ({"state": "bogus", "phys": "\x00", "rate": "x"}, "is in no known state (no link)"),
+        ({"state": "bogus", "phys": "\x00", "rate": "x"}, "is in an unknown state (no link)"),
     ],
 )
 def test_a_port_that_is_not_well_is_named(tmp_path: Path, port: dict[str, Any], expected: str) -> None:
@@ -250,7 +250,7 @@ def test_gpus_without_an_adapter_near_them_are_named(tmp_path: Path) -> None:
     there = pci.nvidia_devices("03", tmp_path)
     assert there == ["0000:18:00.0", "0000:98:00.0"]
     found = texts(pci.check_numa(there, adapters.read_ports(tmp_path), tmp_path))
-    assert "info NUMA: GPUs 0000:98:00.0 are on a NUMA node without an adapter (those are on [0])" in found
+    assert "info NUMA: GPUs 0000:98:00.0 are on a NUMA node without an adapter (adapters are on [0])" in found
     assert "0000:18" not in found
 
 
@@ -275,7 +275,7 @@ def test_adapters_reach_gpus_by_peermem_or_by_the_open_module(
 
 
 def test_what_a_job_meets_on_a_node(tmp_path: Path) -> None:
-    assert "a job may pin 8192 KiB" in texts(node.check_memlock(8192 * 1024, True))
+    assert "a job may pin only 8192 KiB" in texts(node.check_memlock(8192 * 1024, True))
     assert not [*node.check_memlock(INFINITY, True), *node.check_memlock(65536, False)]
     assert "64 MiB are free for 8 GPUs" in texts(node.check_shared(64 * 2**20, 8))
     assert not [*node.check_shared(2**30, 8), *node.check_shared(0, 0)]
@@ -361,8 +361,8 @@ def test_findings_come_back_as_they_were_sent_worst_first() -> None:
 
 
 PARSERS: dict[str, Callable[[str], object]] = {
-    "smi": lambda text: list(gpus.check_gpus(Look(0, text), 2)),
-    "nvlink": lambda text: list(nvlink.check_links(Look(0, text), 4)),
+    "smi": lambda text: list(gpus.check_gpus(CommandResult(0, text), 2)),
+    "nvlink": lambda text: list(nvlink.check_links(CommandResult(0, text), 4)),
     "xid": lambda text: list(xids.check_xids(text)),
     "lspci": lambda text: list(pci.check_acs(pci.read_lspci(text), False, 8)),
     "mlxconfig": adapters.read_mlxconfig,

@@ -19,8 +19,8 @@ from components.measurement.plan import preflight_program
 from components.validation import preflight, transfer
 from components.validation.preflight import adapters, collect, main, neighbour
 from components.validation.preflight.findings import finding, line
-from components.validation.preflight.health import Health, Look, read_health
-from components.validation.preflight.neighbour import Peer, Told
+from components.validation.preflight.health import CommandResult, Health, read_health
+from components.validation.preflight.neighbour import Neighbour, Peer
 from tests.unit.fake_nvidia_smi import gpu, nvlink, xml
 
 ASKED = {
@@ -81,7 +81,7 @@ def test_an_argument_that_names_no_node_is_a_finding_and_no_error(
 
 def test_a_node_alone_has_no_way_to_try() -> None:
     asked = main.asked_of(json.dumps({"nodes": {"a1": ASKED["nodes"]["a1"]}, "fabric": {"x": ""}}), "a1")  # type: ignore[index]
-    assert (asked.peer, main.check_ways(asked, "1")) == (None, [])
+    assert (asked.peer, main.check_paths(asked, "1")) == (None, [])
 
 
 def test_nodes_whose_driver_is_another_one_are_named() -> None:
@@ -96,8 +96,9 @@ def test_nodes_whose_driver_is_another_one_are_named() -> None:
 
 def test_a_look_of_root_becomes_findings(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = {
-        "nvidia-smi": Look(0, xml([gpu(0)])), "nvlink": Look(0, nvlink(1)), "lspci": Look(None, ""),
-        "kernel": Look(0, "NVRM: Xid (PCI:0000:10:00): 79, GPU has fallen off the bus."),
+        "nvidia-smi": CommandResult(0, xml([gpu(0)])), "nvlink": CommandResult(0, nvlink(1)),
+        "lspci": CommandResult(None, ""),
+        "kernel": CommandResult(0, "NVRM: Xid (PCI:0000:10:00): 79, GPU has fallen off the bus."),
     }  # fmt: skip
     argument = {"nodes": {"a1": {"address": "", "site": "x", "gpus": "h200:2"}}, "fabric": {}}
     asked = main.asked_of(json.dumps(argument), "a1")
@@ -107,8 +108,8 @@ def test_a_look_of_root_becomes_findings(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "Xid 79" in found["Xid"]
     assert "GPU health" not in found
     old = main.checks(asked, Health(int(time.time()) - 7200, {}))
-    assert "the last look at the GPUs is 120 minutes old" in [item["seen"] for item in old]
-    assert any("nobody has looked at the GPUs" in item["seen"] for item in main.checks(asked, None))
+    assert "the last check of the GPUs is 120 minutes old" in [item["seen"] for item in old]
+    assert any("the GPUs have not been checked" in item["seen"] for item in main.checks(asked, None))
 
 
 def test_a_check_that_fails_takes_no_other_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,9 +119,7 @@ def test_a_check_that_fails_takes_no_other_with_it(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(adapters, "check_ports", broken)
     argument = {"nodes": {"a1": {"address": "", "site": "x", "gpus": ""}}, "fabric": {}}
     found = main.checks(main.asked_of(json.dumps(argument), "a1"), None)
-    assert [item["seen"] for item in found if item["check"] == "InfiniBand port"] == [
-        "could not be looked at: RuntimeError"
-    ]
+    assert [item["seen"] for item in found if item["check"] == "InfiniBand port"] == ["the check failed: RuntimeError"]
 
 
 @pytest.fixture
@@ -155,7 +154,7 @@ def test_a_path_that_answers_and_loses_a_mebibyte_is_found(
     monkeypatch.setattr(transfer, "STALL_SECONDS", 0.2)
     (found,) = neighbour.check_path(Peer("b1", "100.64.0.3"), "tailscale0", lossy(1300))
     assert (found["severity"], found["check"]) == ("error", "MTU")
-    assert found["seen"] == "b1 answers over tailscale0, and 1 MiB does not come through: 0 of 1048576 bytes came back"
+    assert found["seen"] == "b1 answers over tailscale0, but 1 MiB does not get through: 0 of 1048576 bytes came back"
     assert "TS_DEBUG_MTU=1200" in found["remedy"]
 
 
@@ -213,7 +212,7 @@ def test_a_fabric_is_tried_on_a_port_that_the_cluster_does_not_close_there() -> 
     [(0.2, 0.0, None), (1.4, 0.6, None), (-1.5, 0.1, "warning"), (90.0, 0.5, "error"), (-3600.0, 2.0, "error")],
 )
 def test_clocks_are_judged_as_far_as_the_way_lets_one_say(ahead: float, within: float, severity: str | None) -> None:
-    found = list(neighbour.check_clock(Peer("b1", ""), Told(ahead, within, "", 0)))
+    found = list(neighbour.check_clock(Peer("b1", ""), Neighbour(ahead, within, "", 0)))
     assert [item["severity"] for item in found] == ([severity] if severity else [])
 
 
@@ -228,12 +227,12 @@ def test_the_collector_leaves_a_command_that_hangs_behind_and_writes_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(collect, "LIMIT_SECONDS", 0.3)
-    no_looks: dict[str, collect.Look] = {}
+    no_looks: dict[str, collect.Result] = {}
     wanted = {
         "nvidia-smi": lambda: collect.run(["tail", "-f", "/dev/null"]),
         "nvlink": lambda: collect.run(["printf", "Link 0"]),
         "lspci": lambda: collect.run([str(tmp_path / "none")]),
-        "kernel": lambda: collect.kept(
+        "kernel": lambda: collect.matching_lines(
             {"status": 0, "output": "x\nNVRM: Xid (PCI:0000:01:00): 79\ny"}, collect._EVENT, 9
         ),
         "mlxconfig": lambda: no_looks["x"],
@@ -243,11 +242,11 @@ def test_the_collector_leaves_a_command_that_hangs_behind_and_writes_the_rest(
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o644, 0o755)
     health = read_health(path.read_text())
     assert health is not None
-    assert {name: (look.status, look.output) for name, look in health.looks.items() if name not in ("lspci",)} == {
+    assert {name: (look.status, look.output) for name, look in health.results.items() if name not in ("lspci",)} == {
         "nvidia-smi": (None, ""), "nvlink": (0, "Link 0"), "kernel": (0, "NVRM: Xid (PCI:0000:01:00): 79"),
         "mlxconfig": (126, "KeyError('x')"),
     }  # fmt: skip
-    assert health.looks["lspci"].status == 127
+    assert health.results["lspci"].status == 127
 
 
 def test_the_collector_needs_nothing_but_itself(tmp_path: Path) -> None:
@@ -258,7 +257,7 @@ def test_the_collector_needs_nothing_but_itself(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     health = read_health((tmp_path / "health.json").read_text())
     assert health is not None
-    assert {"nvidia-smi", "nvlink", "kernel", "lspci", "mlxconfig", "fabric manager"} <= health.looks.keys()
+    assert {"nvidia-smi", "nvlink", "kernel", "lspci", "mlxconfig", "fabric manager"} <= health.results.keys()
 
 
 def test_the_collector_starts_no_second_nvidia_smi_beside_one_that_hangs(
@@ -270,13 +269,13 @@ def test_the_collector_starts_no_second_nvidia_smi_beside_one_that_hangs(
     assert collect.waiting("nvidia-smi", tmp_path) == {"7"}
     monkeypatch.setattr(collect, "WAITING_SECONDS", 0)
     monkeypatch.setattr(collect, "waiting", lambda _name: {"7"})
-    assert collect.nvidia_smi("-L", plain=False)["status"] is None
+    assert collect.nvidia_smi("-L", as_nobody=False)["status"] is None
 
 
 def test_the_first_look_at_gpus_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter([None, None, Health(1, {})])
     monkeypatch.setattr(main, "health_of", lambda _path: next(answers))
-    monkeypatch.setattr(main, "said_by", lambda *_words: "activating\n")
+    monkeypatch.setattr(main, "stdout_of", lambda *_words: "activating\n")
     assert main.health_soon(tmp_path, 8) == Health(1, {})
     monkeypatch.setattr(main, "health_of", lambda _path: None)
     assert main.health_soon(tmp_path, 0) is None
@@ -288,11 +287,11 @@ def test_a_look_that_is_dead_is_asked_for_once_and_not_waited_for(
 ) -> None:
     asked: list[tuple[str, ...]] = []
 
-    def said_by(*words: str) -> str:
+    def stdout_of(*words: str) -> str:
         asked.append(words)
         return state
 
-    monkeypatch.setattr(main, "said_by", said_by)
+    monkeypatch.setattr(main, "stdout_of", stdout_of)
     monkeypatch.setattr("time.sleep", lambda _seconds: pytest.fail("it waits"))
     assert main.health_soon(tmp_path / "health.json", 8) is None
     assert asked == [("systemctl", "is-active", "tailrack-health.service")]

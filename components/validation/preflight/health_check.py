@@ -1,0 +1,181 @@
+"""tailrack-nhc: Slurm's HealthCheckProgram. It runs as root on every node, every two minutes and when slurmd starts.
+
+Usage: tailrack-nhc [--wait | --reason | --own]
+
+It makes the node's cheap checks (no driver is queried), writes the findings to /run/tailrack/verdict.json for all
+users, and drains the node for an error, `reason=health: ...`. It resumes the node when the error has gone, but never
+removes another drain (drain.py). Between an error and its drain, /run/tailrack/unhealthy keeps jobs from starting here
+(prolog.d/30-health).
+
+--wait: if a check is already running, wait for it and check again; without the option, exit.
+--reason: a script of the prolog or epilog failed; wait for Slurm's drain and add the script and its error to the
+reason.
+--own: exit with 0 if the node has the drain that this program set, with 1 if it has another one or none.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from components.validation.preflight import drain
+from components.validation.preflight.checks import stdout_of
+from components.validation.preflight.drain import Memory, Slurm, cause, decide
+from components.validation.preflight.findings import Finding, plain
+from components.validation.preflight.node_checks import Node, findings, load, save, verdict
+from components.validation.preflight.storage import SHARE
+from components.validation.slurm_nodes import read_nodes
+
+COMMAND_SECONDS = 20
+REASON_SECONDS = 60
+# The node's own drain; for root only.
+MEMORY = "drain.json"
+ERRORS_OF_SLURM = ("Prolog error", "Epilog error")
+OWN_SCRIPT = "prolog.d/30-health"
+# Errors that come and go with restarts of the head node drain only if they last until the next check.
+LASTING, LASTS_SECONDS = frozenset({SHARE}), 30
+Scontrol = Callable[..., str | None]
+
+
+def scontrol(*arguments: str) -> str | None:
+    """Return the output of scontrol; None if it fails."""
+    try:
+        process = subprocess.run(
+            ["scontrol", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+            timeout=COMMAND_SECONDS,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return process.stdout if process.returncode == 0 else None
+
+
+def slurm_of(name: str, run_scontrol: Scontrol) -> Slurm | None:
+    """Return the node's state in Slurm; None if slurmctld does not answer or does not know the node."""
+    try:
+        node, *_ = read_nodes(run_scontrol("show", "node", name, "--json") or "")
+    except ValueError:
+        return None
+    return Slurm("DRAIN" in node.flags, node.reason, node.by, node.since)
+
+
+def run_of_slurmd() -> str:
+    """Return systemd's ID of the present run of slurmd; empty if slurmd does not run."""
+    return stdout_of("systemctl", "show", "-p", "InvocationID", "--value", "slurmd.service").strip()
+
+
+def is_own(node: Node, name: str, run_scontrol: Scontrol = scontrol) -> bool:
+    """Whether the node has the drain that a check has set."""
+    slurm = slurm_of(name, run_scontrol)
+    return slurm is not None and drain.is_own(slurm, Memory.read(load(node.persistent / MEMORY)).own)
+
+
+def check(node: Node, name: str, run_scontrol: Scontrol = scontrol, *, instead: bool = False) -> None:
+    """Make one check and act on it."""
+    items = findings(node)
+    shown = node.shown / "verdict.json"
+    since = since_when(items, load(shown), node.boot_id, time.time())
+    save(shown, {**verdict(node, name, items), "since": since}, 0o644)
+    items = [
+        item for item in items if item["check"] not in LASTING or time.time() - since[cause(item)] >= LASTS_SECONDS
+    ]
+    memory_file = node.persistent / MEMORY
+    slurm = slurm_of(name, run_scontrol)
+    memory = Memory.read(load(memory_file))
+    # If slurmctld does not answer, assume no change.
+    unchanged = Slurm(True, memory.own.reason, "", memory.own.at) if memory.own else Slurm(False)
+    decision = decide(items, slurm or unchanged, memory, f"{node.boot_id} {run_of_slurmd()}", instead=instead)
+    _show_unhealthy(node, decision.unhealthy)
+    if slurm is None:
+        return
+    memory_after = decision.memory
+    if decision.action == "drain":
+        sys.stdout.write(f"{decision.reason}\n")
+        if run_scontrol("update", f"nodename={name}", "state=drain", f"reason={decision.reason}") is None:
+            return
+        drained = slurm_of(name, run_scontrol)
+        if drained is None or memory_after.own is None or drained.reason != memory_after.own.reason:
+            # The drain's owner is unclear from now on, so only a person removes it.
+            memory_after = Memory(None, frozenset(), memory_after.accepted)
+        else:
+            memory_after = Memory(
+                replace(memory_after.own, reason=drained.reason, at=drained.at),
+                memory_after.causes,
+                memory_after.accepted,
+            )
+    elif decision.action == "resume":
+        sys.stdout.write("no errors are left: resuming the node\n")
+        # Unlike `resume`, it changes only the drain.
+        if run_scontrol("update", f"nodename={name}", "state=undrain") is None:
+            return
+    if memory_after != memory:
+        save(memory_file, memory_after.plain())
+
+
+def since_when(items: Sequence[Finding], before: object, boot_id: str, now: float) -> dict[str, float]:
+    """Return since when each finding has existed without a break in this boot; `before` is the last verdict."""
+    since = before.get("since") if isinstance(before, dict) and before.get("boot_id") == boot_id else None
+    times = {key: at for key, at in since.items() if isinstance(at, int | float)} if isinstance(since, dict) else {}
+    return {cause(item): min(now, times.get(cause(item), now)) for item in items}
+
+
+def _show_unhealthy(node: Node, errors: Sequence[Any]) -> None:
+    path = node.shown / "unhealthy"
+    if errors:
+        first = errors[0]
+        save(path, f"next: {first['remedy']}\n{first['check']}: {first['seen']}\n", 0o644)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def set_reason(
+    node: Node, name: str, run_scontrol: Scontrol = scontrol, wait: Callable[[float], None] = time.sleep
+) -> None:
+    """Add the failed script and its error to the reason of Slurm's drain, as soon as that exists."""
+    failure = load(node.shown / "last-failure.json")
+    if not isinstance(failure, dict) or failure.get("boot_id") != node.boot_id:
+        return
+    end = time.monotonic() + REASON_SECONDS
+    while time.monotonic() < end:
+        slurm = slurm_of(name, run_scontrol)
+        if slurm is not None and slurm.drained and slurm.by == "slurm" and slurm.reason in ERRORS_OF_SLURM:
+            if failure.get("script") == OWN_SCRIPT:
+                check(node, name, run_scontrol, instead=True)
+            else:
+                script, line, remedy = (plain(str(failure.get(key) or "")) for key in ("script", "what", "remedy"))
+                reason = drain.script_reason(slurm.reason, script, line, remedy)
+                run_scontrol("update", f"nodename={name}", f"reason={reason}")
+            return
+        wait(0.5)
+
+
+def main(arguments: list[str], node: Node | None = None) -> int:
+    """Run the program (see the module's docstring). A check that fails drains nothing."""
+    # slurmd runs it without an environment.
+    os.umask(0o022)
+    os.environ["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    node = node or Node()
+    name = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
+    if arguments not in ([], ["--wait"], ["--reason"], ["--own"]):
+        sys.stderr.write("usage: tailrack-nhc [--wait | --reason | --own]\n")
+        return 2
+    if arguments == ["--own"]:
+        return 0 if is_own(node, name) else 1
+    node.of_this_boot.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with Path(node.of_this_boot / "nhc.lock").open("w") as lock:
+        if arguments == ["--reason"]:
+            set_reason(node, name)
+            return 0
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX if arguments else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return 0
+        check(node, name)
+    return 0
