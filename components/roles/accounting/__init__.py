@@ -1,1 +1,1 @@
-"""Accounting: what jobs have used, kept by slurmdbd in a database on the head node; accounts, limits, fair share."""
+"""Accounting: job usage, accounts, limits and fair share, which slurmdbd keeps in a database on the head node."""

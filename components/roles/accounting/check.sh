@@ -1,6 +1,6 @@
 #!/bin/bash
 # uses: foreign_cluster/foreign
-# Accounting of another cluster.
+# Look for another cluster's slurmdbd.
 
 accounting_check() {
     local path=/etc/slurm/slurmdbd.conf

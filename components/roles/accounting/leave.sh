@@ -1,6 +1,6 @@
 #!/bin/bash
-# uses: accounting/off slurm/folder
-# What jobs have used stays with the machine, as people's files do.
+# uses: accounting/remove slurm/folder
+# The record of job usage stays on the machine, as users' files do.
 
 accounting_leave() {
     end_accounting

@@ -12,12 +12,12 @@ from components.roles.users.settings import User
 
 DATABASE = "tailrack-database"
 WITHOUT_EXEC = "/usr/local/lib/tailrack/without-exec"
-# What sacctmgr takes for "no limit".
+# sacctmgr's value for "no limit".
 NO_LIMIT = -1
 
 
 def role(settings: ClusterSettings) -> Role:
-    """Present where accounting is off too: what it has made goes then."""
+    """Return the role, also where accounting is off: its scripts then remove it."""
     accounting = settings.accounting
     units = File(f"/etc/systemd/system/{DATABASE}.service", template("accounting", f"{DATABASE}.service"))
     dump = File("/usr/local/lib/tailrack/backup.d/accounting", template("accounting", "dump"), mode="0755")
@@ -32,12 +32,11 @@ def role(settings: ClusterSettings) -> Role:
         values={
             "conf": conf(accounting),
             "enforce": enforced(accounting, settings.users),
-            "purge": [(f"{what}After", months) for what, months in purges(accounting)],
-            # As sacctmgr has them; -1 is no limit.
+            "purge": [(f"{records}After", months) for records, months in purges(accounting)],
             "accounts": accounts(accounting),
             "qos": [
-                (each.name, each.priority, _minutes(each.gpu_hours), _jobs(each.max_jobs), ",".join(each.preempts))
-                for each in accounting.qos
+                (qos.name, qos.priority, _minutes(qos.gpu_hours), _jobs(qos.max_jobs), ",".join(qos.preempts))
+                for qos in accounting.qos
             ],
             "users": [
                 (
@@ -54,16 +53,16 @@ def role(settings: ClusterSettings) -> Role:
 
 
 def conf(accounting: Accounting) -> Sequence[str]:
-    """Return lines of slurm.conf, less those that need the head node's address, and less `enforce`.
+    """Return the lines for slurm.conf, except those with the head node's address and those that enforce limits.
 
-    A key that the cluster's own slurm.conf has already (a user's, or one for machines without cgroups) stays as it is.
+    A key that the cluster's slurm.conf already contains keeps its value.
     """
     lines = [
         "AccountingStorageType=accounting_storage/slurmdbd",
         "AccountingStorageTRES=gres/gpu",
         "JobAcctGatherType=jobacct_gather/cgroup",
-        # Who has used less of his share goes first. What was used counts for the calendar month, like the limits: one
-        # that is halved every week is no number of hours that anybody could be told.
+        # Usage counts for the calendar month, like the limits. With decay it would not be a number of hours that an
+        # administrator can explain to a user.
         "PriorityType=priority/multifactor",
         "PriorityDecayHalfLife=0",
         "PriorityUsageResetPeriod=MONTHLY",
@@ -71,42 +70,43 @@ def conf(accounting: Accounting) -> Sequence[str]:
         "PriorityWeightFairshare=10000",
         "PriorityWeightAge=1000",
     ]
-    if any(each.preempts for each in accounting.qos):
+    if any(qos.preempts for qos in accounting.qos):
         lines += ["PreemptType=preempt/qos", "PreemptMode=REQUEUE"]
     return lines
 
 
 def enforced(accounting: Accounting, users: Sequence[User]) -> bool:
-    """Whether anybody has asked for a limit, an account or a QOS: only then is a job refused for want of one."""
+    """Return whether the config has a limit, an account or a QOS. Only then does Slurm reject jobs without one."""
     return bool(
         accounting.accounts or accounting.qos or any(user.gpu_hours or user.max_jobs or user.account for user in users)
     )
 
 
 def accounts(accounting: Accounting) -> Sequence[Sequence[Word]]:
-    """Return a row an account, each after its parent: name, parent, share, GPU minutes, jobs."""
+    """Return one row for each account, parents first: name, parent, share, GPU minutes, jobs."""
     rows: dict[str, Sequence[Word]] = {DEFAULT_ACCOUNT: (DEFAULT_ACCOUNT, "root", 1, NO_LIMIT, NO_LIMIT)}
-    left = list(accounting.accounts)
-    while left:
-        for account in left:
+    remaining = list(accounting.accounts)
+    while remaining:
+        for account in remaining:
             if account.parent is None or account.parent in rows:
-                of = account.parent or "root"
+                parent = account.parent or "root"
                 limits = (_minutes(account.gpu_hours), _jobs(account.max_jobs))
-                rows[account.name] = (account.name, of, account.fair_share, *limits)
-        left = [account for account in left if account.name not in rows]
+                rows[account.name] = (account.name, parent, account.fair_share, *limits)
+        remaining = [account for account in remaining if account.name not in rows]
     return list(rows.values())
 
 
 def purges(accounting: Accounting) -> Sequence[tuple[str, int]]:
-    """Return what slurmdbd forgets, and after how many months."""
+    """Return the kinds of records that slurmdbd purges, each with its age in months."""
     jobs, steps = accounting.keep_jobs_months, accounting.keep_steps_months
-    of_jobs = ("PurgeJob", "PurgeEvent", "PurgeResv", "PurgeSuspend", "PurgeTXN", "PurgeUsage")
-    return [(what, months) for what, months in [*((each, jobs) for each in of_jobs), ("PurgeStep", steps)] if months]
+    job_records = ("PurgeJob", "PurgeEvent", "PurgeResv", "PurgeSuspend", "PurgeTXN", "PurgeUsage")
+    ages = [*((records, jobs) for records in job_records), ("PurgeStep", steps)]
+    return [(records, months) for records, months in ages if months]
 
 
 def _minutes(gpu_hours: int | None) -> int:
     return NO_LIMIT if gpu_hours is None else gpu_hours * 60
 
 
-def _jobs(most: int | None) -> int:
-    return NO_LIMIT if most is None else most
+def _jobs(limit: int | None) -> int:
+    return NO_LIMIT if limit is None else limit

@@ -1,26 +1,26 @@
 #!/bin/bash
-# uses: accounting/database accounting/slurmdbd accounting/switch accounting/members accounting/off
-# Accounting is there, or gone. No node waits for it: slurmctld begins without, and takes it when slurmdbd answers.
+# uses: accounting/database accounting/slurmdbd accounting/switch accounting/associations accounting/remove
+# Start or remove accounting. Nodes do not wait for it: slurmctld starts without slurmdbd and uses it when it answers.
 #
-# ACCOUNTING_ENABLED   true where the config wants it
-# ACCOUNTING_ENFORCE   true where it has a limit, an account or a QOS
+# ACCOUNTING_ENABLED   true if the config enables it
+# ACCOUNTING_ENFORCE   true if the config has a limit, an account or a QOS
 
 accounting_services() {
     local enforced=''
     if [ "$ACCOUNTING_ENABLED" != true ]; then
-        end_books
+        leave_slurmdbd
         end_accounting
         return
     fi
-    set_accounting_of_others_aside
+    set_foreign_slurmdbd_aside
     install_accounting
     start_database
     limit_database_account
     restore_database
     start_slurmdbd
-    # Once all users have an account. What holds already goes on holding for those who were there.
+    # Enforce limits only after all users have an account; limits in force stay in force meanwhile.
     if [ "$ACCOUNTING_ENFORCE" = true ] && grep -qs '^AccountingStorageEnforce=' "$ACCOUNTING_LINES"; then enforced=enforced; fi
     take_accounting "$enforced"
-    keep_members
+    apply_associations
     if [ "$ACCOUNTING_ENFORCE" = true ]; then take_accounting enforced; fi
 }

@@ -1,19 +1,18 @@
 #!/bin/bash
-# uses: accounting/place foreign_cluster/foreign slurm/files
-# slurmdbd, which is the database's only client, and Slurm's only way to it. It comes and goes without slurmctld, which keeps
-# meanwhile what it has to tell.
+# uses: accounting/paths foreign_cluster/foreign slurm/files
+# slurmdbd, the only client of the database. slurmctld works without it and queues its records meanwhile.
 #
 # HEAD_ADDRESS        tailnet address of this machine
-# ACCOUNTING_PURGE    `key months`, one a line: what is forgotten, and when
+# ACCOUNTING_PURGE    `key months`, one a line: the records to purge and their age
 # ACCOUNTING_CONF     lines of slurm.conf
 
-# slurm.conf as it is with accounting; before the controller has taken that, commands here would know of none.
+# A slurm.conf with accounting, for sacctmgr before slurmctld has taken those lines.
 WITH_ACCOUNTING=$STATE_DIR/accounting/slurm.conf
-# Seconds for slurmdbd to answer: it makes its tables first, or those of a new release of the ones before.
+# Seconds for slurmdbd to answer: it first creates its tables, or converts those of an older release.
 DBD_LIMIT=300
 
-# Lines of slurm.conf for accounting: word `enforced` where a job needs an account. A key that the cluster's own slurm.conf has
-# stays as it is.
+# Print the lines of slurm.conf for accounting; with `enforced`, jobs need an account. A key that the cluster's
+# slurm.conf contains keeps its value.
 accounting_lines() {
     local line
     while read -r line; do
@@ -26,14 +25,15 @@ AccountingStorageEnforce=associations,limits,qos}"
 accounting_command() { SLURM_CONF=$WITH_ACCOUNTING timeout 60 sacctmgr "$@"; }
 dbd_answers() { accounting_command -nP show cluster format=Cluster >/dev/null; }
 
-set_accounting_of_others_aside() {
+set_foreign_slurmdbd_aside() {
     local path=/etc/slurm/slurmdbd.conf
     if [ ! -e "$path" ] || grep -qF 'Written by tailrack.' "$path"; then return 0; fi
-    systemctl stop slurmdbd || note "no slurmdbd is here"
+    systemctl stop slurmdbd || note "slurmdbd is not running"
     set_aside "$path"
 }
 
-# Have slurmdbd run with its files as they are. A step that was cut off after it wrote them has left one that can run programs.
+# Restart slurmdbd if its files changed, or if it has no seccomp filter: a step that was cut off may have left it
+# running so.
 run_slurmdbd() {
     local process
     process=$(systemctl show -P MainPID slurmdbd)
@@ -48,11 +48,11 @@ start_slurmdbd() {
 AuthType=auth/munge
 SlurmUser=slurm
 DbdHost=$HOST_NAME
-# The address of this machine's name, which is the tailnet's, and no other.
+# Listen only on the address of this machine's name, which is its tailnet address.
 CommunicationParameters=NoInAddrAny
 PidFile=/run/slurmdbd/slurmdbd.pid
 StorageType=accounting_storage/mysql
-# By the database's socket, as the account that it runs as: there is no password.
+# Connect by the socket as the server's own account: there is no password.
 StorageHost=localhost
 StorageUser=slurm
 StorageLoc=slurm_acct_db$purge"
@@ -60,22 +60,24 @@ StorageLoc=slurm_acct_db$purge"
 After=munge.service tailrack-database.service tailrack-tailnet.service tailrack-names.service
 Wants=munge.service
 Requires=tailrack-names.service
-# It ends with its database, which starts it again: one without answers slurmctld with errors, and a slurmctld that keeps limits
-# ends by them (slurmdbd_agent.c, \"You need to add this cluster\"). Nobody at all is no error to it.
+# Stop with the database, which starts slurmdbd again. Without its database slurmdbd answers errors, at which a
+# slurmctld that enforces limits exits (slurmdbd_agent.c, \"You need to add this cluster\"). An absent slurmdbd is no
+# error.
 BindsTo=tailrack-database.service
-# For as long as the database is away it is tried again.
+# Retry for as long as the database is down.
 StartLimitIntervalSec=0
 
 [Service]
-# Nobody waits for it, however long its tables take.
+# No unit waits until the tables are converted.
 Type=simple
 User=slurm
 Group=slurm
 RuntimeDirectory=slurmdbd
 Environment=MYSQL_UNIX_PORT=$DATABASE_SOCKET
 ExecStart=
-# A request with the munge key, which every node has, may name a program to run and a folder to write to (\`sacctmgr archive\`).
-# slurmdbd can run no program, write only in /run/slurmdbd and its own /tmp, and not see the files of slurmctld and the database.
+# A request with the munge key, which every node has, can name a program to run and a folder to write to (\`sacctmgr
+# archive\`). So slurmdbd cannot run programs, writes only to /run/slurmdbd and its private /tmp, and does not see the
+# files of slurmctld and the database.
 ExecStart=/usr/bin/python3 -I $WITHOUT_EXEC /usr/sbin/slurmdbd -D -s
 Restart=always
 RestartSec=2
@@ -95,7 +97,7 @@ RestrictNamespaces=yes
 RestrictSUIDSGID=yes
 LockPersonality=yes"
     ensure_file /etc/systemd/system/slurmctld.service.d/tailrack-accounting.conf 0644 root:root "[Unit]
-# Not after it: slurmctld begins with what it has kept, however long a database takes.
+# No After=: slurmctld starts from its saved state, however long the database takes.
 Wants=slurmdbd.service"
     reload_units slurmdbd.service
     enable_units slurmdbd.service
@@ -103,5 +105,5 @@ Wants=slurmdbd.service"
     ensure_file "$WITH_ACCOUNTING" 0644 root:root "$(grep -vi '^AccountingStorage' "$SLURM_DIR/slurm.conf")
 $(accounting_lines "" | grep '^AccountingStorage')"
     wait_until "$DBD_LIMIT" dbd_answers || fail "slurmdbd does not answer" \
-        "see 'journalctl -u slurmdbd -u tailrack-database' on $HOST_NAME: it may still be at work on its tables; then run up again"
+        "see 'journalctl -u slurmdbd -u tailrack-database' on $HOST_NAME (it may still be converting its tables), then run up again"
 }

@@ -123,7 +123,7 @@ def test_root_is_no_client_of_the_accounts_database_whose_server_could_ask_it_fo
     machine.write("/dump", machine.inside(template("accounting", "dump"))).chmod(0o755)
     assert machine.program("/dump", str(machine.root)).returncode == 0
     done = machine.call(
-        "restore_database; jobs_recorded || :", {"SLURM_RELEASE": ""}, "accounting/database", "accounting/off"
+        "restore_database; jobs_recorded || :", {"SLURM_RELEASE": ""}, "accounting/database", "accounting/remove"
     )
     assert done.returncode == 0, done.stderr
     asked = [call for call in machine.calls if call.startswith("runuser")]
