@@ -35,7 +35,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def show(what: str, number: int, work: Callable[[int], Callable[[], object]]) -> None:
-    """Print a line of the table. work   what is to be timed, for a number of things"""
+    """Print a line of the table. work   the function to time, for a number of items"""
     once, twice = seconds(work(number)), seconds(work(2 * number))
     print(f"  {what:28} {number:7,} {once:7.2f} s {twice:7.2f} s   twice/once {twice / once:.2f}")
 

@@ -1,6 +1,6 @@
-"""How long a first `make up` prepares on a machine where nothing is cached, and what of it runs side by side.
+"""Time the preparation of a first `make up` on a machine with no caches, in sequence and in parallel.
 
-Each part is done twice from cold, in folders of its own: alone, one after the other, and then as make does it. The base
+Each part runs twice from cold, in separate folders: alone, one after the other, and then as make does it. The base
 image is made with debootstrap even where a registry would answer. Prints seconds; nothing is judged.
 """
 
@@ -27,7 +27,7 @@ NOWHERE = {"GOCACHE": "cache", "GOMODCACHE": "modules"}
 
 
 def python(folder: Path) -> None:
-    """Install what cli/setup.sh does."""
+    """Install the packages of cli/setup.sh."""
     run([sys.executable, "-m", "venv", str(folder / "venv")])
     pip = [str(folder / "venv/bin/python"), "-m", "pip", "-q", "--no-cache-dir", "--disable-pip-version-check"]
     run([*pip, "install", "--require-hashes", "-r", str(PROJECT / "requirements.txt")])
@@ -57,7 +57,7 @@ def packages(folder: Path) -> None:
 
 
 def timed(part: Callable[[Path], None]) -> float:
-    """Do a part in a folder of its own; return its seconds."""
+    """Run a part in a separate folder; return its seconds."""
     folder = Path(tempfile.mkdtemp(prefix=f"{part.__name__}-"))
     begun = time.monotonic()
     try:
@@ -72,7 +72,7 @@ def timed(part: Callable[[Path], None]) -> float:
 
 
 def as_make_does(parts: dict[str, float]) -> None:
-    """Go from the beginning; beside it Python first, then what Docker needs."""
+    """Run everything from the start, with Python first and then the parts that Docker needs beside it."""
     with ThreadPoolExecutor(1) as aside:
         programs = aside.submit(timed, go)
         for part in (python, debian_base, packages):

@@ -1,4 +1,4 @@
-"""What it costs the head node to see everything: memory, and CPU when nothing happens.
+"""Memory and idle CPU that the optional services cost the head node.
 
 Brings up a lab of a head node and two nodes, lets it rest, and looks for some minutes at what the head node's container
 uses; then with monitoring, a receiver of alerts, prices and MLflow switched on, and with Grafana where TAILRACK_GRAFANA
@@ -32,7 +32,7 @@ from tests.lab.wheels import mlflow_wheels
 
 STACK, HEAD = "seeing", "head"
 REST_SECONDS, LOOK_SECONDS = 45, 120
-# Nobody is told anything: there is no alert, and no mail server.
+# No alert fires, and no mail server exists.
 RECEIVER = {
     "kind": "mail",
     "to": "ops@example.org",
@@ -55,7 +55,7 @@ GRAFANA = os.environ.get("TAILRACK_GRAFANA", "")
 
 @dataclass(frozen=True)
 class Use:
-    """What a machine uses: per cent of a core and bytes that are not cache; both by unit, the bytes as KiB of PSS."""
+    """A machine's use: per cent of a core and bytes without cache; both by unit, the bytes as KiB of PSS."""
 
     cpu: float
     memory: int
@@ -95,7 +95,7 @@ def look(container: Any) -> Use:
 
 
 def tell(what: str, use: Use) -> None:
-    """Print what was seen."""
+    """Print the result."""
     print(
         f"  {what:28} {use.cpu:5.2f} % of a core   {use.memory / 2**20:6.0f} MiB   load {os.getloadavg()[0]:.1f}",
         flush=True,
@@ -110,7 +110,7 @@ def put(container: Any, folder: Path, place: str) -> None:
 
 
 def everything(container: Any) -> dict[str, Any]:
-    """Sections of a config that has everything, whose files are put on the head node."""
+    """Return the sections of a config with every service; copy their files to the head node."""
     put(container, mlflow_wheels(), WHEELS)
     monitoring: dict[str, Any] = {"receivers": [RECEIVER]}
     if GRAFANA:
@@ -121,7 +121,7 @@ def everything(container: Any) -> dict[str, Any]:
 
 
 def ask_once(container: Any) -> None:
-    """Look once at what takes memory when somebody has looked."""
+    """Load each page once, so that memory that is allocated on use counts."""
     login = ["su", "-", "ada", "-c"]
     container.exec_run([*login, "sll --json"])
     ask = f"{MLFLOW} -c 'import mlflow; print(mlflow.search_experiments()[0].name)'"
@@ -153,7 +153,7 @@ def main() -> None:
             print(f"the head node, {LOOK_SECONDS} s at rest:", flush=True)
             without = look(container)
             tell("without any of it", without)
-            # As systemd does on a machine; Docker's root hides what it mounts for a unit, its credentials among it.
+            # As systemd does on a machine; Docker's root hides the mounts of a unit, also its credentials.
             container.exec_run(["mount", "--make-rshared", "/"])
             config["config"] |= everything(container)
             site["pools"][0]["price_per_hour"] = 2.5

@@ -1,8 +1,8 @@
-"""Seconds that each script before and after a job takes on this machine where all is well, and what Slurm waits for.
+"""Seconds that each prolog and epilog script takes on a healthy machine, and how long Slurm waits for them.
 
     python -m bench.job_scripts
 
-Runs the programs that a node gets, in a folder of its own (the paths in them are replaced by ones there), for a job
+Runs the programs of a node in a separate folder (with their paths replaced), for a job
 of an account that has no processes, with GPUs 0 to 7. The median of some turns. Nothing is judged.
 """
 
@@ -25,14 +25,14 @@ TURNS = 7
 
 
 def inside(text: str, root: Path) -> str:
-    """The text with a folder in the place of the machine's own, but for /proc and /dev, which are what they are."""
+    """Return the text with the folder in front of every path except /proc and /dev."""
     for folder in ("/usr/local/lib/tailrack", "/run/tailrack", "/etc/tailrack", "/etc/slurm"):
         text = text.replace(folder, f"{root}{folder}")
     return text
 
 
 def install(root: Path) -> None:
-    """Put what role health gives a node into the folder."""
+    """Write the files of role health into the folder."""
     for role in roles(parse(LAB, base_dir=Path())):
         for file in role.files.get("compute", ()) if role.name == "health" else ():
             path = root / file.path.lstrip("/")

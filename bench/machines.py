@@ -27,11 +27,11 @@ def cpu_of(file: Path) -> float:
 
 
 class Machines(Protocol):
-    """What a bench asks of machines, by their names."""
+    """Operations on machines by name."""
 
     kind: str
     config: Mapping[str, Any]
-    """What stacks of such machines need in their config."""
+    """Return the config keys that a stack of such machines needs."""
 
     def made(self, names: Sequence[str]) -> Any:
         """With new machines of these names, and only while: their hosts."""
@@ -40,10 +40,10 @@ class Machines(Protocol):
         """Seconds of the CPU that each machine has had since it booted, and the tailnet's control server if known."""
 
     def prefer(self, names: Collection[str]) -> None:
-        """Give the cores first to these and the control server, as if the other machines had some of their own."""
+        """Give these machines and the control server priority on the cores, as if the others ran elsewhere."""
 
     def says(self, name: str, command: str) -> str:
-        """What a command of root's prints on a machine."""
+        """Return the output of a command that root runs on a machine."""
 
 
 class Containers:

@@ -2,7 +2,7 @@
 
     MODULE=bench.usable_nodes tests/gpu/run.sh 3,8 3,33
 
-Nothing can be installed there, so the stack has no accounting, whose database would be.
+No package can be installed there, so the stack has no accounting: it needs a database.
 """
 
 from __future__ import annotations

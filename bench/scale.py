@@ -1,4 +1,4 @@
-"""What many hosts cost: `preview` of 64, 250 and 1,000 of them, and `up` of 64 that answer at once, on loopback.
+"""Cost of many hosts: `preview` of 64, 250 and 1,000, and `up` of 64 that answer at once, on loopback.
 
 Of each preview: wall seconds, CPU seconds and the largest memory of all its processes together, and which of them had
 the CPU. Of the program itself: where in it the CPU went. Of each `up`: wall seconds, and what of them is left when
@@ -43,7 +43,7 @@ PARTS = ("pulumi", "google/protobuf", "asyncio", "stacks", "components", "engine
 
 
 class Watched:
-    """Runs a command and keeps what all of its processes used: `wall` and `cpu` seconds, `peak` bytes, `by_program`."""
+    """Run a command and sum the use of all its processes: `wall` and `cpu` seconds, `peak` bytes, `by_program`."""
 
     def __init__(self, words: Sequence[str], folder: Path, environment: dict[str, str]) -> None:
         self.peak, self._seconds, self._ended = 0, dict[int, tuple[str, float]](), threading.Event()
@@ -125,7 +125,7 @@ def environment_of(made: Workspace) -> dict[str, str]:
 
 
 def engine_of(folder: Path) -> Engine:
-    """The in-process engine for the stack whose files are in that folder."""
+    """Return the in-process engine for the stack in that folder."""
     config = load_config(PROJECT, folder / f"Pulumi.{STACK}.yaml")
     return Engine(PROJECT, STACK, lambda stack: folder / f"{stack}.json", config, lambda event: None, PARALLEL)
 
@@ -164,7 +164,7 @@ def previews() -> None:
 
 
 def tell_preview(count: int, engine: str, run: Watched) -> None:
-    """Print what a preview cost."""
+    """Print the cost of a preview."""
     by_program = sorted(run.by_program.items(), key=lambda one: -one[1])[:3]
     most = ", ".join(f"{name} {seconds:.1f}" for name, seconds in by_program if seconds >= 0.1)
     failed = f"  FAILED: {run.output[-300:]}" if run.status else ""
@@ -176,7 +176,7 @@ def tell_preview(count: int, engine: str, run: Watched) -> None:
 
 
 def profile_here(folder: str) -> None:
-    """`preview` in this process; says in what its CPU seconds go. A profile makes each dearer."""
+    """Run `preview` in this process and print where its CPU seconds go. The profiler slows it down."""
     profile = cProfile.Profile()
     profile.runcall(preview_here, folder)
     spent: defaultdict[str, float] = defaultdict(float)
@@ -203,7 +203,7 @@ def refusing() -> Iterator[int]:
 
 @contextmanager
 def silent() -> Iterator[int]:
-    """A port that accepts connections and never says anything."""
+    """Open a port that accepts connections and stays silent."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
         yield int(listening.getsockname()[1])
 
@@ -223,7 +223,7 @@ def ups() -> None:
 
 
 def up(engine: str, played: Played, ports: Sequence[int]) -> Watched:
-    """`up` of a new stack, with the driver."""
+    """Run `up` of a new stack with the command line."""
     with workspace([("127.0.0.1", port) for port in ports], played.private_key, played.host_key) as made:
         words = [sys.executable, "-m", "cli", "--stack", STACK, "--engine", engine]
         words += ["--config-file", str(made.config_file), "--state-dir", str(made.root), "up"]
@@ -231,7 +231,7 @@ def up(engine: str, played: Played, ports: Sequence[int]) -> Watched:
 
 
 def tell_up(what: str, engine: str, run: Watched, played: Played) -> None:
-    """Print what an `up` cost, and how many nodes it brought to their last step."""
+    """Print the cost of an `up` and the number of nodes that reached their last step."""
     done = sum(name.endswith("-node") for name, _, _ in played.asked)
     print(
         f"  {what:16} {engine:9} {run.wall:6.1f} s  without the hosts' own {played.busy_seconds:4.1f} s "

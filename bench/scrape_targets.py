@@ -1,4 +1,4 @@
-"""What it costs a real Prometheus to ask 100 nodes, played on loopback, beside what it costs to ask 10.
+"""Cost of 100 scrape targets for a real Prometheus, compared with 10; the targets are simulated on loopback.
 
 Each answers what a real node exporter says of this machine, and what tailrack adds on a node with 8 GPUs that speaks
 with 100 others; every answer has other values. Prometheus has the role's own configuration, asks once in 4 seconds
@@ -58,13 +58,13 @@ class Cost:
 
 
 def free_port() -> int:
-    """A TCP port that nobody has."""
+    """Return a free TCP port."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return int(taken.getsockname()[1])
 
 
 def get(port: int, path: str) -> bytes:
-    """What answers at a port of loopback."""
+    """Return the answer of a port on loopback."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
         return bytes(answer.read())
 
@@ -101,7 +101,7 @@ class Nodes(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Whoever asked has ended."""
+        """Ignore a client that has gone."""
 
 
 @contextmanager
@@ -145,7 +145,7 @@ def ended(words: list[str]) -> Iterator[int]:
 
 
 def wait(look: Any) -> Any:
-    """What a look gives as soon as it gives something."""
+    """Retry a query until it returns a value."""
     began = time.monotonic()
     while time.monotonic() < began + LIMIT_SECONDS:
         with suppress(OSError):
@@ -192,7 +192,7 @@ def measure(count: int, folder: Path, nodes_port: int) -> Cost:
     with ended([*words, f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"]) as process:
         wait(lambda: value('sum(up{job="node"})') == count)
         before, _ = used(process)
-        # It adds nothing to what is asked: the program's own questions come afterwards.
+        # This adds no load to the measurement: the program's own queries come afterwards.
         time.sleep(ROUNDS * ROUND_SECONDS)
         seconds, memory = used(process)
         span = f"{ROUNDS * ROUND_SECONDS}s"

@@ -1,4 +1,4 @@
-"""How long `up` takes on this machine, from nothing and unchanged, and what the lab's containers hold in memory.
+"""Time `up` on this machine, from nothing and unchanged, and the memory of the lab's containers.
 
 Each figure is printed with its ratio to a peer of the same run: the bare containers alone, made and removed without
 Slurm, tailnet or share; and an unchanged `up` of an empty program, which is the engine's own floor. Of the `up`

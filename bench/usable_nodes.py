@@ -84,7 +84,7 @@ def busy_share(seconds: float = 2) -> float:
 
 
 def come_to_rest(share: float, limit: float = 120) -> None:
-    """Wait until no more than a share of this machine's CPUs is busy: who has just come looks at itself first."""
+    """Wait until at most this share of the CPUs is busy: a node that has just joined runs its health check first."""
     end = time.monotonic() + limit
     while busy_share() > share and time.monotonic() < end:
         pass
@@ -149,12 +149,12 @@ class Bench:
         return [part for part in self._parts if part.kind in KINDS]
 
     def reconfigured(self) -> int:
-        """How often slurmctld has been told since it was started."""
+        """Return how often slurmctld was reconfigured since it started."""
         said = self._machines.says(HEAD, "journalctl -u slurmctld -o cat --no-pager")
         return said.count("Processing Reconfiguration Request")
 
     def tell_up(self, nodes: int) -> None:
-        """Print what an `up` of so many took."""
+        """Print the times of an `up` of `count` nodes."""
         parts = self.up_from_nothing(nodes)
         usable = max((part for part in parts if part.kind in ("node", "head")), key=lambda part: part.ended)
         begun = min(part.begun for part in parts)
@@ -181,7 +181,7 @@ class Bench:
             return [part for part in self._parts if part.kind in KINDS]
 
     def tell_join(self, nodes: int) -> None:
-        """Print what the last of so many took to join the others."""
+        """Print the times of the last node to join."""
         with self.cluster(nodes - 1, nodes):
             come_to_rest(0.5)
             self._machines.prefer({HEAD, f"n{nodes - 1}"})

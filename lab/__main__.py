@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _command(arguments: argparse.Namespace) -> str:
-    """Run the command and return what goes to stdout."""
+    """Run the command and return its standard output."""
     if arguments.command == "image":
         docker_daemon.ensure_daemon()
     client = docker_daemon.connect()

@@ -11,7 +11,7 @@ from lab.identity import LABEL, lock_path
 
 
 def remove_lab(client: docker.DockerClient, lab: str, state_dir: Path) -> None:
-    """Remove a lab's containers, networks, volumes and folder; what is gone already is no error."""
+    """Remove a lab's containers, networks, volumes and folder; missing ones are no error."""
     filters = {"label": f"{LABEL}={lab}"}
     with locked(lock_path(state_dir, lab)):
         for container in client.containers.list(all=True, filters=filters, ignore_removed=True):

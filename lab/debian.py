@@ -19,7 +19,7 @@ from lab.package_sources import read_folder
 from lab.progress import say, timed
 
 REGISTRY_LIMIT_S = 10
-"""A registry that says nothing for this long is taken as absent."""
+"""Seconds after which a silent registry counts as absent."""
 
 ANSWER_LIMIT_S = 10
 
@@ -46,7 +46,7 @@ class Mirrors:
 def find_mirrors(apt: Path = Path("/etc/apt"), setting: str | None = None, of: Distribution = USUAL) -> Mirrors:
     """Return the mirrors among this machine's own package sources that hold the release; `setting` comes first.
 
-    setting   a mirror's address; by default what the environment says. Raises LabError where there is no mirror.
+    setting   a mirror's address; by default from the environment. Raises LabError without a mirror.
     """
     sources = read_folder(apt)
     main = (os.environ.get(of.setting, "") if setting is None else setting).rstrip("/")
@@ -67,7 +67,7 @@ def _first(uris: list[str], of: Distribution, suite: str) -> str:
 
 
 def _release(mirror: str, suite: str) -> str:
-    """Return the beginning of what a mirror says of a suite; empty where it does not have it."""
+    """Return the start of a suite's Release file on a mirror; empty if the mirror lacks the suite."""
     address = f"{mirror}/dists/{suite}/InRelease"
     try:
         with urllib.request.urlopen(address, timeout=ANSWER_LIMIT_S) as answer:  # noqa: S310 - http(s) only
@@ -109,7 +109,7 @@ def _pull(image: str) -> bool:
 
 
 def ensure_installed(program: str, of: Distribution, folder: Path) -> None:
-    """Install what is missing of debootstrap or mmdebstrap and of the keys of the archive.
+    """Install debootstrap or mmdebstrap and the archive keys if they are missing.
 
     One at a time, by a lock in the folder: several roots may be made at once. Raises LabError where apt-get fails.
     """

@@ -1,4 +1,4 @@
-"""What the lab's machines can be of: where packages of a distribution come from, and how a root of it is made."""
+"""Distributions of lab machines: where their packages come from, and how a root file system is built."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ class Distribution:
     """A release of Debian or Ubuntu.
 
     release      its code name, which its suites are called after
-    image        what registries call it
-    vendor       who signs its archive (`Origin:`)
+    image        its name in registries
+    vendor       `Origin:` of its archive
     setting      environment variable that names a mirror of its archive
     components   of the archive, as sources.list has them
     script       debootstrap's; those of newer releases are the same
@@ -57,7 +57,7 @@ def _ubuntu(release: str, number: str) -> Distribution:
 
 
 USUAL = _debian("trixie")
-"""What machines are of that say nothing else."""
+"""Return the default distribution."""
 
 OTHERS: Mapping[OfDistribution, Distribution] = {
     "bookworm": _debian("bookworm"),
@@ -67,5 +67,5 @@ OTHERS: Mapping[OfDistribution, Distribution] = {
 
 
 def distribution_of(like: Like) -> Distribution:
-    """Return what a machine is of that looks like something."""
+    """Return the distribution of machines with a profile."""
     return next((each for name, each in OTHERS.items() if name == like), USUAL)

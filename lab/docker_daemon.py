@@ -1,4 +1,4 @@
-"""The Docker engine: reached, and where there is none, installed and started."""
+"""Connect to the Docker engine; install and start it if there is none."""
 
 import os
 import shutil
@@ -48,7 +48,7 @@ def _answers() -> bool:
 
 
 def ensure_daemon() -> str:
-    """Make a Docker engine answer, installing and starting one where there is none, and return its version.
+    """Return the version of the Docker engine; install and start one if none answers.
 
     Raises LabError with the end of its log when it does not answer within START_LIMIT_S.
     """

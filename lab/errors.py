@@ -2,4 +2,4 @@
 
 
 class LabError(Exception):
-    """Something the lab needs is missing or broken; the message is one line that ends with what to do next."""
+    """Something the lab needs is missing or broken; the message is one line that ends with the next step."""

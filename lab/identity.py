@@ -1,4 +1,4 @@
-"""Names: which lab belongs to this checkout, and what its containers and networks are called."""
+"""Names of the lab of this checkout, its containers and its networks."""
 
 import hashlib
 from pathlib import Path

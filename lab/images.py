@@ -1,4 +1,4 @@
-"""The lab's images, named after a digest of what goes into them."""
+"""The lab's images, named by a digest of their inputs."""
 
 import shutil
 import tempfile
@@ -68,13 +68,13 @@ def _profile_arguments() -> dict[str, str]:
 
 
 def ensure_images(client: docker.DockerClient, wanted: Iterable[str], cache: Path = binaries.CACHE) -> None:
-    """Build those of the `wanted` tags (of `tags()`) that are not there, and what they are built on.
+    """Build the missing images of the `wanted` tags (from `tags()`) and their base images.
 
     Raises LabError when a program or an image does not build.
     """
     known = tags()
     if all(_exists(client, tag) for tag in wanted):
-        return  # without waiting for who builds others
+        return  # without waiting for builds of other images
     with locked(cache / "image.lock"):
         missing = [tag for tag in dict.fromkeys(wanted) if not _exists(client, tag)]
         layers = [tag for tag in missing if _is_layer(tag, known)]
@@ -88,7 +88,7 @@ def ensure_images(client: docker.DockerClient, wanted: Iterable[str], cache: Pat
 
 
 def _like(tag: str, known: Images) -> machine.Like:
-    """Return what a machine of an image looks like."""
+    """Return the profile of an image's machines."""
     return next((like for like in machine.PROFILES if known.profiles[like] == tag), "")
 
 
@@ -141,7 +141,7 @@ def write_nfs_mount(program: Path) -> None:
 
 
 def install_packages(client: docker.DockerClient, cache: Path, of: Distribution = USUAL) -> dict[str, str]:
-    """Build what is packages alone, and return the images by stage; Docker keeps them for the images that follow."""
+    """Build the stages that only install packages; return the images by stage. Docker caches them for later images."""
     mirrors = debian.find_mirrors(of=of)
     base = debian.ensure_base(client, mirrors, cache)
     # Machines of another distribution have none of the cluster's packages; the helper for mounts is the same on all.

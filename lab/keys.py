@@ -30,7 +30,7 @@ def _public(key: Ed25519PrivateKey) -> str:
 
 
 def ensure_client_key(folder: Path) -> KeyPair:
-    """Return the key pair kept in `folder`, made (0600, folder 0700) when there is none; the caller holds the lock."""
+    """Return the key pair kept in `folder`, created (0600, folder 0700) if missing; the caller holds the lock."""
     path = folder / "id_ed25519"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -39,7 +39,7 @@ class SiteNetwork:
 
 @dataclass(frozen=True)
 class LabNetwork:
-    """What `network up` prints: the control servers, the login key of every node, and the networks by site."""
+    """Output of `network up`: the control servers, the login key of every node, and the networks by site."""
 
     control_url: str
     keyed_control_url: str
@@ -238,7 +238,7 @@ def _attach(container: Container, networks: dict[str, Network]) -> None:
         if network.attrs["Internal"]:
             continue  # a second network of a site
         if network.name not in attached:
-            # The alias is for machines whose /etc/hosts is not Docker's.
+            # The alias is for machines that replace Docker's /etc/hosts.
             address = subnets.control_address(subnet_of(network))
             network.connect(container, ipv4_address=address, aliases=[CONTROL_NAME])
     if container.status != "running":

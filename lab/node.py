@@ -30,7 +30,7 @@ SSH_PORT = 22
 READY_LIMIT_S = 60.0
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 CAPABILITIES = ["SYS_ADMIN", "NET_ADMIN", "SYS_PTRACE", "DAC_READ_SEARCH", "SYS_NICE", "MKNOD"]
-"""What systemd, tailscaled's kernel TUN, mounts, the NFS server and slurmd need; `privileged` works on fewer hosts."""
+"""Capabilities that systemd, tailscaled's TUN, mounts, the NFS server and slurmd need; `privileged` works on fewer hosts."""
 
 DEVICES = ["/dev/net/tun", "/dev/fuse", "/dev/autofs"]
 """For tailscaled, the NFS mount helper, and systemd's automount units."""
@@ -38,7 +38,7 @@ DEVICES = ["/dev/net/tun", "/dev/fuse", "/dev/autofs"]
 
 @dataclass(frozen=True)
 class NodeAddress:
-    """What `node up` prints: where a node's sshd listens, whom it lets in, and its host key."""
+    """Output of `node up`: the address, login and host key of a node's sshd."""
 
     address: str
     port: int
@@ -156,7 +156,7 @@ def _create(client: docker.DockerClient, spec: NodeSpec, name: str, image: str) 
 
 
 def _make_its_own(client: docker.DockerClient, spec: NodeSpec, container: Container) -> None:
-    """Give a container that has never started what no other of its image has; the lab's lock is held."""
+    """Give a container its own keys and names before its first start; the caller holds the lab's lock."""
     address = _address(container, spec)
     network = find_network(client, spec.lab, spec.site)
     interfaces = [interface("eth0", subnet_of(network), address, routed=True)] if network else []
@@ -241,7 +241,7 @@ def _wait(container: Container, address: str, *, boots_on: bool) -> None:
 
 
 def _not_ready(container: Container, address: str, *, boots_on: bool) -> str | None:
-    """Return what the node still lacks, or None."""
+    """Return a missing condition of the node, or None."""
     container.reload()
     if container.status != "running":
         return f"the container is {container.status}"

@@ -1,4 +1,4 @@
-"""What a machine's own package sources say, in both of apt's formats. Pure text; man 5 sources.list has the formats."""
+"""Parse a machine's package sources in both of apt's formats (man 5 sources.list)."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ class Source:
 
     @property
     def security(self) -> bool:
-        """Whether these are security updates, which have an archive of their own."""
+        """Return whether these are security updates, which have a separate archive."""
         return any(suite.endswith(("-security", "/updates")) for suite in self.suites)
 
 

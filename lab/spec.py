@@ -1,4 +1,4 @@
-"""What the commands read on stdin, checked before Docker is touched."""
+"""The JSON that the commands read on stdin, checked before they touch Docker."""
 
 import ipaddress
 from pathlib import Path
@@ -27,7 +27,7 @@ Subnet = Annotated[str, AfterValidator(_subnet)]
 
 
 class _Spec(BaseModel):
-    """What every command needs: the lab's id, and the folder (made when missing) for its key and locks."""
+    """Input of every command: the lab's id, and the folder (created if missing) for its key and locks."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -60,7 +60,7 @@ class PoolSpec(NetworkSpec):
 class NodeSpec(_Spec):
     """Input of `node up` and `node down`: one machine and its site. `bare`: nothing of the cluster's software.
 
-    like   what it looks like; every profile is as bare of the cluster's packages as `bare`
+    like   its profile; like `bare`, no profile has any package of the cluster
     busy   its first minute is taken by updates, as a new cloud machine's often is; no other profile has this
     """
 
@@ -90,7 +90,7 @@ SpecT = TypeVar("SpecT", bound=_Spec)
 def parse(model: type[SpecT], text: str) -> SpecT:
     """Return the `model` written as JSON in `text`.
 
-    Raises LabError naming each wrong key, its value and what is allowed.
+    Raises LabError with each wrong key, its value and the allowed values.
     """
     try:
         return model.model_validate_json(text)

@@ -5,7 +5,7 @@ It returns 0 once the file system is there and serves it from a daemon until it 
 gid and groups go to the server, a server that is away is waited for without an end, and other nodes' changes show
 within a second.
 
-Limits, all of libnfs 5.0: NFSv4.0 whatever version is asked for; times in microseconds; a file can be opened only by
+Limits of libnfs 5.0: always NFSv4.0; times in microseconds; a file can be opened only by
 a user who may do to its directory what is asked of the file; locks are local to the node.
 
 On a machine it is one file, an archive of this package (lab/images.py makes it), which /usr/sbin/mount.nfs4 has Python

@@ -1,4 +1,4 @@
-"""The process whose call is served: whether it still waits for an answer."""
+"""The process that made a call: check whether it still waits for the answer."""
 
 import signal
 from pathlib import Path

@@ -103,7 +103,7 @@ class NfsFileSystem:
     def create(self, path: str, mode: int, info: Any) -> int:
         """open(2) with O_CREAT.
 
-        libnfs creates exclusively whatever it is asked, and puts a random number into the times.
+        libnfs always creates exclusively and puts a random number into the times.
         """
         session, flags = self._session(), info.flags & (os.O_ACCMODE | os.O_SYNC)
         name, exclusive = path.encode("latin-1"), bool(info.flags & os.O_EXCL)
@@ -134,7 +134,7 @@ class NfsFileSystem:
             if pointer is None:
                 raise OSError(errno.EIO, "no handle")
             info.fh = self._register(Handle(session, path, flags, pointer, session.generation))
-        # What is appended goes to the end that the server knows, so the kernel must not keep pages of it.
+        # The server decides where appended data goes, so the kernel must not cache its pages.
         info.direct_io = 1 if info.flags & os.O_APPEND else 0
         return 0
 
@@ -170,7 +170,7 @@ class NfsFileSystem:
         return session.run(action) or 0
 
     def flush(self, path: str, info: Any) -> int:
-        """close(2): what was written is on the server's disk when it returns, as with the kernel's client."""
+        """close(2): written data is on the server's disk when it returns, as with the kernel's client."""
         if self._handles[info.fh].dirty:
             self.fsync(path, 0, info)
         return 0

@@ -41,7 +41,7 @@ Dirent._fields_ = [("next", ctypes.POINTER(Dirent)), ("name", ctypes.c_char_p)]
 
 
 def load_libnfs() -> ctypes.CDLL:
-    """Return libnfs with the types of what is not a plain int."""
+    """Return libnfs with the types of non-int arguments and results."""
     lib = ctypes.CDLL("libnfs.so.14")
     lib.nfs_init_context.restype = ctypes.c_void_p
     lib.nfs_readdir.restype = ctypes.POINTER(Dirent)

@@ -70,5 +70,5 @@ def mount(words: list[str]) -> int:
 
 
 def main() -> NoReturn:
-    """What is run."""
+    """Run the mount helper."""
     sys.exit(mount(sys.argv[1:]))

@@ -94,7 +94,7 @@ class Session:
             self._lock.release()
 
     def run(self, action: Callable[[], T], *, repeated_error: int = 0, limit_s: float = math.inf) -> T | None:
-        """Return what `action` gives, connecting first where needed and again when the connection is lost.
+        """Return the result of `action`; connect first if needed, and again when the connection is lost.
 
         As with a kernel's hard mount, that goes on until the server answers or the caller is killed. A repetition may
         find its own first try done: then `repeated_error` is the error it gets, and None is returned. Raises OSError:

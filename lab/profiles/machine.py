@@ -1,4 +1,4 @@
-"""What distinguishes one machine of a profile from the next: its names, its login, and files of its own."""
+"""Differences between machines of a profile: names, login and files."""
 
 import ipaddress
 import json
@@ -11,7 +11,7 @@ OfDistribution = Literal["bookworm", "forky", "ubuntu-24.04"]
 """A plain machine of another distribution than the lab's own (lab/distributions.py)."""
 Profile = Literal["cloud", "server", "desktop", OfDistribution]
 Like = Literal["", Profile]
-"""What a machine looks like; empty is the lab's plain machine."""
+"""A machine's profile; empty for the lab's plain machine."""
 
 _OWN_LOGINS: dict[Like, str] = {"cloud": "ubuntu", "desktop": "maria"}
 
@@ -50,7 +50,7 @@ def login(like: Like) -> str:
 
 
 def host_name(like: Like, node: str, address: str) -> str:
-    """Return what the machine calls itself; only a plain one goes by its name in the lab."""
+    """Return the machine's own host name; only a plain machine uses its lab name."""
     if like in PLAIN:
         return node
     return f"ip-{address.replace('.', '-')}" if like == "cloud" else f"{node}-{like}"
