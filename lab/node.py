@@ -30,7 +30,7 @@ SSH_PORT = 22
 READY_LIMIT_S = 60.0
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 CAPABILITIES = ["SYS_ADMIN", "NET_ADMIN", "SYS_PTRACE", "DAC_READ_SEARCH", "SYS_NICE", "MKNOD"]
-"""Capabilities that systemd, tailscaled's TUN, mounts, the NFS server and slurmd need; `privileged` works on fewer hosts."""
+"""Capabilities for systemd, tailscaled's TUN, mounts, the NFS server and slurmd; `privileged` works on fewer hosts."""
 
 DEVICES = ["/dev/net/tun", "/dev/fuse", "/dev/autofs"]
 """For tailscaled, the NFS mount helper, and systemd's automount units."""
