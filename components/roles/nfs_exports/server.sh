@@ -41,7 +41,8 @@ out, then run up again"
 }
 
 # One EXPORT with a CLIENT block a member, made from the same files exportfs reads. The head node itself writes to the
-# disk behind the server's back; nodes must see that after a second, not after the minute that is the default.
+# disk behind the server's back; nodes see that after about two seconds (it counts whole ones), not after the minute that
+# is the default.
 ganesha_configuration() {
     local file path client rest
     printf '%s from %s/*.exports\n' "${OUR_GANESHA#^}" "$EXPORTS_DIR"
