@@ -86,7 +86,7 @@ def test_a_target_that_does_not_answer_is_said_before_anything_is_changed(machin
 def test_a_folder_that_others_can_open_is_refused_and_the_cluster_works(machines: Machines) -> None:
     lab = machines.cluster
     lab.run("vault", f"install -d -m 0755 -o keeper {FOLDER}/lab")
-    assert "can be opened by others there (drwxr-xr-x)" in machines.failure()
+    assert "is open to other accounts there (drwxr-xr-x)" in machines.failure()
     assert lab.run("head", "sinfo -h -p rack -o '%T'").strip() == "idle"
     assert lab.run("vault", f"ls {FOLDER}/lab") == ""
     assert lab.attempt("head", "test -e /etc/tailrack/backup").returncode == 1

@@ -81,14 +81,14 @@ def test_a_bucket_that_does_not_answer_is_not_there_or_does_not_know_the_key_is_
     assert "labb" not in s3.lab.run("head", "journalctl -u lab-s3 -o cat | grep PUT || :")
     s3.says(TARGET, "another-secret")
     said = s3.refused()
-    assert "the bucket lab at s3.lab does not let us in: " in said
+    assert "the bucket lab at s3.lab refuses access: " in said
     assert "another-secret" not in said
 
 
 def test_a_bucket_that_is_full_is_one_error_and_nothing_is_changed(s3: InS3) -> None:
     s3.says(TARGET, s3.key[1])
     s3.lab.run("head", f"touch {FOLDER}/full")
-    assert "no backup can be begun at the target: " in (said := s3.refused())
+    assert "cannot create a backup repository at the target: " in (said := s3.refused())
     assert "minimum free drive threshold" in said
     s3.lab.run("head", f"rm {FOLDER}/full")
 
@@ -123,7 +123,7 @@ def test_a_bucket_that_is_full_later_is_said_by_the_backup_and_by_the_next_chang
     lab.run("head", f"touch {FOLDER}/full")
     lab.config["tailrack:cluster"]["repair"] = {"head": "while it is full"}
     (failure,) = lab.up().failures
-    assert "nothing can be written at the backup's target: " in (said := " ".join(failure.message.split()))
+    assert "cannot write to the backup's target: " in (said := " ".join(failure.message.split()))
     assert "minimum free drive threshold" in said
     lab.run("head", f"rm {FOLDER}/full")
     lab.up_ok()

@@ -1,1 +1,1 @@
-"""Role backup: its settings, and what it gives the head node."""
+"""Hourly backups of the head node."""

@@ -1,6 +1,6 @@
 #!/bin/bash
 # uses: backup/remove
-# Neither what makes backups stays, nor what one has brought back.
+# Remove the backup program and the state that was restored from a backup.
 
 backup_leave() {
     remove_backup

@@ -1,7 +1,6 @@
 #!/bin/bash
 # uses: machine/retire
-# What makes backups, taken away; those that were made stay where they are. Part of tailrack-leave too, so it uses nothing of
-# base.sh.
+# Stop making backups; existing ones stay at the target. tailrack-leave contains this, so it uses nothing from base.sh.
 
 remove_backup() {
     retire tailrack-backup.timer tailrack-backup.service

@@ -1,8 +1,8 @@
 #!/bin/bash
-# restic with what one folder says of the target: repository, password, and the way there. No secret in its words or
+# Run restic with a folder that contains the target's repository, password and keys. No secret is in its arguments or
 # environment.
 
-# The folder, seconds that it may take, and what restic is to do.
+# Run restic: folder, time limit in seconds, arguments.
 backup_restic() {
     local folder=$1 limit=$2 way=()
     shift 2
@@ -11,19 +11,19 @@ backup_restic() {
         --repo "$(cat "$folder/repository")" --password-file "$folder/password" --cache-dir /var/cache/tailrack-backup "$@"
 }
 
-# The same, with the end of what it prints: whoever keeps the target may send words without end.
-backup_words() { backup_restic "$@" 2>&1 | tail -c 65536; }
+# The same, with stderr. Keeps only the end of the output, because a hostile target can send any amount.
+backup_output() { backup_restic "$@" 2>&1 | tail -c 65536; }
 
-# A target's words as one line for people.
+# Print a target's message as one safe line.
 printable() {
     local line=${1//[^[:print:]]/}
     printf '%s\n' "${line:0:300}"
 }
 
-# The line of restic's words, on stdin, that says why: what comes after it names the place once more, and says that it was ended.
+# Print the line of restic's output, on stdin, that has the reason. The lines after it repeat the place and the signal.
 last_reason() {
     local line
     line=$({ grep -vE '^$|^(s3|sftp):|^Is there a repository|signal terminated|context canceled' || :; } | tail -n 1 |
         sed -E 's/^.* returned error, retrying after [^:]*: //')
-    printable "${line:-it gave no answer in time}"
+    printable "${line:-it did not answer in time}"
 }

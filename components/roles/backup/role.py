@@ -1,4 +1,4 @@
-"""Backup: what the head node alone knows, hourly and encrypted, to a second machine or S3. By restic."""
+"""Hourly encrypted backups of the head node's state to a second machine or S3, with restic."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from components.roles.facts import whole
 from components.roles.role import File, Role, Value, template
 
 PROGRAM = "tailrack-backup"
-# What talks to the target: backups are made with it, and a new head node reads them with it.
+# Packages that write backups, and read them on a new head node.
 PACKAGES = ("restic", "openssh-client", "jq")
-# What writes the accounting's database down (accounting/templates/dump).
+# The package that dumps the accounting database (accounting/templates/dump).
 DUMP = ("mariadb-client",)
-# What scripts are told of the target, each empty where its kind has none.
+# Header values about the target; empty if its kind does not have them.
 NAMES = ("host", "user", "port", "host_key", "s3_host", "s3_port", "bucket", "access_key")
 
 MOMENT = whole(0, 2**40)  # seconds since 1970
 
 
 def role(settings: ClusterSettings) -> Role:
-    """Where the stack asks for none, what an earlier config has brought goes."""
+    """Return the role, also without backups in the config: its scripts then remove them."""
     backup = settings.backup
     values: dict[str, Value] = {**dict.fromkeys(NAMES, "")}
     values |= {"repository": repository(backup) if backup else "", "cluster": settings.cluster.name, "state": ""}
     role = Role("backup", after=("slurm", "nfs_exports", "accounting"), values=values)
     if backup is None:
         return replace(role, values={**values, **dict.fromkeys(SECRETS, "")})
-    if found := SFTP.fullmatch(backup.target):
-        values |= {"host": found["host"], "user": found["user"], "port": backup.port, "host_key": backup.host_key}
-    elif found := S3.fullmatch(backup.target):
-        values |= {"s3_host": found["host"], "s3_port": int(found["port"] or 443), "bucket": found["bucket"]}
+    if match := SFTP.fullmatch(backup.target):
+        values |= {"host": match["host"], "user": match["user"], "port": backup.port, "host_key": backup.host_key}
+    elif match := S3.fullmatch(backup.target):
+        values |= {"s3_host": match["host"], "s3_port": int(match["port"] or 443), "bucket": match["bucket"]}
     values["access_key"] = backup.access_key or ""
     unit = f"/etc/systemd/system/{PROGRAM}"
     return replace(
@@ -54,16 +54,18 @@ SECRETS = ("private_key", "password", "secret_key")
 
 
 def repository(backup: Backup) -> str:
-    """The target as restic has it: of a machine, the folder there, as ssh_config says who and where that is."""
-    found = SFTP.fullmatch(backup.target)
-    return f"sftp:tailrack-backup-target:{found['folder']}" if found else backup.target
+    """Return the target in restic's format. For a machine, ssh_config has address and account."""
+    match = SFTP.fullmatch(backup.target)
+    return f"sftp:tailrack-backup-target:{match['folder']}" if match else backup.target
 
 
 def with_state(roles: Iterable[Role]) -> tuple[Role, ...]:
-    """Return roles of which `backup` knows what all of them have to be saved."""
-    found = tuple(roles)
-    state = list(dict.fromkeys(path for role in found for path in role.state))
-    return tuple(replace(one, values={**one.values, "state": state}) if one.name == "backup" else one for one in found)
+    """Return the roles, with the state of all of them in the values of `backup`."""
+    roles = tuple(roles)
+    state = list(dict.fromkeys(path for role in roles for path in role.state))
+    return tuple(
+        replace(role, values={**role.values, "state": state}) if role.name == "backup" else role for role in roles
+    )
 
 
 def _text(backup: Backup, name: str) -> str:

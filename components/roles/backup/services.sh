@@ -1,27 +1,28 @@
 #!/bin/bash
 # uses: backup/target backup/remove
-# An hourly timer on the head node, and the first backup at once.
+# Install an hourly timer on the head node, and make the first backup now.
 #
-# BACKUP_STATE   files and folders that are saved, one a line
+# BACKUP_STATE   files and folders to save, one a line
 
 BACKUP_FOLDER=/etc/tailrack/backup
 
 backup_services() {
-    local lent=$PRIVATE_DIR/backup said
+    local keys=$PRIVATE_DIR/backup message
     if [ -z "$BACKUP_REPOSITORY" ]; then
         remove_backup
         return
     fi
-    rm -rf "$lent"
-    write_target "$lent"
-    check_target "$lent"
+    rm -rf "$keys"
+    write_target "$keys"
+    check_target "$keys"
     if [ "$TARGET_HAS" = no ]; then
-        said=$(backup_words "$lent" "$CHECK_LIMIT" init) || fail "no backup can be begun at the target: $(last_reason <<<"$said")" \
-            "make room there, or see that tailrack:backup says who may write there; then run up again"
-        close_target "$lent"
+        message=$(backup_output "$keys" "$CHECK_LIMIT" init) ||
+            fail "cannot create a backup repository at the target: $(last_reason <<<"$message")" \
+                "make room there, or check that the account or key in tailrack:backup may write there; then run up again"
+        close_target "$keys"
     fi
-    try_target "$lent"
-    rm -rf "$lent"
+    try_target "$keys"
+    rm -rf "$keys"
     write_target "$BACKUP_FOLDER"
     ensure_file "$BACKUP_FOLDER/state" 0600 root:root "$BACKUP_STATE"
     install -d -m 0755 /usr/local/lib/tailrack /usr/local/lib/tailrack/backup.d

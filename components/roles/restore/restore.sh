@@ -35,7 +35,7 @@ read_backup() {
     local lent=$1 said
     rm -rf "$RESTORING"
     install -d -m 0700 "$RESTORING"
-    said=$(backup_words "$lent" 3000 --no-lock restore "$WANTED" --target "$RESTORING/tree" --verify) || {
+    said=$(backup_output "$lent" 3000 --no-lock restore "$WANTED" --target "$RESTORING/tree" --verify) || {
         rm -rf "$RESTORING"
         fail "the backup ${WANTED:0:8} is broken: $(last_reason <<<"$said")" \
             "name an earlier one as tailrack:head.restore_from ('restic snapshots' lists them), then run up again"

@@ -173,7 +173,7 @@ def killed(shell: Shell) -> None:
 def test_a_backup_that_was_killed_is_a_failure_to_whoever_asks(shell: Shell) -> None:
     killed(shell)
     said = shell.program("/usr/local/sbin/tailrack-backup", "status").stdout
-    assert said.startswith("backup: FAILED: it was killed before its end; next: ")
+    assert said.startswith("backup: FAILED: it was killed before it finished; next: ")
 
 
 def test_a_backup_at_work_is_no_failure(shell: Shell) -> None:
@@ -193,7 +193,7 @@ def test_systemd_reports_a_killed_backup_and_removes_the_copy_with_its_keys(shel
     assert "the munge key" in shell.path("/var/lib/tailrack/backup-stage/dumps/kept").read_text()
     ended = "SERVICE_RESULT=signal EXIT_STATUS=KILL bash /usr/local/sbin/tailrack-backup ended || true"
     done = shell.call(ended, {})
-    assert "<3>backup failed: it was killed before its end (signal, KILL)" in done.stderr
+    assert "<3>backup failed: it was killed before it finished (signal, KILL)" in done.stderr
     assert not shell.path("/var/lib/tailrack/backup-stage").exists()
     assert "FAILED: it was killed" in shell.program("/usr/local/sbin/tailrack-backup", "status").stdout
     assert "ExecStopPost=/usr/local/sbin/tailrack-backup ended" in template("backup", "tailrack-backup.service")
@@ -232,24 +232,24 @@ FOUND = {
         "Fatal: unable to open config file: Stat: The specified bucket does not exist",
     ),
     # Of 0.18, which tries again until it is ended; those above and below are of 0.14.
-    "the bucket lab at s3.example.org does not let us in: Stat: The request signature we calculated does not match the "
+    "the bucket lab at s3.example.org refuses access: Stat: The request signature we calculated does not match the "
     "signature you provided. Check your key and signing method.": (
         124,
         "Stat(<config/>) returned error, retrying after 10.294479004s: Stat: The request signature we calculated does "
         "not match the signature you provided. Check your key and signing method.\n"
         "\x1b[2Ksignal terminated received, cleaning up\nFatal: unable to open config file: context canceled",
     ),
-    "the bucket lab at s3.example.org does not let us in: Fatal: unable to open config file: Stat: The request "
+    "the bucket lab at s3.example.org refuses access: Fatal: unable to open config file: Stat: The request "
     "signature we calculated does not match the signature you provided. Check your key and signing method.": (
         1,
         "Fatal: unable to open config file: Stat: The request signature we calculated does not match the signature you "
         "provided. Check your key and signing method.",
     ),
-    "the bucket lab at s3.example.org does not let us in: Fatal: unable to open config file: Stat: Access Denied.": (
+    "the bucket lab at s3.example.org refuses access: Fatal: unable to open config file: Stat: Access Denied.": (
         1,
         "Fatal: unable to open config file: Stat: Access Denied.",
     ),
-    "what is at the backup's target was encrypted with another password": (12, "Fatal: wrong password or no key found"),
+    "the backups at the target were encrypted with another password": (12, "Fatal: wrong password or no key found"),
 }
 
 
@@ -281,7 +281,7 @@ def test_a_bucket_without_a_repository_gets_one_and_one_that_takes_nothing_is_sa
     full = "Save(<lock/6be6657462>) returned error, retrying after 552.330144ms: client.PutObject: no room is left."
     shell.stub("restic", f"echo '{full}' >&2; exit 124")
     assert on_the_head(shell, S3, "try_target /lent", "backup/target") == (
-        1, "nothing can be written at the backup's target: client.PutObject: no room is left.",
+        1, "cannot write to the backup's target: client.PutObject: no room is left.",
     )  # fmt: skip
 
 
@@ -289,9 +289,9 @@ def test_a_bucket_without_a_repository_gets_one_and_one_that_takes_nothing_is_sa
     ("target", "said"),
     [
         ("s3:https://127.0.0.1:1/lab", (1, "the backup's target 127.0.0.1 does not answer at port 1")),
-        ("s3:https://nobody.invalid/lab", (1, "nobody here knows the backup's target nobody.invalid")),
-        ("s3:https://storage/lab", (1, "nobody here knows the backup's target storage")),
-        ("sftp:keeper@nobody.invalid:/srv/lab", (1, "nobody here knows the backup's target nobody.invalid")),
+        ("s3:https://nobody.invalid/lab", (1, "cannot resolve the backup's target nobody.invalid")),
+        ("s3:https://storage/lab", (1, "cannot resolve the backup's target storage")),
+        ("sftp:keeper@nobody.invalid:/srv/lab", (1, "cannot resolve the backup's target nobody.invalid")),
         ("sftp:keeper@vault:/srv/lab", (0, "")),
     ],
 )
@@ -321,8 +321,8 @@ HERE = {"real": "/srv/backup/lab", "mode": "drwx------", "free": "92242800"}
         ({}, ""),
         ({"free": "262144"}, ""),
         ({"free": "262143"}, f"{AT} is full: 262143 KB are free"),
-        ({"mode": "drwxr-x---"}, f"{AT} can be opened by others there (drwxr-x---)"),
-        ({"mode": "drwx-----x"}, f"{AT} can be opened by others there (drwx-----x)"),
+        ({"mode": "drwxr-x---"}, f"{AT} is open to other accounts there (drwxr-x---)"),
+        ({"mode": "drwx-----x"}, f"{AT} is open to other accounts there (drwx-----x)"),
         ({"real": "/shared/x"}, "the backup's target /srv/backup/lab is /shared/x there, which is on the share"),
     ],
 )  # fmt: skip
