@@ -271,7 +271,11 @@ def test_who_asks_for_what_a_site_has_is_told_nothing(cluster: Cluster) -> None:
 def test_a_clock_that_is_not_the_heads_is_named_before_munge_refuses_it(cluster: Cluster) -> None:
     values = f"HOST_NAME=b1 STEP_NAME=b1-join LOCKED= HEAD_ADDRESS={cluster.run('head', 'tailscale ip -4').strip()}"
     text = "\n".join(
-        [*values.split(), Functions(["clock/with_head"]).text, "exec 4>&2; trap report_failure EXIT; compare_with_head"]
+        [
+            *values.split(),
+            Functions(["clock/compare_with_head"]).text,
+            "exec 4>&2; trap report_failure EXIT; compare_with_head",
+        ]
     )
     compare = ["docker", "exec", "-i", cluster.container("b1"), "bash", "-euo", "pipefail", "-s"]
     right = subprocess.run(compare, input=text, capture_output=True, text=True, check=False)

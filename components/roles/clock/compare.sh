@@ -1,9 +1,9 @@
 #!/bin/bash
 # uses: clock/service
-# This machine's clock beside another's. munge refuses what was made more than five minutes before or after, a shared file
-# system with two clocks confuses whoever compares times, and with a clock far off no certificate and no package holds.
+# Compare this machine's clock with another's. munge rejects credentials that are five minutes off, programs compare
+# times on the share, and with a clock far off no certificate or package is valid.
 
-# The time in seconds that a server says in its answer, without encryption: host, port.
+# Print a server's time in seconds, from its unencrypted answer: host, port.
 http_time() {
     local date
     # shellcheck disable=SC2016  # read by the inner shell
@@ -12,12 +12,13 @@ http_time() {
     [ -n "$date" ] && date -d "$date" +%s
 }
 
-# Stop where the clock here is further from another's time than so many seconds: time, limit, whose.
+# Fail if this clock differs from another by more than a limit: time, limit in seconds, name of the other clock.
 require_clock() {
-    local ours apart
-    ours=$(date +%s)
-    apart=$((ours - $1))
-    note "the clock is ${apart#-}s from $3"
-    [ "${apart#-}" -le "$2" ] || fail \
-        "the clock here is ${apart#-}s $([ "$apart" -lt 0 ] && echo behind || echo ahead of) $3" "$(clock_remedy "$1"); then run up again"
+    local now difference
+    now=$(date +%s)
+    difference=$((now - $1))
+    note "the clock is ${difference#-}s from $3"
+    [ "${difference#-}" -le "$2" ] || fail \
+        "the clock here is ${difference#-}s $([ "$difference" -lt 0 ] && echo behind || echo ahead of) $3" \
+        "$(clock_remedy "$1"); then run up again"
 }

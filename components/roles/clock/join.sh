@@ -1,9 +1,9 @@
 #!/bin/bash
 # uses: clock/service
-# A machine without any time service gets one, before all that needs the right time: the tailnet's certificates, the
-# comparison with the head node's clock, the munge key.
+# Install a time service if the machine has none, before the tailnet's certificates, the comparison with the head node's
+# clock and the munge key need the right time.
 
-# Seconds for a service that has just been started to set the clock.
+# Seconds for a new time service to set the clock.
 CLOCK_SET_LIMIT=20
 
 clock_is_set() { [ "$(timedatectl show -p NTPSynchronized --value)" = yes ]; }

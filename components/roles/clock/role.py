@@ -1,4 +1,4 @@
-"""The clock: a machine keeps the head node's time before it has the cluster's key, which munge ties to time."""
+"""The clock: a machine's time must match the head node's, because munge's credentials expire."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from components.roles.role import Role
 
 
 def role(_settings: ClusterSettings) -> Role:
-    """Its package comes only to machines that have no service of the kind (join.sh)."""
+    """Return the role. Only machines without a time service get its package (join.sh)."""
     return Role("clock", after=("machine",))

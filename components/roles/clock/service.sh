@@ -1,7 +1,7 @@
 #!/bin/bash
-# A service that keeps the clock right, on machines that keep a clock of their own.
+# The time service of a machine that has a clock.
 
-# Each of these takes the place of the others.
+# They exclude each other.
 CLOCK_SERVICES="systemd-timesyncd chrony ntpsec ntp openntpd"
 
 clock_service() {
@@ -15,16 +15,16 @@ clock_service() {
     return 1
 }
 
-# A container has its host's clock.
+# A container uses its host's clock.
 has_no_clock() { systemd-detect-virt -cq; }
 
-# What to do about a clock that is wrong, by what the machine has. The right time, in seconds.
+# Print how to repair this machine's clock. Argument: the right time in seconds.
 clock_remedy() {
     local name
     if has_no_clock; then
         printf 'set the clock of the machine that the container %s runs on' "$HOST_NAME"
     elif ! name=$(clock_service); then
-        printf "no time service runs on %s, and up installs one where the clock is near enough: set it once there, date -u -s '%s'" \
+        printf "no time service runs on %s, and up installs one only if the clock is near enough: set it once there with date -u -s '%s'" \
             "$HOST_NAME" "$(date -u -d "@$1" '+%F %T')"
     else
         printf 'its time service %s does not keep it right: ' "$name"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: clock/with_head
+# uses: clock/compare_with_head
 # How a node reaches the head node over the tailnet, and whether its clock is the head node's: before it has the munge key.
 #
 # HEAD_ADDRESS   tailnet address of the head node
