@@ -1,4 +1,4 @@
-"""A job of a plain user that shows, on every node, that it runs inside a container."""
+"""A job of a user on every node that proves that containers work."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from components.roles.role import Role
 
 
 def role(settings: ClusterSettings) -> Role | None:
-    """After Slurm in the order, which Enroot and Pyxis come before: jobs find them wherever they are sent."""
+    """Return the role if the config enables containers. It comes after Slurm, because the proof is a job."""
     return Role("container_smoke", after=("slurm",)) if settings.containers else None
