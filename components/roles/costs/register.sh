@@ -1,9 +1,9 @@
 #!/bin/bash
 # uses: costs/book
-# When a node came, and when it left.
+# Record when a node joins and leaves.
 #
 # NODE_NAME
-# NODE_PRICE   `2.05 USD` an hour, empty where the config does not say
+# NODE_PRICE   price per hour, such as `2.05 USD`; empty without one in the config
 
 costs_register() { open_costs "$NODE_NAME" "$NODE_PRICE"; }
 

@@ -1,8 +1,8 @@
 #!/bin/bash
 # uses: costs/book
-# The head node's own lines.
+# Record the head node's own periods.
 #
-# NODE_NAME, NODE_PRICE   as in register.sh, of the head node
+# NODE_NAME, NODE_PRICE   as in register.sh, for the head node
 
 costs_services() {
     open_costs "$NODE_NAME" "$NODE_PRICE"
