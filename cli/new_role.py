@@ -35,7 +35,7 @@ def role(settings: ClusterSettings) -> Role | None:
     if settings.{name} is None:
         return None
     # All that a role can say is in components/roles/role.py.
-    return Role("{name}", after=("machine",), section=settings.{name})
+    return Role("{name}", after=("machine",), values={{"{NAME}_EXAMPLE": settings.{name}.example}})
 '''
 
 _NODE = """#!/bin/bash

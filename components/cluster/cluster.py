@@ -12,7 +12,7 @@ from components.cluster.compute_node import ComputeNode
 from components.cluster.head_node import HeadNode
 from components.cluster.munge_key import MungeKey
 from components.cluster.nccl_validation import NcclValidation
-from components.cluster.passwords import passwords
+from components.cluster.passwords import HEADER_NAMES, passwords
 from components.cluster.tailnet_access import NO_KEY, TailnetAccess
 from components.cluster.training_benchmark import TrainingBenchmark
 from components.host import Host
@@ -66,7 +66,7 @@ class Cluster(pulumi.ComponentResource):
         }
 
         self.passwords = passwords(settings, child)
-        secrets |= {f"{name}_PASSWORD".upper(): made for name, made in self.passwords.items()}
+        secrets |= {HEADER_NAMES[name]: password for name, password in self.passwords.items()}
 
         def of(host: Host) -> dict[str, pulumi.Input[Any]]:
             return {**values, REPAIR: settings.cluster.repair.get(host.name, "")}

@@ -14,7 +14,7 @@ from components.cluster.tailnet_access import NO_KEY, TailnetAccess
 from components.host import Host
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.nfs_exports.export import export_line
-from components.roles.role import Role, header_name
+from components.roles.role import Role
 from components.roles.slurm.fragment import MemoryValues, NodeGpus, NodeValues, memory_values, node_values
 from components.steps import composition
 from components.steps.command_line import TIME_LIMIT_SECONDS
@@ -31,9 +31,16 @@ BUILD_LIMIT_SECONDS = 7200
 
 def node_header(host: Host) -> dict[str, pulumi.Input[Any]]:
     """What scripts may read of a node, as NODE_NAME and so on, before it has joined."""
-    own = {key: getattr(host, key) for key in ("name", "adopt", "take_over", "fabric", "rdma", "relay_port", "price")}
-    values = {**own, **node_values(host)}
-    return {header_name("node", key): value for key, value in values.items()}
+    return {
+        "NODE_NAME": host.name,
+        "NODE_ADOPT": host.adopt,
+        "NODE_TAKE_OVER": host.take_over,
+        "NODE_FABRIC": host.fabric,
+        "NODE_RDMA": host.rdma,
+        "NODE_RELAY_PORT": host.relay_port,
+        "NODE_PRICE": host.price,
+        **node_values(host),
+    }
 
 
 def found_header(host: Host, facts: pulumi.Output[dict[str, Any]]) -> dict[str, OutputField]:
@@ -44,12 +51,18 @@ def found_header(host: Host, facts: pulumi.Output[dict[str, Any]]) -> dict[str, 
         return {
             **node_values(host, gpus),
             **memory_values(host, known["facts"]["cpus"] or 1, known["facts"]["memory_mb"] or 1, gpus),
-            "open_ports": known["facts"]["open_ports"] or [],
+            "NODE_OPEN_PORTS": known["facts"]["open_ports"] or [],
         }
 
     found = as_output({"facts": facts}, values)
-    names = [*NodeValues.__annotations__, *MemoryValues.__annotations__, "open_ports"]
-    return {header_name("node", key): OutputField(found, key) for key in names}
+    return output_fields(found, [*NodeValues.__annotations__, *MemoryValues.__annotations__, "NODE_OPEN_PORTS"])
+
+
+# Header names of what is known once a node has joined.
+_JOINED = (
+    *("NODE_ADDRESS", "NODE_EXPORT", "NODE_FIREWALL", "NODE_HOST_KEY"),
+    *("NODE_SSHD_PORT", "NODE_NETWORKS", "NODE_PROBLEM"),
+)
 
 
 def _joined_header(
@@ -73,8 +86,7 @@ def _joined_header(
         }
 
     found = as_output({"facts": facts, "joined": joined, "path": path}, values)
-    names = ("ADDRESS", "EXPORT", "FIREWALL", "HOST_KEY", "SSHD_PORT", "NETWORKS", "PROBLEM")
-    return output_fields(found, [f"NODE_{name}" for name in names])
+    return output_fields(found, _JOINED)
 
 
 def found_gpus(host: Host, facts: pulumi.Output[dict[str, Any]]) -> pulumi.Output[str]:

@@ -10,7 +10,6 @@ import pulumi
 
 from components.host import Connection, Machine
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.role import header_name
 from components.settings.serialize import built, plain, shape, whole_numbers
 from components.steps.values import secret_once_known
 
@@ -47,8 +46,14 @@ class HeadLink:
     @property
     def header(self) -> dict[str, pulumi.Input[Any]]:
         """What scripts may read of the head node, as HEAD_ADDRESS and so on, and of its tailnet."""
-        plain_ones = {header_name("head", name): getattr(self, name) for name in _PLAIN if name not in _NO_HEADER}
-        return {**plain_ones, "TAILNET_CONTROL_URL": self.control_url}
+        return {
+            "HEAD_ADDRESS": self.address,
+            "HEAD_SLURM_VERSION": self.slurm_version,
+            "HEAD_SLURM_OLDEST": self.slurm_oldest,
+            "HEAD_CGROUPS": self.cgroups,
+            "HEAD_KERNEL_NFS": self.kernel_nfs,
+            "TAILNET_CONTROL_URL": self.control_url,
+        }
 
     def to_outputs(self) -> dict[str, pulumi.Input[Any]]:
         """Return it as values of a stack output; what is secret in it is marked as such once it is known."""
@@ -95,8 +100,6 @@ class HeadLink:
 _PLAIN = tuple(
     field.name for field in fields(HeadLink) if field.name not in ("machine", "munge_key", "settings", "ready")
 )
-# What has a name of its own in scripts.
-_NO_HEADER = ("control_url",)
 
 
 def _hidden(way: Connection) -> dict[str, pulumi.Input[Any]]:

@@ -18,14 +18,14 @@ from components.measurement import plan as measuring_plan
 from components.measurement import training
 from components.measurement.deep_check import deep_check_text
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.role import Role, header_name
+from components.roles.role import Role
 from components.roles.slurm.files import FILES, controller_files
 from components.roles.slurm.versions import oldest_reached
 from components.steps import composition
 from components.steps.command_line import TIME_LIMIT_SECONDS, render_program
 from components.steps.delivery import deliver
 from components.steps.step import REPAIR, Step
-from components.steps.values import OutputField, Value, combine
+from components.steps.values import OutputField, Value, combine, output_fields
 
 # Of services that import images, which take many minutes each.
 IMPORTS_LIMIT_SECONDS = 3 * 3600
@@ -128,7 +128,7 @@ class HeadNode(pulumi.ComponentResource):
             "HEAD_COMPUTES": compute,
             "HEAD_DEEP_CHECK": deep_check_text(settings),
             "NODE_NETWORKS": self.joined["fabric"].apply(json.dumps),
-            **{header_name("slurm", name): OutputField(files, name) for name in FILES},
+            **output_fields(files, FILES),
         }
 
         def by_itself(name: str, script: composition.Script) -> pulumi.Input[str]:

@@ -9,6 +9,9 @@ from components.roles.backup.settings import Backup
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.mlflow.role import PASSWORD_BYTES
 
+# The name under which scripts read a password, by the role that it is for.
+HEADER_NAMES = {"backup": "BACKUP_PASSWORD", "grafana": "GRAFANA_PASSWORD", "mlflow_admin": "MLFLOW_ADMIN_PASSWORD"}
+
 
 def passwords(settings: ClusterSettings, opts: pulumi.ResourceOptions) -> dict[str, pulumi.Output[str]]:
     """Return them, secret, by the role that they are for: of what the config asks for alone."""

@@ -83,13 +83,15 @@ def roles(settings: ClusterSettings) -> tuple[Role, ...]:
     """
     found = in_order([role for make in ROLES if (role := make(settings)) is not None])
     closed = {
-        "ports": ", ".join(port for role in found for port in role.ports),
-        "udp_ports": ", ".join(port for role in found for port in role.udp_ports),
+        "FIREWALL_PORTS": ", ".join(port for role in found for port in role.ports),
+        "FIREWALL_UDP_PORTS": ", ".join(port for role in found for port in role.udp_ports),
     }
     # What these are told of all roles.
     told: dict[str, dict[str, Value]] = {
-        "firewall": {**closed, "holders": holders(found)},
-        "monitoring": {"scrape": [(job, port) for role in found for job, port in sorted(role.scrape.items())]},
+        "firewall": {**closed, "FIREWALL_HOLDERS": holders(found)},
+        "monitoring": {
+            "MONITORING_SCRAPE": [(job, port) for role in found for job, port in sorted(role.scrape.items())]
+        },
     }
     return with_state(replace(role, values={**role.values, **told.get(role.name, {})}) for role in found)
 

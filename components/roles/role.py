@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from components.roles.facts import Reader
 
 FOLDER = Path(__file__).parent
@@ -78,8 +76,8 @@ class Role:
     wanted      packages by phase that may be missing: each role's in a transaction of their own, whose failure is said
                 in the log and stops nothing. Its scripts see by what is there what they can do
     files       files by phase; written before the phase's own function, which finds CHANGED=yes where one was new
-    section     its section of the config: field `limit` of role `users` is read by its scripts as $USERS_LIMIT
-    values      header values beyond the fields of its section, or in their place
+    values      header values by the name that scripts read: "USERS_LINES" for $USERS_LINES; each starts with the role's
+                name
     secrets     like values, for what must never be seen; any step may read them
     texts       header values that are the same in every cluster, such as programs; they go with its scripts
     facts       what its phases report (`result NAME JSON` in its scripts), each with how it is read, by phase
@@ -97,7 +95,6 @@ class Role:
     packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     wanted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     files: Mapping[str, tuple[File, ...]] = field(default_factory=dict)
-    section: BaseModel | None = None
     values: Mapping[str, Value] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
@@ -109,18 +106,6 @@ class Role:
     serves: tuple[str, ...] = ()
     scrape: Mapping[str, int] = field(default_factory=dict)
     state: tuple[str, ...] = ()
-
-    @property
-    def header(self) -> dict[str, Value]:
-        """What its scripts may read, by the name they read it under. Secrets and nested sections are not among it."""
-        fields = dict(self.section) if self.section else {}
-        plain = {key: value for key, value in fields.items() if value is None or isinstance(value, str | int)}
-        return {header_name(self.name, key): value for key, value in {**plain, **self.values}.items()}
-
-    @property
-    def fixed(self) -> dict[str, str]:
-        """Its texts, by the name they are read under."""
-        return {header_name(self.name, key): text for key, text in self.texts.items()}
 
 
 def template(role: str, name: str) -> str:
@@ -137,16 +122,11 @@ def _bash(name: str) -> str:
     return path.read_text(encoding="utf-8").removeprefix("#!/bin/bash\n").removesuffix("\n")
 
 
-def header_name(prefix: str, field_name: str) -> str:
-    """Return the name under which a script reads a value: `USERS_LIMIT` for field `limit` of `users`."""
-    return f"{prefix}_{field_name}".upper()
-
-
 def header_of(roles: Iterable[Role]) -> dict[str, Any]:
     """Return the header values of all roles together."""
-    return {name: value for role in roles for name, value in role.header.items()}
+    return {name: value for role in roles for name, value in role.values.items()}
 
 
 def secrets_of(roles: Iterable[Role]) -> dict[str, str]:
     """Return the secrets of all roles together, by header name."""
-    return {header_name(role.name, name): text for role in roles for name, text in role.secrets.items()}
+    return {name: text for role in roles for name, text in role.secrets.items()}

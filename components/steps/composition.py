@@ -134,7 +134,7 @@ def _composed(
     bodies = [_function("up", up)]
     if down:
         bodies.append(_function("down", [*down, "result left true"]))
-    texts = {name: text for role in roles for name, text in role.fixed.items() if name in functions.reads}
+    texts = {name: text for role in roles for name, text in role.texts.items() if name in functions.reads}
     return Script("\n".join([functions.text, *bodies]), functions.reads, undo=bool(down)).with_texts(texts)
 
 

@@ -122,9 +122,9 @@ def running(folder: Path) -> Iterator[Server]:
     for place in (data, artifacts):
         place.mkdir()
     start, accounts, login = (folder / name for name in ("mlflow-start", "mlflow-accounts", "basic_auth.ini"))
-    start.write_text(made.texts["start"])
-    accounts.write_text(made.texts["accounts"])
-    login.write_text(made.texts["login"].replace("/var/lib/tailrack-mlflow", str(data)))
+    start.write_text(made.texts["MLFLOW_START"])
+    accounts.write_text(made.texts["MLFLOW_ACCOUNTS"])
+    login.write_text(made.texts["MLFLOW_LOGIN"].replace("/var/lib/tailrack-mlflow", str(data)))
     with socket.socket() as free:
         free.bind((ADDRESS, 0))
         port = free.getsockname()[1]

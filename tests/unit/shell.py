@@ -46,7 +46,7 @@ printf '%s\n' "{name}${{*:+ $*}}" >>"{calls}"
 
 def role_header(name: str) -> dict[str, Value]:
     """Return the values that a role gives its scripts."""
-    return next({**role.header, **role.fixed} for role in ROLES if role.name == name)
+    return next({**role.values, **role.texts} for role in ROLES if role.name == name)
 
 
 @dataclass(frozen=True)

@@ -26,19 +26,19 @@ def role(settings: ClusterSettings) -> Role:
     return Role(
         "accounting",
         after=("users", "munge", "names"),
-        section=accounting,
         packages={"services": ("python3",)} if accounting.enabled else {},
         files={"services": (units, dump, without_exec)} if accounting.enabled else {},
         values={
-            "conf": conf(accounting),
-            "enforce": enforced(accounting, settings.users),
-            "purge": [(f"{records}After", months) for records, months in purges(accounting)],
-            "accounts": accounts(accounting),
-            "qos": [
+            "ACCOUNTING_ENABLED": accounting.enabled,
+            "ACCOUNTING_CONF": conf(accounting),
+            "ACCOUNTING_ENFORCE": enforced(accounting, settings.users),
+            "ACCOUNTING_PURGE": [(f"{records}After", months) for records, months in purges(accounting)],
+            "ACCOUNTING_ACCOUNTS": accounts(accounting),
+            "ACCOUNTING_QOS": [
                 (qos.name, qos.priority, _minutes(qos.gpu_hours), _jobs(qos.max_jobs), ",".join(qos.preempts))
                 for qos in accounting.qos
             ],
-            "users": [
+            "ACCOUNTING_USERS": [
                 (
                     user.name,
                     user.account or DEFAULT_ACCOUNT,

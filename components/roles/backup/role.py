@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from pydantic import SecretStr
+
 from components.roles.backup.settings import S3, SFTP, Backup
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import whole
@@ -16,7 +18,10 @@ PACKAGES = ("restic", "openssh-client", "jq")
 # The package that dumps the accounting database (accounting/templates/dump).
 DUMP = ("mariadb-client",)
 # Header values about the target; empty if its kind does not have them.
-NAMES = ("host", "user", "port", "host_key", "s3_host", "s3_port", "bucket", "access_key")
+NAMES = (
+    *("BACKUP_HOST", "BACKUP_USER", "BACKUP_PORT", "BACKUP_HOST_KEY"),
+    *("BACKUP_S3_HOST", "BACKUP_S3_PORT", "BACKUP_BUCKET", "BACKUP_ACCESS_KEY"),
+)
 
 MOMENT = whole(0, 2**40)  # seconds since 1970
 
@@ -25,20 +30,33 @@ def role(settings: ClusterSettings) -> Role:
     """Return the role, also without backups in the config: its scripts then remove them."""
     backup = settings.backup
     values: dict[str, Value] = {**dict.fromkeys(NAMES, "")}
-    values |= {"repository": repository(backup) if backup else "", "cluster": settings.cluster.name, "state": ""}
+    values |= {
+        "BACKUP_REPOSITORY": repository(backup) if backup else "",
+        "BACKUP_CLUSTER": settings.cluster.name,
+        "BACKUP_STATE": "",
+    }
     role = Role("backup", after=("slurm", "nfs_exports", "accounting"), values=values)
     if backup is None:
-        return replace(role, values={**values, **dict.fromkeys(SECRETS, "")})
+        return replace(role, values={**values, **_secrets(None)})
     if match := SFTP.fullmatch(backup.target):
-        values |= {"host": match["host"], "user": match["user"], "port": backup.port, "host_key": backup.host_key}
+        values |= {
+            "BACKUP_HOST": match["host"],
+            "BACKUP_USER": match["user"],
+            "BACKUP_PORT": backup.port,
+            "BACKUP_HOST_KEY": backup.host_key,
+        }
     elif match := S3.fullmatch(backup.target):
-        values |= {"s3_host": match["host"], "s3_port": int(match["port"] or 443), "bucket": match["bucket"]}
-    values["access_key"] = backup.access_key or ""
+        values |= {
+            "BACKUP_S3_HOST": match["host"],
+            "BACKUP_S3_PORT": int(match["port"] or 443),
+            "BACKUP_BUCKET": match["bucket"],
+        }
+    values["BACKUP_ACCESS_KEY"] = backup.access_key or ""
     unit = f"/etc/systemd/system/{PROGRAM}"
     return replace(
         role,
         values=values,
-        secrets={name: _text(backup, name) for name in SECRETS},
+        secrets=_secrets(backup),
         facts={"services": {"backup_made": MOMENT}},
         packages={"services": (*PACKAGES, *(DUMP if settings.accounting.enabled else ()))},
         files={
@@ -48,9 +66,6 @@ def role(settings: ClusterSettings) -> Role:
             )
         },
     )
-
-
-SECRETS = ("private_key", "password", "secret_key")
 
 
 def repository(backup: Backup) -> str:
@@ -64,10 +79,18 @@ def with_state(roles: Iterable[Role]) -> tuple[Role, ...]:
     roles = tuple(roles)
     state = list(dict.fromkeys(path for role in roles for path in role.state))
     return tuple(
-        replace(role, values={**role.values, "state": state}) if role.name == "backup" else role for role in roles
+        replace(role, values={**role.values, "BACKUP_STATE": state}) if role.name == "backup" else role
+        for role in roles
     )
 
 
-def _text(backup: Backup, name: str) -> str:
-    secret = getattr(backup, name)
+def _secrets(backup: Backup | None) -> dict[str, str]:
+    return {
+        "BACKUP_PRIVATE_KEY": _text(backup.private_key if backup else None),
+        "BACKUP_PASSWORD": _text(backup.password if backup else None),
+        "BACKUP_SECRET_KEY": _text(backup.secret_key if backup else None),
+    }
+
+
+def _text(secret: SecretStr | None) -> str:
     return secret.get_secret_value() if secret else ""

@@ -35,20 +35,21 @@ def role(settings: ClusterSettings) -> Role | None:
     return Role(
         "enroot_pyxis",
         after=("nfs_exports", "slurm_release"),
-        section=containers,
         packages={"head": RUNTIME, "node": RUNTIME},
         files={
             "head": (*files, File(f"{LIB}/import-image", template("enroot_pyxis", "import-image"), mode="0755")),
             "node": files,
         },
         values={
-            "artifacts": list(_artifacts(containers)),
-            "contents": list(_contents(containers)),
-            "images": list(_images(containers)),
-            "pyxis": PYXIS,
+            "ENROOT_PYXIS_LOCAL": containers.local,
+            "ENROOT_PYXIS_NVIDIA_LIBRARIES": containers.nvidia_libraries,
+            "ENROOT_PYXIS_ARTIFACTS": list(_artifacts(containers)),
+            "ENROOT_PYXIS_CONTENTS": list(_contents(containers)),
+            "ENROOT_PYXIS_IMAGES": list(_images(containers)),
+            "ENROOT_PYXIS_PYXIS": PYXIS,
         },
-        texts={"launcher": template("enroot_pyxis", "slurmstepd.c")},
-        secrets={"credentials": "".join(_logins(containers))},
+        texts={"ENROOT_PYXIS_LAUNCHER": template("enroot_pyxis", "slurmstepd.c")},
+        secrets={"ENROOT_PYXIS_CREDENTIALS": "".join(_logins(containers))},
     )
 
 

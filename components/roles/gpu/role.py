@@ -16,15 +16,15 @@ def role(settings: ClusterSettings) -> Role:
     return Role(
         "gpu",
         after=("machine",),
-        values={"roce_apply": settings.fabric.roce.apply},
+        values={"GPU_ROCE_APPLY": settings.fabric.roce.apply},
         texts={
-            "boot_program": template("gpu", "tailrack-gpu"),
-            "boot_unit": template("gpu", "tailrack-gpu.service"),
-            "health_program": COLLECTOR.read_text(encoding="utf-8").removesuffix("\n"),
-            "health_unit": template("gpu", "tailrack-health.service"),
-            "health_timer": template("gpu", "tailrack-health.timer"),
-            "roce_program": template("gpu", "tailrack-roce"),
-            "roce_unit": template("gpu", "tailrack-roce.service"),
+            "GPU_BOOT_PROGRAM": template("gpu", "tailrack-gpu"),
+            "GPU_BOOT_UNIT": template("gpu", "tailrack-gpu.service"),
+            "GPU_HEALTH_PROGRAM": COLLECTOR.read_text(encoding="utf-8").removesuffix("\n"),
+            "GPU_HEALTH_UNIT": template("gpu", "tailrack-health.service"),
+            "GPU_HEALTH_TIMER": template("gpu", "tailrack-health.timer"),
+            "GPU_ROCE_PROGRAM": template("gpu", "tailrack-roce"),
+            "GPU_ROCE_UNIT": template("gpu", "tailrack-roce.service"),
         },
         facts={
             "check": {

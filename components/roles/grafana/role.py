@@ -19,21 +19,23 @@ def role(settings: ClusterSettings) -> Role:
         "grafana",
         # Last: what keeps it away keeps no other service away.
         after=("monitoring", "backup", "mlflow"),
-        section=asked,
         values={
-            "enabled": asked is not None,
+            "GRAFANA_ENABLED": asked is not None,
             # What it shows.
-            "prometheus_port": monitoring.port if monitoring else 0,
-            # Of one that is asked for it is the stack's (components/cluster/passwords.py).
-            **({} if asked else {"source": "", "sha256": "", "port": 0, "password": ""}),
+            "GRAFANA_PROMETHEUS_PORT": monitoring.port if monitoring else 0,
+            "GRAFANA_SOURCE": asked.source if asked else "",
+            "GRAFANA_SHA256": asked.sha256 if asked else "",
+            "GRAFANA_PORT": asked.port if asked else 0,
+            # With Grafana on, the password is the stack's (components/cluster/passwords.py).
+            **({} if asked else {"GRAFANA_PASSWORD": ""}),
         },
         packages={"services": ("curl",)} if asked else {},
         texts={
-            "unit": template("grafana", UNIT),
-            "config": template("grafana", "grafana.ini"),
-            "data_source": template("grafana", "data-source.yml"),
-            "provider": template("grafana", "provider.yml"),
-            "dashboards": dashboards(),
+            "GRAFANA_UNIT": template("grafana", UNIT),
+            "GRAFANA_CONFIG": template("grafana", "grafana.ini"),
+            "GRAFANA_DATA_SOURCE": template("grafana", "data-source.yml"),
+            "GRAFANA_PROVIDER": template("grafana", "provider.yml"),
+            "GRAFANA_DASHBOARDS": dashboards(),
         },
         ports=(str(asked.port),) if asked else (),
         holders={str(asked.port): Holder(DYNAMIC, head_alone=True)} if asked else {},

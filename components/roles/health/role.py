@@ -32,9 +32,9 @@ def role(settings: ClusterSettings) -> Role:
         "health",
         after=("gpu", "nfs_exports", "enroot_pyxis"),
         values={
-            "enabled": health.enabled,
-            "scripts": own if health.enabled else [],
-            "ours": [*(f"prolog.d/{name}" for name in PROLOG), *(f"epilog.d/{name}" for name in EPILOG)],
+            "HEALTH_ENABLED": health.enabled,
+            "HEALTH_SCRIPTS": own if health.enabled else [],
+            "HEALTH_OURS": [*(f"prolog.d/{name}" for name in PROLOG), *(f"epilog.d/{name}" for name in EPILOG)],
         },
         packages={"services": ("python3",)} if health.deep_check else {},
         files={

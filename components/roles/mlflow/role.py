@@ -20,21 +20,26 @@ PASSWORD_BYTES = 24
 def role(settings: ClusterSettings) -> Role:
     """Present where nobody asks for it too: what it has made goes then."""
     asked = settings.mlflow
+    mlflow = asked or Mlflow()
     requirements = (FOLDER / "mlflow" / "lock" / "requirements.txt").read_text(encoding="utf-8") if asked else ""
     return Role(
         "mlflow",
         # Last: what keeps it away keeps no other service away.
         after=("users", "nfs_exports", "slurm", "monitoring", "backup"),
-        section=asked or Mlflow(),
-        values={"enabled": asked is not None, **({} if asked else {"admin_password": ""})},
+        values={
+            "MLFLOW_ENABLED": asked is not None,
+            "MLFLOW_PORT": mlflow.port,
+            "MLFLOW_INDEX": mlflow.index,
+            **({} if asked else {"MLFLOW_ADMIN_PASSWORD": ""}),
+        },
         packages={"services": ("python3-venv", "curl")} if asked else {},
         texts={
-            "requirements": requirements,
-            "unit": template("mlflow", UNIT),
-            "login": template("mlflow", "basic_auth.ini"),
-            "start": python_program("components.roles.mlflow.start", "sys.argv[1:]"),
-            "accounts": python_program("components.roles.mlflow.accounts", "sys.argv[1:]"),
-            "dump": template("mlflow", "dump"),
+            "MLFLOW_REQUIREMENTS": requirements,
+            "MLFLOW_UNIT": template("mlflow", UNIT),
+            "MLFLOW_LOGIN": template("mlflow", "basic_auth.ini"),
+            "MLFLOW_START": python_program("components.roles.mlflow.start", "sys.argv[1:]"),
+            "MLFLOW_ACCOUNTS": python_program("components.roles.mlflow.accounts", "sys.argv[1:]"),
+            "MLFLOW_DUMP": template("mlflow", "dump"),
         },
         ports=(str(asked.port),) if asked else (),
         holders={str(asked.port): Holder(ACCOUNT, head_alone=True)} if asked else {},

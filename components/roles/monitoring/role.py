@@ -26,9 +26,10 @@ FLOORS = "components/validation/floors.csv"
 def role(settings: ClusterSettings) -> Role:
     """Present where nobody asks for it too: what it has made goes then. A member's target is kept either way."""
     asked = settings.monitoring
+    monitoring = asked or Monitoring()
     receivers = asked.receivers if asked else ()
     # Of Alertmanager, what it is told and what of that is secret.
-    hidden = {"receivers": receiver_secrets(receivers)}
+    hidden = {"MONITORING_RECEIVERS": receiver_secrets(receivers)}
     of_head = [str(asked.port), *([str(asked.alertmanager_port)] if receivers else [])] if asked else []
     holders = {port: Holder(DYNAMIC, head_alone=True) for port in of_head}
     if asked:
@@ -37,26 +38,30 @@ def role(settings: ClusterSettings) -> Role:
     return Role(
         "monitoring",
         after=("tailnet", "firewall", "tailrack_command", "slurm"),
-        section=asked or Monitoring(),
         values={
-            "enabled": asked is not None,
-            "told": told(settings) if asked else "",
-            "cluster": settings.cluster.name,
-            "alertmanager": alertmanager_config(receivers),
+            "MONITORING_ENABLED": asked is not None,
+            "MONITORING_PORT": monitoring.port,
+            "MONITORING_EXPORTER_PORT": monitoring.exporter_port,
+            "MONITORING_ALERTMANAGER_PORT": monitoring.alertmanager_port,
+            "MONITORING_RETENTION_DAYS": monitoring.retention_days,
+            "MONITORING_RETENTION_GB": monitoring.retention_gb,
+            "MONITORING_TOLD": told(settings) if asked else "",
+            "MONITORING_CLUSTER": settings.cluster.name,
+            "MONITORING_ALERTMANAGER": alertmanager_config(receivers),
             **({} if receivers else hidden),
         },
         secrets=hidden if receivers else {},
         packages={"services": packages} if asked else {},
         texts={
-            "config": template("monitoring", "prometheus.yml"),
-            "rules": rules(),
-            "accepted": metric_relabel_configs(),
-            "unit": template("monitoring", PROMETHEUS_UNIT),
-            "figures": python_program("components.roles.monitoring.figures", "sys.argv[1:]", FLOORS),
-            "figures_unit": template("monitoring", "tailrack-figures.service"),
-            "figures_timer": template("monitoring", "tailrack-figures.timer"),
-            "alertmanager_unit": template("monitoring", ALERTMANAGER_UNIT),
-            "exporter_unit": template("monitoring", EXPORTER_UNIT),
+            "MONITORING_CONFIG": template("monitoring", "prometheus.yml"),
+            "MONITORING_RULES": rules(),
+            "MONITORING_ACCEPTED": metric_relabel_configs(),
+            "MONITORING_UNIT": template("monitoring", PROMETHEUS_UNIT),
+            "MONITORING_FIGURES": python_program("components.roles.monitoring.figures", "sys.argv[1:]", FLOORS),
+            "MONITORING_FIGURES_UNIT": template("monitoring", "tailrack-figures.service"),
+            "MONITORING_FIGURES_TIMER": template("monitoring", "tailrack-figures.timer"),
+            "MONITORING_ALERTMANAGER_UNIT": template("monitoring", ALERTMANAGER_UNIT),
+            "MONITORING_EXPORTER_UNIT": template("monitoring", EXPORTER_UNIT),
         },
         ports=(*of_head, str(asked.exporter_port)) if asked else (),
         holders=holders,

@@ -13,7 +13,7 @@ def role(settings: ClusterSettings) -> Role:
     return Role(
         "munge",
         after=("clock",),
-        values={"cluster": settings.cluster.name, "generation": settings.cluster.munge_generation},
+        values={"MUNGE_CLUSTER": settings.cluster.name, "MUNGE_GENERATION": settings.cluster.munge_generation},
         files={
             "node": tuple(
                 File(f"{ANSWERS}/{name}", template("munge", name), mode="0755")

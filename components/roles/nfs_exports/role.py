@@ -15,8 +15,11 @@ def role(settings: ClusterSettings) -> Role:
     return Role(
         "nfs_exports",
         after=("tailnet", "firewall", "users"),
-        section=settings.storage,
-        values={"restored": settings.head.restore_from or ""},
+        values={
+            "NFS_EXPORTS_PATH": settings.storage.path,
+            "NFS_EXPORTS_MOUNT": settings.storage.mount,
+            "NFS_EXPORTS_RESTORED": settings.head.restore_from or "",
+        },
         packages={"head": ("acl",)},
         files={
             "head": (

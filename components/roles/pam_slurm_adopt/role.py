@@ -8,4 +8,4 @@ from components.roles.role import Role
 
 def role(settings: ClusterSettings) -> Role:
     """Whether a node really has it is decided there: without cgroups there is nothing that a login could land in."""
-    return Role("pam_slurm_adopt", after=("slurm",), values={"wanted": settings.slurm.ssh_needs_job})
+    return Role("pam_slurm_adopt", after=("slurm",), values={"PAM_SLURM_ADOPT_WANTED": settings.slurm.ssh_needs_job})

@@ -12,4 +12,4 @@ from components.roles.role import Role
 
 def role(settings: ClusterSettings) -> Role:
     """On every node, so that it goes where the config names no folder any more."""
-    return Role("scratch", after=("health",), section=settings.scratch)
+    return Role("scratch", after=("health",), values={"SCRATCH_FOLDER": settings.scratch.folder})

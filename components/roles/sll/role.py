@@ -14,11 +14,11 @@ def role(settings: ClusterSettings) -> Role:
         "sll",
         after=("tailrack_command",),
         packages={"services": ("python3",)},
-        values={"shared": not private.strip('"') or private.strip('"').lower() == "none"},
+        values={"SLL_SHARED": not private.strip('"') or private.strip('"').lower() == "none"},
         texts={
-            "program": python_program("components.roles.sll.sll", "sys.argv[1:]"),
-            "reader": python_program("components.roles.sll.reader", "sys.argv[1:]"),
-            "socket": template("sll", "tailrack-live.socket"),
-            "service": template("sll", "tailrack-live.service"),
+            "SLL_PROGRAM": python_program("components.roles.sll.sll", "sys.argv[1:]"),
+            "SLL_READER": python_program("components.roles.sll.reader", "sys.argv[1:]"),
+            "SLL_SOCKET": template("sll", "tailrack-live.socket"),
+            "SLL_SERVICE": template("sll", "tailrack-live.service"),
         },
     )

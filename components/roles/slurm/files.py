@@ -113,24 +113,27 @@ def refused_keys(settings: ClusterSettings, roles: Sequence[Role]) -> Iterator[t
             yield key, needed[key.lower()].breaks
 
 
-# The files of a cluster's own, as fields of header values.
-FILES = ("slurm_conf", "gres_conf", "topology_conf", "cgroup_conf", "mpi_conf", "job_submit_lua")
+# Header names of the cluster's own files.
+FILES = (
+    *("SLURM_SLURM_CONF", "SLURM_GRES_CONF", "SLURM_TOPOLOGY_CONF"),
+    *("SLURM_CGROUP_CONF", "SLURM_MPI_CONF", "SLURM_JOB_SUBMIT_LUA"),
+)
 
 
 def controller_files(
     settings: ClusterSettings, roles: Sequence[Role], sites: Sequence[str], head_address: str, cgroups: bool
 ) -> Mapping[str, str]:
-    """Return the cluster's own files as header values by field, those of FILES: `slurm_conf` for slurm.conf.
+    """Return the cluster's own files as header values by name, those of FILES: `SLURM_SLURM_CONF` for slurm.conf.
 
     sites     names of the stack's sites
     cgroups   whether jobs are confined by cgroups; false only where machines give systemd no controllers
     """
     return {
-        "slurm_conf": slurm_conf(settings, roles, sites, head_address, cgroups),
+        "SLURM_SLURM_CONF": slurm_conf(settings, roles, sites, head_address, cgroups),
         # Of each machine its own (join.sh).
-        "gres_conf": f"{_WRITTEN}\nInclude /etc/tailrack/gres.conf",
-        "topology_conf": f"{_WRITTEN} A site is a switch: fast inside, the tailnet between.",
-        "cgroup_conf": render("roles/slurm/templates/cgroup.conf.j2", cgroups=cgroups),
-        "mpi_conf": render("roles/slurm/templates/mpi.conf.j2"),
-        "job_submit_lua": render("roles/slurm/templates/job_submit.lua.j2", users=settings.users),
+        "SLURM_GRES_CONF": f"{_WRITTEN}\nInclude /etc/tailrack/gres.conf",
+        "SLURM_TOPOLOGY_CONF": f"{_WRITTEN} A site is a switch: fast inside, the tailnet between.",
+        "SLURM_CGROUP_CONF": render("roles/slurm/templates/cgroup.conf.j2", cgroups=cgroups),
+        "SLURM_MPI_CONF": render("roles/slurm/templates/mpi.conf.j2"),
+        "SLURM_JOB_SUBMIT_LUA": render("roles/slurm/templates/job_submit.lua.j2", users=settings.users),
     }

@@ -105,28 +105,28 @@ def _node_sets(host: Host, gpus: NodeGpus) -> list[tuple[str, str]]:
 class MemoryValues(TypedDict):
     """What jobs may have of a node's memory.
 
-    registered_mb   what Slurm is told that there is, a little less than that
-    reserved_mb   never given to a job
-    memory        a line for each NodeSet that the node is in, `site-rack 4096`: MB that a job gets a CPU if it asks for
+    NODE_REGISTERED_MB   what Slurm is told that there is, a little less than that
+    NODE_RESERVED_MB   never given to a job
+    NODE_MEMORY   a line for each NodeSet that the node is in, `site-rack 4096`: MB that a job gets a CPU if it asks for
                   none. `ALL` is the partition of all nodes.
     """
 
-    registered_mb: int
-    reserved_mb: int
-    memory: str
+    NODE_REGISTERED_MB: int
+    NODE_RESERVED_MB: int
+    NODE_MEMORY: str
 
 
 def memory_values(host: Host, cpus: int, memory_mb: int, gpus: NodeGpus | None = None) -> MemoryValues:
-    """Header values by field, from what the node's gate found."""
+    """Header values by name, from what the node's gate found."""
     reserved = min(max(memory_mb // _RESERVED_SHARE, _RESERVED_MB[0]), _RESERVED_MB[1])
     registered = memory_mb - min(memory_mb // _MARGIN_SHARE, _MARGIN_MB)
     registered = registered // _STEP_MB * _STEP_MB or registered
     share = max((registered - reserved) // cpus, 1)
     share = share // _STEP_MB * _STEP_MB or share
     return {
-        "registered_mb": registered,
-        "reserved_mb": reserved,
-        "memory": "\n".join(
+        "NODE_REGISTERED_MB": registered,
+        "NODE_RESERVED_MB": reserved,
+        "NODE_MEMORY": "\n".join(
             f"{node_set} {share}" for node_set in ("ALL", *_names(host, gpus or NodeGpus.promised(host)))
         ),
     }
@@ -139,27 +139,27 @@ def _names(host: Host, gpus: NodeGpus) -> Iterable[str]:
 class NodeValues(TypedDict):
     """What a node registers with, and what the head node keeps of it.
 
-    features    `site-rack,gpu-h200` and the user's own
-    gres        `gpu:h200:8`, empty without GPUs
-    gpu_kind, gpu_count   `h200` and 8; empty and 0 without GPUs
-    site        the switch that it hangs at
-    slurm_conf  lines of slurm.conf: the partitions of its site and of its GPUs
-    gres_conf   a line with Type, without which a node would register no GPU at all, and the device files that are there
-    job_submit_lua  a line that tells the submit script what the node has
+    NODE_FEATURES    `site-rack,gpu-h200` and the user's own
+    NODE_GRES        `gpu:h200:8`, empty without GPUs
+    NODE_GPU_KIND, NODE_GPU_COUNT   `h200` and 8; empty and 0 without GPUs
+    NODE_SITE        the switch that it hangs at
+    NODE_SLURM_CONF  lines of slurm.conf: the partitions of its site and of its GPUs
+    NODE_GRES_CONF   a line with Type, without which a node would register no GPU at all, and the device files
+    NODE_JOB_SUBMIT_LUA  a line that tells the submit script what the node has
     """
 
-    features: str
-    gres: str
-    gpu_kind: str
-    gpu_count: int
-    site: str
-    slurm_conf: str
-    gres_conf: str
-    job_submit_lua: str
+    NODE_FEATURES: str
+    NODE_GRES: str
+    NODE_GPU_KIND: str
+    NODE_GPU_COUNT: int
+    NODE_SITE: str
+    NODE_SLURM_CONF: str
+    NODE_GRES_CONF: str
+    NODE_JOB_SUBMIT_LUA: str
 
 
 def node_values(host: Host, found: NodeGpus | None = None) -> NodeValues:
-    """Header values by field. `found`: its GPUs, once its gate has looked; what the config promises, before."""
+    """Header values by name. `found`: its GPUs, once its gate has looked; what the config promises, before."""
     gpus = found or NodeGpus.promised(host)
     sets = _node_sets(host, gpus)
     kind, count = gpus.kind, len(gpus.devices)
@@ -168,12 +168,12 @@ def node_values(host: Host, found: NodeGpus | None = None) -> NodeValues:
         features.append(gpu_node_set(kind))
     files = f"NodeName={host.name} Name=gpu Type={kind} File={gpus.files}" if gpus.devices else ""
     return {
-        "features": ",".join([*features, *host.features]),
-        "gres": f"gpu:{gpus}" if gpus.devices else "",
-        "gpu_kind": kind,
-        "gpu_count": count,
-        "site": host.site,
-        "slurm_conf": "\n".join(line for pair in sets for line in node_set_lines(*pair)),
-        "gres_conf": files,
-        "job_submit_lua": f'member("{host.name}", "{host.site}", "{kind}", {count})',
+        "NODE_FEATURES": ",".join([*features, *host.features]),
+        "NODE_GRES": f"gpu:{gpus}" if gpus.devices else "",
+        "NODE_GPU_KIND": kind,
+        "NODE_GPU_COUNT": count,
+        "NODE_SITE": host.site,
+        "NODE_SLURM_CONF": "\n".join(line for pair in sets for line in node_set_lines(*pair)),
+        "NODE_GRES_CONF": files,
+        "NODE_JOB_SUBMIT_LUA": f'member("{host.name}", "{host.site}", "{kind}", {count})',
     }

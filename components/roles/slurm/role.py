@@ -53,9 +53,18 @@ def role(settings: ClusterSettings) -> Role:
     return Role(
         "slurm",
         after=("firewall", "munge", "names", "nfs_exports", "gpu", "slurm_release", "enroot_pyxis", "health"),
-        section=settings.slurm,
+        values={
+            "SLURM_JOB_LIMIT_SECONDS": settings.slurm.job_limit_seconds,
+            "SLURM_RELEASE": settings.slurm.release,
+            "SLURM_RELEASE_SHA256": settings.slurm.release_sha256,
+            "SLURM_RELEASE_PACKAGES": settings.slurm.release_packages,
+            "SLURM_RELEASE_PACKAGES_SHA256": settings.slurm.release_packages_sha256,
+        },
         # One program under two names, which runs the scripts that lie on a node (role health).
-        texts={kind: template("slurm", "tailrack-prolog").replace("KIND", kind) for kind in ("prolog", "epilog")},
+        texts={
+            "SLURM_PROLOG": template("slurm", "tailrack-prolog").replace("KIND", "prolog"),
+            "SLURM_EPILOG": template("slurm", "tailrack-prolog").replace("KIND", "epilog"),
+        },
         ports=PORTS,
         holders={"6817": Holder(ACCOUNT), "6819": Holder(ACCOUNT), PORTS[1]: Holder(USERS)},
         serves=PORTS,

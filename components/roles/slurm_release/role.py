@@ -19,9 +19,9 @@ def role(settings: ClusterSettings) -> Role | None:
         after=("nfs_exports",),
         packages={"head": ("procps",), "node": ("procps",)},
         values={
-            "from": address(slurm.release, slurm.release_source),
-            "oldest": OLDEST,
+            "SLURM_RELEASE_FROM": address(slurm.release, slurm.release_source),
+            "SLURM_RELEASE_OLDEST": OLDEST,
             # Each release, and the oldest whose state it reads and whose nodes it takes.
-            "windows": [(each, oldest_accepted(each)) for each in RELEASES if each >= OLDEST],
+            "SLURM_RELEASE_WINDOWS": [(each, oldest_accepted(each)) for each in RELEASES if each >= OLDEST],
         },
     )

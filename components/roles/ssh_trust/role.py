@@ -22,7 +22,7 @@ def role(settings: ClusterSettings) -> Role:
     return Role(
         "ssh_trust",
         after=("users",),
-        values={"generation": settings.cluster.ssh_generation},
+        values={"SSH_TRUST_GENERATION": settings.cluster.ssh_generation},
         packages={"join": ("openssh-server",)},
         state=(
             *("/var/lib/tailrack/ssh_authority*", "/var/lib/tailrack/leave_key*", "/var/lib/tailrack/members"),

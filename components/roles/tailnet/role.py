@@ -19,7 +19,7 @@ def role(settings: ClusterSettings) -> Role:
     return Role(
         "tailnet",
         after=("machine", "restore"),
-        section=settings.tailnet,
+        values={"TAILNET_TAG": settings.tailnet.tag},
         # Its identity: a head node that has it is at the address that nodes know.
         state=("/var/lib/tailscale/tailscaled.state", "/var/lib/tailrack/tailnet"),
         packages={"join": ("jq",)},

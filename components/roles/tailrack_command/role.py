@@ -14,7 +14,7 @@ def role(_settings: ClusterSettings) -> Role:
         "tailrack_command",
         after=("ssh_trust",),
         packages={"services": ("python3",)},
-        texts={"program": python_program("components.roles.tailrack_command.main", "sys.argv[1:]")},
+        texts={"TAILRACK_COMMAND_PROGRAM": python_program("components.roles.tailrack_command.main", "sys.argv[1:]")},
         files={"compute": tuple(_answer(name) for name in ("checks", "last-failure"))},
     )
 

@@ -122,7 +122,7 @@ def test_whatever_nodes_read_of_the_clusters_config_comes_with_the_link(key_fold
     as_output = json.loads(json.dumps(plain(cluster, ClusterSettings)), parse_int=float)
     told = built(ClusterSettings, whole_numbers(as_output))
     pool = parse(copy.deepcopy(POOL), PoolConfig, base_dir=key_folder)
-    theirs, own = ([(role.name, role.header) for role in roles(of)] for of in (cluster, pool.joined(told)))
+    theirs, own = ([(role.name, role.values) for role in roles(of)] for of in (cluster, pool.joined(told)))
     assert own == theirs
 
 

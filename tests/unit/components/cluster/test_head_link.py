@@ -47,7 +47,7 @@ def with_a_node(by_outputs: bool, *, here: bool = False, known_here: bool | None
             assert there is not None
             link = HeadLink.from_outputs(told, there, here=here if known_here is None else known_here)
         own = roles(settings)
-        values = {name: value for role in own for name, value in role.header.items()} | NO_POOL
+        values = {name: value for role in own for name, value in role.values.items()} | NO_POOL
         secrets = {"MUNGE_KEY": link.munge_key, "TAILNET_AUTH_KEY": pulumi.Output.secret("")}
         ComputeNode(host("p1"), link, own, values, secrets)
         return {}

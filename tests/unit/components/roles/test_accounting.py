@@ -32,20 +32,20 @@ def test_limits_are_in_minutes_and_what_has_none_is_said_to_have_none() -> None:
     users.append({"name": "bob", "uid": 6002})
     qos = [{"name": "high", "priority": 7, "preempts": ["low"]}, {"name": "low"}]
     values = made(users=users, accounting={"accounts": accounts, "qos": qos}).values
-    assert values["users"] == [("ada", "vision", 600, -1, "normal,high"), ("bob", "users", -1, -1, "normal")]
-    assert values["accounts"] == [
+    assert values["ACCOUNTING_USERS"] == [("ada", "vision", 600, -1, "normal,high"), ("bob", "users", -1, -1, "normal")]
+    assert values["ACCOUNTING_ACCOUNTS"] == [
         ("users", "root", 1, -1, -1), ("research", "root", 1, 30000, -1), ("vision", "research", 1, -1, 4)
     ]  # fmt: skip
-    assert values["qos"] == [("high", 7, -1, -1, "low"), ("low", 0, -1, -1, "")]
+    assert values["ACCOUNTING_QOS"] == [("high", 7, -1, -1, "low"), ("low", 0, -1, -1, "")]
     assert "PreemptType=preempt/qos" in conf(Accounting(qos=(Qos(name="high", preempts=("low",)),)))
     assert "PreemptType=preempt/qos" not in conf(Accounting())
-    assert values["enforce"] is True
+    assert values["ACCOUNTING_ENFORCE"] is True
 
 
 @pytest.mark.parametrize("own", [{"account": "users"}, {"max_jobs": 1}, {"gpu_hours": 1}])
 def test_a_job_is_refused_for_want_of_an_account_only_where_the_config_has_a_limit(own: dict[str, Any]) -> None:
-    assert made().values["enforce"] is False
-    assert made(users=[{"name": "ada", "uid": 6001, **own}]).values["enforce"] is True
+    assert made().values["ACCOUNTING_ENFORCE"] is False
+    assert made(users=[{"name": "ada", "uid": 6001, **own}]).values["ACCOUNTING_ENFORCE"] is True
 
 
 def test_what_is_kept_for_ever_is_not_purged() -> None:
@@ -53,7 +53,7 @@ def test_what_is_kept_for_ever_is_not_purged() -> None:
 
 
 def values() -> dict[str, Any]:
-    return {**made().header, "HEAD_ADDRESS": "100.64.0.1", "SLURM_RELEASE": "", "HOST_NAME": "head"}
+    return {**made().values, "HEAD_ADDRESS": "100.64.0.1", "SLURM_RELEASE": "", "HOST_NAME": "head"}
 
 
 def test_keys_that_the_clusters_own_slurm_conf_has_stay_as_they_are(shell: Shell) -> None:

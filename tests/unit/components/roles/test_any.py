@@ -89,8 +89,9 @@ from stacks.config import parse
 def role(settings):
     made = module.role(settings)
     return made and dataclasses.replace(
-        made, after=("slurm",), values={"head": settings.head.name, "users": [user.name for user in settings.users]},
-        secrets={"token": "nobody-may-see-it"}, packages={"node": ("made-up",)},
+        made, after=("slurm",), values={
+            **made.values, "MADE_UP_HEAD": settings.head.name, "MADE_UP_USERS": [user.name for user in settings.users]
+        }, secrets={"MADE_UP_TOKEN": "nobody-may-see-it"}, packages={"node": ("made-up",)},
         wanted={"node_services": ("made-up-exporter",)}, files={"node": (File("/etc/made-up", "text"),)},
         slurm_conf={"TaskEpilog": SlurmKey("/made-up", "x"), "PropagateResourceLimitsExcept": SlurmKey("NOFILE", "y")},
         ports=("9999",),

@@ -89,8 +89,8 @@ def test_a_head_node_is_not_made_of_a_backup_that_nobody_names() -> None:
 def test_all_roles_state_is_saved_and_the_names_of_their_files_are_the_roles_own() -> None:
     made = roles(parse({**LAB, "backup": SFTP}, base_dir=Path(), secret_keys=frozenset({"backup"})))
     backup = next(role for role in made if role.name == "backup")
-    assert backup.values["state"] == list(dict.fromkeys(path for role in made for path in role.state))
-    assert {"/var/lib/slurm/slurmctld", "/var/lib/tailrack/slurm"} <= {*backup.values["state"]}
+    assert backup.values["BACKUP_STATE"] == list(dict.fromkeys(path for role in made for path in role.state))
+    assert {"/var/lib/slurm/slurmctld", "/var/lib/tailrack/slurm"} <= {*backup.values["BACKUP_STATE"]}
 
 
 def test_only_the_head_node_has_the_secrets_and_no_plain_state_has_them(build: Build) -> None:
@@ -257,7 +257,7 @@ def on_the_head(shell: Shell, backup: RawConfig, commands: str, *files: str) -> 
     """Run commands of the role with this section; what they fail by is said."""
     config = parse({**LAB, "backup": backup}, base_dir=Path(), secret_keys=frozenset({"backup"}))
     role = next(role for role in roles(config) if role.name == "backup")
-    values = {**role.header, **role.fixed, **{f"BACKUP_{name.upper()}": word for name, word in role.secrets.items()}}
+    values = {**role.values, **role.texts, **role.secrets}
     values |= {"NFS_EXPORTS_PATH": "/export/shared", "NFS_EXPORTS_MOUNT": "/shared"}
     done = shell.call(f"trap 'echo \"$REASON\"' EXIT; {commands}", values, *files)
     return done.returncode, done.stdout.strip()

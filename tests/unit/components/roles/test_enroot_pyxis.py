@@ -76,7 +76,7 @@ def problems(containers: Mapping[str, object], secret: bool = True) -> dict[str,
 
 def header(containers: Mapping[str, object]) -> Mapping[str, Any]:
     (role,) = [role for role in roles(config(containers)) if role.name == "enroot_pyxis"]
-    return role.header
+    return role.values
 
 
 @pytest.fixture(scope="module")

@@ -98,7 +98,7 @@ def bring(shell: Shell, content: bytes) -> dict[str, Value]:
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(content)
     made = roles(parse(asked(source=str(path), sha256=hashlib.sha256(content).hexdigest()), base_dir=Path()))
-    return next({**role.header, **role.fixed} for role in made if role.name == "grafana")
+    return next({**role.values, **role.texts} for role in made if role.name == "grafana")
 
 
 def services(shell: Shell, values: dict[str, Value]) -> CompletedProcess[str]:
@@ -191,7 +191,7 @@ def test_nothing_of_it_is_left_where_it_is_not_asked_for_but_what_people_have_ma
 ) -> None:
     services(host, bring(host, archive()))
     host.write("/var/lib/private/tailrack-grafana/grafana.db", "made by people")
-    without = next({**r.header, **r.fixed} for r in roles(parse(LAB, base_dir=Path())) if r.name == "grafana")
+    without = next({**r.values, **r.texts} for r in roles(parse(LAB, base_dir=Path())) if r.name == "grafana")
     assert services(host, without).returncode == 0
     assert not host.path(UNIT).exists()
     assert not host.path(FOLDER).exists()

@@ -208,7 +208,7 @@ def test_the_password_of_the_administrator_is_a_secret_output_and_travels_with_t
 def test_without_the_section_no_port_is_closed_and_nothing_of_it_is_delivered() -> None:
     found = next(role for role in roles(parse(dict(LAB), base_dir=Path())) if role.name == "mlflow")
     assert (found.ports, found.serves, found.packages, found.state) == ((), (), {}, ())
-    assert found.fixed["MLFLOW_REQUIREMENTS"] == ""
+    assert found.texts["MLFLOW_REQUIREMENTS"] == ""
 
 
 def test_the_server_reaches_its_folder_of_the_share_without_a_way_through_the_share() -> None:

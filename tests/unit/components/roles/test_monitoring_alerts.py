@@ -46,7 +46,7 @@ def monitoring(*receivers: Mapping[str, object]) -> Role:
 
 def told(*receivers: Mapping[str, object]) -> Any:
     """Alertmanager's one receiver."""
-    return yaml.safe_load(str(monitoring(*receivers).header["MONITORING_ALERTMANAGER"]))["receivers"][0]
+    return yaml.safe_load(str(monitoring(*receivers).values["MONITORING_ALERTMANAGER"]))["receivers"][0]
 
 
 def test_each_kind_of_receiver_reads_what_is_secret_from_a_file_of_its_own() -> None:
@@ -67,13 +67,13 @@ def test_each_kind_of_receiver_reads_what_is_secret_from_a_file_of_its_own() -> 
     assert mail["require_tls"] is True
     assert not [key for key in relay if key.startswith("auth")]
     assert monitoring(HOOK, MAIL, SLACK, RELAY).secrets == {
-        "receivers": f"receiver-0 {HOOK['url']}\nreceiver-1 {PASSWORD}\nreceiver-2 {SLACK['url']}"
+        "MONITORING_RECEIVERS": f"receiver-0 {HOOK['url']}\nreceiver-1 {PASSWORD}\nreceiver-2 {SLACK['url']}"
     }
 
 
 def test_without_receivers_there_is_neither_package_nor_secret_nor_configuration() -> None:
     role = monitoring()
-    assert role.header["MONITORING_ALERTMANAGER"] == role.header["MONITORING_RECEIVERS"] == ""
+    assert role.values["MONITORING_ALERTMANAGER"] == role.values["MONITORING_RECEIVERS"] == ""
     assert role.secrets == {}
     assert "prometheus-alertmanager" not in role.packages["services"]
     assert "prometheus-alertmanager" in monitoring(HOOK).packages["services"]
@@ -173,9 +173,10 @@ def host(shell: Shell) -> Shell:
 def services(shell: Shell, *receivers: Mapping[str, object]) -> list[str]:
     """Run the head node's phase; which units it restarted."""
     before, role = len(shell.calls), monitoring(*receivers)
-    secrets = {f"MONITORING_{name.upper()}": text for name, text in role.secrets.items()}
     head = {"NODE_NAME": "head", "NODE_SITE": "rack", "HEAD_ADDRESS": "100.64.0.1"}
-    done = shell.call("monitoring_services", {**role.header, **role.fixed, **secrets, **head}, "monitoring/services")
+    done = shell.call(
+        "monitoring_services", {**role.values, **role.texts, **role.secrets, **head}, "monitoring/services"
+    )
     assert done.returncode == 0, done.stderr
     for word in (TOKEN, PASSWORD):
         assert word not in done.stdout + done.stderr + "\n".join(shell.calls)
@@ -233,10 +234,16 @@ def test_an_alertmanager_that_does_not_know_a_key_is_said_with_what_does_and_col
     said = "Checking 'x'  FAILED: yaml: unmarshal errors:\n  line 32: field url_file not found in type config.plain"
     host.stub("amtool", f'echo "{said}"; exit 1')
     role = monitoring(HOOK)
-    secrets = {f"MONITORING_{name.upper()}": text for name, text in role.secrets.items()}
     done = host.call(
         'dispatch() { :; }; report() { printf \'%s; %s\' "$REASON" "$REMEDY"; }; trap report EXIT; monitoring_services',
-        {**role.header, **role.fixed, **secrets, "NODE_NAME": "head", "NODE_SITE": "r", "HEAD_ADDRESS": "100.64.0.1"},
+        {
+            **role.values,
+            **role.texts,
+            **role.secrets,
+            "NODE_NAME": "head",
+            "NODE_SITE": "r",
+            "HEAD_ADDRESS": "100.64.0.1",
+        },
         "base",
         "monitoring/services",
     )

@@ -24,7 +24,7 @@ SAY = 'report() { printf \'%s; %s\' "${REASON-}" "${REMEDY-}"; }; trap report EX
 def header(**section: object) -> dict[str, Value]:
     """What the role gives its scripts where the config asks for it."""
     made = roles(parse({**LAB, "mlflow": section}, base_dir=Path()))
-    own = next({**role.header, **role.fixed} for role in made if role.name == "mlflow")
+    own = next({**role.values, **role.texts} for role in made if role.name == "mlflow")
     users: dict[str, Value] = {"USERS_LINES": [("ada", 6001, 6001), ("bob", 6002, 6002)]}
     return {**own, **users, "MLFLOW_ADMIN_PASSWORD": PASSWORD, "HEAD_ADDRESS": "100.64.0.1", "NODE_NAME": "head"}
 

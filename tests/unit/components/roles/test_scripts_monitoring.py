@@ -25,7 +25,7 @@ HEAD: dict[str, Value] = {"NODE_NAME": "head", "NODE_SITE": "rack", "HEAD_ADDRES
 def header(**section: int) -> dict[str, Value]:
     """What the role gives its scripts where the config asks for it."""
     made = roles(parse({**LAB, "monitoring": section}, base_dir=Path()))
-    return next({**role.header, **role.fixed} for role in made if role.name == "monitoring")
+    return next({**role.values, **role.texts} for role in made if role.name == "monitoring")
 
 
 @pytest.fixture

@@ -122,7 +122,7 @@ def test_a_mountd_that_listens_where_no_rule_is_stops_the_step_and_says_where_to
 
 def test_the_port_of_mountd_is_one_of_those_that_are_closed() -> None:
     (port,) = re.findall(r"^MOUNTD_PORT=(\d+)$", (FOLDER / "nfs_exports/server.sh").read_text(), re.MULTILINE)
-    closed = next(role.values["ports"] for role in ROLES if role.name == "firewall")
+    closed = next(role.values["FIREWALL_PORTS"] for role in ROLES if role.name == "firewall")
     assert port in str(closed).split(", ")
 
 

@@ -320,4 +320,4 @@ def until(terminal: int, word: bytes) -> bytes:
 )
 def test_where_slurm_conf_keeps_jobs_private_there_is_no_reader(settings: dict[str, str], shared: bool) -> None:
     config = parse({**LAB, "slurm": {"settings": settings}}, base_dir=Path())
-    assert role(config).values["shared"] is shared
+    assert role(config).values["SLL_SHARED"] is shared

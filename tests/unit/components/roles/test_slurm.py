@@ -60,7 +60,7 @@ class Model:
         """The cluster's own files by name."""
         settings = self.settings
         made = controller_files(settings, roles(settings), self.sites, self.head_address, self.cgroups)
-        return {name: made[name.replace(".", "_")] for name in FILES}
+        return {name: made[f"SLURM_{name}".replace(".", "_").upper()] for name in FILES}
 
 
 SMALL = Model(
@@ -98,7 +98,7 @@ models = pytest.mark.parametrize("model", [SMALL, LARGE], ids=["small", "large"]
 def join(shell: Shell, *nodes: Host) -> None:
     """Write what nodes add, as their member steps do."""
     for one in nodes:
-        found = {f"NODE_{key}".upper(): value for key, value in memory_values(one, 8, MEMORY_MB[one.site]).items()}
+        found = memory_values(one, 8, MEMORY_MB[one.site])
         header = cast(Mapping[str, Value], {**node_header(one), **found, **NO_POOL})
         done = shell.call("write_slurm_node", header, "slurm/fragment")
         assert done.returncode == 0, done.stderr
@@ -239,24 +239,24 @@ def test_a_node_keeps_a_share_of_its_memory_and_jobs_on_all_cpus_get_no_more_tha
 ) -> None:
     for cpus in (1, 2, 7, 224):
         found = memory_values(LARGE.nodes[0], cpus, memory_mb)
-        shares = {line.split()[0]: int(line.split()[1]) for line in str(found["memory"]).splitlines()}
-        assert found["reserved_mb"] == reserved_mb
+        shares = {line.split()[0]: int(line.split()[1]) for line in str(found["NODE_MEMORY"]).splitlines()}
+        assert found["NODE_RESERVED_MB"] == reserved_mb
         assert shares.keys() == {"ALL", "site-rack", "gpu-h200"}
-        assert all(0 < share * cpus <= found["registered_mb"] - reserved_mb for share in shares.values())
+        assert all(0 < share * cpus <= found["NODE_REGISTERED_MB"] - reserved_mb for share in shares.values())
 
 
 @pytest.mark.parametrize("memory_mb", [1, 1000, 8000, 64213, 2000000])
 def test_a_node_registers_with_a_little_less_memory_than_it_has_and_keeps_that_with_another_kernel(
     memory_mb: int,
 ) -> None:
-    registered = memory_values(LARGE.nodes[0], 8, memory_mb)["registered_mb"]
+    registered = memory_values(LARGE.nodes[0], 8, memory_mb)["NODE_REGISTERED_MB"]
     assert 0 < registered <= memory_mb - min(memory_mb // 64, 1024)
     assert memory_mb - registered <= min(memory_mb // 64, 1024) + 63
 
 
 def test_machines_of_one_kind_have_one_default_although_they_differ_by_some_megabytes() -> None:
     assert memory_values(node("a1", "rack"), 8, 64213) == memory_values(node("a2", "rack"), 8, 64213 - 3) | {
-        "reserved_mb": 64213 // 16
+        "NODE_RESERVED_MB": 64213 // 16
     }
 
 
@@ -347,9 +347,9 @@ def test_a_cluster_without_nodes_has_no_switch_at_all(shell: Shell) -> None:
 
 def test_a_node_registers_its_site_its_gpus_and_the_users_features() -> None:
     dgx = node_values(node("dgx1", "rack", "h200", 8, ("nvlink", "ib")))
-    assert (dgx["features"], dgx["gres"]) == ("site-rack,gpu-h200,nvlink,ib", "gpu:h200:8")
+    assert (dgx["NODE_FEATURES"], dgx["NODE_GRES"]) == ("site-rack,gpu-h200,nvlink,ib", "gpu:h200:8")
     desktop = node_values(node("a1", "desk"))
-    assert (desktop["features"], desktop["gres"]) == ("site-desk", "")
+    assert (desktop["NODE_FEATURES"], desktop["NODE_GRES"]) == ("site-desk", "")
 
 
 NODES = st.lists(
@@ -373,7 +373,7 @@ def test_what_a_node_registers_is_what_the_controller_expects_of_it(shell: Shell
     files = on_the_head(shell, Model(SMALL.config, SMALL.head_address, SMALL.sites, tuple(nodes), False))
     sets = {line["NodeSet"] for line in lines(files["slurm.conf"]) if "NodeSet" in line}
     for one in nodes:
-        assert set(str(node_values(one)["features"]).split(",")) <= sets
+        assert set(str(node_values(one)["NODE_FEATURES"]).split(",")) <= sets
 
 
 def test_a_template_that_lacks_a_value_is_an_error_and_not_empty_text() -> None:

@@ -321,7 +321,7 @@ def test_nobody_but_root_may_resume(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 
 def test_the_program_runs_by_itself_on_a_machine_that_has_nothing_of_ours(tmp_path: Path) -> None:
-    (text,) = [role.fixed["TAILRACK_COMMAND_PROGRAM"] for role in ROLES if role.name == "tailrack_command"]
+    (text,) = [role.texts["TAILRACK_COMMAND_PROGRAM"] for role in ROLES if role.name == "tailrack_command"]
     program = tmp_path / "tailrack"
     program.write_text(text)
     scontrol = tmp_path / "scontrol"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from components.measurement import plan, training
 from components.roles.order import ROLES as MADE
 from components.roles.role import FOLDER, Role, template
 from components.steps import composition
@@ -28,7 +30,7 @@ OF_JOBS = {"SLURM_JOB_NODELIST", "SLURM_HET_SIZE", "SLURMD_NODENAME", "ENROOT_EN
 OF_JOBS |= {f"SLURM_JOB_{name}" for name in ("ID", "UID", "USER", "GID", "GPUS")}
 OWN = {"HOST_NAME", "STEP_NAME", "STEP_LOCK", "STEP_REPAIR"}
 OF_CONTAINERS = {"enroot_pyxis", "container_smoke"}  # roles that a stack has only if it asks for them
-FIXED = {*(name for role in ROLES for name in role.fixed), "NODE_LEAVE_PROGRAM", "DRIVER", "JOB_FILES"}
+FIXED = {*(name for role in ROLES for name in role.texts), "NODE_LEAVE_PROGRAM", "DRIVER", "JOB_FILES"}
 every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 
 
@@ -72,7 +74,24 @@ def test_no_script_has_a_default_for_what_it_is_given(build: Build, hosts_config
     assert not set(re.findall(r"^([A-Z][A-Z0-9_]*)=", text, re.MULTILINE)) & given
 
 
-def test_every_header_name_derives_from_a_role_the_head_or_the_node_and_a_field(
+def test_a_value_that_a_script_reads_has_the_same_name_in_a_python_file() -> None:
+    every = [Role(name) for name in ORDER]
+    steps = [composition.compose(every, phases, leaves=name.endswith("HEAD")) for name, phases in STEPS.items()]
+    programs = [composition.leave_program(every), composition.expire_program(every), composition.again_program()]
+    reads = {name for script in (*steps, *programs, plan.script(), training.script()) for name in script.reads}
+    assert len(reads) > 150
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in FOLDER.parent.rglob("*.py")]
+    literals = {node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    assert reads - literals == set()
+
+
+def test_the_values_of_a_role_start_with_its_name_and_no_two_roles_have_one_name() -> None:
+    names = [(role.name, name) for role in ROLES for name in (*role.values, *role.secrets, *role.texts)]
+    assert [name for role, name in names if not name.startswith(f"{role}_".upper())] == []
+    assert len({name for _, name in names}) == len(names)
+
+
+def test_the_values_of_a_step_belong_to_a_role_the_head_node_the_node_or_the_pool(
     build: Build, hosts_config: RawConfig
 ) -> None:
     stack = build(hosts_config)
