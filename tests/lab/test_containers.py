@@ -83,7 +83,7 @@ def test_an_image_that_shows_the_wrong_text_drains_the_node(contained: Cluster, 
     tried = contained.attempt("a1", f"{keep}; echo another >inside; tailrack-containers prove", limit=90)
     assert tried.returncode == 1
     reason = contained.run("head", "sinfo -h -n a1 -o %E:%200E")
-    assert "does not run inside a container: it showed another text" in reason
+    assert "does not run inside a container: it printed another text" in reason
     # What it showed.
     assert contained.run("a1", "cat /var/lib/tailrack/containers/inside").strip() in reason
 
@@ -95,7 +95,7 @@ def test_a_job_that_fails_inside_keeps_its_cause_in_slurmds_journal(contained: C
     )
     assert tried.returncode == 1
     journal = contained.run("a1", "journalctl -u slurmd -o cat --no-pager -n 60")
-    said = tried.stderr.partition("the job said: ")[2].splitlines()
+    said = tried.stderr.partition("the job's output: ")[2].splitlines()
     assert said[0] in journal
     assert "slurmstepd" in journal
 

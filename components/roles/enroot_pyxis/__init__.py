@@ -1,1 +1,1 @@
-"""Containers for jobs: Enroot, Pyxis, and images that are at the nodes before jobs are."""
+"""Containers for jobs: Enroot, Pyxis, and staged images."""

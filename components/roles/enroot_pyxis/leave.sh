@@ -1,9 +1,9 @@
 #!/bin/bash
 # uses: machine/retire
-# Slurm knows no containers here any more. Enroot stays, and what users keep in their containers.
+# Remove containers from Slurm on this machine. Enroot and users' containers stay.
 
 enroot_pyxis_leave() {
-    # What an import that was killed has left, log-ins (.credentials) first.
+    # Left over from an import that was killed; logins (.credentials) first.
     rm -rf /run/tailrack-images /var/lib/tailrack/images
     [ -e /etc/tailrack/plugstack.d/pyxis.conf ] || return 0
     retire tailrack-containers.timer tailrack-containers.service
@@ -13,6 +13,6 @@ enroot_pyxis_leave() {
         /etc/enroot/hooks.d/50-tailrack-ranks.sh /etc/enroot/hooks.d/50-slurm-pmi.sh
     rm -rf /var/lib/tailrack/containers
     [ ! -e /etc/slurm/plugstack.conf ] || sed -i '\|^include /etc/tailrack/plugstack.d/|d' /etc/slurm/plugstack.conf
-    # Last: by it the rest is known to be here.
+    # Last, because this file marks that the rest may still be here.
     rm -f /etc/tailrack/plugstack.d/pyxis.conf
 }

@@ -1,4 +1,4 @@
-"""Containers for jobs: Enroot starts them for plain users, Pyxis gives Slurm its --container-image."""
+"""Containers for jobs: Enroot starts them without root; Pyxis adds --container-image to Slurm."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from components.roles.enroot_pyxis.settings import Containers, sums
 from components.roles.enroot_pyxis.settings_pins import PYXIS, url_of
 from components.roles.role import File, Role, template
 
-# What Enroot calls, as its package says, and what it calls where it finds it. The last is the smoke job's image.
+# Programs that Enroot needs or can use. The last one is for the image of the smoke job.
 RUNTIME = (
     *("curl", "gawk", "jq", "parallel", "squashfs-tools", "zstd", "bsdmainutils"),
     *("pigz", "libcap2-bin", "squashfuse", "fuse-overlayfs", "busybox-static"),
@@ -21,7 +21,7 @@ UNIT = "tailrack-containers"
 
 
 def role(settings: ClusterSettings) -> Role | None:
-    """None where the stack asks for no containers."""
+    """Return the role, or None without containers in the config."""
     containers = settings.containers
     if containers is None:
         return None
@@ -54,28 +54,31 @@ def role(settings: ClusterSettings) -> Role | None:
 
 
 def _logins(containers: Containers) -> Iterator[str]:
-    """The log-ins at registries as a netrc file has them."""
-    for each in containers.registries:
-        yield f"machine {each.host.partition(':')[0]} login {each.user} password {each.password.get_secret_value()}\n"
+    """Yield the lines of a netrc file with the logins at registries."""
+    for registry in containers.registries:
+        host, password = registry.host.partition(":")[0], registry.password.get_secret_value()
+        yield f"machine {host} login {registry.user} password {password}\n"
 
 
 def _artifacts(containers: Containers) -> Iterator[tuple[str, ...]]:
-    """File, sha256, address; no address for what comes with the step."""
+    """Yield file, sha256 and address; no address for a file that the step carries."""
     base = containers.artifacts
     for file, digest in sums(containers).items():
         yield (file, digest, url_of(base, file)) if base.startswith("https://") else (file, digest)
 
 
 def _contents(containers: Containers) -> Iterator[tuple[str, str]]:
-    """File and its base64, of a folder on the machine that runs the program: it need not be reached from the cluster. A
-    pool's program has no such folder, and its nodes need none."""
+    """Yield the name and base64 of each file in a folder of artifacts on the machine that runs the program.
+
+    A pool's program has no such folder; its nodes take the files from the share.
+    """
     if containers.artifacts and not containers.artifacts.startswith("https://"):
         for file in sums(containers):
             yield file, base64.b64encode((Path(containers.artifacts) / file).read_bytes()).decode()
 
 
 def _images(containers: Containers) -> Iterator[tuple[str, str, str]]:
-    """Name, where, source: sites with commas between them, `all` or `none`."""
+    """Yield name, where and source; `where` is `all`, `none` or sites separated by commas."""
     for image in containers.images:
         where = "all" if image.where is None else ",".join(image.where) or "none"
         yield image.name, where, image.source

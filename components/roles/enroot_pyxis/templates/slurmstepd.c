@@ -1,9 +1,9 @@
 /*
- * What slurmd starts for each step in slurmstepd's place (slurmd -d), and what it is replaced by at once.
+ * slurmd starts this program instead of slurmstepd (slurmd -d); it executes slurmstepd.
  *
- * Slurm from 24.05 up to 25.11 starts its TaskProlog by way of the program that was named here, in the task's own mount
- * namespace. That is Pyxis' container by then, where slurmstepd finds neither its loader nor its libraries, and every task
- * ends with status 127. This one needs none: it is linked statically.
+ * Slurm 24.05 to 25.11 runs TaskProlog with the program that -d names, in the task's mount namespace. With Pyxis that is
+ * the container, where slurmstepd does not find its loader and libraries, so every task exits with status 127. This program
+ * is linked statically and needs neither.
  */
 #define _GNU_SOURCE
 #include <string.h>
@@ -11,7 +11,7 @@
 
 int main(int argc, char **argv)
 {
-    /* RUN_COMMAND_LAUNCHER_MODE of Slurm's src/common/run_command.h, and what run_command_launcher does. */
+    /* RUN_COMMAND_LAUNCHER_MODE in Slurm's src/common/run_command.h; do the same as run_command_launcher. */
     if (argc > 3 && !strcmp(argv[1], "slurm_script_launcher")) {
         closefrom(3);
         setpgid(0, 0);

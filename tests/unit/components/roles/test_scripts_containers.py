@@ -286,7 +286,7 @@ def test_with_gpus_the_driver_libraries_tool_must_be_had_or_be_waived(machine: S
     machine.write("dev/nvidia0", "")
     status, said = gpu_libraries(machine)
     assert status == 1
-    assert "no package source that can be read here has libnvidia-container-tools" in said
+    assert "none of its package sources has libnvidia-container-tools" in said
     assert "nvidia_libraries: false" in said
     assert gpu_libraries(machine, ENROOT_PYXIS_NVIDIA_LIBRARIES=False)[0] == 0
     machine.stub("nvidia-container-cli")
@@ -531,8 +531,8 @@ def test_a_job_that_shows_the_images_text_is_the_proof_and_is_asked_for_once(nod
 @pytest.mark.parametrize(
     ("job", "reason"),
     [
-        ("echo Debian", "inside a container: it showed another text than its image's, as on the bare machine: Debian"),
-        ("true", "inside a container: it showed another text than its image's, as on the bare machine: nothing"),
+        ("echo Debian", "inside a container: it printed another text than its image's, as on the bare machine: Debian"),
+        ("true", "inside a container: it printed another text than its image's, as on the bare machine: nothing"),
         ("echo 'pyxis: no namespaces' >&2; exit 1", "does not run inside a container: pyxis: no namespaces"),
         (
             "echo 'error: container start failed'; echo 'pyxis: [ERROR] No such file: /etc/localtime'; exit 1",
@@ -611,7 +611,7 @@ def test_an_image_that_is_on_its_way_is_not_looked_for_at_a_registry(node: Shell
     node.write(f"{FOLDER}/one.coming", "")
     status, _, said = importer(node, "get", "docker://one")
     assert status == 1
-    assert "is on its way" in said
+    assert "is still being imported" in said
     assert not [call for call in node.calls if call.startswith("enroot")]
 
 
