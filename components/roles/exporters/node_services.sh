@@ -1,8 +1,8 @@
 #!/bin/bash
 # uses: monitoring/exporter
-# What is there to be asked for on a node. Nothing waits for it.
+# Start the node's exporter of metrics. Nothing waits for it.
 #
-# NODE_ADDRESS   its tailnet address
+# NODE_ADDRESS   the node's tailnet address
 
 exporters_node_services() {
     start_exporter "$NODE_ADDRESS" tailnet gpus certificate

@@ -1,4 +1,4 @@
-"""Figures of a compute node, for the Prometheus of the head node to ask for."""
+"""Exporters of a compute node's metrics, which the head node's Prometheus scrapes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from components.roles.role import Role
 
 
 def role(settings: ClusterSettings) -> Role | None:
-    """A role of its own, so that nodes of a cluster without monitoring have no step for it."""
+    """Return the role, or None without monitoring: its nodes then have no step for it."""
     if settings.monitoring is None:
         return None
     return Role("exporters", after=("monitoring",), packages={"node_services": EXPORTER_PACKAGES})
