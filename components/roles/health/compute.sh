@@ -1,14 +1,14 @@
 #!/bin/bash
 # uses: health/remove
-# The scripts that run before and after each job, and what looks at the machine; before slurmd starts.
+# Install the scripts that run before and after each job, and the health check, before slurmd starts.
 #
-# HEALTH_ENABLED      false where the config turned it off
-# HEALTH_SCRIPTS      the config's own scripts: `prolog|epilog name base64`, one a line
-# HEALTH_OURS         tailrack's own: `prolog.d/NAME`, one a line
-# NFS_EXPORTS_MOUNT   where the share should be
+# HEALTH_ENABLED      false if the config turns health off
+# HEALTH_SCRIPTS      scripts from the config: `prolog|epilog name base64`, one a line
+# HEALTH_OURS         tailrack's scripts: `prolog.d/NAME`, one a line
+# NFS_EXPORTS_MOUNT   where the share must be mounted
 
-# A script that the config has no more does not run any more.
-forget_old_scripts() {
+# Remove scripts that are no longer in the config.
+remove_old_scripts() {
     local path name
     for path in "$LIB"/{prolog,epilog}.d/*; do
         [ -e "$path" ] || continue
@@ -27,7 +27,7 @@ health_compute() {
         [ -n "$kind" ] || continue
         ensure_file "$LIB/$kind.d/$name" 0755 root:root "$(base64 -d <<<"$text")"
     done <<<"$HEALTH_SCRIPTS"
-    forget_old_scripts
+    remove_old_scripts
     ensure_file /etc/tailrack/share-mounted 0644 root:root "$NFS_EXPORTS_MOUNT"
     reload_units tailrack-reason.service
 }

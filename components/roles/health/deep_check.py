@@ -1,12 +1,11 @@
-"""tailrack-deep-check: on the head node, as root, by a timer: idle nodes measured by themselves, slow ones drained.
+"""tailrack-deep-check: a timer on the head node runs it as root to benchmark idle nodes and drain slow ones.
 
-Usage: tailrack-deep-check [NODE ...]            check idle nodes that are due; or these, due or not
-       tailrack-deep-check --forget NODE ...     hold these against their next figure, as after another GPU or adapter
+Usage: tailrack-deep-check [NODE ...]            check all idle nodes that are due; or these, due or not
+       tailrack-deep-check --forget NODE ...     compare these with their next figure, as after a GPU was replaced
 
-A node that jobs are on, or that Slurm keeps for one, is left alone, and so is every drain but its own. The measuring
-itself is an exclusive job of the cluster's first user (measuring.py), never root's. A node that it has drained gets no
-job at all, so that is taken back under a reservation for that user, measured, and drained again where it is as slow as
-before.
+It skips nodes with jobs, nodes that Slurm keeps for a job, and nodes that somebody else drained. The cluster's first
+user submits the benchmark as an exclusive job (measuring.py), never root. A node that the check drained gets no jobs,
+so the check resumes it under a reservation for that user, measures it, and drains it again if it is still slow.
 """
 
 from __future__ import annotations
@@ -24,227 +23,234 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from components.roles.health import joined, measuring
+from components.roles.health import join_figure, measuring
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.slurm import SlurmError
 from components.validation.became_slow import Measured, Record, against, better, reason, remembered
 from components.validation.preflight.node_checks import load, save
 from components.validation.slurm_nodes import Node
 
-TOLD = Path("/etc/tailrack/deep-check.json")
-KEPT = Path("/var/lib/tailrack/deep-check")
+SETTINGS = Path("/etc/tailrack/deep-check.json")
+RECORDS = Path("/var/lib/tailrack/deep-check")
 PRIVATE = Path("/run/tailrack-private")
 RESERVATION = "tailrack-deep-check-"
-# After a check that gave no figure.
-AGAIN_SECONDS = 3600
-# What a node may be called besides, whatever it does.
-_ANY = frozenset({"CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE"})
-# What the config says, a node, a reservation or nothing, and whether dcgmi is asked too.
+# The time until the next check after one that gave no figure.
+RETRY_SECONDS = 3600
+# Flags of a node that do not say what it does.
+_KIND_FLAGS = frozenset({"CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE"})
+# Arguments: the settings, a node, a reservation or nothing, and whether to run dcgmi too.
 Measure = Callable[[Mapping[str, Any], Node, str, bool], Mapping[str, Any] | None]
 
 
 class DeepCheck:
-    """All checks of one run. `told` is what the config says, see components/measurement/deep_check.py."""
+    """The checks of one run. For `settings` see components/measurement/deep_check.py."""
 
-    def __init__(self, told: Mapping[str, Any], measure: Measure | None = None, kept: Path = KEPT) -> None:
-        self.told, self.kept = told, kept
-        self.measure = measure or measuring.by_the_user
+    def __init__(self, settings: Mapping[str, Any], measure: Measure | None = None, records: Path = RECORDS) -> None:
+        self.settings, self.records = settings, records
+        self.measure = measure or measuring.measure_as_user
 
     def record(self, node: Node) -> Record:
-        """What is remembered of a node, with what it gave when it joined."""
-        of = {"address": joined.address_of(node.name), "gpus": node.gpus, "asked": measuring.asked_of(self.told, node)}
-        record = Record.read(load(self.kept / f"{node.name}.json")).about(of)
+        """Return a node's record, with its figure from when it joined as reference if the record has none."""
+        of = {
+            "address": join_figure.address_of(node.name),
+            "gpus": node.gpus,
+            "asked": measuring.measurement_settings(self.settings, node),
+        }
+        record = Record.read(load(self.records / f"{node.name}.json")).about(of)
         if record.reference is None:
-            record = joined.with_figure(record, node)
+            record = join_figure.with_figure(record, node)
         return record
 
     def save(self, node: Node, record: Record) -> None:
-        """Keep it, root's alone."""
-        save(self.kept / f"{node.name}.json", record.plain())
+        """Write a node's record, readable by root only."""
+        save(self.records / f"{node.name}.json", record.plain())
 
     def settle(self, node: Node) -> Record:
-        """Return the record of a node after what has happened to it since: a check that broke off, or a person."""
-        record = before = self.record(node)
+        """Return a node's record, updated for a check that was cut off or a drain that a person changed."""
+        record = saved = self.record(node)
         if record.trying:
-            self._give_up(node)
+            self._remove_reservation(node)
             node = slurm.nodes(node.name)[0]
             record = replace(record, trying=False)
             if record.own and not node.out:
                 record = self._drain(node, record, record.own[0])
         elif record.own and not is_own_drain(node, record):
-            # Who gives it work again knows of it; who drains it for another reason takes it over.
+            # A person who resumes the node accepts its figure; a person who drains it again owns that drain.
             record = replace(record, own=None) if node.out else record.taken_back()
-        if record != before or not (self.kept / f"{node.name}.json").exists():
+        if record != saved or not (self.records / f"{node.name}.json").exists():
             self.save(node, record)
         return record
 
     def check(self, name: str) -> None:
-        """Check a node, where that is possible now."""
+        """Check a node if that is possible now."""
         (node,) = slurm.nodes(name)
         record = self.settle(node)
         (node,) = slurm.nodes(name)
         if is_idle(node):
-            found = self._found(node, "", record)
-            self._judge(node, record, found)
+            measured = self._measure_twice(node, "", record)
+            self._judge(node, record, measured)
         elif is_own(node, record):
-            self._try_again(node, record)
+            self._recheck(node, record)
         else:
-            say(f"{name}: not checked, it is {node.state}{f' ({node.reason})' if node.reason else ''}")
+            log(f"{name}: not checked, it is {node.state}{f' ({node.reason})' if node.reason else ''}")
 
-    def _found(self, node: Node, reservation: str, record: Record) -> Measured:
-        """What a check has found; made twice where it speaks against the node."""
-        found = self._measured(node, reservation, dcgm=True)
-        if not against(found, record) or found.gb_per_s is None:
-            return found
-        say(f"{node.name}: {against(found, record)}; once more")
-        return better(found, self._measured(node, reservation, dcgm=False))
+    def _measure_twice(self, node: Node, reservation: str, record: Record) -> Measured:
+        """Return the result of a check, which is repeated if the first result is bad."""
+        measured = self._measure(node, reservation, dcgm=True)
+        if not against(measured, record) or measured.gb_per_s is None:
+            return measured
+        log(f"{node.name}: {against(measured, record)}; measuring again")
+        return better(measured, self._measure(node, reservation, dcgm=False))
 
-    def _measured(self, node: Node, reservation: str, *, dcgm: bool) -> Measured:
-        return measuring.read(self.told, node, self.measure(self.told, node, reservation, dcgm))
+    def _measure(self, node: Node, reservation: str, *, dcgm: bool) -> Measured:
+        report = self.measure(self.settings, node, reservation, dcgm)
+        return measuring.read_report(self.settings, node, report)
 
-    def _judge(self, node: Node, record: Record, found: Measured) -> None:
-        words = against(found, record)
-        after = self._remembered(found, record)
-        # Somebody may have drained it meanwhile: that drain stays.
-        if words and not slurm.nodes(node.name)[0].out:
-            after = self._drain(node, after, reason(words))
-        self._said(node, record, found, words)
-        self.save(node, after)
+    def _judge(self, node: Node, record: Record, measured: Measured) -> None:
+        problem = against(measured, record)
+        updated = self._updated(measured, record)
+        # A drain that somebody set during the check stays.
+        if problem and not slurm.nodes(node.name)[0].out:
+            updated = self._drain(node, updated, reason(problem))
+        self._log_result(node, record, measured, problem)
+        self.save(node, updated)
 
-    def _try_again(self, node: Node, record: Record) -> None:
-        """Check a node that was drained here."""
-        own = record.own[0] if record.own else ""
+    def _recheck(self, node: Node, record: Record) -> None:
+        """Check a node that this program drained, and resume it if it is fast again."""
+        own_reason = record.own[0] if record.own else ""
         self.save(node, replace(record, trying=True))
-        after = record
+        updated = record
         try:
             self._reserve(node)
             slurm.scontrol("update", f"nodename={node.name}", "state=undrain")
-            found = self._found(node, RESERVATION + node.name, record)
-            words = against(found, record)
-            after = self._remembered(found, record)
-            self._said(node, record, found, words)
-            if not words and found.gb_per_s is not None:
-                after = replace(after, own=None)
-                say(f"{node.name}: taken back")
+            measured = self._measure_twice(node, RESERVATION + node.name, record)
+            problem = against(measured, record)
+            updated = self._updated(measured, record)
+            self._log_result(node, record, measured, problem)
+            if not problem and measured.gb_per_s is not None:
+                updated = replace(updated, own=None)
+                log(f"{node.name}: resumed")
             else:
-                own = reason(words) if words else own
+                own_reason = reason(problem) if problem else own_reason
         finally:
-            if after.own and not slurm.nodes(node.name)[0].out:
-                after = self._drain(node, after, own)
-            self._give_up(node)
-            self.save(node, replace(after, trying=False))
+            if updated.own and not slurm.nodes(node.name)[0].out:
+                updated = self._drain(node, updated, own_reason)
+            self._remove_reservation(node)
+            self.save(node, replace(updated, trying=False))
 
-    def _remembered(self, found: Measured, record: Record) -> Record:
-        hours = self.told["every_hours"] * 3600
-        return remembered(found, record, time.time() + (min(hours, AGAIN_SECONDS) if found.gb_per_s is None else hours))
+    def _updated(self, measured: Measured, record: Record) -> Record:
+        interval = self.settings["every_hours"] * 3600
+        seconds = min(interval, RETRY_SECONDS) if measured.gb_per_s is None else interval
+        return remembered(measured, record, time.time() + seconds)
 
-    def _said(self, node: Node, record: Record, found: Measured, words: str) -> None:
-        figure = "no figure" if found.gb_per_s is None else f"{found.gb_per_s:.4g} GB/s"
-        before = "" if record.reference is None else f", {record.reference:.4g} {record.since}"
-        doubt = f": UNJUDGED: {found.doubt}" if found.gb_per_s is None else ""
-        say(f"{node.name}: {figure}{before}{doubt}{f'; drained: {words}' if words else ''}")
+    def _log_result(self, node: Node, record: Record, measured: Measured, problem: str) -> None:
+        figure = "no figure" if measured.gb_per_s is None else f"{measured.gb_per_s:.4g} GB/s"
+        reference = "" if record.reference is None else f", {record.reference:.4g} {record.since}"
+        doubt = f": UNJUDGED: {measured.doubt}" if measured.gb_per_s is None else ""
+        log(f"{node.name}: {figure}{reference}{doubt}{f'; drained: {problem}' if problem else ''}")
 
     def _drain(self, node: Node, record: Record, text: str) -> Record:
         slurm.scontrol("update", f"nodename={node.name}", "state=drain", f"reason={text}")
-        told = slurm.nodes(node.name)[0]
-        # Whose it is nobody could say later where somebody was quicker: a person takes it back.
-        return replace(record, own=(told.reason, told.since) if told.reason == text else None)
+        drained = slurm.nodes(node.name)[0]
+        # If somebody else set another reason first, the drain is theirs and only a person resumes the node.
+        return replace(record, own=(drained.reason, drained.since) if drained.reason == text else None)
 
     def _reserve(self, node: Node) -> None:
-        self._give_up(node)
-        # It ends by itself, after all that the check may take.
-        minutes = 2 * measuring.limit_seconds(self.told) // 60 + 1
+        self._remove_reservation(node)
+        # Slurm ends it after the longest time that a check can take, even if this program was killed.
+        minutes = 2 * measuring.limit_seconds(self.settings) // 60 + 1
         slurm.scontrol(
-            "create", "reservation", f"reservationname={RESERVATION}{node.name}", f"users={self.told['user']}",
+            "create", "reservation", f"reservationname={RESERVATION}{node.name}", f"users={self.settings['user']}",
             f"nodes={node.name}", "starttime=now", f"duration={minutes}", "flags=ignore_jobs",
         )  # fmt: skip
 
-    def _give_up(self, node: Node) -> None:
+    def _remove_reservation(self, node: Node) -> None:
         try:
             slurm.scontrol("delete", f"reservationname={RESERVATION}{node.name}")
         except SlurmError as error:
-            # There was none; or a job is in it still, and it ends by itself.
+            # It does not exist; or a job still uses it, and Slurm removes it when its time is over.
             if "not exist" not in str(error) and "nvalid" not in str(error):
-                say(str(error))
+                log(str(error))
 
 
 def is_idle(node: Node) -> bool:
-    """Whether it takes work and has none, nor is kept for any: not planned, reserved, completing, about to reboot."""
-    return node.flags - _ANY == {"IDLE"}
+    """Return whether a node takes jobs, has none, and is not planned, reserved, completing or about to reboot."""
+    return node.flags - _KIND_FLAGS == {"IDLE"}
 
 
 def is_own_drain(node: Node, record: Record) -> bool:
-    """Whether it is drained, and by us."""
+    """Return whether this program drained the node."""
     return "DRAIN" in node.flags and record.own == (node.reason, node.since)
 
 
 def is_own(node: Node, record: Record) -> bool:
-    """Whether it is drained by us, answers, and nothing runs on it any more."""
-    return is_own_drain(node, record) and node.flags - _ANY == {"IDLE", "DRAIN"}
+    """Return whether this program drained the node, and it answers and has no jobs left."""
+    return is_own_drain(node, record) and node.flags - _KIND_FLAGS == {"IDLE", "DRAIN"}
 
 
-def say(words: str) -> None:
-    """Write to the journal."""
-    sys.stdout.write(f"{words}\n")
+def log(message: str) -> None:
+    """Print a line, which systemd adds to the journal."""
+    sys.stdout.write(f"{message}\n")
     sys.stdout.flush()
 
 
-def batches(names: Sequence[str], at_once: int) -> list[Sequence[str]]:
-    """Names in groups of so many."""
-    return [names[at : at + at_once] for at in range(0, len(names), at_once)]
+def batches(names: Sequence[str], size: int) -> list[Sequence[str]]:
+    """Split names into groups of at most `size`."""
+    return [names[start : start + size] for start in range(0, len(names), size)]
 
 
 def run(checks: DeepCheck, names: Sequence[str]) -> int:
-    """Check these nodes, or all that are due; 1 where one could not be checked for an error."""
+    """Check these nodes, or all that are due. Return 1 if an error kept a node from being checked."""
     chosen = list(names)
     if not names:
-        known = {node.name: checks.settle(node) for node in slurm.nodes()}
+        records = {node.name: checks.settle(node) for node in slurm.nodes()}
         now = time.time()
-        due = [node for node in slurm.nodes() if node.name in known and known[node.name].due <= now]
-        able = [node.name for node in due if is_idle(node) or is_own(node, known[node.name])]
-        chosen = sorted(able, key=lambda name: known[name].due)
+        due = [node for node in slurm.nodes() if node.name in records and records[node.name].due <= now]
+        ready = [node.name for node in due if is_idle(node) or is_own(node, records[node.name])]
+        chosen = sorted(ready, key=lambda name: records[name].due)
     status = 0
-    for batch in batches(chosen, checks.told["at_once"]):
+    for batch in batches(chosen, checks.settings["at_once"]):
         with (PRIVATE / "measure.lock").open("a") as lock:
-            # A measurement of `up` and this would find each other's nodes busy.
+            # A measurement of `up` and this check would each find the other's nodes busy.
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                say("a measurement goes on; the rest is checked next time")
+                log("another measurement is running; the remaining nodes are checked next time")
                 return status
             with ThreadPoolExecutor(len(batch)) as pool:
                 for name, done in [(name, pool.submit(checks.check, name)) for name in batch]:
                     if error := done.exception():
-                        say(f"{name}: {error}")
+                        log(f"{name}: {error}")
                         status = 1
-        # Who waits for the lock has it now.
+        # Gives a measurement that waits for the lock the time to take it.
         time.sleep(1)
     return status
 
 
 def main(words: Sequence[str]) -> int:
-    """See above."""
+    """Run the command line in the module's docstring."""
     parser = argparse.ArgumentParser(
         prog="tailrack-deep-check",
-        description="Idle nodes measured by themselves; one that has become slow since it joined is drained.",
+        description="Benchmark idle nodes one at a time, and drain a node that has become slow since it joined.",
     )
-    parser.add_argument("--forget", action="store_true", help="hold these nodes against their next figure")
-    parser.add_argument("nodes", nargs="*", metavar="NODE", help="these, due or not; left out, all that are due")
+    parser.add_argument("--forget", action="store_true", help="use the next figure of these nodes as their reference")
+    parser.add_argument("nodes", nargs="*", metavar="NODE", help="check these, due or not (default: all that are due)")
     arguments = parser.parse_args(list(words))
     if os.geteuid() != 0:
-        sys.stderr.write("tailrack-deep-check: only root can; next: sudo tailrack-deep-check\n")
+        sys.stderr.write("tailrack-deep-check: must run as root; next: sudo tailrack-deep-check\n")
         return 2
-    # Ended by systemd, what it has begun is put in order all the same; the measuring program ends its own jobs.
+    # SystemExit runs `finally` blocks, so nodes are put in order when systemd stops this program; the measuring program
+    # cancels its own jobs.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     PRIVATE.mkdir(mode=0o700, exist_ok=True)
-    KEPT.mkdir(mode=0o700, parents=True, exist_ok=True)
+    RECORDS.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        checks = DeepCheck(json.loads(TOLD.read_text(encoding="utf-8")))
+        checks = DeepCheck(json.loads(SETTINGS.read_text(encoding="utf-8")))
         with (PRIVATE / "deep-check.lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                sys.stderr.write("tailrack-deep-check: another one is at work; next: wait until it has ended\n")
+                sys.stderr.write("tailrack-deep-check: it is already running; next: wait until that run ends\n")
                 return 1
             names = [node.name for node in slurm.nodes(*arguments.nodes)] if arguments.nodes else []
             if not arguments.forget:
@@ -258,8 +264,8 @@ def main(words: Sequence[str]) -> int:
 
 
 def forget(checks: DeepCheck, name: str) -> None:
-    """Have a node's next figure be the one that it is held against. Its drain stays ours."""
+    """Make a node's next figure its reference. A drain that this program set stays its own."""
     (node,) = slurm.nodes(name)
     record = checks.settle(node)
     checks.save(node, Record(of=record.of, own=record.own, last=record.last, forgotten=True))
-    say(f"{name}: its next figure is what it is held against")
+    log(f"{name}: the next figure becomes its reference")

@@ -1,6 +1,6 @@
 #!/bin/bash
-# uses: health/remove health/remove_deep
-# No script of ours runs any more.
+# uses: health/remove health/remove_deep_check
+# Remove tailrack's scripts and checks from a machine that leaves.
 
 health_leave() {
     remove_deep_check

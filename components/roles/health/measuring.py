@@ -1,4 +1,4 @@
-"""How a node is measured by itself: by a program of the user who submits the jobs, whose words are read."""
+"""Measure a single node: run a program as the user who submits the jobs, and judge the report that it prints."""
 
 from __future__ import annotations
 
@@ -16,84 +16,83 @@ from components.validation.preflight.findings import read_lines
 from components.validation.results import Conditions, judge_scope
 from components.validation.slurm_nodes import Node
 
-Told = Mapping[str, Any]
+Settings = Mapping[str, Any]
 LIB = Path("/usr/local/lib/tailrack/deep-check")
 PRIVATE = Path("/run/tailrack-private")
-# Beyond a node's own jobs.
+# Added to the time limits of a node's jobs.
 SPARE_SECONDS = 120
 
 
-def asked_of(told: Told, node: Node) -> Mapping[str, Any]:
-    """Return what is asked of a node."""
-    plan = told["plan"]
-    asked: Mapping[str, Any] = plan["nccl"] if _gpus(told, node) > 1 else plan["cpu"]
-    return asked
+def measurement_settings(settings: Settings, node: Node) -> Mapping[str, Any]:
+    """Return the settings of the measurement that fits a node's hardware."""
+    plan = settings["plan"]
+    chosen: Mapping[str, Any] = plan["nccl"] if _gpus(settings, node) > 1 else plan["cpu"]
+    return chosen
 
 
-def limit_seconds(told: Told) -> int:
-    """How long all jobs of a node may take."""
-    return int(told["plan"]["measurement_seconds"]) + SPARE_SECONDS
+def limit_seconds(settings: Settings) -> int:
+    """Return how long all jobs of a node may take together."""
+    return int(settings["plan"]["measurement_seconds"]) + SPARE_SECONDS
 
 
-def _gpus(told: Told, node: Node) -> int:
-    """How many GPUs of it take part; 0 where they are of several kinds, which no figure stands for."""
-    return 0 if "," in node.gpus else count(node.gpus, told["plan"]["nccl"]["most_gpus"])
+def _gpus(settings: Settings, node: Node) -> int:
+    """Return how many of a node's GPUs are measured; 0 for mixed kinds, which one figure cannot describe."""
+    return 0 if "," in node.gpus else count(node.gpus, settings["plan"]["nccl"]["most_gpus"])
 
 
-def order(told: Told, node: Node, *, dcgm: bool) -> dict[str, Any]:
-    """Return what the user's program is told (components/validation/measurement_run.py)."""
-    plan = dict(told["plan"])
-    level = told["dcgm_level"] if dcgm and node.gpus else 0
+def program_input(settings: Settings, node: Node, *, dcgm: bool) -> dict[str, Any]:
+    """Return the input of the user's program (components/validation/measurement_run.py)."""
+    plan = dict(settings["plan"])
+    level = settings["dcgm_level"] if dcgm and node.gpus else 0
     alone = {"address": "", "site": "", "gpus": node.gpus}
-    # Half a minute of its job is for the rest.
-    about = {"fabric": {}, "dcgm_level": level, "dcgm_seconds": told["minutes"] * 60 - 30}
+    # The job needs 30 s for everything else.
+    about = {"fabric": {}, "dcgm_level": level, "dcgm_seconds": settings["minutes"] * 60 - 30}
     plan |= {
         "scope": f"deep-check-{node.name}",
         "sites": {node.name: ""},
         "about": {**about, "nodes": {node.name: alone}},
     }
     plan |= {"gpus": {node.name: node.gpus}, "preflight": _text("dcgm.py") if level else ""}
-    if _gpus(told, node) < 2:
-        plan |= {"nccl": None, "gpus": {node.name: node.gpus if _gpus(told, node) else ""}}
-        plan["prepare_files"] = {"job.sh": plan["prepare_files"]["job.sh"], **_facts(plan)}
+    if _gpus(settings, node) < 2:
+        plan |= {"nccl": None, "gpus": {node.name: node.gpus if _gpus(settings, node) else ""}}
+        plan["prepare_files"] = _files_without_build(plan)
     jobs = {"cpu_job": plan.pop("cpu_job"), "cpu_files": {"all_reduce_perf.py": _text("all_reduce_perf.py")}}
     return {"program": _text("driver.py"), "plan": plan, "nodes": [node.name], "absent": {}, "jobs": jobs}
 
 
-def _facts(plan: Mapping[str, Any]) -> dict[str, str]:
-    """The files of the job before a measurement, but for those that build the program for GPUs."""
-    name = "collect_fabric_facts.py"
-    return {name: plan["prepare_files"][name]}
+def _files_without_build(plan: Mapping[str, Any]) -> dict[str, str]:
+    """Return the files of the preparing job without those that build the GPU program."""
+    return {name: plan["prepare_files"][name] for name in ("job.sh", "collect_fabric_facts.py")}
 
 
-def by_the_user(told: Told, node: Node, reservation: str, dcgm: bool) -> Mapping[str, Any] | None:
-    """Have a node measured, and return what the user's program says; None where it says nothing."""
-    # That program reads what lies there already, and no pipe of root's.
+def measure_as_user(settings: Settings, node: Node, reservation: str, dcgm: bool) -> Mapping[str, Any] | None:
+    """Measure a node and return the report of the user's program; None if it printed no valid report."""
+    # A file as stdin: the user's process gets no pipe to root.
     with tempfile.TemporaryFile(dir=PRIVATE, mode="w+") as file:
-        json.dump(order(told, node, dcgm=dcgm), file)
+        json.dump(program_input(settings, node, dcgm=dcgm), file)
         file.seek(0)
         done = subprocess.run(
-            [str(LIB / "run"), told["user"], str(limit_seconds(told)), reservation],
+            [str(LIB / "run"), settings["user"], str(limit_seconds(settings)), reservation],
             stdin=file, stdout=subprocess.PIPE, text=True, errors="replace", check=False,
         )  # fmt: skip
     try:
-        said = json.loads(done.stdout)
+        report = json.loads(done.stdout)
     except (ValueError, RecursionError):
         return None
-    return said if isinstance(said, dict) and done.returncode == 0 else None
+    return report if isinstance(report, dict) and done.returncode == 0 else None
 
 
-def read(told: Told, node: Node, said: Mapping[str, Any] | None) -> Measured:
-    """Read it: a user's words, which may be anything."""
-    if said is None:
-        return Measured(None, doubt="the measurement broke off, see above")
-    gpus, asked = _gpus(told, node), dict(asked_of(told, node))
-    for word in ("socket_max_bytes", "most_gpus", "mpi"):
-        asked.pop(word, None)
-    whole = Measurement(**{"ranks": max(2, gpus), "nodes": 1, **asked})
-    # A floor for nodes by themselves is one of their GPUs.
-    floor = told["floor"] if gpus > 1 else None
-    result, _ = judge_scope(whole, said, Conditions(floor, floor, "", spans=False), read_lines)
+def read_report(settings: Settings, node: Node, report: Mapping[str, Any] | None) -> Measured:
+    """Judge a report. A user's process printed it, so it may contain anything."""
+    if report is None:
+        return Measured(None, doubt="the measurement ended early, see the messages above")
+    gpus, parameters = _gpus(settings, node), dict(measurement_settings(settings, node))
+    for key in ("socket_max_bytes", "most_gpus", "mpi"):
+        parameters.pop(key, None)
+    measurement = Measurement(**{"ranks": max(2, gpus), "nodes": 1, **parameters})
+    # The floor of a single node is for GPUs.
+    floor = settings["floor"] if gpus > 1 else None
+    result, _ = judge_scope(measurement, report, Conditions(floor, floor, "", spans=False), read_lines)
     return measured(result, result["preflight"].get(node.name, ()), on_gpus=gpus > 1)
 
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What the deep check remembers of a node goes with it.
+# Remove a leaving node's record of the benchmark check.
 #
 # NODE_NAME
 

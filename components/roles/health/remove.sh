@@ -1,6 +1,6 @@
 #!/bin/bash
 # uses: machine/retire
-# What role health has put on a machine, taken away.
+# Remove everything that role health installed on a machine.
 
 LIB=/usr/local/lib/tailrack
 

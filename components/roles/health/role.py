@@ -1,4 +1,4 @@
-"""Nodes that look after themselves: scripts before and after each job, and a look at each node every two minutes."""
+"""Node health: scripts before and after each job, and a health check of each node every two minutes."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from components.roles.role import File, Role, SlurmKey, template
 
 LIB = "/usr/local/lib/tailrack"
 CHECKS = "/usr/local/sbin/tailrack-checks"
-LOOK = "/usr/local/sbin/tailrack-nhc"
+HEALTH_CHECK = "/usr/local/sbin/tailrack-nhc"
 DEEP_CHECK = "/usr/local/sbin/tailrack-deep-check"
 DEEP_LIB = f"{LIB}/deep-check"
 REASON = "tailrack-reason.service"
-# Seconds. A script has 20 of them (slurm/templates/tailrack-prolog); what no signal ends is given up after these.
+# slurm/templates/tailrack-prolog gives each script 20 s; slurmd gives up after this time if no signal ends a script.
 SCRIPTS_SECONDS = 120
-LOOK_SECONDS = 120
+CHECK_SECONDS = 120
 
 
 def role(settings: ClusterSettings) -> Role:
-    """Its files are there before slurmd is. Where the config turns it off they go, and slurm.conf names none."""
+    """Return the role. If the config turns it off, its files are removed and slurm.conf does not name them."""
     health = settings.health
-    own = [
+    scripts = [
         (kind, name, base64.b64encode(text.encode()).decode())
-        for kind, scripts in (("prolog", health.prolog), ("epilog", health.epilog))
-        for name, text in scripts.items()
+        for kind, texts in (("prolog", health.prolog), ("epilog", health.epilog))
+        for name, text in texts.items()
     ]
     return Role(
         "health",
         after=("gpu", "nfs_exports", "enroot_pyxis"),
         values={
             "HEALTH_ENABLED": health.enabled,
-            "HEALTH_SCRIPTS": own if health.enabled else [],
+            "HEALTH_SCRIPTS": scripts if health.enabled else [],
             "HEALTH_OURS": [*(f"prolog.d/{name}" for name in PROLOG), *(f"epilog.d/{name}" for name in EPILOG)],
         },
         packages={"services": ("python3",)} if health.deep_check else {},
@@ -42,7 +42,7 @@ def role(settings: ClusterSettings) -> Role:
             **({"services": _deep_check_files()} if health.deep_check else {}),
         },
         slurm_conf=_SLURM_CONF if health.enabled else {},
-        # What nodes are held against, and whose drains are its own.
+        # The reference figures of nodes, and which drains the benchmark check set.
         state=("/var/lib/tailrack/deep-check",) if health.deep_check else (),
     )
 
@@ -57,13 +57,13 @@ def _files() -> tuple[File, ...]:
         *scripts,
         File(f"{LIB}/gpus-in-use", python_program("components.validation.preflight.holders", "sys.argv[1:]"), "0755"),
         File(CHECKS, python_program("components.validation.preflight.node_checks", "sys.argv[1:]"), "0755"),
-        File(LOOK, python_program("components.validation.preflight.health_check", "sys.argv[1:]"), "0755"),
+        File(HEALTH_CHECK, python_program("components.validation.preflight.health_check", "sys.argv[1:]"), "0755"),
         File(f"/etc/systemd/system/{REASON}", template("health", REASON)),
     )
 
 
 def _deep_check_files() -> tuple[File, ...]:
-    """The head node's. What it measures with is what measures in an `up` (components/measurement/plan.py)."""
+    """Return the head node's files. `make up` measures with the same programs (components/measurement/plan.py)."""
     floors = "components/validation/floors.csv"
     programs = {
         "driver.py": python_program("components.validation.measurement_run", "told", floors),
@@ -81,20 +81,20 @@ def _deep_check_files() -> tuple[File, ...]:
     )
 
 
-_OFF = "; set tailrack:health.enabled to false to have your own alone"
+_OFF = "; set tailrack:health.enabled to false to use only your scripts"
 _SLURM_CONF = {
     "Prolog": SlurmKey(
-        "tailrack-prolog", f"nodes would not be looked at before jobs; put your script in tailrack:health.prolog{_OFF}"
+        "tailrack-prolog", f"nodes would not be checked before jobs; put your script in tailrack:health.prolog{_OFF}"
     ),
     "Epilog": SlurmKey(
         "tailrack-epilog", f"nothing would clean up after jobs; put your script in tailrack:health.epilog{_OFF}"
     ),
     "PrologEpilogTimeout": SlurmKey(
-        str(SCRIPTS_SECONDS), f"a script that nothing ends would hold its node for another time{_OFF}"
+        str(SCRIPTS_SECONDS), f"a script that does not end would block its node for another time{_OFF}"
     ),
-    "HealthCheckProgram": SlurmKey(LOOK, f"no node would be drained that is not well{_OFF}"),
-    "HealthCheckInterval": SlurmKey(str(LOOK_SECONDS), f"no node would be drained that is not well{_OFF}"),
-    "HealthCheckNodeState": SlurmKey("ANY,CYCLE", f"a drained node would not be taken back{_OFF}"),
-    # A job whose node fails before it begins goes back into the queue, and not on hold there.
+    "HealthCheckProgram": SlurmKey(HEALTH_CHECK, f"unhealthy nodes would not be drained{_OFF}"),
+    "HealthCheckInterval": SlurmKey(str(CHECK_SECONDS), f"unhealthy nodes would not be drained{_OFF}"),
+    "HealthCheckNodeState": SlurmKey("ANY,CYCLE", f"drained nodes would not be resumed{_OFF}"),
+    # Slurm requeues a job whose prolog failed instead of holding it.
     "SchedulerParameters": SlurmKey("nohold_on_prolog_fail", ""),
 }

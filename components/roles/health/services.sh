@@ -1,8 +1,8 @@
 #!/bin/bash
-# uses: health/remove_deep
-# The deep check: a timer on the head node, where the config asks for it.
+# uses: health/remove_deep_check
+# Install the benchmark check and its timer on the head node, if the config turns it on.
 #
-# HEAD_DEEP_CHECK   what it is told, JSON; empty for none
+# HEAD_DEEP_CHECK   its settings as JSON; empty if it is off
 
 health_services() {
     if [ -z "$HEAD_DEEP_CHECK" ]; then

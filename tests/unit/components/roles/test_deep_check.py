@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from components.measurement.deep_check import NICE, deep_check_text
-from components.roles.health import deep_check, joined, measuring
+from components.roles.health import deep_check, join_figure, measuring
 from components.roles.health.deep_check import DeepCheck, run
 from components.roles.health.role import DEEP_CHECK
 from components.roles.order import roles
@@ -109,10 +109,10 @@ def case(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Case:
     monkeypatch.setattr(slurm, "nodes", fake.nodes)
     monkeypatch.setattr(slurm, "scontrol", fake.scontrol)
     monkeypatch.setattr(deep_check, "PRIVATE", tmp_path)
-    monkeypatch.setattr(joined, "KEPT", tmp_path / "validation")
+    monkeypatch.setattr(join_figure, "REPORTS", tmp_path / "validation")
     monkeypatch.setattr(time, "sleep", lambda _: None)
     made = Case(fake, tmp_path / "kept")
-    monkeypatch.setattr(measuring, "read", lambda *_: made.played.pop(0))
+    monkeypatch.setattr(measuring, "read_report", lambda *_: made.played.pop(0))
     return made
 
 
@@ -242,7 +242,7 @@ def test_another_machine_under_the_name_is_not_held_against_the_old_ones_figure(
     case: Case, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     joined_at = {"a1": "100.64.0.1"}
-    monkeypatch.setattr(joined, "address_of", lambda name: joined_at[name])
+    monkeypatch.setattr(join_figure, "address_of", lambda name: joined_at[name])
     case.play(364.8)
     joined_at["a1"] = "100.64.0.9"
     case.play(180.0)
@@ -250,7 +250,7 @@ def test_another_machine_under_the_name_is_not_held_against_the_old_ones_figure(
     (tmp_path / "a1").mkdir()
     (tmp_path / "a1" / "address").write_text("100.64.0.9\n")
     monkeypatch.undo()
-    assert [joined.address_of(name, tmp_path) for name in ("a1", "b1")] == ["100.64.0.9", ""]
+    assert [join_figure.address_of(name, tmp_path) for name in ("a1", "b1")] == ["100.64.0.9", ""]
 
 
 def test_a_measurement_that_goes_on_is_not_disturbed(case: Case) -> None:
@@ -284,7 +284,7 @@ def on_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Play:
     def play(gb_per_s: float) -> Mapping[str, Any]:
         simulated = SimulatedSlurm(lambda _: gb_per_s, {"a1": "h200:4"})
         monkeypatch.setattr(measurement_run, "run_jobs", simulated.run)
-        asked = json.loads(json.dumps(measuring.order(told(), NODE, dcgm=True)))
+        asked = json.loads(json.dumps(measuring.program_input(told(), NODE, dcgm=True)))
         plan = {**asked["plan"], **asked["jobs"]}
         measured = measurement_run.MeasurementRun(plan, asked["nodes"], {}, tmp_path / "job").measure()
         assert [order.folder.name for order in simulated.orders] == ["prepare-h200-4", "node-a1"]
@@ -304,18 +304,18 @@ NODE = Node("a1", IDLE, gpus="h200:4")
 
 
 def test_a_node_with_gpus_is_measured_as_it_was_when_it_joined(on_gpus: Play) -> None:
-    found = measuring.read(told(), NODE, on_gpus(364.8))
+    found = measuring.read_report(told(), NODE, on_gpus(364.8))
     assert found.gb_per_s == pytest.approx(364.8, rel=1e-3)
     # A floor of its hardware is known, and NVLink's runs lie close together.
     assert found.floor == pytest.approx(0.9 * 365.08)
     assert found.tolerance == 0.15
-    slow = measuring.read(told(), NODE, on_gpus(180.1))
+    slow = measuring.read_report(told(), NODE, on_gpus(180.1))
     assert slow.gb_per_s == pytest.approx(180.1, rel=1e-3)
 
 
 def test_what_the_user_says_instead_of_a_measurement_is_no_figure() -> None:
     for said in (None, {}, {"job_id": 1, "state": "COMPLETED"}, {"gpus": {"a1": 7}, "asked": []}, {"alone": 3}):
-        found = measuring.read(told(), NODE, said)
+        found = measuring.read_report(told(), NODE, said)
         assert (found.gb_per_s, found.broken) == (None, ())
         assert found.doubt
 
@@ -324,24 +324,26 @@ def test_dcgms_error_is_what_is_broken(on_gpus: Play) -> None:
     said = dict(on_gpus(364.8))
     finding = {"severity": "error", "check": "DCGM", "seen": "memory on GPU 3", "remedy": ""}
     said["preflight"] = f"# tailrack preflight a1 {json.dumps([finding])}\n"
-    assert measuring.read(told(), NODE, said).broken == ("DCGM: memory on GPU 3",)
+    assert measuring.read_report(told(), NODE, said).broken == ("DCGM: memory on GPU 3",)
 
 
 def test_the_figure_of_the_join_is_found_in_what_up_has_kept(on_gpus: Play, tmp_path: Path) -> None:
-    asked = measuring.asked_of(told(), NODE)
+    asked = measuring.measurement_settings(told(), NODE)
     of = {"address": "100.64.0.1", "gpus": NODE.gpus, "asked": asked}
     report = on_gpus(364.8)
     kept = {"members": {"a1": "100.64.0.1"}, "alone": [report], "measured_at": 7, "there": report["there"]}
     (tmp_path / "cloud-a.json").write_text(json.dumps(kept))
-    record = joined.with_figure(Record(of), NODE, tmp_path)
+    record = join_figure.with_figure(Record(of), NODE, tmp_path)
     assert record.reference == pytest.approx(364.8, rel=1e-3)
     assert record.since == "when it joined"
     # Of another machine, other GPUs, or measured in another way it says nothing; nor do words that are none.
-    assert joined.with_figure(Record({**of, "address": "100.64.0.9"}), NODE, tmp_path).reference is None
-    assert joined.with_figure(Record(of), replace(NODE, gpus="h200:8"), tmp_path).reference is None
-    assert joined.with_figure(Record({**of, "asked": {**asked, "gate_bytes": 8}}), NODE, tmp_path).reference is None
+    assert join_figure.with_figure(Record({**of, "address": "100.64.0.9"}), NODE, tmp_path).reference is None
+    assert join_figure.with_figure(Record(of), replace(NODE, gpus="h200:8"), tmp_path).reference is None
+    assert (
+        join_figure.with_figure(Record({**of, "asked": {**asked, "gate_bytes": 8}}), NODE, tmp_path).reference is None
+    )
     (tmp_path / "cloud-a.json").write_text(json.dumps({**kept, "alone": [7, {"gpus": 3}]}))
-    assert joined.with_figure(Record(of), NODE, tmp_path).reference is None
+    assert join_figure.with_figure(Record(of), NODE, tmp_path).reference is None
 
 
 def test_the_gpus_that_slurm_gives_to_jobs_are_read() -> None:

@@ -129,8 +129,8 @@ def test_a_disk_that_takes_no_folder_drains_the_node_with_what_to_do(node: Shell
     folder(node).rmdir()
     done = script(node, "prolog")
     assert done.returncode == 1
-    assert done.stdout.splitlines()[-1] == f"a folder for the job cannot be made in {folder(node)}"
-    assert "next: see 'df -h" in done.stdout
+    assert done.stdout.splitlines()[-1] == f"cannot create a folder for the job in {folder(node)}"
+    assert "next: check 'df -h" in done.stdout
 
 
 def test_a_second_run_changes_nothing_and_another_folder_leaves_the_old_one_to_the_jobs_in_it(node: Shell) -> None:

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Processes that a user's jobs have left on this node.
+# Find processes that a user's jobs left behind on this node.
 
-# Users who may log in here with a job alone, one a line (role pam_slurm_adopt).
+# Users who can log in here only while they have a job, one a line (role pam_slurm_adopt).
 JOB_USERS=/etc/tailrack/job-users
 
-# Whether a process is in a job: by its cgroup, or because a slurmstepd of root's is above it.
+# Succeed if a process belongs to a job: by its cgroup, or because one of its parents is root's slurmstepd.
 in_a_job() {
     local pid=$1 name owner parent
     if grep -qs '/job_[0-9]' "/proc/$pid/cgroup"; then return 0; fi
@@ -18,11 +18,11 @@ in_a_job() {
     return 1
 }
 
-# Whether slurmd has started it, or a login that needs a job: what else runs in a user's name (a login on a head node, a
-# service, cron) is none of a job's.
-of_slurm() {
+# Succeed if slurmd started a process, or a login that needs a job. A user's other processes (a login on a head node, a
+# service, cron) belong to no job.
+started_by_slurm() {
     local group
-    # systemd's own hierarchy is the last line where there are others.
+    # With several hierarchies, systemd's is the last line.
     group=$(sed -n 's/^0:://p' "/proc/$1/cgroup" 2>/dev/null)
     case $group in
         */slurmd.service* | *slurmstepd.scope*) return 0 ;;
@@ -31,12 +31,12 @@ of_slurm() {
     esac
 }
 
-# Their numbers, one a line. The user's uid
-left_processes() {
+# Print the pids of the leftover processes of uid $1, one a line.
+leftover_processes() {
     local pid
     for pid in $(pgrep -U "$1"); do
-        # What has ended and is not fetched by its parent holds nothing.
+        # Zombies hold no resources; skip them.
         if grep -qs '^State:[[:space:]]*Z' "/proc/$pid/status"; then continue; fi
-        if ! in_a_job "$pid" && of_slurm "$pid" "$1"; then echo "$pid"; fi
+        if ! in_a_job "$pid" && started_by_slurm "$pid" "$1"; then echo "$pid"; fi
     done
 }

@@ -1,6 +1,6 @@
 #!/bin/bash
 # uses: machine/retire
-# The deep check ends. What it remembers of nodes stays for the day that it is wanted again.
+# Remove the benchmark check. Its records of nodes stay, in case the check is turned on again.
 
 remove_deep_check() {
     retire tailrack-deep-check.timer tailrack-deep-check.service
