@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from components.roles.mlflow.paths import LISTED
+from components.roles.mlflow.served_requests import LISTED
 from tests.lab.mlflow_server import Server, running
 
 # The roots of this machine, which no user of a server should see by it.

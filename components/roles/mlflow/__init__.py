@@ -1,1 +1,1 @@
-"""Role mlflow: its settings, and what it gives the head node and jobs."""
+"""Role mlflow: MLflow's tracking server on the head node, for jobs and browsers."""

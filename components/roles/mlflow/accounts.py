@@ -1,9 +1,9 @@
-"""MLflow's database brought to its release, and in it an account for each user of the cluster.
+"""Upgrade MLflow's database to the installed release, and keep an account in it for each user of the cluster.
 
-Usage: mlflow-accounts FOLDER VERSION <ACCOUNTS     as the server's account, by MLflow's Python
+Usage: mlflow-accounts FOLDER VERSION <ACCOUNTS     as the server's account, with MLflow's Python
 
-FOLDER has the database; VERSION is MLflow's; ACCOUNTS has `name password` lines, the administrator's first. Whose
-account was made here and who is in the list no more cannot log in: what that user has logged stays.
+FOLDER contains the database; VERSION is MLflow's; ACCOUNTS has `name password` lines, the administrator's first. A user
+whose account this program created and who is no longer in the list cannot log in; the data that they logged stays.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DATABASE = "mlflow.db"
 
 
 class Accounts(Protocol):
-    """As much of MLflow's store of accounts as is used here."""
+    """The part of MLflow's account store that this program uses."""
 
     def has_user(self, username: str) -> bool: ...
     def authenticate_user(self, username: str, password: str) -> bool: ...
@@ -29,7 +29,7 @@ class Accounts(Protocol):
 
 
 def main(words: Sequence[str]) -> int:
-    """Do both; what goes wrong is MLflow's or SQLite's own exception, whose last line says what."""
+    """Run both steps. Errors are exceptions of MLflow or SQLite, whose last line names the cause."""
     folder, version = Path(words[0]), words[1]
     wanted = [(name, password) for name, password in (line.split() for line in sys.stdin)]
     upgrade(folder, version)
@@ -37,15 +37,15 @@ def main(words: Sequence[str]) -> int:
 
     store = SqlAlchemyStore()
     store.init_db(f"sqlite:///{folder / DATABASE}")
-    bring(store, wanted, folder / "accounts")
+    update_accounts(store, wanted, folder / "accounts")
     return 0
 
 
 def upgrade(folder: Path, version: str) -> None:
-    """Bring a database of another release of MLflow to this one, beside a copy of what it was."""
-    database, of = folder / DATABASE, folder / "version"
-    before = of.read_text(encoding="utf-8").strip() if of.exists() else ""
-    if database.exists() and before != version:
+    """Upgrade a database of another MLflow release, after copying it to a file beside it."""
+    database, version_file = folder / DATABASE, folder / "version"
+    old_version = version_file.read_text(encoding="utf-8").strip() if version_file.exists() else ""
+    if database.exists() and old_version != version:
         from mlflow.store.db.utils import (  # type: ignore[import-not-found]
             _upgrade_db,
             create_sqlalchemy_engine_with_retry,
@@ -57,23 +57,23 @@ def upgrade(folder: Path, version: str) -> None:
         ):
             source.backup(copy)
         _upgrade_db(create_sqlalchemy_engine_with_retry(f"sqlite:///{database}"))
-    of.write_text(f"{version}\n", encoding="utf-8")
+    version_file.write_text(f"{version}\n", encoding="utf-8")
 
 
-def bring(store: Accounts, wanted: Iterable[tuple[str, str]], made_before: Path) -> None:
-    """Have an account for each name, the first the administrator's; those of names that are gone are closed.
+def update_accounts(store: Accounts, wanted: Iterable[tuple[str, str]], created_file: Path) -> None:
+    """Create or update an account for each name, the first as administrator, and lock accounts that are not wanted.
 
-    made_before   file with the names of accounts that were made here, one a line
+    created_file   names of the accounts that this program created, one a line
     """
     passwords = dict(wanted)
-    made = made_before.read_text(encoding="utf-8").split() if made_before.exists() else []
-    # Noted first: one that is there and not noted would never be closed.
-    made_before.write_text("".join(f"{name}\n" for name in dict.fromkeys([*made, *passwords])), encoding="utf-8")
-    for place, (name, password) in enumerate(passwords.items()):
+    created = created_file.read_text(encoding="utf-8").split() if created_file.exists() else []
+    # Written before the accounts are created: an account that is missing in this file would never be locked.
+    created_file.write_text("".join(f"{name}\n" for name in dict.fromkeys([*created, *passwords])), encoding="utf-8")
+    for index, (name, password) in enumerate(passwords.items()):
         if not store.has_user(name):
-            store.create_user(name, password, is_admin=place == 0)
+            store.create_user(name, password, is_admin=index == 0)
         elif not store.authenticate_user(name, password):
-            store.update_user(name, password, is_admin=place == 0)
-    for name in made:
+            store.update_user(name, password, is_admin=index == 0)
+    for name in created:
         if name not in passwords and store.has_user(name):
             store.update_user(name, secrets.token_hex(32), is_admin=False)

@@ -1,10 +1,10 @@
 #!/bin/bash
-# uses: mlflow/place
-# Where jobs find MLflow: task-prolog tells them. Whether it answers, no node waits for: the head node writes the file that this
-# link leads to, and takes it away.
+# uses: mlflow/paths
+# Create the link from which task-prolog reads MLflow's address. The head node writes and removes the file behind the
+# link, so no node waits for MLflow.
 #
 # MLFLOW_ENABLED
-# NFS_EXPORTS_MOUNT   the share, where it is mounted
+# NFS_EXPORTS_MOUNT   mount point of the share
 
 mlflow_compute() {
     if [ "$MLFLOW_ENABLED" != true ]; then

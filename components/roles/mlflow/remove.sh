@@ -1,6 +1,7 @@
 #!/bin/bash
-# uses: mlflow/place machine/retire
-# The server and its program go; what was logged stays. Part of tailrack-leave too, so it uses nothing of base.sh.
+# uses: mlflow/paths machine/retire
+# Remove the server and its program; the logged data stays. tailrack-leave contains this file too, so it uses nothing
+# from base.sh.
 
 remove_mlflow() {
     retire tailrack-mlflow.service

@@ -1,7 +1,7 @@
-"""MLflow's tracking server on the head node: with a log-in, artifacts on the share, its address in every job.
+"""MLflow's tracking server on the head node, with a login, artifacts on the share, and its address in every job.
 
-Role fabric's task-prolog tells jobs where MLflow answers. It follows a link on the node (/etc/tailrack/mlflow-uri) to a
-file of the share, which is there while MLflow answers (docs/decisions/0019).
+Role fabric's task-prolog sets MLflow's address in jobs. It follows a link on the node (/etc/tailrack/mlflow-uri) to a
+file on the share, which exists while MLflow answers (docs/decisions/0019).
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from components.roles.role import FOLDER, Holder, Role, template
 
 UNIT, ACCOUNT = "tailrack-mlflow.service", "tailrack-mlflow"
 ADMIN = "admin"
-# MLflow takes none that is shorter than twelve letters; 24 random bytes are 32.
+# MLflow requires at least 12 characters; 24 random bytes give 32.
 PASSWORD_BYTES = 24
 
 
 def role(settings: ClusterSettings) -> Role:
-    """Present where nobody asks for it too: what it has made goes then."""
+    """Return the role. Without mlflow in the config it removes the server."""
     asked = settings.mlflow
     mlflow = asked or Mlflow()
     requirements = (FOLDER / "mlflow" / "lock" / "requirements.txt").read_text(encoding="utf-8") if asked else ""
     return Role(
         "mlflow",
-        # Last: what keeps it away keeps no other service away.
+        # Last, so that a failure of MLflow does not stop other services.
         after=("users", "nfs_exports", "slurm", "monitoring", "backup"),
         values={
             "MLFLOW_ENABLED": asked is not None,
@@ -43,7 +43,7 @@ def role(settings: ClusterSettings) -> Role:
         },
         ports=(str(asked.port),) if asked else (),
         holders={str(asked.port): Holder(ACCOUNT, head_alone=True)} if asked else {},
-        # Jobs on every member.
+        # Jobs on every member connect to it.
         serves=(str(asked.port),) if asked else (),
         state=("/var/lib/tailrack/mlflow",) if asked else (),
     )

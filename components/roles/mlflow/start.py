@@ -1,10 +1,10 @@
-"""MLflow's tracking server, as its unit starts it.
+"""Start MLflow's tracking server for its unit.
 
-Usage: mlflow-start DATABASE ARTIFACTS     by the Python that has MLflow; ADDRESS, PORT, NAME in the environment
+Usage: mlflow-start DATABASE ARTIFACTS     with MLflow's Python; ADDRESS, PORT, NAME in the environment
 
-MLflow's own command prepares the database and the environment, and then this program serves in its place
-(`mlflow-start serve ARTIFACTS`): with a list of requests (paths.py) and one folder for files (storage.py).
-One process: SQLite takes one writer at a time, and requests have threads of their own.
+MLflow's own command prepares the database and the environment. Then this program serves instead of it
+(`mlflow-start serve ARTIFACTS`), limited to a list of requests (served_requests.py) and one folder for files
+(storage.py). It is a single process, because SQLite allows one writer at a time; requests run in threads.
 """
 
 from __future__ import annotations
@@ -17,55 +17,57 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from components.roles.mlflow.paths import only_served
+from components.roles.mlflow.served_requests import only_served
 from components.roles.mlflow.storage import confine
 
 SERVE = "serve"
 
 
 def main(words: Sequence[str]) -> int:
-    """Become the server."""
+    """Prepare the server and become it, or serve."""
     if words[0] == SERVE:
         return serve(words[1], os.environ)
     database, artifacts = words
-    # What was uploading when it ended.
+    # Remove uploads that were cut off when the server last stopped.
     uploads = Path(artifacts, "uploads")
     shutil.rmtree(uploads, ignore_errors=True)
     uploads.mkdir()
-    # The seal of one form in the browser, which MLflow wants to be given: nobody's log-in.
+    # MLflow requires this key, which signs one form in the browser. No login depends on it.
     os.environ["MLFLOW_FLASK_SERVER_SECRET_KEY"] = secrets.token_hex(32)
     import mlflow.server  # type: ignore[import-not-found]
     from mlflow.cli import cli  # type: ignore[import-not-found]
 
-    def become(_command: Sequence[str], extra_env: Mapping[str, str] | None = None, **_: Any) -> None:
-        # MLflow would stay beside its server, with 200 MB, and have it import modules of the working directory.
-        again = [sys.executable, "-I", sys.argv[0], SERVE, artifacts]
-        os.execve(again[0], again, {**os.environ, **(extra_env or {})})  # noqa: S606
+    def replace_process(_command: Sequence[str], extra_env: Mapping[str, str] | None = None, **_: Any) -> None:
+        # Otherwise MLflow would keep running beside its server, with 200 MB, and the server would import modules from
+        # the working directory.
+        command = [sys.executable, "-I", sys.argv[0], SERVE, artifacts]
+        os.execve(command[0], command, {**os.environ, **(extra_env or {})})  # noqa: S606
 
-    mlflow.server._exec_cmd = become
+    mlflow.server._exec_cmd = replace_process
     cli(options(database, artifacts, os.environ), prog_name="mlflow")
     return 1
 
 
-def options(database: str, artifacts: str, told: Mapping[str, str]) -> list[str]:
-    """The words of MLflow's own command."""
-    # How browsers call it: its address, the head node's name, with or without the tailnet's, and a tunnel's end.
-    names = [told["ADDRESS"], told["NAME"], f"{told['NAME']}.*", "localhost"]
+def options(database: str, artifacts: str, environment: Mapping[str, str]) -> list[str]:
+    """Return the arguments of MLflow's own command."""
+    address, name = environment["ADDRESS"], environment["NAME"]
+    # Host names in browsers: the address, the head node's name with or without the tailnet's, and the end of a tunnel.
+    names = [address, name, f"{name}.*", "localhost"]
     hosts = ",".join(f"{name},{name}:*" for name in names)
     return [
-        *("server", "--app-name", "basic-auth", "--workers", "1", "--host", told["ADDRESS"], "--port", told["PORT"]),
+        *("server", "--app-name", "basic-auth", "--workers", "1", "--host", address, "--port", environment["PORT"]),
         *("--allowed-hosts", hosts, "--backend-store-uri", f"sqlite:///{database}"),
         *("--serve-artifacts", "--artifacts-destination", f"{artifacts}/files"),
     ]
 
 
 def serve(artifacts: str, environment: Mapping[str, str]) -> int:
-    """Answer requests until the end."""
+    """Answer requests until systemd stops the server."""
     confine(f"{artifacts}/files")
     import uvicorn  # type: ignore[import-not-found]
     from mlflow.server.auth import create_app  # type: ignore[import-not-found]
 
-    # proxy_headers: a client of this machine could write any address into them.
+    # proxy_headers is off because a client on this machine could put any address into those headers.
     uvicorn.run(
         only_served(create_app()),
         host=environment["ADDRESS"],

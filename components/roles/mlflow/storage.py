@@ -1,7 +1,7 @@
-"""Where MLflow may keep files: in the folder that it serves, and nowhere else that a request or a database names.
+"""Restrict MLflow's files to the folder that it serves, whatever location a request or the database names.
 
-A location of an experiment, a model or a trace is a user's word. MLflow takes a path of the server's disk for one, or
-another machine's address, and reads, writes and deletes there.
+Users set the locations of experiments, models and traces. MLflow accepts any path on the server's disk or another
+machine's address as a location, and reads, writes and deletes there.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from components.roles.mlflow.paths import is_plain
+from components.roles.mlflow.served_requests import is_plain
 
 SCHEME = "mlflow-artifacts:"
-# A model's files may be named by the run or the model that has them.
+# A model can name the run or the model that has its files.
 NAMES = ("runs:", "models:")
 REFUSED = (
-    "{what} '{location}' is not taken: this server keeps all files itself, below mlflow-artifacts:/. "
+    "{what} '{location}' is refused: this server keeps all files itself, below mlflow-artifacts:/. "
     "Leave it out, or write mlflow-artifacts:/ and a path."
 )
 
 
 def is_own(location: str, *others: str) -> bool:
-    """Return whether a location is a plain path of the server's own storage; `others` are more schemes that are."""
-    scheme, found, path = location.partition(":")
-    if f"{scheme}{found}" not in (SCHEME, *others) or re.search("[?#%]", path):
+    """Return whether a location is a plain path in the server's own storage. `others` are more accepted schemes."""
+    scheme, colon, path = location.partition(":")
+    if f"{scheme}{colon}" not in (SCHEME, *others) or re.search("[?#%]", path):
         return False
     return is_plain(path)
 
 
 def is_inside(path: str, folder: str) -> bool:
-    """Return whether a path lies in a folder, with all links followed."""
+    """Return whether a path, with all links followed, lies in a folder."""
     folder = os.path.realpath(folder)
     return os.path.commonpath([folder, os.path.realpath(path)]) == folder
 
 
 def confine(folder: str) -> None:
-    """Have MLflow of this process open files of the folder alone, and store no location that is not its own."""
-    _open_nothing_else(folder)
-    _store_nothing_else()
+    """Make MLflow in this process open files in this folder only, and store no location outside it."""
+    _restrict_files(folder)
+    _restrict_locations()
 
 
 def _refusal(what: str, location: str) -> Exception:
@@ -50,11 +50,13 @@ def _refusal(what: str, location: str) -> Exception:
     return refusal
 
 
-def _open_nothing_else(folder: str) -> None:
+def _restrict_files(folder: str) -> None:
     from mlflow.store.artifact import artifact_repository_registry as registry  # type: ignore[import-not-found]
     from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository  # type: ignore[import-not-found]
 
-    def own_folder(artifact_uri: str, tracking_uri: str | None = None, registry_uri: str | None = None) -> Any:
+    def repository_in_folder(
+        artifact_uri: str, tracking_uri: str | None = None, registry_uri: str | None = None
+    ) -> Any:
         repository = LocalArtifactRepository(artifact_uri, tracking_uri, registry_uri)
         delete = repository.delete_artifacts
 
@@ -63,7 +65,7 @@ def _open_nothing_else(folder: str) -> None:
                 raise _refusal("the location", artifact_uri)
 
         def delete_artifacts(artifact_path: str | None = None) -> None:
-            # MLflow itself looks at each other path that it is asked for, and not at this one.
+            # MLflow checks the paths of all other requests, but not of this one.
             check(artifact_path)
             delete(artifact_path)
 
@@ -71,11 +73,11 @@ def _open_nothing_else(folder: str) -> None:
         repository.delete_artifacts = delete_artifacts
         return repository
 
-    # Whichever scheme is left out has no repository: nothing is fetched from other machines.
-    registry._artifact_repository_registry._registry = {"": own_folder, "file": own_folder}
+    # All other schemes have no repository, so MLflow fetches nothing from other machines.
+    registry._artifact_repository_registry._registry = {"": repository_in_folder, "file": repository_in_folder}
 
 
-def _store_nothing_else() -> None:
+def _restrict_locations() -> None:
     from mlflow.server import handlers  # type: ignore[import-not-found]
     from mlflow.store.model_registry.dbmodels import models as registry  # type: ignore[import-not-found]
     from mlflow.store.tracking.dbmodels import models as tracking  # type: ignore[import-not-found]
@@ -85,18 +87,18 @@ def _store_nothing_else() -> None:
     prompts = handlers._PROMPT_SOURCE_PLACEHOLDERS
 
     def check_request(location: str, field: str) -> None:
-        of_model = field == "source"
-        if not is_own(location, *(NAMES if of_model else ())) and not (of_model and location in prompts):
+        is_model = field == "source"
+        if not is_own(location, *(NAMES if is_model else ())) and not (is_model and location in prompts):
             raise _refusal(field, location)
 
     def check_row(row: Any, fields: Iterable[str], *others: str) -> None:
         for field in fields:
             location = getattr(row, field)
-            # MLflow names an experiment's place once it has its number.
+            # MLflow sets an experiment's location after the experiment has its id.
             if location and location not in prompts and not is_own(location, *others):
                 raise _refusal(field, location)
 
-    # Said in the words of the request, where MLflow looks at it; and once more of each row, whichever way it came.
+    # Checked in the request, where the error can name its field, and in each row, for all other ways into the database.
     if not callable(handlers._validate_artifact_uri_scheme):
         raise TypeError("this release of MLflow checks locations elsewhere")
     handlers._validate_artifact_uri_scheme = check_request

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cli.mlflow_lock import fits
-from components.roles.mlflow.accounts import bring
-from components.roles.mlflow.paths import is_plain, is_served
+from components.roles.mlflow.accounts import update_accounts
+from components.roles.mlflow.served_requests import is_plain, is_served
 from components.roles.mlflow.start import options
 from components.roles.mlflow.storage import is_inside, is_own
 from components.roles.order import roles
@@ -49,22 +49,22 @@ class FakeStore:
 def test_the_first_account_is_the_administrators_and_a_second_time_nothing_changes(tmp_path: Path) -> None:
     store, made = FakeStore(), tmp_path / "accounts"
     wanted = [("admin", "a" * 12), ("ada", "b" * 12)]
-    bring(store, wanted, made)
+    update_accounts(store, wanted, made)
     assert store.known == {"admin": ("a" * 12, True), "ada": ("b" * 12, False)}
-    bring(store, wanted, made)
+    update_accounts(store, wanted, made)
     assert store.changed == ["admin", "ada"]
 
 
 def test_another_password_is_set_and_whoever_is_gone_has_one_that_nobody_knows(tmp_path: Path) -> None:
     store, made = FakeStore(), tmp_path / "accounts"
-    bring(store, [("admin", "a" * 12), ("ada", "b" * 12)], made)
+    update_accounts(store, [("admin", "a" * 12), ("ada", "b" * 12)], made)
     store.known["guest"] = ("made by the administrator", False)
-    bring(store, [("admin", "c" * 12)], made)
+    update_accounts(store, [("admin", "c" * 12)], made)
     assert store.known["admin"] == ("c" * 12, True)
     assert re.fullmatch("[0-9a-f]{64}", store.known["ada"][0])
     assert store.known["guest"] == ("made by the administrator", False)
     # Who comes back has a password again, and all that was logged.
-    bring(store, [("admin", "c" * 12), ("ada", "d" * 12)], made)
+    update_accounts(store, [("admin", "c" * 12), ("ada", "d" * 12)], made)
     assert store.known["ada"] == ("d" * 12, False)
 
 

@@ -59,7 +59,7 @@ def test_jobs_are_told_by_a_file_of_the_share_and_by_nothing_where_there_is_no_m
     assert not shell.path(URI).is_symlink()
 
 
-SET_UP = ("refuse_taken_port", "own_folder", "install_mlflow", "restore_mlflow", "bring_accounts", "run_daemon")
+SET_UP = ("refuse_taken_port", "own_folder", "install_mlflow", "restore_mlflow", "update_accounts", "run_daemon")
 PUBLISHED = "http://100.64.0.1:5055\n"
 STEP = "mkdir -p /run/tailrack-private; up() { mlflow_services; }; STEP_LOCK=; dispatch up"
 
@@ -71,7 +71,7 @@ def published(
     host.stub("systemctl", f"case $* in *is-active*) exit {0 if active else 3} ;; esac")
     host.stub("id")
     host.stub("curl", f"exit {0 if answers else 7}")
-    bodies = {**dict.fromkeys((*SET_UP, "give_credentials", "remove_mlflow"), ":")}
+    bodies = {**dict.fromkeys((*SET_UP, "publish_credentials", "remove_mlflow"), ":")}
     if fails:
         bodies[fails] = "fail 'no MLflow' 'look'"
     left_out = "; ".join(f"{name}() {{ {body}; }}" for name, body in bodies.items())
@@ -111,7 +111,7 @@ def test_an_mlflow_that_nobody_asks_for_any_more_is_told_to_no_job(host: Shell) 
 
 def test_the_unit_names_the_python_that_may_run_and_the_folders_of_its_libraries(host: Shell) -> None:
     host.stub("id")
-    left_out = "; ".join(f"{name}() {{ :; }}" for name in (*SET_UP, "give_credentials"))
+    left_out = "; ".join(f"{name}() {{ :; }}" for name in (*SET_UP, "publish_credentials"))
     given: dict[str, Value] = {f"MLFLOW_{name}": "" for name in ("LOGIN", "START", "ACCOUNTS", "DUMP")}
     done = run(host, f"{left_out}; serve_mlflow", "mlflow/services", **given)
     assert done.returncode == 0, done.stderr
@@ -121,18 +121,18 @@ def test_the_unit_names_the_python_that_may_run_and_the_folders_of_its_libraries
 
 
 def test_each_user_has_a_password_of_his_own_that_stays_and_goes_with_him(host: Shell) -> None:
-    assert run(host, "keep_credentials", "mlflow/users").returncode == 0
+    assert run(host, "create_credentials", "mlflow/users").returncode == 0
     ada, bob = (host.path(f"{KEPT}/{name}").read_text() for name in ("ada", "bob"))
     assert "mlflow_tracking_username = ada\nmlflow_tracking_password = " in ada
     assert ada.split()[-1] != bob.split()[-1]
     assert len(ada.split()[-1]) == 64
     assert host.path(f"{KEPT}/ada").stat().st_mode & 0o777 == 0o600
-    assert run(host, "keep_credentials", "mlflow/users", USERS_LINES=[("ada", 6001, 6001)]).returncode == 0
+    assert run(host, "create_credentials", "mlflow/users", USERS_LINES=[("ada", 6001, 6001)]).returncode == 0
     assert host.path(f"{KEPT}/ada").read_text() == ada
     assert not host.path(f"{KEPT}/bob").exists()
 
 
-GIVE = "keep_credentials; give_credentials"
+GIVE = "create_credentials; publish_credentials"
 
 
 def test_a_home_gets_the_file_that_mlflows_client_reads_and_one_that_is_not_ours_stays(host: Shell) -> None:
@@ -173,7 +173,7 @@ def test_passwords_reach_mlflows_database_as_a_stream_alone(host: Shell) -> None
         f"{PROGRAM}/bin/python", f'#!/bin/bash\nprintf "%s\\n" "$*" >{host.root}/words\ncat >{host.root}/got\n'
     )
     program.chmod(0o755)
-    done = run(host, "keep_credentials; bring_accounts", "mlflow/users")
+    done = run(host, "create_credentials; update_accounts", "mlflow/users")
     assert done.returncode == 0, done.stderr
     got = host.path("/got").read_text().splitlines()
     assert [line.split()[0] for line in got] == ["admin", "ada", "bob"]
@@ -183,7 +183,7 @@ def test_passwords_reach_mlflows_database_as_a_stream_alone(host: Shell) -> None
     assert not [line for line in got if line.split()[1] in words]
     assert not host.path("/run/tailrack-private/mlflow-accounts").exists()
     program.write_text("#!/bin/bash\necho 'sqlite3.OperationalError: database or disk is full' >&2\nexit 1\n")
-    done = run(host, "keep_credentials; bring_accounts", "mlflow/users")
+    done = run(host, "create_credentials; update_accounts", "mlflow/users")
     assert done.returncode != 0
     assert "MLflow's database cannot be used: sqlite3.OperationalError: database or disk is full" in done.stdout
 
@@ -261,7 +261,7 @@ def test_what_mlflow_knows_is_saved_as_soon_as_it_can_be_and_then_by_the_hour(ho
         host.write("/etc/systemd/system/tailrack-backup.service", "")
     host.stub("systemctl")
     host.stub("id")
-    others = "refuse_taken_port own_folder install_mlflow restore_mlflow bring_accounts run_daemon give_credentials"
+    others = "refuse_taken_port own_folder install_mlflow restore_mlflow update_accounts run_daemon publish_credentials"
     left_out = "; ".join(f"{name}() {{ :; }}" for name in others.split())
     given: dict[str, Value] = {f"MLFLOW_{name}": "" for name in ("UNIT", "LOGIN", "START", "ACCOUNTS")}
     for _ in range(2):
@@ -278,7 +278,7 @@ def test_what_was_restored_is_in_the_next_backup_too_where_mlflow_does_not_come_
     # From the moment that the database leaves the backup's own folder.
     restored = f"restore_mlflow() {{ [ -x {host.root}{hook} ]; echo restored; }}"
     left_out = "; ".join(f"{name}() {{ :; }}" for name in ("refuse_taken_port", "own_folder", "install_mlflow"))
-    fails = "bring_accounts() { fail 'no MLflow' 'look'; }"
+    fails = "update_accounts() { fail 'no MLflow' 'look'; }"
     given: dict[str, Value] = {f"MLFLOW_{name}": "" for name in ("UNIT", "LOGIN", "START", "ACCOUNTS")}
     done = run(host, f"{left_out}; {restored}; {fails}; serve_mlflow", "mlflow/services", MLFLOW_DUMP="x", **given)
     assert done.returncode != 0

@@ -1,8 +1,8 @@
-"""The requests that MLflow's server answers here: tracking, the registry of models and MLflow's own accounts.
+"""The requests that the MLflow server answers: tracking, the model registry and MLflow's accounts.
 
-MLflow has more: an assistant that runs programs for whoever connects from a loopback address, webhooks and a gateway
-that ask other machines, jobs. A list of what is refused would miss what the next release brings, so this is a list of
-what is served, and everything else is answered as if it were not there.
+MLflow offers more: an assistant that runs programs for any client on a loopback address, webhooks and a gateway that
+connect to other machines, jobs. A list of refused requests would miss the additions of the next release, so this module
+lists the served requests, and the server answers 404 to all others.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Callable[[], Awaitable[Message]], Send], Awaitable[None]]
 
-# The method and the paths: `*` is one segment of a path, `**` is all that follows.
+# A method and its paths: `*` stands for one segment of a path, `**` for the rest.
 PAGES = """
 GET     / /health /version /static-files/** /get-artifact /model-versions/get-artifact
 """
-# The same below /api and /ajax-api, where pages in a browser ask.
+# Paths below /api, and below /ajax-api for MLflow's own web pages.
 API = """
 GET     /2.0/mlflow/experiments/{get,get-by-name,search}
 POST    /2.0/mlflow/experiments/{create,search,delete,restore,update,set-experiment-tag,delete-experiment-tag}
@@ -84,8 +84,8 @@ def _templates(table: str, *prefixes: str) -> Iterator[tuple[str, str]]:
 
 def _pattern(templates: list[str]) -> re.Pattern[str]:
     parts = {"**": ".+", "*": "[^/]+"}
-    each = ("".join(parts.get(part, re.escape(part)) for part in re.split(r"(\*+)", one)) for one in templates)
-    return re.compile("|".join(each))
+    patterns = ("".join(parts.get(part, re.escape(part)) for part in re.split(r"(\*+)", path)) for path in templates)
+    return re.compile("|".join(patterns))
 
 
 LISTED = [*_templates(PAGES, ""), *_templates(API, "/api", "/ajax-api")]
@@ -93,13 +93,13 @@ _SERVED = {name: _pattern([path for method, path in LISTED if method == name]) f
 
 
 def is_served(method: str, path: str) -> bool:
-    """Return whether a request is one of the list; `path` as MLflow gets it, with its escapes decoded once."""
+    """Return whether a request is in the list. `path` has its escapes decoded once, as MLflow receives it."""
     pattern = _SERVED.get(method)
     return pattern is not None and is_plain(path) and pattern.fullmatch(path) is not None
 
 
 def is_plain(path: str) -> bool:
-    """Return whether a path means the same to all that read it, however often they decode it."""
+    """Return whether a path means the same however often a program decodes it."""
     while (decoded := unquote(path)) != path:
         path = decoded
     steps = path.split("/")[1:]
@@ -111,7 +111,7 @@ def is_plain(path: str) -> bool:
 
 
 def only_served(app: App) -> App:
-    """Return an application that hands the requests of the list on to another one, and refuses all others."""
+    """Wrap an application so that it gets only the requests in the list; answer 404 to all others."""
 
     async def answer(scope: Message, receive: Callable[[], Awaitable[Message]], send: Send) -> None:
         if scope["type"] == "lifespan" or (scope["type"] == "http" and is_served(scope["method"], scope["path"])):
