@@ -3,7 +3,7 @@
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from graphlib import TopologicalSorter
@@ -28,14 +28,20 @@ class Lifecycle:
         # URNs. Unusable: failed, or skipped for what failed. Early: deleted, and made again when the program is there.
         # What is `deleted_with` one that is in deleting needs no delete of its own.
         self._unusable, self._replaced, self._deleted_early, self._deleting = (set[str]() for _ in range(4))
+        # URNs that were in the state before this pass. Aliases that were found there: new URN to old one.
+        self._before, self.aliases = frozenset(state.live), dict[str, str]()
 
-    def register(self, goal: Resource, delete_first: bool) -> Resource | None:
-        """Bring a resource to its goal and return it as it now is; None where that failed or was skipped."""
+    def register(self, goal: Resource, delete_first: bool, aliases: Iterable[str] = ()) -> Resource | None:
+        """Bring a resource to its goal and return it as it now is; None where that failed or was skipped.
+
+        aliases   URNs by which the state may still know it
+        """
         if self._registered.setdefault(goal.urn, goal) is not goal:
             raise EngineError(f"Duplicate resource URN '{goal.urn}'; try giving it a unique name")
+        alias = self._alias(goal, aliases)
         # All of a connection is marked as secret, and hiding words such as its user's name would spoil every message.
         self.secrets |= secret_lines({key: value for key, value in goal.inputs.items() if key != "connection"})
-        old, made = self._state.live.get(goal.urn), None
+        old, made = self._state.live.get(alias or goal.urn), None
         operation, reason = self._operation(goal, old), self._obstacle(goal)
         if not reason and operation == "replace":
             self._replaced.add(goal.urn)
@@ -56,6 +62,25 @@ class Lifecycle:
         if not self.summary.failures and not self._stopped.is_set():
             gone = [resource for urn, resource in self._state.live.items() if urn not in self._registered]
             self._delete_all(self._state.condemned + gone)
+
+    def _alias(self, goal: Resource, aliases: Iterable[str]) -> str:
+        """Return the URN by which the state knows a resource; empty where that is its own, or where it is new."""
+        with self._lock:
+            taken = {old: new for new, old in self.aliases.items()}
+            if goal.urn in taken:
+                conflict = f"conflicting with alias on resource with URN '{taken[goal.urn]}'"
+                raise EngineError(f"Duplicate resource URN '{goal.urn}' {conflict}")
+            alias = next((urn for urn in (goal.urn, *aliases) if urn in self._before), goal.urn)
+            if alias == goal.urn:
+                return ""
+            if alias in taken or alias in self._registered:
+                conflict = f"conflicting with resource with URN '{taken.get(alias, alias)}'"
+                raise EngineError(
+                    f"Duplicate resource alias '{alias}' applied to resource with URN '{goal.urn}' {conflict}"
+                )
+            self.aliases[goal.urn] = alias
+        self._deleted_early |= {goal.urn} if alias in self._deleted_early else set()
+        return alias
 
     def fail(self, urn: str, message: str, command: str = "") -> None:
         """Record a failure, without secrets."""
@@ -98,14 +123,14 @@ class Lifecycle:
             printed = self._commands.run(goal.type, plain(command), plain(goal.inputs), plain(printed))
         outputs = {key: as_secret(text) if key in goal.secret_outputs else text for key, text in printed.items()}
         made = replace(goal, id=identity, outputs=outputs)
-        self._state.put(made, old if operation == "replace" else None)
+        self._state.put(made, old if operation == "replace" else None, self.aliases.get(goal.urn, ""))
         return made
 
     def _delete_first(self, old: Resource) -> bool:
         """Delete `old` to make it anew, with what cannot outlive it: `deleted_with` it, or triggered by its outputs."""
-        doomed = [old]
+        doomed, registered = [old], {*self._registered, *self.aliases.values()}
         for gone in doomed:  # grows on the way
-            rest = [r for r in list(self._state.live.values()) if r not in doomed and r.urn not in self._registered]
+            rest = [r for r in list(self._state.live.values()) if r not in doomed and r.urn not in registered]
             doomed += [resource for resource in rest if gone.urn in (resource.deleted_with, *resource.triggered_by)]
         self._deleted_early |= {resource.urn for resource in doomed}
         return self._delete_all(doomed)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from google.protobuf import empty_pb2, json_format, struct_pb2  # type: ignore[import-untyped]
-from pulumi.runtime.proto import engine_pb2, resource_pb2
+from pulumi.runtime.proto import alias_pb2, engine_pb2, resource_pb2
 
 from engine.commands import CONNECTION_DEFAULTS, LOCAL, REMOTE
 from engine.copies import COPY, hashed, problem
@@ -26,6 +26,7 @@ DONE = {
     *("deleteBeforeReplace", "deleteBeforeReplaceDefined", "additionalSecretOutputs", "retainOnDelete", "version"),
     *("acceptSecrets", "acceptResources", "supportsPartialValues", "supportsResultReporting", "sourcePosition"),
     *("stackTrace", "packageRef", "customTimeouts", "hideDiffs", "replaceOnChanges"),
+    *("aliases", "aliasURNs", "aliasSpecs"),
 }
 KEYS = {"privateKey", "privateKeyPassword"}  # without the first, an agent's
 UNSUPPORTED_INPUTS = {LOCAL: ("archivePaths", "assetPaths"), REMOTE: ("environment",), COPY: ()}
@@ -42,12 +43,13 @@ class Monitor:
         self, lifecycle: Lifecycle, project: str, stack: str, outputs_of: Callable[[str], dict[str, Any]]
     ) -> None:
         self.refused, self.unreadable, self.outputs = list[str](), list[str](), dict[str, Any]()
-        self._lifecycle, self._project, self._outputs_of = lifecycle, project, outputs_of
-        self._owner = f"urn:pulumi:{stack}::{project}::"
+        self._lifecycle, self._outputs_of = lifecycle, outputs_of
+        self._project, self._stack = project, stack
 
     def RegisterResource(self, request: resource_pb2.RegisterResourceRequest) -> resource_pb2.RegisterResourceResponse:
         """Bring one resource to what the program asks for. Blocks until it is there."""
-        response = resource_pb2.RegisterResourceResponse(urn=self._urn(request), unknown=True)
+        urn = self._urn(request.type, request.name, request.parent)
+        response = resource_pb2.RegisterResourceResponse(urn=urn, unknown=True)
         inputs = _python(request.object)
         if problems := _problems(request, inputs):
             self.refused.append(f"{request.type} {request.name}: {', '.join(problems)}")
@@ -63,7 +65,8 @@ class Monitor:
         asked |= {"needs": sorted({*request.dependencies, request.parent, request.deletedWith} - {""})}
         asked |= {"values_of": sorted({urn for each in request.propertyDependencies.values() for urn in each.urns})}
         asked |= {"triggered_by": sorted(request.propertyDependencies["triggers"].urns)}
-        if made := self._lifecycle.register(Resource(response.urn, **asked), request.deleteBeforeReplace):
+        goal = Resource(urn, **asked)
+        if made := self._lifecycle.register(goal, request.deleteBeforeReplace, self._aliases(request)):
             # Without this, what a failed or skipped resource would have given is unknown to the program, which goes on.
             response.unknown, response.id = False, made.id if made.custom else ""
             outputs = {**made.inputs, **made.outputs}
@@ -122,10 +125,33 @@ class Monitor:
         first = "this engine runs commands and copies folders (pulumi-command) alone, and cannot run:"
         return "\n".join([*self.unreadable, *(["\n  ".join([first, *self.refused, GET_CLI])] if self.refused else [])])
 
-    def _urn(self, request: resource_pb2.RegisterResourceRequest) -> str:
-        above = request.parent.split("::")[2] if request.parent else STACK
-        qualified = request.type if above == STACK else f"{above}${request.type}"
-        return f"{self._owner}{qualified}::{request.name}"
+    def _urn(self, type_: str, name: str, parent: str, stack: str = "", project: str = "") -> str:
+        above = parent.split("::")[2] if parent else STACK
+        qualified = type_ if above == STACK else f"{above}${type_}"
+        return f"urn:pulumi:{stack or self._stack}::{project or self._project}::{qualified}::{name}"
+
+    def _aliases(self, request: resource_pb2.RegisterResourceRequest) -> list[str]:
+        """Return the URNs of a resource's aliases, then those that it has because its parent was renamed."""
+        specs = (alias.urn or self._from_spec(alias.spec, request) for alias in request.aliases)
+        aliases = [*request.aliasURNs, *specs]
+        if parent := self._lifecycle.aliases.get(request.parent):
+            before, now = parent.split("::", 3)[3], request.parent.split("::", 3)[3]
+            urns = [self._urn(request.type, request.name, request.parent), *aliases]
+            for _, _, types, name in (urn.split("::", 3) for urn in urns):
+                # A child that is called after its parent was called after it before.
+                formerly = before + name.removeprefix(now) if name.startswith(now) else name
+                aliases.append(self._urn(types.rpartition("$")[2], formerly, parent))
+        return aliases
+
+    def _from_spec(self, spec: alias_pb2.Alias.Spec, request: resource_pb2.RegisterResourceRequest) -> str:
+        parent = self._lifecycle.aliases.get(spec.parentUrn, spec.parentUrn) or request.parent
+        return self._urn(
+            spec.type or request.type,
+            spec.name or request.name,
+            "" if spec.noParent else parent,
+            spec.stack,
+            spec.project,
+        )
 
 
 def stack_of(reference: str, project: str) -> str:

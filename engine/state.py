@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from engine.events import EngineError
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Resource:
     """A resource as it was last made. `needs`, `values_of` and `triggered_by` (of `needs`), `deleted_with` are URNs."""
 
@@ -62,12 +62,29 @@ class State:
             raise _damaged(path, "what it holds is not what this engine wrote") from None
         self.outputs: dict[str, Any] = content.get("outputs", {})
 
-    def put(self, resource: Resource, replaces: Resource | None = None) -> None:
-        """Record a finished step. A resource it replaces is condemned. Nothing is written where nothing changed."""
+    def put(self, resource: Resource, replaces: Resource | None = None, alias: str = "") -> None:
+        """Record a finished step. A resource it replaces is condemned. Nothing is written where nothing changed.
+
+        alias   the URN that the resource had in the state so far, where that was another one
+        """
+        if alias:
+            self._rename(alias, resource)
         old, self.live[resource.urn] = self.live.get(resource.urn), resource
         self.condemned += [replaces] if replaces else []
-        if not old or vars(old) != vars(resource):
+        if alias or not old or vars(old) != vars(resource):
             self._save()
+
+    def _rename(self, old: str, goal: Resource) -> None:
+        """Give a resource the URN of its goal, in itself and in every resource that names it."""
+        with self._lock:  # a file has all of it or nothing
+            if renamed := self.live.pop(old, None):
+                self.live[goal.urn] = renamed
+            for resource in (*self.live.values(), *self.condemned):
+                if resource.urn == old:
+                    resource.urn, resource.name, resource.type = goal.urn, goal.name, goal.type
+                resource.deleted_with = goal.urn if resource.deleted_with == old else resource.deleted_with
+                for urns in (resource.needs, resource.values_of, resource.triggered_by):
+                    urns[:] = sorted(goal.urn if urn == old else urn for urn in urns)
 
     def remove(self, resource: Resource) -> None:
         """Record a deletion."""

@@ -10,6 +10,7 @@ from pulumi.runtime.rpc import UNKNOWN
 
 from cli.output.terminal import one_line
 from cli.preview.changed_lines import changed_lines
+from components.steps.former_names import current_name
 from components.steps.label import StepLabel
 from engine.events import Event
 from engine.values import HIDDEN
@@ -83,10 +84,13 @@ def split(label: StepLabel | None, name: str) -> tuple[str, str]:
 
 
 def _change(event: Event) -> Change:
-    subject, words = split(StepLabel.of(event.command), event.name)
-    if not event.type.startswith("command:"):  # what a cloud has
-        subject, words = event.name, event.type.rpartition(":")[2]
-    return Change(event.operation, event.urn, event.type, event.name, subject, words, event.before, event.after)
+    if event.type.startswith("command:"):
+        name = current_name(event.name)
+        subject, words = split(StepLabel.of(event.command), name)
+    else:  # what a cloud has
+        name = subject = event.name
+        words = event.type.rpartition(":")[2]
+    return Change(event.operation, event.urn, event.type, name, subject, words, event.before, event.after)
 
 
 def _differ(old: object, new: object) -> bool | None:

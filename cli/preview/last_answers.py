@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cli.pulumi.workspace import write_private
 from components.steps.command_line import is_step
+from components.steps.former_names import current_name
 from components.steps.label import StepLabel
 from components.steps.last_answers import VARIABLE
 from engine.events import Made
@@ -22,7 +23,9 @@ def last_answers(made: Iterable[Made], folder: Path) -> Iterator[None]:
     A step prints no secret, and of other commands, such as the one that makes a key, nothing is handed on.
     """
     answers = {
-        label.name: each.stdout for each in made if is_step(each.command) and (label := StepLabel.of(each.command))
+        current_name(label.name): each.stdout
+        for each in made
+        if is_step(each.command) and (label := StepLabel.of(each.command))
     }
     file = folder / "last-answers.json"
     write_private(file, json.dumps(answers))

@@ -15,7 +15,8 @@ def random_secret(
 ) -> pulumi.Output[str]:
     """Return random bytes as base64 text, secret. Made where the program runs, and kept in the state.
 
-    name, words   the resource's name, and what it makes, for people
+    name, words   the resource's name, and what it makes, for people. Other words would make another secret: they are a
+                  part of the command, and the provider runs a command that has changed
     count         bytes
     triggers      texts; another one makes another secret
     """

@@ -23,6 +23,7 @@ class Options:
 
     secret_outputs   their names
     ignored          inputs of which another value changes nothing
+    former_names     names that the resource had before, by which a state may know it
     """
 
     parent: pulumi.Resource
@@ -31,6 +32,7 @@ class Options:
     secret_outputs: Sequence[str] = ()
     delete_before_replace: bool | None = None
     ignored: Sequence[str] | None = None
+    former_names: Sequence[str] = ()
 
 
 class CommandResource(pulumi.CustomResource):
@@ -56,6 +58,7 @@ class CommandResource(pulumi.CustomResource):
                 parent=options.parent,
                 depends_on=list(options.depends_on),
                 deleted_with=options.deleted_with,
+                aliases=[pulumi.Alias(name=former) for former in options.former_names] or None,
                 additional_secret_outputs=list(options.secret_outputs) or None,
                 replace_on_changes=["triggers[*]"],
                 delete_before_replace=options.delete_before_replace,

@@ -57,7 +57,7 @@ def deliver(
     def place(of: Mapping[str, Any]) -> str:
         digest = hashlib.sha256(json.dumps([*(of[key] for key in home), repair]).encode()).hexdigest()
         # The label says to people what it is, as that of a step does. With another digest it is made anew.
-        return StepLabel(name, of["machine"], label).on(digest)
+        return StepLabel(name, of["machine"], label).on_trigger(digest)
 
     inputs = {
         "connection": connection_words(connection),

@@ -10,6 +10,13 @@ import re
 import shlex
 from dataclasses import dataclass
 
+# Triggers contain a label, and an engine replaces a resource whose triggers differ. So a trigger keeps the words of the
+# release that first had it, and people read the new ones.
+FIRST_WORDS = {
+    "copy setup scripts": "put its scripts in place",
+    "copy setup scripts to the head node": "put its scripts in place on the head node",
+}
+_NEW_WORDS = {first: new for new, first in FIRST_WORDS.items()}
 _NO_OP = ":"
 _END = "; "
 # A word as shlex.join writes it. Of a thousand hosts there are thousands of labels to read, and shlex goes through each
@@ -36,11 +43,17 @@ class StepLabel:
         """Return the command with this label in front."""
         return shlex.join([_NO_OP, self.name, self.machine, self.text]) + _END + command
 
+    def on_trigger(self, digest: str) -> str:
+        """Return a trigger with this label in front, in the words that it was first written with."""
+        subject, colon, words = self.text.rpartition(": ")
+        first = StepLabel(self.name, self.machine, f"{subject}{colon}{FIRST_WORDS.get(words, words)}")
+        return first.on(digest)
+
     @classmethod
     def of(cls, command: str) -> StepLabel | None:
         """Return the label in front of a command; None where there is none."""
         if written := _WRITTEN.match(command):
-            return cls(*map(_unquoted, written.groups()))
+            return cls._written(*map(_unquoted, written.groups()))
         words = shlex.shlex(command, posix=True, punctuation_chars=True)
         words.whitespace_split = True
         try:
@@ -49,7 +62,12 @@ class StepLabel:
             return None
         if first != _NO_OP or end != _END.strip() or name is None or machine is None or text is None:
             return None
-        return cls(name, machine, text)
+        return cls._written(name, machine, text)
+
+    @classmethod
+    def _written(cls, name: str, machine: str, text: str) -> StepLabel:
+        subject, colon, words = text.rpartition(": ")
+        return cls(name, machine, f"{subject}{colon}{_NEW_WORDS.get(words, words)}")
 
 
 def _unquoted(word: str) -> str:

@@ -33,6 +33,7 @@ from components.host import Connection, Machine
 from components.steps.command import LOCAL, REMOTE, CommandResource, Options
 from components.steps.command_line import TIME_LIMIT_SECONDS, command, render_script, render_values, whole_command
 from components.steps.composition import Script
+from components.steps.former_names import former_names
 from components.steps.label import StepLabel
 from components.steps.last_answers import last_answer
 from components.steps.results import Answer
@@ -219,6 +220,7 @@ class Step:
                 parent=parent,
                 depends_on=depends_on,
                 deleted_with=machine.deleted_with,
+                former_names=former_names(name),
                 # stderr is what a person reads of a failure; no script writes a secret there, and a test looks.
                 secret_outputs=["stdout"] if hidden else [],
                 # A measurement has nothing to undo, and the old one must not outlive a failed new one.

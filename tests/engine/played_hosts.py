@@ -23,8 +23,9 @@ from typing import Any
 import asyncssh
 import yaml
 
+from components.steps.former_names import current_name
 from components.steps.label import StepLabel
-from tests.unit.recorded import AUTHORITIES, certificate_of, promised_gpus, tailnet_address
+from tests.unit.recorded import AUTHORITIES, AUTHORITY, LEAVE_KEY, certificate_of, promised_gpus, tailnet_address
 
 PROJECT = Path(__file__).parents[2]
 HEAD = "alpha0"
@@ -102,7 +103,7 @@ def _answer(name: str, stdin: str, host_key: str) -> dict[str, Any]:
         nodes = re.findall(r"--nodelist=(\S+)", stdin)
         told: dict[str, Any] = {"job_id": 1, "state": "COMPLETED", "exit_code": 0, "seconds": 3, "output": ""}
         return {**told, "nodes": nodes[0].split(",") if nodes else [], "node_states": "", "facts": {}}
-    node, _, step = name.rpartition("-")
+    node = name.rpartition("-")[0]
     answers: dict[str, dict[str, Any]] = {
         "check": {
             **{"cpus": 4, "memory_mb": 8000, "kernel_nfs_server": False, "open_ports": [], "cgroups": True},
@@ -114,12 +115,13 @@ def _answer(name: str, stdin: str, host_key: str) -> dict[str, Any]:
         },
         "head": {
             **{"slurm_version": "24.11.5", "own_file_system": True},
+            **{"authority": AUTHORITY, "leave_key": LEAVE_KEY},  # as release 0.1.0 needs them
         },
         "register": {"certificate": certificate_of(node), "authorities": AUTHORITIES},
         "node": {"slurm_version": "24.11.5"},
         "services": {},
     }
-    return answers[step]
+    return answers[current_name(name).rpartition("-")[2]]
 
 
 async def _serve(count: int) -> None:

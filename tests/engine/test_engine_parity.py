@@ -80,6 +80,27 @@ see = step("see", "cat {there}/scripts/*; rm -r {there} # {run}", depends_on=[co
 pulumi.export("see", see.stdout)
 """
 
+# A chain, so that its order is certain. `last` is deleted before what the state says that it needs, by its old name.
+RENAMED = """
+class Rack(pulumi.ComponentResource):
+    def __init__(self, name, type_="Rack", **options):
+        super().__init__(f"trial:rack:{{type_}}", name, None, Options(**options))
+        self.part = step(f"{{name}}-part", "echo part", delete="cat >/dev/null; echo bye part",
+                         depends_on=[first], options=dict(parent=self))
+first = step("{first}", "echo {word}", delete="cat >/dev/null; echo bye first", triggers=[{trigger}],
+             options=dict(aliases=[{aliases}]))
+{rack}
+last = step("last", first.stdout.apply(lambda text: f"echo {{text}}"), delete="cat >/dev/null; echo bye last",
+            depends_on=[first, rack.part], options=dict({last}))
+pulumi.export("last", last.stdout)
+"""
+
+
+def renamed(first: str, *aliases: str, rack: str = 'rack = Rack("rack")', **changed: Any) -> str:
+    """The program of a step that is called `first` and was called otherwise."""
+    how = {"word": "one", "trigger": 1, "last": "", **changed}
+    return RENAMED.format(first=first, aliases=", ".join(aliases), rack=rack, **how)
+
 
 def copies(run: int, **changed: str) -> str:
     """The program of a copy, with what is another one in it. The copy is taken away each time that it is shown."""
@@ -141,6 +162,40 @@ SEQUENCES = {
         copies(2, word="two", user="ops", there="further"),
         copies(3, word="two", user="ops", there="further", trigger="b"),
         'import shutil; shutil.rmtree("here", True)',
+    ],
+    "rename a step, then change it, then replace it under another name": [
+        renamed("old"),
+        renamed("new", 'pulumi.Alias(name="other")', 'pulumi.Alias(name="old")'),
+        renamed("new", 'pulumi.Alias(name="old")', word="two"),
+        renamed("newer", 'pulumi.Alias(name="new")', word="three"),
+        renamed("newest", '"urn:pulumi:dev::trial::command:remote:Command::newer"', word="three", trigger=2),
+        renamed("last-name", 'pulumi.Alias(name="newest", stack="dev", project="trial")', word="three", trigger=2),
+        renamed("another", 'pulumi.Alias(name="last-name", stack="prod")', word="three", trigger=2),
+    ],
+    "rename what another is deleted with, and replace both": [
+        renamed("old", last="deleted_with=first"),
+        renamed("new", 'pulumi.Alias(name="old")', last="deleted_with=first"),
+        renamed("newer", 'pulumi.Alias(name="new")', last="deleted_with=first", trigger=2),
+        renamed("newest", 'pulumi.Alias(name="newer")').partition("last =")[0],
+    ],
+    "rename a component with what is in it, give it another type, put it elsewhere": [
+        renamed("first"),
+        renamed("first", rack='rack = Rack("shelf", aliases=[pulumi.Alias(name="rack")])'),
+        renamed("first", rack='rack = Rack("shelf", "Shelf", aliases=[pulumi.Alias(type_="trial:rack:Rack")])'),
+        renamed("first", rack='rack = Rack("shelf", "Shelf", parent=first, aliases=[pulumi.Alias(parent=None)])'),
+        renamed("first", rack='rack = Rack("shelf", "Shelf", aliases=[pulumi.Alias(parent=first)])', word="two"),
+        renamed(
+            "first",
+            rack='rack = Rack("shelf", "Shelf", parent=pulumi.ComponentResource("trial:room:Room", "room"), '
+            "aliases=[pulumi.Alias(parent=pulumi.ROOT_STACK_RESOURCE)])",
+        ),
+    ],
+    "fail to change what is renamed, and repair": [
+        renamed("old"),
+        renamed("new", 'pulumi.Alias(name="old")', word="two; exit 3"),
+        renamed("new", 'pulumi.Alias(name="old")', word="two"),
+        renamed("newer", 'pulumi.Alias(name="new")', word="two; exit 3", trigger=2),
+        renamed("newer", 'pulumi.Alias(name="new")', word="two", trigger=2),
     ],
     "fail to copy and repair": [
         copies(0, there="a-file/away"),

@@ -38,9 +38,6 @@ step("kept", "true", options=dict(protect=True))
     "option ignore_changes": """
 step("kept", "true", options=dict(ignore_changes=["stdin"]))
 """,
-    "option aliases": """
-step("kept", "true", options=dict(aliases=[pulumi.Alias(name="old")]))
-""",
     "option replace_on_changes of environment.A": """
 local.Command("kept", create="true", opts=Options(replace_on_changes=["environment.A"]))
 """,
