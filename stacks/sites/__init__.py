@@ -1,8 +1,9 @@
 """Where machines come from. Each kind of site yields Hosts; from then on they are all the same."""
 
-from importlib import import_module
+from typing import Any
 
-from stacks.sites.kind import Kind, NodeSpec, Site
+from stacks.sites import aws, hosts, lab, local
+from stacks.sites.kind import Kind
 
-FOLDERS = ("lab", "hosts", "local", "aws")
-KINDS: dict[str, Kind[Site, NodeSpec]] = {folder: import_module(f"{__name__}.{folder}").KIND for folder in FOLDERS}
+# By the word that a config has as `kind`. That may be a keyword of Python, such as `lambda`; the package may not.
+KINDS: dict[str, Kind[Any, Any]] = {"lab": lab.KIND, "hosts": hosts.KIND, "local": local.KIND, "aws": aws.KIND}

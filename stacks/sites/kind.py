@@ -129,8 +129,10 @@ N = TypeVar("N", bound=NodeSpec)
 
 @dataclass(frozen=True)
 class Kind(Generic[S, N]):
-    """A kind of site: `KIND` of its folder, where `machines.py` makes Hosts of its nodes (see stacks.sites.machines).
+    """A kind of site: `KIND` of its package (see stacks.sites).
 
+    `machines` names the module whose function `machines` makes Hosts of the nodes (see stacks.sites.machines). It needs
+    pulumi, so it is imported only for a stack that has such a site.
     `complete` makes of a site as it is written, at its place in the config, one whose every part is there (files that
     it names are read, for instance). `claims` takes a site and the head, `check` all sites of the kind and the head, as
     far as they can be read; a node of a site may be the head, which `nodes` gives with the rest.
@@ -140,6 +142,7 @@ class Kind(Generic[S, N]):
     claims: Callable[[Draft, Draft], Iterable[Claim]]
     check: Callable[[Sequence[Draft], Draft, Report], None]
     nodes: Callable[[S, Head], Sequence[N]]
+    machines: str
     complete: Callable[[Mapping[str, object], str, Path, Report], Mapping[str, object]] = as_written
     lists_head: bool = False  # the head node is one of the machines a site lists, not one more that is made for it
     is_here: bool = False  # its one machine is the one that the program runs on

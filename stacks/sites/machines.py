@@ -36,7 +36,7 @@ def host_of(node: NodeSpec, connection: Connection | None, **own: Any) -> Host:
 
 
 def machines(sites: Sequence[Site], nodes: Sequence[NodeSpec], stack: str, cluster_stack: str = "") -> Machines:
-    """The machines of all nodes, made by one call of `machines` in the folder of each kind.
+    """The machines of all nodes, made by one call of `machines` in the module of each kind.
 
     cluster_stack   of a pool, the stack of its cluster; empty where the stack has a cluster of its own
     """
@@ -45,7 +45,7 @@ def machines(sites: Sequence[Site], nodes: Sequence[NodeSpec], stack: str, clust
     for kind in dict.fromkeys(site.kind for site in sites):
         own = [site for site in sites if site.kind == kind]
         names = {site.name for site in own}
-        program = import_module(f"stacks.sites.{kind}.machines")
+        program = import_module(KINDS[kind].machines)
         # A pool's containers are in the lab of its cluster; other machines stand by themselves.
         lab = {"cluster_stack": cluster_stack} if KINDS[kind].uses_lab else {}
         made: Machines = program.machines(own, [node for node in nodes if node.site in names], stack, **lab)

@@ -8,4 +8,4 @@ from stacks.sites.aws.model import AwsSite, nodes
 from stacks.sites.kind import Kind
 from stacks.sites.pools import claims
 
-KIND = Kind(AwsSite, claims, check, nodes)
+KIND = Kind(AwsSite, claims, check, nodes, "stacks.sites.aws.machines")

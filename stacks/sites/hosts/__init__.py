@@ -5,4 +5,4 @@ from stacks.sites.hosts.inventory import complete
 from stacks.sites.hosts.model import HostsSite, nodes
 from stacks.sites.kind import Kind
 
-KIND = Kind(HostsSite, claims, check, nodes, complete, lists_head=True)
+KIND = Kind(HostsSite, claims, check, nodes, "stacks.sites.hosts.machines", complete, lists_head=True)

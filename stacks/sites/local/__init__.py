@@ -4,4 +4,4 @@ from stacks.sites.kind import Kind
 from stacks.sites.local.checks import check, claims
 from stacks.sites.local.model import LocalSite, nodes
 
-KIND = Kind(LocalSite, claims, check, nodes, lists_head=True, is_here=True)
+KIND = Kind(LocalSite, claims, check, nodes, "stacks.sites.local.machines", lists_head=True, is_here=True)

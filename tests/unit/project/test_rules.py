@@ -91,7 +91,7 @@ def test_what_is_run_here_is_a_step_or_makes_a_machine_or_a_key(path: Path) -> N
         "components/steps/step.py",
         "components/cluster/random_secret.py",
         "stacks/tailnet/network.py",
-        *(f"stacks/sites/{kind}/machines.py" for kind in KINDS),
+        *(f"{kind.machines.replace('.', '/')}.py" for kind in KINDS.values()),
     }
     assert "local.Command(" not in path.read_text(encoding="utf-8") or name(path) in makers
 
@@ -149,18 +149,19 @@ def test_a_role_is_made_without_pulumi(path: Path) -> None:
     assert not tops(path) & {"pulumi", "pulumi_command"}
 
 
-def test_a_kind_of_site_is_a_folder_of_its_name_with_model_checks_and_machines() -> None:
-    sites = PROJECT / "stacks" / "sites"
-    assert {path.parent.name for path in sites.glob("*/__init__.py")} == set(KINDS)
+def test_a_kind_of_site_is_a_folder_with_model_checks_and_machines() -> None:
     for kind, site in KINDS.items():
         assert site.model.model_fields["kind"].annotation == Literal[kind]
-        assert {"model.py", "checks.py", "machines.py"} <= {path.name for path in (sites / kind).iterdir()}
+    folders = {(PROJECT / kind.machines.replace(".", "/")).parent for kind in KINDS.values()}
+    assert folders == {path.parent for path in (PROJECT / "stacks" / "sites").glob("*/__init__.py")}
+    for folder in folders:
+        assert {"model.py", "checks.py", "machines.py"} <= {path.name for path in folder.iterdir()}
 
 
 @pytest.mark.parametrize(
     "path",
     [
-        *(path for path in STACKS if path.parent.name not in KINDS),
+        *(path for path in STACKS if path.parent.parent.name != "sites"),
         *COMPONENTS,
         *sorted((PROJECT / "cli").rglob("*.py")),
     ],
