@@ -14,25 +14,24 @@ from stacks.runtime_tuning import tuned_runtime
 
 
 async def main() -> None:
-    """Build the stack that the config describes. Raises RunError alone, which Pulumi shows without a traceback."""
+    """Build the stack that the config describes; raise only RunError, which Pulumi shows without a traceback."""
     try:
         with tuned_runtime():
             await build()
     except pulumi.RunError:
         raise
-    except ModuleNotFoundError as missing:  # only stacks that need a provider have its package
+    except ModuleNotFoundError as missing:  # `make setup` installs a provider's package only for stacks that need it
         setup = f"make setup STACK={pulumi.get_stack()}"
         raise pulumi.RunError(f"this stack needs {missing.name}, which is not installed; run: {setup}") from None
-    except Exception as error:  # noqa: BLE001 - the last net: nobody who edits a config is helped by a traceback
+    except Exception as error:  # noqa: BLE001 - a traceback does not help a reader who edits a config
         raise pulumi.RunError(bugs.report(error, PROJECT / ".tailrack")) from None
-    # One turn of the event loop: every registration has begun then, and the runtime waits for one after the other. Of
-    # one that has not begun it does not know, and waits for any of all Outputs, once for each that comes: with a
-    # thousand hosts that alone took minutes.
+    # Let every registration start, so that the runtime waits for each once. Otherwise it waits for any of all Outputs
+    # again each time one resolves, which took minutes with a thousand hosts.
     await asyncio.sleep(0)
 
 
 async def build() -> None:
-    """Build the stack; RunError for a config that cannot be used."""
+    """Build the stack; raise RunError for a config that cannot be used."""
     try:
         config = load(
             pulumi.runtime.config.get_config_env(),
@@ -41,11 +40,10 @@ async def build() -> None:
             pulumi.log.warn,
         )
     except ConfigError as error:
-        # Only the message: where in the program it was found helps nobody who edits a config.
         raise pulumi.RunError(error.words(pulumi.get_stack())) from None
     stack = pulumi.get_stack()
-    made = await (pool_stack(config, stack) if isinstance(config, PoolConfig) else cluster_stack(config, stack))
-    for name, value in made.outputs.items():
+    program = await (pool_stack(config, stack) if isinstance(config, PoolConfig) else cluster_stack(config, stack))
+    for name, value in program.outputs.items():
         pulumi.export(name, value)
 
 

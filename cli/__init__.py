@@ -1,1 +1,1 @@
-"""What the Makefile calls: find an engine, prepare the lab, run the stack, show progress and the result."""
+"""The commands of the Makefile: find an engine, prepare the lab, run the stack, show progress and the result."""

@@ -7,8 +7,9 @@ import sys
 
 
 def run() -> int:
-    """Import what the commands need, which takes a second, and run one; return the exit status."""
-    # An interrupt meanwhile just ends it. One that is ignored, as in the background of a script, stays so.
+    """Import the commands, which takes a second, run one, and return the exit status."""
+    # Ctrl-C during the import ends the program without a traceback. An ignored SIGINT, as in a script's background
+    # job, stays ignored.
     takes_interrupts = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if takes_interrupts:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

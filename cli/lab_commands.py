@@ -1,4 +1,4 @@
-"""What `make` does to the lab beside the stack's own resources: Docker, images, live status, the last clean-up."""
+"""Docker, images, containers and clean-up of the lab, beside the stack's resources."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ STATE_DIR = ROOT / "lab"
 
 
 def have_docker() -> None:
-    """Make a Docker engine answer; installs and starts one where there is none, and says so."""
+    """Start a Docker engine, and install it first if necessary; print both."""
     docker_daemon.ensure_daemon()
 
 
 def prepare(profiles: Collection[str] = ()) -> None:
-    """Have Docker and the images before the stack runs, with progress; the stack would do it too, silently.
+    """Start Docker and build the images, with progress. Otherwise the stack does it without showing any.
 
-    profiles   those of the config, as far as there are such
+    profiles   the profiles of the config; unknown ones are ignored
     """
     have_docker()
     client = docker_daemon.connect()
@@ -36,51 +36,51 @@ def prepare(profiles: Collection[str] = ()) -> None:
 
 
 def container(lab: str, node: str, make: Make = _NO_STACK) -> str:
-    """Return the name of a node's container. Raises LabError naming the nodes there are when it does not run.
+    """Return the name of a node's container. Raises LabError with the running nodes if it does not run.
 
     make   the commands of the stack
     """
     name = container_name(lab, node)
     prefix = name.removesuffix(node)
-    words = ["docker", "ps", "--filter", f"name={prefix}", "--format", "{{.Names}}"]
+    command = ["docker", "ps", "--filter", f"name={prefix}", "--format", "{{.Names}}"]
     try:
-        names = subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()
+        names = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()
     except FileNotFoundError:  # no Docker here
         names = []
     if name not in names:
-        there = ", ".join(sorted(found.removeprefix(prefix) for found in names)) or "none"
+        running = ", ".join(sorted(running_name.removeprefix(prefix) for running_name in names)) or "none"
         raise LabError(
-            f"there is no running node {node!r} in the lab (there is: {there}); run {make('up')}, or give another "
-            "NODE=; other machines are reached by ssh, and of a local head node any shell of this machine is one"
+            f"there is no running node {node!r} in the lab (running: {running}); run {make('up')}, or give another "
+            "NODE=; connect to machines outside the lab by SSH, and use a shell on this machine for a local head node"
         )
     return name
 
 
 def sweep(project: Path) -> None:
-    """Remove every lab of a checkout, whatever its stack. Does nothing where no Docker engine answers."""
+    """Remove every lab of a checkout, whatever its stack. Do nothing if no Docker engine answers."""
     try:
         client = docker_daemon.connect()
     except LabError:
         return
-    own = lab_id(project)
-    found = {
+    checkout = lab_id(project)
+    labs = {
         item.labels[LABEL]
         for item in client.containers.list(all=True, filters={"label": LABEL})
-        if item.labels[LABEL].startswith(own)
+        if item.labels[LABEL].startswith(checkout)
     }
-    found |= {
+    labs |= {
         item.attrs["Labels"][LABEL]
         for item in client.networks.list(filters={"label": LABEL})
-        if item.attrs["Labels"][LABEL].startswith(own)
+        if item.attrs["Labels"][LABEL].startswith(checkout)
     }
     client.close()
-    for lab in sorted(found):
+    for lab in sorted(labs):
         clear_away(lab)
     stop_docker()
 
 
 def clear_away(lab: str) -> None:
-    """Remove whatever a lab still has: containers, networks, volumes, keys."""
+    """Remove the containers, networks, volumes and keys of a lab."""
     client = docker_daemon.connect()
     cleanup.remove_lab(client, lab, STATE_DIR)
     client.close()

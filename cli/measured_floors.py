@@ -1,4 +1,4 @@
-"""`make floors`: what this cluster has measured becomes what it is held against, in the stack's own config file."""
+"""`make floors`: write floors from the last measurement into the stack's config file."""
 
 from __future__ import annotations
 
@@ -19,70 +19,70 @@ from components.settings.types import NODE
 from components.validation.figures import largest_spread
 
 _NO_STACK = Make()
-FRACTION = 0.9  # of the lowest of the runs: sound runs of one machine differ by up to 13 % over sockets
+FRACTION = 0.9  # of the lowest run; sound runs of one machine differ by up to 13 % over sockets
 _SECTION, _FLOORS, _FROM = "tailrack:validation", "floors_gb_per_s", "floors_from"
 _TRAINING, _TRAINING_FLOOR = "training", "floor_images_per_second"
 
 
 @dataclass(frozen=True)
 class Floors:
-    """What is written into the config.
+    """The floors to write into the config.
 
-    by_scope   GB/s by scope; `node` stands for every node by itself, and is that of the slowest
-    training   images a second of each rank; None where no training was measured
+    by_scope   GB/s by scope; `node` is the floor of every single node, from the slowest one
+    training   images per second of each rank; None without a training measurement
     """
 
     by_scope: Mapping[str, float] = field(default_factory=dict)
     training: float | None = None
 
     def section(self, source: str) -> dict[str, Any]:
-        """The keys of the section `validation` that say them."""
+        """Return them as keys of the section `validation`."""
         trained = {} if self.training is None else {_TRAINING: {_TRAINING_FLOOR: self.training}}
         return {_FLOORS: dict(self.by_scope), **trained, _FROM: source}
 
 
 def floors(outputs: Mapping[str, Any], make: Make = _NO_STACK) -> Floors:
-    """Return floors of what was measured last.
+    """Return floors from the last measurement.
 
-    Raises CliError, and returns none at all, where a measurement is not one to hold others against.
+    Raises CliError if any measurement is not sound enough for a floor.
     """
-    everything = all_scopes(outputs)
-    if not everything:
+    measured = all_scopes(outputs)
+    if not measured:
         raise CliError(f"nothing has been measured: run {make('up')} first")
     trained = outputs.get("training")
-    refused = [f"{scope.title}: {why}" for scope in everything if (why := unsound(scope))]
+    refused = [f"{scope.title}: {why}" for scope in measured if (why := unsound(scope))]
     if trained and (why := unsound_training(trained)):
         refused.append(f"training: {why}")
     if refused:
         raise CliError(
-            f"no floors are written, because of {'; '.join(refused)}. Repair that, change tailrack:validation.rerun in "
+            f"no floors are written, because of {'; '.join(refused)}. Fix this, change tailrack:validation.rerun in "
             f"the config, run {make('up')}, and then {make('floors')} again"
         )
-    found = {scope.name: _floor(scope) for scope in scopes(outputs)}
-    if alone := single_nodes(outputs):
-        found[NODE] = min(_floor(scope) for scope in alone)
-    return Floors(found, _training_floor(trained) if trained else None)
+    by_scope = {scope.name: _floor(scope) for scope in scopes(outputs)}
+    if nodes := single_nodes(outputs):
+        by_scope[NODE] = min(_floor(scope) for scope in nodes)
+    return Floors(by_scope, _training_floor(trained) if trained else None)
 
 
 def unsound(scope: Scope) -> str:
-    """Return why a measurement cannot be what others are held against; "" where it can."""
+    """Return why a measurement cannot give a floor; "" if it can."""
     result, spread = scope.result, scope.optional.get("spread")
     if result["verdict"] not in ("PASS", "UNJUDGED"):
         return f"its verdict is {result['verdict']}"
     if result["busbw_gb_per_s"] is None or result["wrong"] != 0:
-        return "it has no figure of data that was right"
+        return "it has no bandwidth with correct data"
     if result["left_out"]:
         return f"{', '.join(result['left_out'])} did not take part"
     if scope.suspects:
         return f"{' and '.join(scope.suspects[0]['nodes'])} held the others back"
-    # Outputs of an earlier version know no UNSTABLE.
+    # Outputs of earlier versions have no verdict UNSTABLE.
     if spread and spread["relative"] > largest_spread(scope.optional.get("transport")):
         return f"its runs differ by {spread['relative']:.0%}"
     return ""
 
 
 def unsound_training(result: Mapping[str, Any]) -> str:
-    """Return why a training benchmark cannot be what others are held against; "" where it can."""
+    """Return why a training benchmark cannot give a floor; "" if it can."""
     if result["verdict"] not in ("PASS", "UNJUDGED"):
         return f"its verdict is {result['verdict']}"
     if result["left_out"]:
@@ -102,34 +102,34 @@ def _floor(scope: Scope) -> float:
 
 
 def _rounded_down(value: float) -> float:
-    """Three digits are enough, and a floor is never above what it was made of."""
+    """Return the value with three digits, never above the original."""
     power = 10.0 ** (math.floor(math.log10(value)) - 2)
     return float(f"{math.floor(value / power + 1e-9) * power:.3g}")
 
 
-def write(path: Path, found: Floors, source: str) -> str:
-    """Put floors, and where they are from, into a stack's config file; all else stays. Return the lines that say it.
+def write(path: Path, floors_: Floors, source: str) -> str:
+    """Write floors and their source into a stack's config file, and keep the rest. Return the lines of YAML.
 
-    Raises CliError, with the lines to paste, where the file is written in a way that cannot be added to safely.
+    Raises CliError with the lines to paste if the file cannot be edited safely.
     """
     before = read_stack_file(path)
     section = before["config"].get(_SECTION)
-    known = section if isinstance(section, dict) else {}
-    added = found.section(source)
+    old = section if isinstance(section, dict) else {}
+    added = floors_.section(source)
     lines = _yaml({_SECTION: added})
-    wanted = {**known, **{key: _merged(known.get(key), value) for key, value in added.items()}}
-    place = path.resolve()
-    fresh = place.with_name(f"{place.name}.new")
+    expected = {**old, **{key: _merged(old.get(key), value) for key, value in added.items()}}
+    target = path.resolve()
+    fresh = target.with_name(f"{target.name}.new")
     try:
-        fresh.write_bytes(_edited(place.read_bytes().decode(), added).encode())
-        if read_stack_file(fresh) != {**before, "config": {**before["config"], _SECTION: wanted}}:
-            raise ValueError("the file would say something else")
-        fresh.chmod(place.stat().st_mode & 0o777)
-        fresh.replace(place)
+        fresh.write_bytes(_edited(target.read_bytes().decode(), added).encode())
+        if read_stack_file(fresh) != {**before, "config": {**before["config"], _SECTION: expected}}:
+            raise ValueError("the edit would change other keys")
+        fresh.chmod(target.stat().st_mode & 0o777)
+        fresh.replace(target)
     except (ValueError, TypeError, CliError, yaml.YAMLError):
         raise CliError(
-            f"{path.name} is written in a way that floors cannot be put into without touching the rest; write them "
-            f"below config: yourself\n\n{lines}"
+            f"the floors cannot be added to {path.name} without changing other parts of it; write these lines below "
+            f"config: yourself\n\n{lines}"
         ) from None
     finally:
         fresh.unlink(missing_ok=True)
@@ -141,23 +141,22 @@ def _merged(old: Any, new: Any) -> Any:
 
 
 def _edited(text: str, added: Mapping[str, Any]) -> str:
-    """The text with keys of the section, where YAML's parser finds their places. ValueError where none is safe."""
-    at = ("config", _SECTION)
+    """Return the text with the section's keys set, at the places that YAML's parser finds; ValueError if unsafe."""
+    path = ("config", _SECTION)
     if _value(_mapping(text, "config"), _SECTION) is None:
         return _with(text, ("config",), _SECTION, dict(added))
     for key, value in added.items():
-        old = _value(_mapping(text, *at), key)
+        old = _value(_mapping(text, *path), key)
         if isinstance(value, dict) and isinstance(old, yaml.MappingNode) and old.value:
-            for name, each in value.items():
-                text = _with(text, (*at, key), name, each)
+            for name, item in value.items():
+                text = _with(text, (*path, key), name, item)
         else:
-            text = _with(text, at, key, value)
+            text = _with(text, path, key, value)
     return text
 
 
-def _with(text: str, at: tuple[str, ...], key: str, value: Any) -> str:
-    """The text with a key of the mapping at `at` set."""
-    mapping = _mapping(text, *at)
+def _with(text: str, path: tuple[str, ...], key: str, value: Any) -> str:
+    mapping = _mapping(text, *path)
     old = _value(mapping, key)
     if old is None:
         return _inserted(text, mapping, key, value)
@@ -180,7 +179,7 @@ def _value(mapping: yaml.MappingNode, key: str) -> yaml.Node | None:
 
 
 def _end(text: str, node: yaml.Node) -> int:
-    """Where a value's own text ends: a block's end mark lies behind the comments and blanks that follow it."""
+    """Return where a value's text ends: a block's end mark lies after the comments and blanks that follow it."""
     while isinstance(node, yaml.CollectionNode) and not node.flow_style:
         last = node.value[-1]
         node = last[1] if isinstance(last, tuple) else last
@@ -188,7 +187,6 @@ def _end(text: str, node: yaml.Node) -> int:
 
 
 def _inserted(text: str, mapping: yaml.MappingNode, key: str, value: Any) -> str:
-    """The text with one more key at a mapping's end."""
     end = _end(text, mapping)
     if mapping.flow_style:
         inside = end - 1  # before the brace

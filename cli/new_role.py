@@ -1,4 +1,4 @@
-"""`make role NAME=x`: the skeleton of a role, which a machine can have as it is (docs/adding.md).
+"""`make role NAME=x`: write the skeleton of a role, which already runs (docs/adding.md).
 
 python -m cli.new_role NAME
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
 
-_SETTINGS = '''"""What the section `{name}` of the config says."""
+_SETTINGS = '''"""Section `{name}` of the config."""
 
 from components.settings.section import Section, yes_no
 
@@ -19,10 +19,10 @@ from components.settings.section import Section, yes_no
 class {Class}(Section):
     """TODO: one line for docs/config.md."""
 
-    example: bool = yes_no("TODO: what it does; see components/settings/section.py for other kinds of key", False)
+    example: bool = yes_no("TODO: the effect; components/settings/section.py has other kinds of key", False)
 '''
 
-_ROLE = '''"""TODO: what it gives a machine, in one line."""
+_ROLE = '''"""TODO: the role's purpose, in one line."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from components.roles.role import Role
 
 
 def role(settings: ClusterSettings) -> Role | None:
-    """None where the stack does not ask for it."""
+    """Return the role; None without its section."""
     if settings.{name} is None:
         return None
-    # All that a role can say is in components/roles/role.py.
+    # components/roles/role.py documents all fields.
     return Role("{name}", after=("machine",), values={{"{NAME}_EXAMPLE": settings.{name}.example}})
 '''
 
 _NODE = """#!/bin/bash
-# TODO: what a node has after it. Runs twice, is cut off anywhere, and ends in the same state.
+# TODO: the state that this gives a node. It must converge when run twice or after an interruption.
 #
 # {NAME}_EXAMPLE   true or false
 
@@ -49,29 +49,29 @@ _NODE = """#!/bin/bash
 """
 
 _LEAVE = """#!/bin/bash
-# TODO: the machine as it was. Runs on machines that have nothing of it too.
+# TODO: restore the machine. It also runs on machines without the role.
 
 {name}_leave() {{ :; }}
 """
 
 
 def write(name: str, project: Path = PROJECT) -> list[Path]:
-    """Write the skeleton into a checkout; return the files that were written or changed.
+    """Write the skeleton into a checkout; return the files written or changed.
 
-    Raises ValueError for a name that no role can have, or that one has.
+    Raises ValueError for an invalid name or an existing role.
     """
     roles = project / "components" / "roles"
     if not re.fullmatch(r"[a-z][a-z0-9_]{1,30}", name):
-        raise ValueError(f"{name!r} is not a name for a role: lower-case letters, digits and _, such as dashboards")
+        raise ValueError(f"{name!r} is no valid name of a role; use lower-case letters, digits and _, as in dashboards")
     if (roles / name).exists():
-        raise ValueError(f"there is a role {name} already: components/roles/{name}")
-    words = {"name": name, "NAME": name.upper(), "Class": "".join(part.capitalize() for part in name.split("_"))}
+        raise ValueError(f"role {name} exists already: components/roles/{name}")
+    names = {"name": name, "NAME": name.upper(), "Class": "".join(part.capitalize() for part in name.split("_"))}
     texts = {"settings.py": _SETTINGS, "role.py": _ROLE, "node.sh": _NODE, "leave.sh": _LEAVE}
     written = []
     for file, text in texts.items():
         path = roles / name / file
         path.parent.mkdir(exist_ok=True)
-        path.write_text(text.format(**words), encoding="utf-8")
+        path.write_text(text.format(**names), encoding="utf-8")
         written.append(path)
     order, settings = roles / "order.py", roles / "cluster_settings.py"
     _add(order, "from components.roles.role import", f"from components.roles.{name}.role import role as {name}\n")
@@ -79,12 +79,12 @@ def write(name: str, project: Path = PROJECT) -> list[Path]:
     _add(
         settings,
         "from components.settings.cluster import",
-        f"from components.roles.{name}.settings import {words['Class']}\n",
+        f"from components.roles.{name}.settings import {names['Class']}\n",
     )
     _add(
         settings,
         "    validation: Validation",
-        f'    {name}: {words["Class"]} | None = key("TODO: what it is; left out, there is none", default=None)\n',
+        f'    {name}: {names["Class"]} | None = key("TODO: description; left out, the role is off", default=None)\n',
     )
     return [*written, order, settings]
 
@@ -92,19 +92,19 @@ def write(name: str, project: Path = PROJECT) -> list[Path]:
 def _add(path: Path, before: str, line: str) -> None:
     text = path.read_text(encoding="utf-8")
     if text.count(before) != 1:
-        raise ValueError(f"{path.name} has no place before {before!r}; write {line!r} into it by hand")
+        raise ValueError(f"{path.name} does not contain {before!r} exactly once; add {line!r} yourself")
     path.write_text(text.replace(before, line + before), encoding="utf-8")
 
 
 def main() -> None:
-    """Write the role that the only argument names."""
+    """Write the role named by the only argument."""
     try:
         files = write(sys.argv[1] if len(sys.argv) > 1 else "")
     except ValueError as error:
         sys.exit(f"tailrack: {error}")
     for path in files:
         print(path.relative_to(PROJECT))
-    print("next: fill in what says TODO, then `make lint test-unit`; docs/adding.md has the whole list")
+    print("next: replace each TODO, then run `make lint test-unit`; docs/adding.md lists all steps")
 
 
 if __name__ == "__main__":

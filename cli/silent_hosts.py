@@ -1,8 +1,8 @@
-"""Hosts that accept connections and say nothing: the CLI would wait for their steps without an end.
+"""Detect hosts that accept connections but send nothing: the CLI would wait for their steps forever.
 
-Its provider (pulumi-command 1.2.1) bounds the TCP connect alone, not the handshake. So a run is looked at in which
-nothing begins or ends any more and all that is under way is on hosts: each host is asked for its SSH banner, and where
-none has one, the run is ended. A host that speaks is not asked again while its step is under way.
+The CLI's provider (pulumi-command 1.2.1) limits the TCP connect, not the SSH handshake. When no step starts or ends for
+a while and all running steps are on hosts, this module reads the SSH banner of each host, and ends the run if none
+sends one. It does not ask a host that has answered again while its step runs.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from typing import Any, NamedTuple
 from pulumi.automation.events import EngineEvent, StepEventMetadata
 
 REMOTE = "command:remote:"
-# Seconds in which nothing has begun or ended. Hosts that refuse or drop connections are given up within them: six dials
-# of at most 10 s. The program is never so long between two steps.
+# Seconds without a start or an end of a step. Within them the provider gives up hosts that refuse or drop connections
+# (six dials of at most 10 s), and the program never pauses so long between two steps.
 QUIET_SECONDS = 60.0
-# An sshd says its banner at once, before it looks anything up; each try is a connection of its own.
+# sshd sends its banner at once, before any lookup; each try is a new connection.
 BANNER_SECONDS, TRIES = 10.0, 3
-LOOK_SECONDS = 1.0  # between two looks at whether it is quiet
+LOOK_SECONDS = 1.0  # between two checks for quiet
 
 
 class Place(NamedTuple):
-    """Where the connection of a step leads to first; `what` is empty, or `bastion ` where that is not its host."""
+    """The first host of a step's connection; `prefix` is `bastion ` for a bastion, else empty."""
 
     host: str
     port: int
-    what: str = ""
+    prefix: str = ""
 
     def __str__(self) -> str:
-        return f"{self.what}{self.host}:{self.port}"
+        return f"{self.prefix}{self.host}:{self.port}"
 
 
 class SilentHosts:
-    """Hears the events of a run and, entered, watches it; `found` is the places that it was ended for, by step's URN.
+    """A watch over a run's events; `found` has the silent places that ended the run, by URN of the step.
 
-    places     tells where steps under way are, by URN; called outside of the event loop, and raises nothing
-    end        ends the run, once; is given an event that is set when the CLI has said that it stops
+    places     returns the places of running steps by URN; called outside of the event loop; must not raise
+    end        ends the run, once; its argument is an event that is set when the CLI reports that it stops
     """
 
     def __init__(
@@ -71,48 +71,48 @@ class SilentHosts:
         self._loop.close()
 
     def on_event(self, event: EngineEvent) -> None:
-        """Take one event of the CLI."""
+        """Handle one event of the CLI."""
         if event.resource_pre_event:
             self._begun(event.resource_pre_event.metadata)
         elif ended := event.res_outputs_event or event.res_op_failed_event:
             self._ended(ended.metadata.urn)
-        elif event.stdout_event:  # in which the CLI says that it was interrupted, and nothing else
+        elif event.stdout_event:  # the CLI writes to stdout only when it is interrupted
             self._stopping.set()
 
     def text(self, urn: str, machine: str) -> str:
-        """What is wrong with the host of a step that the run was ended for."""
+        """Return the error of a step on a silent host."""
         place = self.found[urn]
         return (
-            f"{f'{machine} ({place})' if machine else place} accepts connections and says nothing "
+            f"{f'{machine} ({place})' if machine else place} accepts connections but does not answer "
             f"(no SSH banner in {BANNER_SECONDS:g} s, {TRIES} times)"
         )
 
     async def look(self) -> None:
-        """End the run where it waits for nothing but silent hosts, and has done so for a while."""
+        """End the run if it has waited for a while for silent hosts only."""
         with self._lock:
-            waited_for, changed = {**self._under_way}, self._changed
-        if not waited_for or self._now() - max(changed, self._asked) < QUIET_SECONDS:
+            running, changed = {**self._under_way}, self._changed
+        if not running or self._now() - max(changed, self._asked) < QUIET_SECONDS:
             return
-        if self._spoken or not all(type_.startswith(REMOTE) for type_ in waited_for.values()):
+        if self._spoken or not all(type_.startswith(REMOTE) for type_ in running.values()):
             return
-        known = await asyncio.to_thread(self._places)
+        place_of_step = await asyncio.to_thread(self._places)
         answers: dict[Place, bool | None] = {}
-        if waited_for.keys() <= known.keys():
-            places = list({known[urn] for urn in waited_for})  # many steps may be on one host
+        if running.keys() <= place_of_step.keys():
+            places = list({place_of_step[urn] for urn in running})  # many steps may be on one host
             answers = dict(zip(places, await asyncio.gather(*map(_speaks, places)), strict=True))
         with self._lock:
             self._asked = self._now()
             if not answers or self._changed != changed:
                 return
-            self._spoken = {urn for urn in waited_for if answers[known[urn]]}
+            self._spoken = {urn for urn in running if answers[place_of_step[urn]]}
             if any(answer is not False for answer in answers.values()):
                 return
-            self.found = {urn: known[urn] for urn in waited_for}
+            self.found = {urn: place_of_step[urn] for urn in running}
         await asyncio.to_thread(self._end, self._stopping)
 
     def _begun(self, metadata: StepEventMetadata) -> None:
         state = metadata.new or metadata.old
-        if state and state.custom:  # a component has no work of its own, and no end
+        if state and state.custom:  # components do nothing, and the CLI reports no end of them
             with self._lock:
                 self._under_way[metadata.urn] = metadata.type
                 self._changed = self._now()
@@ -135,7 +135,7 @@ class SilentHosts:
 
 
 def place_of(inputs: Mapping[str, Any]) -> Place | None:
-    """Where a step's connection leads to first, by its inputs as the CLI shows them with secrets; None for no way."""
+    """Return the first host of a step's connection, from inputs exported with secrets; None without a connection."""
     connection = inputs.get("connection")
     if isinstance(connection, dict) and isinstance(connection.get("plaintext"), str):
         connection = json.loads(connection["plaintext"])
@@ -147,7 +147,7 @@ def place_of(inputs: Mapping[str, Any]) -> Place | None:
 
 
 async def _speaks(place: Place) -> bool | None:
-    """Whether a host says anything to who connects; None where it takes no connection, or closes it."""
+    """Return whether a host sends anything to a client; None if it refuses or closes the connection."""
     for _ in range(TRIES):
         try:
             async with asyncio.timeout(BANNER_SECONDS):

@@ -1,7 +1,7 @@
-"""`make trust`: look at the host keys of machines whose key nobody has written down, ask, and keep them.
+"""`make trust`: show unknown host keys of machines, ask, and record them.
 
-A key that comes over the network proves nothing: the fingerprints are shown, to be compared with what the provider's
-console or the machine itself says, and nothing is kept without a yes.
+A key from the network proves nothing. You compare the fingerprints with the provider's console or the machine itself,
+and the program records keys only after a yes.
 """
 
 from __future__ import annotations
@@ -23,62 +23,62 @@ from stacks.sites.hosts.known_hosts import TRUSTED
 from stacks.sites.hosts.unknown_host_keys import UnverifiedHost, unverified_hosts
 from stacks.yaml_file import FileError
 
-AT_ONCE = 32  # machines asked at a time
-LIMIT = 15  # seconds for one of them
+AT_ONCE = 32  # machines at a time
+LIMIT = 15  # seconds for each machine
 
 
-def trust(raw: Mapping[str, object], base_dir: Path, console: Console, ask: bool) -> int:
-    """Show the keys of all strangers in a stack's raw config, ask, and add them to their sites' known_hosts files.
+def trust(raw: Mapping[str, object], base_dir: Path, console: Console, interactive: bool) -> int:
+    """Show the keys of unverified hosts in a raw config, ask, and add them to their sites' known_hosts files.
 
-    ask   whether somebody is there to be asked; nothing is kept where nobody is. Returns the exit status.
+    interactive   whether a person can answer; otherwise no key is recorded. Returns the exit status.
     """
-    strangers = unverified_hosts(raw, base_dir)
-    if not strangers:
+    unverified = unverified_hosts(raw, base_dir)
+    if not unverified:
         console.print("Every host has a host key, in the config or in its site's known_hosts_file.")
         return 0
-    found = asyncio.run(_look_at(strangers, base_dir))
-    for line in _lines(found):
+    hosts = asyncio.run(_look_at(unverified, base_dir))
+    for line in _lines(hosts):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    shown = [one for one in found if one.key]
-    if not shown:
+    answered = [host for host in hosts if host.key]
+    if not answered:
         return 1
     console.print(
-        "Compare each with what the provider's console shows, or with "
+        "Compare each fingerprint with the provider's console, or with "
         "'ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub' on the machine itself.",
         markup=False,
     )
-    if not ask:
-        console.print("Nobody is there to be asked, so nothing is kept: run it at a terminal.", style="red")
+    if not interactive:
+        console.print("No key is recorded: run this in a terminal, to confirm the keys.", style="red")
         return 1
-    if console.input(f"Keep these {len(shown)} keys? Write yes: ").strip().lower() != "yes":
-        console.print("Nothing is kept.")
+    if console.input(f"Record these {len(answered)} keys? Type yes: ").strip().lower() != "yes":
+        console.print("No key is recorded.")
         return 1
-    for file in {one.file for one in shown}:
-        _add(file, [one.line for one in shown if one.file == file])
-        console.print(f"{file} has them now. It is no secret: keep it with the config.", markup=False)
-    return 0 if len(shown) == len(found) else 1
+    for file in {host.file for host in answered}:
+        _add(file, [host.line for host in answered if host.file == file])
+        console.print(f"Recorded in {file}. The file is not secret: keep it with the config.", markup=False)
+    return 0 if len(answered) == len(hosts) else 1
 
 
-async def _look_at(strangers: Sequence[UnverifiedHost], base_dir: Path) -> list[UnverifiedHost]:
-    room = asyncio.Semaphore(AT_ONCE)
+async def _look_at(unverified: Sequence[UnverifiedHost], base_dir: Path) -> list[UnverifiedHost]:
+    slots = asyncio.Semaphore(AT_ONCE)
 
-    async def look(one: UnverifiedHost) -> UnverifiedHost:
-        async with room:
+    async def read(host: UnverifiedHost) -> UnverifiedHost:
+        async with slots:
             try:
                 async with asyncio.timeout(LIMIT):
-                    return replace(one, key=await _key_of(one, base_dir))
+                    return replace(host, key=await _key_of(host, base_dir))
             except (OSError, asyncssh.Error, ValueError, KeyError, TimeoutError) as error:
-                return replace(one, why_not=str(error) or f"no answer within {LIMIT} s")
+                return replace(host, why_not=str(error) or f"no answer within {LIMIT} s")
 
-    return list(await asyncio.gather(*map(look, strangers)))
+    return list(await asyncio.gather(*map(read, unverified)))
 
 
-async def _key_of(one: UnverifiedHost, base_dir: Path) -> str:
-    how: dict[str, Any] = {"server_host_key_algs": list(TRUSTED), "config": None}
-    if one.bastion is None:
-        key = await asyncssh.get_server_host_key(one.address, one.port, **how)
+async def _key_of(host: UnverifiedHost, base_dir: Path) -> str:
+    options: dict[str, Any] = {"server_host_key_algs": list(TRUSTED), "config": None}
+    if host.bastion is None:
+        key = await asyncssh.get_server_host_key(host.address, host.port, **options)
     else:
-        hop = one.bastion
+        hop = host.bastion
         async with asyncssh.connect(
             str(hop["address"]),
             int(hop.get("port", 22)),
@@ -87,39 +87,38 @@ async def _key_of(one: UnverifiedHost, base_dir: Path) -> str:
             config=None,
             **_own_key(hop, base_dir),
         ) as bastion:
-            key = await asyncssh.get_server_host_key(one.address, one.port, tunnel=bastion, **how)
+            key = await asyncssh.get_server_host_key(host.address, host.port, tunnel=bastion, **options)
     if key is None:
-        raise ValueError("it showed no host key")
+        raise ValueError("the machine sent no host key")
     return " ".join(key.export_public_key().decode().split()[:2])
 
 
 def _own_key(hop: Mapping[str, Any], base_dir: Path) -> dict[str, Any]:
-    """The key for a bastion: of its file, or of the caller's agent."""
     if hop.get("agent") is True:
         return {"agent_path": os.environ.get("SSH_AUTH_SOCK", "")}
     file = base_dir / Path(str(hop["private_key_file"])).expanduser()
     return {"client_keys": [asyncssh.read_private_key(file, hop.get(PASSPHRASE))], "agent_path": None}
 
 
-def _lines(found: Sequence[UnverifiedHost]) -> Iterator[str]:
-    """Give a line a machine. No table: that of a narrow terminal cuts fingerprints, which are there to be compared."""
-    names, addresses = [one.name for one in found], [f"{one.address}:{one.port}" for one in found]
-    wide, wider = max(map(len, names)), max(map(len, addresses))
-    for one, name, address in zip(found, names, addresses, strict=True):
-        fingerprint = asyncssh.import_public_key(one.key).get_fingerprint() if one.key else f"none: {one.why_not}"
-        # A server chooses the words with which it hangs up.
-        yield one_line(f"{name:<{wide}}  {address:<{wider}}  {fingerprint}")
+def _lines(hosts: Sequence[UnverifiedHost]) -> Iterator[str]:
+    """Give one line per machine. A table would cut fingerprints on a narrow terminal."""
+    names, addresses = [host.name for host in hosts], [f"{host.address}:{host.port}" for host in hosts]
+    name_width, address_width = max(map(len, names)), max(map(len, addresses))
+    for host, name, address in zip(hosts, names, addresses, strict=True):
+        fingerprint = asyncssh.import_public_key(host.key).get_fingerprint() if host.key else f"none: {host.why_not}"
+        # An error may contain text from the server.
+        yield one_line(f"{name:<{name_width}}  {address:<{address_width}}  {fingerprint}")
 
 
 def _add(file: Path, lines: Sequence[str]) -> None:
-    """Add lines to a known_hosts file; it is there as a whole at every moment."""
+    """Add lines to a known_hosts file, and replace it in one step."""
     try:
-        before = file.read_text(encoding="utf-8") if file.exists() else ""
+        old = file.read_text(encoding="utf-8") if file.exists() else ""
         file.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False, encoding="utf-8") as new:
-            new.write((before if not before or before.endswith("\n") else before + "\n") + "".join(lines))
-        made = Path(new.name)
-        made.chmod(0o644)
-        made.replace(file)
+            new.write((old if not old or old.endswith("\n") else old + "\n") + "".join(lines))
+        fresh = Path(new.name)
+        fresh.chmod(0o644)
+        fresh.replace(file)
     except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"{file.name} cannot be written ({error}); see that it is a file of yours") from None
+        raise FileError(f"{file.name} cannot be written ({error}); make sure that you own the file") from None

@@ -1,7 +1,7 @@
-"""What nobody should merge without having asked for it: each rule is a function from a preview's event to findings.
+"""Changes that must be allowed by name: each rule is a function from a preview's event to findings.
 
-To add one: a file here, its name in stacks/config/allow.py, its function in RULES, and its row in
-docs/pull-requests.md. One whose name is not in allow.py finds what cannot be, whoever asks for it.
+To add a rule: a file here, its name in stacks/config/allow.py, its function in RULES, and its row in
+docs/pull-requests.md. A finding whose name is not in allow.py cannot be allowed.
 """
 
 from __future__ import annotations
@@ -23,47 +23,47 @@ RULES: tuple[Rule, ...] = (ssh_open, key_endless, export_wide, floors, head_repl
 
 
 class Finding(NamedTuple):
-    """What a rule gives: its name, by which it is allowed if it is of stacks.config.allow.FINDINGS; what would be."""
+    """A result of a rule: its name, which the config can allow if it is in stacks.config.allow.FINDINGS, and a text."""
 
     name: str
     text: str
 
 
 class Checks:
-    """Findings of one preview, those that the config allows by name apart from those that it does not."""
+    """The findings of one preview, allowed by the config or refused."""
 
     def __init__(self, allowed: Collection[str]) -> None:
         self._allowed = frozenset(allowed)
         self._rules: tuple[Rule, ...] = (*RULES, SlurmRelease())
-        self._found: dict[Finding, None] = {}  # each once, in the order of the rules' finding them
+        self._findings: dict[Finding, None] = {}  # each once, in the order of discovery
 
     def on_event(self, event: Event) -> None:
-        """Look at one event of a preview."""
+        """Apply the rules to one event of a preview."""
         if event.kind == "start":
             for rule in self._rules:
-                self._found.update((Finding(*found), None) for found in rule(event))
+                self._findings.update((Finding(*result), None) for result in rule(event))
 
     @property
     def refused(self) -> list[Finding]:
-        """Findings that nobody asked for."""
-        return sorted(one for one in self._found if one.name not in self._allowed & {*FINDINGS})
+        """Return the findings that the config does not allow."""
+        return sorted(finding for finding in self._findings if finding.name not in self._allowed & {*FINDINGS})
 
     @property
-    def asked_for(self) -> list[Finding]:
-        """Findings that the config allows by name."""
-        return sorted(one for one in self._found if one.name in self._allowed & {*FINDINGS})
+    def accepted(self) -> list[Finding]:
+        """Return the findings that the config allows by name."""
+        return sorted(finding for finding in self._findings if finding.name in self._allowed & {*FINDINGS})
 
     @property
     def unused(self) -> list[str]:
-        """Names that the config allows and nothing needs: what they let pass later, nobody would have looked at."""
-        return sorted(self._allowed - {name for name, _ in self._found})
+        """Return names that the config allows and no finding needs: they would allow a later change unseen."""
+        return sorted(self._allowed - {name for name, _ in self._findings})
 
     def lines(self) -> Iterator[str]:
-        """All of it in words, what is refused first."""
+        """Give a line for each finding and unused name, refused findings first."""
         for name, text in self.refused:
-            asking = f" Not as asked for: to have it so, add {name} to tailrack:allow." if name in FINDINGS else ""
-            yield f"{name}: {text}.{asking}"
-        for name, text in self.asked_for:
-            yield f"{name}: {text}. Asked for by tailrack:allow."
+            remedy = f" To allow it, add {name} to tailrack:allow." if name in FINDINGS else ""
+            yield f"{name}: {text}.{remedy}"
+        for name, text in self.accepted:
+            yield f"{name}: {text}. Allowed by tailrack:allow."
         for name in self.unused:
-            yield f"tailrack:allow has {name}, which nothing needs: take it out, or it lets the next one pass unseen."
+            yield f"tailrack:allow has {name}, but no change needs it. Remove it, or it allows the next change unseen."

@@ -1,4 +1,4 @@
-"""An export wider than a member: more machines than the one that joined could mount the share."""
+"""Rule: an NFS export to more than one address lets other machines than the node mount the share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXPORT = "NODE_EXPORT"  # the header value with the line
 
 
 def export_wide(event: Event) -> Iterator[tuple[str, str]]:
-    """Find clients of a member's export that are not one address."""
+    """Find clients of a node's export that are not a single address."""
     stdin = event.after.get("stdin")
     line = values_and_script(stdin)[0].get(EXPORT, "") if isinstance(stdin, str) else ""
     for client in clients(line):

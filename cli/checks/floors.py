@@ -1,6 +1,6 @@
-"""A floor taken away or lowered: a slower network would pass, and nobody would be told.
+"""Rule: with a removed or lowered floor, a slower network passes without notice.
 
-The components of the measurements have the config's floors among their inputs, so that the state remembers them.
+The measurements' components have the config's floors as inputs, so that the state contains them.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ UNITS = {
 
 
 def floors(event: Event) -> Iterator[tuple[str, str]]:
-    """Find the floors of the last run that are lower now, or gone while their scope is still there."""
+    """Find floors of the last run that are lower now, or removed while their scope remains."""
     unit = UNITS.get(event.type)
     if unit is None or not event.after:
         return
-    there, now = event.after["scopes"], event.after["floors"]
+    scopes, new_floors = event.after["scopes"], event.after["floors"]
     for scope, floor in sorted(event.before.get("floors", {}).items()):
-        if scope not in now and scope in there:
-            yield FLOOR_REMOVED, f"{scope} loses its floor of {floor:g} {unit}: no figure would be too low"
-        elif scope in now and now[scope] < floor:
-            yield FLOOR_LOWERED, f"{scope} would pass with {now[scope]:g} {unit}, and {floor:g} {unit} is its floor"
+        if scope not in new_floors and scope in scopes:
+            yield FLOOR_REMOVED, f"{scope} loses its floor of {floor:g} {unit}: any result would pass"
+        elif scope in new_floors and new_floors[scope] < floor:
+            yield FLOOR_LOWERED, f"the floor of {scope} falls from {floor:g} to {new_floors[scope]:g} {unit}"

@@ -1,7 +1,7 @@
-"""A release of Slurm that cannot follow the one that is there: asked before anything is touched, with the way to go.
+"""Rule: refuse a Slurm release that the present one cannot be upgraded to, before any change, with a valid path.
 
-What the machines have, the last run of each one's own step has said; the state remembers it. Machines of other stacks
-(pools) are asked by the head node's look at itself (components/roles/slurm_release/check_head.sh).
+The state has each machine's release from the last run of its steps. The head node's check covers machines of other
+stacks, the pools (components/roles/slurm_release/check_head.sh).
 """
 
 from __future__ import annotations
@@ -20,40 +20,40 @@ _VALUE = "SLURM_RELEASE"
 
 
 class SlurmRelease:
-    """A rule of one preview, which hears of the release that is wanted before it hears of those that are there."""
+    """A rule for one preview, which receives the wanted release before those of the machines."""
 
     def __init__(self) -> None:
         self._wanted = ""
 
     def __call__(self, event: Event) -> Iterator[tuple[str, str]]:
-        """Find machines whose Slurm the wanted release could not follow."""
+        """Find machines whose Slurm cannot be upgraded to the wanted release."""
         types = event.urn.split("::")[2].split("$")
         step = event.name.rpartition("-")[2]
         if event.operation not in ("update", "replace"):
             return
         if HEAD in types and step == "check":
-            self._wanted = _named(event.after)
-            if not self._wanted and (named := _named(event.before)):
-                yield RELEASE, f"the cluster has Slurm {named}, and the config no longer names a release. {_AGAIN}"
-        elif self._wanted and (there := _said(event)):
+            self._wanted = _release_in(event.after)
+            if not self._wanted and (old := _release_in(event.before)):
+                yield RELEASE, f"the cluster has Slurm {old}, but the config no longer sets a release. {_AGAIN}"
+        elif self._wanted and (current := _current_release(event)):
             machine = event.name.rpartition("-")[0]
             if HEAD in types and step == "head":
-                yield from _of_controller(there, self._wanted)
+                yield from _of_controller(current, self._wanted)
             elif _NODE in types and step == "node":
-                yield from _of_node(machine, there, self._wanted)
+                yield from _of_node(machine, current, self._wanted)
 
 
-_AGAIN = "Write tailrack:slurm.release again: what a distribution has is no upgrade of it"
+_AGAIN = "Set tailrack:slurm.release again: the distribution's Slurm is not an upgrade"
 
 
-def _named(inputs: object) -> str:
-    """The release that a step is sent; empty where it is sent none, or what it is sent is not known."""
+def _release_in(inputs: object) -> str:
+    """Return the release in a step's inputs; empty if there is none or the input is unknown."""
     stdin = inputs.get("stdin") if isinstance(inputs, dict) else None
     return values_and_script(stdin)[0].get(_VALUE, "") if isinstance(stdin, str) else ""
 
 
-def _said(event: Event) -> str:
-    """The release that a machine had when its step ran last; empty where that is not known."""
+def _current_release(event: Event) -> str:
+    """Return a machine's release in its step's last run; empty if unknown."""
     try:
         version = str(json.loads(event.outputs.get("stdout", ""))["slurm_version"])
         return version if release(version) in RELEASES else ""
@@ -61,21 +61,24 @@ def _said(event: Event) -> str:
         return ""
 
 
-def _of_controller(there: str, wanted: str) -> Iterator[tuple[str, str]]:
-    if _numbers(wanted) < _numbers(there):
-        reason = "no release reads what a newer one has written"
-        yield RELEASE, f"the cluster has Slurm {there}, and {wanted} is older: {reason}. Write {there} or newer"
-    elif stops := way(there, wanted):
-        steps = "; ".join(f"write a release of {each} as tailrack:slurm.release and run up" for each in stops)
-        reads = f"Slurm {wanted} reads the state of {oldest_accepted(wanted)} and newer, and the cluster has {there}"
-        yield RELEASE, f"{reads}. Go by way of {', '.join(stops)}: {steps}; then {wanted}. Pools after each"
+def _of_controller(current: str, wanted: str) -> Iterator[tuple[str, str]]:
+    if _numbers(wanted) < _numbers(current):
+        text = f"the cluster has Slurm {current}, and {wanted} is older; it cannot read the newer release's state"
+        yield RELEASE, f"{text}. Set {current} or newer"
+    elif stops := way(current, wanted):
+        steps = "; ".join(f"set tailrack:slurm.release to a release of {stop} and run up" for stop in stops)
+        reason = f"Slurm {wanted} reads the state of {oldest_accepted(wanted)} and newer, and the cluster has {current}"
+        yield (
+            RELEASE,
+            f"{reason}. Upgrade by way of {', '.join(stops)}: {steps}; then {wanted}. Upgrade pools after each",
+        )
 
 
-def _of_node(machine: str, there: str, wanted: str) -> Iterator[tuple[str, str]]:
+def _of_node(machine: str, current: str, wanted: str) -> Iterator[tuple[str, str]]:
     oldest = oldest_accepted(wanted)
-    if release(there) < oldest:
-        takes = f"a controller of {wanted} takes nodes of {oldest} and newer, and {machine} has {there}"
-        yield RELEASE, f"{takes}. Bring it to the cluster's release first (run up as the config was), or take it out"
+    if release(current) < oldest:
+        reason = f"slurmctld {wanted} accepts nodes of {oldest} and newer, and {machine} has {current}"
+        yield RELEASE, f"{reason}. Upgrade it first (run up with the old config), or remove it from the config"
 
 
 def _numbers(version: str) -> list[int]:

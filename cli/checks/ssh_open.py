@@ -1,6 +1,6 @@
-"""SSH open to the world: a security group that lets a great part of the internet in at port 22.
+"""Rule: a security group must not open port 22 to a large part of the internet.
 
-The config of an aws site refuses such a network itself. This looks at what would be made, whatever asks for it.
+The config of an aws site already refuses such a network. This rule checks the resources, whatever creates them.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from stacks.config.allow import SSH_OPEN
 
 GROUP = "aws:ec2/securityGroup:SecurityGroup"
 SSH_PORT = 22
-WIDEST = {4: 8, 6: 16}  # prefix length by IP version; a network that is wider is the world
+WIDEST = {4: 8, 6: 16}  # the shortest allowed prefix by IP version
 
 
 def ssh_open(event: Event) -> Iterator[tuple[str, str]]:
-    """Find the networks from which a group that comes or changes lets SSH in."""
+    """Find wide networks from which a new or changed group allows SSH."""
     rules = event.after.get("ingress") if event.type == GROUP else None
     for rule in rules if isinstance(rules, list) else ():
         if isinstance(rule, Mapping) and _has_ssh(rule):
             for network in _networks(rule):
                 if network.prefixlen < WIDEST[network.version]:
-                    yield SSH_OPEN, f"{event.name} lets SSH in from {network}: everybody could try to log in"
+                    yield SSH_OPEN, f"{event.name} allows SSH from {network}: anyone there could try to log in"
 
 
 def _has_ssh(rule: Mapping[str, Any]) -> bool:
@@ -39,5 +39,5 @@ def _networks(rule: Mapping[str, Any]) -> Iterator[ipaddress.IPv4Network | ipadd
         for text in rule.get(key) or ():
             try:
                 yield ipaddress.ip_network(text, strict=False)
-            except ValueError:  # not known yet: an address of something that is still to be made, which is one address
+            except ValueError:  # unknown until a resource exists; it is then a single address
                 continue

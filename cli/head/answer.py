@@ -1,4 +1,4 @@
-"""What a program of tailrack on a stack's head node answers, wherever that is: here, in the lab, or by SSH."""
+"""Run a command on a stack's head node and return its output: on this machine, in the lab, or by SSH."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ LIMIT_SECONDS = 120
 
 
 def ask_head(deployment: Deployment, made: Sequence[Made], head: str, command: str) -> str:
-    """Run a command of bash on the head node and return what it prints. Raises CliError with why it does not.
+    """Run a bash command on the head node and return its stdout. Raises CliError with the reason of a failure.
 
-    made   what the last run left, in whose steps the way there is
-    head   the head node's name; of a pool, of its cluster's
+    made   resources of the last run, whose steps have the connection
+    head   the name of the head node; for a pool, of its cluster's head node
     """
     if not deployment.written.head_in_lab and not deployment.written.head_is_here:
         return over_ssh(made, head, command)
@@ -35,6 +35,6 @@ def ask_head(deployment: Deployment, made: Sequence[Made], head: str, command: s
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CliError(f"the head node {head} does not answer: {error}") from None
     if done.returncode != 0:
-        why = " ".join((done.stderr or done.stdout).split())
-        raise CliError(f"the head node {head} does not say: {why or f'exit status {done.returncode}'}")
+        reason = " ".join((done.stderr or done.stdout).split())
+        raise CliError(f"the command on the head node {head} failed: {reason or f'exit status {done.returncode}'}")
     return done.stdout

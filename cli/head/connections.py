@@ -1,4 +1,4 @@
-"""How machines of a stack are reached: as the steps that ran on them were, whoever asks them now."""
+"""Connections to the machines of a stack, taken from the steps that ran on them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from components.steps.label import StepLabel
 from engine.events import Made
 
 
-def ways_to(made: Iterable[Made]) -> dict[str, Mapping[str, Any]]:
-    """Return the machines that steps of the stack have run on, with the connection of those; empty for this one.
+def connections_by_machine(made: Iterable[Made]) -> dict[str, Mapping[str, Any]]:
+    """Return the connection of each machine that ran a step of the stack; it is empty for this machine.
 
-    made   what the last run left. Where that ended half way, its first steps know the newest connection.
+    made   resources of the last run. After an incomplete run, its first steps have the newest connection.
     """
-    found: dict[str, Mapping[str, Any]] = {}
-    for each in made:
-        if (label := StepLabel.of(each.command)) and label.machine:
-            found[label.machine] = found.get(label.machine) or each.connection
-    return found
+    connections: dict[str, Mapping[str, Any]] = {}
+    for resource in made:
+        if (label := StepLabel.of(resource.command)) and label.machine:
+            connections[label.machine] = connections.get(label.machine) or resource.connection
+    return connections

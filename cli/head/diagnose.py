@@ -1,4 +1,4 @@
-"""`make diagnose`: one archive for a bug report or a colleague, of what every machine of a stack says of itself."""
+"""`make diagnose`: write one archive with the state of every machine of a stack, for a bug report."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from cli.head.connections import ways_to
+from cli.head.connections import connections_by_machine
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import PROJECT, ROOT, CliError
 from engine.commands import LOCAL, REMOTE, CommandError, Commands
 from stacks.yaml_file import FileError
 
-QUESTIONS = Path(__file__).with_suffix(".sh")
-# Seconds for one machine, all of its questions together; machines at once; characters of one machine's answer.
+SCRIPT = Path(__file__).with_suffix(".sh")
+# Seconds for all commands on one machine; machines at a time; characters of one machine's answer.
 LIMIT_SECONDS = 240
 AT_ONCE = 16
-MOST_SAID = 8 * 2**20
-# As root where that is to be had without a password; what only root can read is missing otherwise.
-_ASK = (
+MAX_ANSWER = 8 * 2**20
+# Run as root if sudo needs no password. Otherwise files that only root can read are missing.
+_RUN_SCRIPT = (
     f'run="timeout -k 5 {LIMIT_SECONDS} bash -s"; if [ "$(id -u)" != 0 ] && sudo -n true 2>/dev/null; '
     "then exec sudo -n $run; else exec $run; fi"
 )
-# Of somebody who does not answer there is no more to be learned by another try.
-_NO_PATIENCE = {"dialErrorLimit": 1, "perDialTimeout": 10}
-# No program of ours prints one; whatever else a log holds. A hostile machine wrote the text: each pattern reads each
+# A second try would tell no more about a machine that does not answer.
+_ONE_TRY = {"dialErrorLimit": 1, "perDialTimeout": 10}
+# Logs of other programs may contain secrets. A hostile machine may have written the text, so each pattern reads each
 # character a bounded number of times.
 _HIDDEN = "[hidden]"
 _SECRETS = (
@@ -46,68 +46,68 @@ _SECRETS = (
         ),
         rf"\1{_HIDDEN}",
     ),
-    # As base64 of keys: the munge key, a passphrase.
+    # Keys in base64: the munge key, a passphrase.
     (re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{120,}={0,2}"), _HIDDEN),
 )
 
 
-# Characters of a JSON Web Token, all of a run at once, and how one begins. The run has dots between its parts.
+# A run of characters that may contain a JSON Web Token, whose parts have dots between them, and the start of a token.
 _RUN = re.compile(r"(?<![A-Za-z0-9_.-])[A-Za-z0-9_.-]{16,}")
 _TOKEN = re.compile(r"\beyJ[A-Za-z0-9_-]{10}")
 
 
 def diagnose(deployment: Deployment, folder: Path) -> tuple[Path, list[str]]:
-    """Write the archive into a folder, for its owner alone; return its path, and the machines that did not answer."""
-    found: dict[str, str] = {"stack.txt": _stack(deployment)}
+    """Write the archive into a folder, readable only by its owner; return its path and the machines without answer."""
+    files: dict[str, str] = {"stack.txt": _stack(deployment)}
     try:
-        made, unread = deployment.made(), ""
+        made, error_line = deployment.made(), ""
     except (CliError, FileError) as error:
-        made, unread = [], f"{error}\n"
-    found["steps.txt"] = unread + "".join(f"{each.urn.rpartition('::')[2]}\n" for each in made)
-    found["outputs.json"] = _outputs(deployment)
-    ways = ways_to(made)
-    answers = dict(zip(ways, _asked(ways), strict=True))
-    silent = sorted(name for name, said in answers.items() if isinstance(said, CommandError))
-    silent += [name for name in deployment.written.host_names if name not in ways]
-    for name, said in answers.items():
-        found[f"machines/{name}.txt"] = f"no answer: {said.args[0]}\n" if isinstance(said, CommandError) else said
+        made, error_line = [], f"{error}\n"
+    files["steps.txt"] = error_line + "".join(f"{resource.urn.rpartition('::')[2]}\n" for resource in made)
+    files["outputs.json"] = _outputs(deployment)
+    connections = connections_by_machine(made)
+    answers = dict(zip(connections, _collect(connections), strict=True))
+    silent = sorted(name for name, answer in answers.items() if isinstance(answer, CommandError))
+    silent += [name for name in deployment.written.host_names if name not in connections]
+    for name, answer in answers.items():
+        files[f"machines/{name}.txt"] = f"no answer: {answer.args[0]}\n" if isinstance(answer, CommandError) else answer
     for name in silent:
-        found.setdefault(f"machines/{name}.txt", "not asked: no step of the stack has reached it\n")
-    found["not-answering.txt"] = "".join(f"{name}\n" for name in silent)
+        files.setdefault(f"machines/{name}.txt", "not queried: no step of the stack has reached it\n")
+    files["not-answering.txt"] = "".join(f"{name}\n" for name in silent)
     path = folder / f"diagnose-{deployment.workspace.stack}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.tar.gz"
-    _write(path, {name: without_secrets(text) for name, text in found.items()})
+    _write(path, {name: without_secrets(text) for name, text in files.items()})
     return path, silent
 
 
 def without_secrets(text: str) -> str:
-    """The text without what looks like a secret."""
-    for pattern, instead in _SECRETS:
-        text = pattern.sub(instead, text)
+    """Return the text with everything that looks like a secret hidden."""
+    for pattern, replacement in _SECRETS:
+        text = pattern.sub(replacement, text)
     return _RUN.sub(_without_token, text)
 
 
 def _without_token(run: re.Match[str]) -> str:
-    """A run of characters without a JSON Web Token (header.claims.signature) in it."""
+    """Return a run of characters, hidden if it contains a JSON Web Token (header.claims.signature)."""
     for part in run[0].split(".")[:-2]:
         if _TOKEN.search(part):
             return _HIDDEN
     return run[0]
 
 
-def _asked(ways: Mapping[str, Mapping[str, Any]]) -> list[str | CommandError]:
-    script, commands = QUESTIONS.read_text(encoding="utf-8"), Commands(AT_ONCE, ROOT, dry_run=False)
+def _collect(connections: Mapping[str, Mapping[str, Any]]) -> list[str | CommandError]:
+    script, commands = SCRIPT.read_text(encoding="utf-8"), Commands(AT_ONCE, ROOT, dry_run=False)
 
-    def ask(way: Mapping[str, Any]) -> str | CommandError:
+    def run(connection: Mapping[str, Any]) -> str | CommandError:
         inputs: dict[str, Any] = {"stdin": script, "addPreviousOutputInEnv": False}
-        if way:
-            inputs["connection"] = {**way, **_NO_PATIENCE}
+        if connection:
+            inputs["connection"] = {**connection, **_ONE_TRY}
         try:
-            return commands.run(REMOTE if way else LOCAL, _ASK, inputs, {})["stdout"][-MOST_SAID:]
+            return commands.run(REMOTE if connection else LOCAL, _RUN_SCRIPT, inputs, {})["stdout"][-MAX_ANSWER:]
         except CommandError as error:
             return error
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(ask, ways.values()))
+        return list(pool.map(run, connections.values()))
 
 
 def _stack(deployment: Deployment) -> str:
@@ -116,8 +116,8 @@ def _stack(deployment: Deployment) -> str:
         for line in (
             f"made: {time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} UTC",
             f"stack: {deployment.workspace.stack}",
-            f"tailrack: {_words('git', '-C', str(PROJECT), 'describe', '--tags', '--always', '--dirty')}",
-            f"engine: {'in-process' if deployment.in_process else _words('pulumi', 'version')}",
+            f"tailrack: {_output_of('git', '-C', str(PROJECT), 'describe', '--tags', '--always', '--dirty')}",
+            f"engine: {'in-process' if deployment.in_process else _output_of('pulumi', 'version')}",
             f"python: {platform.python_version()} on {platform.platform()}",
         )
     )
@@ -132,12 +132,12 @@ def _outputs(deployment: Deployment) -> str:
     return json.dumps(public, indent=2, sort_keys=True) + "\n"
 
 
-def _words(*command: str) -> str:
+def _output_of(*command: str) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"not known ({type(error).__name__})"
-    return done.stdout.strip() or "not known"
+        return f"unknown ({type(error).__name__})"
+    return done.stdout.strip() or "unknown"
 
 
 def _write(path: Path, texts: Mapping[str, str]) -> None:

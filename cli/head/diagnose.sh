@@ -1,10 +1,9 @@
 #!/bin/bash
-# What one machine of a cluster says of itself, for a bug report: bounded in lines and time, and nothing of it secret. Read as
-# root where that is to be had without a password.
+# Print the state of one machine for a bug report, with limits of lines and time and without secrets.
 export LC_ALL=C
 LINES_EACH=400
 
-# A section: its name, and the command. Long answers keep their end.
+# Print a section $1 with the output of the command $2...; a long output keeps its end.
 ask() {
     local name=$1
     shift
@@ -13,7 +12,7 @@ ask() {
     [ "${PIPESTATUS[0]}" -eq 0 ] || printf '(ended with status %s)\n' "${PIPESTATUS[0]}"
 }
 
-# The same of a file, by the account that owns the folder around it: a link there may lead to what only root can read.
+# Print a section $1 about the file $2 as the owner of its folder: a link there could lead to a file of root.
 ask_owner() {
     local name=$1 owner as=()
     owner=$(stat -c %U "${2%/*}")
@@ -39,8 +38,8 @@ done
 ask timers systemctl list-timers --no-pager 'tailrack-*'
 ask 'journal of tailrack' journalctl --no-pager -u 'tailrack-*' -n "$LINES_EACH" -o short-iso
 for log in /var/log/tailrack/*.log; do [ ! -f "$log" ] || ask "step ${log##*/}" tail -n 100 "$log"; done
-for theirs in /var/log/slurm/*.log; do
-    [ ! -f "$theirs" ] || ask_owner "log ${theirs##*/}" "$theirs" tail -n "$LINES_EACH" "$theirs"
+for slurm_log in /var/log/slurm/*.log; do
+    [ ! -f "$slurm_log" ] || ask_owner "log ${slurm_log##*/}" "$slurm_log" tail -n "$LINES_EACH" "$slurm_log"
 done
 ask addresses ip -br address
 ask routes ip route

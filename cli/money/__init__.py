@@ -1,1 +1,1 @@
-"""What a stack costs: now, after a change, this month; and the end of pools that nobody uses."""
+"""The costs of a stack, now, after a change and this month; and the removal of idle pools."""

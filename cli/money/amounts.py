@@ -1,4 +1,4 @@
-"""Amounts of money as people read them, and what nodes cost an hour."""
+"""Amounts of money as text, and hourly prices of nodes."""
 
 from __future__ import annotations
 
@@ -13,53 +13,53 @@ from stacks.config import PoolConfig, StackConfig
 
 
 def amount(value: float, currency: str, *, signed: bool = False) -> str:
-    """`12.30 USD`, `+4.10 USD`; a tenth of a cent is still told, as `0.0045 USD`."""
+    """Return `12.30 USD` or `+4.10 USD`; small amounts have four decimals, as in `0.0045 USD`."""
     decimals = 4 if 0 < abs(value) < 0.1 else 2
     return f"{value:{'+' if signed else ''},.{decimals}f} {currency}"
 
 
 @dataclass(frozen=True)
 class Prices:
-    """What nodes cost an hour.
+    """Hourly prices of nodes.
 
-    of         amount by node, of those that have a price
-    unpriced   nodes without one
+    by_node    amount by node, for nodes with a price
+    unpriced   nodes without a price
     """
 
     currency: str
-    of: Mapping[str, float]
+    by_node: Mapping[str, float]
     unpriced: tuple[str, ...] = ()
 
     @classmethod
-    def made(cls, outputs: Mapping[str, Any]) -> Prices:
-        """Those of the last `up`; of one of an earlier version, none. What is no price is none."""
+    def from_outputs(cls, outputs: Mapping[str, Any]) -> Prices:
+        """Return the prices in the last `up`'s outputs; an invalid price counts as none."""
         cluster = outputs.get("cluster") or {}
         nodes = {str(node["name"]): node.get("price_per_hour") for node in cluster.get("nodes", ())}
-        of = {name: float(price) for name, price in nodes.items() if _is_price(price)}
+        by_node = {name: float(price) for name, price in nodes.items() if _is_price(price)}
         currency = cluster.get("currency")
-        known = currency if isinstance(currency, str) and currency in CURRENCIES else DEFAULT_CURRENCY
-        return cls(known, of, tuple(name for name in nodes if name not in of))
+        currency_ = currency if isinstance(currency, str) and currency in CURRENCIES else DEFAULT_CURRENCY
+        return cls(currency_, by_node, tuple(name for name in nodes if name not in by_node))
 
     @classmethod
     def configured(cls, config: StackConfig | PoolConfig) -> Prices:
-        """Those of a config."""
+        """Return the prices in a config."""
         prices = {node.name: node.price_per_hour for node in config.nodes()}
-        of = {name: price for name, price in prices.items() if price is not None}
-        return cls(config.currency, of, tuple(name for name in prices if name not in of))
+        by_node = {name: price for name, price in prices.items() if price is not None}
+        return cls(config.currency, by_node, tuple(name for name in prices if name not in by_node))
 
     @property
     def total(self) -> float:
-        """Of all nodes together."""
-        return math.fsum(self.of.values())
+        """Return the sum of all prices."""
+        return math.fsum(self.by_node.values())
 
     @property
-    def words(self) -> str:
-        """`12.30 USD an hour for 3 of 4 nodes (no price: head)`; empty where no node has a price."""
-        if not self.of:
+    def summary(self) -> str:
+        """Return `12.30 USD an hour for 3 of 4 nodes (no price: head)`; empty if no node has a price."""
+        if not self.by_node:
             return ""
-        count = len(self.of) + len(self.unpriced)
-        whose = f"{len(self.of)} of {count} nodes" if self.unpriced else f"{count} node{'' if count == 1 else 's'}"
-        return f"{amount(self.total, self.currency)} an hour for {whose}{_named(self.unpriced)}"
+        count = len(self.by_node) + len(self.unpriced)
+        nodes = f"{len(self.by_node)} of {count} nodes" if self.unpriced else f"{count} node{'' if count == 1 else 's'}"
+        return f"{amount(self.total, self.currency)} an hour for {nodes}{_named(self.unpriced)}"
 
 
 def _is_price(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""What a preview's change makes of a stack's costs an hour."""
+"""The change of a stack's hourly costs in a preview."""
 
 from __future__ import annotations
 
@@ -11,52 +11,52 @@ from cli.pulumi.workspace import CliError
 
 
 def change(deployment: Deployment) -> list[str]:
-    """Return the sentences for a stack, from its last `up` to its config; one that says why, where there are none."""
+    """Return sentences on the change from the last `up` to the config, or one with the reason if that is unknown."""
     try:
-        return list(told(Prices.made(deployment.outputs()), Prices.configured(deployment.config())))
+        return list(sentences(Prices.from_outputs(deployment.outputs()), Prices.configured(deployment.config())))
     except CliError as error:
-        # A config that is wrong has failed the preview; what is left are secrets that only the CLI opens.
-        return [f"What it costs is not known here: {error}"]
+        # An invalid config has failed the preview already; only secrets that the CLI alone can decrypt remain.
+        return [f"The costs are unknown here: {error}"]
 
 
-def told(before: Prices, after: Prices) -> Iterator[str]:
-    """Give sentences: what it costs an hour now and then, and what makes the difference; nothing without a price.
+def sentences(before: Prices, after: Prices) -> Iterator[str]:
+    """Give sentences on the hourly costs now and after the change, and on the difference; nothing without a price.
 
-    before   of the last `up`
-    after    of the config
+    before   prices of the last `up`
+    after    prices of the config
     """
-    if not before.of and not after.of:
+    if not before.by_node and not after.by_node:
         return
-    now, then = amount(before.total, before.currency), amount(after.total, after.currency)
-    if before.currency != after.currency and before.of and after.of:
-        yield f"{now} an hour now, {then} an hour then: the currency is another, and nothing is exchanged."
-    elif before.total == after.total and before.of.keys() == after.of.keys():
-        yield f"{now} an hour now, and the same then."
+    old, new = amount(before.total, before.currency), amount(after.total, after.currency)
+    if before.currency != after.currency and before.by_node and after.by_node:
+        yield f"{old} an hour now, {new} an hour after: the currency changes, and amounts are not converted."
+    elif before.total == after.total and before.by_node.keys() == after.by_node.keys():
+        yield f"{old} an hour, unchanged."
     else:
         parts = list(_parts(before, after))
         difference = amount(after.total - before.total, after.currency, signed=True)
-        why = f": {', '.join(parts)}" if parts else ""
-        yield f"{difference} an hour ({now} now, {then} then){why}."
+        reasons = f": {', '.join(parts)}" if parts else ""
+        yield f"{difference} an hour ({old} now, {new} after){reasons}."
     if after.unpriced:
-        yield f"Without what {_count(len(after.unpriced))} cost that the config gives no price_per_hour."
+        yield f"Not included: {_count(len(after.unpriced))} without price_per_hour."
 
 
 def _parts(before: Prices, after: Prices) -> Iterator[str]:
-    """`+2 nodes: +4.10 USD`, `-1 node: ...`, `2 nodes with another price: ...`."""
-    # Nodes that were there without a price do not come: their price does.
-    there, stays = {*before.of, *before.unpriced}, {*after.of, *after.unpriced}
-    comes = [after.of[name] for name in after.of if name not in there]
-    goes = [before.of[name] for name in before.of if name not in stays]
-    both = there & stays
-    others = [after.of.get(name, 0.0) - before.of.get(name, 0.0) for name in both]
-    changed = [each for each in others if each]
-    if comes:
-        yield f"+{_count(len(comes))}: {amount(sum(comes), after.currency, signed=True)}"
-    if goes:
-        yield f"-{_count(len(goes))}: {amount(-sum(goes), before.currency, signed=True)}"
-    for up, each in groupby(sorted(changed), lambda step: step > 0):
-        steps = list(each)
-        kind = "dearer" if up else "cheaper"
+    """Give `+2 nodes: +4.10 USD`, `-1 node: ...`, `2 nodes dearer: ...`."""
+    # An old node that gets a price is not an added node.
+    old_nodes, new_nodes = {*before.by_node, *before.unpriced}, {*after.by_node, *after.unpriced}
+    added = [after.by_node[name] for name in after.by_node if name not in old_nodes]
+    removed = [before.by_node[name] for name in before.by_node if name not in new_nodes]
+    kept = old_nodes & new_nodes
+    differences = [after.by_node.get(name, 0.0) - before.by_node.get(name, 0.0) for name in kept]
+    changed = [step for step in differences if step]
+    if added:
+        yield f"+{_count(len(added))}: {amount(sum(added), after.currency, signed=True)}"
+    if removed:
+        yield f"-{_count(len(removed))}: {amount(-sum(removed), before.currency, signed=True)}"
+    for dearer, group in groupby(sorted(changed), lambda step: step > 0):
+        steps = list(group)
+        kind = "dearer" if dearer else "cheaper"
         yield f"{_count(len(steps))} {kind}: {amount(sum(steps), after.currency, signed=True)}"
 
 

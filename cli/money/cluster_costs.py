@@ -1,4 +1,4 @@
-"""What a stack's cluster costs as its head node tells it, for the report; what of it is known where that is silent."""
+"""The costs of a stack's cluster for the report, from its head node, or from the config if that does not answer."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
 from components.roles.tailrack_command.costs import ESTIMATE, Cost, as_rows, longest_idle, sums
 
-_ASK = "/usr/local/bin/tailrack costs --json"
+_COMMAND = "/usr/local/bin/tailrack costs --json"
 
 
 @dataclass(frozen=True)
 class ClusterCosts:
-    """Sentences on sums, nodes that are idle, the longest first, and what there is to say of all this."""
+    """Sentences on sums, a note on all of it, and idle nodes, the longest idle first."""
 
     sums: list[str]
     note: str
@@ -27,18 +27,18 @@ class ClusterCosts:
 
 
 def cluster_costs(deployment: Deployment, outputs: Mapping[str, Any]) -> ClusterCosts | None:
-    """Ask the head node; None where no node of the stack has a price."""
-    prices = Prices.made(outputs)
-    if not prices.of:
+    """Return the costs from the head node; None if no node of the stack has a price."""
+    prices = Prices.from_outputs(outputs)
+    if not prices.by_node:
         return None
     try:
-        said = json.loads(ask_head(deployment, deployment.made(), str(outputs["cluster"].get("head", "")), _ASK))
-        rows = as_rows(said)
-        return ClusterCosts(sums(rows, int(said["since"])), ESTIMATE, longest_idle(rows))
+        answer = json.loads(ask_head(deployment, deployment.made(), str(outputs["cluster"].get("head", "")), _COMMAND))
+        rows = as_rows(answer)
+        return ClusterCosts(sums(rows, int(answer["since"])), ESTIMATE, longest_idle(rows))
     except CliError as error:
-        why = one_line(str(error))
+        reason = one_line(str(error))
     except (ValueError, KeyError, TypeError):
-        why = "the head node's answer cannot be read"
+        reason = "the head node's answer cannot be read"
     return ClusterCosts(
-        [f"{prices.words}, by the config of the last up"], f"This month and who is idle: not known, {why}."
+        [f"{prices.summary}, by the config of the last up"], f"This month's costs and idle nodes are unknown: {reason}."
     )

@@ -1,4 +1,4 @@
-"""Whether a pool is taken away because nobody uses it: what its config allows, and what its cluster's Slurm says."""
+"""Decide whether to destroy an idle pool, from its config and its cluster's Slurm."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from engine.events import Made
 from stacks.config import PoolConfig
 
 _NODE = re.compile(r"[a-z][a-z0-9-]{0,62}")
-# As root, who alone may take nodes out of work.
-_ASK = """set -e
+# Only root may drain nodes.
+_COMMAND = """set -e
 program=/usr/local/bin/tailrack
 if [ "$(id -u)" = 0 ]; then $program {words}; else sudo -n $program {words}; fi"""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether a stack is to be destroyed now, and why or why not, in words for after `Stack x is kept: `."""
+    """Whether to destroy a stack now, and the reason, which follows `Keeping stack x: `."""
 
     destroy: bool
     why: str
 
 
 def decide(deployment: Deployment) -> Decision:
-    """Ask the cluster, which takes the pool's nodes out of work where nobody uses them.
+    """Ask the cluster, which drains the pool's nodes if they are unused.
 
-    Raises CliError where that cannot be found out, which is no reason to destroy anything.
+    Raises CliError if the use is unknown; then nothing is destroyed.
     """
     config = deployment.config()
     if not isinstance(config, PoolConfig):
-        return Decision(False, "it is a cluster, and only a pool is ever taken away for being idle")
+        return Decision(False, "it is a cluster, and only pools are destroyed when idle")
     if config.idle_limit_minutes is None:
         return Decision(False, "its config has no idle_limit_minutes")
     cluster = deployment.outputs().get("cluster")
@@ -45,13 +45,13 @@ def decide(deployment: Deployment) -> Decision:
     if not cluster:
         if made:
             raise CliError(
-                "the last run of this stack did not come to its end, and nobody can say who uses what it has made: "
-                f"run {deployment.make('up')}, or {deployment.make('down')}"
+                "the last run of this stack did not finish, so it is unknown whether its machines are used: "
+                f"run {deployment.make('up')} or {deployment.make('down')}"
             )
-        return Decision(False, "nothing of it is there")
-    # Also those of a run since that did not come to its end.
+        return Decision(False, "it has no resources")
+    # Include the nodes of a later run that did not finish.
     names = sorted({str(node["name"]) for node in cluster.get("nodes", ())} | {*_nodes_of(made)})
-    words = [
+    command = [
         "idle",
         "--json",
         "--take-out",
@@ -59,23 +59,23 @@ def decide(deployment: Deployment) -> Decision:
         str(config.idle_limit_minutes),
         *filter(_NODE.fullmatch, names),
     ]
-    said = ask_head(deployment, made, str(cluster.get("head", "")), _ASK.replace("{words}", shlex.join(words)))
-    return _read(said)
+    answer = ask_head(deployment, made, str(cluster.get("head", "")), _COMMAND.replace("{words}", shlex.join(command)))
+    return _decision_from(answer)
 
 
 def _nodes_of(made: Iterable[Made]) -> Iterator[str]:
-    for each in made:
-        kind, _, name = each.urn.rpartition("::")
+    for resource in made:
+        kind, _, name = resource.urn.rpartition("::")
         if kind.endswith("tailrack:cluster:ComputeNode"):
             yield name
 
 
-def _read(said: str) -> Decision:
-    """What `tailrack idle --json` has said; anything else is no leave to destroy something."""
+def _decision_from(answer: str) -> Decision:
+    """Return the decision in the output of `tailrack idle --json`; CliError for any other output."""
     try:
-        told = json.loads(said)
-        if isinstance(told["unused"], bool) and isinstance(told["why"], str):
-            return Decision(told["unused"], one_line(told["why"]))
+        report = json.loads(answer)
+        if isinstance(report["unused"], bool) and isinstance(report["why"], str):
+            return Decision(report["unused"], one_line(report["why"]))
     except (ValueError, KeyError, TypeError):
         pass
-    raise CliError(f"the head node does not say whether anybody uses it: {one_line(said[-200:]) or 'nothing'}")
+    raise CliError(f"the head node did not report whether the pool is in use: {one_line(answer[-200:]) or 'nothing'}")

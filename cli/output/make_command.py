@@ -1,4 +1,4 @@
-"""Commands that people are told to run: each means the same stack wherever and whenever it is copied."""
+"""The `make` commands in messages; each names its stack, so that it means the same in every shell."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Make:
-    """Renders `make` commands for one stack: `make("down", CLUSTER="gone")`.
+    """A renderer of `make` commands for one stack: `make("down", CLUSTER="gone")`.
 
-    The stack is said even where it is the one that make takes by itself: a shell may have another one in STACK.
+    A command names even the default stack, because a shell may have another one in STACK.
 
-    stack    the stack's name; empty for a command that is of no stack
-    engine   what ENGINE= said; empty where it was left out
+    stack    the stack's name; empty for a command without a stack
+    engine   the value of ENGINE; empty if unset
     """
 
     stack: str = ""
@@ -22,21 +22,21 @@ class Make:
 
     @classmethod
     def of(cls, stack: str) -> Make:
-        """The commands of a stack, with the engine that make was asked for."""
+        """Return the renderer for a stack, with the engine of the environment."""
         return cls(stack, os.environ.get("ENGINE", ""))
 
     def at(self, stack: str) -> Make:
-        """The commands of another stack."""
+        """Return the renderer for another stack."""
         return replace(self, stack=stack)
 
-    def __call__(self, target: str, **words: str) -> str:
+    def __call__(self, target: str, **overrides: str) -> str:
         """Return the command of a target, quoted for a shell."""
-        given = {"STACK": self.stack, "ENGINE": self.engine, **words}
-        return " ".join(["make", target, *(f"{name}={_quoted(value)}" for name, value in given.items() if value)])
+        variables = {"STACK": self.stack, "ENGINE": self.engine, **overrides}
+        return " ".join(["make", target, *(f"{name}={_quoted(value)}" for name, value in variables.items() if value)])
 
 
 def _quoted(value: str) -> str:
-    value = value.replace("$", "$$")  # make's own
+    value = value.replace("$", "$$")  # make expands $
     quoted = shlex.quote(value)
     if quoted == value or "'" not in value or set(value) & set('"$`\\!'):
         return quoted

@@ -1,4 +1,4 @@
-"""What to try after an `up`: commands for the machines that this stack has, and none for others."""
+"""Commands to try after an `up`, for the machines of this stack."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cli.head.command import way_to_head
+from cli.head.command import ssh_to_head
 from cli.pulumi.deployment import Deployment
 
 
 def next_commands(deployment: Deployment, outputs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Give commands worth trying next to a stack that is up, and what each is for."""
+    """Give commands worth trying next, each with its purpose."""
     make = deployment.make
     if deployment.written.cluster_stack:
         head = outputs["cluster"]["head"]
-        yield _on_head(deployment, head, "sinfo", "", "the cluster, with the pool's partitions")
-        yield make("report"), "the pool on one page, with charts"
-        yield make("down"), "have the pool leave; the cluster stays as it is"
+        yield _on_head(deployment, head, "sinfo", "", "show the cluster, with the pool's partitions")
+        yield make("report"), "write the pool's report page, with charts"
+        yield make("down"), "remove the pool; the cluster stays"
         return
-    job, what = _job(deployment, outputs)
-    yield _on_head(deployment, deployment.written.head_name, job, deployment.written.first_user, what)
-    yield make("report"), "all of it on one page, with charts"
-    yield f"{make('outputs')} | python3 -m json.tool", "every figure, as one JSON object"
-    yield make("down"), "remove all of it"
+    job, purpose = _job(deployment, outputs)
+    yield _on_head(deployment, deployment.written.head_name, job, deployment.written.first_user, purpose)
+    yield make("report"), "write the cluster's report page, with charts"
+    yield f"{make('outputs')} | python3 -m json.tool", "show every figure, as one JSON object"
+    yield make("down"), "remove everything"
 
 
 def _job(deployment: Deployment, outputs: Mapping[str, Any]) -> tuple[str, str]:
@@ -32,18 +32,18 @@ def _job(deployment: Deployment, outputs: Mapping[str, Any]) -> tuple[str, str]:
     if deployment.written.head_computes:
         nodes = outputs["cluster"]["nodes"]
     if len({node["site"] for node in nodes}) > 1:
-        return "srun -N2 --switches=2 hostname", "a job that may span sites"
-    return ("srun -N2 hostname", "a job on two nodes") if len(nodes) > 1 else ("srun hostname", "a job")
+        return "srun -N2 --switches=2 hostname", "run a job that may span sites"
+    return ("srun -N2 hostname", "run a job on two nodes") if len(nodes) > 1 else ("srun hostname", "run a job")
 
 
-def _on_head(deployment: Deployment, head: str, command: str, user: str, what: str) -> tuple[str, str]:
-    """A command on the head node, as a user of the cluster where one is named."""
+def _on_head(deployment: Deployment, head: str, command: str, user: str, purpose: str) -> tuple[str, str]:
+    """Return a command on the head node, run as a user of the cluster if one is given, and its purpose."""
     as_user = f"su - {user} -c {shlex.quote(command)}" if user else command
     if deployment.written.head_in_lab:
-        return deployment.make("shell", NODE=head, COMMAND=as_user), what
+        return deployment.make("shell", NODE=head, COMMAND=as_user), purpose
     if deployment.written.head_is_here:
-        return (f"sudo {as_user}" if user and os.geteuid() else as_user), what
-    if way := way_to_head(deployment):
+        return (f"sudo {as_user}" if user and os.geteuid() else as_user), purpose
+    if ssh := ssh_to_head(deployment):
         root = deployment.written.head_login == "root"
-        return f"{way} {shlex.quote(as_user if root or not user else f'sudo {as_user}')}", what
-    return command, f"{what}: on the head node {head}{f', as {user}' if user else ''}"
+        return f"{ssh} {shlex.quote(as_user if root or not user else f'sudo {as_user}')}", purpose
+    return command, f"{purpose}: on the head node {head}{f', as {user}' if user else ''}"

@@ -1,4 +1,4 @@
-"""Progress for people: what is done now and how long it took, on stderr; stdout is for results."""
+"""Progress on stderr: steps that run, and how long finished ones took. Stdout is for results."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _DONE = {"create": "created", "update": "updated", "replace": "replaced", "delet
 
 
 def describe(command: str, name: str) -> str:
-    """Return a step's words for people: those of the label in front of its command, else the resource's name."""
+    """Return the text of the label in front of a step's command, or the resource's name without a label."""
     label = StepLabel.of(command)
     return one_line(label.text if label else name)
 
 
 class Progress:
-    """Prints a line when a step ends, and keeps a line of what runs now where the terminal can show one.
+    """A printer of one line per finished step; a terminal also shows the running steps.
 
-    Elsewhere, as in a pipe, it prints what runs when nothing has ended for a while. Of a preview it prints nothing
-    (cli/preview).
+    Without a terminal, it prints the running steps when none has finished for a while. It prints nothing for a preview
+    (see cli/preview).
 
-    begun   whether any step has been run; none is in a preview
+    begun   whether a step has started; always false in a preview
     """
 
     def __init__(self, console: Console, preview: bool = False, quiet_seconds: float = 30) -> None:
@@ -43,7 +43,7 @@ class Progress:
         if self._status:
             self._status.start()
         elif not self._preview:
-            threading.Thread(target=self._say_what_runs, daemon=True).start()
+            threading.Thread(target=self._print_running_steps, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -52,7 +52,7 @@ class Progress:
             self._status.stop()
 
     def on_event(self, event: Event) -> None:
-        """Take an event of either engine; components have no work of their own and are not shown."""
+        """Handle an event of either engine; components do nothing and are not shown."""
         if event.type.startswith(("tailrack:", "pulumi:")) or event.operation == "same":
             return
         with self._lock:
@@ -71,18 +71,18 @@ class Progress:
             elif event.kind == "message":
                 self._console.print(f"  {lines(event.text)}", markup=False, highlight=False)
             if self._status:
-                self._status.update(Text(self._now()))
+                self._status.update(Text(self._running_steps()))
 
-    def _say_what_runs(self) -> None:
+    def _print_running_steps(self) -> None:
         while not self._ended.wait(self._quiet_seconds):
             with self._lock:
                 if self._running and not self._printed.is_set():
                     longest = time.monotonic() - min(begun for _, begun in self._running.values())
-                    line = f"   {self._now()}, for {longest:.0f} s"
+                    line = f"   {self._running_steps()}, for {longest:.0f} s"
                     self._console.print(line, markup=False, highlight=False, soft_wrap=True)
                 self._printed.clear()
 
-    def _now(self) -> str:
+    def _running_steps(self) -> str:
         names = [name for name, _ in sorted(self._running.values(), key=lambda pair: pair[1])]
         return f"now: {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}" if names else ""
 
@@ -93,7 +93,7 @@ def _line(event: Event, outcome: str) -> str:
 
 
 def changes(summary: Summary) -> str:
-    """Return one line of what changed: `3 created, 1 updated, 20 unchanged in 12.3 s`."""
+    """Return one line of counts: `3 created, 1 updated, 20 unchanged in 12.3 s`."""
     parts = [f"{summary.counts[operation]} {_DONE[operation]}" for operation in _DONE if summary.counts[operation]]
     parts.append(f"{summary.counts['same']} unchanged")
     return f"{', '.join(parts)} in {summary.seconds:.1f} s"

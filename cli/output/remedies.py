@@ -1,4 +1,4 @@
-"""What to do about a machine that could not be reached, or no longer. A script's own failures say it themselves."""
+"""Remedies for machines that cannot be reached, or no longer. Failures of scripts contain their own remedy."""
 
 from __future__ import annotations
 
@@ -10,70 +10,71 @@ from components.steps.label import StepLabel
 from engine.events import Failure, Summary
 
 _NO_STACK = Make()
-# What sudo and SSH say, the latter in the words of the CLI's provider and of the in-process engine; and the remedy.
+# Patterns of errors of sudo and of SSH (in the CLI's provider and in the in-process engine), each with its remedy.
 _REMEDIES = (
     (
         r"sudo: ((?!sudo: ).)*(is|are) required|sudo.: (No such file|not found)|not in the sudoers file|"
         r"may not run sudo",
-        "give the account that steps run with on {machine} password-less sudo (a line `NAME ALL=(ALL) NOPASSWD: ALL` "
-        "in /etc/sudoers.d), or use root; then run up again",
+        "give the login account on {machine} password-less sudo (a line `NAME ALL=(ALL) NOPASSWD: ALL` in "
+        "/etc/sudoers.d), or log in as root; then run up again",
     ),
     (
         r"/[0-9a-f]{64}: not there, or not whole",
-        "somebody took away what tailrack had put into the login's home on {machine}. Write another text for it in "
-        "tailrack:cluster.repair (of a pool: tailrack:repair), which puts it there again; then run up again",
+        "the setup scripts are missing from the home folder of the login account on {machine}. To copy them again, "
+        "change the machine's value in tailrack:cluster.repair (in a pool: tailrack:repair); then run up again",
     ),
     (
-        # The first bytes of a text are read as a length.
+        # SFTP reads the first bytes of such output as a length.
         r"max(imum)? packet (size|length) exceeded|packet too (long|large)|message too long",
-        "something that the login on {machine} starts prints text where files should come: most often .bashrc, "
-        ".profile or /etc/bash.bashrc. `ssh {machine} true` has to print nothing: let that file end at once "
-        "where no person is logged in (a first line `[[ $- == *i* ]] || return`); then run up again",
+        "a start-up file of the login account on {machine} prints text, which breaks SFTP: usually .bashrc, .profile "
+        "or /etc/bash.bashrc. `ssh {machine} true` must print nothing: let that file end at once without a person (a "
+        "first line `[[ $- == *i* ]] || return`); then run up again",
     ),
     (
         r"subsystem request failed|SFTP (connection|protocol|subsystem)|session request failed",
-        "give the sshd of {machine} its SFTP, by which scripts come: a line `Subsystem sftp internal-sftp` in "
-        "/etc/ssh/sshd_config there, and `systemctl reload ssh`; where {machine} is a pod, reached by its provider's "
-        "SSH proxy, it has no systemd and no TUN device either and cannot be a node: rent a virtual machine or bare "
-        "metal in its place (docs/providers.md); then run up again",
+        "enable SFTP in the sshd of {machine}, because tailrack copies its scripts with SFTP: add the line "
+        "`Subsystem sftp internal-sftp` to /etc/ssh/sshd_config there and run `systemctl reload ssh`. If {machine} is "
+        "a pod behind its provider's SSH proxy, it has no systemd and no TUN device and cannot be a node: rent a "
+        "virtual machine or bare metal instead (docs/providers.md). Then run up again",
     ),
     (
         r"host key mismatch|host key is not trusted",
-        "{machine} shows another host key than the one in the config, and nothing was run on it. Compare host_key with "
-        "/etc/ssh/ssh_host_ed25519_key.pub on {machine} itself: correct the config if that is the one (of a key in "
-        "known_hosts_file: delete its line and run '{trust}'), and find out who answers at the address if it is "
-        "not; then run up again",
+        "the host key at the address of {machine} differs from the config, and nothing was run there. Read "
+        "/etc/ssh/ssh_host_ed25519_key.pub on {machine} itself. If it differs from host_key, correct the config (for a "
+        "key in known_hosts_file: delete its line and run '{trust}'). If it equals host_key, another machine answers "
+        "at this address: find out which one. Then run up again",
     ),
     (
         r"SSH_AUTH_SOCK|attempted methods \[none\]",
-        "the config says `agent: true` for the way to {machine}, and no agent with a key was there: see that "
-        "`ssh-add -l` shows the key in the shell that you run this in; then run up again",
+        "the config has `agent: true` for the connection to {machine}, but no SSH agent with a key was found: make "
+        "sure that `ssh-add -l` shows the key in this shell; then run up again",
     ),
     (
         r"unable to authenticate|permission denied for user",
-        "see user and private_key_file of {machine} in the config, and ~/.ssh/authorized_keys there; then run up again",
+        "check user and private_key_file of {machine} in the config, and ~/.ssh/authorized_keys on {machine}; then run "
+        "up again",
     ),
     (
-        r"accepts connections and says nothing",
-        "restart it, or the sshd on it (a machine that is out of memory is like that), or take {machine} out of the "
+        r"accepts connections but does not answer",
+        "restart {machine} or its sshd (a machine without free memory behaves like this), or remove {machine} from the "
         "config; then run up again",
     ),
     (
         r"failed attempts",
-        "see that {machine} is switched on and that ssh reaches it from here, then run up again; "
-        "a machine that is gone for good is removed from the config",
+        "check that {machine} is on and that you can reach it by SSH from this machine, then run up again. If "
+        "{machine} no longer exists, remove it from the config",
     ),
     (
         r"connection (was )?lost|without exit status|not responding|connection (reset|timed out)|broken pipe",
-        "the connection to {machine} broke while the step was at work, and it may still be at work there. See that "
-        "{machine} is switched on and that ssh reaches it from here, then run up again: the step waits for the one "
-        "that was cut off (up to 10 minutes; see /var/log/tailrack there) and begins anew",
+        "the connection to {machine} broke during the step, which may still run there. Check that {machine} is on and "
+        "that you can reach it by SSH from this machine, then run up again: the step waits up to 10 minutes for the "
+        "interrupted one (see /var/log/tailrack on {machine}) and starts again",
     ),
 )
 
 
 def with_remedies(summary: Summary, make: Make = _NO_STACK) -> Summary:
-    """Add a line `next: ...` to the failures of steps whose machine could not be reached.
+    """Add a line `next: ...` to the failures of steps on machines that could not be reached.
 
     make   the commands of the stack
     """
@@ -87,6 +88,6 @@ def _explained(failure: Failure, make: Make) -> Failure:
         return failure
     for pattern, remedy in _REMEDIES:
         if re.search(pattern, failure.message, re.IGNORECASE):
-            words = remedy.format(machine=label.machine, trust=make("trust"))
-            return replace(failure, message=f"{failure.message}\nnext: {words}")
+            text = remedy.format(machine=label.machine, trust=make("trust"))
+            return replace(failure, message=f"{failure.message}\nnext: {text}")
     return failure

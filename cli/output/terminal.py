@@ -1,4 +1,4 @@
-"""What people see of texts that machines and users have written: words, which move no cursor and hide nothing."""
+"""Show text of machines and users safely: control characters become visible, so that they move no cursor."""
 
 from __future__ import annotations
 
@@ -14,54 +14,54 @@ from rich.segment import Segment
 
 
 def one_line(text: str) -> str:
-    """The text on one line: a blank for a line break or a tab, `\\x1b` for an escape; so for all that is not printed.
+    """Return the text on one line, with a space for each line break or tab, and `\\x1b` and the like for the rest.
 
-    Not printed are control characters of both sets, marks that turn the direction of writing, halves of surrogates.
+    The rest is every unprintable character: control characters, marks of text direction, lone surrogates.
     """
     return text if text.isprintable() else "".join(map(_shown, text))
 
 
 def lines(text: str) -> str:
-    """The text, its lines kept, and each of them as `one_line` has it."""
+    """Return the text with each line converted by `one_line`."""
     return "\n".join(map(one_line, text.split("\n")))
 
 
-def _shown(letter: str) -> str:
-    if letter.isprintable():
-        return letter
-    return " " if letter.isspace() else letter.encode("unicode_escape").decode()
+def _shown(character: str) -> str:
+    if character.isprintable():
+        return character
+    return " " if character.isspace() else character.encode("unicode_escape").decode()
 
 
 class Terminal(Console):
-    """Where all commands print: on stderr, with nothing in a text taken for markup, and no text but as `lines` has it.
+    """The console of all commands: stderr, without markup, with each text converted by `lines`.
 
-    What is known to come from elsewhere is made one line where it is put into a sentence or a cell, so that it cannot
-    pass for a line of its own. This is for what nobody thought of.
+    Callers convert foreign text with `one_line` before they put it into a sentence or a cell, so that it cannot imitate
+    a separate line. This class is the second defence.
     """
 
     def __init__(self) -> None:
         super().__init__(stderr=True, markup=False)
         if not self.is_terminal:
-            self.width = 120  # a log is as wide as its lines
+            self.width = 120  # for logs
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Every text, on its way to the screen; what rich itself says to the terminal is no text."""
+        """Convert each text on its way to the screen; leave rich's own control sequences."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(lines(segment.text), segment.style)
 
 
-def run_shown(words: Sequence[str], *, always: bool = True) -> int:
-    """Run a command and pass on what it says, as `lines` has it, while it says it. Returns its exit status.
+def run_shown(command: Sequence[str], *, always: bool = True) -> int:
+    """Run a command, print its output as it comes, converted by `lines`, and return its exit status.
 
-    always   not to a terminal alone; what goes into a file or a pipe is passed on byte by byte otherwise
+    always   convert output to files and pipes too; without it, they get the exact bytes
     """
     with subprocess.Popen(
-        words,
+        command,
         stdout=subprocess.PIPE if always or sys.stdout.isatty() else None,
         stderr=subprocess.PIPE if always or sys.stderr.isatty() else None,
     ) as process:
         streams = ((process.stdout, sys.stdout), (process.stderr, sys.stderr))
-        threads = [threading.Thread(target=_pass_on, args=(said, to)) for said, to in streams if said]
+        threads = [threading.Thread(target=_pass_on, args=(source, target)) for source, target in streams if source]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -69,14 +69,14 @@ def run_shown(words: Sequence[str], *, always: bool = True) -> int:
     return process.returncode
 
 
-def _pass_on(said: IO[bytes], to: TextIO) -> None:
+def _pass_on(source: IO[bytes], target: TextIO) -> None:
     decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
-    while chunk := said.read1(65536):  # type: ignore[attr-defined]
-        _write(to, decoder.decode(chunk))
-    _write(to, decoder.decode(b"", final=True))
+    while chunk := source.read1(65536):  # type: ignore[attr-defined]
+        _write(target, decoder.decode(chunk))
+    _write(target, decoder.decode(b"", final=True))
 
 
-def _write(to: TextIO, text: str) -> None:
-    encoding = to.encoding or "utf-8"
-    to.write(lines(text).encode(encoding, "backslashreplace").decode(encoding))
-    to.flush()
+def _write(target: TextIO, text: str) -> None:
+    encoding = target.encoding or "utf-8"
+    target.write(lines(text).encode(encoding, "backslashreplace").decode(encoding))
+    target.flush()

@@ -1,1 +1,1 @@
-"""What a preview says to people: what is certain, what may be, and in which words."""
+"""The preview for people: certain and possible changes, on the terminal and as a comment."""

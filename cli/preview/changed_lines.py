@@ -1,7 +1,7 @@
-"""What of a step's inputs is about to change, as lines: never an opaque `stdin`, never a secret.
+"""The changes of a step's inputs as readable lines without secrets.
 
-A step sends its values in front of its script (components/steps/step.py), the files that it writes among them, so the
-difference between two of them is the difference between two versions of slurm.conf, of exports, of a user list.
+A step sends its values, including files, in front of its script (components/steps/step.py). So the difference between
+two inputs is the difference between two versions of slurm.conf, of exports, of a user list.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from pulumi.runtime.rpc import UNKNOWN
 
 from engine.values import HIDDEN
 
-_SCRIPT = "\n#!/bin/bash\n"  # what follows the values
+_SCRIPT = "\n#!/bin/bash\n"  # the script follows the values
 _VALUE = re.compile(r"""^([A-Z][A-Z0-9_]*)=((?:'[^']*'|"[^"]*"|[^\s'"])*)$""", re.MULTILINE)
 _MOST_LINES = 40  # of one value
 _LONGEST = 200  # characters of a line
-# Texts that say nothing to a script but that it should run again.
+# Values that only make a script run again.
 _SILENT = {"STEP_NAME", "STEP_LOCK"}
-# Of a step whose script lies on the machine (Machine.scripts_folder).
+# The digest in the command of a step whose script is on the machine (Machine.scripts_folder).
 _DIGEST = re.compile(r"\.tailrack/(?:[\w.-]+/)?scripts/[0-9a-f]{64}")
-_KNOWN_AS = {"SLURM_SLURM_CONF": "slurm.conf", "USERS_LINES": "users", "NODE_EXPORT": "exports"}
+_READABLE = {"SLURM_SLURM_CONF": "slurm.conf", "USERS_LINES": "users", "NODE_EXPORT": "exports"}
 _COMMANDS = ("create", "update", "delete")
-_ANOTHER = "# its script changes: by what the config adds or takes away, or by another version of tailrack"
+_NEW_SCRIPT = "# its script changes, because of the config or of another version of tailrack"
 
 
 def changed_lines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Return what changes between two inputs of a command, as lines of a diff.
+    """Return the changes between two inputs of a command as lines of a diff.
 
-    A line starts with `- ` or `+ ` (a line of a value that goes or comes), or `# ` (words about what follows). None
-    where the command comes or goes as a whole.
+    A line starts with `- ` or `+ ` (a removed or added line of a value), or `# ` (a comment about the next lines).
+    Returns no lines if the whole command is new or removed.
     """
     lines: list[str] = []
     if not before or not after:
@@ -52,41 +52,41 @@ def changed_lines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[s
         elif key == "acl" and isinstance(old, str) and isinstance(new, str) and UNKNOWN not in (old, new):
             lines += ["# the tailnet's policy", *difference(old, new)]
         elif key == "triggers":
-            lines.append("# what it measures is another" if "update" in after else "# it is asked to be made anew")
+            lines.append("# the measurement changes" if "update" in after else "# its triggers change")
         else:
-            lines.append(f"# its {_words(key)} changes")
-    # What is hidden looks the same before and after.
+            lines.append(f"# its {readable(key)} changes")
+    # A hidden secret looks the same before and after.
     if not lines and HIDDEN in (*before.values(), *after.values()):
-        lines.append("# a secret of it, or its connection, changes")
-    # A step has several commands, of one script.
-    while lines.count(_ANOTHER) > 1:
-        lines.remove(_ANOTHER)
+        lines.append("# a secret or the connection changes")
+    # The commands of a step share one script.
+    while lines.count(_NEW_SCRIPT) > 1:
+        lines.remove(_NEW_SCRIPT)
     return lines
 
 
 def _of_commands(key: str, old: str, new: str) -> Iterator[str]:
     if _DIGEST.findall(old) != _DIGEST.findall(new):
-        yield _ANOTHER
+        yield _NEW_SCRIPT
     if _DIGEST.sub("", old) != _DIGEST.sub("", new):
         yield f"# its {key} changes"
 
 
 def _of_copies(key: str, old: object, new: object) -> Iterator[str]:
     if key == "triggers":
-        yield "# the machine is another, or is to be repaired"
+        yield "# the machine was replaced, or a repair is requested"
     elif key != "source":
-        yield f"# its {_words(key)} changes"
+        yield f"# its {readable(key)} changes"
     elif not (isinstance(old, dict) and isinstance(new, dict) and old.get("hash") == new.get("hash")):
-        yield _ANOTHER
+        yield _NEW_SCRIPT
 
 
 def _of_stdin(old: object, new: object) -> Iterator[str]:
     if old == HIDDEN and new == UNKNOWN:
-        yield "# with a secret that is made anew"
+        yield "# with a new secret"
     elif UNKNOWN in (old, new):
-        yield "# with values that are known once the steps before it have run"
+        yield "# with values that are unknown until earlier steps have run"
     elif not isinstance(old, str) or not isinstance(new, str) or HIDDEN in (old, new):
-        yield "# it becomes, or was, a secret"
+        yield "# its input becomes, or was, a secret"
     else:
         yield from _of_texts(old, new)
 
@@ -94,26 +94,26 @@ def _of_stdin(old: object, new: object) -> Iterator[str]:
 def _of_texts(old: str, new: str) -> Iterator[str]:
     (before, old_script), (after, new_script) = values_and_script(old), values_and_script(new)
     for name in sorted((before.keys() | after.keys()) - _SILENT):
-        was, becomes = before.get(name, ""), after.get(name, "")
-        if was == becomes:
+        old_value, new_value = before.get(name, ""), after.get(name, "")
+        if old_value == new_value:
             continue
-        yield f"# {_words(name)}"
-        told = [line for line in difference(was, becomes) if line[2:].strip()]
-        yield from told[:_MOST_LINES]
-        if len(told) > _MOST_LINES:
-            yield f"# and {len(told) - _MOST_LINES} more lines"
+        yield f"# {readable(name)}"
+        changed = [line for line in difference(old_value, new_value) if line[2:].strip()]
+        yield from changed[:_MOST_LINES]
+        if len(changed) > _MOST_LINES:
+            yield f"# and {len(changed) - _MOST_LINES} more lines"
     if old_script != new_script:
-        yield _ANOTHER
+        yield _NEW_SCRIPT
 
 
 def values_and_script(stdin: str) -> tuple[dict[str, str], str]:
-    """Return what a step is sent: its values by name, and its script."""
+    """Return the parts of a step's stdin: its values by name, and its script."""
     header, _, script = stdin.partition(_SCRIPT)
     return {name: "".join(shlex.split(quoted)) for name, quoted in _VALUE.findall(header)}, script
 
 
 def difference(old: str, new: str) -> Iterator[str]:
-    """Give the lines that go, as `- line`, and those that come, as `+ line`."""
+    """Give removed lines as `- line` and added lines as `+ line`."""
     before, after = _lines(old), _lines(new)
     if before == after:
         return
@@ -127,7 +127,7 @@ def difference(old: str, new: str) -> Iterator[str]:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines of a text; of a JSON object with texts in it (files by name), the lines of these; any other's parts."""
+    """Return the lines of a text; for JSON with files by name, the lines of the files; for other JSON, its parts."""
     if text.startswith("{"):
         try:
             content = json.loads(text)
@@ -140,6 +140,6 @@ def _lines(text: str) -> list[str]:
     return text.splitlines()
 
 
-def _words(name: str) -> str:
-    """`SLURM_CONF` and `privateKey` as words; what people know by another name, as that."""
-    return _KNOWN_AS.get(name) or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).replace("_", " ").lower()
+def readable(name: str) -> str:
+    """Return `SLURM_CONF` and `privateKey` as words, and the names of known files."""
+    return _READABLE.get(name) or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).replace("_", " ").lower()

@@ -1,4 +1,4 @@
-"""What a run would do, as the comment on a pull request: what people look for first, and alike steps told once."""
+"""The comment on a pull request with a preview: the most important changes first, equal steps grouped."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from cli.preview.names import folded
 from cli.preview.plan import Machine, Measured, Plan, Work
 from engine.events import Failure
 
-MARK = "<!-- tailrack preview of stack {stack} -->"  # by which the next run finds the comment and replaces it
+MARK = "<!-- tailrack preview of stack {stack} -->"  # the next run finds the comment by this line and replaces it
 LONGEST = 60_000  # characters; GitHub takes 65,536
 LONGEST_FAILURE = 10_000
-_COMES = {"create": "comes", "delete": "goes", "replace": "is made anew"}
-_MEASURED = {"create": "for the first time", "delete": "no more", "replace": "anew"}
-_DOES = {"create": "runs", "update": "runs again", "replace": "runs anew", "delete": "is undone"}
+_MACHINE_CHANGE = {"create": "added", "delete": "removed", "replace": "replaced"}
+_MEASUREMENT_CHANGE = {"create": "for the first time", "delete": "no longer", "replace": "again"}
+_STEP_CHANGE = {"create": "runs", "update": "runs again", "replace": "is undone and runs again", "delete": "is undone"}
 
 
 def comment(stack: str, plan: Plan, failures: Sequence[Failure], checks: Checks, costs: Sequence[str] = ()) -> str:
-    """Return Markdown for a stack's preview: what was found first, then what would be done.
+    """Return Markdown for a stack's preview: refusals first, then the changes.
 
-    costs   sentences on what becomes of them
+    costs   sentences about the change of costs
     """
     parts = [MARK.format(stack=_code(stack)), f"### tailrack: stack `{_code(stack)}`"]
-    if found := [f"- {_text(line)}" for line in checks.lines()]:
-        head = "**Refused:**" if checks.refused else "**Asked for by name:**"
-        parts.append("\n".join([head, "", *found]))
+    if refusals := [f"- {_text(line)}" for line in checks.lines()]:
+        head = "**Refused:**" if checks.refused else "**Allowed in the config:**"
+        parts.append("\n".join([head, "", *refusals]))
     if failures:
         parts.append(
             "**The preview failed.** " + "".join(_fenced(failure.message[:LONGEST_FAILURE]) for failure in failures)
@@ -35,17 +35,20 @@ def comment(stack: str, plan: Plan, failures: Sequence[Failure], checks: Checks,
     parts.append(plan.totals)
     if costs:
         parts.append(f"**Costs:** {' '.join(map(_text, costs))}")
-    parts += _first_looked_for(plan)
+    parts += _summary_sections(plan)
     parts += _steps("**Steps:**", plan.work)
-    if may := plan.perhaps:
-        says = "**May run again**, where a machine answers otherwise than it did when it was last asked:"
-        parts.append("\n".join([says, "", *(f"- {_text(one.words)}{_of(one.subjects)}" for one in may)]))
-    parts += [_section(f"files of the measurement {one.scope}", one.files) for one in plan.measured if one.files]
+    if possible := plan.perhaps:
+        heading = "**May run again**, if a machine answers differently than last time:"
+        parts.append("\n".join([heading, "", *(f"- {_text(step.action)}{_on(step.subjects)}" for step in possible)]))
+    parts += [
+        _section(f"files of the measurement {measurement.scope}", measurement.files)
+        for measurement in plan.measured
+        if measurement.files
+    ]
     return _cut(parts)
 
 
-def _first_looked_for(plan: Plan) -> Iterator[str]:
-    """Machines, users, lines of slurm.conf and of exports, and what is measured."""
+def _summary_sections(plan: Plan) -> Iterator[str]:
     if plan.machines:
         yield f"**Machines:** {', '.join(_machines(plan.machines))}."
     for effect in plan.effects:
@@ -55,43 +58,42 @@ def _first_looked_for(plan: Plan) -> Iterator[str]:
 
 
 def _machines(machines: Iterable[Machine]) -> Iterator[str]:
-    """Those that come together, of however many a few words."""
+    """Give one phrase for all machines with the same change."""
     kinds: dict[tuple[str, str], list[str]] = {}
     for machine in machines:
-        kinds.setdefault((machine.operation, machine.what), []).append(machine.name)
-    for (operation, what), names in kinds.items():
-        yield f"{_names(names)}{f' ({what})' if what else ''} {_COMES[operation]}"
+        kinds.setdefault((machine.operation, machine.kind), []).append(machine.name)
+    for (operation, kind), names in kinds.items():
+        yield f"{_names(names)}{f' ({kind})' if kind else ''} {_MACHINE_CHANGE[operation]}"
 
 
-def _measured(one: Measured) -> str:
-    over = f", over {_names(one.nodes)}" if one.nodes and one.operation != "delete" else ""
-    why = f" (another: {', '.join(one.why)})" if one.why else ""
-    return f"- `{_code(one.scope)}` {_MEASURED[one.operation]}{over}{why}"
+def _measured(measured: Measured) -> str:
+    over = f", over {_names(measured.nodes)}" if measured.nodes and measured.operation != "delete" else ""
+    why = f" (changed: {', '.join(measured.why)})" if measured.why else ""
+    return f"- `{_code(measured.scope)}` {_MEASUREMENT_CHANGE[measured.operation]}{over}{why}"
 
 
 def _steps(title: str, work: Sequence[Work]) -> Iterator[str]:
-    quiet = [f"- {_text(_title(one))}" for one in work if not one.lines]
+    quiet = [f"- {_text(_title(step))}" for step in work if not step.lines]
     if work:
         yield "\n".join([title, *([""] if quiet else []), *quiet])
-    yield from (_section(_title(one), one.lines) for one in work if one.lines)
+    yield from (_section(_title(step), step.lines) for step in work if step.lines)
 
 
-def _title(one: Work) -> str:
-    return f"{one.words}{_of(one.subjects)}: {_DOES[one.operation]}"
+def _title(work: Work) -> str:
+    return f"{work.action}{_on(work.subjects)}: {_STEP_CHANGE[work.operation]}"
 
 
-def _of(subjects: Sequence[str]) -> str:
+def _on(subjects: Sequence[str]) -> str:
     named = [subject for subject in folded(subjects) if subject]
-    return f" of {', '.join(named)}" if named else ""
+    return f" on {', '.join(named)}" if named else ""
 
 
 def _names(names: Sequence[str]) -> str:
     return ", ".join(f"`{_code(name)}`" for name in folded(names))
 
 
-def _section(title: str, told: Sequence[str]) -> str:
-    """Lines that a reader opens."""
-    return f"<details><summary>{_text(title)}</summary>\n\n{_fenced(chr(10).join(told), 'diff')}\n</details>"
+def _section(title: str, lines_: Sequence[str]) -> str:
+    return f"<details><summary>{_text(title)}</summary>\n\n{_fenced(chr(10).join(lines_), 'diff')}\n</details>"
 
 
 def _code(text: str) -> str:
@@ -99,25 +101,25 @@ def _code(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Plain text: nothing in it is Markdown, HTML, a mention, a reference or a link.
+    """Escape text so that it has no effect as Markdown, HTML, a mention, a reference or a link.
 
-    GitHub looks for the last three in what the browser would show, where an entity is its character again: a space
-    without width behind it keeps them from being found.
+    GitHub finds the last three in the rendered text, where an entity is its character again; a zero-width space after
+    it prevents that.
     """
-    words = re.sub(r"([\\`*_{}\[\]<>#|@!~&])", lambda found: f"&#{ord(found[1])};", one_line(" ".join(text.split())))
-    words = re.sub(r"(&#64;|&#35;|://|\bGH-|\bwww\.)", r"\1&#8203;", words, flags=re.IGNORECASE)
-    # At the beginning of a line it could be a list, a heading or a rule.
-    return re.sub(r"^(\d+)([.)])|^([-+=])", lambda at: f"{at[1] or ''}&#{ord(at[2] or at[3])};", words)
+    escaped = re.sub(r"([\\`*_{}\[\]<>#|@!~&])", lambda match: f"&#{ord(match[1])};", one_line(" ".join(text.split())))
+    escaped = re.sub(r"(&#64;|&#35;|://|\bGH-|\bwww\.)", r"\1&#8203;", escaped, flags=re.IGNORECASE)
+    # These characters at the start of a line could make a list, a heading or a rule.
+    return re.sub(r"^(\d+)([.)])|^([-+=])", lambda match: f"{match[1] or ''}&#{ord(match[2] or match[3])};", escaped)
 
 
 def _fenced(text: str, kind: str = "") -> str:
-    """Lines in a fence that none of them can end."""
+    """Return the text in a fence longer than any in the text."""
     fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", text) or [""]))
     return f"\n{fence}{kind}\n{lines(text)}\n{fence}"
 
 
 def _cut(parts: Sequence[str]) -> str:
-    """The parts as far as there is room for whole ones, so that no fence stays open."""
+    """Join as many whole parts as fit, so that no fence stays open."""
     text = "\n\n".join(parts) + "\n"
     if len(text) <= LONGEST:
         return text
@@ -125,4 +127,4 @@ def _cut(parts: Sequence[str]) -> str:
     while len(parts[kept]) + 2 <= room:
         room -= len(parts[kept]) + 2
         kept += 1
-    return "\n\n".join([*parts[:kept], "The rest is left out: see the log of the preview.\n"])
+    return "\n\n".join([*parts[:kept], "The rest does not fit: see the log of the preview.\n"])

@@ -1,4 +1,4 @@
-"""What people look for in a preview: users, lines of slurm.conf, exports, the tailnet's policy."""
+"""The most important changes of a preview: users, lines of slurm.conf, exports, jobs, the tailnet's policy."""
 
 from __future__ import annotations
 
@@ -26,73 +26,75 @@ _SLURM_CONF = ("SLURM_SLURM_CONF", "POOL_SLURM_CONF")
 
 @dataclass(frozen=True)
 class Effect:
-    """Lines of a diff of something that people know by this name."""
+    """Lines of a diff, under a name that users know."""
 
     name: str
     lines: list[str]
 
 
-def effects(found: Sequence[Change], made: Sequence[Made]) -> list[Effect]:
-    """Return what changes, whatever changes besides.
+def effects(changes: Sequence[Change], made: Sequence[Made]) -> list[Effect]:
+    """Return the effects of changes.
 
-    made   what the run before left
+    made   resources of the last run
     """
-    kept = [change for change in found if change.before and change.after]
-    gone = [change for change in found if not change.after]
+    kept = [change for change in changes if change.before and change.after]
+    gone = [change for change in changes if not change.after]
     by_name = {
         "Users": _values(kept, (_USERS,)),
-        "slurm.conf": chain(_values(kept, _SLURM_CONF), _of_nodes(found, made)),
+        "slurm.conf": chain(_values(kept, _SLURM_CONF), _of_nodes(changes, made)),
         "Exports": _values([*kept, *gone], (_EXPORT,)),
         "Jobs": _of_jobs(gone),
-        "Policy of the tailnet": (line for change in found for line in _policy(change)),
+        "Tailnet policy": (line for change in changes for line in _policy(change)),
     }
-    told = {name: list(dict.fromkeys(map(one_line, lines))) for name, lines in by_name.items()}
-    return [Effect(name, lines) for name, lines in told.items() if lines]
+    shown = {name: list(dict.fromkeys(map(one_line, lines))) for name, lines in by_name.items()}
+    return [Effect(name, lines) for name, lines in shown.items() if lines]
 
 
-def _values(found: Iterable[Change], names: Sequence[str]) -> Iterator[str]:
-    """How header values of these names differ."""
-    for change in found:
+def _values(changes: Iterable[Change], names: Sequence[str]) -> Iterator[str]:
+    """Give the differences of header values with these names."""
+    for change in changes:
         before, after = _header(change.before), _header(change.after)
-        # What is not known yet is not gone.
+        # An unknown value is not a removed one.
         for name in names if after or not change.after else ():
             yield from difference(before.get(name, ""), after.get(name, ""))
 
 
-def _of_nodes(found: Sequence[Change], made: Sequence[Made]) -> Iterator[str]:
-    """Lines of slurm.conf that nodes bring with them, which stay as long as one of them brings them."""
-    now = {each.urn: text for each in made if (text := values_and_script(each.stdin)[0].get(_OF_NODE))}
-    then = dict(now)
-    for change in found:
-        if change.urn in now and (not change.after or (told := _header(change.after))):
-            then[change.urn] = told.get(_OF_NODE, "") if change.after else ""
-        # What a new node brings is known once its gate has looked, which refuses a node without the GPUs of the config.
-        elif made and _is_first_look(change) and (kind := _header(change.after).get(_GPU_KIND)):
-            then[change.urn] = "\n".join(node_set_lines(gpu_node_set(kind), kind))
-    yield from difference(*("\n".join(sorted(_lines(of.values()))) for of in (now, then)))
-    # Without any in the config it has those that are found.
-    first = [change for change in found if made and _is_first_look(change)]
-    unsure = [change.subject for change in first if _header(change.after).get(_GPU_KIND) == ""]
-    if unsure and not any(gpu_node_set("found") in text for text in now.values()):
-        yield f"# and the lines of the partition {GPUS_FOUND}, if GPUs are found on {', '.join(folded(unsure))}"
+def _of_nodes(changes: Sequence[Change], made: Sequence[Made]) -> Iterator[str]:
+    """Give the differences of the slurm.conf lines that depend on the set of nodes."""
+    old_lines = {
+        resource.urn: text for resource in made if (text := values_and_script(resource.stdin)[0].get(_OF_NODE))
+    }
+    new_lines = dict(old_lines)
+    for change in changes:
+        if change.urn in old_lines and (not change.after or (header := _header(change.after))):
+            new_lines[change.urn] = header.get(_OF_NODE, "") if change.after else ""
+        # The check of a new node reports its lines, and refuses a node without the GPUs in the config.
+        elif made and _checks_new_machine(change) and (kind := _header(change.after).get(_GPU_KIND)):
+            new_lines[change.urn] = "\n".join(node_set_lines(gpu_node_set(kind), kind))
+    old_text, new_text = ("\n".join(sorted(_lines(lines.values()))) for lines in (old_lines, new_lines))
+    yield from difference(old_text, new_text)
+    # Without GPUs in the config, a node gets the GPUs that its check finds.
+    new_checks = [change for change in changes if made and _checks_new_machine(change)]
+    unsure = [change.subject for change in new_checks if _header(change.after).get(_GPU_KIND) == ""]
+    if unsure and not any(gpu_node_set("found") in text for text in old_lines.values()):
+        yield f"# also the lines of partition {GPUS_FOUND}, if GPUs are found on {', '.join(folded(unsure))}"
 
 
 def _of_jobs(gone: Iterable[Change]) -> Iterator[str]:
-    """What becomes of jobs on nodes that leave, and how long `make up` waits for them."""
+    """Give a line about jobs on nodes that leave, with the time that `make up` waits for them."""
     leaving: dict[str, list[str]] = {}
     for change in gone:
         if change.name == f"{change.subject}-register" and (limit := _header(change.before).get(_JOB_LIMIT)):
             leaving.setdefault(limit, []).append(change.subject)
     for limit, nodes in leaving.items():
         yield (
-            f"# jobs on {', '.join(folded(nodes))} may go on for {limit} s (tailrack:slurm.job_limit_seconds), and "
-            "the run waits for that; then they are requeued, or cancelled where they cannot be. 'squeue' on the head "
-            "node shows them"
+            f"# jobs on {', '.join(folded(nodes))} may continue for {limit} s (tailrack:slurm.job_limit_seconds), and "
+            "the run waits for them; then they are requeued, or cancelled if Slurm cannot requeue them. 'squeue' on "
+            "the head node lists them"
         )
 
 
-def _is_first_look(change: Change) -> bool:
-    """Whether it is the gate of a machine that is new."""
+def _checks_new_machine(change: Change) -> bool:
     return not change.before and change.name == f"{change.subject}-check"
 
 
@@ -107,6 +109,6 @@ def _policy(change: Change) -> Iterator[str]:
 
 
 def _header(inputs: Mapping[str, Any]) -> dict[str, str]:
-    """The values that a step is sent; none of them where it is a secret, or not known yet."""
+    """Return the values in a step's stdin; none if it is secret or unknown."""
     stdin = inputs.get("stdin")
     return values_and_script(stdin)[0] if isinstance(stdin, str) else {}

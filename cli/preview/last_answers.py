@@ -1,4 +1,4 @@
-"""Hands the program of a preview what steps answered last (components/steps/last_answers.py)."""
+"""Pass the last outputs of steps to the program of a preview (components/steps/last_answers.py)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from engine.events import Made
 
 @contextmanager
 def last_answers(made: Iterable[Made], folder: Path) -> Iterator[None]:
-    """Have programs that are run inside know them, by a file in `folder`.
+    """Provide the outputs to programs run in this context, in a file in `folder`.
 
-    A step prints no secret, and of other commands, such as the one that makes a key, nothing is handed on.
+    Steps print no secrets. The outputs of other commands, such as the one that makes a key, are left out.
     """
     answers = {
-        current_name(label.name): each.stdout
-        for each in made
-        if is_step(each.command) and (label := StepLabel.of(each.command))
+        current_name(label.name): resource.stdout
+        for resource in made
+        if is_step(resource.command) and (label := StepLabel.of(resource.command))
     }
     file = folder / "last-answers.json"
     write_private(file, json.dumps(answers))

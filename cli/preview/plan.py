@@ -1,4 +1,4 @@
-"""What a preview comes to: steps that are alike told once, what people look for first, and what only may be."""
+"""The content of a preview: equal steps grouped, the most important changes, and possible changes."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from components.steps.label import StepLabel
 from engine.events import OPERATIONS, Event, Made, Summary
 
 _MACHINES = {"tailrack:cluster:ComputeNode": "", "tailrack:cluster:HeadNode": "head node"}
-_MOST_KINDS = 3  # of differences that are told of steps that are otherwise alike
+_MOST_KINDS = 3  # sets of differing lines to show for otherwise equal steps
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine that comes, goes or is made anew (`operation`). `what` it is, where it is no compute node."""
+    """A machine that is added, removed or replaced (`operation`); `kind` is empty for a compute node."""
 
     name: str
     operation: str
-    what: str
+    kind: str
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A scope that is measured: over which nodes, why once more, and what differs in the files of its step."""
+    """The measurement of a scope: its nodes, the reasons to measure again, and the differences of its step's files."""
 
     scope: str
     operation: str
@@ -41,20 +41,20 @@ class Measured:
 
 @dataclass(frozen=True)
 class Work:
-    """Steps that are alike: what they do, of which machines, and the lines that differ."""
+    """Equal steps: their action, their machines, and the differing lines."""
 
     operation: str
-    words: str
+    action: str
     subjects: list[str]
     lines: list[str]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All of a preview.
+    """The content of a preview.
 
-    counts     resources by operation, those that are certain
-    perhaps    what may run besides: where a machine answers otherwise than it did when it was last asked
+    counts     certain changes of resources by operation
+    perhaps    steps that run only if a machine's answer changes
     """
 
     counts: Mapping[str, int]
@@ -66,46 +66,46 @@ class Plan:
 
     @classmethod
     def of(cls, events: Iterable[Event], made: Sequence[Made], summary: Summary) -> Plan:
-        """Return what the events of a preview come to.
+        """Return the plan in the events of a preview.
 
-        made   what the run before left
+        made   resources of the last run
         """
-        found = changes(events)
-        certain = [change for change in found if change.certain]
+        all_changes = changes(events)
+        certain = [change for change in all_changes if change.certain]
         counts = Counter(change.operation for change in certain)
-        counts["same"] = summary.counts["same"] + len(found) - len(certain)
+        counts["same"] = summary.counts["same"] + len(all_changes) - len(certain)
         steps = [change for change in certain if not change.is_component]
         measured = {change.name: change for change in steps if change.measures and change.operation != "update"}
-        rest = [_in_its_words(change) for change in steps if change.name not in measured]
+        rest = [_described(change) for change in steps if change.name not in measured]
         return cls(
             counts,
             _machines(certain),
             effects.effects(certain, made),
             [_measured(measured[name]) for name in sorted(measured)],
             list(_alike([(change, change.lines()) for change in rest])),
-            list(_alike([(change, []) for change in _perhaps(found, made)])),
+            list(_alike([(change, []) for change in _perhaps(all_changes, made)])),
         )
 
     @property
     def totals(self) -> str:
-        """The counts in words."""
+        """Return the counts as a sentence."""
         parts = [f"{self.counts[name]} to {name}" for name in OPERATIONS if name != "same" and self.counts.get(name)]
-        may = sum(len(work.subjects) for work in self.perhaps)
+        possible = sum(len(work.subjects) for work in self.perhaps)
         return (
             f"{', '.join(parts) or 'Nothing to change'}, {self.counts['same']} unchanged"
-            + (f", of which {may} may run again" if may else "")
+            + (f", of which {possible} may run again" if possible else "")
             + "."
         )
 
 
-def _machines(found: Iterable[Change]) -> list[Machine]:
+def _machines(changes_: Iterable[Change]) -> list[Machine]:
     named = {
         change.name: Machine(change.name, change.operation, _MACHINES[change.type])
-        for change in found
+        for change in changes_
         if change.type in _MACHINES and change.operation in ("create", "delete")
     }
-    for change in found:
-        # Steps of a machine that the stack makes go with it.
+    for change in changes_:
+        # When the stack replaces a machine, it replaces the machine's steps too.
         if change.operation == "replace" and change.name == f"{change.subject}-check":
             named[change.subject] = Machine(change.subject, "replace", "")
     return [named[name] for name in in_order(named)]
@@ -122,54 +122,54 @@ def _measured(change: Change) -> Measured:
     )
 
 
-def _in_its_words(change: Change) -> Change:
-    """A step; that of a measurement which is not taken anew only says what was measured."""
-    return replace(change, words=f"say once more what was measured: {_scope(change)}") if change.measures else change
+def _described(change: Change) -> Change:
+    """Return a step; a measurement that does not run again only reports its last result."""
+    return replace(change, action=f"report the last measurement again: {_scope(change)}") if change.measures else change
 
 
 def _scope(change: Change) -> str:
-    return change.words.removeprefix("measure ")
+    return change.action.removeprefix("measure ")
 
 
-def _alike(found: Sequence[tuple[Change, list[str]]]) -> Iterator[Work]:
-    """Steps by what they do and what differs in them."""
+def _alike(changes_: Sequence[tuple[Change, list[str]]]) -> Iterator[Work]:
+    """Give groups of steps with the same action and the same differences."""
     kinds: dict[tuple[str, str], dict[tuple[str, ...], list[str]]] = {}
-    for change, lines in found:
-        of_one = kinds.setdefault((change.operation, change.words), {})
-        of_one.setdefault(tuple(lines), []).append(change.subject)
-    for (operation, words), by_lines in sorted(kinds.items()):
+    for change, lines in changes_:
+        by_lines = kinds.setdefault((change.operation, change.action), {})
+        by_lines.setdefault(tuple(lines), []).append(change.subject)
+    for (operation, action), by_lines in sorted(kinds.items()):
         if len(by_lines) <= _MOST_KINDS:
-            for told, subjects in by_lines.items():
-                yield Work(operation, words, in_order(subjects), list(told))
+            for differing, subjects in by_lines.items():
+                yield Work(operation, action, in_order(subjects), list(differing))
         else:
-            yield Work(operation, words, in_order(chain(*by_lines.values())), list(_some(by_lines)))
+            yield Work(operation, action, in_order(chain(*by_lines.values())), list(_some(by_lines)))
 
 
 def _some(by_lines: Mapping[tuple[str, ...], Sequence[str]]) -> Iterator[str]:
-    """The most common differences, and who has others."""
-    most_common = sorted(by_lines.items(), key=lambda each: -len(each[1]))
+    """Give the most common differences, and the machines with others."""
+    most_common = sorted(by_lines.items(), key=lambda item: -len(item[1]))
     for lines, subjects in most_common[:_MOST_KINDS]:
-        yield f"# of {', '.join(folded(subjects))}"
+        yield f"# on {', '.join(folded(subjects))}"
         yield from lines
     rest = folded(chain(*(subjects for _, subjects in most_common[_MOST_KINDS:])))
-    yield f"# of {', '.join(rest)}: each has lines of its own"
+    yield f"# on {', '.join(rest)}: other lines"
 
 
-def _perhaps(found: Sequence[Change], made: Sequence[Made]) -> list[Change]:
-    """What may run besides: what is told as not known, and all that is made of what a step answers that runs again."""
-    unsure = [change for change in found if not change.certain and not change.is_component]
-    told = {change.urn for change in found}
-    again = {change.urn for change in found if change.operation in ("update", "replace")}
-    grown = True
-    while grown:
-        before = len(again)
-        again |= {each.urn for each in made if not again.isdisjoint(each.values_of)}
-        grown = len(again) > before
-    may = [each for each in made if each.urn in again - told and is_step(each.command)]
-    return [*unsure, *(_unchanged(each) for each in may)]
+def _perhaps(changes_: Sequence[Change], made: Sequence[Made]) -> list[Change]:
+    """Return possible changes: uncertain ones, and steps that use the output of a step that runs again."""
+    uncertain = [change for change in changes_ if not change.certain and not change.is_component]
+    listed = {change.urn for change in changes_}
+    running_again = {change.urn for change in changes_ if change.operation in ("update", "replace")}
+    growing = True
+    while growing:
+        size = len(running_again)
+        running_again |= {resource.urn for resource in made if not running_again.isdisjoint(resource.values_of)}
+        growing = len(running_again) > size
+    possible = [resource for resource in made if resource.urn in running_again - listed and is_step(resource.command)]
+    return [*uncertain, *(_unchanged(resource) for resource in possible)]
 
 
 def _unchanged(made: Made) -> Change:
     name = made.urn.rpartition("::")[2]
-    subject, words = split(StepLabel.of(made.command), name)
-    return Change("update", made.urn, "", name, subject, words, {}, {})
+    subject, action = split(StepLabel.of(made.command), name)
+    return Change("update", made.urn, "", name, subject, action, {}, {})

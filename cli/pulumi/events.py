@@ -1,4 +1,4 @@
-"""What the Pulumi CLI tells of a run, as the Automation API gives it, in the words of engine.events."""
+"""Translate the Automation API's events of a Pulumi CLI run to engine.events."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import replace
 
 from pulumi.automation.events import EngineEvent, OpType, StepEventMetadata
 
-from cli.pulumi.messages import meant
+from cli.pulumi.messages import explain
 from cli.pulumi.state import STACK_TYPE, shown
 from engine.events import Event, Failure, Summary, command_of
 
-# What the CLI calls what it does, and the words people know. Of the parts of a replacement one stands for all: the
-# others are `replace`, in which nothing is done, and `delete-replaced`.
+# The CLI's operations and ours. One part of a replacement stands for all: the others are `replace`, which does nothing,
+# and `delete-replaced`.
 _OPERATIONS = {
     OpType.CREATE: "create",
     OpType.UPDATE: "update",
@@ -22,26 +22,26 @@ _OPERATIONS = {
     OpType.SAME: "same",
     OpType.CREATE_REPLACEMENT: "replace",
 }
-# What it says of itself, as a warning: a provider that it did not fetch.
+# The CLI's warning about a provider that it did not fetch.
 _WHERE_FROM = re.compile(r"using \S+ from \$PATH at ")
-# What the CLI adds to every error of the program itself.
+# The CLI adds this to every error of the program itself.
 _EXIT_NOISE = "an unhandled error occurred: program exited"
 
 
-class Telling:
-    """Turns the CLI's events into ours and keeps count; `begun` once a step has, which does more than look."""
+class EventTranslator:
+    """A translator of the CLI's events that counts operations; `begun` is true once a step with changes starts."""
 
     def __init__(self, on_event: Callable[[Event], None]) -> None:
         self.summary = Summary()
         self.begun = False
         self._on_event = on_event
         self._begun: dict[str, float] = {}
-        self._said: dict[str, list[str]] = {}
+        self._errors: dict[str, list[str]] = {}
         self._failed: list[str] = []
         self._commands: dict[str, str] = {}
 
     def on_event(self, event: EngineEvent) -> None:
-        """Take one event of the CLI."""
+        """Handle one event of the CLI."""
         if event.resource_pre_event:
             self._step(event.resource_pre_event.metadata, "start")
         elif event.res_outputs_event:
@@ -54,16 +54,16 @@ class Telling:
             if not _WHERE_FROM.match(text := _plain(diagnostic.message)):
                 self._on_event(Event("message", urn=diagnostic.urn or "", text=text))
         elif diagnostic and diagnostic.severity == "error":
-            self._said.setdefault(diagnostic.urn or "", []).append(_plain(diagnostic.message))
+            self._errors.setdefault(diagnostic.urn or "", []).append(_plain(diagnostic.message))
 
-    def stopped(self, reason: str, stack: str) -> None:
-        """Keep what explains the error the CLI ended with. What the stack itself says is noise after a failed step."""
-        steps = {urn: said for urn, said in self._said.items() if urn and f"::{STACK_TYPE}::" not in urn}
+    def end_with_error(self, reason: str, stack: str) -> None:
+        """Record the failures that explain the CLI's error. After a failed step, errors of the stack are noise."""
+        steps = {urn: texts for urn, texts in self._errors.items() if urn and f"::{STACK_TYPE}::" not in urn}
         for urn in dict.fromkeys([*self._failed, *steps]):
             self.summary.failures.append(Failure(urn, "\n".join(steps.get(urn, [])), self._commands.get(urn, "")))
         if not self.summary.failures:
-            said = [text for texts in self._said.values() for text in texts if not text.startswith(_EXIT_NOISE)]
-            self.summary.failures.append(Failure("", meant("\n".join(said) or reason, stack)))
+            errors = [text for texts in self._errors.values() for text in texts if not text.startswith(_EXIT_NOISE)]
+            self.summary.failures.append(Failure("", explain("\n".join(errors) or reason, stack)))
 
     def _step(self, metadata: StepEventMetadata, kind: str) -> None:
         self._commands[metadata.urn] = command = _command(metadata)
@@ -93,11 +93,10 @@ class Telling:
 
 
 def _command(metadata: StepEventMetadata) -> str:
-    """What a resource runs, of the old state where there is no new one."""
+    """Return the command of a resource, from its old state if there is no new one."""
     state = metadata.new or metadata.old
     return command_of((state.inputs if state else None) or {})
 
 
 def _plain(text: str) -> str:
-    """The message without the CLI's colour marks and without the command it repeats."""
     return re.sub(r"<\{%[^%]*%\}>", "", text).strip()

@@ -1,4 +1,4 @@
-"""Which engine runs the program: the Pulumi CLI wherever it can be had, the in-process engine where it cannot."""
+"""Find the engine that runs the program: the Pulumi CLI if possible, otherwise the in-process engine."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from semver import VersionInfo
 
 from cli.pulumi.workspace import ROOT, CliError
 
-# The oldest CLI the program was tried with.
+# The oldest supported CLI.
 MINIMUM = VersionInfo.parse("3.200.0")
 INSTALL_ROOT = ROOT / "pulumi"
 INSTALL_SOURCE = "https://get.pulumi.com/install.sh"
-# Seconds without an answer before a download is given up, and seconds a download that answers may take.
+# Seconds to wait for the download server's answer, and for the whole download.
 ANSWER_LIMIT = 15
 DOWNLOAD_LIMIT = 300
 PLUGIN_LIMIT = 120
@@ -29,22 +29,22 @@ COMMAND_PLUGIN = "command"
 
 @dataclass(frozen=True)
 class Found:
-    """The engine taken: the CLI's command object, or None for the in-process engine; `why` is one line for people."""
+    """The chosen engine: the CLI's command object, or None for the in-process engine; `why` is one line for people."""
 
     cli: PulumiCommand | None
     why: str
 
 
-def find_engine(asked: str = "") -> Found:
-    """Look for the CLI on PATH, then for one installed earlier, then download it, then do without.
+def find_engine(requested: str = "") -> Found:
+    """Find the CLI on PATH, or one installed earlier, or download it, or use the in-process engine.
 
-    asked   the value of ENGINE: `inprocess`, `cli`, or empty. Raises CliError for another one, and when the CLI is
-            asked for and cannot be had.
+    requested   the value of ENGINE: `inprocess`, `cli`, or empty. Raises CliError for another value, or if the CLI is
+                requested and not available.
     """
-    if asked not in ("", "cli", IN_PROCESS):
-        raise CliError(f"ENGINE={asked} is no engine; use ENGINE=cli or ENGINE={IN_PROCESS}, or leave it out")
-    if asked == IN_PROCESS:
-        return Found(None, "engine: in-process, as asked (for trying out and tests)")
+    if requested not in ("", "cli", IN_PROCESS):
+        raise CliError(f"ENGINE={requested} is not an engine; use ENGINE=cli or ENGINE={IN_PROCESS}, or leave it out")
+    if requested == IN_PROCESS:
+        return Found(None, "engine: in-process, as requested (for trials and tests)")
     on_path, too_old = _on_path()
     if on_path:
         return Found(on_path, f"engine: Pulumi CLI {on_path.version} on PATH")
@@ -56,15 +56,15 @@ def find_engine(asked: str = "") -> Found:
         downloaded = PulumiCommand(root=str(INSTALL_ROOT), skip_version_check=True)
         return Found(downloaded, f"engine: Pulumi CLI {downloaded.version}, downloaded to {INSTALL_ROOT}")
     reason = "; ".join(filter(None, (too_old, problem)))
-    if asked == "cli":
+    if requested == "cli":
         raise CliError(
             f"no Pulumi CLI: {reason}; install it (https://www.pulumi.com/docs/install) or use another ENGINE"
         )
-    return Found(None, f"engine: in-process (for trying out and tests), because there is no Pulumi CLI: {reason}")
+    return Found(None, f"engine: in-process (for trials and tests), because there is no Pulumi CLI: {reason}")
 
 
 def _on_path() -> tuple[PulumiCommand | None, str]:
-    """Return the CLI on PATH if it can be used, and what is wrong with it if it cannot."""
+    """Return the CLI on PATH if it is usable, otherwise None and the reason."""
     if shutil.which("pulumi") is None:
         return None, ""
     try:
@@ -77,10 +77,10 @@ def _on_path() -> tuple[PulumiCommand | None, str]:
 
 
 def _download() -> str:
-    """Install the CLI and its command plugin below INSTALL_ROOT; return why not, or an empty text."""
+    """Install the CLI and its command plugin below INSTALL_ROOT; return the reason if that failed, else ""."""
     if os.environ.get("PULUMI_DOWNLOAD", "yes") == "no":
-        return "no download, as PULUMI_DOWNLOAD=no asks"
-    # The installer waits for ever where packets are dropped, so the source is asked first.
+        return "no download, because of PULUMI_DOWNLOAD=no"
+    # The installer waits forever if packets are dropped, so check first that the server answers.
     try:
         requests.head(INSTALL_SOURCE, timeout=ANSWER_LIMIT, allow_redirects=True).raise_for_status()
     except requests.RequestException as error:
@@ -96,7 +96,7 @@ def _download() -> str:
             env={**os.environ, "PATH": f"{INSTALL_ROOT / 'bin'}{os.pathsep}{os.environ['PATH']}"},
         )
     except (subprocess.SubprocessError, OSError) as error:
-        # A half installed CLI must not be found by the next run.
+        # The next run must not find a partly installed CLI.
         shutil.rmtree(INSTALL_ROOT, ignore_errors=True)
         return f"the download failed ({type(error).__name__})"
     return ""

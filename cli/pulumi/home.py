@@ -1,8 +1,8 @@
-"""A home folder for the Pulumi CLI that is the user's own, but for the log that it would keep of every run.
+"""A home folder for the Pulumi CLI that links to the user's home folder, without the log of every run.
 
-Pulumi 3.260 writes a log of each command into `logs` of its home, unasked, compressed and encrypted, and has no setting
-for it (pkg/logging/encrypted.go). Of a preview of many hosts that was nearly half of the CLI's work (docs/scale.md).
-Where `logs` is no folder it goes on without (pkg/cmd/pulumi/pulumi.go).
+Pulumi 3.260 writes a compressed, encrypted log of each command into `logs` of its home, without a setting against it
+(pkg/logging/encrypted.go). For a preview of many hosts, that was nearly half of the CLI's work (docs/scale.md). If
+`logs` is not a folder, the CLI continues without a log (pkg/cmd/pulumi/pulumi.go).
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ import os
 from pathlib import Path
 
 LOGS = "logs"
-_WORDS = "A file in the place of a folder, so that Pulumi keeps no log of every run (docs/scale.md of tailrack).\n"
+_WORDS = "This file replaces a folder, so that Pulumi does not log every run (docs/scale.md of tailrack).\n"
 
 
-def prepare_home(folder: Path, users_own: Path) -> None:
-    """Make a home in which all is a link to what the user's own has, and `logs` is a file.
+def prepare_home(folder: Path, user_home: Path) -> None:
+    """Make a home folder with links to each entry of the user's home folder, and a file named `logs`.
 
-    What the CLI makes anew there stays there, but for plugins: those are for every project of the user.
+    Files that the CLI creates stay in this folder, except plugins, which all projects of the user share.
     """
-    (users_own / "plugins").mkdir(parents=True, exist_ok=True)
+    (user_home / "plugins").mkdir(parents=True, exist_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
-    names = {entry.name for entry in users_own.iterdir()} - {LOGS}
+    names = {entry.name for entry in user_home.iterdir()} - {LOGS}
     for entry in folder.iterdir():
         if entry.is_symlink() and entry.name not in names:
             entry.unlink(missing_ok=True)
     for name in names:
-        _link(folder / name, users_own / name)
+        _link(folder / name, user_home / name)
     if not (folder / LOGS).exists():
         (folder / LOGS).write_text(_WORDS, encoding="utf-8")
 
@@ -35,9 +35,9 @@ def _link(link: Path, target: Path) -> None:
     if link.is_symlink() and link.readlink() == target:
         return
     if link.is_dir() and not link.is_symlink():
-        return  # made here before the user had one
-    # In one step: another run may be reading it.
-    made = link.with_name(f".{link.name}.{os.getpid()}")
-    made.unlink(missing_ok=True)
-    made.symlink_to(target)
-    made.replace(link)
+        return  # created here before the user's home had this entry
+    # Replace the link in one step, because another run may read it.
+    fresh = link.with_name(f".{link.name}.{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(target)
+    fresh.replace(link)

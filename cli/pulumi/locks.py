@@ -1,6 +1,6 @@
-"""Locks of the Pulumi CLI on a stack: where they are, whose they are, and whether their run is still at work.
+"""Locks of the Pulumi CLI on a stack: their place, their owner, and whether their run is still active.
 
-A backend in a folder or a bucket has a file for each run that changes the stack. A run that was killed leaves its own.
+A backend in a folder or a bucket has one file for each run that changes the stack. A killed run leaves its file.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from urllib.parse import unquote
 from cli.pulumi.processes import is_cli
 
 _FILE = "file://"
-# How the CLI (3.260, pkg/backend/diy/lock.go) lists the locks that keep it from a stack, one a line.
+# The CLI (3.260, pkg/backend/diy/lock.go) lists the locks of a stack like this, one per line.
 _LISTED = re.compile(r": created by (?P<user>[^\s@]*)@(?P<host>\S+) \(pid (?P<pid>\d{1,18})\) at (?P<since>\S+)")
 LOCKED = "the stack is currently locked by"
-# Pulumi's service says so; it has no process that could be looked for.
+# The error of Pulumi's service, which names no process.
 BUSY = "Another update is currently in progress"
 
 
 @dataclass(frozen=True)
 class Lock:
-    """One lock; one that was cut off has no process, no host and no time."""
+    """One lock; an incomplete file gives one without process, host and time."""
 
     pid: int = 0
     user: str = ""
@@ -35,23 +35,23 @@ class Lock:
 
     @property
     def elsewhere(self) -> bool:
-        """Whether another machine made it."""
+        """Return whether the lock is from another machine."""
         return bool(self.host) and self.host != socket.gethostname()
 
     @property
     def held(self) -> bool:
-        """Whether the run of this machine that made it is at work; another program may have its number since."""
+        """Return whether a run on this machine holds the lock; another program may have its process number by now."""
         return not self.elsewhere and is_cli(self.pid)
 
     @classmethod
     def of_file(cls, content: bytes) -> Lock:
-        """The lock of a file; one that holds something else was cut off."""
+        """Return the lock in a file; any other content counts as an incomplete lock."""
         try:
-            found = json.loads(content)
+            content_ = json.loads(content)
         except (ValueError, RecursionError):
             return cls()
-        found = found if isinstance(found, dict) else {}
-        pid, user, host, time = (found.get(key) for key in ("pid", "username", "hostname", "timestamp"))
+        content_ = content_ if isinstance(content_, dict) else {}
+        pid, user, host, time = (content_.get(key) for key in ("pid", "username", "hostname", "timestamp"))
         if not isinstance(pid, int):
             return cls()
         return cls(pid, str(user or ""), str(host or ""), str(time or ""))
@@ -62,16 +62,16 @@ def locks_in(folder: Path, project: str, stack: str) -> list[Lock]:
     return [Lock.of_file(file.read_bytes()) for file in folder.glob(f".pulumi/locks/**/{project}/{stack}/*.json")]
 
 
-def locks_told(text: str) -> list[Lock]:
-    """Return the locks that the CLI names as it refuses a run."""
-    found = _LISTED.finditer(text) if LOCKED in text else ()
-    return [Lock(int(one["pid"]), one["user"], one["host"], one["since"]) for one in found]
+def locks_in_message(text: str) -> list[Lock]:
+    """Return the locks that the CLI lists when it refuses a run."""
+    matches = _LISTED.finditer(text) if LOCKED in text else ()
+    return [Lock(int(match["pid"]), match["user"], match["host"], match["since"]) for match in matches]
 
 
 def backend_folder(url: str, start: Path = Path()) -> Path | None:
-    """Return the folder that a backend's URL means to the CLI (massageBlobPath); None for one that is no folder here.
+    """Return the folder of a backend's URL as the CLI resolves it (massageBlobPath); None if it is not a local folder.
 
-    start   where a relative path starts
+    start   the base of a relative path
     """
     if not url.startswith(_FILE):
         return None
@@ -81,7 +81,7 @@ def backend_folder(url: str, start: Path = Path()) -> Path | None:
 
 
 def absolute(url: str) -> str:
-    """Return a backend's URL that means the same folder wherever the CLI is run."""
+    """Return a backend's URL that does not depend on the CLI's working directory."""
     path, mark, options = url.removeprefix(_FILE).partition("?")
     if not url.startswith(_FILE) or path.startswith(("/", "~")):
         return url
@@ -89,5 +89,5 @@ def absolute(url: str) -> str:
 
 
 def _lexical(path: Path) -> Path:
-    """The absolute path as Go's filepath.Abs makes it: a `..` takes the word before it, and no link is followed."""
+    """Return the absolute path like Go's filepath.Abs: `..` removes the part before it, without following links."""
     return Path(os.path.normpath(Path.cwd() / path))

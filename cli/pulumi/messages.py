@@ -1,13 +1,13 @@
-"""What the Pulumi CLI says of itself, told as this program tells of it: what it is, and what to do.
+"""Replace errors of the Pulumi CLI itself by one sentence with the remedy.
 
-The one place where its words are read. Its own say neither which file is meant nor what to do, and go on for lines.
+The CLI's own errors are several lines long, and name neither the file nor the remedy.
 """
 
 from __future__ import annotations
 
 import re
 
-# What it says (3.260; pkg/secrets/passphrase, pkg/resource/stack), and what that means.
+# Patterns of the CLI's errors (3.260; pkg/secrets/passphrase, pkg/resource/stack), each with our text.
 _MEANINGS = (
     (
         r"passphrase must be set with",
@@ -15,20 +15,20 @@ _MEANINGS = (
     ),
     (
         r"incorrect passphrase",
-        "the passphrase does not open the state of stack {stack}; set PULUMI_CONFIG_PASSPHRASE_FILE (or "
-        "PULUMI_CONFIG_PASSPHRASE) to the one that it was made with",
+        "the passphrase does not decrypt the state of stack {stack}; set PULUMI_CONFIG_PASSPHRASE_FILE (or "
+        "PULUMI_CONFIG_PASSPHRASE) to the passphrase that the stack was created with",
     ),
     (
         r"malformed (state|secret) value|unmarshalling (passphrase )?state|cipher: message authentication failed",
-        "what is secret in the state of stack {stack} is damaged, or was sealed with another passphrase; put a copy of "
-        "the state back: `pulumi stack import --file COPY` (the CLI keeps some in .pulumi/backups, where the state is)",
+        "a secret in the state of stack {stack} is damaged or was encrypted with another passphrase; restore a copy of "
+        "the state: `pulumi stack import --file COPY` (the CLI keeps copies in .pulumi/backups, beside the state)",
     ),
 )
 
 
-def meant(said: str, stack: str) -> str:
-    """Return what the CLI's words mean; the words themselves where they are others."""
+def explain(text: str, stack: str) -> str:
+    """Return our text for an error of the CLI; the error itself if no pattern matches."""
     for pattern, meaning in _MEANINGS:
-        if re.search(pattern, said):
+        if re.search(pattern, text):
             return meaning.format(stack=repr(stack))
-    return said
+    return text

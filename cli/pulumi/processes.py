@@ -1,4 +1,4 @@
-"""Processes of the Pulumi CLI: who holds a stack, and how the run that this process began is ended as by Ctrl-C."""
+"""Processes of the Pulumi CLI: find the one that holds a stack, and end this process's run as by Ctrl-C."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from contextlib import suppress
 from pathlib import Path, PurePath
 
 CLI, PROVIDER = "pulumi", "pulumi-resource-command"
-# Seconds until the CLI says that it takes no more steps; it does so at once.
+# Limit in seconds for the CLI's report that it stops, which normally comes at once.
 TAKEN_SECONDS = 10
 
 
 def end_run(stopping: threading.Event) -> None:
-    """End the CLI's run: it starts no more steps, and those that its provider is at fail. Blocks for moments.
+    """End the CLI's run: it starts no more steps, and the running steps of its provider fail. Blocks for moments.
 
-    A Ctrl-C is not enough: the CLI then waits for its provider, which does not give up what it has begun. A second one
-    would leave the step in the state as one that nobody knows the end of. Where there is no /proc nothing is done.
+    Ctrl-C is not enough, because the CLI then waits for its provider, which does not give up a step. A second Ctrl-C
+    would leave the step as pending in the state. Without /proc this does nothing.
 
-    stopping   set once the CLI has said that it stops; a second signal after that would kill it
+    stopping   set when the CLI reports that it stops; a second signal after that would kill it
     """
     for cli in list(_children(os.getpid(), CLI)):
         if not stopping.is_set():
@@ -31,7 +31,7 @@ def end_run(stopping: threading.Event) -> None:
 
 
 def is_cli(pid: int) -> bool:
-    """Whether a process of this machine is a Pulumi CLI; any process is taken for one where there is no /proc."""
+    """Return whether a process of this machine is a Pulumi CLI; without /proc, every process counts as one."""
     if not is_running(pid):
         return False
     try:
@@ -43,7 +43,7 @@ def is_cli(pid: int) -> bool:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process of this machine is there, of whichever user, and has not ended."""
+    """Return whether a process of this machine, of any user, is running."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
@@ -54,7 +54,7 @@ def is_running(pid: int) -> bool:
 
 
 def _ended(pid: int) -> bool:
-    """Whether a process is over and only waits for its parent to take notice (told by Linux alone)."""
+    """Return whether a process is a zombie; only Linux reports this."""
     try:
         return _stat(Path(f"/proc/{pid}"))[0] == "Z"
     except OSError:
@@ -62,12 +62,12 @@ def _ended(pid: int) -> bool:
 
 
 def _stat(folder: Path) -> list[str]:
-    """What Linux says of a process after its name: its state, its parent, and so on. OSError where it is gone."""
+    """Return the fields after a process's name in /proc: state, parent, and so on. OSError if it has ended."""
     return (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
 
 
 def _program(folder: Path) -> str:
-    """The name by which a process was started. OSError where it is gone."""
+    """Return the name of a process's program. OSError if it has ended."""
     return PurePath(os.fsdecode((folder / "cmdline").read_bytes()).split("\0")[0]).name
 
 
@@ -77,7 +77,6 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 
 def _children(parent: int, program: str) -> Iterator[int]:
-    """The processes that one has started, of a program's name."""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             started_by = _stat(folder)[1]

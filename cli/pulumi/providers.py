@@ -1,4 +1,4 @@
-"""Print each <word> of requirements-<word>.txt that a stack file needs: `python -m cli.pulumi.providers FILE`."""
+"""Print each <name> of requirements-<name>.txt that a stack file needs: `python -m cli.pulumi.providers FILE`."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 
 def providers(config: Mapping[str, Any]) -> list[str]:
-    """The kinds of sites and of tailnet in a stack's config, as its file has it, that have packages of their own."""
+    """Return the kinds of sites and tailnet in a stack's config that need additional packages."""
     sites, tailnet = config.get("tailrack:sites"), config.get("tailrack:tailnet")
     kinds = [site.get("kind") for site in sites if isinstance(site, dict)] if isinstance(sites, list) else []
     if isinstance(tailnet, dict):
         kinds.append(tailnet.get("kind") or derived_kind(tailnet.keys(), brought=False))
-    words = {kind for kind in kinds if isinstance(kind, str) and kind.isalnum()}
-    return sorted(word for word in words if (PROJECT / f"requirements-{word}.txt").is_file())
+    candidates = {kind for kind in kinds if isinstance(kind, str) and kind.isalnum()}
+    return sorted(kind for kind in candidates if (PROJECT / f"requirements-{kind}.txt").is_file())
 
 
 def main(file: Path) -> None:
-    """Print the words of a stack's file; none where it cannot be read, which whoever runs the stack is told."""
+    """Print the names for a stack's file; nothing if it cannot be read, which the command itself reports."""
     try:
         config = read_yaml(file).get("config")
     except FileError:

@@ -1,7 +1,7 @@
-"""A head node that was restored from a backup older than the newest one that the stack's state remembers.
+"""Detect a head node that was restored from a backup older than the newest one in the stack's state.
 
-Whoever keeps the backups can hide the newest ones. Their services step answers when the last backup was made
-(components/roles/backup/services.sh), and the answer stays in the state when the head node is lost.
+The owner of a backup target can hide the newest backups. The backup role's services step prints the time of the last
+backup (components/roles/backup/services.sh), which stays in the state when the head node is lost.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ KNOWN, RESTORED = "backup_made", "restored_made"
 
 
 def moment(made: Iterable[Made], name: str) -> int:
-    """Return the latest moment (seconds since 1970) that a step answered by this name; 0 where none did."""
-    found = [0]
-    for each in made:
-        if is_step(each.command) and name in each.stdout:
+    """Return the latest time (seconds since 1970) that a step printed under this name; 0 if no step did."""
+    moments = [0]
+    for resource in made:
+        if is_step(resource.command) and name in resource.stdout:
             try:
-                answer = json.loads(each.stdout)
+                answer = json.loads(resource.stdout)
             except ValueError:
                 continue
             value = answer.get(name) if isinstance(answer, dict) else None
-            found += [value] if isinstance(value, int) else []
-    return max(found)
+            moments += [value] if isinstance(value, int) else []
+    return max(moments)
 
 
 def older_backup(before: Iterable[Made], after: Iterable[Made]) -> str:
-    """Return a warning where this run restored a backup older than one that was known; empty else."""
+    """Return a warning if this run restored a backup older than the newest known one, else ""."""
     before = list(before)
-    known, restored = moment(before, KNOWN), moment(after, RESTORED)
-    if restored in (0, moment(before, RESTORED)) or restored >= known:
+    newest, restored = moment(before, KNOWN), moment(after, RESTORED)
+    if restored in (0, moment(before, RESTORED)) or restored >= newest:
         return ""
     return (
-        f"WARNING: the head node was restored from a backup of {_time(restored)}, and one of {_time(known)} was made. "
-        "Where tailrack:head.restore_from is latest, newer backups are missing at the target: ask whoever keeps it."
+        f"WARNING: the head node was restored from a backup of {_time(restored)}, but a backup of {_time(newest)} "
+        "existed. If tailrack:head.restore_from is latest, newer backups are missing at the target: ask its owner."
     )
 
 

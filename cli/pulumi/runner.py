@@ -1,4 +1,4 @@
-"""Runs a stack with the Pulumi CLI, by the Automation API, and tells of it in the words of engine.events."""
+"""Run a stack with the Pulumi CLI, by the Automation API, and report it as engine.events."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pulumi.automation import CommandError, LocalWorkspace, PulumiCommand, Stack
 from pulumi.automation.events import EngineEvent
 from pulumi.runtime.rpc import UNKNOWN
 
-from cli.pulumi.events import Telling
-from cli.pulumi.locks import BUSY, Lock, locks_told
-from cli.pulumi.messages import meant
+from cli.pulumi.events import EventTranslator
+from cli.pulumi.locks import BUSY, Lock, locks_in_message
+from cli.pulumi.messages import explain
 from cli.pulumi.processes import end_run
 from cli.pulumi.state import made_of, resources
 from cli.pulumi.workspace import CliError, Workspace, write_private
@@ -24,14 +24,14 @@ from cli.silent_hosts import Place, SilentHosts, place_of
 from components.steps.label import StepLabel
 from engine.events import Event, Failure, Made, Summary
 
-# How the CLI calls a state in which something depends on what is not there.
+# The CLI's error for a state with a dependency on a missing resource.
 _UNREADABLE = "refusing to use it"
 
 
 class CliRunner:
-    """One stack under the CLI; the same methods as engine.Engine.
+    """One stack under the CLI, with the methods of engine.Engine.
 
-    Failures of steps and of the program are in the summary. Raises CliError where the CLI cannot start.
+    The summary has failures of steps and of the program. Raises CliError if the CLI cannot start.
     """
 
     def __init__(
@@ -41,11 +41,11 @@ class CliRunner:
         self._interrupted = False
 
     def stop(self) -> None:
-        """Note an interrupt. The CLI has it too and ends by itself, and what it says of that explains nothing."""
+        """Record an interrupt. The CLI receives it too and ends, with an error that explains nothing."""
         self._interrupted = True
 
     def up(self, refresh: bool = False) -> Summary:
-        """Bring the stack to what the program says, `refresh` after a look at what providers can be asked for."""
+        """Bring the stack to the program's resources; `refresh` reads the present state from providers first."""
         stack = self._stack()
         self._clear_pending(stack)
         return self._run(
@@ -60,7 +60,7 @@ class CliRunner:
         )
 
     def preview(self, refresh: bool = False) -> Summary:
-        """Say what `up` would do, `refresh` after a look at what providers can be asked for."""
+        """Return the changes that `up` would make; `refresh` reads the present state from providers first."""
         stack = self._stack()
         return self._run(
             lambda on_event: stack.preview(
@@ -80,64 +80,64 @@ class CliRunner:
         )
 
     def outputs(self) -> dict[str, Any]:
-        """Return the stack's outputs, secrets masked, also those inside of a value."""
+        """Return the stack's outputs with masked secrets, also inside of values."""
         try:
             self._stack()
-            # Not the SDK's own: a value with a secret inside comes back from it as it is.
-            shown = json.loads(self._pulumi("stack", "output", "--json", "--stack", self._workspace.stack))
-            # An output that needs a step which failed is unknown, and left out.
-            return {name: value for name, value in shown.items() if value != UNKNOWN}
+            # The SDK's method does not mask a secret inside of a value.
+            values = json.loads(self._pulumi("stack", "output", "--json", "--stack", self._workspace.stack))
+            # An output that needs a failed step is unknown, and left out.
+            return {name: value for name, value in values.items() if value != UNKNOWN}
         except CommandError as error:
-            raise CliError(self._meant(error)) from None
+            raise CliError(self._explained(error)) from None
 
     def made(self) -> list[Made]:
-        """Return what the last run left."""
+        """Return the resources of the last run."""
         try:
             self._stack()
             exported = self._exported(self._workspace.stack, "--show-secrets")
         except CommandError as error:
-            raise CliError(self._meant(error)) from None
-        return [made_of(each) for each in resources(exported) if not each.get("delete")]
+            raise CliError(self._explained(error)) from None
+        return [made_of(resource) for resource in resources(exported) if not resource.get("delete")]
 
     def has(self, reference: str) -> bool:
-        """Whether a stack, named as Pulumi names it, is there and has resources."""
+        """Return whether a stack, named as Pulumi names it, exists and has resources."""
         try:
             return bool(resources(self._exported(reference)))
         except CommandError as error:
             if "no stack named" in str(error):
                 return False
-            raise CliError(self._meant(error)) from None
+            raise CliError(self._explained(error)) from None
 
     def leave_undone(self, type_: str) -> list[str]:
-        """Have resources of a type deleted later without their command; their names. Nothing is deleted now."""
+        """Remove the delete commands of a type's resources from the state, and return the resources' names."""
         stack = self._stack()
         self._clear_pending(stack)
         names: list[str] = []
         try:
             content = self._exported(self._workspace.stack)
-            for each in resources(content):
-                if each["type"] == type_ and "delete" in each.get("inputs", {}):
-                    names.append(each["urn"].rpartition("::")[2])
-                    for values in (each["inputs"], each.get("outputs", {})):
+            for resource in resources(content):
+                if resource["type"] == type_ and "delete" in resource.get("inputs", {}):
+                    names.append(resource["urn"].rpartition("::")[2])
+                    for values in (resource["inputs"], resource.get("outputs", {})):
                         values.pop("delete", None)
             if names:
-                # Its secrets are sealed, as they were exported.
+                # Secrets stay encrypted, as in the export.
                 file = self._workspace.folder / "without-deletes.json"
                 write_private(file, json.dumps(content))
                 self._pulumi("stack", "import", "--stack", self._workspace.stack, "--file", str(file))
                 file.unlink()
         except CommandError as error:
-            raise CliError(self._meant(error)) from None
+            raise CliError(self._explained(error)) from None
         return names
 
     def _exported(self, stack: str, *options: str) -> dict[str, Any]:
         exported: dict[str, Any] = json.loads(self._pulumi("stack", "export", "--stack", stack, *options))
         return exported
 
-    def _pulumi(self, *words: str) -> str:
-        """Run a command of the CLI and return what it printed. Raises CommandError."""
+    def _pulumi(self, *arguments: str) -> str:
+        """Run a command of the CLI and return its stdout. Raises CommandError."""
         folder, environment = str(self._workspace.folder), self._workspace.environment()
-        done = self._command.run([*words, "--non-interactive"], folder, environment)
+        done = self._command.run([*arguments, "--non-interactive"], folder, environment)
         return str(done.stdout)
 
     def _stack(self) -> Stack:
@@ -149,13 +149,13 @@ class CliRunner:
             )
             return Stack.create_or_select(self._workspace.stack, workspace)
         except CommandError as error:
-            raise CliError(self._meant(error)) from None
+            raise CliError(self._explained(error)) from None
 
     def _clear_pending(self, stack: Stack) -> None:
-        """Take away what a killed run left: its lock, and the note that it was in the middle of a step.
+        """Remove the lock and the pending operations of a killed run.
 
-        Only called while this process holds the stack. Steps converge, so a step that was cut off is simply run again.
-        Raises CliError with the CLI's own words where it cannot.
+        Call it only while this process holds the stack. Steps converge, so an interrupted step can run again. Raises
+        CliError with the CLI's error if that fails.
         """
         locks = self._workspace.locks()
         self._refuse_held(locks)
@@ -163,17 +163,17 @@ class CliRunner:
             if locks:
                 self._cancel()
             if (stack.export_stack().deployment or {}).get("pending_operations"):
-                self._mended(lambda: stack.refresh(clear_pending_creates=True, color="never"))
+                self._run_repaired(lambda: stack.refresh(clear_pending_creates=True, color="never"))
         except CommandError as error:
-            what = "" if self._interrupted else "what a killed run left cannot be cleared away: "
-            raise CliError(what + self._meant(error)) from None
+            prefix = "" if self._interrupted else "the remains of a killed run cannot be removed: "
+            raise CliError(prefix + self._explained(error)) from None
 
     def _cancel(self) -> None:
-        """Take the CLI's locks away, which is all that it does in a folder or a bucket."""
+        """Remove the CLI's locks; `pulumi cancel` does nothing else in a folder or a bucket."""
         self._pulumi("cancel", "--yes", "--stack", self._workspace.stack)
 
     def _refuse_held(self, locks: Iterable[Lock]) -> None:
-        """Raise CliError for a lock whose run is at work, or may be."""
+        """Raise CliError for a lock whose run is, or may be, active."""
         stack = self._workspace.stack
         for lock in locks:
             if lock.held:
@@ -184,67 +184,67 @@ class CliRunner:
             if lock.elsewhere:
                 raise CliError(
                     f"stack {stack!r} is locked by a run of {lock.user} on {lock.host} (process {lock.pid}, since "
-                    f"{lock.since}); wait for it, or, if that run was killed: {self._by_hand}"
+                    f"{lock.since}); wait for it, or, if that run was killed, run: {self._unlock_command}"
                 )
 
     @property
-    def _by_hand(self) -> str:
-        """The command that takes a lock away, whatever shell it is copied to."""
+    def _unlock_command(self) -> str:
+        """Return the command that removes a lock; it works in any shell."""
         backend = shlex.quote(self._workspace.backend_url)
-        words = [self._command.command, "--cwd", str(self._workspace.folder), "cancel", self._workspace.stack]
-        return f"PULUMI_BACKEND_URL={backend} {shlex.join(words)}"
+        command = [self._command.command, "--cwd", str(self._workspace.folder), "cancel", self._workspace.stack]
+        return f"PULUMI_BACKEND_URL={backend} {shlex.join(command)}"
 
     def _run(self, operation: Callable[[Callable[[EngineEvent], None]], Any], touches_hosts: bool = True) -> Summary:
-        told, silent = Telling(self._on_event), SilentHosts(self._places, end_run)
+        events, silent = EventTranslator(self._on_event), SilentHosts(self._places, end_run)
 
         def on_event(event: EngineEvent) -> None:
-            told.on_event(event)
+            events.on_event(event)
             silent.on_event(event)
 
         begun = time.monotonic()
         try:
             with silent if touches_hosts else nullcontext():
-                self._mended(lambda: operation(on_event))
+                self._run_repaired(lambda: operation(on_event))
         except CommandError as error:
-            if self._interrupted and not (touches_hosts and told.begun):
-                raise CliError(self._meant(error)) from None
-            told.stopped(_reason(error), self._workspace.stack)
-        told.summary.failures = [_named(failure, silent) for failure in told.summary.failures]
-        told.summary.seconds = time.monotonic() - begun
-        return told.summary
+            if self._interrupted and not (touches_hosts and events.begun):
+                raise CliError(self._explained(error)) from None
+            events.end_with_error(_reason(error), self._workspace.stack)
+        events.summary.failures = [_with_host(failure, silent) for failure in events.summary.failures]
+        events.summary.seconds = time.monotonic() - begun
+        return events.summary
 
-    def _meant(self, error: CommandError) -> str:
+    def _explained(self, error: CommandError) -> str:
         if self._interrupted:
-            return "stopped before a step was begun: run the same command again"
-        return meant(_reason(error), self._workspace.stack)
+            return "stopped before any step started: run the same command again"
+        return explain(_reason(error), self._workspace.stack)
 
     def _places(self) -> dict[str, Place]:
-        """Where the steps under way are, by URN. The CLI writes a step down, with its inputs, before it begins it."""
+        """Return the hosts of running steps, by URN. The CLI records a step with its inputs before it starts it."""
         try:
             exported = self._exported(self._workspace.stack, "--show-secrets")
-        except (CommandError, ValueError):  # asked again after a while
+        except (CommandError, ValueError):  # the caller tries again later
             return {}
-        steps = [each["resource"] for each in exported["deployment"].get("pending_operations") or []]
+        steps = [operation["resource"] for operation in exported["deployment"].get("pending_operations") or []]
         places = {step["urn"]: place_of(step.get("inputs") or {}) for step in steps}
         return {urn: place for urn, place in places.items() if place}
 
-    def _mended(self, operation: Callable[[], Any]) -> None:
-        """Run an operation; once more after what keeps the CLI from it was mended.
+    def _run_repaired(self, operation: Callable[[], Any]) -> None:
+        """Run an operation, and run it again after repairing the stack's state.
 
-        That is a lock of a run that was killed, where the backend is no folder here; or a state that the CLI wrote
-        itself and cannot read. With --continue-on-error, 3.260 lets what was skipped depend on what was deleted in the
-        same run. Mending takes such dependencies away; the program registers them anew.
+        It removes the lock of a killed run if the backend is not a local folder, and it repairs a state that the CLI
+        wrote and cannot read: with --continue-on-error, 3.260 lets skipped resources depend on resources deleted in
+        the same run. The repair removes such dependencies, and the program registers them again.
         """
         try:
             operation()
         except CommandError as error:
-            if locks := locks_told(str(error)):
+            if locks := locks_in_message(str(error)):
                 self._refuse_held(locks)
                 self._cancel()
             elif BUSY in str(error):
                 raise CliError(
-                    f"Pulumi's service says that another run is at work on stack {self._workspace.stack!r}; wait for "
-                    f"it, or, if that run was killed: {self._by_hand}"
+                    f"Pulumi's service reports another run on stack {self._workspace.stack!r}; wait for it, or, if "
+                    f"that run was killed, run: {self._unlock_command}"
                 ) from None
             elif _UNREADABLE in str(error):
                 self._pulumi("state", "repair", "--yes", "--stack", self._workspace.stack)
@@ -253,8 +253,8 @@ class CliRunner:
             operation()
 
 
-def _named(failure: Failure, silent: SilentHosts) -> Failure:
-    """A failure with the host that the run was ended for, where it is of a step there."""
+def _with_host(failure: Failure, silent: SilentHosts) -> Failure:
+    """Return a failure, with the silent host as its message if its step ran there."""
     if failure.urn not in silent.found:
         return failure
     label = StepLabel.of(failure.command)
@@ -262,6 +262,6 @@ def _named(failure: Failure, silent: SilentHosts) -> Failure:
 
 
 def _reason(error: CommandError) -> str:
-    """The last lines of what the CLI said."""
+    """Return the error lines of the CLI's output, or its last lines."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     return "\n".join(line for line in lines if line.lstrip().startswith(("error:", "stderr:"))) or "\n".join(lines[-5:])

@@ -15,13 +15,13 @@ STACK_TYPE = "pulumi:pulumi:Stack"
 
 
 def resources(exported: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what an exported stack has, without the stack itself."""
+    """Return the resources of an exported stack, without the stack itself."""
     listed = exported["deployment"].get("resources") or []
-    return [each for each in listed if each["type"] != STACK_TYPE]
+    return [resource for resource in listed if resource["type"] != STACK_TYPE]
 
 
 def made_of(exported: Mapping[str, Any]) -> Made:
-    """Return what is told of a resource, its connection opened: it was exported with secrets."""
+    """Return a resource of an export with secrets; its connection is decrypted, other secrets are hidden."""
     inputs, stdout = shown(exported.get("inputs")), (exported.get("outputs") or {}).get("stdout", "")
     read = (urn for urns in (exported.get("propertyDependencies") or {}).values() for urn in urns or ())
     return Made(
@@ -35,12 +35,12 @@ def made_of(exported: Mapping[str, Any]) -> Made:
 
 
 def _opened(value: Any) -> Any:
-    """A value of an export with its secrets, as it is without their marks."""
+    """Return a value of an export with secrets as plain values."""
     if is_rpc_secret(value):
         return _opened(json.loads(value["plaintext"]))
     return {key: _opened(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def shown(values: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Inputs or outputs as the CLI tells of them, which marks a secret and gives no text of it."""
+    """Return inputs or outputs with every secret hidden."""
     return {key: HIDDEN if is_rpc_secret(value) else value for key, value in (values or {}).items()}

@@ -1,4 +1,4 @@
-"""Where a stack's state, passphrase and config copy live: `.tailrack/` of the checkout, which git ignores."""
+"""The files of a stack in `.tailrack/` of the checkout, which git ignores: state, passphrase, config copy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GOGC = "300"  # percent; Go's own default is 100
 
 
 class CliError(FileError):
-    """Something the person at the keyboard has to know and can repair; the message says what and how."""
+    """An error that the user can fix; the message has the problem and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Workspace:
     project      the checkout with the program
     stack        the stack's name
     config_file  the user's Pulumi.<stack>.yaml; read, and written by `make floors` alone
-    root         folder of everything that is made here
+    root         the folder of all generated files
     """
 
     project: Path
@@ -45,27 +45,27 @@ class Workspace:
 
     @property
     def folder(self) -> Path:
-        """Folder of this stack: a Pulumi.yaml that leads to the program, a copy of the config, its in-process state."""
+        """Return this stack's folder: a Pulumi.yaml for the program, a copy of the config, the in-process state."""
         return self.root / "stacks" / self.stack
 
     @property
     def in_process_state(self) -> Path:
-        """The stack's state where the in-process engine runs it."""
+        """Return the path of the stack's state for the in-process engine."""
         return self.folder / "inprocess-state.json"
 
     @property
     def backend(self) -> Path:
-        """The state of all stacks here that the CLI runs: in one place, so that one can reference another."""
+        """Return the folder of the CLI's state of all stacks here; stacks in one backend can reference each other."""
         return self.root / "backend"
 
     @property
     def pulumi_home(self) -> Path:
-        """The CLI's home folder: the user's, without a log of every run."""
+        """Return the CLI's home folder: the user's, without a log of every run."""
         return self.root / "pulumi-home"
 
     @property
     def backend_url(self) -> str:
-        """Where the CLI keeps the state of the stacks here: where the caller says, else in a folder here."""
+        """Return the URL of the CLI's state: the caller's, or that of a folder here."""
         return absolute(os.environ.get("PULUMI_BACKEND_URL") or "") or self._own_backend_url
 
     @property
@@ -73,41 +73,40 @@ class Workspace:
         return f"file://{self.backend}"
 
     def locks(self) -> list[Lock]:
-        """Return the CLI's locks of this stack: one of each run that is at work, or was killed.
+        """Return the CLI's locks of this stack: one of each run that is active or was killed.
 
-        None where the backend is no folder: the CLI names those when it meets them.
+        Returns none if the backend is not a local folder: the CLI lists those when it meets them.
         """
-        own = self.backend_url == self._own_backend_url
-        folder = self.backend if own else backend_folder(self.backend_url)
+        is_own = self.backend_url == self._own_backend_url
+        folder = self.backend if is_own else backend_folder(self.backend_url)
         return locks_in(folder, self._name, self.stack) if folder else []
 
     @property
     def _name(self) -> str:
-        """The project's."""
         return str(yaml.safe_load((self.project / "Pulumi.yaml").read_text(encoding="utf-8"))["name"])
 
     @property
     def passphrase_file(self) -> Path:
-        """The generated passphrase of all stacks here, mode 0600."""
+        """Return the path of the generated passphrase of all stacks here, mode 0600."""
         return self.root / "passphrase"
 
     def prepare(self) -> None:
-        """Make the folder, the passphrase, and fresh copies of the project file and the config.
+        """Make the folder, the passphrase, and new copies of the project file and the config.
 
-        The CLI writes the salt of its encryption into the config it is given. It gets a copy, so that running a
-        stack does not change a file under version control. Raises CliError when there is no config.
+        The CLI writes its encryption salt into its config file. It gets a copy, so that a run does not change a file
+        under version control. Raises CliError if there is no config.
         """
         if not self.config_file.is_file():
-            known = ", ".join(sorted(path.name for path in self.config_file.parent.glob("Pulumi.*.yaml")))
-            raise CliError(f"stack {self.stack!r} has no {self.config_file.name}; there is {known or 'none at all'}")
+            existing = ", ".join(sorted(path.name for path in self.config_file.parent.glob("Pulumi.*.yaml")))
+            raise CliError(f"stack {self.stack!r} has no {self.config_file.name}; existing: {existing or 'none'}")
         self._refuse_elsewhere()
         self.folder.mkdir(parents=True, exist_ok=True)
         self.backend.mkdir(exist_ok=True)
         self.root.chmod(0o700)
-        # Earlier versions gave each stack a backend of its own.
-        if (own := self.folder / ".pulumi").is_dir():
-            shutil.copytree(own, self.backend / ".pulumi", dirs_exist_ok=True)
-            shutil.rmtree(own)
+        # Earlier versions gave each stack its own backend.
+        if (old_backend := self.folder / ".pulumi").is_dir():
+            shutil.copytree(old_backend, self.backend / ".pulumi", dirs_exist_ok=True)
+            shutil.rmtree(old_backend)
         if not self.passphrase_file.is_file():
             write_private(self.passphrase_file, secrets.token_urlsafe(32) + "\n")
         project = yaml.safe_load((self.project / "Pulumi.yaml").read_text(encoding="utf-8"))
@@ -122,45 +121,45 @@ class Workspace:
         write_private(copy, text)
 
     def _refuse_elsewhere(self) -> None:
-        """Raise CliError where earlier versions left a state in the stack's folder, where its CLI is run."""
-        given = os.environ.get("PULUMI_BACKEND_URL") or ""
-        before, now = backend_folder(given, self.folder), backend_folder(given)
-        if before and now and before != now and (before / ".pulumi").is_dir():
+        """Raise CliError if an earlier version left state at a relative backend URL, seen from the stack's folder."""
+        url = os.environ.get("PULUMI_BACKEND_URL") or ""
+        old, new = backend_folder(url, self.folder), backend_folder(url)
+        if old and new and old != new and (old / ".pulumi").is_dir():
             raise CliError(
-                f"PULUMI_BACKEND_URL={given} means {now}, and an earlier version of tailrack kept the state in "
-                f"{before}; move it: mv {before}/.pulumi {now}/"
+                f"PULUMI_BACKEND_URL={url} means {new}, but an earlier version of tailrack kept the state in "
+                f"{old}; move it: mv {old}/.pulumi {new}/"
             )
 
     def prepare_pulumi_home(self) -> None:
-        """Make the CLI's home folder, unless the caller has named one."""
+        """Make the CLI's home folder, unless the caller set one."""
         if (home := _users_pulumi_home()) is not None:
             prepare_home(self.pulumi_home, home)
 
     @property
     def config_copy(self) -> Path:
-        """The copy of the config that the engine reads."""
+        """Return the path of the config copy that the engine reads."""
         return self.folder / f"Pulumi.{self.stack}.yaml"
 
     def environment(self) -> dict[str, str]:
-        """Variables for the CLI: state in a folder here, and a passphrase, unless the caller set their own."""
-        wanted = {
+        """Return variables for the CLI: state in a folder here and a passphrase, unless the caller set them."""
+        variables = {
             "PULUMI_BACKEND_URL": self.backend_url,
             "PULUMI_SKIP_UPDATE_CHECK": "true",
             "SSH_AUTH_SOCK": _agent(),
-            # Of a preview of many hosts the look for garbage was a quarter of what the CLI and its provider do.
+            # In a preview of many hosts, garbage collection took a quarter of the CPU time of CLI and provider.
             "GOGC": os.environ.get("GOGC") or _GOGC,
         }
         if "PULUMI_CONFIG_PASSPHRASE" not in os.environ and "PULUMI_CONFIG_PASSPHRASE_FILE" not in os.environ:
-            wanted["PULUMI_CONFIG_PASSPHRASE_FILE"] = str(self.passphrase_file)
+            variables["PULUMI_CONFIG_PASSPHRASE_FILE"] = str(self.passphrase_file)
         if self.pulumi_home.is_dir() and _users_pulumi_home() is not None:
-            wanted["PULUMI_HOME"] = str(self.pulumi_home)
-        return wanted
+            variables["PULUMI_HOME"] = str(self.pulumi_home)
+        return variables
 
     def forget(self) -> None:
-        """Remove what belongs to this stack alone; called when nothing of it is left.
+        """Remove the files of this stack; call it when the stack has no resources left.
 
-        A backend that the caller names is the caller's: the CLI's history and backups stay there. The folder here may
-        have another stack of this name then, with resources.
+        The CLI's history and backups stay in a backend that the caller set. The folder here may then contain another
+        stack of this name, with resources.
         """
         shutil.rmtree(self.folder, ignore_errors=True)
         if self.backend_url != self._own_backend_url:
@@ -171,13 +170,13 @@ class Workspace:
             shutil.rmtree(path)
 
     def exclusive(self) -> AbstractContextManager[None]:
-        """Hold the stack for one run. Raises CliError when another run holds it."""
-        busy = f"another run of stack {self.stack!r} is at work; wait for it, or end it with Ctrl-C there"
+        """Return a lock of the stack for one run. Raises CliError if another run holds it."""
+        busy = f"another run of stack {self.stack!r} is active; wait for it, or end it with Ctrl-C there"
         return locked(self.folder / "running", CliError(busy))
 
 
 def _users_pulumi_home() -> Path | None:
-    """The CLI's home folder unless one is named, which is taken as it is, or there is no home at all."""
+    """Return the CLI's default home folder; None if PULUMI_HOME is set, or there is no home folder."""
     if os.environ.get("PULUMI_HOME"):
         return None
     try:
@@ -187,7 +186,7 @@ def _users_pulumi_home() -> Path | None:
 
 
 def _agent() -> str:
-    """The socket of the caller's ssh-agent; empty where none answers: a stale one fails every remote command."""
+    """Return the socket of the caller's ssh-agent; "" if none answers, as a stale one fails every remote command."""
     path = os.environ.get("SSH_AUTH_SOCK", "")
     with socket.socket(socket.AF_UNIX) as agent:
         try:
@@ -198,7 +197,7 @@ def _agent() -> str:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, whole or not at all."""
+    """Write a file that only its owner may read, in one step."""
     fresh = path.with_suffix(path.suffix + ".new")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:

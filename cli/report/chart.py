@@ -1,4 +1,4 @@
-"""Where the lines of a chart lie: bus bandwidth over message size, sizes by their logarithm, bandwidth from 0 up."""
+"""The geometry of a chart: bus bandwidth from 0 up over message size on a logarithmic axis."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from components.validation.verdict import HalfResult, Result
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 64, 24, 16, 40
-_ASIDE = 28  # of the first and the last size from the frame: half of what stands below them
-_MOST_SIZES = 6  # below the axis; on a telephone more would run into one another
-_FLOOR_REACH = 34  # of the floor's stroke to either side of its size
+_ASIDE = 28  # distance of the first and the last size from the frame: half of their labels' width
+_MOST_SIZES = 6  # labels below the axis; more would overlap on a telephone
+_FLOOR_REACH = 34  # length of the floor's line on either side of its size
 
 
 @dataclass(frozen=True)
 class Tick:
-    """A mark of an axis: where, and what stands there."""
+    """A mark of an axis with its text."""
 
-    at: float
+    position: float
     text: str
 
 
 @dataclass(frozen=True)
 class Point:
-    """One measurement, and what is told of it."""
+    """One measurement with its tooltip."""
 
     x: float
     y: float
@@ -35,7 +35,7 @@ class Point:
 
 @dataclass(frozen=True)
 class FloorMark:
-    """The floor: a stroke at the one size that is judged."""
+    """The floor: a line at the judged size."""
 
     left: float
     right: float
@@ -45,23 +45,23 @@ class FloorMark:
 
 @dataclass(frozen=True)
 class Chart:
-    """All of a chart; `words` tells what is seen to those who do not see it."""
+    """A chart; `description` is its text for screen readers."""
 
     out_of_place: tuple[Point, ...]
     in_place: tuple[Point, ...]
     floor: FloorMark | None
     sizes: tuple[Tick, ...]
     bandwidths: tuple[Tick, ...]
-    words: str
+    description: str
 
     @staticmethod
     def path(points: tuple[Point, ...]) -> str:
-        """What SVG's polyline wants of these points."""
+        """Return the points as SVG's polyline needs them."""
         return " ".join(f"{point.x:.1f},{point.y:.1f}" for point in points)
 
 
 def chart(result: Result) -> Chart | None:
-    """The chart of a measurement; None where it has no rows."""
+    """Return the chart of a measurement; None without rows."""
     rows = sorted(result["rows"], key=lambda row: row["bytes"])
     if not rows:
         return None
@@ -84,18 +84,18 @@ def chart(result: Result) -> Chart | None:
 
     mark = None
     if floor is not None and rows[0]["bytes"] <= gate <= rows[-1]["bytes"]:
-        words = f"floor {bandwidth(floor)} GB/s at {format_size(gate)}"
-        mark = FloorMark(max(LEFT, x(gate) - _FLOOR_REACH), min(WIDTH - 4, x(gate) + _FLOOR_REACH), y(floor), words)
+        text = f"floor {bandwidth(floor)} GB/s at {format_size(gate)}"
+        mark = FloorMark(max(LEFT, x(gate) - _FLOOR_REACH), min(WIDTH - 4, x(gate) + _FLOOR_REACH), y(floor), text)
     every = math.ceil(len(rows) / _MOST_SIZES)
     first, last = rows[0], rows[-1]
     return Chart(
         out_of_place=tuple(point(row["bytes"], row["out_of_place"], "out of place") for row in rows),
         in_place=tuple(point(row["bytes"], row["in_place"], "in place") for row in rows),
         floor=mark,
-        # From the largest down: that is the one that is judged, most often.
+        # From the largest down, because that is usually the judged size.
         sizes=tuple(Tick(x(row["bytes"]), format_size(row["bytes"])) for row in rows[::-1][::every]),
         bandwidths=tuple(Tick(y(step * n), tick_text(step * n, step)) for n in range(round(top / step) + 1)),
-        words=(
+        description=(
             f"Bus bandwidth out of place goes from {bandwidth(first['out_of_place']['busbw_gb_per_s'])} GB/s at "
             f"{format_size(first['bytes'])} to {bandwidth(last['out_of_place']['busbw_gb_per_s'])} GB/s at "
             f"{format_size(last['bytes'])}; {mark.text if mark else 'no floor'}."
@@ -104,7 +104,7 @@ def chart(result: Result) -> Chart | None:
 
 
 def round_step(most: float) -> float:
-    """1, 2 or 5 times a power of ten, so that three to six of them reach `most`."""
+    """Return 1, 2 or 5 times a power of ten, so that three to six steps reach `most`."""
     if not (math.isfinite(most) and most > 0):
         return 1.0
     power = 10.0 ** math.floor(math.log10(most / 3))
@@ -112,5 +112,5 @@ def round_step(most: float) -> float:
 
 
 def tick_text(figure: float, step: float) -> str:
-    """A mark of an axis whose marks are `step` apart."""
+    """Return the text of a mark on an axis whose marks are `step` apart."""
     return f"{figure:.{max(0, -math.floor(math.log10(step) + 1e-9))}f}"

@@ -1,4 +1,4 @@
-"""What a stack's outputs say, in the words and the order in which the terminal and the page show it."""
+"""The facts of a stack's outputs, in the order of the terminal's tables and the report page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from components.validation.table import bandwidth, scopes_of
 from components.validation.verdict import Result
 
 _WORST_FIRST = ("error", "warning", "info")
-# What the preflight says of a pair under "tailnet traffic", and under "tailnet path".
+# The preflight's text about a pair of nodes in "tailnet traffic", and in "tailnet path".
 _TRAFFIC = re.compile(
     r"(?P<name>\S+) by (?P<path>direct|relay|peer-relay|idle): "
     r"(?P<sent>\d{1,18}) B sent, (?P<received>\d{1,18}) B received",
@@ -27,7 +27,7 @@ _REACHED = re.compile(
 
 @dataclass(frozen=True)
 class Scope:
-    """One measurement. `title` names it among all of them: a node by itself is `node b1`."""
+    """One measurement; `title` is unique among all of them: a single node is `node b1`."""
 
     name: str
     title: str
@@ -35,28 +35,28 @@ class Scope:
 
     @property
     def optional(self) -> Mapping[str, Any]:
-        """The result, by `get`: outputs of an earlier version, still in the state, lack what was added since."""
+        """Return the result for use with `get`, because outputs of an earlier version lack newer keys."""
         return cast(Mapping[str, Any], self.result)
 
     @property
     def reason(self) -> str:
-        """Why the verdict is what it is; holds what programs on the nodes have printed."""
+        """Return the reason of the verdict, which may contain output of programs on the nodes."""
         return one_line(self.result["reason"])
 
     @property
     def how(self) -> str:
-        """What measured, where, and over what."""
+        """Return the program, the nodes and the transport of the measurement."""
         result, collective = self.result, self.optional.get("collective") or "all_reduce"
         program = result["backend"] if collective == "all_reduce" else f"{result['backend']} {collective}"
         if result["ranks"] is None:
             return program
         gpus = ", ".join(dict.fromkeys((self.optional.get("gpus") or {}).values()))
-        where = f"{result['ranks']} ranks on {', '.join(result['nodes'])}{f' ({gpus})' if gpus else ''}"
-        return f"{program}, {where}; {self.transport}"
+        participants = f"{result['ranks']} ranks on {', '.join(result['nodes'])}{f' ({gpus})' if gpus else ''}"
+        return f"{program}, {participants}; {self.transport}"
 
     @property
     def transport(self) -> str:
-        """What carried the data, and what should have, where that is another."""
+        """Return the transport, and the expected one if it differs."""
         name, interface = self.result["transport"], self.result["interface"]
         if not name:
             return "transport unknown"
@@ -66,52 +66,52 @@ class Scope:
 
     @property
     def versions(self) -> str:
-        """The versions of the programs that measured, such as `NCCL 2.28.9, CUDA 13.0`; empty if none is known."""
-        known = self.optional.get("versions") or {}
-        return one_line(", ".join(f"{name} {version}" for name, version in known.items()))
+        """Return the versions of the measuring programs, such as `NCCL 2.28.9, CUDA 13.0`; empty if unknown."""
+        versions_ = self.optional.get("versions") or {}
+        return one_line(", ".join(f"{name} {version}" for name, version in versions_.items()))
 
     @property
     def margin(self) -> str:
-        """How far the runs lie apart, and where the floor is from."""
+        """Return the spread of the runs, and the source of the floor."""
         spread, source = self.optional.get("spread"), self.optional.get("floor_source")
-        words = []
+        sentences = []
         if spread:
-            runs = ", ".join(bandwidth(each) for each in spread["runs"])
-            words.append(f"Runs of {runs} GB/s, within {spread['relative']:.1%} of one another.")
+            runs = ", ".join(bandwidth(rate) for rate in spread["runs"])
+            sentences.append(f"Runs of {runs} GB/s, within {spread['relative']:.1%} of one another.")
         if source and source != "config" and self.result["busbw_gb_per_s"] is not None:
-            words.append(f"The floor: {source}.")
-        return " ".join(words)
+            sentences.append(f"The floor: {source}.")
+        return " ".join(sentences)
 
     @property
     def findings(self) -> list[dict[str, str]]:
-        """The preflight's findings but for what went between nodes, errors first, each with its node."""
-        return [one for one in self._found if one["check"] != TRAFFIC]
+        """Return the preflight's findings without traffic, errors first, each with its node."""
+        return [finding for finding in self._all_findings if finding["check"] != TRAFFIC]
 
     @property
-    def _found(self) -> list[dict[str, str]]:
-        found = self.optional.get("preflight") or {}
-        each = [
-            {"node": node, **{key: one_line(str(value)) for key, value in one.items()}}
-            for node in found
-            for one in found[node]
+    def _all_findings(self) -> list[dict[str, str]]:
+        by_node = self.optional.get("preflight") or {}
+        findings_ = [
+            {"node": node, **{key: one_line(str(value)) for key, value in finding.items()}}
+            for node in by_node
+            for finding in by_node[node]
         ]
-        return sorted(each, key=lambda one: (_rank(one["severity"]), one["node"]))
+        return sorted(findings_, key=lambda finding: (_rank(finding["severity"]), finding["node"]))
 
     @property
     def traffic(self) -> list[dict[str, str]]:
-        """Of the findings, what went between two nodes."""
-        return [one for one in self._found if one["check"] == TRAFFIC]
+        """Return the findings about traffic between two nodes."""
+        return [finding for finding in self._all_findings if finding["check"] == TRAFFIC]
 
     @property
     def suspects(self) -> list[Mapping[str, Any]]:
-        """Nodes and links that hold the others back."""
+        """Return the nodes and links that slow down the others."""
         return list(self.optional.get("suspects") or [])
 
     @property
     def accusations(self) -> list[str]:
-        """What there is to say of the suspects and is not in the reason already."""
-        each = [one_line(suspect["reason"]) for suspect in self.suspects]
-        return [reason for reason in each if reason not in self.reason]
+        """Return the reasons of suspects that are not already in the verdict's reason."""
+        reasons = [one_line(suspect["reason"]) for suspect in self.suspects]
+        return [reason for reason in reasons if reason not in self.reason]
 
 
 def _rank(severity: str) -> int:
@@ -119,19 +119,19 @@ def _rank(severity: str) -> int:
 
 
 def scopes(outputs: Mapping[str, Any]) -> list[Scope]:
-    """Sites, then what lies between them: that is understood after what they are."""
-    found = {name: result for name, result in (outputs.get("validation") or {}).items() if name != NODE}
-    return [Scope(name, name, cast(Result, result)) for name, result in scopes_of(found)]
+    """Return the measurements of sites, then those between sites."""
+    results = {name: result for name, result in (outputs.get("validation") or {}).items() if name != NODE}
+    return [Scope(name, name, cast(Result, result)) for name, result in scopes_of(results)]
 
 
 def single_nodes(outputs: Mapping[str, Any]) -> list[Scope]:
-    """The nodes that were measured by themselves."""
-    found = (outputs.get("validation") or {}).get(NODE) or {}
-    return [Scope(name, f"{NODE} {name}", cast(Result, found[name])) for name in sorted(found)]
+    """Return the measurements of single nodes."""
+    results = (outputs.get("validation") or {}).get(NODE) or {}
+    return [Scope(name, f"{NODE} {name}", cast(Result, results[name])) for name in sorted(results)]
 
 
-def nodes_beside_sites(outputs: Mapping[str, Any]) -> list[Scope]:
-    """The same without those that are a site of their own, told and judged there alike: that is one measurement."""
+def separate_nodes(outputs: Mapping[str, Any]) -> list[Scope]:
+    """Return the measurements of single nodes that are not also a site's measurement with the same verdict."""
     sites = {(scope.optional.get("job_id"), scope.result["verdict"]) for scope in scopes(outputs)}
     return [
         scope
@@ -141,12 +141,12 @@ def nodes_beside_sites(outputs: Mapping[str, Any]) -> list[Scope]:
 
 
 def all_scopes(outputs: Mapping[str, Any]) -> list[Scope]:
-    """Everything that was measured, the smallest first."""
+    """Return all measurements, the smallest scopes first."""
     return [*single_nodes(outputs), *scopes(outputs)]
 
 
 def node_facts(node: Mapping[str, Any]) -> dict[str, str]:
-    """What is known of a node, column by column."""
+    """Return the facts about a node by column."""
     columns = {
         "node": "name",
         "site": "site",
@@ -164,20 +164,19 @@ def node_facts(node: Mapping[str, Any]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two nodes: how they reach each other in the tailnet, and what one has told of bytes; None where none did."""
+    """Two nodes, their path in the tailnet, and the bytes that one of them reported; None if neither did."""
 
-    one: str
-    other: str
+    first: str
+    second: str
     path: str
-    sent: int | None = None  # from one to the other
+    sent: int | None = None  # from first to second
     received: int | None = None
 
     @property
     def carried(self) -> str:
-        """What went between them, in words."""
         if self.sent is None or self.received is None:
             return "not known"
-        return f"{_amount(self.sent)} to {self.other}, {_amount(self.received)} to {self.one}"
+        return f"{_amount(self.sent)} to {self.second}, {_amount(self.received)} to {self.first}"
 
 
 def _amount(count: int) -> str:
@@ -188,37 +187,39 @@ def _amount(count: int) -> str:
 
 
 def pairs(outputs: Mapping[str, Any]) -> list[Pair]:
-    """Return the pairs of nodes of which something is known, in the order of the nodes.
+    """Return the pairs of nodes with known facts, in the order of the nodes.
 
-    Known are each node's path to the head node as it joined, and what the preflight saw: the path to the next node, and
-    to those that a node exchanged most with. What the preflight saw is the newer.
+    The facts are each node's path to the head node when it joined, and the preflight's newer ones: the path to the next
+    node and to the nodes with the most traffic.
     """
     head, *nodes = (node["name"] for node in outputs["cluster"]["nodes"])
     order = [head, *nodes]
     joined = zip(nodes, outputs["cluster"]["nodes"][1:], strict=True)
-    found = {frozenset((name, head)): Pair(head, name, str(node["path"])) for name, node in joined}
+    by_ends = {frozenset((name, head)): Pair(head, name, str(node["path"])) for name, node in joined}
     for scope in scopes(outputs):
-        for told in scope.findings:
-            seen = _REACHED.match(told["seen"]) if told["check"] == "tailnet path" else None
-            if seen and {seen["name"], told["node"]} <= {*order} and seen["name"] != told["node"]:
-                found[frozenset((told["node"], seen["name"]))] = Pair(told["node"], seen["name"], seen["path"])
-        for told in scope.traffic:
-            seen = _TRAFFIC.fullmatch(told["seen"])
-            if seen and {seen["name"], told["node"]} <= {*order} and seen["name"] != told["node"]:
-                both = frozenset((told["node"], seen["name"]))
-                before = found.get(both)
-                path = before.path if seen["path"] == "idle" and before else seen["path"]
-                found[both] = Pair(told["node"], seen["name"], path, int(seen["sent"]), int(seen["received"]))
-    return sorted(found.values(), key=lambda pair: sorted((order.index(pair.one), order.index(pair.other))))
+        for finding in scope.findings:
+            match = _REACHED.match(finding["seen"]) if finding["check"] == "tailnet path" else None
+            if match and {match["name"], finding["node"]} <= {*order} and match["name"] != finding["node"]:
+                by_ends[frozenset((finding["node"], match["name"]))] = Pair(
+                    finding["node"], match["name"], match["path"]
+                )
+        for finding in scope.traffic:
+            match = _TRAFFIC.fullmatch(finding["seen"])
+            if match and {match["name"], finding["node"]} <= {*order} and match["name"] != finding["node"]:
+                ends = frozenset((finding["node"], match["name"]))
+                old = by_ends.get(ends)
+                path = old.path if match["path"] == "idle" and old else match["path"]
+                by_ends[ends] = Pair(finding["node"], match["name"], path, int(match["sent"]), int(match["received"]))
+    return sorted(by_ends.values(), key=lambda pair: sorted((order.index(pair.first), order.index(pair.second))))
 
 
 def site_paths(outputs: Mapping[str, Any]) -> tuple[list[str], dict[tuple[str, str], dict[str, int]]]:
-    """The sites, and for two of them how many pairs of nodes are known to reach each other by which path."""
+    """Return the sites, and for each two of them the number of node pairs by path."""
     site_of = {node["name"]: node["site"] for node in outputs["cluster"]["nodes"]}
     counts: dict[tuple[str, str], dict[str, int]] = {}
     for pair in pairs(outputs):
-        ends = sorted((site_of[pair.one], site_of[pair.other]))
-        for here, there in {(ends[0], ends[-1]), (ends[-1], ends[0])}:
-            cell = counts.setdefault((here, there), {})
+        ends = sorted((site_of[pair.first], site_of[pair.second]))
+        for row, column in {(ends[0], ends[-1]), (ends[-1], ends[0])}:
+            cell = counts.setdefault((row, column), {})
             cell[pair.path] = cell.get(pair.path, 0) + 1
     return sorted(set(site_of.values())), counts

@@ -1,4 +1,4 @@
-"""Remember how the last `make up` of a stack ended, so that a report made later does not look better than the run."""
+"""Record how the last `make up` of a stack ended, so that a later report does not look better than the run."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cli.report.facts import nodes_beside_sites, scopes
+from cli.report.facts import scopes, separate_nodes
 from cli.report.training import training_of
 
 BAD_VERDICTS = ("FAIL", "UNSTABLE", "INCONCLUSIVE")
@@ -25,34 +25,34 @@ class Judged:
 
     @property
     def is_bad(self) -> bool:
-        """Whether it makes `make up` exit with 1."""
+        """Return whether it makes `make up` exit with 1."""
         return self.verdict in BAD_VERDICTS or (self.verdict == "BUSY" and self.retries >= MOST_BUSY)
 
 
 def judged(outputs: Mapping[str, Any]) -> list[Judged]:
     """Return everything with a verdict in a stack's outputs, in the order of the tables."""
-    measured = [*nodes_beside_sites(outputs), *scopes(outputs)]
-    found = [
+    measured = [*separate_nodes(outputs), *scopes(outputs)]
+    items = [
         Judged(scope.title, scope.result["verdict"], int(scope.optional.get("retries") or 0)) for scope in measured
     ]
     if trained := training_of(outputs):
-        found.append(Judged("training", trained.verdict))
-    return found
+        items.append(Judged("training", trained.verdict))
+    return items
 
 
 def bad(outputs: Mapping[str, Any]) -> list[str]:
     """Return the titles whose verdict makes `make up` exit with 1."""
-    return [each.title for each in judged(outputs) if each.is_bad]
+    return [item.title for item in judged(outputs) if item.is_bad]
 
 
 def overall(outputs: Mapping[str, Any], failed_steps: bool = False) -> str | None:
-    """Return the worst verdict of a stack, or None where nothing was judged.
+    """Return the worst verdict of a stack, or None if nothing was judged.
 
     failed_steps   whether the last `make up` ended with a failed step: then nothing looks better than FAIL
     """
     if failed_steps:
         return "FAIL"
-    verdicts = [each.verdict for each in judged(outputs)]
+    verdicts = [item.verdict for item in judged(outputs)]
     return min(verdicts, key=_rank) if verdicts else None
 
 

@@ -1,4 +1,4 @@
-"""The page of `make report`: everything in one HTML file, which loads nothing and runs nothing."""
+"""The page of `make report`: one HTML file without scripts and external resources."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from markupsafe import Markup
 from cli.money.cluster_costs import ClusterCosts
 from cli.output.terminal import lines
 from cli.report import chart, timeline
-from cli.report.facts import Scope, node_facts, nodes_beside_sites, pairs, scopes, site_paths
+from cli.report.facts import Scope, node_facts, pairs, scopes, separate_nodes, site_paths
 from cli.report.overall import judged, overall
 from cli.report.tables import node_figures
 from cli.report.training import training_of
@@ -19,16 +19,16 @@ from components.roles.tailrack_command.costs import duration
 from components.validation.table import COLUMNS, bandwidth, table_rows
 
 
-def _words(value: object) -> object:
-    """What the page says of a value; a macro's own HTML is no text of anybody's."""
+def _printable(value: object) -> object:
+    """Convert a text for the page; HTML from a macro stays as it is."""
     return lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-# Autoescape: names, reasons and findings come from machines, and some are whatever a program there has printed.
+# Autoescape is necessary: names, reasons and findings come from machines and may contain any program's output.
 _ENVIRONMENT = Environment(
     loader=PackageLoader("cli.report", package_path=""),
     autoescape=True,
-    finalize=_words,
+    finalize=_printable,
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
@@ -36,30 +36,30 @@ _ENVIRONMENT = Environment(
 
 
 def page(
-    outputs: Mapping[str, Any], stack: str, made_at: str, costs: ClusterCosts | None = None, last_run: str = ""
+    outputs: Mapping[str, Any], stack: str, written_at: str, costs: ClusterCosts | None = None, last_run: str = ""
 ) -> str:
-    """Return the HTML of a stack's outputs, which have a cluster.
+    """Return the HTML page for a stack's outputs, which must contain a cluster.
 
-    stack      the stack's name
-    made_at    when, as shown
-    costs      None where no node has a price
-    last_run   a sentence on the last `make up` if it did not end well
+    stack        the stack's name
+    written_at   the date on the page
+    costs        None if no node has a price
+    last_run     a sentence on the last `make up` if it failed
     """
     sites, paths = site_paths(outputs)
-    alone, of_scopes = nodes_beside_sites(outputs), [_shown(scope) for scope in scopes(outputs)]
+    single, of_scopes = separate_nodes(outputs), [_card(scope) for scope in scopes(outputs)]
     headline = outputs.get("busbw_gb_per_s")
     return _ENVIRONMENT.get_template("report.html.j2").render(
         stack=stack,
-        made_at=made_at,
+        written_at=written_at,
         cluster=outputs["cluster"],
         headline=None if headline is None else bandwidth(headline),
         overall=overall(outputs, failed_steps=bool(last_run)),
         last_run=last_run,
-        everything=judged(outputs),
+        all_judged=judged(outputs),
         trained=training_of(outputs),
         scopes=of_scopes,
-        alone=[(scope, node_figures(scope), bars) for scope, bars in zip(alone, _bars(alone), strict=True)],
-        curves=[_shown(scope) for scope in alone],
+        single=[(scope, node_figures(scope), bars) for scope, bars in zip(single, _bars(single), strict=True)],
+        curves=[_card(scope) for scope in single],
         nodes=[node_facts(node) for node in outputs["cluster"]["nodes"]],
         gpus={node["name"]: node["gpu"] for node in outputs["cluster"]["nodes"] if node.get("gpu")},
         notes=outputs["cluster"].get("notes", []),
@@ -70,14 +70,14 @@ def page(
         pairs=pairs(outputs),
         columns=COLUMNS,
         geometry=chart,
-        histories=[shown for shown in of_scopes if shown["history"]],
+        histories=[card for card in of_scopes if card["history"]],
         time=timeline,
         costs=costs,
         duration=duration,
     )
 
 
-def _shown(scope: Scope) -> dict[str, Any]:
+def _card(scope: Scope) -> dict[str, Any]:
     entries = timeline.history_of(scope.optional)
     return {
         "about": scope,
@@ -89,9 +89,9 @@ def _shown(scope: Scope) -> dict[str, Any]:
     }
 
 
-def _bars(alone: list[Scope]) -> list[dict[str, float | None]]:
-    """Of each node, its figure and its floor in hundredths of the best there is."""
-    figures = [(scope.result["busbw_gb_per_s"], scope.result["floor_gb_per_s"]) for scope in alone]
+def _bars(nodes: list[Scope]) -> list[dict[str, float | None]]:
+    """Return each node's bandwidth and floor in percent of the largest value."""
+    figures = [(scope.result["busbw_gb_per_s"], scope.result["floor_gb_per_s"]) for scope in nodes]
     most = max((number for pair in figures for number in pair if number), default=1.0)
 
     def share(number: float | None) -> float | None:

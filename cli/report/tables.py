@@ -1,4 +1,4 @@
-"""The end of `make up`: nodes, bus bandwidth by message size for each scope, verdicts, and what to try next."""
+"""The tables at the end of `make up`: nodes, bus bandwidth of each scope, verdicts, and next commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.text import Text
 from cli.output.make_command import Make
 from cli.output.terminal import one_line
 from cli.report.dates import dated
-from cli.report.facts import Scope, node_facts, nodes_beside_sites, scopes
+from cli.report.facts import Scope, node_facts, scopes, separate_nodes
 from cli.report.overall import BAD_VERDICTS
 from cli.report.training import Trained, training_of
 from components.validation.sizes import format_size
@@ -22,14 +22,14 @@ from components.validation.table import COLUMNS, bandwidth, table_rows
 _NO_STACK = Make()
 _STYLES = {"PASS": "green", **dict.fromkeys(BAD_VERDICTS, "red"), "UNJUDGED": "yellow", "BUSY": "yellow"}
 _SEVERITIES = {"error": "red", "warning": "yellow"}
-_RIGHT = ("CPUs", "memory", "GPUs", "busbw (GB/s)", "floor (GB/s)", "spread")
+_NUMBERS = ("CPUs", "memory", "GPUs", "busbw (GB/s)", "floor (GB/s)", "spread")
 
 
 def show(console: Console, outputs: Mapping[str, Any], make: Make = _NO_STACK, since: float = 0) -> None:
     """Print the report.
 
-    make    the commands of its stack
-    since   when the run that shows it began (seconds since 1970): figures measured earlier get their date
+    make    the renderer of its stack's commands
+    since   the start of this run in seconds since 1970; older figures get their date
     """
     cluster = outputs.get("cluster")
     if not cluster:
@@ -37,22 +37,22 @@ def show(console: Console, outputs: Mapping[str, Any], make: Make = _NO_STACK, s
         return
     title = f"Cluster {cluster['name']}: slurmctld at {cluster['control_address']}"
     console.print(_table(title, [node_facts(node) for node in cluster["nodes"]]))
-    loose = [node["name"] for node in cluster["nodes"] if not node.get("gpu", {}).get("confined", True)]
-    if loose:
+    unconfined = [node["name"] for node in cluster["nodes"] if not node.get("gpu", {}).get("confined", True)]
+    if unconfined:
         console.print(
-            f"Jobs on {', '.join(loose)} are not kept from one another's GPUs: these machines give systemd no cgroup "
-            "controllers (docs/gpus.md).",
+            f"Jobs on {', '.join(unconfined)} can use each other's GPUs, because systemd has no cgroup controllers on "
+            "these machines (docs/gpus.md).",
             style="yellow", highlight=False, markup=False, soft_wrap=True,
         )  # fmt: skip
     for note in cluster.get("notes", []):
         console.print(f"Note: {one_line(note)}", style="yellow", highlight=False, markup=False)
-    alone = nodes_beside_sites(outputs)
-    if alone:
-        console.print(_table("Each node by itself", [node_figures(scope) for scope in alone]))
-    for scope in alone:
-        if scope.result["rows"]:  # all of which would be a table a node
-            _say_verdict(console, scope, since, f"{scope.name}: ")
-    for scope in [*(scope for scope in alone if not scope.result["rows"]), *scopes(outputs)]:
+    single = separate_nodes(outputs)
+    if single:
+        console.print(_table("Single nodes", [node_figures(scope) for scope in single]))
+    for scope in single:
+        if scope.result["rows"]:  # the rows would make one table per node
+            _print_verdict(console, scope, since, f"{scope.name}: ")
+    for scope in [*(scope for scope in single if not scope.result["rows"]), *scopes(outputs)]:
         _show_scope(console, scope, since)
     if trained := training_of(outputs):
         _show_training(console, trained, since)
@@ -63,13 +63,13 @@ def _show_training(console: Console, trained: Trained, since: float) -> None:
         console.print(_table(f"Training, {trained.how}", [trained.figures]))
     else:
         console.print("Training: not measured", style="italic", highlight=False, markup=False)
-    words = f"{trained.verdict}  {trained.reason}{_when(trained.result, since)}"
-    console.print(words, style=_STYLES.get(trained.verdict, ""), highlight=False, markup=False)
+    line = f"{trained.verdict}  {trained.reason}{_when(trained.result, since)}"
+    console.print(line, style=_STYLES.get(trained.verdict, ""), highlight=False, markup=False)
     console.print()
 
 
 def node_figures(scope: Scope) -> dict[str, str]:
-    """What a node by itself gives, column by column: the same in the terminal and on the page."""
+    """Return the figures of a single node by column, for the terminal and the page."""
     result = scope.result
     figure, floor, spread = result["busbw_gb_per_s"], result["floor_gb_per_s"], scope.optional.get("spread")
     return {
@@ -85,11 +85,11 @@ def node_figures(scope: Scope) -> dict[str, str]:
 
 
 def _table(title: str, rows: list[dict[str, str]]) -> Table:
-    # Text, because a plain string may hold what rich takes for its own markup.
+    # Text, because rich would interpret markup in a plain string.
     table = Table(title=Text(title), title_justify="left")
     for column in rows[0] if rows else ():
-        # A name or an address that is too long goes on in the next line; it is never cut.
-        table.add_column(column, justify="right" if column in _RIGHT else "left", overflow="fold")
+        # Long names and addresses continue on the next line and are never cut.
+        table.add_column(column, justify="right" if column in _NUMBERS else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row.values()))
     return table
@@ -105,30 +105,30 @@ def _show_scope(console: Console, scope: Scope, since: float) -> None:
         console.print(table)
     else:
         console.print(f"Bus bandwidth, {scope.title}: not measured", style="italic", highlight=False, markup=False)
-    _say_verdict(console, scope, since)
+    _print_verdict(console, scope, since)
     for accusation in scope.accusations:
         console.print(accusation, style="red", highlight=False, markup=False)
     for finding in scope.findings:
         if finding["severity"] in _SEVERITIES:
-            words = f"{finding['severity']}  {finding['node']}: {finding['check']}: {finding['seen']}"
-            words += f"; {finding['remedy']}" if finding["remedy"] else ""
-            console.print(words, style=_SEVERITIES[finding["severity"]], highlight=False, markup=False)
+            line = f"{finding['severity']}  {finding['node']}: {finding['check']}: {finding['seen']}"
+            line += f"; {finding['remedy']}" if finding["remedy"] else ""
+            console.print(line, style=_SEVERITIES[finding["severity"]], highlight=False, markup=False)
     console.print()
 
 
 def _when(result: Mapping[str, Any], since: float) -> str:
-    words = dated(result, since, time.time())
-    return f" ({words})" if words else ""
+    date = dated(result, since, time.time())
+    return f" ({date})" if date else ""
 
 
-def _say_verdict(console: Console, scope: Scope, since: float, whose: str = "") -> None:
+def _print_verdict(console: Console, scope: Scope, since: float, subject: str = "") -> None:
     verdict, when = scope.result["verdict"], _when(scope.optional, since)
-    words = f"{verdict}  {whose}{scope.reason}{f' {scope.margin}' if scope.margin else ''}{when}"
-    console.print(words, style=_STYLES.get(verdict, ""), highlight=False, markup=False)
+    line = f"{verdict}  {subject}{scope.reason}{f' {scope.margin}' if scope.margin else ''}{when}"
+    console.print(line, style=_STYLES.get(verdict, ""), highlight=False, markup=False)
 
 
-def say_commands(console: Console, commands: Iterable[tuple[str, str]]) -> None:
-    """Print commands worth trying next, each with what it is for."""
+def print_commands(console: Console, commands: Iterable[tuple[str, str]]) -> None:
+    """Print commands worth trying next, each with its purpose."""
     console.print("Try next:", highlight=False)
-    for command, what in commands:
-        console.print(f"  {command}\n      {what}", highlight=False, markup=False, soft_wrap=True)
+    for command, purpose in commands:
+        console.print(f"  {command}\n      {purpose}", highlight=False, markup=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Where the history of a scope lies: bus bandwidth over time, from 0 up, with the floor that was in force."""
+"""The geometry of a scope's history: bus bandwidth from 0 up over time, with the floors of that time."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from components.validation.sizes import format_size
 from components.validation.table import bandwidth
 
 HEIGHT = 220
-_DAYS_APART = 230  # below the axis: as wide as a day is on a telephone, and half of one at the right end
-_MOST_MARKS = 3  # of the axis beside it, without the 0
+_DAYS_APART = 230  # distance of labels below the axis: the width of a date on a telephone and half of one at the right
+_MOST_MARKS = 3  # marks of the vertical axis, without 0
 
 
 @dataclass(frozen=True)
 class Dot:
-    """A measurement: where, its verdict, and what is told of it. One without a figure lies on the axis."""
+    """A measurement with its verdict and tooltip; without a figure it is on the axis."""
 
     x: float
     y: float
@@ -31,27 +31,29 @@ class Dot:
 
 @dataclass(frozen=True)
 class Timeline:
-    """All of a history; `line` and `floors` are what SVG's polylines want, and `words` tells it to who does not see."""
+    """A history; `line` and `floors` are points of SVG's polylines, `description` is the text for screen readers."""
 
     dots: tuple[Dot, ...]
     line: str
     floors: tuple[str, ...]
     days: tuple[Tick, ...]
     bandwidths: tuple[Tick, ...]
-    words: str
+    description: str
 
 
 def history_of(result: Mapping[str, Any]) -> list[Entry]:
-    """Return the history of a result in the outputs; of one of an earlier version, what it measured last."""
+    """Return the history of a result in the outputs; for one of an earlier version, its last measurement."""
     return extended(result.get("history"), result)
 
 
 def timeline(entries: Sequence[Entry]) -> Timeline | None:
-    """Return the chart of a history; None where nothing was measured.
+    """Return the chart of a history; None without measurements.
 
-    Bandwidths at different message sizes cannot be compared, so the chart has only the size that was judged last.
+    Bandwidths at different message sizes cannot be compared, so the chart shows only the last judged size.
     """
-    timed = [(at, entry) for entry in of_last_size(entries) if (at := _seconds(entry["measured_at"])) is not None]
+    timed = [
+        (seconds, entry) for entry in of_last_size(entries) if (seconds := _seconds(entry["measured_at"])) is not None
+    ]
     if not any(entry["busbw_gb_per_s"] for _, entry in timed):
         return None
     timed.sort(key=lambda each: each[0])
@@ -61,8 +63,8 @@ def timeline(entries: Sequence[Entry]) -> Timeline | None:
     top = step * steps
     first, last = timed[0][0], timed[-1][0]
 
-    def x(at: float) -> float:
-        share = (at - first) / (last - first) if last > first else 0.5
+    def x(seconds: float) -> float:
+        share = (seconds - first) / (last - first) if last > first else 0.5
         return LEFT + 12 + share * (WIDTH - LEFT - RIGHT - 24)
 
     def y(figure: float | None) -> float:
@@ -71,16 +73,20 @@ def timeline(entries: Sequence[Entry]) -> Timeline | None:
     figures = [entry["busbw_gb_per_s"] for _, entry in timed if entry["busbw_gb_per_s"] is not None]
     newest = timed[-1][1]
     return Timeline(
-        dots=tuple(Dot(x(at), y(entry["busbw_gb_per_s"]), entry["verdict"], _told(entry)) for at, entry in timed),
-        line=_points((x(at), y(entry["busbw_gb_per_s"])) for at, entry in timed if entry["busbw_gb_per_s"] is not None),
+        dots=tuple(
+            Dot(x(seconds), y(entry["busbw_gb_per_s"]), entry["verdict"], _describe(entry)) for seconds, entry in timed
+        ),
+        line=_points(
+            (x(seconds), y(entry["busbw_gb_per_s"])) for seconds, entry in timed if entry["busbw_gb_per_s"] is not None
+        ),
         floors=tuple(_floors(timed, x, y)),
         days=tuple(_days(timed, x)),
         bandwidths=tuple(
             Tick(y(step * n), tick_text(step * n, step)) for n in range(0, steps + 1, math.ceil(steps / _MOST_MARKS))
         ),
-        words=(
+        description=(
             f"{len(timed)} measurement{'' if len(timed) == 1 else 's'} since {timed[0][1]['measured_at'][:10]}, from "
-            f"{bandwidth(min(figures))} to {bandwidth(max(figures))} GB/s; the last {_told(newest)}."
+            f"{bandwidth(min(figures))} to {bandwidth(max(figures))} GB/s; the last {_describe(newest)}."
         ),
     )
 
@@ -96,10 +102,10 @@ def change(entries: Sequence[Entry]) -> str:
     figures = [entry for entry in of_last_size(entries) if entry["busbw_gb_per_s"]]
     if len(figures) < 2 or figures[-1]["measured_at"] != entries[-1]["measured_at"]:
         return ""
-    before, now = (entry["busbw_gb_per_s"] or 0.0 for entry in figures[-2:])
+    old, new = (entry["busbw_gb_per_s"] or 0.0 for entry in figures[-2:])
     return (
-        f"{(now - before) / before:+.1%} since {figures[-2]['measured_at'][:16].replace('T', ' ')} UTC "
-        f"({bandwidth(before)} GB/s)."
+        f"{(new - old) / old:+.1%} since {figures[-2]['measured_at'][:16].replace('T', ' ')} UTC "
+        f"({bandwidth(old)} GB/s)."
     )
 
 
@@ -121,43 +127,43 @@ def measurements(entries: Sequence[Entry]) -> list[list[str]]:
     return rows
 
 
-def _told(entry: Entry) -> str:
+def _describe(entry: Entry) -> str:
     figure, floor = entry["busbw_gb_per_s"], entry["floor_gb_per_s"]
     count = f"{entry['nodes']} node{'' if entry['nodes'] == 1 else 's'}"
-    words = f"{entry['measured_at'][:16].replace('T', ' ')} UTC, {count}: "
-    words += "no figure" if figure is None else f"{bandwidth(figure)} GB/s"
-    return f"{words}, {'no floor' if floor is None else f'floor {bandwidth(floor)}'}, {entry['verdict']}"
+    text = f"{entry['measured_at'][:16].replace('T', ' ')} UTC, {count}: "
+    text += "no figure" if figure is None else f"{bandwidth(figure)} GB/s"
+    return f"{text}, {'no floor' if floor is None else f'floor {bandwidth(floor)}'}, {entry['verdict']}"
 
 
 def _floors(timed: Sequence[tuple[float, Entry]], x: Any, y: Any) -> list[str]:
-    """Of each run of measurements with a floor a line of steps: a floor holds from its first measurement on."""
-    found, run = [], list[tuple[float, float]]()
-    for index, (at, entry) in enumerate(timed):
+    """Return a step line for each run of measurements with a floor; a floor applies from its first measurement on."""
+    runs, run = [], list[tuple[float, float]]()
+    for index, (seconds, entry) in enumerate(timed):
         floor = entry["floor_gb_per_s"]
         if floor is None:
-            found.append(run)
+            runs.append(run)
             run = []
             continue
         until = x(timed[index + 1][0]) if index + 1 < len(timed) else WIDTH - 4
-        run += [(x(at) if index else LEFT, y(floor)), (until, y(floor))]
-    return [_points(each) for each in [*found, run] if each]
+        run += [(x(seconds) if index else LEFT, y(floor)), (until, y(floor))]
+    return [_points(run_) for run_ in [*runs, run] if run_]
 
 
 def _days(timed: Sequence[tuple[float, Entry]], x: Any) -> list[Tick]:
-    """Days of measurements, the last one among them, so far apart that they can be read."""
-    found: list[Tick] = []
-    for at, entry in reversed(timed):
-        if not found or found[-1].at - x(at) >= _DAYS_APART:
-            found.append(Tick(x(at), entry["measured_at"][:10]))
-    return found
+    """Return dates of measurements, including the last one, with legible distances."""
+    ticks: list[Tick] = []
+    for seconds, entry in reversed(timed):
+        if not ticks or ticks[-1].position - x(seconds) >= _DAYS_APART:
+            ticks.append(Tick(x(seconds), entry["measured_at"][:10]))
+    return ticks
 
 
-def _points(each: Any) -> str:
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in each)
+def _points(points: Any) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
 def _seconds(moment: str) -> float | None:
     try:
         return calendar.timegm(time.strptime(moment, "%Y-%m-%dT%H:%M:%SZ"))
-    except ValueError:  # a day that no calendar has
+    except ValueError:  # an impossible date
         return None

@@ -175,11 +175,11 @@ def test_a_lock_where_nobody_can_look_is_cleared_or_told_with_the_command_for_it
             raise error
 
     if not said:
-        runner._mended(operation)
+        runner._run_repaired(operation)
         assert called == ["cancel"]
         return
     with pytest.raises(CliError, match=said) as refused:
-        runner._mended(operation)
+        runner._run_repaired(operation)
     assert f"PULUMI_BACKEND_URL=s3://bucket pulumi --cwd {tmp_path}/stacks/dev cancel dev" in str(refused.value)
     assert called == []
 

@@ -57,7 +57,9 @@ def test_a_floor_taken_away_is_found_and_refused_until_it_is_asked_for(
 
     written(stack, floors="{}", said="two")
     assert found(deployment, events) == ["floor-removed"]
-    with pytest.raises(CliError, match=r"nothing was touched:\n  floor-removed: rack loses its floor of 0.5 GB/s"):
+    with pytest.raises(
+        CliError, match=r"refused, nothing was changed:\n  floor-removed: rack loses its floor of 0.5 GB/s"
+    ):
         deployment.up(Checks(()))
     assert found(deployment, events) == ["floor-removed"], "the floor of the last run is still the one that counts"
     assert [asked.stdin for asked in stack.host.take()] == ["echo one"]
@@ -112,7 +114,7 @@ def test_a_release_that_cannot_follow_is_refused_with_the_way_to_go_and_nobody_c
     assert found(deployment, events) == ["slurm-release"]
     for asked in ((), ("slurm-release",)):
         with pytest.raises(
-            CliError, match=r"nothing was touched:\n  slurm-release: .*Go by way of 25[.]05: write"
+            CliError, match=r"refused, nothing was changed:\n  slurm-release: .*Upgrade by way of 25[.]05: set"
         ) as refused:
             deployment.up(Checks(asked))
         assert "tailrack:allow" not in str(refused.value)

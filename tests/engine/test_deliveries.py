@@ -42,7 +42,7 @@ def test_scripts_that_were_taken_away_are_named_and_put_there_again_by_another_r
     write(stack, word="two")
     (failure,) = (one for one in with_remedies(deployment.up()).failures if one.urn)
     assert f"~/.tailrack/scripts/{script.name}: not there, or not whole" in failure.message
-    assert "next: somebody took away what tailrack had put into the login's home on a1." in failure.message
+    assert "next: the setup scripts are missing from the home folder of the login account on a1." in failure.message
     write(stack, word="two", repair="home is back")
     assert deployment.up().ok
     assert deployment.outputs() == {"said": "two"}
@@ -57,5 +57,5 @@ def test_a_host_without_sftp_is_named_with_what_to_do(deploy: Deploy, stack: Sta
         label = StepLabel.of(failure.command)
         assert label
         assert (label.name, label.machine, label.text) == ("a1-scripts", "a1", "a1: scripts")
-        assert "next: give the sshd of a1 its SFTP" in failure.message, failure.message
+        assert "next: enable SFTP in the sshd of a1" in failure.message, failure.message
         assert bare.take() == []

@@ -69,7 +69,7 @@ def test_a_pool_whose_clusters_stack_is_gone_is_removed_and_says_what_is_left_un
     assert base.destroy().ok
     summary = burst.destroy()
     assert summary.ok, summary.failures
-    assert "The cluster is gone (there is no stack organization/trial/base any more)" in messages(events)
+    assert "The cluster no longer exists (stack organization/trial/base does not exist)" in messages(events)
     assert "member" in messages(events)
     assert "place" in messages(events)
     assert "node" not in messages(events).replace("head node", "")
@@ -83,7 +83,7 @@ def test_while_the_clusters_stack_is_there_nothing_is_left_undone_unless_that_is
     assert messages(events) == ""
     summary = burst.destroy(cluster_gone=True)
     assert summary.ok, summary.failures
-    assert "The cluster is gone (as asked)" in messages(events)
+    assert "The cluster no longer exists (as requested)" in messages(events)
 
 
 def test_a_clusters_stack_knows_the_pools_of_its_workspace_that_are_there(

@@ -79,7 +79,9 @@ def test_a_silent_host_among_many_is_named_the_others_are_done_and_up_again_goes
     (failure,) = summary.failures
     assert failure.urn.endswith("::gamma1-scripts")
     said, _, following = failure.message.partition("\nnext: ")
-    assert said == f"gamma1 (127.0.0.1:{port}) accepts connections and says nothing (no SSH banner in 0.5 s, 3 times)"
+    assert (
+        said == f"gamma1 (127.0.0.1:{port}) accepts connections but does not answer (no SSH banner in 0.5 s, 3 times)"
+    )
     assert "take gamma1 out of the config; then run up again" in following
     failed = [event.name for event in events if event.kind == "failed"]
     assert failed == ["gamma1-scripts"]
@@ -109,7 +111,7 @@ def test_destroy_ends_at_a_silent_host_and_goes_on_when_it_speaks(
         silent.clear()
         assert ending(deploy("dev", events).destroy).ok
     where = f"127.0.0.1:{port}" if way == "itself" else f"bastion 127.0.0.1:{port}"
-    assert failure.message == f"{where} accepts connections and says nothing (no SSH banner in 0.5 s, 3 times)"
+    assert failure.message == f"{where} accepts connections but does not answer (no SSH banner in 0.5 s, 3 times)"
 
 
 @pytest.mark.parametrize("deploy", ["cli"], indirect=True)
@@ -123,7 +125,7 @@ def test_a_copy_to_a_silent_host_is_named_though_it_has_no_command(
         stack.write(COPY.format(port=port), {"any": "value"})
         (failure,) = ending(deploy("dev", []).up).failures
     assert failure.urn.endswith("CopyToRemote::copied")
-    assert failure.message.startswith(f"127.0.0.1:{port} accepts connections and says nothing")
+    assert failure.message.startswith(f"127.0.0.1:{port} accepts connections but does not answer")
 
 
 @pytest.mark.parametrize("deploy", ["cli"], indirect=True)

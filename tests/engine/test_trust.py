@@ -59,12 +59,12 @@ def test_a_yes_keeps_what_was_shown_and_then_there_is_nothing_to_ask(host: SshHo
     config = raw({"name": "n1", "address": "127.0.0.1", "port": host.port})
     (tmp_path / "known").write_text("# ours")
     terminal = Terminal("yes")
-    assert trust(config, tmp_path, terminal, ask=True) == 0
+    assert trust(config, tmp_path, terminal, interactive=True) == 0
     assert fingerprint(host) in terminal.shown
     assert kept(tmp_path, host.port) == " ".join(host.host_key.split()[:2])
     assert (tmp_path / "known").read_text().startswith("# ours\n[127.0.0.1]:")
     again = Terminal("yes")
-    assert trust(config, tmp_path, again, ask=True) == 0
+    assert trust(config, tmp_path, again, interactive=True) == 0
     assert "Every host has a host key" in again.shown
 
 
@@ -72,15 +72,18 @@ def test_a_narrow_terminal_shows_whole_fingerprints_names_and_addresses(host: Ss
     name = "n" * 63
     terminal = Terminal("no")
     terminal.width = 80
-    trust(raw({"name": name, "address": "127.0.0.1", "port": host.port}), tmp_path, terminal, ask=True)
+    trust(raw({"name": name, "address": "127.0.0.1", "port": host.port}), tmp_path, terminal, interactive=True)
     assert f"{name}  127.0.0.1:{host.port}  {fingerprint(host)}\n" in terminal.shown
 
 
-@pytest.mark.parametrize(("answer", "ask"), [("no", True), ("", True), ("yes", False)])
+@pytest.mark.parametrize(("answer", "interactive"), [("no", True), ("", True), ("yes", False)])
 def test_without_a_yes_of_somebody_who_was_there_nothing_is_kept(
-    host: SshHost, tmp_path: Path, answer: str, ask: bool
+    host: SshHost, tmp_path: Path, answer: str, interactive: bool
 ) -> None:
-    assert trust(raw({"name": "n1", "address": "127.0.0.1", "port": host.port}), tmp_path, Terminal(answer), ask) == 1
+    assert (
+        trust(raw({"name": "n1", "address": "127.0.0.1", "port": host.port}), tmp_path, Terminal(answer), interactive)
+        == 1
+    )
     assert not (tmp_path / "known").exists()
 
 
@@ -89,7 +92,7 @@ def test_a_machine_that_does_not_answer_is_named_and_the_others_are_kept(host: S
     config = raw(
         {"name": "gone", "address": "127.0.0.1", "port": 1}, {"name": "n1", "address": "127.0.0.1", "port": host.port}
     )
-    assert trust(config, tmp_path, terminal, ask=True) == 1
+    assert trust(config, tmp_path, terminal, interactive=True) == 1
     assert "gone" in terminal.shown
     assert kept(tmp_path, host.port)
     assert kept(tmp_path, 1) is None
@@ -102,7 +105,7 @@ def test_a_machine_behind_a_bastion_is_looked_at_through_it(host: SshHost, tmp_p
         config = raw(
             {"name": "n1", "address": "127.0.0.1", "port": inner.port}, bastion={**bastion, "host_key": host.host_key}
         )
-        assert trust(config, tmp_path, Terminal("yes"), ask=True) == 0
+        assert trust(config, tmp_path, Terminal("yes"), interactive=True) == 0
         assert kept(tmp_path, inner.port) == " ".join(inner.host_key.split()[:2])
         other = {**bastion, "host_key": inner.host_key}
         (tmp_path / "known").unlink()
@@ -113,7 +116,12 @@ def test_a_machine_behind_a_bastion_is_looked_at_through_it(host: SshHost, tmp_p
 
 def test_a_site_without_a_file_for_its_keys_is_told_which_line_to_write(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="write `known_hosts_file: known_hosts`"):
-        trust(raw({"name": "n1", "address": "127.0.0.1"}, known_hosts_file=None), tmp_path, Terminal("yes"), ask=True)
+        trust(
+            raw({"name": "n1", "address": "127.0.0.1"}, known_hosts_file=None),
+            tmp_path,
+            Terminal("yes"),
+            interactive=True,
+        )
 
 
 def test_a_bastion_whose_key_is_in_an_agent_or_has_a_passphrase_is_a_way_as_well(
@@ -130,6 +138,6 @@ def test_a_bastion_whose_key_is_in_an_agent_or_has_a_passphrase_is_a_way_as_well
         monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
         for way in (locked, {"agent": True}):
             config = raw({"name": "n1", "address": "127.0.0.1", "port": inner.port}, bastion={**bastion, **way})
-            assert trust(config, tmp_path, Terminal("yes"), ask=True) == 0
+            assert trust(config, tmp_path, Terminal("yes"), interactive=True) == 0
             assert kept(tmp_path, inner.port) == " ".join(inner.host_key.split()[:2])
             (tmp_path / "known").unlink()

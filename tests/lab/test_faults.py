@@ -234,7 +234,7 @@ def test_a_second_run_is_refused_with_one_line_and_the_first_is_killed_while_it_
     run.reach(step_begun(cluster, "head", "validate-cloud-a"), "cloud-a is measured")
     with pytest.raises(CliError) as refused:
         cluster.up()
-    assert str(refused.value) == "another run of stack 'f1' is at work; wait for it, or end it with Ctrl-C there"
+    assert str(refused.value) == "another run of stack 'f1' is active; wait for it, or end it with Ctrl-C there"
     assert run.process.poll() is None
     run.kill()
 
@@ -322,7 +322,7 @@ def test_another_engine_is_refused_a_stack_that_is_not_its_own(running: ClusterU
     others = Found(cast(PulumiCommand, object()), "") if running.found.cli is None else Found(None, "")
     workspace = Workspace(PROJECT, running.stack, running.config_file, ROOT / "tests")
     mine, its = ("cli", "inprocess") if running.found.cli else ("inprocess", "cli")
-    with pytest.raises(CliError, match=f"'f1' was made by the engine '{mine}' and this would be '{its}'") as refused:
+    with pytest.raises(CliError, match=f"'f1' was created by the engine '{mine}', and the engine '{its}'") as refused:
         Deployment(workspace, others, lambda event: None)
     assert f"ENGINE={mine}" in str(refused.value)
 

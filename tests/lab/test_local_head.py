@@ -82,7 +82,7 @@ def test_a_sudo_that_asks_for_a_password_is_told_before_anything_is_changed(desk
     desktop.lab.run("desk", f"sed -i 's/) ALL/) NOPASSWD: ALL/' {rule}")
     assert done.returncode == 1
     assert "fails here (sudo: a password is required); give maria password-less sudo" in " ".join(done.stderr.split())
-    assert "Nothing was begun." in done.stderr
+    assert "No step was started." in done.stderr
     assert desktop.lab.attempt("desk", "test -e /var/log/tailrack").returncode == 1
 
 

@@ -224,6 +224,6 @@ def test_a_pool_whose_cluster_is_gone_is_removed_and_says_what_is_left_undone(
     # As the raw CLI does it, which looks for no pools.
     assert cluster.deployment().destroy().ok
     (said,) = run_all([pools["d"].driver("down")])
-    assert "there is no stack tp any more" in " ".join(said.split())
+    assert "stack tp does not exist" in " ".join(said.split())
     assert "d1-register" in said
     assert "Stack tp-d is destroyed." in said

@@ -112,9 +112,9 @@ def test_what_a_pool_costs_is_said_by_the_head_node_and_by_make_status(
 def test_a_job_on_it_keeps_it(cluster: ClusterUnderTest, pool: PricedPool) -> None:
     number = cluster.run_as("ada", "head", "sbatch --parsable -p rented -o /dev/null --wrap 'sleep 3600'").strip()
     eventually(lambda: "r1" in cluster.run("head", f"squeue -h -j {number} -t R -o %N"), 60, "the job runs")
-    assert f"is kept: job {number} of ada is on r1." in pool.reap()
+    assert f"Keeping stack {pool.stack}: job {number} of ada is on r1." in pool.reap()
     cluster.run("head", f"scontrol suspend {number}")
-    assert f"is kept: job {number} of ada is on r1." in pool.reap()
+    assert f"Keeping stack {pool.stack}: job {number} of ada is on r1." in pool.reap()
     assert takes_work(cluster)
     cluster.run("head", f"scontrol resume {number} && scancel {number}")
     eventually(lambda: not cluster.run("head", "squeue -h -w r1").strip(), 60, "the job is gone")
@@ -153,4 +153,4 @@ def test_when_nobody_has_used_it_for_longer_it_goes_and_the_book_keeps_what_it_c
     r1 = costs(cluster)["r1"]
     assert not r1["there"]
     assert r1["month"] > 36 * LIMIT_MINUTES / 60
-    assert "is kept: nothing of it is there." in pool.reap()
+    assert "is kept: it has no resources." in pool.reap()

@@ -15,9 +15,9 @@ from components.steps.composition import Script
 from tests.unit.configs import AUTH_KEY, HOSTS, LAB, MUNGE_KEY
 from tests.unit.recorded import Build
 
-MACHINE = "# the machine is another, or is to be repaired"
+MACHINE = "# the machine was replaced, or a repair is requested"
 ACTIONS = {"create": "up", "delete": "down"}
-ANOTHER = "# its script changes: by what the config adds or takes away, or by another version of tailrack"
+ANOTHER = "# its script changes, because of the config or of another version of tailrack"
 
 
 def stdin(script: str = "up() { :; }", **values: Any) -> dict[str, str]:
@@ -56,18 +56,18 @@ def test_a_new_user_is_one_line_on_every_machine_and_no_secret_is_among_them(bui
         (
             stdin("up() { :; }"),
             stdin("up() { true; }"),
-            ["# its script changes: by what the config adds or takes away, or by another version of tailrack"],
+            ["# its script changes, because of the config or of another version of tailrack"],
         ),
-        (stdin(A="1"), {"stdin": UNKNOWN}, ["# with values that are known once the steps before it have run"]),
-        (stdin(A="1"), {"stdin": "[secret]"}, ["# it becomes, or was, a secret"]),
-        ({"stdin": "[secret]"}, {"stdin": UNKNOWN}, ["# with a secret that is made anew"]),
-        ({"stdin": "[secret]"}, {"stdin": "[secret]"}, ["# a secret of it, or its connection, changes"]),
+        (stdin(A="1"), {"stdin": UNKNOWN}, ["# with values that are unknown until earlier steps have run"]),
+        (stdin(A="1"), {"stdin": "[secret]"}, ["# its input becomes, or was, a secret"]),
+        ({"stdin": "[secret]"}, {"stdin": UNKNOWN}, ["# with a new secret"]),
+        ({"stdin": "[secret]"}, {"stdin": "[secret]"}, ["# a secret or the connection changes"]),
         ({"connection": "[secret]"}, {"connection": {"host": "h"}}, ["# its connection changes"]),
-        ({"triggers": [1]}, {"triggers": [2]}, ["# it is asked to be made anew"]),
+        ({"triggers": [1]}, {"triggers": [2]}, ["# its triggers change"]),
         (
             {"triggers": [1]},
             {"triggers": [2], "update": "recall"},
-            ["# what it measures is another", "# its update changes"],
+            ["# the measurement changes", "# its update changes"],
         ),
         (
             {"acl": '{\n  "grants": [\n    "tcp:22"\n  ]\n}'},

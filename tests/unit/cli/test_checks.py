@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pulumi.runtime.rpc import UNKNOWN
 
-from cli import commands
+from cli import commands, open_stack
 from cli.checks import RULES, Checks
 from cli.checks.head_replaced import head_replaced
 from cli.checks.key_endless import KEY as AUTH_KEY_TYPE
@@ -91,7 +91,7 @@ def group(**rule: Any) -> Event:
     ],
 )
 def test_a_security_group_that_lets_the_world_in_by_ssh_is_found(rule: dict[str, Any], networks: list[str]) -> None:
-    wanted = [("ssh-open", f"one-group lets SSH in from {each}: everybody could try to log in") for each in networks]
+    wanted = [("ssh-open", f"one-group allows SSH from {each}: anyone there could try to log in") for each in networks]
     assert found(group(**rule)) == wanted
 
 
@@ -142,7 +142,7 @@ def test_a_floor_that_is_taken_away_is_found_by_its_scope(build: Build) -> None:
     site = LAB["sites"][0]["name"]
     before = build(with_floors(**{site: 0.5, "cross_site": 0.1}))
     assert found(*planned(before, build(with_floors(cross_site=0.1)))) == [
-        ("floor-removed", f"{site} loses its floor of 0.5 GB/s: no figure would be too low")
+        ("floor-removed", f"{site} loses its floor of 0.5 GB/s: any result would pass")
     ]
 
 
@@ -150,7 +150,7 @@ def test_a_floor_that_is_lowered_is_found_and_one_that_rises_or_comes_is_not(bui
     site = LAB["sites"][0]["name"]
     before = build(with_floors(**{site: 0.5}))
     assert found(*planned(before, build(with_floors(**{site: 0.4})))) == [
-        ("floor-lowered", f"{site} would pass with 0.4 GB/s, and 0.5 GB/s is its floor")
+        ("floor-lowered", f"the floor of {site} falls from 0.5 to 0.4 GB/s")
     ]
     assert found(*planned(before, build(with_floors(**{site: 0.6, "cross_site": 0.1})))) == []
 
@@ -181,8 +181,8 @@ def with_training(floor: float | None) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("now", "finding"),
     [
-        (None, [("floor-removed", "training loses its floor of 90 images a second: no figure would be too low")]),
-        (80, [("floor-lowered", "training would pass with 80 images a second, and 90 images a second is its floor")]),
+        (None, [("floor-removed", "training loses its floor of 90 images a second: any result would pass")]),
+        (80, [("floor-lowered", "the floor of training falls from 90 to 80 images a second")]),
         (95, []),
     ],
 )
@@ -193,7 +193,7 @@ def test_a_floor_of_training_that_goes_or_is_lowered_is_found(
 
 
 HEAD_LOST = (
-    "the head node door would be taken out of the cluster: homes, Slurm's state and the cluster's keys are on its disk"
+    "the head node door would be removed from the cluster; its disk has the homes, Slurm's state and the cluster's keys"
 )
 STEP = StepLabel("door-head", "door", "door: users, NFS server, slurmctld").on("exec true")
 
@@ -205,7 +205,7 @@ def test_a_head_node_whose_host_key_is_another_is_found(build: Build) -> None:
     assert head["host_key"] == HOST_KEY
     head["host_key"] = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHsxVUzmBpSdwFQZtphurk0GoVLg/WuFmDC4lSWKF7Kp"
     assert found(*planned(before, build(raw))) == [
-        ("head-replaced", "the head node door has another host key: it is another machine, or one installed anew")
+        ("head-replaced", "the head node door has another host key: it is another machine, or was reinstalled")
     ]
 
 
@@ -283,7 +283,7 @@ def test_a_release_that_may_follow_is_no_finding(wanted: str, head: str, nodes: 
 def test_a_way_back_is_found(wanted: str) -> None:
     ((name, text),) = releasing(wanted, "24.11.10")
     assert name == "slurm-release"
-    assert text.endswith(f"{wanted} is older: no release reads what a newer one has written. Write 24.11.10 or newer")
+    assert text.endswith(f"{wanted} is older; it cannot read the newer release's state. Set 24.11.10 or newer")
 
 
 @pytest.mark.parametrize(
@@ -295,19 +295,20 @@ def test_a_release_that_does_not_read_what_is_there_is_found_with_all_stops(
 ) -> None:
     ((_, text),) = releasing(wanted, head)
     assert (
-        f"Go by way of {', '.join(stops)}: write a release of {stops[0]} as tailrack:slurm.release and run up" in text
+        f"Upgrade by way of {', '.join(stops)}: set tailrack:slurm.release to a release of {stops[0]} and run up"
+        in text
     )
-    assert text.endswith(f"; then {wanted}. Pools after each")
+    assert text.endswith(f"; then {wanted}. Upgrade pools after each")
 
 
 def test_a_node_that_the_new_controller_would_not_take_is_found_by_name() -> None:
     ((_, text),) = releasing("25.11.7", "24.11.5", "24.11.5", "23.11.4")
-    assert text.startswith("a controller of 25.11.7 takes nodes of 24.05 and newer, and n1 has 23.11.4. Bring it")
+    assert text.startswith("slurmctld 25.11.7 accepts nodes of 24.05 and newer, and n1 has 23.11.4. Upgrade it")
 
 
 def test_a_release_that_the_config_no_longer_names_is_found() -> None:
     ((_, text),) = releasing("", "24.11.5", was="24.11.5")
-    assert text.startswith("the cluster has Slurm 24.11.5, and the config no longer names a release. Write")
+    assert text.startswith("the cluster has Slurm 24.11.5, but the config no longer sets a release. Set")
 
 
 def test_what_cannot_be_is_not_allowed_by_name_and_a_machine_that_says_nonsense_finds_nothing() -> None:
@@ -337,8 +338,8 @@ def test_what_is_asked_for_by_name_is_said_and_not_refused() -> None:
     allowed = checked("head-replaced", "ssh-open")
     assert allowed.refused == []
     assert [*allowed.lines()] == [
-        f"head-replaced: {HEAD_LOST}. Asked for by tailrack:allow.",
-        "tailrack:allow has ssh-open, which nothing needs: take it out, or it lets the next one pass unseen.",
+        f"head-replaced: {HEAD_LOST}. Allowed by tailrack:allow.",
+        "tailrack:allow has ssh-open, but no change needs it. Remove it, or it allows the next change unseen.",
     ]
 
 
@@ -347,8 +348,8 @@ def test_the_comment_says_what_was_found_before_all_else() -> None:
     text = comment("prod", nothing, [], checked())
     lines = [line for line in text.splitlines() if line]
     assert lines[2] == "**Refused:**"
-    assert lines[3].startswith("- head-replaced: the head node door would be taken out of the cluster")
-    assert "**Asked for by name:**" in comment("prod", nothing, [], checked("head-replaced"))
+    assert lines[3].startswith("- head-replaced: the head node door would be removed from the cluster")
+    assert "**Allowed in the config:**" in comment("prod", nothing, [], checked("head-replaced"))
     assert "by name" not in comment("prod", nothing, [], Checks(()))
 
 
@@ -374,8 +375,8 @@ def test_a_preview_says_it_first_and_fails_where_nobody_asked_for_it(
             config=lambda: parse(LAB, base_dir=Path()),
         )
 
-    monkeypatch.setattr(commands, "_deployment", deployment)
-    monkeypatch.setattr(commands, "find_engine", lambda _: SimpleNamespace(why=""))
+    monkeypatch.setattr(open_stack, "open_deployment", deployment)
+    monkeypatch.setattr(open_stack, "find_engine", lambda _: SimpleNamespace(why=""))
     note = tmp_path / "comment.md"
     assert commands.main(["--stack", "prod", "preview", "--comment", str(note)]) == status
     lines = [line for line in capsys.readouterr().err.splitlines() if line.strip()]

@@ -23,7 +23,7 @@ def test_what_cannot_be_cleared_away_after_a_kill_is_said_in_the_clis_words_and_
     stack = SimpleNamespace(export_stack=lambda: pending, refresh=refresh)
     workspace = SimpleNamespace(locks=lambda: [], stack="dev")
     runner = CliRunner(cast(Any, workspace), cast(Any, None), lambda event: None)
-    with pytest.raises(CliError, match=r"what a killed run left cannot be cleared away: .*the disk is full"):
+    with pytest.raises(CliError, match=r"the remains of a killed run cannot be removed: .*the disk is full"):
         runner._clear_pending(cast(Any, stack))
 
 
@@ -36,7 +36,7 @@ def test_an_interrupt_before_the_first_step_is_told_as_one_and_not_as_what_it_br
 
     with pytest.raises(CliError) as caught:
         runner._clear_pending(cast(Any, SimpleNamespace(export_stack=export)))
-    assert str(caught.value) == "stopped before a step was begun: run the same command again"
+    assert str(caught.value) == "stopped before any step started: run the same command again"
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_an_interrupt_while_a_lock_is_taken_away_is_told_as_one(workspace: Works
         raise CommandError(CommandResult("", "", -2))
 
     runner = CliRunner(workspace, cast(Any, SimpleNamespace(run=cancel)), print)
-    with pytest.raises(CliError, match=r"^stopped before a step was begun: run the same command again$"):
+    with pytest.raises(CliError, match=r"^stopped before any step started: run the same command again$"):
         runner._clear_pending(cast(Any, SimpleNamespace()))
 
 
@@ -89,17 +89,17 @@ def test_an_interrupt_while_a_lock_is_taken_away_is_told_as_one(workspace: Works
     [
         (
             "error: getting secrets manager: constructing secrets manager: incorrect passphrase",
-            "the passphrase does not open the state of stack 'dev'; set PULUMI_CONFIG_PASSPHRASE_FILE (or",
+            "the passphrase does not decrypt the state of stack 'dev'; set PULUMI_CONFIG_PASSPHRASE_FILE (or",
         ),
         (
             "error: failed to decrypt: incorrect passphrase, please set PULUMI_CONFIG_PASSPHRASE to the correct",
-            "the passphrase does not open the state of stack 'dev'; set",
+            "the passphrase does not decrypt the state of stack 'dev'; set",
         ),
         (
             "error: constructing secrets manager: passphrase must be set with PULUMI_CONFIG_PASSPHRASE or PULUMI_",
             "no passphrase: set PULUMI_CONFIG_PASSPHRASE_FILE",
         ),
-        ("error: malformed state value", "what is secret in the state of stack 'dev' is damaged"),
+        ("error: malformed state value", "a secret in the state of stack 'dev' is damaged"),
         ("error: the disk is full", "error: the disk is full"),
     ],
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cli import commands
+from cli import commands, open_stack
 from cli.output.make_command import Make
 from cli.stack_config.stack_file import read_stack_file
 from cli.stack_config.written_config import WrittenConfig
@@ -28,8 +28,8 @@ RACK = {
 
 
 def run(monkeypatch: pytest.MonkeyPatch, place: Path, command: str, outputs: dict[str, Any]) -> int:
-    monkeypatch.setattr(commands, "_deployment", lambda *_: SimpleNamespace(outputs=lambda: outputs))
-    monkeypatch.setattr(commands, "find_engine", lambda _: None)
+    monkeypatch.setattr(open_stack, "open_deployment", lambda *_: SimpleNamespace(outputs=lambda: outputs))
+    monkeypatch.setattr(open_stack, "find_engine", lambda _: None)
     words = ["--stack", "prod", "--state-dir", str(place), "--config-file", str(place / "Pulumi.prod.yaml"), command]
     return commands.main(words)
 
@@ -82,10 +82,10 @@ STACK = Event("start", "create", "urn:pulumi:dev::tailrack::pulumi:pulumi:Stack:
 @pytest.mark.parametrize(
     ("command", "event", "said"),
     [
-        ("up", STACK, "Nothing was begun."),
-        ("up", STEP, "What did not fail is done."),
-        ("down", STEP, "What did not fail is done."),
-        ("preview", STEP, "Nothing was begun."),
+        ("up", STACK, "No step was started."),
+        ("up", STEP, "All other steps finished."),
+        ("down", STEP, "All other steps finished."),
+        ("preview", STEP, "No step was started."),
     ],
 )
 def test_after_a_failure_it_is_said_whether_anything_is_done(monkeypatch, tmp_path, capsys, command, event, said):
@@ -98,11 +98,11 @@ def test_after_a_failure_it_is_said_whether_anything_is_done(monkeypatch, tmp_pa
         words |= {"pools": list, "made": list}
         return SimpleNamespace(**words, up=run, destroy=run, preview=run)
 
-    monkeypatch.setattr(commands, "_deployment", deployment)
-    monkeypatch.setattr(commands, "find_engine", lambda _: SimpleNamespace(why=""))
+    monkeypatch.setattr(open_stack, "open_deployment", deployment)
+    monkeypatch.setattr(open_stack, "find_engine", lambda _: SimpleNamespace(why=""))
     assert commands.main(["--stack", "prod", "--state-dir", str(tmp_path), command]) == 1
     told = capsys.readouterr().err
-    assert f"{said} Repair what is named above, then run the same command again." in " ".join(told.split())
+    assert f"{said} Fix the problem above and run the same command again." in " ".join(told.split())
     assert "users is missing" in told
 
 
@@ -120,13 +120,13 @@ def test_after_a_clean_interrupt_nobody_is_told_to_repair_anything(monkeypatch, 
         words |= {"pools": list, "made": list}
         return SimpleNamespace(**words, up=run, destroy=run)
 
-    monkeypatch.setattr(commands, "_deployment", deployment)
-    monkeypatch.setattr(commands, "find_engine", lambda _: SimpleNamespace(why=""))
+    monkeypatch.setattr(open_stack, "open_deployment", deployment)
+    monkeypatch.setattr(open_stack, "find_engine", lambda _: SimpleNamespace(why=""))
     assert commands.main(["--stack", "prod", "--state-dir", str(tmp_path), command]) == 1
     told = capsys.readouterr().err
-    assert ("Repair what is named above" in told) == failed
+    assert ("Fix the problem above" in told) == failed
     assert ("no room" in told) == failed
-    assert ("Stopped. Run the same command again to go on from there." in told) != failed
+    assert ("Stopped. Run the same command again to continue." in told) != failed
     assert "what had finished is saved" not in told
 
 
@@ -137,8 +137,8 @@ def test_when_a_pool_has_left_it_is_said_how_the_cluster_gets_a_key_that_its_mac
     written = WrittenConfig({"tailrack:kind": "pool", "tailrack:cluster": cluster})
     words = {"written": written, "in_process": True, "stop": lambda: None, "pools": list}
     made = SimpleNamespace(**words, destroy=lambda _: Summary(), make=Make("burst"))
-    monkeypatch.setattr(commands, "_deployment", lambda *_: made)
-    monkeypatch.setattr(commands, "find_engine", lambda _: SimpleNamespace(why=""))
+    monkeypatch.setattr(open_stack, "open_deployment", lambda *_: made)
+    monkeypatch.setattr(open_stack, "find_engine", lambda _: SimpleNamespace(why=""))
     assert commands.main(["--stack", "burst", "--state-dir", str(tmp_path), "down"]) == 0
     told = "change tailrack:cluster.munge_generation and run make up STACK=lab."
     assert (told in " ".join(capsys.readouterr().err.split())) is said

@@ -60,7 +60,7 @@ def test_it_says_which_machines_come_and_go_what_runs_again_and_the_lines_that_c
     )
     assert text.startswith("<!-- tailrack preview of stack prod -->\n")
     assert "2 to create, 1 to update, 1 to delete, 7 unchanged." in text
-    assert "**Machines:** `n2` goes, `n3` comes." in text
+    assert "**Machines:** `n2` removed, `n3` added." in text
     assert "\n```diff\n# slurm\n- KillWait=30\n+ KillWait=45\n```\n" in text
     assert "- n3-join: runs\n" in text
     assert text.count("door-head") == 1
@@ -110,7 +110,7 @@ def test_what_400_machines_do_alike_is_one_folded_section() -> None:
     ]
     text = comment("prod", events, Summary())
     assert text.count("<details>") == 1
-    assert "<details><summary>users, share, slurmd of n&#91;0-399&#93;: runs again</summary>" in text
+    assert "<details><summary>users, share, slurmd on n&#91;0-399&#93;: runs again</summary>" in text
     assert text.count("+ grace 6002 6002") == 2, "among the users, and in the section"
     assert text.index("400 to update") < text.index("**Users:**") < text.index("<details>")
 
@@ -122,14 +122,14 @@ def test_of_machines_with_lines_of_their_own_some_are_shown_and_all_are_named() 
     ]
     text = comment("prod", events, Summary())
     assert text.count("<details>") == 1
-    assert "# of n0\n# a\n- 0\n+ 1\n# of n1\n" in text
-    assert "# of n[3-399]: each has lines of its own" in text
+    assert "# on n0\n# a\n- 0\n+ 1\n# on n1\n" in text
+    assert "# on n[3-399]: other lines" in text
 
 
 def test_the_head_node_is_among_the_machines_in_the_order_of_their_numbers() -> None:
     node, head = "tailrack:cluster:ComputeNode", "tailrack:cluster:HeadNode"
     events = [start("n10", "create", node), start("n2", "create", node), start("door", "create", head)]
-    assert "**Machines:** `door` (head node) comes, `n2`, `n10` comes." in comment("prod", events, Summary())
+    assert "**Machines:** `door` (head node) added, `n2`, `n10` added." in comment("prod", events, Summary())
 
 
 @pytest.mark.parametrize("order", [("replace", "delete"), ("delete", "replace")])
@@ -149,7 +149,7 @@ def test_what_depends_on_no_more_than_an_unknown_value_is_said_to_be_possible() 
     events = [step("n1-node", "n1", "slurmd", before=before, after={"stdin": UNKNOWN})]
     text = comment("prod", events, Summary())
     assert "Nothing to change, 1 unchanged, of which 1 may run again." in text
-    assert text.partition("**May run again**")[2].count("- slurmd of n1\n") == 1
+    assert text.partition("**May run again**")[2].count("- slurmd on n1\n") == 1
     assert "slurmd" not in text.partition("**May run again**")[0]
 
 
@@ -157,7 +157,7 @@ def test_a_measurement_whose_files_alone_change_is_not_said_to_be_taken_again() 
     told = StepLabel("validate-rack", "door", "measure rack").on("true")
     before, after = ({**header(A=value), "triggers": ["same"], "update": "recall"} for value in "12")
     text = comment("prod", [replace(start("validate-rack", before=before, after=after), command=told)], Summary())
-    assert "say once more what was measured: rack: runs again" in text
+    assert "report the last measurement again: rack: runs again" in text
     assert "**Measured:**" not in text
 
 
@@ -169,7 +169,7 @@ def test_what_is_made_of_the_answers_of_a_step_that_runs_again_may_run_again_too
     state = [made("h-head", "h"), made("a-node", "a", "urn::a-register"), made("a-register", "a", "urn::h-head")]
     events = [step("h-head", "h", "head", before=header(A="1"), after=header(A="2"))]
     plan = Plan.of(events, state, Summary())
-    assert [(work.words, work.subjects) for work in plan.perhaps] == [("node", ["a"]), ("register", ["a"])]
+    assert [(work.action, work.subjects) for work in plan.perhaps] == [("node", ["a"]), ("register", ["a"])]
 
 
 def test_a_line_of_slurm_conf_goes_with_the_last_node_that_brings_it() -> None:
@@ -198,7 +198,7 @@ def test_the_lines_of_slurm_conf_that_come_with_a_new_node_are_shown_or_said_to_
         "+ NodeSet=gpu-h200 Feature=gpu-h200",
         "+ PartitionName=h200 Nodes=gpu-h200 MaxTime=INFINITE State=UP",
     ]
-    assert slurm_conf("", there) == ["# and the lines of the partition gpu, if GPUs are found on n2, n3"]
+    assert slurm_conf("", there) == ["# also the lines of partition gpu, if GPUs are found on n2, n3"]
     assert slurm_conf("h200", []) == [], "of a cluster that is not there yet all is new"
 
 
@@ -211,5 +211,5 @@ def test_a_preview_that_failed_says_why() -> None:
 def test_the_removal_of_a_node_says_what_becomes_of_its_jobs_and_how_long_that_may_take() -> None:
     gone = step("a1-register", "a1", "register", "delete", before=header(SLURM_JOB_LIMIT_SECONDS="300"))
     written = comment("prod", [gone], Summary())
-    assert "jobs on a1 may go on for 300 s (tailrack:slurm.job_limit_seconds)" in written
+    assert "jobs on a1 may continue for 300 s (tailrack:slurm.job_limit_seconds)" in written
     assert "requeued, or cancelled" in written

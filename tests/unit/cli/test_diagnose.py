@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cli.head import diagnose as module
-from cli.head.connections import ways_to
+from cli.head.connections import connections_by_machine
 from cli.head.diagnose import diagnose, without_secrets
 from cli.pulumi.workspace import CliError, Workspace
 from cli.stack_config.written_config import WrittenConfig
@@ -50,7 +50,7 @@ def test_a_machine_that_does_not_answer_is_named_and_stops_nothing(
 ) -> None:
     questions = tmp_path / "ask.sh"
     questions.write_text("echo 'how I am'\n")
-    monkeypatch.setattr(module, "QUESTIONS", questions)
+    monkeypatch.setattr(module, "SCRIPT", questions)
     made = [step("here"), step("gone", host="127.0.0.1", port=1, user="nobody", privateKey="no key", hostKey=HOST_KEY)]
     path, silent = diagnose(Stack(tmp_path, made, ["here", "never"]), tmp_path)  # type: ignore[arg-type]
     assert silent == ["gone", "never"]
@@ -67,7 +67,9 @@ def test_a_machine_that_does_not_answer_is_named_and_stops_nothing(
 
 
 def test_a_machine_is_asked_over_the_connection_of_its_steps() -> None:
-    assert ways_to([step("a1", host="192.0.2.1"), step("head"), Made("urn:x::x::x::munge-key", "head -c 96")]) == {
+    assert connections_by_machine(
+        [step("a1", host="192.0.2.1"), step("head"), Made("urn:x::x::x::munge-key", "head -c 96")]
+    ) == {
         "a1": {"host": "192.0.2.1"},
         "head": {},
     }
@@ -75,7 +77,7 @@ def test_a_machine_is_asked_over_the_connection_of_its_steps() -> None:
 
 def test_of_several_ways_the_first_is_taken_which_a_run_that_ended_half_way_has_changed() -> None:
     made = [step("a1"), step("a1", host="192.0.2.1"), step("a1", host="192.0.2.9")]
-    assert ways_to(made) == {"a1": {"host": "192.0.2.1"}}
+    assert connections_by_machine(made) == {"a1": {"host": "192.0.2.1"}}
 
 
 def test_a_machine_says_how_the_accountings_own_database_is(tmp_path: Path) -> None:
@@ -85,7 +87,7 @@ def test_a_machine_says_how_the_accountings_own_database_is(tmp_path: Path) -> N
     systemctl = tmp_path / "systemctl"
     systemctl.write_text(f'#!/bin/bash\n[[ "$*" == *{DATABASE}* ]] && echo "$*"\n')
     systemctl.chmod(0o755)
-    words = [str(tmp_path / "bash"), str(module.QUESTIONS)]
+    words = [str(tmp_path / "bash"), str(module.SCRIPT)]
     done = subprocess.run(words, env={"PATH": str(tmp_path)}, capture_output=True, text=True, timeout=60)
     assert f"===== unit {DATABASE}\nshow {DATABASE} -p ActiveState" in done.stdout
 

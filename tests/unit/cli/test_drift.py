@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-from cli import commands as program
+from cli import change_commands, commands, open_stack
 from cli.pulumi.runner import CliRunner
 from cli.pulumi.workspace import PROJECT
 from cli.stack_config.written_config import WrittenConfig
@@ -50,11 +50,11 @@ def drift(events: list[Event], monkeypatch: pytest.MonkeyPatch) -> tuple[int, st
             config=lambda: parse(LAB, base_dir=PROJECT),
         )
 
-    monkeypatch.setattr(program, "_deployment", deployment)
-    monkeypatch.setattr(program, "_engine", lambda *_: None)
+    monkeypatch.setattr(open_stack, "open_deployment", deployment)
+    monkeypatch.setattr(open_stack, "announced_engine", lambda *_: None)
     said = io.StringIO()
     arguments = SimpleNamespace(refresh=True, comment=None, expect_no_changes=True, stack="prod")
-    status = program._preview(arguments, Console(file=said, width=200))  # type: ignore[arg-type]
+    status = change_commands.preview(arguments, Console(file=said, width=200))  # type: ignore[arg-type]
     return status, said.getvalue()
 
 
@@ -68,7 +68,7 @@ def test_a_key_that_is_due_alone_is_no_drift_and_is_told(monkeypatch: pytest.Mon
 def test_whatever_else_would_change_is_drift(events: list[Event], monkeypatch: pytest.MonkeyPatch) -> None:
     status, said = drift(events, monkeypatch)
     assert status == 1
-    assert "Stack prod is not as its config says: run make up STACK=prod REFRESH=yes." in said
+    assert "Stack prod differs from its config. To apply the config: make up STACK=prod REFRESH=yes." in said
 
 
 def test_a_stack_as_it_should_be_has_no_drift(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,13 +85,13 @@ def test_the_command_that_drift_names_looks_at_clouds_too_before_its_checks_and_
         return Summary(failures=[Failure("", "enough")])
 
     made = SimpleNamespace(up=up, written=WrittenConfig({}), in_process=False, stop=lambda: None)
-    monkeypatch.setattr(program, "_deployment", lambda *_: made)
-    monkeypatch.setattr(program, "_engine", lambda *_: None)
+    monkeypatch.setattr(open_stack, "open_deployment", lambda *_: made)
+    monkeypatch.setattr(open_stack, "announced_engine", lambda *_: None)
     recipe = subprocess.run(
         ["make", "-n", "up", "REFRESH=yes"], cwd=PROJECT, capture_output=True, text=True, check=True
     ).stdout
     (line,) = [line for line in recipe.splitlines() if "cli up" in line]
-    program.main(["--state-dir", str(tmp_path), *line.partition("cli ")[2].split()])
+    commands.main(["--state-dir", str(tmp_path), *line.partition("cli ")[2].split()])
 
     def run(**how: Any) -> None:
         asked.append(how["refresh"])

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 from pulumi.automation import CommandError, CommandResult
 
-from cli import commands
+from cli import commands, show_commands
 from cli.pulumi.runner import CliRunner
 from cli.pulumi.workspace import PROJECT, CliError
 from engine.events import Event
@@ -55,7 +55,7 @@ def test_one_in_a_command_is_told_in_one_line(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(commands, "_outputs", interrupted)
+    monkeypatch.setattr(show_commands, "outputs", interrupted)
     assert commands.main(["--state-dir", str(tmp_path), "outputs"]) == 130
     assert capsys.readouterr().err == "tailrack: interrupted; run the same command again\n"
 
@@ -71,6 +71,6 @@ def test_one_before_the_clis_first_step_asks_for_no_repair(touches_hosts: bool) 
         runner.stop()
         raise CommandError(CommandResult("", "error: update canceled\n", 255))
 
-    with pytest.raises(CliError, match=r"^stopped before a step was begun: run the same command again$"):
+    with pytest.raises(CliError, match=r"^stopped before any step started: run the same command again$"):
         runner._run(broken_off, touches_hosts=touches_hosts)
     assert not told

@@ -50,8 +50,8 @@ def test_nodes_by_themselves_have_one_floor_that_of_the_slowest():
         ({"verdict": "FAIL"}, "its verdict is FAIL"),
         ({"verdict": "INCONCLUSIVE"}, "INCONCLUSIVE"),
         ({"verdict": "BUSY", "busbw_gb_per_s": None}, "BUSY"),
-        ({"busbw_gb_per_s": None}, "no figure"),
-        ({"wrong": None}, "data that was right"),
+        ({"busbw_gb_per_s": None}, "no bandwidth"),
+        ({"wrong": None}, "correct data"),
         ({"left_out": ["b1"]}, "b1 did not take part"),
         ({"suspects": [{"nodes": ["a", "b"]}]}, "a and b held the others back"),
         ({"spread": {"runs": [5.0, 10.0, 10.0], "relative": 0.5}}, "its runs differ by 50%"),
@@ -188,7 +188,7 @@ def test_whatever_the_file_looks_like_it_says_the_same_and_the_floors(tmp_path, 
 def test_a_file_that_cannot_be_added_to_safely_stays_and_the_lines_to_paste_are_said(tmp_path, text):
     path = tmp_path / "Pulumi.x.yaml"
     path.write_text(text)
-    with pytest.raises(CliError, match="write them") as refused:
+    with pytest.raises(CliError, match="write these lines") as refused:
         write(path, Floors({"rack": 8.91}), SOURCE)
     assert "    rack: 8.91\n" in str(refused.value)
     assert path.read_text() == text

@@ -10,7 +10,7 @@ import pytest
 
 from cli.checks import Checks
 from cli.money.amounts import Prices, amount
-from cli.money.change import change, told
+from cli.money.change import change, sentences
 from cli.preview.comment import comment
 from cli.preview.plan import Plan
 from cli.pulumi.deployment import Deployment
@@ -34,52 +34,52 @@ def test_amounts_are_told_to_the_cent_and_small_ones_further(value: float, words
 
 
 def test_what_runs_now_names_the_nodes_that_have_no_price() -> None:
-    prices = Prices.made(outputs(head=None, a1=2.05, a2=2.05))
-    assert prices.words == "4.10 EUR an hour for 2 of 3 nodes (no price_per_hour: head)"
-    assert Prices.made(outputs(head=None)).words == ""
+    prices = Prices.from_outputs(outputs(head=None, a1=2.05, a2=2.05))
+    assert prices.summary == "4.10 EUR an hour for 2 of 3 nodes (no price_per_hour: head)"
+    assert Prices.from_outputs(outputs(head=None)).summary == ""
 
 
 @pytest.mark.parametrize("price", ["2.5", True, -1, float("nan"), float("inf"), [2], {"a": 1}])
 def test_outputs_whose_price_is_none_have_none(price: Any) -> None:
-    assert Prices.made(outputs(head=price)).of == {}
+    assert Prices.from_outputs(outputs(head=price)).by_node == {}
 
 
 def test_outputs_of_an_earlier_version_have_no_price_and_no_currency() -> None:
-    assert Prices.made({"cluster": {"nodes": [{"name": "head"}]}}) == Prices("USD", {}, ("head",))
-    assert Prices.made({}) == Prices("USD", {})
+    assert Prices.from_outputs({"cluster": {"nodes": [{"name": "head"}]}}) == Prices("USD", {}, ("head",))
+    assert Prices.from_outputs({}) == Prices("USD", {})
 
 
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [
-        ({}, {"a1": 2.05, "a2": 2.05}, "+4.10 USD an hour (0.00 USD now, 4.10 USD then): +2 nodes: +4.10 USD."),
-        ({"a1": 2, "a2": 2}, {"a1": 2}, "-2.00 USD an hour (4.00 USD now, 2.00 USD then): -1 node: -2.00 USD."),
+        ({}, {"a1": 2.05, "a2": 2.05}, "+4.10 USD an hour (0.00 USD now, 4.10 USD after): +2 nodes: +4.10 USD."),
+        ({"a1": 2, "a2": 2}, {"a1": 2}, "-2.00 USD an hour (4.00 USD now, 2.00 USD after): -1 node: -2.00 USD."),
         (
             {"a1": 2, "b1": 1},
             {"a1": 3, "c1": 1},
-            "+1.00 USD an hour (3.00 USD now, 4.00 USD then): +1 node: +1.00 USD, -1 node: -1.00 USD, "
+            "+1.00 USD an hour (3.00 USD now, 4.00 USD after): +1 node: +1.00 USD, -1 node: -1.00 USD, "
             "1 node dearer: +1.00 USD.",
         ),
-        ({"a1": 2}, {"a1": 2}, "2.00 USD an hour now, and the same then."),
+        ({"a1": 2}, {"a1": 2}, "2.00 USD an hour, unchanged."),
     ],
 )
 def test_what_a_change_makes_of_it(before: dict[str, float], after: dict[str, float], words: str) -> None:
-    assert list(told(Prices("USD", before), Prices("USD", after))) == [words]
+    assert list(sentences(Prices("USD", before), Prices("USD", after))) == [words]
 
 
 def test_without_a_price_nothing_is_said() -> None:
-    assert list(told(Prices("USD", {}, ("a1",)), Prices("USD", {}, ("a1", "a2")))) == []
+    assert list(sentences(Prices("USD", {}, ("a1",)), Prices("USD", {}, ("a1", "a2")))) == []
 
 
 def test_a_node_that_gets_a_price_does_not_come() -> None:
-    (words,) = told(Prices("USD", {}, ("a1",)), Prices("USD", {"a1": 2.0}))
+    (words,) = sentences(Prices("USD", {}, ("a1",)), Prices("USD", {"a1": 2.0}))
     assert "1 node dearer: +2.00 USD" in words
 
 
 def test_nodes_without_a_price_are_counted_and_currencies_never_added() -> None:
-    first, second = told(Prices("USD", {"a1": 2}), Prices("EUR", {"a1": 2}, ("b1", "b2")))
-    assert first == "2.00 USD an hour now, 2.00 EUR an hour then: the currency is another, and nothing is exchanged."
-    assert second == "Without what 2 nodes cost that the config gives no price_per_hour."
+    first, second = sentences(Prices("USD", {"a1": 2}), Prices("EUR", {"a1": 2}, ("b1", "b2")))
+    assert first == "2.00 USD an hour now, 2.00 EUR an hour after: the currency changes, and amounts are not converted."
+    assert second == "Not included: 2 nodes without price_per_hour."
 
 
 def deployment(config: Any) -> Deployment:
@@ -89,15 +89,15 @@ def deployment(config: Any) -> Deployment:
 def test_a_preview_reads_the_prices_of_the_config(lab_config: RawConfig) -> None:
     lab_config["sites"][0]["price_per_hour"] = 1.5
     (first, second) = change(deployment(lambda: parse(lab_config, base_dir=Path())))
-    assert first.startswith("+3.00 USD an hour (0.00 USD now, 3.00 USD then): +2 nodes")
-    assert second.startswith("Without what 1 node cost")
+    assert first.startswith("+3.00 USD an hour (0.00 USD now, 3.00 USD after): +2 nodes")
+    assert second.startswith("Not included: 1 node")
 
 
 def test_a_config_that_cannot_be_opened_keeps_no_preview_from_its_end() -> None:
     def config() -> None:
         raise CliError("its secrets are kept elsewhere")
 
-    assert change(deployment(config)) == ["What it costs is not known here: its secrets are kept elsewhere"]
+    assert change(deployment(config)) == ["The costs are unknown here: its secrets are kept elsewhere"]
 
 
 def test_the_comment_has_it_as_plain_text() -> None:

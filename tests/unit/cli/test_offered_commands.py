@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cli import commands
+from cli import commands, open_stack
 from cli.head.command import on_head
 from cli.output.make_command import Make
 from cli.output.next_commands import next_commands
@@ -106,7 +106,7 @@ def test_a_job_is_started_by_the_way_that_the_head_node_has(tmp_path: Path, monk
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert offered(deployment(tmp_path / "here", local()), RACK)[0] == "sudo su - ada -c 'srun -N2 hostname'"
     (first, what), *_ = next_commands(deployment(tmp_path / "aws", cloud()), RACK)
-    assert (first, what) == ("srun -N2 hostname", "a job on two nodes: on the head node door, as ada")
+    assert (first, what) == ("srun -N2 hostname", "run a job on two nodes: on the head node door, as ada")
     assert (
         offered(deployment(tmp_path / "pool", pool("lab")), RACK)[0] == "make shell STACK=prod NODE=door COMMAND=sinfo"
     )
@@ -159,14 +159,14 @@ def test_a_shell_of_the_lab_on_a_stack_without_one_says_what_to_do_instead(tmp_p
     words = ["--stack", "prod", "--config-file", str(file), "--state-dir", str(tmp_path), "shell", "--node", "dgx1"]
     assert commands.main(words) == 1
     said = " ".join(capsys.readouterr().err.split())
-    assert "stack prod has none: reach dgx1 by ssh" in said
+    assert "stack prod has none; connect to dgx1 by SSH" in said
     assert "make up" not in said
 
 
 def test_a_stack_of_another_engine_is_taken_down_with_that_engine(tmp_path: Path) -> None:
     made = deployment(tmp_path / "a", HOSTS)
     (made.workspace.folder / "engine").write_text("cli\n")
-    with pytest.raises(CliError, match="or 'make down STACK=prod ENGINE=cli' first"):
+    with pytest.raises(CliError, match="or run 'make down STACK=prod ENGINE=cli' first"):
         deployment(tmp_path / "a", HOSTS)
 
 
@@ -181,8 +181,8 @@ def test_without_a_cluster_the_command_that_makes_it_is_of_the_same_stack(
     command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
 ) -> None:
     made = SimpleNamespace(outputs=dict, make=Make("prod"), written=WrittenConfig({}))
-    monkeypatch.setattr(commands, "_deployment", lambda *_: made)
-    monkeypatch.setattr(commands, "find_engine", lambda _: None)
+    monkeypatch.setattr(open_stack, "open_deployment", lambda *_: made)
+    monkeypatch.setattr(open_stack, "find_engine", lambda _: None)
     commands.main(["--stack", "prod", "--state-dir", str(tmp_path), command])
     assert "run make up STACK=prod" in " ".join(capsys.readouterr().err.split())
 

@@ -10,11 +10,11 @@ import pytest
 from rich.console import Console
 
 from cli.output import failures
-from cli.output.failures import say_failed
+from cli.output.failures import print_failures
 from cli.output.progress import Progress, describe
 from cli.output.remedies import with_remedies
 from cli.preview.plan import Plan
-from cli.preview.render import told
+from cli.preview.render import render
 from cli.trust import _lines
 from components.steps.label import StepLabel
 from engine.events import Event, Failure, Summary
@@ -44,11 +44,11 @@ ESCAPES = "it says \x1b]0;title\x07\x1b[2J\x9b1A\rgone\u202e"
 
 def test_what_a_machine_says_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
     update = Event("start", "update", *STEP, before={"stdin": "A=1"}, after={"stdin": f"A='{ESCAPES}'"})
-    for said in ("".join(printed(Event("message", text=ESCAPES))), "".join(told(Plan.of([update], [], Summary())))):
+    for said in ("".join(printed(Event("message", text=ESCAPES))), "".join(render(Plan.of([update], [], Summary())))):
         assert "it says" in said
         assert said.isprintable()
     console = Console(width=120)
-    say_failed(console, Summary(failures=[Failure(URN, f"{ESCAPES}\nnext: do it", REGISTER)]), Progress(console))
+    print_failures(console, Summary(failures=[Failure(URN, f"{ESCAPES}\nnext: do it", REGISTER)]), Progress(console))
     shown = capsys.readouterr().out
     assert "\nnext: do it" in shown
     assert shown.replace("\n", "").isprintable()
@@ -87,7 +87,7 @@ def test_the_end_of_a_step_is_a_line(kind: str, line: str) -> None:
 def test_a_preview_tells_what_would_begin_and_of_no_end() -> None:
     events = [Event(kind, "replace", *STEP, command=REGISTER) for kind in ("start", "done")]
     assert printed(*events, preview=True) == []
-    assert [*told(Plan.of(events, [], Summary()))] == [f" ± {'register on the head node: b1':<52} replace"]
+    assert [*render(Plan.of(events, [], Summary()))] == [f" ± {'register on the head node: b1':<52} replace"]
 
 
 def test_components_and_what_stays_the_same_are_not_shown() -> None:
@@ -99,17 +99,26 @@ def test_components_and_what_stays_the_same_are_not_shown() -> None:
 @pytest.mark.parametrize(
     ("message", "remedy"),
     [
-        ("ssh: handshake failed: ssh: host key mismatch", "gateway shows another host key than the one in the config"),
-        ("Host key is not trusted for host 192.0.2.1", "gateway shows another host key than the one in the config"),
-        ("ssh: unable to authenticate, attempted methods [none publickey]", "see user and private_key_file of gateway"),
-        ("Permission denied for user ops on host 192.0.2.1", "see user and private_key_file of gateway"),
         (
-            "gateway (192.0.2.1:22) accepts connections and says nothing (no SSH banner in 10 s, 3 times)",
-            "restart it, or the sshd on it (a machine that is out of memory is like that), or take gateway out of",
+            "ssh: handshake failed: ssh: host key mismatch",
+            "the host key at the address of gateway differs from the config",
         ),
-        ("after 5 failed attempts: dial tcp 192.0.2.1:22: i/o timeout", "see that gateway is switched on"),
+        (
+            "Host key is not trusted for host 192.0.2.1",
+            "the host key at the address of gateway differs from the config",
+        ),
+        (
+            "ssh: unable to authenticate, attempted methods [none publickey]",
+            "check user and private_key_file of gateway",
+        ),
+        ("Permission denied for user ops on host 192.0.2.1", "check user and private_key_file of gateway"),
+        (
+            "gateway (192.0.2.1:22) accepts connections but does not answer (no SSH banner in 10 s, 3 times)",
+            "restart gateway or its sshd (a machine without free memory behaves like this), or remove gateway from",
+        ),
+        ("after 5 failed attempts: dial tcp 192.0.2.1:22: i/o timeout", "check that gateway is on"),
         *(
-            (text, "the connection to gateway broke while the step was at work")
+            (text, "the connection to gateway broke during the step")
             for text in (
                 "wait: remote command exited without exit status or exit signal",
                 "read tcp 192.0.2.9:40000->192.0.2.1:22: read: connection timed out",
@@ -139,7 +148,7 @@ def test_what_a_script_says_itself_is_left_as_it_is() -> None:
 def test_a_login_that_prints_a_banner_where_files_should_come_is_told_of_its_bashrc(said: str) -> None:
     remedy = explained(f"error: {said}", REGISTER)
     assert ".bashrc" in remedy
-    assert "has to print nothing" in remedy
+    assert "must print nothing" in remedy
     assert "[[ $- == *i* ]] || return" in remedy
 
 
@@ -156,7 +165,7 @@ def test_a_step_without_a_machine_gets_no_remedy_about_one(command: str) -> None
 def test_a_machine_without_sftp_is_told_of_pods_which_no_gate_can_look_at(said: str) -> None:
     remedy = explained(f"error: {said}", REGISTER)
     assert "Subsystem sftp internal-sftp" in remedy
-    assert "is a pod, reached by its provider's SSH proxy" in remedy
+    assert "is a pod behind its provider's SSH proxy" in remedy
     assert "rent a virtual machine or bare metal" in remedy
 
 
@@ -172,7 +181,7 @@ def test_a_machine_without_sftp_is_told_of_pods_which_no_gate_can_look_at(said: 
 )
 def test_what_a_failed_step_printed_comes_before_no_command(printed: str, first: str) -> None:
     message = f'Process exited with status 1: running "{REGISTER} bash -c \'eval "$(cat)"\'":\n{printed}'
-    heading, line, *_ = failures.told(Failure(URN, message, REGISTER)).splitlines()
+    heading, line, *_ = failures.describe_failure(Failure(URN, message, REGISTER)).splitlines()
     assert heading.startswith("failed: ")
     assert line.startswith(first)
     assert "eval" not in line

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from cli import commands
+from cli import change_commands, commands, open_stack
 from cli.money import reap
 from cli.money.reap import Decision, decide
 from cli.output.make_command import Make
@@ -68,7 +68,7 @@ def test_without_a_limit_nothing_is_asked(asked: list[str]) -> None:
 
 
 def test_a_pool_that_is_not_there_is_kept_without_a_word_to_the_head_node(asked: list[str]) -> None:
-    assert decide(pool(outputs={}, made=())) == Decision(False, "nothing of it is there")
+    assert decide(pool(outputs={}, made=())) == Decision(False, "it has no resources")
     assert asked == []
 
 
@@ -76,12 +76,12 @@ def test_a_cluster_is_never_taken_away(asked: list[str], lab_config: RawConfig) 
     cluster = parse(lab_config, base_dir=Path())
     decision = decide(cast(Deployment, SimpleNamespace(config=lambda: cluster)))
     assert not decision.destroy
-    assert "only a pool" in decision.why
+    assert "only pools" in decision.why
     assert asked == []
 
 
 def test_a_run_that_did_not_end_is_told_as_a_failure(asked: list[str]) -> None:
-    with pytest.raises(CliError, match="did not come to its end"):
+    with pytest.raises(CliError, match="did not finish"):
         decide(pool(outputs={}))
     assert asked == []
 
@@ -89,21 +89,21 @@ def test_a_run_that_did_not_end_is_told_as_a_failure(asked: list[str]) -> None:
 @pytest.mark.parametrize("said", ["", "unused", "{}", '{"unused": 1, "why": ""}', "[]", '{"unused": true}', "null"])
 def test_words_of_a_head_node_that_are_none_take_nothing_away(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
     monkeypatch.setattr(reap, "ask_head", lambda *_: said)
-    with pytest.raises(CliError, match="does not say whether anybody uses it"):
+    with pytest.raises(CliError, match="did not report whether the pool is in use"):
         decide(pool())
 
 
 def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, decision: Decision, down: Any) -> int:
-    monkeypatch.setattr(commands, "_deployment", lambda *_: SimpleNamespace(make=Make("burst")))
-    monkeypatch.setattr(commands, "find_engine", lambda _: None)
-    monkeypatch.setattr(commands, "decide", lambda _: decision)
-    monkeypatch.setattr(commands, "_down", down)
+    monkeypatch.setattr(open_stack, "open_deployment", lambda *_: SimpleNamespace(make=Make("burst")))
+    monkeypatch.setattr(open_stack, "find_engine", lambda _: None)
+    monkeypatch.setattr(change_commands, "decide", lambda _: decision)
+    monkeypatch.setattr(change_commands, "down", down)
     return commands.main(["--stack", "burst", "--state-dir", str(tmp_path), "reap"])
 
 
 def test_a_pool_that_is_kept_is_a_sentence_and_no_failure(monkeypatch: Any, tmp_path: Path, capsys: Any) -> None:
     assert command(monkeypatch, tmp_path, Decision(False, "c1 has jobs"), pytest.fail) == 0
-    assert capsys.readouterr().err == "Stack burst is kept: c1 has jobs.\n"
+    assert capsys.readouterr().err == "Keeping stack burst: c1 has jobs.\n"
 
 
 def test_a_pool_that_nobody_uses_goes_as_by_make_down(monkeypatch: Any, tmp_path: Path, capsys: Any) -> None:
@@ -115,7 +115,7 @@ def test_a_pool_that_nobody_uses_goes_as_by_make_down(monkeypatch: Any, tmp_path
 
     status = command(monkeypatch, tmp_path, Decision(True, "idle"), down)
     assert (status, gone) == (0, [False])
-    assert capsys.readouterr().err == "Stack burst is taken away: idle.\n"
+    assert capsys.readouterr().err == "Destroying stack burst: idle.\n"
 
 
 @pytest.mark.parametrize("raises", [False, True])
@@ -128,4 +128,4 @@ def test_where_that_fails_it_is_said_that_its_nodes_take_no_jobs(
         return 1
 
     assert command(monkeypatch, tmp_path, Decision(True, "idle"), down) == 1
-    assert "Its nodes take no jobs now: run make reap STACK=burst again" in capsys.readouterr().err
+    assert "The pool's nodes are drained and take no jobs. Run make reap STACK=burst again" in capsys.readouterr().err

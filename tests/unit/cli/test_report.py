@@ -97,7 +97,7 @@ def test_jobs_that_are_not_kept_from_one_anothers_gpus_are_said_to_be() -> None:
     about = {"name": "lab", "control_address": "100.64.0.1", "nodes": nodes}
     written = io.StringIO()
     tables.show(Console(file=written, width=200), {"cluster": about, "validation": {}})
-    assert "Jobs on dgx1 are not kept from one another's GPUs" in written.getvalue()
+    assert "Jobs on dgx1 can use each other's GPUs" in written.getvalue()
 
 
 @pytest.mark.parametrize("width", [40, 80])

@@ -137,7 +137,7 @@ def test_the_page_has_the_figures_that_the_terminal_has(outputs):
 def test_what_is_no_fault_is_folded_away_and_a_fault_is_not(outputs):
     text = page(outputs, "prod", "2026-11-21 18:00 UTC")
     findings = text[text.index("<h2>Preflight</h2>") :]
-    shown, folded = findings.split("<details><summary>What else was seen</summary>", 1)
+    shown, folded = findings.split("<details><summary>Other observations</summary>", 1)
     assert "2 errors" in shown
     assert "through a relay" not in shown
     assert "through a relay" in folded
@@ -283,7 +283,7 @@ def test_each_pair_is_told_with_its_path_and_what_it_carried(outputs):
         finding("info", "tailnet traffic", "a by direct: 1 B sent, 0 B received"),
         finding("info", "tailnet traffic", "b by <b>: 1 B sent, 0 B received"),
     ]
-    told = [(pair.one, pair.other, pair.path, pair.carried) for pair in pairs(outputs)]
+    told = [(pair.first, pair.second, pair.path, pair.carried) for pair in pairs(outputs)]
     assert told == [
         ("a", "head", "direct", "1 B to head, 0 B to a"),
         ("head", "b", "direct", "not known"),

@@ -41,7 +41,7 @@ def test_a_history_lies_within_its_frame_in_the_order_of_time() -> None:
     assert drawn.dots[1].y == HEIGHT - BOTTOM, "what has no figure lies on the axis"
     assert len(drawn.line.split()) == 3, "and no line goes there"
     assert drawn.days[0].text == "2026-11-20"
-    assert drawn.words.startswith(
+    assert drawn.description.startswith(
         "4 measurements since 2026-11-01, from 30.00 to 41.00 GB/s; the last 2026-11-20 08:00"
     )
 
@@ -61,7 +61,7 @@ def test_one_measurement_is_a_dot_and_none_is_no_chart() -> None:
     drawn = timeline([entry(3, 40.0)])
     assert drawn is not None
     assert len(drawn.dots) == 1
-    assert drawn.words.startswith("1 measurement since")
+    assert drawn.description.startswith("1 measurement since")
     assert timeline([]) is None
     assert timeline([entry(3, None, verdict="FAIL")]) is None
     assert timeline([{**entry(3, 40.0), "measured_at": "2026-02-31T08:00:00Z"}]) is None
@@ -77,7 +77,7 @@ def test_the_page_draws_each_scope_through_time(outputs: dict[str, Any]) -> None
     rack |= {"measured_at": "2026-11-21T08:00:00Z", "history": [entry(1, 4.6, 4.5), entry(9, 4.2, 4.5, "FAIL")]}
     found = Read(page(outputs, "prod", "now"))
     words = " ".join(found.words.split())
-    assert "Bus bandwidth through time" in words
+    assert "Bus bandwidth over time" in words
     assert "3 measurements since 2026-11-01" in words
     dots = [each for name, each in found.elements if name == "circle" and (each.get("class") or "").startswith("dot")]
     assert [each["class"] for each in dots] == ["dot pass", "dot fail", f"dot {rack['verdict'].lower()}"]
@@ -150,4 +150,4 @@ def test_without_its_answer_the_page_says_what_the_config_does(monkeypatch: pyte
     assert found is not None
     assert found.sums == ["2.05 EUR an hour for 1 node, by the config of the last up"]
     assert found.idle == []
-    assert found.note.startswith("This month and who is idle: not known, the head node")
+    assert found.note.startswith("This month's costs and idle nodes are unknown: the head node")

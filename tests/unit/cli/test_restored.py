@@ -42,4 +42,4 @@ def test_an_older_backup_than_the_last_known_one_is_a_warning_with_both_times(
     warning = older_backup(before, after)
     assert bool(warning) == warns
     if warns:
-        assert "from a backup of 1970-01-01 01:00 UTC, and one of 1970-01-01 02:00 UTC was made" in warning
+        assert "from a backup of 1970-01-01 01:00 UTC, but a backup of 1970-01-01 02:00 UTC existed" in warning

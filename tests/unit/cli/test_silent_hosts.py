@@ -114,7 +114,9 @@ def test_a_run_that_waits_for_silent_hosts_alone_is_ended_when_it_has_been_quiet
     assert (one.asked, other.asked) == (TRIES, TRIES)
     assert one.heard == b""
     said = run.silent.text("a1-check", "a1")
-    assert said == f"a1 (127.0.0.1:{one.port}) accepts connections and says nothing (no SSH banner in 0.3 s, 3 times)"
+    assert (
+        said == f"a1 (127.0.0.1:{one.port}) accepts connections but does not answer (no SSH banner in 0.3 s, 3 times)"
+    )
 
 
 @pytest.mark.parametrize("type_", ["command:local:Command", "aws:ec2/instance:Instance"])

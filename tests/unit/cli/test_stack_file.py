@@ -145,7 +145,7 @@ def test_a_passphrase_file_that_is_no_text_is_named(project: Path, monkeypatch: 
     (project / "secret").write_bytes(b"\xff")
     monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE")
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE_FILE", str(project / "secret"))
-    with pytest.raises(FileError, match="PULUMI_CONFIG_PASSPHRASE_FILE is no text"):
+    with pytest.raises(FileError, match="PULUMI_CONFIG_PASSPHRASE_FILE is not text"):
         passphrase()
 
 
@@ -168,7 +168,7 @@ def test_the_cli_is_given_what_fits_into_one_variable_of_the_environment_and_no_
     if taken:
         check_for_cli(file, PASSPHRASE)
         return
-    with pytest.raises(FileError, match=r"129 KiB, most of it in 'tailrack:longest-of-them-x'.*no more than 128"):
+    with pytest.raises(FileError, match=r"129 KiB, most of it in 'tailrack:longest-of-them-x'.*at most 128"):
         check_for_cli(file, PASSPHRASE)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from cli import commands, lab_commands
+from cli import commands, lab_commands, open_stack, show_commands
 from cli.checks import Checks
 from cli.output.terminal import Terminal, lines, one_line, run_shown
 from cli.preview.comment import comment
@@ -80,9 +80,9 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         program = f"import os; os.write(1, {told!r}); os.write(2, {told!r})"
         return [sys.executable, "-c", program]
 
-    monkeypatch.setattr(commands, "_deployment", deployment)
-    monkeypatch.setattr(commands, "find_engine", lambda _: SimpleNamespace(why=EVIL))
-    monkeypatch.setattr(commands, "on_head", on_head)
+    monkeypatch.setattr(open_stack, "open_deployment", deployment)
+    monkeypatch.setattr(open_stack, "find_engine", lambda _: SimpleNamespace(why=EVIL))
+    monkeypatch.setattr(show_commands, "on_head", on_head)
     monkeypatch.setattr(lab_commands, "prepare", lambda _: None)
     monkeypatch.setattr(lab_commands, "have_docker", lambda: None)
     return lambda *words: commands.main(["--state-dir", str(tmp_path), *words])
@@ -105,7 +105,7 @@ def test_a_refusal_that_quotes_a_machine_is_words(monkeypatch, tmp_path, capfd):
     def refuse(*_: object) -> None:
         raise CliError(f"{EVIL}\n{EVIL}")
 
-    monkeypatch.setattr(commands, "_deployment", refuse)
+    monkeypatch.setattr(open_stack, "open_deployment", refuse)
     assert commands.main(["--state-dir", str(tmp_path), "outputs"]) == 1
     assert "[red]RED[/red]" in printed(capfd)
 

@@ -44,5 +44,5 @@ def test_what_a_newer_release_has_made_is_refused_in_one_sentence(
     made = Deployment(Workspace(PROJECT, "dev", config, tmp_path), Found(None, IN_PROCESS), lambda event: None)
     outputs: dict[str, Any] = {"release": "99.0.0"}
     monkeypatch.setattr(made, "outputs", lambda: outputs)
-    with pytest.raises(CliError, match=f"made by tailrack '99.0.0', and this is {RELEASE}"):
+    with pytest.raises(CliError, match=f"created by tailrack '99.0.0', and this is {RELEASE}"):
         getattr(made, operation)()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli import commands
+from cli import commands, show_commands
 from cli.output import failures
 from engine.events import Failure
 from stacks import bugs
@@ -22,7 +22,7 @@ def fall(text: str = SECRET) -> None:
 def test_an_error_of_no_class_of_ours_is_a_sentence_and_a_private_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(commands, "_which", lambda *_: fall())
+    monkeypatch.setattr(show_commands, "engine", lambda *_: fall())
     assert commands.main(["--state-dir", str(tmp_path / "state"), "engine"]) == 1
     said = "".join(capfd.readouterr())
     (file,) = (tmp_path / "state").iterdir()
@@ -47,9 +47,9 @@ def test_a_traceback_of_the_program_is_told_as_a_bug(tmp_path: Path, monkeypatch
     with pytest.raises(KeyError) as caught:
         fall()
     text = f'{bugs.TRACEBACK}:\n  File "x.py", line 1, in f\nKeyError: {str(caught.value)!r}\n'
-    assert "bug in tailrack (KeyError)" in failures.told(Failure("", text))
+    assert "bug in tailrack (KeyError)" in failures.describe_failure(Failure("", text))
     assert SECRET not in "".join(file.read_text() for file in tmp_path.iterdir())
 
 
 def test_what_a_step_says_stays_even_if_it_has_a_traceback() -> None:
-    assert bugs.TRACEBACK in failures.told(Failure("urn::x", bugs.TRACEBACK))
+    assert bugs.TRACEBACK in failures.describe_failure(Failure("urn::x", bugs.TRACEBACK))

@@ -210,8 +210,8 @@ def test_a_sudo_that_wants_a_password_is_told_with_what_to_do(tmp_path: Path) ->
     failure = Failure("urn::door-check", f"Process exited with status 1: running ...:\n{told.stderr}", command)
     (explained,) = with_remedies(Summary(failures=[failure])).failures
     assert explained.message.splitlines()[-1] == (
-        "next: give the account that steps run with on door password-less sudo (a line `NAME ALL=(ALL) NOPASSWD: ALL` "
-        "in /etc/sudoers.d), or use root; then run up again"
+        "next: give the login account on door password-less sudo (a line `NAME ALL=(ALL) NOPASSWD: ALL` in "
+        "/etc/sudoers.d), or log in as root; then run up again"
     )
 
 

@@ -177,7 +177,7 @@ def test_a_role_adds_to_slurm_conf_and_to_the_closed_ports(added: dict[str, Any]
 @pytest.mark.parametrize("name", ["", "Monitoring", "a b", "../x", "slurm"])
 def test_a_name_that_no_role_can_have_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "components/roles/slurm").mkdir(parents=True)
-    with pytest.raises(ValueError, match=r"is not a name|already"):
+    with pytest.raises(ValueError, match=r"is no valid name|already"):
         write(name, tmp_path)
 
 

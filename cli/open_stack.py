@@ -1,0 +1,51 @@
+"""Open the stack of a command: its config file, its engine, its deployment."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+
+from cli.output.progress import Progress
+from cli.pulumi.deployment import Deployment, stack_config
+from cli.pulumi.find_engine import Found, find_engine
+from cli.pulumi.workspace import PROJECT, Workspace
+from engine.events import Event
+
+
+def config_path(arguments: argparse.Namespace) -> Path:
+    """Return the path of the stack's config file."""
+    path: Path = arguments.config_file or stack_config(PROJECT, arguments.stack)
+    return path
+
+
+def open_deployment(
+    arguments: argparse.Namespace, progress: Progress, found: Found, keep: Callable[[Event], None] = lambda event: None
+) -> Deployment:
+    """Return the stack's deployment; its events go to `progress` and to `keep`."""
+    workspace = Workspace(PROJECT, arguments.stack, config_path(arguments), arguments.state_dir)
+
+    def on_event(event: Event) -> None:
+        progress.on_event(event)
+        keep(event)
+
+    return Deployment(workspace, found, on_event)
+
+
+def open_quietly(arguments: argparse.Namespace, console: Console) -> Deployment:
+    """Return the stack's deployment without printing which engine runs it."""
+    return open_deployment(arguments, Progress(console), find_engine(arguments.engine))
+
+
+def announced_engine(arguments: argparse.Namespace, console: Console) -> Found:
+    """Find the engine and print which one it is."""
+    found = find_engine(arguments.engine)
+    console.print(found.why, markup=False, highlight=False)
+    return found
+
+
+def say(console: Console, text: str, style: str = "") -> None:
+    """Print plain text without wrapping its lines."""
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
