@@ -9,6 +9,8 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 STACK ?= dev
 RANDOM_TESTS = $$(grep -rlE --include="test_*.py" "import hypothesis|from hypothesis|tests\.chance" tests/unit)
+# The files whose words codespell checks (pyproject.toml).
+PROSE = README.md CONTRIBUTING.md docs
 export STACK ENGINE COMMAND
 .PHONY: help setup setup-dev up preview drift outputs status diagnose images report floors shell trust down reap burst burst-down role lint test test-unit test-engine test-lab test-faults test-machines test-gpu bench
 
@@ -69,13 +71,14 @@ burst-down: down ## remove the pool dev-burst
 role: setup ## write the skeleton of a new role: NAME=x (docs/adding.md)
 	@$(PYTHON) -m cli.new_role "$(NAME)"
 
-lint: setup-dev ## run ruff, import-linter, mypy, shellcheck, actionlint, zizmor, gofmt, go vet
+lint: setup-dev ## run ruff, import-linter, mypy, shellcheck, codespell, actionlint, zizmor, gofmt, go vet
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@output=$$(.venv/bin/lint-imports --no-cache) || { echo "$$output"; exit 1; }
 	@.venv/bin/mypy --strict __main__.py stacks components
 	@.venv/bin/mypy engine cli lab tests bench
 	@.venv/bin/shellcheck $$(git ls-files '*.sh' .ci/run)
+	@.venv/bin/codespell $(PROSE)
 	@.venv/bin/zizmor --quiet --offline --no-progress --min-severity medium .github
 	@go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.7
 	@cd lab/control && test -z "$$(gofmt -l .)" && go vet ./... && go test ./...
