@@ -9,10 +9,10 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 STACK ?= dev
 RANDOM_TESTS = $$(grep -rlE --include="test_*.py" "import hypothesis|from hypothesis|tests\.chance" tests/unit)
-# The files whose words codespell checks (pyproject.toml).
-PROSE = README.md CONTRIBUTING.md docs
+# The files whose phrases codespell checks (.codespell.txt, pyproject.toml).
+PROSE = README.md CONTRIBUTING.md Makefile docs cli __main__.py .ci .github
 export STACK ENGINE COMMAND
-.PHONY: help setup setup-dev up preview drift outputs status diagnose images report floors shell trust down reap burst burst-down role lint test test-unit test-engine test-lab test-faults test-machines test-gpu bench
+.PHONY: help setup setup-dev up preview drift outputs status diagnose images report floors shell trust down reap burst burst-down role lint prose test test-unit test-engine test-lab test-faults test-machines test-gpu bench
 
 help:
 	@sed -n 's/^\([a-z-]*\): *[a-z._/ -]*## /\1\t/p' Makefile | expand -t 14
@@ -78,10 +78,13 @@ lint: setup-dev ## run ruff, import-linter, mypy, shellcheck, codespell, actionl
 	@.venv/bin/mypy --strict __main__.py stacks components
 	@.venv/bin/mypy engine cli lab tests bench
 	@.venv/bin/shellcheck $$(git ls-files '*.sh' .ci/run)
-	@.venv/bin/codespell $(PROSE)
+	@$(MAKE) --no-print-directory prose
 	@.venv/bin/zizmor --quiet --offline --no-progress --min-severity medium .github
 	@go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.7
 	@cd lab/control && test -z "$$(gofmt -l .)" && go vet ./... && go test ./...
+
+prose:
+	@.venv/bin/codespell $(PROSE)
 
 test-unit: setup-dev .tailrack/packages/pulumi_aws .tailrack/packages/pulumi_tailscale ## run tests without daemons; five minutes
 	@$(PYTHON) -m pytest tests/unit -n 2 --dist loadfile

@@ -47,7 +47,7 @@ _AGAIN = "Set tailrack:slurm.release again: the distribution's Slurm is not an u
 
 
 def _release_in(inputs: object) -> str:
-    """Return the release in a step's inputs; empty if there is none or the input is unknown."""
+    """Return the release in a step's inputs; empty if the inputs have none or are unknown."""
     stdin = inputs.get("stdin") if isinstance(inputs, dict) else None
     return values_and_script(stdin)[0].get(_VALUE, "") if isinstance(stdin, str) else ""
 
