@@ -19,9 +19,9 @@ _REMEDIES = (
         "/etc/sudoers.d), or log in as root; then run up again",
     ),
     (
-        r"/[0-9a-f]{64}: not there, or not whole",
-        "the setup scripts are missing from the home folder of the login account on {machine}. To copy them again, "
-        "change the machine's value in tailrack:cluster.repair (in a pool: tailrack:repair); then run up again",
+        r"/scripts/[0-9a-f]{64}: ",
+        "setup scripts in the home folder of the login account on {machine} are missing or damaged. To copy them "
+        "again, change the machine's value in tailrack:cluster.repair (in a pool: tailrack:repair); then run up again",
     ),
     (
         # SFTP reads the first bytes of such output as a length.
