@@ -45,12 +45,10 @@ class Checks:
 
     @property
     def refused(self) -> list[Finding]:
-        """Return the findings that the config does not allow."""
         return sorted(finding for finding in self._findings if finding.name not in self._allowed & {*FINDINGS})
 
     @property
     def accepted(self) -> list[Finding]:
-        """Return the findings that the config allows by name."""
         return sorted(finding for finding in self._findings if finding.name in self._allowed & {*FINDINGS})
 
     @property

@@ -49,7 +49,6 @@ class Prices:
 
     @property
     def total(self) -> float:
-        """Return the sum of all prices."""
         return math.fsum(self.by_node.values())
 
     @property

@@ -54,7 +54,6 @@ class Change:
         return True in differences or None not in differences
 
     def lines(self) -> list[str]:
-        """Return the differences as lines of a diff."""
         return [one_line(line) for line in changed_lines(self.before, self.after)]
 
 

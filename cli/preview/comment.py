@@ -58,7 +58,6 @@ def _summary_sections(plan: Plan) -> Iterator[str]:
 
 
 def _machines(machines: Iterable[Machine]) -> Iterator[str]:
-    """Give one phrase for all machines with the same change."""
     kinds: dict[tuple[str, str], list[str]] = {}
     for machine in machines:
         kinds.setdefault((machine.operation, machine.kind), []).append(machine.name)

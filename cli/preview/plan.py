@@ -132,7 +132,6 @@ def _scope(change: Change) -> str:
 
 
 def _alike(changes_: Sequence[tuple[Change, list[str]]]) -> Iterator[Work]:
-    """Give groups of steps with the same action and the same differences."""
     kinds: dict[tuple[str, str], dict[tuple[str, ...], list[str]]] = {}
     for change, lines in changes_:
         by_lines = kinds.setdefault((change.operation, change.action), {})

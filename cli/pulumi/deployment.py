@@ -161,7 +161,6 @@ class Deployment:
             return summary
 
     def _preview_for_checks(self, checks: Checks, refresh: bool) -> Summary:
-        """Run a preview whose events go only to the checks."""
         on_event, self._on_event = self._on_event, checks.on_event
         try:
             return self._previewed(None, refresh)
@@ -236,7 +235,6 @@ class Deployment:
 
     @property
     def in_process(self) -> bool:
-        """Return whether the in-process engine runs the stack."""
         return isinstance(self._runner, Engine)
 
     def stop(self) -> None:

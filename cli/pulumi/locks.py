@@ -35,7 +35,6 @@ class Lock:
 
     @property
     def elsewhere(self) -> bool:
-        """Return whether the lock is from another machine."""
         return bool(self.host) and self.host != socket.gethostname()
 
     @property

@@ -70,7 +70,6 @@ class CliRunner:
         )
 
     def destroy(self) -> Summary:
-        """Delete every resource of the stack."""
         stack = self._stack()
         self._clear_pending(stack)
         return self._run(
@@ -135,7 +134,6 @@ class CliRunner:
         return exported
 
     def _pulumi(self, *arguments: str) -> str:
-        """Run a command of the CLI and return its stdout. Raises CommandError."""
         folder, environment = str(self._workspace.folder), self._workspace.environment()
         done = self._command.run([*arguments, "--non-interactive"], folder, environment)
         return str(done.stdout)

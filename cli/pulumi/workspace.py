@@ -50,7 +50,6 @@ class Workspace:
 
     @property
     def in_process_state(self) -> Path:
-        """Return the path of the stack's state for the in-process engine."""
         return self.folder / "inprocess-state.json"
 
     @property

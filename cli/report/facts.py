@@ -99,12 +99,10 @@ class Scope:
 
     @property
     def traffic(self) -> list[dict[str, str]]:
-        """Return the findings about traffic between two nodes."""
         return [finding for finding in self._all_findings if finding["check"] == TRAFFIC]
 
     @property
     def suspects(self) -> list[Mapping[str, Any]]:
-        """Return the nodes and links that slow down the others."""
         return list(self.optional.get("suspects") or [])
 
     @property

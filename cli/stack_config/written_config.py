@@ -35,12 +35,10 @@ class WrittenConfig:
 
     @property
     def uses_lab(self) -> bool:
-        """Return whether nodes of some site are containers of the lab."""
         return any(kind.uses_lab for kind in self._kinds)
 
     @property
     def head_is_here(self) -> bool:
-        """Return whether the head node is this machine."""
         return any(kind.is_here for kind in self._kinds)
 
     @property
@@ -65,17 +63,14 @@ class WrittenConfig:
 
     @property
     def first_user(self) -> str:
-        """Return the first user of the config, for examples."""
         return next((str(user["name"]) for user in self.mappings("tailrack:users") if "name" in user), "USER")
 
     @property
     def head_name(self) -> str:
-        """Return the head node's name."""
         return next((str(head["name"]) for head in self.mappings("tailrack:head") if "name" in head), "head")
 
     @property
     def head_computes(self) -> bool:
-        """Return whether the head node runs jobs."""
         return any(head.get("compute") == COMPUTES for head in self.mappings("tailrack:head"))
 
     @property
