@@ -1,1 +1,1 @@
-"""Bus bandwidth of a cluster, judged: pure Python, no pulumi import."""
+"""Judge the bus bandwidth of a cluster. Pure Python, without pulumi."""

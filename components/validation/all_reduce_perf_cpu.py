@@ -1,13 +1,13 @@
-"""all_reduce on CPUs, measured and printed as nccl-tests does it for GPUs.
+"""all_reduce on CPUs, measured and printed like nccl-tests on GPUs.
 
 Usage: srun --mpi=pmix python3 all_reduce_perf.py --transport mpi [-b 64K] [-e 4M] [-f 4] [-n 20] [-w 5]
        srun --mpi=none python3 all_reduce_perf.py --transport tcp --meet tailscale0 [--interface eth1] [the same]
-Sums float32 out of place and in place. A time, in microseconds, is the largest over ranks of the mean of
-`-n` iterations; algbw = bytes/time and busbw = algbw x 2(ranks-1)/ranks in 1e9 bytes a second (nccl-tests'
-doc/PERFORMANCE.md). After each timing the buffers are filled anew, reduced once more and compared element
-by element. Exits 0, or 7 if a result was wrong, like nccl-tests, or 3 if the ranks lost each other (tcp).
-`# tailrack transport:` names the interface that the transport was told to use and this node has;
-`# tailrack traffic:` says how much it sent, beside the least that the reductions must send out of a node.
+Sums float32 out of place and in place. A time, in microseconds, is the largest over ranks of the mean of `-n`
+iterations; algbw = bytes/time and busbw = algbw x 2(ranks-1)/ranks in 1e9 bytes per second (nccl-tests'
+doc/PERFORMANCE.md). After each timing the buffers are filled again, reduced once more and compared element by element.
+Exits with 0, with 7 if a result was wrong, like nccl-tests, or with 3 if the ranks lost each other (tcp). `# tailrack
+transport:` names the interface that the transport should use, if this node has it; `# tailrack traffic:` compares the
+bytes that it sent with the minimum that the reductions must send out of a node.
 """
 
 import argparse
@@ -27,10 +27,10 @@ import numpy as np
 from components.validation.ring_meeting import Limits, RingError
 from components.validation.tcp_ring import Ring
 
-# The node's name in Slurm: two machines may have one host name, and are two all the same.
+# The node's name in Slurm, because two machines may have the same host name.
 HOST = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
-PATTERN = 61  # a prime: a chunk of the buffer that lands in another's place does not fit there
-# Open MPI 5 dies of a message that comes while its receiver is still leaving MPI_Init (open-mpi/ompi issue 12495).
+PATTERN = 61  # a prime, so that a misplaced chunk of the buffer is detected
+# Open MPI 5 crashes if a message arrives while its receiver is still in MPI_Init (open-mpi/ompi issue 12495).
 SETTLE_SECONDS = 1
 SIOCGIFADDR = 0x8915  # netdevice(7): the IPv4 address of an interface
 SUPERTITLE = "#" + " " * 62 + "out-of-place                       in-place          "
@@ -39,40 +39,40 @@ UNITS = "#        (B)    (elements)                          " + 2 * "     (us) 
 
 
 def parse_size(text: str) -> int:
-    """Bytes of `64K`, `4M`, `1G` (powers of 1024) or a plain number."""
-    found = re.fullmatch(r"([0-9]+)([KMG]?)", text.upper())
-    size = int(found[1]) * 1024 ** " KMG".index(found[2] or " ") if found else 0
+    """Return the bytes of `64K`, `4M`, `1G` (powers of 1024) or a plain number."""
+    match = re.fullmatch(r"([0-9]+)([KMG]?)", text.upper())
+    size = int(match[1]) * 1024 ** " KMG".index(match[2] or " ") if match else 0
     if size < 4 or size % 4:
         raise argparse.ArgumentTypeError(f"{text} is not a multiple of 4 bytes such as 64K, 4M or 8")
     return size
 
 
 def arguments() -> argparse.Namespace:
-    """The command line: sizes from -b to -e by factor -f; -n timed iterations after -w for warming up."""
+    """Parse the command line: sizes from -b to -e by factor -f; -n timed iterations after -w for warm-up."""
     parser = argparse.ArgumentParser(description=arguments.__doc__)
     parser.add_argument("--transport", choices=("mpi", "tcp"), required=True)
-    parser.add_argument("--meet", help="the interface on which nodes' names lead to them (tcp)")
+    parser.add_argument("--meet", help="the interface to which node names resolve (tcp)")
     parser.add_argument(
-        "--interface", help="the one that tcp uses, TAILRACK_INTERFACE by default; mpi is told elsewise"
+        "--interface", help="the interface for tcp, TAILRACK_INTERFACE by default; mpi has its own settings"
     )
-    parser.add_argument("--connect-limit", type=float, default=60, help="seconds until all ranks have met (tcp)")
-    parser.add_argument("--progress-limit", type=float, default=60, help="seconds without a byte moving (tcp)")
+    parser.add_argument("--connect-limit", type=float, default=60, help="seconds until all ranks are connected (tcp)")
+    parser.add_argument("--progress-limit", type=float, default=60, help="seconds without progress (tcp)")
     for flag, size in (("-b", "64K"), ("-e", "4M")):
         parser.add_argument(flag, type=parse_size, default=size)
     for flag, number in (("-f", 4), ("-n", 20), ("-w", 5)):
         parser.add_argument(flag, type=int, default=number)
-    asked = parser.parse_args()
-    if asked.f < 2 or asked.n < 1 or asked.w < 0 or asked.e < asked.b:
+    options = parser.parse_args()
+    if options.f < 2 or options.n < 1 or options.w < 0 or options.e < options.b:
         parser.error("needs -f of 2 or more, -n of 1 or more, -w of 0 or more, and -e not below -b")
-    if asked.transport == "tcp":
-        asked.interface = asked.interface or os.environ.get("TAILRACK_INTERFACE")
-    if (asked.transport == "tcp") != bool(asked.interface):
+    if options.transport == "tcp":
+        options.interface = options.interface or os.environ.get("TAILRACK_INTERFACE")
+    if (options.transport == "tcp") != bool(options.interface):
         parser.error("--transport tcp needs --interface, and mpi takes none")
-    return asked
+    return options
 
 
 class World(Protocol):
-    """All ranks, and what they do together."""
+    """All ranks and their joint operations."""
 
     rank: int
     ranks: int
@@ -86,7 +86,7 @@ class MpiWorld:
     """The ranks that MPI started."""
 
     def __init__(self) -> None:
-        from mpi4py import MPI  # only where it is used: it may be absent elsewhere, and importing it starts MPI
+        from mpi4py import MPI  # only here: it may be absent elsewhere, and importing it starts MPI
 
         self.world, self.in_place = MPI.COMM_WORLD, MPI.IN_PLACE
         self.rank, self.ranks = self.world.Get_rank(), self.world.Get_size()
@@ -99,26 +99,26 @@ class MpiWorld:
 
 
 def address_of(interface: str) -> str:
-    """The interface's IPv4 address; OSError where it has none."""
+    """Return the interface's IPv4 address. Raises OSError if it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        found = fcntl.ioctl(any_socket, SIOCGIFADDR, struct.pack("256s", interface.encode()))
-    return socket.inet_ntoa(found[20:24])
+        answer = fcntl.ioctl(any_socket, SIOCGIFADDR, struct.pack("256s", interface.encode()))
+    return socket.inet_ntoa(answer[20:24])
 
 
-def ring(asked: argparse.Namespace) -> World:
-    """The ranks that srun started, joined by TCP; ConnectionError where they do not find each other."""
+def ring(options: argparse.Namespace) -> World:
+    """Return the ranks that srun started, connected by TCP. Raises ConnectionError if they do not find each other."""
     addresses = []
-    for interface in (asked.interface, asked.meet or asked.interface):
+    for interface in (options.interface, options.meet or options.interface):
         try:
             addresses.append(address_of(interface))
         except OSError as error:
             raise RingError(f"{HOST} has no IPv4 address on interface {interface!r}: {error.strerror}") from None
     address, meet = addresses
-    return Ring(address, meet, Limits(asked.connect_limit, asked.progress_limit))
+    return Ring(address, meet, Limits(options.connect_limit, options.progress_limit))
 
 
 def say(world: World, line: str) -> None:
-    """Write a line from rank 0 at once, so that a job that dies keeps what it measured."""
+    """Write a line from rank 0 at once, so that a job that fails keeps its measurements."""
     if world.rank == 0:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
@@ -130,26 +130,26 @@ def say_each(world: World, line: str) -> None:
 
 
 def mpi_interface() -> tuple[str, str]:
-    """(name, words for the report) of the one interface MPI may use on this node; name is "" if not known."""
-    told = {name: os.environ.get(f"OMPI_MCA_{name}", "") for name in ("pml", "btl", "btl_tcp_if_include")}
-    if set(told["btl"].split(",")) != {"tcp", "self"} or told["pml"] not in ("", "ob1"):
-        return "", f"unknown, MPI is not told to use tcp alone: {told}"
-    return described(interface_of(told["btl_tcp_if_include"]))
+    """Return (name, text for the report) of the only interface that MPI may use on this node; name is "" if unknown."""
+    settings = {name: os.environ.get(f"OMPI_MCA_{name}", "") for name in ("pml", "btl", "btl_tcp_if_include")}
+    if set(settings["btl"].split(",")) != {"tcp", "self"} or settings["pml"] not in ("", "ob1"):
+        return "", f"unknown, MPI is not restricted to tcp: {settings}"
+    return described(interface_of(settings["btl_tcp_if_include"]))
 
 
-def interface_of(told: str) -> str:
-    """The interface that MPI means: a name, or a network (10.1.2.0/24), of which this node has one address."""
-    for _, name in socket.if_nameindex() if "/" in told else ():
+def interface_of(setting: str) -> str:
+    """Return the interface in MPI's setting: a name, or a network (10.1.2.0/24) with an address of this node."""
+    for _, name in socket.if_nameindex() if "/" in setting else ():
         try:
-            if ipaddress.IPv4Address(address_of(name)) in ipaddress.IPv4Network(told):
+            if ipaddress.IPv4Address(address_of(name)) in ipaddress.IPv4Network(setting):
                 return name
         except OSError:  # it has no IPv4 address
             continue
-    return told
+    return setting
 
 
 def described(name: str) -> tuple[str, str]:
-    """(name, words for the report) of an interface; name is "" where it has no address."""
+    """Return (name, text for the report) of an interface; name is "" if it has no address."""
     try:
         return name, f"tcp interface {name} {address_of(name)}"
     except OSError as error:
@@ -157,21 +157,21 @@ def described(name: str) -> tuple[str, str]:
 
 
 def sent(name: str) -> int:
-    """Bytes that the interface has sent since it was made."""
+    """Return the bytes that the interface has sent since it was created."""
     return int(Path(f"/sys/class/net/{name}/statistics/tx_bytes").read_text())
 
 
 def values(count: int, weight: int, offset: int) -> np.ndarray:
-    """float32 that differ with the index, and with the rank by `weight` and `offset`."""
+    """Return float32 that differ by index, and by rank through `weight` and `offset`."""
     return np.resize(np.arange(PATTERN, dtype=np.float32), count) * np.float32(weight) + np.float32(offset)
 
 
-def measure(world: World, asked: argparse.Namespace, send: np.ndarray, receive: np.ndarray) -> tuple[float, int]:
-    """(microseconds an iteration, wrong elements on all ranks); in place if `send` is `receive`."""
+def measure(world: World, options: argparse.Namespace, send: np.ndarray, receive: np.ndarray) -> tuple[float, int]:
+    """Return (microseconds per iteration, wrong elements on all ranks); in place if `send` is `receive`."""
     # 31 and 29 keep every sum of float32 exact up to 9,000 ranks.
     weights, offsets = [rank % 31 + 1 for rank in range(world.ranks)], [rank % 29 for rank in range(world.ranks)]
-    for iterations in (asked.w, asked.n):
-        # Filled again after warming up, because sums in place grow.
+    for iterations in (options.w, options.n):
+        # Fill them again after the warm-up, because sums in place grow.
         send[:] = values(send.size, weights[world.rank], offsets[world.rank])
         world.barrier()
         start = time.perf_counter()
@@ -182,38 +182,38 @@ def measure(world: World, asked: argparse.Namespace, send: np.ndarray, receive: 
     send[:] = values(send.size, weights[world.rank], offsets[world.rank])
     world.all_reduce(send, receive)
     wrong = np.count_nonzero(receive != values(receive.size, sum(weights), sum(offsets)))
-    found = world.allgather((elapsed, int(wrong)))
-    return max(elapsed for elapsed, _ in found) / asked.n * 1e6, sum(wrong for _, wrong in found)
+    measurements = world.allgather((elapsed, int(wrong)))
+    return max(elapsed for elapsed, _ in measurements) / options.n * 1e6, sum(wrong for _, wrong in measurements)
 
 
 def fixed(value: float, width: int) -> str:
-    """`value` with as many decimals, two at most, as fit (getFloatStr of nccl-tests)."""
+    """Return `value` with as many decimals as fit, at most two (getFloatStr of nccl-tests)."""
     texts = (f"{value:{width}.{decimals}f}" for decimals in (2, 1, 0))
     return next((text for text in texts if len(text) <= width), f"{value:{width}.{1 if width > 6 else 0}e}")
 
 
-def measure_all(world: World, asked: argparse.Namespace) -> int:
+def measure_all(world: World, options: argparse.Namespace) -> int:
     """Measure every size, write the table, return the exit code."""
     say(world, "# Collective test starting: all_reduce_perf_cpu\n# Using devices")
     say_each(world, f"#  Rank {world.rank:2d} Group  0 Pid {os.getpid():6d} on {HOST:>10} cpu")
-    name, told = described(asked.interface) if asked.interface else mpi_interface()
-    say_each(world, f"# tailrack transport: {told} rank {world.rank} on {HOST}")
-    before, size, least, failures, bandwidths = sent(name) if name else 0, asked.b, 0, 0, list[float]()
+    name, transport = described(options.interface) if options.interface else mpi_interface()
+    say_each(world, f"# tailrack transport: {transport} rank {world.rank} on {HOST}")
+    sent_before, size, least, failures, bandwidths = sent(name) if name else 0, options.b, 0, 0, list[float]()
     say(world, f"#\n{SUPERTITLE}\n{TITLES} \n{UNITS} ")
-    while size <= asked.e:
+    while size <= options.e:
         row = f"{size:12d}  {size // 4:12d}  {'float':>8}  {'sum':>6}  {-1:6d}"
         send, receive = np.empty(size // 4, np.float32), np.empty(size // 4, np.float32)
         for source in (send, receive):
-            duration, wrong = measure(world, asked, source, receive)
+            duration, wrong = measure(world, options, source, receive)
             algbw = size / duration / 1e3
             bandwidths.append(algbw * 2 * (world.ranks - 1) / world.ranks)
             row += f"  {fixed(duration, 7)}  {fixed(algbw, 6)}  {fixed(bandwidths[-1], 6)}  {wrong:6g}"
             failures += wrong > 0
-            least += size * (asked.w + asked.n + 1)
+            least += size * (options.w + options.n + 1)
         say(world, row)
-        size *= asked.f
-    least *= len(set(world.allgather(HOST))) > 1  # within one node nothing has to leave it
-    measured = f"{name} sent {sent(name) - before}" if name else "unknown"
+        size *= options.f
+    least *= len(set(world.allgather(HOST))) > 1  # within one node no data has to leave it
+    measured = f"{name} sent {sent(name) - sent_before}" if name else "unknown"
     say_each(world, f"# tailrack traffic: {measured} of {least} rank {world.rank} on {HOST}")
     say(world, f"# Out of bounds values : {failures} {'FAILED' if failures else 'OK'}")
     say(world, f"# Avg bus bandwidth    : {sum(bandwidths) / len(bandwidths):g} ")
@@ -222,12 +222,12 @@ def measure_all(world: World, asked: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    """Join the other ranks and measure; the exit code."""
-    asked = arguments()
+    """Connect the ranks and measure; return the exit code."""
+    options = arguments()
     try:
-        # Sums in place may grow beyond float32 over many iterations; they are filled anew before they are checked.
+        # In-place sums may overflow float32 over many iterations; the buffers are filled again before the check.
         with np.errstate(over="ignore"):
-            return measure_all(ring(asked) if asked.transport == "tcp" else MpiWorld(), asked)
+            return measure_all(ring(options) if options.transport == "tcp" else MpiWorld(), options)
     except ConnectionError as error:
         sys.stderr.write(f"tailrack ring: {error}\n")
         return 3

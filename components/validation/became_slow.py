@@ -1,7 +1,7 @@
-"""Whether a node has become slow since it joined, and what that means for Slurm. Pure.
+"""Decide whether a node has become slow since it joined, and whether to drain it. Pure.
 
-A node is held against itself: against the bus bandwidth that it gave by itself when it joined, and against its floor
-where there is one. What it never reached is no news, and what nobody has measured before is UNJUDGED.
+A node is compared with itself: with the bus bandwidth that it had alone when it joined, and with its floor if there is
+one. A floor that it never reached does not count, and a node without an earlier measurement is UNJUDGED.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from components.validation.preflight.findings import Finding
 from components.validation.verdict import Result
 
 MOST_CHARACTERS = 250
-# What differs from look to look.
+# Numbers differ from check to check.
 _NUMBER = re.compile(r"[0-9][0-9.]*")
 JOINED, CHECKED = "when it joined", "when it was first checked"
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What one check of a node has found.
+    """The outcome of one check of a node.
 
-    gb_per_s    bus bandwidth of the node by itself, 1e9 bytes a second; None where it is no whole and right measurement
-    floor       the least that its hardware should give; None where nobody knows
-    tolerance   how much less than before is still the same, as a fraction
-    broken      what is wrong with it whatever it measures, such as wrong data; empty where nothing is
-    doubt       why there is no figure
+    gb_per_s    bus bandwidth of the node alone, 1e9 bytes per second; None if the measurement is incomplete or wrong
+    floor       minimum for its hardware; None if unknown
+    tolerance   accepted loss as a fraction of the earlier bandwidth
+    broken      faults independent of the bandwidth, such as wrong data; empty without one
+    doubt       the reason why there is no bandwidth
     """
 
     gb_per_s: float | None
@@ -42,16 +42,15 @@ class Measured:
 
 @dataclass(frozen=True)
 class Record:
-    """What is remembered of a node.
+    """The stored data about a node.
 
-    of          what the figures are of: its address, its GPUs, and how it is measured
-    reference   what it gave at first, GB/s, and since when (JOINED, CHECKED)
-    last        the last figure, and what was `broken` then; when the next check is due (seconds since 1970)
-    accepted    the figure, and what is broken, with which a person has taken it back: they drain it no more, until it
-                was well again
-    own         the drain that is ours: its reason, and when Slurm was told
-    trying      whether the node was taken back to be checked, which no other job could be on meanwhile
-    forgotten   whether a person wants it held against its next figure, whatever it gave when it joined
+    of          the subject of the figures: its address, its GPUs, and how it is measured
+    reference   its first bandwidth in GB/s, and since when (JOINED, CHECKED)
+    last        the last bandwidth; `broken` is from the same check; `due` is the time of the next check (Unix seconds)
+    accepted    bandwidth and faults with which a person resumed it: they drain it again only after it was healthy
+    own         the benchmark check's own drain: its reason and time
+    trying      whether the node was resumed only for a check, when no other job could use it
+    forgotten   whether a person wants the next figure as the reference
     """
 
     of: Mapping[str, Any] = field(default_factory=dict)
@@ -67,108 +66,108 @@ class Record:
     forgotten: bool = False
 
     def plain(self) -> dict[str, Any]:
-        """In the types of JSON."""
+        """Return it in JSON's types."""
         return asdict(self)
 
     @classmethod
-    def read(cls, plain: object) -> Record:
-        """Of what `plain` made; nothing of what is of another form."""
+    def read(cls, data: object) -> Record:
+        """Read the output of `plain`; anything of another form gives an empty record."""
         try:
-            if not isinstance(plain, Mapping):
+            if not isinstance(data, Mapping):
                 return cls()
-            own = plain["own"]
-            found = cls(**plain)
+            own = data["own"]
+            record = cls(**data)
             return replace(
-                found,
+                record,
                 own=None if own is None else (str(own[0]), int(own[1])),
-                broken=tuple(map(str, found.broken)),
-                accepted_broken=tuple(map(str, found.accepted_broken)),
-                due=float(found.due),
+                broken=tuple(map(str, record.broken)),
+                accepted_broken=tuple(map(str, record.accepted_broken)),
+                due=float(record.due),
             )
         except (KeyError, TypeError, ValueError, IndexError):
             return cls()
 
     def about(self, of: Mapping[str, Any]) -> Record:
-        """The same, where it is of this machine measured in this way; of another one only whose the drain is."""
+        """Return the record if it is about the same machine and measurement; else an empty one with the same drain."""
         return self if self.of == of else Record(of=of, own=self.own, trying=self.trying)
 
     def taken_back(self) -> Record:
-        """After a person has taken the node back with what it was drained for."""
+        """Return the record after a person resumed the node despite its faults."""
         return replace(self, own=None, accepted=self.last, accepted_broken=self.broken)
 
 
 def measured(result: Result, findings: Sequence[Finding], *, on_gpus: bool) -> Measured:
-    """What a result, and what was found beside it, say of a node."""
-    broken = [f"{each['check']}: {each['seen']}" for each in findings if each["severity"] == "error"]
+    """Return the outcome of a check from its result and the findings beside it."""
+    broken = [f"{finding['check']}: {finding['seen']}" for finding in findings if finding["severity"] == "error"]
     if result["wrong"]:
         broken.append(f"wrong data ({result['wrong']} out of bounds)")
-    whole = result["verdict"] in ("PASS", "UNJUDGED") or (
-        # A figure below its floor, or of another transport than it should be, is one; that of a broken job is not.
+    valid = result["verdict"] in ("PASS", "UNJUDGED") or (
+        # A bandwidth below the floor or over another transport is valid; that of a failed job is not.
         result["verdict"] == "FAIL" and not result["wrong"] and result["reason"].startswith("Measured ")
     )
     return Measured(
-        gb_per_s=result["busbw_gb_per_s"] if whole else None,
+        gb_per_s=result["busbw_gb_per_s"] if valid else None,
         floor=result["floor_gb_per_s"],
         tolerance=largest_spread(result["transport"]) if on_gpus else LARGEST_SPREAD_OF_SOCKETS,
         broken=tuple(broken),
-        doubt="" if whole else result["reason"],
+        doubt="" if valid else result["reason"],
     )
 
 
 def against(found: Measured, record: Record) -> str:
-    """What speaks against the node, with both figures; empty where nothing does."""
-    accepted = {_NUMBER.sub("#", each) for each in record.accepted_broken}
-    broken = [each for each in found.broken if _NUMBER.sub("#", each) not in accepted]
+    """Return the evidence against the node with both figures; empty without evidence."""
+    accepted = {_NUMBER.sub("#", fault) for fault in record.accepted_broken}
+    broken = [fault for fault in found.broken if _NUMBER.sub("#", fault) not in accepted]
     figure = found.gb_per_s
     if figure is None:
         return broken[0] if broken else ""
     before = record.reference
-    words = f"{shown(figure)} GB/s"
+    text = f"{shown(figure)} GB/s"
     if before is not None:
-        words += f", {shown(before)} {record.since}"
+        text += f", {shown(before)} {record.since}"
     if broken:
-        return f"{broken[0]}; {words}"
-    least = [each for each in (before, record.accepted) if each is not None]
-    if least and figure < (1 - found.tolerance) * min(least):
-        return words
-    # One that never reached its floor was taken as it is.
-    known = min(least, default=None)
-    if found.floor is not None and figure < found.floor and (known is None or known >= found.floor):
-        return f"{words}, below its floor of {shown(found.floor)}"
+        return f"{broken[0]}; {text}"
+    limits = [fault for fault in (before, record.accepted) if fault is not None]
+    if limits and figure < (1 - found.tolerance) * min(limits):
+        return text
+    # A node that never reached its floor was accepted as it is.
+    lowest = min(limits, default=None)
+    if found.floor is not None and figure < found.floor and (lowest is None or lowest >= found.floor):
+        return f"{text}, below its floor of {shown(found.floor)}"
     return ""
 
 
-def better(one: Measured, other: Measured) -> Measured:
-    """Of two checks of one node the one that speaks less against it; what is broken in one of them is."""
-    broken = tuple(dict.fromkeys([*one.broken, *other.broken]))
-    if one.gb_per_s is None or other.gb_per_s is None:
-        # Slow once, and nothing the other time, is no proof.
-        return replace(other if one.gb_per_s is not None else one, gb_per_s=None, broken=broken)
-    best = max(one, other, key=lambda each: each.gb_per_s or 0.0)
+def better(first: Measured, second: Measured) -> Measured:
+    """Return the better of two checks of one node, with the faults of both."""
+    broken = tuple(dict.fromkeys([*first.broken, *second.broken]))
+    if first.gb_per_s is None or second.gb_per_s is None:
+        # A slow check and one without a figure prove nothing.
+        return replace(second if first.gb_per_s is not None else first, gb_per_s=None, broken=broken)
+    best = max(first, second, key=lambda check: check.gb_per_s or 0.0)
     return replace(best, broken=broken)
 
 
 def remembered(found: Measured, record: Record, due: float) -> Record:
-    """The record after a check. Its first figure is what it is held against from then on."""
+    """Return the record after a check. The first figure becomes the reference."""
     if found.gb_per_s is None and not found.broken:
         return replace(record, due=due)
-    kept = replace(record, broken=found.broken, due=due)
+    updated = replace(record, broken=found.broken, due=due)
     if found.gb_per_s is None:
-        return kept
-    kept = replace(kept, last=found.gb_per_s)
+        return updated
+    updated = replace(updated, last=found.gb_per_s)
     if record.reference is None and not against(found, record):
-        kept = replace(kept, reference=found.gb_per_s, since=CHECKED)
-    well = replace(kept, accepted=None, accepted_broken=())
-    return kept if against(found, well) else well
+        updated = replace(updated, reference=found.gb_per_s, since=CHECKED)
+    healthy = replace(updated, accepted=None, accepted_broken=())
+    return updated if against(found, healthy) else healthy
 
 
 def reason(words: str) -> str:
-    """The reason of a drain, as Slurm's files and tools can have it."""
+    """Return the reason of a drain, without characters that Slurm's files and tools cannot keep."""
     text = DEEP_PREFIX + "".join(letter if letter.isprintable() else " " for letter in words)
     text = text.replace('"', "'").replace("\\", "/")
     return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 3]}..."
 
 
 def shown(gb_per_s: float) -> str:
-    """`364.8`, and of small figures three digits."""
+    """Return a bandwidth such as `364.8`, with three digits if it is small."""
     return f"{gb_per_s:.1f}" if gb_per_s >= 10 else f"{gb_per_s:.3g}"

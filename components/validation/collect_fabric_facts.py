@@ -1,10 +1,16 @@
-"""What a node has that could carry NCCL's data, found as a plain user; a job runs this once on each node.
+"""Print the hardware of a node that can carry NCCL's data; a job runs this once per node as a plain user.
 
-Prints one line, `# tailrack there NODE JSON`: `rdma` are the ports that the kernel knows, `gpus` and `nics` Slurm's own
-GPUs' ways to one another and to those ports, in the words of `nvidia-smi topo -m` (NV18, PIX, PXB, PHB, NODE, SYS),
-`meshed` whether more than half of the pairs of GPUs have NVLink, `p2p` whether the driver lets each pair of them read
-the other, `peermem` whether nvidia_peermem is loaded, `dmabuf` whether the driver is NVIDIA's open one, which lends its
-memory by DMA-BUF. What cannot be found out is null. fabric_facts.py reads it.
+Prints one line, `# tailrack there NODE JSON`, for fabric_facts.py:
+
+rdma       RDMA ports in the kernel
+gpus, nics   connections of Slurm's GPUs to each other and to those ports, as in `nvidia-smi topo -m` (NV18, PIX, PXB,
+             PHB, NODE, SYS)
+meshed     whether more than half of the pairs of GPUs have NVLink
+p2p        whether the driver allows peer access between all GPUs
+peermem    whether nvidia_peermem is loaded
+dmabuf     whether the driver is NVIDIA's open one, which supports DMA-BUF
+
+Unknown values are null.
 """
 
 from __future__ import annotations
@@ -22,13 +28,13 @@ LIMIT_SECONDS = 60
 RDMA = Path("/sys/class/infiniband")
 HEALTH = Path("/run/tailrack/health.json")
 PEERMEM = (Path("/sys/module/nvidia_peermem"), Path("/sys/kernel/mm/memory_peers/nv_mem"))
-# Of topo -m, and of topo -p2p (OK, CNS, GNS, TNS, NS, DR, U).
+# Connections in topo -m and topo -p2p (OK, CNS, GNS, TNS, NS, DR, U).
 WAY = re.compile(r"NV\d+|PIX|PXB|PHB|NODE|SYS|OK|[CGT]?NS|DR|U", re.ASCII)
 DRIVER = Path("/proc/driver/nvidia/version")
 
 
-def told(path: Path) -> str:
-    """A line of sysfs; empty where it cannot be read."""
+def sysfs_text(path: Path) -> str:
+    """Return the text of a sysfs file; empty if it cannot be read."""
     try:
         return path.read_text(encoding="ascii", errors="replace").strip()
     except OSError:
@@ -36,49 +42,54 @@ def told(path: Path) -> str:
 
 
 def management_ports(health: Path = HEALTH) -> set[str]:
-    """RDMA devices that manage a baseboard's NVLink switches, as root's collector has found them."""
+    """Return the RDMA devices that manage a baseboard's NVLink switches, as root's collector found them."""
     try:
-        about = health.stat()
-        looks = json.loads(health.read_text(encoding="utf-8"))["looks"] if about.st_uid == 0 else {}
-        return set(str(looks["management ports"]["output"]).split())
+        status = health.stat()
+        results = json.loads(health.read_text(encoding="utf-8"))["looks"] if status.st_uid == 0 else {}
+        return set(str(results["management ports"]["output"]).split())
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return set()
 
 
 def rdma_ports(folder: Path = RDMA, health: Path = HEALTH) -> list[dict[str, Any]]:
-    """Every port of an RDMA device for data: its device, number, driver, link layer, and whether it is up."""
-    found = []
-    managing = management_ports(health)
+    """Return every data port of RDMA devices: device, number, driver, link layer, and whether it is up."""
+    ports = []
+    excluded = management_ports(health)
     for port in sorted(folder.glob("*/ports/*")):
         device = port.parent.parent
-        if device.name in managing:
+        if device.name in excluded:
             continue
         driver = device / "device" / "driver"
-        found.append(
+        ports.append(
             {
                 "device": device.name,
                 "port": int(port.name),
                 "driver": driver.resolve().name if driver.exists() else "",
-                "link": told(port / "link_layer"),
-                "up": told(port / "state").endswith("ACTIVE"),
+                "link": sysfs_text(port / "link_layer"),
+                "up": sysfs_text(port / "state").endswith("ACTIVE"),
             }
         )
-    return found
+    return ports
 
 
-def smi(*words: str) -> str | None:
-    """What nvidia-smi prints, whatever its status: that may be a mere warning's. None where it gives no answer."""
+def smi(*options: str) -> str | None:
+    """Return the output of nvidia-smi, whatever its status, which may be a mere warning. None without an answer."""
     try:
-        done = subprocess.run(
-            ["nvidia-smi", *words], capture_output=True, text=True, errors="replace", timeout=LIMIT_SECONDS, check=False
+        process = subprocess.run(
+            ["nvidia-smi", *options],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=LIMIT_SECONDS,
+            check=False,
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout
+    return process.stdout
 
 
 def matrix(text: str | None) -> dict[str, dict[str, str]] | None:
-    """A table of nvidia-smi's topo: {row: {column: word}}; None where there is none."""
+    """Return a table of nvidia-smi's topo as {row: {column: word}}; None without a table."""
     if text is None:
         return None
     rows: dict[str, dict[str, str]] = {}
@@ -92,48 +103,47 @@ def matrix(text: str | None) -> dict[str, dict[str, str]] | None:
     return rows or None
 
 
-def ways(table: dict[str, dict[str, str]] | None, to: str) -> list[str] | None:
-    """Each word between a GPU and another column of that kind, once; None where nvidia-smi does not say.
+def ways(table: dict[str, dict[str, str]] | None, kind: str) -> list[str] | None:
+    """Return the connections between GPUs and columns of a kind, each once; None if nvidia-smi does not report them.
 
-    What is no word of a way (`ERR!`, an empty cell) says nothing, and takes no other word with it.
+    Words that are no connection (`ERR!`, an empty cell) are ignored.
     """
-    return None if table is None else sorted({*_pairs(table, to).values()})
+    return None if table is None else sorted({*_pairs(table, kind).values()})
 
 
-def _pairs(table: dict[str, dict[str, str]], to: str) -> dict[tuple[str, str], str]:
+def _pairs(table: dict[str, dict[str, str]], kind: str) -> dict[tuple[str, str], str]:
     return {
         (row, column): word
         for row, cells in table.items()
         for column, word in cells.items()
-        if row.startswith("GPU") and re.fullmatch(to + r"\d+", column) and row != column and WAY.fullmatch(word)
+        if row.startswith("GPU") and re.fullmatch(kind + r"\d+", column) and row != column and WAY.fullmatch(word)
     }
 
 
 def meshed(table: dict[str, dict[str, str]] | None) -> bool | None:
-    """Whether more than half of the pairs of GPUs have NVLink between them; None where nvidia-smi does not say.
+    """Whether more than half of the pairs of GPUs have NVLink; None if nvidia-smi does not report it.
 
-    So it is behind switches and in a cube of eight, also where one of them has lost its links, and not where bridges
-    join GPUs by two.
+    This holds behind switches and in a cube of eight, even if a GPU has lost its links, but not for bridged pairs.
     """
     pairs = _pairs(table or {}, "GPU")
     return sum(word.startswith("NV") for word in pairs.values()) * 2 > len(pairs) if pairs else None
 
 
 def main() -> None:
-    """Look, and print the line."""
+    """Collect the facts and print the line."""
     topology = matrix(smi("topo", "-m"))
     peers = ways(matrix(smi("topo", "-p2p", "r")), "GPU")
-    there = {
+    facts = {
         "rdma": rdma_ports(),
         "gpus": ways(topology, "GPU"),
         "nics": ways(topology, "NIC"),
         "meshed": meshed(topology),
         "p2p": None if not peers else peers == ["OK"],
         "peermem": any(path.exists() for path in PEERMEM),
-        "dmabuf": "Open Kernel Module" in told(DRIVER),
+        "dmabuf": "Open Kernel Module" in sysfs_text(DRIVER),
     }
     name = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
-    sys.stdout.write("# tailrack there " + name + " " + json.dumps(there) + "\n")
+    sys.stdout.write("# tailrack there " + name + " " + json.dumps(facts) + "\n")
 
 
 if __name__ == "__main__":

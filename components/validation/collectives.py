@@ -1,22 +1,22 @@
-"""The collectives that can be measured, and what turns bytes and time into their bus bandwidth.
+"""The collectives that can be measured, and their formulas for bus bandwidth.
 
 Source: nccl-tests' doc/PERFORMANCE.md and `…GetBw` and `…GetCollByteCount` in src/<collective>.cu (v2.19.6). In the
-table, `size` is the larger of what is sent and what is received, and `count` is a rank's own part of it.
+table, `size` is the larger of the bytes sent and received, and `count` is a rank's own part of it.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-_ALIGNMENT = 16  # bytes of a rank's part that nccl-tests rounds down to
+_ALIGNMENT = 16  # nccl-tests rounds a rank's part down to a multiple of this, in bytes
 
 
 @dataclass(frozen=True)
 class Collective:
-    """What nccl-tests does for one collective.
+    """The properties of one collective in nccl-tests.
 
     shared        whether a message is divided among the ranks
     passes        how often the ring carries it: 2 for all_reduce
-    checks_all    whether results in place are compared too
+    checks_all    whether in-place results are compared too
     """
 
     name: str
@@ -30,16 +30,16 @@ class Collective:
         return f"{self.name}_perf"
 
     def factor(self, ranks: int) -> float:
-        """Bus bandwidth / algorithm bandwidth."""
+        """Return bus bandwidth / algorithm bandwidth."""
         return self.passes * (ranks - 1) / ranks if self.passes else 1.0
 
     def elements(self, count: int, ranks: int) -> int:
-        """Elements of a message whose row says `count`."""
+        """Return the elements of a message whose row has this `count`."""
         return count * ranks if self.shared else count
 
-    def size(self, asked: int, ranks: int) -> int:
-        """The size in bytes of the row that was asked for as `asked`."""
-        return asked // ranks // _ALIGNMENT * _ALIGNMENT * ranks if self.shared else asked
+    def size(self, requested: int, ranks: int) -> int:
+        """Return the size in bytes of the row for a requested size."""
+        return requested // ranks // _ALIGNMENT * _ALIGNMENT * ranks if self.shared else requested
 
 
 COLLECTIVES: Mapping[str, Collective] = {

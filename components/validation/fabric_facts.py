@@ -1,4 +1,4 @@
-"""What collect_fabric_facts.py has found on the nodes, read strictly: a line that is not whole is as good as none."""
+"""Parse the output of collect_fabric_facts.py strictly: a malformed line is ignored."""
 
 import json
 import re
@@ -16,13 +16,13 @@ INFINIBAND, ROCE, EFA = "InfiniBand", "RoCE", "Libfabric"
 
 @dataclass(frozen=True)
 class FabricFacts:
-    """One node. `ports` maps each port that is up (`mlx5_0:1`) to INFINIBAND, ROCE or EFA.
+    """The hardware of one node. `ports` maps each port that is up (`mlx5_0:1`) to INFINIBAND, ROCE or EFA.
 
-    `nvlink`     whether every pair of its GPUs is joined by NVLink; None where that is not known, or there is one GPU
-    `meshed`     whether more than half of the pairs are: an NVLink machine, of which some link may be lost
-    `p2p`        whether NCCL would by itself let each pair of them read the other over PCIe; None likewise
-    `near`       whether a network device is near to a GPU: NCCL has it read the GPU's memory by itself then
-    `direct`     whether the driver would let it: by nvidia_peermem, or by DMA-BUF
+    nvlink     whether every pair of its GPUs has NVLink; None if unknown or with one GPU
+    meshed     whether more than half of the pairs have: an NVLink machine that may have lost a link
+    p2p        whether NCCL uses peer access over PCIe between all pairs by default; None likewise
+    near       whether a network device is near a GPU, so that NCCL lets it read GPU memory by default
+    direct     whether the driver supports that: by nvidia_peermem, or by DMA-BUF
     """
 
     ports: Mapping[str, str]
@@ -34,32 +34,32 @@ class FabricFacts:
 
 
 def read_fabric_facts(output: str) -> dict[str, FabricFacts]:
-    """Node to what it has, for every node whose line is whole; the output of a job may hold anything besides."""
-    found: dict[str, FabricFacts] = {}
+    """Return the facts by node for every valid line in a job's output."""
+    facts: dict[str, FabricFacts] = {}
     for line in output.splitlines():
         if match := _LINE.fullmatch(line.rstrip()):
             try:
-                found[match["node"]] = _presence(json.loads(match["there"]))
+                facts[match["node"]] = _facts(json.loads(match["there"]))
             except (ValueError, RecursionError):
-                found.pop(match["node"], None)
-    return found
+                facts.pop(match["node"], None)
+    return facts
 
 
-def _presence(there: Mapping[str, Any]) -> FabricFacts:
-    if set(there) - {"meshed"} != {"rdma", "gpus", "nics", "p2p", "peermem", "dmabuf"} or not isinstance(
-        there["rdma"], list
+def _facts(data: Mapping[str, Any]) -> FabricFacts:
+    if set(data) - {"meshed"} != {"rdma", "gpus", "nics", "p2p", "peermem", "dmabuf"} or not isinstance(
+        data["rdma"], list
     ):
-        raise ValueError(there)
-    ports = dict(_port(port) for port in there["rdma"] if _is_port(port) and port["up"])
-    gpus, nics = _ways(there["gpus"]), _ways(there["nics"])
-    peers = {None: None, True: True, False: False}[_truth(there["p2p"])]
+        raise ValueError(data)
+    ports = dict(_port(port) for port in data["rdma"] if _is_port(port) and port["up"])
+    gpus, nics = _ways(data["gpus"]), _ways(data["nics"])
+    peers = {None: None, True: True, False: False}[_truth(data["p2p"])]
     return FabricFacts(
         ports=ports,
         nvlink=None if not gpus else all(way.startswith("NV") for way in gpus),
         p2p=None if not gpus or peers is None else peers and gpus <= _NEAR,
         near=bool(nics and nics & _NEAR),
-        direct=_truth(there["peermem"]) is True or _truth(there["dmabuf"]) is True,
-        meshed=_truth(there.get("meshed")) is True,
+        direct=_truth(data["peermem"]) is True or _truth(data["dmabuf"]) is True,
+        meshed=_truth(data.get("meshed")) is True,
     )
 
 

@@ -1,16 +1,14 @@
-"""The least bus bandwidth that sound hardware gives, from floors.csv.
+"""The minimum bus bandwidth of healthy hardware, from floors.csv.
 
 A row is one figure of one source: a published floor (fraction 1), or a published or own measurement, of which
-`fraction` is taken, because sound machines of a kind differ. What the source is, and why that fraction, stands in the
-row.
+`fraction` counts because healthy machines differ. The row names the source and the reason for the fraction.
 
-A figure holds for its GPU kind, GPUs a node, number of nodes, transport and collective alone; nothing is concluded from
-one count to another. Sockets have no rows: what they give is a property of the network at hand, and `make floors`
-writes that down.
+A figure is valid only for its GPU kind, GPUs per node, number of nodes, transport and collective. Sockets have no rows,
+because their bandwidth depends on the network; `make floors` records it.
 
-Between two sizes of one source the floor lies on the straight line over the logarithm of the size. With each inner row
-left out in turn, that line is 7 % below to 2 % above what the sources measured there; a line over the bytes is up to
-21 % below. Below the smallest and above the largest size of a source there is no floor.
+Between two sizes of one source the floor is interpolated linearly over the logarithm of the size. With each inner row
+left out in turn, this is 7 % below to 2 % above the measured values; interpolation over bytes is up to 21 % below.
+There is no floor outside the sizes of a source.
 """
 
 import csv
@@ -21,13 +19,13 @@ from pkgutil import get_data
 
 from components.validation.sizes import parse_size
 
-_GPUDIRECT = " + GPUDirect RDMA"  # how a network was used, and not which one it is
+_GPUDIRECT = " + GPUDirect RDMA"  # a way to use a network, not a network
 _Hardware = tuple[str, int, int, str, str]
 
 
 @dataclass(frozen=True)
 class Floor:
-    """The least out-of-place bus bandwidth, 1e9 bytes a second, and in words where that is from."""
+    """The minimum out-of-place bus bandwidth in 1e9 bytes per second, and its source in words."""
 
     gb_per_s: float
     source: str
@@ -36,26 +34,26 @@ class Floor:
 def floor_for(
     *, gpu: str, gpus_per_node: int, nodes: int, transport: str, collective: str, size_bytes: int
 ) -> Floor | None:
-    """The floor of these GPUs at one size; None where no source speaks of them.
+    """Return the floor of these GPUs at one size; None if no source has one.
 
     gpu         the kind, such as h200
     transport   such as NVLink, InfiniBand or Libfabric, with or without ` + GPUDirect RDMA`
     collective  such as all_reduce
 
-    Of several sources the lowest speaks: a floor is what every sound machine reaches.
+    With several sources the lowest floor counts, because every healthy machine must reach it.
     """
     hardware = (gpu, gpus_per_node, nodes, transport.removesuffix(_GPUDIRECT), collective)
-    known = (
-        Floor(found, source)
+    candidates = (
+        Floor(gb_per_s, source)
         for source, figures in _table().get(hardware, {}).items()
-        if (found := _between(figures, size_bytes)) is not None
+        if (gb_per_s := _between(figures, size_bytes)) is not None
     )
-    return min(known, key=lambda floor: floor.gb_per_s, default=None)
+    return min(candidates, key=lambda floor: floor.gb_per_s, default=None)
 
 
 @cache
 def _table() -> dict[_Hardware, dict[str, dict[int, float]]]:
-    """Hardware to source to floors by size in bytes."""
+    """Return the floors by hardware, source and size in bytes."""
     table: dict[_Hardware, dict[str, dict[int, float]]] = {}
     text = get_data("components.validation", "floors.csv") or b""
     for row in csv.DictReader(text.decode().splitlines()):

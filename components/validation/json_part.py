@@ -1,4 +1,4 @@
-"""JSON that a program printed among other words, or that was cut off. Pure."""
+"""Find JSON among other text, or JSON that was cut off. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-# A text may have many braces that begin no JSON, and a long one would be tried from each.
+# A long text may have many braces without JSON, and parsing starts again at each.
 _MOST_TRIES = 64
 _CLOSING = {"{": "}", "[": "]"}
 
@@ -14,9 +14,9 @@ _CLOSING = {"{": "}", "[": "]"}
 def first_object(
     text: str, wanted: Callable[[Mapping[str, Any]], bool] = lambda _: True
 ) -> tuple[Mapping[str, Any], bool]:
-    """Return the first object of the text that is wanted, and whether it is whole.
+    """Return the first object that `wanted` accepts, and whether it is complete.
 
-    Of one that is cut off it is what was complete before. Empty where there is none. Never raises.
+    Of a truncated object, return the part that is complete. Empty without an object. Never raises.
     """
     decoder, start = json.JSONDecoder(), text.find("{")
     starts = list[int]()
@@ -37,11 +37,11 @@ def first_object(
 
 
 def _closed(text: str) -> Mapping[str, Any]:
-    """The object that a cut-off text has after its last complete element."""
+    """Return the object in a truncated text up to its last complete element."""
     opened: list[str] = []
     complete = ""
     quoted = escaped = False
-    for at, letter in enumerate(text):
+    for position, letter in enumerate(text):
         if quoted:
             quoted, escaped = escaped or letter != '"', not escaped and letter == "\\"
         elif letter == '"':
@@ -50,7 +50,7 @@ def _closed(text: str) -> Mapping[str, Any]:
             opened.append(_CLOSING[letter])
         elif opened and letter == opened[-1]:
             opened.pop()
-            complete = text[: at + 1] + "".join(reversed(opened))
+            complete = text[: position + 1] + "".join(reversed(opened))
     try:
         value = json.loads(complete)
     except (ValueError, RecursionError):
@@ -59,6 +59,6 @@ def _closed(text: str) -> Mapping[str, Any]:
 
 
 def objects_in(whole: object, name: str) -> list[Mapping[str, Any]]:
-    """The objects of a list in an object. Whatever else is in it, or stands in its place, is left out."""
+    """Return the objects of a list in an object, without elements of other types."""
     value = whole.get(name) if isinstance(whole, Mapping) else None
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []

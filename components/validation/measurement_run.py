@@ -1,7 +1,7 @@
-"""One scope measured, on the head node, as the user: what there is on the nodes, the jobs, and the search that follows.
+"""Measure one scope from the head node as a user: the preflight, the measuring jobs, and the search for slow nodes.
 
-Reads a plan (JSON, see measurement/plan.py) and the nodes that take part, and prints what JobReport.from_json
-reads of the scope, with what results.judge_scope looks for besides. Needs Python 3.10 and nothing else.
+Reads a plan (JSON, see measurement/plan.py) and the nodes that take part; prints the scope's report for
+JobReport.from_json and results.judge_scope. Needs only Python 3.10.
 """
 
 import json
@@ -13,20 +13,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from components.validation import nccl_log
 from components.validation.expected import SOCKETS, expect
 from components.validation.fabric_facts import FabricFacts, read_fabric_facts
-from components.validation.figures import REDUCED, read_figures
+from components.validation.figures import read_figures
 from components.validation.groups import Group, across, alone, count, grouped
+from components.validation.job_outputs import marked_lines, with_tables
 from components.validation.model import JobReport, Measurement
-from components.validation.nccl_tests import parse
 from components.validation.results import Conditions, asked_json, judge_group, judge_scope, to_be_searched
 from components.validation.rounds import LEAST_NODES, Groups, suspects
-from components.validation.slurm_jobs import Limits, Order, Refused, kept, run_jobs, say
+from components.validation.slurm_jobs import Limits, Order, Refused, run_jobs, say
 from components.validation.verdict import Result
 
-LOG_LIMIT = 200_000  # of NCCL's log, characters
-REFUSED = 3  # exit status: Slurm did not take a job
+REFUSED = 3  # exit status: Slurm rejected a job
+
+GpuMeasurement = tuple[Group, Measurement, Path]
+Bandwidths = dict[tuple[str, ...], float | None]
 
 
 class MeasurementRun:
@@ -36,40 +37,45 @@ class MeasurementRun:
         self.plan, self.nodes, self.absent, self.folder = plan, tuple(nodes), dict(absent), folder
         self.limits = Limits(plan["start_seconds"], plan["run_seconds"])
         self.deadline = time.monotonic() + plan["measurement_seconds"]
-        self.how = Conditions(
+        self.conditions = Conditions(
             plan["floor"], plan["node_floor"], plan["expected_interface"], plan["spans"], rdma=plan["rdma"]
         )
         self.gpus = {node: plan["gpus"].get(node, "") for node in self.nodes}
 
     def measure(self) -> dict[str, Any]:
-        """Run all jobs. Raises Refused where Slurm does not take the first of them."""
-        groups, left = self._groups()
+        """Run all jobs. Raises Refused if Slurm rejects the first of them."""
+        groups, left_out = self._groups()
         prepared = self._prepare(groups)
-        told = "".join(report["output"] for report in prepared)
+        output = "".join(report["output"] for report in prepared)
         failed = [report for report in prepared if report["state"] != "COMPLETED" or report["exit_code"]]
         if groups and failed:
-            report = {**failed[0], "output": told, "gpus": {node: self.gpus[node] for node in _nodes_of(groups)}}
+            report = {**failed[0], "output": output, "gpus": {node: self.gpus[node] for node in _nodes_of(groups)}}
         elif groups:
-            report = self._on_gpus(groups, read_fabric_facts(told))
-            self.absent |= left
+            report = self._on_gpus(groups, read_fabric_facts(output))
+            self.absent |= left_out
         else:
             report = self._on_cpus()
-        return {**report, "there": _lines(told, "there"), "preflight": _lines(told, "preflight"), "absent": self.absent}
+        return {
+            **report,
+            "there": marked_lines(output, "there"),
+            "preflight": marked_lines(output, "preflight"),
+            "absent": self.absent,
+        }
 
     def _groups(self) -> tuple[tuple[Group, ...], dict[str, str]]:
-        asked = self.plan["nccl"]
-        if asked is None:
+        nccl = self.plan["nccl"]
+        if nccl is None:
             return (), {}
         if self.plan["spans"]:
-            return across(self.gpus, self.plan["sites"], asked["most_gpus"], asked["mpi"])
-        return grouped(self.gpus, asked["most_gpus"], asked["mpi"])
+            return across(self.gpus, self.plan["sites"], nccl["most_gpus"], nccl["mpi"])
+        return grouped(self.gpus, nccl["most_gpus"], nccl["mpi"])
 
-    # What there is
+    # Preparation
 
     def _prepare(self, groups: Sequence[Group]) -> list[dict[str, Any]]:
-        """A job over all nodes before the first collective: the preflight, what there is, and the program itself.
+        """Run the first job over all nodes: preflight, fabric facts, and a check of the program.
 
-        One for each kind of GPUs, all at once: a job gets no more of them than its poorest node has.
+        One job per kind of GPUs, all at once: a job gets only as many GPUs per node as its smallest node has.
         """
         if not groups and not self.plan["preflight"]:
             return []
@@ -84,7 +90,7 @@ class MeasurementRun:
                 Order(
                     self.folder / _folder_name("prepare", gpus),
                     tuple(nodes),
-                    # The nodes of a job look at the ways between them: others are not there then.
+                    # Only the nodes of the same job, because they test the paths to each other at the same time.
                     {**files, "about.json": json.dumps(self._about(nodes))},
                     [f"--switches={self._sites_of(nodes)}", *([f"--gpus-per-node={count(gpus)}"] if gpus else [])],
                 )
@@ -102,19 +108,19 @@ class MeasurementRun:
     # On CPUs
 
     def _on_cpus(self) -> dict[str, Any]:
-        asked = Measurement(**self.plan["cpu"])
-        asked = replace(asked, nodes=len(self.nodes), ranks=asked.ranks // asked.nodes * len(self.nodes))
+        settings = Measurement(**self.plan["cpu"])
+        settings = replace(settings, nodes=len(self.nodes), ranks=settings.ranks // settings.nodes * len(self.nodes))
         order = self._cpu_order(self.folder, self.nodes, self.plan["cpu_job"])
         report = self._run([order])[0]
         del report["files"]
 
-        def one_round(number: int, groups: Groups) -> dict[tuple[str, ...], float | None] | None:
+        def one_round(number: int, groups: Groups) -> Bandwidths | None:
             job = self.plan["gate_job"]
             orders = {group: self._cpu_order(self._place(number, group), group, job) for group in groups}
-            gate = replace(asked, min_bytes=asked.gate_bytes, max_bytes=asked.gate_bytes)
+            gate = replace(settings, min_bytes=settings.gate_bytes, max_bytes=settings.gate_bytes)
             return self._round(gate, orders)
 
-        result, _ = judge_scope(asked, report, self.how, lambda _: {})
+        result, _ = judge_scope(settings, report, self.conditions, lambda _: {})
         if self._worth_a_search(self.nodes) and to_be_searched(result):
             report["suspects"] = suspects(self.nodes, result["floor_gb_per_s"], one_round, None)
         return report
@@ -125,75 +131,83 @@ class MeasurementRun:
 
     # On GPUs
 
-    def _on_gpus(self, groups: Sequence[Group], there: Mapping[str, FabricFacts]) -> dict[str, Any]:
-        own = self._alone(groups, there)
+    def _on_gpus(self, groups: Sequence[Group], facts: Mapping[str, FabricFacts]) -> dict[str, Any]:
+        single_node = self._alone(groups, facts)
         entries: list[dict[str, Any]] = []
-        named: list[dict[str, Any]] = []
+        slow_nodes: list[dict[str, Any]] = []
         for group in groups:
             if len(group.nodes) == 1:
-                entries += [entry for entry in own if tuple(entry["gpus"]) == group.nodes]
+                entries += [entry for entry in single_node if tuple(entry["gpus"]) == group.nodes]
                 continue
-            asked = self._asked(group, there)
+            settings = self._settings(group, facts)
             folder = self.folder / _folder_name(f"gpus-mpi{group.mpi}" if group.mpi else "gpus", group.gpus)
-            (entry,) = self._steady([(group, asked, folder)], there, self.how.floor)
+            (entry,) = self._steady([(group, settings, folder)], facts, self.conditions.floor)
             entries.append(entry)
-            result = judge_group(entry, there, self.how.floor, self.how)
+            result = judge_group(entry, facts, self.conditions.floor, self.conditions)
             if self._worth_a_search(group.nodes) and to_be_searched(result):
-                named += self._search(group, asked, result)
-        return {**entries[0], "others": entries[1:], "alone": own, "suspects": named}
+                slow_nodes += self._search(group, settings, result)
+        return {**entries[0], "others": entries[1:], "alone": single_node, "suspects": slow_nodes}
 
-    def _alone(self, groups: Sequence[Group], there: Mapping[str, FabricFacts]) -> list[dict[str, Any]]:
-        """Each node by itself, all at once: they have nothing in common."""
+    def _alone(self, groups: Sequence[Group], facts: Mapping[str, FabricFacts]) -> list[dict[str, Any]]:
+        """Measure each node alone, all at once, because they share nothing."""
         if self.plan["spans"]:
             return []
-        ones = alone(self.gpus, _nodes_of(groups), self.plan["nccl"]["most_gpus"])
-        wanted = [(group, self._asked(group, there), self.folder / f"node-{group.nodes[0]}") for group in ones]
-        return self._steady(wanted, there, self.how.node_floor)
+        groups = alone(self.gpus, _nodes_of(groups), self.plan["nccl"]["most_gpus"])
+        measurements = [
+            (group, self._settings(group, facts), self.folder / f"node-{group.nodes[0]}") for group in groups
+        ]
+        return self._steady(measurements, facts, self.conditions.node_floor)
 
     def _steady(
-        self, wanted: Sequence[tuple[Group, Measurement, Path]], there: Mapping[str, FabricFacts], floor: float | None
+        self, measurements: Sequence[GpuMeasurement], facts: Mapping[str, FabricFacts], floor: float | None
     ) -> list[dict[str, Any]]:
-        """Groups measured side by side; once more, where the runs of one lie too far apart."""
-        entries = self._gpu_runs(wanted)
-        judged = [judge_group(entry, there, floor, self.how) for entry in entries]
-        again = [at for at, result in enumerate(judged) if result["verdict"] == "UNSTABLE"]
-        if not again or self.deadline - time.monotonic() < self.limits.start:
+        """Measure groups side by side, and repeat those whose runs differ too much."""
+        entries = self._gpu_runs(measurements)
+        results = [judge_group(entry, facts, floor, self.conditions) for entry in entries]
+        unsteady = [index for index, result in enumerate(results) if result["verdict"] == "UNSTABLE"]
+        if not unsteady or self.deadline - time.monotonic() < self.limits.start:
             return entries
-        say(f"measured once more, as runs differ: {', '.join(name for at in again for name in wanted[at][0].nodes)}")
-        places = [(group, asked, folder.with_name(f"{folder.name}-again")) for group, asked, folder in wanted]
+        names = [name for index in unsteady for name in measurements[index][0].nodes]
+        say(f"repeating the measurement because runs differ: {', '.join(names)}")
+        repeats = [(group, settings, path.with_name(f"{path.name}-again")) for group, settings, path in measurements]
         try:
-            second = self._gpu_runs([places[at] for at in again])
+            second = self._gpu_runs([repeats[index] for index in unsteady])
         except Refused as refused:
             say(str(refused))
             return entries
-        for at, entry in zip(again, second, strict=True):
-            spread = judged[at]["spread"]
-            entries[at] = {**entry, "first_runs": spread["runs"] if spread else []}
+        for index, entry in zip(unsteady, second, strict=True):
+            spread = results[index]["spread"]
+            entries[index] = {**entry, "first_runs": spread["runs"] if spread else []}
         return entries
 
-    def _asked(self, group: Group, there: Mapping[str, FabricFacts]) -> Measurement:
-        """What is asked of a group. Where sockets carry the data, the largest sizes would take minutes each."""
-        told = dict(self.plan["nccl"])
-        del told["most_gpus"], told["mpi"]
-        socket_bytes = told.pop("socket_max_bytes")
-        asked = Measurement(**told, ranks=group.ranks, nodes=len(group.nodes))
-        expected = expect(group.nodes, there, self.how.interface, spans=self.how.spans, rdma=self.how.rdma)
-        slow = expected.transport == SOCKETS
-        sizes = [size for size in asked.sizes() if size <= socket_bytes]
-        if not slow or asked.gate_bytes <= socket_bytes or not sizes:
-            return asked
-        return replace(asked, max_bytes=sizes[-1], gate_bytes=sizes[-1])
+    def _settings(self, group: Group, facts: Mapping[str, FabricFacts]) -> Measurement:
+        """Return the settings for a group. Over sockets, the largest sizes would take minutes each."""
+        nccl = dict(self.plan["nccl"])
+        del nccl["most_gpus"], nccl["mpi"]
+        socket_bytes = nccl.pop("socket_max_bytes")
+        settings = Measurement(**nccl, ranks=group.ranks, nodes=len(group.nodes))
+        expected = expect(
+            group.nodes, facts, self.conditions.interface, spans=self.conditions.spans, rdma=self.conditions.rdma
+        )
+        over_sockets = expected.transport == SOCKETS
+        sizes = [size for size in settings.sizes() if size <= socket_bytes]
+        if not over_sockets or settings.gate_bytes <= socket_bytes or not sizes:
+            return settings
+        return replace(settings, max_bytes=sizes[-1], gate_bytes=sizes[-1])
 
-    def _gpu_runs(self, wanted: Sequence[tuple[Group, Measurement, Path]]) -> list[dict[str, Any]]:
-        reports = self._run([self._gpu_order(*each) for each in wanted]) if wanted else []
-        return [self._entry(group, asked, report) for (group, asked, _), report in zip(wanted, reports, strict=True)]
+    def _gpu_runs(self, measurements: Sequence[GpuMeasurement]) -> list[dict[str, Any]]:
+        reports = self._run([self._gpu_order(*measurement) for measurement in measurements]) if measurements else []
+        return [
+            self._entry(group, settings, report)
+            for (group, settings, _), report in zip(measurements, reports, strict=True)
+        ]
 
-    def _entry(self, group: Group, asked: Measurement, report: Mapping[str, Any]) -> dict[str, Any]:
+    def _entry(self, group: Group, settings: Measurement, report: Mapping[str, Any]) -> dict[str, Any]:
         gpus = {node: self.gpus[node] for node in group.nodes}
-        return {**_with_tables(report, asked.collective), "asked": asked_json(asked), "gpus": gpus}
+        return {**with_tables(report, settings.collective), "asked": asked_json(settings), "gpus": gpus}
 
-    def _gpu_order(self, group: Group, asked: Measurement, folder: Path) -> Order:
-        gate = f"{asked.gate_bytes}:{asked.gate_bytes}"
+    def _gpu_order(self, group: Group, settings: Measurement, folder: Path) -> Order:
+        gate = f"{settings.gate_bytes}:{settings.gate_bytes}"
         return Order(
             folder,
             group.nodes,
@@ -207,25 +221,25 @@ class MeasurementRun:
             [
                 "sockets" if self.plan["spans"] else "any",
                 self.plan["interface"],
-                f"{asked.min_bytes}:{asked.max_bytes}",
-                *[gate] * (asked.runs - 1),
+                f"{settings.min_bytes}:{settings.max_bytes}",
+                *[gate] * (settings.runs - 1),
             ],
             ["table.*", "figures.*", "log.*", "beside.*"],
         )
 
-    def _search(self, group: Group, asked: Measurement, result: Result) -> list[dict[str, Any]]:
-        def one_round(number: int, groups: Groups) -> dict[tuple[str, ...], float | None] | None:
-            gate = replace(asked, min_bytes=asked.gate_bytes, max_bytes=asked.gate_bytes, runs=1)
+    def _search(self, group: Group, settings: Measurement, result: Result) -> list[dict[str, Any]]:
+        def one_round(number: int, groups: Groups) -> Bandwidths | None:
+            gate = replace(settings, min_bytes=settings.gate_bytes, max_bytes=settings.gate_bytes, runs=1)
             orders = {}
             for nodes in groups:
-                part = replace(group, nodes=nodes)
-                orders[nodes] = self._gpu_order(part, gate, self._place(number, nodes))
+                smaller_group = replace(group, nodes=nodes)
+                orders[nodes] = self._gpu_order(smaller_group, gate, self._place(number, nodes))
             return self._round(gate, orders)
 
         relative = result["spread"]["relative"] if result["spread"] else None
         return suspects(group.nodes, result["floor_gb_per_s"], one_round, relative)
 
-    # Both
+    # CPUs and GPUs
 
     def _worth_a_search(self, nodes: Sequence[str]) -> bool:
         return len(nodes) >= LEAST_NODES and not self.plan["spans"]
@@ -233,28 +247,26 @@ class MeasurementRun:
     def _place(self, number: int, group: Sequence[str]) -> Path:
         return self.folder / f"round-{number}" / group[0]
 
-    def _round(
-        self, asked: Measurement, orders: Mapping[tuple[str, ...], Order]
-    ) -> dict[tuple[str, ...], float | None] | None:
+    def _round(self, settings: Measurement, orders: Mapping[tuple[str, ...], Order]) -> Bandwidths | None:
         if self.deadline - time.monotonic() < self.limits.start:
-            say("no time is left to look for slow nodes")
+            say("no time is left to search for slow nodes")
             return None
         try:
             reports = self._run(list(orders.values()))
         except Refused as refused:
             say(str(refused))
             return None
-        ranks = asked.ranks // asked.nodes
-        found = {}
+        ranks = settings.ranks // settings.nodes
+        bandwidths: Bandwidths = {}
         for nodes, report in zip(orders, reports, strict=True):
-            of_these = replace(asked, nodes=len(nodes), ranks=ranks * len(nodes))
-            whole = JobReport.from_json(_with_tables(report, asked.collective))
-            ended = (whole.state, whole.exit_code) == ("COMPLETED", 0)
-            figures = read_figures(of_these, whole)
-            sound = ended and figures.wrong == 0 and not figures.tables[0].problems and figures.gate
-            found[nodes] = figures.gate.busbw_gb_per_s if sound and figures.gate else None
-            say(f"{', '.join(nodes)}: {found[nodes]} GB/s")
-        return found
+            group_settings = replace(settings, nodes=len(nodes), ranks=ranks * len(nodes))
+            job_report = JobReport.from_json(with_tables(report, settings.collective))
+            completed = (job_report.state, job_report.exit_code) == ("COMPLETED", 0)
+            figures = read_figures(group_settings, job_report)
+            valid = completed and figures.wrong == 0 and not figures.tables[0].problems and figures.gate
+            bandwidths[nodes] = figures.gate.busbw_gb_per_s if valid and figures.gate else None
+            say(f"{', '.join(nodes)}: {bandwidths[nodes]} GB/s")
+        return bandwidths
 
     def _run(self, orders: Sequence[Order]) -> list[dict[str, Any]]:
         left = max(self.deadline - time.monotonic(), self.limits.start)
@@ -269,49 +281,17 @@ def _nodes_of(groups: Sequence[Group]) -> list[str]:
     return sorted(node for group in groups for node in group.nodes)
 
 
-def _lines(output: str, word: str) -> str:
-    """The lines of a job's output that are meant for us, as the node said them."""
-    return "".join(line + "\n" for line in output.splitlines() if line.startswith(f"# tailrack {word} "))
-
-
-def _with_tables(report: Mapping[str, Any], collective: str) -> dict[str, Any]:
-    """A job's report as JobReport reads it: tables, and NCCL's log, come from files of their own where there are some.
-
-    What else the job has said stays behind the first table: after a failure the reason is there.
-    """
-    files = report.get("files", {})
-    tables = [_figures(files, name, collective) for name in sorted(files) if name.startswith("table.")]
-    logs = [files[name] for name in sorted(files) if name.startswith("log.")]
-    found = {key: value for key, value in report.items() if key != "files"}
-    found["beside"] = [files[name] for name in sorted(files) if name.startswith("beside.")]
-    if tables:
-        failed = report["state"] != "COMPLETED" or report["exit_code"]
-        found["output"] = tables[0] + (report["output"] if failed else "")
-        found["repeats"] = tables[1:]
-    log = nccl_log.distinct("".join(logs))
-    found["log"] = log if len(log) <= LOG_LIMIT else kept(log[: LOG_LIMIT // 2], log[-LOG_LIMIT // 2 :])
-    return found
-
-
-def _figures(files: Mapping[str, str], name: str, collective: str) -> str:
-    """A run's figures: the exact ones where they are there and whole (rank.sh), else the table that was printed."""
-    printed, exact = files[name], files.get(name.replace("table", "figures"), "")
-    if not exact or parse(exact, collective=collective).problems:
-        return printed
-    return exact + "".join(line for line in printed.splitlines(keepends=True) if line.startswith(REDUCED))
-
-
-def main(told: Mapping[str, Any]) -> int:
+def main(task: Mapping[str, Any]) -> int:
     """Measure, print the report, return the exit status.
 
-    told   `plan`, `jobs` (what it lacks of the jobs on CPUs), `nodes` that take part, and `absent`: why others do not
+    task   `plan`, `jobs` (additions for jobs on CPUs), `nodes` that take part, and `absent` nodes with reasons
     """
-    # Ended in the middle, it takes its jobs with it.
+    # If it is terminated, it cancels its jobs.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    plan = {**told["plan"], **told["jobs"]}
+    plan = {**task["plan"], **task["jobs"]}
     folder = Path.home() / ".tailrack" / "validation" / plan["scope"]
     try:
-        report = MeasurementRun(plan, told["nodes"], told["absent"], folder).measure()
+        report = MeasurementRun(plan, task["nodes"], task["absent"], folder).measure()
     except Refused as refused:
         say(str(refused))
         return REFUSED

@@ -1,4 +1,4 @@
-"""What was asked of the measurement, and what the job reported back."""
+"""The settings of a measurement, and the report of its Slurm job."""
 
 import math
 import re
@@ -12,19 +12,18 @@ from components.validation.sizes import sizes_between
 Backend = Literal["mpi-cpu", "tcp-cpu", "nccl-tests"]
 
 _FLOAT32_BYTES = 4
-_LARGEST = 2**63  # of a setting; sizes beyond it are nobody's
+_LARGEST = 2**63  # larger settings make no sense
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
-_LATEST = 253_402_300_799  # the last second of the year 9999, and of a calendar
+_LATEST = 253_402_300_799  # the last second of the year 9999
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """The settings of one measurement. Sizes in bytes, `floor_gb_per_s` in 1e9 bytes a second.
+    """The settings of one measurement: sizes in bytes, `floor_gb_per_s` in 1e9 bytes per second.
 
-    `ranks` and `nodes` are how many must take part; `runs` how often `gate_bytes` is measured, once with all sizes
-    and then alone. `floor_gb_per_s` is the least acceptable out-of-place bus bandwidth at `gate_bytes`; None where no
-    floor is known for the hardware; `floor_source` says where it comes from. Raises ValueError on settings that
-    could not be measured or judged.
+    `ranks` and `nodes` must take part. `gate_bytes` is measured `runs` times, once with all sizes and then alone.
+    `floor_gb_per_s` is the minimum out-of-place bus bandwidth at `gate_bytes`, None if the hardware has no known floor;
+    `floor_source` is its source. Raises ValueError if the settings cannot be measured or judged.
     """
 
     backend: Backend
@@ -44,59 +43,68 @@ class Measurement:
     def __post_init__(self) -> None:
         for key in ("min_bytes", "max_bytes", "factor", "iterations", "warmup", "gate_bytes", "ranks", "nodes", "runs"):
             if type(value := getattr(self, key)) is not int or value > _LARGEST:
-                raise ValueError(f"{key} is no whole number up to 2^63")
+                raise ValueError(f"{key} must be a whole number of at most 2^63")
         if self.backend not in get_args(Backend):
             raise ValueError(f"backend is {self.backend!r}: it must be one of {', '.join(get_args(Backend))}")
         if self.min_bytes % _FLOAT32_BYTES:
             raise ValueError(f"min_bytes is {self.min_bytes}: it must be a multiple of 4, the size of one float32")
         if self.gate_bytes not in self.sizes():
             raise ValueError(
-                f"gate_bytes is {self.gate_bytes}, which is never measured: it must be one of {list(self.sizes())}"
+                f"gate_bytes is {self.gate_bytes}, which is not measured: it must be one of {list(self.sizes())}"
             )
         if self.collective not in COLLECTIVES:
             raise ValueError(f"collective is {self.collective!r}: it must be one of {', '.join(COLLECTIVES)}")
         if self.runs < 1:
-            raise ValueError(f"runs is {self.runs}: at least 1 must be made")
+            raise ValueError(f"runs is {self.runs}: it must be at least 1")
         if self.iterations < 1:
-            raise ValueError(f"iterations is {self.iterations}: at least 1 must be timed")
+            raise ValueError(f"iterations is {self.iterations}: it must be at least 1")
         if self.warmup < 0:
             raise ValueError(f"warmup is {self.warmup}: it cannot be negative")
         if self.nodes < 1:
-            raise ValueError(f"nodes is {self.nodes}: at least 1 must take part")
+            raise ValueError(f"nodes is {self.nodes}: it must be at least 1")
         if self.ranks < 2 or self.ranks < self.nodes:
             raise ValueError(
-                f"ranks is {self.ranks} on {self.nodes} node(s): bus bandwidth needs at least 2 ranks, and one a node"
+                f"ranks is {self.ranks} on {self.nodes} node(s): bus bandwidth needs at least 2 ranks, and 1 per node"
             )
         floor = self.floor_gb_per_s
         if floor is not None and not (math.isfinite(floor) and floor > 0):
-            raise ValueError(f"floor_gb_per_s is {floor}: it must be above 0, or left out where none is known")
+            raise ValueError(f"floor_gb_per_s is {floor}: it must be above 0; leave it out if no floor is known")
 
     def sizes(self) -> tuple[int, ...]:
-        """Every size in bytes that is asked for."""
+        """Return all requested sizes in bytes."""
         return sizes_between(self.min_bytes, self.max_bytes, self.factor)
 
     def row_bytes(self, size: int) -> int:
-        """The size of the row in the table for a size that is asked for: ranks share some messages in equal parts."""
+        """Return the size in the table's row for a requested size: some collectives divide a message evenly among the
+        ranks.
+        """
         return COLLECTIVES[self.collective].size(size, self.ranks)
 
     def without(self, nodes: int) -> "Measurement":
-        """The same with that many nodes fewer. Raises ValueError where too few would be left."""
+        """Return the settings for that many nodes fewer. Raises ValueError if too few are left."""
         return replace(self, nodes=self.nodes - nodes, ranks=self.ranks - self.ranks // self.nodes * nodes)
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobReport:
-    """What the head node reported of the Slurm job.
+    """The head node's report of the Slurm job.
 
-    `state` is Slurm's word (COMPLETED, FAILED, ...), or BUSY (other jobs were on the nodes) or UNAVAILABLE (a node
-    was down or drained) where no job was submitted; `seconds` the job's elapsed time; `nodes` the names Slurm
-    gave it; `output` standard output and error together. `exit_code` and `signal` are None where Slurm knows
-    none. `node_states` is the text of `sinfo -R`. `facts` are further named findings (nvidia_peermem, links).
-    `left_out` names nodes of the scope that did not take part; `absent` says of those that no other job was on why.
-    `measured_at` is when, in seconds since 1970; `last` what was found the last time that was not BUSY. `repeats` are
-    outputs of further runs at the gate size alone, `log` is NCCL's own where it has a file of its own. `beside` says
-    what else was on the GPUs before each run and after the last (foreign.py); `first_runs` are GB/s of runs that
-    differed so much that all was measured once more.
+    state         Slurm's state (COMPLETED, FAILED, ...); if no job was submitted, BUSY (other jobs were on the nodes)
+                  or UNAVAILABLE (a node was down or drained)
+    exit_code, signal   None if Slurm has none
+    seconds       the job's elapsed time
+    nodes         nodes that Slurm allocated
+    output        standard output and error together
+    node_states   output of `sinfo -R`
+    facts         further observations by name (nvidia_peermem, links)
+    left_out      nodes of the scope that did not take part
+    measured_at   Unix time of the measurement
+    last          the last report that was not BUSY
+    absent        reasons for the nodes in left_out that had no other job
+    repeats       outputs of the further runs at the gate size
+    log           NCCL's log, if it has its own file
+    beside        other use of the GPUs before each run and after the last one (foreign.py)
+    first_runs    GB/s of the first runs, if they differed so much that the measurement was repeated
     """
 
     job_id: int | None
@@ -119,13 +127,13 @@ class JobReport:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "JobReport":
-        """A report from the remote script's JSON object.
+        """Read a report from the remote script's JSON object. Raises ValueError that names the wrong key.
 
-        `job_id` is a number or digits; `exit_code` a number or Slurm's `code:signal`; both may be null, and
-        so may `seconds`. What comes after `output` may be absent. Raises ValueError naming the key that is wrong.
+        `job_id` is a number or digits; `exit_code` a number or Slurm's `code:signal`; both and `seconds` may be null.
+        The keys after `output` are optional.
         """
         if not isinstance(data, Mapping):
-            raise ValueError(f"the job report is a {type(data).__name__}: a JSON object was expected")
+            raise ValueError(f"the job report is a {type(data).__name__}; it must be a JSON object")
         for key in ("job_id", "state", "exit_code", "seconds", "nodes", "output"):
             if key not in data:
                 raise ValueError(f"the job report has no {key!r}; it has {sorted(data)}")
@@ -160,7 +168,7 @@ def _job_id(value: object) -> int | None:
         return value
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
         return int(value)
-    raise ValueError(f"job_id is {value!r}: a number, its digits or null was expected")
+    raise ValueError(f"job_id is {value!r}; it must be a number, its digits or null")
 
 
 def _exit(value: object) -> tuple[int | None, int | None]:
@@ -172,7 +180,7 @@ def _exit(value: object) -> tuple[int | None, int | None]:
     try:
         return int(code), int(signal or 0)
     except ValueError:
-        raise ValueError(f"exit_code is {value!r}: a number, Slurm's code:signal or null was expected") from None
+        raise ValueError(f"exit_code is {value!r}; it must be a number, Slurm's code:signal or null") from None
 
 
 def _seconds(key: str, value: object) -> float | None:
@@ -182,32 +190,32 @@ def _seconds(key: str, value: object) -> float | None:
 
 
 def number(key: str, value: object) -> float:
-    """A number of a report; ValueError, by its key, for what is none or below 0."""
+    """Return a number from a report. Raises ValueError with its key if it is malformed or negative."""
     if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= _LATEST:
         return float(value)
-    raise ValueError(f"{key} is not a number of 0 or more, or null, as was expected")
+    raise ValueError(f"{key} must be a number of 0 or more, or null")
 
 
 def names(key: str, value: object) -> tuple[str, ...]:
-    """Names of nodes in a report; ValueError, by its key, for anything else: they are shown as they are."""
+    """Return node names from a report. Raises ValueError with their key for anything else: they are shown unquoted."""
     if isinstance(value, (list, tuple)) and all(isinstance(name, str) and _NAME.fullmatch(name) for name in value):
         return tuple(value)
-    raise ValueError(f"{key} is not a list of node names, as was expected")
+    raise ValueError(f"{key} must be a list of node names")
 
 
 def _text(data: Mapping[str, Any], key: str) -> str:
     if isinstance(data[key], str):
         return str(data[key])
-    raise ValueError(f"{key} is {data[key]!r}: text was expected")
+    raise ValueError(f"{key} is {data[key]!r}; it must be text")
 
 
 def _outputs(value: object) -> tuple[str, ...]:
     if isinstance(value, (list, tuple)) and all(isinstance(text, str) for text in value):
         return tuple(value)
-    raise ValueError(f"repeats is {value!r}: a list of texts was expected")
+    raise ValueError(f"repeats is {value!r}; it must be a list of texts")
 
 
 def _texts(key: str, value: object) -> dict[str, str]:
     if isinstance(value, Mapping) and all(isinstance(text, str) for pair in value.items() for text in pair):
         return dict(value)
-    raise ValueError(f"{key} is {value!r}: an object of text by name was expected")
+    raise ValueError(f"{key} is {value!r}; it must be an object with texts as values")

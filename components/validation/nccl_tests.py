@@ -1,12 +1,12 @@
-"""Reads the table that nccl-tests prints and recomputes the bandwidths in it.
+"""Parse the table of nccl-tests and recompute its bandwidths.
 
-Units: times in microseconds, bandwidths in 1e9 bytes a second, sizes in bytes. algbw = bytes / time, and busbw is that
-times a factor of the collective (collectives.py). They are recomputed because the table rounds them to 0.01; a
-printed value that rounding cannot explain is a problem, never corrected.
+Units: times in microseconds, bandwidths in 1e9 bytes per second, sizes in bytes. algbw = bytes / time, and busbw is
+algbw times a factor of the collective (collectives.py). Both are recomputed because the table rounds them to 0.01; a
+printed value that rounding cannot explain is reported as a problem.
 
-Formats: v2.0 to v2.19 (src/common.cu, src/util.cu, src/<collective>.cu). Up to v2.11 there is no `root` column,
-and `error` holds the largest deviation where later versions count wrong elements in `#wrong`; `N/A` stands
-there when checking was off (`-c 0`). Columns are found by the header's names, so added ones do no harm.
+Formats: v2.0 to v2.19 (src/common.cu, src/util.cu, src/<collective>.cu). Up to v2.11 there is no `root` column, and
+`error` holds the largest deviation instead of the number of wrong elements in `#wrong`; with checks off (`-c 0`) it is
+`N/A`. Columns are found by the header's names, so additional columns do no harm.
 """
 
 import math
@@ -33,9 +33,7 @@ _TYPE_BYTES = {
 
 @dataclass(frozen=True)
 class Timing:
-    """One half of a row. `wrong` counts wrong elements, None where the table does not; `checked` is False where
-    the data was not compared at all.
-    """
+    """One half of a row: `wrong` counts wrong elements, None without a count; `checked` tells if they were compared."""
 
     time_us: float
     algbw_gb_per_s: float
@@ -55,12 +53,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """What the output says, as far as it goes.
+    """The content of the output, as far as it goes.
 
-    `ranks` is None when neither the output nor the caller told; `hosts` are the machines of the ranks.
-    `out_of_bounds` is None unless the program printed it. `average_busbw_gb_per_s`, recomputed over both halves
-    of every row as nccl-tests does it, is None unless the table is whole and consistent; if it is not,
-    `problems` says why in sentences.
+    ranks           None if neither the output nor the caller gives it
+    hosts           machines of the ranks
+    out_of_bounds   None unless the program printed it
+    average_busbw_gb_per_s   recomputed over both halves of every row as in nccl-tests; None unless the table is
+                             complete and consistent
+    problems        sentences about an incomplete or inconsistent table
     """
 
     rows: tuple[Row, ...]
@@ -72,17 +72,17 @@ class Table:
 
     @property
     def only_unfinished(self) -> bool:
-        """Whether nothing is wrong but that the output ends too early."""
+        """Whether the only problem is that the output ends too early."""
         return len(self.problems) == 1 and self.problems[0].startswith(_STOPS)
 
 
 class _Unreadable(Exception):
-    """A line of the table is cut, damaged or contradicts itself."""
+    """A line of the table is truncated, damaged or inconsistent."""
 
 
 @dataclass(frozen=True)
 class _Printed:
-    """A number as printed, and half the unit of its last digit: what rounding may have taken or given."""
+    """A printed number, and half the unit of its last digit: its rounding error."""
 
     value: float
     half: float
@@ -96,23 +96,23 @@ class _Columns:
 
 
 def parse(output: str, ranks: int | None = None, collective: str = "all_reduce") -> Table:
-    """The table in `output`, a job's standard output with or without NCCL's log lines in it.
+    """Return the table in `output`, a job's standard output with or without NCCL's log lines.
 
-    `ranks` is used only if the output has no rank lines (a table cut out of its output). Raises nothing: what
-    cannot be read is told in `problems`.
+    `ranks` is used only if the output has no rank lines (a table without the rest). Raises nothing: `problems` has the
+    errors.
     """
     text, _ = separate(output)
     lines = text.split("\n")
-    cut = lines.pop()  # what follows the last newline may be half a line
-    where = _hosts_by_rank(lines)
-    if where:
-        ranks = max(where) + 1
+    cut = lines.pop()  # the part after the last newline may be incomplete
+    hosts = _hosts_by_rank(lines)
+    if hosts:
+        ranks = max(hosts) + 1
     reader = _Reader(ranks, COLLECTIVES[collective])
     for line in lines:
         reader.read(line)
-    if where and sorted(where) != list(range(max(where) + 1)):
-        reader.problems.append(f"only ranks {sorted(where)} are named in the output")
-    return reader.table(tuple(dict.fromkeys(where.values())), cut)
+    if hosts and sorted(hosts) != list(range(max(hosts) + 1)):
+        reader.problems.append(f"only ranks {sorted(hosts)} are named in the output")
+    return reader.table(tuple(dict.fromkeys(hosts.values())), cut)
 
 
 def _hosts_by_rank(lines: list[str]) -> dict[int, str]:
@@ -126,7 +126,7 @@ class _Reader:
         self.problems: list[str] = []
         self.rows: list[Row] = []
         self.columns: _Columns | None = None
-        self.slack = 0.0  # what rounded times may shift the sum of all bus bandwidths by
+        self.slack = 0.0  # error of the sum of bus bandwidths from rounded times
         self.out_of_bounds: int | None = None
         self.average: _Printed | None = None
 
@@ -135,13 +135,13 @@ class _Reader:
         try:
             if words[:2] == ["#", "size"]:
                 self._read_header(words[1:])
-            elif found := _STARTING.fullmatch(line):
-                if not found["program"].startswith(self.collective.program):
-                    raise _Unreadable(f"{found['program']} ran, and not {self.collective.program}")
-            elif found := _OUT_OF_BOUNDS.fullmatch(line):
-                self.out_of_bounds = int(found["count"])
-            elif found := _AVERAGE.fullmatch(line):
-                self.average = _printed(found["value"], significant=6)
+            elif match := _STARTING.fullmatch(line):
+                if not match["program"].startswith(self.collective.program):
+                    raise _Unreadable(f"{match['program']} ran instead of {self.collective.program}")
+            elif match := _OUT_OF_BOUNDS.fullmatch(line):
+                self.out_of_bounds = int(match["count"])
+            elif match := _AVERAGE.fullmatch(line):
+                self.average = _printed(match["value"], significant=6)
             elif words and self.columns and _INTEGER.fullmatch(words[0]):
                 self._read_row(self.columns, words)
         except _Unreadable as problem:
@@ -152,17 +152,17 @@ class _Reader:
             raise _Unreadable("the output has more than one table: the ranks did not run as one program")
         starts = [place for place, name in enumerate(names) if name == "time"]
         if "cputime" in names:
-            raise _Unreadable("the table has CPU times (-C), which say nothing of bandwidth")
+            raise _Unreadable("the table has CPU times (-C), which do not measure bandwidth")
         if len(starts) != 2 or any(names[s + 1 : s + 3] != ["algbw", "busbw"] for s in starts):
             raise _Unreadable(f"the table's header is not one of nccl-tests: {' '.join(names)}")
         if any(names[s + 3 : s + 4] not in (["#wrong"], ["error"]) for s in starts):
-            raise _Unreadable(f"the table's header is cut or unknown: {' '.join(names)}")
+            raise _Unreadable(f"the table's header is incomplete or unknown: {' '.join(names)}")
         width = len(names) + names.count("timestamp")  # a timestamp is two words, date and time
         self.columns = _Columns(tuple(names), (starts[0], starts[1]), width)
 
     def _read_row(self, columns: _Columns, words: list[str]) -> None:
         if len(words) != columns.width:
-            raise _Unreadable(f"the row of {words[0]} bytes has {len(words)} fields of {columns.width}")
+            raise _Unreadable(f"the row of {words[0]} bytes has {len(words)} of {columns.width} fields")
         if self.ranks is None:
             raise _Unreadable(f"the row of {words[0]} bytes cannot be judged: the output names no ranks")
         size, count, kind = int(words[0]), words[1], words[2]
@@ -215,7 +215,7 @@ class _Reader:
                 )
             counts = [half.wrong for row in self.rows for half in (row.out_of_place, row.in_place)]
             if None not in counts and any(counts) != (self.out_of_bounds > 0):
-                problems.append(f"the summary says {self.out_of_bounds} out of bounds, the rows say otherwise")
+                problems.append(f"the summary reports {self.out_of_bounds} out of bounds, but the rows do not agree")
         return Table(
             tuple(self.rows),
             self.ranks,
@@ -232,12 +232,12 @@ def _overlap(printed: _Printed, low: float, high: float) -> bool:
 
 
 def _printed(word: str, significant: int | None = None) -> _Printed:
-    """The number in `word`; `significant` digits for %g of C, which drops zeros at the end, if they are no decimals."""
-    found = _NUMBER.fullmatch(word)
-    value = float(word) if found else math.inf
-    if found is None or not math.isfinite(value):
-        raise _Unreadable(f"{word!r} stands where a number belongs")
-    last = int(found["exponent"] or 0) - len(found["decimals"] or "")
-    if significant is not None and value > 0 and (found["exponent"] or -last < significant):
+    """Return the number in `word`; `significant` digits for C's %g, which drops trailing zeros of decimals."""
+    match = _NUMBER.fullmatch(word)
+    value = float(word) if match else math.inf
+    if match is None or not math.isfinite(value):
+        raise _Unreadable(f"{word!r} is not a number")
+    last = int(match["exponent"] or 0) - len(match["decimals"] or "")
+    if significant is not None and value > 0 and (match["exponent"] or -last < significant):
         last = math.floor(math.log10(value)) - significant + 1
     return _Printed(value, 0.5 * 10.0**last)

@@ -1,15 +1,15 @@
-"""Slurm's short form of many names. Pure; on the head node and on nodes."""
+"""Expand Slurm's short form of node names. Pure; used on the head node and on nodes."""
 
 from __future__ import annotations
 
 import re
 
-# Slurm makes no cluster of more (MAX_SLURM_NODES is 65,536); `a[1-999999999]` comes from elsewhere.
+# Slurm's limit (MAX_SLURM_NODES); a longer list such as `a[1-999999999]` is not Slurm's.
 MOST = 65_536
 
 
 def node_names(hostlist: str) -> list[str]:
-    """Names in Slurm's short form: `a[1-2],b` is a1, a2 and b. Raises ValueError for what is in no such form."""
+    """Return the names in Slurm's short form: `a[1-2],b` is a1, a2 and b. Raises ValueError if it is malformed."""
     names: list[str] = []
     for prefix, ranges in re.findall(r"([^,\[\]]+)(?:\[([^\[\]]*)\])?", hostlist):
         for numbers in ranges.split(",") if ranges else ():

@@ -1,4 +1,4 @@
-"""From what a measuring step has brought back to the results of its scope, and of its nodes one by one."""
+"""Turn a measuring step's report into the results of its scope and of its single nodes."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -22,14 +22,14 @@ ReadPreflight = Callable[[str], Mapping[str, Sequence[Finding]]]
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a scope's figures are held against.
+    """The conditions for a scope's verdict.
 
-    floor, node_floor   the config's own for the scope, and for nodes by themselves; GB/s
-    floors_from         where these come from
-    interface           the one that sockets should use
-    spans               whether its nodes stand in several sites
-    rdma                what jobs may use of it (expected.py)
-    mpi                 nodes by their releases of Open MPI and PMIx, where these kept some from being measured together
+    floor, node_floor   floors in the config for the scope and for single nodes; GB/s
+    floors_from         source of these floors
+    interface           interface that sockets should use
+    spans               whether its nodes are in several sites
+    rdma                RDMA that jobs may use (expected.py)
+    mpi                 nodes by release of Open MPI and PMIx, if different releases kept nodes apart
     """
 
     floor: float | None
@@ -41,135 +41,139 @@ class Conditions:
     mpi: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def asked_json(asked: Measurement) -> dict[str, Any]:
-    """What was asked, to be kept with the report: floors are held against it later."""
-    return {key: value for key, value in asdict(asked).items() if not key.startswith("floor")}
+def asked_json(settings: Measurement) -> dict[str, Any]:
+    """Return the settings to store with the report, without floors: those are applied later."""
+    return {key: value for key, value in asdict(settings).items() if not key.startswith("floor")}
 
 
 def asked_in(entry: Mapping[str, Any]) -> Measurement | None:
-    """What a report says that was asked; None where it says nothing, or nothing that could have been."""
-    told = entry.get("asked")
-    if not isinstance(told, Mapping) or not set(told) <= _ASKED:
+    """Return the settings in a report; None if they are missing or invalid."""
+    settings = entry.get("asked")
+    if not isinstance(settings, Mapping) or not set(settings) <= _ASKED:
         return None
     try:
-        return Measurement(**told)
+        return Measurement(**settings)
     except (TypeError, ValueError):
         return None
 
 
 def judge_group(
-    entry: Mapping[str, Any], there: Mapping[str, FabricFacts], floor: float | None, how: Conditions
+    entry: Mapping[str, Any], facts: Mapping[str, FabricFacts], floor: float | None, conditions: Conditions
 ) -> Result:
-    """The result of one group of nodes that was measured on its GPUs. ValueError where the entry is none."""
-    # Who of the scope is left out is not the group's business: what was asked of it is without them.
-    asked, report = asked_in(entry), JobReport.from_json({**entry, "left_out": [], "absent": {}})
-    if asked is None:
-        raise ValueError("the job report does not say what was asked")
+    """Return the result of one group of nodes measured on its GPUs. Raises ValueError for a malformed entry."""
+    # The settings of a group do not include the nodes that the scope leaves out.
+    settings, report = asked_in(entry), JobReport.from_json({**entry, "left_out": [], "absent": {}})
+    if settings is None:
+        raise ValueError("the job report has no settings")
     gpus = dict(zip(names("gpus", [*entry["gpus"]]), map(_kinds, entry["gpus"].values()), strict=True))
-    group = Group(", ".join(sorted(set(gpus.values()))), tuple(sorted(gpus)), asked.ranks // asked.nodes)
-    expected = expect(group.nodes, there, how.interface, spans=how.spans, rdma=how.rdma)
-    used = read_transport(report.log + report.output, asked.nodes).name or ""
-    # A machine that has lost a link is still one of its kind.
-    meshed = len(group.nodes) == 1 and all(node in there and there[node].meshed for node in group.nodes)
-    known = floors.floor_for(
+    group = Group(", ".join(sorted(set(gpus.values()))), tuple(sorted(gpus)), settings.ranks // settings.nodes)
+    expected = expect(group.nodes, facts, conditions.interface, spans=conditions.spans, rdma=conditions.rdma)
+    used = read_transport(report.log + report.output, settings.nodes).name or ""
+    # A machine that has lost an NVLink keeps its kind's floor.
+    meshed = len(group.nodes) == 1 and all(node in facts and facts[node].meshed for node in group.nodes)
+    known_floor = floors.floor_for(
         gpu=group.kind,
         gpus_per_node=group.per_node,
-        nodes=asked.nodes,
+        nodes=settings.nodes,
         transport=expected.transport or (NVLINK if meshed else used),
-        collective=asked.collective,
-        size_bytes=asked.gate_bytes,
+        collective=settings.collective,
+        size_bytes=settings.gate_bytes,
     )
     if floor is not None:
-        asked = replace(asked, floor_gb_per_s=floor, floor_source=how.floors_from)
-    elif known is not None:
-        asked = replace(asked, floor_gb_per_s=known.gb_per_s, floor_source=known.source)
-    result = judge(asked, report, expected)
+        settings = replace(settings, floor_gb_per_s=floor, floor_source=conditions.floors_from)
+    elif known_floor is not None:
+        settings = replace(settings, floor_gb_per_s=known_floor.gb_per_s, floor_source=known_floor.source)
+    result = judge(settings, report, expected)
     result["gpus"] = gpus
     return result
 
 
 def judge_scope(
-    asked: Measurement, found: Mapping[str, Any], how: Conditions, preflight: ReadPreflight
+    settings: Measurement, found: Mapping[str, Any], conditions: Conditions, preflight: ReadPreflight
 ) -> tuple[Result, dict[str, Result]]:
-    """The result of a scope, and of each of its nodes that was measured by itself; nothing is raised.
+    """Return the result of a scope and of each of its nodes that was measured alone; nothing is raised.
 
-    asked       of the whole scope, where the report does not say itself what was asked of it
-    found       what the step has brought back: words of a user, which may be anything
-    preflight   reads the preflight's findings out of a job's output
+    settings    settings of the whole scope, if the report has none
+    found       report of the step: untrusted output of a user
+    preflight   reads the preflight's findings from a job's output
     """
     try:
-        return _judge_scope(asked, found, how, preflight)
+        return _judge_scope(settings, found, conditions, preflight)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        nothing = JobReport(job_id=None, state="", exit_code=None, signal=None, seconds=None, nodes=(), output="")
-        result = judge(asked, nothing)
+        empty = JobReport(job_id=None, state="", exit_code=None, signal=None, seconds=None, nodes=(), output="")
+        result = judge(settings, empty)
         result["reason"] = "The report cannot be read. Change tailrack:validation.rerun to measure again."
         return result, {}
 
 
 def _judge_scope(
-    asked: Measurement, found: Mapping[str, Any], how: Conditions, preflight: ReadPreflight
+    settings: Measurement, found: Mapping[str, Any], conditions: Conditions, preflight: ReadPreflight
 ) -> tuple[Result, dict[str, Result]]:
-    there = read_fabric_facts(str(found.get("there", "")))
-    at = {"measured_at": found.get("measured_at")}
+    facts = read_fabric_facts(str(found.get("there", "")))
+    measured_at = {"measured_at": found.get("measured_at")}
     by_node = {
-        node: judge_group({**entry, **at}, there, how.node_floor, how)
+        node: judge_group({**entry, **measured_at}, facts, conditions.node_floor, conditions)
         for entry in found.get("alone", ())
         for node in entry["gpus"]
     }
     if found.get("gpus") and asked_in(found):
-        groups = [judge_group(entry, there, how.floor, how) for entry in (found, *found.get("others", ()))]
+        groups = [
+            judge_group(entry, facts, conditions.floor, conditions) for entry in (found, *found.get("others", ()))
+        ]
         result = together(groups)
         scope = JobReport.from_json(found)
         left_out, absent = scope.left_out, scope.absent
         result["left_out"] = [*left_out, *(name for name in absent if name not in left_out)]
         if result["left_out"]:
-            words = [f"{name} ({absent.get(name, 'other jobs are on it')})" for name in result["left_out"]]
-            result["reason"] += f" Left out: {', '.join(words)}."
+            reasons = [f"{name} ({absent.get(name, 'other jobs are on it')})" for name in result["left_out"]]
+            result["reason"] += f" Left out: {', '.join(reasons)}."
     else:
-        if how.floor is not None:
-            asked = replace(asked, floor_gb_per_s=how.floor, floor_source=how.floors_from)
-        # What was measured last may have been asked otherwise, by what was found on the nodes then.
-        before = asked_in(found.get("last") or {})
-        if before is not None and found.get("state") == "BUSY":
-            asked = replace(before, floor_gb_per_s=asked.floor_gb_per_s, floor_source=asked.floor_source)
-        result = judge(asked, JobReport.from_json(found))
+        if conditions.floor is not None:
+            settings = replace(settings, floor_gb_per_s=conditions.floor, floor_source=conditions.floors_from)
+        # The last measurement may have had other settings, from the hardware found then.
+        last_settings = asked_in(found.get("last") or {})
+        if last_settings is not None and found.get("state") == "BUSY":
+            settings = replace(
+                last_settings, floor_gb_per_s=settings.floor_gb_per_s, floor_source=settings.floor_source
+            )
+        result = judge(settings, JobReport.from_json(found))
     result["preflight"] = {node: list(each) for node, each in preflight(str(found.get("preflight", ""))).items()}
     result["suspects"] = [_suspect(suspect) for suspect in found.get("suspects", ())]
     reasons = [result["reason"], *(suspect["reason"] for suspect in result["suspects"])]
-    result["reason"] = " ".join([*reasons, *_apart(how.mpi, on_gpus=asked.backend == "nccl-tests")])
+    result["reason"] = " ".join([*reasons, *_apart(conditions.mpi, on_gpus=settings.backend == "nccl-tests")])
     return result, by_node
 
 
 def _apart(mpi: Mapping[str, tuple[str, ...]], *, on_gpus: bool) -> list[str]:
-    """Why nodes were measured otherwise than they would have been with one Open MPI and PMIx."""
+    """Return the effect of different releases of Open MPI and PMIx on the measurement."""
     if not mpi:
         return []
-    who = "; ".join(
+    releases = "; ".join(
         f"{version.replace('-pmix', ' with PMIx ')} on {', '.join(nodes)}" for version, nodes in mpi.items()
     )
-    how = "nodes of each were measured by themselves" if on_gpus else "they were measured without MPI"
-    return [f"Releases of Open MPI differ and do not speak with each other ({who}): {how}."]
+    effect = "only nodes with the same release were measured together" if on_gpus else "they were measured without MPI"
+    return [f"The nodes have incompatible releases of Open MPI ({releases}): {effect}."]
 
 
-def _kinds(told: object) -> str:
-    """A node's GPUs as the plan has them, `h200:8`; they are shown as they are."""
-    if not isinstance(told, str) or not re.fullmatch(r"[A-Za-z0-9:, ._-]{1,200}", told):
-        raise ValueError("gpus are not kinds and counts")
-    return told
+def _kinds(gpus: object) -> str:
+    """Return a node's GPUs from the plan, such as `h200:8`. They are shown unquoted, so anything else is refused."""
+    if not isinstance(gpus, str) or not re.fullmatch(r"[A-Za-z0-9:, ._-]{1,200}", gpus):
+        raise ValueError("gpus must be kinds and counts")
+    return gpus
 
 
-def _suspect(told: Mapping[str, Any]) -> SuspectResult:
-    found = told["busbw_gb_per_s"]
+def _suspect(entry: Mapping[str, Any]) -> SuspectResult:
+    figure = entry["busbw_gb_per_s"]
     return SuspectResult(
-        nodes=list(names("nodes", told["nodes"])),
-        busbw_gb_per_s=None if found is None else number("busbw_gb_per_s", found),
-        reference_gb_per_s=number("reference_gb_per_s", told["reference_gb_per_s"]),
-        reason=str(told["reason"]),
+        nodes=list(names("nodes", entry["nodes"])),
+        busbw_gb_per_s=None if figure is None else number("busbw_gb_per_s", figure),
+        reference_gb_per_s=number("reference_gb_per_s", entry["reference_gb_per_s"]),
+        reason=str(entry["reason"]),
     )
 
 
 def together(groups: Sequence[Result]) -> Result:
-    """One result of several groups: the figures of the first, the worst verdict, and what there is to say of each."""
+    """Return one result for several groups: the figures of the first group, the worst verdict, and all reasons."""
     first = groups[0]
     if len(groups) == 1:
         return first
@@ -188,11 +192,11 @@ def together(groups: Sequence[Result]) -> Result:
         for group in groups
     ]
     result["reason"] = " ".join(
-        f"{each['gpus']} on {', '.join(each['nodes']) or 'no nodes'}: {each['reason']}" for each in result["groups"]
+        f"{entry['gpus']} on {', '.join(entry['nodes']) or 'no nodes'}: {entry['reason']}" for entry in result["groups"]
     )
     return result
 
 
 def to_be_searched(result: Result) -> bool:
-    """Whether slow nodes should be looked for: it failed, or its runs differ much."""
+    """Whether to search for slow nodes: the result failed, or its runs differ much."""
     return result["verdict"] in ("FAIL", "UNSTABLE")

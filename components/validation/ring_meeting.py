@@ -1,6 +1,6 @@
-"""How a Slurm step's tasks find and trust each other over TCP: the connections of tcp_ring.py.
+"""Connect and authenticate a Slurm step's tasks over TCP, for tcp_ring.py.
 
-Rank 0 listens on a port that follows from the job's number; the others meet there. A connection carries data only
+Rank 0 listens on a port that follows from the job's number; the others connect there. A connection carries data only
 after both ends have proved, by an HMAC over fresh random bytes, that they know the job's token: the environment
 variable TAILRACK_RING_TOKEN, which only the job's user can read.
 """
@@ -21,21 +21,21 @@ from components.validation.node_names import node_names
 TOKEN = "TAILRACK_RING_TOKEN"  # noqa: S105  # the variable's name
 SLURM = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID", "SLURM_STEP_NODELIST")
 TOKEN_BYTES, NONCE_BYTES, PROOF_BYTES = 16, 32, 32
-# Above what kernels give to outgoing connections (up to 60999), where also srun listens.
+# Above the kernel's ports for outgoing connections (up to 60999), where srun listens too.
 FIRST_PORT, PORTS = 61000, 4000
-HELLO = struct.Struct("!cII")  # purpose, who connects, to whom
-HANDSHAKE_SECONDS = 10.0  # for a stranger who connects and says nothing
+HELLO = struct.Struct("!cII")  # purpose, connecting rank, target rank
+HANDSHAKE_SECONDS = 10.0  # for a client that connects but sends nothing
 RETRY_SECONDS = 0.1
 MESSAGE_LIMIT = 16 * 1024**2
 
 
 class RingError(ConnectionError):
-    """The ranks cannot reach or trust each other, or one is lost."""
+    """The ranks cannot reach or trust each other, or a rank is lost."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds to wait until all have met, and for anything to move after that."""
+    """Seconds until all ranks are connected, and then without any progress."""
 
     connect: float
     progress: float
@@ -43,7 +43,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a rank is; `address` is a node's name until it is known better."""
+    """The location of a rank; `address` is its node's name until the address is known."""
 
     rank: int
     node: str
@@ -55,12 +55,12 @@ class Place:
 
 
 def proof(token: bytes, role: bytes, nonces: bytes, hello: bytes) -> bytes:
-    """What only one who knows the token can say; the role keeps one end from sending back what the other said."""
+    """Return a proof of knowing the token; the role prevents an end from sending the other end's proof back."""
     return hmac.digest(token, role + nonces + hello, "sha256")
 
 
 def read_exactly(link: socket.socket, count: int) -> bytes:
-    """`count` bytes; ConnectionError where the other end closed before."""
+    """Return `count` bytes. Raises ConnectionError if the other end closes first."""
     data = b""
     while len(data) < count:
         more = link.recv(count - len(data))
@@ -71,7 +71,7 @@ def read_exactly(link: socket.socket, count: int) -> bytes:
 
 
 class Link:
-    """A proved connection to another rank."""
+    """An authenticated connection to another rank."""
 
     def __init__(self, mine: Place, theirs: Place, connection: socket.socket) -> None:
         self.mine, self.theirs, self.connection = mine, theirs, connection
@@ -81,7 +81,7 @@ class Link:
         return RingError(f"{self.mine} lost {self.theirs}: {error}")
 
     def moved(self, action: Callable[[], int]) -> int:
-        """Bytes that a non-blocking action moved; 0 where it would have had to wait."""
+        """Return the bytes that a non-blocking action moved; 0 if it would block."""
         try:
             count = action()
         except BlockingIOError:
@@ -92,27 +92,27 @@ class Link:
             raise self.lost("it closed the connection")
         return count
 
-    def tell(self, value: object) -> None:
+    def send(self, value: object) -> None:
         text = json.dumps(value).encode()
         try:
             self.connection.sendall(struct.pack("!I", len(text)) + text)
         except OSError as error:
             raise self.lost(error) from None
 
-    def hear(self) -> Any:
+    def receive(self) -> Any:
         try:
             (length,) = struct.unpack("!I", read_exactly(self.connection, 4))
             if length > MESSAGE_LIMIT:
                 raise ConnectionError(f"it announced a message of {length} bytes")
             return json.loads(read_exactly(self.connection, length))
         except TimeoutError:
-            raise self.lost(f"it said nothing for {self.connection.gettimeout():g} s") from None
+            raise self.lost(f"it sent nothing for {self.connection.gettimeout():g} s") from None
         except OSError as error:
             raise self.lost(error) from None
 
 
 class Meeting:
-    """This rank's listening socket, and connections to and from other ranks that prove themselves."""
+    """This rank's listening socket, and authenticated connections to and from other ranks."""
 
     def __init__(self, environment: Mapping[str, str], address: str, limits: Limits) -> None:
         self.limits, self.deadline = limits, time.monotonic() + limits.connect
@@ -121,14 +121,14 @@ class Meeting:
             raise RingError(f"{', '.join(missing)} not set: start this with srun")
         rank, self.ranks, job = (int(environment[name]) for name in SLURM[:3])
         self.nodes = node_names(environment[SLURM[3]])
-        self.door = FIRST_PORT + job % PORTS
+        self.port = FIRST_PORT + job % PORTS
         self.token = environment.get(TOKEN, "").encode()
         if len(self.token) < TOKEN_BYTES:
-            raise RingError(f"rank {rank}: {TOKEN} has {len(self.token)} bytes of the {TOKEN_BYTES} that it needs")
-        self.listen_at(rank, address, self.door if rank == 0 else 0)
+            raise RingError(f"rank {rank}: {TOKEN} has {len(self.token)} bytes but needs {TOKEN_BYTES}")
+        self.listen_at(rank, address, self.port if rank == 0 else 0)
 
     def listen_at(self, rank: int, address: str, port: int = 0) -> None:
-        """Be found at an address from now on."""
+        """Listen at an address from now on."""
         try:
             self.listener = socket.create_server((address, port), backlog=self.ranks)
         except OSError as error:
@@ -136,15 +136,15 @@ class Meeting:
         self.mine = Place(rank, self.node(rank), address, self.listener.getsockname()[1])
 
     def node(self, rank: int) -> str:
-        """The node of a rank: srun was told to fill one node after another, each with the same number."""
+        """Return the node of a rank: srun fills the nodes in order, each with the same number of ranks."""
         return self.nodes[rank * len(self.nodes) // self.ranks]
 
     def left(self) -> float:
-        """Seconds until everybody must be here; above 0, which would mean not to wait."""
+        """Return the seconds left to connect; above 0, because 0 would mean not to wait."""
         return max(self.deadline - time.monotonic(), 1e-3)
 
     def connect(self, purpose: bytes, place: Place) -> Link:
-        """A link to a rank that may still be starting."""
+        """Return a link to a rank that may still be starting."""
         address = place.address
         while True:
             try:
@@ -154,57 +154,61 @@ class Meeting:
             except OSError as error:
                 if time.monotonic() >= self.deadline:
                     theirs = Place(place.rank, place.node, address, place.port)
-                    waited = f"within {self.limits.connect:g} s"
-                    raise RingError(f"{self.mine} cannot reach {theirs} {waited}: {error}") from None
+                    limit = f"within {self.limits.connect:g} s"
+                    raise RingError(f"{self.mine} cannot reach {theirs} {limit}: {error}") from None
                 time.sleep(RETRY_SECONDS)
         theirs = Place(place.rank, place.node, address, place.port)
         hello = HELLO.pack(purpose, self.mine.rank, place.rank)
         try:
             connection.settimeout(self.left())
-            nonces = read_exactly(connection, NONCE_BYTES) + (own := token_bytes(NONCE_BYTES))
-            connection.sendall(own + hello + proof(self.token, b"connect", nonces, hello))
+            nonces = read_exactly(connection, NONCE_BYTES) + (nonce := token_bytes(NONCE_BYTES))
+            connection.sendall(nonce + hello + proof(self.token, b"connect", nonces, hello))
             answer = read_exactly(connection, PROOF_BYTES)
         except OSError as error:
-            raise RingError(f"{self.mine} was not let in by {theirs}: {error}; is its {TOKEN} another?") from None
+            raise RingError(f"{theirs} rejected {self.mine}: {error}; it may have another {TOKEN}") from None
         if not hmac.compare_digest(answer, proof(self.token, b"accept", nonces, hello)):
             raise RingError(f"{self.mine} does not trust {theirs}: it does not know this job's {TOKEN}")
         return Link(self.mine, theirs, connection)
 
     def accept(self, purpose: bytes, expected: Iterable[int]) -> Link:
-        """A link from one of the expected ranks; strangers are turned away."""
+        """Return a link from one of the expected ranks; reject other clients."""
         waiting = sorted(expected)
         while True:
             self.listener.settimeout(self.left())
             try:
                 connection, (address, port) = self.listener.accept()
             except TimeoutError:
-                missing = ", ".join(f"rank {rank} on {self.node(rank)} ({self.known(rank)})" for rank in waiting)
-                raise RingError(f"{self.mine} waited {self.limits.connect:g} s in vain for {missing}") from None
+                missing = ", ".join(
+                    f"rank {rank} on {self.node(rank)} ({self.expected_address(rank)})" for rank in waiting
+                )
+                raise RingError(
+                    f"{self.mine} waited {self.limits.connect:g} s, but these did not connect: {missing}"
+                ) from None
             try:
                 connection.settimeout(min(HANDSHAKE_SECONDS, self.left()))
                 rank = self.examine(connection, purpose, waiting)
             except OSError as error:
                 connection.close()
-                sys.stderr.write(f"tailrack ring: {self.mine} turned {address} away: {error}\n")
+                sys.stderr.write(f"tailrack ring: {self.mine} rejected {address}: {error}\n")
                 continue
             return Link(self.mine, Place(rank, self.node(rank), address, port), connection)
 
     def examine(self, connection: socket.socket, purpose: bytes, waiting: list[int]) -> int:
-        """The rank that connected; ConnectionError where that is nobody who is expected."""
+        """Return the rank that connected. Raises ConnectionError if it is not expected."""
         connection.sendall(nonce := token_bytes(NONCE_BYTES))
-        told = read_exactly(connection, NONCE_BYTES + HELLO.size + PROOF_BYTES)
-        hello = told[NONCE_BYTES:-PROOF_BYTES]
-        nonces = nonce + told[:NONCE_BYTES]
-        if not hmac.compare_digest(told[-PROOF_BYTES:], proof(self.token, b"connect", nonces, hello)):
+        message = read_exactly(connection, NONCE_BYTES + HELLO.size + PROOF_BYTES)
+        hello = message[NONCE_BYTES:-PROOF_BYTES]
+        nonces = nonce + message[:NONCE_BYTES]
+        if not hmac.compare_digest(message[-PROOF_BYTES:], proof(self.token, b"connect", nonces, hello)):
             raise ConnectionError(f"it does not know this job's {TOKEN}")
-        asked, rank, to = HELLO.unpack(hello)
-        if (asked, to) != (purpose, self.mine.rank) or rank not in waiting:
+        requested, rank, target = HELLO.unpack(hello)
+        if (requested, target) != (purpose, self.mine.rank) or rank not in waiting:
             raise ConnectionError(f"rank {rank} is not expected here now")
         connection.sendall(proof(self.token, b"accept", nonces, hello))
         return int(rank)
 
-    def known(self, rank: int) -> str:
-        """The address of a rank that has not shown up, as far as names tell."""
+    def expected_address(self, rank: int) -> str:
+        """Return the address of a missing rank from its node's name, or the error of that lookup."""
         try:
             return socket.gethostbyname(self.node(rank))
         except OSError as error:

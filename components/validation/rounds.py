@@ -1,4 +1,4 @@
-"""The rounds of a search for slow nodes, driven by measurements that go on side by side."""
+"""Run the rounds of a search for slow nodes, with the groups of a round side by side."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -7,9 +7,9 @@ from typing import Any
 from components.validation.slow_nodes import NOISE, search
 
 Groups = tuple[tuple[str, ...], ...]
-ONE_RUN = 0.1  # how far a single run over sockets may be off, either way
-MOST_NOISE = 0.25  # beyond this nobody could be told from the others
-LEAST_NODES = 3  # of two nodes that are slow together nobody can say which it is
+ONE_RUN = 0.1  # variation of a single run over sockets, either way
+MOST_NOISE = 0.25  # with more noise no node can be singled out
+LEAST_NODES = 3  # with two nodes it is unclear which one is slow
 
 
 def suspects(
@@ -18,11 +18,11 @@ def suspects(
     measure: Callable[[int, Groups], Mapping[tuple[str, ...], float | None] | None],
     spread: float | None,
 ) -> list[dict[str, Any]]:
-    """The nodes, or pairs of them, that hold the others back.
+    """Return the nodes, or pairs of nodes, that slow down the others.
 
-    spread    of the runs of all of them, (largest - smallest) / middle; None where there was one run
-    measure   bus bandwidth in GB/s of each group of a round, by the number of the round and its groups; None when there
-              is no time left, which ends the search without accusing anybody
+    spread    spread of the runs of all nodes, (largest - smallest) / median; None for a single run
+    measure   returns the bus bandwidth in GB/s of each group of a round, from the round's number and groups; None if no
+              time is left, which ends the search without a suspect
     """
     noise = ONE_RUN if spread is None else max(NOISE, spread / 2)
     rounds, number = search(nodes, reference, min(noise, MOST_NOISE)), 1

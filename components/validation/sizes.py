@@ -1,7 +1,7 @@
-"""Message sizes as nccl-tests writes them: `512`, `64K`, `4M`, `1G`, powers of 1024.
+"""Message sizes in nccl-tests' notation: `512`, `64K`, `4M`, `1G`, powers of 1024.
 
-Source: `parsesize` in nccl-tests' src/common.cu. Fractions, which it also takes, are refused here: a size must
-be a whole number of bytes.
+Source: `parsesize` in nccl-tests' src/common.cu. It also accepts fractions, which are refused here: a size must be a
+whole number of bytes.
 """
 
 import re
@@ -11,7 +11,7 @@ _SIZE = re.compile(r"(?P<number>[0-9]{1,18})(?P<unit>[KMG]?)", re.ASCII | re.IGN
 
 
 def parse_size(text: str | int) -> int:
-    """Bytes of `64K`, `4M`, `1G` or a plain number of bytes; ValueError says what is accepted."""
+    """Return the bytes of `64K`, `4M`, `1G` or a plain number. Raises ValueError with the accepted forms."""
     found = _SIZE.fullmatch(str(text).strip())
     size = int(found["number"]) * _UNITS[found["unit"].upper()] if found else 0
     if size <= 0 or isinstance(text, bool):
@@ -23,9 +23,9 @@ def parse_size(text: str | int) -> int:
 
 
 def sizes_between(minimum: int, maximum: int, factor: int) -> tuple[int, ...]:
-    """The sizes in bytes that nccl-tests measures for `-b minimum -e maximum -f factor`, smallest first."""
+    """Return the sizes in bytes that nccl-tests measures for `-b minimum -e maximum -f factor`, smallest first."""
     if factor < 2:
-        raise ValueError(f"a factor of {factor} never leaves the smallest size: it must be 2 or more")
+        raise ValueError(f"the factor is {factor}: it must be 2 or more, else the size does not grow")
     if minimum < 1:
         raise ValueError(f"the smallest size is {minimum} bytes: it must be at least 1")
     if maximum < minimum:
@@ -37,7 +37,7 @@ def sizes_between(minimum: int, maximum: int, factor: int) -> tuple[int, ...]:
 
 
 def format_size(size_bytes: int) -> str:
-    """`65536` as `64 KiB`; a size that is no whole multiple of 1024 stays in bytes."""
+    """Return `65536` as `64 KiB`; a size that is not a multiple of 1024 stays in bytes."""
     for unit, scale in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
         if size_bytes >= scale and size_bytes % scale == 0:
             return f"{size_bytes // scale} {unit}"

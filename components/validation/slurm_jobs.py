@@ -1,6 +1,6 @@
-"""Batch jobs of a measurement: submitted side by side as the user who runs this, waited for, and read.
+"""Submit the batch jobs of a measurement side by side as the current user, wait for them, and read their output.
 
-Runs on the head node. What a job leaves lies in a folder of its own in the user's home.
+Runs on the head node. Each job has its own folder in the user's home.
 """
 
 import contextlib
@@ -16,23 +16,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-# Of an output: the start, which names ranks and devices, and the end, which is the table. What may be between is a log.
+# Long outputs keep their start (ranks and devices) and end (the table); the middle may be a log.
 OUTPUT_LIMIT = 200_000
 COMMAND_SECONDS = 60
 POLL_SECONDS = 0.5
-# That nodes may clean up after a job that has ended, before nobody waits for them any more.
+# Limit for nodes to clean up after a job that has ended.
 CLEAN_SECONDS = 20
 _NOT_STARTED = ("PENDING", "CONFIGURING")
 _NOT_ENDED = (*_NOT_STARTED, "RUNNING", "COMPLETING", "SUSPENDED")
 
 
 class Refused(Exception):
-    """Slurm did not take a job; the text is what it said."""
+    """Slurm rejected a job; the text is its message."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds until a job whose nodes are free has started, and until it has ended after that."""
+    """Seconds until a job with free nodes has started, and then until it has ended."""
 
     start: float
     run: float
@@ -40,11 +40,11 @@ class Limits:
 
 @dataclass(frozen=True)
 class Order:
-    """A job to be submitted: files by name go into its folder, `job.sh` among them, which is given `arguments`.
+    """A job to submit. `files` by name go into its folder; Slurm runs `job.sh` with `arguments`.
 
-    nodes     all of them take part
-    options   further ones of sbatch
-    reads     whether a name of a file that the job leaves in its folder is to be read when it has ended
+    nodes     nodes of the job, all of them
+    options   further options of sbatch
+    reads     patterns of files in the job's folder to read after its end
     """
 
     folder: Path
@@ -68,9 +68,9 @@ class _Job:
 
 
 def run_jobs(orders: Iterable[Order], limits: Limits) -> list[dict[str, Any]]:
-    """Run jobs side by side, and return of each what JobReport.from_json reads, and `files` by name. Raises Refused.
+    """Run jobs side by side; return each job's report for JobReport.from_json, and `files` by name. Raises Refused.
 
-    When this program is ended before the jobs, so are they.
+    If this program ends early, it cancels the jobs.
     """
     jobs: list[_Job] = []
     try:
@@ -81,42 +81,42 @@ def run_jobs(orders: Iterable[Order], limits: Limits) -> list[dict[str, Any]]:
     finally:
         for job in jobs:
             if job.state in _NOT_ENDED:
-                say(f"job {job.number}: {job.waited or 'not waited for any longer'}")
+                say(f"job {job.number}: {job.waited or 'cancelled'}")
                 _command("scancel", str(job.number))
     return [_report(job) for job in jobs]
 
 
-def say(words: str) -> None:
+def say(message: str) -> None:
     """Write to the log of the step."""
-    sys.stderr.write(words + "\n")
+    sys.stderr.write(message + "\n")
 
 
-def _command(*words: str, folder: Path | None = None) -> str:
-    """What a command prints; empty where it fails, with what it said in the log."""
-    done = _run(words, folder)
-    if done.returncode:
-        say(f"{' '.join(words)}: exit {done.returncode}: {done.stderr.strip()}")
+def _command(*command: str, folder: Path | None = None) -> str:
+    """Return the output of a command; empty if it fails, with its error in the log."""
+    process = _run(command, folder)
+    if process.returncode:
+        say(f"{' '.join(command)}: exit {process.returncode}: {process.stderr.strip()}")
         return ""
-    return done.stdout
+    return process.stdout
 
 
-def _run(words: Sequence[str], folder: Path | None) -> "subprocess.CompletedProcess[str]":
+def _run(command: Sequence[str], folder: Path | None) -> "subprocess.CompletedProcess[str]":
     try:
         return subprocess.run(
-            words, cwd=folder, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS, check=False
+            command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return subprocess.CompletedProcess(words, 124, "", str(error))
+        return subprocess.CompletedProcess(command, 124, "", str(error))
 
 
 def _empty(folder: Path) -> None:
-    """Take everything out of a folder, which stays the one that it is: nodes that have looked into it know no other."""
+    """Empty a folder but keep it: nodes that have opened it would not see a new one."""
     with contextlib.suppress(OSError):
-        for each in os.scandir(folder) if not folder.is_symlink() else ():
-            if each.is_dir(follow_symlinks=False):
-                shutil.rmtree(each.path, ignore_errors=True)
+        for entry in os.scandir(folder) if not folder.is_symlink() else ():
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
             else:
-                Path(each.path).unlink()
+                Path(entry.path).unlink()
 
 
 def _submit(order: Order) -> _Job:
@@ -125,9 +125,9 @@ def _submit(order: Order) -> _Job:
         order.folder.unlink()
     order.folder.mkdir(parents=True, exist_ok=True)
     for name, text in order.files.items():
-        (order.folder / name).unlink(missing_ok=True)  # a FIFO would be waited for
+        (order.folder / name).unlink(missing_ok=True)  # writing to a FIFO would block
         (order.folder / name).write_text(text + "\n", encoding="utf-8")
-    words = [
+    command = [
         "sbatch",
         "--parsable",
         f"--output={order.folder}/output",
@@ -137,35 +137,35 @@ def _submit(order: Order) -> _Job:
         str(order.folder / "job.sh"),
         *order.arguments,
     ]
-    done = _run(words, order.folder)
-    number = done.stdout.strip().partition(";")[0]
-    if done.returncode or not number.isdecimal():
-        raise Refused(f"{' '.join(words)}: {done.stderr.strip() or done.stdout.strip()}")
+    process = _run(command, order.folder)
+    number = process.stdout.strip().partition(";")[0]
+    if process.returncode or not number.isdecimal():
+        raise Refused(f"{' '.join(command)}: {process.stderr.strip() or process.stdout.strip()}")
     say(f"submitted job {number} for {', '.join(order.nodes)}")
     return _Job(order, int(number), begin=time.monotonic())
 
 
-def _look(job: _Job) -> None:
-    told = _command("scontrol", "show", "job", str(job.number), "--json")
+def _update(job: _Job) -> None:
+    output = _command("scontrol", "show", "job", str(job.number), "--json")
     try:
-        job.shown = json.loads(told)["jobs"][0]
+        job.shown = json.loads(output)["jobs"][0]
         state = job.shown["job_state"]
         states = state if isinstance(state, list) else str(state).split("+")
         job.state, job.cleans = str(states[0]), "COMPLETING" in states[1:]
     except (ValueError, LookupError, TypeError):
-        return  # slurmctld may be busy for a moment; the limits end this
+        return  # slurmctld may be busy for a moment; the limits end the wait
     job.end = job.end if job.cleans and job.end else time.monotonic()
 
 
 def _wait(job: _Job, limits: Limits) -> None:
-    _look(job)
+    _update(job)
     while job.state in _NOT_STARTED:
         if time.monotonic() - job.begin >= limits.start:
             job.waited = f"not started within {limits.start:g}s"
             say(_command("scontrol", "show", "job", str(job.number)))
             return
         time.sleep(POLL_SECONDS)
-        _look(job)
+        _update(job)
     say(f"job {job.number}: {job.state}")
     begin = time.monotonic()
     while job.state in _NOT_ENDED:
@@ -173,12 +173,12 @@ def _wait(job: _Job, limits: Limits) -> None:
             job.waited = f"not ended within {limits.run:g}s"
             return
         time.sleep(POLL_SECONDS)
-        _look(job)
-    # Who looks at the nodes when all is measured finds them idle.
+        _update(job)
+    # The next program that checks the nodes should find them idle.
     begin = time.monotonic()
     while job.cleans and time.monotonic() - begin < CLEAN_SECONDS:
         time.sleep(POLL_SECONDS)
-        _look(job)
+        _update(job)
 
 
 def _report(job: _Job) -> dict[str, Any]:
@@ -189,7 +189,7 @@ def _report(job: _Job) -> dict[str, Any]:
         "state": job.state,
         "exit_code": _exit_code(job.shown),
         "seconds": max(0, round(job.end - job.begin)),
-        # All that were asked for, or none. Slurm lists those that have still to clean up alone once the job has ended.
+        # All requested nodes or none. After a job's end, Slurm lists only the nodes that are still cleaning up.
         "nodes": list(job.order.nodes) if job.shown.get("nodes") else [],
         "facts": {"waited": job.waited} if job.waited else {},
         "output": read_kept(folder / "output"),
@@ -205,30 +205,30 @@ def _exit_code(shown: Mapping[str, Any]) -> int:
 
 
 def read_kept(path: Path, limit: int = OUTPUT_LIMIT) -> str:
-    """A regular file's text: all of it, or as many whole lines of its start and its end as the limit has room for.
+    """Return the text of a regular file, or as many whole lines of its start and end as the limit allows.
 
-    Empty where there is no such file: what lies there is in other jobs' hands too.
+    Empty without such a file: other jobs can change the folder.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return ""
     with os.fdopen(handle, "rb") as file:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
             return ""
-        if found.st_size <= limit:
+        if status.st_size <= limit:
             return _text(file.read(limit))
         start = _text(file.read(limit // 2))
         file.seek(-(limit // 2), os.SEEK_END)
         end = _text(file.read(limit // 2))
-    return kept(start, end)
+    return without_middle(start, end)
 
 
-def kept(start: str, end: str) -> str:
-    """The start and the end of a text, without the line at each that may be a half one."""
+def without_middle(start: str, end: str) -> str:
+    """Join the start and end of a text, without the possibly incomplete lines at the cut."""
     return f"{start[: start.rfind(chr(10)) + 1]}[the middle of this output is left out]\n{end[end.find(chr(10)) + 1 :]}"
 
 
-def _text(found: bytes) -> str:
-    return found.decode("utf-8", errors="replace")
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", errors="replace")

@@ -1,4 +1,4 @@
-"""What slurmctld knows of nodes, as `scontrol show nodes --json` has it. Pure; on the head node and on nodes."""
+"""Nodes in the output of `scontrol show nodes --json`. Pure; used on the head node and on nodes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from components.validation.json_part import first_object
 
-# Flags of a node that takes no work, whatever else it is.
+# Flags of a node that accepts no work, whatever else it has.
 _OUT = frozenset({"DRAIN", "DOWN", "FAIL", "NOT_RESPONDING", "INVALID_REG", "REBOOT_ISSUED", "POWERED_DOWN"})
 _GPU = re.compile(r"\bgpu:([A-Za-z0-9._-]+:[0-9]+)")
-# Of a node that still has jobs.
+# Flags of a node that still has jobs.
 _BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 
 
@@ -20,11 +20,12 @@ _BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 class Node:
     """A node of the cluster.
 
-    flags    Slurm's words: `IDLE`, `DRAIN`, ...
-    reason   why it is out, empty where nobody said; who set it (`slurm` for Slurm itself), and when, in Unix seconds
-    gpus     such as h200:8; several kinds by comma; empty without GPUs
-    partitions, features   that it is in, and has now
-    last_busy   when its last job ended, in Unix seconds; 0 where slurmctld does not know
+    flags    Slurm's states: `IDLE`, `DRAIN`, ...
+    reason   reason why it is out, empty without one; `by` is the user who set it (`slurm` for Slurm itself), `since`
+             the Unix time
+    gpus     such as h200:8; several kinds separated by commas; empty without GPUs
+    partitions, features   partitions of the node, and its active features
+    last_busy   end of its last job in Unix seconds; 0 if unknown
     """
 
     name: str
@@ -44,19 +45,17 @@ class Node:
 
     @property
     def busy(self) -> bool:
-        """Whether it has jobs, or sees them off. Of many nodes that are asked together, 24.11 may still say so of one
-        whose jobs have ended.
-        """
+        """Whether it has jobs or cleans up after one. In a query for many nodes, 24.11 may report finished jobs."""
         return bool(self.flags & _BUSY)
 
     @property
     def answers(self) -> bool:
-        """Whether slurmctld hears of it."""
+        """Whether slurmctld reaches it."""
         return not self.flags & {"NOT_RESPONDING", "POWERED_DOWN"}
 
     @property
     def state(self) -> str:
-        """For people: `drained`, `down, not responding`, `mixed`."""
+        """Its state for people: `drained`, `down, not responding`, `mixed`."""
         if "DOWN" in self.flags:
             words = ["down"]
         elif "DRAIN" in self.flags:
@@ -68,41 +67,41 @@ class Node:
 
 
 def read_nodes(text: str) -> list[Node]:
-    """Read what scontrol printed, sorted by name. Raises ValueError for what is not of its form.
+    """Return the nodes in scontrol's output, sorted by name. Raises ValueError if it is malformed.
 
-    A plugin's warning may stand before it.
+    A plugin's warning may precede the JSON.
     """
-    whole, complete = first_object(text, lambda each: isinstance(each.get("nodes"), list))
+    data, complete = first_object(text, lambda entry: isinstance(entry.get("nodes"), list))
     if not complete:
-        raise ValueError("no nodes as Slurm prints them")
+        raise ValueError("scontrol printed no list of nodes")
     try:
-        return sorted((_node(each) for each in whole["nodes"] if each is not None), key=lambda node: node.name)
+        return sorted((_node(entry) for entry in data["nodes"] if entry is not None), key=lambda node: node.name)
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError("no nodes as Slurm prints them") from error
+        raise ValueError("scontrol printed no list of nodes") from error
 
 
-def _node(told: Mapping[str, Any]) -> Node:
-    state = told["state"] or "UNKNOWN"
+def _node(entry: Mapping[str, Any]) -> Node:
+    state = entry["state"] or "UNKNOWN"
     return Node(
-        str(told["name"]),
+        str(entry["name"]),
         frozenset(state if isinstance(state, list) else str(state).split("+")),
-        str(told.get("reason") or ""),
-        str(told.get("reason_set_by_user") or ""),
-        number(told.get("reason_changed_at")),
-        ", ".join(_GPU.findall(str(told.get("gres") or ""))),
-        _names(told.get("partitions")),
-        _names(told.get("active_features")),
-        number(told.get("last_busy")),
+        str(entry.get("reason") or ""),
+        str(entry.get("reason_set_by_user") or ""),
+        number(entry.get("reason_changed_at")),
+        ", ".join(_GPU.findall(str(entry.get("gres") or ""))),
+        _names(entry.get("partitions")),
+        _names(entry.get("active_features")),
+        number(entry.get("last_busy")),
     )
 
 
-def _names(told: Any) -> frozenset[str]:
-    """A list of names (since 22.05), or one text of them."""
-    return frozenset(map(str, told) if isinstance(told, list) else filter(None, str(told or "").split(",")))
+def _names(value: Any) -> frozenset[str]:
+    """Return the names in a list (since 22.05) or in one text."""
+    return frozenset(map(str, value) if isinstance(value, list) else filter(None, str(value or "").split(",")))
 
 
 def number(value: Any) -> int:
-    """0 for none. A number by itself (22.05), or in an object that may say that there is none (since 23.02)."""
+    """Return a number, 0 without one. 22.05 prints it plain, 23.02 and later as an object that may be unset."""
     if isinstance(value, Mapping):
         return int(value["number"]) if value.get("set") and not value.get("infinite") else 0
     return int(value or 0)

@@ -11,12 +11,12 @@ def read_versions(output: str) -> dict[str, str]:
     """Return the versions by program; a program that printed none is missing.
 
     Source: NCCL prints `NCCL version 2.28.9+cuda13.0` (src/init.cc), where the second part is the CUDA release that it
-    was built with. If ranks print different versions, all are given, joined by commas.
+    was built with. If ranks print different versions, all are returned, joined by commas.
     """
     nccl = list(dict.fromkeys(_NCCL.findall(output)))
-    found = {
+    versions = {
         "NCCL": [version.partition("+cuda")[0] for version in nccl],
         "CUDA": [cuda for version in nccl if (cuda := version.partition("+cuda")[2])],
         "nccl-tests": _TESTS.findall(output),
     }
-    return {name: ", ".join(dict.fromkeys(each)) for name, each in found.items() if each}
+    return {name: ", ".join(dict.fromkeys(each)) for name, each in versions.items() if each}

@@ -10,15 +10,17 @@ COLUMNS = ("size", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "in-place busbw 
 
 
 def scopes_of(validation: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Every result of the output `validation` with its name: nodes by themselves as `node a1`, then sites, then all."""
+    """Return every result of the output `validation` with its name: single nodes as `node a1`, then sites, then
+    cross-site.
+    """
     results = {f"node {name}": result for name, result in validation.get("node", {}).items()}
     sites = {name: result for name, result in validation.items() if name not in ("node", "cross-site")}
-    across = {name: result for name, result in validation.items() if name == "cross-site"}
-    return [*sorted(results.items()), *sorted(sites.items()), *across.items()]
+    cross_site = {name: result for name, result in validation.items() if name == "cross-site"}
+    return [*sorted(results.items()), *sorted(sites.items()), *cross_site.items()]
 
 
 def table_rows(result: Result) -> list[tuple[str, ...]]:
-    """One tuple of text for each size, in the order of `COLUMNS`; out of place unless the column says otherwise."""
+    """Return one row of texts per size, in the order of `COLUMNS`; out of place unless the column names in-place."""
     return [
         (
             format_size(row["bytes"]),
@@ -33,7 +35,7 @@ def table_rows(result: Result) -> list[tuple[str, ...]]:
 
 
 def bandwidth(gb_per_s: float) -> str:
-    """GB/s as text: two decimals are enough for NVLink; between sites the first digits come later."""
+    """Return GB/s as text: two decimals for fast links, five for slow links between sites."""
     return f"{gb_per_s:.2f}" if gb_per_s >= 1 else f"{gb_per_s:.5f}"
 
 

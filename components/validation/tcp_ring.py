@@ -1,10 +1,10 @@
-"""A ring of a Slurm step's tasks over TCP: all_reduce where no one MPI is on all nodes.
+"""An all_reduce ring over TCP between the tasks of a Slurm step, for nodes without a common MPI.
 
-Slurm's environment says who takes part, and names of nodes resolve to their addresses on the interface where they meet
-(ring_meeting.py). There they learn each other's addresses on the interface that is measured, then each rank connects to
-the next one. Every socket is bound to either. The data is as safe as the network: a tailnet encrypts it.
+Slurm's environment lists the tasks, and node names resolve to addresses on the meeting interface (ring_meeting.py).
+There the ranks exchange their addresses on the measured interface; then each rank connects to the next one. Every
+socket is bound to one of the two interfaces. The data is only as safe as the network: a tailnet encrypts it.
 
-Every wait has a limit; RingError is one line that names this rank, the other one, its node and its address.
+Every wait has a limit. RingError is one line that names this rank, the other rank, its node and its address.
 """
 
 import os
@@ -17,14 +17,14 @@ import numpy as np
 from components.validation.ring_meeting import Limits, Link, Meeting, Place
 
 MEETING, RING = b"m", b"r"
-SEGMENT = 256 * 1024  # bytes; what is summed at once stays in a core's cache
+SEGMENT = 256 * 1024  # bytes; a segment stays in a core's cache while it is summed
 
 
 class Ring:
-    """All tasks of this Slurm step. Raises RingError where they do not find each other.
+    """All tasks of this Slurm step. Raises RingError if they do not find each other.
 
-    address   of the interface that is measured
-    meet      of the one on which nodes' names lead to them
+    address   address of the measured interface
+    meet      address of the interface to which node names resolve
     """
 
     def __init__(self, address: str, meet: str, limits: Limits, environment: Mapping[str, str] = os.environ) -> None:
@@ -37,12 +37,12 @@ class Ring:
             meeting.listener.close()
             meeting.listen_at(self.rank, address)
         addresses = self.allgather([address, meeting.mine.port])
-        after, before = (self.rank + 1) % self.ranks, (self.rank - 1) % self.ranks
-        place = Place(after, meeting.node(after), *addresses[after])
-        # Neighbours take turns, or all would connect and nobody accept.
+        next_rank, previous_rank = (self.rank + 1) % self.ranks, (self.rank - 1) % self.ranks
+        place = Place(next_rank, meeting.node(next_rank), *addresses[next_rank])
+        # Neighbours take turns: if all connected first, none would accept.
         if self.rank % 2 == 0:
             self.next = meeting.connect(RING, place)
-        self.previous = meeting.accept(RING, [before])
+        self.previous = meeting.accept(RING, [previous_rank])
         if self.rank % 2:
             self.next = meeting.connect(RING, place)
         meeting.listener.close()
@@ -52,10 +52,10 @@ class Ring:
 
     @staticmethod
     def _meet(meeting: Meeting) -> list[Link]:
-        """Links from all ranks to rank 0, in rank order; on another rank the one link to it."""
+        """Return the links from all ranks to rank 0, in rank order; on another rank the single link to it."""
         if meeting.mine.rank:
             node = meeting.node(0)
-            return [meeting.connect(MEETING, Place(0, node, node, meeting.door))]
+            return [meeting.connect(MEETING, Place(0, node, node, meeting.port))]
         links: dict[int, Link] = {}
         while len(links) < meeting.ranks - 1:
             link = meeting.accept(MEETING, set(range(1, meeting.ranks)) - links.keys())
@@ -63,24 +63,24 @@ class Ring:
         return [links[rank] for rank in sorted(links)]
 
     def allgather(self, value: Any) -> list[Any]:
-        """Each rank's value, of what JSON can say, in rank order."""
+        """Return each rank's value (of JSON's types) in rank order."""
         if self.rank:
-            self.links[0].tell(value)
-            return list(self.links[0].hear())
-        values = [value, *(link.hear() for link in self.links)]
+            self.links[0].send(value)
+            return list(self.links[0].receive())
+        values = [value, *(link.receive() for link in self.links)]
         for link in self.links:
-            link.tell(values)
+            link.send(values)
         return values
 
     def barrier(self) -> None:
-        """Return when all ranks are here."""
+        """Return when all ranks have called it."""
         self.allgather(None)
 
     def all_reduce(self, source: np.ndarray, receive: np.ndarray) -> None:
         """Sum float32 of all ranks into `receive`, which may be `source` itself.
 
-        Each part of the array goes round twice: once to be summed, once to be copied. What comes in, summed or
-        copied, is what goes out next, so a byte is sent on as soon as it is there.
+        Each part of the array travels the ring twice: once to be summed, once to be copied. A received part is the next
+        one to send, so each byte is forwarded as soon as it arrives.
         """
         bounds = [receive.size * number // self.ranks for number in range(self.ranks + 1)]
 
@@ -104,7 +104,7 @@ class Ring:
                 self._wait(sender, receiver, first.nbytes + receiver.done)
 
     def _wait(self, sender: "Sender", receiver: "Receiver", ready: int) -> None:
-        """Wait until something can move; the next rank says nothing here, so what it sends is its end."""
+        """Wait until data can move. The next rank sends nothing here, so readable data means that it closed."""
         waiting = select.poll()
         sends = bool(sender.parts) and ready > sender.done
         waiting.register(self.next.connection, select.POLLIN | (select.POLLOUT if sends else 0))
@@ -112,21 +112,21 @@ class Ring:
             waiting.register(self.previous.connection, select.POLLIN)
         events = dict(waiting.poll(self.limits.progress * 1000))
         if not events:
-            link, does = (self.previous, "sent") if receiver.parts else (self.next, "taken")
-            raise link.lost(f"it has {does} nothing for {self.limits.progress:g} s")
+            link, verb = (self.previous, "sent") if receiver.parts else (self.next, "received")
+            raise link.lost(f"it has {verb} nothing for {self.limits.progress:g} s")
         if events.get(self.next.connection.fileno(), 0) & ~select.POLLOUT:
             self.next.moved(lambda: len(self.next.connection.recv(1)))
 
 
 class Sender:
-    """Parts on their way to the next rank; `done` bytes have left."""
+    """Parts to send to the next rank; `done` bytes are sent."""
 
     def __init__(self, link: Link, parts: list[np.ndarray]) -> None:
         self.link, self.done = link, 0
         self.parts = [part.view(np.uint8) for part in reversed(parts) if part.size]
 
     def move(self, ready: int) -> int:
-        """Send what can be sent now of the first `ready` bytes; how many went."""
+        """Send as many of the first `ready` bytes as possible now; return their number."""
         if not self.parts or ready <= self.done:
             return 0
         part = self.parts[-1]
@@ -139,32 +139,32 @@ class Sender:
 
 
 class Receiver:
-    """Parts to come from the previous rank: (where to, what to add or None); `done` bytes are there."""
+    """Parts to receive from the previous rank: (target, summand or None); `done` bytes have arrived."""
 
     def __init__(self, link: Link, parts: list[tuple[np.ndarray, np.ndarray | None]], scratch: np.ndarray) -> None:
         self.link, self.scratch, self.done = link, scratch, 0
         self.parts = [part for part in reversed(parts) if part[0].size]
-        self.place = self.pending = 0  # bytes: done in this part; in scratch, less than one float32
+        self.place = self.pending = 0  # bytes: finished in this part; in scratch, less than one float32
 
     def move(self) -> int:
-        """Take and sum, or copy, what has come; how many bytes."""
+        """Receive, and sum or copy; return the number of finished bytes."""
         if not self.parts:
             return 0
-        target, own = self.parts[-1]
+        target, summand = self.parts[-1]
         rest = target.nbytes - self.place
-        if own is None:
+        if summand is None:
             into = target.view(np.uint8)[self.place :][:SEGMENT]
             count = whole = self.link.moved(lambda: self.link.connection.recv_into(into))
         else:
             bytes_ = self.scratch.view(np.uint8)
             into = bytes_[self.pending : min(rest, SEGMENT)]
             count = self.link.moved(lambda: self.link.connection.recv_into(into))
-            there = self.pending + count
-            whole = there - there % 4
+            available = self.pending + count
+            whole = available - available % 4
             start, end = self.place // 4, (self.place + whole) // 4
-            np.add(own[start:end], self.scratch[: whole // 4], out=target[start:end])
-            self.pending = there - whole
-            bytes_[: self.pending] = bytes_[whole:there]
+            np.add(summand[start:end], self.scratch[: whole // 4], out=target[start:end])
+            self.pending = available - whole
+            bytes_[: self.pending] = bytes_[whole:available]
         self.place += whole
         self.done += whole
         if self.place == target.nbytes:

@@ -1,4 +1,4 @@
-"""What examples/training/benchmark.py has printed, read: words of a user's job, which may print anything."""
+"""Parse the output of examples/training/benchmark.py, which is untrusted output of a user's job."""
 
 import json
 import math
@@ -14,7 +14,7 @@ _LATE_SHARE = 0.95
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """One run: seconds of each step, the loss at its end (None: no number), and whether all ranks were alike."""
+    """One run: seconds of each step, the final loss (None if it is not a number), and whether all ranks agree."""
 
     seconds: tuple[float, ...]
     loss: float | None
@@ -22,22 +22,22 @@ class TrainingRun:
 
     @property
     def median(self) -> float:
-        """Seconds of the step in the middle."""
+        """Seconds of the median step."""
         return statistics.median(self.seconds)
 
     @property
     def jitter(self) -> float:
-        """How much longer than the middle one a step takes that 5 % of the steps are slower than, as a share of it."""
+        """How much longer than the median the slowest 5 % of the steps take at least, as a fraction."""
         ranked = sorted(self.seconds)
         return ranked[math.ceil(_LATE_SHARE * len(ranked)) - 1] / self.median - 1
 
 
 @dataclass(frozen=True)
 class TrainingFigures:
-    """All that was printed and holds. `batch` is images a rank and step; None, or nothing, where it was not said.
+    """The valid part of the output. `batch` is images per rank and step; missing values are None or empty.
 
     missing    nodes whose Python has no PyTorch
-    problems   what does not hold, in words
+    problems   problems of the output, in words
     """
 
     version: int | None = None
@@ -54,26 +54,26 @@ class TrainingFigures:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Images a second of all ranks together, by run: by the step in the middle."""
+        """Images per second of all ranks together by run, from the median step."""
         return tuple((self.batch or 0) * (self.ranks or 0) / run.median for run in self.runs)
 
     @property
     def judged(self) -> int | None:
-        """Which run is in the middle, the lower one of two; None where there is none."""
-        ranked = sorted(range(len(self.runs)), key=lambda at: self.rates[at])
+        """The index of the median run, the lower one of two; None without runs."""
+        ranked = sorted(range(len(self.runs)), key=lambda number: self.rates[number])
         return ranked[(len(ranked) - 1) // 2] if ranked else None
 
     @property
     def relative_spread(self) -> float | None:
-        """(largest - smallest) / middle of the runs; None where fewer than two say anything."""
+        """(largest - smallest) / median of the runs; None with fewer than two runs."""
         if len(self.runs) < 2 or self.judged is None:
             return None
         return (max(self.rates) - min(self.rates)) / self.rates[self.judged]
 
 
 def read_training(text: str) -> TrainingFigures:
-    """The figures in a job's output, as far as they go; nothing is raised."""
-    about: Mapping[str, Any] | None = None
+    """Return the figures in a job's output, as far as they go; nothing is raised."""
+    settings: Mapping[str, Any] | None = None
     runs, problems, missing, ended = list[TrainingRun](), list[str](), list[str](), False
     for line in text.splitlines():
         word, _, rest = line.partition(" ")
@@ -81,21 +81,21 @@ def read_training(text: str) -> TrainingFigures:
             missing.append(rest.strip()[:63])
         if word != PREFIX:
             continue
-        kind, _, told = rest.partition(" ")
+        kind, _, text_of_line = rest.partition(" ")
         try:
-            said = json.loads(told)
-            if kind == "begin" and about is None:
-                about = _about(said)
-            elif kind == "run" and about is not None and said["run"] == len(runs) + 1:
-                runs.append(_run(said))
-            elif kind == "end" and said["runs"] == len(runs):
+            data = json.loads(text_of_line)
+            if kind == "begin" and settings is None:
+                settings = _about(data)
+            elif kind == "run" and settings is not None and data["run"] == len(runs) + 1:
+                runs.append(_run(data))
+            elif kind == "end" and data["runs"] == len(runs):
                 ended = True
             else:
                 problems.append(f"a line '{kind[:20]}' is out of place")
         except (ValueError, TypeError, LookupError, RecursionError, AttributeError):
             problems.append(f"a line '{kind[:20]}' cannot be read")
     return TrainingFigures(
-        **(about or {}), runs=tuple(runs), ended=ended, missing=tuple(sorted({*missing})), problems=tuple(problems)
+        **(settings or {}), runs=tuple(runs), ended=ended, missing=tuple(sorted({*missing})), problems=tuple(problems)
     )
 
 
@@ -108,12 +108,12 @@ def _about(said: Mapping[str, Any]) -> dict[str, Any]:
     return {**whole, **texts, "on_gpus": said["on_gpus"], "how": how}
 
 
-def _run(said: Mapping[str, Any]) -> TrainingRun:
-    seconds = tuple(_positive(each) for each in said["seconds"])
-    if not seconds or not isinstance(said["alike"], bool):
+def _run(data: Mapping[str, Any]) -> TrainingRun:
+    seconds = tuple(_positive(value) for value in data["seconds"])
+    if not seconds or not isinstance(data["alike"], bool):
         raise ValueError("a run has no steps")
-    loss = said["loss"]
-    return TrainingRun(seconds, None if loss is None else _number(loss), said["alike"])
+    loss = data["loss"]
+    return TrainingRun(seconds, None if loss is None else _number(loss), data["alike"])
 
 
 def _count(value: object) -> int:
@@ -129,10 +129,10 @@ def _number(value: object) -> float:
 
 
 def _positive(value: object) -> float:
-    found = _number(value)
-    if not 0 < found < 10**6:
+    number = _number(value)
+    if not 0 < number < 10**6:
         raise ValueError("no time")
-    return found
+    return number
 
 
 def _texts(value: Sequence[object]) -> tuple[str, ...]:

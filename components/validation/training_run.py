@@ -1,6 +1,6 @@
-"""The training benchmark on the head node, as the user: one Slurm job over the nodes, and what it left.
+"""Run the training benchmark from the head node as a user: one Slurm job over the nodes.
 
-Needs Python 3.10 and nothing else; the program that trains (examples/training/benchmark.py) runs on the nodes.
+Needs only Python 3.10; the training program (examples/training/benchmark.py) runs on the nodes.
 """
 
 import json
@@ -17,17 +17,23 @@ REFUSED = 3  # exit status: Slurm did not take the job
 
 
 def members(nodes: Sequence[str], gpus: Mapping[str, str]) -> tuple[tuple[str, ...], int]:
-    """Return the nodes that train and ranks a node: those with GPUs, each with as many as the least has; else all."""
-    having = tuple(node for node in nodes if gpus.get(node))
-    return (having, min(count(gpus[node]) for node in having)) if having else (tuple(nodes), 1)
+    """Return the nodes that train and the ranks per node: the nodes with GPUs with as many as the smallest has, else
+    all.
+    """
+    gpu_nodes = tuple(node for node in nodes if gpus.get(node))
+    return (gpu_nodes, min(count(gpus[node]) for node in gpu_nodes)) if gpu_nodes else (tuple(nodes), 1)
 
 
 def order(plan: Mapping[str, Any], jobs: Mapping[str, Any], nodes: Sequence[str], folder: Path) -> Order:
     """Return the job over these nodes."""
-    chosen, each = members(nodes, plan["gpus"])
+    chosen, per_node = members(nodes, plan["gpus"])
     on_gpus = any(plan["gpus"].get(node) for node in chosen)
-    options = [f"--ntasks={len(chosen) * each}", f"--ntasks-per-node={each}", f"--switches={_sites(plan, chosen)}"]
-    options += [f"--gpus-per-node={each}"] if on_gpus else []
+    options = [
+        f"--ntasks={len(chosen) * per_node}",
+        f"--ntasks-per-node={per_node}",
+        f"--switches={_sites(plan, chosen)}",
+    ]
+    options += [f"--gpus-per-node={per_node}"] if on_gpus else []
     return Order(folder, chosen, {**jobs["cpu_files"], "job.sh": jobs["cpu_job"]}, options, reads=["beside.*"])
 
 
@@ -35,15 +41,15 @@ def _sites(plan: Mapping[str, Any], nodes: Sequence[str]) -> int:
     return len({plan["sites"][node] for node in nodes})
 
 
-def main(told: Mapping[str, Any]) -> int:
+def main(task: Mapping[str, Any]) -> int:
     """Train, print the report, return the exit status.
 
-    told   `plan`, `jobs` (the job and its files), `nodes` that take part, and `absent`: why others do not
+    task   `plan`, `jobs` (the job and its files), `nodes` that take part, and `absent`: the reasons for other nodes
     """
-    # Ended in the middle, it takes its job with it.
+    # If it is terminated, it cancels its job.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    plan, nodes = told["plan"], told["nodes"]
-    job = order(plan, told["jobs"], nodes, Path.home() / ".tailrack" / "validation" / plan["scope"])
+    plan, nodes = task["plan"], task["nodes"]
+    job = order(plan, task["jobs"], nodes, Path.home() / ".tailrack" / "validation" / plan["scope"])
     try:
         (report,) = run_jobs([job], Limits(plan["start_seconds"], plan["run_seconds"]))
     except Refused as refused:
@@ -51,8 +57,8 @@ def main(told: Mapping[str, Any]) -> int:
         return REFUSED
     files = report.pop("files")
     report["beside"] = [files[name] for name in sorted(files)]
-    asked = {"nodes": len(job.nodes), "ranks": len(job.nodes) * members(nodes, plan["gpus"])[1]}
-    asked |= {"on_gpus": any(plan["gpus"].get(node) for node in job.nodes), "spans": _sites(plan, job.nodes) > 1}
-    absent = {**told["absent"], **{node: NO_GPU for node in nodes if node not in job.nodes}}
-    sys.stdout.write(json.dumps({**report, "asked": asked, "absent": absent}) + "\n")
+    settings = {"nodes": len(job.nodes), "ranks": len(job.nodes) * members(nodes, plan["gpus"])[1]}
+    settings |= {"on_gpus": any(plan["gpus"].get(node) for node in job.nodes), "spans": _sites(plan, job.nodes) > 1}
+    absent = {**task["absent"], **{node: NO_GPU for node in nodes if node not in job.nodes}}
+    sys.stdout.write(json.dumps({**report, "asked": settings, "absent": absent}) + "\n")
     return 0

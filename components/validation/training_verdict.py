@@ -1,7 +1,7 @@
-"""Turns the report of a training benchmark into what a stack outputs of it: judged like the bandwidth (verdict.py).
+"""Turn the report of a training benchmark into its output, judged like the bandwidth (verdict.py).
 
-Judged are images a second and rank, which is a GPU, or a node where they have none: by the step in the middle of the
-run in the middle. A figure that was not measured is None, never 0.
+The verdict depends on images per second and rank: the median step of the median run. A rank is a GPU, or a node without
+GPUs. A value that was not measured is None, never 0.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ BACKEND = "training"
 
 
 class TrainingSpread(TypedDict):
-    """Images a second of all ranks by run, and (largest - smallest) / middle of them."""
+    """Images per second of all ranks by run, and (largest - smallest) / median."""
 
     runs: list[float]
     relative: float
@@ -28,7 +28,7 @@ class TrainingSpread(TypedDict):
 class TrainingResult(TypedDict):
     """The training benchmark. `device` is GPU or CPU; a rank is one GPU, or all CPUs of one node.
 
-    jitter   share of the step in the middle by which a step is longer that 5 % of the steps are slower than
+    jitter   how much longer than the median the slowest 5 % of the steps take at least, as a fraction
     """
 
     verdict: Verdict
@@ -52,8 +52,8 @@ class TrainingResult(TypedDict):
 
 
 @dataclass(frozen=True)
-class TrainingAsked:
-    """What was asked: ranks over nodes, on GPUs or not, and whether the gradients went between sites."""
+class TrainingSettings:
+    """The settings: ranks over nodes, on GPUs or not, and whether gradients travel between sites."""
 
     nodes: int
     ranks: int
@@ -64,112 +64,118 @@ class TrainingAsked:
 
 
 def judge_training(found: Mapping[str, Any], floor: float | None, source: str = "config") -> TrainingResult:
-    """The result of what the step has brought back: words of a user, which may be anything. Nothing is raised.
+    """Return the result of the step's report, which is untrusted output of a user. Nothing is raised.
 
-    floor    least images a second and rank, of the config; None for none
-    source   where it is from
+    floor    minimum images per second and rank from the config; None without one
+    source   source of the floor
     """
     try:
-        asked, report = _asked(found, floor, source), JobReport.from_json({**found, "last": None})
+        settings, report = _settings(found, floor, source), JobReport.from_json({**found, "last": None})
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        asked = TrainingAsked(0, 0, on_gpus=False, spans=False, floor=floor, floor_source=source)
+        settings = TrainingSettings(0, 0, on_gpus=False, spans=False, floor=floor, floor_source=source)
         report = JobReport(job_id=None, state="", exit_code=None, signal=None, seconds=None, nodes=(), output="")
-        words = "The report cannot be read. Change tailrack:validation.rerun to measure again."
-        return _result(asked, report, TrainingFigures(), ("INCONCLUSIVE", words))
+        reason = "The report cannot be read. Change tailrack:validation.rerun to measure again."
+        return _result(settings, report, TrainingFigures(), ("INCONCLUSIVE", reason), None)
     figures = read_training(report.output)
-    return _result(asked, report, figures, _verdict(asked, report, figures))
-
-
-def _asked(found: Mapping[str, Any], floor: float | None, source: str) -> TrainingAsked:
-    told = found.get("asked") or {"nodes": 0, "ranks": 0, "on_gpus": False, "spans": False}
-    for name, kind in (("nodes", int), ("ranks", int), ("on_gpus", bool), ("spans", bool)):
-        if not isinstance(told[name], kind):
-            raise ValueError(f"{name} is none")
-    return TrainingAsked(told["nodes"], told["ranks"], told["on_gpus"], told["spans"], floor, source)
-
-
-def _verdict(asked: TrainingAsked, report: JobReport, figures: TrainingFigures) -> tuple[Verdict, str]:
+    ended, problems = not_completed(BACKEND, report), _problems(settings, report, figures)
+    wrong = [f"run {number}" for number, run in enumerate(figures.runs, 1) if run.loss is None or not run.alike]
+    # A failed job, inconsistent output and a wrong run give no figures.
+    run = None if ended or problems or wrong else figures.judged
     if report.state == "BUSY":
-        held = "; ".join(f"{name}: {text}" for name, text in report.facts.items())
-        busy = f"Other jobs are on {', '.join(report.left_out) or 'its nodes'}{f' ({held})' if held else ''}"
-        return "BUSY", f"{busy}. Nothing was trained. The next up tries again."
-    if figures.missing:
-        return "INCONCLUSIVE", _no_torch(figures)
-    if ended := not_completed(BACKEND, report):
-        return ended
-    if found := _doubts(asked, report, figures):
-        return "INCONCLUSIVE", f"Not a whole measurement: {'; '.join(found)}.{context(report)}"
-    wrong = [f"run {at}" for at, run in enumerate(figures.runs, 1) if run.loss is None or not run.alike]
-    if wrong:
-        said = "the loss is no number, or the ranks' models differ, which the gradients should have kept alike"
-        return "FAIL", f"The training was wrong in {', '.join(wrong)}: {said}.{findings(report)}"
-    return _by_figures(asked, report, figures)
+        verdict = _busy(report)
+    elif figures.missing:
+        verdict = "INCONCLUSIVE", _no_torch(figures)
+    elif ended:
+        verdict = ended
+    elif problems:
+        verdict = "INCONCLUSIVE", f"The measurement is incomplete: {'; '.join(problems)}.{context(report)}"
+    elif wrong:
+        cause = "the loss is not a number, or the ranks' models differ although gradients should keep them equal"
+        verdict = "FAIL", f"The training was wrong in {', '.join(wrong)}: {cause}.{findings(report)}"
+    else:
+        verdict = _by_figures(settings, report, figures)
+    return _result(settings, report, figures, verdict, run)
 
 
-def _by_figures(asked: TrainingAsked, report: JobReport, figures: TrainingFigures) -> tuple[Verdict, str]:
-    at, relative = figures.judged, figures.relative_spread
-    rate = figures.rates[at or 0] / (figures.ranks or 1)
-    what = "GPU" if figures.on_gpus else "node, on its CPUs"
-    measured = f"{rate:,.1f} images a second and {what}{without(report)}"
-    # Sockets share the CPUs with all else, and so does training on them.
-    limit = largest_spread(None if figures.on_gpus and not asked.spans else "sockets")
-    if asked.floor is not None and rate < asked.floor:
-        return "FAIL", f"Trained {measured}, below the floor of {asked.floor:g}.{beside(report)}{findings(report)}"
+def _settings(found: Mapping[str, Any], floor: float | None, source: str) -> TrainingSettings:
+    settings = found.get("asked") or {"nodes": 0, "ranks": 0, "on_gpus": False, "spans": False}
+    for name, kind in (("nodes", int), ("ranks", int), ("on_gpus", bool), ("spans", bool)):
+        if not isinstance(settings[name], kind):
+            raise ValueError(f"{name} must be of type {kind.__name__}")
+    return TrainingSettings(settings["nodes"], settings["ranks"], settings["on_gpus"], settings["spans"], floor, source)
+
+
+def _busy(report: JobReport) -> tuple[Verdict, str]:
+    facts = "; ".join(f"{name}: {text}" for name, text in report.facts.items())
+    busy = f"Other jobs are on {', '.join(report.left_out) or 'its nodes'}{f' ({facts})' if facts else ''}"
+    return "BUSY", f"{busy}. Nothing was trained. The next up tries again."
+
+
+def _by_figures(settings: TrainingSettings, report: JobReport, figures: TrainingFigures) -> tuple[Verdict, str]:
+    run, relative = figures.judged, figures.relative_spread
+    rate = figures.rates[run or 0] / (figures.ranks or 1)
+    unit = "GPU" if figures.on_gpus else "node (on its CPUs)"
+    measured = f"{rate:,.1f} images per second and {unit}{without(report)}"
+    # Sockets and training on CPUs share the CPUs with other work.
+    limit = largest_spread(None if figures.on_gpus and not settings.spans else "sockets")
+    if settings.floor is not None and rate < settings.floor:
+        return "FAIL", f"Trained {measured}, below the floor of {settings.floor:g}.{beside(report)}{findings(report)}"
     if relative is not None and relative > limit:
-        runs = ", ".join(f"{each:,.1f}" for each in figures.rates)
-        _, name = odd_run(figures.rates, figures.rates[at or 0])
-        words = f"its runs gave {runs} in all and differ by {relative:.0%}, more than {limit:.0%}"
-        words += f"; {name}"
-        return "UNSTABLE", f"Trained {measured}, but {words}.{beside(report)}{findings(report)}"
-    if asked.floor is None:
+        runs = ", ".join(f"{rate_of_run:,.1f}" for rate_of_run in figures.rates)
+        _, name = odd_run(figures.rates, figures.rates[run or 0])
+        text = f"its runs gave {runs} in all and differ by {relative:.0%}, more than {limit:.0%}"
+        text += f"; {name}"
+        return "UNSTABLE", f"Trained {measured}, but {text}.{beside(report)}{findings(report)}"
+    if settings.floor is None:
         return "UNJUDGED", f"Trained {measured}; no floor is known for this hardware."
-    return "PASS", f"Trained {measured}, at or above the floor of {asked.floor:g}."
+    return "PASS", f"Trained {measured}, at or above the floor of {settings.floor:g}."
 
 
 def _no_torch(figures: TrainingFigures) -> str:
     return (
-        f"There is no PyTorch for {', '.join(figures.missing)}: write the Python that has it in "
-        "tailrack:validation.training.python, or an image that has it in tailrack:validation.training.image, or "
-        "install it there (Debian: python3-torch); then change tailrack:validation.rerun. The nodes and their "
-        "bandwidth are not touched by this."
+        f"PyTorch is missing on {', '.join(figures.missing)}. Set tailrack:validation.training.python to a Python "
+        "with PyTorch or tailrack:validation.training.image to an image with it, or install it on these nodes (Debian: "
+        "python3-torch); then change tailrack:validation.rerun. This does not affect the nodes or their bandwidth."
     )
 
 
-def _doubts(asked: TrainingAsked, report: JobReport, figures: TrainingFigures) -> list[str]:
-    found = list(figures.problems)
-    if figures.ranks != asked.ranks:
-        found.append(f"{figures.ranks or 'no'} ranks took part where {asked.ranks} were asked for")
-    if len({*figures.hosts}) != asked.nodes:
-        found.append(f"they ran on {len({*figures.hosts})} nodes where {asked.nodes} were asked for")
-    if figures.on_gpus != asked.on_gpus:
-        used, wanted = ("GPUs" if each else "CPUs" for each in (figures.on_gpus, asked.on_gpus))
-        found.append(f"it ran on {used}, and not on {wanted}")
+def _problems(settings: TrainingSettings, report: JobReport, figures: TrainingFigures) -> list[str]:
+    problems = list(figures.problems)
+    if figures.ranks != settings.ranks:
+        problems.append(f"{figures.ranks or 'no'} ranks took part instead of {settings.ranks}")
+    if len({*figures.hosts}) != settings.nodes:
+        problems.append(f"they ran on {len({*figures.hosts})} nodes instead of {settings.nodes}")
+    if figures.on_gpus != settings.on_gpus:
+        used, wanted = ("GPUs" if on_gpus else "CPUs" for on_gpus in (figures.on_gpus, settings.on_gpus))
+        problems.append(f"it ran on {used} instead of {wanted}")
     if len(figures.runs) != RUNS or not figures.ended:
-        found.append(f"{len(figures.runs)} of {RUNS} runs came to their end")
+        problems.append(f"{len(figures.runs)} of {RUNS} runs were completed")
     if report.exit_code is None:
-        found.append("the job's exit code is not known")
-    return found
+        problems.append("the job's exit code is unknown")
+    return problems
 
 
 def _result(
-    asked: TrainingAsked, report: JobReport, figures: TrainingFigures, judged: tuple[Verdict, str]
+    settings: TrainingSettings,
+    report: JobReport,
+    figures: TrainingFigures,
+    verdict: tuple[Verdict, str],
+    run: int | None,
 ) -> TrainingResult:
-    # A job that did not complete, output that contradicts itself and a wrong run give no figure.
-    at = None if not_completed(BACKEND, report) or _doubts(asked, report, figures) else figures.judged
-    at = None if at is not None and any(run.loss is None or not run.alike for run in figures.runs) else at
-    rate = None if at is None else figures.rates[at]
+    """Return the output; `run` is the index of the judged run, None without valid figures."""
+    rate = None if run is None else figures.rates[run]
     relative = figures.relative_spread
     spread = None if rate is None or relative is None else TrainingSpread(runs=list(figures.rates), relative=relative)
     return TrainingResult(
-        verdict=judged[0],
-        reason=judged[1],
+        verdict=verdict[0],
+        reason=verdict[1],
         device=("GPU" if figures.on_gpus else "CPU") if figures.ranks else None,
         devices=list(figures.devices),
         images_per_second=rate,
         images_per_second_per_rank=None if rate is None else rate / (figures.ranks or 1),
-        jitter=None if at is None else figures.runs[at].jitter,
-        floor_images_per_second=asked.floor,
-        floor_source=None if asked.floor is None else asked.floor_source,
+        jitter=None if run is None else figures.runs[run].jitter,
+        floor_images_per_second=settings.floor,
+        floor_source=None if settings.floor is None else settings.floor_source,
         spread=spread,
         ranks=figures.ranks,
         nodes=list(report.nodes),

@@ -1,6 +1,6 @@
-"""1 MiB to another machine and back: what only a transfer shows of a network, where pings and small messages pass.
+"""Send 1 MiB to another machine and back, to detect faults that pings and small messages miss.
 
-A path whose MTU is smaller than its ends believe loses everything longer, and says nothing.
+A path with a smaller MTU than its ends assume drops all longer packets without an error.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import socket
 import time
 
 BYTES = 2**20
-# Without a byte that moves.
+# Limit without any progress.
 STALL_SECONDS = 10.0
 
 
 def there_and_back(connection: socket.socket, data: bytes, deadline: float) -> bytes:
-    """Send data, and return as much as came back; all of it by a moment of the monotonic clock."""
+    """Send data and return what came back, until a time of the monotonic clock."""
     rest = memoryview(data)
     with contextlib.suppress(OSError):
         while rest:
@@ -25,13 +25,13 @@ def there_and_back(connection: socket.socket, data: bytes, deadline: float) -> b
 
 
 def give_back(connection: socket.socket, deadline: float) -> None:
-    """Take 1 MiB and send it back; nothing where less comes. OSError where nobody takes it."""
+    """Receive 1 MiB and send it back; send nothing if less arrives. Raises OSError if it cannot be sent."""
     if len(data := take(connection, BYTES, deadline)) == BYTES:
         connection.sendall(data)
 
 
 def take(connection: socket.socket, count: int, deadline: float) -> bytes:
-    """Return so many bytes, or those that came before nothing moved any more."""
+    """Return `count` bytes, or those that arrived before the transfer stalled."""
     data = bytearray()
     with contextlib.suppress(OSError):
         while len(data) < count:

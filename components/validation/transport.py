@@ -1,12 +1,12 @@
-"""Which transport a measurement really went over, read from the job's own output.
+"""Read from a job's output which transport carried the data.
 
-NCCL tells with NCCL_DEBUG=INFO: one line a channel (`via P2P/CUMEM`, `via NET/IB/0/GDRDMA`) and one line a host
+NCCL logs it with NCCL_DEBUG=INFO: one line per channel (`via P2P/CUMEM`, `via NET/IB/0/GDRDMA`) and one line per host
 with the devices behind the numbers (`NET/IB : Using [0]mlx5_0:1/RoCE`); source: NCCL's src/transport/. With
 NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH it adds `Pattern 4 ... type NVL/PIX`, the only proof inside a node that P2P means
 NVLink and not PCIe.
 
-The program for CPUs tells with `# tailrack transport:` and `# tailrack traffic:` lines (all_reduce_perf_cpu.py).
-What the output does not prove is None.
+The program for CPUs prints `# tailrack transport:` and `# tailrack traffic:` lines (all_reduce_perf_cpu.py). A value
+that the output does not prove is None.
 """
 
 import re
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from components.validation.fabric_facts import EFA
 from components.validation.nccl_log import LogLine, separate
 
-# What aws-ofi-nccl has called itself; since its release 1.13 it is the last one, but where NCCL_NET says otherwise.
+# Names of aws-ofi-nccl; since release 1.13 the last one, unless NCCL_NET sets another.
 _LIBFABRIC = ("AWS Libfabric", "OFI", "Libfabric")
 _NET = re.compile(
     r" via (?P<kind>NET|COLLNET)/(?P<plugin>[^/]+)/(?P<device>\d+)(?:\(\d+\))?"
@@ -34,9 +34,10 @@ _TRAFFIC = re.compile(
 
 @dataclass(frozen=True)
 class Transport:
-    """`name` is NVLink, P2P, P2P over PCIe, SHM, InfiniBand, RoCE, IB verbs, sockets, TCP or a network plugin's
-    own name, with ` + GPUDirect RDMA` where it was used; several are joined by `, `. `interface` names the network
-    devices behind it, joined by `,`.
+    """The transport and the network devices behind it, joined by `,`.
+
+    `name` is NVLink, P2P, P2P over PCIe, SHM, InfiniBand, RoCE, IB verbs, sockets, TCP or a network plugin's own name,
+    with ` + GPUDirect RDMA` if that was used; several are joined by `, `.
     """
 
     name: str | None
@@ -50,11 +51,11 @@ class _Device:
 
 
 def read_transport(output: str, nodes: int) -> Transport:
-    """The transport between nodes when `nodes` is above 1, else the one inside the node."""
+    """Return the transport between nodes if `nodes` is above 1, else the one inside the node."""
     text, log = separate(output)
-    told = [line.rstrip() for line in text.split("\n")[:-1] if line.startswith("# tailrack t")]
-    if told:
-        return _told(told, nodes)
+    lines = [line.rstrip() for line in text.split("\n")[:-1] if line.startswith("# tailrack t")]
+    if lines:
+        return _cpu_transport(lines, nodes)
     network = _network(log)
     if network:
         return network
@@ -75,7 +76,7 @@ def _network(log: tuple[LogLine, ...]) -> Transport | None:
     for line in log:
         if used := _NET.search(line.message):
             found = devices.get((line.host, used["plugin"], int(used["device"])))
-            # Ports that NCCL merges get a number of their own; the fabric is known if the host has only one kind.
+            # NCCL gives merged ports a new number; the fabric is known only if the host has a single kind.
             links = {
                 device.roce
                 for (host, plugin, _), device in devices.items()
@@ -100,7 +101,7 @@ def _network_name(kind: str, plugin: str, roce: bool | None) -> str:
         return EFA
     if plugin != "IB":
         return plugin
-    # NCCL calls its verbs transport IB on both fabrics: only its list of devices tells which.
+    # NCCL calls its verbs transport IB on both fabrics; only its list of devices differs.
     return "IB verbs" if roce is None else "RoCE" if roce else "InfiniBand"
 
 
@@ -123,12 +124,12 @@ def _peer_name(paths: set[str]) -> str:
     return "P2P over PCIe" if not paths & {"NVL", "NVB"} else "P2P"
 
 
-def _told(told: list[str], nodes: int) -> Transport:
-    interfaces = [_INTERFACE.fullmatch(line) for line in told if line.startswith("# tailrack transport")]
-    traffic = [_TRAFFIC.fullmatch(line) for line in told if line.startswith("# tailrack traffic")]
+def _cpu_transport(lines: list[str], nodes: int) -> Transport:
+    interfaces = [_INTERFACE.fullmatch(line) for line in lines if line.startswith("# tailrack transport")]
+    traffic = [_TRAFFIC.fullmatch(line) for line in lines if line.startswith("# tailrack traffic")]
     if not interfaces or not all(interfaces):
-        return Transport(None, None)  # at least one rank could not say
+        return Transport(None, None)  # at least one rank does not know it
     carried = all(found and int(found["sent"]) >= int(found["least"]) for found in traffic)
     if nodes > 1 and not (traffic and carried):
-        return Transport(None, None)  # the data did not leave through the interface that was to carry it
+        return Transport(None, None)  # the data did not use the intended interface
     return Transport("TCP", ",".join(sorted({found["interface"] for found in interfaces if found})))

@@ -1,8 +1,7 @@
-"""Turns a job's report into the result that a stack outputs.
+"""Turn a job's report into the result that a stack outputs.
 
-The bus bandwidth judged is the out-of-place one at `gate_bytes`. The average over sizes is reported and never
-judged: it mixes sizes that measure latency with sizes that measure bandwidth. A number that was not measured is
-None, never 0.
+The verdict depends on the out-of-place bus bandwidth at `gate_bytes`. The average over sizes is reported but not
+judged, because it mixes latency and bandwidth. A value that was not measured is None, never 0.
 """
 
 import time
@@ -17,7 +16,7 @@ from components.validation.preflight.findings import Finding
 from components.validation.sizes import format_size
 from components.validation.software import read_versions
 from components.validation.transport import Transport, read_transport
-from components.validation.wording import age, beside, context, ending, findings, odd_run, told_by_environment, without
+from components.validation.wording import age, beside, context, ending, environment_settings, findings, odd_run, without
 
 Verdict = Literal["PASS", "FAIL", "UNJUDGED", "UNSTABLE", "INCONCLUSIVE", "BUSY"]
 
@@ -25,7 +24,7 @@ _UNFINISHED = ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "
 
 
 class HalfResult(TypedDict):
-    """One half of a row: microseconds, 1e9 bytes a second, and wrong elements (None if not counted)."""
+    """One half of a row: microseconds, 1e9 bytes per second, and wrong elements (None if not counted)."""
 
     time_us: float
     algbw_gb_per_s: float
@@ -42,7 +41,7 @@ class RowResult(TypedDict):
 
 
 class LastFigure(TypedDict):
-    """What was measured before; the figure is None where that was not whole, right and complete. Age in seconds."""
+    """The last measurement. The bandwidth is None if that measurement was incomplete or wrong."""
 
     busbw_gb_per_s: float | None
     nodes: list[str]
@@ -51,14 +50,14 @@ class LastFigure(TypedDict):
 
 
 class Spread(TypedDict):
-    """Bus bandwidths of the runs at the gate size, GB/s, and (largest - smallest) / middle of them."""
+    """Bus bandwidths of the runs at the gate size in GB/s, and (largest - smallest) / median."""
 
     runs: list[float]
     relative: float
 
 
 class SuspectResult(TypedDict):
-    """A node, or the two ends of a link, that measured slower than the others."""
+    """A node, or the two ends of a link, that measured slower than the other nodes."""
 
     nodes: list[str]
     busbw_gb_per_s: float | None
@@ -67,7 +66,7 @@ class SuspectResult(TypedDict):
 
 
 class GroupResult(TypedDict):
-    """Nodes of a scope with the same GPUs, where there are several such groups; `gpus` such as h200:8."""
+    """Nodes of a scope with the same GPUs (such as h200:8), if the scope has several such groups."""
 
     gpus: str
     nodes: list[str]
@@ -80,9 +79,10 @@ class GroupResult(TypedDict):
 class Result(TypedDict):
     """The measurement of one scope. `wrong` counts elements, or measurements with deviations up to v2.11.
 
-    `left_out` names nodes that did not take part, `last` what BUSY has in the place of a figure of its own. Where
-    nodes were measured in groups, the figures are those of the group with the most GPUs. `versions` maps NCCL, CUDA and
-    nccl-tests to the version that the job printed, as far as it printed one.
+    left_out   nodes that did not take part
+    last       the earlier measurement that BUSY reports
+    groups     if not empty, all other figures are those of the group with the most GPUs
+    versions   versions of NCCL, CUDA and nccl-tests, as far as the job printed them
     """
 
     backend: Backend
@@ -118,28 +118,28 @@ class Result(TypedDict):
     suspects: list[SuspectResult]
 
 
-def judge(asked: Measurement, report: JobReport, expected: Expected = NOTHING) -> Result:
-    """The result of one measurement; every outcome of the job has one, so nothing is raised.
+def judge(settings: Measurement, report: JobReport, expected: Expected = NOTHING) -> Result:
+    """Return the result of one measurement. Every outcome of the job has a result, so nothing is raised.
 
-    expected   what the nodes have that should carry the data
+    expected   the transport that should carry the data
     """
     if report.left_out and report.job_id is not None:
-        asked = asked.without(len(report.left_out))
-    figures = read_figures(asked, report)
+        settings = settings.without(len(report.left_out))
+    figures = read_figures(settings, report)
     table, gate, peak = figures.tables[0], figures.gate, figures.peak
-    transport = read_transport(report.log + report.output, asked.nodes)
-    verdict, reason = _verdict(asked, report, figures, expected, transport)
+    transport = read_transport(report.log + report.output, settings.nodes)
+    verdict, reason = _verdict(settings, report, figures, expected, transport)
     relative = figures.relative_spread
     return Result(
-        backend=asked.backend,
-        collective=asked.collective,
+        backend=settings.backend,
+        collective=settings.collective,
         verdict=verdict,
         reason=reason,
         busbw_gb_per_s=gate.busbw_gb_per_s if gate else None,
         algbw_gb_per_s=gate.algbw_gb_per_s if gate else None,
-        gate_bytes=asked.gate_bytes,
-        floor_gb_per_s=asked.floor_gb_per_s,
-        floor_source=asked.floor_source,
+        gate_bytes=settings.gate_bytes,
+        floor_gb_per_s=settings.floor_gb_per_s,
+        floor_source=settings.floor_source,
         spread=None if relative is None else Spread(runs=list(figures.runs), relative=relative),
         peak_busbw_gb_per_s=peak.out_of_place.busbw_gb_per_s if peak else None,
         peak_bytes=peak.size_bytes if peak else None,
@@ -159,55 +159,55 @@ def judge(asked: Measurement, report: JobReport, expected: Expected = NOTHING) -
         groups=[],
         left_out=list(report.left_out),
         measured_at=moment(report.measured_at),
-        last=_last(asked, report),
+        last=_last(settings, report),
         preflight={},
         suspects=[],
     )
 
 
 def moment(seconds: float | None) -> str | None:
-    """A moment in seconds since 1970 as outputs have it."""
+    """Return a Unix time in the format of outputs."""
     return None if seconds is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
-def _last(asked: Measurement, report: JobReport) -> LastFigure | None:
+def _last(settings: Measurement, report: JobReport) -> LastFigure | None:
     last = report.last
-    at, now = (moment(last.measured_at), report.measured_at) if last else (None, None)
-    if last is None or last.measured_at is None or at is None or now is None:
+    measured_at, reported_at = (moment(last.measured_at), report.measured_at) if last else (None, None)
+    if last is None or last.measured_at is None or measured_at is None or reported_at is None:
         return None
-    figures = read_figures(asked, last)
-    ended = (last.state, last.exit_code, last.signal, figures.wrong) == ("COMPLETED", 0, 0, 0)
-    gate = figures.gate if ended and not any(table.problems for table in figures.tables) else None
+    figures = read_figures(settings, last)
+    complete = (last.state, last.exit_code, last.signal, figures.wrong) == ("COMPLETED", 0, 0, 0)
+    gate = figures.gate if complete and not any(table.problems for table in figures.tables) else None
     return LastFigure(
         busbw_gb_per_s=gate.busbw_gb_per_s if gate else None,
         nodes=list(last.nodes),
-        measured_at=at,
-        age_seconds=max(0, round(now - last.measured_at)),
+        measured_at=measured_at,
+        age_seconds=max(0, round(reported_at - last.measured_at)),
     )
 
 
-def _busy(asked: Measurement, report: JobReport) -> str:
-    held = "; ".join(f"{name}: {text}" for name, text in report.facts.items())
-    busy = f"Other jobs are on {', '.join(report.left_out) or 'its nodes'}{f' ({held})' if held else ''}."
-    last = _last(asked, report)
+def _busy(settings: Measurement, report: JobReport) -> str:
+    facts = "; ".join(f"{name}: {text}" for name, text in report.facts.items())
+    busy = f"Other jobs are on {', '.join(report.left_out) or 'its nodes'}{f' ({facts})' if facts else ''}."
+    last = _last(settings, report)
     if last is None:
         return f"{busy} Nothing was measured before. The next up tries again."
     figure = last["busbw_gb_per_s"]
-    words = "no figure" if figure is None else f"{figure:.3f} GB/s at {format_size(asked.gate_bytes)}"
+    result = "no figure" if figure is None else f"{figure:.3f} GB/s at {format_size(settings.gate_bytes)}"
     return (
         f"{busy} The last measurement, {age(last['age_seconds'])} ago on {', '.join(last['nodes']) or 'no nodes'}, "
-        f"gave {words}. The next up tries again."
+        f"gave {result}. The next up tries again."
     )
 
 
 def not_completed(backend: str, report: JobReport) -> tuple[Verdict, str] | None:
-    """What is to be said of a job that did not come to a good end, or was never submitted; None where it did."""
+    """Return verdict and reason of a job that did not succeed or was never submitted; None if it succeeded."""
     if report.state == "UNAVAILABLE":
-        out = [f"{name} ({report.absent[name]})" if name in report.absent else name for name in report.left_out]
-        seen = "" if report.absent else findings(report)
-        return "INCONCLUSIVE", f"No job was submitted: {', '.join(out)} cannot run one.{seen}"
+        nodes = [f"{name} ({report.absent[name]})" if name in report.absent else name for name in report.left_out]
+        observations = "" if report.absent else findings(report)
+        return "INCONCLUSIVE", f"No job was submitted: {', '.join(nodes)} cannot run one.{observations}"
     if report.state in _UNFINISHED:
-        state = report.state or "in no known state"
+        state = report.state or "in an unknown state"
         return "INCONCLUSIVE", f"The job was still {state} when the wait ended.{context(report)}"
     if report.state != "COMPLETED" or report.exit_code or report.signal:
         return "FAIL", f"The job did not complete: {ending(backend, report)}.{context(report)}"
@@ -215,55 +215,57 @@ def not_completed(backend: str, report: JobReport) -> tuple[Verdict, str] | None
 
 
 def _verdict(
-    asked: Measurement, report: JobReport, figures: Figures, expected: Expected, transport: Transport
+    settings: Measurement, report: JobReport, figures: Figures, expected: Expected, transport: Transport
 ) -> tuple[Verdict, str]:
     if figures.wrong:
         return "FAIL", f"The data was wrong: {figures.wrong} out of bounds ({wrong_data(figures)}).{findings(report)}"
     if report.state == "BUSY":
-        return "BUSY", _busy(asked, report)
-    if ended := not_completed(asked.backend, report):
+        return "BUSY", _busy(settings, report)
+    if ended := not_completed(settings.backend, report):
         return ended
-    found = doubts(asked, report, figures)
+    problems = doubts(settings, report, figures)
     if not proven(expected, transport):
-        found.append(f"NCCL's log does not prove what carried the data, where {expected.transport} should have")
+        problems.append(f"NCCL's log does not show which transport carried the data; expected {expected.transport}")
     gate = figures.gate
-    if found or gate is None:
-        return "INCONCLUSIVE", f"Not a whole measurement: {'; '.join(found)}.{context(report)}"
-    measured = f"{gate.busbw_gb_per_s:.3f} GB/s of bus bandwidth at {format_size(asked.gate_bytes)}"
+    if problems or gate is None:
+        return "INCONCLUSIVE", f"The measurement is incomplete: {'; '.join(problems)}.{context(report)}"
+    measured = f"{gate.busbw_gb_per_s:.3f} GB/s of bus bandwidth at {format_size(settings.gate_bytes)}"
     measured += without(report)
-    floor, wrong_way = asked.floor_gb_per_s, complaint(expected, transport)
+    floor, transport_problem = settings.floor_gb_per_s, complaint(expected, transport)
     below = floor is not None and gate.busbw_gb_per_s < floor
-    if below or wrong_way:
-        held = f", below the floor of {floor:g} GB/s" if below else ""
-        told = told_by_environment(report.log + report.output)
-        also = f"{f' {wrong_way}' if wrong_way else ''}{told}{beside(report)}{findings(report)}"
-        return "FAIL", f"Measured {measured}{held}.{also}"
+    if below or transport_problem:
+        floor_text = f", below the floor of {floor:g} GB/s" if below else ""
+        environment = environment_settings(report.log + report.output)
+        details = (
+            f"{f' {transport_problem}' if transport_problem else ''}{environment}{beside(report)}{findings(report)}"
+        )
+        return "FAIL", f"Measured {measured}{floor_text}.{details}"
     unsteady = _unsteady(report, figures, transport)
     if unsteady:
         return "UNSTABLE", f"Measured {measured}, but {unsteady}{findings(report)}"
     if report.first_runs:
-        measured += f" the second time, as the runs of the first gave {_listed(report.first_runs)}"
+        measured += f" in a second measurement (the runs of the first gave {_listed(report.first_runs)})"
     if floor is None:
         return "UNJUDGED", f"Measured {measured}; no floor is known for this hardware."
     return "PASS", f"Measured {measured}, at or above the floor of {floor:g} GB/s."
 
 
 def _listed(runs: Sequence[float]) -> str:
-    return f"{', '.join(f'{each:.3f}' for each in runs)} GB/s"
+    return f"{', '.join(f'{run:.3f}' for run in runs)} GB/s"
 
 
 def _unsteady(report: JobReport, figures: Figures, transport: Transport) -> str:
-    """What is to be said of runs that lie too far apart; empty where they do not."""
+    """Return a sentence about runs that differ too much; empty if they do not."""
     relative, gate, limit = figures.relative_spread, figures.gate, largest_spread(transport.name)
     if relative is None or gate is None or relative <= limit:
         return ""
     runs, middle = figures.runs, gate.busbw_gb_per_s
     odd, name = odd_run(runs, middle)
-    words = f"its runs gave {_listed(runs)} and differ by {relative:.0%}, more than {limit:.0%}"
-    words += f"; {name}."
+    text = f"its runs gave {_listed(runs)} and differ by {relative:.0%}, more than {limit:.0%}"
+    text += f"; {name}."
     if report.first_runs:
-        words += f" It was measured twice; the first time they gave {_listed(report.first_runs)}."
-    return words + beside(report, odd)
+        text += f" It was measured twice; the first runs gave {_listed(report.first_runs)}."
+    return text + beside(report, odd)
 
 
 def _row(row: Row) -> RowResult:

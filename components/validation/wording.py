@@ -1,4 +1,4 @@
-"""The sentences of a result: what kept a measurement from its nodes, how a job ended, and what was found on the way."""
+"""Sentences for the reason of a result: busy nodes, the end of a job, and observations."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,11 +7,11 @@ from components.validation.causes import cause_of, first_error, first_exit
 from components.validation.model import JobReport
 from components.validation.preflight.foreign import NOT_KNOWN, NOTHING
 
-# testResult_t of nccl-tests v2.19, src/common.h; before, wrong results exited with 1.
+# testResult_t of nccl-tests v2.19, src/common.h; earlier releases exit with 1 on wrong results.
 _EXIT_MEANINGS: Mapping[str, Mapping[int, str]] = {
-    "nccl-tests": {2: "a CUDA error", 3: "an NCCL error", 4: "a time-out", 7: "wrong results or too slow"},
+    "nccl-tests": {2: "a CUDA error", 3: "an NCCL error", 4: "a timeout", 7: "wrong results or too slow"},
     "mpi-cpu": {7: "wrong results"},
-    "tcp-cpu": {3: "the ranks did not find, or lost, each other", 7: "wrong results"},
+    "tcp-cpu": {3: "the ranks could not connect, or lost a connection", 7: "wrong results"},
 }
 _BY_IMAGE = re.compile(r"^# tailrack image sets (NCCL_[ -~]{1,200})$", re.MULTILINE)
 _SET = re.compile(r"NCCL INFO (NCCL_[A-Z0-9_]{1,60}) set by environment to ([!-~]{1,200}?)\.?$", re.MULTILINE)
@@ -19,7 +19,7 @@ _TAIL_LINES, _TAIL_WIDTH = 8, 200
 
 
 def age(seconds: int) -> str:
-    """A length of time in its largest unit."""
+    """Return a duration in its largest unit."""
     for unit, name in ((86400, "day"), (3600, "hour"), (60, "minute")):
         if seconds >= unit:
             return f"{seconds // unit} {name}{'s' * (seconds >= 2 * unit)}"
@@ -27,16 +27,16 @@ def age(seconds: int) -> str:
 
 
 def ending(backend: str, report: JobReport) -> str:
-    """How a job ended that did not end well."""
-    words = [f"state {report.state}"]
+    """Return how a failed job ended."""
+    parts = [f"state {report.state}"]
     if report.exit_code is not None:
-        words.append(_exit(backend, report.exit_code))
+        parts.append(_exit(backend, report.exit_code))
     if report.signal:
-        words.append(f"signal {report.signal}")
+        parts.append(f"signal {report.signal}")
     first = first_exit(report.output)
     if first is not None and first[1] != report.exit_code:
-        words.append(f"after {first[0]} ended with {_exit(backend, first[1])}")
-    return ", ".join(words)
+        parts.append(f"after {first[0]} ended with {_exit(backend, first[1])}")
+    return ", ".join(parts)
 
 
 def _exit(backend: str, code: int) -> str:
@@ -45,14 +45,14 @@ def _exit(backend: str, code: int) -> str:
 
 
 def context(report: JobReport) -> str:
-    """A known cause, else the first error; what was found on the nodes; the end of the output."""
+    """Return a known cause or the first error, the observations on the nodes, and the end of the output."""
     texts = (report.output, *report.repeats, report.log)
     cause, error = cause_of(*texts), first_error(*texts)
-    why = f" The cause: {cause}." if cause else f" First error: {error}." if error else ""
+    reason = f" Cause: {cause}." if cause else f" First error: {error}." if error else ""
     lines = [line.strip()[:_TAIL_WIDTH] for line in report.output.splitlines() if line.strip(" #\t")]
     tail = " | ".join(lines[-_TAIL_LINES:])
     return (
-        why
+        reason
         + beside(report)
         + findings(report)
         + (f" Last lines of output: {tail}" if tail else " The job wrote no output.")
@@ -60,54 +60,59 @@ def context(report: JobReport) -> str:
 
 
 def findings(report: JobReport) -> str:
-    """What Slurm says of the nodes, and what was found on them."""
+    """Return Slurm's node states and the observations on the nodes."""
     states = " | ".join(line.strip() for line in report.node_states.splitlines() if line.strip())
     facts = "; ".join(f"{name}: {text}" for name, text in report.facts.items())
-    return (f" Node states: {states}." if states else "") + (f" Found on the nodes: {facts}." if facts else "")
+    return (f" Node states: {states}." if states else "") + (f" On the nodes: {facts}." if facts else "")
 
 
 def beside(report: JobReport, run: int | None = None) -> str:
-    """What else was on the GPUs: around one run, by its number from 0, or around any. Where nothing was seen, that.
+    """Return other use of the GPUs around one run (counted from 0), or around any run.
 
-    Without a line of a node nobody has looked there, and with NOT_KNOWN nvidia-smi failed: nobody knows then.
+    A node without a line was not checked. For one run, the text also reports that nothing was seen, or that nvidia-smi
+    failed (NOT_KNOWN).
     """
-    looks = report.beside if run is None else report.beside[run : run + 2]
-    if not looks:
+    observations = report.beside if run is None else report.beside[run : run + 2]
+    if not observations:
         return ""
-    lines = dict.fromkeys(line.strip() for look in looks for line in look.splitlines() if line.strip())
+    lines = dict.fromkeys(
+        line.strip() for observation in observations for line in observation.splitlines() if line.strip()
+    )
     seen = [line for line in lines if not line.endswith((NOTHING, NOT_KNOWN))]
     if seen:
-        return f" On the GPUs besides: {'; '.join(seen[:_TAIL_LINES])}."
-    if any(line.endswith(NOT_KNOWN) for line in lines) or not all(look.strip() for look in looks):
-        return "" if run is None else " What else was on its GPUs is not known: nvidia-smi did not say."
-    return "" if run is None else " Nothing else was seen on its GPUs before or after it."
+        return f" Other use of the GPUs: {'; '.join(seen[:_TAIL_LINES])}."
+    if any(line.endswith(NOT_KNOWN) for line in lines) or not all(observation.strip() for observation in observations):
+        return "" if run is None else " Other use of its GPUs is unknown: nvidia-smi did not report it."
+    return "" if run is None else " No other use of its GPUs was seen before or after it."
 
 
-def told_by_environment(log: str) -> str:
-    """NCCL's variables that somebody has set: in the job, in /etc/nccl.conf or ~/.nccl.conf, or in an image."""
-    found = dict.fromkeys(
+def environment_settings(log: str) -> str:
+    """Return NCCL's variables that come from the job, /etc/nccl.conf, ~/.nccl.conf or an image."""
+    settings = dict.fromkeys(
         f"{match[1]}={match[2][:60]}" for match in _SET.finditer(log) if not match[1].startswith("NCCL_DEBUG")
     )
     by_image = dict.fromkeys(match[1][:80] for match in _BY_IMAGE.finditer(log))
     image = f" The image sets {', '.join(list(by_image)[:_TAIL_LINES])}." if by_image else ""
-    where = "in the job's environment, its image, /etc/nccl.conf or ~/.nccl.conf"
-    return f" NCCL was told {where}: {', '.join(list(found)[:_TAIL_LINES])}.{image}" if found else image
+    sources = "the job's environment, its image, /etc/nccl.conf or ~/.nccl.conf"
+    return (
+        f" NCCL has settings from {sources}: {', '.join(list(settings)[:_TAIL_LINES])}.{image}" if settings else image
+    )
 
 
-def odd_run(runs: Sequence[float], middle: float) -> tuple[int, str]:
-    """Return the run that is farthest from the middle one, by its number from 0, and the words that name it."""
-    odd = max(range(len(runs)), key=lambda run: abs(runs[run] - middle))
-    return odd, f"run {odd + 1} is the {'slow' if runs[odd] < middle else 'fast'} one"
+def odd_run(runs: Sequence[float], median: float) -> tuple[int, str]:
+    """Return the run that is farthest from the median, counted from 0, and words that name it."""
+    odd = max(range(len(runs)), key=lambda run: abs(runs[run] - median))
+    return odd, f"run {odd + 1} is the {'slow' if runs[odd] < median else 'fast'} one"
 
 
 def without(report: JobReport) -> str:
-    """Who took part and who did not; empty where everybody did."""
+    """Return which nodes took part and which did not; empty if all did."""
     busy = [name for name in report.left_out if name not in report.absent]
-    words = []
+    parts = []
     if report.left_out:
-        words.append(f" between {', '.join(report.nodes)} alone")
+        parts.append(f" between {', '.join(report.nodes)} only")
     if busy:
-        words.append(f" as other jobs were on {', '.join(busy)}")
+        parts.append(f" because other jobs were on {', '.join(busy)}")
     if report.absent:
-        words.append(f" without {', '.join(f'{name} ({why})' for name, why in report.absent.items())}")
-    return ",".join(words)
+        parts.append(f" without {', '.join(f'{name} ({why})' for name, why in report.absent.items())}")
+    return ",".join(parts)

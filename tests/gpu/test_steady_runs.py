@@ -89,7 +89,7 @@ def test_runs_that_scatter_are_measured_once_more_and_a_steady_second_time_passe
     with somebody_else(cluster, "node-c"):
         found = measure(cluster, "disturbed once")
     assert found["verdict"] == "PASS", found["reason"]
-    assert "the second time, as the runs of the first gave" in found["reason"]
+    assert "in a second measurement (the runs of the first gave" in found["reason"]
     assert found["spread"]["relative"] < 0.15
 
 
@@ -102,7 +102,7 @@ def test_runs_that_scatter_again_are_unstable_and_name_the_slow_run_and_whoever_
     assert found["verdict"] == outputs["validation"]["box"]["verdict"] == "UNSTABLE", found["reason"]
     assert found["spread"]["relative"] > 0.15
     assert "run 2 is the slow one" in found["reason"]
-    assert "On the GPUs besides: c: GPU " in found["reason"]
+    assert "Other use of the GPUs: c: GPU " in found["reason"]
     assert outputs.get("busbw_gb_per_s") is None
     seen = [each for each in outputs["validation"]["box"]["preflight"]["c"] if each["check"] == "GPU in use"]
     assert len(seen) == len(cluster.machines["c"].gpus)

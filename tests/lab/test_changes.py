@@ -164,7 +164,7 @@ def test_a_new_node_is_measured_with_peers_that_are_idle_and_waits_for_nobody(
     assert (across["verdict"], across["ranks"], across["left_out"]) == ("UNJUDGED", 3, ["a1"])
     assert sorted(across["nodes"]) == ["b1", "b2", "head"]
     # In Slurm's own order.
-    told = re.search(r"between (.+) alone, as other jobs were on a1", across["reason"])
+    told = re.search(r"between (.+) only, because other jobs were on a1", across["reason"])
     assert told, across["reason"]
     assert sorted(told[1].split(", ")) == ["b1", "b2", "head"]
     assert goes_on(cluster, long_job)

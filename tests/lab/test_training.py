@@ -143,7 +143,7 @@ def test_the_training_benchmark_is_an_output_that_says_it_is_of_cpus(cluster: Cl
     assert trained["verdict"] in ("UNJUDGED", "UNSTABLE"), trained["reason"]
     assert (trained["device"], trained["ranks"], sorted(trained["nodes"])) == ("CPU", 2, list(NODES))
     assert trained["images_per_second"] == pytest.approx(2 * trained["images_per_second_per_rank"])
-    assert "node, on its CPUs" in trained["reason"]
+    assert "node (on its CPUs)" in trained["reason"]
     cluster.up_ok()
     assert cluster.touched() == set()
 
@@ -154,6 +154,6 @@ def test_nodes_without_pytorch_are_named_with_what_to_write_and_the_bandwidth_st
     cluster.up_ok()
     outputs = cluster.deployment().outputs()
     assert outputs["training"]["verdict"] == "INCONCLUSIVE"
-    assert "There is no PyTorch for a1, b1" in outputs["training"]["reason"]
+    assert "PyTorch is missing on a1, b1" in outputs["training"]["reason"]
     assert "tailrack:validation.training.python" in outputs["training"]["reason"]
     assert outputs["busbw_gb_per_s"] == before

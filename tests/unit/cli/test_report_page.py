@@ -308,7 +308,7 @@ def test_real_outputs_of_the_version_before_make_a_page():
 
 
 TRAINED = {
-    "verdict": "UNSTABLE", "reason": "Trained 900.0 images a second and GPU, but its runs differ by 40%.",
+    "verdict": "UNSTABLE", "reason": "Trained 900.0 images per second and GPU, but its runs differ by 40%.",
     "device": "GPU", "devices": ["NVIDIA H200"], "images_per_second": 1800.0, "images_per_second_per_rank": 900.0,
     "jitter": 0.2, "floor_images_per_second": None, "spread": {"runs": [1.0, 2.0], "relative": 0.4}, "ranks": 2,
     "nodes": ["a", "b"], "how": {"width": 64, "pixels": 224, "precision": "bf16", "torch": "2.9"},

@@ -67,7 +67,7 @@ def test_what_the_job_left_is_an_output_with_a_verdict(build: Build, lab_config:
     }  # fmt: skip
     stack = build(with_training(lab_config), answers={STEP: missing})
     assert stack.outputs["training"]["verdict"] == "INCONCLUSIVE"
-    assert "There is no PyTorch for a1" in stack.outputs["training"]["reason"]
+    assert "PyTorch is missing on a1" in stack.outputs["training"]["reason"]
     assert stack.outputs["training"]["images_per_second"] is None
 
 

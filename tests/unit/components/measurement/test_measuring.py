@@ -15,7 +15,7 @@ import pytest
 from components.validation.nccl_log import distinct
 from components.validation.nccl_tests import parse
 from components.validation.transport import Transport, read_transport
-from components.validation.wording import told_by_environment
+from components.validation.wording import environment_settings
 from tests.unit.components.validation.test_nccl_json import SECRET, written
 
 SCRIPTS = Path(__file__).parents[4] / "components" / "measurement"
@@ -103,9 +103,9 @@ def test_what_only_an_image_sets_is_named_in_the_log_and_in_the_reason(node: Nod
     node.stub("all_reduce_perf", 'echo "a1:5:5 [0] NCCL INFO NCCL_PROTO set by environment to LL" >"$NCCL_DEBUG_FILE"')
     told = {**PROGRAM, "TAILRACK_PROGRAM": str(node.root / "bin"), "SLURM_PROCID": "0", "NCCL_PROTO": "LL"}
     node.run("rank", "1", **told)
-    assert "The image sets" not in told_by_environment(distinct(node.job["log.1.0"]))
+    assert "The image sets" not in environment_settings(distinct(node.job["log.1.0"]))
     node.run("rank", "2", TAILRACK_IMAGE_SETS="NCCL_PROTO NCCL_ALGO", NCCL_ALGO="Tree", **told)
-    reason = told_by_environment(distinct(node.job["log.2.0"]))
+    reason = environment_settings(distinct(node.job["log.2.0"]))
     assert "/etc/nccl.conf or ~/.nccl.conf: NCCL_PROTO=LL." in reason
     assert reason.endswith(" The image sets NCCL_PROTO=LL, NCCL_ALGO=Tree.")
 

@@ -71,7 +71,7 @@ def test_it_claims_no_interface_where_mpi_may_use_something_else(program, monkey
     monkeypatch.setenv("OMPI_MCA_btl_tcp_if_include", "lo")
     name, words = program.mpi_interface()
     assert name == ""
-    assert words.startswith("unknown, MPI is not told to use tcp alone")
+    assert words.startswith("unknown, MPI is not restricted to tcp")
 
 
 @pytest.mark.parametrize("damaged", [(), (0,), (3, 17)])

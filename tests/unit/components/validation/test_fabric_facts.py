@@ -201,10 +201,10 @@ BOTH = {name: presence(ports={"m_0:1": INFINIBAND, "m_1:1": INFINIBAND}) for nam
         (BOTH, "m_1", "InfiniBand", "InfiniBand is up (a m_1:1; b m_1:1)"),
         (BOTH, "m_1:1,m_9", "InfiniBand", "(a m_1:1; b m_1:1)"),
         (BOTH, "m_9", "sockets", "no RDMA port that jobs may use"),
-        (BOTH, "tailnet", "sockets", "the config of the site wants the tailnet"),
+        (BOTH, "tailnet", "sockets", "the site's config selects the tailnet"),
         (BOTH, "infiniband", "InfiniBand", "InfiniBand is up"),
         ({name: presence(ports={"e:1": EFA}) for name in "ab"}, "none", "Libfabric", "Libfabric is up"),
-        ({name: presence(ports={"e:1": EFA}) for name in "ab"}, "tailnet", "sockets", "wants the tailnet"),
+        ({name: presence(ports={"e:1": EFA}) for name in "ab"}, "tailnet", "sockets", "selects the tailnet"),
     ],
 )
 def test_what_the_config_takes_out_is_not_expected(

@@ -55,17 +55,17 @@ def test_a_driver_that_does_not_say_is_not_one_that_says_nothing_is_there(gpus: 
 @pytest.mark.parametrize(
     ("looks", "said"),
     [
-        (["a: nothing is on its GPUs\n"] * 2, "Nothing else was seen"),
-        (["a: nothing is on its GPUs\n", f"a: {foreign.NOT_KNOWN}\n"], "is not known"),
-        (["a: nothing is on its GPUs\n", ""], "is not known"),
-        (["", f"a: {foreign.NOT_KNOWN}\na: GPU 0:1 is 97 % busy\n"], "On the GPUs besides: a: GPU 0:1"),
+        (["a: nothing is on its GPUs\n"] * 2, "No other use of its GPUs was seen"),
+        (["a: nothing is on its GPUs\n", f"a: {foreign.NOT_KNOWN}\n"], "is unknown"),
+        (["a: nothing is on its GPUs\n", ""], "is unknown"),
+        (["", f"a: {foreign.NOT_KNOWN}\na: GPU 0:1 is 97 % busy\n"], "Other use of the GPUs: a: GPU 0:1"),
     ],
     ids=["nothing", "nvidia-smi fails", "nobody looked", "something"],
 )
 def test_that_nothing_else_was_there_is_said_of_an_answer_alone(looks: list[str], said: str) -> None:
     report = JobReport.from_json({**REPORT, "beside": looks})
     assert said in beside(report, 0)
-    assert beside(report) == (beside(report, 0) if "besides" in said else "")
+    assert beside(report) == (beside(report, 0) if "Other use of the GPUs" in said else "")
 
 
 def test_the_program_says_that_nothing_is_there_and_that_nobody_knows(

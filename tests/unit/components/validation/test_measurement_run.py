@@ -14,7 +14,7 @@ from components.measurement.plan import Node, gpu_measurement, mpi_apart, plan
 from components.measurement.scopes import Scope, measurement_of
 from components.settings.nccl import Nccl
 from components.settings.validation import Validation
-from components.validation import measurement_run, nccl_json, results, slurm_jobs
+from components.validation import job_outputs, measurement_run, nccl_json, results, slurm_jobs
 from components.validation.model import Measurement
 from components.validation.results import Conditions, judge_scope
 from components.validation.slurm_jobs import Order
@@ -148,9 +148,7 @@ def test_nodes_with_different_gpus_are_measured_in_groups_and_the_worst_verdict_
 
 FOUR = dict.fromkeys("abcd", "h200:8")
 TWO_RELEASES = {"a": "4-pmix5", "b": "4-pmix4", "c": "4-pmix5", "d": "4-pmix4"}
-APART = (
-    "Releases of Open MPI differ and do not speak with each other (4 with PMIx 4 on b, d; 4 with PMIx 5 on a, c): nodes"
-)
+APART = "The nodes have incompatible releases of Open MPI (4 with PMIx 4 on b, d; 4 with PMIx 5 on a, c): only nodes"
 
 
 def test_nodes_whose_open_mpi_or_pmix_differs_are_never_in_one_job_of_mpi_and_the_report_says_why(
@@ -177,7 +175,7 @@ def test_a_node_with_one_gpu_whose_open_mpi_no_other_has_is_left_out_with_that_r
     run = measure(slurm, mpi={"a": "5-pmix5", "b": "5-pmix5", "c": "4-pmix4"})
     assert slurm.orders[-1].nodes == ("a", "b")
     result, _ = run.judged()
-    assert "c (no node whose GPUs it could be measured with has its release of Open MPI and PMIx)" in result["reason"]
+    assert "c (no other node with suitable GPUs has the same release of Open MPI and PMIx)" in result["reason"]
 
 
 def test_an_image_brings_its_own_mpi_and_the_nodes_does_not_matter(measure: Measure) -> None:
@@ -195,7 +193,7 @@ def test_across_sites_the_most_nodes_that_speak_with_each_other_take_part(measur
         slurm, sites, mpi={**dict.fromkeys("bcd", "4-pmix4"), **dict.fromkeys("ae", "5-pmix5")}
     ).judged()
     assert slurm.orders[-1].nodes == ("b", "c", "d")
-    assert "a (no node whose GPUs it could be measured with has its release of Open MPI and PMIx)" in result["reason"]
+    assert "a (no other node with suitable GPUs has the same release of Open MPI and PMIx)" in result["reason"]
 
 
 def test_across_sites_every_node_takes_part_with_as_many_gpus_as_the_poorest_has(measure: Measure) -> None:
@@ -261,9 +259,9 @@ def test_runs_that_lie_too_far_apart_are_measured_once_more_and_then_no_pass(mea
     assert (result["verdict"], by_node["c"]["verdict"]) == ("UNSTABLE", "UNSTABLE")
     assert "its runs gave 364.8" in result["reason"]
     assert "differ by 50%, more than 15%; run 2 is the slow one." in result["reason"]
-    assert "It was measured twice; the first time they gave 364.8" in result["reason"]
+    assert "It was measured twice; the first runs gave 364.8" in result["reason"]
     assert (
-        "On the GPUs besides: c: GPU 0000:18:00.0 is 97 % busy with 41000 MiB in use by 4711 train.py"
+        "Other use of the GPUs: c: GPU 0000:18:00.0 is 97 % busy with 41000 MiB in use by 4711 train.py"
         in result["reason"]
     )
 
@@ -273,7 +271,7 @@ def test_runs_that_agree_the_second_time_pass_and_say_that_they_did_not_at_first
     settings = SETTINGS.model_copy(update={"floors_gb_per_s": {"node": 300.0, "rack": 300.0}})
     result, _ = measure(slurm, settings=settings).judged()
     assert result["verdict"] == "PASS"
-    assert "the second time, as the runs of the first gave 364.8" in result["reason"]
+    assert "in a second measurement (the runs of the first gave 364.8" in result["reason"]
     assert result["spread"] is not None
     assert result["spread"]["relative"] == 0
 
@@ -303,7 +301,7 @@ def test_a_run_less_than_was_asked_for_is_no_whole_measurement(measure: Measure)
     run.report["repeats"].pop()
     result, _ = run.judged()
     assert result["verdict"] == "INCONCLUSIVE"
-    assert "2 runs are there where 3 were asked for" in result["reason"]
+    assert "2 runs were found instead of 3" in result["reason"]
 
 
 @pytest.mark.parametrize(("meshed", "verdict"), [(True, "FAIL"), (False, "UNJUDGED"), (None, "UNJUDGED")])
@@ -323,7 +321,7 @@ def test_a_log_that_proves_nothing_is_no_whole_measurement(measure: Measure) -> 
     run = measure(SimulatedSlurm(steady(4.0), {"a": "h200:1", "b": "h200:1"}, between=()))
     result, _ = run.judged()
     assert result["verdict"] == "INCONCLUSIVE"
-    assert "does not prove what carried the data" in result["reason"]
+    assert "does not show which transport carried the data" in result["reason"]
 
 
 @pytest.mark.parametrize("key", ["min_bytes", "max_bytes", "factor", "gate_bytes", "ranks", "nodes", "runs"])
@@ -429,4 +427,4 @@ def test_exact_figures_are_judged_where_they_are_whole_and_the_printed_table_els
 
 def printed_as(exact: str, printed: str) -> str:
     report = {"state": "COMPLETED", "exit_code": 0, "output": "", "files": {"table.1": printed, "figures.1": exact}}
-    return str(measurement_run._with_tables(report, "all_reduce")["output"])
+    return str(job_outputs.with_tables(report, "all_reduce")["output"])

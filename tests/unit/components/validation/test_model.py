@@ -29,7 +29,7 @@ def test_the_sizes_asked_for_are_those_that_nccl_tests_measures():
     [
         ({"backend": "gloo"}, "backend"),
         ({"min_bytes": 1022}, "min_bytes"),
-        ({"gate_bytes": 8192}, "gate_bytes is 8192, which is never measured"),
+        ({"gate_bytes": 8192}, "gate_bytes is 8192, which is not measured"),
         ({"iterations": 0}, "iterations"),
         ({"warmup": -1}, "warmup"),
         ({"nodes": 0}, "nodes"),

@@ -228,7 +228,7 @@ def test_nodes_and_jobs_are_read_after_a_warning_and_beside_one_that_is_none() -
 
 @pytest.mark.parametrize("text", ['{"nodes": [{"name": "a1", "state": ["IDLE"]}, {"na', '{"nodes": null}', "nodes", ""])
 def test_nodes_that_are_cut_off_are_no_nodes(text: str) -> None:
-    with pytest.raises(ValueError, match="no nodes"):
+    with pytest.raises(ValueError, match="no list of nodes"):
         read_nodes(text)
 
 

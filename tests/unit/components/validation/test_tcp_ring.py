@@ -149,13 +149,13 @@ def test_a_rank_with_another_token_is_turned_away_and_the_others_say_who_is_miss
     code, _, error = ended(other)
     place = f"rank 0 on localhost (127.0.0.1:{door(job)[1]})"
     assert code == 3
-    assert f"was not let in by {place}" in error
+    assert f"tailrack ring: {place} rejected rank" in error
     assert len(error.splitlines()) == 1
     code, out, error = ended(first)
     turned_away, missing = error.splitlines()
     assert (code, out) == (3, "")
-    assert turned_away == f"tailrack ring: {place} turned 127.0.0.1 away: it does not know this job's {TOKEN}"
-    assert missing == f"tailrack ring: {place} waited 2 s in vain for rank 1 on localhost (127.0.0.1)"
+    assert turned_away == f"tailrack ring: {place} rejected 127.0.0.1: it does not know this job's {TOKEN}"
+    assert missing == f"tailrack ring: {place} waited 2 s, but these did not connect: rank 1 on localhost (127.0.0.1)"
 
 
 def test_strangers_do_not_keep_the_ranks_from_measuring(start: Start, job: int) -> None:
@@ -168,7 +168,7 @@ def test_strangers_do_not_keep_the_ranks_from_measuring(start: Start, job: int) 
     assert ended(second)[0] == 0
     code, out, error = ended(first)
     assert (code, parse(out).out_of_bounds) == (0, 0)
-    assert error.count("turned 127.0.0.1 away") == 2
+    assert error.count(" rejected 127.0.0.1: ") == 2
 
 
 def test_a_rank_does_not_trust_one_that_cannot_prove_itself(start: Start, job: int) -> None:
@@ -210,7 +210,7 @@ def test_ranks_that_never_come_are_named_with_their_nodes(start: Start) -> None:
     code, _, error = ended(start(0, 3, "--connect-limit", "1", SLURM_STEP_NODELIST=nodes))
     assert code == 3
     assert len(error.splitlines()) == 1
-    assert "waited 1 s in vain for rank 1 on no-such-node1 (its name: " in error
+    assert "waited 1 s, but these did not connect: rank 1 on no-such-node1 (its name: " in error
     assert "rank 2 on no-such-node2 (" in error
 
 
@@ -252,7 +252,7 @@ def test_a_rank_that_stands_still_is_noticed_within_the_limit(endless: list[Rank
 def test_without_a_token_of_some_length_nobody_listens(start: Start, token: str) -> None:
     code, _, error = ended(start(0, 2, token=token))
     assert code == 3
-    assert f"{TOKEN} has {len(token)} bytes of the {TOKEN_BYTES}" in error
+    assert f"{TOKEN} has {len(token)} bytes but needs {TOKEN_BYTES}" in error
 
 
 def test_an_interface_that_the_node_lacks_is_named(start: Start) -> None:

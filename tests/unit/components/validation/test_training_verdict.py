@@ -47,17 +47,17 @@ def test_jitter_is_how_much_longer_a_slow_step_takes() -> None:
     ("told", "floor", "verdict", "said"),
     [
         (report(printed()), None, "UNJUDGED", "no floor is known for this hardware"),
-        (report(printed()), 60.0, "PASS", "64.0 images a second and node, on its CPUs"),
+        (report(printed()), 60.0, "PASS", "64.0 images per second and node (on its CPUs)"),
         (report(printed()), 70.0, "FAIL", "below the floor of 70"),
         (report(printed((0.5, 0.3, 0.5))), 1.0, "UNSTABLE", "differ by 67%, more than 30%; run 2 is the fast one."),
         (report(printed((0.5, 0.5, 0.9))), 1.0, "UNSTABLE", "run 3 is the slow one."),
         (
             report(printed((0.5, 0.5, 0.9)), beside=["", "a1: GPU 0: python3 of bob (pid 77)\n"]),
-            1.0, "UNSTABLE", "On the GPUs besides: a1: GPU 0: python3 of bob (pid 77).",
+            1.0, "UNSTABLE", "Other use of the GPUs: a1: GPU 0: python3 of bob (pid 77).",
         ),
         (
             report(printed(), beside=["a1: GPU 0: python3 of bob (pid 77)\n", ""]),
-            70.0, "FAIL", "On the GPUs besides: a1: GPU 0: python3 of bob (pid 77).",
+            70.0, "FAIL", "Other use of the GPUs: a1: GPU 0: python3 of bob (pid 77).",
         ),
         (report(printed(alike=False)), 1.0, "FAIL", "wrong in run 3"),
         (report(printed(loss=None)), 1.0, "FAIL", "wrong in run 3"),
@@ -69,7 +69,7 @@ def test_jitter_is_how_much_longer_a_slow_step_takes() -> None:
         ({"state": 5}, 1.0, "INCONCLUSIVE", "cannot be read"),
         (
             report("tailrack-training-missing b1\ntailrack-training-missing a1\n", state="FAILED", exit_code=3),
-            None, "INCONCLUSIVE", "There is no PyTorch for a1, b1: write the Python",
+            None, "INCONCLUSIVE", "PyTorch is missing on a1, b1. Set tailrack:validation.training.python",
         ),
     ],
 )  # fmt: skip
@@ -84,7 +84,7 @@ def test_the_verdict_and_its_reason(told: dict[str, Any], floor: float | None, v
     "ended", [{"state": "FAILED", "exit_code": 1}, {"state": "CANCELLED", "exit_code": 0, "signal": 9}]
 )
 def test_a_training_job_that_was_killed_in_the_middle_has_no_figure(ended: dict[str, Any]) -> None:
-    """Two runs came to their end before the job was killed in the third."""
+    """Two runs were completed before the job was killed in the third."""
     result = judge_training(report("".join(printed().splitlines(True)[:4]), **ended), None)
     assert result["verdict"] == "FAIL"
     assert result["images_per_second"] is None
