@@ -2,12 +2,14 @@
 
 Usage: srun --mpi=pmix python3 all_reduce_perf.py --transport mpi [-b 64K] [-e 4M] [-f 4] [-n 20] [-w 5]
        srun --mpi=none python3 all_reduce_perf.py --transport tcp --meet tailscale0 [--interface eth1] [the same]
+
 Sums float32 out of place and in place. A time, in microseconds, is the largest over ranks of the mean of `-n`
-iterations; algbw = bytes/time and busbw = algbw x 2(ranks-1)/ranks in 1e9 bytes per second (nccl-tests'
-doc/PERFORMANCE.md). After each timing the buffers are filled again, reduced once more and compared element by element.
-Exits with 0, with 7 if a result was wrong, like nccl-tests, or with 3 if the ranks lost each other (tcp). `# tailrack
-transport:` names the interface that the transport should use, if this node has it; `# tailrack traffic:` compares the
-bytes that it sent with the minimum that the reductions must send out of a node.
+iterations; algbw = bytes/time and busbw = algbw x 2(ranks-1)/ranks in 1e9 bytes per second. After each timing the
+result is checked element by element. Exits with 7 if a result was wrong, like nccl-tests, or with 3 if the ranks lost
+each other (tcp).
+
+It prints `# tailrack transport:` with the interface that the transport should use, if this node has it, and
+`# tailrack traffic:` with its sent bytes and the minimum that must leave a node.
 """
 
 import argparse
@@ -72,8 +74,6 @@ def arguments() -> argparse.Namespace:
 
 
 class World(Protocol):
-    """All ranks and their joint operations."""
-
     rank: int
     ranks: int
 
@@ -94,7 +94,6 @@ class MpiWorld:
         time.sleep(SETTLE_SECONDS)
 
     def all_reduce(self, source: np.ndarray, receive: np.ndarray) -> None:
-        """Sum float32 of all ranks into `receive`, which may be `source` itself."""
         self.world.Allreduce(self.in_place if source is receive else source, receive)
 
 
@@ -125,7 +124,6 @@ def say(world: World, line: str) -> None:
 
 
 def say_each(world: World, line: str) -> None:
-    """Write one line of every rank, in rank order."""
     say(world, "\n".join(world.allgather(line)))
 
 
@@ -193,7 +191,6 @@ def fixed(value: float, width: int) -> str:
 
 
 def measure_all(world: World, options: argparse.Namespace) -> int:
-    """Measure every size, write the table, return the exit code."""
     say(world, "# Collective test starting: all_reduce_perf_cpu\n# Using devices")
     say_each(world, f"#  Rank {world.rank:2d} Group  0 Pid {os.getpid():6d} on {HOST:>10} cpu")
     name, transport = described(options.interface) if options.interface else mpi_interface()
@@ -222,7 +219,6 @@ def measure_all(world: World, options: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    """Connect the ranks and measure; return the exit code."""
     options = arguments()
     try:
         # In-place sums may overflow float32 over many iterations; the buffers are filled again before the check.

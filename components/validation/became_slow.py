@@ -1,7 +1,7 @@
 """Decide whether a node has become slow since it joined, and whether to drain it. Pure.
 
-A node is compared with itself: with the bus bandwidth that it had alone when it joined, and with its floor if there is
-one. A floor that it never reached does not count, and a node without an earlier measurement is UNJUDGED.
+A node is compared with its own bandwidth when it joined, and with its floor. A floor that it never reached does not
+count; without an earlier measurement it is UNJUDGED.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ JOINED, CHECKED = "when it joined", "when it was first checked"
 class Measured:
     """The outcome of one check of a node.
 
-    gb_per_s    bus bandwidth of the node alone, 1e9 bytes per second; None if the measurement is incomplete or wrong
+    gb_per_s    bus bandwidth of the node alone; None if the measurement is incomplete or wrong
     floor       minimum for its hardware; None if unknown
-    tolerance   accepted loss as a fraction of the earlier bandwidth
-    broken      faults independent of the bandwidth, such as wrong data; empty without one
-    doubt       the reason why there is no bandwidth
+    tolerance   accepted loss as a fraction
+    broken      other faults, such as wrong data
+    doubt       the reason for a missing bandwidth
     """
 
     gb_per_s: float | None
@@ -46,9 +46,10 @@ class Record:
 
     of          the subject of the figures: its address, its GPUs, and how it is measured
     reference   its first bandwidth in GB/s, and since when (JOINED, CHECKED)
-    last        the last bandwidth; `broken` is from the same check; `due` is the time of the next check (Unix seconds)
+    last        the last bandwidth; `broken` is from the same check
+    due         Unix time of the next check
     accepted    bandwidth and faults with which a person resumed it: they drain it again only after it was healthy
-    own         the benchmark check's own drain: its reason and time
+    own         the benchmark check's drain: its reason and time
     trying      whether the node was resumed only for a check, when no other job could use it
     forgotten   whether a person wants the next figure as the reference
     """
@@ -66,7 +67,6 @@ class Record:
     forgotten: bool = False
 
     def plain(self) -> dict[str, Any]:
-        """Return it in JSON's types."""
         return asdict(self)
 
     @classmethod
@@ -114,26 +114,26 @@ def measured(result: Result, findings: Sequence[Finding], *, on_gpus: bool) -> M
     )
 
 
-def against(found: Measured, record: Record) -> str:
+def against(outcome: Measured, record: Record) -> str:
     """Return the evidence against the node with both figures; empty without evidence."""
     accepted = {_NUMBER.sub("#", fault) for fault in record.accepted_broken}
-    broken = [fault for fault in found.broken if _NUMBER.sub("#", fault) not in accepted]
-    figure = found.gb_per_s
+    broken = [fault for fault in outcome.broken if _NUMBER.sub("#", fault) not in accepted]
+    figure = outcome.gb_per_s
     if figure is None:
         return broken[0] if broken else ""
-    before = record.reference
+    reference = record.reference
     text = f"{shown(figure)} GB/s"
-    if before is not None:
-        text += f", {shown(before)} {record.since}"
+    if reference is not None:
+        text += f", {shown(reference)} {record.since}"
     if broken:
         return f"{broken[0]}; {text}"
-    limits = [fault for fault in (before, record.accepted) if fault is not None]
-    if limits and figure < (1 - found.tolerance) * min(limits):
+    limits = [value for value in (reference, record.accepted) if value is not None]
+    if limits and figure < (1 - outcome.tolerance) * min(limits):
         return text
     # A node that never reached its floor was accepted as it is.
     lowest = min(limits, default=None)
-    if found.floor is not None and figure < found.floor and (lowest is None or lowest >= found.floor):
-        return f"{text}, below its floor of {shown(found.floor)}"
+    if outcome.floor is not None and figure < outcome.floor and (lowest is None or lowest >= outcome.floor):
+        return f"{text}, below its floor of {shown(outcome.floor)}"
     return ""
 
 
@@ -147,23 +147,23 @@ def better(first: Measured, second: Measured) -> Measured:
     return replace(best, broken=broken)
 
 
-def remembered(found: Measured, record: Record, due: float) -> Record:
+def remembered(outcome: Measured, record: Record, due: float) -> Record:
     """Return the record after a check. The first figure becomes the reference."""
-    if found.gb_per_s is None and not found.broken:
+    if outcome.gb_per_s is None and not outcome.broken:
         return replace(record, due=due)
-    updated = replace(record, broken=found.broken, due=due)
-    if found.gb_per_s is None:
+    updated = replace(record, broken=outcome.broken, due=due)
+    if outcome.gb_per_s is None:
         return updated
-    updated = replace(updated, last=found.gb_per_s)
-    if record.reference is None and not against(found, record):
-        updated = replace(updated, reference=found.gb_per_s, since=CHECKED)
+    updated = replace(updated, last=outcome.gb_per_s)
+    if record.reference is None and not against(outcome, record):
+        updated = replace(updated, reference=outcome.gb_per_s, since=CHECKED)
     healthy = replace(updated, accepted=None, accepted_broken=())
-    return updated if against(found, healthy) else healthy
+    return updated if against(outcome, healthy) else healthy
 
 
-def reason(words: str) -> str:
+def reason(evidence: str) -> str:
     """Return the reason of a drain, without characters that Slurm's files and tools cannot keep."""
-    text = DEEP_PREFIX + "".join(letter if letter.isprintable() else " " for letter in words)
+    text = DEEP_PREFIX + "".join(letter if letter.isprintable() else " " for letter in evidence)
     text = text.replace('"', "'").replace("\\", "/")
     return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 3]}..."
 

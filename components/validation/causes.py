@@ -1,4 +1,4 @@
-"""Known causes of a failed job, from its output: the first error, not the messages that follow from it. Pure.
+"""Known causes of a failed job, from the first error in its output. Pure.
 
 The patterns are from CUDA's errors (cudaGetErrorString), NCCL's warnings, Open MPI, the dynamic linker and Slurm.
 """
@@ -14,8 +14,6 @@ WIDTH = 200
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause in plain words, a remedy, and the line that shows it."""
-
     cause: str
     remedy: str
     line: str
@@ -108,7 +106,6 @@ def cause_of(*texts: str) -> Cause | None:
 
 
 def first_error(*texts: str) -> str:
-    """Return the first line that looks like an error; empty without one."""
     return next((line[:WIDTH] for line in _lines(texts) if _ERROR.search(line)), "")
 
 

@@ -52,7 +52,7 @@ def management_ports(health: Path = HEALTH) -> set[str]:
 
 
 def rdma_ports(folder: Path = RDMA, health: Path = HEALTH) -> list[dict[str, Any]]:
-    """Return every data port of RDMA devices: device, number, driver, link layer, and whether it is up."""
+    """Return every data port of RDMA devices."""
     ports = []
     excluded = management_ports(health)
     for port in sorted(folder.glob("*/ports/*")):
@@ -73,7 +73,7 @@ def rdma_ports(folder: Path = RDMA, health: Path = HEALTH) -> list[dict[str, Any
 
 
 def smi(*options: str) -> str | None:
-    """Return the output of nvidia-smi, whatever its status, which may be a mere warning. None without an answer."""
+    """Return nvidia-smi's output, whatever its status, which may be a mere warning; None without an answer."""
     try:
         process = subprocess.run(
             ["nvidia-smi", *options],
@@ -95,18 +95,18 @@ def matrix(text: str | None) -> dict[str, dict[str, str]] | None:
     rows: dict[str, dict[str, str]] = {}
     columns: list[str] = []
     for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines():
-        words = [word.strip() for word in line.split("\t")]
-        if not columns and "GPU0" in words:
-            columns = words[1:]
-        elif columns and len(words) > 1 and re.fullmatch(r"(GPU|NIC)\d+", words[0]):
-            rows[words[0]] = dict(zip(columns, words[1:], strict=False))
+        fields = [word.strip() for word in line.split("\t")]
+        if not columns and "GPU0" in fields:
+            columns = fields[1:]
+        elif columns and len(fields) > 1 and re.fullmatch(r"(GPU|NIC)\d+", fields[0]):
+            rows[fields[0]] = dict(zip(columns, fields[1:], strict=False))
     return rows or None
 
 
 def ways(table: dict[str, dict[str, str]] | None, kind: str) -> list[str] | None:
-    """Return the connections between GPUs and columns of a kind, each once; None if nvidia-smi does not report them.
+    """Return the connections between GPUs and columns of a kind, each once; None if unknown.
 
-    Words that are no connection (`ERR!`, an empty cell) are ignored.
+    Other words (`ERR!`, an empty cell) are ignored.
     """
     return None if table is None else sorted({*_pairs(table, kind).values()})
 
@@ -121,7 +121,7 @@ def _pairs(table: dict[str, dict[str, str]], kind: str) -> dict[tuple[str, str],
 
 
 def meshed(table: dict[str, dict[str, str]] | None) -> bool | None:
-    """Whether more than half of the pairs of GPUs have NVLink; None if nvidia-smi does not report it.
+    """Whether more than half of the pairs of GPUs have NVLink; None if unknown.
 
     This holds behind switches and in a cube of eight, even if a GPU has lost its links, but not for bridged pairs.
     """
@@ -130,7 +130,6 @@ def meshed(table: dict[str, dict[str, str]] | None) -> bool | None:
 
 
 def main() -> None:
-    """Collect the facts and print the line."""
     topology = matrix(smi("topo", "-m"))
     peers = ways(matrix(smi("topo", "-p2p", "r")), "GPU")
     facts = {

@@ -26,15 +26,12 @@ class Collective:
 
     @property
     def program(self) -> str:
-        """The name of its program in nccl-tests."""
         return f"{self.name}_perf"
 
     def factor(self, ranks: int) -> float:
-        """Return bus bandwidth / algorithm bandwidth."""
         return self.passes * (ranks - 1) / ranks if self.passes else 1.0
 
     def elements(self, count: int, ranks: int) -> int:
-        """Return the elements of a message whose row has this `count`."""
         return count * ranks if self.shared else count
 
     def size(self, requested: int, ranks: int) -> int:

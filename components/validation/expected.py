@@ -1,6 +1,6 @@
 """The transport that should carry the data on these nodes, and remedies if another one did.
 
-The variables are NCCL's (docs.nvidia.com, NCCL user guide, "Environment Variables").
+The variables are from NCCL's user guide, "Environment Variables".
 """
 
 from collections.abc import Mapping
@@ -64,7 +64,7 @@ def expect(
 ) -> Expected:
     """Return the transport that should carry the data between the GPUs of some nodes.
 
-    interface   the interface that sockets should use
+    interface   interface that sockets should use
     spans       whether the nodes are in several sites, which only sockets connect
     rdma        RDMA that jobs may use: ANY_RDMA; names of InfiniBand's and RoCE's ports, separated by commas; `none`;
                 ONLY_SOCKETS; or ROCE_UNPROVEN: it is unknown whether the RoCE ports work

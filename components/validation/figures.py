@@ -30,7 +30,7 @@ class Figures:
     gates    the row at the gate size of each run
     rows     rows of the first run, but at the gate size the judged row
     peak     the row with the best out-of-place bus bandwidth
-    wrong    wrong elements over all rows of all runs; None unless every run was checked completely
+    wrong    wrong elements in all runs; None unless every run was checked completely
     gate     the median run by bus bandwidth, the lower one of two; None if no run has the size
     """
 
@@ -85,17 +85,17 @@ def read_figures(settings: Measurement, report: JobReport) -> Figures:
 
 
 def _sound_rows(table: Table, report: JobReport) -> tuple[Row, ...]:
-    """Return the usable rows: the finished rows of an aborted job, but none of a completed job with a faulty table."""
+    """Return the usable rows: an aborted job's finished rows, but none of a completed job's faulty table."""
     aborted = report.state != "COMPLETED" and table.only_unfinished
     return table.rows if aborted or not table.problems else ()
 
 
 def doubts(settings: Measurement, report: JobReport, figures: Figures) -> list[str]:
     """Return the reasons why the figures are not complete and correct; empty if they are."""
-    first, *others = figures.tables
+    first, *repeats = figures.tables
     problems = _without_mpi(settings, report)
     problems += _table_doubts(settings, first, settings.sizes())
-    for number, table in enumerate(others, 2):
+    for number, table in enumerate(repeats, 2):
         problems += [f"run {number}: {problem}" for problem in _table_doubts(settings, table, (settings.gate_bytes,))]
     if report.exit_code is None:
         problems.append("the job's exit code is unknown")
@@ -144,7 +144,7 @@ def _wrong(table: Table, collective: str) -> int | None:
 
 
 def wrong_data(figures: Figures) -> str:
-    """Return the evidence of wrong data: the runs and sizes with wrong elements, as in their tables."""
+    """Return the runs and sizes with wrong elements, as in their tables."""
     places = []
     for number, table in enumerate(figures.tables, 1):
         run = f"run {number}" if len(figures.tables) > 1 else "the table"

@@ -1,14 +1,12 @@
 """The minimum bus bandwidth of healthy hardware, from floors.csv.
 
-A row is one figure of one source: a published floor (fraction 1), or a published or own measurement, of which
-`fraction` counts because healthy machines differ. The row names the source and the reason for the fraction.
+A row is one figure of one source: a published floor (fraction 1), or a measurement, of which `fraction` counts because
+healthy machines differ. It is valid only for its GPU kind, GPUs per node, number of nodes, transport and collective.
+Sockets have no rows, because their bandwidth depends on the network; `make floors` records it.
 
-A figure is valid only for its GPU kind, GPUs per node, number of nodes, transport and collective. Sockets have no rows,
-because their bandwidth depends on the network; `make floors` records it.
-
-Between two sizes of one source the floor is interpolated linearly over the logarithm of the size. With each inner row
-left out in turn, this is 7 % below to 2 % above the measured values; interpolation over bytes is up to 21 % below.
-There is no floor outside the sizes of a source.
+Between two sizes of one source the floor is interpolated over the logarithm of the size: with each inner row left out
+in turn, this is 7 % below to 2 % above the measured values; over bytes it is up to 21 % below. There is no floor
+outside a source's sizes.
 """
 
 import csv
@@ -38,9 +36,8 @@ def floor_for(
 
     gpu         the kind, such as h200
     transport   such as NVLink, InfiniBand or Libfabric, with or without ` + GPUDirect RDMA`
-    collective  such as all_reduce
 
-    With several sources the lowest floor counts, because every healthy machine must reach it.
+    The lowest floor of several sources counts, because every healthy machine must reach it.
     """
     hardware = (gpu, gpus_per_node, nodes, transport.removesuffix(_GPUDIRECT), collective)
     candidates = (

@@ -1,4 +1,4 @@
-"""The measurements in a search for slow nodes (slow_nodes.py), and the suspects that follow from them."""
+"""The measurements in a search for slow nodes (slow_nodes.py) and the suspects."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,10 +11,10 @@ _SIMILAR_SIZES = 1.5
 
 @dataclass(frozen=True)
 class Suspect:
-    """One node, or two nodes if the fault is their link or it is unclear which node is slow.
+    """One node, or two if it is their link or unclear which is slow.
 
     `busbw_gb_per_s` is the best measurement with the suspect, None if all failed; `reference_gb_per_s` is the bandwidth
-    of good nodes in groups of the same size. `reason` is a sentence.
+    of good nodes in groups of the same size.
     """
 
     nodes: tuple[str, ...]
@@ -24,7 +24,7 @@ class Suspect:
 
 
 class GroupFindings:
-    """All measurements. They are judged again after each round, because a better group changes the standard."""
+    """All measurements. They are judged again after each round, because a better group raises the standard."""
 
     def __init__(self, nodes: Sequence[str], reference: float | None, slow_below: float) -> None:
         self._nodes, self._reference, self._slow_below = nodes, reference, slow_below
@@ -46,7 +46,7 @@ class GroupFindings:
         return any(set(group) == set(other) for other, _ in self._all)
 
     def best(self, group: Group) -> float | None:
-        """Return the best bus bandwidth of groups of similar size or the reference; None without either."""
+        """Return the best bus bandwidth of groups of similar size or the reference."""
         similar = [
             figure
             for other, figure in self._all
@@ -64,12 +64,12 @@ class GroupFindings:
         return best is not None and (figure is None or figure < self._slow_below * best)
 
     def _against(self, node: str) -> list[tuple[Group, float | None]]:
-        """Return the slow groups in which only this node is not known to be good; each partner counts once."""
+        """Return the slow groups in which only this node is not known to be good, once per partner."""
         good, partners, groups = self._good, set[str](), list[tuple[Group, float | None]]()
         for group, figure in self._slow:
-            others = set(group) - {node}
-            if node in group and others <= good and not others & partners:
-                partners |= others
+            other_nodes = set(group) - {node}
+            if node in group and other_nodes <= good and not other_nodes & partners:
+                partners |= other_nodes
                 groups.append((group, figure))
         return groups
 
@@ -93,11 +93,10 @@ class GroupFindings:
 
     @property
     def has_open_questions(self) -> bool:
-        """Whether a suspected node or pair is still undecided."""
         return bool(self._good and (self._open() or self._unconfirmed()))
 
     def questions(self) -> tuple[Group, ...]:
-        """Return pairs that decide: each suspect with a good node that it has not met, and suspected links again."""
+        """Return pairs that decide: each suspect with a new good node, and suspected links again."""
         groups = self._unconfirmed()
         free = sorted(self._good - {node for group in groups for node in group})
         for node in self._open():
@@ -135,7 +134,7 @@ class GroupFindings:
         return Suspect(pair, _best(figures), best, f"{reason}; each is good with others: check the link between them.")
 
     def _undecided(self) -> tuple[Suspect, ...]:
-        """Return the slowest of two or three nodes of which none is known to be good, unless all are similar."""
+        """Return the slowest pair of two or three nodes without a good one, unless all are similar."""
         slow = [(group, figure or 0.0) for group, figure in self._slow]
         figures = [figure for _, figure in slow]
         if not slow or self._reference is None or (len(slow) > 1 and min(figures) >= self._slow_below * max(figures)):

@@ -1,4 +1,4 @@
-"""Group nodes with the same GPUs for a measurement, because a collective is as slow as the slowest node."""
+"""Group nodes with the same GPUs: a collective is as slow as its slowest node."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ class Group:
     """Nodes measured together.
 
     gpus       GPUs of each node, such as h200:8, or several such
-    per_node   number of GPUs per node that take part
-    mpi        major versions of Open MPI and PMIx (5-pmix5) that connect the ranks; empty if irrelevant
+    per_node   GPUs per node that take part
+    mpi        major versions of Open MPI and PMIx (5-pmix5); empty if irrelevant
     """
 
     gpus: str
@@ -30,8 +30,7 @@ class Group:
 
     @property
     def kind(self) -> str:
-        """The kind of GPU; several are joined by `+`."""
-        return "+".join(sorted({each.partition(":")[0] for each in self.gpus.split(", ")}))
+        return "+".join(sorted({gpus.partition(":")[0] for gpus in self.gpus.split(", ")}))
 
 
 def count(gpus: str, most: int = 0) -> int:
@@ -41,7 +40,7 @@ def count(gpus: str, most: int = 0) -> int:
 
 
 def speaking(mpi: Mapping[str, str], nodes: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return the nodes by major versions of Open MPI and PMIx, because different versions are incompatible.
+    """Return the nodes by major versions of Open MPI and PMIx, which are incompatible with each other.
 
     mpi   versions by node; a node without known versions counts as one with the most common versions
     """
@@ -91,9 +90,9 @@ def grouped(
 def across(
     gpus: Mapping[str, str], sites: Mapping[str, str], most: int = 0, mpi: Mapping[str, str] = NO_MPI
 ) -> tuple[tuple[Group, ...], dict[str, str]]:
-    """Return all nodes with GPUs as one group, each with as many as the smallest node has; none within one site.
+    """Return all nodes with GPUs as one group, each with as many as the smallest has; none within one site.
 
-    If nodes have incompatible MPI versions, take the largest compatible set that spans several sites.
+    With incompatible MPI versions, take the largest compatible set that spans several sites.
     """
     gpu_nodes = sorted(node for node in gpus if gpus[node])
     spanning = [
@@ -103,7 +102,7 @@ def across(
     ]
     if not spanning:
         return (), {}
-    version, nodes = max(spanning, key=lambda each: len(each[1]))
+    version, nodes = max(spanning, key=lambda version_nodes: len(version_nodes[1]))
     kinds = ", ".join(sorted({gpus[node] for node in nodes}))
     group = Group(kinds, nodes, min(count(gpus[node], most) for node in nodes), version)
     left_out = {node: NO_MPI_PEER if gpus[node] else NO_GPU for node in sorted(gpus) if node not in nodes}

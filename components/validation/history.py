@@ -23,28 +23,21 @@ class Entry(TypedDict):
     gate_bytes: NotRequired[int]
 
 
-def extended(before: object, result: Mapping[str, Any], most: int = MOST) -> list[Entry]:
+def extended(history: object, result: Mapping[str, Any], most: int = MOST) -> list[Entry]:
     """Return a scope's history with its result added.
 
-    before   history of the last run, or anything without one. A result that was judged again (with another floor)
-             replaces its entry; a BUSY result is not added
+    history   history of the last run, or anything without one. A result that was judged again replaces its entry; BUSY
+              is not added
     """
-    entries = (
-        [entry for entry_before in before if (entry := _entry(entry_before)) is not None]
-        if isinstance(before, list)
-        else []
-    )
+    entries = [entry for item in history if (entry := _entry(item)) is not None] if isinstance(history, list) else []
     nodes = result.get("nodes")
     new = _entry({**result, "nodes": len(nodes) if isinstance(nodes, Sequence) else 0})
     if new is not None and new["verdict"] != "BUSY":
-        entries = [entry_before for entry_before in entries if entry_before["measured_at"] != new["measured_at"]] + [
-            new
-        ]
+        entries = [item for item in entries if item["measured_at"] != new["measured_at"]] + [new]
     return entries[-most:]
 
 
 def _entry(data: object) -> Entry | None:
-    """Return an entry of an earlier run; None if it is malformed."""
     if not isinstance(data, Mapping) or not isinstance(data.get("measured_at"), str):
         return None
     if not _MOMENT.fullmatch(data["measured_at"]) or not isinstance(data.get("verdict"), str):
@@ -63,7 +56,6 @@ def _entry(data: object) -> Entry | None:
 
 
 def _figure(value: object) -> float | None:
-    """Return a number of GB/s; None if it is malformed."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
         return None
     return float(value) if value >= 0 else None

@@ -61,4 +61,4 @@ def _closed(text: str) -> Mapping[str, Any]:
 def objects_in(whole: object, name: str) -> list[Mapping[str, Any]]:
     """Return the objects of a list in an object, without elements of other types."""
     value = whole.get(name) if isinstance(whole, Mapping) else None
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+    return [element for element in value if isinstance(element, Mapping)] if isinstance(value, list) else []

@@ -31,8 +31,6 @@ Bandwidths = dict[tuple[str, ...], float | None]
 
 
 class MeasurementRun:
-    """The measurement of a scope; `measure` returns its report."""
-
     def __init__(self, plan: Mapping[str, Any], nodes: Sequence[str], absent: Mapping[str, str], folder: Path) -> None:
         self.plan, self.nodes, self.absent, self.folder = plan, tuple(nodes), dict(absent), folder
         self.limits = Limits(plan["start_seconds"], plan["run_seconds"])
@@ -149,7 +147,6 @@ class MeasurementRun:
         return {**entries[0], "others": entries[1:], "alone": single_node, "suspects": slow_nodes}
 
     def _alone(self, groups: Sequence[Group], facts: Mapping[str, FabricFacts]) -> list[dict[str, Any]]:
-        """Measure each node alone, all at once, because they share nothing."""
         if self.plan["spans"]:
             return []
         groups = alone(self.gpus, _nodes_of(groups), self.plan["nccl"]["most_gpus"])

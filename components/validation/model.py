@@ -19,11 +19,13 @@ _LATEST = 253_402_300_799  # the last second of the year 9999
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """The settings of one measurement: sizes in bytes, `floor_gb_per_s` in 1e9 bytes per second.
+    """The settings of one measurement: sizes in bytes, floor in 1e9 bytes per second.
 
-    `ranks` and `nodes` must take part. `gate_bytes` is measured `runs` times, once with all sizes and then alone.
-    `floor_gb_per_s` is the minimum out-of-place bus bandwidth at `gate_bytes`, None if the hardware has no known floor;
-    `floor_source` is its source. Raises ValueError if the settings cannot be measured or judged.
+    ranks, nodes     how many must take part
+    runs             how often `gate_bytes` is measured: once with all sizes, then alone
+    floor_gb_per_s   minimum out-of-place bus bandwidth at `gate_bytes`; None if no floor is known
+
+    Raises ValueError if the settings cannot be measured or judged.
     """
 
     backend: Backend
@@ -71,13 +73,10 @@ class Measurement:
             raise ValueError(f"floor_gb_per_s is {floor}: it must be above 0; leave it out if no floor is known")
 
     def sizes(self) -> tuple[int, ...]:
-        """Return all requested sizes in bytes."""
         return sizes_between(self.min_bytes, self.max_bytes, self.factor)
 
     def row_bytes(self, size: int) -> int:
-        """Return the size in the table's row for a requested size: some collectives divide a message evenly among the
-        ranks.
-        """
+        """Return the size in the table's row: some collectives divide a message evenly among the ranks."""
         return COLLECTIVES[self.collective].size(size, self.ranks)
 
     def without(self, nodes: int) -> "Measurement":
@@ -89,22 +88,21 @@ class Measurement:
 class JobReport:
     """The head node's report of the Slurm job.
 
-    state         Slurm's state (COMPLETED, FAILED, ...); if no job was submitted, BUSY (other jobs were on the nodes)
-                  or UNAVAILABLE (a node was down or drained)
+    state         Slurm's state (COMPLETED, FAILED, ...); without a job BUSY (other jobs on the nodes) or UNAVAILABLE (a
+                  node down or drained)
     exit_code, signal   None if Slurm has none
-    seconds       the job's elapsed time
     nodes         nodes that Slurm allocated
     output        standard output and error together
     node_states   output of `sinfo -R`
-    facts         further observations by name (nvidia_peermem, links)
+    facts         further observations by name
     left_out      nodes of the scope that did not take part
-    measured_at   Unix time of the measurement
+    absent        reasons for those without another job
+    measured_at   Unix time
     last          the last report that was not BUSY
-    absent        reasons for the nodes in left_out that had no other job
-    repeats       outputs of the further runs at the gate size
+    repeats       outputs of the runs at the gate size alone
     log           NCCL's log, if it has its own file
     beside        other use of the GPUs before each run and after the last one (foreign.py)
-    first_runs    GB/s of the first runs, if they differed so much that the measurement was repeated
+    first_runs    GB/s of the first runs, if the measurement was repeated because they differed
     """
 
     job_id: int | None
@@ -129,8 +127,8 @@ class JobReport:
     def from_json(cls, data: Mapping[str, Any]) -> "JobReport":
         """Read a report from the remote script's JSON object. Raises ValueError that names the wrong key.
 
-        `job_id` is a number or digits; `exit_code` a number or Slurm's `code:signal`; both and `seconds` may be null.
-        The keys after `output` are optional.
+        `job_id` is a number or digits, `exit_code` a number or `code:signal`; both and `seconds` may be null. The keys
+        after `output` are optional.
         """
         if not isinstance(data, Mapping):
             raise ValueError(f"the job report is a {type(data).__name__}; it must be a JSON object")
@@ -157,7 +155,7 @@ class JobReport:
             repeats=_outputs(data.get("repeats", ())),
             log=_text(data, "log") if "log" in data else "",
             beside=_outputs(data.get("beside", ())),
-            first_runs=tuple(number("first_runs", each) for each in data.get("first_runs", ())),
+            first_runs=tuple(number("first_runs", value) for value in data.get("first_runs", ())),
         )
 
 
@@ -190,14 +188,14 @@ def _seconds(key: str, value: object) -> float | None:
 
 
 def number(key: str, value: object) -> float:
-    """Return a number from a report. Raises ValueError with its key if it is malformed or negative."""
+    """Return a number from a report; its key is for the ValueError."""
     if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= _LATEST:
         return float(value)
     raise ValueError(f"{key} must be a number of 0 or more, or null")
 
 
 def names(key: str, value: object) -> tuple[str, ...]:
-    """Return node names from a report. Raises ValueError with their key for anything else: they are shown unquoted."""
+    """Return node names from a report, which are shown unquoted. Raises ValueError for anything else."""
     if isinstance(value, (list, tuple)) and all(isinstance(name, str) and _NAME.fullmatch(name) for name in value):
         return tuple(value)
     raise ValueError(f"{key} must be a list of node names")

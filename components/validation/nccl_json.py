@@ -1,8 +1,7 @@
 """Print the JSON output of nccl-tests (`-J`, since 2.17.3) as its table, with all digits.
 
-Usage: python3 nccl_json.py FILE, where rank 0 has run. The file contains the program's whole environment, including
-secrets: only the table's content leaves this program, and nccl_tests.py parses it like any other table. Exits with 1
-and prints nothing if the file is incomplete: a program that was killed leaves half a file.
+Usage: python3 nccl_json.py FILE, where rank 0 has run. The file contains the whole environment, including secrets: only
+the table is printed. Exits with 1 and prints nothing if the file is incomplete, as after a killed program.
 
 Source: src/util.cu of nccl-tests, versions 1 to 3 of the file.
 """
@@ -47,7 +46,6 @@ def _row(row: dict[str, Any]) -> str:
 
 
 def main(path: Path) -> int:
-    """Print the table of a file; return the exit status."""
     try:
         # Parse numbers as text to keep all their digits.
         sys.stdout.write(table(json.loads(path.read_bytes(), parse_int=str, parse_float=str)))

@@ -1,8 +1,7 @@
 """Separate NCCL's log lines in a job's output from the lines of the program.
 
 Source: `ncclDebugLog` in NCCL's src/debug.cc. A line is `[time] host:pid:tid [device] NCCL INFO message`; the time is
-optional. NCCL shares standard output with nccl-tests, which prints a row of its table in three pieces, so a log line
-may start in the middle of a row.
+optional. nccl-tests prints a row in three pieces, so a log line may start inside a row.
 """
 
 import re
@@ -16,14 +15,12 @@ _CHANNEL = re.compile(r"^(?:Channel|CollNet|NVLS|Tree) \S+ : .*?(?= via )")
 
 @dataclass(frozen=True)
 class LogLine:
-    """One message of NCCL and the host that wrote it."""
-
     host: str
     message: str
 
 
 def separate(output: str) -> tuple[str, tuple[LogLine, ...]]:
-    """Return the program's own text with torn lines joined again, and NCCL's lines in their order.
+    """Return the program's text with torn lines joined, and NCCL's lines in their order.
 
     The text ends with a newline only if the program's last line did.
     """
@@ -46,9 +43,7 @@ def separate(output: str) -> tuple[str, tuple[LogLine, ...]]:
 
 
 def distinct(log: str) -> str:
-    """Return the log without lines that a host repeats for each channel and rank: a thousand ranks must fit into a
-    report.
-    """
+    """Return the log without a host's repetitions for each channel and rank, to fit into a report."""
     seen: set[tuple[str, str]] = set()
     lines = []
     for line in log.splitlines():

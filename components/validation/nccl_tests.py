@@ -1,12 +1,12 @@
 """Parse the table of nccl-tests and recompute its bandwidths.
 
-Units: times in microseconds, bandwidths in 1e9 bytes per second, sizes in bytes. algbw = bytes / time, and busbw is
-algbw times a factor of the collective (collectives.py). Both are recomputed because the table rounds them to 0.01; a
-printed value that rounding cannot explain is reported as a problem.
+Times in microseconds, bandwidths in 1e9 bytes per second, sizes in bytes. algbw = bytes / time, and busbw is algbw
+times a factor of the collective. Both are recomputed because the table rounds them to 0.01; a printed value that
+rounding cannot explain is a problem.
 
 Formats: v2.0 to v2.19 (src/common.cu, src/util.cu, src/<collective>.cu). Up to v2.11 there is no `root` column, and
-`error` holds the largest deviation instead of the number of wrong elements in `#wrong`; with checks off (`-c 0`) it is
-`N/A`. Columns are found by the header's names, so additional columns do no harm.
+`error` holds the largest deviation instead of the number of wrong elements in `#wrong`; without checks (`-c 0`) it is
+`N/A`. Columns are found by their names, so more columns do no harm.
 """
 
 import math
@@ -44,8 +44,6 @@ class Timing:
 
 @dataclass(frozen=True)
 class Row:
-    """The measurement of one size."""
-
     size_bytes: int
     out_of_place: Timing
     in_place: Timing
@@ -58,8 +56,7 @@ class Table:
     ranks           None if neither the output nor the caller gives it
     hosts           machines of the ranks
     out_of_bounds   None unless the program printed it
-    average_busbw_gb_per_s   recomputed over both halves of every row as in nccl-tests; None unless the table is
-                             complete and consistent
+    average_busbw_gb_per_s   recomputed over both halves of every row; None unless the table is complete and consistent
     problems        sentences about an incomplete or inconsistent table
     """
 
@@ -96,10 +93,9 @@ class _Columns:
 
 
 def parse(output: str, ranks: int | None = None, collective: str = "all_reduce") -> Table:
-    """Return the table in `output`, a job's standard output with or without NCCL's log lines.
+    """Return the table in a job's standard output, with or without NCCL's log lines. Raises nothing.
 
-    `ranks` is used only if the output has no rank lines (a table without the rest). Raises nothing: `problems` has the
-    errors.
+    `ranks` is used only if the output has no rank lines.
     """
     text, _ = separate(output)
     lines = text.split("\n")
@@ -116,8 +112,8 @@ def parse(output: str, ranks: int | None = None, collective: str = "all_reduce")
 
 
 def _hosts_by_rank(lines: list[str]) -> dict[int, str]:
-    found = (_RANK.match(line) for line in lines)
-    return {int(match["rank"][:9]): match["host"] for match in found if match}
+    matches = (_RANK.match(line) for line in lines)
+    return {int(match["rank"][:9]): match["host"] for match in matches if match}
 
 
 class _Reader:
@@ -131,10 +127,10 @@ class _Reader:
         self.average: _Printed | None = None
 
     def read(self, line: str) -> None:
-        words = line.split()
+        fields = line.split()
         try:
-            if words[:2] == ["#", "size"]:
-                self._read_header(words[1:])
+            if fields[:2] == ["#", "size"]:
+                self._read_header(fields[1:])
             elif match := _STARTING.fullmatch(line):
                 if not match["program"].startswith(self.collective.program):
                     raise _Unreadable(f"{match['program']} ran instead of {self.collective.program}")
@@ -142,8 +138,8 @@ class _Reader:
                 self.out_of_bounds = int(match["count"])
             elif match := _AVERAGE.fullmatch(line):
                 self.average = _printed(match["value"], significant=6)
-            elif words and self.columns and _INTEGER.fullmatch(words[0]):
-                self._read_row(self.columns, words)
+            elif fields and self.columns and _INTEGER.fullmatch(fields[0]):
+                self._read_row(self.columns, fields)
         except _Unreadable as problem:
             self.problems.append(str(problem))
 
@@ -160,22 +156,22 @@ class _Reader:
         width = len(names) + names.count("timestamp")  # a timestamp is two words, date and time
         self.columns = _Columns(tuple(names), (starts[0], starts[1]), width)
 
-    def _read_row(self, columns: _Columns, words: list[str]) -> None:
-        if len(words) != columns.width:
-            raise _Unreadable(f"the row of {words[0]} bytes has {len(words)} of {columns.width} fields")
+    def _read_row(self, columns: _Columns, fields: list[str]) -> None:
+        if len(fields) != columns.width:
+            raise _Unreadable(f"the row of {fields[0]} bytes has {len(fields)} of {columns.width} fields")
         if self.ranks is None:
-            raise _Unreadable(f"the row of {words[0]} bytes cannot be judged: the output names no ranks")
-        size, count, kind = int(words[0]), words[1], words[2]
+            raise _Unreadable(f"the row of {fields[0]} bytes cannot be judged: the output names no ranks")
+        size, count, kind = int(fields[0]), fields[1], fields[2]
         elements = self.collective.elements(int(count), self.ranks) if _INTEGER.fullmatch(count) else 0
         if size == 0 or elements * _TYPE_BYTES.get(kind, 0) != size:
             raise _Unreadable(f"the row of {size} bytes contradicts itself: {count} elements of type {kind}")
         if any(row.size_bytes == size for row in self.rows):
             raise _Unreadable(f"{size} bytes appear twice in the table")
-        halves = [self._timing(columns, words, start, size, self.ranks) for start in columns.starts]
+        halves = [self._timing(columns, fields, start, size, self.ranks) for start in columns.starts]
         self.rows.append(Row(size, halves[0], halves[1]))
 
-    def _timing(self, columns: _Columns, words: list[str], start: int, size: int, ranks: int) -> Timing:
-        time, algbw, busbw = (_printed(word) for word in words[start : start + 3])
+    def _timing(self, columns: _Columns, fields: list[str], start: int, size: int, ranks: int) -> Timing:
+        time, algbw, busbw = (_printed(word) for word in fields[start : start + 3])
         if time.value == 0:
             raise _Unreadable(f"the row of {size} bytes has a time of 0")
         factor = self.collective.factor(ranks)
@@ -186,10 +182,10 @@ class _Reader:
             if not _overlap(printed, slowest * scale, fastest * scale if scale else 0.0):
                 raise _Unreadable(
                     f"at {size} bytes the printed {name} of {printed.value:g} GB/s does not follow from"
-                    f" {words[start]} us over {ranks} ranks, which gives {exact * scale:.3f}"
+                    f" {fields[start]} us over {ranks} ranks, which gives {exact * scale:.3f}"
                 )
         self.slack += (fastest - slowest) * factor if factor else 0.0
-        deviation = _printed(words[start + 3]).value if words[start + 3] != "N/A" else None
+        deviation = _printed(fields[start + 3]).value if fields[start + 3] != "N/A" else None
         counted = deviation is not None and columns.names[start + 3] == "#wrong"
         wrong = int(deviation) if deviation is not None and counted else None
         return Timing(time.value, exact, exact * factor, wrong, checked=deviation is not None)

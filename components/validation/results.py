@@ -29,7 +29,7 @@ class Conditions:
     interface           interface that sockets should use
     spans               whether its nodes are in several sites
     rdma                RDMA that jobs may use (expected.py)
-    mpi                 nodes by release of Open MPI and PMIx, if different releases kept nodes apart
+    mpi                 nodes by release of Open MPI and PMIx, if releases differ
     """
 
     floor: float | None
@@ -91,9 +91,9 @@ def judge_group(
 def judge_scope(
     settings: Measurement, found: Mapping[str, Any], conditions: Conditions, preflight: ReadPreflight
 ) -> tuple[Result, dict[str, Result]]:
-    """Return the result of a scope and of each of its nodes that was measured alone; nothing is raised.
+    """Return the result of a scope and of each node that was measured alone; nothing is raised.
 
-    settings    settings of the whole scope, if the report has none
+    settings    used if the report has none
     found       report of the step: untrusted output of a user
     preflight   reads the preflight's findings from a job's output
     """
@@ -137,7 +137,7 @@ def _judge_scope(
                 last_settings, floor_gb_per_s=settings.floor_gb_per_s, floor_source=settings.floor_source
             )
         result = judge(settings, JobReport.from_json(found))
-    result["preflight"] = {node: list(each) for node, each in preflight(str(found.get("preflight", ""))).items()}
+    result["preflight"] = {node: list(items) for node, items in preflight(str(found.get("preflight", ""))).items()}
     result["suspects"] = [_suspect(suspect) for suspect in found.get("suspects", ())]
     reasons = [result["reason"], *(suspect["reason"] for suspect in result["suspects"])]
     result["reason"] = " ".join([*reasons, *_apart(conditions.mpi, on_gpus=settings.backend == "nccl-tests")])
@@ -145,7 +145,6 @@ def _judge_scope(
 
 
 def _apart(mpi: Mapping[str, tuple[str, ...]], *, on_gpus: bool) -> list[str]:
-    """Return the effect of different releases of Open MPI and PMIx on the measurement."""
     if not mpi:
         return []
     releases = "; ".join(
@@ -173,7 +172,7 @@ def _suspect(entry: Mapping[str, Any]) -> SuspectResult:
 
 
 def together(groups: Sequence[Result]) -> Result:
-    """Return one result for several groups: the figures of the first group, the worst verdict, and all reasons."""
+    """Return one result for several groups: the first group's figures, the worst verdict, and all reasons."""
     first = groups[0]
     if len(groups) == 1:
         return first
@@ -198,5 +197,4 @@ def together(groups: Sequence[Result]) -> Result:
 
 
 def to_be_searched(result: Result) -> bool:
-    """Whether to search for slow nodes: the result failed, or its runs differ much."""
     return result["verdict"] in ("FAIL", "UNSTABLE")

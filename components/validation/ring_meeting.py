@@ -1,8 +1,8 @@
 """Connect and authenticate a Slurm step's tasks over TCP, for tcp_ring.py.
 
-Rank 0 listens on a port that follows from the job's number; the others connect there. A connection carries data only
-after both ends have proved, by an HMAC over fresh random bytes, that they know the job's token: the environment
-variable TAILRACK_RING_TOKEN, which only the job's user can read.
+Rank 0 listens on a port that follows from the job's number. A connection carries data only after both ends have proved,
+by an HMAC over fresh random bytes, that they know the job's token: the environment variable TAILRACK_RING_TOKEN, which
+only the job's user can read.
 """
 
 import hmac
@@ -55,7 +55,7 @@ class Place:
 
 
 def proof(token: bytes, role: bytes, nonces: bytes, hello: bytes) -> bytes:
-    """Return a proof of knowing the token; the role prevents an end from sending the other end's proof back."""
+    """Return a proof of knowing the token; the role keeps an end from returning the other end's proof."""
     return hmac.digest(token, role + nonces + hello, "sha256")
 
 
@@ -71,8 +71,6 @@ def read_exactly(link: socket.socket, count: int) -> bytes:
 
 
 class Link:
-    """An authenticated connection to another rank."""
-
     def __init__(self, mine: Place, theirs: Place, connection: socket.socket) -> None:
         self.mine, self.theirs, self.connection = mine, theirs, connection
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -128,7 +126,6 @@ class Meeting:
         self.listen_at(rank, address, self.port if rank == 0 else 0)
 
     def listen_at(self, rank: int, address: str, port: int = 0) -> None:
-        """Listen at an address from now on."""
         try:
             self.listener = socket.create_server((address, port), backlog=self.ranks)
         except OSError as error:

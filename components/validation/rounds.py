@@ -20,9 +20,9 @@ def suspects(
 ) -> list[dict[str, Any]]:
     """Return the nodes, or pairs of nodes, that slow down the others.
 
-    spread    spread of the runs of all nodes, (largest - smallest) / median; None for a single run
-    measure   returns the bus bandwidth in GB/s of each group of a round, from the round's number and groups; None if no
-              time is left, which ends the search without a suspect
+    spread    (largest - smallest) / median of the runs of all nodes; None for a single run
+    measure   returns the bus bandwidth in GB/s of each group, from the round's number and groups; None if no time is
+              left, which ends the search without a suspect
     """
     noise = ONE_RUN if spread is None else max(NOISE, spread / 2)
     rounds, number = search(nodes, reference, min(noise, MOST_NOISE)), 1

@@ -12,8 +12,8 @@ _SIZE = re.compile(r"(?P<number>[0-9]{1,18})(?P<unit>[KMG]?)", re.ASCII | re.IGN
 
 def parse_size(text: str | int) -> int:
     """Return the bytes of `64K`, `4M`, `1G` or a plain number. Raises ValueError with the accepted forms."""
-    found = _SIZE.fullmatch(str(text).strip())
-    size = int(found["number"]) * _UNITS[found["unit"].upper()] if found else 0
+    match = _SIZE.fullmatch(str(text).strip())
+    size = int(match["number"]) * _UNITS[match["unit"].upper()] if match else 0
     if size <= 0 or isinstance(text, bool):
         raise ValueError(
             f"{text!r} is not a message size: write a positive number of bytes,"

@@ -3,18 +3,17 @@
 Nodes are measured in disjoint groups side by side, in at most ceil(log2(N)) + 2 rounds:
 
 1. All nodes in pairs. A slow pair has two suspects.
-2. Each suspect with good nodes, a different one each time. A node that is slow with two good nodes is named. Two nodes
-   that are good with others but slow together are named as a pair: the link between them.
+2. Each suspect with good nodes. A node that is slow with two good nodes is named. Two nodes that are good with others
+but slow together are named as a pair: the link between them.
 3. No slow pair: a link between unpaired nodes is bad. Halves, then the nodes of one half with those of the other, in
-   groups half as large each time, until a pair is left.
+groups half as large each time, until a pair is left.
 
 With up to five nodes every pair is measured instead.
 
 Assumptions: A group is as slow as its slowest node and its worst link. In a ring only links between neighbours count,
-so a link may stay unfound; but a pair is named only if it was slow alone. Healthy groups of similar size differ by at
-most `noise` either way; at 5 % a fault must cost a quarter of the bandwidth. Only groups of similar size are compared,
-because busbw over sockets falls slightly with more nodes. From four nodes on, nodes are compared only with each other:
-a reference that no node reaches accuses none.
+so a link may stay unfound. Healthy groups of similar size differ by at most `noise` either way; at 5 % a fault must
+cost a quarter of the bandwidth. Groups of other sizes are not compared, because busbw over sockets falls slightly with
+more nodes. From four nodes on, nodes are compared only with each other: a reference that no node reaches accuses none.
 """
 
 import math
@@ -37,7 +36,7 @@ def search(nodes: Sequence[str], reference: float | None = None, noise: float = 
 
     nodes       at least 2 different nodes in the order of their ranks
     reference   bus bandwidth in GB/s of healthy nodes, None if unknown; used only for 2 and 3 nodes
-    noise       variation of a healthy group either way, as a fraction; more noise means fewer suspects
+    noise       variation of a healthy group either way, as a fraction
 
     A missing or None bandwidth means that the group failed. Raises ValueError for fewer than 2 nodes or duplicates.
     """
@@ -112,7 +111,6 @@ class _Region:
 
     @property
     def group(self) -> Group:
-        """Its nodes."""
         return self.left + self.right
 
 

@@ -1,6 +1,6 @@
-"""Submit the batch jobs of a measurement side by side as the current user, wait for them, and read their output.
+"""Submit a measurement's batch jobs side by side, wait for them, and read their output.
 
-Runs on the head node. Each job has its own folder in the user's home.
+Runs on the head node as the user. Each job has its own folder in the user's home.
 """
 
 import contextlib
@@ -42,9 +42,8 @@ class Limits:
 class Order:
     """A job to submit. `files` by name go into its folder; Slurm runs `job.sh` with `arguments`.
 
-    nodes     nodes of the job, all of them
     options   further options of sbatch
-    reads     patterns of files in the job's folder to read after its end
+    reads     patterns of files in its folder to read after its end
     """
 
     folder: Path
@@ -68,7 +67,7 @@ class _Job:
 
 
 def run_jobs(orders: Iterable[Order], limits: Limits) -> list[dict[str, Any]]:
-    """Run jobs side by side; return each job's report for JobReport.from_json, and `files` by name. Raises Refused.
+    """Run jobs side by side; return their reports for JobReport.from_json, with `files` by name. Raises Refused.
 
     If this program ends early, it cancels the jobs.
     """
@@ -205,9 +204,9 @@ def _exit_code(shown: Mapping[str, Any]) -> int:
 
 
 def read_kept(path: Path, limit: int = OUTPUT_LIMIT) -> str:
-    """Return the text of a regular file, or as many whole lines of its start and end as the limit allows.
+    """Return a regular file's text, or whole lines of its start and end within the limit; else empty.
 
-    Empty without such a file: other jobs can change the folder.
+    Other jobs can change the folder.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -226,7 +225,7 @@ def read_kept(path: Path, limit: int = OUTPUT_LIMIT) -> str:
 
 
 def without_middle(start: str, end: str) -> str:
-    """Join the start and end of a text, without the possibly incomplete lines at the cut."""
+    """Join the start and end of a text, without incomplete lines at the cut."""
     return f"{start[: start.rfind(chr(10)) + 1]}[the middle of this output is left out]\n{end[end.find(chr(10)) + 1 :]}"
 
 

@@ -21,10 +21,9 @@ class Node:
     """A node of the cluster.
 
     flags    Slurm's states: `IDLE`, `DRAIN`, ...
-    reason   reason why it is out, empty without one; `by` is the user who set it (`slurm` for Slurm itself), `since`
-             the Unix time
+    reason   reason why it is out, `by` whom (`slurm` for Slurm itself) and `since` when (Unix time)
     gpus     such as h200:8; several kinds separated by commas; empty without GPUs
-    partitions, features   partitions of the node, and its active features
+    features   active features
     last_busy   end of its last job in Unix seconds; 0 if unknown
     """
 
@@ -50,20 +49,19 @@ class Node:
 
     @property
     def answers(self) -> bool:
-        """Whether slurmctld reaches it."""
         return not self.flags & {"NOT_RESPONDING", "POWERED_DOWN"}
 
     @property
     def state(self) -> str:
         """Its state for people: `drained`, `down, not responding`, `mixed`."""
         if "DOWN" in self.flags:
-            words = ["down"]
+            states = ["down"]
         elif "DRAIN" in self.flags:
-            words = ["draining" if self.flags & _BUSY else "drained"]
+            states = ["draining" if self.flags & _BUSY else "drained"]
         else:
-            words = [word.lower() for word in sorted(self.flags) if word in {*_BUSY, "IDLE", "UNKNOWN", "FUTURE"}]
+            states = [word.lower() for word in sorted(self.flags) if word in {*_BUSY, "IDLE", "UNKNOWN", "FUTURE"}]
         shown = {"DRAIN", "DOWN", *_BUSY, "IDLE", "UNKNOWN", "FUTURE", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE"}
-        return ", ".join([*words, *(flag.lower().replace("_", " ") for flag in sorted(self.flags - shown))])
+        return ", ".join([*states, *(flag.lower().replace("_", " ") for flag in sorted(self.flags - shown))])
 
 
 def read_nodes(text: str) -> list[Node]:
@@ -96,7 +94,6 @@ def _node(entry: Mapping[str, Any]) -> Node:
 
 
 def _names(value: Any) -> frozenset[str]:
-    """Return the names in a list (since 22.05) or in one text."""
     return frozenset(map(str, value) if isinstance(value, list) else filter(None, str(value or "").split(",")))
 
 

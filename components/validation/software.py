@@ -19,4 +19,4 @@ def read_versions(output: str) -> dict[str, str]:
         "CUDA": [cuda for version in nccl if (cuda := version.partition("+cuda")[2])],
         "nccl-tests": _TESTS.findall(output),
     }
-    return {name: ", ".join(dict.fromkeys(each)) for name, each in versions.items() if each}
+    return {name: ", ".join(dict.fromkeys(values)) for name, values in versions.items() if values}

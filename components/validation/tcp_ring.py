@@ -1,10 +1,9 @@
 """An all_reduce ring over TCP between the tasks of a Slurm step, for nodes without a common MPI.
 
-Slurm's environment lists the tasks, and node names resolve to addresses on the meeting interface (ring_meeting.py).
-There the ranks exchange their addresses on the measured interface; then each rank connects to the next one. Every
-socket is bound to one of the two interfaces. The data is only as safe as the network: a tailnet encrypts it.
-
-Every wait has a limit. RingError is one line that names this rank, the other rank, its node and its address.
+Node names resolve to addresses on the meeting interface (ring_meeting.py). There the ranks exchange their addresses on
+the measured interface; then each rank connects to the next one. Every socket is bound to one of the two. The data is
+only as safe as the network: a tailnet encrypts it. Every wait has a limit; RingError names both ranks, the node and its
+address.
 """
 
 import os
@@ -73,14 +72,12 @@ class Ring:
         return values
 
     def barrier(self) -> None:
-        """Return when all ranks have called it."""
         self.allgather(None)
 
     def all_reduce(self, source: np.ndarray, receive: np.ndarray) -> None:
         """Sum float32 of all ranks into `receive`, which may be `source` itself.
 
-        Each part of the array travels the ring twice: once to be summed, once to be copied. A received part is the next
-        one to send, so each byte is forwarded as soon as it arrives.
+        Each part travels the ring twice: once to be summed, once to be copied. A received byte is forwarded at once.
         """
         bounds = [receive.size * number // self.ranks for number in range(self.ranks + 1)]
 
@@ -126,7 +123,6 @@ class Sender:
         self.parts = [part.view(np.uint8) for part in reversed(parts) if part.size]
 
     def move(self, ready: int) -> int:
-        """Send as many of the first `ready` bytes as possible now; return their number."""
         if not self.parts or ready <= self.done:
             return 0
         part = self.parts[-1]
@@ -147,7 +143,6 @@ class Receiver:
         self.place = self.pending = 0  # bytes: finished in this part; in scratch, less than one float32
 
     def move(self) -> int:
-        """Receive, and sum or copy; return the number of finished bytes."""
         if not self.parts:
             return 0
         target, summand = self.parts[-1]

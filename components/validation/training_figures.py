@@ -22,7 +22,6 @@ class TrainingRun:
 
     @property
     def median(self) -> float:
-        """Seconds of the median step."""
         return statistics.median(self.seconds)
 
     @property
@@ -99,13 +98,13 @@ def read_training(text: str) -> TrainingFigures:
     )
 
 
-def _about(said: Mapping[str, Any]) -> dict[str, Any]:
-    whole = {name: _count(said[name]) for name in ("version", "ranks", "batch")}
-    how = {name: said[name] for name in ("width", "pixels", "precision", "torch") if isinstance(said[name], str | int)}
-    if not isinstance(said["on_gpus"], bool):
+def _about(data: Mapping[str, Any]) -> dict[str, Any]:
+    whole = {name: _count(data[name]) for name in ("version", "ranks", "batch")}
+    how = {name: data[name] for name in ("width", "pixels", "precision", "torch") if isinstance(data[name], str | int)}
+    if not isinstance(data["on_gpus"], bool):
         raise ValueError("on_gpus is neither true nor false")
-    texts = {name: _texts(said[name]) for name in ("hosts", "devices")}
-    return {**whole, **texts, "on_gpus": said["on_gpus"], "how": how}
+    texts = {name: _texts(data[name]) for name in ("hosts", "devices")}
+    return {**whole, **texts, "on_gpus": data["on_gpus"], "how": how}
 
 
 def _run(data: Mapping[str, Any]) -> TrainingRun:
@@ -137,7 +136,7 @@ def _positive(value: object) -> float:
 
 def _texts(value: Sequence[object]) -> tuple[str, ...]:
     if isinstance(value, list) and all(
-        isinstance(each, str) and each.isprintable() and len(each) < 100 for each in value
+        isinstance(text, str) and text.isprintable() and len(text) < 100 for text in value
     ):
         return tuple(map(str, value))
     raise ValueError("no list of texts")

@@ -17,15 +17,12 @@ REFUSED = 3  # exit status: Slurm did not take the job
 
 
 def members(nodes: Sequence[str], gpus: Mapping[str, str]) -> tuple[tuple[str, ...], int]:
-    """Return the nodes that train and the ranks per node: the nodes with GPUs with as many as the smallest has, else
-    all.
-    """
+    """Return the nodes that train and the ranks per node: nodes with GPUs, as many as the smallest has, else all."""
     gpu_nodes = tuple(node for node in nodes if gpus.get(node))
     return (gpu_nodes, min(count(gpus[node]) for node in gpu_nodes)) if gpu_nodes else (tuple(nodes), 1)
 
 
 def order(plan: Mapping[str, Any], jobs: Mapping[str, Any], nodes: Sequence[str], folder: Path) -> Order:
-    """Return the job over these nodes."""
     chosen, per_node = members(nodes, plan["gpus"])
     on_gpus = any(plan["gpus"].get(node) for node in chosen)
     options = [

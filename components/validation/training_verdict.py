@@ -1,7 +1,7 @@
 """Turn the report of a training benchmark into its output, judged like the bandwidth (verdict.py).
 
-The verdict depends on images per second and rank: the median step of the median run. A rank is a GPU, or a node without
-GPUs. A value that was not measured is None, never 0.
+The verdict depends on images per second and rank in the median step of the median run. A rank is a GPU, or a node
+without GPUs. A value that was not measured is None, never 0.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class TrainingSpread(TypedDict):
 
 
 class TrainingResult(TypedDict):
-    """The training benchmark. `device` is GPU or CPU; a rank is one GPU, or all CPUs of one node.
+    """The training benchmark. `device` is GPU or CPU.
 
     jitter   how much longer than the median the slowest 5 % of the steps take at least, as a fraction
     """

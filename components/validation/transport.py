@@ -1,12 +1,10 @@
-"""Read from a job's output which transport carried the data.
+"""Read from a job's output which transport carried the data. A value that the output does not prove is None.
 
-NCCL logs it with NCCL_DEBUG=INFO: one line per channel (`via P2P/CUMEM`, `via NET/IB/0/GDRDMA`) and one line per host
-with the devices behind the numbers (`NET/IB : Using [0]mlx5_0:1/RoCE`); source: NCCL's src/transport/. With
-NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH it adds `Pattern 4 ... type NVL/PIX`, the only proof inside a node that P2P means
-NVLink and not PCIe.
-
-The program for CPUs prints `# tailrack transport:` and `# tailrack traffic:` lines (all_reduce_perf_cpu.py). A value
-that the output does not prove is None.
+NCCL logs it with NCCL_DEBUG=INFO: one line per channel (`via P2P/CUMEM`, `via NET/IB/0/GDRDMA`) and one per host with
+the devices behind the numbers (`NET/IB : Using [0]mlx5_0:1/RoCE`); source: NCCL's src/transport/. With
+NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH it adds `Pattern 4 ... type NVL/PIX`, the only proof inside a node that P2P is
+NVLink and not PCIe. The program for CPUs prints `# tailrack transport:` and `# tailrack traffic:` lines
+(all_reduce_perf_cpu.py).
 """
 
 import re
@@ -34,10 +32,10 @@ _TRAFFIC = re.compile(
 
 @dataclass(frozen=True)
 class Transport:
-    """The transport and the network devices behind it, joined by `,`.
+    """The transport, and its network devices joined by `,`.
 
     `name` is NVLink, P2P, P2P over PCIe, SHM, InfiniBand, RoCE, IB verbs, sockets, TCP or a network plugin's own name,
-    with ` + GPUDirect RDMA` if that was used; several are joined by `, `.
+    with ` + GPUDirect RDMA` if used; several are joined by `, `.
     """
 
     name: str | None
@@ -59,7 +57,7 @@ def read_transport(output: str, nodes: int) -> Transport:
     network = _network(log)
     if network:
         return network
-    across_nodes = any((found := _P2P.search(line.message)) and found["how"] == "MNNVL" for line in log)
+    across_nodes = any((match := _P2P.search(line.message)) and match["how"] == "MNNVL" for line in log)
     return _inside_node(log) if nodes == 1 or across_nodes else Transport(None, None)
 
 
@@ -75,18 +73,18 @@ def _network(log: tuple[LogLine, ...]) -> Transport | None:
                 devices[key] = _Device(device["name"], "/RoCE" in device["rest"])
     for line in log:
         if used := _NET.search(line.message):
-            found = devices.get((line.host, used["plugin"], int(used["device"])))
+            device_used = devices.get((line.host, used["plugin"], int(used["device"])))
             # NCCL gives merged ports a new number; the fabric is known only if the host has a single kind.
             links = {
                 device.roce
                 for (host, plugin, _), device in devices.items()
                 if host == line.host and plugin == used["plugin"]
             }
-            roce = found.roce if found else links.pop() if len(links) == 1 else None
+            roce = device_used.roce if device_used else links.pop() if len(links) == 1 else None
             name = _network_name(used["kind"], used["plugin"], roce)
             names.add(name + (" + GPUDirect RDMA" if used["rdma"] else ""))
-            interfaces.update([found.name] if found else [])
-            unnamed = unnamed or found is None
+            interfaces.update([device_used.name] if device_used else [])
+            unnamed = unnamed or device_used is None
     if not names:
         return None
     return Transport(", ".join(sorted(names)), ",".join(sorted(interfaces)) if interfaces and not unnamed else None)
@@ -107,10 +105,10 @@ def _network_name(kind: str, plugin: str, roce: bool | None) -> str:
 
 def _inside_node(log: tuple[LogLine, ...]) -> Transport:
     names: set[str] = set()
-    paths = {found["intra"] for line in log if (found := _RING.search(line.message))}
+    paths = {match["intra"] for line in log if (match := _RING.search(line.message))}
     for line in log:
-        if found := _P2P.search(line.message):
-            names.add("NVLink" if found["how"] == "MNNVL" else _peer_name(paths))
+        if match := _P2P.search(line.message):
+            names.add("NVLink" if match["how"] == "MNNVL" else _peer_name(paths))
         elif _SHM.search(line.message):
             names.add("SHM")
     return Transport(", ".join(sorted(names)) or None, None)
@@ -129,7 +127,7 @@ def _cpu_transport(lines: list[str], nodes: int) -> Transport:
     traffic = [_TRAFFIC.fullmatch(line) for line in lines if line.startswith("# tailrack traffic")]
     if not interfaces or not all(interfaces):
         return Transport(None, None)  # at least one rank does not know it
-    carried = all(found and int(found["sent"]) >= int(found["least"]) for found in traffic)
+    carried = all(match and int(match["sent"]) >= int(match["least"]) for match in traffic)
     if nodes > 1 and not (traffic and carried):
         return Transport(None, None)  # the data did not use the intended interface
-    return Transport("TCP", ",".join(sorted({found["interface"] for found in interfaces if found})))
+    return Transport("TCP", ",".join(sorted({match["interface"] for match in interfaces if match})))

@@ -1,7 +1,7 @@
 """Turn a job's report into the result that a stack outputs.
 
-The verdict depends on the out-of-place bus bandwidth at `gate_bytes`. The average over sizes is reported but not
-judged, because it mixes latency and bandwidth. A value that was not measured is None, never 0.
+The verdict depends on the out-of-place bus bandwidth at `gate_bytes`. The average over sizes is not judged, because it
+mixes latency and bandwidth. A value that was not measured is None, never 0.
 """
 
 import time
@@ -33,8 +33,6 @@ class HalfResult(TypedDict):
 
 
 class RowResult(TypedDict):
-    """The measurement of one size in bytes."""
-
     bytes: int
     out_of_place: HalfResult
     in_place: HalfResult
@@ -119,10 +117,7 @@ class Result(TypedDict):
 
 
 def judge(settings: Measurement, report: JobReport, expected: Expected = NOTHING) -> Result:
-    """Return the result of one measurement. Every outcome of the job has a result, so nothing is raised.
-
-    expected   the transport that should carry the data
-    """
+    """Return the result of one measurement, whatever its outcome; nothing is raised."""
     if report.left_out and report.job_id is not None:
         settings = settings.without(len(report.left_out))
     figures = read_figures(settings, report)
@@ -255,7 +250,6 @@ def _listed(runs: Sequence[float]) -> str:
 
 
 def _unsteady(report: JobReport, figures: Figures, transport: Transport) -> str:
-    """Return a sentence about runs that differ too much; empty if they do not."""
     relative, gate, limit = figures.relative_spread, figures.gate, largest_spread(transport.name)
     if relative is None or gate is None or relative <= limit:
         return ""

@@ -19,7 +19,6 @@ _TAIL_LINES, _TAIL_WIDTH = 8, 200
 
 
 def age(seconds: int) -> str:
-    """Return a duration in its largest unit."""
     for unit, name in ((86400, "day"), (3600, "hour"), (60, "minute")):
         if seconds >= unit:
             return f"{seconds // unit} {name}{'s' * (seconds >= 2 * unit)}"
@@ -27,7 +26,6 @@ def age(seconds: int) -> str:
 
 
 def ending(backend: str, report: JobReport) -> str:
-    """Return how a failed job ended."""
     parts = [f"state {report.state}"]
     if report.exit_code is not None:
         parts.append(_exit(backend, report.exit_code))
@@ -69,8 +67,7 @@ def findings(report: JobReport) -> str:
 def beside(report: JobReport, run: int | None = None) -> str:
     """Return other use of the GPUs around one run (counted from 0), or around any run.
 
-    A node without a line was not checked. For one run, the text also reports that nothing was seen, or that nvidia-smi
-    failed (NOT_KNOWN).
+    For one run, the text also reports that nothing was seen, or that nvidia-smi failed (NOT_KNOWN).
     """
     observations = report.beside if run is None else report.beside[run : run + 2]
     if not observations:

@@ -1,8 +1,7 @@
 """Preflight: check the nodes before they are measured, as a plain user in one job over all of them.
 
-main.py is the program of that job (measurement/plan.py packs it); `read` returns the findings that the job printed.
-collect.py, a unit of role gpu, collects the data that only root can read. Each kind of check has its own module with
-the parser for its input.
+main.py is the job's program (measurement/plan.py packs it); `read` parses its output. collect.py, a unit of role gpu,
+collects data for root only.
 """
 
 from __future__ import annotations
@@ -14,5 +13,5 @@ __all__ = ["Finding", "read"]
 
 
 def read(output: str) -> dict[str, list[Finding]]:
-    """Return the findings by node, worst first, from the output of the job. Malformed output raises nothing."""
+    """Return the findings by node, worst first, from the job's output. Malformed output raises nothing."""
     return {node: worst_first(items) for node, items in with_comparison(read_lines(output)).items()}

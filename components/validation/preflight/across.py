@@ -9,11 +9,11 @@ from components.validation.preflight.findings import Finding, finding
 from components.validation.preflight.gpus import DRIVER
 
 
-def with_comparison(found: Mapping[str, Sequence[Finding]]) -> dict[str, list[Finding]]:
+def with_comparison(findings: Mapping[str, Sequence[Finding]]) -> dict[str, list[Finding]]:
     """Return findings by node, with one more for each node whose driver differs from that of most nodes."""
     drivers = {
         node: item["seen"]
-        for node, items in found.items()
+        for node, items in findings.items()
         for item in items
         if item["check"] == DRIVER and item["severity"] == "info"
     }
@@ -28,7 +28,7 @@ def with_comparison(found: Mapping[str, Sequence[Finding]]) -> dict[str, list[Fi
         for node, version in drivers.items()
         if version != expected
     }  # fmt: skip
-    return {node: [*([extra[node]] if node in extra else []), *items] for node, items in found.items()}
+    return {node: [*([extra[node]] if node in extra else []), *items] for node, items in findings.items()}
 
 
 def _parts(version: str) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""InfiniBand and RoCE adapters: their ports, as sysfs reports them, and whether they reach GPU memory directly."""
+"""Check the ports of InfiniBand and RoCE adapters in sysfs, and direct access to GPU memory."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _RATE = re.compile(r"(\d{1,5}(?:\.\d{1,2})?) Gb/sec", re.ASCII)
 class Port:
     """One port of an adapter.
 
-    state, physical   such as ACTIVE and LinkUp; None if sysfs reports neither
+    state, physical   such as ACTIVE and LinkUp; None if unknown
     rate              Gb/s
     roce              whether its link layer is Ethernet
     mtu               MTU of its network interface (RoCE), bytes
-    bus, numa_node    PCI address and NUMA node of the adapter; the node is None if the machine does not report it
+    bus, numa_node    PCI address and NUMA node of the adapter, None if unknown
     """
 
     device: str
@@ -62,18 +62,17 @@ def text_of(path: Path, most: int = 4096) -> str:
 
 
 def whole_number(text: str) -> int | None:
-    """Return a whole number of at most 18 digits, which may be negative; None for any other text."""
+    """Return a number of at most 18 digits, which may be negative; None for any other text."""
     return int(text) if re.fullmatch(r"-?\d{1,18}", text, re.ASCII) else None
 
 
 def numa_node(device: Path) -> int | None:
-    """Return the NUMA node of a PCI device; None if there is only one node, or the machine does not report it."""
+    """Return the NUMA node of a PCI device; None if there is only one or it is unknown."""
     node = whole_number(text_of(device / "numa_node"))
     return node if node is not None and node >= 0 else None
 
 
 def read_ports(root: Path = Path("/")) -> list[Port]:
-    """Return all ports of this machine."""
     ports = []
     for folder in sorted((root / "sys/class/infiniband").glob("*/ports/*")):
         adapter = folder.parents[1]
@@ -100,7 +99,6 @@ def read_ports(root: Path = Path("/")) -> list[Port]:
 
 
 def check_ports(ports: list[Port]) -> Iterator[Finding]:
-    """Check state, rate and error counters of the ports."""
     up = [port for port in ports if port.active]
     for port in ports:
         if port.active:
@@ -172,7 +170,7 @@ def check_roce(
 
 
 def read_mlxconfig(text: str) -> dict[str, bool]:
-    """Return ATS_ENABLED by PCI address, from the collector's `# ADDRESS` lines and the mlxconfig table after each."""
+    """Return ATS_ENABLED by PCI address, from the collector's `# ADDRESS` lines and mlxconfig's tables."""
     enabled: dict[str, bool] = {}
     bus = ""
     for line in text.splitlines():

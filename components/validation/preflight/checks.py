@@ -1,8 +1,8 @@
 """The list of a node's checks: before a measurement, every two minutes, and by hand.
 
-`by` says which program makes a check: JOB is the preflight, a plain user's job; NODE is root on the node itself
+`by` names the programs that make a check: JOB is the preflight, a plain user's job; NODE is root on the node
 (tailrack-nhc, tailrack-checks), while jobs run. Only an error that NODE finds drains a node. A check that cannot judge
-its input (such as an output of an unknown form) reports UNJUDGED and never drains.
+its input reports UNJUDGED and never drains.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ JOB, NODE = "job", "node"
 
 
 def stdout_of(*command: str) -> str:
-    """Return the standard output of a command, even if it fails; empty if it cannot run or takes too long."""
+    """Return a command's output, even if it fails; empty if it cannot run or takes too long."""
     try:
         process = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS
@@ -52,13 +52,13 @@ def stdout_of(*command: str) -> str:
 
 @dataclass(frozen=True)
 class Machine:
-    """The input of the checks; anything else is read when a check needs it.
+    """The input of the checks; other data is read on demand.
 
-    gpus     number of GPUs that Slurm gives to jobs of this node
+    gpus     GPUs that Slurm gives to jobs of this node
     health   data of root's collector; None if it has not run
     share    mount point of the share; empty if unknown
-    events   lines of the kernel's log with GPU events, besides those of the collector
-    before   earlier states of the ports
+    events   kernel log lines with GPU events, besides the collector's
+    port_history   earlier states of the ports
     jobs     number of running jobs; None if unknown
     stdout   runs a command and returns its output
     """
@@ -67,15 +67,13 @@ class Machine:
     health: Health | None
     share: str = ""
     events: str = ""
-    before: lost_ports.Before = field(default_factory=lost_ports.Before)
+    port_history: lost_ports.PortHistory = field(default_factory=lost_ports.PortHistory)
     jobs: int | None = None
     root: Path = Path("/")
     stdout: Callable[..., str] = stdout_of
 
     def text(self, name: str) -> str:
-        """Return the output of a collector's command; empty if it gave no answer. A failed status may be a mere
-        warning.
-        """
+        """Return the output of a collector's command, whatever its status, which may be a mere warning; else empty."""
         return self.health.output(name) if self.health else ""
 
     def result(self, name: str) -> CommandResult | None:
@@ -129,7 +127,6 @@ _JOB, _NODE = frozenset({JOB}), frozenset({NODE})
 
 
 def check_health_file(health: Health | None, promised: int, now: float) -> Iterable[Finding]:
-    """Check that the collector has run recently."""
     if not promised:
         return
     if health is None:
@@ -168,7 +165,7 @@ CHECKS: tuple[Check, ...] = (
     # A port that was never up may be unused on purpose; only a port that was up before drains a node.
     Check(adapters.PORT, lambda on: adapters.check_ports(on.ports), _JOB),
     Check(adapters.PORT, lambda on: at_most_warnings(adapters.check_ports(on.ports)), _NODE),
-    Check(adapters.PORT, lambda on: lost_ports.check_lost(on.ports, on.before, time.time()), _NODE),
+    Check(adapters.PORT, lambda on: lost_ports.check_lost(on.ports, on.port_history, time.time()), _NODE),
     Check(adapters.DIRECT, lambda on: adapters.check_direct(on.ports, on.gpus, on.root)),
     Check(
         adapters.ROCE,
@@ -202,8 +199,8 @@ def guarded(check: str, make: Callable[[], Iterable[Finding]]) -> list[Finding]:
 def run(machine: Machine, by: str) -> list[Finding]:
     """Return all findings of one program's checks, in the list's order."""
     return [
-        each
+        item
         for check in CHECKS
         if by in check.by and (machine.gpus or not check.gpus)
-        for each in guarded(check.name, lambda check=check: check.run(machine))  # type: ignore[misc]
+        for item in guarded(check.name, lambda check=check: check.run(machine))  # type: ignore[misc]
     ]

@@ -1,10 +1,9 @@
 """Collect the data about a node's GPUs and network that only root can read, in /run/tailrack/health.json for all users.
 
-Usage: python3 tailrack-health [FILE]. Role gpu installs this file alone; a timer runs it as root.
+Usage: python3 tailrack-health [FILE]. Role gpu installs this single file; a timer runs it as root.
 
-The file is `{"time": seconds, "looks": {NAME: {"status": number or null, "output": text}}}`. The status is null if a
-command gave no answer in time, and 127 if there is no such command. A command that waits for a broken GPU cannot always
-be killed: it is left behind, and the other commands go on.
+The file is `{"time": seconds, "looks": {NAME: {"status": number or null, "output": text}}}`. The status is null after a
+timeout, and 127 if the command is missing. A command that waits for a broken GPU may be unkillable: it is left behind.
 """
 
 from __future__ import annotations
@@ -86,7 +85,6 @@ def nvidia_smi(*words: str, as_nobody: bool) -> Result:
 
 
 def matching_lines(result: Result, pattern: re.Pattern[str], most: int) -> Result:
-    """Return a result with only its last lines that match."""
     lines = [line for line in str(result["output"]).splitlines() if pattern.search(line)]
     return {**result, "output": "\n".join(lines[-most:])}
 
@@ -97,7 +95,6 @@ def in_container() -> bool:
 
 
 def kernel_events() -> Result:
-    """Return GPU and adapter events from the kernel's log of this boot."""
     log = run(["journalctl", "-k", "-b", "-o", "short-iso", "--no-pager"], most=MOST_BYTES_READ)
     if log["status"] != 0 or not str(log["output"]).strip():
         ring = run(["dmesg"], most=MOST_BYTES_READ)
@@ -107,7 +104,6 @@ def kernel_events() -> Result:
 
 
 def adapter_settings() -> Result:
-    """Return `mlxconfig` of each Mellanox adapter, one after the other."""
     adapters = sorted({os.path.realpath(path / "device") for path in Path("/sys/class/infiniband").glob("mlx5_*")})
     results = [
         (Path(adapter).name, run(["mlxconfig", "-d", Path(adapter).name, "query", "ATS_ENABLED"]))
@@ -118,7 +114,7 @@ def adapter_settings() -> Result:
 
 
 def management_ports() -> Result:
-    """Return the RDMA devices that manage a baseboard's NVLink switches, one per line: they carry no job's data.
+    """Return the RDMA devices that manage a baseboard's NVLink switches: they carry no job's data.
 
     Only their vital product data identifies them, which only root can read.
     """
@@ -131,7 +127,6 @@ def management_ports() -> Result:
 
 
 def commands() -> dict[str, Callable[[], Result]]:
-    """Return every command by its name."""
     as_nobody = in_container()
     return {
         "virtualization": lambda: run(["systemd-detect-virt"]),
@@ -146,7 +141,7 @@ def commands() -> dict[str, Callable[[], Result]]:
 
 
 def collect(commands: dict[str, Callable[[], Result]]) -> dict[str, Result]:
-    """Run all commands side by side; one that does not end is left behind, as a result without an answer."""
+    """Run all commands side by side; one that does not end is left behind, with an empty result."""
     results: dict[str, Result] = {}
 
     def run_one(name: str, command: Callable[[], Result]) -> None:
@@ -155,7 +150,7 @@ def collect(commands: dict[str, Callable[[], Result]]) -> dict[str, Result]:
         except Exception as error:  # noqa: BLE001  a failure is a result too
             results[name] = {"status": 126, "output": repr(error)}
 
-    threads = [threading.Thread(target=run_one, args=each, daemon=True) for each in commands.items()]
+    threads = [threading.Thread(target=run_one, args=item, daemon=True) for item in commands.items()]
     for thread in threads:
         thread.start()
     end = time.monotonic() + LIMIT_SECONDS + 10

@@ -1,8 +1,7 @@
-"""Run dcgmi diag, NVIDIA's own tests of all GPUs of a node, in the benchmark check's job.
+"""Run dcgmi diag, NVIDIA's tests of all GPUs of a node, in the benchmark check's job.
 
-An error is a fault for which DCGM recommends to isolate or reset the GPU. All other failures may come from settings or
-from a DCGM that does not know the driver: they are UNJUDGED and never drain a node. Missing or malformed parts of the
-output do not affect the rest.
+Only a fault for which DCGM recommends to isolate or reset the GPU is an error. Other failures may come from settings or
+an old DCGM: they are UNJUDGED and never drain a node. Malformed parts of the output do not affect the rest.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ _DOCUMENTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 
 
 def findings_of(text: str, level: int) -> list[Finding]:
-    """Return the findings in the output of `dcgmi diag -j`; one UNJUDGED finding if it has no result."""
-    answer, complete = first_object(text, lambda each: any(isinstance(each.get(name), Mapping) for name in _DOCUMENTS))
+    """Return the findings in the output of `dcgmi diag -j`; one UNJUDGED finding without a result."""
+    answer, complete = first_object(text, lambda item: any(isinstance(item.get(name), Mapping) for name in _DOCUMENTS))
     document = next((answer[name] for name in _DOCUMENTS if isinstance(answer.get(name), Mapping)), None)
     # DCGM 4 may list the tests without categories.
     groups = [*objects_in(document, "test_categories"), document] if document else []
     tests = [test for group in groups for test in objects_in(group, "tests")]
-    items = [each for test in tests for each in _failed(test, level)]
+    items = [item for test in tests for item in _failed(test, level)]
     if document is None or (not tests and document.get("runtime_error")):
         message = " ".join(text.split()[-40:]) or "it printed nothing"
         return [
@@ -47,7 +46,7 @@ def findings_of(text: str, level: int) -> list[Finding]:
 def _failed(test: Mapping[str, Any], level: int) -> Iterator[Finding]:
     """Yield the failures of one test: of its entities, else of its summary."""
     name = str(test.get("name") or "a test without a name")
-    failures = [each for each in objects_in(test, "results") if _has_failed(each)]
+    failures = [result for result in objects_in(test, "results") if _has_failed(result)]
     summary = test.get("test_summary")
     if not failures and isinstance(summary, Mapping) and _has_failed(summary):
         failures = [summary]
@@ -67,18 +66,18 @@ def _severity(warning: Mapping[str, Any]) -> int | None:
 def _finding(test: str, result: Mapping[str, Any], level: int) -> Finding:
     warnings = objects_in(result, "warnings")
     entity = f"{result.get('entity_group') or 'GPU'} {result.get('entity_id', result.get('gpu_ids', ''))}".strip()
-    worst = next((each for each in warnings if _severity(each) in BAD), None)
+    worst = next((item for item in warnings if _severity(item) in BAD), None)
     warning = worst or (warnings[0] if warnings else {})
     seen = f"dcgmi diag -r {level}: {test} on {entity}: {warning.get('warning') or 'failed'}"
     if worst is not None:
         return finding("error", CHECK, seen, f"{BAD[_severity(worst) or 0]}, as DCGM recommends")
-    if warnings and all(_severity(each) == MONITOR for each in warnings):
+    if warnings and all(_severity(item) == MONITOR for item in warnings):
         return finding("warning", CHECK, seen)
     return unjudged(CHECK, seen)
 
 
 def diagnosed(level: int, seconds: float) -> list[Finding]:
-    """Run dcgmi diag as the current user (nv-hostengine runs the tests), for at most so many seconds."""
+    """Run dcgmi diag as the current user (nv-hostengine runs the tests) with a time limit."""
     command = ["dcgmi", "diag", "-r", str(level), "-j"]
     try:
         process = subprocess.run(

@@ -1,7 +1,7 @@
 """Decide from a node's findings whether to drain it, to change the drain's reason, or to resume it. Pure.
 
-A drain is the node's own if Slurm's reason and the second at which it was set match the node's memory: a drain that a
-person sets with the same text is that person's.
+A drain is the node's own if reason and time in Slurm match the node's memory: a person may set the same reason at
+another time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Drain:
 
 @dataclass(frozen=True)
 class Memory:
-    """The drains that a node remembers.
+    """The node's stored drain.
 
     own        the drain that this node has set and not yet removed
     causes     the errors that led to it
@@ -49,7 +49,6 @@ class Memory:
     accepted: frozenset[str] = frozenset()
 
     def plain(self) -> dict[str, Any]:
-        """Return it in JSON's types."""
         drain = None if self.own is None else [self.own.reason, self.own.at, self.own.during]
         return {"own": drain, "causes": sorted(self.causes), "accepted": sorted(self.accepted)}
 
@@ -68,7 +67,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Slurm:
-    """The node's state in Slurm: whether it is drained, the reason, and who set it when."""
+    """The node's drain in Slurm."""
 
     drained: bool
     reason: str = ""
@@ -90,7 +89,7 @@ class Decision:
 
 
 def cause(item: Finding) -> str:
-    """Return the subject of a finding, which stays the same for as long as the finding lasts."""
+    """Return the subject of a finding, without values that change from check to check."""
     return f"{item['check']}: {_GROWS.sub('#', item['seen'])}"
 
 
@@ -104,8 +103,7 @@ def reason_of(errors: Sequence[Finding]) -> str:
 
 
 def script_reason(slurms: str, script: str, line: str, remedy: str) -> str:
-    """Return the reason of a drain after a failed prolog or epilog: Slurm's reason, the script, its last line, its
-    remedy.
+    """Return the reason after a failed prolog or epilog: Slurm's reason, the script, its last line, its remedy.
 
     slurms   `Prolog error` or `Epilog error`
     """
@@ -123,7 +121,6 @@ def _short(text: str, most: int) -> str:
 
 
 def is_own(slurm: Slurm, own: Drain | None) -> bool:
-    """Whether Slurm's drain is the one that the node has set."""
     return own is not None and slurm.drained and (slurm.reason, slurm.at) == (own.reason, own.at)
 
 
@@ -144,7 +141,7 @@ def decide(
     if own is not None and (shut_down or is_own(slurm, own)):
         own = replace(own, at=slurm.at, during=during)
     elif own is not None:
-        # The drain was removed or replaced. A person who resumes the node despite these errors accepts them. But a
+        # The drain was removed or replaced. A person who resumes the node despite these errors accepts them; but a
         # restarted node resumes without a person, and a node that slurmd registered again has lost its drain.
         if not slurm.drained and own.during == during:
             accepted |= memory.causes & causes_now

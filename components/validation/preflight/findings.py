@@ -1,4 +1,4 @@
-"""A finding: what a check saw on a node, its severity and the remedy. And the output line that carries findings."""
+"""A finding (an observation on a node, its severity and a remedy) and the output line that carries findings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Finding(TypedDict):
 
 
 def finding(severity: str, check: str, seen: str, remedy: str = "") -> Finding:
-    """Return a finding with its texts shortened and made printable, whatever their source."""
+    """Return a finding with shortened, printable texts."""
     return {"severity": severity, "check": check, "seen": plain(seen), "remedy": plain(remedy)}
 
 
@@ -34,20 +34,18 @@ def unjudged(check: str, seen: str, remedy: str = "") -> Finding:
 
 
 def at_most_warnings(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Yield the same findings, with errors as warnings."""
-    for each in findings:
-        yield {**each, "severity": "warning"} if each["severity"] == "error" else each
+    for item in findings:
+        yield {**item, "severity": "warning"} if item["severity"] == "error" else item
 
 
 def plain(text: str) -> str:
-    """Return the text as one printable line."""
     line = "".join(letter if letter.isprintable() else " " for letter in text)
     return line if len(line) <= MOST_CHARACTERS else f"{line[: MOST_CHARACTERS - 3]}..."
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings sorted: errors, warnings, then the rest, otherwise in their order."""
-    return sorted(findings, key=lambda each: SEVERITIES.index(each["severity"]))
+    return sorted(findings, key=lambda item: SEVERITIES.index(item["severity"]))
 
 
 def line(node: str, findings: Iterable[Finding]) -> str:
@@ -56,22 +54,21 @@ def line(node: str, findings: Iterable[Finding]) -> str:
 
 
 def read_lines(output: str) -> dict[str, list[Finding]]:
-    """Return findings by node from a job's output; lines that are malformed are skipped.
-
-    If a node has several lines, only the first counts.
-    """
-    found: dict[str, list[Finding]] = {}
+    """Return findings by node from a job's output, without malformed lines; a node's first line counts."""
+    findings: dict[str, list[Finding]] = {}
     for text in output.split("\n"):
         match = _LINE.match(text.rstrip("\r"))
-        if match is None or match[1] in found:
+        if match is None or match[1] in findings:
             continue
         try:
             items = json.loads(match[2])
         except (ValueError, RecursionError):
             continue
         if isinstance(items, list) and len(items) <= MOST_FINDINGS and all(map(_is_finding, items)):
-            found[match[1]] = [finding(item["severity"], item["check"], item["seen"], item["remedy"]) for item in items]
-    return found
+            findings[match[1]] = [
+                finding(item["severity"], item["check"], item["seen"], item["remedy"]) for item in items
+            ]
+    return findings
 
 
 def _is_finding(item: object) -> bool:

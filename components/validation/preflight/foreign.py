@@ -1,7 +1,7 @@
-"""Processes that use a node's GPUs before a measurement or between its runs, when none should.
+"""Processes that use a node's GPUs before a measurement or between its runs.
 
-As a program it prints one line for each GPU in use, one line if no GPU is in use, or one if nvidia-smi does not answer.
-It runs as a plain user. In a container it cannot see processes outside, only their use of the GPU.
+As a program it prints one line for each GPU in use, or one if none is in use or nvidia-smi fails. In a container it
+cannot see processes outside, only their use of the GPU.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def ask(*options: str) -> str | None:
 
 
 def used(ask: Ask = ask) -> list[Used] | None:
-    """Return the GPUs of this node that are in use; None if nvidia-smi fails or prints another format."""
+    """Return the GPUs in use; None if nvidia-smi fails or prints another format."""
     processes: dict[str, list[str]] = {}
     apps = ask("--query-compute-apps=gpu_bus_id,pid,process_name,used_memory")
     for bus, pid, name, mib in _rows(apps or "", 4):
@@ -62,22 +62,22 @@ def used(ask: Ask = ask) -> list[Used] | None:
     gpus = []
     rows = list(_rows(ask("--query-gpu=pci.bus_id,utilization.gpu,memory.used") or "", 3))
     for bus, percent, mib in rows:
-        busy, taken = (int(word) if word.isascii() and word.isdigit() else 0 for word in (percent, mib))
-        if processes.get(bus) or busy > MOST_PERCENT or taken > MOST_MIB:
-            gpus.append(Used(plain(bus), busy, taken, tuple(processes.get(bus, ()))))
+        busy, memory = (int(word) if word.isascii() and word.isdigit() else 0 for word in (percent, mib))
+        if processes.get(bus) or busy > MOST_PERCENT or memory > MOST_MIB:
+            gpus.append(Used(plain(bus), busy, memory, tuple(processes.get(bus, ()))))
     return gpus if gpus or (rows and apps is not None) else None
 
 
 def _rows(text: str, width: int) -> Iterator[list[str]]:
     for line in text.splitlines():
-        words = [word.strip() for word in line.split(",")]
-        if len(words) >= width and ":" in words[0]:
+        fields = [word.strip() for word in line.split(",")]
+        if len(fields) >= width and ":" in fields[0]:
             # A process name may contain a comma.
-            yield [*words[: width - 2], ", ".join(words[width - 2 : -1]), words[-1]]
+            yield [*fields[: width - 2], ", ".join(fields[width - 2 : -1]), fields[-1]]
 
 
 def sentences(gpus: list[Used]) -> list[str]:
-    """Return a sentence for each GPU in use, or one sentence for all GPUs that the same processes use."""
+    """Return a sentence for each GPU in use, or one for all GPUs that the same processes use."""
     groups: dict[tuple[str, ...], list[Used]] = {}
     for gpu in gpus:
         # Compare without the memory, which differs by GPU. Invisible processes may be different ones.
@@ -87,8 +87,8 @@ def sentences(gpus: list[Used]) -> list[str]:
 
 
 def _group_sentence(users: tuple[str, ...], group: list[Used]) -> str:
-    percent, mib = max(each.percent for each in group), max(each.mib for each in group)
-    names = ", ".join(each.bus for each in group)
+    percent, mib = max(gpu.percent for gpu in group), max(gpu.mib for gpu in group)
+    names = ", ".join(gpu.bus for gpu in group)
     return f"GPUs {names} are up to {percent} % busy with up to {mib} MiB in use by {', '.join(users)}"
 
 
@@ -105,5 +105,5 @@ def main() -> int:
     name = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
     gpus = used()
     lines = [NOT_KNOWN] if gpus is None else sentences(gpus) or [NOTHING]
-    sys.stdout.write("".join(f"{name}: {each}\n" for each in lines))
+    sys.stdout.write("".join(f"{name}: {sentence}\n" for sentence in lines))
     return 0

@@ -41,7 +41,7 @@ def check_gpus(result: CommandResult | None, promised: int) -> Iterator[Finding]
         return
     smi = read_smi(result.output)
     first_line = next((line for line in result.output.splitlines() if line.strip()), "nothing")
-    sentence = next((each for each in _SENTENCES if each[0] in (smi.words if smi else result.output).lower()), None)
+    sentence = next((entry for entry in _SENTENCES if entry[0] in (smi.words if smi else result.output).lower()), None)
     if result.status is None:
         yield finding(
             "error", DRIVER, "nvidia-smi does not answer: a GPU or its driver hangs",
@@ -102,7 +102,6 @@ def check_driver_count(promised: int, root: Path = Path("/")) -> Iterator[Findin
 
 
 def check_smi(smi: Smi, promised: int) -> Iterator[Finding]:
-    """Check an answer of nvidia-smi that was parsed."""
     jobs = [gpu for gpu in smi.gpus if not gpu.display]
     if smi.driver:
         yield finding("info", DRIVER, smi.driver)
@@ -155,9 +154,9 @@ def _check_gpu(gpu: Gpu) -> Iterator[Finding]:
         severely = {("summary", "unhealthy"), ("route_unhealthy", "true")} & {
             (name, word.lower()) for name, word in gpu.health
         }
-        words = ", ".join(f"{name.replace('_', ' ')} {word}" for name, word in gpu.health)
+        states = ", ".join(f"{name.replace('_', ' ')} {word}" for name, word in gpu.health)
         yield finding(
-            "error" if severely else "warning", FABRIC, f"{where}: its NVLink fabric is unhealthy: {words}",
+            "error" if severely else "warning", FABRIC, f"{where}: its NVLink fabric is unhealthy: {states}",
             f"see nvidia-fabricmanager's log and 'dmesg | grep -i sxid'; {reset}",
         )  # fmt: skip
 
@@ -167,7 +166,6 @@ def _registered(state: str, status: str) -> bool:
 
 
 def check_fabric_manager(result: CommandResult | None, switches: int) -> Iterator[Finding]:
-    """Check the fabric manager of a machine with NVSwitches on its PCI bus."""
     if not switches or result is None or "active" in result.output.split("\n"):
         return
     state = next((line for line in reversed(result.output.split("\n")) if line.strip()), "no answer")

@@ -3,14 +3,13 @@
 Usage: tailrack-nhc [--wait | --reason | --own]
 
 It makes the node's cheap checks (no driver is queried), writes the findings to /run/tailrack/verdict.json for all
-users, and drains the node for an error, `reason=health: ...`. It resumes the node when the error has gone, but never
-removes another drain (drain.py). Between an error and its drain, /run/tailrack/unhealthy keeps jobs from starting here
+users, and drains the node for an error (`health: ...`). It resumes the node when the error has gone, but never removes
+another drain (drain.py). Between an error and its drain, /run/tailrack/unhealthy keeps jobs from starting
 (prolog.d/30-health).
 
---wait: if a check is already running, wait for it and check again; without the option, exit.
---reason: a script of the prolog or epilog failed; wait for Slurm's drain and add the script and its error to the
-reason.
---own: exit with 0 if the node has the drain that this program set, with 1 if it has another one or none.
+--wait: if a check is running, wait for it and check again, instead of exiting.
+--reason: a script of the prolog or epilog failed: wait for Slurm's drain, then add script and error to its reason.
+--own: exit with 0 if the node's drain is this program's, else with 1.
 """
 
 from __future__ import annotations
@@ -72,13 +71,11 @@ def run_of_slurmd() -> str:
 
 
 def is_own(node: Node, name: str, run_scontrol: Scontrol = scontrol) -> bool:
-    """Whether the node has the drain that a check has set."""
     slurm = slurm_of(name, run_scontrol)
     return slurm is not None and drain.is_own(slurm, Memory.read(load(node.persistent / MEMORY)).own)
 
 
 def check(node: Node, name: str, run_scontrol: Scontrol = scontrol, *, instead: bool = False) -> None:
-    """Make one check and act on it."""
     items = findings(node)
     shown = node.shown / "verdict.json"
     since = since_when(items, load(shown), node.boot_id, time.time())
@@ -119,10 +116,16 @@ def check(node: Node, name: str, run_scontrol: Scontrol = scontrol, *, instead: 
         save(memory_file, memory_after.plain())
 
 
-def since_when(items: Sequence[Finding], before: object, boot_id: str, now: float) -> dict[str, float]:
-    """Return since when each finding has existed without a break in this boot; `before` is the last verdict."""
-    since = before.get("since") if isinstance(before, dict) and before.get("boot_id") == boot_id else None
-    times = {key: at for key, at in since.items() if isinstance(at, int | float)} if isinstance(since, dict) else {}
+def since_when(items: Sequence[Finding], last_verdict: object, boot_id: str, now: float) -> dict[str, float]:
+    """Return since when each finding has existed without a break in this boot."""
+    since = (
+        last_verdict.get("since") if isinstance(last_verdict, dict) and last_verdict.get("boot_id") == boot_id else None
+    )
+    times = (
+        {key: since_time for key, since_time in since.items() if isinstance(since_time, int | float)}
+        if isinstance(since, dict)
+        else {}
+    )
     return {cause(item): min(now, times.get(cause(item), now)) for item in items}
 
 

@@ -1,9 +1,8 @@
-"""Find processes that hold a job's GPUs when it starts, which none should. As a program it is a script of Slurm's
-prolog.
+"""Find processes that hold a job's GPUs when it starts. As a program it is a script of Slurm's prolog.
 
-A process that computes has a GPU's device file and that of CUDA's memory open (daemons that watch GPUs open only the
-first). If there is no such process outside of jobs, the driver is not queried. But CUDA opens the files of all GPUs, so
-nvidia-smi has to report which of them a process uses. If it fails, the open files decide, and the finding reports that.
+A process that computes has a GPU's device file and CUDA's memory file open (monitoring daemons open only the first).
+Without such a process outside of jobs, the driver is not queried. CUDA opens the files of all GPUs, so nvidia-smi has
+to report which GPU a process uses; if it fails, the open files decide.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ def in_a_job(pid: str, root: Path) -> bool:
 
 
 def holders(devices: set[int], root: Path = Path("/")) -> dict[str, list[int]]:
-    """Return the GPUs among `devices` that processes outside of jobs may compute on, by process number."""
+    """Return the GPUs among `devices` that processes outside of jobs may use, by process number."""
     gpus: dict[str, list[int]] = {}
     for folder in (root / "proc").glob("[0-9]*"):
         open_gpus, uses_memory = set(), False
@@ -104,7 +103,6 @@ def holders(devices: set[int], root: Path = Path("/")) -> dict[str, list[int]]:
 
 
 def check_holders(devices: set[int], root: Path = Path("/"), ask: Ask = ask) -> Iterator[Finding]:
-    """Yield one finding per process."""
     held = holders(devices, root)
     if not held:
         return
@@ -142,10 +140,10 @@ def _owner(pid: str, root: Path) -> str:
 
 
 def main(arguments: list[str], root: Path = Path("/"), ask: Ask = ask) -> int:
-    """Check a job's GPUs. The argument is SLURM_JOB_GPUS, such as `0,3`: places in this node's gres.conf."""
+    """Check a job's GPUs. The argument is SLURM_JOB_GPUS, such as `0,3`: places in gres.conf."""
     devices = device_numbers(root)
     places = [int(word) for word in arguments[0].split(",") if word.isascii() and word.isdecimal()] if arguments else []
     items = list(check_holders({devices[place] for place in places if place < len(devices)}, root, ask))
-    for each in items:
-        sys.stdout.write(f"next: {each['remedy']}\n{each['seen']}\n")
+    for item in items:
+        sys.stdout.write(f"next: {item['remedy']}\n{item['seen']}\n")
     return 1 if items else 0

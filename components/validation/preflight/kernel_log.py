@@ -1,4 +1,4 @@
-"""Read GPU events from the kernel's ring buffer: at once, while the journal of a long boot takes seconds."""
+"""Read GPU events from the kernel's ring buffer; the journal of a long boot takes seconds."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ WANTED = ("NVRM: ", "SXid (")
 
 
 def read_kmsg(root: Path = Path("/")) -> list[tuple[int, str]]:
-    """Return (number, text) of the records that may be GPU events, as far back as the buffer goes.
+    """Return (number, text) of records that may be GPU events; empty if the device cannot be read.
 
-    Each read of the device returns one record, `priority,number,microseconds,flags;text`. Empty if the device cannot be
-    read.
+    Each read of the device returns one record, `priority,number,microseconds,flags;text`.
     """
     try:
         device = os.open(root / KMSG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -54,7 +53,7 @@ def _records(text: str) -> list[tuple[int, str]]:
     return records
 
 
-def joined(before: list[tuple[int, str]], now: list[tuple[int, str]], most: int = 500) -> list[tuple[int, str]]:
+def joined(earlier: list[tuple[int, str]], now: list[tuple[int, str]], most: int = 500) -> list[tuple[int, str]]:
     """Return the earlier records of this boot and the new ones: the buffer drops its oldest records."""
-    last = max((number for number, _ in before), default=-1)
-    return [*before, *(record for record in now if record[0] > last)][:most]
+    last = max((number for number, _ in earlier), default=-1)
+    return [*earlier, *(record for record in now if record[0] > last)][:most]

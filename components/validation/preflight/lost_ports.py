@@ -1,6 +1,6 @@
 """InfiniBand and RoCE ports that were up before and are not now, and links that keep going down.
 
-The caller (node_checks.py) stores earlier states, because a port that never had a cable is not lost.
+node_checks.py stores earlier states, because a port that never had a cable is not lost.
 """
 
 from __future__ import annotations
@@ -17,33 +17,31 @@ FORGET = "if the port is unused on purpose, run 'tailrack-checks --forget-ports'
 
 
 @dataclass(frozen=True)
-class Before:
+class PortHistory:
     """Gb/s of each port that was ever ACTIVE, and (time, link_downed) of each port over the last hours."""
 
     rates: Mapping[str, float] = field(default_factory=dict)
     downs: Mapping[str, Sequence[tuple[float, int]]] = field(default_factory=dict)
 
 
-def after(before: Before, ports: Sequence[Port], now: float) -> Before:
-    """Return the state to store after a check: each port's best rate, and its counter at most every ten minutes."""
-    rates, downs = dict(before.rates), {}
+def updated(history: PortHistory, ports: Sequence[Port], now: float) -> PortHistory:
+    """Return the state to store: each port's best rate, and its counter at most every ten minutes."""
+    rates, downs = dict(history.rates), {}
     for port in ports:
         if port.active:
             rates[str(port)] = max(port.rate or 0.0, rates.get(str(port), 0.0))
-        samples = [each for each in before.downs.get(str(port), ()) if now - each[0] <= WINDOW_SECONDS]
+        samples = [sample for sample in history.downs.get(str(port), ()) if now - sample[0] <= WINDOW_SECONDS]
         count = port.counters.get("link_downed")
         if count is not None and (not samples or now - samples[-1][0] >= 600 or count != samples[-1][1]):
             samples.append((now, count))
         downs[str(port)] = samples[-40:]
-    return Before(rates, downs)
+    return PortHistory(rates, downs)
 
 
-def check_lost(ports: Sequence[Port], before: Before, now: float) -> Iterator[Finding]:
-    """Check for ports that were up, ports that are slower than before, and links that went down often within three
-    hours.
-    """
+def check_lost(ports: Sequence[Port], history: PortHistory, now: float) -> Iterator[Finding]:
+    """Check for lost ports, slower ports, and links that went down often within three hours."""
     by_name = {str(port): port for port in ports}
-    for name, rate in sorted(before.rates.items()):
+    for name, rate in sorted(history.rates.items()):
         port = by_name.get(name)
         if port is None or not port.active:
             state = f"is {port.state or 'in an unknown state'} ({port.physical or 'no link'})" if port else "is gone"
@@ -56,10 +54,10 @@ def check_lost(ports: Sequence[Port], before: Before, now: float) -> Iterator[Fi
                 "error", PORT, f"{name} ran at {rate:g} Gb/s and now runs at {port.rate:g} Gb/s",
                 f"reseat or replace its cable and transceiver; {FORGET}",
             )  # fmt: skip
-    for name, samples in sorted(before.downs.items()):
+    for name, samples in sorted(history.downs.items()):
         port = by_name.get(name)
         count = port.counters.get("link_downed") if port else None
-        recent = [each[1] for each in samples if now - each[0] <= WINDOW_SECONDS]
+        recent = [sample[1] for sample in samples if now - sample[0] <= WINDOW_SECONDS]
         # A lower counter than before was reset by a person or by a restart.
         if count is not None and recent and count - min(recent) > MOST_DOWNS and count >= max(recent):
             yield finding(

@@ -29,11 +29,11 @@ LINGER_SECONDS = neighbour.MEET_SECONDS
 
 
 @dataclass(frozen=True)
-class Asked:
-    """This node's part in the job: name, GPUs, the next node of the ring and its interfaces.
+class Task:
+    """This node's part in the job.
 
-    fabric      interface of the fabric that it shares with the next node; empty if they share only the tailnet
-    own_fabric  interface of its own site's fabric
+    fabric      fabric interface that it shares with the next node; empty if they share only the tailnet
+    own_fabric  fabric interface of its own site
     """
 
     name: str
@@ -44,7 +44,7 @@ class Asked:
     own_fabric: str
 
 
-def asked_of(argument: str, name: str) -> Asked:
+def task_of(argument: str, name: str) -> Task:
     """Read one node's part from the argument. Raises ValueError, KeyError or TypeError if it is malformed."""
     data: dict[str, Any] = json.loads(argument)
     nodes = data["nodes"]
@@ -55,7 +55,7 @@ def asked_of(argument: str, name: str) -> Asked:
     fabric = "" if fabric == "tailscale0" else fabric
     same_site = nodes[next_name]["site"] == node["site"]
     count = re.fullmatch(r"[a-z][a-z0-9-]*:(\d{1,3})", str(node["gpus"]), re.ASCII)
-    return Asked(
+    return Task(
         name=name,
         gpus=int(count[1]) if count else 0,
         peer=neighbour.Peer(next_name, str(nodes[next_name]["address"])) if next_name != name else None,
@@ -66,7 +66,7 @@ def asked_of(argument: str, name: str) -> Asked:
 
 
 def health_soon(path: Path, promised: int) -> Health | None:
-    """Return the collector's data; wait for it only while the collector runs for the first time."""
+    """Return the collector's data; wait only while the collector runs for the first time."""
     end = time.monotonic() + FIRST_CHECK_SECONDS
     while (health := health_of(path)) is None and promised and time.monotonic() < end:
         if stdout_of("systemctl", "is-active", COLLECTOR).strip() != "activating":
@@ -75,28 +75,27 @@ def health_soon(path: Path, promised: int) -> Health | None:
     return health
 
 
-def checks(asked: Asked, health: Health | None) -> list[Finding]:
-    """Return all findings about this node itself."""
-    return run(Machine(asked.gpus, health), JOB)
+def checks(task: Task, health: Health | None) -> list[Finding]:
+    return run(Machine(task.gpus, health), JOB)
 
 
-def check_paths(asked: Asked, job: str) -> list[Finding]:
-    """Return all findings about the path to the next node, while the previous node checks the path to this one."""
-    if asked.peer is None:
+def check_paths(task: Task, job: str) -> list[Finding]:
+    """Check the path to the next node, while the previous node checks the path to this one."""
+    if task.peer is None:
         return []
-    peer = asked.peer
-    own_address = neighbour.interface_address(asked.own_fabric) if asked.own_fabric else ""
-    server = neighbour.Server(asked.name, job, own_address)
+    peer = task.peer
+    own_address = neighbour.interface_address(task.own_fabric) if task.own_fabric else ""
+    server = neighbour.Server(task.name, job, own_address)
     server.start()
     if not server.listens:
         seen = f"none of the ports {', '.join(map(str, neighbour.ports_of(job)))} is free on this node"
         items = [finding("warning", neighbour.TRANSFER, seen, "see 'ss -tlnp' on the node, then measure again")]
     else:
         items = []
-    items += guarded(neighbour.TRANSFER, lambda: neighbour.check_neighbour(peer, job, asked.name, asked.fabric))
+    items += guarded(neighbour.TRANSFER, lambda: neighbour.check_neighbour(peer, job, task.name, task.fabric))
     status = stdout_of("tailscale", "status", "--json")
     items += guarded(
-        tailnet.PATH, lambda: tailnet.check_path(status, peer.name, peer.address, same_site=asked.same_site)
+        tailnet.PATH, lambda: tailnet.check_path(status, peer.name, peer.address, same_site=task.same_site)
     )
     items += guarded(tailnet.TRAFFIC, lambda: tailnet.check_traffic(status))
     if server.listens:
@@ -109,14 +108,14 @@ def main(argument: str) -> int:
     """Print this node's line and return 0: findings are no failure of the job."""
     name = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
     try:
-        asked = asked_of(argument, name)
+        task = task_of(argument, name)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         wrong = finding("warning", "preflight", "the argument does not name this node", "please report this")
         sys.stdout.write(line(name, [wrong]) + "\n")
         return 0
     job = f"{os.environ.get('SLURM_JOB_ID', 'none')}"
-    items = check_paths(asked, job)
-    items += guarded("preflight", lambda: checks(asked, health_soon(HEALTH, asked.gpus)))
+    items = check_paths(task, job)
+    items += guarded("preflight", lambda: checks(task, health_soon(HEALTH, task.gpus)))
     # One write, so that lines of other nodes do not come between.
     sys.stdout.write(line(name, items) + "\n")
     sys.stdout.flush()

@@ -1,7 +1,7 @@
 """Send data to the next node of a ring over the cluster's own path, and compare the clocks.
 
-Every node sends 1 MiB to the next node and gets it back, so both directions are tested. If the nodes share a fabric,
-the neighbour sends its address there, and the same transfer runs over the fabric.
+Every node sends 1 MiB to the next node and gets it back. If the nodes share a fabric, the same transfer runs over it,
+to the address in the neighbour's answer.
 
     client -> server   one line of JSON: {"tailrack": job, "from": node, "to": intended node, "last": whether this
                        is the last path to test}
@@ -43,8 +43,6 @@ _SIOCGIFADDR = 0x8915  # netdevice(7): the IPv4 address of an interface
 
 @dataclass(frozen=True)
 class Peer:
-    """The next node of the ring."""
-
     name: str
     address: str
 
@@ -60,7 +58,7 @@ def interface_address(name: str) -> str:
 
 
 def ports_of(job: str) -> list[int]:
-    """Return the ports that a job's preflight may use: the same on all its nodes, and others for most other jobs."""
+    """Return the ports of a job's preflight: the same on all its nodes, and others for most other jobs."""
     start = random.Random(job).randrange(PORTS)  # noqa: S311  not a secret
     return [FIRST_PORT + (start + number * 37) % PORTS for number in range(TRIED_PORTS)]
 
@@ -144,7 +142,6 @@ class Server(threading.Thread):
                 self.served.set()
 
     def stop(self) -> None:
-        """Accept no more connections."""
         self._end.set()
         if self._listener is not None:
             self.join(1)

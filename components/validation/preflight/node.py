@@ -38,7 +38,6 @@ def free_bytes(path: Path) -> int:
 
 
 def check_devices(promised: int, root: Path = Path("/")) -> Iterator[Finding]:
-    """Check the device files of the GPUs that Slurm gives to jobs."""
     files = [path for path in (root / "dev").glob("nvidia[0-9]*") if path.name[6:].isdecimal()]
     if len(files) < promised:
         yield finding(

@@ -2,9 +2,9 @@
 
 Usage: tailrack-checks [--json | --forget-ports]
 
-It prints a line for each finding (severity, check, observation, remedy), or with --json one object {"node", "time",
-"boot_id", "findings": [{"severity", "check", "seen", "remedy"}]}. Exit status: 0 without an error, 1 with one, 2 if the
-checks cannot run. --forget-ports: forget the ports that were up, so that a missing port is no error.
+It prints a line for each finding, or with --json one object {"node", "time", "boot_id", "findings": [{"severity",
+"check", "seen", "remedy"}]}. Exit status: 1 with an error, 2 if the checks cannot run, else 0. --forget-ports: missing
+ports are no errors any more.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ COLLECT_SECONDS = 80
 
 @dataclass(frozen=True)
 class Node:
-    """This node's files, below `root`."""
-
     root: Path = Path("/")
 
     @property
@@ -90,46 +88,47 @@ def _events(node: Node) -> str:
     return "\n".join(text for _, text in events)
 
 
-def _before(node: Node) -> lost_ports.Before:
+def _port_history(node: Node) -> lost_ports.PortHistory:
     data = load(node.persistent / "ports.json")
     try:
-        return lost_ports.Before(
+        return lost_ports.PortHistory(
             {str(port): float(rate) for port, rate in data["rates"].items()},
-            {str(port): [(float(at), int(count)) for at, count in each] for port, each in data["downs"].items()},
+            {
+                str(port): [(float(moment), int(count)) for moment, count in samples]
+                for port, samples in data["downs"].items()
+            },
         )
     except (TypeError, KeyError, ValueError, AttributeError):
-        return lost_ports.Before()
+        return lost_ports.PortHistory()
 
 
 def findings(node: Node) -> list[Finding]:
     """Return all findings about this node, worst first, and store the state for the next check."""
     gpus = len(device_numbers(node.root))
     jobs = node.of_this_boot / "jobs"
-    before = _before(node)
+    history = _port_history(node)
     machine = checks.Machine(
         gpus,
         health_of(node.shown / "health.json") if gpus else None,
         share=_text(node.root / "etc/tailrack/share-mounted").strip(),
         events=_events(node),
-        before=before,
+        port_history=history,
         jobs=len(list(jobs.iterdir())) if jobs.is_dir() else None,
         root=node.root,
     )
     items = worst_first(checks.run(machine, checks.NODE))
-    after = lost_ports.after(before, machine.ports, time.time())
-    if after != before:
-        downs = {port: list(samples) for port, samples in after.downs.items()}
-        save(node.persistent / "ports.json", {"rates": dict(after.rates), "downs": downs})
+    updated = lost_ports.updated(history, machine.ports, time.time())
+    if updated != history:
+        downs = {port: list(samples) for port, samples in updated.downs.items()}
+        save(node.persistent / "ports.json", {"rates": dict(updated.rates), "downs": downs})
     return items
 
 
 def verdict(node: Node, name: str, items: list[Finding]) -> dict[str, Any]:
-    """Return the JSON object of a check."""
     return {"node": name, "time": int(time.time()), "boot_id": node.boot_id, "findings": items}
 
 
 def main(arguments: list[str], node: Node | None = None) -> int:
-    """Run the program (see the module's docstring)."""
     node = node or Node()
     if not set(arguments) <= {"--json", "--forget-ports"} or len(arguments) > 1:
         sys.stderr.write("usage: tailrack-checks [--json | --forget-ports]\n")
@@ -151,9 +150,9 @@ def main(arguments: list[str], node: Node | None = None) -> int:
     if "--json" in arguments:
         sys.stdout.write(json.dumps(verdict(node, socket.gethostname().split(".")[0], items)) + "\n")
     else:
-        for each in items:
-            remedy = f" (next: {each['remedy']})" if each["remedy"] else ""
-            sys.stdout.write(f"{each['severity']:8}{each['check']}: {each['seen']}{remedy}\n")
+        for item in items:
+            remedy = f" (next: {item['remedy']})" if item["remedy"] else ""
+            sys.stdout.write(f"{item['severity']:8}{item['check']}: {item['seen']}{remedy}\n")
         if not items:
             sys.stdout.write("nothing found\n")
-    return 1 if any(each["severity"] == "error" for each in items) else 0
+    return 1 if any(item["severity"] == "error" for item in items) else 0

@@ -21,7 +21,7 @@ _REMEDY = (
 
 @dataclass
 class Links:
-    """A GPU's product name, the state of each link, and whether nvidia-smi reports all links as down."""
+    """A GPU's product name, the state of each link, and whether nvidia-smi reports all as down."""
 
     name: str
     up: dict[int, bool] = field(default_factory=dict)
@@ -49,7 +49,7 @@ def read_links(text: str) -> dict[int, Links]:
 def check_links(result: CommandResult | None, switches: int) -> Iterator[Finding]:
     """Check for links that are down. Behind NVSwitches all should be up; elsewhere as many as on similar GPUs.
 
-    (A GPU that is bridged to one other GPU does not use its other links, like all GPUs of its kind in the node.)
+    (A GPU that is bridged to one other GPU does not use its other links.)
     """
     if result is None:
         return

@@ -1,4 +1,4 @@
-"""Check that a time service keeps the node's clock, because munge and the share depend on it."""
+"""Check that a time service keeps the node's clock: munge and the share need it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""ACS, ATS and NUMA nodes of GPUs, adapters and the bridges between them.
+"""ACS, ATS and NUMA nodes of GPUs, adapters and bridges.
 
-ACS redirects traffic between two devices through the root complex. On bare metal it should be off. On a virtual machine
-the host needs it, and the adapter needs ATS instead. So one rule for every device would be wrong.
+ACS redirects traffic between two devices through the root complex. On bare metal it should be off; on a virtual machine
+the host needs it, and the adapter needs ATS instead.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Parse `nvidia-smi -q -x` into one record per GPU.
+"""Parse `nvidia-smi -q -x` into one record per GPU. Missing elements are None.
 
-Elements that a driver does not have are None. Some names changed between drivers (clocks_throttle_reasons became
-clocks_event_reasons in 535).
+Some names differ by driver (clocks_throttle_reasons became clocks_event_reasons in 535).
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Smi:
-    """The answer: the driver's version or None, the GPUs, whether it is complete, and any text before or after it."""
+    """The answer: the driver's version, the GPUs, whether it is complete, and text before or after it."""
 
     driver: str | None
     gpus: tuple[Gpu, ...]
@@ -81,10 +80,7 @@ _BEGIN, _END = "<nvidia_smi_log", "</nvidia_smi_log>"
 
 
 def read_smi(text: str) -> Smi | None:
-    """Return the content of `nvidia-smi -q -x`, even among other text or cut off; None if it is no such answer.
-
-    Never raises.
-    """
+    """Return the content of `nvidia-smi -q -x`, even among other text or cut off; else None. Never raises."""
     begin, end = text.find(_BEGIN), text.rfind(_END)
     if len(text) > MOST_BYTES or "<!ENTITY" in text or begin < 0:
         return None
@@ -126,16 +122,16 @@ def _gpu(gpu: ElementTree.Element) -> Gpu:
         recovery=recovery if recovery and recovery.lower() not in _NOTHING and "deprecated" not in recovery else None,
         fabric=(state, status or "") if state and state.lower() not in _NOTHING else None,
         health=tuple(_not_well(gpu.find("fabric/health"))),
-        lost=tuple(sorted({text for each in gpu.iter() if _LOST.fullmatch(text := (each.text or "").strip())})),
+        lost=tuple(sorted({text for element in gpu.iter() if _LOST.fullmatch(text := (element.text or "").strip())})),
     )
 
 
 def _not_well(health: ElementTree.Element | None) -> Iterator[tuple[str, str]]:
-    for each in health if health is not None else ():
-        text = (each.text or "").strip()
+    for element in health if health is not None else ():
+        text = (element.text or "").strip()
         # For partitions of a rack: a single machine has none and is healthy.
-        if each.tag != "partition_assigned" and text.lower() not in _NOTHING | _WELL and _TEXT.fullmatch(text):
-            yield each.tag, text
+        if element.tag != "partition_assigned" and text.lower() not in _NOTHING | _WELL and _TEXT.fullmatch(text):
+            yield element.tag, text
 
 
 def bus_address(text: str) -> str:
@@ -162,7 +158,7 @@ def _uncorrectable(errors: ElementTree.Element | None) -> int:
     """Return the sum of uncorrectable errors. Volta and older have double_bit, with its own total."""
     if errors is None:
         return 0
-    counts = [_number(each.text) for each in errors if "uncorrectable" in each.tag]
+    counts = [_number(element.text) for element in errors if "uncorrectable" in element.tag]
     return sum(counts) + _number(errors.findtext("double_bit/total"))
 
 

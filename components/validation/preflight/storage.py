@@ -1,4 +1,4 @@
-"""Checks of the file systems: the share must answer, and the node's disks need free space."""
+"""Checks of the file systems: the share must answer, and disks need free space."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def read_mounts(text: str) -> Mounts:
 
 
 def answers(path: str, seconds: float = ANSWER_SECONDS) -> bool | None:
-    """Whether a folder can be accessed in time; None if it does not answer. A process that hangs is left behind."""
+    """Whether a folder can be accessed; None after a timeout, which leaves a process behind."""
     try:
         process = subprocess.Popen(
             ["stat", "-f", "--", path], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""A node's paths to other nodes in the tailnet and the traffic on them, from `tailscale status --json`."""
+"""A node's paths in the tailnet and their traffic, from `tailscale status --json`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def read_path(text: str, address: str) -> str | None:
 
 def read_peers(text: str) -> list[Mapping[str, Any]]:
     """Return the peers of a status, each with a list `TailscaleIPs`. A malformed peer does not affect others."""
-    status, _ = first_object(text, lambda each: "Peer" in each)
+    status, _ = first_object(text, lambda value: "Peer" in value)
     peers = status.get("Peer")
     return [
         {**peer, "TailscaleIPs": peer["TailscaleIPs"] if isinstance(peer.get("TailscaleIPs"), list) else []}
@@ -38,26 +38,23 @@ def _path(peer: Mapping[str, Any]) -> str:
 
 
 def read_traffic(text: str) -> list[tuple[str, str, int, int]]:
-    """Return (name, path, bytes sent, bytes received) of each peer, most traffic first; empty if it is no status.
-
-    The bytes count from the start of this node's tailscaled.
-    """
+    """Return (name, path, bytes sent, bytes received) of each peer since tailscaled's start, most traffic first."""
     traffic = list[tuple[str, str, int, int]]()
     for peer in read_peers(text):
         sent, received = peer.get("TxBytes"), peer.get("RxBytes")
         if isinstance(sent, int) and isinstance(received, int) and sent >= 0 <= received and sent + received:
             traffic.append((str(peer.get("DNSName") or "?").split(".")[0], _path(peer), sent, received))
-    return sorted(traffic, key=lambda each: (-each[2] - each[3], each[0]))
+    return sorted(traffic, key=lambda entry: (-entry[2] - entry[3], entry[0]))
 
 
 def check_traffic(text: str) -> Iterator[Finding]:
-    """Report the traffic with the peers with which this node exchanged the most."""
+    """Report the peers with the most traffic."""
     for name, path, sent, received in read_traffic(text)[:MOST_PEERS]:
         yield finding("info", TRAFFIC, f"{name} by {path}: {sent} B sent, {received} B received")
 
 
 def check_path(text: str, name: str, address: str, *, same_site: bool) -> Iterator[Finding]:
-    """Check the path to a neighbour that this node has just exchanged data with."""
+    """Check the path to a neighbour after an exchange with it."""
     path = read_path(text, address)
     if path is None:
         yield finding(

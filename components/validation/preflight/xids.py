@@ -1,7 +1,7 @@
 """Xid and SXid events of this boot in the kernel's log: faults of a GPU, an NVSwitch or their driver.
 
-Sources of the severities: NVIDIA's "Xid Errors" (docs.nvidia.com/deploy/xid-errors), and the two public lists by which
-clouds drain nodes. Codes on which these disagree (63, 92, 94) are warnings.
+Severities are from NVIDIA's "Xid Errors" (docs.nvidia.com/deploy/xid-errors) and the two public lists by which clouds
+drain nodes; codes on which these disagree (63, 92, 94) are warnings.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Events:
 
     counted    number of events by code
     words      text of the first event by code
-    action     text of the last Xid 154; empty without one
-    lost       whether the driver reported, outside an Xid event, that the GPU fell off the bus
+    action     text of the last Xid 154
+    lost       whether the driver reported outside an Xid event that the GPU fell off the bus
     recovered  how often the driver withdrew its request
     """
 
@@ -90,7 +90,9 @@ def check_switches(*texts: str) -> Iterator[Finding]:
             earlier = events.get((event[1], event[2]))
             if earlier is None or (fatal and not earlier[0]):
                 events[event[1], event[2]] = (fatal, event[4].strip()[:160])
-    for (bus, code), (fatal, message) in sorted(events.items(), key=lambda each: (not each[1][0], each[0]))[:MOST]:
+    for (bus, code), (fatal, message) in sorted(
+        events.items(), key=lambda event_item: (not event_item[1][0], event_item[0])
+    )[:MOST]:
         yield finding(
             "error" if fatal else "warning", SXID, f"NVSwitch {bus}: SXid {code}, {'fatal' if fatal else 'non-fatal'}: "
             f"{message}",
@@ -153,7 +155,6 @@ def check_xids(*texts: str) -> Iterator[Finding]:
 
 
 def _advice(code: int, message: str) -> tuple[str, str]:
-    """Return the severity and the remedy of an event."""
     if code == RECOVERY and (action := _ACTION.search(message)):
         name = action[2].lower()
         if "reboot" in name:

@@ -56,10 +56,10 @@ def test_a_machine_without_a_gpu_and_without_a_fault_has_no_error(tmp_path: Path
 def test_every_error_and_warning_has_a_remedy(tmp_path: Path, write: Write) -> None:
     write("dev/kmsg", f"6,1,1,-;{XID_79}\n")
     write("sys/devices/system/edac/mc/mc0/ue_count", "1\n")
-    before = lost_ports.Before({"mlx5_0/1": 400.0})
+    before = lost_ports.PortHistory({"mlx5_0/1": 400.0})
     events = kernel_log.read_kmsg(tmp_path)[0][1]
     share = str(tmp_path / "none")
-    found = on(tmp_path, gpus=2, before=before, events=events, share=share)
+    found = on(tmp_path, gpus=2, port_history=before, events=events, share=share)
     assert {item["check"] for item in found if item["severity"] == "error"} >= {
         "Xid", "memory", "InfiniBand port", "share", "device files",
     }  # fmt: skip
@@ -188,20 +188,26 @@ def test_a_port_that_was_up_and_is_down_is_an_error_and_one_that_never_was_is_no
     port(write, "1: DOWN")
     assert errors(on(tmp_path)) == []
     port(write)
-    before = lost_ports.after(lost_ports.Before(), Machine(0, None, root=tmp_path).ports, 1000)
+    before = lost_ports.updated(lost_ports.PortHistory(), Machine(0, None, root=tmp_path).ports, 1000)
     port(write, "1: DOWN")
-    assert errors(on(tmp_path, before=before)) == ["InfiniBand port: mlx5_0/1 was ACTIVE and now is DOWN (Disabled)"]
+    assert errors(on(tmp_path, port_history=before)) == [
+        "InfiniBand port: mlx5_0/1 was ACTIVE and now is DOWN (Disabled)"
+    ]
     port(write, rate="100 Gb/sec (4X EDR)")
-    assert errors(on(tmp_path, before=before)) == ["InfiniBand port: mlx5_0/1 ran at 400 Gb/s and now runs at 100 Gb/s"]
+    assert errors(on(tmp_path, port_history=before)) == [
+        "InfiniBand port: mlx5_0/1 ran at 400 Gb/s and now runs at 100 Gb/s"
+    ]
 
 
 def test_a_link_that_goes_down_again_and_again_is_an_error_for_three_hours(tmp_path: Path, write: Write) -> None:
     now = time.time()
     port(write, downed=7)
-    many = lost_ports.Before({}, {"mlx5_0/1": [(now - 3600, 2)]})
-    long_ago = lost_ports.Before({}, {"mlx5_0/1": [(now - 4 * 3600, 2)]})
-    assert errors(on(tmp_path, before=many)) == ["InfiniBand port: mlx5_0/1: its link went down 5 times in three hours"]
-    assert errors(on(tmp_path, before=long_ago)) == []
+    many = lost_ports.PortHistory({}, {"mlx5_0/1": [(now - 3600, 2)]})
+    long_ago = lost_ports.PortHistory({}, {"mlx5_0/1": [(now - 4 * 3600, 2)]})
+    assert errors(on(tmp_path, port_history=many)) == [
+        "InfiniBand port: mlx5_0/1: its link went down 5 times in three hours"
+    ]
+    assert errors(on(tmp_path, port_history=long_ago)) == []
 
 
 def test_a_share_that_is_not_mounted_or_does_not_answer_is_an_error() -> None:

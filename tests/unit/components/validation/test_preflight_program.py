@@ -80,7 +80,7 @@ def test_an_argument_that_names_no_node_is_a_finding_and_no_error(
 
 
 def test_a_node_alone_has_no_way_to_try() -> None:
-    asked = main.asked_of(json.dumps({"nodes": {"a1": ASKED["nodes"]["a1"]}, "fabric": {"x": ""}}), "a1")  # type: ignore[index]
+    asked = main.task_of(json.dumps({"nodes": {"a1": ASKED["nodes"]["a1"]}, "fabric": {"x": ""}}), "a1")  # type: ignore[index]
     assert (asked.peer, main.check_paths(asked, "1")) == (None, [])
 
 
@@ -101,7 +101,7 @@ def test_a_look_of_root_becomes_findings(monkeypatch: pytest.MonkeyPatch) -> Non
         "kernel": CommandResult(0, "NVRM: Xid (PCI:0000:10:00): 79, GPU has fallen off the bus."),
     }  # fmt: skip
     argument = {"nodes": {"a1": {"address": "", "site": "x", "gpus": "h200:2"}}, "fabric": {}}
-    asked = main.asked_of(json.dumps(argument), "a1")
+    asked = main.task_of(json.dumps(argument), "a1")
     assert asked.gpus == 2
     found = {item["check"]: item["seen"] for item in main.checks(asked, Health(int(time.time()), looks))}
     assert found["GPU count"] == "nvidia-smi shows 1 of 2 GPUs (0000:10:00.0)"
@@ -118,7 +118,7 @@ def test_a_check_that_fails_takes_no_other_with_it(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(adapters, "check_ports", broken)
     argument = {"nodes": {"a1": {"address": "", "site": "x", "gpus": ""}}, "fabric": {}}
-    found = main.checks(main.asked_of(json.dumps(argument), "a1"), None)
+    found = main.checks(main.task_of(json.dumps(argument), "a1"), None)
     assert [item["seen"] for item in found if item["check"] == "InfiniBand port"] == ["the check failed: RuntimeError"]
 
 
