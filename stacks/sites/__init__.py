@@ -1,9 +1,11 @@
 """Where machines come from. Each kind of site yields Hosts; from then on they are all the same."""
 
-from typing import Any
+from typing import Any, cast
 
 from stacks.sites import aws, hosts, lab, local
-from stacks.sites.kind import Kind
+from stacks.sites.kind import Kind, NodeSpec, Site
 
-# By the word that a config has as `kind`. That may be a keyword of Python, such as `lambda`; the package may not.
-KINDS: dict[str, Kind[Any, Any]] = {"lab": lab.KIND, "hosts": hosts.KIND, "local": local.KIND, "aws": aws.KIND}
+# By `kind` in the config, which may be a Python keyword such as `lambda`; the package may not. Each kind has its own types
+# of site and node, which the readers of this table do not need.
+_KINDS: dict[str, Any] = {"lab": lab.KIND, "hosts": hosts.KIND, "local": local.KIND, "aws": aws.KIND}
+KINDS: dict[str, Kind[Site, NodeSpec]] = cast(Any, _KINDS)

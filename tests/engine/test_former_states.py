@@ -103,7 +103,7 @@ def test_a_stack_of_an_earlier_version_is_brought_up_without_making_or_undoing_a
     assert {current_name(name) for name in renamed} <= foretold["update"]
     assert not plan.machines
     assert not plan.measured, "what machines answered is known by the steps' earlier names"
-    assert {work.words for work in plan.perhaps} <= {"join the tailnet, munge key", "measure cross-site"}
+    assert {work.action for work in plan.perhaps} <= {"join the tailnet, munge key", "measure cross-site"}
 
     trial.up()
     assert operations(trial) == foretold
