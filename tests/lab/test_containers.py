@@ -145,7 +145,7 @@ def test_the_log_in_at_the_registry_is_nowhere_but_in_its_config(contained: Clus
 @pytest.mark.parametrize(
     ("image", "remedy"),
     [
-        ("registry.lab:5000#team/hello:1", "the registry wants a log-in"),
+        ("registry.lab:5000#team/hello:1", "the registry requires a log-in"),
         ("/shared/home/ada/nothing.sqsh", "there is no such image"),
     ],
 )
@@ -158,7 +158,7 @@ def test_a_user_is_told_why_an_image_could_not_be_had(contained: Cluster, image:
 
     # Its node may still clean up after it, and that is what is told meanwhile.
     eventually(lambda: ": failed\n" in told(), 90, "the job has failed")
-    assert "Its container could not be made:" in told(), told()
+    assert "Its container could not be created:" in told(), told()
     assert remedy in told(), told()
 
 

@@ -39,32 +39,32 @@ def told(cluster: ClusterUnderTest, job: str, *words: str) -> None:
 
 def test_a_user_is_told_why_a_job_waits_and_what_to_do(quiet: ClusterUnderTest) -> None:
     held = submit(quiet, "--hold")
-    told(quiet, held, f"job {held} (wrap) of ada: pending", "its user asked for that", f"scontrol release {held}")
+    told(quiet, held, f"job {held} (wrap) of ada: pending", "held by its user", f"scontrol release {held}")
     quiet.run("head", "scontrol update nodename=a1 state=drain reason='new disk'")
     drained = submit(quiet, "-w a1")
     told(quiet, drained, "take no jobs", "a1 (drained): new disk", "next: tailrack nodes")
     first = submit(quiet, "-w b1 --exclusive")
-    told(quiet, first, "It runs on b1 since")
+    told(quiet, first, "It has been running on b1 since")
     second = submit(quiet, "-w b1 --exclusive")
-    told(quiet, second, "It waits for 1 node with", "Of 3 nodes 1 is idle now")
+    told(quiet, second, "It waits for 1 node with", "1 of 3 nodes is idle now")
     later = submit(quiet, f"--dependency=afterok:{first}")
     told(quiet, later, f"It waits for other jobs: afterok:{first}")
     begins = submit(quiet, "--begin=now+1hour")
-    told(quiet, begins, "may not begin yet")
+    told(quiet, begins, "--begin sets")
 
 
 def test_a_user_is_told_how_a_job_has_ended(quiet: ClusterUnderTest) -> None:
     told(quiet, submit(quiet, "", "exit 3"), "exit status 3")
     told(quiet, submit(quiet, "", "no-such-program"), "A command was not found on the node")
-    told(quiet, submit(quiet, "", "true"), "It has ended well")
+    told(quiet, submit(quiet, "", "true"), "It completed successfully")
     cancelled = submit(quiet, "-w b1")
-    told(quiet, cancelled, "It runs on b1")
+    told(quiet, cancelled, "It has been running on b1")
     quiet.run_as("ada", "head", f"scancel {cancelled}")
     told(quiet, cancelled, "It was cancelled")
     failed = submit(quiet, "", "exit 1")
     told(quiet, failed, "exit status 1")
     never = submit(quiet, f"--dependency=afterok:{failed}")
-    told(quiet, never, "It never begins", f"scancel {never}")
+    told(quiet, never, "It never starts", f"scancel {never}")
 
 
 def test_the_tasks_of_an_array_are_told_each_by_itself_and_programs_read_json(quiet: ClusterUnderTest) -> None:

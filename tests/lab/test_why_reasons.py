@@ -74,15 +74,15 @@ CHANGED: Sequence[tuple[str, str, Sequence[str]]] = (
     (
         "-p cloud-b --time=60",
         "scontrol update partitionname=cloud-b maxtime=10",
-        ("asks for more time than partition cloud-b gives", "timelimit="),
+        ("requests more time than partition cloud-b allows", "timelimit="),
     ),
-    ("-p cloud-b", "scontrol update partitionname=cloud-b maxnodes=0", ("asks for more nodes than partition cloud-b",)),
+    ("-p cloud-b", "scontrol update partitionname=cloud-b maxnodes=0", ("requests more nodes than partition cloud-b",)),
     (
         "-p cloud-b",
         "scontrol update partitionname=cloud-b allowgroups=daemon",
         ("Its user, or its account 'users', may not use partition cloud-b",),
     ),
-    ("-p cloud-b -q low", "scontrol update partitionname=cloud-b allowqos=high", ("QOS 'low' may not be used here",)),
+    ("-p cloud-b -q low", "scontrol update partitionname=cloud-b allowqos=high", ("QOS 'low' is not allowed here",)),
 )
 
 
@@ -105,8 +105,8 @@ def test_who_holds_a_job_is_told(cluster: Cluster) -> None:
 
 def test_a_task_that_waits_for_others_of_its_array_is_told(cluster: Cluster) -> None:
     array = submit(cluster, "-w b1 --array=0-1%1")
-    told(cluster, f"{array}_0", "It runs on b1")
-    told(cluster, f"{array}_1", "as many tasks at once as it may")
+    told(cluster, f"{array}_0", "It has been running on b1")
+    told(cluster, f"{array}_1", "as many tasks at once as allowed")
 
 
 def test_what_no_node_has_any_more_is_told(cluster: Cluster) -> None:
@@ -114,13 +114,13 @@ def test_what_no_node_has_any_more_is_told(cluster: Cluster) -> None:
     job = submit(cluster, "--hold -C fast")
     as_root(cluster, "scontrol update nodename=b1 availablefeatures= activefeatures=")
     as_root(cluster, f"scontrol release {job}")
-    told(cluster, job, "No node can ever have what it asks for", "features 'fast'")
+    told(cluster, job, "No node can provide what it requests", "features 'fast'")
 
 
 def test_a_license_that_another_job_has_is_told(cluster: Cluster) -> None:
     first = submit(cluster, "-L solver")
-    told(cluster, first, "It runs on")
-    told(cluster, submit(cluster, "-L solver"), "waits for licenses that other jobs have")
+    told(cluster, first, "It has been running on")
+    told(cluster, submit(cluster, "-L solver"), "waits for licenses that other jobs use")
 
 
 def test_reservations_are_told_to_who_waits_for_his_and_to_who_waits_for_anothers(cluster: Cluster) -> None:
@@ -128,7 +128,7 @@ def test_reservations_are_told_to_who_waits_for_his_and_to_who_waits_for_another
         cluster,
         "scontrol create reservation reservationname=later starttime=now+1hour duration=60 users=ada nodes=a1",
     )
-    told(cluster, submit(cluster, "--reservation=later"), "waits for its reservation 'later' to begin")
+    told(cluster, submit(cluster, "--reservation=later"), "waits for its reservation 'later' to start")
     as_root(
         cluster,
         "scontrol create reservation reservationname=repair starttime=now duration=60 users=root flags=maint nodes=b1",
@@ -140,24 +140,24 @@ def test_a_job_that_would_span_sites_is_told_so_and_the_next_in_the_queue_that_o
     cluster: Cluster,
 ) -> None:
     wide = submit(cluster, "-N3 --exclusive")
-    told(cluster, wide, "All its nodes have to be in 1 site", "--switches=2 lets a job span more")
-    told(cluster, submit(cluster, "-w b1 --exclusive"), "It runs on b1")
+    told(cluster, wide, "All its nodes must be in 1 site", "--switches=2 lets a job span more")
+    told(cluster, submit(cluster, "-w b1 --exclusive"), "It has been running on b1")
     for _ in range(2):
         last = submit(cluster, "-w b1 --exclusive")
-    told(cluster, last, "and others are before it")
+    told(cluster, last, "other jobs are ahead of it")
 
 
 def test_a_limit_is_told_with_whose_it_is(cluster: Cluster) -> None:
-    told(cluster, submit(cluster, "-q one"), "It runs on")
-    told(cluster, submit(cluster, "-q one"), "A limit of QOS 'one' holds it", "what runs already")
+    told(cluster, submit(cluster, "-q one"), "It has been running on")
+    told(cluster, submit(cluster, "-q one"), "A limit of QOS 'one' holds it", "running jobs have reached it")
 
 
 def test_a_prolog_that_is_at_work_and_one_that_fails_are_told(cluster: Cluster) -> None:
     cluster.run("b1", "echo wait >/run/mine")
     slow = submit(cluster, "-w b1 --exclusive")
-    told(cluster, slow, "Its prolog runs on its nodes")
+    told(cluster, slow, "Its prolog is running on its nodes")
     cluster.run("b1", "rm /run/mine")
-    told(cluster, slow, "It runs on b1")
+    told(cluster, slow, "It has been running on b1")
     as_root(cluster, f"scancel {slow}")
     cluster.run("b1", "echo fail >/run/mine")
     failed = submit(cluster, "-w b1")
@@ -182,14 +182,14 @@ def test_a_node_that_cannot_start_a_job_is_told(cluster: Cluster) -> None:
 
 def test_how_a_job_was_ended_is_told(cluster: Cluster) -> None:
     for script, words in (
-        ("/etc/passwd", "must not be run (exit status 126)"),
+        ("/etc/passwd", "not executable (exit status 126)"),
         ('bash -c "kill -9 \\$\\$"; exit', "was killed (exit status 137)"),
-        ('bash -c "kill -SEGV \\$\\$"; exit', "wrong access to memory (exit status 139)"),
+        ('bash -c "kill -SEGV \\$\\$"; exit', "invalid memory access (exit status 139)"),
         ("kill -TERM $$", "ended by signal 15 (SIGTERM)"),
     ):
         told(cluster, submit(cluster, "", script), words)
     cancelled = submit(cluster, "-w b1")
-    told(cluster, cancelled, "It runs on b1")
+    told(cluster, cancelled, "It has been running on b1")
     as_root(cluster, f"scancel {cancelled}")
     told(cluster, cancelled, "It was cancelled by root")
 
@@ -199,22 +199,22 @@ def test_a_job_that_takes_more_memory_than_it_has_is_told(cluster: Cluster) -> N
         cluster, "-w a1 --mem=50M", 'python3 -c "import time; x = bytes([120]) * (300 << 20); time.sleep(120)"'
     )
     # By Slurm's own look, as jobs are not confined here; the kernel's end of a confined one is OUT_OF_MEMORY.
-    told(cluster, greedy, "It was killed by signal 9 (SIGKILL), often for memory: it had 50M in all", "more by --mem")
+    told(cluster, greedy, "It was killed by signal 9 (SIGKILL), often for lack of memory: it had 50M in total", "--mem")
 
 
 def test_jobs_that_run_out_of_time_are_told(cluster: Cluster) -> None:
     late = submit(cluster, "--hold --time=1 --deadline=now+70seconds")
     long = submit(cluster, "-w b1 --time=1")
-    eventually(lambda: "all its 1 minutes" in why_of(cluster, long), 150, "it is ended at its limit")
+    eventually(lambda: "its time limit of 1 minutes" in why_of(cluster, long), 150, "it is ended at its limit")
     eventually(lambda: "before its --deadline" in why_of(cluster, late), 150, "it never begins")
 
 
 def test_a_job_whose_nodes_another_one_takes_and_one_that_loses_its_node_are_told(cluster: Cluster) -> None:
     low = submit(cluster, "-w b1 --exclusive -q low --no-requeue")
-    told(cluster, low, "It runs on b1")
-    told(cluster, submit(cluster, "-w b1 --exclusive -q high --no-requeue"), "It runs on b1")
+    told(cluster, low, "It has been running on b1")
+    told(cluster, submit(cluster, "-w b1 --exclusive -q high --no-requeue"), "It has been running on b1")
     told(cluster, low, "A job of higher priority took its nodes")
     lost = submit(cluster, "-w a1 --no-requeue")
-    told(cluster, lost, "It runs on a1")
+    told(cluster, lost, "It has been running on a1")
     as_root(cluster, "scontrol update nodename=a1 state=down reason=gone")
-    told(cluster, lost, "A node of it was lost: a1", "tailrack nodes")
+    told(cluster, lost, "One of its nodes was lost: a1", "tailrack nodes")

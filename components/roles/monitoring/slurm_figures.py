@@ -44,7 +44,7 @@ def slurm_figures(jobs: Iterable[Job], nodes: Sequence[Node]) -> list[Metric]:
         Metric(
             "tailrack_slurm_gpus_in_use",
             "GPUs that jobs have.",
-            [({}, sum(gpus_of(job.asked) for job in jobs if job.runs))],
+            [({}, sum(gpus_of(job.resources) for job in jobs if job.runs))],
         ),
     ]
 

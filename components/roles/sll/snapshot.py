@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from components.roles.tailrack_command.job import Job
-from components.roles.tailrack_command.waiting import Why, why_it_waits
+from components.roles.tailrack_command.wait_reason import Why, why_it_waits
 from components.validation.node_names import node_names
 from components.validation.preflight.findings import plain
 from components.validation.slurm_nodes import Node
@@ -110,7 +110,7 @@ def _row(job: Job, out: Sequence[Node], sites: Mapping[str, str]) -> Row:
         "state": plain(words[-1].lower().replace("_", " ")),
         "nodes": plain(job.nodes),
         "count": job.node_count or len(names),
-        "gpus": gpus_of(job.asked),
+        "gpus": gpus_of(job.resources),
         "start": 0 if job.waits else job.start,
         "sites": sorted({plain(sites[name]) for name in names if name in sites}),
         # Of the nodes a first sentence names those alone that are out; all of them for each job would be slow.

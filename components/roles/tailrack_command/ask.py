@@ -1,4 +1,4 @@
-"""What a node answers the head node over SSH (tailrack-ask): its checks, and the last failure of a prolog or epilog."""
+"""Ask a node over SSH (tailrack-ask) for its checks and for the last failure of its prolog or epilog."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from typing import Any
 from components.roles.ssh_trust.answers import ANSWERS
 from components.validation.preflight.findings import SEVERITIES, Finding, finding
 
-# Checks themselves end after two minutes.
+# The checks have a limit of two minutes.
 LIMIT_SECONDS = 150
 NO_ANSWER, NO_CHECKS = 255, 127
 
 
 @dataclass(frozen=True)
 class Answer:
-    """status   of what ran on the node; NO_ANSWER where nothing did, and `said` tells why."""
+    """The exit status of the program on the node, and its output; or NO_ANSWER, and the error."""
 
     status: int
-    said: str
+    output: str
 
 
 def ask(node: str, question: str, own_name: str) -> Answer:
-    """Ask a node, as root; the head node itself is asked here."""
+    """Ask a node as root. For the head node itself, run the program directly."""
     if os.geteuid() != 0:
         return Answer(NO_ANSWER, "only root can ask a node")
     words = [f"{ANSWERS}/{question}"] if node == own_name else ["/usr/local/sbin/tailrack-ask", node, question]
@@ -38,13 +38,13 @@ def ask(node: str, question: str, own_name: str) -> Answer:
         return Answer(NO_ANSWER, f"no answer within {LIMIT_SECONDS} s")
     except OSError as error:
         return Answer(NO_ANSWER, str(error))
-    # Checks that find an error print it and exit as if they had failed.
+    # Checks that find an error print it to stdout and exit with a failure.
     return Answer(done.returncode, done.stdout if done.stdout.strip() else " ".join(done.stderr.split()))
 
 
 @dataclass(frozen=True)
 class Checked:
-    """findings   of the node's checks; None where they did not run, and `why` not; `broken` where they should have."""
+    """The findings of a node's checks; None if they did not run. `why` is the reason then, `broken` marks errors."""
 
     findings: list[Finding] | None
     why: str = ""
@@ -52,18 +52,18 @@ class Checked:
 
 
 def checked(answer: Answer) -> Checked:
-    """Read the answer to `checks`: a list of findings as JSON, or an object that has it as `findings`."""
+    """Read the answer to `checks`: JSON, either a list of findings or an object with the key `findings`."""
     if answer.status == NO_CHECKS:
-        return Checked(None, "it has no checks of its own")
+        return Checked(None, "the node has no checks installed")
     if answer.status == NO_ANSWER:
-        return Checked(None, f"its checks did not run ({answer.said or 'no answer'})", broken=True)
+        return Checked(None, f"its checks did not run ({answer.output or 'no answer'})", broken=True)
     try:
-        told = json.loads(answer.said)
-        items = told["findings"] if isinstance(told, Mapping) else told
+        data = json.loads(answer.output)
+        items = data["findings"] if isinstance(data, Mapping) else data
         return Checked([_finding(item) for item in items])
     except (ValueError, KeyError, TypeError, RecursionError):
-        said = f" (exit status {answer.status})" if answer.status else ""
-        return Checked(None, f"its checks printed no findings{said}", broken=True)
+        status = f" (exit status {answer.status})" if answer.status else ""
+        return Checked(None, f"its checks printed no findings{status}", broken=True)
 
 
 def _finding(item: Mapping[str, Any]) -> Finding:
@@ -75,7 +75,7 @@ def _finding(item: Mapping[str, Any]) -> Finding:
 
 @dataclass(frozen=True)
 class Failure:
-    """The last failure of a script before or after a job: which one, of what job, what it said and what helps."""
+    """The last failure of a prolog or epilog: the script, the job, its last line, its remedy and the time."""
 
     script: str
     job: str
@@ -85,14 +85,14 @@ class Failure:
 
 
 def failure(answer: Answer) -> Failure | None:
-    """Read the answer to `last-failure`; None where nothing has failed, or it is not of its form."""
+    """Read the answer to `last-failure`; None if nothing has failed or the answer is invalid."""
     try:
-        told = json.loads(answer.said) if answer.status == 0 and answer.said.strip() else None
-        if not isinstance(told, Mapping):
+        data = json.loads(answer.output) if answer.status == 0 and answer.output.strip() else None
+        if not isinstance(data, Mapping):
             return None
         plain = {
-            key: finding("info", "", str(told.get(key) or ""))["seen"] for key in ("script", "job", "what", "remedy")
+            key: finding("info", "", str(data.get(key) or ""))["seen"] for key in ("script", "job", "what", "remedy")
         }
-        return Failure(**plain, time=float(told.get("time") or 0))
+        return Failure(**plain, time=float(data.get("time") or 0))
     except (ValueError, TypeError, RecursionError):
         return None

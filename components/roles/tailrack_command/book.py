@@ -1,4 +1,4 @@
-"""The book of costs, as the head node's steps write it (components/roles/costs/book.sh). Pure but for `read_book`."""
+"""Read the cost ledger that the head node's steps write (components/roles/costs/book.sh). Pure except `read_book`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _NODE = re.compile(r"[a-z][a-z0-9-]{0,62}")
 
 @dataclass(frozen=True)
 class Stay:
-    """A time that a node was in the cluster at one price.
+    """A period in which a node was in the cluster at one price.
 
-    begin, end   Unix seconds; None while it is there
-    price        an hour's, None without one; then `currency` is empty
+    begin, end   Unix seconds; `end` is None while the node is in the cluster
+    price        per hour; None without a price, and then `currency` is empty
     """
 
     begin: int
@@ -28,13 +28,13 @@ class Stay:
     currency: str = ""
 
     def hours(self, begin: float, end: float) -> float:
-        """How much of it lies between two times."""
+        """Return how many hours of it lie between two times."""
         until = end if self.end is None else min(self.end, end)
         return max(0.0, until - max(self.begin, begin)) / 3600
 
 
 def read_stays(text: str) -> list[Stay]:
-    """Read a node's file; a line that is none is passed over: a disk that was full may have cut one off."""
+    """Read a node's file. Invalid lines are skipped, because a full disk may have cut one off."""
     return [stay for line in text.splitlines() if (stay := _stay(line.split())) is not None]
 
 
@@ -52,7 +52,7 @@ def _stay(words: Sequence[str]) -> Stay | None:
 
 
 def read_book(folder: Path = BOOK) -> dict[str, list[Stay]]:
-    """Read all of it, by node; nothing where an earlier version made the cluster."""
+    """Return all stays by node; empty if there is no ledger."""
     files = sorted(folder.iterdir()) if folder.is_dir() else []
     return {
         file.name: read_stays(file.read_text(encoding="utf-8", errors="replace"))
@@ -62,32 +62,32 @@ def read_book(folder: Path = BOOK) -> dict[str, list[Stay]]:
 
 
 def joined(stays: Sequence[Stay]) -> int | None:
-    """Since when a node is in the cluster, whatever its price was since; None where it is not."""
-    found = None
+    """Return when a node joined the cluster, across price changes; None if it is not in the cluster."""
+    begin = None
     for stay in reversed(stays):
-        if found is None:
+        if begin is None:
             if stay.end is not None:
                 return None
-        elif stay.end != found:
+        elif stay.end != begin:
             break
-        found = stay.begin
-    return found
+        begin = stay.begin
+    return begin
 
 
 def left(stays: Sequence[Stay]) -> int | None:
-    """When a node has left; None of one that is there, or never was."""
+    """Return when a node left; None if it is in the cluster or never was."""
     return stays[-1].end if stays else None
 
 
 def month_begin(now: float) -> int:
-    """The first second of the month, in UTC."""
+    """Return the first second of the month, in UTC."""
     return calendar.timegm((*time.gmtime(now)[:2], 1, 0, 0, 0))
 
 
 def spent(stays: Iterable[Stay], begin: float, end: float) -> Mapping[str, float]:
-    """What stays came to between two times, by currency; those without a price are in none."""
-    found: dict[str, float] = {}
+    """Return the cost of stays between two times, by currency. Stays without a price are left out."""
+    costs: dict[str, float] = {}
     for stay in stays:
         if stay.price is not None and (hours := stay.hours(begin, end)):
-            found[stay.currency] = found.get(stay.currency, 0.0) + hours * stay.price
-    return found
+            costs[stay.currency] = costs.get(stay.currency, 0.0) + hours * stay.price
+    return costs

@@ -1,4 +1,4 @@
-"""A job as `scontrol show job --json` has it. Pure; releases from 22.05 on."""
+"""Read jobs from `scontrol show job --json`. Pure. Works with Slurm 22.05 and later."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _RUNS = ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STAGE_OUT", "SIGN
 class Job:
     """A job.
 
-    task                  of an array, None for other jobs; then `array` is the array's number
-    flags                 Slurm's words, the state first: `COMPLETED`, `COMPLETING`
-    reason, description   why it waits or has failed: Slurm's word, and what it adds to it
-    nodes, needs          those that it has or had, and those that it asks for by name, in Slurm's short form
-    node_count            how many it asks for, or has
-    switches              how many sites it may span, 0 where nobody said
-    begin, start, end     Unix seconds, 0 where unknown; begin is the earliest that it may start
+    task                  index in an array, whose number is `array`; None for other jobs
+    flags                 Slurm's flags, the state first: `COMPLETED`, `COMPLETING`
+    reason, description   why it waits or failed: Slurm's code, and its explanation
+    nodes, needs          the nodes that it has or had, and those that it requests by name, in Slurm's short form
+    node_count            how many nodes it requests or has
+    switches              how many sites it may span; 0 if not set
+    begin, start, end     Unix seconds, 0 if unknown; begin is the earliest time at which it may start
     minutes               its time limit, 0 without one
-    asked                 what it asks for in all: `cpu=2,mem=4G,node=1,gres/gpu=8`
-    status, signal        of its exit
-    output                the file that it writes to
+    resources             its requested resources in total: `cpu=2,mem=4G,node=1,gres/gpu=8`
+    status, signal        its exit status and signal
+    output                the file of its output
     """
 
     number: int
@@ -55,34 +55,34 @@ class Job:
     end: int = 0
     minutes: int = 0
     restarts: int = 0
-    asked: str = ""
+    resources: str = ""
     status: int = 0
     signal: int = 0
     output: str = ""
 
     @property
     def title(self) -> str:
-        """`12`, or `12_3` for a task of an array."""
+        """Return `12`, or `12_3` for a task of an array."""
         return str(self.number) if self.task is None else f"{self.array}_{self.task}"
 
     @property
     def state(self) -> str:
-        """Slurm's first word for its state."""
+        """Return Slurm's state, the first flag."""
         return self.flags[0]
 
     @property
     def waits(self) -> bool:
-        """Whether it has yet to begin."""
+        """Return whether it has not started yet."""
         return any(flag in _WAITS for flag in self.flags) and not self.runs
 
     @property
     def runs(self) -> bool:
-        """Whether it has nodes now."""
+        """Return whether it has nodes now."""
         return any(flag in _RUNS for flag in self.flags)
 
 
 def read_jobs(text: str) -> list[Job]:
-    """Read what scontrol printed. Raises ValueError for what is not of its form."""
+    """Read scontrol's output. Raise ValueError for output in another format."""
     try:
         whole, complete = first_object(text, lambda each: isinstance(each.get("jobs"), list))
         if not complete:
@@ -92,52 +92,52 @@ def read_jobs(text: str) -> list[Job]:
         raise ValueError("no jobs as Slurm prints them") from error
 
 
-def _job(told: Mapping[str, Any]) -> Job:
-    state = told["job_state"]
+def _job(entry: Mapping[str, Any]) -> Job:
+    state = entry["job_state"]
     flags = tuple(state if isinstance(state, list) else str(state).split("+"))
-    task = told.get("array_task_id")
+    task = entry.get("array_task_id")
     is_task = bool(task.get("set")) if isinstance(task, Mapping) else task is not None
     return Job(
-        number(told["job_id"]),
-        _text(told, "name"),
-        _text(told, "user_name"),
-        number(told.get("user_id")),
-        (flags[0], *flags[1:]),  # one at least
-        array=number(told.get("array_job_id")),
+        number(entry["job_id"]),
+        _text(entry, "name"),
+        _text(entry, "user_name"),
+        number(entry.get("user_id")),
+        (flags[0], *flags[1:]),  # raises IndexError without a state
+        array=number(entry.get("array_job_id")),
         task=number(task) if is_task else None,
-        reason=_text(told, "state_reason"),
-        description=_text(told, "state_description"),
-        partition=_text(told, "partition"),
-        account=_text(told, "account"),
-        qos=_text(told, "qos"),
-        nodes=_text(told, "nodes"),
-        needs=_text(told, "required_nodes"),
-        features=_text(told, "features"),
-        dependency=_text(told, "dependency"),
-        reservation=_text(told, "resv_name"),
-        failed_node=_text(told, "failed_node"),
-        node_count=number(told.get("node_count")),
-        switches=number(told.get("required_switches")),
-        begin=number(told.get("eligible_time")),
-        start=number(told.get("start_time")),
-        end=number(told.get("end_time")),
-        minutes=number(told.get("time_limit")),
-        restarts=number(told.get("restart_cnt")),
-        asked=_text(told, "tres_req_str"),
-        status=_exit(told, "return_code"),
-        signal=_exit(told, "signal"),
-        output=_text(told, "standard_output"),
+        reason=_text(entry, "state_reason"),
+        description=_text(entry, "state_description"),
+        partition=_text(entry, "partition"),
+        account=_text(entry, "account"),
+        qos=_text(entry, "qos"),
+        nodes=_text(entry, "nodes"),
+        needs=_text(entry, "required_nodes"),
+        features=_text(entry, "features"),
+        dependency=_text(entry, "dependency"),
+        reservation=_text(entry, "resv_name"),
+        failed_node=_text(entry, "failed_node"),
+        node_count=number(entry.get("node_count")),
+        switches=number(entry.get("required_switches")),
+        begin=number(entry.get("eligible_time")),
+        start=number(entry.get("start_time")),
+        end=number(entry.get("end_time")),
+        minutes=number(entry.get("time_limit")),
+        restarts=number(entry.get("restart_cnt")),
+        resources=_text(entry, "tres_req_str"),
+        status=_exit(entry, "return_code"),
+        signal=_exit(entry, "signal"),
+        output=_text(entry, "standard_output"),
     )
 
 
-def _text(told: Mapping[str, Any], key: str) -> str:
-    value = told.get(key)
+def _text(entry: Mapping[str, Any], key: str) -> str:
+    value = entry.get(key)
     return "" if value is None else str(value)
 
 
-def _exit(told: Mapping[str, Any], part: str) -> int:
-    """A part of an exit: an object since 23.02, and before that one number, as wait(2) has it."""
-    code = told.get("exit_code")
+def _exit(entry: Mapping[str, Any], part: str) -> int:
+    """Return a part of the exit code: an object since 23.02, a wait(2) status before."""
+    code = entry.get("exit_code")
     if not isinstance(code, Mapping):
         whole = number(code)
         return whole >> 8 if part == "return_code" else whole & 0x7F

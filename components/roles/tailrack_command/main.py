@@ -1,4 +1,4 @@
-"""The command `tailrack` on the head node. A subcommand is a module that has NAME, HELP, `arguments` and `run`."""
+"""The command `tailrack` on the head node. A subcommand is a module with NAME, HELP, `arguments` and `run`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ SUBCOMMANDS: Sequence[Any] = (nodes, resume, why, costs, idle)
 
 
 def main(words: Sequence[str]) -> int:
-    """Run a subcommand; return the exit status: 1 where it was refused or failed, 2 for words that are none."""
-    parser = argparse.ArgumentParser(prog="tailrack", description="What a Slurm cluster made by tailrack can be asked.")
+    """Run a subcommand and return its exit status; 1 after an error (argparse exits with 2 for wrong arguments)."""
+    parser = argparse.ArgumentParser(prog="tailrack", description="Show and change the state of a tailrack cluster.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in SUBCOMMANDS:
         module.arguments(commands.add_parser(module.NAME, help=module.HELP, description=module.HELP))

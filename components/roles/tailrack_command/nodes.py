@@ -1,4 +1,4 @@
-"""`tailrack nodes`: every node's state; of those that are out whose it is, why, since when, and what comes next."""
+"""`tailrack nodes`: show every node's state; for nodes that are out also the cause, the time and the next command."""
 
 from __future__ import annotations
 
@@ -13,22 +13,25 @@ from dataclasses import asdict
 
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.ask import Failure, ask, failure
-from components.roles.tailrack_command.owners import Out, why_out
+from components.roles.tailrack_command.out_reason import Out, why_out
 from components.validation.preflight.findings import plain
 from components.validation.slurm_nodes import Node
 
-NAME, HELP = "nodes", "show every node's state; why one is out, whose that is, since when, and the next command"
+NAME, HELP = (
+    "nodes",
+    "show every node's state; for nodes that are out also who or what caused it, since when, and the next command",
+)
 AT_ONCE = 16
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add its words."""
+    """Add the options."""
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("nodes", nargs="*", metavar="NODE", help="these alone")
+    parser.add_argument("nodes", nargs="*", metavar="NODE", help="only these nodes")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print it; the status is 0 whoever is out."""
+    """Print the nodes. The exit status is 0 even if nodes are out."""
     found = slurm.nodes(*arguments.nodes)
     failures = failures_of([node for node in found if node.out and node.answers])
     why = {node.name: why_out(node, failures.get(node.name)) for node in found}
@@ -37,18 +40,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def failures_of(out: Sequence[Node]) -> Mapping[str, Failure]:
-    """The last failure of a prolog or epilog on nodes that are out after one; only root can ask them."""
-    asked = [node.name for node in out if (why := why_out(node)) is not None and why.whose in ("prolog", "epilog")]
-    if not asked or os.geteuid() != 0:
+    """Ask nodes that are out after a failed prolog or epilog for their last failure. Only root can ask them."""
+    names = [node.name for node in out if (why := why_out(node)) is not None and why.whose in ("prolog", "epilog")]
+    if not names or os.geteuid() != 0:
         return {}
-    own = socket.gethostname()
+    own_name = socket.gethostname()
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        told = pool.map(lambda name: failure(ask(name, "last-failure", own)), asked)
-        return {name: each for name, each in zip(asked, told, strict=True) if each is not None}
+        failures = pool.map(lambda name: failure(ask(name, "last-failure", own_name)), names)
+        return {name: failed for name, failed in zip(names, failures, strict=True) if failed is not None}
 
 
 def as_json(nodes: Sequence[Node], why: Mapping[str, Out | None]) -> str:
-    """`{"nodes": [{name, state, out, whose, who, reason, since, next}]}`; since in Unix seconds, null where unknown."""
+    """Return `{"nodes": [{name, state, out, whose, who, reason, since, next}]}`; `since` in Unix seconds, or null."""
     none = {"whose": None, "who": None, "reason": None, "next": None}
     rows = [
         {
@@ -64,17 +67,17 @@ def as_json(nodes: Sequence[Node], why: Mapping[str, Out | None]) -> str:
 
 
 def as_text(nodes: Sequence[Node], why: Mapping[str, Out | None], now: float) -> str:
-    """One line a node, and below those that are out, each with its reason and the next command."""
-    wide = max((len(node.name) for node in nodes), default=0)
+    """Return one line per node; below a node that is out follow its reason and the next command."""
+    width = max((len(node.name) for node in nodes), default=0)
     lines = []
     for node in nodes:
-        lines.append(f"{plain(node.name):{wide}}  {plain(node.state)}")
+        lines.append(f"{plain(node.name):{width}}  {plain(node.state)}")
         if (out := why[node.name]) is None:
             continue
-        whose = f"{out.whose} {out.who}".strip()
+        cause = f"{out.whose} {out.who}".strip()
         since = f", since {_ago(node.since, now)}" if node.since else ""
-        indent = " " * (wide + 2)
-        lines += [f"{indent}{plain(whose)}{since}: {plain(out.reason)}", f"{indent}next: {plain(out.next)}"]
+        indent = " " * (width + 2)
+        lines += [f"{indent}{plain(cause)}{since}: {plain(out.reason)}", f"{indent}next: {plain(out.next)}"]
     if not nodes:
         return "the cluster has no nodes"
     count = sum(node.out for node in nodes)
@@ -82,12 +85,12 @@ def as_text(nodes: Sequence[Node], why: Mapping[str, Out | None], now: float) ->
 
 
 def _ago(moment: int, now: float) -> str:
-    """`2026-11-23 02:15 UTC (40 min)`."""
+    """Return a time such as `2026-11-23 02:15 UTC (40 min)`."""
     seconds = max(0, int(now) - moment)
     if seconds < 3600:
-        length = f"{seconds // 60} min"
+        age = f"{seconds // 60} min"
     elif seconds < 48 * 3600:
-        length = f"{seconds // 3600} h"
+        age = f"{seconds // 3600} h"
     else:
-        length = f"{seconds // 86400} days"
-    return f"{time.strftime('%Y-%m-%d %H:%M', time.gmtime(moment))} UTC ({length})"
+        age = f"{seconds // 86400} days"
+    return f"{time.strftime('%Y-%m-%d %H:%M', time.gmtime(moment))} UTC ({age})"

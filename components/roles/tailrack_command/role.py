@@ -1,4 +1,4 @@
-"""The command `tailrack` on the head node: why nodes are out, and back in; and what nodes answer it."""
+"""The command `tailrack` on the head node, and the programs on nodes that answer it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from components.roles.ssh_trust.answers import ANSWERS
 
 
 def role(_settings: ClusterSettings) -> Role:
-    """Users may call it too: what it shows is what Slurm tells everybody."""
+    """Return the role. All users can run the command: it shows only data that Slurm shows everybody."""
     return Role(
         "tailrack_command",
         after=("ssh_trust",),

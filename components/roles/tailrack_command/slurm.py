@@ -1,4 +1,4 @@
-"""What slurmctld says, asked by scontrol; releases from 23.11 on."""
+"""Query slurmctld with scontrol, and the accounting with sacct. Works with Slurm 23.11 and later."""
 
 from __future__ import annotations
 
@@ -14,61 +14,61 @@ LIMIT_SECONDS = 30
 
 
 class SlurmError(Exception):
-    """slurmctld did not answer, or refused: what to tell a person."""
+    """slurmctld did not answer or refused the command. The message is for people."""
 
 
 def nodes(*names: str) -> list[Node]:
-    """Ask slurmctld for all nodes, or for some. Raises SlurmError, also for a node that it does not know."""
-    said = scontrol("show", "nodes", *([",".join(names)] if names else []), "--json")
+    """Return all nodes, or the named ones. Raise SlurmError, also for an unknown node."""
+    output = scontrol("show", "nodes", *([",".join(names)] if names else []), "--json")
     try:
-        found = read_nodes(said)
+        found = read_nodes(output)
     except ValueError:
         raise SlurmError("scontrol does not print nodes as JSON here; see 'scontrol show nodes --json'") from None
-    there = {node.name for node in found}
-    # scontrol leaves out those that it does not know. A name may be Slurm's short form of several.
-    if short := [name for name in names if name not in there]:
-        missing = [name for name in expand(",".join(short)) if name not in there]
+    existing = {node.name for node in found}
+    # scontrol omits unknown nodes. A name can be Slurm's short form of several names.
+    if short := [name for name in names if name not in existing]:
+        missing = [name for name in expand(",".join(short)) if name not in existing]
         if missing:
-            raise SlurmError(f"there is no node {', '.join(missing)}; 'tailrack nodes' shows all of them")
+            raise SlurmError(f"there is no node {', '.join(missing)}; 'tailrack nodes' shows all nodes")
     return found
 
 
 def jobs(name: str) -> list[Job]:
-    """Ask slurmctld for a job, or for all tasks of an array; what it forgot the books may know. Raises SlurmError."""
+    """Return a job, or all tasks of an array, from slurmctld or else from the accounting. Raise SlurmError."""
     try:
-        said = scontrol("show", "job", name, "--json")
+        output = scontrol("show", "job", name, "--json")
     except SlurmError as error:
         if "invalid job id" not in str(error).lower():
             raise
-        said = '{"jobs": []}'
+        output = '{"jobs": []}'
     try:
-        found = read_jobs(said)
+        found = read_jobs(output)
     except ValueError:
         raise SlurmError("scontrol does not print jobs as JSON here; see 'scontrol show job --json'") from None
-    found = found or _in_books(name)
+    found = found or _from_accounting(name)
     if not found:
         raise SlurmError(
-            f"there is no job {name}, or it ended minutes ago and nobody keeps books (tailrack:accounting); "
-            "'squeue' shows those that wait and run"
+            f"there is no job {name}, or it ended minutes ago and the cluster has no tailrack:accounting; "
+            "'squeue' shows waiting and running jobs"
         )
     return found
 
 
-def _in_books(name: str) -> list[Job]:
-    """A job that slurmctld has forgotten, with what the accounting keeps of it."""
-    said = _sacct(name, "JobIDRaw,JobID,JobName,User,State,ExitCode,NodeList,Partition,ReqTRES,TimelimitRaw")
-    found = []
-    for line in said.splitlines():
+def _from_accounting(name: str) -> list[Job]:
+    """Return a job that slurmctld no longer knows, with the fields that the accounting keeps."""
+    output = _sacct(name, "JobIDRaw,JobID,JobName,User,State,ExitCode,NodeList,Partition,ReqTRES,TimelimitRaw")
+    jobs = []
+    for line in output.splitlines():
         fields = line.split("|")
         if len(fields) != 10 or not fields[0].isdecimal():
             continue
-        raw, title, called, user, state, code, nodes, partition, asked, minutes = fields
+        raw, title, job_name, user, state, code, nodes, partition, resources, minutes = fields
         array, _, task = title.partition("_")
         status, _, signal = code.partition(":")
-        found.append(
+        jobs.append(
             Job(
                 int(raw),
-                called,
+                job_name,
                 user,
                 0,
                 (state.split(" ")[0],),
@@ -76,17 +76,17 @@ def _in_books(name: str) -> list[Job]:
                 task=int(task) if task.isdecimal() else None,
                 nodes=nodes,
                 partition=partition,
-                asked=asked,
+                resources=resources,
                 minutes=int(minutes) if minutes.isdecimal() else 0,
                 status=int(status) if status.isdecimal() else 0,
                 signal=int(signal) if signal.isdecimal() else 0,
             )
         )
-    return found
+    return jobs
 
 
 def cancelled_by(name: str) -> str:
-    """Who cancelled a job, where the books know; else empty."""
+    """Return the user who cancelled a job; empty if the accounting does not know."""
     _, _, number = _sacct(name, "State").partition("\n")[0].partition("CANCELLED by ")
     if not number.strip().isdecimal():
         return ""
@@ -97,12 +97,12 @@ def cancelled_by(name: str) -> str:
 
 
 def expand(short: str) -> list[str]:
-    """Names of nodes from Slurm's short form of them. Raises SlurmError."""
+    """Return the node names of Slurm's short form. Raise SlurmError."""
     return scontrol("show", "hostnames", short).split()
 
 
 def _sacct(name: str, fields: str) -> str:
-    """What the books say; empty where there are none."""
+    """Return sacct's output; empty if there is no accounting."""
     try:
         return _run("sacct", "-X", "-n", "-P", "-j", name, "-o", fields)
     except SlurmError:
@@ -110,16 +110,16 @@ def _sacct(name: str, fields: str) -> str:
 
 
 def used(begin: int, end: int) -> list[tuple[str, int, int]] | None:
-    """Nodes in Slurm's short form, and from when to when a job had them, of all jobs between two times.
+    """Return the nodes (in Slurm's short form), start and end of each job between two times.
 
-    None where nobody keeps books, or they do not answer.
+    None without accounting, or if slurmdbd does not answer.
     """
     span = ("-S", _moment(begin), "-E", _moment(end))
     try:
-        said = _run("sacct", "-a", "-X", "-n", "-P", *span, "-o", "NodeList,Start,End", SLURM_TIME_FORMAT="%s")
+        output = _run("sacct", "-a", "-X", "-n", "-P", *span, "-o", "NodeList,Start,End", SLURM_TIME_FORMAT="%s")
     except SlurmError:
         return None
-    rows = [line.rsplit("|", 2) for line in said.splitlines()]
+    rows = [line.rsplit("|", 2) for line in output.splitlines()]
     return [
         (row[0], int(row[1]), int(row[2]) if row[2].isdecimal() else end)
         for row in rows
@@ -132,7 +132,7 @@ def _moment(seconds: int) -> str:
 
 
 def scontrol(*words: str) -> str:
-    """Run scontrol and return what it prints. Raises SlurmError with what it says."""
+    """Run scontrol and return its output. Raise SlurmError with its error message."""
     return _run("scontrol", *words)
 
 
@@ -149,10 +149,10 @@ def _run(*words: str, **environment: str) -> str:
             check=False,
         )
     except FileNotFoundError:
-        raise SlurmError(f"there is no {words[0]} here; run it on the head node") from None
+        raise SlurmError(f"{words[0]} is not installed here; run this command on the head node") from None
     except subprocess.TimeoutExpired:
         raise SlurmError(f"slurmctld has not answered for {LIMIT_SECONDS} s; see 'journalctl -u slurmctld'") from None
     if done.returncode != 0:
-        said = " ".join((done.stderr or done.stdout).split())
-        raise SlurmError(f"{' '.join(words[:3])}: {said or f'exit status {done.returncode}'}")
+        message = " ".join((done.stderr or done.stdout).split())
+        raise SlurmError(f"{' '.join(words[:3])}: {message or f'exit status {done.returncode}'}")
     return done.stdout

@@ -1,4 +1,4 @@
-"""`tailrack why JOBID`: why a job waits, or how it has ended, in sentences, with what to do."""
+"""`tailrack why JOBID`: explain in sentences why a job waits or how it ended, and name the next command."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ from dataclasses import asdict
 from pathlib import Path
 
 from components.roles.tailrack_command import slurm
-from components.roles.tailrack_command.ended import why_it_ended
 from components.roles.tailrack_command.job import Job
+from components.roles.tailrack_command.job_end import why_it_ended
 from components.roles.tailrack_command.slurm import SlurmError
-from components.roles.tailrack_command.waiting import Why, why_it_waits
+from components.roles.tailrack_command.wait_reason import Why, why_it_waits
 from components.validation.preflight.findings import plain
 from components.validation.slurm_jobs import read_kept
 from components.validation.slurm_nodes import Node
 
-NAME, HELP = "why", "say why a job waits or how it has ended, and what to do"
+NAME, HELP = "why", "explain why a job waits or how it ended, and what to do"
 JOB = re.compile(r"[0-9]{1,10}(_[0-9]{1,10})?")
 MOST_TASKS = 20
-# Of a job's output: its end.
+# Only the end of a job's output is read.
 READ_CHARACTERS = 20_000
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add its words."""
+    """Add the options."""
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("job", metavar="JOBID", help="its number; 12_3 for a task of an array")
+    parser.add_argument("job", metavar="JOBID", help="the job's id; 12_3 for a task of an array")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print it."""
+    """Print the explanation."""
     if not JOB.fullmatch(arguments.job):
-        raise SlurmError(f"{arguments.job!r} is no job's number; write one such as 12, or 12_3 for a task of an array")
+        raise SlurmError(f"{arguments.job!r} is not a job id; write one such as 12, or 12_3 for a task of an array")
     jobs = slurm.jobs(arguments.job)
     nodes = slurm.nodes() if any(job.waits for job in jobs) else []
-    told = [(job, _why(job, nodes)) for job in jobs[:MOST_TASKS]]
+    explained = [(job, _why(job, nodes)) for job in jobs[:MOST_TASKS]]
     if arguments.json:
-        rows = [{"job": job.title, "user": job.user, "state": job.state, **asdict(why)} for job, why in told]
+        rows = [{"job": job.title, "user": job.user, "state": job.state, **asdict(why)} for job, why in explained]
         print(json.dumps({"jobs": rows}, indent=2))
         return 0
-    print("\n\n".join(as_text(job, why) for job, why in told))
+    print("\n\n".join(as_text(job, why) for job, why in explained))
     if len(jobs) > MOST_TASKS:
-        print(f"\nand {len(jobs) - MOST_TASKS} more tasks; ask for one: tailrack why {arguments.job}_0")
+        print(f"\nand {len(jobs) - MOST_TASKS} more tasks; to see one: tailrack why {arguments.job}_0")
     return 0
 
 
 def as_text(job: Job, why: Why) -> str:
-    """A line that says which job, its sentences, and what to do."""
+    """Return a line with the job and its state, the sentences, and the next command."""
     lines = [f"job {job.title} ({job.name}) of {job.user}: {', '.join(job.flags).lower().replace('_', ' ')}"]
     lines += [f"  {sentence}" for sentence in why.sentences]
     if why.next:
@@ -63,20 +63,22 @@ def _why(job: Job, nodes: Sequence[Node]) -> Why:
     if job.waits:
         return why_it_waits(job, nodes, slurm.expand)
     if job.runs and "COMPLETING" in job.flags:
-        return Why((f"It has ended, and these nodes clean up after it: {job.nodes}.",))
-    # Slurm's word of a job that has its nodes, and of which nothing runs yet.
+        return Why((f"It has ended, and these nodes are cleaning up: {job.nodes}.",))
+    # The reason of a job that has its nodes but has not started yet.
     if job.runs and job.reason == "Prolog":
-        return Why((f"Its prolog runs on its nodes, {job.nodes}: it begins when that is done.",))
+        return Why((f"Its prolog is running on its nodes, {job.nodes}; it starts after that.",))
     if job.runs:
         since = time.strftime("%Y-%m-%d %H:%M", time.gmtime(job.start))
-        again = f" It was begun anew {job.restarts} times." if job.restarts else ""
-        return Why((f"It runs on {job.nodes or 'nodes that get ready'} since {since} UTC.{again}",))
+        restarts = f" Restarts so far: {job.restarts}." if job.restarts else ""
+        return Why(
+            (f"It has been running on {job.nodes or 'nodes that are getting ready'} since {since} UTC.{restarts}",)
+        )
     cancelled_by = slurm.cancelled_by(job.title) if job.state == "CANCELLED" else ""
     return why_it_ended(job, _output(job), cancelled_by)
 
 
 def _output(job: Job) -> str:
-    """The end of a job's output, for its user alone: root opens no file whose path a user has chosen."""
+    """Return the end of a job's output, for its user only: root opens no file whose path a user chose."""
     if os.geteuid() != job.user_number or not job.user_number or not job.output:
         return ""
     return read_kept(Path(job.output))[-READ_CHARACTERS:]

@@ -14,8 +14,8 @@ from cli.output.terminal import lines
 from cli.preview.changed_lines import values_and_script
 from cli.preview.comment import _text
 from components.roles.nfs_exports.export import clients
-from components.roles.tailrack_command.ended import why_it_ended
 from components.roles.tailrack_command.job import Job
+from components.roles.tailrack_command.job_end import why_it_ended
 from components.validation.nccl_log import separate
 from components.validation.nccl_tests import parse
 from components.validation.node_names import node_names

@@ -86,7 +86,7 @@ def test_what_people_read_names_the_idle_ones_and_says_what_is_an_estimate() -> 
     used = [("r[1-2]", NOW - 10 * HOUR, NOW - 5 * HOUR)]
     text = as_text(costs.costs({"r1": BOOK["r1"], "r2": BOOK["r2"]}, NODES, used, NOW), NOW - 10 * HOUR, NOW)
     assert text.splitlines()[:2] == [
-        "4.00 USD an hour now; 40.00 USD since 2026-09-21 04:13 UTC; jobs had 50% of these node hours",
+        "4.00 USD an hour now; 40.00 USD since 2026-09-21 04:13 UTC; jobs used 50% of these node hours",
         "r1 idle for 3 h 0 min: 6.00 USD (2.00 an hour)",
     ]
     assert text.endswith(costs.ESTIMATE)

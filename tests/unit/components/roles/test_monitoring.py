@@ -36,8 +36,8 @@ NODES = [
     Node("b1", frozenset({"IDLE"}), partitions=frozenset({"all"})),
 ]
 JOBS = [
-    Job(1, "x", "ada", 6001, ("RUNNING",), partition="all", nodes="a1", asked="cpu=4,gres/gpu=6"),
-    Job(2, "x", "ada", 6001, ("PENDING",), partition="gone,site-x", asked="cpu=4,gres/gpu=60"),
+    Job(1, "x", "ada", 6001, ("RUNNING",), partition="all", nodes="a1", resources="cpu=4,gres/gpu=6"),
+    Job(2, "x", "ada", 6001, ("PENDING",), partition="gone,site-x", resources="cpu=4,gres/gpu=60"),
     Job(3, "x", "ada", 6001, ("COMPLETED",), partition="all"),
     Job(4, "x", "ada", 6001, ("RUNNING", "COMPLETING"), partition="all"),
 ]

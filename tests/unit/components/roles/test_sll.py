@@ -24,16 +24,16 @@ from components.roles.sll.snapshot import Snapshot, brief, gpus_of, read_sites, 
 from components.roles.sll.table import page, summary, table
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.slurm import SlurmError
-from components.roles.tailrack_command.waiting import Why
+from components.roles.tailrack_command.wait_reason import Why
 from components.validation.slurm_nodes import Node
 from stacks.config import parse
 from tests.unit.configs import LAB
 
 NOW = 1_790_000_000
 RUNS = Job(
-    7, "train", "ada", 6001, ("RUNNING",), nodes="a[1-2]", node_count=2, start=NOW - 3723, asked="cpu=4,gres/gpu=16"
+    7, "train", "ada", 6001, ("RUNNING",), nodes="a[1-2]", node_count=2, start=NOW - 3723, resources="cpu=4,gres/gpu=16"
 )
-WAITS = Job(8, "eval", "bob", 6002, ("PENDING",), reason="Resources", node_count=1, asked="cpu=1")
+WAITS = Job(8, "eval", "bob", 6002, ("PENDING",), reason="Resources", node_count=1, resources="cpu=1")
 NODES = [
     Node("a1", frozenset({"ALLOCATED"}), gpus="h200:8"),
     Node("a2", frozenset({"ALLOCATED"}), gpus="h200:8, a100:4"),
@@ -53,14 +53,14 @@ def test_a_job_that_runs_is_shown_with_its_nodes_gpus_time_and_site_and_one_that
     assert heading.split()[:7] == ["JOB", "USER", "NODES", "GPUS", "ELAPSED", "STATE", "SITE"]
     assert first.split() == ["7", "ada", "a[1-2]", "16", "1:02:03", "running", "cloud-a", "train"]
     assert second.split()[:5] == ["8", "bob", "1", "0", "pending"]
-    assert second.endswith("eval: waits for 1 node with cpu=1 in all, and is next")
+    assert second.endswith("eval: waits for 1 node with cpu=1 in total, and is next")
     assert summary(seen(WAITS, RUNS), NOW) == ["1 running, 1 waiting; 3 nodes, 1 out (b1); 16 of 20 GPUs in use"]
 
 
 def test_a_job_that_waits_for_nodes_that_are_out_says_which() -> None:
     given = Job(9, "x", "ada", 6001, ("PENDING",), reason="ReqNodeNotAvail", description="UnavailableNodes:b1")
     (row,) = seen(given)["jobs"]
-    assert row["why"] == "Nodes that it could have, or asks for, take no jobs: b1 (drained): new disk"
+    assert row["why"] == "Nodes that it requests or could use take no jobs: b1 (drained): new disk"
 
 
 def test_jobs_that_have_ended_are_not_shown() -> None:
@@ -74,7 +74,7 @@ def test_jobs_that_have_ended_are_not_shown() -> None:
     "name", ["\x1b[2J\x1b]0;owned\x07", "a\nb\rc", "\x9b31m", "\u202eevil", "\x1b[6n", "\ud800", "\x00", "x" * 100_000]
 )
 def test_what_users_write_cannot_reach_a_terminal(name: str) -> None:
-    hostile = Job(7, name, name, 6001, ("PENDING",), reason=name, nodes=name, features=name, asked=name)
+    hostile = Job(7, name, name, 6001, ("PENDING",), reason=name, nodes=name, features=name, resources=name)
     found = read_snapshot(json.dumps(seen(hostile)))
     for line in [*page(found, NOW, 40), *table(found["jobs"], NOW)]:
         assert line.isprintable()

@@ -14,7 +14,7 @@ import pytest
 from components.roles.role import FOLDER
 from components.roles.tailrack_command import ask, main, nodes, resume, slurm
 from components.roles.tailrack_command.ask import NO_ANSWER, NO_CHECKS, Answer, Failure, checked, failure
-from components.roles.tailrack_command.owners import TAILRACK, why_out
+from components.roles.tailrack_command.out_reason import TAILRACK, why_out
 from components.roles.tailrack_command.slurm import SlurmError
 from components.validation.preflight.drain import HEALTH_PREFIX
 from components.validation.slurm_nodes import Node, read_nodes
@@ -160,7 +160,7 @@ def test_the_checks_of_a_node_are_read_as_a_list_or_an_object_that_has_it(said: 
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (Answer(NO_CHECKS, ""), "it has no checks of its own"),
+        (Answer(NO_CHECKS, ""), "the node has no checks installed"),
         (Answer(NO_ANSWER, "Connection timed out"), "its checks did not run (Connection timed out)"),
         (Answer(0, "hello"), "its checks printed no findings"),
         (Answer(124, ""), "its checks printed no findings (exit status 124)"),
@@ -186,7 +186,7 @@ def test_what_a_node_prints_comes_back_whatever_it_exits_with(
     monkeypatch.setattr("os.geteuid", lambda: 0)
     monkeypatch.setattr("subprocess.run", lambda words, **how: real(["bash", "-c", program], **how))
     answer = ask.ask("a1", "checks", "head")
-    assert (answer.status, answer.said.strip()) == (status, said)
+    assert (answer.status, answer.output.strip()) == (status, said)
 
 
 @pytest.mark.parametrize("said", ["", "{", "[]", '{"time": "soon"}', '{"time": [1]}'])
@@ -265,7 +265,7 @@ def test_a_refusal_says_the_finding_its_remedy_and_what_to_do(
     said = capsys.readouterr()
     assert "error: disk: / is 99 % full; make room" in said.out
     assert "a1 stays out: disk: / is 99 % full" in said.err
-    assert "next: repair that, or 'tailrack resume --force a1'" in said.err
+    assert "next: repair that, or run 'tailrack resume --force a1'" in said.err
 
 
 @pytest.mark.parametrize("name", ["a1,b1", "-x", "ALL", "a[1-9]", ""])
@@ -274,7 +274,7 @@ def test_what_is_no_name_of_one_node_is_refused(
 ) -> None:
     world = World(monkeypatch, DRAINED, Answer(0, "[]"))
     assert main.main(["resume", "--", name]) == 1
-    assert "is no name of one node" in capsys.readouterr().err
+    assert "is not the name of a node" in capsys.readouterr().err
     assert world.updates == []
 
 
@@ -294,7 +294,7 @@ def test_a_node_that_the_cluster_does_not_have_is_said_to_be_none(
     monkeypatch.setattr("os.geteuid", lambda: 0)
     assert main.main(words) == 1
     said = capsys.readouterr()
-    assert said.err == f"tailrack: there is no node {missing}; 'tailrack nodes' shows all of them\n"
+    assert said.err == f"tailrack: there is no node {missing}; 'tailrack nodes' shows all nodes\n"
     assert said.out == ""
 
 

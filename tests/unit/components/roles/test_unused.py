@@ -14,8 +14,8 @@ from components.roles.tailrack_command import idle, slurm
 from components.roles.tailrack_command.book import Stay
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.main import main
+from components.roles.tailrack_command.node_use import Use, could_run, idle_since, use
 from components.roles.tailrack_command.slurm import SlurmError
-from components.roles.tailrack_command.unused import Use, could_run, idle_since, use
 from components.validation.node_names import node_names
 from components.validation.slurm_nodes import Node, read_nodes
 
@@ -42,15 +42,17 @@ def asked(*nodes: Node, jobs: list[Job] | None = None, book: Any = None, minutes
 
 
 def test_nodes_whose_last_job_ended_before_the_limit_are_unused() -> None:
-    assert asked(node("r1"), node("r2")) == Use(True, "all 2 nodes have been idle for 120 min or more, longer than 30")
-    assert asked(node("r1")).why == "r1 has been idle for 120 min or more, longer than 30"
+    assert asked(node("r1"), node("r2")) == Use(
+        True, "all 2 nodes have been idle for at least 120 min; the limit is 30 min"
+    )
+    assert asked(node("r1")).why == "r1 has been idle for at least 120 min; the limit is 30 min"
 
 
 @pytest.mark.parametrize(("idle_for", "unused"), [(29 * 60, False), (30 * 60 + 59, False), (31 * 60, True)])
 def test_the_one_that_was_used_last_counts(idle_for: int, unused: bool) -> None:
     found = asked(node("r1"), node("r2", last_busy=NOW - idle_for))
     assert found.unused == unused
-    assert unused or found.why == f"r2 has been idle for {idle_for // 60} min, and may be for 30"
+    assert unused or found.why == f"r2 has been idle for {idle_for // 60} min; the limit is 30 min"
 
 
 def test_a_node_that_has_just_come_is_idle_since_then_whatever_slurm_says() -> None:
@@ -105,15 +107,15 @@ def test_a_job_that_waits_and_could_run_there_keeps_all() -> None:
         ({"features": "site-cloud-a"}, False),
         ({"features": "site-cloud-a|nvme"}, True),
         ({"features": "[site-cloud-a*2]"}, True),
-        ({"asked": "cpu=8,gres/gpu=8"}, True),
-        ({"asked": "cpu=8,gres/gpu=8,gres/gpu:h100=8"}, True),
-        ({"asked": "cpu=8,gres/gpu=8,gres/gpu:a100=8"}, False),
+        ({"resources": "cpu=8,gres/gpu=8"}, True),
+        ({"resources": "cpu=8,gres/gpu=8,gres/gpu:h100=8"}, True),
+        ({"resources": "cpu=8,gres/gpu=8,gres/gpu:a100=8"}, False),
     ],
 )
 def test_which_jobs_could_run_there(more: dict[str, Any], could: bool) -> None:
     found = could_run(job(**more), [node("r1")], minutes=30, now=NOW, expand=node_names)
     assert found == could
-    assert not could_run(job(asked="gres/gpu=1"), [node("r1", gpus="")], minutes=30, now=NOW, expand=node_names)
+    assert not could_run(job(resources="gres/gpu=1"), [node("r1", gpus="")], minutes=30, now=NOW, expand=node_names)
 
 
 def test_a_node_that_left_the_cluster_is_idle_since_then_and_one_that_never_came_keeps_all() -> None:
@@ -121,9 +123,9 @@ def test_a_node_that_left_the_cluster_is_idle_since_then_and_one_that_never_came
     names, nodes = ["r1", "r2"], {"r1": node("r1")}
     assert use(names, nodes, [], gone, minutes=30, now=NOW, expand=node_names).unused
     never = use(names, nodes, [], {"r1": CAME}, minutes=30, now=NOW, expand=node_names)
-    assert never == Use(False, "r2: slurmctld does not know it, and it never was in the cluster")
+    assert never == Use(False, "r2: slurmctld does not know it, and it was never in the cluster")
     unsure = asked(node("r1", last_busy=0), book={})
-    assert unsure == Use(False, "r1: slurmctld does not know since when it is idle")
+    assert unsure == Use(False, "r1: slurmctld does not know how long it has been idle")
 
 
 def test_nodes_are_read_with_what_they_did_last() -> None:

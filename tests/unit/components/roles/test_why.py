@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from components.roles.tailrack_command import slurm, why
-from components.roles.tailrack_command.ended import why_it_ended
 from components.roles.tailrack_command.job import Job, read_jobs
+from components.roles.tailrack_command.job_end import why_it_ended
 from components.roles.tailrack_command.main import main
 from components.roles.tailrack_command.slurm import SlurmError
-from components.roles.tailrack_command.waiting import why_it_waits
+from components.roles.tailrack_command.wait_reason import why_it_waits
 from components.validation.slurm_nodes import Node
 
 # The shape of 24.11 (data_parser/v0.0.42), cut to what is read.
@@ -87,35 +87,35 @@ def waits(**changed: Any) -> str:
 @pytest.mark.parametrize(
     ("reason", "description", "words"),
     [
-        ("Resources", "", ["2 nodes with cpu=16,mem=64G,node=2,gres/gpu=16", "is next", "Of 2 nodes 1 is idle"]),
+        ("Resources", "", ["2 nodes with cpu=16,mem=64G,node=2,gres/gpu=16", "is next", "1 of 2 nodes is idle"]),
         ("Resources", "", ["in 1 site", "--switches=2 lets", "1 node out", "b1 (drained): Xid 79 GPU 3"]),
-        ("Priority", "", ["others are before it"]),
+        ("Priority", "", ["other jobs are ahead of it"]),
         (
             "Resources",
             "Nodes required for job are DOWN, DRAINED or reserved for jobs in",
-            ["have other jobs, or are out"],
+            ["have other jobs or are out"],
         ),
         ("ReqNodeNotAvail", "ReqNodeNotAvail, UnavailableNodes:b1", ["take no jobs", "Xid 79", "next: tailrack nodes"]),
         ("ReqNodeNotAvail", "ReqNodeNotAvail, Reserved for maintenance", ["reserved", "tailrack-older"]),
         ("Resources", "ReqNodeNotAvail, May be reserved for other job", ["reserved", "scontrol show reservation"]),
-        ("JobHeldUser", "", ["its user asked", "next: scontrol release 12"]),
+        ("JobHeldUser", "", ["held by its user", "next: scontrol release 12"]),
         ("JobHeldAdmin", "", ["administrator"]),
         ("JobHeldAdmin", "launch failed requeued held", ["could not start it", "scontrol release 12"]),
         ("Dependency", "", ["waits for other jobs: afterok:7"]),
-        ("DependencyNeverSatisfied", "", ["never begins", "scancel 12"]),
+        ("DependencyNeverSatisfied", "", ["never starts", "scancel 12"]),
         ("BeginTime", "", ["--begin"]),
-        ("BadConstraints", "", ["No node can ever", "cpu=16", "sinfo -o '%N %c %m %G %f'"]),
+        ("BadConstraints", "", ["No node can provide", "cpu=16", "sinfo -o '%N %c %m %G %f'"]),
         ("PartitionDown", "", ["munge key", "partitionname=all state=up"]),
         ("PartitionTimeLimit", "", ["more time than partition all"]),
         ("AccountNotAllowed", "uid 6001 not in group", ["Its user, or its account 'lab', may not use partition all"]),
-        ("PartitionConfig", "", ["Partition all is not open to it", "scontrol show partition all"]),
+        ("PartitionConfig", "", ["Partition all no longer accepts", "scontrol show partition all"]),
         ("AssocGrpGRESMinutes", "", ["GPU hours of account 'lab' are used up"]),
         ("QOSGrpCPUMinutesLimit", "", ["the hours of QOS 'normal' are used up"]),
-        ("QOSMaxJobsPerUserLimit", "", ["QOS 'normal'", "what runs already"]),
-        ("AssocMaxMemPerJob", "", ["account 'lab'", "its own size"]),
-        ("QOSMinCpuNotSatisfied", "", ["asks for less than QOS 'normal' wants"]),
+        ("QOSMaxJobsPerUserLimit", "", ["QOS 'normal'", "running jobs have reached it"]),
+        ("AssocMaxMemPerJob", "", ["account 'lab'", "the job itself exceeds it"]),
+        ("QOSMinCpuNotSatisfied", "", ["requests less than the minimum of QOS 'normal'"]),
         ("JobArrayTaskLimit", "", ["--array"]),
-        ("SomethingNew", "of the next release", ["Slurm says: SomethingNew of the next release", "man squeue"]),
+        ("SomethingNew", "of the next release", ["Slurm's reason: SomethingNew of the next release", "man squeue"]),
     ],
 )
 def test_why_a_job_waits_is_told_in_sentences_with_what_to_do(
@@ -134,7 +134,7 @@ BUSY = Node("c1", frozenset({"ALLOCATED"}))
     ("node", "description", "words", "never"),
     [
         (BUSY, "ReqNodeNotAvail, May be reserved for other job", "squeue -w c1", "maintenance"),
-        (BUSY, "ReqNodeNotAvail", "It asks by name for c1: there are other jobs there", "maintenance"),
+        (BUSY, "ReqNodeNotAvail", "It requests c1 by name: other jobs run there", "maintenance"),
         (BUSY, "ReqNodeNotAvail, UnavailableNodes:", "squeue -w c1", "maintenance"),
         (Node("c1", frozenset({"IDLE", "RESERVED"})), "ReqNodeNotAvail", "scontrol show reservation", "by name"),
         (Node("c1", frozenset({"IDLE", "MAINTENANCE"})), "ReqNodeNotAvail", "reserved for maintenance", "by name"),
@@ -155,13 +155,13 @@ def test_a_node_that_a_job_asks_for_by_name_is_reserved_only_where_a_reservation
 def test_a_job_that_went_back_to_the_queue_is_told_so_and_not_of_its_own_begin() -> None:
     told = waits(state_reason="BeginTime", restart_cnt=2)
     assert "went back to the queue, 2 times so far: its user or an administrator requeued it" in told
-    assert "No node of it was lost" in told
+    assert "None of its nodes was lost" in told
     assert "--begin" not in told
 
 
 def test_a_job_whose_node_was_lost_is_told_of_that_node() -> None:
     told = waits(state_reason="BeginTime", restart_cnt=1, failed_node="b1")
-    assert "went back to the queue, 1 time so far: node b1 of it was lost" in told
+    assert "went back to the queue, 1 time so far: its node b1 was lost" in told
     assert "requeued" not in told
     assert "tailrack nodes b1" in told
 
@@ -173,9 +173,9 @@ def test_a_job_of_one_node_is_not_told_of_sites() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (ended("COMPLETED"), "ended well"),
-        (ended("OUT_OF_MEMORY"), "more memory than it had (64G in all)"),
-        (ended("TIMEOUT"), "all its 60 minutes"),
+        (ended("COMPLETED"), "completed successfully"),
+        (ended("OUT_OF_MEMORY"), "more memory than it had (64G in total)"),
+        (ended("TIMEOUT"), "its time limit of 60 minutes"),
         (ended("NODE_FAIL", failed_node="b1"), "lost: b1"),
         (ended("PREEMPTED"), "higher priority"),
         (ended("CANCELLED"), "cancelled by grace"),
@@ -183,10 +183,10 @@ def test_a_job_of_one_node_is_not_told_of_sites() -> None:
         (ended("FAILED", exit_code=code(3)), "exit status 3"),
         (ended("FAILED", exit_code=code(127)), "command was not found"),
         (ended("FAILED", exit_code=code(0, 11)), "signal 11 (SIGSEGV)"),
-        (ended("FAILED", exit_code=code(0, 9)), "signal 9 (SIGKILL), often for memory: it had 64G in all"),
+        (ended("FAILED", exit_code=code(0, 9)), "signal 9 (SIGKILL), often for lack of memory: it had 64G in total"),
         (ended("FAILED", exit_code=code(0, 99)), "signal 99."),
         (ended("FAILED", state_description="launch failed"), "could not start it: a1"),
-        (ended("FAILED") , "Slurm says: FAILED"),
+        (ended("FAILED") , "Slurm reports: FAILED"),
     ],
     ids=lambda given: given.state if isinstance(given, Job) else "",
 )  # fmt: skip
@@ -207,7 +207,7 @@ def test_how_a_job_has_ended_is_told(given: Job, words: str) -> None:
             "pyxis: container start failed with error code: 1\npyxis: printing enroot log file:\n"
             "pyxis:     [ERROR] Invalid argument: /shared/home/ada/nothing.sqsh\n"
             "pyxis: container was not started successfully by another task",
-            "there is no such image, or that file is none",
+            "there is no such image, or the file is not an image",
         ),
         ("pyxis: [ERROR] Invalid argument: /data with blanks:/data", "lines before"),
         ("pyxis: [ERROR] Command not found: nvidia-container-cli", "lacks the program nvidia-container-cli"),
@@ -218,21 +218,21 @@ def test_how_a_job_has_ended_is_told(given: Job, words: str) -> None:
         (
             "pyxis: container start failed\npyxis:     [ERROR] enroot-mount: failed to mount: /data/in at "
             "/run/enroot/x/data: No such file or directory",
-            "/data/in cannot be mounted: look at --container-mounts",
+            "/data/in cannot be mounted: check --container-mounts",
         ),
-        ("pyxis: [ERROR] No such file or directory: /data/401/train", "/data/401/train is not there"),
+        ("pyxis: [ERROR] No such file or directory: /data/401/train", "/data/401/train does not exist"),
         ("pyxis: [ERROR] Could not process layer sha256:40140442903f", "lines before"),
         ("pyxis: [ERROR] URL https://x/v2/401/x returned error code: 404", "no such image"),
         ("pyxis: [ERROR] URL https://x returned error code: 403", "to this log-in"),
         ("pyxis: [ERROR] URL https://x returned error code: 429", "log in"),
-        ("pyxis: [ERROR] curl: (6) Could not resolve host: nvcr.io", "does not reach the registry"),
+        ("pyxis: [ERROR] curl: (6) Could not resolve host: nvcr.io", "cannot reach the registry"),
         ("pyxis: couldn't start container\nenroot: No space left on device", "disk is full"),
         ("slurmstepd: error: pyxis: failed to import docker image", "lines before"),
     ],
 )
 def test_an_image_that_cannot_be_had_is_named_with_what_to_do(said: str, remedy: str) -> None:
     told = why_it_ended(ended("FAILED", exit_code=code(1)), said)
-    assert told.sentences[0] == "Its container could not be made:"
+    assert told.sentences[0] == "Its container could not be created:"
     assert remedy in told.next
 
 
@@ -288,10 +288,10 @@ def test_a_job_that_slurmctld_has_forgotten_is_told_from_the_books(
 ) -> None:
     play(sacct="12|12|train|ada|OUT_OF_MEMORY|0:125|a1|all|cpu=1,mem=1G|60\n12|x\n")
     assert main(["why", "12"]) == 0
-    assert "more memory than it had (1G in all)" in capsys.readouterr().out
+    assert "more memory than it had (1G in total)" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("name", "words"), [("99", "there is no job 99"), ("x; reboot", "is no job's number")])
+@pytest.mark.parametrize(("name", "words"), [("99", "there is no job 99"), ("x; reboot", "is not a job id")])
 def test_a_job_that_is_not_there_or_no_number_is_one_line(
     play: Play, capsys: pytest.CaptureFixture[str], name: str, words: str
 ) -> None:
@@ -321,17 +321,17 @@ def test_nobody_but_its_user_has_a_jobs_output_read_and_root_never(
         monkeypatch.setattr(os, "geteuid", lambda asking=asking: asking)
         play(scontrol=json.dumps({"jobs": [failed, {**failed, "user_id": 0}][: 1 + (asking == 0)]}))
         assert main(["why", "12"]) == 0
-        assert ("container could not be made" in capsys.readouterr().out) == reads, asking
+        assert ("container could not be created" in capsys.readouterr().out) == reads, asking
 
 
 def test_what_is_told_of_a_job_that_runs() -> None:
     since = {"set": True, "infinite": False, "number": 1790000000}
     running = job(job_state=["RUNNING"], nodes="a[1-2]", start_time=since, restart_cnt=1)
-    assert "It runs on a[1-2] since 2026-09-21" in why._why(running, []).sentences[0]
+    assert "It has been running on a[1-2] since 2026-09-21" in why._why(running, []).sentences[0]
     begins = job(job_state=["RUNNING", "CONFIGURING"], state_reason="Prolog", nodes="a2", start_time=since)
-    assert "Its prolog runs on its nodes, a2" in why._why(begins, []).sentences[0]
+    assert "Its prolog is running on its nodes, a2" in why._why(begins, []).sentences[0]
     cleaning = job(job_state=["COMPLETED", "COMPLETING"], nodes="a2")
-    assert "these nodes clean up after it: a2" in why._why(cleaning, []).sentences[0]
+    assert "these nodes are cleaning up: a2" in why._why(cleaning, []).sentences[0]
 
 
 def test_slurm_that_does_not_answer_is_an_error_of_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Whose a node's being out is, and what comes next: pure, from what slurmctld says of the node."""
+"""Find out who took a node out of work and why, and the next command. Pure: reads slurmctld's data on the node."""
 
 from __future__ import annotations
 
@@ -9,33 +9,35 @@ from components.roles.tailrack_command.ask import Failure
 from components.validation.preflight.drain import DEEP_PREFIX, HEALTH_PREFIX, SCRIPT
 from components.validation.slurm_nodes import Node
 
-# What steps and programs of tailrack write (components/roles/slurm). Whoever else begins a reason so is a person.
+# The reasons that tailrack's steps and programs set (components/roles/slurm). Any other reason with this prefix is a
+# person's.
 TAILRACK = re.compile(
     r"tailrack: (registers anew|leaves the cluster|runs no jobs any more|shuts down|does not answer|"
     r"has another munge key|containers.*)"
 )
-# Seconds by which a failure may come before Slurm's drain: the controller hears of it later.
+# A script can fail this many seconds before Slurm drains the node, because slurmctld hears of it later.
 NEAR_SECONDS = 300
 
-# Flags that Slurm sets for a reason; it says of a silent node alone that it does not answer.
+# Flags that Slurm sets together with a reason. A node that only does not answer gets no reason.
 _WITH_REASON = frozenset({"DRAIN", "DOWN", "FAIL", "INVALID_REG", "REBOOT_ISSUED"})
 
 _SLURMS: tuple[tuple[str, str], ...] = (
-    ("not responding", "see 'systemctl status slurmd munge tailscaled' on {node}: it is back when these run"),
+    ("not responding", "check 'systemctl status slurmd munge tailscaled' on {node}: it returns when all of them run"),
     ("unexpectedly rebooted", "tailrack resume {node}"),
-    ("kill task failed", "a process that cannot be killed: 'systemctl reboot' on {node}, then tailrack resume {node}"),
-    ("low", "give {node} back what it had, or run 'make up' with another text in tailrack:cluster.repair for it"),
+    ("kill task failed", "a process cannot be killed: run 'systemctl reboot' on {node}, then tailrack resume {node}"),
+    ("low", "restore the missing hardware of {node}, or run 'make up' with new text in tailrack:cluster.repair for it"),
     ("gres", "see 'nvidia-smi' and 'journalctl -u slurmd' on {node}, then tailrack resume {node}"),
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Out:
-    """Why a node takes no work.
+    """The reason why a node takes no jobs.
 
-    whose   `person`, `Slurm`, `health`, `prolog`, `epilog` or `tailrack`; who: the account, of a person
-    reason  what is written there; of a failed prolog or epilog what that said
-    next    a command, or what to look at
+    whose   `person`, `Slurm`, `health`, `prolog`, `epilog` or `tailrack`
+    who     the account of a person
+    reason  the node's reason; after a failed prolog or epilog, the script's last line
+    next    a command, or what to check
     """
 
     whose: str
@@ -45,9 +47,9 @@ class Out:
 
 
 def why_out(node: Node, failed: Failure | None = None) -> Out | None:
-    """Return why a node is out; None for one that takes work.
+    """Return why a node is out; None if it takes jobs.
 
-    failed   the last failure of a prolog or epilog there; left out where it is older than the drain
+    failed   the last failure of a prolog or epilog on the node; it is ignored if it is older than the drain
     """
     if not node.out:
         return None
@@ -55,8 +57,8 @@ def why_out(node: Node, failed: Failure | None = None) -> Out | None:
     if node.reason.startswith(HEALTH_PREFIX):
         return Out("health", "", node.reason.removeprefix(HEALTH_PREFIX), f"{resume} (it runs the checks first)")
     if node.reason.startswith(DEEP_PREFIX):
-        what = f"repair it, then tailrack-deep-check {node.name}, which takes it back when it is as fast as before"
-        return Out("health", "", node.reason.removeprefix("tailrack "), what)
+        command = f"repair it, then tailrack-deep-check {node.name}, which resumes it if it is fast again"
+        return Out("health", "", node.reason.removeprefix("tailrack "), command)
     if TAILRACK.fullmatch(node.reason):
         return Out("tailrack", "", node.reason, _of_tailrack(node, resume))
     if (script := SCRIPT.fullmatch(node.reason)) and (script[2] or node.by == "slurm"):
@@ -67,9 +69,9 @@ def why_out(node: Node, failed: Failure | None = None) -> Out | None:
 
 
 def present_reason(node: Node) -> str:
-    """Return why a node is out now.
+    """Return the current reason.
 
-    Slurm may keep the reason of a node that is back, and adds its own to an old one when the node goes down.
+    Slurm can keep a reason after the node is back, and appends its own reason to an old one when the node goes down.
     """
     if not node.flags & _WITH_REASON:
         return ""
@@ -79,27 +81,28 @@ def present_reason(node: Node) -> str:
 
 
 def _of_script(node: Node, reason: re.Match[str], failed: Failure | None, resume: str) -> Out:
-    """A drain after a failed prolog or epilog: Slurm set it, and root on the node wrote the script into its reason.
+    """Return a drain after a failed prolog or epilog. Slurm set it; root on the node added the script to the reason.
 
-    The node itself (`failed`) knows more than the reason has room for.
+    `failed` comes from the node and has more details than fit into the reason.
     """
-    kind, script, what, remedy = reason.groups("")
+    kind, script, message, remedy = reason.groups("")
     if failed is not None and node.since - NEAR_SECONDS <= failed.time and script in ("", failed.script):
-        script, what, remedy = f"{failed.script}, job {failed.job}", failed.what, failed.remedy
-    todo = remedy or ("repair it" if script else f"see 'journalctl -u slurmd' on {node.name}")
-    return Out(kind.lower(), "", f"{kind} error{f': {script}: {what}' if script else ''}", f"{todo}, then {resume}")
+        script, message, remedy = f"{failed.script}, job {failed.job}", failed.what, failed.remedy
+    advice = remedy or ("repair it" if script else f"see 'journalctl -u slurmd' on {node.name}")
+    text = f"{kind} error{f': {script}: {message}' if script else ''}"
+    return Out(kind.lower(), "", text, f"{advice}, then {resume}")
 
 
 def _of_tailrack(node: Node, resume: str) -> str:
     if "shuts down" in node.reason or "does not answer" in node.reason:
-        return f"switch {node.name} on; where it is on, see 'systemctl status slurmd munge tailscaled' on it"
-    return f"run 'make up' again; if no step is at work there, {resume}"
+        return f"switch {node.name} on; if it is on, check 'systemctl status slurmd munge tailscaled' on it"
+    return f"run 'make up' again; if no step is running there, {resume}"
 
 
 def _of_slurm(node: Node, resume: str) -> str:
     if not node.answers and not node.reason:
         return _SLURMS[0][1].format(node=node.name)
-    for word, what in _SLURMS:
-        if word in node.reason.lower():
-            return what.format(node=node.name)
+    for text, advice in _SLURMS:
+        if text in node.reason.lower():
+            return advice.format(node=node.name)
     return f"see 'journalctl -u slurmd' on {node.name}, then {resume}"
