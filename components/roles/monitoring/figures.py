@@ -25,7 +25,7 @@ from components.roles.monitoring.measured_figures import measured_figures
 from components.roles.monitoring.slurm_figures import slurm_figures
 from components.roles.monitoring.tailnet_figures import read_names, tailnet_figures
 from components.roles.monitoring.training_figures import TRAINING, training_figures
-from components.roles.sll.look import jobs_and_nodes
+from components.roles.sll.query import jobs_and_nodes
 from components.roles.tailrack_command.book import read_book
 from components.roles.tailrack_command.costs import costs
 from components.validation.preflight.findings import plain

@@ -1,7 +1,7 @@
-"""The one reader for all who watch: asks slurmctld every few seconds while somebody does, and writes what it is told.
+"""A reader for all viewers: it queries slurmctld every few seconds while somebody watches, and writes a file.
 
-systemd starts it when the first one connects to its socket, as an account that is nobody's and may nothing, and gives
-it a folder. A connection says that somebody watches and carries nothing; what there is to see is in the file.
+systemd starts it at the first connection to its socket, as an account without rights, with a folder of its own. A
+connection only signals that somebody watches and carries no data; viewers read the file.
 """
 
 from __future__ import annotations
@@ -15,49 +15,49 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from components.roles.sll.look import look
+from components.roles.sll.query import query
 from components.roles.sll.snapshot import EVERY_SECONDS, Snapshot
 from components.roles.tailrack_command.slurm import SlurmError
 
 FILE = "live.json"
-# Without a watcher.
+# The reader ends after this time without a viewer.
 IDLE_SECONDS = 60
-# Whoever connects all the time costs no more than this.
+# Limits the work for a client that connects all the time.
 TURN_SECONDS = 0.5
 MOST_IN_A_TURN = 1000
-# The first file descriptor that systemd hands over.
-_HANDED = 3
+# The first file descriptor that systemd passes.
+_SOCKET_FD = 3
 
 
 def main(_: object) -> int:
-    """Read until nobody has watched for a minute."""
+    """Run until nobody has watched for a minute."""
     folder = os.environ.get("RUNTIME_DIRECTORY", "")
     if os.environ.get("LISTEN_FDS") != "1" or not folder:
-        print("tailrack: this is started by tailrack-live.socket, when 'sll' asks for it", file=sys.stderr)
+        print("tailrack: tailrack-live.socket starts this program when a user runs 'sll'", file=sys.stderr)
         return 1
-    with socket.socket(fileno=_HANDED) as door:
-        serve(door, Path(folder) / FILE, look)
+    with socket.socket(fileno=_SOCKET_FD) as listener:
+        serve(listener, Path(folder) / FILE, query)
     return 0
 
 
-def serve(door: socket.socket, file: Path, ask: Callable[[float], Snapshot]) -> None:
-    """Look and write while somebody connects at least once a minute."""
-    door.setblocking(False)
+def serve(listener: socket.socket, file: Path, take_snapshot: Callable[[float], Snapshot]) -> None:
+    """Query and write while somebody connects at least once a minute."""
+    listener.setblocking(False)
     watched, due, last = time.monotonic(), 0.0, _NOTHING
     while time.monotonic() - watched < IDLE_SECONDS:
-        if _connected(door):
+        if _has_connection(listener):
             watched = time.monotonic()
         if time.monotonic() >= due:
-            last = _look(last, ask)
+            last = _update(last, take_snapshot)
             write(file, last)
             due = time.monotonic() + EVERY_SECONDS
         time.sleep(TURN_SECONDS)
 
 
-def write(file: Path, found: Snapshot) -> None:
-    """Put it there as a whole, for all to read."""
+def write(file: Path, data: Snapshot) -> None:
+    """Replace the file atomically; everybody can read it."""
     fresh = file.with_suffix(".new")
-    fresh.write_text(json.dumps(found), encoding="utf-8")
+    fresh.write_text(json.dumps(data), encoding="utf-8")
     fresh.chmod(0o644)
     fresh.replace(file)
 
@@ -65,19 +65,19 @@ def write(file: Path, found: Snapshot) -> None:
 _NOTHING: Snapshot = {"time": 0, "jobs": [], "nodes": 0, "out": [], "gpus": 0, "error": ""}
 
 
-def _look(last: Snapshot, ask: Callable[[float], Snapshot]) -> Snapshot:
-    """What is there now; where Slurm does not say, what was there last, with the error."""
+def _update(last: Snapshot, take_snapshot: Callable[[float], Snapshot]) -> Snapshot:
+    """Return a new snapshot; if Slurm does not answer, the last one with the error."""
     try:
-        return ask(time.time())
+        return take_snapshot(time.time())
     except SlurmError as error:
         return {**last, "error": str(error)}
 
 
-def _connected(door: socket.socket) -> bool:
-    """Whether anybody has connected since the last time. Nobody is kept, and nobody is listened to."""
-    found = False
+def _has_connection(listener: socket.socket) -> bool:
+    """Return whether a client has connected since the last call. Connections are closed without reading from them."""
+    connected = False
     with suppress(BlockingIOError):
         for _ in range(MOST_IN_A_TURN):
-            door.accept()[0].close()
-            found = True
-    return found
+            listener.accept()[0].close()
+            connected = True
+    return connected

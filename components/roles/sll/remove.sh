@@ -1,6 +1,6 @@
 #!/bin/bash
 # uses: machine/retire
-# Nobody reads for others any more.
+# Remove the reader.
 
 remove_reader() {
     retire tailrack-live.socket tailrack-live.service

@@ -1,4 +1,4 @@
-"""`sll` on the head node: a live view of jobs for all users, and the one reader that asks slurmctld for them."""
+"""`sll` on the head node: a live view of jobs for all users, and the reader that queries slurmctld for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from components.roles.role import Role, template
 
 
 def role(settings: ClusterSettings) -> Role:
-    """Where slurm.conf keeps users from one another's jobs there is no reader, and each asks for itself."""
+    """Return the role. With PrivateData in slurm.conf there is no reader, and each user's `sll` queries slurmctld."""
     private = next((str(value) for key, value in settings.slurm.settings.items() if key.lower() == "privatedata"), "")
     return Role(
         "sll",

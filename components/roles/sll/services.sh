@@ -1,10 +1,10 @@
 #!/bin/bash
 # uses: sll/remove
-# The command for users, and the reader behind it. It reads while somebody watches, and is started by a socket.
+# Install the command `sll` and its reader, which a socket starts when somebody watches.
 #
 # SLL_PROGRAM   text of the command
 # SLL_READER    text of the reader
-# SLL_SHARED    false where each user may see other jobs
+# SLL_SHARED    false if users may see different jobs (PrivateData)
 # SLL_SOCKET, SLL_SERVICE   the reader's units
 
 sll_services() {
@@ -19,7 +19,7 @@ sll_services() {
     ensure_file /etc/systemd/system/tailrack-live.socket 0644 root:root "$SLL_SOCKET"
     reload_units tailrack-live.socket tailrack-live.service
     enable_units tailrack-live.socket
-    # A reader of before ends too; the next who watches has it started anew.
+    # This also ends a reader of the old version; the next viewer starts the new one.
     if [ -n "$CHANGED" ] || ! systemctl -q is-active tailrack-live.socket; then
         systemctl stop tailrack-live.service tailrack-live.socket
         systemctl start tailrack-live.socket

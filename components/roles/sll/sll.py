@@ -1,4 +1,4 @@
-"""`sll`: what runs and waits on the cluster, live."""
+"""`sll`: show running and waiting jobs, live."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from components.roles.sll.watch import Watch
 from components.roles.tailrack_command.slurm import SlurmError
 
 TURN_SECONDS = 1.0
-# The screen's other page, without a cursor and with lines cut at its edge; and back.
+# Switch to the alternate screen, hide the cursor and disable line wrapping; and undo all three.
 _BEGIN, _END = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
 _TOP, _REST_OF_LINE, _BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 def main(words: Sequence[str]) -> int:
-    """Show it; without a terminal, or with --once or --json, once."""
+    """Show the live view; without a terminal, or with --once or --json, print it once."""
     parser = argparse.ArgumentParser(
-        prog="sll", description="What runs and waits on the cluster, live. 'tailrack why JOBID' says more of one job."
+        prog="sll", description="Show running and waiting jobs, live. 'tailrack why JOBID' explains a single job."
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--once", action="store_true", help="print it once")
+    parser.add_argument("--once", action="store_true", help="print the view once")
     given = parser.parse_args(words)
-    # A name that the terminal has no letters for is no reason to end.
+    # A name that the terminal cannot encode must not end the program.
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     watch = Watch()
@@ -54,14 +54,14 @@ def main(words: Sequence[str]) -> int:
 
 
 def as_json(seen: Snapshot, now: float) -> str:
-    """The snapshot, each job with its `elapsed` seconds."""
+    """Return the snapshot as JSON, with the `elapsed` seconds of each job."""
     return json.dumps({**seen, "jobs": [{**row, "elapsed": elapsed(row, now)} for row in seen["jobs"]]}, indent=2)
 
 
 def live(watch: Watch, seen: Snapshot) -> None:
-    """Draw it again and again until somebody presses q. The terminal is afterwards as it was."""
+    """Redraw the view until the user presses q, then restore the terminal."""
     keys = sys.stdin.fileno()
-    before = termios.tcgetattr(keys)
+    saved = termios.tcgetattr(keys)
     first = 0
     try:
         tty.setcbreak(keys)
@@ -77,7 +77,7 @@ def live(watch: Watch, seen: Snapshot) -> None:
                 if not pressed or pressed in (b"q", b"Q", b"\x04"):
                     return
                 first += {b"j": step, b" ": step, b"\x1b[B": 1, b"k": -step, b"\x1b[A": -1}.get(pressed, 0)
-            seen = watch.seen() or seen
+            seen = watch.latest() or seen
     finally:
         print(_END, end="", flush=True)
-        termios.tcsetattr(keys, termios.TCSADRAIN, before)
+        termios.tcsetattr(keys, termios.TCSADRAIN, saved)

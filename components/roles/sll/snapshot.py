@@ -1,4 +1,4 @@
-"""What is on the cluster at one moment, as watchers get it: pure, from what slurmctld says of jobs and of nodes."""
+"""Build the snapshot of jobs and nodes that viewers get. Pure: reads slurmctld's output."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from components.validation.node_names import node_names
 from components.validation.preflight.findings import plain
 from components.validation.slurm_nodes import Node
 
-# Between the end of one look and the next: a slurmctld that is slow is asked less often.
+# Between the end of one query and the next, so that a slow slurmctld gets fewer queries.
 EVERY_SECONDS = 5
 _SITE = "site-"
 _GPUS = re.compile(r"(?:^|,)gres/gpu(:[^=,]+)?=([0-9]+)")
 
 
 class Row(TypedDict):
-    """A job that waits or runs; all texts are one printable line.
+    """A waiting or running job; each text is one printable line.
 
-    job      its number, `12_3` for a task of an array
+    job      its id, `12_3` for a task of an array
     nodes    names in Slurm's short form; empty while it waits
-    count    of nodes that it asks for, or has; gpus: of GPUs in all
+    count    number of nodes that it requests or has
+    gpus     number of GPUs in total
     start    Unix seconds; 0 while it waits
-    sites    where its nodes are
-    why      why it waits, in words; empty when it runs
+    sites    the sites of its nodes
+    why      a sentence on why it waits; empty when it runs
     """
 
     job: str
@@ -43,7 +44,14 @@ class Row(TypedDict):
 
 
 class Snapshot(TypedDict):
-    """time in Unix seconds; out: nodes that take no work; gpus: of all nodes; error: empty, or why it is old."""
+    """The state of the cluster at one moment.
+
+    time    Unix seconds
+    nodes   number of nodes
+    out     names of nodes that take no jobs
+    gpus    number of GPUs of all nodes
+    error   empty, or why the snapshot is old
+    """
 
     time: float
     jobs: list[Row]
@@ -54,9 +62,9 @@ class Snapshot(TypedDict):
 
 
 def snapshot(jobs: Iterable[Job], nodes: Sequence[Node], sites: Mapping[str, str], now: float) -> Snapshot:
-    """Return what watchers are shown: jobs that run, the oldest first, then those that wait.
+    """Return a snapshot: running jobs first, the oldest at the top, then waiting ones.
 
-    sites   of nodes, by name; a node without one is left out
+    sites   site of each node, by name; nodes without a site are missing
     """
     out = [node for node in nodes if node.out]
     running = sorted((job for job in jobs if job.runs), key=lambda job: (job.start, job.number))
@@ -72,54 +80,54 @@ def snapshot(jobs: Iterable[Job], nodes: Sequence[Node], sites: Mapping[str, str
 
 
 def read_sites(text: str) -> dict[str, str]:
-    """Sites of nodes from what scontrol printed of them. Raises ValueError for what is not of its form."""
-    found = {}
+    """Read the nodes' sites from scontrol's output. Raise ValueError for output in another format."""
+    sites = {}
     try:
         for node in json.loads(text)["nodes"]:
             features = node.get("features") or []
             listed = features if isinstance(features, list) else str(features).split(",")
-            named = (str(each).removeprefix(_SITE) for each in listed if str(each).startswith(_SITE))
-            if site := next(named, ""):
-                found[str(node["name"])] = site
+            names = (str(feature).removeprefix(_SITE) for feature in listed if str(feature).startswith(_SITE))
+            if site := next(names, ""):
+                sites[str(node["name"])] = site
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError("no nodes as Slurm prints them") from error
-    return found
+    return sites
 
 
-def gpus_of(asked: str) -> int:
-    """GPUs of `cpu=2,gres/gpu=8,gres/gpu:h200=8`: kinds are counted where the whole is not there."""
-    found: list[tuple[str, str]] = _GPUS.findall(asked)
-    whole = [int(number) for kind, number in found if not kind]
-    return whole[0] if whole else sum(int(number) for _, number in found)
+def gpus_of(resources: str) -> int:
+    """Return the GPUs of `cpu=2,gres/gpu=8,gres/gpu:h200=8`: the total, or the sum of all kinds without a total."""
+    counts: list[tuple[str, str]] = _GPUS.findall(resources)
+    total = [int(number) for kind, number in counts if not kind]
+    return total[0] if total else sum(int(number) for _, number in counts)
 
 
 def brief(why: Why) -> str:
-    """The first sentence, and where that only announces others the one after it."""
+    """Return the first sentence; if it ends with a colon, also the second."""
     first, *others = (" ".join(sentence.split()) for sentence in why.sentences)
-    said = f"{first} {others[0]}" if first.endswith(":") and others else first
-    return said.removeprefix("It ").rstrip(".")
+    text = f"{first} {others[0]}" if first.endswith(":") and others else first
+    return text.removeprefix("It ").rstrip(".")
 
 
 def _row(job: Job, out: Sequence[Node], sites: Mapping[str, str]) -> Row:
     names = _names(job.nodes)
-    words = [job.state, *(flag for flag in job.flags[1:] if flag == "COMPLETING")]
+    states = [job.state, *(flag for flag in job.flags[1:] if flag == "COMPLETING")]
     return {
         "job": job.title,
         "name": plain(job.name),
         "user": plain(job.user or str(job.user_number)),
-        "state": plain(words[-1].lower().replace("_", " ")),
+        "state": plain(states[-1].lower().replace("_", " ")),
         "nodes": plain(job.nodes),
         "count": job.node_count or len(names),
         "gpus": gpus_of(job.resources),
         "start": 0 if job.waits else job.start,
         "sites": sorted({plain(sites[name]) for name in names if name in sites}),
-        # Of the nodes a first sentence names those alone that are out; all of them for each job would be slow.
+        # Only the nodes that are out: the first sentence names no others, and all nodes for each job would be slow.
         "why": plain(brief(why_it_waits(job, out, _names))) if job.waits else "",
     }
 
 
 def _names(short: str) -> list[str]:
-    """None where they are in a form of Slurm's that is not known here."""
+    """Return the node names; an empty list for a form that tailrack cannot read."""
     try:
         return node_names(short)
     except ValueError:
@@ -127,9 +135,9 @@ def _names(short: str) -> list[str]:
 
 
 def read_snapshot(text: str) -> Snapshot:
-    """Read what the reader wrote. Raises ValueError for what is not of its form."""
-    told: Any = json.loads(text)
-    if not isinstance(told, dict) or told.keys() != Snapshot.__annotations__.keys():
+    """Read the reader's file. Raise ValueError for other content."""
+    data: Any = json.loads(text)
+    if not isinstance(data, dict) or data.keys() != Snapshot.__annotations__.keys():
         raise ValueError("no snapshot")
-    found: Snapshot = told  # type: ignore[assignment]
-    return found
+    result: Snapshot = data  # type: ignore[assignment]
+    return result

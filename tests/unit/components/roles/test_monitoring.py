@@ -21,7 +21,7 @@ from components.roles.monitoring.slurm_figures import node_state, slurm_figures
 from components.roles.monitoring.tailnet_figures import read_names, tailnet_figures
 from components.roles.order import roles
 from components.roles.role import FOLDER
-from components.roles.sll import look
+from components.roles.sll import query
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.slurm import SlurmError
 from components.validation.slurm_nodes import Node
@@ -188,7 +188,7 @@ def test_slurmctld_is_asked_once_for_jobs_and_once_for_nodes(tmp_path: Path, mon
         asked.append(words)
         return json.dumps({words[1]: []})
 
-    monkeypatch.setattr(look, "scontrol", scontrol)
+    monkeypatch.setattr(query, "scontrol", scontrol)
     monkeypatch.setattr(figures, "TOLD", tmp_path / "told")
     monkeypatch.setattr(figures, "MEMBERS", tmp_path)
     (tmp_path / "told").write_text(told(settings()))

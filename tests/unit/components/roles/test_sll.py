@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from components.roles.sll import look, reader, sll, watch
+from components.roles.sll import query, reader, sll, watch
 from components.roles.sll.role import role
 from components.roles.sll.snapshot import Snapshot, brief, gpus_of, read_sites, read_snapshot, snapshot
 from components.roles.sll.table import page, summary, table
@@ -119,8 +119,8 @@ def test_a_page_is_as_high_as_the_screen_and_says_what_is_not_on_it() -> None:
 
 def test_what_is_old_says_how_old_and_why() -> None:
     assert len(summary({**seen(), "time": NOW - 5}, NOW)) == 1
-    assert summary({**seen(), "time": NOW - 90}, NOW)[1] == "not new, but of 1:30 ago: the reader is late"
-    assert summary({**seen(), "error": "slurmctld is gone"}, NOW)[1] == "not new, but of 0:00 ago: slurmctld is gone"
+    assert summary({**seen(), "time": NOW - 90}, NOW)[1] == "this view is 1:30 old: the reader is late"
+    assert summary({**seen(), "error": "slurmctld is gone"}, NOW)[1] == "this view is 0:00 old: slurmctld is gone"
 
 
 # The reader, with a real socket.
@@ -193,7 +193,7 @@ def test_the_reader_is_nothing_to_be_started_by_hand(
 ) -> None:
     monkeypatch.delenv("LISTEN_FDS", raising=False)
     assert reader.main([]) == 1
-    assert "started by tailrack-live.socket" in capsys.readouterr().err
+    assert "tailrack-live.socket starts this program" in capsys.readouterr().err
 
 
 # The command.
@@ -234,7 +234,7 @@ def test_a_door_that_is_full_is_no_error_and_one_that_is_shut_is(
         each.close()
     served.door.close()
     assert sll.main([]) == 1
-    assert "sll: the reader does not listen; see 'systemctl status tailrack-live.socket'" in capsys.readouterr().err
+    assert "sll: cannot connect to the reader; see 'systemctl status tailrack-live.socket'" in capsys.readouterr().err
 
 
 def test_it_says_what_slurm_says_where_nothing_was_ever_seen(
@@ -255,7 +255,7 @@ def test_where_jobs_are_private_each_asks_for_itself_and_not_more_often_than_a_r
         return seen(RUNS)
 
     monkeypatch.setattr(watch, "SOCKET", tmp_path / "none")
-    monkeypatch.setattr(watch, "look", ask)
+    monkeypatch.setattr(watch, "query", ask)
     one = watch.Watch()
     for _ in range(10):
         assert one.first()["jobs"]
@@ -271,12 +271,12 @@ def test_slurm_is_asked_once_for_jobs_and_once_for_nodes_and_another_form_is_one
         asked.append(words)
         return '{"jobs": [], "nodes": []}'
 
-    monkeypatch.setattr(look, "scontrol", scontrol)
-    assert look.look(NOW)["jobs"] == []
+    monkeypatch.setattr(query, "scontrol", scontrol)
+    assert query.query(NOW)["jobs"] == []
     assert asked == [("show", "jobs", "--json"), ("show", "nodes", "--json")]
-    monkeypatch.setattr(look, "scontrol", lambda *_: "<html>")
+    monkeypatch.setattr(query, "scontrol", lambda *_: "<html>")
     with pytest.raises(SlurmError, match="does not print jobs or nodes as JSON"):
-        look.look(NOW)
+        query.query(NOW)
 
 
 def test_on_a_terminal_q_ends_it_and_the_terminal_is_as_before(served: Reader, tmp_path: Path) -> None:

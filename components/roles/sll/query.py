@@ -1,4 +1,4 @@
-"""A look at the cluster: one question about jobs and one about nodes, to slurmctld."""
+"""Query slurmctld for a snapshot of the cluster: one request for all jobs and one for all nodes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from components.roles.tailrack_command.slurm import SlurmError, scontrol
 from components.validation.slurm_nodes import Node, read_nodes
 
 
-def look(now: float) -> Snapshot:
-    """Ask, as whoever runs this. Raises SlurmError with what is wrong."""
+def query(now: float) -> Snapshot:
+    """Return a snapshot with the jobs that this account may see. Raise SlurmError."""
     return snapshot(*jobs_and_nodes(), now)
 
 
 def jobs_and_nodes() -> tuple[list[Job], list[Node], dict[str, str]]:
-    """Ask for all jobs and all nodes, and return them with the nodes' sites. Raises SlurmError with what is wrong."""
+    """Return all jobs, all nodes and the nodes' sites. Raise SlurmError."""
     jobs, nodes = scontrol("show", "jobs", "--json"), scontrol("show", "nodes", "--json")
     try:
         return read_jobs(jobs), read_nodes(nodes), read_sites(nodes)
