@@ -112,7 +112,7 @@ def limit_with_jobs(settings: ClusterSettings) -> int:
 def _services(roles: tuple[Role, ...]) -> composition.Script | None:
     """Return that of a node's step of services; None where no role has any on nodes."""
     phases = composition.NODE_SERVICES
-    return composition.compose(roles, phases) if composition.concerned(roles, phases) else None
+    return composition.compose(roles, phases) if composition.has_work(roles, phases) else None
 
 
 @lru_cache

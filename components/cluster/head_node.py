@@ -78,7 +78,7 @@ class HeadNode(pulumi.ComponentResource):
         check_script = composition.compose(roles, composition.CHECK)
         phases = composition.COMPUTING_HEAD if compute else composition.HEAD
         # Nodes wait for its address, and not for its packages.
-        join_script = composition.compose(roles, composition.JOIN, looks=phases)
+        join_script = composition.compose(roles, composition.JOIN, next_phases=phases)
         head_script = composition.compose(roles, phases, leaves=True)
         self._roles, self._services = roles, composition.compose(roles, composition.SERVICES)
         there = deliver(
@@ -96,7 +96,7 @@ class HeadNode(pulumi.ComponentResource):
             values,
             secrets=secrets,
             label=f"{host.name}: check the machine",
-            answer=composition.answer(roles, composition.CHECK).demanded(),
+            answer=composition.answer(roles, composition.CHECK).as_needed(),
             limit_seconds=CHECK_LIMIT_SECONDS,
             parent=self,
             depends_on=there,
@@ -114,7 +114,7 @@ class HeadNode(pulumi.ComponentResource):
             secrets=secrets,
             renewed=access.renewed_secrets,
             label=f"{host.name}: join the tailnet, munge key",
-            answer=composition.answer(roles, composition.JOIN).demanded(),
+            answer=composition.answer(roles, composition.JOIN).as_needed(),
             parent=self,
             depends_on=[check.resource],
         )
@@ -146,7 +146,7 @@ class HeadNode(pulumi.ComponentResource):
             {**values, **programs},
             secrets=secrets,
             label=f"{host.name}: users, NFS server, slurmctld",
-            answer=composition.answer(roles, phases).demanded(),
+            answer=composition.answer(roles, phases).as_needed(),
             parent=self,
             depends_on=access.after_join(host.name, self.joined, self, join.resource, host.adopt),
             limit_seconds=limit_with_jobs(settings),

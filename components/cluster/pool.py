@@ -84,7 +84,7 @@ class Pool(pulumi.ComponentResource):
                 "POOL_SLURM_CONF": [line for site in sites for line in node_set_lines(site_node_set(site), site)],
             },
             label=f"{name}: reserve its nodes in the cluster",
-            answer=results.NOTHING.demanded(),
+            answer=results.NOTHING.as_needed(),
             parent=self,
             depends_on=there,
         )

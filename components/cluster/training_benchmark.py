@@ -24,7 +24,7 @@ from components.settings.training import Training
 from components.settings.validation import Validation
 from components.steps import results
 from components.steps.step import Step
-from components.steps.values import OutputField, Parts, as_dict, as_output, output_from, resolve
+from components.steps.values import OutputField, OutputParts, as_dict, as_output, output_from, resolve
 from components.validation.training_verdict import judge_training
 
 NAME = "training"
@@ -122,7 +122,7 @@ def _done(after: pulumi.Output[Any]) -> pulumi.Output[str]:
     and the CLI (3.260) cannot read such a one any more.
     """
 
-    async def wait() -> Parts:
+    async def wait() -> OutputParts:
         with contextlib.suppress(Exception):  # whose failure it is tells it
             await resolve({"after": after})
         return set(), "", True, False

@@ -1,7 +1,7 @@
-"""How what a machine reports is read: each fact that a role names has a reader, which gives its type and bounds.
+"""Readers of the facts that machines report: each checks a fact's type and bounds.
 
-A reader takes any value that JSON can hold, and returns what the program goes on with, or raises ValueError. A machine
-that has been taken over says what it likes.
+A reader takes any JSON value and returns the checked value, or raises ValueError: a hostile machine may report
+anything.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 
 Reader = Callable[[object], Any]
 
-# Items of a list that says nothing else.
+# The greatest length of a list if its role gives no other.
 MOST_ITEMS = 16
 VERSION = r"[0-9][A-Za-z0-9.+:~-]{0,63}"
 
 
 def whole(least: int, most: int) -> Reader:
-    """Return the reader of a whole number between the two, both included."""
+    """Return the reader of a whole number from `least` to `most`."""
 
     def read(value: object) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
@@ -29,7 +29,7 @@ def whole(least: int, most: int) -> Reader:
 
 
 def matching(pattern: str) -> Reader:
-    """Return the reader of a text that is wholly of a pattern, which bounds its length."""
+    """Return the reader of a text that a pattern matches as a whole; the pattern bounds its length."""
 
     def read(value: object) -> str:
         if not isinstance(value, str) or not re.fullmatch(pattern, value, re.ASCII):
@@ -47,7 +47,7 @@ def truth(value: object) -> bool:
 
 
 def text(most: int) -> Reader:
-    """Return the reader of words for people, on one line of at most so many characters."""
+    """Return the reader of one line of printable text with at most `most` characters."""
 
     def read(value: object) -> str:
         if not isinstance(value, str) or len(value) > most or not value.isprintable():
@@ -58,7 +58,7 @@ def text(most: int) -> Reader:
 
 
 def list_of(parse: Reader, most: int = MOST_ITEMS) -> Reader:
-    """Return the reader of a list of at most so many items."""
+    """Return the reader of a list of at most `most` items."""
 
     def read(value: object) -> list[Any]:
         if not isinstance(value, list) or len(value) > most:
@@ -69,7 +69,7 @@ def list_of(parse: Reader, most: int = MOST_ITEMS) -> Reader:
 
 
 def object_of(fields: Mapping[str, Reader]) -> Reader:
-    """Return the reader of an object that has these fields and no others."""
+    """Return the reader of an object with exactly these fields."""
 
     def read(value: object) -> dict[str, Any]:
         if not isinstance(value, dict) or value.keys() != fields.keys():

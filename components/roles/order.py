@@ -1,4 +1,4 @@
-"""Which roles there are, and in which order machines get them. A new role is a folder, an import and a line here."""
+"""All roles, in the order in which machines get them. A new role is a folder, an import and a line here."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ from components.roles.tailnet.role import role as tailnet
 from components.roles.tailrack_command.role import role as tools
 from components.roles.users.role import role as users
 
-# From the cluster's settings to the role, or to None where they ask for none. Which one a machine has first, the roles
-# say themselves (Role.after); where they leave it open it is this order.
+# Each function returns a role for the cluster's settings, or None if they do not use it. Role.after decides the order;
+# roles that it leaves open keep this one.
 ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     machine,
     clock,
@@ -77,29 +77,29 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
 
 
 def roles(settings: ClusterSettings) -> tuple[Role, ...]:
-    """Return every role that the cluster's settings ask for, as they have it, in the order that a machine gets them in.
+    """Return the roles that the cluster's settings use, in the order in which a machine gets them.
 
-    It leaves in the reverse one. Raises ValueError where roles wait for one another, or two have one name.
+    A machine leaves in the reverse order. Raises ValueError if roles wait for one another or two have the same name.
     """
-    found = in_order([role for make in ROLES if (role := make(settings)) is not None])
+    ordered = in_order([role for make in ROLES if (role := make(settings)) is not None])
     closed = {
-        "FIREWALL_PORTS": ", ".join(port for role in found for port in role.ports),
-        "FIREWALL_UDP_PORTS": ", ".join(port for role in found for port in role.udp_ports),
+        "FIREWALL_PORTS": ", ".join(port for role in ordered for port in role.ports),
+        "FIREWALL_UDP_PORTS": ", ".join(port for role in ordered for port in role.udp_ports),
     }
-    # What these are told of all roles.
-    told: dict[str, dict[str, Value]] = {
-        "firewall": {**closed, "FIREWALL_HOLDERS": holders(found)},
+    # Values that these roles get from all roles.
+    more_values: dict[str, dict[str, Value]] = {
+        "firewall": {**closed, "FIREWALL_HOLDERS": holders(ordered)},
         "monitoring": {
-            "MONITORING_SCRAPE": [(job, port) for role in found for job, port in sorted(role.scrape.items())]
+            "MONITORING_SCRAPE": [(job, port) for role in ordered for job, port in sorted(role.scrape.items())]
         },
     }
-    return with_state(replace(role, values={**role.values, **told.get(role.name, {})}) for role in found)
+    return with_state(replace(role, values={**role.values, **more_values.get(role.name, {})}) for role in ordered)
 
 
-def holders(made: Iterable[Role]) -> list[tuple[Word, ...]]:
-    """Return a row a port that is a daemon's own: the port, the account, and the machines (`head` or `all`)."""
+def holders(roles: Iterable[Role]) -> list[tuple[Word, ...]]:
+    """Return a row per port that only a daemon may bind: the port, the account, and the machines (`head` or `all`)."""
     rows: list[tuple[Word, ...]] = []
-    for role in made:
+    for role in roles:
         for ports in role.ports:
             first, _, last = ports.partition("-")
             for port in map(str, range(int(first), int(last or first) + 1)):
@@ -109,23 +109,23 @@ def holders(made: Iterable[Role]) -> list[tuple[Word, ...]]:
     return rows
 
 
-def in_order(made: Iterable[Role]) -> list[Role]:
-    """Return roles so that each comes after those that it needs; where that leaves a choice, as they were."""
+def in_order(roles: Iterable[Role]) -> list[Role]:
+    """Return roles so that each comes after those that it needs, and otherwise in the given order."""
     by_name: dict[str, Role] = {}
-    for role in made:
+    for role in roles:
         if by_name.setdefault(role.name, role) is not role:
             raise ValueError(f"two roles have the name {role.name}")
-    # One that the settings do not ask for is nothing to wait for.
+    # Ignore roles in `after` that the settings do not use.
     graph = TopologicalSorter({name: sorted(by_name.keys() & {*role.after}) for name, role in by_name.items()})
     try:
         graph.prepare()
     except CycleError as error:
         raise ValueError(f"roles that wait for one another: {' -> '.join(error.args[1])}") from None
-    place = {name: index for index, name in enumerate(by_name)}
+    position = {name: index for index, name in enumerate(by_name)}
     ready: list[str] = []
-    found = []
+    ordered = []
     while graph.is_active():
-        ready = sorted([*ready, *graph.get_ready()], key=place.__getitem__)
+        ready = sorted([*ready, *graph.get_ready()], key=position.__getitem__)
         graph.done(ready[0])
-        found.append(by_name[ready.pop(0)])
-    return found
+        ordered.append(by_name[ready.pop(0)])
+    return ordered

@@ -1,4 +1,4 @@
-"""A Python program of several modules as one text, for a machine that has Python and nothing of ours."""
+"""Pack a Python program of several modules into one text, for machines with Python alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 _PROJECT = Path(__file__).parents[2]
-# With importlib.abc its modules would come by themselves, and a fifth of what a short program takes is spent on those.
+# importlib.abc would need less code here, but importing it takes a fifth of the run time of a short program.
 _LOADER = '''#!/usr/bin/python3
 """{module} of tailrack, and the modules that it imports, in one file."""
 import sys
@@ -49,10 +49,10 @@ sys.exit(main({argument}))'''
 
 
 def python_program(module: str, argument: str, *data: str) -> str:
-    """Return a text for python3, 3.10 or newer, that calls `main` of a module of components and exits as it says.
+    """Return a program for Python 3.10 or newer that calls `main` of a module and exits with its result.
 
-    argument   what `main` is given, as Python has it: `sys.argv[1:]`
-    data       files beside the modules that they read by pkgutil.get_data, from the project's folder on
+    argument   the argument of `main`, as Python code: `sys.argv[1:]`
+    data       files that the modules read with pkgutil.get_data; paths start in the project's folder
     """
     return _LOADER.format(
         module=module, argument=argument, files=json.dumps({**files_of(module), **_texts(*data)}, indent=0)
@@ -61,16 +61,16 @@ def python_program(module: str, argument: str, *data: str) -> str:
 
 @cache
 def files_of(module: str) -> Mapping[str, str]:
-    """Return the texts of a module and of all of components that it imports, by path; those of packages are empty."""
-    found: dict[str, str] = {}
+    """Return the texts, by path, of a module and its imports from components. Package files are empty."""
+    texts: dict[str, str] = {}
     wanted = [module]
     while wanted:
         path = f"{wanted.pop().replace('.', '/')}.py"
-        if path not in found and (_PROJECT / path).is_file():
-            found |= _texts(path)
-            wanted += _imports(found[path])
-    packages = {f"{folder}/__init__.py": "" for path in found for folder in Path(path).parents if folder.name}
-    return dict(sorted({**packages, **found}.items()))
+        if path not in texts and (_PROJECT / path).is_file():
+            texts |= _texts(path)
+            wanted += _imports(texts[path])
+    packages = {f"{folder}/__init__.py": "" for path in texts for folder in Path(path).parents if folder.name}
+    return dict(sorted({**packages, **texts}.items()))
 
 
 def _texts(*paths: str) -> dict[str, str]:
@@ -79,19 +79,19 @@ def _texts(*paths: str) -> dict[str, str]:
 
 @cache
 def _imports(text: str) -> Sequence[str]:
-    """Modules that a text imports from components, and names that may be such."""
-    own = [
+    """Return the modules that a text imports from components, and imported names that may be modules."""
+    imports = [
         (node.module, name.name)
         for node in _statements(ast.parse(text).body)
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("components")
         for name in node.names
     ]
-    return [each for module, name in own for each in (f"{module}", f"{module}.{name}")]
+    return [path for module, name in imports for path in (f"{module}", f"{module}.{name}")]
 
 
-def _statements(of: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Statements, and those in them. An import is one; what is in an expression, most of a module, is none."""
-    for node in of:
+def _statements(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Yield statements, nested ones included. Expressions, most of a module, contain no imports and are skipped."""
+    for node in nodes:
         yield node
         for part in ("body", "handlers", "orelse", "finalbody", "cases"):
             yield from _statements(getattr(node, part, ()))

@@ -1,4 +1,4 @@
-"""Jinja environment of the templates in components/; undefined names are errors, never empty text."""
+"""Render the Jinja templates in components/. An undefined name is an error, never empty text."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ _ENVIRONMENT = Environment(  # noqa: S701
 
 
 def render(path: str, **values: Any) -> str:
-    """Return a template's text; `path` starts in components/. Raises jinja2.UndefinedError for a value it lacks."""
+    """Return the rendered template; `path` starts in components/. Raises jinja2.UndefinedError for a missing value."""
     return _ENVIRONMENT.get_template(path).render(**values)

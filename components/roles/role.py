@@ -1,6 +1,6 @@
-"""What a role is: one capability of a machine, as a plain value. Never a resource of its own.
+"""A role: one capability of a machine, as a plain value. A role is not a resource.
 
-A role's folder holds `settings.py` (its section of the config, where it has one), `role.py` (a function `role` from the
+A role's folder contains `settings.py` (its section of the config, if it has one), `role.py` (a function `role` from the
 cluster's settings to this value), its bash by phase (`<phase>.sh`, see steps/composition.py) and its templates.
 """
 
@@ -18,13 +18,13 @@ FOLDER = Path(__file__).parent
 _USES = re.compile(r"^# uses: (\S+)$", re.MULTILINE)
 
 Word = str | int
-# What a script may be given: a word, a list of words, a table; the shell's text of it is made by steps/header.py alone.
+# A value for a script: a word, a list of words or a table. Only steps/header.py converts it to shell text.
 Value = Word | bool | None | Sequence[Word] | Sequence[Sequence[Word]]
 
 
 @dataclass(frozen=True)
 class File:
-    """A file that is the same on every machine that has it. `mode` and `owner` as chmod and chown take them."""
+    """A file that is the same on all machines. `mode` and `owner` have the form that chmod and chown take."""
 
     path: str
     text: str
@@ -36,31 +36,31 @@ class File:
 class SlurmKey:
     """A key of slurm.conf that a role needs.
 
-    value    what it is set to; of a key in JOINED, what is added to it
-    breaks   what another value would break, for whoever sets the key in the config
+    value    the key's value; for a key in JOINED, an addition to it
+    breaks   the damage that another value would do, for users who set the key in the config
     """
 
     value: str
     breaks: str
 
 
-# In the place of an account's name: the one that systemd makes for a unit with DynamicUser=; the kernel; every user.
+# Used instead of an account's name: the account that systemd makes for DynamicUser=, the kernel, and every user.
 DYNAMIC, KERNEL, USERS = "dynamic", "kernel", "users"
 
 
 @dataclass(frozen=True)
 class Holder:
-    """An account that listens at a port of the cluster. No other account of the machine may bind it, but root.
+    """The account that listens at a port of the cluster. Only this account and root may bind the port.
 
     account     its name, or DYNAMIC, KERNEL or USERS
-    head_alone  the daemon runs on the head node alone, and jobs on other nodes may listen there
+    head_alone  the daemon runs only on the head node, and jobs on other nodes may use the port
     """
 
     account: str = "root"
     head_alone: bool = False
 
 
-# Keys whose value is a list with commas between, to which every role and the user may add.
+# Keys with a comma-separated list as value: every role and the user may add to it.
 JOINED = frozenset(
     {"DebugFlags", "LaunchParameters", "PrologFlags", "PropagateResourceLimitsExcept", "SchedulerParameters"}
 )
@@ -68,26 +68,26 @@ JOINED = frozenset(
 
 @dataclass(frozen=True, eq=False)
 class Role:
-    """What a role adds to a machine. Each is equal to itself alone, so that it can be a key.
+    """The things that a role adds to a machine. Roles compare by identity, so that they can be keys.
 
     name        its folder
     after       roles that a machine must have before it has this one, by name
     packages    Debian packages by phase, in one transaction with those of the step's other roles
-    wanted      packages by phase that may be missing: each role's in a transaction of their own, whose failure is said
-                in the log and stops nothing. Its scripts see by what is there what they can do
-    files       files by phase; written before the phase's own function, which finds CHANGED=yes where one was new
+    wanted      packages by phase that a distribution may lack, in one transaction per role. A failure is logged and
+                stops nothing; the role's scripts check which packages are installed
+    files       files by phase; written before the phase's function, which finds CHANGED=yes if a file changed
     values      header values by the name that scripts read: "USERS_LINES" for $USERS_LINES; each starts with the role's
                 name
-    secrets     like values, for what must never be seen; any step may read them
-    texts       header values that are the same in every cluster, such as programs; they go with its scripts
-    facts       what its phases report (`result NAME JSON` in its scripts), each with how it is read, by phase
+    secrets     secret values; any step may read them
+    texts       values that are the same in every cluster, such as programs; they are part of the scripts
+    facts       readers of the facts that its phases report (`result NAME JSON` in its scripts), by phase
     slurm_conf  keys of slurm.conf that it needs
-    ports       TCP ports and ranges on which its daemons may listen, closed on every interface but the tailnet's
-    udp_ports   the same of UDP
-    holders     who listens at its ports, by port or range as in `ports`; root where it has none
-    serves      ports and ranges that other members of the cluster reach over the tailnet; its policy has to let them
-    scrape      ports that answer with metrics on each machine that has it, by the name of the job
-    state       files and folders of the head node without which what it keeps there is lost: a backup has them
+    ports       TCP ports and ranges of its daemons, closed on all interfaces except the tailnet's
+    udp_ports   UDP ports, likewise
+    holders     the account that listens at each port or range of `ports`; root by default
+    serves      ports and ranges that other members of the cluster connect to; the tailnet's policy must allow them
+    scrape      ports with metrics on each machine that has the role, by the name of the job
+    state       files and folders of the head node that a backup must contain
     """
 
     name: str
@@ -111,7 +111,7 @@ class Role:
 def template(role: str, name: str) -> str:
     """Return the text of a file in a role's folder of templates, without its last newline.
 
-    A line `# uses: <role>/<file>` of a program, or `# uses: <file>` of those that all steps share, becomes that bash.
+    A line `# uses: <role>/<file>` of a program, or `# uses: <file>` for a file that all steps share, becomes that bash.
     """
     text = (FOLDER / role / "templates" / name).read_text(encoding="utf-8").removesuffix("\n")
     return _USES.sub(lambda line: _bash(line[1]), text)

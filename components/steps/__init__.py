@@ -1,1 +1,1 @@
-"""What is done on a machine: scripts composed of roles, how they get there, and what they answer."""
+"""Steps: scripts composed from roles, their delivery to machines, and the results that they print."""

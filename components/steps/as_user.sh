@@ -1,10 +1,10 @@
 #!/bin/bash
-# The one way in which root runs a program as somebody else. Whoever has the same uid can stop that program, trace it, take
-# its descriptors, have it run for ever, and leave children that hold what it held. So it has three streams, and nothing else
-# is open: what it reads lies there already, what it says goes through pipes that root reads up to a limit, for a limited
-# time. It has a session of its own and so no terminal, and nothing of root's environment.
+# The only way for root to run a program as another account. A process with the same uid can stop the program, trace it,
+# take its descriptors, let it run forever, and leave children that keep its descriptors. So the program has only three
+# open streams: its input exists before it starts, and root reads its output through pipes, up to a limit of bytes and
+# seconds. It has its own session, so no terminal, and none of root's environment.
 
-# Close all that is open but the three streams. For a shell that runs one program and ends.
+# Close all descriptors except the three streams, in a shell that runs one program and ends.
 close_others() {
     local descriptor
     for descriptor in /proc/self/fd/*; do
@@ -13,8 +13,9 @@ close_others() {
     done
 }
 
-# Run words for some seconds, with three streams and nothing else that is open. 124 or 137 where they took longer.
-# timeout waits for what it cannot kill, so it is under another one: what is left behind then holds nothing of ours.
+# Run a command for $1 seconds with only three open streams. The status is 124 or 137 if it took longer.
+# timeout waits for a process that it cannot kill, so a second timeout runs it. A process that remains has none of our
+# files.
 within() (
     limit=$1
     shift
@@ -22,14 +23,14 @@ within() (
     exec setsid -w timeout -k 5 "$((limit + 10))" timeout -k 5 "$limit" "$@"
 )
 
-# Run words as a user: name, seconds, bytes that they may say on each stream, words. More environment than who it is comes
-# by `env` in the words. Stdin is the caller's, and no pipe: the one who writes to it would wait for a reader.
+# Run a command as a user: name, seconds, greatest number of bytes on each stream, command. Pass more environment with
+# `env`. Stdin is the caller's and must not be a pipe: its writer would wait for a reader.
 as_user() (
     user=$1 limit=$2 most=$3
     shift 3
     close_others
     cd /
-    # Who reads from a pipe waits for all who can write to it, so that ends too.
+    # `head` returns only when every writer has closed the pipe, so it has a timeout too.
     {
         {
             within "$limit" env -i PATH="$PATH" HOME=/ USER="$user" LOGNAME="$user" LC_ALL=C.UTF-8 \

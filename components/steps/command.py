@@ -1,7 +1,7 @@
-"""pulumi-command's resources, with the inputs that are given and no more.
+"""Resources of pulumi-command that pass only the inputs given.
 
-The classes that come with the provider make an Output of every input that there could be and read its type anew for
-each resource: at a thousand hosts a third of a preview. What goes to the engine is the same, which a test compares.
+The provider's own classes make an Output of every possible input and read its type again for each resource: a third of
+a preview of a thousand hosts. The engine gets the same inputs; a test compares them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ LOCAL, REMOTE, COPY = "command:local:Command", "command:remote:Command", "comman
 
 @dataclass(frozen=True)
 class Options:
-    """Of what a resource can be told besides its inputs, what these are.
+    """The options of a resource that this project uses.
 
-    secret_outputs   their names
-    ignored          inputs of which another value changes nothing
-    former_names     names that the resource had before, by which a state may know it
+    secret_outputs   names of outputs that are secret
+    ignored          inputs whose changes are ignored
+    former_names     earlier names of the resource, under which a state may have it
     """
 
     parent: pulumi.Resource
@@ -36,10 +36,10 @@ class Options:
 
 
 class CommandResource(pulumi.CustomResource):
-    """A command, or a copy, by its inputs as the provider names them; None where one is not given.
+    """A command or a copy. Inputs have the provider's names; an input of None is left out.
 
-    stdout   Output[str], of a command
-    READ     what else there is of it when the runtime is tuned (stacks/runtime_tuning.py): nothing
+    stdout   Output[str] of a command
+    READ     the outputs that exist when the runtime is tuned (stacks/runtime_tuning.py)
     """
 
     READ = ("stdout",)
@@ -69,5 +69,5 @@ class CommandResource(pulumi.CustomResource):
 
 @cache
 def _version() -> str:
-    """The provider's version, which is that of its package."""
+    """Return the version of the provider, which is that of its package."""
     return version("pulumi-command")

@@ -1,11 +1,10 @@
-"""The scripts of a machine's steps, put there once, so that a step sends its values alone.
+"""Copy the scripts of a machine's steps once, so that a step sends only its values.
 
-The CLI writes the whole state before and after each step, and an input is in it twice. Of an archive it keeps the path
-and the hash, whatever its size (docs/decisions/0013-scripts-by-digest.md).
+The CLI writes the whole state before and after each step, and the state has each input twice. Of an archive it keeps
+only the path and the hash (docs/decisions/0013-scripts-by-digest.md).
 
-On the machine a script lies in a file that is named by its digest, in the home of the login that steps run with, who
-may be root by sudo anyway. That login reads it there; root does not open it. One that another takes the place of stays:
-steps that were not run again still undo by it.
+A script's file on the machine is named by its digest and is in the home of the steps' login, which may use sudo anyway.
+That login reads it; root does not open it. Old scripts stay, because steps that did not run again need them to undo.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from components.host import Machine
 from components.steps.command import COPY, CommandResource, Options
 from components.steps.composition import Script
 from components.steps.label import StepLabel
-from components.steps.step import connection_words, machine_words
+from components.steps.step import connection_inputs, machine_identity
 from components.steps.values import combine
 
-# Where they lie on the way, a folder for each set of them.
+# The operator's copies: a folder for each set of scripts.
 FOLDER = Path(__file__).parents[2] / ".tailrack" / "scripts"
 
 
@@ -41,46 +40,48 @@ def deliver(
     repair: str,
     depends_on: Sequence[pulumi.Resource] = (),
 ) -> list[pulumi.Resource]:
-    """Put scripts on a machine; returns what its first step waits for. A local machine has them with each step.
+    """Copy scripts to a machine; return the resources that its first step waits for.
+
+    A local machine needs no copy: each step brings its script.
 
     name     the resource's name
-    label    what it does, in a few words for people
-    repair   another text copies them again
+    label    the label that people see
+    repair   a change of this text copies the scripts again
     """
     connection = machine.connection
     if connection is None:
         return list(depends_on)
     into = PurePosixPath(machine.scripts_folder)
-    # Which home it is, of which machine.
-    home = {f"{index}": word for index, word in enumerate([*machine_words(connection), connection.user])}
+    # The machine and the home on it.
+    home = {f"{index}": value for index, value in enumerate([*machine_identity(connection), connection.user])}
 
-    def place(of: Mapping[str, Any]) -> str:
-        digest = hashlib.sha256(json.dumps([*(of[key] for key in home), repair]).encode()).hexdigest()
-        # The label says to people what it is, as that of a step does. With another digest it is made anew.
-        return StepLabel(name, of["machine"], label).on_trigger(digest)
+    def trigger(values: Mapping[str, Any]) -> str:
+        digest = hashlib.sha256(json.dumps([*(values[key] for key in home), repair]).encode()).hexdigest()
+        # People read the label, as that of a step. A change of the digest replaces the resource.
+        return StepLabel(name, values["machine"], label).on_trigger(digest)
 
     inputs = {
-        "connection": connection_words(connection),
+        "connection": connection_inputs(connection),
         "source": pulumi.FileArchive(str(folder_of(tuple(scripts), into.name))),
         "remotePath": str(into.parent),
-        "triggers": [combine({"machine": machine.name, **home}, place)],
+        "triggers": [combine({"machine": machine.name, **home}, trigger)],
     }
     options = Options(parent=parent, depends_on=depends_on, deleted_with=machine.deleted_with)
     return [CommandResource(COPY, name, inputs, options)]
 
 
-# Of thousands of nodes each has the same scripts.
+# Thousands of nodes have the same scripts.
 @lru_cache
 def folder_of(scripts: tuple[Script, ...], name: str) -> Path:
-    """Return a folder of the operator's with a file for each script, its digest its name. Writes what is not there."""
+    """Return a local folder with a file for each script, named by its digest. Write the files that are missing."""
     by_digest = {script.digest: script for script in scripts}
-    of_all = hashlib.sha256("".join(sorted(by_digest)).encode()).hexdigest()
-    folder = FOLDER / of_all / name
+    set_digest = hashlib.sha256("".join(sorted(by_digest)).encode()).hexdigest()
+    folder = FOLDER / set_digest / name
     folder.mkdir(parents=True, exist_ok=True)
     for digest, script in by_digest.items():
         path = folder / digest
         if not path.is_file() or path.read_text(encoding="utf-8") != script.file:
-            # Another run may be reading it.
+            # Another run may be reading the file.
             with tempfile.NamedTemporaryFile("w", dir=folder.parent, delete=False, encoding="utf-8") as file:
                 file.write(script.file)
             Path(file.name).replace(path)

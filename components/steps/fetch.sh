@@ -1,11 +1,12 @@
 #!/bin/bash
-# Why something could not be fetched: the cause that pip, curl or apt names among what it tried again and what came of that.
+# Find the cause of a failed download in the output of pip, curl, apt or git.
 
-# Where a machine keeps the certificates of authorities that its owner trusts.
+# Certificates of the authorities that the machine's owner trusts.
 OWN_CERTIFICATES=/usr/local/share/ca-certificates
 ALL_CERTIFICATES=/etc/ssl/certs/ca-certificates.crt
 
-# The cause on one line, of what a program printed: a certificate before a connection, and that before what it says in the end.
+# Print the cause on one line, from a program's output on stdin: a certificate error first, then a connection error,
+# then others.
 fetch_reason() {
     tr -d '\000-\010\013-\037\177' | awk '
         function keep(kind, text) { if (!(kind in first)) first[kind] = text }
@@ -23,12 +24,12 @@ fetch_reason() {
         END { for (kind = 1; kind <= 6; kind++) if (kind in first) { sub(/ +$/, "", first[kind]); print first[kind]; exit } }' | cut -c 1-300
 }
 
-# What to do about it: about a certificate the same everywhere, about another cause what the caller knows.
+# Print the remedy for the cause $1: for a certificate error always the same, else $2.
 fetch_remedy() {
     case $1 in
         'certificate verify failed'*)
-            printf '%s' "a proxy that opens TLS, such as a company's, answers in that place with a certificate of its own: put the \
-certificate of its authority (CA) into $OWN_CERTIFICATES/NAME.crt on $HOST_NAME and run update-ca-certificates there; pip takes it by \
+            printf '%s' "a proxy that opens TLS, such as a company's, answers with its own certificate: put the certificate of its \
+authority (CA) into $OWN_CERTIFICATES/NAME.crt on $HOST_NAME and run update-ca-certificates there; for pip, write \
 'cert = $ALL_CERTIFICATES' below [global] in /etc/pip.conf; then run up again" ;;
         *) printf '%s' "$2" ;;
     esac

@@ -1,4 +1,4 @@
-"""The header of a step: the values that its script reads, as assignments of the shell."""
+"""The header of a step: shell assignments of the values that its script reads."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
 def header(values: Mapping[str, Value]) -> str:
-    """Return quoted assignments, one a line.
+    """Return quoted assignments, one per line.
 
-    Lists become one item a line, the items of a table's rows stand with a space between; truth values are `true` and
-    `false`. Raises ValueError for a name that is not an upper-case shell name.
+    A list becomes one item per line, a table one row per line with spaces between its items; booleans become `true`
+    and `false`. Raises ValueError for a name that is not an upper-case shell name.
     """
     for name in values:
         if not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is not a name a step's header can have (upper case, digits, underscores)")
+            raise ValueError(f"{name!r} cannot be a name in a step's header (upper case, digits, underscores)")
     return "\n".join(f"{name}={shlex.quote(_text(value))}" for name, value in sorted(values.items()))
 
 

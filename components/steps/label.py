@@ -1,7 +1,7 @@
-"""What a step is called, the machine it runs on, and its words for people; carried by the step's own command.
+"""The label of a step: its name, its machine and a text for people, carried by the step's own command.
 
-An engine tells of a resource by its URN and its inputs. The label stands in front of the command as words of the
-shell's no-op `:`, so that whoever shows progress or a failure reads it there and guesses nothing from a name.
+An engine reports a resource by its URN and its inputs. The label is in front of the command, as arguments of the
+shell's no-op `:`, so progress and failures show it without guessing from a name.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ FIRST_WORDS = {
 _NEW_WORDS = {first: new for new, first in FIRST_WORDS.items()}
 _NO_OP = ":"
 _END = "; "
-# A word as shlex.join writes it. Of a thousand hosts there are thousands of labels to read, and shlex goes through each
-# character of them.
+# A word as shlex.join writes it. A thousand hosts have thousands of labels, and shlex.split reads each character.
 _PIECE = "'[^']*'" + '|"[\']"'
 _WORD = rf"([\w@%+=:,./-]+|(?:{_PIECE})+)"
 _WRITTEN = re.compile(f"{_NO_OP} {_WORD} {_WORD} {_WORD}{_END}", re.ASCII)
@@ -28,11 +27,11 @@ _WRITTEN = re.compile(f"{_NO_OP} {_WORD} {_WORD} {_WORD}{_END}", re.ASCII)
 
 @dataclass(frozen=True)
 class StepLabel:
-    """One step.
+    """The label of one step.
 
-    name      the resource's name and the name of its log (`b1-register`)
-    machine   name of the machine it runs on (`head`); empty where it runs on the operator's own
-    text      what it does, in a few words (`b1: register on the head node`)
+    name      the name of the resource and of its log (`b1-register`)
+    machine   the machine that it runs on (`head`); empty for the operator's machine
+    text      the text for people (`b1: register on the head node`)
     """
 
     name: str
@@ -51,14 +50,14 @@ class StepLabel:
 
     @classmethod
     def of(cls, command: str) -> StepLabel | None:
-        """Return the label in front of a command; None where there is none."""
+        """Return the label in front of a command; None without a label."""
         if written := _WRITTEN.match(command):
             return cls._written(*map(_unquoted, written.groups()))
         words = shlex.shlex(command, posix=True, punctuation_chars=True)
         words.whitespace_split = True
         try:
             first, name, machine, text, end = (next(words, None) for _ in range(5))
-        except ValueError:  # a quote without its end
+        except ValueError:  # a quote is not closed
             return None
         if first != _NO_OP or end != _END.strip() or name is None or machine is None or text is None:
             return None
@@ -71,5 +70,5 @@ class StepLabel:
 
 
 def _unquoted(word: str) -> str:
-    """Return what a word of shlex.join means."""
+    """Return the text that shlex.join quoted."""
     return "".join(piece[1:-1] for piece in re.findall(_PIECE, word)) if word[0] in "'\"" else word

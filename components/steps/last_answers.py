@@ -1,8 +1,9 @@
-"""What steps answered when they last ran, for a preview: none runs in it, and most of those that will answer the same.
+"""The last answers of steps, for previews: a preview runs no step, and most steps will answer the same again.
 
-Without that, all that is made of an answer would be unknown as soon as its step runs again: for a new user slurm.conf,
-because the head node is looked at again, and each measurement, because nodes are. `make preview` hands the answers in
-(cli/preview/last_answers.py) and says what may come of others. A preview of the CLI alone has none.
+Without them, every value made from an answer would be unknown as soon as its step runs again: a new user would make
+slurm.conf unknown, because the head node is checked again, and each measurement, because nodes are checked again.
+`make preview` passes the answers (cli/preview/last_answers.py) and prints which results may differ. A preview of the
+Pulumi CLI alone has none.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from typing import Any
 
 import pulumi
 
-# Of the environment: a file with a JSON object, the name of a step to what it printed.
+# The environment variable with the path of a JSON file: the output of each step by the step's name.
 VARIABLE = "TAILRACK_LAST_ANSWERS"
 
 
 def last_answer(step: str) -> str:
-    """Return what a step printed when it last ran; empty where that is not known, and wherever steps are run."""
+    """Return the last output of a step in a preview; empty if it is unknown, and outside of previews."""
     path = os.environ.get(VARIABLE)
     return str(_answers(path).get(step, "")) if path and pulumi.runtime.is_dry_run() else ""
 

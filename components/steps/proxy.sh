@@ -1,7 +1,6 @@
 #!/bin/bash
-# The proxy that the machine's owner names in /etc/environment, for what asks the internet for something. A local step finds
-# none of it in its environment, nor does a program that root starts as somebody else. Part of such programs too, so it uses
-# nothing of base.sh.
+# Use the proxy in /etc/environment for internet access. A local step and a program that root starts as another account
+# do not get it from their environment. Programs outside of steps contain this file too, so it uses nothing of base.sh.
 
 use_proxy() {
     local name value

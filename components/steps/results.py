@@ -1,9 +1,8 @@
-"""What steps answer, read into types before any of it goes anywhere else.
+"""Parse and bound the answers of steps before any other code uses them.
 
-A machine that has been taken over says what it likes. Each answer is bounded and parsed here, field by field; one that
-does not hold is None, and `problem` says so. The next step about that node then refuses it, and the other nodes go on:
-an error raised here would end the program, and with it the work on every other machine. It is raised for what the head
-node answers of itself, without which there is nothing to do.
+A hostile machine may print anything. Each answer is parsed here, field by field. An invalid field becomes None, and
+`problem` names it; the node's next step then rejects the node, and the other nodes continue. An exception would end the
+program and the work on all machines. It is raised only for the head node's own answers: without them no node can join.
 """
 
 from __future__ import annotations
@@ -17,81 +16,82 @@ import pulumi
 
 from components.roles.facts import Reader
 
-# Characters of an answer, and how deep its lists and objects may lie in one another.
-MOST_SAID, MOST_DEPTH = 2**20, 64
-# A measurement's: what the driver may say (validate.sh), and what is added to it.
-MOST_MEASURED = 80_000_000
+# Characters of an answer, and how deeply its lists and objects may be nested.
+MAX_CHARACTERS, MAX_DEPTH = 2**20, 64
+# Characters of a measurement's answer: the driver's own limit (validate.sh), and the text added to it.
+MAX_MEASUREMENT_CHARACTERS = 80_000_000
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a step has to answer.
+    """The answer that a step has to print.
 
-    fields   how each is read; None for a user's words, of which nothing is known but that they are an object
-    most     characters of it
-    needed   without it there is nothing to do for any machine: a problem of it ends the program
+    fields   the reader of each field; None for untrusted text of which only the form, a JSON object, is known
+    most     the greatest number of characters
+    needed   a problem of this answer ends the program, because no machine can continue without it
     """
 
     fields: Mapping[str, Reader] | None
-    most: int = MOST_SAID
+    most: int = MAX_CHARACTERS
     needed: bool = False
 
     def read(self, step: str, stdout: str) -> dict[str, Any]:
-        """Return the fields that hold of what a step printed, the others as None, and `problem`.
+        """Return the valid fields of a step's output, the others as None, and `problem`.
 
-        Without fields, the object, empty where it is none. RunError where it is needed and has a problem.
+        Without `fields`, return the object, empty if the output is not one. Raises RunError for a problem of an answer
+        that is needed.
         """
-        answer = said(stdout, self.most)
+        answer = parse_object(stdout, self.most)
         if self.fields is None:
             return answer or {}
-        found = read(self.fields, answer or {})
+        result = read(self.fields, answer or {})
         if answer is None:
-            found["problem"] = f"its answer is no JSON object of at most {self.most} characters"
-        if self.needed and found["problem"]:
-            # What came instead is not quoted: it may be anything, half of a secret too.
+            result["problem"] = f"its answer is not a JSON object of at most {self.most} characters"
+        if self.needed and result["problem"]:
+            # The output is not quoted: it may be half of a secret.
             raise pulumi.RunError(
-                f"step {step}: {found['problem']}; look at the machine itself, where something answers in the place of "
-                "tailrack's steps, then run up again"
+                f"step {step}: {result['problem']}; another program on that machine answers instead of tailrack's "
+                "steps; inspect the machine, then run up again"
             )
-        return found
+        return result
 
-    def before(self, stdout: str) -> dict[str, Any] | None:
-        """Return the fields of what a step printed in an earlier run; None where one does not hold, as of a release."""
-        answer = said(stdout, self.most)
+    def read_earlier(self, stdout: str) -> dict[str, Any] | None:
+        """Return the fields of an earlier run's output; None if one is invalid, for example from another release."""
+        answer = parse_object(stdout, self.most)
         if answer is None or self.fields is None:
             return answer
-        found = read(self.fields, answer)
-        return None if found["problem"] else found
+        result = read(self.fields, answer)
+        return None if result["problem"] else result
 
-    def demanded(self) -> Answer:
-        """Return the same answer as one that is needed."""
+    def as_needed(self) -> Answer:
+        """Return the same answer with `needed` set."""
         return Answer(self.fields, self.most, needed=True)
 
 
 NOTHING = Answer({})
-MEASUREMENT = Answer(None, MOST_MEASURED)
+MEASUREMENT = Answer(None, MAX_MEASUREMENT_CHARACTERS)
 
 
-def said(stdout: str, most: int = MOST_SAID) -> dict[str, Any] | None:
-    """Return the JSON object that a step printed, None where it printed anything else. It never raises."""
+def parse_object(stdout: str, most: int = MAX_CHARACTERS) -> dict[str, Any] | None:
+    """Return the JSON object in a step's output; None for any other output. It never raises."""
     if len(stdout) > most:
         return None
     try:
-        answer = json.loads(stdout, parse_constant=_no_number)
+        answer = json.loads(stdout, parse_constant=_reject_constant)
     except (ValueError, RecursionError):
         return None
     return answer if isinstance(answer, dict) and _is_flat(answer) else None
 
 
-def _no_number(word: str) -> None:
-    raise ValueError(word)
+def _reject_constant(name: str) -> None:
+    raise ValueError(name)
 
 
 def _is_flat(answer: object) -> bool:
-    """Whether nothing lies deeper in it than an answer's parts do: who goes through it may do so by recursion."""
+    """Return whether the nesting stays within MAX_DEPTH, so that other code may walk the answer by recursion."""
     level: list[Any] = [answer]
-    for _ in range(MOST_DEPTH):
-        inner = [part for each in level for part in (each.values() if isinstance(each, dict) else each)]
+    for _ in range(MAX_DEPTH):
+        inner = [part for item in level for part in (item.values() if isinstance(item, dict) else item)]
         level = [part for part in inner if isinstance(part, dict | list)]
         if not level:
             return True
@@ -99,17 +99,17 @@ def _is_flat(answer: object) -> bool:
 
 
 def read(fields: Mapping[str, Reader], answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an answer that hold, the others as None, and `problem`: empty, or which do not hold.
+    """Return the valid fields of an answer, the others as None, and `problem`: empty, or the names of invalid fields.
 
-    What came instead is not quoted: it may be anything.
+    The problem does not quote the answer, which may contain anything.
     """
-    found: dict[str, Any] = {}
-    wrong = []
+    values: dict[str, Any] = {}
+    invalid = []
     for name, parse in fields.items():
         try:
-            found[name] = parse(answer.get(name))
+            values[name] = parse(answer.get(name))
         except ValueError:
-            found[name] = None
-            wrong.append(name)
-    problem = f"its answer has no {', '.join(wrong)} that could be one" if wrong else ""
-    return {**found, "problem": problem}
+            values[name] = None
+            invalid.append(name)
+    problem = f"its answer has no valid {', '.join(invalid)}" if invalid else ""
+    return {**values, "problem": problem}

@@ -1,22 +1,22 @@
-"""The one way to run a script on a host: `Step`, a wrapper around pulumi-command's remote.Command and local.Command.
+"""`Step`, the only way to run a script on a host: a wrapper around pulumi-command's remote.Command and local.Command.
 
-Why it looks like this (measured, see docs/decisions/0002-one-step-wrapper.md):
+The reasons for its form were measured (docs/decisions/0002-one-step-wrapper.md):
 
-- `create` and `delete` are constant words, because a failed command prints them whole and `ps` shows them. The
-  values travel on stdin, which is never printed. The script, which has no secret, lies on the machine already
-  (components/steps/delivery.py): the CLI writes its whole state twice a step, and a step's stdin is in it twice.
-- logging is off: one long progress line would hang the provider, and a secret in it would be printed live.
-- there is no `environment` (sshd refuses it) and no previous output in it.
-- the time limit is inside the command: the engine's own limits do not stop a running command.
-- the host key is pinned.
+- `create` and `delete` are constant, because a failed command prints them and `ps` shows them. The values are on stdin,
+  which is never printed. The script has no secret and is on the machine already (components/steps/delivery.py): the CLI
+  writes its whole state twice per step, and the state has a step's stdin twice.
+- Logging is off: one long progress line would hang the provider, and a secret in it would be printed live.
+- `environment` is not used (sshd refuses it), nor is the previous output.
+- The time limit is inside the command: the engine's own limits do not stop a running command.
+- The host key is pinned.
 
-On the machine that the program runs on, a step is a local command with the script on its stdin too; it gets none of the
-environment of whoever runs the program, as over SSH.
+A step on the machine that runs the program is a local command with script and values on its stdin. As over SSH, it gets
+none of the user's environment.
 
-A script (steps/composition.py) has a function `up` and, where something must be undone, a function `down`. Both
-converge: they may be run twice, be cut off anywhere, and start from a half-done state. `up` prints one JSON object.
-One that measures has a function `recall` besides: pulumi-command runs `create` again for any changed input, a comment
-in the script or a connection's key among them, unless there is another command for that.
+A script (steps/composition.py) has a function `up` and, if it has something to undo, a function `down`. Both converge:
+they may run twice, be cut off anywhere, or start from a half-done state. `up` prints one JSON object. A measurement's
+script also has a function `recall`: without an update command, pulumi-command would run `create` again for any changed
+input, such as a comment in the script or a new SSH key.
 """
 
 from __future__ import annotations
@@ -37,123 +37,123 @@ from components.steps.former_names import former_names
 from components.steps.label import StepLabel
 from components.steps.last_answers import last_answer
 from components.steps.results import Answer
-from components.steps.values import Parts, Value, as_output, combine, output_from, resolve
+from components.steps.values import OutputParts, Value, as_output, combine, output_from, resolve
 
-# Dial errors before a host counts as down: about half a minute where nothing answers at all.
+# Dial errors until a host counts as down: about half a minute if it does not answer at all.
 DIAL_ERROR_LIMIT = 5
 DIAL_TIMEOUT_SECONDS = 10
 
-# The lock of the steps that change a host; a step without one takes it for its changes alone.
+# The lock of steps that change a host. A step without a lock takes this one only for its changes.
 HOST_LOCK = "tailrack"
 
-# Header name of a text that says nothing to a script but that it should run again.
+# Header name of a text whose change runs the script again.
 REPAIR = "STEP_REPAIR"
 
 
 def parse_result(stdout: str) -> dict[str, Any]:
-    """Return the JSON object a step printed. Raises ValueError naming what came instead."""
+    """Return the JSON object that a step printed. Raises ValueError for any other output."""
     try:
         result = json.loads(stdout)
     except json.JSONDecodeError:
         result = None
     if not isinstance(result, dict):
-        # What it printed is not quoted: it may be half of something secret.
-        raise ValueError(f"a step must print one JSON object; this one printed {len(stdout)} characters that are none")
+        # The output is not quoted: it may be half of a secret.
+        raise ValueError(f"a step must print one JSON object; this one printed {len(stdout)} characters of other text")
     return result
 
 
-def connection_words(to: Connection) -> pulumi.Output[dict[str, Any]]:
-    """The provider's words for a connection, a secret once known. None for what is not there."""
-    ways = {"": to, "proxy": to.bastion} if to.bastion else {"": to}
-    inputs = {(way, word): value for way, one in ways.items() for word, value in _words(one).items()}
+def connection_inputs(connection: Connection) -> pulumi.Output[dict[str, Any]]:
+    """Return the provider's inputs for a connection, a secret once known. Inputs that are None are left out."""
+    hops = {"": connection, "proxy": connection.bastion} if connection.bastion else {"": connection}
+    inputs = {(hop, key): value for hop, target in hops.items() for key, value in _hop_inputs(target).items()}
 
-    def said(known: Mapping[tuple[str, str], Any]) -> dict[str, Any]:
-        own, *proxy = [
+    def hop_settings(known: Mapping[tuple[str, str], Any]) -> dict[str, Any]:
+        target_settings, *proxy = [
             {
-                **{word: known[way, word] for word in _words(one) if known[way, word] is not None},
-                "port": float(known[way, "port"]),
+                **{key: known[hop, key] for key in _hop_inputs(target) if known[hop, key] is not None},
+                "port": float(known[hop, "port"]),
                 "dialErrorLimit": DIAL_ERROR_LIMIT,
                 "perDialTimeout": DIAL_TIMEOUT_SECONDS,
             }
-            for way, one in ways.items()
+            for hop, target in hops.items()
         ]
-        return {**own, "proxy": proxy[0]} if proxy else own
+        return {**target_settings, "proxy": proxy[0]} if proxy else target_settings
 
-    return as_output(inputs, said, hidden=True)
+    return as_output(inputs, hop_settings, hidden=True)
 
 
-def _words(to: Connection) -> dict[str, pulumi.Input[Any]]:
+def _hop_inputs(connection: Connection) -> dict[str, pulumi.Input[Any]]:
     return {
-        "host": to.host,
-        "port": to.port,
-        "user": to.user,
-        "privateKey": to.private_key,
-        "privateKeyPassword": to.passphrase,
-        "hostKey": to.host_key,
+        "host": connection.host,
+        "port": connection.port,
+        "user": connection.user,
+        "privateKey": connection.private_key,
+        "privateKeyPassword": connection.passphrase,
+        "hostKey": connection.host_key,
     }
 
 
 def _result(
     name: str, stdout: pulumi.Output[str], answer: Answer, connection: Connection | None, *, open_: bool, again: bool
 ) -> pulumi.Output[dict[str, Any]]:
-    """Return what holds of a step's answer; in a preview, where that is not known, of what it answered before.
+    """Return a step's result; in a preview, the last one if the next one is unknown and the machine stays the same.
 
-    open_   it is plain, whatever the answer itself is
-    again   what it will answer is another matter than what it did: it is not taken for that on another machine either
+    open_   the result is plain even if the stdout is secret
+    again   the next answer will be a different one, so the last one is not used
     """
-    before = None if again else answer.before(last_answer(name))
-    words = dict(enumerate(machine_words(connection)))
+    last_result = None if again else answer.read_earlier(last_answer(name))
+    machine = dict(enumerate(machine_identity(connection)))
 
-    async def wait() -> Parts:
-        found = await resolve({"stdout": stdout})
-        secret = found.secret and not open_
-        if found.known:
-            return found.resources, answer.read(name, found.values["stdout"]), True, secret
-        if before and (await resolve(words)).known:
-            return found.resources, before, True, False
-        return found.resources, None, False, secret
+    async def wait() -> OutputParts:
+        resolved = await resolve({"stdout": stdout})
+        secret = resolved.secret and not open_
+        if resolved.known:
+            return resolved.resources, answer.read(name, resolved.values["stdout"]), True, secret
+        if last_result and (await resolve(machine)).known:
+            return resolved.resources, last_result, True, False
+        return resolved.resources, None, False, secret
 
     return output_from(wait())
 
 
-def machine_words(connection: Connection | None) -> list[pulumi.Input[Any]]:
-    """Return what says which machine a connection leads to, and not how."""
+def machine_identity(connection: Connection | None) -> list[pulumi.Input[Any]]:
+    """Return the values of a connection that identify its machine, without the login."""
     return [connection.host, connection.port, connection.host_key] if connection else []
 
 
 def _digest(script: Script, values: Mapping[str, Value], connection: Connection | None) -> pulumi.Input[str]:
-    """A text, secret, that is another one when any of these is. Of a connection, which machine it leads to."""
-    machine = dict(enumerate(machine_words(connection)))
+    """Return a secret text that changes with the script, a value or the machine of the connection."""
+    machine = dict(enumerate(machine_identity(connection)))
 
-    def digest(of: Mapping[str | int, Any]) -> str:
-        told = {"values": {name: of[name] for name in values}, "machine": [of[index] for index in machine]}
-        return hashlib.sha256(json.dumps([script.digest, told], sort_keys=True).encode()).hexdigest()
+    def digest(known: Mapping[str | int, Any]) -> str:
+        inputs = {"values": {name: known[name] for name in values}, "machine": [known[index] for index in machine]}
+        return hashlib.sha256(json.dumps([script.digest, inputs], sort_keys=True).encode()).hexdigest()
 
     return combine({**values, **machine}, digest, hidden=True)
 
 
 class Step:
-    """One script on one machine. `resource` is the Pulumi resource, `result` what holds of its answer.
+    """One script on one machine. `resource` is the Pulumi resource, `result` the parsed answer.
 
-    name        what everybody calls it: the resource, its log on the machine, errors, docs; domain words, no indexes
-    label       what it does, in a few words for people
-    values      what there is to read, by header name; the script gets what it reads, and waits for the Outputs among it
-    secrets     like values, for what must never be seen: where the script reads one, the whole stdin and stdout are
-                secret. `result` is still plain, so a script with secrets prints none of them.
-    measure     a change of these replaces the step (a measurement is taken anew). Whatever else changes, such as a line
-                of its script, only runs the script's `recall`, which says once more what was measured.
-    answer      what it has to print, and what of it goes into `result` (components/steps/results.py)
-    lock        the lock it holds from its beginning; None where the script takes the host's for its changes alone
+    name        the name of the resource, of its log on the machine, and in errors and docs; domain words, no indexes
+    label       the label that people see
+    values      all available values, by header name. The script gets those that it reads, and waits for their Outputs
+    secrets     like values, but secret. If the script reads one, its whole stdin and stdout are secret. `result` is
+                still plain, so a script with secrets must not print any
+    measure     a change of these values replaces the step, so it measures again. Any other change, such as a line of
+                the script, only runs the script's `recall`, which prints the last measurement
+    answer      the answer that the script has to print (components/steps/results.py)
+    lock        the lock that the step holds from its beginning; None if the script locks the host only for its changes
 
-    renewed     of the secrets, those that are another one from time to time, and are needed but once. Another one alone
-                runs nothing. Whatever else changes makes the step anew, with those that are in force by then: an update
-                would have to do with the old ones. For a step that undoes nothing; not with `measure` or `once`
+    renewed     names of secrets that change from time to time and are needed only once. Their change alone runs
+                nothing. Any other change replaces the step, which then uses the current secrets; an update would use
+                the old ones. Only for a step that undoes nothing; not with `measure` or `once`
 
-    once        what it runs once for, such as an instance's id: another one runs it again, over the connection that is
-                given then, and no other change does. For a connection that is there only once. Its
-                script comes with it; every other one has to be on the machine by then (components/steps/delivery.py)
+    once        the step runs once for this value, such as an instance's id. Only another value runs it again, over the
+                connection of that time. For a connection that exists only once. The script comes with the step; the
+                script of any other step has to be on the machine already (components/steps/delivery.py)
 
-    Raises ValueError where the script reads a value that is not there, or is `renewed` and undoes something.
+    Raises ValueError if the script reads a missing value, or if `renewed` is given and the script undoes something.
     """
 
     def __init__(
@@ -174,44 +174,49 @@ class Step:
         renewed: Collection[str] = (),
         once: pulumi.Input[str] | None = None,
     ) -> None:
-        own = {"HOST_NAME": machine.name, "STEP_NAME": name, "STEP_LOCK": lock or "", REPAIR: values.get(REPAIR, "")}
+        step_values = {
+            "HOST_NAME": machine.name,
+            "STEP_NAME": name,
+            "STEP_LOCK": lock or "",
+            REPAIR: values.get(REPAIR, ""),
+        }
         hidden = {key: value for key, value in (secrets or {}).items() if key in script.reads}
-        known = {**values, **hidden, **own}
-        if lacking := sorted(script.reads - known.keys()):
-            raise ValueError(f"step {name} reads {', '.join(lacking)}, which nobody gives it")
+        available = {**values, **hidden, **step_values}
+        if lacking := sorted(script.reads - available.keys()):
+            raise ValueError(f"step {name} reads {', '.join(lacking)}, which it is not given")
         if renewed and script.undo:
-            raise ValueError(f"step {name} has something to undo, which would happen each time that it is made anew")
-        given = {key: known[key] for key in sorted(script.reads | own.keys())}
+            raise ValueError(f"step {name} has a `down`, which would run each time that a renewed secret replaces it")
+        inputs = {key: available[key] for key in sorted(script.reads | step_values.keys())}
         connection = machine.connection
-        there = connection is not None and once is None
-        text = combine(given, render_values if there else partial(render_script, script), hidden=bool(hidden))
+        delivered = connection is not None and once is None
+        stdin = combine(inputs, render_values if delivered else partial(render_script, script), hidden=bool(hidden))
         triggers: list[pulumi.Input[Any]] | None = list(measure) if measure is not None else None
         ignored: list[str] | None = None
         if renewed:
-            lasting = {key: value for key, value in given.items() if key not in renewed}
+            lasting = {key: value for key, value in inputs.items() if key not in renewed}
             triggers, ignored = [_digest(script, lasting, connection)], ["stdin"]
         if once is not None:
             triggers, ignored = [once], ["connection", "create", "stdin"]
 
-        def words(action: str) -> pulumi.Input[str]:
-            def said(of: Mapping[str, Any]) -> str:
-                how = partial(command, script, machine.scripts_folder) if there else whole_command
-                return StepLabel(name, of["machine"], label).on(how(of["user"], action, limit_seconds))
+        def command_line(action: str) -> pulumi.Input[str]:
+            def render(known: Mapping[str, Any]) -> str:
+                make = partial(command, script, machine.scripts_folder) if delivered else whole_command
+                return StepLabel(name, known["machine"], label).on(make(known["user"], action, limit_seconds))
 
             user = connection.user if connection else None
-            return combine({"machine": machine.name, "user": user}, said)
+            return combine({"machine": machine.name, "user": user}, render)
 
-        # The two kinds of command differ in the way alone.
-        way = {"connection": connection_words(connection)} if connection else {"dir": "/"}
+        # Remote and local commands differ only in this input.
+        target = {"connection": connection_inputs(connection)} if connection else {"dir": "/"}
         self.resource = CommandResource(
             REMOTE if connection else LOCAL,
             name,
             {
-                **way,
-                "create": words("up"),
-                "update": words("recall") if measure is not None else None,
-                "delete": words("down") if script.undo else None,
-                "stdin": text,
+                **target,
+                "create": command_line("up"),
+                "update": command_line("recall") if measure is not None else None,
+                "delete": command_line("down") if script.undo else None,
+                "stdin": stdin,
                 "triggers": triggers,
                 "logging": "none",
                 "addPreviousOutputInEnv": False,
@@ -221,19 +226,19 @@ class Step:
                 depends_on=depends_on,
                 deleted_with=machine.deleted_with,
                 former_names=former_names(name),
-                # stderr is what a person reads of a failure; no script writes a secret there, and a test looks.
+                # stderr stays plain for people to read. No script writes a secret there; a test checks that.
                 secret_outputs=["stdout"] if hidden else [],
-                # A measurement has nothing to undo, and the old one must not outlive a failed new one.
+                # A measurement has nothing to undo, and the old result must not outlive a failed new one.
                 delete_before_replace=True if measure is not None else None,
                 ignored=ignored,
             ),
         )
         self.result: pulumi.Output[dict[str, Any]] = _result(
-            # A measurement that is taken anew says something else.
             name,
             self.resource.stdout,
             answer,
             connection,
             open_=bool(hidden),
+            # A new measurement has another result.
             again=measure is not None,
         )

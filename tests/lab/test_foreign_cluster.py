@@ -69,7 +69,7 @@ def test_a_new_cloud_machine_is_waited_for_and_a_broken_source_on_it_is_passed_o
     log = cluster.run("c1", "cat /var/log/tailrack/c1-check.log")
     assert "waiting for cloud-init, at most" in log
     assert "'file:/nonexistent stable Release' does not have a Release file" in log
-    assert "going on with the others" in log
+    assert "continuing with the others" in log
     assert idle(cluster, "c1")
 
 

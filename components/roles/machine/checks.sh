@@ -10,7 +10,7 @@ run_checks() {
     CHECKS_LEFT=("$@")
     trap 'after_checks $?' EXIT
     begin_checks_left
-    trap hand_over EXIT
+    trap write_answer EXIT
 }
 
 begin_checks_left() {
@@ -37,7 +37,7 @@ after_checks() {
         rm -f "$ANSWER.more"
     fi
     (exit "$status")
-    hand_over
+    write_answer
 }
 
 # Try the checks that are left, in a shell that knows what those before have found. (Not as part of a list with || or &&,

@@ -213,12 +213,12 @@ def test_what_a_role_says_that_it_reports_is_read_by_its_type_and_bounds_and_not
     ]
     answer = answer_of(made, GATE_PHASES)
     assert answer.read("a1-check", '{"disks": 8, "offset": 1, "x": "y"}') == {"disks": 8, "problem": ""}
-    assert answer.read("a1-check", '{"disks": 65}')["problem"] == "its answer has no disks that could be one"
+    assert answer.read("a1-check", '{"disks": 65}')["problem"] == "its answer has no valid disks"
 
 
 def test_two_roles_that_report_one_fact_in_a_step_are_an_error() -> None:
     made = [Role(name, facts={"check": {"disks": whole(0, 64)}}) for name in "ab"]
-    with pytest.raises(ValueError, match="disks is reported by role b, and by another role"):
+    with pytest.raises(ValueError, match="disks is reported by role b and by another role"):
         answer_of(made, GATE_PHASES)
 
 

@@ -309,9 +309,9 @@ def test_a_member_is_known_by_what_the_head_sees_of_it_in_the_tailnet(
 def test_a_node_whose_answers_do_not_hold_is_refused_before_anything_is_written_of_it(
     member: Member, shell: Shell
 ) -> None:
-    done = member("up", NODE_PROBLEM="its answer has no tailnet_ip that could be one", NODE_ADDRESS="")
+    done = member("up", NODE_PROBLEM="its answer has no valid tailnet_ip", NODE_ADDRESS="")
     assert done.returncode == 1
-    assert "b1 is not taken as a member: its answer has no tailnet_ip that could be one" in done.stderr
+    assert "b1 is not taken as a member: its answer has no valid tailnet_ip" in done.stderr
     assert not list(shell.path("/etc/exports.d").glob("*"))
 
 

@@ -260,7 +260,7 @@ def test_a_failure_names_host_and_step_quotes_the_end_of_the_log_and_says_what_i
     assert lines[2:16] == [f"line {number}" for number in range(17, 31)]
     assert "ls-does-not-exist: command not found" in lines[16]
     assert lines[17] == "---"
-    assert lines[18].startswith("next: ssh to a1, see ")
+    assert lines[18].startswith("next: ssh to a1, read ")
     assert len(lines) == 19
     assert done.stdout == ""
 

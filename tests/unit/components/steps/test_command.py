@@ -14,7 +14,7 @@ from pulumi_command import local, remote
 
 from components.host import Connection
 from components.steps.command import COPY, LOCAL, REMOTE, CommandResource, Options
-from components.steps.step import connection_words
+from components.steps.step import connection_inputs
 from tests.unit.configs import HOST_KEY
 from tests.unit.recorded import record
 
@@ -87,13 +87,13 @@ def test_the_engine_is_asked_for_the_same_as_by_the_providers_own_class(
         ),
         REMOTE: lambda parent, needs, to: CommandResource(
             REMOTE, "a",
-            {"connection": connection_words(to), "create": "true", "update": "u", "stdin": "in", "triggers": [],
+            {"connection": connection_inputs(to), "create": "true", "update": "u", "stdin": "in", "triggers": [],
              "logging": "none", "addPreviousOutputInEnv": False},
             Options(parent, needs, None, ["stdout"], True, ["stdin"]),
         ),
         COPY: lambda parent, needs, to: CommandResource(
             COPY, "a",
-            {"connection": connection_words(to), "source": pulumi.FileArchive(str(tmp_path)), "remotePath": "to",
+            {"connection": connection_inputs(to), "source": pulumi.FileArchive(str(tmp_path)), "remotePath": "to",
              "triggers": ["x"]},
             Options(parent, needs),
         ),

@@ -122,7 +122,7 @@ def test_a_package_list_that_cannot_be_read_for_a_certificate_is_told_so_where_a
     shell.stub("apt-get", f"case $* in *update*) cat <<'END' >&2\n{APT.format(UNKNOWN)}END\n ;; esac")
     say = 'report() { printf "%s; %s" "${REASON-}" "${REMEDY-}"; }; trap report EXIT; '
     done = shell.call(f"{say}mkdir -p /var/lib/tailrack; ensure_packages jq", {}, "base")
-    assert "no package source that can be read here has jq (certificate verify failed: The" in done.stdout, done.stderr
+    assert "no readable package source has jq (certificate verify failed: The" in done.stdout, done.stderr
     assert "update-ca-certificates" in done.stdout
 
 

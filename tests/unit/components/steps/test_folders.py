@@ -81,7 +81,7 @@ def test_what_is_in_the_place_of_an_accounts_folder_is_named_and_nothing_is_chan
 @as_root
 def test_a_folder_in_one_of_the_accounts_own_is_not_worked_on(place: Path) -> None:
     done = run(f"give_folder {USER} 0700 {place}/theirs/state")
-    assert f"{place}/theirs is not root's" in done.stdout
+    assert f"{place}/theirs does not belong to root" in done.stdout
     assert [*(place / "theirs").iterdir()] == []
 
 

@@ -106,9 +106,9 @@ def test_a_lock_that_is_never_given_back_ends_the_step_with_its_holders_name(apt
     busy(apt, "apt-get", APT_LOCK, times=1000)
     done = ensure(apt, "munge", wait=0)
     assert done.returncode == 1
-    assert "failed: others have had the package manager for 0s: Could not get lock" in done.stderr
+    assert "failed: another process has used the package manager for 0s: Could not get lock" in done.stderr
     assert "held by process 4321 (unattended-upgr)" in done.stderr
-    assert "\nnext: let that process end" in done.stderr
+    assert "\nnext: wait until that process ends" in done.stderr
 
 
 def test_a_lock_that_is_taken_again_during_the_installation_leaves_no_ban_on_starting_daemons(apt: Shell) -> None:
@@ -130,7 +130,7 @@ def test_a_broken_source_is_quoted_where_a_package_cannot_be_had(apt: Shell) -> 
     candidates(apt, "(none)")
     done = ensure(apt, "munge")
     assert done.returncode == 1
-    assert f"no package source that can be read here has munge ({BROKEN})" in done.stderr
+    assert f"no readable package source has munge ({BROKEN})" in done.stderr
     assert "\nnext: see 'apt-get update'" in done.stderr
 
 
@@ -214,9 +214,9 @@ def test_many_packages_are_looked_for_in_one_call_each(apt: Shell) -> None:
 def test_the_package_that_no_source_has_is_named_among_others(apt: Shell) -> None:
     candidates(apt, "1.0")
     apt.stub("apt-cache", 'printf "munge:\\n  Candidate: 1.0\\njq:\\n  Candidate: (none)\\n"')
-    assert "no package source that can be read here has jq" in ensure(apt, "munge", "jq").stderr
+    assert "no readable package source has jq" in ensure(apt, "munge", "jq").stderr
     # Of one that it has never heard of it says nothing.
-    assert "no package source that can be read here has slurmd" in ensure(apt, "munge", "slurmd").stderr
+    assert "no readable package source has slurmd" in ensure(apt, "munge", "slurmd").stderr
 
 
 def test_what_lists_lack_that_were_just_read_has_them_read_again(apt: Shell) -> None:
@@ -284,7 +284,7 @@ def test_cloud_init_that_does_not_end_is_named(shell: Shell) -> None:
     cloud_init(shell, "running", "while :; do :; done")
     done = foreign_cluster(shell, "CLOUD_INIT_WAIT=0.2")
     assert done.returncode == 1
-    assert "cloud-init has not set this machine up after 0.2s" in done.stderr
+    assert "cloud-init has not finished after 0.2s" in done.stderr
     assert "\nnext: see 'cloud-init status --long'" in done.stderr
 
 

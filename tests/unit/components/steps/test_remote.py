@@ -117,7 +117,7 @@ def test_a_step_gets_what_its_script_reads_and_nothing_else() -> None:
 
 def test_a_script_that_reads_what_nobody_gives_is_refused_by_name() -> None:
     script = Script("#!/bin/bash", frozenset({"FORGOTTEN_WIRE"}))
-    with pytest.raises(ValueError, match="step a1-node reads FORGOTTEN_WIRE, which nobody gives it"):
+    with pytest.raises(ValueError, match="step a1-node reads FORGOTTEN_WIRE, which it is not given"):
         record(lambda: {"result": Step("a1-node", HOST, script, {}, label="", answer=NOTHING, parent=Parent()).result})
 
 
@@ -176,7 +176,7 @@ def test_a_long_script_is_not_read_byte_by_byte() -> None:
 
 @pytest.mark.parametrize("name", ["lower", "1A", "A-B", "A B", "A=1;B", "", "A\nB", "A\n"])
 def test_a_name_that_bash_would_not_take_as_a_variable_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="is not a name a step's header can have"):
+    with pytest.raises(ValueError, match="cannot be a name in a step's header"):
         header({name: "x"})
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from components.roles.order import roles
 from components.steps import composition
-from components.steps.results import MEASUREMENT, MOST_SAID, Answer, read
+from components.steps.results import MAX_CHARACTERS, MEASUREMENT, Answer, read
 from stacks.config import parse
 from tests.unit.configs import HOST_KEY, LAB, RawConfig
 from tests.unit.recorded import Build, certificate_of
@@ -77,7 +77,7 @@ def test_an_honest_answer_is_read_whole(fields: Answer) -> None:
 def test_an_honest_answer_of_the_head_node_is_read_whole(fields: Answer, fabric: Any) -> None:
     assert fields.fields
     answer = {**{name: OF_THE_HEAD[name] for name in fields.fields}, "fabric": fabric}
-    assert fields.demanded().read("head-head", json.dumps(answer)) == {**answer, "problem": ""}
+    assert fields.as_needed().read("head-head", json.dumps(answer)) == {**answer, "problem": ""}
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=lambda value: repr(value)[:30])
@@ -120,15 +120,15 @@ def test_a_certificate_has_its_kind_inside_and_no_line_after_it() -> None:
 
 
 def test_a_needed_answer_that_does_not_hold_is_an_error_that_names_the_step_and_quotes_nothing() -> None:
-    with pytest.raises(pulumi.RunError, match=r"^step head-head: its answer has no own_file_system") as refused:
-        HEAD.demanded().read("head-head", json.dumps({**OF_THE_HEAD, "own_file_system": f"{HOST_KEY}\nhush-hush"}))
+    with pytest.raises(pulumi.RunError, match=r"^step head-head: its answer has no valid own_file_system") as refused:
+        HEAD.as_needed().read("head-head", json.dumps({**OF_THE_HEAD, "own_file_system": f"{HOST_KEY}\nhush-hush"}))
     assert "hush" not in str(refused.value)
 
 
 def test_an_answer_is_bounded_before_it_is_parsed() -> None:
     answer = json.dumps({name: GOOD[name] for name in NODE.fields or ()})
-    assert NODE.read("a1-node", answer + " " * (MOST_SAID - len(answer)))["problem"] == ""
-    assert "no JSON object of at most 1048576" in NODE.read("a1-node", answer + " " * MOST_SAID)["problem"]
+    assert NODE.read("a1-node", answer + " " * (MAX_CHARACTERS - len(answer)))["problem"] == ""
+    assert "not a JSON object of at most 1048576" in NODE.read("a1-node", answer + " " * MAX_CHARACTERS)["problem"]
 
 
 @pytest.mark.parametrize("text", ["", "no", "[1]", '{"a":' * 100 + "1" + "}" * 100, '{"a": NaN}', '{"a": 1} {"b": 2}'])
@@ -146,7 +146,7 @@ def test_no_field_takes_what_is_not_of_its_kind(name: str, value: Any) -> None:
             continue
         found = read(fields, {**GOOD, name: value})
         if found[name] is None:
-            assert found["problem"] == f"its answer has no {name} that could be one"
+            assert found["problem"] == f"its answer has no valid {name}"
         else:
             # Taken: then it is of the field's own kind, such as true where a truth value is asked for.
             assert type(value) is type(GOOD[name])
@@ -179,7 +179,7 @@ def test_only_values_of_their_kind_are_ever_taken(answer: dict[str, Any]) -> Non
 
 def test_one_node_that_answers_nonsense_stops_no_other(build: Build, lab_config: RawConfig) -> None:
     stack = build(lab_config, answers={"b1-join": "Segmentation fault"})
-    assert stack.header("b1-register")["NODE_PROBLEM"].startswith("its answer is no JSON object of at most 1048576")
+    assert stack.header("b1-register")["NODE_PROBLEM"].startswith("its answer is not a JSON object of at most 1048576")
     assert stack.header("b1-register")["NODE_ADDRESS"] == ""
     assert stack.header("a1-register")["NODE_PROBLEM"] == ""
     nodes = {node["name"]: node["tailnet_ip"] for node in stack.outputs["cluster"]["nodes"]}
