@@ -34,7 +34,7 @@ from components.steps.values import OutputField, Value, as_dict, as_output
 from components.validation import history
 from components.validation.expected import ANY_RDMA, ONLY_SOCKETS, ROCE_UNPROVEN
 from components.validation.preflight import read as read_preflight
-from components.validation.results import Conditions, asked_json, judge_scope
+from components.validation.results import Conditions, judge_scope, settings_json
 
 
 def _members(nodes: Mapping[str, Node]) -> list[str]:
@@ -139,7 +139,7 @@ class NcclValidation(pulumi.ComponentResource):
             lambda found: TAILNET_INTERFACE if spans else shared_interface(scope.nodes, found)
         )
         # A floor judges what was measured; another floor needs no other measurement.
-        told = {key: value for key, value in asked_json(measurement).items() if key not in ("ranks", "nodes")}
+        told = {key: value for key, value in settings_json(measurement).items() if key not in ("ranks", "nodes")}
         how = [json.dumps(told, sort_keys=True), asked.ranks_per_node, asked.nccl.model_dump_json(), asked.rerun]
         conditions = as_dict(
             {

@@ -12,7 +12,7 @@ from components.settings.types import NODE
 from components.settings.validation import Validation
 from components.validation.expected import ANY_RDMA
 from components.validation.model import Measurement
-from components.validation.results import asked_json
+from components.validation.results import settings_json
 
 SCOPE = "deep-check"
 LEAST_ITERATIONS = 20
@@ -77,7 +77,7 @@ def _plan(validation: Validation) -> dict[str, object]:
     run_seconds = minutes * 60 + 60
     return {
         "spans": False,
-        "cpu": asked_json(cpu),
+        "cpu": settings_json(cpu),
         "cpu_job": cpu_job,
         "gate_job": cpu_job,
         "ranks_per_node": ranks,

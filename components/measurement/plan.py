@@ -17,9 +17,9 @@ from components.measurement.jobs import nccl_job, validation_job
 from components.roles.python_program import python_program
 from components.settings.validation import Validation
 from components.steps import composition
-from components.validation.groups import across, grouped, speaking
+from components.validation.groups import by_mpi_release, site_groups, spanning_group
 from components.validation.model import Measurement
-from components.validation.results import asked_json
+from components.validation.results import settings_json
 
 FOLDER = Path(__file__).parent
 VALIDATION = FOLDER.parent / "validation"
@@ -88,13 +88,13 @@ def mpi_apart(nodes: Mapping[str, Node], settings: Validation, asked: Measuremen
     mpi = mpi_of(nodes, settings) if on_gpus else {name: node.mpi for name, node in nodes.items()}
     # Between sites CPUs are measured without MPI always.
     spans = len({node.site for node in nodes.values()}) > 1
-    found = speaking(mpi, [name for name, node in nodes.items() if node.gpus or not on_gpus])
+    found = by_mpi_release(mpi, [name for name, node in nodes.items() if node.gpus or not on_gpus])
     return found if len(found) > 1 and (on_gpus or not spans) else {}
 
 
 def cpu_measurement(asked: Measurement, nodes: Mapping[str, Node]) -> Measurement:
     """What is asked of the nodes' CPUs: without MPI where their releases of it do not speak with each other."""
-    apart = len(speaking({name: node.mpi for name, node in nodes.items()}, nodes)) > 1
+    apart = len(by_mpi_release({name: node.mpi for name, node in nodes.items()}, nodes)) > 1
     return replace(asked, backend="tcp-cpu") if apart else asked
 
 
@@ -104,7 +104,7 @@ def gpu_measurement(nodes: Mapping[str, Node], settings: Validation) -> Measurem
     sites = {name: node.site for name, node in nodes.items()}
     most = settings.nccl.gpus_per_node
     mpi = mpi_of(nodes, settings)
-    groups, _ = across(gpus, sites, most, mpi) if len(set(sites.values())) > 1 else grouped(gpus, most, mpi)
+    groups, _ = spanning_group(gpus, sites, most, mpi) if len(set(sites.values())) > 1 else site_groups(gpus, most, mpi)
     if not groups:
         return None
     asked = settings.nccl
@@ -151,7 +151,7 @@ def plan(
     on_cpus = cpu_measurement(on_cpus, nodes)
     on_gpus = gpu_measurement(nodes, settings)
     names = tuple(sorted(nodes))
-    gate = Measurement(**{**asked_json(on_cpus), "min_bytes": on_cpus.gate_bytes, "max_bytes": on_cpus.gate_bytes})
+    gate = Measurement(**{**settings_json(on_cpus), "min_bytes": on_cpus.gate_bytes, "max_bytes": on_cpus.gate_bytes})
     return {
         "scope": scope,
         "spans": spans,
@@ -163,7 +163,7 @@ def plan(
             },
             "fabric": dict(fabric),
         },
-        "cpu": asked_json(on_cpus),
+        "cpu": settings_json(on_cpus),
         "gate_job": validation_job(scope, names, gate, settings.time_limit_minutes, len(set(sites.values()))),
         "ranks_per_node": settings.ranks_per_node,
         "floor": floors[0],
@@ -198,7 +198,7 @@ def _on_gpus(scope: str, settings: Validation, asked: Measurement | None, mpi: M
 
 def gpu_part(settings: Validation, asked: Measurement, job: str, mpi: Mapping[str, str]) -> dict[str, Any]:
     """Return the part of a plan that is about GPUs. `job`: the text for sbatch."""
-    told = asked_json(asked)
+    told = settings_json(asked)
     del told["ranks"], told["nodes"]
     reader = (VALIDATION / "nccl_json.py").read_text(encoding="utf-8")
     files = {"rank.sh": _script("rank"), "nccl_json.py": reader, "foreign.py": beside_program()}

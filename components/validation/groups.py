@@ -39,7 +39,7 @@ def count(gpus: str, most: int = 0) -> int:
     return min(number, most) if most else number
 
 
-def speaking(mpi: Mapping[str, str], nodes: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def by_mpi_release(mpi: Mapping[str, str], nodes: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return the nodes by major versions of Open MPI and PMIx, which are incompatible with each other.
 
     mpi   versions by node; a node without known versions counts as one with the most common versions
@@ -53,20 +53,20 @@ def speaking(mpi: Mapping[str, str], nodes: Iterable[str]) -> dict[str, tuple[st
     return {version: tuple(by_version[version]) for version in sorted(by_version)}
 
 
-def grouped(
+def site_groups(
     gpus: Mapping[str, str], most: int = 0, mpi: Mapping[str, str] = NO_MPI
 ) -> tuple[tuple[Group, ...], dict[str, str]]:
     """Return the groups of a site, most GPUs first, and the reason for each node in no group.
 
     gpus   GPUs by node (`h200:8`), empty if it has none
     most   maximum number of GPUs per node that take part; 0 for all
-    mpi    see speaking
+    mpi    see by_mpi_release
     """
     gpu_nodes = sorted(node for node in gpus if gpus[node])
     left_out = {node: NO_GPU for node in sorted(gpus) if not gpus[node]}
     groups: list[Group] = []
     without_peer: list[str] = []
-    for version, nodes in speaking(mpi, gpu_nodes).items():
+    for version, nodes in by_mpi_release(mpi, gpu_nodes).items():
         alike: dict[str, list[str]] = {}
         for node in nodes:
             alike.setdefault(gpus[node], []).append(node)
@@ -87,7 +87,7 @@ def grouped(
     return tuple(sorted(groups, key=lambda group: (-group.ranks, group.gpus, group.mpi))), left_out
 
 
-def across(
+def spanning_group(
     gpus: Mapping[str, str], sites: Mapping[str, str], most: int = 0, mpi: Mapping[str, str] = NO_MPI
 ) -> tuple[tuple[Group, ...], dict[str, str]]:
     """Return all nodes with GPUs as one group, each with as many as the smallest has; none within one site.
@@ -97,7 +97,7 @@ def across(
     gpu_nodes = sorted(node for node in gpus if gpus[node])
     spanning = [
         (version, nodes)
-        for version, nodes in speaking(mpi, gpu_nodes).items()
+        for version, nodes in by_mpi_release(mpi, gpu_nodes).items()
         if len({sites[node] for node in nodes}) > 1
     ]
     if not spanning:
@@ -109,6 +109,6 @@ def across(
     return (group,), left_out
 
 
-def alone(gpus: Mapping[str, str], nodes: Iterable[str], most: int = 0) -> tuple[Group, ...]:
+def single_node_groups(gpus: Mapping[str, str], nodes: Iterable[str], most: int = 0) -> tuple[Group, ...]:
     """Return a group for each of the nodes that has at least two GPUs."""
     return tuple(Group(gpus[node], (node,), count(gpus[node], most)) for node in nodes if count(gpus[node], most) > 1)

@@ -16,10 +16,10 @@ from typing import Any
 from components.validation.expected import SOCKETS, expect
 from components.validation.fabric_facts import FabricFacts, read_fabric_facts
 from components.validation.figures import read_figures
-from components.validation.groups import Group, across, alone, count, grouped
+from components.validation.groups import Group, count, single_node_groups, site_groups, spanning_group
 from components.validation.job_outputs import marked_lines, with_tables
 from components.validation.model import JobReport, Measurement
-from components.validation.results import Conditions, asked_json, judge_group, judge_scope, to_be_searched
+from components.validation.results import Conditions, judge_group, judge_scope, needs_search, settings_json
 from components.validation.rounds import LEAST_NODES, Groups, suspects
 from components.validation.slurm_jobs import Limits, Order, Refused, run_jobs, say
 from components.validation.verdict import Result
@@ -65,8 +65,8 @@ class MeasurementRun:
         if nccl is None:
             return (), {}
         if self.plan["spans"]:
-            return across(self.gpus, self.plan["sites"], nccl["most_gpus"], nccl["mpi"])
-        return grouped(self.gpus, nccl["most_gpus"], nccl["mpi"])
+            return spanning_group(self.gpus, self.plan["sites"], nccl["most_gpus"], nccl["mpi"])
+        return site_groups(self.gpus, nccl["most_gpus"], nccl["mpi"])
 
     # Preparation
 
@@ -119,7 +119,7 @@ class MeasurementRun:
             return self._round(gate, orders)
 
         result, _ = judge_scope(settings, report, self.conditions, lambda _: {})
-        if self._worth_a_search(self.nodes) and to_be_searched(result):
+        if self._worth_a_search(self.nodes) and needs_search(result):
             report["suspects"] = suspects(self.nodes, result["floor_gb_per_s"], one_round, None)
         return report
 
@@ -142,14 +142,14 @@ class MeasurementRun:
             (entry,) = self._steady([(group, settings, folder)], facts, self.conditions.floor)
             entries.append(entry)
             result = judge_group(entry, facts, self.conditions.floor, self.conditions)
-            if self._worth_a_search(group.nodes) and to_be_searched(result):
+            if self._worth_a_search(group.nodes) and needs_search(result):
                 slow_nodes += self._search(group, settings, result)
         return {**entries[0], "others": entries[1:], "alone": single_node, "suspects": slow_nodes}
 
     def _alone(self, groups: Sequence[Group], facts: Mapping[str, FabricFacts]) -> list[dict[str, Any]]:
         if self.plan["spans"]:
             return []
-        groups = alone(self.gpus, _nodes_of(groups), self.plan["nccl"]["most_gpus"])
+        groups = single_node_groups(self.gpus, _nodes_of(groups), self.plan["nccl"]["most_gpus"])
         measurements = [
             (group, self._settings(group, facts), self.folder / f"node-{group.nodes[0]}") for group in groups
         ]
@@ -201,7 +201,7 @@ class MeasurementRun:
 
     def _entry(self, group: Group, settings: Measurement, report: Mapping[str, Any]) -> dict[str, Any]:
         gpus = {node: self.gpus[node] for node in group.nodes}
-        return {**with_tables(report, settings.collective), "asked": asked_json(settings), "gpus": gpus}
+        return {**with_tables(report, settings.collective), "asked": settings_json(settings), "gpus": gpus}
 
     def _gpu_order(self, group: Group, settings: Measurement, folder: Path) -> Order:
         gate = f"{settings.gate_bytes}:{settings.gate_bytes}"

@@ -41,12 +41,12 @@ class Conditions:
     mpi: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def asked_json(settings: Measurement) -> dict[str, Any]:
+def settings_json(settings: Measurement) -> dict[str, Any]:
     """Return the settings to store with the report, without floors: those are applied later."""
     return {key: value for key, value in asdict(settings).items() if not key.startswith("floor")}
 
 
-def asked_in(entry: Mapping[str, Any]) -> Measurement | None:
+def settings_in(entry: Mapping[str, Any]) -> Measurement | None:
     """Return the settings in a report; None if they are missing or invalid."""
     settings = entry.get("asked")
     if not isinstance(settings, Mapping) or not set(settings) <= _ASKED:
@@ -62,7 +62,7 @@ def judge_group(
 ) -> Result:
     """Return the result of one group of nodes measured on its GPUs. Raises ValueError for a malformed entry."""
     # The settings of a group do not include the nodes that the scope leaves out.
-    settings, report = asked_in(entry), JobReport.from_json({**entry, "left_out": [], "absent": {}})
+    settings, report = settings_in(entry), JobReport.from_json({**entry, "left_out": [], "absent": {}})
     if settings is None:
         raise ValueError("the job report has no settings")
     gpus = dict(zip(names("gpus", [*entry["gpus"]]), map(_kinds, entry["gpus"].values()), strict=True))
@@ -116,7 +116,7 @@ def _judge_scope(
         for entry in found.get("alone", ())
         for node in entry["gpus"]
     }
-    if found.get("gpus") and asked_in(found):
+    if found.get("gpus") and settings_in(found):
         groups = [
             judge_group(entry, facts, conditions.floor, conditions) for entry in (found, *found.get("others", ()))
         ]
@@ -131,7 +131,7 @@ def _judge_scope(
         if conditions.floor is not None:
             settings = replace(settings, floor_gb_per_s=conditions.floor, floor_source=conditions.floors_from)
         # The last measurement may have had other settings, from the hardware found then.
-        last_settings = asked_in(found.get("last") or {})
+        last_settings = settings_in(found.get("last") or {})
         if last_settings is not None and found.get("state") == "BUSY":
             settings = replace(
                 last_settings, floor_gb_per_s=settings.floor_gb_per_s, floor_source=settings.floor_source
@@ -196,5 +196,5 @@ def together(groups: Sequence[Result]) -> Result:
     return result
 
 
-def to_be_searched(result: Result) -> bool:
+def needs_search(result: Result) -> bool:
     return result["verdict"] in ("FAIL", "UNSTABLE")

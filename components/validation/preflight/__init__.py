@@ -6,7 +6,7 @@ collects data for root only.
 
 from __future__ import annotations
 
-from components.validation.preflight.across import with_comparison
+from components.validation.preflight.comparison import with_comparison
 from components.validation.preflight.findings import Finding, read_lines, worst_first
 
 __all__ = ["Finding", "read"]

@@ -17,13 +17,13 @@ from pathlib import Path
 
 from components.validation.preflight import (
     adapters,
+    clock,
     foreign,
     gpus,
     lost_ports,
     memory,
     node,
     nvlink,
-    own_clock,
     pci,
     storage,
     xids,
@@ -181,7 +181,7 @@ CHECKS: tuple[Check, ...] = (
     Check(memory.MEMORY, lambda on: memory.check_idle(on.jobs, on.root), _NODE),
     Check(
         CLOCK,
-        lambda on: own_clock.check_synchronized(
+        lambda on: clock.check_synchronized(
             "" if on.container else on.stdout("timedatectl", "show", "-p", "NTPSynchronized", "--value"), on.container
         ),
     ),

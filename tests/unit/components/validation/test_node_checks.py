@@ -14,10 +14,10 @@ import pytest
 from components.roles.role import template
 from components.validation.preflight import checks, holders, kernel_log, lost_ports, memory, node_checks, storage
 from components.validation.preflight.checks import NODE, Machine
+from components.validation.preflight.clock import check_synchronized
 from components.validation.preflight.findings import Finding
 from components.validation.preflight.gres import device_numbers
 from components.validation.preflight.health import CommandResult, Health
-from components.validation.preflight.own_clock import check_synchronized
 from components.validation.preflight.xids import check_xids
 from tests.unit.fake_nvidia_smi import gpu, nvlink, xml
 
