@@ -191,7 +191,7 @@ def story(make_cluster: Callable[[str], ClusterUnderTest]) -> Story:
 def test_a_wrong_auth_key_is_refused_with_the_hosts_name_and_the_remedy(story: Story) -> None:
     (failure,) = story.refused.failures
     assert failure.urn.endswith("::head-join")
-    assert "tailrack: head: step head-join failed: the tailnet did not take this machine" in failure.message
+    assert "tailrack: head: step head-join failed: the tailnet did not accept this machine" in failure.message
     assert "next: make a new auth key for the tag tag:cluster" in failure.message
 
 

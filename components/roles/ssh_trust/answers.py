@@ -1,3 +1,3 @@
-"""Where on a node the programs are that answer the head node's questions (templates/tailrack-answer)."""
+"""The folder on a node with the programs that answer the head node's requests (templates/tailrack-answer)."""
 
 ANSWERS = "/usr/local/lib/tailrack/answers"

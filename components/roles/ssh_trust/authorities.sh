@@ -1,11 +1,10 @@
 #!/bin/bash
-# Whom this machine trusts as the cluster's authority: a line `# NUMBER`, then a key a line, then a line `# leave KEY` with what the
-# head node asks it to leave by. Two of each while one takes the place of the other (turn.sh). The number grows with each change,
-# so that what was said earlier and comes later changes nothing.
-# Part of programs of their own too, so it uses nothing of base.sh.
+# The SSH authorities that this machine trusts: a line `# NUMBER`, one line per key, then a line `# leave KEY` with the head node's
+# key for tailrack-leave. During a change there are two of each (turn.sh). The number grows with each change, so a delayed older
+# list is ignored. Also part of separate programs, so it uses nothing of base.sh.
 
 AUTHORITIES=/etc/ssh/tailrack_authority.pub
-# All that opens root to the head node's address.
+# The only keys with which the head node can log in as root.
 LEAVE_KEY_FILE=/etc/ssh/tailrack_leave_key
 
 sound_authorities() {
@@ -14,10 +13,10 @@ sound_authorities() {
     [[ $1 =~ $form ]]
 }
 
-# The number of the list that is here; 0 for none, and for the key that an earlier version wrote.
+# Print the number of the current list; 0 without one, and for the single key of an earlier version.
 authorities_number() { sed -n '1s/^# \([0-9]*\)$/\1/p' "$AUTHORITIES" 2>/dev/null | grep . || echo 0; }
 
-# A step and the head node's question may come at once.
+# Run a command under a lock: a step and a request of the head node may arrive at the same time.
 alone_with_authorities() (
     install -d -m 0700 /run/tailrack-private
     mkdir -p "${AUTHORITIES%/*}"
@@ -25,7 +24,7 @@ alone_with_authorities() (
     flock -w 60 8 && "$@"
 )
 
-# Trust a list, where it is none of before.
+# Store a list if its number is higher than the current one.
 take_authorities() {
     local number=${1%%$'\n'*} fresh
     [ "${number#\# }" -gt "$(authorities_number)" ] || return 0
@@ -38,8 +37,7 @@ put_key_file() {
     return 1
 }
 
-# Let whoever has a leave key ask this machine to leave, and whoever has one of the authorities sign for tailrack-ask ask it
-# something: from which address.
+# Authorize the leave keys for tailrack-leave, and certificates that an authority signed for tailrack-ask, from the address $1.
 let_authorities_ask() {
     local fresh from="restrict,from=\"$1\"" leave='command="/usr/local/sbin/tailrack-leave"'
     local ask='cert-authority,principals="tailrack-ask",command="/usr/local/sbin/tailrack-answer"'

@@ -7,7 +7,7 @@ import re
 
 from components.settings.public_key import ED25519, check_key
 
-# What comes before the key with which the head node may ask a machine to leave.
+# Prefix of the key with which the head node asks a machine to leave.
 LEAVE = "# leave "
 CERTIFICATE = "ssh-ed25519-cert-v01@openssh.com"
 
@@ -33,7 +33,7 @@ def certificate(value: object) -> str:
 
 
 def authorities(value: object) -> str:
-    """Read what a machine is to trust: a line `# NUMBER`, one to three keys, and one or two lines `# leave KEY`."""
+    """Read a list of authorities: a line `# NUMBER`, one to three keys, and one or two lines `# leave KEY`."""
     first, *lines = value.split("\n") if isinstance(value, str) else ("",)
     keys = [line for line in lines if not line.startswith(LEAVE)]
     leave = lines[len(keys) :]

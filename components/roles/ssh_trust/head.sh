@@ -1,6 +1,6 @@
 #!/bin/bash
 # uses: ssh_trust/authority ssh_trust/trust
-# The authority's two keys, which never leave the head node, and its trust in what the authority signs.
+# Create the authority's keys, which never leave the head node, and trust the authority here.
 
 ssh_trust_head() {
     ensure_authority

@@ -1,6 +1,6 @@
 #!/bin/bash
 # uses: machine/keep_running ssh_trust/sshd ssh_trust/trust
-# What the head node has to know of this machine's sshd.
+# Report the sshd port and the host key to the head node.
 
 ssh_trust_join() {
     keep_running ssh.service

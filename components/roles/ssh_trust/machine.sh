@@ -1,7 +1,7 @@
 #!/bin/bash
 # uses: ssh_trust/sshd
-# An SSH server that came with the cluster takes keys and no passwords, which its package lets in. Where nobody needs it to
-# get in from elsewhere, it is closed but on the tailnet (role firewall).
+# An SSH server that tailrack installed accepts keys only; its package would also accept passwords. Role firewall opens it to the
+# tailnet only, unless it is the way in from elsewhere.
 
 ssh_trust_machine() {
     local unit=ssh.service
@@ -11,7 +11,7 @@ ssh_trust_machine() {
 PasswordAuthentication no
 KbdInteractiveAuthentication no"
     if [ -n "$CHANGED" ]; then reload_sound_sshd; fi
-    # Its package started nothing (install_unstarted). A distribution may have a socket for it.
+    # Its package started nothing (install_unstarted). Some distributions start it by a socket.
     if systemctl -q is-enabled ssh.socket; then unit=ssh.socket; fi
     systemctl enable -q --now "$unit" || note "$unit does not start: does something else listen at port $(sshd_port)?"
 }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The head node asks all members, many at once (tailrack-ask).
+# Send requests from the head node to all members in parallel (tailrack-ask).
 
 ASKED_AT_ONCE=64
 
@@ -12,8 +12,8 @@ members_but_here() {
     done
 }
 
-# Ask members, of stdin, many at once: folder for NODE.said, NODE.why and NODE.yes, file for their stdin
-# ({} in it is the name of each), question.
+# Send a request to the members on stdin, in parallel. Words: a folder for NODE.said (output), NODE.why (errors) and NODE.yes
+# (success), a file for their stdin ({} in its name is the node), the request.
 ask_members() {
     # shellcheck disable=SC2016  # for the shell of each
     xargs -r -P "$ASKED_AT_ONCE" -I '{}' bash -c 'rm -f "$2/$1.yes"

@@ -1,12 +1,12 @@
 #!/bin/bash
 # uses: ssh_trust/trust
-# A node trusts the cluster's authority, shows its own certificate, lets the head node ask it to leave, and answers it.
+# Trust the cluster's authority, present a certificate, and accept the head node's requests.
 #
 # HEAD_ADDRESS
-# NFS_EXPORTS_MOUNT    where the share is, with this machine's next certificates
-# NODE_AUTHORITIES     as authorities.sh has them
+# NFS_EXPORTS_MOUNT    mount point of the share, which has this machine's next certificates
+# NODE_AUTHORITIES     the list for authorities.sh
 # NODE_CERTIFICATE     for this machine's SSH host key
-# NODE_LEAVE_PROGRAM   text of the program that the head node may run here, and nothing else; NODE_LEAVE_VALUES before it
+# NODE_LEAVE_PROGRAM   text of the leave program; NODE_LEAVE_VALUES comes before it
 
 LEAVE_PROGRAM=/usr/local/sbin/tailrack-leave
 
@@ -17,13 +17,13 @@ ssh_trust_node() {
         "/usr/local/sbin/tailrack-certificate $NFS_EXPORTS_MOUNT/.tailrack/certificates/$HOST_NAME"
 }
 
-# The keys lie in a file that is ours and holds nothing else, and are all that opens root to the head node's address: one to
-# leave, and what an authority signs for tailrack-ask. Two, since an earlier version leaves whatever its key is used for.
+# The keys are in a separate file and are the only way for the head node's address to become root: one key for leaving, and
+# certificates for tailrack-ask. They are separate because a node of an earlier version leaves on any use of its key.
 let_the_head_ask() {
     ensure_file "$LEAVE_PROGRAM" 0755 root:root $'#!/bin/bash\n'"$NODE_LEAVE_VALUES"$'\n'"$NODE_LEAVE_PROGRAM"
     trust_authorities "$NODE_AUTHORITIES"
     alone_with_authorities let_authorities_ask "$HEAD_ADDRESS"
-    # Where root may not log in at all, or otherwise, this one command still must be heard.
+    # These commands must work even where root may not log in.
     CHANGED=
     ensure_file /etc/ssh/sshd_config.d/tailrack-leave.conf 0644 root:root \
         "# Written by tailrack: the head node may run tailrack-leave and tailrack-answer, and nothing else as root.
@@ -38,11 +38,11 @@ Match User root Address $HEAD_ADDRESS
     DenyGroups nobody"
     if [ -n "$CHANGED" ]; then reload_sound_sshd; fi
     require_heard
-    # Where an earlier version had it.
+    # An earlier version stored it here.
     [ ! -e /root/.ssh/authorized_keys ] || sed -i '/ tailrack-leave$/d' /root/.ssh/authorized_keys
 }
 
-# Of a key of sshd's the first value holds, and a file of the machine's owner may come before ours.
+# sshd uses the first value of a key, and a file of the machine's owner may come before ours.
 require_heard() {
     local said key wrong=''
     said=$(ask_sshd -T -C "user=root,host=$HEAD_ADDRESS,addr=$HEAD_ADDRESS")
@@ -50,7 +50,7 @@ require_heard() {
         has_line "$key" "$said" || wrong+=", $(grep "^${key%% *} " <<<"$said" || echo "no ${key%% *}")"
     done
     ! has_line 'permitrootlogin no' "$said" || wrong+=', permitrootlogin no'
-    [ -z "$wrong" ] || fail "sshd here would not hear the head node when it asks $HOST_NAME to leave: for root from \
-$HEAD_ADDRESS it has ${wrong#, }" "find what says so with 'grep -rn -i match /etc/ssh/sshd_config /etc/ssh/sshd_config.d' \
-on $HOST_NAME, and let it not hold for root from that address; then run up again"
+    [ -z "$wrong" ] || fail "sshd on $HOST_NAME would reject the head node's request to leave: for root from \
+$HEAD_ADDRESS it uses ${wrong#, }" "find the lines with 'grep -rn -i match /etc/ssh/sshd_config /etc/ssh/sshd_config.d' \
+on $HOST_NAME and exclude root from that address; then run up again"
 }

@@ -1,24 +1,23 @@
 #!/bin/bash
 # uses: ssh_trust/authority tailnet/peer
-# The certificate of a node's SSH host key, and how the head node asks the node to leave the cluster.
+# Sign a node's SSH host key, and ask the node to leave the cluster on removal.
 #
 # NODE_NAME, NODE_ADDRESS, NODE_HOST_KEY, NODE_SSHD_PORT
-# NODE_ADOPT   true where it stays in its tailnet
+# NODE_ADOPT   true if it stays in its tailnet
 
 ssh_trust_register() {
     take_lock
-    # Where tailrack-ask finds it.
+    # tailrack-ask reads it.
     ensure_file "$STATE_DIR/members/$NODE_NAME/sshd_port" 0644 root:root "$NODE_SSHD_PORT"
-    # Its address is kept already (names): whoever changes this after now tells this node too.
+    # Role names has recorded its address already, so a later change of the authorities reaches this node too.
     result authorities "$(json_string "$(cat "$AUTHORITY_TRUSTED")")"
     result certificate "$(json_string "$(certificate_for "$NODE_NAME" "$NODE_NAME,$NODE_ADDRESS" "$NODE_HOST_KEY")")"
 }
 
-# Seconds. A node that says nothing is found out by the connection; one that is busy may have several daemons which systemd
-# waits 90 s for.
+# Seconds. The SSH options detect a silent node; on a busy one systemd may wait 90 s for each of several daemons.
 LEAVING_LIMIT=300
 
-# The log-out that follows may cut the connection without a word.
+# The logout at the end may cut the connection.
 ask_to_leave() {
     timeout "$LEAVING_LIMIT" ssh -i "$LEAVE_KEY" -p "$NODE_SSHD_PORT" -o IdentitiesOnly=yes -o BatchMode=yes -o ConnectTimeout=10 \
         -o ServerAliveInterval=5 -o ServerAliveCountMax=3 \
@@ -31,17 +30,17 @@ ssh_trust_register_release() {
     take_lock
     if ask_to_leave; then
         [ "$NODE_ADOPT" = true ] || wait_until "$GONE_LIMIT" node_logged_out || fail \
-            "$NODE_NAME says that it leaves, and is in the tailnet still after ${GONE_LIMIT}s" \
+            "$NODE_NAME reported that it leaves, but is still in the tailnet after ${GONE_LIMIT}s" \
             "see 'journalctl -u tailrack-logout' on $NODE_NAME, run 'tailrack-leave' as root there, then run the same command again"
         return
     fi
-    # It would keep the munge key, and come back into Slurm by itself.
+    # It would keep the munge key and register with Slurm again.
     if node_answers; then
         fail "$NODE_NAME answers at $NODE_ADDRESS and did not leave" \
             "run 'tailrack-leave' as root on $NODE_NAME, then run the same command again"
     fi
-    # A machine that is switched off for good cannot be asked; the cluster forgets it all the same.
-    note "$NODE_NAME does not answer at $NODE_ADDRESS: taken as gone. Should it come back, run tailrack-leave there."
+    # A machine that is off cannot be asked; the cluster forgets it all the same.
+    note "$NODE_NAME does not answer at $NODE_ADDRESS: treated as gone. If it comes back, run tailrack-leave there."
 }
 
 ssh_trust_register_forget() { rm -rf "$STATE_DIR/members/$NODE_NAME"; }

@@ -9,7 +9,7 @@ from components.roles.ssh_trust.facts import authorities, certificate, ed25519
 
 
 def role(settings: ClusterSettings) -> Role:
-    """Every node shows a certificate of the authority, and everybody trusts the authority."""
+    """Return the role: every node presents a certificate of the authority, and all machines trust the authority."""
     trusts = (
         _program("tailrack-known-hosts"),
         _program("tailrack-certificate"),

@@ -1,11 +1,10 @@
 #!/bin/bash
 # uses: ssh_trust/authority ssh_trust/trust ssh_trust/turn
-# The head node shows a certificate as well, to users who log in to it from a node; and signs everybody's again before
-# they end.
+# Present a certificate on the head node too, for users who log in from a node; renew all certificates before they expire.
 #
 # HEAD_ADDRESS           its tailnet address
-# NFS_EXPORTS_PATH       the share, on which machines find their next certificate
-# SSH_TRUST_GENERATION   text of the config that is changed for another authority
+# NFS_EXPORTS_PATH       the share, from which machines fetch their next certificate
+# SSH_TRUST_GENERATION   text of the config; a change replaces the authority
 
 ssh_trust_services() {
     CERTIFICATES_FOLDER=$NFS_EXPORTS_PATH/.tailrack/certificates

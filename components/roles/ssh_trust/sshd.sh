@@ -1,8 +1,8 @@
 #!/bin/bash
-# sshd, asked and told. Part of programs of their own too, so it uses nothing of base.sh.
+# Query and reload sshd. Also part of separate programs, so it uses nothing of base.sh.
 
-# Ask sshd about its configuration. Where a socket starts it, its folder may be there only while it runs (Ubuntu 24.04),
-# and without it sshd answers nothing. The folder goes with an sshd that ends, which may be in this very moment.
+# Query sshd's configuration. If a socket starts sshd, its runtime folder may exist only while it runs (Ubuntu 24.04), and the query
+# fails without the folder. An sshd that ends removes it, possibly right now, so retry.
 ask_sshd() {
     local errors status tries=0
     while :; do
@@ -16,9 +16,8 @@ ask_sshd() {
     return "$status"
 }
 
-# Have sshd read its configuration again. One that a socket starts, and that does not run, reads it then; one that a socket
-# has started ends by a reload ("Cannot bind any address"), some time after it was told, so it is started anew. Sessions go
-# on through a restart.
+# Make sshd read its configuration again. An inactive sshd reads it when its socket starts it. An sshd that a socket started ends
+# on a reload ("Cannot bind any address"), so restart it. Open sessions survive a restart.
 reload_sshd() {
     systemctl -q is-active ssh || return 0
     if systemctl -q is-active ssh.socket; then
@@ -28,14 +27,14 @@ reload_sshd() {
     fi
 }
 
-# The same, where it is one with which sshd starts.
+# The same, only if the configuration is valid.
 reload_sound_sshd() {
     ask_sshd -t
     reload_sshd
 }
 
 sshd_port() {
-    { ask_sshd -T || echo "sshd does not say its port: taken for 22" >&2; } |
+    { ask_sshd -T || echo "sshd does not report its port; using 22" >&2; } |
         awk '$1 == "port" && !port {port = $2} END {print port ? port : 22}'
 }
 

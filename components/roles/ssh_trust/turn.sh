@@ -1,19 +1,19 @@
 #!/bin/bash
 # uses: ssh_trust/authority ssh_trust/members ssh_trust/trust
-# Another authority takes the place of the last one while users go from machine to machine (docs/decisions/0018): first all
-# trust both, then all show certificates of the next one, then nobody trusts the last one. Each step begins when all members
-# agree to the one before, so no machine refuses another at any time. Files say how far it is.
+# Replace the SSH authority while users work (docs/decisions/0018): first all machines trust both, then all present certificates of
+# the next one, then all stop trusting the last one. Each stage begins when all members have completed the one before, so no
+# machine ever refuses another. Files record the progress.
 #
-# Callers give CERTIFICATES_FOLDER, on the share, and show_own_certificate (services.sh).
+# Callers define CERTIFICATES_FOLDER, on the share, and show_own_certificate (services.sh).
 
-# What the authority's generation becomes when all is done; there while it is not.
+# The generation that the change leads to; exists during a change.
 TURNING=$STATE_DIR/ssh_authority.turning
-# Seconds in which who is late may still come, in this run: one that joins anew has another address.
+# Seconds to wait for late members in this run: one that joins again has another address.
 TURN_PATIENCE=180
 
 turn_to() {
     TURN_GENERATION=$1
-    # Versions before had one authority for ever.
+    # Earlier versions never replaced the authority.
     [ -e "$AUTHORITY_GENERATION" ] || ensure_file "$AUTHORITY_GENERATION" 0644 root:root 1
     [ -s "$AUTHORITY_GENERATION" ] || ensure_file "$AUTHORITY_GENERATION" 0644 root:root "$TURN_GENERATION"
     if [ ! -e "$TURNING" ] && [ "$(cat "$AUTHORITY_GENERATION")" = "$TURN_GENERATION" ]; then return 0; fi
@@ -24,7 +24,7 @@ turn_to() {
 
 forget_turn() { rm -rf "$TURN_FOLDER"; }
 
-# Go on from wherever it was, as far as members agree; whether all is done. Called where bash looks over what fails.
+# Continue the change as far as members have completed each stage; succeed when it is finished. Called where errexit is off.
 turn_authority() {
     TURN_LATE=''
     if [ ! -e "$TURNING" ]; then
@@ -34,27 +34,27 @@ turn_authority() {
     all_trust || return 1
     if [ -e "$AUTHORITY_KEY.next.pub" ]; then
         let_next_sign || return 1
-        note "all trust the next authority: it signs from here on"
+        note "all machines trust the next authority: it signs from now on"
     fi
     if [ -e "$AUTHORITY_KEY.last.pub" ]; then
         all_show || return 1
         rm -f "$AUTHORITY_KEY.last.pub" && all_trust || return 1
     fi
-    # Meanwhile the config may have been changed again.
+    # The config may have changed again meanwhile.
     mv -fT "$TURNING" "$AUTHORITY_GENERATION" && turn_authority
 }
 
-# The public half comes last, here and in what follows: where it is, the private one was.
+# The public key is moved last, here and below: if it exists, the private one does too.
 make_next() {
     local fresh=$1.fresh
     [ ! -e "$1.next.pub" ] || return 0
     rm -f "$1.next" "$fresh" "$fresh.pub"
     ssh-keygen -q -t ed25519 -N '' -C "tailrack $(basename "$1")" -f "$fresh" &&
-        mv -fT "$fresh" "$1.next" && mv -fT "$fresh.pub" "$1.next.pub" && note "made $1.next"
+        mv -fT "$fresh" "$1.next" && mv -fT "$fresh.pub" "$1.next.pub" && note "created $1.next"
 }
 
-# The last ones' private halves end here: nobody can sign, or ask a node to leave, with them any more. The last leave key needs no
-# time of its own: all let the next one in by now.
+# Replace the private keys: from here on the last ones can neither sign nor ask a node to leave. All members accept the next leave
+# key already.
 let_next_sign() (
     exec 8>"$PRIVATE_DIR/sign.lock"
     flock -w 60 8 || exit 1
@@ -67,14 +67,14 @@ let_next_sign() (
     mv -fT "$AUTHORITY_KEY.next.pub" "$AUTHORITY_KEY.pub"
 )
 
-# The head node first: whoever joins from here on is told the same by its own steps.
+# The head node comes first: machines that join from here on get the same list from their steps.
 all_trust() {
     keep_authorities
     trust_authorities "$(cat "$AUTHORITY_TRUSTED")" || return 1
     all_agree trust "$AUTHORITY_TRUSTED" authority
 }
 
-# Asked again under the next authority alone, a node shows that its sshd has the certificate.
+# A second request that trusts only the next authority proves that a node's sshd presents the certificate.
 all_show() {
     local certificate="$STATE_DIR/members/{}/key-cert.pub" known=$TURN_FOLDER/known
     show_own_certificate || return 1
@@ -84,7 +84,8 @@ all_show() {
     TAILRACK_KNOWN_HOSTS=$known all_agree show "$certificate" certificate
 }
 
-# Ask all members that have not agreed yet, and note who does not: to what, file for their stdin, question.
+# Send a request to the members that have not completed a stage, and record those that fail. Words: the stage, a file for their
+# stdin, the request.
 all_agree() {
     local folder node
     folder=$TURN_FOLDER/$(authorities_number)-$1
@@ -101,6 +102,6 @@ all_agree() {
 
 name_who_missed_it() {
     wait_until "$TURN_PATIENCE" turn_authority || fail \
-        "the SSH authority is being changed, and ${TURN_LATE:-the head node itself} did not take part yet: until then all trust the last one too" \
-        "make it answer (tailrack-ask NODE last-failure), or remove it from the config; then run up again, which goes on"
+        "the SSH authority is being changed, and ${TURN_LATE:-the head node} did not take part yet: until then all machines also trust the last one" \
+        "make it answer (tailrack-ask NODE last-failure), or remove it from the config; then run up again, which continues"
 }

@@ -1,9 +1,9 @@
 #!/bin/bash
 # uses: tailnet/membership
-# Slurm speaks over the tailnet alone, so the tailnet must be an interface of the kernel. And the machine is free to join.
+# Check that the machine can join: Slurm uses only the tailnet, so the tailnet must be a kernel interface.
 #
 # TAILNET_TAG  tag of this machine on the tailnet
-# NODE_ADOPT   true where it is to stay in its tailnet as it is
+# NODE_ADOPT   true if it stays in its tailnet unchanged
 
 tun_there() { [ -c /dev/net/tun ] && : 2>/dev/null <>/dev/net/tun; }
 
@@ -31,7 +31,7 @@ tailscale would cut it off from them, and with them this connection or all names
 }
 
 tailnet_check() {
-    tun_there || fail "there is no working /dev/net/tun; Slurm needs the tailnet as an interface of the kernel" \
+    tun_there || fail "/dev/net/tun does not work; Slurm needs the tailnet as a kernel interface" \
         "load the module tun, or give the container /dev/net/tun and NET_ADMIN"
     refuse_snap
     if tailscale_there; then
@@ -42,7 +42,7 @@ tailnet_check() {
         require_adoptable
         return
     fi
-    # One that is to stay in its tailnet shows that it is reached there.
+    # An adopted machine already works with such addresses.
     refuse_shared_addresses
     if tailscale_there; then refuse_another_tailnet; fi
 }

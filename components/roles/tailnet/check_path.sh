@@ -1,13 +1,13 @@
 #!/bin/bash
 # uses: clock/compare_with_head
-# How a node reaches the head node over the tailnet, and whether its clock is the head node's: before it has the munge key.
+# Find a node's path to the head node over the tailnet, and compare the clocks, before the node gets the munge key.
 #
 # HEAD_ADDRESS   tailnet address of the head node
 
-# The best way that was found: direct; peer-relay through a member of the tailnet; relay through one of the control
-# server's, which carry a few Mbit/s. A direct one is looked for during seconds, in which the rest of the step goes on.
+# Find the best path: direct; peer-relay through a member; or relay through the control server's relays (a few Mbit/s). The search
+# for a direct path takes seconds, while the rest of the step continues.
 look_for_path() {
-    rm -f "$PRIVATE_DIR"/path.* # of a step that was killed
+    rm -f "$PRIVATE_DIR"/path.* # left by a killed step
     PATH_SAID=$(mktemp "$PRIVATE_DIR/path.XXXXXX")
     timeout 30 tailscale ping --c 4 --timeout 3s --until-direct "$HEAD_ADDRESS" >"$PATH_SAID" 2>&1 9>&- &
     PATH_LOOK=$!

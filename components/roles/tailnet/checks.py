@@ -22,7 +22,7 @@ from components.settings.draft import Draft, check_hidden
 from components.settings.problems import Report, bare, shown
 from components.settings.section import keys_of
 
-# Keys of a kind, beside `kind` and `tag`; and what becomes of the others.
+# Keys of a kind, beside `kind` and `tag`; and the reason why other keys have no effect.
 _API = (*CREDENTIALS, "organization", "base_url", "policy")
 _KEYS = {
     TAILSCALE: (_API, "the stack makes its own keys for Tailscale's own control server"),
@@ -35,11 +35,11 @@ _WAYS = "an API key, or an OAuth client's id and secret, or a federated identity
 
 @dataclass(frozen=True)
 class Sites:
-    """What the sites are to the tailnet.
+    """The properties of the sites that matter to the tailnet.
 
-    known      whether every site's kind can be read
+    known      whether every site has a valid kind
     brings     whether one of them brings a tailnet
-    makes      names of those whose machines are made with the stack
+    makes      names of the sites whose machines the stack creates
     """
 
     known: bool

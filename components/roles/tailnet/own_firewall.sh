@@ -1,11 +1,11 @@
 #!/bin/bash
 # uses: tailnet/membership
-# What on this machine itself may keep others from it although it is in the tailnet. For words only: rules are not judged.
+# Name the firewalls on this machine that may block other members. Only for messages: the rules are not evaluated.
 
-# Whether a chain of nftables drops what it does not let in. (ufw's and iptables' are among them.)
+# Succeed if an nftables input chain drops by default (this includes ufw's and iptables' chains).
 drops_by_default() { nft list ruleset 2>/dev/null | grep 'hook input ' | grep 'policy drop' >/dev/null; }
 
-# Their names, with + between.
+# Print their names, joined by +.
 own_firewall() {
     local found=''
     if systemctl -q is-active firewalld; then found=firewalld; fi

@@ -1,7 +1,7 @@
-"""What the tailnet's policy file has to hold for the cluster, from the ports of its roles; and what one lacks. Pure.
+"""The tailnet policy that the cluster needs, from the ports of its roles, and the rules that an existing policy lacks.
 
-Syntax: tailscale.com/docs/reference/syntax/policy-file. Rules are never taken as more than they surely give: one by a
-group, a person or a posture is none for a tag. A file with neither grants nor acls lets everything through.
+Syntax: tailscale.com/docs/reference/syntax/policy-file. A rule counts only for what it certainly allows: one for a
+group, a person or a posture does not count for a tag. A file with neither grants nor acls allows everything.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from components.roles.tailnet.relay import relay_grant
 from components.settings.network_names import TAILNET
 
 SSH = "22"
-# MPI and NCCL choose among these. Where jobs stay on one node the policy can do without.
+# MPI and NCCL choose among these. If jobs stay on one node, the policy does not need them.
 JOBS = "1024-65535"
-# A port of NFS before version 4, which nobody is to reach: the test that the policy shuts something out.
+# A port of NFS before version 4, which must stay closed: the policy's own test that it blocks something.
 CLOSED = 111
 _LAST = 65535
 _TCP = ("tcp", "6")
@@ -28,7 +28,7 @@ Ranges = list[tuple[int, int]]
 
 
 def ports(roles: Iterable[Role]) -> tuple[str, ...]:
-    """Return the ports and ranges that the cluster's machines reach on one another: daemons' first, then jobs'."""
+    """Return the ports and ranges that the cluster's machines must reach on one another: daemons first, then jobs."""
     merged: Ranges = []
     for first, last in sorted(_range(port) for role in roles for port in (*role.serves, SSH)):
         if merged and first <= merged[-1][1] + 1:
@@ -39,24 +39,24 @@ def ports(roles: Iterable[Role]) -> tuple[str, ...]:
 
 
 def policy(tag: str, wanted: Sequence[str], whole: bool = False, relay: bool = False) -> dict[str, Any]:
-    """Return what a policy file has to hold, as its own words are.
+    """Return the required content of a policy file, in its own format.
 
-    whole   it is all that the file holds: people reach the cluster by SSH, and their own devices; nothing else is open
+    whole   the file has nothing else: people reach the cluster by SSH, and their own devices; nothing else is open
     relay   whether a member is the cluster's relay
     """
     grants: list[dict[str, Any]] = [{"src": [tag], "dst": [tag], "ip": [f"tcp:{port}" for port in wanted]}]
-    told: dict[str, Any] = {"src": tag, "accept": [f"{tag}:{_range(port)[0]}" for port in wanted]}
+    test: dict[str, Any] = {"src": tag, "accept": [f"{tag}:{_range(port)[0]}" for port in wanted]}
     if relay:
         grants.append(relay_grant(tag))
     if whole:
         grants.append({"src": ["autogroup:member"], "dst": [tag], "ip": [f"tcp:{SSH}"]})
         grants.append({"src": ["autogroup:member"], "dst": ["autogroup:self"], "ip": ["*"]})
-        told["deny"] = [f"{tag}:{CLOSED}"]
-    return {"tagOwners": {tag: ["autogroup:admin"]}, "grants": grants, "tests": [told]}
+        test["deny"] = [f"{tag}:{CLOSED}"]
+    return {"tagOwners": {tag: ["autogroup:admin"]}, "grants": grants, "tests": [test]}
 
 
 def lacking(found: Mapping[str, Any], tag: str, wanted: Sequence[str]) -> str:
-    """Return what a policy file in force lacks, as a sentence with what to add; empty where it lacks nothing."""
+    """Return a sentence with the rule that a policy in force lacks and how to add it; empty if it lacks none."""
     owners = found.get("tagOwners")
     if not isinstance(owners, Mapping) or tag not in owners:
         return f'its tagOwners have no {tag}; add "{tag}": ["autogroup:admin"]'
@@ -71,7 +71,7 @@ def lacking(found: Mapping[str, Any], tag: str, wanted: Sequence[str]) -> str:
 
 
 def opens_all(found: Mapping[str, Any], tag: str) -> bool:
-    """Whether a policy file in force lets machines with the tag reach all of the tailnet, as Tailscale's first does."""
+    """Return whether a policy lets machines with the tag reach the whole tailnet, as Tailscale's default does."""
     if "grants" not in found and "acls" not in found:
         return True
     rules = [*_rules(found.get("grants")), *_rules(found.get("acls"))]
@@ -85,7 +85,7 @@ def opens_all(found: Mapping[str, Any], tag: str) -> bool:
 def _of_grants(rules: object, tag: str) -> Ranges:
     opened: Ranges = []
     for rule in _rules(rules):
-        # What depends on a posture or goes by way of another machine is not there for every machine at any time.
+        # A rule with a posture or a via machine does not apply to every machine at all times.
         if "srcPosture" in rule or "via" in rule or not (_meant(rule, "src", tag) and _meant(rule, "dst", tag)):
             continue
         for entry in _texts(rule.get("ip")):
@@ -122,7 +122,7 @@ def _meant(rule: Mapping[str, Any], side: str, tag: str) -> bool:
 
 
 def _selects(selector: str, side: str, tag: str) -> bool:
-    """Whether every machine with the tag is one that the selector means."""
+    """Return whether the selector covers every machine with the tag."""
     if selector in ("*", tag, "autogroup:tagged") or (side == "src" and selector == "autogroup:danger-all"):
         return True
     try:
@@ -133,7 +133,7 @@ def _selects(selector: str, side: str, tag: str) -> bool:
 
 
 def _ranges(text: str) -> Ranges:
-    """`*`, `22`, `80-90`, `22,80-90`; what is none of these opens nothing."""
+    """Parse `*`, `22`, `80-90` or `22,80-90`; anything else opens nothing."""
     if text == "*":
         return [(0, _LAST)]
     parts = text.split(",")
@@ -145,12 +145,12 @@ def _range(text: str) -> tuple[int, int]:
     return int(first), int(last or first)
 
 
-def _text(each: tuple[int, int]) -> str:
-    return str(each[0]) if each[0] == each[1] else f"{each[0]}-{each[1]}"
+def _text(ports: tuple[int, int]) -> str:
+    return str(ports[0]) if ports[0] == ports[1] else f"{ports[0]}-{ports[1]}"
 
 
 def _within(wanted: tuple[int, int], opened: Ranges) -> bool:
-    """Whether the ranges together hold every port that is wanted."""
+    """Return whether the ranges together cover every wanted port."""
     first, last = wanted
     for low, high in sorted(opened):
         if low <= first <= high:

@@ -1,40 +1,40 @@
 #!/bin/bash
-# A member is known by what the head node sees of it in the tailnet, not by what it says of itself.
+# Accept a node's address only if the head node sees the same in the tailnet.
 #
 # NODE_NAME, NODE_ADDRESS
-# NODE_FIREWALL   what on the node itself may keep others from it (own_firewall.sh), for words; empty where nothing was seen
+# NODE_FIREWALL   firewalls found on the node (own_firewall.sh), for the message; empty if none
 
-# Of slurmd. It need not run yet: a port at which nothing listens is refused at once, and one behind a firewall is not.
+# slurmd's port. slurmd need not run yet: a closed port refuses at once, a firewall drops silently.
 NODE_PORT=6818
 
-# The machine of this name has this address, in the head node's own list of the tailnet's machines.
+# Succeed if the head node's list of the tailnet has this name at this address.
 node_is_at_its_address() {
     tailscale status --json | jq -e --arg name "$NODE_NAME" --arg address "$NODE_ADDRESS" \
         '[.Peer[]? | select((.DNSName | split(".")[0]) == $name and (.TailscaleIPs | index($address)))] | length == 1' \
         >/dev/null
 }
 
-# An answer over the tailnet, if only a refusal.
+# Succeed on any answer over the tailnet, also a refusal.
 slurmd_port_answers() {
     local said
     # shellcheck disable=SC2016  # it is for the other shell
     said=$(timeout 5 bash -c 'exec 3<>"/dev/tcp/$0/$1"' "$NODE_ADDRESS" "$NODE_PORT" 2>&1) || [[ $said == *refused* ]]
 }
 
-# Slurm's jobs come by this way, so a node that nobody can reach must not count, whatever it can reach itself.
+# Slurm's jobs arrive this way, so a node that the head node cannot reach must not count.
 require_answer() {
     wait_until 20 slurmd_port_answers || fail \
-        "nothing answers on $NODE_NAME at its tailnet address, $NODE_ADDRESS port $NODE_PORT, though it is in the tailnet: a firewall of \
-the machine's own${NODE_FIREWALL:+ (there: ${NODE_FIREWALL//+/, })}, tailscale's shields-up or the tailnet's policy keeps the head node out" \
-        "on $NODE_NAME let in what comes by tailscale0: 'ufw allow in on tailscale0', 'firewall-cmd --permanent --zone=trusted \
+        "nothing answers on $NODE_NAME at its tailnet address, $NODE_ADDRESS port $NODE_PORT, although it is in the tailnet: a firewall on \
+the machine${NODE_FIREWALL:+ (found: ${NODE_FIREWALL//+/, })}, tailscale's shields-up or the tailnet's policy blocks the head node" \
+        "on $NODE_NAME allow input on tailscale0: 'ufw allow in on tailscale0', 'firewall-cmd --permanent --zone=trusted \
 --add-interface=tailscale0', or a rule 'iifname tailscale0 accept' before the one that drops ('nft list ruleset'); \
 'tailscale set --shields-up=false' there; and see that the tailnet's policy lets the cluster's machines reach one another on all ports"
 }
 
 tailnet_register() {
-    # The list follows the control server's with some delay.
+    # The list follows the control server with some delay.
     wait_until 30 node_is_at_its_address ||
-        fail "the tailnet knows no machine $NODE_NAME at $NODE_ADDRESS, where $NODE_NAME says it is" \
+        fail "the tailnet has no machine $NODE_NAME at $NODE_ADDRESS, the address that $NODE_NAME reports" \
             "see 'tailscale status' on $HOST_NAME; a name that was taken already ($NODE_NAME-1) is freed by removing the old machine there"
     require_answer
 }

@@ -1,4 +1,4 @@
-"""A relay of the cluster's own: the member that offers itself, and what the tailnet's policy grants for it. Pure."""
+"""The cluster's relay: the member that offers it, and the grant that the tailnet's policy needs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ CAPABILITY = "tailscale.com/cap/relay"
 
 
 def relay_port(tailnet: Tailnet, node: str) -> str:
-    """Return the UDP port at which a node is the cluster's relay; empty for every other node."""
+    """Return the relay's UDP port for the relay node; empty for every other node."""
     return str(tailnet.relay.port) if tailnet.relay and tailnet.relay.node == node else ""
 
 
 def relay_grant(tag: str) -> dict[str, Any]:
-    """Return the grant by which members with a tag may use each other as relays; only one that offers itself is one."""
+    """Return the grant that lets members with a tag use each other as relays, if they offer it."""
     return {"src": [tag], "dst": [tag], "app": {CAPABILITY: []}}

@@ -1,4 +1,4 @@
-"""One tailnet that joins the machines, wherever they stand: tailscaled, a fixed host name, a tag."""
+"""Join all machines in one tailnet: tailscaled, a fixed host name and a tag."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from components.roles.facts import matching, version
 from components.roles.role import File, Role, template
 from components.settings.network_names import TAILNET
 
-# What a machine says of its own firewalls (own_firewall.sh).
+# A machine's report of its firewalls (own_firewall.sh).
 _FIREWALLS = r"((firewalld|ufw|nftables|shields-up)(\+(firewalld|ufw|nftables|shields-up)){0,3})?"
 UNIT = "tailrack-tailnet.service"
 
 
 def role(settings: ClusterSettings) -> Role:
-    """Packages come before the tailnet; tailscale itself may come from a package source of its own (join.sh)."""
+    """Return the role. Packages come before the tailnet; tailscale may come from its own package source (join.sh)."""
     return Role(
         "tailnet",
         after=("machine", "restore"),
         values={"TAILNET_TAG": settings.tailnet.tag},
-        # Its identity: a head node that has it is at the address that nodes know.
+        # The identity: a head node that restores it keeps the address that nodes know.
         state=("/var/lib/tailscale/tailscaled.state", "/var/lib/tailrack/tailnet"),
         packages={"join": ("jq",)},
         files={"join": (File(f"/etc/systemd/system/{UNIT}", template("tailnet", UNIT)),)},

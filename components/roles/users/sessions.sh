@@ -1,5 +1,5 @@
 #!/bin/bash
-# End the processes of users whose accounts tailrack created. Part of tailrack-leave too, so it uses nothing of base.sh.
+# End the processes of users whose accounts tailrack created. Also part of tailrack-leave, so it uses nothing of base.sh.
 
 # Their names, one per line (machine.sh).
 MADE_HERE=/var/lib/tailrack/users

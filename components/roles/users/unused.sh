@@ -1,6 +1,6 @@
 #!/bin/bash
 # uses: users/home
-# Accounts that tailrack created and nobody has used. One whose uid changes in the config is created again: another machine may
+# Accounts that tailrack created and that are unused. One whose uid changes in the config is created again: another machine may
 # have refused the first uid, after this one had already accepted it.
 #
 # NFS_EXPORTS_PATH   directory of the share; on a node it does not exist

@@ -177,7 +177,7 @@ def test_who_cannot_be_reached_is_named_and_until_it_is_all_trust_both_and_show_
     head.write("/away", "b1")
     done = turn(head, "2")
     assert (done.returncode, done.stdout) == (
-        1, "the SSH authority is being changed, and b1 did not take part yet: until then all trust the last one too\n",
+        1, "the SSH authority is being changed, and b1 did not take part yet: until then all machines also trust the last one\n",
     ), done.stderr  # fmt: skip
     assert authority(head) == before
     assert len(trusted(head)) == len(trusted(member(head, "a1"))) == 2
@@ -236,7 +236,7 @@ def test_what_was_said_earlier_and_comes_later_changes_nothing(shell: Shell) -> 
 def test_what_is_no_list_of_authorities_is_refused_and_nothing_is_written(shell: Shell, told: str) -> None:
     done = shell.call('trap \'echo "$REASON"\' EXIT; trust_authorities "$TOLD"', {"TOLD": told}, "ssh_trust/trust")
     assert (done.returncode, done.stdout) == (
-        1, "what the head node gives as its authorities is no list of keys\n",
+        1, "the head node's list of SSH authorities is not a list of keys\n",
     )  # fmt: skip
     assert not shell.path(TRUST).exists()
 

@@ -236,6 +236,6 @@ def test_a_leave_key_that_is_not_one_key_is_refused_and_nothing_is_written(shell
     given = {"NODE_AUTHORITIES": f"# 7\n{AUTHORITY}\n# leave {key}", "HEAD_ADDRESS": "100.64.0.1"}
     given |= {"NODE_LEAVE_PROGRAM": "", "NODE_LEAVE_VALUES": ""}
     done = shell.call("trap 'echo \"$REASON\"' EXIT; let_the_head_ask", given, "ssh_trust/node")
-    assert (done.returncode, done.stdout) == (1, "what the head node gives as its authorities is no list of keys\n")
+    assert (done.returncode, done.stdout) == (1, "the head node's list of SSH authorities is not a list of keys\n")
     assert not shell.path(KEY_FILE).exists()
     assert not shell.path("/root/.ssh/authorized_keys").exists()

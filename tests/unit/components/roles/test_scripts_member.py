@@ -136,7 +136,7 @@ def test_a_node_that_nobody_can_reach_is_no_member_and_its_firewall_is_named(
     assert done.returncode == 1
     assert "nothing answers on b1 at its tailnet address, 100.64.0.7 port 6818" in done.stderr
     assert "a firewall of the machine's own (there: ufw, nftables), tailscale's shields-up" in done.stderr
-    assert "let in what comes by tailscale0" in done.stderr
+    assert "allow input on tailscale0" in done.stderr
     assert "the tailnet's policy lets the cluster's machines reach one another" in done.stderr
     assert "fabric: tailnet" not in done.stderr
     assert not shell.path("/etc/exports.d/tailrack-b1.exports").exists()
@@ -214,7 +214,7 @@ def test_a_member_that_is_gone_is_forgotten_all_the_same(
     assert not shell.path("/etc/exports.d/tailrack-b1.exports").exists()
     assert of_interest(shell)[-1] == "exportfs -ra"
     log = shell.path("/var/log/tailrack/b1-register.log").read_text()
-    assert "b1 does not answer at 100.64.0.7: taken as gone" in log
+    assert "b1 does not answer at 100.64.0.7: treated as gone" in log
 
 
 def test_jobs_of_a_member_that_is_gone_go_back_to_the_queue_at_once(
@@ -301,7 +301,7 @@ def test_a_member_is_known_by_what_the_head_sees_of_it_in_the_tailnet(
     assert quick.text != script.text
     done = member("up", script=quick, **values)
     assert done.returncode == 1
-    assert "the tailnet knows no machine" in done.stderr
+    assert "the tailnet has no machine" in done.stderr
     assert not list(shell.path("/etc/exports.d").glob("*"))
     assert not any(call.startswith("ssh-keygen") for call in shell.calls)
 
@@ -346,7 +346,7 @@ def test_a_member_that_stays_in_the_tailnet_is_not_called_gone(
     quick = Script(script.text.replace("GONE_LIMIT=90", "GONE_LIMIT=0"), script.reads)
     done = member("down", script=quick)
     assert done.returncode == 1
-    assert "b1 says that it leaves, and is in the tailnet still" in done.stderr
+    assert "b1 reported that it leaves, but is still in the tailnet" in done.stderr
     assert "next: see 'journalctl -u tailrack-logout' on b1" in done.stderr
     assert shell.path("/node").exists()
 

@@ -277,7 +277,7 @@ def test_a_taken_name_is_refused_and_not_kept_under_another(
     shell.write("var/lib/tailscale/tailscaled.state", "{}")
     done = join()
     assert (done.returncode, done.stdout) == (1, "")
-    assert "the name a1 is taken in the tailnet; this machine was called a1-1 there" in done.stderr
+    assert "the name a1 is taken in the tailnet; this machine got the name a1-1 there" in done.stderr
     assert "next: remove the machine called a1 (and a1-1) from the tailnet" in done.stderr
     assert tailscale.asked[-1] == "tailscale logout"
     assert not shell.path("/var/lib/tailscale/tailscaled.state").exists()
@@ -289,7 +289,7 @@ def test_a_member_that_somebody_gave_another_name_is_refused_and_stays_where_it_
 ) -> None:
     shell.write(MARK, f"{URL} a1\n")
     tailscale.is_(member(), "Running", "a1-renamed")
-    assert "this machine was called a1-renamed there" in join().stderr
+    assert "this machine got the name a1-renamed there" in join().stderr
     assert tailscale.asked == []
     assert shell.path(MARK).exists()
 
