@@ -40,7 +40,7 @@ async def build() -> None:
             pulumi.log.warn,
         )
     except ConfigError as error:
-        raise pulumi.RunError(error.words(pulumi.get_stack())) from None
+        raise pulumi.RunError(error.message_for(pulumi.get_stack())) from None
     stack = pulumi.get_stack()
     program = await (pool_stack(config, stack) if isinstance(config, PoolConfig) else cluster_stack(config, stack))
     for name, value in program.outputs.items():

@@ -1,4 +1,4 @@
-"""What the user writes about a cluster, and where its machines come from."""
+"""The stack config, the kinds of sites, and the programs of the stack kinds."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The stack kind `cluster`: machines of all sites, one head node, one cluster, and what the stack outputs."""
+"""The stack kind `cluster`: the machines of all sites, with one head node, and the stack's outputs."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from stacks.tailnet.access import stack_tailnet
 
 
 async def cluster_stack(config: StackConfig, stack: str) -> ClusterStack:
-    """Return everything of a cluster."""
+    """Return the resources and outputs of a cluster."""
     return ClusterStack(config, stack, await read_outputs(full_name(stack)))
 
 
 class ClusterStack:
-    """Everything of one stack. `outputs` is what `pulumi stack output` shows.
+    """A cluster's stack. `outputs` is what `pulumi stack output` shows.
 
-    before   the stack's own outputs of the run before this one
+    last_run   the stack's own outputs before this run
     """
 
-    def __init__(self, config: StackConfig, stack: str, before: StackOutputs) -> None:
+    def __init__(self, config: StackConfig, stack: str, last_run: StackOutputs) -> None:
         head, *nodes = config.nodes()
-        made = machines(config.sites, [head, *nodes], stack)
+        created = machines(config.sites, [head, *nodes], stack)
         self.tailnet = stack_tailnet(
-            config.tailnet, roles(config), config.sites, made.control_url, stack=stack, name=config.cluster.name
+            config.tailnet, roles(config), config.sites, created.control_url, stack=stack, name=config.cluster.name
         )
-        hosts = self.tailnet.hosts(made.hosts)
-        if said := self.tailnet.about_owners(hosts):
-            pulumi.log.warn(said)
+        hosts = self.tailnet.hosts(created.hosts)
+        if warning := self.tailnet.adoption_warning(hosts):
+            pulumi.log.warn(warning)
         self.cluster = Cluster(
             config,
-            measured_before=before.output("validation"),
-            trained_before=before.output("training"),
+            measured_before=last_run.output("validation"),
+            trained_before=last_run.output("training"),
             access=self.tailnet.access,
             sites=[site.name for site in config.sites],
             head=hosts[head.name],
@@ -60,7 +60,7 @@ class ClusterStack:
             **({"training": training.results} if (training := self.cluster.training) else {}),
             "busbw_gb_per_s": validation.results.apply(headline),
             "release": RELEASE,
-            # What stacks of kind pool join the cluster by.
+            # Stacks of kind pool use this to join the cluster.
             "head_link": link.to_outputs(),
             **{f"{name}_password": password for name, password in self.cluster.passwords.items()},
             **self._mlflow(config),
@@ -68,7 +68,7 @@ class ClusterStack:
         }
 
     def _mlflow(self, config: StackConfig) -> dict[str, Any]:
-        """Where MLflow answers; nothing where the config has none."""
+        """Return MLflow's address, if the config has MLflow."""
         if config.mlflow is None:
             return {}
         return {"mlflow_url": pulumi.Output.concat("http://", self.cluster.head.link.address, f":{config.mlflow.port}")}

@@ -1,4 +1,4 @@
-"""The stack's outputs: a contract other programs rely on (docs/outputs.md). Pure; no pulumi import."""
+"""The stack's outputs, a contract with other programs (docs/outputs.md). Pure; no pulumi import."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from components.validation.table import scopes_of
 def node_output(
     name: str, site: str, facts: Mapping[str, Any], joined: Mapping[str, Any], confined: bool = True
 ) -> dict[str, Any]:
-    """Return one element of `cluster.nodes` from a node's facts and its join; None for what it did not say.
+    """Return one element of `cluster.nodes` from a node's facts and its join; None for missing facts.
 
-    confined   whether Slurm keeps jobs from other jobs' GPUs
+    confined   whether Slurm prevents jobs from using other jobs' GPUs
     """
     version = facts["slurm_version"]
     gpu = {
@@ -43,21 +43,21 @@ def node_output(
 def fabric_output(
     site: str, nodes: Mapping[str, str], proven: Mapping[str, Mapping[str, Any] | None]
 ) -> dict[str, Any]:
-    """Return the networks of a site: each node's interfaces, the best first, and what went otherwise.
+    """Return the networks of a site: each node's interfaces, the best first, and notes about problems.
 
     nodes    site by node
-    proven   by node what came of proving its fabric (components/roles/fabric/groups.py); None on the tailnet
+    proven   result of proving a node's fabric, by node (components/roles/fabric/groups.py); None on the tailnet
     """
-    own = {node: found for node, found in proven.items() if found and nodes[node] == site}
-    notes = [found["note"] for found in own.values() if found["note"]]
-    return {"interfaces": interfaces_of(own), "notes": notes}
+    results = {node: result for node, result in proven.items() if result and nodes[node] == site}
+    notes = [result["note"] for result in results.values() if result["note"]]
+    return {"interfaces": interfaces_of(results), "notes": notes}
 
 
 def headline(validation: Mapping[str, Any]) -> float | None:
-    """Return the headline bus bandwidth in GB/s; None when nothing was measured.
+    """Return the headline bus bandwidth in GB/s; None if nothing was measured.
 
-    That of the largest scope that was judged on GPUs; else that across sites, or of the only site. None where its data
-    was wrong, its tables contradict themselves, or its runs lie too far apart.
+    It is that of the largest scope judged on GPUs, else of all sites together, or of the only site. None if its data
+    was wrong, its tables contradict themselves, or its runs differ too much.
     """
     judged = [
         (len(result["nodes"]), result["ranks"] or 0, result)
@@ -65,7 +65,7 @@ def headline(validation: Mapping[str, Any]) -> float | None:
         if result.get("backend") == "nccl-tests" and result["verdict"] in ("PASS", "FAIL", "UNSTABLE", "INCONCLUSIVE")
     ]
     if judged:
-        return _sound_figure(max(judged, key=lambda each: each[:2])[2])
+        return _sound_figure(max(judged, key=lambda entry: entry[:2])[2])
     for scope in (CROSS_SITE, *(name for name in validation if name != NODE)):
         if scope in validation:
             return _sound_figure(validation[scope])

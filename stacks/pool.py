@@ -1,4 +1,4 @@
-"""The stack kind `pool`: machines that join the running cluster of another stack, and what the stack outputs."""
+"""The stack kind `pool`: machines that join the running cluster of another stack, and the stack's outputs."""
 
 from __future__ import annotations
 
@@ -23,51 +23,51 @@ from stacks.tailnet.access import stack_tailnet
 
 
 async def pool_stack(config: PoolConfig, stack: str) -> PoolStack:
-    """Return everything of a pool. RunError, before anything is made, with all that keeps it from its cluster."""
-    before = await read_outputs(full_name(stack))
+    """Return the resources and outputs of a pool. Raises RunError, before any resource, if the pool cannot join."""
+    last_run = await read_outputs(full_name(stack))
     try:
-        theirs = await read_outputs(config.cluster)
+        cluster_outputs = await read_outputs(config.cluster)
     except pulumi.RunError as error:
         advice = "no node could join; write the name of the cluster's stack, or bring it up first"
         raise pulumi.RunError(str(ConfigError([Problem(f"{ROOT}cluster", f"{error}; {advice}")]))) from None
-    cluster, link = theirs.value("cluster"), theirs.value("head_link")
+    cluster, link = cluster_outputs.value("cluster"), cluster_outputs.value("head_link")
     settings = HeadLink.settings_of(link) if link else None
-    found = list(problems(config, stack, cluster, link, settings))
-    if found or settings is None:
-        raise pulumi.RunError(str(ConfigError(found)))
-    return PoolStack(config, stack, before, cluster, HeadLink.from_outputs(link, settings))
+    reasons = list(problems(config, stack, cluster, link, settings))
+    if reasons or settings is None:
+        raise pulumi.RunError(str(ConfigError(reasons)))
+    return PoolStack(config, stack, last_run, cluster, HeadLink.from_outputs(link, settings))
 
 
 class PoolStack:
-    """Everything of one pool. `outputs` is what `pulumi stack output` shows: as of a cluster, for its own nodes.
+    """A pool's stack. `outputs` is what `pulumi stack output` shows: like a cluster's, for the pool's nodes.
 
-    before    the stack's own outputs of the run before this one
-    cluster   output of the cluster's stack, in which nothing keeps the pool from it
-    head      the cluster's head node
+    last_run   the stack's own outputs before this run
+    cluster    output of the cluster's stack, checked with `problems`
+    head       the cluster's head node
     """
 
     def __init__(
         self,
         config: PoolConfig,
         stack: str,
-        before: StackOutputs,
+        last_run: StackOutputs,
         cluster: Mapping[str, Any],
         head: HeadLink,
     ) -> None:
         settings = head.settings
         nodes = config.nodes()
-        made = machines(config.sites, nodes, stack, config.cluster_stack)
+        created = machines(config.sites, nodes, stack, config.cluster_stack)
         tailnet = stack_tailnet(
             config.tailnet,
             roles(config.joined(settings)),
             config.sites,
-            made.control_url,
+            created.control_url,
             stack=stack,
             name=stack,
             tag=settings.tailnet.tag,
             ephemeral=True,
         )
-        hosts = tailnet.hosts(made.hosts)
+        hosts = tailnet.hosts(created.hosts)
         self.pool = Pool(
             stack,
             config,
@@ -77,7 +77,7 @@ class PoolStack:
             nodes=[hosts[node.name] for node in nodes],
             peer=pulumi.Output.from_input(peer(cluster, settings.head.compute)),
             access=tailnet.access,
-            measured_before=before.output("validation"),
+            measured_before=last_run.output("validation"),
         )
         self.outputs = {
             "cluster": cluster_output(

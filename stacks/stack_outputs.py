@@ -1,4 +1,4 @@
-"""The output `cluster` of a stack, with its nodes and partitions; and the name by which outputs are asked for."""
+"""The output `cluster` of a stack, and the full name of a stack."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stacks.outputs import fabric_output, node_output
 
 
 def full_name(stack: str) -> str:
-    """Return `organization/project/stack`: the outputs under it are those of the last run until this one ends."""
+    """Return `organization/project/stack`; during a run, its outputs are those of the last run."""
     return f"{pulumi.get_organization()}/{pulumi.get_project()}/{stack}"
 
 
@@ -30,21 +30,21 @@ def cluster_output(
     members: Sequence[HeadNode | ComputeNode],
     notes: pulumi.Output[list[str]],
 ) -> pulumi.Output[dict[str, Any]]:
-    """Return the output of a stack with these nodes, in the cluster of that name and head node."""
+    """Return the stack's output `cluster` for these nodes, in the cluster with this name and head node."""
     hosts = {member.host.name: member.host for member in members}
     prices = {node.name: node.price_per_hour for node in config.nodes()}
     sites = {node: host.site for node, host in hosts.items()}
-    of_cluster: dict[str, Value] = {
+    cluster_values: dict[str, Value] = {
         "name": name, "head": head, "address": link.address, "notes": notes, "confined": link.cgroups
     }  # fmt: skip
 
-    def said(known: dict[str, dict[str, Any]]) -> dict[str, Any]:
-        cluster, facts, joined = known["cluster"], known["facts"], known["joined"]
+    def output(values: dict[str, dict[str, Any]]) -> dict[str, Any]:
+        cluster, facts, joined = values["cluster"], values["facts"], values["joined"]
         return {
             "name": cluster["name"],
             "head": cluster["head"],
             "control_address": cluster["address"],
-            "partitions": _partitions(config, known["gpus"]),
+            "partitions": _partitions(config, values["gpus"]),
             "nodes": [
                 {
                     **node_output(node, host.site, facts[node], joined[node], cluster["confined"]),
@@ -54,29 +54,29 @@ def cluster_output(
             ],
             "currency": config.currency,
             "notes": cluster["notes"],
-            "fabric": {site.name: _fabric_output(site.name, sites, known["fabric"]) for site in config.sites},
+            "fabric": {site.name: _fabric_output(site.name, sites, values["fabric"]) for site in config.sites},
         }
 
     return nested(
         {
-            "cluster": of_cluster,
+            "cluster": cluster_values,
             "facts": {member.host.name: member.facts for member in members},
             "joined": {member.host.name: member.joined for member in members},
             "gpus": {member.host.name: member.gpus for member in members},
             "fabric": {member.host.name: member.fabric for member in members},
         }
-    ).apply(said)
+    ).apply(output)
 
 
 def _partitions(config: StackConfig | PoolConfig, gpus: dict[str, str]) -> list[str]:
-    """All partitions: those of the config, and `gpu` where a node has GPUs that the config does not name."""
-    found = [node for node in config.nodes() if node.compute and not node.gpu and gpus[node.name]]
-    return [*config.partitions(), *([GPUS_FOUND] if found else [])]
+    """Return all partitions: those of the config, and `gpu` if a node has GPUs that the config does not name."""
+    unnamed = [node for node in config.nodes() if node.compute and not node.gpu and gpus[node.name]]
+    return [*config.partitions(), *([GPUS_FOUND] if unnamed else [])]
 
 
 def _fabric_output(site: str, sites: dict[str, str], proven: dict[str, Any]) -> dict[str, Any]:
-    """What the outputs say of a site's fabric; a node that stays on the tailnet is told to whoever runs this, too."""
-    found = fabric_output(site, sites, proven)
-    for note in found["notes"]:
+    """Return the output for a site's fabric, and log its notes as warnings."""
+    output = fabric_output(site, sites, proven)
+    for note in output["notes"]:
         pulumi.log.warn(note)
-    return found
+    return output

@@ -98,7 +98,7 @@ class Deployment:
             values, secrets = config_values(self.workspace.config_copy, environment)
             return load(values, secrets, self.workspace.project)
         except ConfigError as error:
-            raise CliError(error.words(self.workspace.stack)) from None
+            raise CliError(error.message_for(self.workspace.stack)) from None
         except FileError as error:
             raise CliError(str(error)) from None
 

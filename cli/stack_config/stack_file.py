@@ -22,9 +22,9 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
 
 from cli.pulumi.workspace import CliError
-from components.settings.problems import below, shown
+from components.settings.problems import child_path, shown
 from engine.events import Config
-from stacks.yaml_file import read_yaml, told
+from stacks.yaml_file import describe_type, read_yaml
 
 # A value encrypted by the passphrase provider, or a cloud's: nonce and ciphertext.
 _ENCRYPTED = re.compile(r"v1:([A-Za-z0-9+/]+={0,2}):([A-Za-z0-9+/]+={0,2})")
@@ -51,7 +51,7 @@ class ConfigSecrets:
         """Return the salt; CliError if it is invalid."""
         try:
             if not isinstance(self._encryption_salt, str):
-                raise ValueError(told(self._encryption_salt))
+                raise ValueError(describe_type(self._encryption_salt))
             version, salt, *_ = self._encryption_salt.split(":")
             if version != "v1":
                 raise ValueError(version)
@@ -111,7 +111,7 @@ def read_stack_file(path: Path) -> dict[str, Any]:
     config = content["config"] = {} if content.get("config") is None else content["config"]
     if not isinstance(config, dict):
         raise CliError(
-            f"{path.name}: config is {told(config)}, not a mapping; write the stack's keys below it, as in "
+            f"{path.name}: config is {describe_type(config)}, not a mapping; write the stack's keys below it, as in "
             "`config:` and, indented in the next line, `tailrack:cluster: {name: lab}`"
         )
     for key in config:
@@ -131,7 +131,7 @@ def _numbers(path: str, value: Any) -> Iterator[tuple[str, float]]:
         yield path, value
     elif isinstance(value, dict | list):
         for name, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _numbers(below(path, name), item)
+            yield from _numbers(child_path(path, name), item)
 
 
 def load_config(project_dir: Path, config_file: Path) -> Config:
@@ -223,13 +223,13 @@ def passphrase(environment: Mapping[str, str] | None = None) -> str:
 def _decrypted(path: str, value: Any, opener: ConfigSecrets, texts: list[str]) -> Any:
     """Return the value at a path with its `secure:` parts decrypted, and add their texts to `texts`."""
     if isinstance(value, list):
-        return [_decrypted(below(path, index), item, opener, texts) for index, item in enumerate(value)]
+        return [_decrypted(child_path(path, index), item, opener, texts) for index, item in enumerate(value)]
     if not isinstance(value, dict):
         return value
     if list(value) == ["secure"]:
         texts.append(opener.open(path, value["secure"]))
         return texts[-1]
-    return {name: _decrypted(below(path, name), item, opener, texts) for name, item in value.items()}
+    return {name: _decrypted(child_path(path, name), item, opener, texts) for name, item in value.items()}
 
 
 def _text(value: Any) -> str:

@@ -10,7 +10,7 @@ import pulumi
 
 from components.host import Connection, Machine
 from components.roles.cluster_settings import ClusterSettings
-from components.settings.serialize import built, plain, shape, whole_numbers
+from components.settings.serialize import from_plain, shape, to_plain, whole_numbers
 from components.steps.values import secret_once_known
 
 # Whether a head node has a bastion must be known before the program runs, and outputs are known only in it.
@@ -63,7 +63,7 @@ class HeadLink:
             "name": self.machine.name,
             "bastion": way is not None and way.bastion is not None,
             "connection": connection,
-            "settings": plain(self.settings, ClusterSettings),
+            "settings": to_plain(self.settings, ClusterSettings),
             "shape": shape(ClusterSettings),
             "munge_key": secret_once_known(pulumi.Output.from_input(self.munge_key)),
             **{name: getattr(self, name) for name in _PLAIN},
@@ -76,7 +76,7 @@ class HeadLink:
         if wanted - outputs.keys() or outputs.get("shape") != shape(ClusterSettings):
             return None
         try:
-            return built(ClusterSettings, whole_numbers(outputs["settings"]))
+            return from_plain(ClusterSettings, whole_numbers(outputs["settings"]))
         except ValueError:
             return None
 

@@ -1,4 +1,4 @@
-"""What a cluster is built from, apart from its machines: the sections of the stack config, as they are."""
+"""Settings of a cluster without its machines: sections of the stack config."""
 
 from components.roles.accounting.settings import Accounting
 from components.roles.backup.settings import Backup
@@ -21,7 +21,7 @@ class ClusterSettings(Section):
     """Settings of one cluster."""
 
     cluster: Cluster = key(
-        "the cluster as a whole", wants="a mapping", breaks="the cluster would have no name", fix="write {name: lab}"
+        "the cluster", wants="a mapping", breaks="the cluster would have no name", fix="write {name: lab}"
     )
     head: Head = key(
         "the head node",
@@ -30,25 +30,25 @@ class ClusterSettings(Section):
         fix="write {name: head, site: a site's name}",
     )
     users: tuple[User, ...] = key(
-        "people's accounts, the same on every node",
+        "user accounts, the same on every node",
         wants="a list of one user or more",
-        breaks="nobody could submit a job",
+        breaks="no one could submit a job",
         fix="write [{name: ada, uid: 6001}]",
         min_length=1,
     )
-    tailnet: Tailnet = key("the network that joins the nodes", default=Tailnet())
+    tailnet: Tailnet = key("the network between the nodes", default=Tailnet())
     storage: Storage = key("the share", default=Storage())
-    slurm: Slurm = key("Slurm beyond what tailrack sets itself", default=Slurm())
-    accounting: Accounting = key("what jobs have used, and who may use how much", default=Accounting())
+    slurm: Slurm = key("additional settings of Slurm", default=Slurm())
+    accounting: Accounting = key("records of jobs, and limits", default=Accounting())
     fabric: Fabric = key("the machines' fast network", default=Fabric())
-    containers: Containers | None = key("containers for jobs; left out, there are none", default=None)
-    backup: Backup | None = key("backups of the head node; left out, there are none", default=None)
-    scratch: Scratch = key("room for jobs on a disk of each node's own", default=Scratch())
-    health: Health = key("nodes that look after themselves", default=Health())
+    containers: Containers | None = key("containers for jobs; default: off", default=None)
+    backup: Backup | None = key("backups of the head node; default: off", default=None)
+    scratch: Scratch = key("job scratch space on a local disk of each node", default=Scratch())
+    health: Health = key("automatic checks of nodes", default=Health())
     monitoring: Monitoring | None = key(
-        "figures of all machines, collected by Prometheus on the head node; left out, there are none", default=None
+        "metrics of all machines, collected by Prometheus on the head node; default: off", default=None
     )
     mlflow: Mlflow | None = key(
-        "MLflow's tracking server on the head node: what was trained how; left out, there is none", default=None
+        "MLflow's tracking server for experiments, on the head node; default: off", default=None
     )
     validation: Validation = key("the bandwidth measurement", default=Validation())

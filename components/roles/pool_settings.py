@@ -1,4 +1,4 @@
-"""What a pool is built from, apart from its machines: what it says itself. All else it has from its cluster."""
+"""Settings of a pool without its machines. A pool takes all other settings from its cluster."""
 
 from collections.abc import Sequence
 
@@ -13,14 +13,14 @@ from components.settings.validation import Validation
 
 
 class Spot(Section):
-    """Machines that their provider takes back when it likes."""
+    """Machines that their provider can take back at any time."""
 
     forget_after_minutes: Whole = number(
-        "forget a node of this pool that has answered neither Slurm nor the tailnet for so many minutes: its jobs go "
-        "back to the queue, and nothing of it stays on the head node; 0 forgets none",
+        "forget a node of this pool after so many minutes without an answer to Slurm or the tailnet: its jobs are "
+        "requeued, and the head node keeps nothing of it; 0: never",
         0,
         10080,
-        breaks="nodes that were taken back would stay in the cluster",
+        breaks="nodes that the provider took back would stay in the cluster",
         default=0,
     )
 
@@ -28,43 +28,43 @@ class Spot(Section):
 class PoolSettings(Section):
     """Settings of one pool."""
 
-    tailnet: PoolTailnet = key("the pool's own way into the cluster's tailnet", default=PoolTailnet())
+    tailnet: PoolTailnet = key("the pool's access to the cluster's tailnet", default=PoolTailnet())
     fabric: Fabric = key("the machines' fast network", default=Fabric())
     containers: Containers | None = key(
-        "containers for jobs, where the cluster has them: what is other on the pool's machines", default=None
+        "containers for jobs, if the cluster has them: settings that differ on the pool's machines", default=None
     )
     scratch: Scratch = key(
-        "room for jobs on a disk of each node's own, where it is another than the cluster's", default=Scratch()
+        "job scratch space on a local disk of each node, if it differs from the cluster's", default=Scratch()
     )
     validation: Validation = key("the bandwidth measurement", default=Validation())
-    spot: Spot = key("machines that may be taken back at any time", default=Spot())
+    spot: Spot = key("machines that the provider can take back at any time", default=Spot())
     repair: dict[str, FreeText] = key(
-        "by a node's name, a text; change it to run all steps of that node again, as after a repair by hand",
+        "a text per node name; change a node's text to run all its steps again, for example after a manual repair",
         wants="a mapping from a node's name to a short text",
-        breaks="no step would know that it has to run again",
+        breaks="no step would run again",
         fix='write {c1: "2026-11-21"}',
         default={},
     )
 
     @property
-    def said(self) -> Sequence[str]:
-        """Sections that a cluster has too, and that the pool's config speaks of."""
+    def overrides(self) -> Sequence[str]:
+        """Return the cluster's sections that the pool's config also has."""
         return sorted(keys_of(ClusterSettings).keys() & keys_of(PoolSettings).keys() & self.model_fields_set)
 
     def joined(self, cluster: ClusterSettings) -> ClusterSettings:
-        """Return the settings of the cluster as the pool's machines have them: what the pool says itself is its own.
+        """Return the cluster's settings for the pool's machines, with the keys that the pool overrides.
 
-        A section that the cluster leaves out stays out: a pool adds no capability to a cluster.
+        A section that the cluster does not have stays absent: a pool adds no capability to a cluster.
         """
         return cluster.model_copy(
-            update={name: _joined(getattr(cluster, name), getattr(self, name)) for name in self.said}
+            update={name: _joined(getattr(cluster, name), getattr(self, name)) for name in self.overrides}
         )
 
 
-def _joined(theirs: Section | None, own: Section | None) -> Section | None:
-    """The cluster's section, with the keys that the pool's config has."""
-    if theirs is None or own is None:
-        return theirs
-    return theirs.model_copy(
-        update={name: getattr(own, name) for name in own.model_fields_set & keys_of(type(theirs)).keys()}
+def _joined(cluster: Section | None, pool: Section | None) -> Section | None:
+    """Return the cluster's section with the pool's keys."""
+    if cluster is None or pool is None:
+        return cluster
+    return cluster.model_copy(
+        update={name: getattr(pool, name) for name in pool.model_fields_set & keys_of(type(cluster)).keys()}
     )

@@ -1,1 +1,1 @@
-"""What every section of the stack config is made of: words, problems, kinds of value. No pulumi."""
+"""Building blocks for sections of the stack config: keys, problems, value types. No pulumi."""

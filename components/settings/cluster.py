@@ -8,83 +8,83 @@ from components.settings.section import Section, key, named
 from components.settings.types import FreeText, NodeName, check_name, refuse
 
 COMPUTES = "root-of-any-node-is-root-here"
-"""What `compute` of the head node says instead of `true`: the risk, which no test of ours and no key can take away."""
+"""The value of the head node's `compute` that runs jobs there: it names a risk that no test can remove."""
 
 
 def _computes(value: object) -> bool:
     if value is True:
-        refuse("does not say what it costs")
+        refuse("does not accept the risk")
     if value is False or value == COMPUTES:
         return value is not False
-    raise ValueError("neither false nor the words")
+    raise ValueError("neither false nor the accepting text")
 
 
 class Cluster(Section):
-    """The cluster as a whole."""
+    """The cluster."""
 
     name: Annotated[str, Field(max_length=40), AfterValidator(check_name)] = named(
-        "Slurm's ClusterName; keep it for the life of the cluster, at most 40 characters",
-        breaks="Slurm files its state and its accounts under this name",
+        "Slurm's ClusterName, at most 40 characters; you cannot change it later",
+        breaks="Slurm stores its state and accounts under this name",
         fix="write a name such as lab",
     )
     munge_generation: FreeText = key(
         "change this text to give every node a new munge key",
         wants="a short text",
-        breaks="a change of it makes a new munge key",
+        breaks="only a change of the text makes a new munge key",
         fix='write any text, such as "2"',
         min_length=1,
         default="1",
     )
     ssh_generation: FreeText = key(
-        "change this text to give the cluster a new SSH authority, and every machine a certificate of it",
+        "change this text to create a new SSH certificate authority and a new certificate for every machine",
         wants="a short text",
-        breaks="a change of it makes a new SSH authority",
+        breaks="only a change of the text makes a new SSH authority",
         fix='write any text, such as "2"',
         min_length=1,
         default="1",
     )
     repair: dict[str, FreeText] = key(
-        "by a node's name, a text; change it to run all steps of that node again, as after a repair by hand",
+        "a text per node name; change a node's text to run all its steps again, for example after a manual repair",
         wants="a mapping from a node's name to a short text",
-        breaks="no step would know that it has to run again",
+        breaks="no step would run again",
         fix='write {b1: "2026-11-21"}',
         default={},
     )
 
 
 class Head(Section):
-    """The head node: slurmctld, the share, and the place to log in."""
+    """The head node: it runs slurmctld, serves the share, and accepts log-ins."""
 
     name: NodeName = named(
-        "the head node's name; at a `lab` site one more container, at a `hosts` site one of its hosts, "
-        "at a `local` site this machine",
-        breaks="Slurm, the tailnet and every job know it by this name",
+        "the head node's name. At a `lab` site it is one more container, at a `hosts` site one of the hosts, at a "
+        "`local` site this machine",
+        breaks="Slurm, the tailnet and every job use this name",
         fix="write a name such as head",
         default="head",
     )
     site: str = key(
-        "the site that the head node stands at",
+        "the head node's site",
         wants="the name of a site",
-        breaks="the head node would be nowhere",
+        breaks="the head node would have no site",
         fix="write the name of one of the sites",
     )
     restore_from: str | None = key(
-        "make the head node, on a new machine, of a backup ([day-2.md](day-2.md#a-head-node-that-is-lost)): `latest`, "
-        "or a backup's id",
+        "restore the head node on a new machine from a backup: `latest`, or a backup's id "
+        "([day-2.md](day-2.md#a-head-node-that-is-lost))",
         wants="latest, or the id of a backup in hexadecimal digits",
-        breaks="the head node would begin anew and know no job",
+        breaks="the head node would start empty, without its jobs and accounts",
         fix="write latest",
         pattern=r"^(latest|[0-9a-f]{8,64})$",
         default=None,
     )
     compute: Annotated[bool, BeforeValidator(_computes)] = key(
-        f"`{COMPUTES}`: run jobs on the head node too, although whoever is root of a compute node can then be root of "
-        "the head node ([security.md](security.md#the-trust-domain))",
-        wants=f"false, or the words {COMPUTES}",
+        f"`{COMPUTES}` runs jobs on the head node too. Root of any compute node can then become root of the head node "
+        "([security.md](security.md#the-trust-domain))",
+        wants=f"false, or the text {COMPUTES}",
         breaks=(
-            "root of a compute node has Slurm's key and so is root of every machine with slurmd: of the head node "
-            "too where it computes, with the share, the authority of host keys and, of kind local, your account"
+            "root of any compute node has Slurm's key and can become root of every machine with slurmd, so also of a "
+            "head node that runs jobs, with its share, its SSH authority and, at a local site, your account"
         ),
-        fix=f"write false or leave it out, or {COMPUTES} if that is what you want",
+        fix=f"write false or remove the key, or write {COMPUTES} to accept this",
         default=False,
     )

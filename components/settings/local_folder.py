@@ -1,4 +1,4 @@
-"""A folder on a disk of each machine's own, which a role makes and uses as root."""
+"""A folder on a local disk of each machine, which a role creates and uses as root."""
 
 import re
 from pathlib import PurePosixPath
@@ -6,14 +6,14 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from components.settings.types import refuse, words
+from components.settings.types import refuse, word_set
 
-# Where such a disk may be mounted, besides folders in these.
-_DISKS = words("data ephemeral local localdisk nvme raid scratch")
+# Usual mount points of such disks, besides folders below _AROUND.
+_DISKS = word_set("data ephemeral local localdisk nvme raid scratch")
 _AROUND = ("/var/lib", "/var/cache", "/mnt", "/opt", "/srv")
 
 PLACES = f"a folder below {', '.join(_AROUND)}, or /{', /'.join(sorted(_DISKS))} or a folder in it"
-"""What such a folder may be, for the words of a key."""
+"""The allowed folders, for the help of a key."""
 
 
 def _local(value: str) -> str:
@@ -23,7 +23,7 @@ def _local(value: str) -> str:
     if folder.parts[1] not in _DISKS and not any(
         folder != PurePosixPath(a) and folder.is_relative_to(a) for a in _AROUND
     ):
-        refuse("may be a folder of the system itself", "everybody who runs jobs could put files there")
+        refuse("may be a folder of the system", "everyone who runs jobs could put files there")
     return str(folder)
 
 

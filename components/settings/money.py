@@ -1,4 +1,4 @@
-"""Prices in the config: what a machine costs an hour, and in which currency."""
+"""Prices in the config: the hourly price of a machine, and its currency."""
 
 from typing import Annotated, Any
 
@@ -6,10 +6,10 @@ from pydantic import AfterValidator, Field
 
 from components.settings.problems import shown
 from components.settings.section import key
-from components.settings.types import Number, refuse, words
+from components.settings.types import Number, refuse, word_set
 
 # ISO 4217, without funds, metals, and codes for tests and for no currency.
-CURRENCIES = words(
+CURRENCIES = word_set(
     "AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BGN BHD BIF BMD BND BOB BRL BSD BTN BWP BYN BZD CAD CDF CHF"
     " CLP CNY COP CRC CUP CVE CZK DJF DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GNF GTQ GYD HKD HNL"
     " HTG HUF IDR ILS INR IQD IRR ISK JMD JOD JPY KES KGS KHR KMF KPW KRW KWD KYD KZT LAK LBP LKR LRD LSL LYD MAD"
@@ -17,21 +17,21 @@ CURRENCIES = words(
     " QAR RON RSD RUB RWF SAR SBD SCR SDG SEK SGD SHP SLE SOS SRD SSP STN SVC SYP SZL THB TJS TMT TND TOP TRY TTD"
     " TWD TZS UAH UGX USD UYU UZS VES VND VUV WST XAF XCD XCG XOF XPF YER ZAR ZMW ZWG"
 )
-# Those of which a dollar has had fifty or more.
-_SMALL = words(
+# Currencies of which a dollar buys fifty or more.
+_SMALL = word_set(
     "AFN ALL AMD AOA ARS BDT BIF CDF CLP COP CRC CVE DJF DOP DZD ETB GMD GNF GYD HTG HUF IDR INR IQD IRR ISK JMD"
     " JPY KES KGS KHR KMF KPW KRW KZT LAK LBP LKR LRD MGA MKD MMK MNT MUR MWK MZN NGN NPR PHP PKR PYG RSD RUB RWF"
     " SDG SOS SSP SYP TZS UGX UZS VES VND VUV XAF XOF XPF YER"
 )
-# Of one machine an hour. The dearest that is rented costs about a hundred dollars.
+# Highest price of one machine per hour. The most expensive rented machine costs about a hundred dollars.
 MOST, MOST_OF_SMALL = 1_000, 10_000_000
 DEFAULT_CURRENCY = "USD"
 
 
 def _currency(value: str) -> str:
     if value not in CURRENCIES:
-        near = value.upper()[:3]
-        fix = f"did you mean '{near}'?" if near in CURRENCIES else None
+        code = value.upper()[:3]
+        fix = f"did you mean '{code}'?" if code in CURRENCIES else None
         refuse("is not a currency's code in ISO 4217", fix=fix)
     return value
 
@@ -41,30 +41,30 @@ Price = Annotated[Number, Field(ge=0, le=MOST_OF_SMALL)]
 
 
 def currency_key() -> Any:
-    """The key of the currency of a stack's prices. One stack has one."""
+    """Return the key of the currency of a stack's prices."""
     return key(
-        "the currency of all `price_per_hour` of this stack, by its code in ISO 4217; a pool's may be another one: "
-        "amounts of two currencies are told side by side and never added",
+        "currency of all `price_per_hour` of this stack, as an ISO 4217 code. A pool may use another currency; amounts "
+        "in two currencies are shown side by side and never added",
         wants="a currency's code in ISO 4217",
-        breaks="nobody could say what the stack costs",
+        breaks="the costs of the stack would be unknown",
         fix="write one such as USD or EUR",
         default=DEFAULT_CURRENCY,
     )
 
 
-def price_key(whose: str) -> Any:
-    """The key of what a machine costs an hour; `whose` says which, and whose it is where it is left out."""
+def price_key(machine: str) -> Any:
+    """Return the key of the hourly price of `machine`."""
     return key(
-        f"in the stack's `currency`, what {whose}",
+        f"price per hour of {machine}, in the stack's `currency`",
         wants=f"an amount from 0 to {MOST:,} (to {MOST_OF_SMALL:,} in a currency such as JPY)",
-        breaks="nobody could say what the stack costs",
-        fix="write what the provider asks for one machine, such as 2.49",
+        breaks="the costs of the stack would be unknown",
+        fix="write the provider's price of one machine, such as 2.49",
         default=None,
     )
 
 
 def too_much(price: float, currency: object) -> str:
-    """What is wrong with a price that no machine has in its currency; empty where nothing is."""
+    """Return the problem with a price that is too high for its currency; empty if there is none."""
     if price <= MOST or currency in _SMALL or not isinstance(currency, str):
         return ""
-    return f"{shown(price)} is more than any machine costs in {currency} an hour"
+    return f"{shown(price)} is more than any machine costs in {currency} per hour"

@@ -1,4 +1,4 @@
-"""How the config says what is wrong: one line a problem, all problems at once, never a secret."""
+"""Problems in the config: one line per problem, all problems in one message, never a secret."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -8,8 +8,8 @@ from pathlib import PurePath
 ROOT = "tailrack:"  # the path of the config's top level
 MASK = "[secret]"
 LONGEST_SHOWN = 60  # characters of a value in a message
-MOST_TOLD = 20  # problems in a message
-MOST_KEPT = 1_000  # problems kept at all; of those beyond only the number is
+MOST_SHOWN = 20  # problems in a message
+MOST_KEPT = 1_000  # problems in memory; the rest are only counted
 
 _TOP = re.compile(rf"{ROOT}([^.\[]+)")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,40}")
@@ -18,18 +18,18 @@ _LOOKS_SECRET = re.compile(r"tskey-|PRIVATE KEY|://[^/]*@")
 
 @dataclass(frozen=True)
 class KeyHelp:
-    """What a field says about itself when its value is missing or wrong."""
+    """The parts of an error about one key, for a missing or wrong value."""
 
-    wants: str  # completes "is not ...", and is the type in the reference
+    wants: str  # completes "is not ..."; also the type in the reference
     breaks: str  # the consequence of a wrong value
     fix: str  # the remedy
-    secret: bool = False  # the value is never shown
-    otherwise: str = "none"  # what the reference gives for a default that is no plain value
+    secret: bool = False  # no message shows the value
+    default_text: str = "none"  # the default in the reference, for a default that is no plain value
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong in the config: the key's path, and a line that says value, consequence and remedy."""
+    """One problem in the config: the key's path and a line with value, consequence and remedy."""
 
     path: str
     text: str
@@ -39,27 +39,27 @@ class Problem:
 
 
 class ConfigError(Exception):
-    """The stack config cannot be used; `problems` has every reason, the message one line for each of the first ones.
+    """The stack config cannot be used. `problems` has every problem, the message only the first ones.
 
-    more   how many there are besides
+    more   the number of problems beyond `problems`
     """
 
     def __init__(self, problems: Iterable[Problem], more: int = 0) -> None:
         self.problems = tuple(problems)
         count = len(self.problems) + more
         title = f"{count} problem{'' if count == 1 else 's'} in the stack config (Pulumi.<stack>.yaml):"
-        lines = [f"  {problem}" for problem in self.problems[:MOST_TOLD]]
-        if count > MOST_TOLD:
-            lines.append(f"  and {count - MOST_TOLD} more; correct these, and run it again")
+        lines = [f"  {problem}" for problem in self.problems[:MOST_SHOWN]]
+        if count > MOST_SHOWN:
+            lines.append(f"  and {count - MOST_SHOWN} more; correct these, then run the same command again")
         super().__init__("\n".join([title, *lines]))
 
-    def words(self, stack: str) -> str:
-        """The message with the name of the stack in its file's name and in the commands that it names."""
+    def message_for(self, stack: str) -> str:
+        """Return the message with the stack's name in the file name and the commands."""
         return str(self).replace("Pulumi.<stack>.yaml", f"Pulumi.{stack}.yaml").replace("STACK=...", f"STACK={stack}")
 
 
 def shown(value: object) -> str:
-    """The value as a message shows it: one line, short, nothing from inside a mapping or list, no secret."""
+    """Return a value for a message: one short line without secrets or the content of mappings and lists."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int) and value.bit_length() > 128:
@@ -78,23 +78,23 @@ def shown(value: object) -> str:
     return "nothing" if value is None else f"a {type(value).__name__}"
 
 
-def bare(name: str) -> str:
-    """A name as running text has it; one that is no name, as a message shows a value."""
+def show_name(name: str) -> str:
+    """Return a name for running text; quote it if it is not a valid name."""
     return name if re.fullmatch(r"[a-z][a-z0-9-]{0,62}", name) and shown(name) == repr(name) else shown(name)
 
 
-def word(text: str) -> str:
-    """A key or name as running text has it; one that is none, as a message shows a value."""
+def show_key(text: str) -> str:
+    """Return a key for running text; quote it if it is not a plain key."""
     return text if _PLAIN_KEY.fullmatch(text) and not _LOOKS_SECRET.search(text) else shown(text)
 
 
-def listed(names: Collection[str]) -> str:
-    """The first ten names in order, as running text has them."""
-    return ", ".join(bare(name) for name in sorted(names)[:10]) + (", ..." if len(names) > 10 else "")
+def show_names(names: Collection[str]) -> str:
+    """Return the first ten names, sorted, for running text."""
+    return ", ".join(show_name(name) for name in sorted(names)[:10]) + (", ..." if len(names) > 10 else "")
 
 
-def below(path: str, key: object) -> str:
-    """The path of `key` (a mapping's key, or a list's index) below `path`."""
+def child_path(path: str, key: object) -> str:
+    """Return the path of `key`, a mapping's key or a list's index, below `path`."""
     dot = "" if path.endswith(":") else "."
     if isinstance(key, int):
         return f"{path}[{key}]"
@@ -104,32 +104,32 @@ def below(path: str, key: object) -> str:
 
 
 class Report:
-    """Collects problems; knows which top-level keys are secret, and shows none of their values."""
+    """Collects problems and warnings, and masks the values of secret top-level keys."""
 
     def __init__(self, secret_keys: frozenset[str]) -> None:
-        self.problems: dict[Problem, None] = {}  # keys alone: in order, each once
-        self.warnings: dict[Problem, None] = {}  # what holds, and was hardly meant
-        self.more = 0  # beyond those that are kept
+        self.problems: dict[Problem, None] = {}  # an ordered set
+        self.warnings: dict[Problem, None] = {}  # about valid config that is probably a mistake
+        self.more = 0  # problems beyond MOST_KEPT
         self._secret_keys = secret_keys
 
     def hides(self, path: str) -> bool:
-        """Whether the path lies under a top-level key that holds a secret."""
+        """Return whether the path is below a secret top-level key."""
         if not self._secret_keys:
             return False
         top = _TOP.match(path)
         return top is not None and top[1] in self._secret_keys
 
     def value(self, path: str, value: object) -> str:
-        """The value at `path` as a message may show it."""
+        """Return the value at `path` for a message."""
         return MASK if self.hides(path) else shown(value)
 
     def warn(self, path: str, text: str) -> None:
-        """Keep what whoever wrote the config is told, and what keeps nothing from being done."""
+        """Keep a warning, which does not stop the run."""
         self.warnings[Problem(path, text)] = None
 
-    def add(self, path: str, what: str, breaks: str, fix: str | Callable[[], str]) -> None:
-        """Report a problem once, however many checks find it; a `fix` that takes time is only asked for when kept."""
+    def add(self, path: str, problem: str, breaks: str, fix: str | Callable[[], str]) -> None:
+        """Keep a problem once. A slow `fix` is a callable, called only if the problem is kept."""
         if len(self.problems) < MOST_KEPT:
-            self.problems[Problem(path, f"{what}; {breaks}; {fix if isinstance(fix, str) else fix()}")] = None
+            self.problems[Problem(path, f"{problem}; {breaks}; {fix if isinstance(fix, str) else fix()}")] = None
         else:
             self.more += 1

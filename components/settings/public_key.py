@@ -1,4 +1,4 @@
-"""Public keys of SSH servers: which kinds there are, and whether one is whole with nothing after it."""
+"""Formats of public SSH keys, and a check that a key is complete."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ED25519 = "ssh-ed25519"
 
 
 def _point(curve: bytes, size: int) -> Callable[[Fields], bool]:
-    """A curve's name and an uncompressed point on it, of two coordinates of `size` bytes (RFC 5656, 3.1)."""
+    """Return a check for a curve's name and an uncompressed point of two `size`-byte coordinates (RFC 5656, 3.1)."""
     return lambda fields: fields[:1] == [curve] and [(len(q), q[:1]) for q in fields[1:]] == [(2 * size + 1, b"\4")]
 
 
@@ -20,11 +20,11 @@ def _ed25519(fields: Fields) -> bool:
 
 
 def _in_hardware(key: Callable[[Fields], bool]) -> Callable[[Fields], bool]:
-    """A key, and the application that it is for (openssh's PROTOCOL.u2f)."""
+    """Return a check for a key and its application (openssh's PROTOCOL.u2f)."""
     return lambda fields: len(fields) > 1 and key(fields[:-1]) and bool(fields[-1])
 
 
-# What comes after the type in each kind of key.
+# The fields after the type, for each kind of key.
 _KEY_FIELDS: Mapping[str, Callable[[Fields], bool]] = {
     ED25519: _ed25519,
     "ecdsa-sha2-nistp256": _point(b"nistp256", 32),
@@ -37,9 +37,9 @@ KINDS = tuple(_KEY_FIELDS)
 
 
 def check_key(kind: str, text: str) -> None:
-    """Raise ValueError, with what is wrong, where `text` is not the base64 part of a key of this kind.
+    """Raise ValueError with the problem if `text` is not the base64 part of a key of this kind.
 
-    The kind is also written inside of it (RFC 4253, 6.6).
+    The base64 part repeats the kind (RFC 4253, 6.6).
     """
     try:
         blob = base64.b64decode(text, validate=True)
@@ -49,16 +49,16 @@ def check_key(kind: str, text: str) -> None:
     if len(fields) < 2 or fields[0] != kind.encode():
         raise ValueError("is cut off or of another type")
     if not _KEY_FIELDS[kind](fields[1:]):
-        raise ValueError("has the wrong length, or something that belongs to no key")
+        raise ValueError("has the wrong length or an extra field")
 
 
 def _fields(blob: bytes) -> Fields:
-    """The strings, each after its length, that a key is made of; none where one of them is cut off (RFC 4251, 5)."""
-    found, at = [], 0
-    while at < len(blob):
-        end = at + 4 + int.from_bytes(blob[at : at + 4])
-        if end > len(blob) or at + 4 > len(blob):
+    """Return the length-prefixed strings of a key; none if one is cut off (RFC 4251, 5)."""
+    fields, offset = [], 0
+    while offset < len(blob):
+        end = offset + 4 + int.from_bytes(blob[offset : offset + 4])
+        if end > len(blob) or offset + 4 > len(blob):
             return []
-        found.append(blob[at + 4 : end])
-        at = end
-    return found
+        fields.append(blob[offset + 4 : end])
+        offset = end
+    return fields

@@ -1,4 +1,4 @@
-"""A section of the stack config as a model: its keys, and what they say when they are missing or wrong."""
+"""Sections of the stack config: the base class, and functions that define keys."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from components.settings.problems import KeyHelp
 
 
 class Section(BaseModel):
-    """A mapping in the stack config: unknown keys are refused, values never change."""
+    """A mapping in the stack config. It rejects unknown keys and is immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     def for_export(self) -> Self:
-        """Return the section as another stack is to have it, whose program may run on another machine."""
+        """Return the section for another stack, whose program may run on another machine."""
         return self
 
 
@@ -28,7 +28,7 @@ def key(
     breaks: str = "none of its keys can be read",
     fix: str = "write KEY: VALUE pairs",
     secret: bool = False,
-    otherwise: str = "none",
+    default_text: str = "none",
     **field: Any,
 ) -> Any:
     """Return a key of a section, with its help (see KeyHelp) and pydantic's Field arguments.
@@ -36,7 +36,7 @@ def key(
     The key is required unless `field` has a default.
     """
     info = Field(description=description, **field)
-    info.metadata.append(KeyHelp(wants, breaks, fix, secret, otherwise))
+    info.metadata.append(KeyHelp(wants, breaks, fix, secret, default_text))
     return info
 
 
@@ -46,10 +46,10 @@ def named(description: str, *, breaks: str, fix: str, **field: Any) -> Any:
     return key(description, wants=wants, breaks=breaks, fix=fix, **field)
 
 
-def yes_no(description: str, default: bool | None, otherwise: str = "none") -> Any:
+def yes_no(description: str, default: bool | None, default_text: str = "none") -> Any:
     """Return a key that holds true or false."""
-    breaks, fix = "it would be left open", "write true or false without quotes"
-    return key(description, wants="true or false", breaks=breaks, fix=fix, otherwise=otherwise, default=default)
+    breaks, fix = "tailrack would not know which one you want", "write true or false without quotes"
+    return key(description, wants="true or false", breaks=breaks, fix=fix, default_text=default_text, default=default)
 
 
 def number(description: str, least: int, most: int, *, breaks: str, default: int | None, fix: str = "") -> Any:
@@ -73,25 +73,25 @@ def secret_text(description: str, *, breaks: str, command: str) -> Any:
 
 @dataclass(frozen=True)
 class Key:
-    """A key as the reader and the reference see it."""
+    """A key, for the reader and the reference."""
 
     info: FieldInfo
     help: KeyHelp
-    section: type[Section] | None  # the model of the mapping that it holds, or of each mapping in its list
+    section: type[Section] | None  # the model of its mapping, or of each mapping in its list
     many: bool  # holds a list of mappings
-    adapter: TypeAdapter[Any]  # checks the value; of a list of mappings only that it is a list, and its length
+    adapter: TypeAdapter[Any]  # checks the value; for a list of mappings only the type and the length
 
 
 @cache
 def keys_of(model: type[Section]) -> Mapping[str, Key]:
-    """The keys of a section by name, in order."""
+    """Return the keys of a section by name, in order."""
     return {name: _key(info) for name, info in model.model_fields.items()}
 
 
 def _key(info: FieldInfo) -> Key:
     annotation: Any = info.annotation
     many = get_origin(annotation) is tuple
-    # Of a section that may be left out, `Model | None`, the model.
+    # For an optional section, `Model | None`, this finds the model.
     items = [
         item for item in get_args(annotation) or (annotation,) if isinstance(item, type) and issubclass(item, Section)
     ]

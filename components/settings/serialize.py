@@ -1,7 +1,7 @@
-"""A section on its way to another stack: its values as plain data without secrets, and back into the section.
+"""Convert a section to plain data for another stack, without secrets, and back.
 
-What one stack says, a stack of another checkout reads: the two have to mean the same by it. `shape` is a digest of the
-keys and of what each accepts, so a section that was written with other keys is refused, never misread.
+The other stack may be in another checkout with other keys. `shape` is a digest of the keys and their types, so a
+stack rejects such a section instead of misreading it.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ S = TypeVar("S", bound=Section)
 
 @cache
 def shape(model: type[Section]) -> str:
-    """Return what the keys of a section accept, in 16 hexadecimal digits."""
+    """Return a digest of the keys of a section and their types, as 16 hexadecimal digits."""
     return hashlib.sha256(json.dumps(sorted(_kinds(model, "")), sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _kinds(model: type[Section], path: str) -> Iterator[tuple[str, str]]:
     for name, key in keys_of(model).items():
-        at = f"{path}.{name}"
+        key_path = f"{path}.{name}"
         if key.section is not None:
-            yield at, "list" if key.many else "mapping"
-            yield from _kinds(key.section, at)
+            yield key_path, "list" if key.many else "mapping"
+            yield from _kinds(key.section, key_path)
         else:
-            # Where a check of a value lies in memory is another place in each process.
-            yield at, re.sub(r" at 0x[0-9a-f]+", "", str(key.info.annotation))
+            # Remove the memory addresses of validators, which differ in each process.
+            yield key_path, re.sub(r" at 0x[0-9a-f]+", "", str(key.info.annotation))
 
 
-def plain(section: Section, model: type[Section]) -> dict[str, Any]:
-    """Return the values of a section by key, in the types of JSON. Secrets, and lists of what needs one, are left out.
+def to_plain(section: Section, model: type[Section]) -> dict[str, Any]:
+    """Return the values of a section by key, as JSON types, without secrets and lists of items that need a secret.
 
-    model   whose keys are meant: the section may be of a class with more of them
+    model   the model whose keys to export; the section's class may have more
     """
     values = {}
     for name, key in keys_of(model).items():
@@ -57,40 +57,40 @@ def _needs_a_secret(model: type[Section]) -> bool:
 def _plain(value: Any) -> Any:
     if isinstance(value, Section):
         exported = value.for_export()
-        return plain(exported, type(exported))
+        return to_plain(exported, type(exported))
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
     return {key: _plain(item) for key, item in value.items()} if isinstance(value, Mapping) else value
 
 
-# By its type alone: the value was checked where it was written, and what it names is there and not here.
+# Check types only: another stack has checked the values, and the paths in them exist only on its machine.
 @cache
 def _adapter(annotation: Any) -> TypeAdapter[Any]:
     return TypeAdapter(annotation)
 
 
-def built(model: type[S], values: Mapping[str, Any]) -> S:
-    """Return the section of which `plain` made these values. Raises ValueError where they are no such section's."""
+def from_plain(model: type[S], values: Mapping[str, Any]) -> S:
+    """Return the section that `to_plain` converted. Raises ValueError if the values do not fit the model."""
     keys = keys_of(model)
     if not isinstance(values, Mapping) or values.keys() - keys.keys():
         raise ValueError(f"not the keys of {model.__name__}")
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, key in keys.items():
         if name not in values:
             if key.info.is_required():
                 raise ValueError(f"no {name} in {model.__name__}")
-            found[name] = key.info.get_default(call_default_factory=True, validated_data=found)
+            fields[name] = key.info.get_default(call_default_factory=True, validated_data=fields)
         elif key.section is None or values[name] is None:
-            found[name] = _adapter(cast(Any, key.info.annotation)).validate_python(values[name])
+            fields[name] = _adapter(cast(Any, key.info.annotation)).validate_python(values[name])
         elif key.many:
-            found[name] = tuple(built(key.section, item) for item in values[name])
+            fields[name] = tuple(from_plain(key.section, item) for item in values[name])
         else:
-            found[name] = built(key.section, values[name])
-    return model.model_construct({*values}, **found)
+            fields[name] = from_plain(key.section, values[name])
+    return model.model_construct({*values}, **fields)
 
 
 def whole_numbers(value: Any) -> Any:
-    """Return values with their numbers as they were: a stack's outputs have none but floating ones."""
+    """Return values with integers as int: stack outputs have only floats."""
     if isinstance(value, Mapping):
         return {key: whole_numbers(item) for key, item in value.items()}
     if isinstance(value, list):

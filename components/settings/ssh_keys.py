@@ -1,4 +1,4 @@
-"""Public keys of SSH as a kind of value: what is accepted, and what is said of the rest."""
+"""Public SSH keys as values in the config."""
 
 from typing import Annotated
 
@@ -9,22 +9,24 @@ from components.settings.types import refuse
 
 
 def public_key(value: str, name: str, expected: str) -> str:
-    """'TYPE BASE64' with any comment dropped; `name` and `expected` are its words in a refusal."""
-    words = value.split()
-    if len(words) < 2 or words[0] not in KINDS:
+    """Return the key as 'TYPE BASE64' without its comment. Error messages use `name` and `expected`."""
+    fields = value.split()
+    if len(fields) < 2 or fields[0] not in KINDS:
         refuse(f"is not a {expected}")
     try:
-        check_key(words[0], words[1])
+        check_key(fields[0], fields[1])
     except ValueError as error:
         refuse(f"is a {name} whose base64 part {error}")
-    return f"{words[0]} {words[1]}"
+    return f"{fields[0]} {fields[1]}"
 
 
 def host_key(value: str) -> str:
-    """'TYPE BASE64' of a machine, with any comment dropped."""
-    words = value.split()
-    if len(words) > 2 and words[0] not in KINDS and words[1] in KINDS:
-        refuse("starts with a host's name or address", fix="leave out its first word; the key starts at its type")
+    """Return a machine's key as 'TYPE BASE64' without its comment."""
+    fields = value.split()
+    if len(fields) > 2 and fields[0] not in KINDS and fields[1] in KINDS:
+        refuse(
+            "starts with a host's name or address", fix="remove the first word, so that the key starts with its type"
+        )
     return public_key(value, "host key", "public host key")
 
 

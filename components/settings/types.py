@@ -1,4 +1,4 @@
-"""The kinds of value that more than one section holds: what each accepts, and what it says when it does not."""
+"""Value types that several sections use."""
 
 import re
 from dataclasses import dataclass
@@ -9,27 +9,27 @@ from pydantic_core import PydanticCustomError
 
 from components.validation.sizes import parse_size
 
-CROSS_SITE, NODE = "cross-site", "node"  # scopes that no site may have the name of
-MOST_BYTES = 2**38  # of a message; a rank needs it twice
+CROSS_SITE, NODE = "cross-site", "node"  # scopes of measurements, so no site may have these names
+MOST_BYTES = 2**38  # of a message; a rank needs twice as much memory
 GPUS_FOUND = "gpu"  # the partition of nodes whose GPUs the config does not name
-SITE_PREFIX, GPU_PREFIX = "site-", "gpu-"  # names of NodeSets, and of the Features that select their nodes
+SITE_PREFIX, GPU_PREFIX = "site-", "gpu-"  # prefixes of NodeSets, and of the Features that select their nodes
 
 
-def words(text: str) -> frozenset[str]:
-    """The words of a text."""
+def word_set(text: str) -> frozenset[str]:
+    """Return the words of a text as a set."""
     return frozenset(text.split())
 
 
-# slurm.conf gives "all", "default" and "localhost" meanings of their own; every hosts file has the rest.
-RESERVED_NAMES = words(
+# slurm.conf reserves "all", "default" and "localhost"; /etc/hosts of common systems has the rest.
+RESERVED_NAMES = word_set(
     "all default none localhost localhost4 localhost6 broadcasthost ip6-localhost ip6-loopback ip6-localnet"
     " ip6-mcastprefix ip6-allnodes ip6-allrouters ip6-allhosts"
 )
 
 
-def refuse(what: str, breaks: str | None = None, fix: str | None = None) -> NoReturn:
-    """Refuse a value for a reason of its own; where `breaks` or `fix` is left out, the field's words stand."""
-    raise PydanticCustomError("refused", "refused", {"what": what, "breaks": breaks, "fix": fix})
+def refuse(problem: str, breaks: str | None = None, fix: str | None = None) -> NoReturn:
+    """Reject a value with a specific problem. Without `breaks` or `fix`, the error uses those of the key."""
+    raise PydanticCustomError("refused", "refused", {"problem": problem, "breaks": breaks, "fix": fix})
 
 
 def _not_bool(value: object) -> object:
@@ -49,35 +49,35 @@ def _fits_in_memory(value: int) -> int:
 
 
 def check_name(value: str, pattern: str = r"[a-z]([a-z0-9-]*[a-z0-9])?") -> str:
-    """A name that Slurm, DNS and the tailnet all take."""
+    """Return a name that is valid for Slurm, DNS and the tailnet."""
     if value.lower() in RESERVED_NAMES:
-        refuse("is a word with a meaning of its own in slurm.conf or /etc/hosts")
+        refuse("is a reserved word in slurm.conf or /etc/hosts")
     if not re.fullmatch(pattern, value):
         refuse("is not a name of lowercase letters, digits and hyphens that starts with a letter")
     return value
 
 
 def check_node_name(value: str) -> str:
-    """A node's name: not one that a NodeSet has or may get."""
+    """Return a valid node name that is no name of a NodeSet."""
     if value.startswith((SITE_PREFIX, GPU_PREFIX)):
         refuse(
-            f"starts with '{SITE_PREFIX}' or '{GPU_PREFIX}', which begin the names of NodeSets",
-            "a node and a NodeSet of one name keep the node from registering with slurmctld",
+            f"starts with '{SITE_PREFIX}' or '{GPU_PREFIX}', the prefixes of NodeSets",
+            "a node with the name of a NodeSet could not register with slurmctld",
         )
     return check_name(value)
 
 
 def _site_name(value: str) -> str:
     if value == CROSS_SITE:
-        refuse("is the word for measurements between sites", "its floor and theirs could not be told apart")
+        refuse("is the scope of measurements between sites", "this site would share the floor of that scope")
     if value == NODE:
-        refuse("is the word for measurements of one node", "its results and theirs could not be told apart")
+        refuse("is the scope of measurements of one node", "this site would share the results of that scope")
     return check_name(value)
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """The GPUs of one node: Slurm's gres type, such as h200, and how many."""
+    """The GPUs of one node: Slurm's gres type, such as h200, and the count."""
 
     kind: str
     count: int
@@ -86,7 +86,7 @@ class Gpu:
 def _gpu(value: object) -> object:
     if isinstance(value, str) and (match := re.fullmatch(r"([a-z][a-z0-9-]{0,40}):([1-9][0-9]{0,2})", value)):
         if match[1] == GPUS_FOUND:
-            refuse("is no kind", "the partition of that name is for nodes whose GPUs the config does not name")
+            refuse("is not a GPU kind", "this partition is for nodes whose GPUs the config does not name")
         return Gpu(check_name(match[1]), int(match[2]))
     raise ValueError("not kind:count")
 
@@ -96,7 +96,7 @@ def _feature(value: str) -> str:
         refuse("is not a word of letters, digits, '_', '.' and '-' that starts with a letter")
     if value.startswith((SITE_PREFIX, GPU_PREFIX)):
         refuse(
-            f"starts with '{SITE_PREFIX}' or '{GPU_PREFIX}', by which partitions choose their nodes",
+            f"starts with '{SITE_PREFIX}' or '{GPU_PREFIX}', the prefixes that select nodes for partitions",
             "the node would run the jobs of another site or GPU kind",
         )
     return value

@@ -1,6 +1,6 @@
-"""The stack config: what the user writes in Pulumi.<stack>.yaml, checked as a whole before any host is touched.
+"""The stack config: the user's settings in Pulumi.<stack>.yaml, checked before tailrack touches a host.
 
-`parse` gives a `StackConfig` or a `ConfigError` with every problem at once. Nothing here imports pulumi.
+`parse` returns a config, or raises a ConfigError with every problem. Nothing here imports pulumi.
 """
 
 import difflib
@@ -30,10 +30,10 @@ def load(
     base_dir: Path,
     warn: Callable[[str], object] = lambda warning: None,
 ) -> StackConfig | PoolConfig:
-    """The checked config of a stack, from Pulumi's own: text by `tailrack:<key>`, and the keys that are secret.
+    """Return the checked config of a stack, from Pulumi's config: text by `tailrack:<key>`, and the secret keys.
 
-    Relative paths start at `base_dir`, where Pulumi.<stack>.yaml lies. Raises ConfigError with every problem found.
-    `warn` is given what is no problem, and was hardly meant.
+    Relative paths start at `base_dir`, the folder of Pulumi.<stack>.yaml. `warn` gets each warning. Raises ConfigError
+    with every problem.
     """
     report = Report(frozenset(key.removeprefix(ROOT) for key in secret_keys if key.startswith(ROOT)))
     _check_namespaces(values, report)
@@ -46,9 +46,9 @@ def load(
 
 
 def with_containers(raw: Mapping[str, object]) -> Mapping[str, object]:
-    """The config of a stack of lab sites alone, with containers where the environment has what they are made of.
+    """Return the config with containers, if all sites are of the lab and the environment has the containers' files.
 
-    Nobody has these files by default, so the stacks that come with the project cannot ask for them.
+    The example stacks cannot ask for containers, because most users do not have these files.
     """
     sites = raw.get("sites")
     kinds = [site.get("kind") for site in sites if isinstance(site, Mapping)] if isinstance(sites, list) else []
@@ -69,10 +69,10 @@ def parse(
     base_dir: Path,
     secret_keys: frozenset[str] = frozenset(),
 ) -> StackConfig | PoolConfig:
-    """The checked config of a stack, of a cluster if nothing else is said.
+    """Return the checked config of a stack; without `model`, of a cluster.
 
-    `raw` has the top-level keys without `tailrack:`, with parsed values; relative key files start at `base_dir`;
-    `secret_keys` are the top-level keys that hold a Pulumi secret. Raises ConfigError with every problem found.
+    `raw` has parsed values by top-level key, without `tailrack:`. Relative key files start at `base_dir`.
+    `secret_keys` are the top-level keys that hold a Pulumi secret. Raises ConfigError with every problem.
     """
     return _checked(raw, model, base_dir, Report(secret_keys))
 
@@ -80,50 +80,50 @@ def parse(
 def _checked(
     raw: Mapping[str, object], model: type[StackConfig | PoolConfig], base_dir: Path, report: Report
 ) -> StackConfig | PoolConfig:
-    # Pulumi hands over a section without a value as an empty text (a null from version 4 on).
-    written = {key: None if value == "" else value for key, value in raw.items()}
-    draft = Reader(report, base_dir).section(model, written, ROOT)
+    # Pulumi passes a section without a value as an empty text (from version 4 on, as null).
+    sections = {key: None if value == "" else value for key, value in raw.items()}
+    draft = Reader(report, base_dir).section(model, sections, ROOT)
     check(draft, report)
     if report.problems:
         raise ConfigError(report.problems, report.more)
-    config: StackConfig | PoolConfig = draft.built()
+    config: StackConfig | PoolConfig = draft.build()
     if isinstance(config, StackConfig):
         settings = draft.section("slurm").section("settings")
         for key, breaks in refused_keys(config, roles(config)):
-            report.add(settings.at(key), "is a key that a part of the cluster needs for itself", breaks, "take it out")
+            report.add(settings.path_of(key), "is a key that tailrack sets itself here", breaks, "remove it")
         if report.problems:
             raise ConfigError(report.problems)
     return config
 
 
 def from_pulumi(values: Mapping[str, str], project: str) -> dict[str, object]:
-    """Pulumi's config of a stack as `parse` takes it.
+    """Return Pulumi's config of a stack in the form for `parse`.
 
-    `values` maps `<project>:<key>` to text, which is JSON for mappings and lists; other namespaces are left out.
+    `values` maps `<project>:<key>` to text, which is JSON for mappings and lists. Other namespaces are ignored.
     """
     prefix = f"{project}:"
-    return {key.removeprefix(prefix): _decoded(text) for key, text in values.items() if key.startswith(prefix)}
+    return {key.removeprefix(prefix): _decode(text) for key, text in values.items() if key.startswith(prefix)}
 
 
 def _check_namespaces(keys: Iterable[str], report: Report) -> None:
-    """Report keys that were meant for tailrack and are in no namespace, or in one that is spelt almost as its own."""
-    own = ROOT.removesuffix(":")
+    """Report keys without a namespace, or with a namespace similar to tailrack's."""
+    ours = ROOT.removesuffix(":")
     for key in keys:
         namespace, colon, name = key.rpartition(":")
-        if not colon or (namespace != own and difflib.get_close_matches(namespace.lower(), [own], cutoff=0.75)):
-            what = f"{shown(namespace)} is no namespace of tailrack's" if colon else "has no namespace"
-            report.add(shown(key), what, "it would change nothing, without a word", f"write {shown(ROOT + name)}")
+        if not colon or (namespace != ours and difflib.get_close_matches(namespace.lower(), [ours], cutoff=0.75)):
+            problem = f"{shown(namespace)} is not tailrack's namespace" if colon else "has no namespace"
+            report.add(shown(key), problem, "it would have no effect", f"write {shown(ROOT + name)}")
 
 
 def _whole(digits: str) -> int | str:
-    """A number of JSON; one that no field could take stays a text, because Python reads no more than 4,300 digits."""
+    """Return a number of JSON; very long ones stay text, because Python parses at most 4,300 digits."""
     return int(digits) if len(digits) <= 400 else digits
 
 
-def _decoded(text: str) -> object:
+def _decode(text: str) -> object:
     if not text.lstrip().startswith(("{", "[")):
         return text
     try:
         return json.loads(text, parse_int=_whole)
-    except (ValueError, RecursionError):  # a text that only begins like JSON stays one
+    except (ValueError, RecursionError):  # plain text that only starts like JSON
         return text

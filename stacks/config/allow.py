@@ -1,10 +1,10 @@
-"""What a change has to be asked for by name: the findings of cli/checks, which the key `allow` lets pass."""
+"""The key `allow`: findings of cli/checks that a change may contain."""
 
 from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
-from components.settings.draft import meant
+from components.settings.draft import suggest
 from components.settings.section import key
 from components.settings.types import refuse
 
@@ -15,7 +15,7 @@ FINDINGS = (SSH_OPEN, KEY_ENDLESS, EXPORT_WIDE, FLOOR_REMOVED, FLOOR_LOWERED, HE
 
 def _finding(value: str) -> str:
     if value not in FINDINGS:
-        refuse("is not the name of a finding", fix=meant(value, FINDINGS))
+        refuse("is not the name of a finding", fix=suggest(value, FINDINGS))
     return value
 
 
@@ -23,12 +23,12 @@ FindingName = Annotated[str, AfterValidator(_finding)]
 
 
 def allow_key() -> Any:
-    """The key `allow` of a stack's config, whatever kind of stack it is."""
+    """Return the key `allow` of a stack's config, for every kind of stack."""
     return key(
-        f"what `make preview` and `make up` refuse unless it is asked for here by name: {', '.join(FINDINGS)} "
+        f"changes that `make preview` and `make up` refuse unless you list them here: {', '.join(FINDINGS)} "
         "([pull-requests.md](pull-requests.md#what-is-asked-for-by-name))",
         wants="a list of findings",
-        breaks="what it was to allow would be refused",
+        breaks="the change would be refused",
         fix="write [floor-removed], or leave it out",
         default=(),
     )

@@ -1,4 +1,4 @@
-"""The stack config as one model for each kind of stack: its settings, and the sites that its machines stand at."""
+"""The stack config as one model per kind of stack: its settings and its sites."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -18,10 +18,8 @@ from stacks.sites import KINDS
 from stacks.sites.kind import NodeSpec, Site
 
 ALL = "all"  # the default partition
-
-
 CLUSTER, POOL = "cluster", "pool"  # kinds of stack
-# Where a pool has no head node: one that is nowhere.
+# A pool has no head node; its name and site match nothing.
 _NO_HEAD = Head.model_construct(name="", site="", compute=False)
 
 
@@ -29,7 +27,7 @@ def _kind_key(description: str, **field: Any) -> Any:
     return key(
         description,
         wants=f"{CLUSTER} or {POOL}",
-        breaks="nobody knows what the stack is to be",
+        breaks="the kind of the stack would be unknown",
         fix=f"write {CLUSTER} or leave it out, or write {POOL} for machines that join another stack's cluster",
         **field,
     )
@@ -37,7 +35,7 @@ def _kind_key(description: str, **field: Any) -> Any:
 
 def _sites_key() -> Any:
     return key(
-        "where the machines are",
+        "the sites with the machines",
         wants="a list of one site or more",
         breaks="the cluster would have no machines",
         fix="write a site, as in Pulumi.dev.yaml",
@@ -65,60 +63,60 @@ def _nodes(sites: Sequence[Site], head: Head, currency: str) -> list[NodeSpec]:
 
 
 class StackConfig(ClusterSettings):
-    """The whole config of a cluster's stack, checked: names are unique, references lead somewhere, files are there."""
+    """The checked config of a cluster's stack: names are unique, references are valid, files exist."""
 
     kind: Literal["cluster"] = _kind_key(
-        "what the stack is: `cluster`, or `pool` for machines that join another stack's cluster", default=CLUSTER
+        "kind of the stack: `cluster`, or `pool` for machines that join another stack's cluster", default=CLUSTER
     )
     sites: tuple[Site, ...] = _sites_key()
     currency: Currency = currency_key()
     allow: tuple[FindingName, ...] = allow_key()
 
     def nodes(self) -> list[NodeSpec]:
-        """Every node of the stack, the head first, then by site in the order of the config."""
+        """Return every node of the stack: the head node first, then by site in the order of the config."""
         return sorted(_nodes(self.sites, self.head, self.currency), key=lambda node: not node.is_head)
 
     def partitions(self) -> tuple[str, ...]:
-        """Names of the partitions: `all` (the default), one per site, the extra ones, one per GPU kind."""
+        """Return the partitions: `all` (the default), one per site, the additional ones, one per GPU kind."""
         return _partitions(self.sites, (partition.name for partition in self.slurm.partitions), self.nodes())
 
 
 class PoolConfig(PoolSettings):
-    """The whole config of a pool's stack, checked as far as it can be without its cluster."""
+    """The config of a pool's stack, checked as far as possible without its cluster."""
 
-    kind: Literal["pool"] = _kind_key("a pool: machines that join the cluster of another stack")
+    kind: Literal["pool"] = _kind_key("kind of the stack: machines that join the cluster of another stack")
     cluster: StackName = key(
         "the stack of the cluster that the pool joins: its name, or `organization/project/stack`",
         wants="the name of a stack",
-        breaks="nobody knows which cluster is meant",
+        breaks="the pool would have no cluster",
         fix="write its name such as dev, without a mapping",
     )
     sites: tuple[Site, ...] = _sites_key()
     currency: Currency = currency_key()
     idle_limit_minutes: Whole | None = number(
-        "`make reap` takes the pool away when no job has run on any of its nodes for longer than so many minutes, and "
-        "none waits that could run there; left out, it never does",
+        "`make reap` destroys the pool when none of its nodes has run a job for longer than this, and no waiting job "
+        "could run there; default: never",
         5,
         43200,
-        breaks="machines that nobody uses would go on to cost",
+        breaks="unused machines would continue to cost money",
         default=None,
     )
     allow: tuple[FindingName, ...] = allow_key()
 
     @property
     def cluster_stack(self) -> str:
-        """The last part of the name of the cluster's stack."""
+        """Return the last part of the name of the cluster's stack."""
         return self.cluster.rpartition("/")[2]
 
     def nodes(self) -> list[NodeSpec]:
-        """Every node of the pool, by site in the order of the config."""
+        """Return every node of the pool, by site in the order of the config."""
         return _nodes(self.sites, _NO_HEAD, self.currency)
 
     def partitions(self) -> tuple[str, ...]:
-        """Names of the partitions that the pool's nodes are in: `all`, one per site, one per GPU kind."""
+        """Return the partitions of the pool's nodes: `all`, one per site, one per GPU kind."""
         return _partitions(self.sites, (), self.nodes())
 
 
 def model_of(kind: object) -> type[StackConfig | PoolConfig]:
-    """The model of a kind of stack; what is none is refused as a cluster's."""
+    """Return the model of a kind of stack; an unknown kind gets the cluster's, which rejects it."""
     return PoolConfig if kind == POOL else StackConfig

@@ -1,18 +1,18 @@
-"""Keys of the AWS provider in a stack's config: those that cannot send credentials elsewhere or read a file.
+"""Keys of the AWS provider that a stack's config may set.
 
-The provider reads its own namespace of the config, and a preview starts it with the credentials of whoever runs it. A
-line such as `aws:endpoints` in a pull request would send them, or a file that `aws:assumeRoleWithWebIdentity` names, to
-any host. The same settings in the environment are the operator's own.
+The provider reads its own namespace of the config, and a preview starts it with the operator's credentials. A line
+such as `aws:endpoints` in a pull request could send them, or a file named by `aws:assumeRoleWithWebIdentity`, to any
+host. The same settings in the environment are the operator's own.
 """
 
 from collections.abc import Iterable
 
 from components.settings.problems import Report, shown
-from components.settings.types import words
+from components.settings.types import word_set
 
 _NAMESPACE = "aws:"
-# Keys that choose among what the operator's machine and AWS's own endpoints offer.
-_HARMLESS = words(
+# Keys that choose among credentials of the operator's machine and AWS's own endpoints.
+_HARMLESS = word_set(
     "accessKey allowedAccountIds assumeRoles defaultTags forbiddenAccountIds ignoreTags maxRetries profile region "
     "retryMode secretKey skipCredentialsValidation skipMetadataApiCheck skipRegionValidation skipRequestingAccountId "
     "token tokenBucketRateLimiterCapacity useDualstackEndpoint useFipsEndpoint"
@@ -20,10 +20,10 @@ _HARMLESS = words(
 
 
 def check_provider_keys(keys: Iterable[str], report: Report) -> None:
-    """Report keys of the AWS provider that say where it sends requests, or which files it reads."""
+    """Report keys of the AWS provider that set the target of requests, or files to read."""
     for key in keys:
         if key.startswith(_NAMESPACE) and key.removeprefix(_NAMESPACE) not in _HARMLESS:
-            what = "is not among the AWS provider's keys that a stack's config may set"
+            problem = "is a key of the AWS provider that a stack's config may not set"
             breaks = "a preview could send credentials or a file of this machine to another host"
-            fix = "take it out, and set it in the environment (AWS_ENDPOINT_URL, AWS_CONFIG_FILE, HTTPS_PROXY)"
-            report.add(shown(key), what, breaks, fix)
+            fix = "remove it, and set it in the environment (AWS_ENDPOINT_URL, AWS_CONFIG_FILE, HTTPS_PROXY)"
+            report.add(shown(key), problem, breaks, fix)

@@ -1,8 +1,8 @@
-"""Every key of the config as a table, for docs/config.md."""
+"""The reference of all config keys, for docs/config.md."""
 
 from collections.abc import Iterator
 
-from components.settings.problems import ROOT, below, listed, shown
+from components.settings.problems import ROOT, child_path, show_names, shown
 from components.settings.section import Key, Section, keys_of
 from components.validation.sizes import format_size
 from stacks.config.model import PoolConfig, StackConfig
@@ -11,15 +11,15 @@ from stacks.sites.kind import Site
 
 
 def reference() -> str:
-    """Every key of the config as a Markdown table: key, type, default, description."""
-    head = ["| key | type | default | what it is |", "|---|---|---|---|"]
-    alike = [name for name, key in keys_of(PoolConfig).items() if key.section and key.section is _section(name)]
+    """Return a Markdown table of all config keys: key, type, default, description."""
+    head = ["| key | type | default | description |", "|---|---|---|---|"]
+    shared = [name for name, key in keys_of(PoolConfig).items() if key.section and key.section is _section(name)]
     pools = [
         "",
-        f"A stack of kind `pool` ([pools.md](pools.md)) has {listed(alike)} as above, and:",
+        f"A stack of kind `pool` ([pools.md](pools.md)) has {show_names(shared)} as above, and:",
         "",
         *head,
-        *(row for name in keys_of(PoolConfig) if name not in alike for row in _rows(PoolConfig, ROOT, name)),
+        *(row for name in keys_of(PoolConfig) if name not in shared for row in _rows(PoolConfig, ROOT, name)),
     ]
     return "\n".join([*head, *_rows(StackConfig, ROOT), *pools]) + "\n"
 
@@ -33,14 +33,14 @@ def _rows(model: type[Section], path: str, only: str = "") -> Iterator[str]:
     for name, key in keys_of(model).items():
         if only not in ("", name):
             continue
-        at = below(path, name)
+        key_path = child_path(path, name)
         if key.section is Site:
             for kind, site in KINDS.items():
-                yield from _rows(site.model, f"{at}[kind: {kind}]")
+                yield from _rows(site.model, f"{key_path}[kind: {kind}]")
         elif key.section is not None:
-            yield from _rows(key.section, f"{at}[]" if key.many else at)
+            yield from _rows(key.section, f"{key_path}[]" if key.many else key_path)
         else:
-            cells = (f"`{at}`", key.help.wants, _default(name, key), key.info.description or "")
+            cells = (f"`{key_path}`", key.help.wants, _default(name, key), key.info.description or "")
             yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
@@ -49,7 +49,7 @@ def _default(name: str, key: Key) -> str:
         return "required"
     default = key.info.default
     if key.info.default_factory is not None or default in (None, (), {}, ""):
-        return key.help.otherwise
+        return key.help.default_text
     if isinstance(default, str):
         return f"`{default}`"
     if name.endswith("_bytes"):

@@ -1,4 +1,4 @@
-"""Where machines come from. Each kind of site yields Hosts; from then on they are all the same."""
+"""Sources of machines. Each kind of site creates Hosts, which the rest of the program treats alike."""
 
 from typing import Any, cast
 

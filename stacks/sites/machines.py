@@ -1,4 +1,4 @@
-"""How the machines of a stack are made. Their code needs pulumi, so it is imported here, when the config is read."""
+"""Create the machines of a stack. Code of each kind needs pulumi, so it is imported only when it is used."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from stacks.sites.kind import NodeSpec, Site
 
 @dataclass(frozen=True)
 class Machines:
-    """Hosts by node, and the URL of the control server that comes with them; None where none does."""
+    """Hosts by node name, and the URL of the control server that comes with them, if any."""
 
     hosts: Mapping[str, Host]
     control_url: pulumi.Input[str] | None = None
 
 
-def host_of(node: NodeSpec, connection: Connection | None, **own: Any) -> Host:
-    """The machine of a node as a Host. `own` is what its kind knows of it besides."""
+def host_of(node: NodeSpec, connection: Connection | None, **extra: Any) -> Host:
+    """Return the machine of a node as a Host. `extra` has fields that only its kind knows."""
     return Host(
         name=node.name,
         site=node.site,
@@ -31,24 +31,25 @@ def host_of(node: NodeSpec, connection: Connection | None, **own: Any) -> Host:
         fabric=node.fabric,
         rdma=node.rdma,
         price=node.price,
-        **own,
+        **extra,
     )
 
 
 def machines(sites: Sequence[Site], nodes: Sequence[NodeSpec], stack: str, cluster_stack: str = "") -> Machines:
-    """The machines of all nodes, made by one call of `machines` in the module of each kind.
+    """Return the machines of all nodes, created by `machines` in the module of each kind.
 
-    cluster_stack   of a pool, the stack of its cluster; empty where the stack has a cluster of its own
+    cluster_stack   for a pool, the stack of its cluster; empty for a cluster's own stack
     """
     hosts: dict[str, Host] = {}
     control_url = None
     for kind in dict.fromkeys(site.kind for site in sites):
-        own = [site for site in sites if site.kind == kind]
-        names = {site.name for site in own}
+        kind_sites = [site for site in sites if site.kind == kind]
+        names = {site.name for site in kind_sites}
         program = import_module(KINDS[kind].machines)
-        # A pool's containers are in the lab of its cluster; other machines stand by themselves.
+        # A pool's containers are in the lab of its cluster.
         lab = {"cluster_stack": cluster_stack} if KINDS[kind].uses_lab else {}
-        made: Machines = program.machines(own, [node for node in nodes if node.site in names], stack, **lab)
-        hosts |= made.hosts
-        control_url = control_url if made.control_url is None else made.control_url
+        kind_nodes = [node for node in nodes if node.site in names]
+        created: Machines = program.machines(kind_sites, kind_nodes, stack, **lab)
+        hosts |= created.hosts
+        control_url = control_url if created.control_url is None else created.control_url
     return Machines(hosts, control_url)

@@ -1,1 +1,1 @@
-"""The tailnet of a stack: how its machines get in, what its policy has to hold, how they go from its list."""
+"""The tailnet of a stack: keys for its machines, its policy, and the removal of machines from its list."""

@@ -1,4 +1,4 @@
-"""The way into a stack's tailnet, whatever kind it is of."""
+"""Access to a stack's tailnet, for every kind of tailnet."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _MISSING = (
 
 @dataclass(frozen=True)
 class StackTailnet:
-    """The tailnet as the stack has it.
+    """A stack's tailnet.
 
-    policy    what its policy file has to hold; None where somebody else's API keeps it
-    existing  every machine is a member already, and stays one
+    policy    the required content of its policy file; None if the stack does not know the tailnet's API
+    existing  every machine is already a member, and stays one
     """
 
     access: TailnetAccess
@@ -36,18 +36,18 @@ class StackTailnet:
     existing: bool = False
 
     def hosts(self, hosts: Mapping[str, Host]) -> Mapping[str, Host]:
-        """The hosts as they are in this tailnet."""
+        """Return the hosts for this tailnet."""
         return {name: replace(host, adopt=True) for name, host in hosts.items()} if self.existing else hosts
 
-    def about_owners(self, hosts: Mapping[str, Host]) -> str:
-        """What whoever adopts machines has to know of the tailnet that they are in; empty where nobody does."""
+    def adoption_warning(self, hosts: Mapping[str, Host]) -> str:
+        """Return a warning about adopted machines and their tailnet; empty if there are none."""
         adopted = sorted(name for name, host in hosts.items() if host.adopt)
         if not adopted:
             return ""
         return (
-            f"{', '.join(adopted)}: in a tailnet already (adopt). With Tailscale's first policy whoever is root of any "
-            "machine of the cluster reaches everything else in that tailnet, and its tag takes a device from its owner "
-            "(docs/tailnet.md, a machine with an owner)"
+            f"{', '.join(adopted)}: already in a tailnet (adopt). With Tailscale's default policy, root of any "
+            "machine of the cluster can reach everything else in that tailnet, and the cluster's tag takes a device "
+            "from its owner (docs/tailnet.md, a machine with an owner)"
         )
 
 
@@ -62,14 +62,12 @@ def stack_tailnet(
     tag: pulumi.Input[str] = "",
     ephemeral: bool = False,
 ) -> StackTailnet:
-    """Make what the stack's tailnet needs.
+    """Create the resources for the stack's tailnet. Raises RunError if the provider's package is missing.
 
-    control_url   of a control server that is not the settings': None where the sites bring none
-    name          of the cluster or the pool, for what is made in the tailnet; `stack` for words to people
-    tag           of the machines, where the settings have none: those of a pool
-    ephemeral     kind tailscale: whether the tailnet forgets machines that are away (those of a pool)
-
-    RunError where the provider's package is missing.
+    control_url   the control server of the sites; None if they bring none
+    name          name of the cluster or the pool, for resources in the tailnet; `stack` is for messages
+    tag           tag of the machines, if the settings have none: for pools
+    ephemeral     kind tailscale: whether the tailnet forgets machines that are offline: for pools
     """
     kind = settings.kind_where(any(KINDS[site.kind].brings_tailnet for site in sites))
     if kind == TAILSCALE:
@@ -79,12 +77,12 @@ def stack_tailnet(
             if error.name != "pulumi_tailscale":
                 raise
             raise pulumi.RunError(_MISSING.format(stack=stack)) from None
-        made = network.TailscaleNetwork(settings, name, ports(roles), tag=tag, ephemeral=ephemeral)
-        return StackTailnet(made.access, made.policy)
+        tailnet = network.TailscaleNetwork(settings, name, ports(roles), tag=tag, ephemeral=ephemeral)
+        return StackTailnet(tailnet.access, tailnet.policy)
     key = settings.auth_key
-    own = settings.control_url if isinstance(settings, Tailnet) else None
+    own_url = settings.control_url if isinstance(settings, Tailnet) else None
     access = TailnetAccess(
-        control_url=own or ("" if control_url is None else control_url),
+        control_url=own_url or ("" if control_url is None else control_url),
         auth_key=key.get_secret_value() if key else "",
     )
     return StackTailnet(access, existing=kind == EXISTING)

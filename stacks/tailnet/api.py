@@ -1,6 +1,6 @@
-"""Tailscale's HTTP API as far as no resource of the provider has it: machines that are to go from the list.
+"""The calls of Tailscale's HTTP API that the provider has no resource for: remove machines from the list.
 
-Python's own library alone, so that `python3 -m stacks.tailnet.device` runs wherever the stack is destroyed from.
+It uses only the standard library, so that `python3 -m stacks.tailnet.device` runs wherever you destroy the stack.
 """
 
 from __future__ import annotations
@@ -14,35 +14,34 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
-LIMIT_SECONDS = 60  # of one call, as the provider's client has it
+LIMIT_SECONDS = 60  # of one call, as in the provider's client
 
 
 class ApiError(Exception):
-    """A call that was refused or not answered, in one sentence without a secret."""
+    """A rejected or unanswered call, as one sentence without a secret."""
 
 
 class Api:
-    """One tailnet.
+    """The API for one tailnet. Raises ApiError if the credentials are not accepted.
 
-    credentials   api_key; or oauth_client_id with oauth_client_secret, identity_token or audience. ApiError where they
-                  do not open anything
+    credentials   api_key; or oauth_client_id with oauth_client_secret, identity_token or audience
     """
 
     def __init__(self, base_url: str, organization: str, credentials: Mapping[str, str]) -> None:
         self._base, self._organization = base_url, urllib.parse.quote(organization, safe="")
-        self._header = self._opened(credentials)
+        self._header = self._authorization(credentials)
 
     def devices(self) -> list[dict[str, Any]]:
-        """Every machine and device of the tailnet."""
-        found = self._call("GET", f"/api/v2/tailnet/{self._organization}/devices").get("devices")
-        return [device for device in found if isinstance(device, dict)] if isinstance(found, list) else []
+        """Return every machine and device of the tailnet."""
+        devices = self._call("GET", f"/api/v2/tailnet/{self._organization}/devices").get("devices")
+        return [device for device in devices if isinstance(device, dict)] if isinstance(devices, list) else []
 
     def remove(self, device: str) -> None:
-        """Take a machine from the list; one that is not there is as it should be."""
-        self._call("DELETE", f"/api/v2/device/{urllib.parse.quote(device, safe='')}", gone=True)
+        """Remove a machine from the list, if it is there."""
+        self._call("DELETE", f"/api/v2/device/{urllib.parse.quote(device, safe='')}", may_be_missing=True)
 
-    def _opened(self, credentials: Mapping[str, str]) -> str:
-        """The header that opens the API."""
+    def _authorization(self, credentials: Mapping[str, str]) -> str:
+        """Return the Authorization header."""
         if key := credentials.get("api_key"):
             return "Basic " + base64.b64encode(f"{key}:".encode()).decode()
         client = {"client_id": credentials["oauth_client_id"]}
@@ -56,41 +55,41 @@ class Api:
         return f"Bearer {answer['access_token']}"
 
     def _call(
-        self, method: str, path: str, form: Mapping[str, str] | None = None, gone: bool = False
+        self, method: str, path: str, form: Mapping[str, str] | None = None, may_be_missing: bool = False
     ) -> dict[str, Any]:
         data = urllib.parse.urlencode(form).encode() if form else None
-        # The scheme was checked with the config, which may name a server of a test.
+        # The config check has verified the scheme; tests use a local server.
         request = urllib.request.Request(self._base + path, data, method=method)  # noqa: S310
         if not form:
             request.add_header("Authorization", self._header)
-        return _answer(request, f"{method} {path}", gone)
+        return _answer(request, f"{method} {path}", may_be_missing)
 
 
 def _from_github(audience: str) -> str:
-    """The token of a workflow that runs on GitHub. ApiError elsewhere."""
-    url, token = (os.environ.get(f"ACTIONS_ID_TOKEN_REQUEST_{what}") for what in ("URL", "TOKEN"))
+    """Return the token of a workflow on GitHub. Raises ApiError elsewhere."""
+    url, token = (os.environ.get(f"ACTIONS_ID_TOKEN_REQUEST_{name}") for name in ("URL", "TOKEN"))
     if not url or not token:
-        raise ApiError("a federated identity's token can be asked for in a workflow on GitHub alone")
+        raise ApiError("a federated identity's token is only available in a workflow on GitHub")
     request = urllib.request.Request(f"{url}&audience={urllib.parse.quote(audience, safe='')}")  # noqa: S310
     request.add_header("Authorization", f"Bearer {token}")
     return str(_answer(request, "GitHub's token").get("value", ""))
 
 
-def _answer(request: urllib.request.Request, what: str, gone: bool = False) -> dict[str, Any]:
+def _answer(request: urllib.request.Request, call: str, may_be_missing: bool = False) -> dict[str, Any]:
     try:
         with urllib.request.urlopen(request, timeout=LIMIT_SECONDS) as response:  # noqa: S310
             answer = json.loads(response.read() or b"{}")
     except urllib.error.HTTPError as error:
-        if gone and error.code == 404:
+        if may_be_missing and error.code == 404:
             return {}
-        raise ApiError(f"{what}: {error.code} {_said(error.read())}".strip()) from None
+        raise ApiError(f"{call}: {error.code} {_message(error.read())}".strip()) from None
     except (OSError, ValueError) as error:
-        raise ApiError(f"{what}: no answer that could be read ({type(error).__name__})") from None
+        raise ApiError(f"{call}: no readable answer ({type(error).__name__})") from None
     return answer if isinstance(answer, dict) else {}
 
 
-def _said(body: bytes) -> str:
-    """The API's own words for a refusal."""
+def _message(body: bytes) -> str:
+    """Return the API's message about a rejected call."""
     try:
         answer = json.loads(body)
     except ValueError:

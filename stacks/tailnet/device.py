@@ -1,16 +1,16 @@
-"""Take a machine that has left from the tailnet's list: a program that reads one JSON object on stdin.
+"""Remove a machine that has left from the tailnet's list: a program that reads one JSON object on stdin.
 
-`tailscale logout` makes a machine's key end (tailscale.com, control/controlclient/direct.go, doLogin: an expiry in the
-far past). The control server then forgets an ephemeral machine; another one stays on the list, its name taken, and so
-does one that died.
+`tailscale logout` expires a machine's key (tailscale.com, control/controlclient/direct.go, doLogin). The control server
+then forgets an ephemeral machine. Any other machine stays on the list with its name, like a machine that died.
 
-A machine that is still connected is none that has left: the stack's tailnet has become one of another kind, and the
-machine stays. One that is just logging out is waited for.
+A machine that is still connected has not left: the stack's tailnet has become one of another kind, and the machine
+stays. The program waits for a machine that is logging out.
 
-name, address, tag               of the machine: all three must be one device's, or nothing is removed
+name, address, tag               of the machine; the program removes a device only if all three match
 base_url, organization, credentials   see stacks.tailnet.api
 
-Prints what it did. Fails with one sentence and what to do, on stderr; no secret is in either.
+The program prints the number of removed devices. If it fails, it prints one sentence and a remedy on stderr. The output
+contains no secret.
 """
 
 from __future__ import annotations
@@ -23,43 +23,43 @@ from typing import Any
 
 from stacks.tailnet.api import Api, ApiError
 
-# A log-out may take that long to be known.
+# The control server may need this long to notice a log-out.
 LIMIT_SECONDS, PAUSE_SECONDS = 60.0, 2.0
 
 
 def is_it(device: Mapping[str, Any], name: str, address: str, tag: str) -> bool:
-    """Whether a device of the API's list is this machine of the cluster."""
-    called = str(device.get("name", "")).split(".")[0]
-    return called == name and address in (device.get("addresses") or []) and tag in (device.get("tags") or [])
+    """Return whether a device of the API's list is this machine of the cluster."""
+    host_name = str(device.get("name", "")).split(".")[0]
+    return host_name == name and address in (device.get("addresses") or []) and tag in (device.get("tags") or [])
 
 
 def main(text: str) -> int:
-    """Remove the machine; 0 where it is not on the list any more."""
-    asked: dict[str, Any] = json.loads(text)
-    machine = {key: asked[key] for key in ("name", "address", "tag")}
+    """Remove the machine; return 0 if it is no longer on the list."""
+    request: dict[str, Any] = json.loads(text)
+    machine = {key: request[key] for key in ("name", "address", "tag")}
     try:
-        api = Api(asked["base_url"], asked["organization"], asked["credentials"])
-        found, gone = _found(api, machine)
+        api = Api(request["base_url"], request["organization"], request["credentials"])
+        devices, offline = _devices(api, machine)
         until = time.monotonic() + LIMIT_SECONDS
-        while len(gone) < len(found) and time.monotonic() < until:
+        while len(offline) < len(devices) and time.monotonic() < until:
             time.sleep(PAUSE_SECONDS)
-            found, gone = _found(api, machine)
-        for device in gone:
+            devices, offline = _devices(api, machine)
+        for device in offline:
             api.remove(str(device.get("nodeId") or device.get("id")))
     except ApiError as error:
         sys.stderr.write(
-            f"{machine['name']} is still on the tailnet's list of machines: {error}\nnext: set credentials that open "
-            "the API (scope devices:core), or remove it in the admin console, then run the same command again\n"
+            f"{machine['name']} is still on the tailnet's list of machines: {error}\nnext: set credentials for the API "
+            "(scope devices:core), or remove the machine in the admin console, then run the same command again\n"
         )
         return 1
-    sys.stdout.write(f"removed {len(gone)}, left {len(found) - len(gone)} that work\n")
+    sys.stdout.write(f"removed {len(offline)}, kept {len(devices) - len(offline)} connected\n")
     return 0
 
 
-def _found(api: Api, machine: Mapping[str, str]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The machine's entries on the list, and those of them that are not connected."""
-    found = [device for device in api.devices() if is_it(device, **machine)]
-    return found, [device for device in found if not device.get("connectedToControl")]
+def _devices(api: Api, machine: Mapping[str, str]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the machine's devices on the list, and those of them that are offline."""
+    devices = [device for device in api.devices() if is_it(device, **machine)]
+    return devices, [device for device in devices if not device.get("connectedToControl")]
 
 
 if __name__ == "__main__":

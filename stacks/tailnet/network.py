@@ -1,4 +1,4 @@
-"""A tailnet of kind `tailscale` as resources: a key for the joins, the policy, and machines that go from the list."""
+"""A tailnet of kind `tailscale` as resources: a key for joins, the policy, and the removal of machines."""
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ from components.roles.tailnet.settings import CREDENTIALS, Tailnet, WayToTailnet
 from components.steps.label import StepLabel
 from components.steps.values import secret_once_known
 
-# Of the key. One that a plain `up` finds made in this period lives for at least another one, which no `up` takes: the
-# provider looks at a key on refresh alone, so that the clock has to say when it is due.
+# Period for new keys. A key from the current period lives for at least one more period, longer than any `up`. The clock
+# decides, because the provider checks a key only on refresh.
 PERIOD_SECONDS = 12 * 3600
 LIFE_SECONDS = 2 * PERIOD_SECONDS
 _LONGEST_NAME = 40  # of a description's 50 characters
 
 
 def epoch(now: float) -> str:
-    """The period that a moment (seconds since 1970) lies in, by the hour that it began: `261121T12`, UTC."""
+    """Return the period of a time (seconds since 1970) as the hour of its start, UTC: `261121T12`."""
     return time.strftime("%y%m%dT%H", time.gmtime(now - now % PERIOD_SECONDS))
 
 
 class TailscaleNetwork(pulumi.ComponentResource):
-    """The way of one stack into a tailnet.
+    """One stack's access to a tailnet.
 
-    name        of the cluster, or of the pool, in the key's description
-    now         seconds since 1970; left out, the clock's
-    ephemeral   whether the tailnet forgets machines that are away: for those that come and go
-    wanted      ports that the policy has to let the tag reach on itself
-    tag         of a pool's machines, which its cluster says; the policy is then the cluster's to look after
+    name        name of the cluster or the pool, for the key's description
+    now         seconds since 1970; default: the clock's
+    ephemeral   whether the tailnet forgets offline machines: for machines that come and go
+    ports       ports that the policy must let the tag reach on itself
+    tag         tag of a pool's machines, from its cluster, which then manages the policy
 
-    access      for the joins; no key comes out of it before the policy was found to be enough
-    policy      what the policy file has to hold; None for a pool
+    access      for the joins; its key is only available after the policy check
+    policy      the required content of the policy file; None for a pool
 
-    One key for all machines. It has to be reusable: a join may have to log in a second time (a name that was taken),
-    and a key for each machine would be one more resource of each, all made anew in every period, because nobody knows
-    which of them were used. What it can do is bounded by its life of a day instead, and by its tag.
+    All machines use one key. It must be reusable, because a join may have to log in again (if a name was taken). One
+    key per machine would add a resource per machine, all of them new in every period, because no one knows which were
+    used. The key is limited by its life of a day and by its tag.
     """
 
     def __init__(
         self,
         settings: WayToTailnet,
         name: str,
-        wanted: Sequence[str],
+        ports: Sequence[str],
         *,
         tag: pulumi.Input[str] = "",
         ephemeral: bool = False,
@@ -68,17 +68,17 @@ class TailscaleNetwork(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self),
             **{name: pulumi.Output.secret(value) for name, value in self._credentials.items()},
         )
-        self._own = pulumi.ResourceOptions(parent=self, provider=self._provider)
+        self._child = pulumi.ResourceOptions(parent=self, provider=self._provider)
         self._tag = settings.tag if isinstance(settings, Tailnet) else tag
         self.policy: Mapping[str, Any] | None = None
-        before, enough = [], pulumi.Output.from_input(True)
+        requirements, sufficient = [], pulumi.Output.from_input(True)
         if isinstance(settings, Tailnet):
             whole = settings.policy == "own"
-            self.policy = policy(settings.tag, wanted, whole, settings.relay is not None)
+            self.policy = policy(settings.tag, ports, whole, settings.relay is not None)
             if whole:
-                before = [self._written()]
+                requirements = [self._write_policy()]
             else:
-                enough = self._looked_at(settings.tag, wanted)
+                sufficient = self._check_policy(settings.tag, ports)
         key = tailscale.TailnetKey(
             "tailnet-key",
             description=f"{name[:_LONGEST_NAME]} {epoch(time.time() if now is None else now)}",
@@ -86,44 +86,44 @@ class TailscaleNetwork(pulumi.ComponentResource):
             ephemeral=ephemeral,
             preauthorized=True,
             reusable=True,
-            recreate_if_invalid="always",  # a refresh sees that somebody has revoked it
+            recreate_if_invalid="always",  # a refresh notices a revoked key
             tags=[self._tag],
-            opts=pulumi.ResourceOptions.merge(self._own, pulumi.ResourceOptions(depends_on=before)),
+            opts=pulumi.ResourceOptions.merge(self._child, pulumi.ResourceOptions(depends_on=requirements)),
         )
-        given: pulumi.Output[str] = pulumi.Output.secret(key.key)
-        auth_key = pulumi.Output.all(given, enough).apply(lambda known: str(known[0]))
+        secret: pulumi.Output[str] = pulumi.Output.secret(key.key)
+        auth_key = pulumi.Output.all(secret, sufficient).apply(lambda values: str(values[0]))
         self.access = TailnetAccess(auth_key=auth_key, renewed=True, listed=self._listed)
         self.register_outputs({})
 
-    def _written(self) -> pulumi.Resource:
-        """The whole policy file. The provider refuses to write over one that is not Tailscale's first one."""
-        written: pulumi.Resource = tailscale.Acl(
-            "tailnet-policy", acl=json.dumps(self.policy, indent=2), opts=self._own
-        )
-        return written
+    def _write_policy(self) -> pulumi.Resource:
+        """Write the whole policy file. The provider overwrites only Tailscale's default file."""
+        acl: pulumi.Resource = tailscale.Acl("tailnet-policy", acl=json.dumps(self.policy, indent=2), opts=self._child)
+        return acl
 
-    def _looked_at(self, tag: str, wanted: Sequence[str]) -> pulumi.Output[bool]:
-        """True when the policy in force is enough; else the program ends, before any machine has joined."""
-        found = tailscale.get_acl_output(opts=pulumi.InvokeOutputOptions(parent=self, provider=self._provider))
-        text: pulumi.Output[str] = found.json
-        return text.apply(partial(_require, tag, wanted))
+    def _check_policy(self, tag: str, ports: Sequence[str]) -> pulumi.Output[bool]:
+        """Return true if the current policy is sufficient; else the program stops before any machine joins."""
+        acl = tailscale.get_acl_output(opts=pulumi.InvokeOutputOptions(parent=self, provider=self._provider))
+        text: pulumi.Output[str] = acl.json
+        return text.apply(partial(_require, tag, ports))
 
     def _listed(
         self, name: str, address: pulumi.Output[str], parent: pulumi.Resource, join: pulumi.Resource
     ) -> pulumi.Resource:
-        """Does nothing until it is deleted; then the machine goes from the list, also one that is long dead."""
-        told = {
+        """Return a resource that does nothing until it is deleted, which removes the machine from the list."""
+        request = {
             "name": name,
             "base_url": self._settings.base_url,
             "organization": self._settings.organization,
             "credentials": self._credentials,
         }
-        text = pulumi.Output.all(address=address, tag=self._tag).apply(lambda known: json.dumps({**told, **known}))
+        text = pulumi.Output.all(address=address, tag=self._tag).apply(
+            lambda machine: json.dumps({**request, **machine})
+        )
         label = StepLabel(f"{name}-device", "", f"{name}: add to the tailnet")
         return local.Command(
             label.name,
             create=label.on(":"),
-            # Of any checkout, by any Python: the stack may be destroyed elsewhere than where it was made.
+            # Without paths of a checkout or a Python: the stack may be destroyed on another machine.
             delete=label.on("exec python3 -m stacks.tailnet.device"),
             stdin=secret_once_known(text),
             logging=local.Logging.NONE,
@@ -133,26 +133,26 @@ class TailscaleNetwork(pulumi.ComponentResource):
 
 
 def _credentials(settings: WayToTailnet) -> dict[str, str]:
-    """Those that are set, by their names, opened."""
-    given = {name: getattr(settings, name) for name in CREDENTIALS}
+    """Return the credentials in the config by name, as plain text."""
+    values = {name: getattr(settings, name) for name in CREDENTIALS}
     return {
         name: value if isinstance(value, str) else value.get_secret_value()
-        for name, value in given.items()
+        for name, value in values.items()
         if value is not None
     }
 
 
-def _require(tag: str, wanted: Sequence[str], text: str) -> bool:
-    found = json.loads(text)
-    if opens_all(found, tag):
+def _require(tag: str, ports: Sequence[str], text: str) -> bool:
+    acl = json.loads(text)
+    if opens_all(acl, tag):
         pulumi.log.warn(
-            f"the tailnet's policy lets {tag} reach everything in it: whoever is root of one machine of the cluster "
-            "reaches your other devices too. Have its rules name what they are for (docs/tailnet.md, a machine with an "
+            f"the tailnet's policy lets {tag} reach everything in it: root of one machine of the cluster can reach "
+            "your other devices too. Restrict its rules to what each one needs (docs/tailnet.md, a machine with an "
             "owner)"
         )
-    if said := lacking(found, tag, wanted):
+    if reason := lacking(acl, tag, ports):
         raise pulumi.RunError(
-            f"the tailnet's policy is not enough for the cluster, and no machine has joined: {said} (admin console, "
-            "Access controls; the whole of it is in docs/tailnet.md), or set tailrack:tailnet.policy to own"
+            f"the tailnet's policy is not sufficient for the cluster, so no machine has joined: {reason} (admin "
+            "console, Access controls; docs/tailnet.md shows the whole policy), or set tailrack:tailnet.policy to own"
         )
     return True

@@ -48,7 +48,7 @@ def raw(*hosts: dict[str, Any], **site: Any) -> dict[str, Any]:
 
 
 def kept(folder: Path, port: int) -> str | None:
-    return KnownHosts.of(folder, "known").key_of("127.0.0.1", port)
+    return KnownHosts.load(folder, "known").key_of("127.0.0.1", port)
 
 
 def fingerprint(host: SshHost) -> str:

@@ -1,4 +1,4 @@
-"""Accounting: the section `accounting`, and what must hold between it and the users."""
+"""The section `accounting`, and checks of it against the users and Slurm's settings."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from components.settings.draft import Draft, meant
-from components.settings.problems import Report, below
+from components.settings.draft import Draft, suggest
+from components.settings.problems import Report, child_path
 from components.settings.section import Section, key, number, yes_no
-from components.settings.types import Whole, refuse, words
+from components.settings.types import Whole, refuse, word_set
 
-# The account of users who are given none.
+# The account of users without `account`.
 DEFAULT_ACCOUNT = "users"
-# Minutes of a GPU are what slurmdbd keeps, as 64 bits; beyond this no cluster gets in a month.
+# slurmdbd stores GPU minutes in 64 bits; no cluster can use more than this in a month.
 MOST_GPU_HOURS = 10_000_000
-# What slurm.conf says of accounting where somebody keeps it himself.
-_OTHERS = words("accountingstoragetype accountingstoragehost accountingstorageport accountingstoragebackuphost")
+# Keys of slurm.conf for accounting that tailrack does not run.
+_EXTERNAL = word_set("accountingstoragetype accountingstoragehost accountingstorageport accountingstoragebackuphost")
 _ENFORCE = "accountingstorageenforce"
 
 
 def _account_name(value: str) -> str:
     if value in ("root", DEFAULT_ACCOUNT):
-        refuse("is an account that every cluster has already")
+        refuse("is an account that every cluster already has")
     return _slurm_name(value)
 
 
 def _qos_name(value: str) -> str:
     if value == "normal":
-        refuse("is the QOS that every job has already where it names none", None, "give it another name such as high")
+        refuse("is the QOS of every job that names none", None, "give it another name such as high")
     return _slurm_name(value)
 
 
@@ -47,124 +47,125 @@ Limit = Annotated[Whole, Field(ge=1, le=MOST_GPU_HOURS)]
 
 
 def account_key() -> Any:
-    """The key by which a user says the account that the jobs are counted for."""
+    """Return the key of a user's account."""
     return key(
-        "the account that the jobs are counted for",
+        "the account that this user's jobs are charged to",
         wants="the name of one of tailrack:accounting.accounts",
-        breaks="nobody would know whose jobs they are",
-        fix=f"write one of their names, or leave it out to have `{DEFAULT_ACCOUNT}`",
-        otherwise=f"`{DEFAULT_ACCOUNT}`",
+        breaks="no account would be charged for the jobs",
+        fix=f"write one of their names, or leave it out to use `{DEFAULT_ACCOUNT}`",
+        default_text=f"`{DEFAULT_ACCOUNT}`",
         default=None,
     )
 
 
-def gpu_hours_key(whose: str) -> Any:
-    """The key of a limit of GPU hours."""
-    return _limit_key(f"GPU hours that {whose} may use in a calendar month", "hours")
+def gpu_hours_key(group: str) -> Any:
+    """Return the key of a limit of GPU hours."""
+    return _limit_key(f"most GPU hours of {group} per calendar month", "hours")
 
 
-def max_jobs_key(whose: str) -> Any:
-    """The key of a limit of running jobs."""
-    return _limit_key(f"jobs of {whose} that may run at once; more of them wait", "number of jobs")
+def max_jobs_key(group: str) -> Any:
+    """Return the key of a limit of running jobs."""
+    return _limit_key(f"most running jobs of {group}; further jobs wait", "number of jobs")
 
 
 def _limit_key(description: str, unit: str) -> Any:
     return key(
         description,
         wants=f"a whole number from 1 to {MOST_GPU_HOURS}",
-        breaks="Slurm would refuse the limit, or no job would ever start",
+        breaks="Slurm would reject the limit, or no job would ever start",
         fix=f"write the {unit}, or leave it out for no limit",
-        otherwise="no limit",
+        default_text="no limit",
         default=None,
     )
 
 
 def qos_names_key(description: str) -> Any:
-    """A key that holds names of QOS."""
+    """Return a key that holds names of QOS."""
     return key(
         description,
         wants="a list of names of tailrack:accounting.qos",
-        breaks="Slurm would refuse it",
-        fix="write names that are there",
+        breaks="Slurm would reject it",
+        fix="write names from that list",
         default=(),
     )
 
 
 class Account(Section):
-    """Whom jobs are counted for: a group, a project, a customer."""
+    """An account that jobs are charged to: a group, a project, a customer."""
 
     name: AccountName = key(
-        "the account's name, which jobs may say (`sbatch -A`)",
+        "the account's name; a job can choose it (`sbatch -A`)",
         wants="a name of at most 40 lowercase letters, digits, '-' and '_'",
-        breaks="slurmdbd could not keep it",
+        breaks="slurmdbd could not store it",
         fix="write a name such as vision",
     )
     parent: str | None = key(
-        "the account that it is part of, and under whose limits it is too",
+        "the account above it, whose limits also apply to it",
         wants="the name of another account",
-        breaks="its limits would be nobody's",
-        fix="write a name that is there, or leave it out",
+        breaks="its limits would not count for any account",
+        fix="write the name of an existing account, or leave it out",
         default=None,
     )
     fair_share: Whole = number(
-        "its share of the cluster, beside those of the other accounts of the same parent",
+        "its share of the cluster, compared with the other accounts of the same parent",
         1,
         100_000,
         breaks="Slurm would have no share for it",
         default=1,
     )
-    gpu_hours: Limit | None = gpu_hours_key("its users together")
-    max_jobs: Limit | None = max_jobs_key("its users together")
+    gpu_hours: Limit | None = gpu_hours_key("all its users together")
+    max_jobs: Limit | None = max_jobs_key("all its users together")
 
 
 class Qos(Section):
-    """A quality of service: what a job may ask for by `sbatch -q`."""
+    """A quality of service, which a job can request with `sbatch -q`."""
 
     name: QosName = key(
-        "its name, which jobs say (`sbatch -q`)",
+        "its name; a job requests it with `sbatch -q`",
         wants="a name of at most 40 lowercase letters, digits, '-' and '_'",
-        breaks="slurmdbd could not keep it",
+        breaks="slurmdbd could not store it",
         fix="write a name such as high",
     )
     priority: Whole = number(
-        "jobs of a higher one start first; that of jobs without a QOS is 0",
+        "jobs with a higher priority start first; jobs without a QOS have 0",
         0,
         10_000,
-        breaks="Slurm would refuse it",
+        breaks="Slurm would reject it",
         default=0,
     )
-    gpu_hours: Limit | None = gpu_hours_key("its jobs together")
-    max_jobs: Limit | None = max_jobs_key("each user in it")
+    gpu_hours: Limit | None = gpu_hours_key("all its jobs together")
+    max_jobs: Limit | None = max_jobs_key("each of its users")
     preempts: tuple[str, ...] = qos_names_key(
-        "QOS whose jobs go back to the queue when a job of this one needs their place"
+        "QOS whose jobs are requeued when a job of this QOS needs their resources"
     )
 
 
 class Accounting(Section):
-    """What jobs have used, and who may use how much."""
+    """Records of jobs, and limits per account, QOS and user."""
 
     enabled: bool = yes_no(
-        "keep what every job used (`sacct`), in a database on the head node; [day 2](day-2.md#accounting)", default=True
+        "record the usage of every job (`sacct`) in a database on the head node; [day 2](day-2.md#accounting)",
+        default=True,
     )
     accounts: tuple[Account, ...] = key(
-        "accounts that users can have",
+        "accounts for users",
         wants="a list of accounts",
-        breaks="there would be none",
+        breaks="there would be no accounts",
         fix="write [{name: vision, gpu_hours: 500}]",
         default=(),
     )
     qos: tuple[Qos, ...] = key(
-        "QOS that users can have, besides `normal`, which everybody has",
+        "QOS for users, besides `normal`, which everyone has",
         wants="a list of QOS",
-        breaks="there would be none",
+        breaks="there would be no QOS",
         fix="write [{name: high, priority: 100}]",
         default=(),
     )
     keep_jobs_months: Whole = number(
-        "how long jobs stay in the database; 0 for ever", 0, 1200, breaks="slurmdbd would not start", default=24
+        "months that jobs stay in the database; 0: forever", 0, 1200, breaks="slurmdbd would not start", default=24
     )
     keep_steps_months: Whole = number(
-        "how long their steps do, which are most of it; 0 for ever",
+        "months that job steps, most of the data, stay in the database; 0: forever",
         0,
         1200,
         breaks="slurmdbd would not start",
@@ -173,7 +174,7 @@ class Accounting(Section):
 
 
 def check_accounting(accounting: Draft, users: Sequence[Draft], slurm: Draft, report: Report) -> None:
-    """Report names that lead nowhere or round in a circle, limits that nobody would keep, and others' accounting."""
+    """Report unknown names, cycles, limits without accounting, and settings of external accounting."""
     on = accounting.value("enabled") is not False
     _check_keys(slurm, on, report)
     _check_named(accounting.items("accounts"), "account", report)
@@ -181,82 +182,82 @@ def check_accounting(accounting: Draft, users: Sequence[Draft], slurm: Draft, re
     accounts, qos = _names(accounting.items("accounts")), _names(accounting.items("qos"))
     parents: dict[str, Sequence[str]] = {}
     for account in accounting.items("accounts"):
-        _check_known(account, "parent", accounts, "account", report)
+        _check_names_exist(account, "parent", accounts, "account", report)
         parents[account.text("name") or ""] = [account.text("parent") or ""]
-    _check_circles(accounting.items("accounts"), "parent", parents, "its limits would have no end", report)
+    _check_cycles(accounting.items("accounts"), "parent", parents, "the accounts would have no top", report)
     preempts = {}
-    for each in accounting.items("qos"):
-        _check_known(each, "preempts", qos, "QOS", report)
-        preempts[each.text("name") or ""] = _listed(each, "preempts")
-    breaks = "their jobs would take each other's place for ever"
-    _check_circles(accounting.items("qos"), "preempts", preempts, breaks, report)
+    for service in accounting.items("qos"):
+        _check_names_exist(service, "preempts", qos, "QOS", report)
+        preempts[service.text("name") or ""] = _list_at(service, "preempts")
+    breaks = "their jobs would preempt each other forever"
+    _check_cycles(accounting.items("qos"), "preempts", preempts, breaks, report)
     for user in users:
-        _check_known(user, "account", {*accounts, DEFAULT_ACCOUNT}, "account", report)
-        _check_known(user, "qos", qos, "QOS", report)
+        _check_names_exist(user, "account", {*accounts, DEFAULT_ACCOUNT}, "account", report)
+        _check_names_exist(user, "qos", qos, "QOS", report)
         for name in () if on else sorted({"account", "gpu_hours", "max_jobs", "qos"} & user.raw.keys()):
-            breaks = "nobody would count what the jobs use"
-            fix = "take it out, or set tailrack:accounting.enabled to true"
-            report.add(user.at(name), "is there while accounting is off", breaks, fix)
+            breaks = "the usage of jobs would not be recorded"
+            fix = "remove it, or set tailrack:accounting.enabled to true"
+            report.add(user.path_of(name), "is set while accounting is off", breaks, fix)
 
 
 def _names(sections: Iterable[Draft]) -> set[str]:
     return {name for section in sections if (name := section.text("name")) is not None}
 
 
-def _listed(section: Draft, name: str) -> Sequence[str]:
+def _list_at(section: Draft, name: str) -> Sequence[str]:
     value = section.value(name)
-    return [each for each in value if isinstance(each, str)] if isinstance(value, tuple) else []
+    return [item for item in value if isinstance(item, str)] if isinstance(value, tuple) else []
 
 
 def _check_keys(slurm: Draft, on: bool, report: Report) -> None:
     settings = slurm.raw.get("settings")
-    for written in settings if isinstance(settings, Mapping) else ():
-        name, path = str(written).lower(), below(slurm.at("settings"), str(written))
-        if on and name in _OTHERS:
-            breaks = "two of them would keep the books, or nobody"
-            fix = "take it out; or write tailrack:accounting: {enabled: false}, and it is yours"
-            report.add(path, "is set by tailrack, which keeps the cluster's accounting", breaks, fix)
+    for key_name in settings if isinstance(settings, Mapping) else ():
+        name, path = str(key_name).lower(), child_path(slurm.path_of("settings"), str(key_name))
+        if on and name in _EXTERNAL:
+            breaks = "jobs would be recorded twice, or not at all"
+            fix = "remove it, or write tailrack:accounting: {enabled: false} to set it yourself"
+            report.add(path, "is set by tailrack, which runs the cluster's accounting", breaks, fix)
         elif on and name == _ENFORCE:
-            breaks = "users would be shut out before they have an account"
-            fix = "take it out: limits are kept wherever the config has one"
-            report.add(path, "is set by tailrack, once every user has an account", breaks, fix)
+            breaks = "Slurm would reject users before they have an account"
+            fix = "remove it; tailrack enforces every limit in the config"
+            report.add(path, "is set by tailrack as soon as every user has an account", breaks, fix)
 
 
 def _check_named(sections: Sequence[Draft], kind: str, report: Report) -> None:
-    seen: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for section in sections:
         name = section.text("name")
-        if name is not None and seen.setdefault(name, section.path) != section.path:
-            what = f"{report.value(section.at('name'), name)} is the name of another {kind} too"
-            report.add(section.at("name"), what, "it would have the limits of either", "give one of them another name")
+        if name is not None and paths.setdefault(name, section.path) != section.path:
+            path = section.path_of("name")
+            problem = f"{report.value(path, name)} is also the name of another {kind}"
+            report.add(path, problem, "the limits of both would apply", "rename one of them")
 
 
-def _check_known(section: Draft, name: str, known: set[str], kind: str, report: Report) -> None:
-    listed = _listed(section, name)
+def _check_names_exist(section: Draft, name: str, valid: set[str], kind: str, report: Report) -> None:
     text = section.text(name)
-    for index, each in enumerate([text] if text is not None else listed):
-        if each not in known:
-            at = section.at(name) if text is not None else below(section.at(name), index)
-            fix = partial(meant, each, known) if known else f"add it to tailrack:accounting, or leave {name} out"
-            report.add(at, f"{report.value(at, each)} is no {kind} of the config", "slurmdbd would refuse it", fix)
+    for index, item in enumerate([text] if text is not None else _list_at(section, name)):
+        if item not in valid:
+            path = section.path_of(name) if text is not None else child_path(section.path_of(name), index)
+            fix = partial(suggest, item, valid) if valid else f"add it to tailrack:accounting, or leave {name} out"
+            report.add(path, f"{report.value(path, item)} is no {kind} of the config", "slurmdbd would reject it", fix)
 
 
-def _check_circles(
-    sections: Sequence[Draft], name: str, above: Mapping[str, Sequence[str]], breaks: str, report: Report
+def _check_cycles(
+    sections: Sequence[Draft], name: str, successors: Mapping[str, Sequence[str]], breaks: str, report: Report
 ) -> None:
     for section in sections:
-        begin = section.text("name")
-        if begin is None:
+        start = section.text("name")
+        if start is None:
             continue
-        ways = [[begin]]
-        seen: set[str] = set()
-        while ways:
-            way = ways.pop()
-            for each in above.get(way[-1], ()):
-                if each == begin:
-                    what = f"leads in a circle ({' -> '.join([*way, begin])})"
-                    report.add(section.at(name), what, breaks, "take one of these out")
+        routes = [[start]]
+        visited: set[str] = set()
+        while routes:
+            route = routes.pop()
+            for successor in successors.get(route[-1], ()):
+                if successor == start:
+                    problem = f"forms a cycle ({' -> '.join([*route, start])})"
+                    report.add(section.path_of(name), problem, breaks, "remove one of these")
                     return
-                if each not in seen:
-                    seen.add(each)
-                    ways.append([*way, each])
+                if successor not in visited:
+                    visited.add(successor)
+                    routes.append([*route, successor])

@@ -1,4 +1,4 @@
-"""The backup of what the head node alone knows: the section `backup`, and what it must not be."""
+"""The section `backup`, the backup of the head node's data, and checks of its target."""
 
 import re
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from components.settings.draft import Draft, check_hidden
+from components.settings.draft import Draft, check_secret
 from components.settings.problems import Report
 from components.settings.section import Section, key, number, secret_text
 from components.settings.ssh_keys import HostKey
@@ -33,15 +33,15 @@ def _target(value: str) -> str:
 def _private_key(value: SecretStr) -> SecretStr:
     lines = value.get_secret_value().strip().splitlines()
     if len(lines) < 3 or not re.fullmatch(r"-----BEGIN [A-Z ]*PRIVATE KEY-----", lines[0]):
-        refuse("is no private key of OpenSSH")
+        refuse("is no OpenSSH private key")
     if not all(re.fullmatch(r"[!-~ ]*", line) for line in lines):
-        refuse("has other than plain characters in it")
+        refuse("contains special characters")
     return SecretStr("\n".join(lines) + "\n")
 
 
 def _one_line(value: SecretStr) -> SecretStr:
     if not _ONE_LINE.fullmatch(value.get_secret_value()):
-        refuse("is empty, or has blanks, line breaks or other than plain characters in it")
+        refuse("is empty, or contains blanks, line breaks or special characters")
     return value
 
 
@@ -49,98 +49,98 @@ OneLine = Annotated[SecretStr, AfterValidator(_one_line)]
 
 
 def command(name: str) -> str:
-    """The command that sets a secret of the section."""
+    """Return the command that sets a secret of the section."""
     return f"pulumi config set --path --secret tailrack:backup.{name}"
 
 
-def _secret(name: str, what: str) -> Any:
-    return secret_text(what, breaks="no backup could be made", command=command(name))
+def _secret(name: str, description: str) -> Any:
+    return secret_text(description, breaks="no backup could be made", command=command(name))
 
 
 class Backup(Section):
-    """The backup of the head node. A stack without this section has none."""
+    """The backup of the head node; without this section there is none."""
 
     target: Annotated[str, Field(max_length=_LONGEST), AfterValidator(_target)] = key(
         "where backups go: `sftp:USER@HOST:/FOLDER`, a folder on a second machine, or "
-        "`s3:https://HOST/BUCKET[/FOLDER]`. HOST is an address or name that the head node reaches, best outside the "
-        "tailnet: a new head node has to reach it before it is a member",
+        "`s3:https://HOST/BUCKET[/FOLDER]`. HOST is an address or name, best outside the tailnet: a new head node must "
+        "reach it before it joins the tailnet",
         wants="sftp:USER@HOST:/FOLDER or s3:https://HOST/BUCKET",
-        breaks="nothing would be saved",
+        breaks="no backup would be made",
         fix="write one of the two, such as sftp:backup@192.0.2.9:/srv/backup/lab",
     )
     port: int = number(
-        "of sftp: the port of the machine's SSH server", 1, 65535, breaks="it could not be reached", default=22
+        "sftp only: the port of the machine's SSH server", 1, 65535, breaks="no backup could be made", default=22
     )
     host_key: HostKey | None = key(
-        "of sftp, and needed there: the machine's SSH host key, type and key",
+        "sftp only, required: the machine's SSH host key, as type and key",
         wants="a public key such as `ssh-ed25519 AAAA...`",
-        breaks="backups could go to whoever answers at the address",
-        fix="write what /etc/ssh/ssh_host_ed25519_key.pub there says",
+        breaks="backups could go to any machine that answers at the address",
+        fix="write the content of /etc/ssh/ssh_host_ed25519_key.pub of that machine",
         default=None,
     )
     private_key: Annotated[SecretStr, AfterValidator(_private_key)] | None = key(
-        f"of sftp, and needed there: the SSH key that the head node logs in with, one of its own; a Pulumi secret "
+        "sftp only, required: the SSH key of the head node for the log-in, used for nothing else; a Pulumi secret "
         f"(`{command('private_key')} <FILE`)",
-        wants="a private key of OpenSSH",
-        breaks="the head node could not log in there",
+        wants="an OpenSSH private key",
+        breaks="the head node could not log in to that machine",
         fix=f"run: {command('private_key')} <FILE",
         secret=True,
         default=None,
     )
     password: OneLine | None = _secret(
-        "password", "what backups are encrypted with; left out, the stack makes one, its secret output backup_password"
+        "password", "encryption password of backups; default: the stack makes one, its secret output backup_password"
     )
     access_key: str | None = key(
-        "of s3: the id of an access key; left out, what the machine is allowed to do at its cloud",
+        "s3 only: the id of an access key; default: the permissions of the machine at its cloud",
         wants="the id of an access key",
         breaks="no backup could be made",
-        fix="copy it from where the bucket is",
+        fix="copy it from the provider of the bucket",
         pattern=r"^[A-Za-z0-9_/+=.-]{1,200}$",
         default=None,
     )
-    secret_key: OneLine | None = _secret("secret_key", "of s3: the secret of the access key")
+    secret_key: OneLine | None = _secret("secret_key", "s3 only: the secret of the access key")
 
 
-# Whose machine a target is, where it is none beside the cluster.
+# Owners of a target machine that is part of the cluster.
 HEAD, MADE, LISTED = "the head node itself", "a node that this stack makes", "a node of this cluster"
 
 
-def check_backup(backup: Draft, whose: Mapping[str, str], storage: Mapping[str, object], report: Report) -> None:
-    """Report a target that is no second machine or lies on the share, and what a kind of target lacks.
+def check_backup(backup: Draft, owners: Mapping[str, str], storage: Mapping[str, object], report: Report) -> None:
+    """Report a target inside the cluster or on the share, and missing keys of a kind of target.
 
-    whose     HEAD, MADE or LISTED by the names and addresses of the cluster's machines, as far as the config says them
+    owners    HEAD, MADE or LISTED by the names and addresses of the cluster's machines, as far as the config has them
     storage   `path` and `mount` of the share
     """
-    at, target = backup.at("target"), backup.value("target")
+    path, target = backup.path_of("target"), backup.value("target")
     for name in ("private_key", "password", "secret_key"):
-        breaks = "everybody who reads the config could read every backup, or delete it"
-        check_hidden(backup, name, breaks, f"run: {command(name)}", report)
+        breaks = "anyone who reads the config could read or delete every backup"
+        check_secret(backup, name, breaks, f"run: {command(name)}", report)
     if not isinstance(target, str):
         return
-    if not (found := SFTP.fullmatch(target)):
+    if not (sftp := SFTP.fullmatch(target)):
         if (backup.raw.get("access_key") is None) != (backup.raw.get("secret_key") is None):
-            what = "one of access_key and secret_key without the other"
-            report.add(backup.path, what, "the bucket would let nobody in", "write both, or neither")
+            problem = "has one of access_key and secret_key without the other"
+            report.add(backup.path, problem, "the bucket would reject the log-in", "write both, or neither")
         return
     for name in ("host_key", "private_key"):
         if backup.raw.get(name) is None:
-            breaks = "no backup could be made" if name == "private_key" else "backups could go to whoever answers there"
-            report.add(backup.at(name), f"is missing beside {report.value(at, target)}", breaks, f"write {name}")
-    host = found["host"].lower()
-    owner = HEAD if re.fullmatch(r"localhost|127(\.[0-9]+){3}", host) else whose.get(host)
-    what = f"{report.value(at, target)} is {owner}"
+            breaks = "no backup could be made" if name == "private_key" else "backups could go to any machine there"
+            report.add(backup.path_of(name), f"is missing beside {report.value(path, target)}", breaks, f"write {name}")
+    host = sftp["host"].lower()
+    owner = HEAD if re.fullmatch(r"localhost|127(\.[0-9]+){3}", host) else owners.get(host)
+    problem = f"{report.value(path, target)} is {owner}"
     if owner == HEAD:
-        report.add(at, what, "a backup would be lost with what it is of", "write a second machine, or S3")
+        report.add(path, problem, "a backup would be lost with the head node", "write a second machine, or S3")
     elif owner == MADE:
-        report.add(at, what, "a backup would be lost with it", "write a machine that is not made by the stack, or S3")
+        report.add(path, problem, "destroying the stack would delete the backups", "write another machine, or S3")
     elif owner == LISTED:
         report.warn(
-            at,
-            f"{what}: backups end with that machine, and a new head node, which is in no tailnet yet, has to reach it; "
-            "a machine beside the cluster or S3 keeps them better",
+            path,
+            f"{problem}: backups are lost with that machine, and a new head node must reach it before it joins the "
+            "tailnet; use a machine outside the cluster, or S3",
         )
     for name, folder in storage.items():
-        if isinstance(folder, str) and PurePosixPath(found["folder"]).is_relative_to(folder):
-            what = f"{report.value(at, target)} is on the share (storage.{name} is {folder})"
-            breaks = "the share is on the head node, and a backup would be lost with it"
-            report.add(at, what, breaks, "write a folder of the second machine's own disk")
+        if isinstance(folder, str) and PurePosixPath(sftp["folder"]).is_relative_to(folder):
+            problem = f"{report.value(path, target)} is on the share (storage.{name} is {folder})"
+            breaks = "the share is on the head node, so a backup would be lost with it"
+            report.add(path, problem, breaks, "write a folder on a disk of the second machine")

@@ -1,4 +1,4 @@
-"""Containers for jobs: the section `containers`, its kinds of value, and what must hold between them."""
+"""The section `containers`, its value types, and checks of it."""
 
 import os
 import re
@@ -9,20 +9,20 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo
 
-from components.roles.enroot_pyxis.settings_pins import FILES, FILES_ARM, UPSTREAM, sums_of, wanted
-from components.settings.draft import Draft, check_hidden, meant
+from components.roles.enroot_pyxis.settings_pins import FILES, FILES_ARM, UPSTREAM, required_files, sums_of
+from components.settings.draft import Draft, check_secret, suggest
 from components.settings.image_name import enroot_image
 from components.settings.local_folder import PLACES, LocalFolder
-from components.settings.problems import Report, below, shown
+from components.settings.problems import Report, child_path, shown
 from components.settings.section import Section, key, named, yes_no
 from components.settings.types import Checksum, refuse
 
 ARTIFACTS_VARIABLE = "TAILRACK_ARTIFACTS"
-"""Of the environment: the folder that takes upstream's place where the config names none."""
+"""An environment variable: the folder that replaces upstream if the config has no `artifacts`."""
 
 _PORT = r":([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _HOST = rf"[A-Za-z0-9]([A-Za-z0-9.-]{{0,251}}[A-Za-z0-9])?({_PORT})?"
-# What Enroot takes for a user, less what a shell or a netrc file would read otherwise.
+# User names that Enroot accepts, without characters that a shell or a netrc file would interpret.
 _USER = r"[A-Za-z0-9$][A-Za-z0-9._~+-]{0,127}"
 _IMAGE = r"[a-z0-9][A-Za-z0-9._/-]{0,254}((:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})|(@sha256:[0-9a-f]{64}))?"
 _SOURCE = re.compile(rf"(?:(?:(?P<user>{_USER})@)?(?P<host>{_HOST})#)?{_IMAGE}")
@@ -30,7 +30,7 @@ _COMMAND = "pulumi config set --path --secret tailrack:containers.registries[0].
 
 
 def _artifacts(value: object, info: ValidationInfo) -> object:
-    """An address without its last slash, or the absolute path of a folder of this machine that holds together."""
+    """Return an address without its last slash, or the absolute path of a valid folder of this machine."""
     if not isinstance(value, str) or not value:
         raise ValueError("not text")
     if re.fullmatch(rf"https://[A-Za-z0-9.-]+({_PORT})?(/[A-Za-z0-9._~/-]*)?", value) and len(value) <= 300:
@@ -42,12 +42,12 @@ def _artifacts(value: object, info: ValidationInfo) -> object:
         sums_of(folder)
     except ValueError as problem:
         refuse(f"(that is {shown(folder)}) {problem}")
-    except (OSError, RuntimeError) as error:  # RuntimeError: ~name of nobody known
+    except (OSError, RuntimeError) as error:  # RuntimeError: ~name of an unknown user
         refuse(f"cannot be read ({type(error).__name__})")
     return str(folder)
 
 
-def _from_environment(_before: Mapping[str, Any]) -> str:
+def _from_environment(_validated: Mapping[str, Any]) -> str:
     folder = os.environ.get(ARTIFACTS_VARIABLE)
     return str(Path(folder).absolute()) if folder else UPSTREAM
 
@@ -56,7 +56,7 @@ def _checksum_files(value: dict[str, str]) -> dict[str, str]:
     for name in value:
         if name not in (*FILES, *FILES_ARM):
             refuse(
-                f"has {shown(name)}, which is no file that is installed",
+                f"has {shown(name)}, which is not one of the installed files",
                 None,
                 f"write those of {' and '.join(FILES)}, and for arm64 of {' and '.join(FILES_ARM)}",
             )
@@ -70,9 +70,9 @@ def _source(value: str) -> str:
         return value
     if "://" in value:
         refuse(
-            "has a scheme, which --container-image does not want either",
+            "has a scheme, which --container-image rejects",
             None,
-            f"leave out {shown(value.split('//')[0] + '//')}",
+            f"remove {shown(value.split('//')[0] + '//')}",
         )
     value = enroot_image(value)
     if not _SOURCE.fullmatch(value) or ".." in value:
@@ -83,24 +83,24 @@ def _source(value: str) -> str:
 def _password(value: SecretStr) -> SecretStr:
     text = value.get_secret_value()
     if not text or not text.isprintable() or not text.isascii() or " " in text or len(text) > 4096:
-        refuse("is empty, or has blanks, line breaks or other than plain characters in it")
+        refuse("is empty, or contains blanks, line breaks or special characters")
     if text.startswith("$"):
         refuse("starts with '$', which Enroot would run as a command", "the image could not be fetched")
     return value
 
 
 class Registry(Section):
-    """A log-in at a registry of images."""
+    """A log-in at an image registry."""
 
     host: str = key(
         "the registry, as in an image's source",
-        wants="a host name, with a port if it has one",
-        breaks="no image could be fetched there",
+        wants="a host name, with a port if needed",
+        breaks="no image could be fetched from there",
         fix="write one such as nvcr.io",
         pattern=rf"^{_HOST}$",
     )
     user: str = key(
-        "the account there, which the image's source names too",
+        "the account there, as in the image's source",
         wants="a user name of plain characters",
         breaks="no image could be fetched with it",
         fix="write one such as $oauthtoken",
@@ -109,164 +109,157 @@ class Registry(Section):
     password: Annotated[SecretStr, AfterValidator(_password)] = key(
         f"its password or token; a Pulumi secret (`{_COMMAND}`)",
         wants="a password on one line",
-        breaks="the registry would let nobody in",
+        breaks="the registry would reject the log-in",
         fix=f"run: {_COMMAND}",
         secret=True,
     )
 
 
 class Image(Section):
-    """An image that is imported once, and at the nodes before the jobs are."""
+    """An image that is imported once and copied to the nodes before jobs need it."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")] = named(
-        "what jobs call it: `srun --container-image=NAME`",
-        breaks="no job could ask for it",
+        "the image's name for jobs: `srun --container-image=NAME`",
+        breaks="no job could use it",
         fix="write a name such as pytorch",
     )
     source: Annotated[str, AfterValidator(_source)] = key(
-        "where it comes from: [USER@][REGISTRY#]IMAGE[:TAG], as --container-image takes it or as "
-        "Docker does (REGISTRY/IMAGE), or the path of a .sqsh file on the head node",
+        "the image's source: [USER@][REGISTRY#]IMAGE[:TAG] as for --container-image, Docker's REGISTRY/IMAGE, or the "
+        "path of a .sqsh file on the head node",
         wants="an image such as nvcr.io#nvidia/pytorch:25.08-py3, or the path of a .sqsh file on the head node",
-        breaks="nothing could be imported",
+        breaks="the image could not be imported",
         fix="write one of the two",
         max_length=700,
     )
     where: tuple[str, ...] | None = key(
-        "sites whose nodes keep it on a disk of their own; left out, all; an empty list, none: jobs read it from the "
+        "sites whose nodes store the image on a local disk; default: all. With an empty list, jobs read it from the "
         "share",
         wants="a list of site names",
-        breaks="jobs there would read it over the network",
-        fix="write sites' names, or leave it out",
-        otherwise="all sites",
+        breaks="jobs at the other sites would read the image over the network",
+        fix="write names of sites, or leave it out",
+        default_text="all sites",
         default=None,
     )
 
 
 class Containers(Section):
-    """Containers for jobs, by Enroot and Pyxis. A stack without this section has none."""
+    """Containers for jobs, with Enroot and Pyxis; without this section there are none."""
 
     artifacts: Annotated[str, BeforeValidator(_artifacts)] = key(
-        f"where Enroot and Pyxis come from: an https:// address with {' and '.join(FILES)} side by side (for machines "
-        "of arm64, Enroot's packages for that with them, or in the place of the first two), or a folder "
-        f"of this machine with these and their SHA256SUMS; left out, the folder of the environment's "
-        f"{ARTIFACTS_VARIABLE}, or upstream's releases",
+        f"source of Enroot and Pyxis: an https:// address with {' and '.join(FILES)} side by side (for arm64 machines "
+        "also Enroot's arm64 packages, or only these), or a folder of this machine with these files and their "
+        f"SHA256SUMS. Default: the folder in the environment variable {ARTIFACTS_VARIABLE}, or upstream's releases",
         wants="an https:// address, or a folder with the files and their SHA256SUMS",
         breaks="the nodes could not install them",
         fix="write one of the two, or leave it out",
-        otherwise="upstream's releases",
+        default_text="upstream's releases",
         default_factory=_from_environment,
     )
     checksums: Annotated[dict[str, Checksum], AfterValidator(_checksum_files)] = key(
-        "sha256 by file name; needed for files from an address, and held against a folder's own list",
+        "sha256 by file name; required for files from an address, and compared with a folder's SHA256SUMS",
         wants="a mapping from a file's name to its sha256 in 64 lowercase digits",
-        breaks="whatever comes from there would be run as root",
-        fix=f"write the checksums that you have compared with the release's page, of {' and '.join(FILES)}",
+        breaks="root would run unverified files",
+        fix=f"compare the checksums with the release's page and write those of {' and '.join(FILES)}",
         default={},
     )
     local: LocalFolder = key(
-        "folder on a disk of each node's own: staged images, and users' named containers",
+        "folder on a local disk of each node, for copies of images and users' named containers",
         wants="an absolute path",
-        breaks="there would be no room for containers",
+        breaks="containers would have no disk space",
         fix=f"write /var/lib/enroot, {PLACES}",
         default="/var/lib/enroot",
     )
     nvidia_libraries: bool = yes_no(
-        "on nodes with GPUs, give containers the driver's libraries (libnvidia-container); false: images bring "
-        "or mount them",
+        "on nodes with GPUs, give containers the driver's libraries (libnvidia-container). With false, images must "
+        "contain or mount them",
         True,
     )
     registries: tuple[Registry, ...] = key(
         "log-ins at registries, for `images`",
         wants="a list of log-ins",
-        breaks="images that are not for everybody could not be fetched",
+        breaks="private images could not be fetched",
         fix="write [{host: nvcr.io, user: $oauthtoken}] and set each password",
         default=(),
     )
     images: tuple[Image, ...] = key(
-        "images that are imported once and brought to the nodes ahead of jobs",
+        "images to import once and copy to the nodes before jobs need them",
         wants="a list of images",
-        breaks="none would be there before the first job",
+        breaks="no image would be ready before the first job",
         fix='write [{name: pytorch, source: "nvcr.io#nvidia/pytorch:25.08-py3"}]',
         default=(),
     )
 
     def for_export(self) -> Self:
-        """Without a folder of the operator's machine: what is in it comes to nodes from the head node, by its sum."""
+        """Return it without a local folder: nodes get its files, with checksums, from the head node."""
         base = self.artifacts if self.artifacts.startswith("https://") else ""
         return self.model_copy(update={"artifacts": base, "checksums": dict(sums(self))})
 
 
 def check_containers(containers: Draft, sites: Collection[str], share: Collection[str], report: Report) -> None:
-    """Report files without a checksum, log-ins in plain text, images that meet or lead nowhere.
+    """Report files without a checksum, plain-text secrets, duplicate images, and unknown sites.
 
     sites   names of the stack's sites
-    share   the share's two folders, as far as they hold
+    share   the share's two folders, as far as they are valid
     """
     _check_checksums(containers, report)
-    at, local = containers.at("local"), containers.value("local")
+    path, local = containers.path_of("local"), containers.value("local")
     for folder in share if isinstance(local, str) else ():
         if PurePosixPath(str(local)).is_relative_to(folder):
-            what = f"{report.value(at, local)} is on the share"
-            report.add(
-                at, what, "a container would be started over the network", "write a folder on a disk of the nodes' own"
-            )
+            problem = f"{report.value(path, local)} is on the share"
+            breaks = "a container would start over the network"
+            report.add(path, problem, breaks, "write a folder on a local disk of the nodes")
     logins = {(registry.text("host"), registry.text("user")) for registry in containers.items("registries")}
     for registry in containers.items("registries"):
-        breaks = "whoever reads the file, or the repository's past, can log in there"
-        check_hidden(registry, "password", breaks, f"change it at the registry, then run: {_COMMAND}", report)
-    seen: set[str] = set()
+        breaks = "anyone who reads the file or the repository's history could log in there"
+        check_secret(registry, "password", breaks, f"change it at the registry, then run: {_COMMAND}", report)
+    names: set[str] = set()
     for image in containers.items("images"):
         name, source = image.text("name"), image.values.get("source")
-        if name is not None and name in seen:
-            what = f"{report.value(image.path, name)} is the name of two images"
-            report.add(image.at("name"), what, "a job would get either", "give one of them another name")
-        seen |= {name} if name is not None else set()
+        if name is not None and name in names:
+            problem = f"{report.value(image.path, name)} is the name of two images"
+            report.add(image.path_of("name"), problem, "a job could get either image", "rename one of them")
+        names |= {name} if name is not None else set()
         match = _SOURCE.fullmatch(source) if isinstance(source, str) else None
         if match and match["user"] and (match["host"], match["user"]) not in logins:
-            what = f"{report.value(image.path, source)} names a user of {match['host']} without a log-in"
+            problem = f"{report.value(image.path, source)} names a user of {match['host']} without a log-in"
             fix = "add host, user and password to tailrack:containers.registries"
-            report.add(image.at("source"), what, "the registry would let nobody in", fix)
-        where = image.values.get("where")
-        for index, site in enumerate(where if isinstance(where, tuple) else ()):
+            report.add(image.path_of("source"), problem, "the registry would reject the download", fix)
+        image_sites = image.values.get("where")
+        for index, site in enumerate(image_sites if isinstance(image_sites, tuple) else ()):
             if sites and site not in sites:
-                at = below(image.at("where"), index)
-                what = f"{report.value(at, site)} is not a site"
-                report.add(at, what, "no node there would have it", partial(meant, site, sites))
+                path = child_path(image.path_of("where"), index)
+                problem = f"{report.value(path, site)} is not a site"
+                report.add(path, problem, "no node would store the image", partial(suggest, site, sites))
 
 
 def _check_checksums(containers: Draft, report: Report) -> None:
     if "artifacts" in containers.raw and "artifacts" not in containers.values:
-        return  # refused already
+        return  # reported already
     base = containers.values.get("artifacts", _from_environment({}))
-    given, at = containers.value("checksums"), containers.at("checksums")
-    if not isinstance(base, str) or not isinstance(given, dict):
+    checksums, path = containers.value("checksums"), containers.path_of("checksums")
+    if not isinstance(base, str) or not isinstance(checksums, dict):
         return
-    known: Mapping[str, str] = {}
+    folder_sums: Mapping[str, str] = {}
     if not base.startswith("https://"):
         try:
-            known = sums_of(Path(base))
-        except (OSError, ValueError) as problem:
-            what = f"{shown(base)}, the folder of {ARTIFACTS_VARIABLE}, {problem}"
-            report.add(
-                containers.at("artifacts"), what, "the nodes could not install Enroot and Pyxis", "name a whole folder"
-            )
+            folder_sums = sums_of(Path(base))
+        except (OSError, ValueError) as error:
+            problem = f"{shown(base)}, the folder of {ARTIFACTS_VARIABLE}, {error}"
+            breaks = "the nodes could not install Enroot and Pyxis"
+            report.add(containers.path_of("artifacts"), problem, breaks, "use a complete folder")
             return
-    for file in wanted({**known, **given}):
-        if file not in known and file not in given:
-            fix = f"write the sha256 of {file} from the release's page, or name a folder with a SHA256SUMS as artifacts"
-            report.add(at, f"{file} is missing", "whatever comes from there would be run as root", fix)
-        elif known.get(file, given.get(file)) != given.get(file, known.get(file)):
-            report.add(
-                at,
-                f"{file} is another one than in the folder's SHA256SUMS",
-                "one of the two is not the file that was meant",
-                "find out which",
-            )
+    for file in required_files({**folder_sums, **checksums}):
+        if file not in folder_sums and file not in checksums:
+            fix = f"write the sha256 of {file} from the release's page, or set artifacts to a folder with a SHA256SUMS"
+            report.add(path, f"{file} is missing", "root would run an unverified file", fix)
+        elif folder_sums.get(file, checksums.get(file)) != checksums.get(file, folder_sums.get(file)):
+            problem = f"the checksum of {file} differs from the one in the folder's SHA256SUMS"
+            report.add(path, problem, "one of the two is for another file", "compare both with the release's page")
 
 
 def sums(containers: Containers) -> Mapping[str, str]:
-    """Return the checksum of each file that is installed."""
-    files = wanted(containers.checksums)
+    """Return the checksum of each installed file."""
+    files = required_files(containers.checksums)
     if all(file in containers.checksums for file in files):
         return {file: containers.checksums[file] for file in files}
     return sums_of(Path(containers.artifacts))

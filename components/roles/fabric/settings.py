@@ -1,4 +1,4 @@
-"""What a site says of its fabric: kinds of value, which every kind of site has a key of."""
+"""Value types for the fabric keys, which every kind of site has."""
 
 import re
 from typing import Annotated
@@ -11,14 +11,14 @@ from components.settings.types import refuse
 
 def _fabric(value: str) -> str:
     if value in ("tailscale0", "lo"):
-        refuse("is no network of the site's own", "it is not known what is meant", f"write {ON_THE_TAILNET}, or auto")
+        refuse("is not a network of the site", "its meaning would be unclear", f"write {ON_THE_TAILNET}, or auto")
     if not re.fullmatch(INTERFACE, value):
         refuse("is not the name of a network interface, of 15 characters at most")
     return value
 
 
 def _rdma(value: object) -> object:
-    """What is written as a list becomes the one text that a step is told."""
+    """Return a list of names as one text for the steps."""
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise ValueError("neither a word nor a list of names")
@@ -30,5 +30,5 @@ def _rdma(value: object) -> object:
 
 
 Fabric = Annotated[str, AfterValidator(_fabric)]
-# `auto`, `none`, or names with commas between.
+# `auto`, `none`, or names joined by commas.
 Rdma = Annotated[str, BeforeValidator(_rdma)]

@@ -1,4 +1,4 @@
-"""What `monitoring.grafana` of the config says: which Grafana, where it comes from, and where it answers."""
+"""The section `monitoring.grafana`: which Grafana to install, and its port."""
 
 import re
 from typing import Annotated
@@ -20,23 +20,22 @@ Archive = Annotated[str, Field(max_length=300), AfterValidator(_archive)]
 
 
 class Grafana(Section):
-    """Grafana on the head node. No distribution has it and no release is brought along: the config names one."""
+    """Grafana on the head node. No distribution packages it, so the config names a release."""
 
     source: Archive = key(
-        "where Grafana's own archive for Linux comes from: the address of the .tar.gz that its download page names, or "
-        "its path on the head node",
+        "Grafana's archive for Linux: the address of the .tar.gz on its download page, or a path on the head node",
         wants="an address or a path that ends with .tar.gz",
         breaks="there would be nothing to install",
-        fix="write the one of Grafana's download page, for linux-amd64 or linux-arm64 as the head node is",
+        fix="copy the address from Grafana's download page: linux-amd64 or linux-arm64, like the head node",
     )
     sha256: Checksum = key(
         "SHA-256 of that archive, from the same page",
         wants="64 lowercase digits",
-        breaks="whatever comes from there would be run",
-        fix="write the sum that the download page shows",
+        breaks="an unverified program would run",
+        fix="copy the checksum from the download page",
     )
     port: Port = number(
-        "TCP port of the head node's tailnet address at which Grafana answers",
+        "TCP port of Grafana on the head node's tailnet address",
         1024,
         65535,
         breaks="Grafana would not start",

@@ -1,4 +1,4 @@
-"""What the section `monitoring` of the config says: where Prometheus answers, and how much it keeps."""
+"""The section `monitoring`: ports, retention, and alert receivers."""
 
 from itertools import combinations
 from typing import Self
@@ -13,10 +13,10 @@ from components.settings.types import Whole
 
 
 class Monitoring(Section):
-    """Figures of all machines, collected on the head node. A stack without this section has none."""
+    """Metrics of all machines, collected on the head node; without this section there are none."""
 
     port: Port = number(
-        "TCP port of the head node's tailnet address at which Prometheus answers",
+        "TCP port of Prometheus on the head node's tailnet address",
         1024,
         65535,
         breaks="Prometheus would not start",
@@ -24,34 +24,38 @@ class Monitoring(Section):
         default=PORT,
     )
     exporter_port: Port = number(
-        "TCP port of every machine's tailnet address at which its node exporter answers",
+        "TCP port of the node exporter on every machine's tailnet address",
         1024,
         65535,
-        breaks="no machine could be asked",
+        breaks="Prometheus could not read any machine",
         fix=f"write {EXPORTER_PORT}, or another free port",
         default=EXPORTER_PORT,
     )
     retention_days: Whole = number(
-        "how long figures are kept", 1, 3650, breaks="Prometheus would keep none, or no end", default=30
+        "days that metrics are kept",
+        1,
+        3650,
+        breaks="Prometheus would keep no metrics, or keep them forever",
+        default=30,
     )
     retention_gb: Whole = number(
-        "how much of the head node's disk they may fill, in GiB: the oldest go first, whatever their age",
+        "disk space on the head node for metrics, in GiB; when it is full, the oldest are deleted at any age",
         1,
         10_000,
-        breaks="they would fill the disk, or none would be kept",
+        breaks="metrics would fill the disk, or none would be kept",
         default=5,
     )
     idle_hours: Whole = number(
-        "hours without a job after which a node with a price (`price_per_hour`) raises an alert",
+        "idle hours after which a node with a price (`price_per_hour`) raises an alert",
         1,
         8760,
-        breaks="nobody would be told of a machine that costs and does nothing",
+        breaks="no one would learn about a machine that costs money and does nothing",
         default=12,
     )
     receivers: tuple[Receiver, ...] = key(
-        "who is told of alerts, by Alertmanager; left out, they are only shown",
+        "receivers of alerts, through Alertmanager; default: alerts are only shown",
         wants="a list of receivers",
-        breaks="nobody would be told of an alert",
+        breaks="no one would get an alert",
         fix=(
             "write [{kind: mail, to: ops@example.org, sender: cluster@example.org, smarthost: "
             '"smtp.example.org:25"}], or kind slack or webhook and set its url'
@@ -59,7 +63,7 @@ class Monitoring(Section):
         default=(),
     )
     alertmanager_port: Port = number(
-        "with `receivers`: TCP port of the head node, reached on that machine alone, at which Alertmanager answers",
+        "with `receivers`: TCP port of Alertmanager, on the head node only",
         1024,
         65535,
         breaks="Alertmanager would not start",
@@ -67,26 +71,26 @@ class Monitoring(Section):
         default=ALERTMANAGER_PORT,
     )
 
-    grafana: Grafana | None = key("dashboards of it all, by Grafana; left out, there are none", default=None)
+    grafana: Grafana | None = key("Grafana with dashboards; default: off", default=None)
 
     def for_export(self) -> Self:
-        """Without who is told, and without dashboards: both are the head node's business."""
+        """Return it without receivers and dashboards, which only the head node needs."""
         return self.model_copy(update={"receivers": (), "grafana": None})
 
 
 def check_monitoring(monitoring: Draft, report: Report) -> None:
-    """Report two daemons at one port, which the head node has all; and receivers that nothing could reach."""
+    """Report two daemons on one port of the head node, and invalid receivers."""
     for receiver in monitoring.items("receivers"):
         check_receiver(receiver, report)
     daemons = [(monitoring, "port", "Prometheus"), (monitoring, "exporter_port", "the node exporter")]
     if isinstance(grafana := monitoring.values.get("grafana"), Draft):
         daemons.append((grafana, "port", "Grafana"))
-    for one, other in combinations(daemons, 2):
-        port = one[0].value(one[1])
-        if port != other[0].value(other[1]) or not isinstance(port, int):
+    for first, second in combinations(daemons, 2):
+        port = first[0].value(first[1])
+        if port != second[0].value(second[1]) or not isinstance(port, int):
             continue
-        # Who is written down is blamed, of two the later.
-        blamed, has = (other, one) if other[1] in other[0].raw else (one, other)
-        at = blamed[0].at(blamed[1])
-        breaks = "the head node has both, and one of them would not start"
-        report.add(at, f"{report.value(at, port)} is the port of {has[2]} too", breaks, "write another port")
+        # Blame the port that the config sets; if it sets both, the second one.
+        blamed, user = (second, first) if second[1] in second[0].raw else (first, second)
+        path = blamed[0].path_of(blamed[1])
+        breaks = "both run on the head node, and one of them would not start"
+        report.add(path, f"{report.value(path, port)} is also the port of {user[2]}", breaks, "write another port")

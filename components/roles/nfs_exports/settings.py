@@ -1,4 +1,4 @@
-"""The share: the section `storage`, the folders that it may be, and how its two paths may lie."""
+"""The section `storage`: the share's folder and mount point."""
 
 import re
 from collections.abc import Mapping
@@ -11,13 +11,13 @@ from components.roles.users.settings import RESERVED_USERS
 from components.settings.draft import Draft
 from components.settings.problems import Report
 from components.settings.section import Section, key
-from components.settings.types import refuse, words
+from components.settings.types import refuse, word_set
 
-# What may be shared: one of these or a folder in it, and what lies in folders that hold nothing else of the machine's.
-OWN_FOLDERS = words(
+# Folders that may be shared, with the folders in them. Of AROUND, only folders in them may be shared.
+OWN_FOLDERS = word_set(
     """cluster data datasets export exports lustre nfs projects raid scratch share shared storage volume volumes work"""
 )
-AROUND = words("home media mnt opt srv")
+AROUND = word_set("home media mnt opt srv")
 LONGEST = 200  # characters
 _FIX = (
     f"write /{', /'.join(sorted(OWN_FOLDERS))} or a folder in it, or a folder below "
@@ -29,16 +29,16 @@ def _folder(value: str) -> str:
     if not value.startswith("/"):
         refuse("is not an absolute path")
     if not re.fullmatch(r"/[A-Za-z0-9._/-]*", value) or ".." in value.split("/"):
-        refuse("has '..', a space or a special character in it", "/etc/exports and systemd would read another path")
+        refuse("contains '..', a space or a special character", "/etc/exports and systemd would read another path")
     folder = str(PurePosixPath("/" + value.strip("/")))
     top, *below = folder.strip("/").split("/")
     if top not in OWN_FOLDERS and not (top in AROUND and below):
         refuse(
-            "is none of the folders that may be shared, and may be a folder of the system itself",
-            "it would be hidden by the mount, or open to every node",
+            "is not a folder that may be shared, and may belong to the system",
+            "the mount would hide it, or every node could access it",
         )
     if top == "home" and below[0] in RESERVED_USERS:
-        refuse("is the home of a login", "its keys would be hidden by the mount, or open to every node")
+        refuse("is the home of a login account", "the mount would hide its keys, or every node could access them")
     return folder
 
 
@@ -46,40 +46,44 @@ Folder = Annotated[str, Field(max_length=LONGEST), AfterValidator(_folder)]
 
 
 class Storage(Section):
-    """The share: served by the head node over NFS, mounted by every node."""
+    """The share: the head node serves it over NFS, every node mounts it."""
 
     path: Folder = key(
-        "folder on the head node that is shared",
+        "the shared folder on the head node",
         wants="an absolute path",
         breaks="the head node could not serve the share",
-        fix=f"{_FIX}",
+        fix=_FIX,
         default="/export/shared",
     )
     mount: Folder = key(
-        "where every node mounts it; homes are in its folder `home`",
+        "the mount point on every node; homes are in its folder `home`",
         wants="an absolute path",
         breaks="the nodes could not mount the share",
-        fix=f"{_FIX}",
+        fix=_FIX,
         default="/shared",
     )
 
 
 def check_storage(storage: Draft, logins: Mapping[str, str], report: Report) -> None:
-    """Report a share in the home of an account that the program logs in with (`logins`: where), or around its mount."""
+    """Report a share in the home of a login account, or around its own mount point.
+
+    logins   the machines that tailrack logs in to, by account
+    """
     for name in ("path", "mount"):
         folder = storage.value(name)
         for login in set(PurePosixPath(folder).parts[2:3]) & logins.keys() if isinstance(folder, str) else ():
             if PurePosixPath(str(folder)).is_relative_to(f"/home/{login}"):
-                at = storage.at(name)
-                what = f"{report.value(at, folder)} is in the home of the account that the program logs in with"
-                breaks = f"the keys that open {logins[login]} would be hidden by the mount, or open to every node"
-                report.add(at, what, breaks, _FIX)
+                key_path = storage.path_of(name)
+                problem = f"{report.value(key_path, folder)} is in the home of the account that tailrack logs in with"
+                breaks = f"the mount would hide the keys that open {logins[login]}, or every node could access them"
+                report.add(key_path, problem, breaks, _FIX)
     path, mount = storage.value("path"), storage.value("mount")
     if not isinstance(path, str) or not isinstance(mount, str):
         return
     if PurePosixPath(path).is_relative_to(mount) or PurePosixPath(mount).is_relative_to(path):
-        blamed, other = ("path", "mount") if {"path", "mount"} & storage.raw.keys() == {"path"} else ("mount", "path")
-        value, against = (report.value(storage.path, storage.value(key)) for key in (blamed, other))
-        what = f"{value} {'is' if path == mount else 'lies within, or around,'} {against}, the {other} of the share"
+        blamed, partner = ("path", "mount") if {"path", "mount"} & storage.raw.keys() == {"path"} else ("mount", "path")
+        value, other_value = (report.value(storage.path, storage.value(key)) for key in (blamed, partner))
+        relation = "is" if path == mount else "is inside or around"
+        problem = f"{value} {relation} {other_value}, the {partner} of the share"
         breaks = "the head node would mount the share over itself and hang"
-        report.add(storage.at(blamed), what, breaks, "keep the two apart, such as /export/shared and /shared")
+        report.add(storage.path_of(blamed), problem, breaks, "use separate folders, such as /export/shared and /shared")

@@ -1,4 +1,4 @@
-"""What the section `scratch` of the config says: where jobs have room on a disk of their node's own."""
+"""The section `scratch`: space for jobs on a local disk of their node."""
 
 from collections.abc import Collection
 from pathlib import PurePosixPath
@@ -10,33 +10,32 @@ from components.settings.section import Section, key
 
 
 class Scratch(Section):
-    """Room for what a job needs fast, which is gone with the job."""
+    """Fast space for a job, removed when the job ends."""
 
     folder: LocalFolder | None = key(
-        "folder on the fastest disk of each node's own. A job has a folder in it of its own, which TMPDIR names and "
-        "which is removed after it; left out, TMPDIR is /tmp, which nobody empties",
+        "folder on the fastest local disk of each node. Each job has its own folder in it, which TMPDIR names and "
+        "which is removed after the job; default: TMPDIR is /tmp, which is never emptied",
         wants="an absolute path",
-        breaks="jobs would have no room there",
+        breaks="jobs would have no scratch space",
         fix=f"write {PLACES}",
         default=None,
     )
 
 
 def check_scratch(scratch: Draft, health: Draft, share: Collection[str], report: Report) -> None:
-    """Report a folder on the share, and one that nothing would make or empty.
+    """Report a folder on the share, and a folder that no script would manage.
 
     health   the section whose scripts run before and after each job
-    share    the share's two folders, as far as they hold
+    share    the share's two folders, as far as they are valid
     """
-    at, folder = scratch.at("folder"), scratch.value("folder")
+    path, folder = scratch.path_of("folder"), scratch.value("folder")
     if not isinstance(folder, str):
         return
     if any(PurePosixPath(folder).is_relative_to(place) for place in share):
-        what = f"{report.value(at, folder)} is on the share"
-        report.add(
-            at, what, "what should be fast would go over the network", "write a folder on a disk of the nodes' own"
-        )
+        problem = f"{report.value(path, folder)} is on the share"
+        breaks = "scratch data would go over the network"
+        report.add(path, problem, breaks, "write a folder on a local disk of the nodes")
     if health.value("enabled") is False:
-        what = f"{report.value(at, folder)} is named, and tailrack:health.enabled is false"
-        breaks = "no script would make a job's folder, nor remove it"
-        report.add(at, what, breaks, "leave out one of the two")
+        problem = f"{report.value(path, folder)} is set while tailrack:health.enabled is false"
+        breaks = "no script would create or remove a job's folder"
+        report.add(path, problem, breaks, "remove one of the two")

@@ -13,7 +13,7 @@ from components.roles.cluster_settings import ClusterSettings
 from components.roles.render import render
 from components.roles.role import JOINED, Role
 from components.roles.slurm.fragment import node_set_lines, site_node_set
-from components.settings.types import words
+from components.settings.types import word_set
 
 # As many nodes as a cluster may have: slurmctld registers no more. Room for one costs it some 50 bytes (24.11.5: 9.7 MB
 # with 1,024, 10.4 MB with this many). The tree of its messages is as wide, because a dynamic node may be behind a relay
@@ -29,11 +29,11 @@ MAIL_PROGRAM = "/usr/local/sbin/tailrack-mail"
 
 _WRITTEN = "# Written by tailrack."
 # Keys that slurm.conf has once for each of what they name.
-_REPEATED = words("NodeSet PartitionName")
+_REPEATED = word_set("NodeSet PartitionName")
 
 # Keys of slurm.conf that reach the processes of a job: which cores they get, their limits, what runs before them.
 # Time limits, priorities, logging and so on change no figure.
-MEASURED_SETTINGS = words(
+MEASURED_SETTINGS = word_set(
     """cpufreqdef cpufreqgovernors epilog launchparameters mpiparams prolog prologflags propagateresourcelimits
     propagateresourcelimitsexcept selecttype selecttypeparameters switchtype taskpluginparam taskprolog"""
 )

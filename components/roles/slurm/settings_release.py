@@ -1,4 +1,4 @@
-"""One release of Slurm for all machines, whatever their distributions have: what the config may say of it."""
+"""Keys for one release of Slurm on all machines, independent of their distributions."""
 
 import re
 
@@ -8,67 +8,66 @@ from components.settings.problems import Report
 from components.settings.types import refuse
 
 OLDEST = "23.11"
-"""The first release whose slurmd has `--systemd`, and with `-Z` a node that a controller creates and deletes."""
+"""The first release whose slurmd has `--systemd`, and `-Z` for nodes that slurmctld creates and deletes."""
 
 UPSTREAM = "https://download.schedmd.com/slurm"
 
 
 def address(version: str, source: str | None) -> str:
-    """Where the source of a release comes from: what the config says, or SchedMD's own place."""
+    """Return the address of a release's source: the config's, or SchedMD's."""
     return source or f"{UPSTREAM}/slurm-{version}.tar.bz2"
 
 
 def check_release_number(value: object) -> object:
-    """A release with all three numbers, of those that nodes can have."""
+    """Return a complete release number that nodes support."""
     if isinstance(value, float) or (isinstance(value, str) and re.fullmatch(r"\d\d\.\d\d", value)):
-        refuse(
-            "is no whole release", "nobody would know which of them is meant", f"write its last number too: {value}.1"
-        )
+        refuse("is not a complete release", "the exact release would be unknown", f"add its last number: {value}.1")
     if not isinstance(value, str) or not re.fullmatch(r"\d\d\.\d\d\.\d{1,2}", value):
         raise ValueError("not a release")
-    known = [each for each in RELEASES if each >= OLDEST]
-    if release(value) not in known:
+    supported = [version for version in RELEASES if version >= OLDEST]
+    if release(value) not in supported:
         refuse(
-            f"is of none of the releases that are known here ({', '.join(known)})",
-            "its nodes might not speak with its controller",
-            f"write one of {known[0]} to {known[-1]}",
+            f"is not one of the supported releases ({', '.join(supported)})",
+            "nodes and slurmctld might not understand each other",
+            f"write one from {supported[0]} to {supported[-1]}",
         )
     return value
 
 
 def check_source(value: str) -> str:
-    """An address or a path of an archive, in characters that no shell reads."""
+    """Return an archive's address or path, without characters that a shell interprets."""
     if not re.fullmatch(r"(https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?)?(/[A-Za-z0-9._~+-]+)+[.]tar[.](gz|bz2|xz)", value):
         raise ValueError("neither an address nor a path")
     return value
 
 
 def check_packages(value: str) -> str:
-    """An address or a path of a folder, in characters that no shell reads."""
+    """Return a folder's address or path, without characters that a shell interprets."""
     if not re.fullmatch(r"(https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?)?(/[A-Za-z0-9_~+-][A-Za-z0-9._~+-]*)+", value):
         raise ValueError("neither an address nor a path")
     return value
 
 
-_ROOT = "whatever comes from there would be run as root"
-# Each with what it needs beside it, and how that is written.
-_KNOWN_BY = (
+_ROOT = "root would run unverified code"
+# A key, the key that it requires, and how to write that one.
+_REQUIREMENTS = (
     ("release_source", "release_sha256", "write the SHA-256 of that file, from the release's page and not from it"),
     ("release_packages", "release_packages_sha256", "write the SHA-256 of the SHA256SUMS there"),
-    ("release_packages_sha256", "release_packages", "write where the packages of that list are"),
+    ("release_packages_sha256", "release_packages", "write the place of the packages in that list"),
 )
 
 
 def check_release(slurm: Draft, report: Report) -> None:
-    """Report a release that nothing is known by, and what belongs to a release where none is asked for."""
-    asked, there = "release" in slurm.raw, slurm.raw.keys()
-    if asked and not there & {name for pair in _KNOWN_BY for name in pair[:2]}:
-        what = "is missing, and the source of a release is known by it"
+    """Report a release without a checksum, and keys for a release without `release`."""
+    has_release, keys = "release" in slurm.raw, slurm.raw.keys()
+    if has_release and not keys & {name for pair in _REQUIREMENTS for name in pair[:2]}:
+        problem = "is missing, so the source of the release cannot be verified"
         fix = "write the SHA-256 of that file, from the release's page and not from the file itself"
-        report.add(slurm.at("release_sha256"), what, _ROOT, fix)
-    for name, needed, fix in _KNOWN_BY if asked else ():
-        if name in there and needed not in there:
-            report.add(slurm.at(needed), f"is missing, and {name} is there", _ROOT, fix)
-    for name in () if asked else sorted({name for pair in _KNOWN_BY for name in pair[:2]} & there):
-        fix = "write tailrack:slurm.release too, or take it out"
-        report.add(slurm.at(name), "is there without a release", "each machine has its distribution's Slurm", fix)
+        report.add(slurm.path_of("release_sha256"), problem, _ROOT, fix)
+    for name, required, fix in _REQUIREMENTS if has_release else ():
+        if name in keys and required not in keys:
+            report.add(slurm.path_of(required), f"is missing, but {name} is set", _ROOT, fix)
+    for name in () if has_release else sorted({name for pair in _REQUIREMENTS for name in pair[:2]} & keys):
+        fix = "write tailrack:slurm.release too, or remove this key"
+        breaks = "each machine would get its distribution's Slurm"
+        report.add(slurm.path_of(name), "is set without a release", breaks, fix)

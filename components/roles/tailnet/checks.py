@@ -1,4 +1,4 @@
-"""Whether the section `tailnet` holds together: one way into one tailnet, and no key in plain text."""
+"""Checks of the section `tailnet`: one way into one tailnet, and no key in plain text."""
 
 from __future__ import annotations
 
@@ -18,102 +18,102 @@ from components.roles.tailnet.settings import (
     loopback,
     secret_command,
 )
-from components.settings.draft import Draft, check_hidden
-from components.settings.problems import Report, bare, shown
+from components.settings.draft import Draft, check_secret
+from components.settings.problems import Report, show_name, shown
 from components.settings.section import keys_of
 
-# Keys of a kind, beside `kind` and `tag`; and the reason why other keys have no effect.
+# The keys of each kind, besides `kind` and `tag`, and why other keys have no effect.
 _API = (*CREDENTIALS, "organization", "base_url", "policy")
 _KEYS = {
-    TAILSCALE: (_API, "the stack makes its own keys for Tailscale's own control server"),
-    CONTROL_URL: (("control_url", "auth_key"), "nobody would ask Tailscale's API"),
-    EXISTING: (("control_url",), "no machine joins anything, so nobody would use it"),
-    OF_A_SITE: (("auth_key",), "the nodes join the control server that comes with the sites"),
+    TAILSCALE: (_API, "the stack creates its own keys for Tailscale's control server"),
+    CONTROL_URL: (("control_url", "auth_key"), "the stack would not use Tailscale's API"),
+    EXISTING: (("control_url",), "no machine joins a tailnet, so it would not be used"),
+    OF_A_SITE: (("auth_key",), "the nodes join the control server of the sites"),
 }
 _WAYS = "an API key, or an OAuth client's id and secret, or a federated identity's id and its token or audience"
 
 
 @dataclass(frozen=True)
 class Sites:
-    """The properties of the sites that matter to the tailnet.
+    """The sites, as far as the tailnet needs them.
 
-    known      whether every site has a valid kind
-    brings     whether one of them brings a tailnet
-    makes      names of the sites whose machines the stack creates
+    readable   whether every site's kind could be read
+    brings     whether a site brings a tailnet
+    makes      names of sites whose machines the stack creates
     """
 
-    known: bool
+    readable: bool
     brings: bool
     makes: Sequence[str]
 
 
 def check_tailnet(tailnet: Draft, sites: Sites, report: Report) -> None:
-    """Report a secret in plain text, nodes without a way into a tailnet, and ways that cannot both be meant."""
-    given = tailnet.raw
+    """Report plain-text secrets, nodes without a way into a tailnet, and contradictory keys."""
+    keys = tailnet.raw
     for name in SECRETS:
-        breaks = "whoever reads the file, or the repository's past, can join the tailnet"
-        fix = f"revoke this key, make another and give it to: {secret_command(name)}"
-        check_hidden(tailnet, name, breaks, fix, report)
+        breaks = "anyone who reads the file or the repository's history could join the tailnet"
+        fix = f"revoke this key, create another, and run: {secret_command(name)}"
+        check_secret(tailnet, name, breaks, fix, report)
     relay = tailnet.values.get("relay")
     if isinstance(relay, Draft) and relay.whole("port") == WIREGUARD_PORT:
-        at, breaks = relay.at("port"), "the node could be a member or a relay, and not both"
-        report.add(at, f"{WIREGUARD_PORT} is tailscaled's own port", breaks, "write another, such as 40000")
+        path, breaks = relay.path_of("port"), "the node could not be a member and a relay at the same time"
+        report.add(path, f"{WIREGUARD_PORT} is tailscaled's own port", breaks, "write another, such as 40000")
     url = tailnet.values.get("control_url")
     if isinstance(url, str) and url.startswith("http:") and not loopback(urlsplit(url).hostname or ""):
         report.warn(
-            tailnet.at("control_url"),
-            f"{shown(url)} is not encrypted, and nothing says who answers there: whoever is on the way can pose as the "
-            "control server, and be given the auth key; give the server a certificate, and write https://",
+            tailnet.path_of("control_url"),
+            f"{shown(url)} is neither encrypted nor authenticated: an attacker in the network could pose as the "
+            "control server and get the auth key; give the server a certificate, and write https://",
         )
-    kind = tailnet.text("kind") or derived_kind(given, sites.brings)
+    kind = tailnet.text("kind") or derived_kind(keys, sites.brings)
     if kind not in _KEYS:
         return
-    own, breaks = _KEYS[kind]
-    for name in given:
-        if name in keys_of(tailnet.model) and any(name in keys for keys, _ in _KEYS.values()) and name not in own:
-            others = [other for other, (keys, _) in _KEYS.items() if name in keys]
-            fix = f"take it out, or write kind: {' or '.join(others)}"
-            report.add(tailnet.at(name), f"is no key of a tailnet of kind {kind}", breaks, fix)
+    allowed, breaks = _KEYS[kind]
+    for name in keys:
+        if name in keys_of(tailnet.model) and any(name in own for own, _ in _KEYS.values()) and name not in allowed:
+            kinds = [other for other, (own, _) in _KEYS.items() if name in own]
+            fix = f"remove it, or write kind: {' or '.join(kinds)}"
+            report.add(tailnet.path_of(name), f"is not a key of a tailnet of kind {kind}", breaks, fix)
     if kind == TAILSCALE:
         _check_credentials(tailnet, report)
-    if sites.known:
+    if sites.readable:
         _check_sites(tailnet, kind, sites, report)
 
 
 def _check_credentials(tailnet: Draft, report: Report) -> None:
-    given = {*CREDENTIALS} & tailnet.raw.keys()
-    at = tailnet.at("kind")
-    with_id = given - {"api_key", "oauth_client_id"}
-    if not given:
-        report.add(at, "tailscale without credentials", "no key could be made", f"give {_WAYS}")
-    elif "api_key" in given and len(given) > 1:
-        others = ", ".join(sorted(given - {"api_key"}))
-        what = f"there is {others} with it"
-        report.add(tailnet.at("api_key"), what, "nobody knows which one counts", "take one of the two out")
-    elif "api_key" not in given and "oauth_client_id" not in given:
-        what = f"missing, and there is {', '.join(sorted(given))}"
-        report.add(tailnet.at("oauth_client_id"), what, "Tailscale's API would refuse every call", f"give {_WAYS}")
-    elif "oauth_client_id" in given and len(with_id) != 1:
-        what = f"has {', '.join(sorted(with_id)) or 'nothing'} with it"
-        fix = "give oauth_client_secret, identity_token or audience, one of them"
-        report.add(tailnet.at("oauth_client_id"), what, "Tailscale's API would refuse every call", fix)
+    keys = {*CREDENTIALS} & tailnet.raw.keys()
+    path, id_path = tailnet.path_of("kind"), tailnet.path_of("oauth_client_id")
+    with_id = keys - {"api_key", "oauth_client_id"}
+    rejected = "Tailscale's API would reject every call"
+    if not keys:
+        report.add(path, "tailscale without credentials", "no key could be created", f"set {_WAYS}")
+    elif "api_key" in keys and len(keys) > 1:
+        problem = f"is set together with {', '.join(sorted(keys - {'api_key'}))}"
+        report.add(tailnet.path_of("api_key"), problem, "only one of them can be used", "remove one of the two")
+    elif "api_key" not in keys and "oauth_client_id" not in keys:
+        report.add(id_path, f"is missing, but {', '.join(sorted(keys))} is set", rejected, f"set {_WAYS}")
+    elif "oauth_client_id" in keys and len(with_id) != 1:
+        problem = f"is set with {', '.join(sorted(with_id)) or 'nothing else'}"
+        report.add(id_path, problem, rejected, "set one of oauth_client_secret, identity_token and audience")
 
 
 def _check_sites(tailnet: Draft, kind: str, sites: Sites, report: Report) -> None:
-    at = tailnet.at("kind")
+    path = tailnet.path_of("kind")
     if kind == CONTROL_URL and "auth_key" not in tailnet.raw and "control_url" not in tailnet.raw:
-        # A pool has the cluster's control server.
-        own = (
-            " (or set control_url, for a control server of your own)" if "control_url" in keys_of(tailnet.model) else ""
-        )
-        fix = f"run: {secret_command('auth_key')}{own}"
-        report.add(tailnet.at("auth_key"), "missing", "no node could join Tailscale's tailnet", fix)
+        # A pool uses the cluster's control server.
+        alternative = " (or set control_url, for your own control server)" if _has_control_url(tailnet) else ""
+        fix = f"run: {secret_command('auth_key')}{alternative}"
+        report.add(tailnet.path_of("auth_key"), "missing", "no node could join Tailscale's tailnet", fix)
     elif kind == OF_A_SITE and not sites.brings:
         breaks = "there would be no control server to join"
-        report.add(at, f"{kind}, and no site brings a tailnet", breaks, f"leave it out, or write {TAILSCALE}")
+        report.add(path, f"{kind}, but no site brings a tailnet", breaks, f"leave it out, or write {TAILSCALE}")
     elif kind == EXISTING and sites.makes:
-        what = f"{kind}, and the machines of site {bare(sites.makes[0])} are made with the stack"
-        report.add(at, what, "a new machine is a member of nothing", "leave it out, or list machines of your own")
+        problem = f"{kind}, but the stack creates the machines of site {show_name(sites.makes[0])}"
+        report.add(path, problem, "a new machine is in no tailnet", "leave it out, or list existing machines")
     elif kind == TAILSCALE and sites.brings:
-        what = f"{kind}, and a site brings a tailnet of its own"
-        report.add(at, what, "its machines join that one", f"write {OF_A_SITE}, or take the site out")
+        problem = f"{kind}, but a site brings its own tailnet"
+        report.add(path, problem, "its machines join that one", f"write {OF_A_SITE}, or remove the site")
+
+
+def _has_control_url(tailnet: Draft) -> bool:
+    return "control_url" in keys_of(tailnet.model)

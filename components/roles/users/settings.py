@@ -1,4 +1,4 @@
-"""People's accounts: the section `users`, its kinds of value, and what must not meet among users."""
+"""The section `users`: user accounts, and checks for duplicates."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,11 +10,11 @@ from components.roles.accounting.settings import Limit, account_key, gpu_hours_k
 from components.settings.draft import Draft
 from components.settings.problems import ROOT, Report
 from components.settings.section import Section, key
-from components.settings.types import Whole, refuse, words
+from components.settings.types import Whole, refuse, word_set
 
-# Users and groups of Debian's base-passwd and of packages that nodes install or clouds ship; "admin" is a
-# group on Ubuntu. A user takes a group of its own name, so both kinds are one set.
-RESERVED_USERS = words(
+# Users and groups of Debian's base-passwd, of packages on nodes, and of cloud images; "admin" is a group on Ubuntu.
+# One set for both, because a user gets a group with the same name.
+RESERVED_USERS = word_set(
     """root daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats nobody nogroup
     adm tty disk kmem dialout fax voice cdrom floppy tape sudo audio dip operator src shadow utmp video sasl
     plugdev staff users input kvm render sgx crontab messagebus sshd ssh statd polkitd tss netdev admin wheel
@@ -32,7 +32,7 @@ RESERVED_USERS = words(
 def _user_name(value: str) -> str:
     if value in RESERVED_USERS or value.startswith("systemd-"):
         refuse(
-            "is a name that Debian or a package on the nodes uses itself",
+            "is a name that Debian or a package on the nodes uses",
             "the system account would get this user's uid, home and key",
         )
     if not re.fullmatch(r"[a-z][a-z0-9_-]*", value):
@@ -42,9 +42,9 @@ def _user_name(value: str) -> str:
 
 def _id(value: int) -> int:
     if value == 65534:
-        refuse("is the number of nobody", "files of every squashed root and unknown user would be this one's")
+        refuse("is the number of nobody", "this user would own the files of every squashed root and unknown user")
     if 60000 <= value <= 65535:
-        refuse("lies in 60000-65535, which Debian and systemd keep for accounts they make themselves")
+        refuse("is in 60000-65535, which Debian and systemd use for their own accounts")
     return value
 
 
@@ -53,36 +53,39 @@ Id = Annotated[Whole, Field(ge=1000, le=4294967293), AfterValidator(_id)]
 
 
 class User(Section):
-    """A person's account, the same on every node."""
+    """A user account, the same on every node."""
 
     name: UserName = key(
-        "log-in name; the home is on the share",
+        "log-in name; the home folder is on the share",
         wants="a user name of at most 32 characters",
-        breaks="the account could not be made on the nodes",
+        breaks="the nodes could not create the account",
         fix="write another name such as ada",
     )
     uid: Id = key(
-        "user number, the same on every node",
+        "user id (uid), the same on every node",
         wants="a number from 1000 up",
-        breaks="the user's files on the share would be a system account's, or nobody's",
-        fix="write one from 1000 to 59999 that no account on the nodes has",
+        breaks="the user's files on the share would belong to a system account or to no one",
+        fix="write one from 1000 to 59999 that no account on the nodes uses",
     )
     gid: Id = key(
-        "group number, the same on every node; left out, the uid",
+        "group id (gid), the same on every node; default: the uid",
         wants="a number from 1000 up",
-        breaks="the user's files on the share would be a system group's, or nobody's",
-        fix="write one from 1000 to 59999 that no group on the nodes has, or leave gid out to have the uid",
-        otherwise="the uid",
+        breaks="the user's files on the share would belong to a system group or to no one",
+        fix="write one from 1000 to 59999 that no group on the nodes uses, or leave gid out to use the uid",
+        default_text="the uid",
         default_factory=lambda data: data["uid"],
     )
     account: str | None = account_key()
     gpu_hours: Limit | None = gpu_hours_key("the user")
     max_jobs: Limit | None = max_jobs_key("the user")
-    qos: tuple[str, ...] = qos_names_key("QOS that the user's jobs may ask for, besides `normal`")
+    qos: tuple[str, ...] = qos_names_key("QOS that the user's jobs may request, besides `normal`")
 
 
 def check_users(users: Sequence[Draft], logins: Mapping[str, str], report: Report) -> None:
-    """Report users that share a name or number, or are an account that the program logs in with (`logins`: where)."""
+    """Report users that share a name or number, or have the name of a login account.
+
+    logins   the machines that tailrack logs in to, by account
+    """
     names: dict[str, str] = {}
     uids: dict[int, str] = {}
     gids: dict[int, str] = {}
@@ -90,19 +93,19 @@ def check_users(users: Sequence[Draft], logins: Mapping[str, str], report: Repor
         place = user.path.removeprefix(ROOT)
         name, uid, gid_key = user.text("name"), user.whole("uid"), "gid" if "gid" in user.raw else "uid"
         if name is not None and names.setdefault(name, place) != place:
-            what = f"{report.value(user.path, name)} is the name of {names[name]} too"
+            problem = f"{report.value(user.path, name)} is also the name of {names[name]}"
             breaks = "one account would get the numbers of both"
-            report.add(user.at("name"), what, breaks, "give one of them another name")
+            report.add(user.path_of("name"), problem, breaks, "rename one of them")
         elif name is not None and name in logins and name != "root":
-            what = f"{report.value(user.path, name)} is the account that the program logs in with at {logins[name]}"
+            problem = f"{report.value(user.path, name)} is the account that tailrack logs in with at {logins[name]}"
             breaks = "its uid cannot change while it is logged in"
-            report.add(user.at("name"), what, breaks, "give the user another name")
+            report.add(user.path_of("name"), problem, breaks, "rename the user")
         gid = user.whole(gid_key)
         gid_of = place if gid is None else gids.setdefault(gid, place)
         if uid is not None and uids.setdefault(uid, place) != place:
-            what = f"{report.value(user.path, uid)} is the uid of {uids[uid]} too"
-            report.add(user.at("uid"), what, "the two would own each other's files", "give one of them another uid")
+            problem = f"{report.value(user.path, uid)} is also the uid of {uids[uid]}"
+            report.add(user.path_of("uid"), problem, "they would own each other's files", "change one of the uids")
         elif gid_of != place:
-            what = f"{report.value(user.path, gid)} is the gid of {gid_of} too"
-            breaks = "the second group could not be made, and the two would share group files"
-            report.add(user.at(gid_key), what, breaks, "give one of them another gid")
+            problem = f"{report.value(user.path, gid)} is also the gid of {gid_of}"
+            breaks = "the second group could not be created, and both users would share group files"
+            report.add(user.path_of(gid_key), problem, breaks, "change one of the gids")

@@ -1,6 +1,6 @@
-"""Sites of kind `aws`: instances of EC2, made and removed with the stack.
+"""Sites of kind `aws`: EC2 instances that the stack creates and deletes.
 
-Nothing here imports pulumi_aws but machines.py and what it calls, and that is imported where a stack has such a site.
+Only machines.py and the modules it imports need pulumi_aws; a stack imports them only if it has such a site.
 """
 
 from stacks.sites.aws.checks import check

@@ -1,18 +1,18 @@
-"""What is looked at in aws sites: markets and reservations, networks, images, addresses, and that there is a node."""
+"""Checks of aws sites: markets and reservations, networks, images, addresses, and at least one node."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 from ipaddress import IPv4Network
 
 from components.settings.draft import Draft
-from components.settings.problems import Report, bare
+from components.settings.problems import Report, show_name
 from stacks.sites.aws.images import IMAGES, image_for
 from stacks.sites.aws.instance_types import has_nvidia_gpus, is_arm
 from stacks.sites.hosts.checks import check_one_key
 from stacks.sites.pools import check_not_empty
 
 RESERVED = ("capacity-block", "reservation")
-AWS_OWN = 5  # addresses of a subnet that AWS keeps for itself
+AWS_OWN = 5  # addresses that AWS reserves in each subnet
 RAISE_QUOTA = (  # EC2-VPC Elastic IPs
     "aws service-quotas request-service-quota-increase --service-code ec2 --quota-code L-0263D0A3 "
     "--region {region} --desired-value {count}"
@@ -20,7 +20,7 @@ RAISE_QUOTA = (  # EC2-VPC Elastic IPs
 
 
 def check(sites: Sequence[Draft], head: Draft, report: Report) -> None:
-    """Report what EC2 would refuse, or would let be paid for and not be used."""
+    """Report settings that EC2 would reject, or that cost money without use."""
     for site in sites:
         check_not_empty(site, head, report)
         check_one_key(site, report)
@@ -37,92 +37,96 @@ def check(sites: Sequence[Draft], head: Draft, report: Report) -> None:
 
 
 def _check_public_key(site: Draft, report: Report) -> None:
-    by_agent, given = site.value("agent") is True, "public_key" in site.raw
-    if by_agent and not given:
-        what, fix = "missing, and the key is in an agent", "write the line that `ssh-add -L` prints"
-        report.add(site.at("public_key"), what, "the instances would let nobody in", fix)
-    if given and not by_agent:
-        what = "is given, and agent is not true"
-        report.add(site.at("public_key"), what, "it may not be the half of the key that logs in", "take it out")
+    by_agent, has_key = site.value("agent") is True, "public_key" in site.raw
+    path = site.path_of("public_key")
+    if by_agent and not has_key:
+        breaks, fix = "no one could log in to the instances", "write the line that `ssh-add -L` prints"
+        report.add(path, "is missing, but the key is in an agent", breaks, fix)
+    if has_key and not by_agent:
+        breaks = "it may not belong to the key that logs in"
+        report.add(path, "is set, but agent is not true", breaks, "remove it")
 
 
 def _check_network(site: Draft, head_here: bool, report: Report) -> None:
-    for one, other in (("subnet", "vpc"), ("vpc", "subnet")):
-        if one in site.raw and other not in site.raw:
-            what = f"there is no {other} with it"
-            report.add(site.at(one), what, "instances and their rules would be in two networks", f"write {other}")
+    for name, partner in (("subnet", "vpc"), ("vpc", "subnet")):
+        if name in site.raw and partner not in site.raw:
+            breaks = "instances and their rules would be in two networks"
+            report.add(site.path_of(name), f"is set without {partner}", breaks, f"write {partner}")
     for key in ("zone", "cidr") if "subnet" in site.raw else ():
         if key in site.raw:
-            what = "there is a subnet, which has its own"
-            report.add(site.at(key), what, "it would be read by nobody", f"take out {key}, or subnet and vpc")
-    network, at = site.value("cidr"), site.at("cidr")
+            fix = f"remove {key}, or remove subnet and vpc"
+            report.add(site.path_of(key), f"is set, but the subnet has its own {key}", "it would have no effect", fix)
+    network, path = site.value("cidr"), site.path_of("cidr")
     if "subnet" in site.raw or not isinstance(network, IPv4Network):
         return
     needed = head_here + sum(pool.whole("count") or 1 for pool in site.items("pools"))
     if needed > (most := network.num_addresses - AWS_OWN):
-        what = f"{report.value(at, str(network))} has {most} addresses for nodes, and the site has {needed} of them"
-        report.add(at, what, "the last ones could not be made", "write a larger network, such as 10.64.0.0/20")
+        problem = f"{report.value(path, str(network))} has {most} addresses, but the site has {needed} nodes"
+        report.add(path, problem, "EC2 could not create the last ones", "write a larger network, such as 10.64.0.0/20")
 
 
 def _check_market(pool: Draft, report: Report) -> None:
     market, reserved = pool.text("market"), "reservation" in pool.raw
     if market in RESERVED and not reserved:
-        what = f"{market} without a reservation"
-        report.add(pool.at("reservation"), what, "EC2 would not know which one", "write the id, cr-...")
+        problem = f"is missing for market {market}"
+        report.add(pool.path_of("reservation"), problem, "EC2 would not know which one", "write the id, cr-...")
     if reserved and market not in (*RESERVED, None):
-        what = f"a reservation, and market is {report.value(pool.at('market'), market)}"
-        fix = "write market: reservation or capacity-block, or leave the reservation out"
-        report.add(pool.at("reservation"), what, "the reservation would be paid and not used", fix)
+        problem = f"is set, but market is {report.value(pool.path_of('market'), market)}"
+        fix = "write market: reservation or capacity-block, or remove the reservation"
+        report.add(pool.path_of("reservation"), problem, "you would pay for the reservation and not use it", fix)
 
 
 def _check_reserved_zone(site: Draft, pool: Draft, report: Report) -> None:
     if pool.text("market") in RESERVED and not {"zone", "subnet"} & site.raw.keys():
-        what = f"missing, and pool {bare(pool.text('name') or '')} is taken from a reservation"
-        breaks = "a reservation is in one zone, and the nodes might stand in another"
-        report.add(site.at("zone"), what, breaks, "write the letter of the zone that it is in")
+        problem = f"is missing, but pool {show_name(pool.text('name') or '')} uses a reservation"
+        breaks = "a reservation is in one zone, and the nodes might be in another"
+        report.add(site.path_of("zone"), problem, breaks, "write the letter of the reservation's zone")
 
 
 def _check_placement(pool: Draft, report: Report) -> None:
     if pool.text("market") == "capacity-block" and (pool.text("placement_group") or "").startswith("pg-"):
-        what = "a placement group beside a capacity block"
-        breaks = "a block has a placement of its own, and EC2 refuses another"
-        report.add(pool.at("placement_group"), what, breaks, "take it out")
+        problem = "a placement group is set for a capacity block"
+        breaks = "a capacity block has its own placement, and EC2 rejects another"
+        report.add(pool.path_of("placement_group"), problem, breaks, "remove it")
 
 
 def _check_image(shape: Draft, report: Report) -> None:
-    """Report an image that its type cannot boot, or in which a promised GPU has no driver."""
+    """Report an image that the instance type cannot boot, or that has no driver for the expected GPUs."""
     kind = shape.text("type")
     if kind is None or shape.value("type") is None:
         return
-    word = shape.text("image") or image_for(kind)
-    image, shown = IMAGES.get(word), report.value(shape.at("type"), kind)
+    name = shape.text("image") or image_for(kind)
+    image, shown = IMAGES.get(name), report.value(shape.path_of("type"), kind)
     if image and is_arm(kind):
-        what = f"{word} is for amd64, and {shown} is arm64"
-        report.add(shape.at("image"), what, "it would not boot", "write the id of an image for arm64, or another type")
+        problem = f"{name} is for amd64, but {shown} is arm64"
+        fix = "write the id of an image for arm64, or another type"
+        report.add(shape.path_of("image"), problem, "the instance would not boot", fix)
     if shape.raw.get("gpu") is None:
         return
+    breaks = "the check step would fail after machines have started to cost money"
     if not has_nvidia_gpus(kind) and image:
-        what = f"{shown} has no GPU that an image by a word drives"
-        fix = "write a type that has them, or leave gpu out; for others the id of an image with their driver"
-        report.add(shape.at("gpu"), what, "the gate would stop machines that are paid for", fix)
+        problem = f"{shown} has no GPU that this image supports"
+        fix = "write a type with NVIDIA GPUs, or leave gpu out; for other GPUs, write an image id with their driver"
+        report.add(shape.path_of("gpu"), problem, breaks, fix)
     elif image and not image.driver:
-        what = f"{word} has no NVIDIA driver, and gpu promises GPUs"
-        fix = "leave image out (deep-learning), or write the id of an image that has the driver"
-        report.add(shape.at("image"), what, "the gate would stop machines that are paid for", fix)
+        problem = f"{name} has no NVIDIA driver, but gpu expects GPUs"
+        fix = "leave image out (deep-learning), or write the id of an image with the driver"
+        report.add(shape.path_of("image"), problem, breaks, fix)
 
 
 def _check_elastic_ips(sites: Sequence[Draft], report: Report) -> None:
-    """Report nodes with EFA that are more than the region has elastic IPs for."""
+    """Report more nodes with EFA than the region has elastic IPs for."""
     regions = defaultdict[str, list[Draft]](list)
     for site in sites:
         regions[site.text("region") or ""].append(site)
-    for region, there in regions.items():
-        pools = [pool for site in there for pool in site.items("pools") if pool.value("efa") is True]
+    for region, region_sites in regions.items():
+        pools = [pool for site in region_sites for pool in site.items("pools") if pool.value("efa") is True]
         needed = sum(pool.whole("count") or 1 for pool in pools)
-        most = max(site.whole("elastic_ips") or 0 for site in there)
+        most = max(site.whole("elastic_ips") or 0 for site in region_sites)
         if needed > most:
-            at = there[0].at("elastic_ips")
-            what = f"{report.value(at, most)}, and {needed} nodes with EFA in {report.value(at, region)} need one each"
-            breaks = "EC2 would refuse the rest of them while their machines are paid"
-            fix = f"run: {RAISE_QUOTA.format(region=region, count=needed)}; once it is granted, write {needed}"
-            report.add(at, what, breaks, fix)
+            path = region_sites[0].path_of("elastic_ips")
+            place = report.value(path, region)
+            problem = f"{report.value(path, most)} is too low: {needed} nodes with EFA in {place} need one each"
+            breaks = "EC2 would reject the rest after their machines have started to cost money"
+            fix = f"run: {RAISE_QUOTA.format(region=region, count=needed)}; when AWS grants it, write {needed}"
+            report.add(path, problem, breaks, fix)

@@ -1,7 +1,7 @@
 #!/bin/bash
-# A host key that nobody but this machine has seen, beside the one it was born with, which goes a quarter of an hour later:
-# that one came with the user data of its cloud, which every process on the machine can read. Until it goes this step may
-# come again, where its answer was lost on the way.
+# Create a host key that only this machine knows, and delete the first one after a quarter of an hour. The first key
+# came with the cloud's user data, which every process on the machine can read. Until it is deleted, this step can run
+# again if its answer was lost.
 
 OWN=/etc/ssh/ssh_host_ed25519_key
 BORN_WITH=/etc/ssh/ssh_host_ecdsa_key
@@ -14,16 +14,16 @@ up() {
         ssh-keygen -q -t ed25519 -N '' -C '' -f "$OWN"
     fi
     forget_later
-    # A started sshd goes on with the keys that it has read.
+    # A started sshd keeps the keys that it has read.
     systemctl try-restart ssh.service
     result host_key "$(json_string "$(cut -d ' ' -f 1,2 "$OWN.pub")")"
 }
 
-# A timer on the disk, which a reboot begins anew until the key is gone. Then both units go: a later key of the same kind
-# is one that the machine has made itself.
+# Install a timer on the disk; a reboot starts it again until the key is deleted. Then both units are deleted too,
+# because a later key of the same kind is the machine's own.
 forget_later() {
     ensure_file "$UNITS.service" 0644 root:root "[Unit]
-Description=Forgets the host key that came with the user data
+Description=Deletes the host key from the user data
 
 [Service]
 Type=oneshot
@@ -32,7 +32,7 @@ ExecStart=systemctl try-restart ssh.service
 ExecStart=systemctl disable tailrack-born-with.timer
 ExecStart=rm -f $UNITS.service $UNITS.timer"
     ensure_file "$UNITS.timer" 0644 root:root "[Unit]
-Description=A quarter of an hour for the first contact
+Description=A quarter of an hour for the first connection
 
 [Timer]
 OnActiveSec=15min

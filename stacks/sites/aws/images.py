@@ -1,4 +1,4 @@
-"""Images by a word: where AWS says which id is the newest, and whom they let in."""
+"""Images by short name: the source of their newest id, and their log-in account."""
 
 import re
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from stacks.sites.aws.instance_types import has_nvidia_gpus
 class Image:
     """An image for amd64.
 
-    parameter   of Systems Manager, whose value is the newest id in the region
-    user        with password-less sudo
-    driver      whether NVIDIA's driver is in it
+    parameter   name in Systems Manager; its value is the newest id in the region
+    user        the log-in account, with password-less sudo
+    driver      whether the image contains NVIDIA's driver
     """
 
     parameter: str
@@ -35,5 +35,5 @@ IMAGE_ID = re.compile(r"ami-[0-9a-f]{8,17}")
 
 
 def image_for(instance_type: str) -> str:
-    """The word of the image for a type where the config names none."""
+    """Return the default image for an instance type."""
     return "deep-learning" if has_nvidia_gpus(instance_type) else "ubuntu-24.04"

@@ -1,4 +1,4 @@
-"""Keys that describe an EC2 instance: those of pools and of the head node."""
+"""Keys of an EC2 instance, for pools and the head node."""
 
 from typing import Annotated, Any
 
@@ -11,7 +11,7 @@ from stacks.sites.aws.images import IMAGE_ID, IMAGES, image_for
 
 def _image(value: str) -> str:
     if value not in IMAGES and not IMAGE_ID.fullmatch(value):
-        refuse("is neither the word of an image nor an image's id")
+        refuse("is neither an image's short name nor its id")
     return value
 
 
@@ -24,7 +24,7 @@ def type_key(**field: Any) -> Any:
     return key(
         "the instance type",
         wants="an instance type",
-        breaks="EC2 would not know what to start",
+        breaks="EC2 could not start the instance",
         fix="write one such as p5.48xlarge or t3.large",
         **field,
     )
@@ -32,13 +32,13 @@ def type_key(**field: Any) -> Any:
 
 def image_key() -> Any:
     """Return the key of the image."""
-    known = ", ".join(IMAGES)
+    names = ", ".join(IMAGES)
     return key(
-        f"the image: {known}, or an id; a newer one is only taken by new instances",
-        wants=f"one of {known}, or ami-...",
-        breaks="EC2 would not know what to start",
+        f"the image: {names}, or an id; only new instances get a newer image",
+        wants=f"one of {names}, or ami-...",
+        breaks="EC2 could not start the instance",
         fix="write one of them",
-        otherwise="`deep-learning` for a type with NVIDIA GPUs, else `ubuntu-24.04`",
+        default_text="`deep-learning` for a type with NVIDIA GPUs, else `ubuntu-24.04`",
         default_factory=lambda shape: image_for(shape["type"]),
     )
 
@@ -46,18 +46,18 @@ def image_key() -> Any:
 def user_key() -> Any:
     """Return the key of the account to log in with."""
     return key(
-        "the account that the image opens; left out, the word's own, and ubuntu for an id",
+        "the image's account for log-ins; default: the account of the named image, or ubuntu for an id",
         wants="an account's name",
-        breaks="the program could not log in",
-        fix="write the one that the image opens",
+        breaks="tailrack could not log in",
+        fix="write the account that the image provides",
         default=None,
     )
 
 
 def disk_key() -> Any:
-    """Return the key of the size of the root disk."""
+    """Return the key of the root disk's size."""
     return key(
-        "the root disk, GB (gp3, encrypted)",
+        "size of the root disk in GB (gp3, encrypted)",
         wants="a size in GB from 20 to 16384",
         breaks="the packages and containers would not fit",
         fix="write 100 or more",

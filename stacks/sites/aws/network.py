@@ -1,4 +1,4 @@
-"""The network of an aws site: the user's own subnet, or a VPC that is made; and what is let in."""
+"""The network of an aws site: the user's subnet or a new VPC, and the security group."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from stacks.sites.aws.model import AwsSite
 from stacks.sites.aws.offers import zone_of
 
 T = TypeVar("T")
-WIREGUARD_PORT = 41641  # tailscaled's own, UDP
+WIREGUARD_PORT = 41641  # tailscaled's UDP port
 EVERYWHERE = "0.0.0.0/0"
 
 
 class AwsNetwork(pulumi.ComponentResource):
     """A subnet and a security group.
 
-    Let in: SSH from the site's `ssh_from`; WireGuard from everywhere, where nobody is answered who has no key; all from
-    the group itself, which EFA needs both ways. Let out: all.
+    Incoming: SSH from the site's `ssh_from`, WireGuard from everywhere (it ignores unknown keys), and everything from
+    the group itself, which EFA needs in both directions. Outgoing: everything.
 
-    types   of the instances that it is for: a subnet that is made lies where all of them are sold
+    types   instance types of the site; a new subnet is in a zone that sells all of them
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class AwsNetwork(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("tailrack:aws:AwsNetwork", site.name, None, opts)
-        own = pulumi.ResourceOptions(parent=self)
+        child = pulumi.ResourceOptions(parent=self)
         common: dict[str, Any] = {"region": site.region, "tags": {**tags, "Name": f"tailrack {site.name}"}}
         self.subnet: pulumi.Input[str]
         vpc: pulumi.Input[str]
@@ -42,33 +42,35 @@ class AwsNetwork(pulumi.ComponentResource):
         if site.subnet and site.vpc:
             self.subnet, vpc = site.subnet, site.vpc
         else:
-            made = ec2.Vpc(f"{site.name}-vpc", cidr_block=str(site.cidr), enable_dns_hostnames=True, opts=own, **common)
-            gateway = ec2.InternetGateway(f"{site.name}-gateway", vpc_id=made.id, opts=own, **common)
+            new_vpc = ec2.Vpc(
+                f"{site.name}-vpc", cidr_block=str(site.cidr), enable_dns_hostnames=True, opts=child, **common
+            )
+            gateway = ec2.InternetGateway(f"{site.name}-gateway", vpc_id=new_vpc.id, opts=child, **common)
             routes = ec2.RouteTable(
                 f"{site.name}-routes",
-                vpc_id=made.id,
+                vpc_id=new_vpc.id,
                 routes=[{"cidr_block": EVERYWHERE, "gateway_id": gateway.id}],
-                opts=own,
+                opts=child,
                 **common,
             )
             subnet = ec2.Subnet(
                 f"{site.name}-subnet",
-                vpc_id=made.id,
+                vpc_id=new_vpc.id,
                 cidr_block=str(site.cidr),
                 availability_zone=_zone(site, types),
                 map_public_ip_on_launch=True,
-                # That a type is sold in one more zone by now is no reason to make all of it anew.
+                # Do not replace the subnet when another zone starts to sell a type.
                 opts=pulumi.ResourceOptions.merge(
-                    own, pulumi.ResourceOptions(ignore_changes=None if site.zone else ["availabilityZone"])
+                    child, pulumi.ResourceOptions(ignore_changes=None if site.zone else ["availabilityZone"])
                 ),
                 **common,
             )
             self.way_out = [
                 ec2.RouteTableAssociation(
-                    f"{site.name}-route", subnet_id=subnet.id, route_table_id=routes.id, region=site.region, opts=own
+                    f"{site.name}-route", subnet_id=subnet.id, route_table_id=routes.id, region=site.region, opts=child
                 )
             ]
-            self.subnet, vpc = subnet.id, made.id
+            self.subnet, vpc = subnet.id, new_vpc.id
         group = ec2.SecurityGroup(
             f"{site.name}-group",
             description=f"tailrack site {site.name}: SSH from named networks, WireGuard, all among itself",
@@ -82,7 +84,7 @@ class AwsNetwork(pulumi.ComponentResource):
                 {"description": "all", "protocol": "-1", "from_port": 0, "to_port": 0, "cidr_blocks": [EVERYWHERE]},
                 {"description": "among itself", "protocol": "-1", "from_port": 0, "to_port": 0, "self": True},
             ],
-            opts=own,
+            opts=child,
             **common,
         )
         self.group: pulumi.Output[str] = group.id
@@ -98,19 +100,19 @@ def _zone(site: AwsSite, types: Collection[str]) -> pulumi.Output[str]:
         ).locations
         for kind in sorted(types)
     }
-    return judged(pulumi.Output.all(**offers), partial(zone_of, site.region, site.zone))
+    return apply_check(pulumi.Output.all(**offers), partial(zone_of, site.region, site.zone))
 
 
-def judged(answer: pulumi.Output[Any], judge: Callable[[Any], T]) -> pulumi.Output[T]:
-    """What is made of an answer of EC2's. A ValueError ends the program with its words, in a preview too."""
+def apply_check(answer: pulumi.Output[Any], check: Callable[[Any], T]) -> pulumi.Output[T]:
+    """Return the result of a check of EC2's answer. A ValueError stops the program, also in a preview."""
 
-    def made(known: Any) -> T:
+    def checked(facts: Any) -> T:
         try:
-            return judge(known)
+            return check(facts)
         except ValueError as error:
             raise pulumi.RunError(str(error)) from None
 
-    return answer.apply(made)
+    return answer.apply(checked)
 
 
 def _rule(description: str, protocol: str, port: int, networks: list[str]) -> Any:

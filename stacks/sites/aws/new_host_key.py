@@ -1,6 +1,6 @@
-"""Prints a new ECDSA key as one JSON object, `private` and `public`, OpenSSH text. Run as a program.
+"""Print a new ECDSA key pair in OpenSSH format as one JSON object, `private` and `public`. Run as a program.
 
-ECDSA, because the key that the machine makes for itself in its place is ed25519: for a while sshd has both.
+The machine later creates its own ed25519 key; with two types, sshd can have both for a while.
 """
 
 import json
@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 
 def main() -> None:
-    """Print it."""
+    """Print the key pair."""
     key = generate_private_key(SECP256R1())
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)

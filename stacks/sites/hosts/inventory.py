@@ -1,6 +1,6 @@
-"""A hosts site as it is written, to one mapping a machine: files of hosts, ranges, and what a site says for all.
+"""Expand a hosts site to one mapping per machine: files of hosts, name ranges, and the site's common keys.
 
-Works on raw values; what is wrong with a value itself is found later, at the place that the user wrote it.
+This works on raw values. The reader checks the values later and reports them at the place where the user wrote them.
 """
 
 import csv
@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from components.settings.draft import meant
-from components.settings.problems import Report, below, shown
+from components.settings.draft import suggest
+from components.settings.problems import Report, child_path, shown
 from components.settings.section import keys_of
 from stacks.sites.hosts.known_hosts import KnownHosts
 from stacks.sites.hosts.model import HostConfig
@@ -19,18 +19,18 @@ from stacks.sites.hosts.presets import PRESETS
 from stacks.sites.kind import UNREAD
 from stacks.yaml_file import FileError, plain_file, read_yaml
 
-OPENED = "whoever reads the file, or the repository's past, can open the key"
-MOST_HOSTS = 65536  # of a site; Slurm's own limit
-# No name or address is longer than what stands around the numbers here.
+OPENED = "anyone who reads the file or the repository's history could unlock the key"
+MOST_HOSTS = 65536  # of a site; Slurm's limit
+# The texts around the numbers are at most as long as a name or an address.
 _RANGE = re.compile(r"([^\[\]]{0,253})\[([0-9,-]+)\]([^\[\]]{0,253})")
-_KEYS = frozenset({"private_key_file", "agent"})  # where a log-in's key is: one of them
+_KEYS = frozenset({"private_key_file", "agent"})  # a log-in has one of them
 PASSPHRASE = "private_key_passphrase"  # noqa: S105 - no passphrase
-_SHARED = ("user", "port", PASSPHRASE, *sorted(_KEYS))  # what a site may say for all of its hosts
+_SHARED = ("user", "port", PASSPHRASE, *sorted(_KEYS))  # keys that a site can set for all its hosts
 _LISTS, _TRUTH = frozenset({"features"}), {"true": True, "false": False}
 
 
 class Placed(dict[str, object]):
-    """A mapping that was written elsewhere than where it is read; `place` is the path that messages give it."""
+    """A mapping from another place than the site's list; messages use `place` as its path."""
 
     def __init__(self, values: Mapping[str, object], place: str) -> None:
         super().__init__(values)
@@ -38,71 +38,75 @@ class Placed(dict[str, object]):
 
 
 def complete(raw: Mapping[str, object], path: str, base_dir: Path, report: Report) -> Mapping[str, object]:
-    """The site with every host in `hosts`: those of its file too, ranges written out, and what it says for all.
+    """Return the site with all hosts in `hosts`: with those of its file, with expanded ranges and common keys.
 
-    path       the site's place in the config
-    base_dir   where relative paths start
+    path       the site's path in the config
+    base_dir   the folder where relative paths start
     """
-    written = raw.get("hosts")
-    hosts = list(written) if isinstance(written, list | tuple) else []
-    listed = [(host, below(below(path, "hosts"), index)) for index, host in enumerate(hosts)]
+    raw_hosts = raw.get("hosts")
+    hosts = list(raw_hosts) if isinstance(raw_hosts, list | tuple) else []
+    entries = [(host, child_path(child_path(path, "hosts"), index)) for index, host in enumerate(hosts)]
     name = raw.get("hosts_file")
     if isinstance(name, str) and not name.isprintable():
-        return {**raw, "hosts": UNREAD}  # its field says so
+        return {**raw, "hosts": UNREAD}  # the field `hosts_file` reports it
     if isinstance(name, str):
-        rows = _rows(_inside(base_dir, name), below(path, "hosts_file"), report)
+        rows = _rows(_inside(base_dir, name), child_path(path, "hosts_file"), report)
         if rows is None:
             return {**raw, "hosts": UNREAD}
         for row, place in rows:
             if isinstance(row, Mapping) and row.get(PASSPHRASE) is not None:
                 fix = "change it (ssh-keygen -p -f FILE), and write it for the site or the host as a secret"
-                report.add(below(place, PASSPHRASE), "[secret] is plain text in a file", OPENED, fix)
-        listed += rows
-    elif written is not None and not isinstance(written, list | tuple):
+                report.add(child_path(place, PASSPHRASE), "[secret] is plain text in a file", OPENED, fix)
+        entries += rows
+    elif raw_hosts is not None and not isinstance(raw_hosts, list | tuple):
         return raw
     shared = {key: raw[key] for key in _SHARED if raw.get(key) is not None}
     if (user := PRESETS.get(str(raw.get("preset")))) and "user" not in shared:
         shared["user"] = user
-    keys = KnownHosts.of(base_dir, raw.get("known_hosts_file"))
-    made: list[object] = []
-    for host, place in listed:
-        for one in _written_out(host, place, report) if isinstance(host, Mapping) else [host]:
-            if isinstance(one, Mapping):
-                own = {key: value for key, value in one.items() if value is not None}
-                own = {key: value for key, value in shared.items() if not (key in _KEYS and _KEYS & own.keys())} | own
-                if "host_key" not in own and (found := keys.key_of(own.get("address"), own.get("port", 22))):
-                    own["host_key"] = found
-                one = Placed(own, place)
-            made.append(one)
-        if len(made) > MOST_HOSTS:
-            break  # too many nodes are reported with those of the other sites
-    return {**raw, "hosts": made} if listed or written is not None else raw
+    known_hosts = KnownHosts.load(base_dir, raw.get("known_hosts_file"))
+    machines: list[object] = []
+    for entry, place in entries:
+        for host in _expand(entry, place, report) if isinstance(entry, Mapping) else [entry]:
+            if isinstance(host, Mapping):
+                keys = {key: value for key, value in host.items() if value is not None}
+                keys = {k: value for k, value in shared.items() if not (k in _KEYS and _KEYS & keys.keys())} | keys
+                if "host_key" not in keys and (key := known_hosts.key_of(keys.get("address"), keys.get("port", 22))):
+                    keys["host_key"] = key
+                host = Placed(keys, place)
+            machines.append(host)
+        if len(machines) > MOST_HOSTS:
+            break  # the checks report too many nodes for all sites together
+    return {**raw, "hosts": machines} if entries or raw_hosts is not None else raw
 
 
 def _inside(base_dir: Path, name: str) -> Path:
     try:
         return base_dir / Path(name).expanduser()
-    except RuntimeError:  # ~name of nobody known
+    except RuntimeError:  # ~name of an unknown user
         return base_dir / name
 
 
 def _rows(file: Path, path: str, report: Report) -> list[tuple[object, str]] | None:
-    """The hosts of a file, each with its place; None where it cannot be read, which is reported."""
+    """Return the hosts of a file, each with its place; None if the file cannot be read, which is reported."""
     try:
-        # By the name behind a link: a message shows the first line of a CSV file, which another file may not be shown.
-        return _of_csv(file, path) if Path(os.path.realpath(file)).suffix.lower() == ".csv" else _of_yaml(file, path)
+        # Use the name behind a link: messages show the first line of a CSV file, which may be secret in other files.
+        return (
+            _read_csv(file, path) if Path(os.path.realpath(file)).suffix.lower() == ".csv" else _read_hosts(file, path)
+        )
     except (FileError, OSError, UnicodeDecodeError, csv.Error) as error:
-        why = str(error) if isinstance(error, FileError) else f"{shown(file)} cannot be read ({type(error).__name__})"
-        fix = "write a CSV file with a line of names, or a YAML file with a list `hosts`; both have the keys of `hosts`"
-        report.add(path, why, "the site's machines would not be known", fix)
+        problem = (
+            str(error) if isinstance(error, FileError) else f"{shown(file)} cannot be read ({type(error).__name__})"
+        )
+        fix = "write a CSV file with a header line, or a YAML file with a list `hosts`; both use the keys of `hosts`"
+        report.add(path, problem, "the site would have no machines", fix)
         return None
 
 
-def _of_csv(file: Path, path: str) -> list[tuple[object, str]]:
+def _read_csv(file: Path, path: str) -> list[tuple[object, str]]:
     text = plain_file(file).decode("utf-8-sig")
     reader = csv.reader(io.StringIO(text, newline=""), strict=True, skipinitialspace=True)
     names: list[str] = []
-    known = keys_of(HostConfig).keys()
+    valid = keys_of(HostConfig).keys()
     rows: list[tuple[object, str]] = []
     for cells in reader:
         if not any(cell.strip() for cell in cells) or cells[0].startswith("#"):
@@ -112,9 +116,10 @@ def _of_csv(file: Path, path: str) -> list[tuple[object, str]]:
             if len(set(names)) < len(names):
                 raise FileError(f"{file.name} line {reader.line_num} names a column twice")
             for name in names:
-                if name not in known:
-                    what = f"{file.name} line {reader.line_num} names a column {shown(name)}, which is no key of a host"
-                    raise FileError(f"{what}: {meant(name, known)}")
+                if name not in valid:
+                    place = f"{file.name} line {reader.line_num}"
+                    problem = f"{place} has a column {shown(name)}, which is not a key of a host"
+                    raise FileError(f"{problem}: {suggest(name, valid)}")
             for name in sorted({"name", "address"} - {*names}):
                 raise FileError(f"{file.name} line {reader.line_num} has no column {name}")
             continue
@@ -131,44 +136,44 @@ def _cell(name: str, cell: str) -> object:
     return int(cell) if name == "port" and re.fullmatch(r"[0-9]{1,6}", cell) else _TRUTH.get(cell.lower(), cell)
 
 
-def _of_yaml(file: Path, path: str) -> list[tuple[object, str]]:
+def _read_hosts(file: Path, path: str) -> list[tuple[object, str]]:
     content = read_yaml(file)
     hosts = content.get("hosts")
     if not isinstance(hosts, list) or len(content) != 1:
-        raise FileError(f"{file.name} has no list `hosts` alone")
+        raise FileError(f"{file.name} must contain only a list `hosts`")
     return [(host, f"{path}.hosts[{index}]") for index, host in enumerate(hosts)]
 
 
-def _written_out(host: Mapping[str, object], place: str, report: Report) -> Iterator[Mapping[str, object]]:
-    """One host, or each of a range: name n[1-8] with addresses 10.0.0.[1-8], or with a list of them."""
-    names = _each(host.get("name"))
+def _expand(host: Mapping[str, object], place: str, report: Report) -> Iterator[Mapping[str, object]]:
+    """Return one host, or each host of a range: name n[1-8] with addresses 10.0.0.[1-8] or a list of addresses."""
+    names = _range(host.get("name"))
     if names is None:
         yield host
         return
     address = host.get("address")
-    addresses = list(address) if isinstance(address, list | tuple) else _each(address)
+    addresses = list(address) if isinstance(address, list | tuple) else _range(address)
     if addresses is None or len(addresses) != len(names):
-        there = "one address" if addresses is None else f"{len(addresses)} addresses"
-        what = f"{shown(host['name'])} is {len(names)} names, and there is {there}"
+        count = "one address" if addresses is None else f"{len(addresses)} addresses"
+        problem = f"{shown(host['name'])} has {len(names)} names but {count}"
         fix = f"write {len(names)} addresses, as a list or as a range such as 10.0.0.[1-{len(names)}]"
-        report.add(below(place, "address"), what, "nobody knows which machine has which name", fix)
+        report.add(child_path(place, "address"), problem, "names and machines could not be matched", fix)
         return
     if "host_key" in host and len(names) > 1:
-        fix = "leave host_key out, and name a known_hosts_file for the site"
-        report.add(below(place, "host_key"), "one key for many hosts", "each machine has a key of its own", fix)
+        fix = "remove host_key, and write a known_hosts_file for the site"
+        report.add(child_path(place, "host_key"), "one key for many hosts", "each machine has its own key", fix)
         return
-    for name, one in zip(names, addresses, strict=True):
-        yield {**host, "name": name, "address": one}
+    for name, own_address in zip(names, addresses, strict=True):
+        yield {**host, "name": name, "address": own_address}
 
 
-def _each(text: object) -> list[object] | None:
-    """The texts that a range stands for, in its order: `n[1-3,7]`, `n[01-64]`; None where it is no range."""
-    found = _RANGE.fullmatch(text) if isinstance(text, str) else None
-    if found is None:
+def _range(text: object) -> list[object] | None:
+    """Return the texts of a range such as `n[1-3,7]` or `n[01-64]`, in order; None if the text is not a range."""
+    match = _RANGE.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
         return None
-    before, inside, after = found.groups()
+    prefix, ranges, suffix = match.groups()
     numbers: list[str] = []
-    for part in inside.split(","):
+    for part in ranges.split(","):
         first, dash, last = part.partition("-")
         last = last if dash else first
         if not (re.fullmatch(r"[0-9]{1,9} [0-9]{1,9}", f"{first} {last}") and int(first) <= int(last)):
@@ -177,4 +182,4 @@ def _each(text: object) -> list[object] | None:
             return None
         width = len(first) if first.startswith("0") else 0
         numbers += [f"{number:0{width}}" for number in range(int(first), int(last) + 1)]
-    return [f"{before}{number}{after}" for number in numbers]
+    return [f"{prefix}{number}{suffix}" for number in numbers]

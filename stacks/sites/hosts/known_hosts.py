@@ -1,4 +1,4 @@
-"""Host keys that a person has looked at, in a file as OpenSSH keeps them: known_hosts."""
+"""Host keys that a person has verified, in OpenSSH's known_hosts format."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from stacks.yaml_file import FileError, plain_file
 if TYPE_CHECKING:
     from asyncssh import SSHKnownHosts
 
-# The kinds that a server is asked for, best first; none keeps its key in a security key.
+# Kinds to request from a server, best first, without those of security keys.
 TRUSTED = tuple(kind for kind in KINDS if not kind.startswith("sk-"))
 
 
 class KnownHosts:
-    """The keys of a known_hosts file; hashed names are understood, lines of authorities are left out."""
+    """The keys of a known_hosts file. Hashed names work; lines of certificate authorities are ignored."""
 
     def __init__(self, entries: SSHKnownHosts | None = None) -> None:
         self._entries = entries
 
     @classmethod
-    def of(cls, base_dir: Path, name: object) -> KnownHosts:
-        """The keys of a file; none where there is no such file yet. Whether it can be read, its field says."""
+    def load(cls, base_dir: Path, name: object) -> KnownHosts:
+        """Return the keys of a file; none if it does not exist yet. Its field reports an unreadable file."""
         if not isinstance(name, str):
             return cls()
-        from asyncssh import import_known_hosts  # only where it is needed: it takes a fifth of a second
+        from asyncssh import import_known_hosts  # imported here because it takes a fifth of a second
 
-        def read(text: str) -> SSHKnownHosts | None:
+        def parse(text: str) -> SSHKnownHosts | None:
             try:
                 return import_known_hosts(text)
             except ValueError:
@@ -38,24 +38,25 @@ class KnownHosts:
             text = plain_file(base_dir / Path(name).expanduser()).decode()
         except (FileError, OSError, ValueError, RuntimeError):
             return cls()
-        if (entries := read(text)) is None:
-            # As OpenSSH, pass over a line that is none, such as git's between two sides. One with a mark may have been
-            # there to revoke a key.
-            bad = {line for line in text.splitlines() if read(line) is None}
+        if (entries := parse(text)) is None:
+            # Like OpenSSH, skip invalid lines, such as git's conflict markers. But an invalid line with a marker (@)
+            # may have revoked a key, so it invalidates the file.
+            bad = {line for line in text.splitlines() if parse(line) is None}
             if not any(line.lstrip().startswith("@") for line in bad):
-                entries = read("\n".join(line for line in text.splitlines() if line not in bad))
+                entries = parse("\n".join(line for line in text.splitlines() if line not in bad))
         return cls(entries)
 
     def key_of(self, address: object, port: object) -> str | None:
-        """The host's key as `TYPE BASE64`, the best kind that is there; None where none is, or it was revoked."""
+        """Return the host's key as `TYPE BASE64`, of the best kind; None if there is none or it was revoked."""
         if self._entries is None or not isinstance(address, str) or not isinstance(port, int):
             return None
-        # As OpenSSH: another port is another server, and has a line of its own.
+        # Like OpenSSH: another port is another server with its own line.
         name = address.lower().rstrip(".")
+        keys, _authorities, revoked, *_ = self._entries.match(name if port == 22 else f"[{name}]:{port}", "", None)
         keys, _authorities, revoked, *_ = self._entries.match(name if port == 22 else f"[{name}]:{port}", "", None)
         lines = [key.export_public_key().decode().split()[:2] for key in keys if key not in revoked]
         for kind in TRUSTED:
-            for found, text in lines:
-                if found == kind:
-                    return f"{found} {text}"
+            for line_kind, text in lines:
+                if line_kind == kind:
+                    return f"{line_kind} {text}"
         return None

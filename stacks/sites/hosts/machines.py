@@ -11,13 +11,13 @@ from stacks.sites.machines import Machines, host_of
 
 
 def machines(_sites: Sequence[HostsSite], nodes: Sequence[HostNode], _stack: str) -> Machines:
-    """The machines of the config as Hosts. Their key files were checked when the config was read."""
+    """Return the machines of the config as Hosts. The config checks have already read their key files."""
     return Machines({node.name: _host(node) for node in nodes})
 
 
 def _connection(to: HostConfig | Bastion, bastion: Connection | None = None) -> Connection:
     file, passphrase = to.private_key_file, to.private_key_passphrase
-    # The provider refuses a passphrase of a key that has none; a site may have both kinds.
+    # The provider rejects a passphrase for a key without one; a site may have both kinds of keys.
     locked = file is not None and passphrase is not None and is_locked(file)
     return Connection(
         host=to.address,

@@ -1,4 +1,4 @@
-"""A site of machines that are there already, reached by SSH, and the nodes that it gives."""
+"""Settings of a site of existing machines, reached by SSH, and the nodes of that site."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,12 +17,12 @@ PASSPHRASE_COMMAND = "pulumi config set --path --secret 'tailrack:sites[0].priva
 PresetName = Literal["generic", "lambda", "paperspace", "nebius", "crusoe", "dgx", "runpod"]
 
 
-def _address(what: str) -> Any:
+def _address(description: str) -> Any:
     return key(
-        what,
+        description,
         wants="an IP address or host name",
-        breaks="the program could not log in",
-        fix="write what you would give to ssh",
+        breaks="tailrack could not log in",
+        fix="write the address that you use with ssh",
     )
 
 
@@ -30,141 +30,140 @@ def _port(**field: Any) -> Any:
     return key(
         "sshd's port",
         wants="a port, 1 to 65535",
-        breaks="the program could not log in",
-        fix="write sshd's port, most often 22",
+        breaks="tailrack could not log in",
+        fix="write sshd's port, usually 22",
         ge=1,
         le=65535,
         **field,
     )
 
 
-def _user(what: str, **field: Any) -> Any:
+def _user(description: str, **field: Any) -> Any:
     return key(
-        what,
+        description,
         wants="an account's name",
-        breaks="the program could not log in",
+        breaks="tailrack could not log in",
         fix="write root or an account with sudo",
         **field,
     )
 
 
-def _key_file(what: str, **field: Any) -> Any:
+def _key_file(description: str, **field: Any) -> Any:
     return key(
-        what,
+        description,
         wants="a path of a private key file",
-        breaks="the program could not log in to this host",
-        fix="write the path of the key that opens it, such as ~/.ssh/id_ed25519",
+        breaks="tailrack could not log in to this host",
+        fix="write the path of the key for this host, such as ~/.ssh/id_ed25519",
         **field,
     )
 
 
-def _passphrase(what: str) -> Any:
+def _passphrase(description: str) -> Any:
     return key(
-        f"{what}; a Pulumi secret (`{PASSPHRASE_COMMAND}`)",
+        f"{description}; a Pulumi secret (`{PASSPHRASE_COMMAND}`)",
         wants="a passphrase on one line",
-        breaks="the program could not log in",
+        breaks="tailrack could not log in",
         fix=f"run: {PASSPHRASE_COMMAND}",
         secret=True,
         default=None,
     )
 
 
-def _agent(what: str, **field: Any) -> Any:
+def _agent(description: str, **field: Any) -> Any:
     return key(
-        what,
+        description,
         wants="true or false",
-        breaks="the program would not know where the key is",
-        fix="write true where the ssh-agent of whoever runs it has the key",
+        breaks="tailrack would not know where the key is",
+        fix="write true if your ssh-agent has the key",
         **field,
     )
 
 
-def _host_key(what: str, fix: str) -> Any:
+def _host_key(description: str, fix: str) -> Any:
     return key(
-        what,
+        description,
         wants="a public host key such as 'ssh-ed25519 AAAA...'",
-        breaks="any machine on the way could pose as this host and be given the cluster's keys",
+        breaks="an attacker in the network could pose as this host and get the cluster's keys",
         fix=fix,
     )
 
 
 class Bastion(Section):
-    """The machine that a site's hosts are reached through, where there is no other way in."""
+    """The jump host of a site, for hosts that you cannot reach directly."""
 
     address: Address = _address("IP address or host name for SSH from this machine")
     port: Whole = _port(default=22)
-    user: Login = _user("the account to log in with there; it needs no more than to connect on (AllowTcpForwarding)")
+    user: Login = _user("the account for the log-in there; it only needs to forward connections (AllowTcpForwarding)")
     private_key_file: LockableKeyFile | None = _key_file("private key for the log-in there", default=None)
-    private_key_passphrase: SecretStr | None = _passphrase("the passphrase of the key file, where it has one")
-    agent: bool = _agent("the key is in the ssh-agent of whoever runs this, in the place of a key file", default=False)
+    private_key_passphrase: SecretStr | None = _passphrase("the passphrase of the key file, if it has one")
+    agent: bool = _agent("use a key in your ssh-agent instead of a key file", default=False)
     host_key: HostKey = _host_key(
-        "its public key, pinned",
-        "write what `ssh-keyscan -t ed25519 ADDRESS` prints after the address, once you have compared it with "
-        "/etc/ssh/ssh_host_ed25519_key.pub there",
+        "its pinned public key",
+        "run `ssh-keyscan -t ed25519 ADDRESS`, compare the key with /etc/ssh/ssh_host_ed25519_key.pub there, and write "
+        "the part after the address",
     )
 
 
 class HostConfig(Section):
-    """A machine of yours, reached by SSH."""
+    """An existing machine, reached by SSH."""
 
     name: NodeName = named(
-        "the node's name in Slurm and in the tailnet, and the machine's host name while it is in the cluster; a range "
-        "such as `n[1-64]` stands for many, with as many addresses",
-        breaks="Slurm, the tailnet and every job know it by this name",
+        "the node's name in Slurm and in the tailnet, and the machine's host name while it is in the cluster. A range "
+        "such as `n[1-64]` stands for many nodes, and needs as many addresses",
+        breaks="Slurm, the tailnet and every job use this name",
         fix="write a name such as gpu-box or dgx1",
     )
     address: Address = _address("IP address or host name for SSH from this machine, or from the site's bastion")
     port: Whole = _port(default=22)
-    user: Login = _user("the account to log in with: root, or one with password-less sudo; may stand at the site")
+    user: Login = _user("the account for the log-in: root, or one with password-less sudo; you can set it for the site")
     private_key_file: LockableKeyFile | None = _key_file(
-        "private key for the log-in; `~` and paths relative to the config are understood; may stand at the site",
+        "private key for the log-in; may start with `~` or be relative to the config; you can set it for the site",
         default=None,
     )
     private_key_passphrase: SecretStr | None = _passphrase(
-        "the passphrase of the key file, where it has one; may stand at the site"
+        "the passphrase of the key file, if it has one; you can set it for the site"
     )
     agent: bool = _agent(
-        "the key is in the ssh-agent of whoever runs this, in the place of a key file; may stand at the site",
+        "use a key in your ssh-agent instead of a key file; you can set it for the site",
         default=False,
     )
     host_key: HostKey = _host_key(
-        "the host's public key, pinned; left out, the one of the site's known_hosts_file",
-        "write what `ssh-keyscan -t ed25519 ADDRESS` prints after the address, once you have compared it with "
-        "/etc/ssh/ssh_host_ed25519_key.pub on the host, or name a known_hosts_file for the site and run "
-        "`make trust STACK=...`",
+        "the host's pinned public key; default: the one in the site's known_hosts_file",
+        "run `ssh-keyscan -t ed25519 ADDRESS`, compare the key with /etc/ssh/ssh_host_ed25519_key.pub on the host, and "
+        "write the part after the address; or write a known_hosts_file for the site and run `make trust STACK=...`",
     )
     gpu: GpuText | None = key(
-        "a promise of the node's GPUs, `kind:count`, which is checked; each kind gets a partition of its name; left "
-        "out, kind and count are the machine's, and the node is in partition `gpu`",
+        "the node's GPUs, `kind:count`, which the check step compares with the machine; each kind gets a partition of "
+        "its name. Default: the machine's kind and count, in partition `gpu`",
         wants="a GPU kind and a count such as h200:8",
-        breaks="Slurm would give the node's GPUs to nobody",
+        breaks="Slurm would not offer the node's GPUs",
         fix="write KIND:COUNT (KIND in lowercase letters, digits and hyphens), or leave gpu out",
         default=None,
     )
     features: tuple[Feature, ...] = features_key("Slurm features of the node, for `--constraint`")
-    price_per_hour: Price | None = price_key("the machine costs an hour; left out, the site's")
+    price_per_hour: Price | None = price_key("the machine (default: the site's price)")
     adopt: bool = key(
-        "the machine is in the cluster's tailnet already, under this name; its routes, exit node and SSH stay as they "
-        "are, and it stays in it when it leaves the cluster",
+        "the machine is already in the cluster's tailnet, under this name. Its routes, exit node and SSH settings do "
+        "not change, and it stays in the tailnet when it leaves the cluster",
         wants="true or false",
-        breaks="the program would not know whether it may log the machine in and out",
-        fix="write true for a machine that you brought into the tailnet yourself",
+        breaks="tailrack would not know whether it may log the machine in and out",
+        fix="write true if you added the machine to the tailnet yourself",
         default=False,
     )
     take_over: bool = yes_no(
-        "take the machine from the cluster that it is in; that one's files are kept in /var/lib/tailrack/backup on it",
+        "take the machine from another cluster; that cluster's files are kept on it, in /var/lib/tailrack/backup",
         False,
     )
 
 
 class HostsSite(Site):
-    """A site of machines that are there already."""
+    """A site of existing machines."""
 
     kind: Literal["hosts"] = kind_key("hosts", "your own machines by SSH")
     preset: PresetName = key(
-        f"the provider, whose images say whom to log in as: {', '.join(PRESETS)} (docs/providers.md)",
+        f"the provider, which sets the default account: {', '.join(PRESETS)} (docs/providers.md)",
         wants=f"one of {', '.join(PRESETS)}",
-        breaks="nobody would know whom to log in as",
+        breaks="the default account would be unknown",
         fix="write one of them, or leave preset out",
         default="generic",
     )
@@ -176,40 +175,40 @@ class HostsSite(Site):
         min_length=1,
     )
     hosts_file: HostsFile | None = key(
-        "more of the site's machines: a CSV file whose first line has the names of keys of `hosts`, or a YAML file "
-        "with a list `hosts`; a config of over 100 KB cannot be handed to the program, a file can",
+        "more machines of the site: a CSV file whose first line names keys of `hosts`, or a YAML file with a list "
+        "`hosts`. Use a file if the config would have over 100 KB, which is too much to pass to the program",
         wants="a path of a CSV or YAML file",
-        breaks="the site's machines would not be known",
+        breaks="the site would have no machines",
         fix="write a path relative to the config",
         default=None,
     )
-    user: Login | None = _user("`user` of hosts that say none; left out, the preset's", default=None)
+    user: Login | None = _user("`user` for all hosts that have none; default: the preset's", default=None)
     port: Whole | None = _port(default=None)
     private_key_file: LockableKeyFile | None = _key_file(
-        "`private_key_file` of hosts that say neither that nor `agent`", default=None
+        "`private_key_file` for all hosts with neither this nor `agent`", default=None
     )
-    private_key_passphrase: SecretStr | None = _passphrase("`private_key_passphrase` of hosts that say none")
-    agent: bool | None = _agent("`agent` of hosts that say neither that nor `private_key_file`", default=None)
+    private_key_passphrase: SecretStr | None = _passphrase("`private_key_passphrase` for all hosts that have none")
+    agent: bool | None = _agent("`agent` for all hosts with neither this nor `private_key_file`", default=None)
     known_hosts_file: HostsFile | None = key(
-        "host keys that you have looked at, as OpenSSH keeps them; `make trust` writes it",
+        "host keys that you have verified, in OpenSSH's format; `make trust` writes it",
         wants="a path",
-        breaks="hosts without a host_key could not be told from others",
+        breaks="hosts without a host_key could not be verified",
         fix="write a path relative to the config, such as known_hosts",
         default=None,
     )
-    bastion: Bastion | None = key("the machine through which the site's hosts are reached", default=None)
+    bastion: Bastion | None = key("jump host for all hosts of the site", default=None)
 
 
 @dataclass(frozen=True)
 class HostNode(NodeSpec):
-    """A machine that is there already."""
+    """An existing machine."""
 
     host: HostConfig
     bastion: Bastion | None
 
 
 def nodes(site: HostsSite, head: Head) -> list[HostNode]:
-    """The nodes of the site."""
+    """Return the nodes of the site."""
     return [
         HostNode.of(
             site, head, host.name, host.features, host.gpu, price=host.price_per_hour, host=host, bastion=site.bastion

@@ -1,8 +1,8 @@
-"""Whom the machines of each provider let log in (docs/providers.md has what else is known of them)."""
+"""Log-in accounts of providers' machines (docs/providers.md lists their other properties)."""
 
 from collections.abc import Mapping
 
-# The account that a provider's images open, with password-less sudo; None where there is no common one.
+# The account of a provider's images, with password-less sudo; None if there is no common one.
 PRESETS: Mapping[str, str | None] = {
     "generic": None,
     "lambda": "ubuntu",

@@ -1,4 +1,4 @@
-"""Machines of hosts sites whose host key nobody has written down yet."""
+"""Machines of hosts sites without a verified host key."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from components.settings.problems import Report, below
+from components.settings.problems import Report, child_path
 from stacks.sites.hosts.inventory import complete
 from stacks.yaml_file import FileError
 
 
 @dataclass(frozen=True)
 class UnverifiedHost:
-    """A machine without a key in the config. file: where its key goes; key: what it showed, or why it showed none."""
+    """A machine without a key in the config. file: the place for its key; key: its answer, else why_not the reason."""
 
     name: str
     address: str
@@ -26,30 +26,30 @@ class UnverifiedHost:
 
     @property
     def line(self) -> str:
-        """Its line of known_hosts."""
-        where = self.address if self.port == 22 else f"[{self.address}]:{self.port}"
-        return f"{where} {self.key}\n"
+        """Return its line for known_hosts."""
+        name = self.address if self.port == 22 else f"[{self.address}]:{self.port}"
+        return f"{name} {self.key}\n"
 
 
 def unverified_hosts(raw: Mapping[str, object], base_dir: Path) -> list[UnverifiedHost]:
-    """The machines of all hosts sites that have no host key. FileError where it would have nowhere to go."""
+    """Return the machines of all hosts sites without a host key. Raises FileError if a site has no file for keys."""
     report = Report(frozenset())
     sites = raw.get("sites")
     unverified = []
     for index, site in enumerate(sites if isinstance(sites, list) else []):
         if not isinstance(site, Mapping) or site.get("kind") != "hosts":
             continue
-        whole = complete(site, below("tailrack:sites", index), base_dir, report)
+        expanded = complete(site, child_path("tailrack:sites", index), base_dir, report)
         if report.problems:
             raise FileError(str(next(iter(report.problems))))
-        hosts = whole.get("hosts")
+        hosts = expanded.get("hosts")
         for host in hosts if isinstance(hosts, list) else []:
             if not isinstance(host, Mapping) or host.get("host_key") or not isinstance(host.get("address"), str):
                 continue
             if not isinstance(file := site.get("known_hosts_file"), str):
                 raise FileError(
-                    f"tailrack:sites[{index}]: no known_hosts_file to keep host keys in; write `known_hosts_file: "
-                    "known_hosts` for the site"
+                    f"tailrack:sites[{index}]: known_hosts_file is missing, so there is no place for host keys; write "
+                    "`known_hosts_file: known_hosts` for the site"
                 )
             bastion = site.get("bastion")
             port = host.get("port", 22)

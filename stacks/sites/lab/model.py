@@ -1,4 +1,4 @@
-"""A site of containers on this machine, in a network of their own, and the nodes that it gives."""
+"""Settings of a site of containers on this machine, in their own network, and the nodes of that site."""
 
 import ipaddress
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ def _subnet(value: object) -> object:
         refuse(f"is not an IPv4 network ({shown(str(error))})")
     if network.overlaps(TAILNET):
         refuse(
-            f"overlaps {TAILNET}, the tailnet's own range",
+            f"overlaps {TAILNET}, the range of the tailnet",
             "packets for a node's tailnet address would go to this network instead",
         )
     if not is_private(network):
@@ -38,10 +38,10 @@ def _subnet(value: object) -> object:
 Subnet = Annotated[ipaddress.IPv4Network, BeforeValidator(_subnet)]
 
 
-def _like_key(what: str) -> Any:
+def _like_key(machines: str) -> Any:
     return key(
-        f"what {what}: `cloud`, `server` or `desktop` (lab/profiles), or a plain machine of another distribution than "
-        "Debian 13",
+        f"the machine that {machines}: `cloud`, `server` or `desktop` (lab/profiles), or a plain machine of a "
+        "distribution other than Debian 13",
         wants=f"{', '.join(PROFILES[:-1])} or {PROFILES[-1]}",
         breaks="the lab has no image of such a machine",
         fix="write one of these, or leave it out for the lab's plain machine",
@@ -50,55 +50,55 @@ def _like_key(what: str) -> Any:
 
 
 class LabPool(Section):
-    """Like nodes of a lab site: name1, name2, ... up to count."""
+    """A pool of similar nodes at a lab site: name1, name2, ... up to count."""
 
     name: PoolName = named(
-        "the nodes' name without their number, at most 59 characters",
-        breaks="its nodes are called by it, with 1, 2, ... after it",
+        "the common part of the nodes' names, at most 59 characters",
+        breaks="its nodes are named after it, with 1, 2, ... at the end",
         fix="write a name such as a",
     )
     count: Whole = number(
-        "how many nodes",
+        "number of nodes",
         1,
         MOST_NODES,
-        breaks="the pool would have no nodes, or more than one bridge network takes",
+        breaks="the pool would have no nodes, or more than a bridge network supports",
         fix="write 1 or more, or delete the pool",
         default=1,
     )
     features: tuple[Feature, ...] = features_key("Slurm features of each node, for `--constraint`")
-    price_per_hour: Price | None = price_key("each node is taken to cost an hour, to try it out; left out, the site's")
-    bare: bool = yes_no("start from an image without Slurm's packages, as a new machine would", False)
-    like: Profile | None = _like_key("the nodes look like, each as bare as that machine is")
+    price_per_hour: Price | None = price_key("each node, for trying out prices (default: the site's price)")
+    bare: bool = yes_no("use an image without Slurm's packages, like a new machine", False)
+    like: Profile | None = _like_key("the nodes imitate, with only that machine's software")
 
 
 class LabSite(Site):
-    """A site of containers on this machine, in a network of their own."""
+    """A site of containers on this machine, in their own network."""
 
     kind: Literal["lab"] = kind_key("lab", "containers on this machine")
     subnet: Subnet | None = key(
-        "the site's network (CIDR); left out, Docker picks one",
+        "the site's network (CIDR); default: Docker chooses one",
         wants="an IPv4 network such as 172.30.1.0/24",
         breaks="the site's nodes would have no network, or a wrong one",
-        fix="write a free private network with no host bits set, or leave subnet out and Docker picks one",
-        otherwise="Docker's choice",
+        fix="write a free private network with no host bits set, or leave subnet out to let Docker choose",
+        default_text="Docker's choice",
         default=None,
     )
     pools: tuple[LabPool, ...] = key(
-        "the site's nodes; may be empty where the head node stands",
+        "the site's nodes; may be empty at the head node's site",
         wants="a list of pools",
         breaks="the site would have no nodes",
         fix="write [{name: a, count: 1}]",
         default=(),
     )
-    head_like: Profile | None = _like_key("the head node looks like, where it stands here")
+    head_like: Profile | None = _like_key("the head node imitates, if it is at this site")
 
 
 @dataclass(frozen=True)
 class LabNode(NodeSpec):
     """A container of the lab.
 
-    bare   nothing of the cluster's software is in its image
-    like   the machine that it looks like
+    bare   its image contains none of the cluster's software
+    like   the machine that it imitates
     """
 
     bare: bool
@@ -106,11 +106,11 @@ class LabNode(NodeSpec):
 
 
 def nodes(site: LabSite, head: Head) -> list[LabNode]:
-    """The nodes of the site, the head node first."""
-    head_here = (
+    """Return the nodes of the site, the head node first."""
+    head_nodes = (
         [LabNode.of(site, head, head.name, bare=False, like=site.head_like or "")] if head.site == site.name else []
     )
-    return head_here + [
+    return head_nodes + [
         LabNode.of(site, head, name, pool.features, price=pool.price_per_hour, bare=pool.bare, like=pool.like or "")
         for pool in site.pools
         for name in pool_node_names(pool.name, pool.count)

@@ -1,4 +1,4 @@
-"""Sites of kind `local`: the machine that the program runs on, as the head node."""
+"""Sites of kind `local`: the machine that runs tailrack, as the head node."""
 
 from stacks.sites.kind import Kind
 from stacks.sites.local.checks import check, claims

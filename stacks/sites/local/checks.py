@@ -1,4 +1,4 @@
-"""What a local site must be: the only one of its kind, with the head node."""
+"""Checks of a local site: there is only one, and it has the head node."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,22 +9,22 @@ from stacks.sites.kind import Claim
 
 
 def claims(site: Draft, head: Draft) -> Iterator[Claim]:
-    """The head node, if it stands here."""
+    """Return the head node, if it is at this site."""
     if head.text("site") == site.text("name"):
         gpu = site.value("gpu")
         compute = head.value("compute") is not False
-        yield Claim(head.text("name"), head.at("name"), compute, gpu if isinstance(gpu, Gpu) else None)
+        yield Claim(head.text("name"), head.path_of("name"), compute, gpu if isinstance(gpu, Gpu) else None)
 
 
 def check(sites: Sequence[Draft], head: Draft, report: Report) -> None:
-    """Report a second local site, and one without the head node."""
+    """Report a second local site, and a local site without the head node."""
     for site in sites[1:]:
-        what = f"is local, as {sites[0].path.removeprefix(ROOT)} is"
-        breaks = "this machine would stand at two sites"
-        report.add(site.at("kind"), what, breaks, "delete one of the two")
-    name, at_site = sites[0].text("name") if sites else None, head.text("site")
-    if name is not None and at_site is not None and at_site != name:
-        what = "is local, and the head node stands elsewhere"
-        breaks = "steps run on this machine without SSH for the head node alone, and the site would have no node"
+        problem = f"is local, like {sites[0].path.removeprefix(ROOT)}"
+        breaks = "this machine would be at two sites"
+        report.add(site.path_of("kind"), problem, breaks, "delete one of the two")
+    name, head_site = sites[0].text("name") if sites else None, head.text("site")
+    if name is not None and head_site is not None and head_site != name:
+        problem = "is local, but the head node is at another site"
+        breaks = "only the head node can be set up without SSH, so the site would have no node"
         fix = f"write site: {name} in tailrack:head, or list this machine among the hosts of a site of kind hosts"
-        report.add(sites[0].at("kind"), what, breaks, fix)
+        report.add(sites[0].path_of("kind"), problem, breaks, fix)

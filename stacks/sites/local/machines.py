@@ -1,4 +1,4 @@
-"""The machine of kind `local`: the one that this program runs on. Nothing is made, and no connection needed."""
+"""The machine of kind `local`: the one that runs tailrack. It already exists and needs no connection."""
 
 import getpass
 import os
@@ -12,24 +12,24 @@ from stacks.sites.machines import Machines, host_of
 
 
 def machines(_sites: Sequence[LocalSite], nodes: Sequence[LocalNode], _stack: str) -> Machines:
-    """This machine as a Host. RunError where steps on it would not be root."""
+    """Return this machine as a Host. Raises RunError if steps on it would not run as root."""
     if not pulumi.runtime.is_dry_run():
         _require_root()
     return Machines({node.name: host_of(node, None, adopt=node.adopt, take_over=node.take_over) for node in nodes})
 
 
 def _require_root() -> None:
-    """Before any step: where new ones fail, the Pulumi CLI undoes those of a head node that was reached by SSH."""
+    """Stop before any step: if new steps fail, the Pulumi CLI undoes those of a head node that it reached by SSH."""
     if os.geteuid() == 0:
         return
     try:
-        asked = subprocess.run(["sudo", "-n", "true"], capture_output=True, text=True, check=False)
-        said = "" if asked.returncode == 0 else asked.stderr.strip() or "it gave no root"
+        sudo = subprocess.run(["sudo", "-n", "true"], capture_output=True, text=True, check=False)
+        reason = "" if sudo.returncode == 0 else sudo.stderr.strip() or "no error message"
     except OSError as error:
-        said = str(error)
-    if said:
+        reason = str(error)
+    if reason:
         raise pulumi.RunError(
-            "this machine is the head node (its site is of kind local), and steps on it need root, but `sudo -n true` "
-            f"fails here ({said}); give {getpass.getuser()} password-less sudo (a line `NAME ALL=(ALL) NOPASSWD: ALL` "
-            "in /etc/sudoers.d), or run it as root"
+            "this machine is the head node (its site is of kind local), and steps on it need root, but `sudo -n "
+            f"true` fails here ({reason}); give {getpass.getuser()} password-less sudo (a line `NAME ALL=(ALL) "
+            "NOPASSWD: ALL` in /etc/sudoers.d), or run the command as root"
         )

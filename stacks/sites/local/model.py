@@ -1,4 +1,4 @@
-"""The site of the machine that the program runs on, and the one node that it gives: the head."""
+"""Settings of the site of this machine, and its only node, the head node."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,29 +10,29 @@ from stacks.sites.kind import NodeSpec, Site, features_key, kind_key
 
 
 class LocalSite(Site):
-    """The site of the machine that the program runs on. It lists no machines: the head node is the only one."""
+    """The site of the machine that runs tailrack. It lists no machines, because the head node is the only one."""
 
     kind: Literal["local"] = kind_key("local", "this machine, as the head node")
     gpu: GpuText | None = key(
-        "a promise of this machine's GPUs, as `gpu` of a host",
+        "this machine's GPUs, like `gpu` of a host",
         wants="a GPU kind and a count such as rtx4090:1",
-        breaks="Slurm would give its GPUs to nobody",
+        breaks="Slurm would not offer its GPUs",
         fix="write KIND:COUNT (KIND in lowercase letters, digits and hyphens), or leave gpu out",
         default=None,
     )
     features: tuple[Feature, ...] = features_key("Slurm features of this machine, for `--constraint`")
-    adopt: bool = yes_no("this machine is in the cluster's tailnet already, as `adopt` of a host", False)
-    take_over: bool = yes_no("take this machine from the cluster that it is in, as `take_over` of a host", False)
+    adopt: bool = yes_no("this machine is already in the cluster's tailnet, like `adopt` of a host", False)
+    take_over: bool = yes_no("take this machine from another cluster, like `take_over` of a host", False)
 
 
 @dataclass(frozen=True)
 class LocalNode(NodeSpec):
-    """The machine that the program runs on."""
+    """The machine that runs tailrack."""
 
     adopt: bool
     take_over: bool
 
 
 def nodes(site: LocalSite, head: Head) -> list[LocalNode]:
-    """The node of the site: the head, which the checks have found to stand here."""
+    """Return the node of the site: the head node, as the checks guarantee."""
     return [LocalNode.of(site, head, head.name, site.features, site.gpu, adopt=site.adopt, take_over=site.take_over)]

@@ -22,7 +22,7 @@ from components.roles.sll import sll
 from components.roles.tailrack_command import main as tailrack
 from components.roles.tailrack_command.slurm import SlurmError
 from components.settings.problems import ROOT, Report
-from components.settings.types import words
+from components.settings.types import word_set
 from stacks.config import parse
 from stacks.sites.hosts.inventory import complete
 from stacks.sites.hosts.presets import PRESETS
@@ -35,7 +35,7 @@ HOME = "~/examples/"
 BLOCKS = blocks(FIRST_CLUSTER)
 COMMANDS = [block for block in BLOCKS if block.language == "bash"]
 # What lines of the page may begin with: each is run in the lab, or has a test here.
-PROGRAMS = words(
+PROGRAMS = word_set(
     "cat cd cp echo export for job ls make mkdir pulumi sbatch scancel sinfo sll squeue srun tailrack until"
 )
 PYTHON = "PYTHON=~/torch/bin/python "

@@ -153,7 +153,7 @@ def test_user_data_fits_and_is_what_cloud_init_reads(capsys: pytest.CaptureFixtu
     assert json.loads(body)["ssh_keys"]["ecdsa_private"] == key["private"]
     assert key["public"].startswith("ecdsa-sha2-nistp256 ")
     assert len(text) < MOST_BYTES / 4
-    with pytest.raises(ValueError, match="EC2 takes 16384"):
+    with pytest.raises(ValueError, match="EC2 allows 16384"):
         user_data("x" * MOST_BYTES, "", "")
 
 

@@ -38,40 +38,40 @@ def first_pool(config: StackConfig) -> AwsPool:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"ssh_from": ["0.0.0.0/0"]}, "opens SSH to a great part of the world"),
+        ({"ssh_from": ["0.0.0.0/0"]}, "opens SSH to a large part of the internet"),
         ({"ssh_from": []}, "ssh_from"),
         ({"ssh_from": ["203.0.113.7"]}, "is not an IPv4 network"),
-        ({"zone": LEFT_OUT, "subnet": OWN["subnet"]}, "there is no vpc with it"),
-        ({"cidr": "100.64.0.0/16"}, "the tailnet's own range"),
+        ({"zone": LEFT_OUT, "subnet": OWN["subnet"]}, "subnet: is set without vpc"),
+        ({"cidr": "100.64.0.0/16"}, "the range of the tailnet"),
         ({"cidr": "8.8.0.0/16"}, "is not a private network"),
         ({"region": "virginia"}, "region"),
         ({"pools": [{"name": "p", "type": "p5"}]}, "type"),
-        ({"pools": [{**P5, "image": "windows"}]}, "neither the word of an image"),
-        ({"pools": [{**P5, "market": "capacity-block"}]}, "without a reservation"),
-        ({"pools": [{**P5, "reservation": BLOCK["reservation"]}]}, "the reservation would be paid and not used"),
+        ({"pools": [{**P5, "image": "windows"}]}, "neither an image's short name"),
+        ({"pools": [{**P5, "market": "capacity-block"}]}, "is missing for market capacity-block"),
+        ({"pools": [{**P5, "reservation": BLOCK["reservation"]}]}, "you would pay for the reservation and not use it"),
         # Where they stand
-        ({"zone": LEFT_OUT, "pools": [{**P5, **BLOCK}]}, "zone: missing, and pool p is taken from a reservation"),
-        ({**OWN}, "zone: there is a subnet, which has its own"),
-        ({**OWN, "zone": LEFT_OUT, "cidr": "10.0.0.0/20"}, "cidr: there is a subnet, which has its own"),
-        ({"cidr": "10.64.0.0/28", "pools": [{**P5, "count": 11}]}, "11 addresses for nodes, and the site has 12"),
-        ({"pools": [{**P5, **BLOCK, "placement_group": "pg-0123456789abcdef0"}]}, "a block has a placement of its own"),
-        ({"pools": [{**P5, "placement_group": "near"}]}, "is neither auto nor none nor a pg- id"),
+        ({"zone": LEFT_OUT, "pools": [{**P5, **BLOCK}]}, "zone: is missing, but pool p uses a reservation"),
+        ({**OWN}, "zone: is set, but the subnet has its own zone"),
+        ({**OWN, "zone": LEFT_OUT, "cidr": "10.0.0.0/20"}, "cidr: is set, but the subnet has its own cidr"),
+        ({"cidr": "10.64.0.0/28", "pools": [{**P5, "count": 11}]}, "11 addresses, but the site has 12 nodes"),
+        ({"pools": [{**P5, **BLOCK, "placement_group": "pg-0123456789abcdef0"}]}, "block has its own placement"),
+        ({"pools": [{**P5, "placement_group": "near"}]}, "is not auto, none or a pg- id"),
         # What they boot
-        ({"pools": [{"name": "g", "type": "g5g.xlarge"}]}, "deep-learning is for amd64, and 'g5g.xlarge' is arm64"),
+        ({"pools": [{"name": "g", "type": "g5g.xlarge"}]}, "deep-learning is for amd64, but 'g5g.xlarge' is arm64"),
         ({"pools": [{"name": "m", "type": "m7gd.large"}]}, "ubuntu-24.04 is for amd64"),
-        ({"head": {"type": "t4g.large"}}, "head.image: ubuntu-24.04 is for amd64, and 't4g.large' is arm64"),
+        ({"head": {"type": "t4g.large"}}, "head.image: ubuntu-24.04 is for amd64, but 't4g.large' is arm64"),
         ({"pools": [{**P5, "gpu": "h100:8", "image": "ubuntu-24.04"}]}, "ubuntu-24.04 has no NVIDIA driver"),
         ({"pools": [{**P5, "gpu": "h100:8", "image": "debian-13"}]}, "debian-13 has no NVIDIA driver"),
         ({"pools": [{"name": "t", "type": "t3.large", "gpu": "h100:8"}]}, "'t3.large' has no GPU"),
         ({"pools": [{"name": "v", "type": "p3.2xlarge", "gpu": "v100:1"}]}, "'p3.2xlarge' has no GPU"),
         # Addresses
-        ({"pools": [{**P5, "efa": True, "count": 6}]}, "elastic_ips: 5, and 6 nodes with EFA in 'us-east-1'"),
+        ({"pools": [{**P5, "efa": True, "count": 6}]}, "elastic_ips: 5 is too low: 6 nodes with EFA in 'us-east-1'"),
         ({"pools": [{**P5, "efa": True, "count": 6}]}, "--quota-code L-0263D0A3 --region us-east-1 --desired-value 6"),
         # Keys
         ({"private_key_file": LEFT_OUT}, "private_key_file: missing"),
-        ({"agent": True, "public_key": HOST_KEY}, "agent: is true, and there is a private_key_file"),
-        ({"agent": True, "private_key_file": LEFT_OUT}, "public_key: missing, and the key is in an agent"),
-        ({"public_key": HOST_KEY}, "public_key: is given, and agent is not true"),
+        ({"agent": True, "public_key": HOST_KEY}, "agent: is true, but private_key_file is also set"),
+        ({"agent": True, "private_key_file": LEFT_OUT}, "public_key: is missing, but the key is in an agent"),
+        ({"public_key": HOST_KEY}, "public_key: is set, but agent is not true"),
         ({"agent": True, "private_key_file": LEFT_OUT, "public_key": "key.pub"}, "is not a public key"),
     ],
 )  # fmt: skip
@@ -104,7 +104,7 @@ def test_elastic_ips_are_counted_over_all_sites_of_a_region(key_folder: Path) ->
     raw = copy.deepcopy(AWS)
     for site, name in zip(raw["sites"], ("p", "q"), strict=True):
         site |= {"region": "us-east-1", "pools": [{**P5, "name": name, "efa": True, "count": 3}]}
-    with pytest.raises(ConfigError, match="5, and 6 nodes with EFA in 'us-east-1'"):
+    with pytest.raises(ConfigError, match="5 is too low: 6 nodes with EFA in 'us-east-1'"):
         parse(raw, base_dir=key_folder, secret_keys=frozenset({"tailnet"}))
 
 
@@ -168,7 +168,7 @@ def image(*disks: tuple[str, str | None]) -> dict[str, Any]:
 
 
 def test_a_disk_that_is_smaller_than_its_image_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"disk_gb is 60, and the image deep-learning has 75 GB.*write 75 or more"):
+    with pytest.raises(ValueError, match=r"disk_gb is 60, but the image deep-learning needs 75 GB.*write 75 or more"):
         image_that_fits("deep-learning", 60, image(("/dev/sda1", "75"), ("/dev/sdb", None)))
 
 

@@ -294,7 +294,7 @@ def test_keys_of_providers_are_let_pass(key: str, folder: Path) -> None:
 )
 def test_no_key_of_the_aws_provider_sends_credentials_elsewhere_or_reads_a_file(name: str, folder: Path) -> None:
     values = {f"tailrack:{key}": json.dumps(value) for key, value in yaml.safe_load(LAB).items()}
-    with pytest.raises(ConfigError, match=f"'aws:{name}': is not among .*AWS_ENDPOINT_URL"):
+    with pytest.raises(ConfigError, match=f"'aws:{name}': is a key of the AWS provider .*AWS_ENDPOINT_URL"):
         load({**values, f"aws:{name}": "[]"}, [], folder)
 
 
@@ -303,7 +303,7 @@ def test_a_problem_names_the_file_and_the_commands_of_its_own_stack(folder: Path
     raw = {**yaml.safe_load(LAB), "sites": [{"name": "rack", "kind": "hosts", "hosts": [host]}]}
     with pytest.raises(ConfigError) as refused:
         parse(raw, base_dir=folder)
-    words = refused.value.words("prod")
+    words = refused.value.message_for("prod")
     assert "in the stack config (Pulumi.prod.yaml)" in words
     assert "make trust STACK=prod" in words
     assert "STACK=..." not in words

@@ -69,7 +69,7 @@ def test_a_price_that_no_machine_has_in_its_currency_is_refused(lab_config: RawC
     lab_config["sites"][0]["price_per_hour"] = 2490
     (problem,) = problems(lab_config)
     assert problem.startswith(
-        "tailrack:sites[0].price_per_hour: 2490.0 is more than any machine costs in USD an hour; "
+        "tailrack:sites[0].price_per_hour: 2490.0 is more than any machine costs in USD per hour; "
     )
     yen = {**copy.deepcopy(lab_config), "currency": "JPY"}
     assert parse(yen, base_dir=Path()).currency == "JPY"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from components.settings.problems import MOST_KEPT, MOST_TOLD
+from components.settings.problems import MOST_KEPT, MOST_SHOWN
 from stacks.config import ConfigError, parse
 from tests.unit.large_configs import SIZES, pools, read
 
@@ -62,8 +62,8 @@ def test_the_first_problems_are_told_and_the_number_of_the_rest(key_folder: Path
     title, *told, last = str(caught.value).splitlines()
     count = int(title.split()[0])
     assert count >= 2 * MOST_KEPT
-    assert len(told) == MOST_TOLD
-    assert last.strip().startswith(f"and {count - MOST_TOLD} more")
+    assert len(told) == MOST_SHOWN
+    assert last.strip().startswith(f"and {count - MOST_SHOWN} more")
     assert len(caught.value.problems) == MOST_KEPT
 
 

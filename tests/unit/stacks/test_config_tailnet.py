@@ -65,12 +65,12 @@ def test_the_kind_is_the_one_that_is_meant(base: RawConfig, tailnet: Any, kind: 
     [
         (HOSTS, {"kind": "headscale"}, "kind", "write one of them"),
         (HOSTS, {"kind": "tailscale"}, "kind", "without credentials"),
-        (HOSTS, {**OAUTH, "auth_key": AUTH_KEY}, "auth_key", "no key of a tailnet of kind tailscale"),
-        (HOSTS, {**OAUTH, "control_url": URL}, "control_url", "take it out, or write kind: control_url or existing"),
-        (HOSTS, {**OAUTH, "api_key": "tskey-api-x"}, "api_key", "nobody knows which one counts"),
-        (HOSTS, {"oauth_client_secret": "x"}, "oauth_client_id", "missing, and there is oauth_client_secret"),
-        (HOSTS, {"oauth_client_id": "x"}, "oauth_client_id", "has nothing with it"),
-        (HOSTS, {**OAUTH, "audience": "x"}, "oauth_client_id", "has audience, oauth_client_secret with it"),
+        (HOSTS, {**OAUTH, "auth_key": AUTH_KEY}, "auth_key", "is not a key of a tailnet of kind tailscale"),
+        (HOSTS, {**OAUTH, "control_url": URL}, "control_url", "remove it, or write kind: control_url or existing"),
+        (HOSTS, {**OAUTH, "api_key": "tskey-api-x"}, "api_key", "only one of them can be used"),
+        (HOSTS, {"oauth_client_secret": "x"}, "oauth_client_id", "is missing, but oauth_client_secret is set"),
+        (HOSTS, {"oauth_client_id": "x"}, "oauth_client_id", "is set with nothing else"),
+        (HOSTS, {**OAUTH, "audience": "x"}, "oauth_client_id", "is set with audience, oauth_client_secret"),
         (HOSTS, {**OAUTH, "base_url": "http://192.0.2.1"}, "base_url", "credentials elsewhere"),
         (HOSTS, {**OAUTH, "base_url": "https://192.0.2.1"}, "base_url", "credentials elsewhere"),
         (HOSTS, {**OAUTH, "base_url": "https://api.tailscale.com.example"}, "base_url", "credentials elsewhere"),
@@ -79,14 +79,14 @@ def test_the_kind_is_the_one_that_is_meant(base: RawConfig, tailnet: Any, kind: 
         (HOSTS, {**OAUTH, "base_url": "https://127.0.0.1.example"}, "base_url", "credentials elsewhere"),
         (HOSTS, {**OAUTH, "base_url": "ftp://x"}, "base_url", "is not the address of Tailscale's API"),
         (HOSTS, {**OAUTH, "policy": "mine"}, "policy", "write print"),
-        (HOSTS, {"auth_key": AUTH_KEY, "policy": "own"}, "policy", "nobody would ask Tailscale's API"),
+        (HOSTS, {"auth_key": AUTH_KEY, "policy": "own"}, "policy", "the stack would not use Tailscale's API"),
         (HOSTS, {"kind": "control_url"}, "auth_key", "no node could join Tailscale's tailnet"),
         (HOSTS, {"kind": "control_url", "control_url": URL, "base_url": API}, "base_url", "kind control_url"),
-        (HOSTS, {"kind": "existing", "auth_key": AUTH_KEY}, "auth_key", "no machine joins anything"),
+        (HOSTS, {"kind": "existing", "auth_key": AUTH_KEY}, "auth_key", "no machine joins a tailnet"),
         (HOSTS, {"kind": "lab"}, "kind", "no site brings a tailnet"),
-        (LAB, {"kind": "lab", "control_url": URL}, "control_url", "the control server that comes with the sites"),
-        (LAB, OAUTH, "kind", "a site brings a tailnet of its own"),
-        (LAB, {"kind": "existing"}, "kind", "the machines of site cloud-a are made with the stack"),
+        (LAB, {"kind": "lab", "control_url": URL}, "control_url", "the control server of the sites"),
+        (LAB, OAUTH, "kind", "a site brings its own tailnet"),
+        (LAB, {"kind": "existing"}, "kind", "the stack creates the machines of site cloud-a"),
     ],
 )
 def test_what_cannot_both_be_meant_is_one_sentence_that_names_the_key(
@@ -102,7 +102,7 @@ def test_what_cannot_both_be_meant_is_one_sentence_that_names_the_key(
 
 
 def test_a_site_whose_machines_are_made_is_no_member_of_an_existing_tailnet(key_folder: Path) -> None:
-    with pytest.raises(ConfigError, match="the machines of site east are made with the stack"):
+    with pytest.raises(ConfigError, match="the stack creates the machines of site east"):
         read(HOSTS, {"kind": "existing"}, key_folder, [AWS])
 
 

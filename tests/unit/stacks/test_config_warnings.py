@@ -34,7 +34,7 @@ def test_a_usual_config_gets_no_warning(key_folder: Path) -> None:
 def test_one_host_key_of_two_machines_gives_one_warning_with_their_names(key_folder: Path) -> None:
     a, b, c, _, _ = OTHER_KEYS
     (warning,) = warnings(with_keys(a, b, a, c), key_folder)
-    assert warning.startswith("tailrack:sites[0].hosts[0].host_key: dgx2, door have one host key")
+    assert warning.startswith("tailrack:sites[0].hosts[0].host_key: dgx2, door have the same host key")
     assert "ssh-keygen -A" in warning
 
 

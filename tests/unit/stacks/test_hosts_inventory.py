@@ -70,13 +70,13 @@ def test_a_yaml_file_gives_hosts_as_the_config_does(folder: Path) -> None:
     ("name", "content", "said"),
     [
         ("rack.csv", "name, name\nn1, n2\n", "names a column twice"),
-        ("rack.csv", "nmae, address\nn1, 192.0.2.1\nn2, 192.0.2.2\n", "column 'nmae', which is no key"),
+        ("rack.csv", "nmae, address\nn1, 192.0.2.1\nn2, 192.0.2.2\n", "column 'nmae', which is not a key"),
         ("rack.csv", "name, gpu\nn1, h200:8\nn2, h200:8\n", "line 1 has no column address"),
         ("rack.csv", "name, address\nn1, 192.0.2.1, x\n", "line 2 has more cells"),
         ("rack.csv", 'name, address\n"n1\n', "cannot be read"),
         ("rack.csv", b"\xff\xfe\xfd", "cannot be read"),
         ("rack.yaml", "[n1]", "rack.yaml is a list"),
-        ("rack.yaml", "hosts: 3\n", "no list `hosts`"),
+        ("rack.yaml", "hosts: 3\n", "must contain only a list `hosts`"),
         ("rack.yaml", "hosts: [a\n", "not YAML"),
         ("gone.csv", None, "cannot be read (FileNotFoundError)"),
     ],
@@ -97,7 +97,7 @@ def test_what_is_no_file_is_neither_waited_for_nor_read_without_end(folder: Path
     if name.startswith("pipe"):
         os.mkfifo(folder / name)
     (told,) = problems(folder, **FOR_ALL, hosts=[{"name": "n1", "address": "10.0.0.1"}], **{key: name})
-    assert ("cannot be read: it is no plain file" if key == "hosts_file" else "host_key: missing") in told
+    assert ("cannot be read: it is not a regular file" if key == "hosts_file" else "host_key: missing") in told
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_file_that_the_kernel_makes_is_no_list_of_hosts(folder: Path, name: st
     if not name.startswith("/"):
         (folder / name).symlink_to("/proc/self/environ")
     (told,) = problems(folder, **FOR_ALL, hosts_file=name)
-    assert "the kernel makes its content" in told
+    assert "the kernel creates it" in told
 
 
 @pytest.mark.parametrize("key", ["hosts_file", "known_hosts_file"])
@@ -155,8 +155,8 @@ def test_a_range_stands_for_as_many_hosts(folder: Path, name: str, address: obje
 @pytest.mark.parametrize(
     ("host", "said"),
     [
-        ({"name": "n[1-3]", "address": "10.0.0.[1-2]"}, "is 3 names, and there is 2 addresses"),
-        ({"name": "n[1-3]", "address": "10.0.0.1"}, "is 3 names, and there is one address"),
+        ({"name": "n[1-3]", "address": "10.0.0.[1-2]"}, "has 3 names but 2 addresses"),
+        ({"name": "n[1-3]", "address": "10.0.0.1"}, "has 3 names but one address"),
         ({"name": "n[3-1]", "address": "10.0.0.[1-3]"}, "is not a name"),
         ({"name": "n[1-999999999]", "address": "10.0.0.[1-3]"}, "is not a name"),
         ({"name": "n[1-2]", "address": "10.0.0.[1-2]", "host_key": HOST_KEY}, "one key for many hosts"),
@@ -217,7 +217,7 @@ def test_the_same_address_behind_another_bastion_is_another_machine(folder: Path
         base_dir=folder,
         secret_keys=SECRET,
     )
-    with pytest.raises(ConfigError, match="is sites"):
+    with pytest.raises(ConfigError, match="is also sites"):
         parse(
             {**raw, "sites": [site("east", "n1", "192.0.2.1"), site("west", "n2", "192.0.2.1")]},
             base_dir=folder,

@@ -127,14 +127,14 @@ def test_a_local_head_node_may_be_alone(build: Build, config: RawConfig) -> None
 def test_the_head_node_must_stand_at_the_local_site(config: RawConfig, key_folder: Path) -> None:
     config["head"] = {"name": "dgx1", "site": "rack"}
     told = problems(config, key_folder)
-    assert "sites[0].kind: is local, and the head node stands elsewhere" in told
+    assert "sites[0].kind: is local, but the head node is at another site" in told
     assert "write site: home in tailrack:head, or list this machine among the hosts" in told
 
 
 def test_there_is_one_local_site_at_most(config: RawConfig, key_folder: Path) -> None:
     config["sites"].append({"name": "attic", "kind": "local"})
     told = problems(config, key_folder)
-    assert "sites[2].kind: is local, as sites[0] is; this machine would stand at two sites" in told
+    assert "sites[2].kind: is local, like sites[0]; this machine would be at two sites" in told
 
 
 def test_a_local_site_lists_no_hosts(config: RawConfig, key_folder: Path) -> None:
@@ -225,5 +225,5 @@ def test_a_preview_says_what_it_means_that_a_machine_is_in_its_owners_tailnet(
     config["sites"][0]["adopt"] = True
     build(config)
     (text,) = [text for text in said if "adopt" in text]
-    assert text.startswith("door: in a tailnet already")
+    assert text.startswith("door: already in a tailnet")
     assert "takes a device from its owner" in text

@@ -48,12 +48,12 @@ def test_a_machine_goes_and_no_other_one(
     ]
     assert main(asked(fake, **credentials)) == 0
     assert [device["nodeId"] for device in fake.devices] == others
-    assert capsys.readouterr().out == "removed 1, left 0 that work\n"
+    assert capsys.readouterr().out == "removed 1, kept 0 connected\n"
 
 
 def test_one_that_is_gone_already_is_as_it_should_be(fake: FakeTailscale, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(asked(fake)) == 0
-    assert capsys.readouterr().out == "removed 0, left 0 that work\n"
+    assert capsys.readouterr().out == "removed 0, kept 0 connected\n"
     assert fake.take() == ["GET /api/v2/devices"]
 
 
@@ -62,7 +62,7 @@ def test_one_that_is_gone_already_is_as_it_should_be(fake: FakeTailscale, capsys
     [
         ({"api_key": "tskey-api-old"}, "GET /api/v2/tailnet/-/devices: 401 the fake knows no such credentials"),
         ({"oauth_client_id": CLIENT, "oauth_client_secret": "x"}, "POST /api/v2/oauth/token: 401 the fake knows no"),
-        ({"oauth_client_id": CLIENT, "audience": "x"}, "in a workflow on GitHub alone"),
+        ({"oauth_client_id": CLIENT, "audience": "x"}, "only available in a workflow on GitHub"),
     ],
 )
 def test_what_is_refused_is_said_with_what_to_do_and_no_secret(
@@ -76,7 +76,7 @@ def test_what_is_refused_is_said_with_what_to_do_and_no_secret(
     assert main(asked(fake, **credentials)) == 1
     told = capsys.readouterr()
     assert said in told.err
-    assert "next: set credentials that open the API (scope devices:core), or remove it" in told.err
+    assert "next: set credentials for the API (scope devices:core), or remove the machine" in told.err
     for secret in (*SECRETS, "tskey-api-old"):
         assert secret not in told.err + told.out
 
@@ -103,7 +103,7 @@ def test_nobody_there_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> Non
     with fake_tailscale.serve() as gone:
         text = asked(gone)
     assert main(text) == 1
-    assert "no answer that could be read (URLError)" in capsys.readouterr().err
+    assert "no readable answer (URLError)" in capsys.readouterr().err
 
 
 def test_a_machine_that_works_stays_and_one_that_is_logging_out_is_waited_for(
@@ -113,7 +113,7 @@ def test_a_machine_that_works_stays_and_one_that_is_logging_out_is_waited_for(
     fake.devices[0]["connectedToControl"] = True
     monkeypatch.setattr("stacks.tailnet.device.LIMIT_SECONDS", 0.0)
     assert main(asked(fake)) == 0
-    assert capsys.readouterr().out == "removed 0, left 1 that work\n"
+    assert capsys.readouterr().out == "removed 0, kept 1 connected\n"
     assert len(fake.devices) == 1
     monkeypatch.setattr("stacks.tailnet.device.LIMIT_SECONDS", 60.0)
     monkeypatch.setattr("time.sleep", lambda _: fake.devices[0].update(connectedToControl=False))

@@ -75,8 +75,8 @@ def test_what_the_job_left_is_an_output_with_a_verdict(build: Build, lab_config:
     ("training", "words"),
     [
         ({"image": "pytorch"}, "validation.training.image: 'pytorch' without a section containers"),
-        ({"python": "bin/python"}, "validation.training.python: 'bin/python' is not a path from /"),
-        ({"python": "/a b/python"}, "validation.training.python: '/a b/python' has a blank in it"),
+        ({"python": "bin/python"}, "validation.training.python: 'bin/python' is not an absolute path"),
+        ({"python": "/a b/python"}, "validation.training.python: '/a b/python' contains a blank"),
         ({"floor_images_per_second": -1}, "validation.training.floor_images_per_second: -1 is not"),
         ({"floor_images_per_second": "fast"}, "validation.training.floor_images_per_second: 'fast' is not"),
         ({"steps": 1}, "validation.training.steps: 1 is not a whole number from 5 to 1000"),

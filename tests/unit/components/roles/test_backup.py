@@ -49,14 +49,17 @@ def refused(backup: RawConfig, secret: frozenset[str] = frozenset({"backup"}), *
         ({"target": "sftp:keeper@head:/srv/backup"}, "is the head node itself"),
         ({"target": "sftp:keeper@HEAD:/srv/backup"}, "is the head node itself"),
         ({"target": "sftp:keeper@127.0.1.1:/srv/backup"}, "is the head node itself"),
-        ({"target": "sftp:keeper@a1:/srv/backup"}, "is a node that this stack makes; a backup would be lost with it"),
+        (
+            {"target": "sftp:keeper@a1:/srv/backup"},
+            "is a node that this stack makes; destroying the stack would delete the backups",
+        ),
         ({"target": "sftp:keeper@192.0.2.9:/shared/backup"}, "is on the share (storage.mount is /shared)"),
         ({"target": "sftp:keeper@192.0.2.9:/export/shared"}, "is on the share (storage.path is /export/shared)"),
         ({"host_key": None}, "host_key"),
         ({"private_key": None}, "private_key"),
         ({"host_key": "ssh-ed25519 AAAA\nssh-ed25519 AAAA"}, "host_key"),
-        ({"private_key": "no key"}, "is no private key of OpenSSH"),
-        ({"password": "two words"}, "has blanks"),
+        ({"private_key": "no key"}, "is no OpenSSH private key"),
+        ({"password": "two words"}, "contains blanks"),
         ({"port": 0}, "a whole number from 1"),
     ],
 )
@@ -81,7 +84,7 @@ def test_one_half_of_an_access_key_and_a_secret_in_plain_text_are_refused() -> N
 
 
 def test_a_head_node_is_not_made_of_a_backup_that_nobody_names() -> None:
-    with pytest.raises(ConfigError, match="restore_from: is there without a section backup"):
+    with pytest.raises(ConfigError, match="restore_from: is set without a section backup"):
         parse({**LAB, "head": {**LAB["head"], "restore_from": "latest"}}, base_dir=Path())
     assert "restore_from" in refused(SFTP, head={**LAB["head"], "restore_from": "yesterday"})
 

@@ -165,12 +165,12 @@ def test_a_folders_files_travel_with_the_head_nodes_step_alone(folder: Path) -> 
 @pytest.mark.parametrize(
     ("break_it", "said"),
     [
-        (lambda folder: (folder / SUMS).unlink(), f"has no {SUMS}"),
-        (lambda folder: (folder / SUMS).write_bytes(b"\xff\xfe"), f"has no {SUMS}"),
-        (lambda folder: (folder / SUMS).write_text(f"{SUM}  {FILES[0]}\n"), "that is not the one in its"),
+        (lambda folder: (folder / SUMS).unlink(), f"has no readable {SUMS}"),
+        (lambda folder: (folder / SUMS).write_bytes(b"\xff\xfe"), f"has no readable {SUMS}"),
+        (lambda folder: (folder / SUMS).write_text(f"{SUM}  {FILES[0]}\n"), "that does not match its"),
         (lambda folder: (folder / SUMS).write_text("nothing of use\n"), f"without {FILES[0]}"),
-        (lambda folder: (folder / FILES[1]).unlink(), f"has no {FILES[1]}"),
-        (lambda folder: (folder / FILES[2]).write_bytes(b"another"), f"has a {FILES[2]} that is not the one"),
+        (lambda folder: (folder / FILES[1]).unlink(), f"has no readable {FILES[1]}"),
+        (lambda folder: (folder / FILES[2]).write_bytes(b"another"), f"has a {FILES[2]} that does not match"),
         (lambda folder: (folder / FILES[2]).write_bytes(bytes(MOST_BYTES + 1)), f"of more than {MOST_BYTES} bytes"),
     ],
 )
@@ -181,7 +181,7 @@ def test_a_folder_that_does_not_hold_together_is_refused(folder: Path, break_it:
 
 def test_a_folders_list_and_the_configs_checksums_must_agree(folder: Path) -> None:
     found = problems({"artifacts": str(folder), "checksums": {FILES[0]: SUM}})
-    assert "another one than in the folder's SHA256SUMS" in found[".checksums"]
+    assert "differs from the one in the folder's SHA256SUMS" in found[".checksums"]
 
 
 def test_files_from_an_address_need_a_checksum_each() -> None:
@@ -218,20 +218,20 @@ BAD = [
     ({"artifacts": "http://files.example"}, ".artifacts", "is not an https:// address"),
     ({"artifacts": "https://files.example/$(id)"}, ".artifacts", "is not an https:// address"),
     ({"artifacts": "https://user:word@files.example/"}, ".artifacts", "is not an https:// address"),
-    ({"artifacts": "/nonexistent/\x00"}, ".artifacts", "has no SHA256SUMS"),
+    ({"artifacts": "/nonexistent/\x00"}, ".artifacts", "has no readable SHA256SUMS"),
     ({"artifacts": 7}, ".artifacts", "is not an https:// address"),
-    ({"checksums": {"enroot.deb": SUM}}, ".checksums", "no file that is installed"),
+    ({"checksums": {"enroot.deb": SUM}}, ".checksums", "not one of the installed files"),
     ({"checksums": {FILES[0]: "ABC"}}, f".checksums['{FILES[0]}']", "64 lowercase digits"),
-    ({"local": "/etc/enroot"}, ".local", "a folder of the system itself"),
-    ({"local": "/var/lib"}, ".local", "a folder of the system itself"),
+    ({"local": "/etc/enroot"}, ".local", "a folder of the system"),
+    ({"local": "/var/lib"}, ".local", "a folder of the system"),
     ({"local": "/var/lib/../../etc"}, ".local", "plain letters"),
     ({"local": "/raid/a b"}, ".local", "plain letters"),
     ({"local": "/raid/$(id)"}, ".local", "plain letters"),
-    ({"local": "/shared/enroot"}, ".local", "a folder of the system itself"),
+    ({"local": "/shared/enroot"}, ".local", "a folder of the system"),
     ({"images": [{"name": "Py Torch", "source": "a"}]}, ".images[0].name", "lowercase letters"),
     ({"images": [{"name": "../x", "source": "a"}]}, ".images[0].name", "lowercase letters"),
     ({"images": [{"name": "a", "source": "a"}, {"name": "a", "source": "b"}]}, ".images[1].name", "two images"),
-    ({"images": [{"name": "a", "source": "docker://ubuntu"}]}, ".images[0].source", "leave out 'docker://'"),
+    ({"images": [{"name": "a", "source": "docker://ubuntu"}]}, ".images[0].source", "remove 'docker://'"),
     ({"images": [{"name": "a", "source": "-o x"}]}, ".images[0].source", "is not an image"),
     ({"images": [{"name": "a", "source": "--output=x"}]}, ".images[0].source", "is not an image"),
     ({"images": [{"name": "a", "source": "reg.example#a/b;id"}]}, ".images[0].source", "is not an image"),

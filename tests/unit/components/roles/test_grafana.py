@@ -38,9 +38,9 @@ def asked(**grafana: object) -> RawConfig:
         ({**ASKED, "source": "grafana.deb"}, "monitoring.grafana.source: 'grafana.deb' is not an address or a path"),
         ({**ASKED, "source": "/srv/$(id).tar.gz"}, "monitoring.grafana.source: '/srv/$(id).tar.gz' is not"),
         ({**ASKED, "sha256": "abc"}, "monitoring.grafana.sha256: 'abc' is not 64 lowercase digits"),
-        ({**ASKED, "port": 9090}, "monitoring.grafana.port: 9090 is the port of Prometheus too"),
-        ({**ASKED, "port": 9100}, "monitoring.grafana.port: 9100 is the port of the node exporter too"),
-        ({**ASKED, "port": 6817}, "monitoring.grafana.port: 6817 is a port of another of the cluster's daemons"),
+        ({**ASKED, "port": 9090}, "monitoring.grafana.port: 9090 is also the port of Prometheus"),
+        ({**ASKED, "port": 9100}, "monitoring.grafana.port: 9100 is also the port of the node exporter"),
+        ({**ASKED, "port": 6817}, "monitoring.grafana.port: 6817 is a port of another daemon of the cluster"),
         ({**ASKED, "version": "12"}, "monitoring.grafana.version"),
     ],
 )

@@ -139,10 +139,10 @@ def test_only_the_servers_own_storage_is_a_location_and_what_leads_out_of_a_fold
 @pytest.mark.parametrize(
     ("section", "words"),
     [
-        ({"port": 6817}, "another of the cluster's daemons"),
+        ({"port": 6817}, "another daemon of the cluster"),
         ({"port": 80}, "1024 to 65535"),
-        ({"index": "http://mirror.example.org/simple"}, "begins with https"),
-        ({"index": "https://me:word@mirror.example.org/simple"}, "log-in in it"),
+        ({"index": "http://mirror.example.org/simple"}, "https:// address"),
+        ({"index": "https://me:word@mirror.example.org/simple"}, "contains a log-in"),
         ({"index": "wheels"}, "absolute path"),
         ({"index": "/srv/../root"}, "absolute path"),
         ({"index": "/srv/$(reboot)"}, "absolute path"),
@@ -156,7 +156,7 @@ def test_what_cannot_be_is_refused_before_any_host_is_touched(section: dict[str,
 
 @pytest.mark.parametrize("name", ["port", "exporter_port", "alertmanager_port"])
 def test_a_port_of_monitoring_is_named(name: str) -> None:
-    with pytest.raises(ConfigError, match=rf"is tailrack:monitoring\.{name} too"):
+    with pytest.raises(ConfigError, match=rf"is also tailrack:monitoring\.{name}"):
         parse({**LAB, "monitoring": {name: 5001}, "mlflow": {"port": 5001}}, base_dir=Path())
 
 

@@ -226,10 +226,10 @@ def test_when_the_last_backup_was_made_is_a_figure_where_there_are_backups(
         ({"retention_gb": "5G"}, "monitoring.retention_gb: '5G' is not a whole number from 1 to 10000"),
         ({"retention_gb": 10**9}, "monitoring.retention_gb: 1000000000 is not"),
         ({"port": 80}, "monitoring.port: 80 is not a whole number from 1024 to 65535"),
-        ({"port": 6817}, "monitoring.port: 6817 is a port of another of the cluster's daemons; two"),
+        ({"port": 6817}, "monitoring.port: 6817 is a port of another daemon of the cluster; two"),
         ({"exporter_port": 60500}, "monitoring.exporter_port: 60500 is a port of another"),
-        ({"exporter_port": 9090}, "monitoring.exporter_port: 9090 is the port of Prometheus too"),
-        ({"port": 9100}, "monitoring.port: 9100 is the port of the node exporter too"),
+        ({"exporter_port": 9090}, "monitoring.exporter_port: 9090 is also the port of Prometheus"),
+        ({"port": 9100}, "monitoring.port: 9100 is also the port of the node exporter"),
         ({"retention": 3}, "monitoring.retention"),
     ],
 )

@@ -19,7 +19,7 @@ from components.roles.monitoring.exposition import exposition
 from components.roles.order import roles
 from components.roles.role import Role
 from components.roles.tailrack_command.costs import Cost
-from components.settings.serialize import built, plain
+from components.settings.serialize import from_plain, to_plain
 from stacks.config import ConfigError, parse
 from stacks.config.model import StackConfig
 from tests.unit.configs import LAB
@@ -90,29 +90,29 @@ def test_what_is_secret_is_in_the_services_step_alone_and_in_no_plain_state() ->
 
 def test_a_pool_is_told_of_no_receiver() -> None:
     settings = config(HOOK, MAIL)
-    values = plain(settings, ClusterSettings)
+    values = to_plain(settings, ClusterSettings)
     assert TOKEN not in str(values)
     assert values["monitoring"]["receivers"] == []
-    assert (found := built(ClusterSettings, values).monitoring) is not None
+    assert (found := from_plain(ClusterSettings, values).monitoring) is not None
     assert found.receivers == ()
 
 
 BAD: list[tuple[Mapping[str, object], str, str]] = [
     ({"kind": "pager"}, "[0].kind", "'pager' is not webhook, slack or mail"),
     ({"url": "https://x.example"}, "[0].kind", "missing"),
-    ({"kind": "webhook"}, "[0].url", "is missing beside kind webhook"),
+    ({"kind": "webhook"}, "[0].url", "is missing for kind webhook"),
     ({"kind": "slack"}, "[0].url", "run: pulumi config set --path --secret 'tailrack:monitoring.receivers[0].url'"),
-    ({"kind": "webhook", "url": "ftp://x.example"}, "[0].url", "[secret] is no http:// or https:// address"),
+    ({"kind": "webhook", "url": "ftp://x.example"}, "[0].url", "[secret] is not an http:// or https:// address"),
     ({"kind": "webhook", "url": "https://x.example/a b"}, "[0].url", "of plain characters"),
     ({"kind": "webhook", "url": "https://x.example/a\nreceiver-1 b"}, "[0].url", "of plain characters"),
-    ({"kind": "webhook", "url": "https://x.example:99999/"}, "[0].url", "a port that there is not"),
-    ({"kind": "slack", "url": "http://hooks.slack.com/x"}, "[0].url", "[secret] is no https:// address"),
-    ({**HOOK, "to": "ops@example.org"}, "[0].to", "is no key of kind webhook; it would change nothing; take it out"),
+    ({"kind": "webhook", "url": "https://x.example:99999/"}, "[0].url", "has an invalid port"),
+    ({"kind": "slack", "url": "http://hooks.slack.com/x"}, "[0].url", "[secret] is not an https:// address"),
+    ({**HOOK, "to": "ops@example.org"}, "[0].to", "is not a key of kind webhook; it would have no effect; remove it"),
     ({**MAIL, "url": "https://x.example"}, "[0].url", "write kind: webhook or slack"),
     (
         {"kind": "mail"},
         "[0].smarthost",
-        "is missing beside kind mail; nobody would be told of an alert; write",
+        "is missing for kind mail; no one would get an alert; write",
     ),
     ({**RELAY, "to": "ops"}, "[0].to", "'ops' is not a mail address"),
     ({**RELAY, "to": "{{ .x }}@example.org"}, "[0].to", "is not a mail address"),
@@ -120,9 +120,9 @@ BAD: list[tuple[Mapping[str, object], str, str]] = [
     ({**RELAY, "smarthost": "smtp.example.org"}, "[0].smarthost", "is not HOST:PORT"),
     ({**RELAY, "smarthost": "smtp.example.org:0"}, "[0].smarthost", "is not HOST:PORT"),
     ({**RELAY, "user": "lab"}, "[0]", "has one of user and password without the other"),
-    ({**MAIL, "password": "a\nb"}, "[0].password", "[secret] is empty, too long, or has line breaks"),
+    ({**MAIL, "password": "a\nb"}, "[0].password", "[secret] is empty or too long, or has line breaks"),
     ({**MAIL, "password": ""}, "[0].password", "[secret] is empty"),
-    ({**MAIL, "encrypted": False}, "[0].encrypted", "whoever is on the way to the mail server could read the password"),
+    ({**MAIL, "encrypted": False}, "[0].encrypted", "anyone between the two machines could read the password"),
     ({**MAIL, "from": "lab@example.org"}, "[0].from", "unknown key"),
 ]
 

@@ -170,7 +170,7 @@ def test_no_script_asks_the_controller() -> None:
         ({"50-../x": MINE}, "which is not two digits"),
         ({"10-job": MINE}, "the name of tailrack's own script"),
         ({"50-mine": "echo no interpreter"}, "whose first line names no interpreter"),
-        ({"50-mine": "#!/bin/bash\n" + "x" * 40_000}, "no text of at most 32768 bytes"),
+        ({"50-mine": "#!/bin/bash\n" + "x" * 40_000}, "not a text of at most 32768 bytes"),
         ({f"{number}-x": MINE for number in range(10, 40)}, "more than 20 scripts"),
         ({"50-mine": 7}, "a mapping from a name"),
         ("echo", "a mapping from a name"),
