@@ -10,13 +10,13 @@ from stacks import PROJECT, bugs
 from stacks.cluster import cluster_stack
 from stacks.config import ConfigError, PoolConfig, load
 from stacks.pool import pool_stack
-from stacks.runtime_tuning import tuned_runtime
+from stacks.runtime_tuning import tune_sdk, tuned_python
 
 
 async def main() -> None:
     """Build the stack that the config describes; raise only RunError, which Pulumi shows without a traceback."""
     try:
-        with tuned_runtime():
+        with tuned_python():
             await build()
     except pulumi.RunError:
         raise
@@ -41,6 +41,7 @@ async def build() -> None:
         )
     except ConfigError as error:
         raise pulumi.RunError(error.message_for(pulumi.get_stack())) from None
+    tune_sdk(len(config.nodes()))
     stack = pulumi.get_stack()
     program = await (pool_stack(config, stack) if isinstance(config, PoolConfig) else cluster_stack(config, stack))
     for name, value in program.outputs.items():

@@ -39,7 +39,7 @@ class CommandResource(pulumi.CustomResource):
     """A command or a copy. Inputs have the provider's names; an input of None is left out.
 
     stdout   Output[str] of a command
-    READ     the outputs that exist when the runtime is tuned (stacks/runtime_tuning.py)
+    READ     the only outputs in a stack of many hosts (stacks/runtime_tuning.py)
     """
 
     READ = ("stdout",)

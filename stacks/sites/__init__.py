@@ -1,6 +1,6 @@
 """Sources of machines. Each kind of site creates Hosts, which the rest of the program treats alike."""
 
-from typing import Any, cast
+from typing import Any
 
 from stacks.sites import aws, hosts, lab, local
 from stacks.sites.kind import Kind, NodeSpec, Site
@@ -8,4 +8,4 @@ from stacks.sites.kind import Kind, NodeSpec, Site
 # By `kind` in the config, which may be a Python keyword such as `lambda`; the package may not.
 # Each kind has its own types of site and node; the readers of this table do not need them.
 _KINDS: dict[str, Any] = {"lab": lab.KIND, "hosts": hosts.KIND, "local": local.KIND, "aws": aws.KIND}
-KINDS: dict[str, Kind[Site, NodeSpec]] = cast(Any, _KINDS)
+KINDS: dict[str, Kind[Site, NodeSpec]] = _KINDS

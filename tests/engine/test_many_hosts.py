@@ -23,6 +23,7 @@ from components.steps.step import DIAL_ERROR_LIMIT
 from engine.engine import Engine
 from engine.events import Event, Summary
 from engine.monitor import Monitor
+from stacks import runtime_tuning
 from stacks.runtime_tuning import PREVIEWED_AT_A_TIME
 from tests.engine.conftest import needs_cli
 from tests.engine.played_hosts import PROJECT, play, write_config
@@ -61,13 +62,14 @@ def test_a_dead_host_among_many_is_named_and_the_others_are_done(
     assert {name for name in done if name.startswith("validate-")} == {"validate-alpha", "validate-beta"}
 
 
-MOST_OUTPUTS = 10  # of a registration, the program's own among them
+MOST_OUTPUTS = 12  # of a registration, the program's own among them, and five for each step with a former name
 MOST_CLASSES = 30  # of resources, each of which has its annotations read
 
 
 @pytest.fixture
 def preview(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Summary]:
-    """Previews the whole program for many hosts in this process."""
+    """Previews the whole program in this process, as it does for many hosts."""
+    monkeypatch.setattr(runtime_tuning, "MANY_HOSTS", COUNT - 1)
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "open sesame")
     login, host = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
     private, public = login.export_private_key().decode(), " ".join(host.export_public_key().decode().split()[:2])
