@@ -160,7 +160,7 @@ def bucket_runner(tmp_path: Path) -> tuple[CliRunner, list[str]]:
         # Its number is another program's by now.
         (TOLD.format(host=HERE, pid=os.getpid()), ""),
         (TOLD.format(host="elsewhere", pid=4), r"a run of ada on elsewhere \(process 4, since 2026-11-26T08:00:00Z\)"),
-        (SERVICE, "Pulumi's service says that another run is at work"),
+        (SERVICE, "Pulumi's service reports another run on stack"),
     ],
 )
 def test_a_lock_where_nobody_can_look_is_cleared_or_told_with_the_command_for_it(

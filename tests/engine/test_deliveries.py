@@ -42,8 +42,8 @@ def test_scripts_that_were_taken_away_are_named_and_put_there_again_by_another_r
     write(stack, word="two")
     (failure,) = (one for one in with_remedies(deployment.up()).failures if one.urn)
     assert f"~/.tailrack/scripts/{script.name}: not there, or not whole" in failure.message
-    assert "next: setup scripts in the home folder of the login account on a1 are missing or damaged." in (
-        failure.message
+    assert (
+        "next: setup scripts in the home folder of the login account on a1 are missing or damaged." in failure.message
     )
     write(stack, word="two", repair="home is back")
     assert deployment.up().ok

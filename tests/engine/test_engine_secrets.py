@@ -176,7 +176,7 @@ def test_config_that_cannot_be_opened_or_is_in_the_project_file_is_named(stack: 
     with pytest.raises(CliError, match="config value trial:token"):
         stack.up()
     stack.write("", {"token": secure("x")})
-    with pytest.raises(CliError, match="trial:token is encrypted, and the file has no encryptionsalt"):
+    with pytest.raises(CliError, match="trial:token is encrypted, but the file has no encryptionsalt"):
         stack.up()
     stack.write("", {"other": 1})
     with (stack.folder / "Pulumi.yaml").open("a") as file:

@@ -51,8 +51,8 @@ def test_an_example_previewed_as_it_is_says_which_secret_is_missing_and_how_to_s
     (key,) = (f"tailrack:tailnet.{name}" for name, value in tailnet.items() if isinstance(value, dict))
     command = f"pulumi config set --stack {example.stem} --path --secret {key}"
     assert preview(engine, file) == (
-        f"tailrack: {file.name}: config value {key} is not sealed as Pulumi seals a secret with a passphrase (an "
-        f"example has a placeholder there); set it (docs/own-machines.md, State and secrets): {command}"
+        f"tailrack: {file.name}: config value {key} is not a secret that Pulumi encrypted with a passphrase "
+        f"(examples have a placeholder there); set it (docs/own-machines.md, State and secrets): {command}"
     )
 
 
@@ -64,7 +64,7 @@ SECRET = "config: {tailrack:sites: [{a: {secure: 'v1:tjlfwJ5eU+zHDwcR:h4TZUDY18I
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        ("encryptionsalt: foo\n", ["encryptionsalt", "put the old line back", "pulumi config set --stack trial"]),
+        ("encryptionsalt: foo\n", ["encryptionsalt", "restore the old line", "pulumi config set --stack trial"]),
         ("config: {tailrack:a: {b: [1, .inf]}}\n", ["tailrack:a.b[1] is inf", "write digits"]),
         ("config: {tailrack:a: .nan}\n", ["tailrack:a is nan", "write digits"]),
         (SALT + SECRET, ["tailrack:sites[0].a", "PULUMI_CONFIG_PASSPHRASE_FILE"]),

@@ -79,7 +79,7 @@ def test_a_renamed_cluster_is_refused_before_anything_is_touched(
     assert deploy("dev", []).up().ok
     config.write_text("config:\n  tailrack:cluster: {name: two}\n")
     for operation in (deploy("dev", []).preview, deploy("dev", []).up):
-        with pytest.raises(CliError, match=r"made as 'one'.*has 'two'.*write 'one' again"):
+        with pytest.raises(CliError, match=r"named 'one'.*has 'two'.*write 'one' again"):
             operation()
     assert deploy("dev", []).outputs() == {"cluster": {"name": "one"}}
     config.write_text("config:\n  tailrack:cluster: {name: one}\n")

@@ -75,4 +75,4 @@ def test_a_host_that_goes_silent_in_a_step_is_lost_within_a_minute_and_named_wit
     assert exists(host.folder / "ended")
     (told,) = with_remedies(Summary(failures=[Failure("urn", str(lost.value), COMMAND)])).failures
     assert "the connection was lost" in told.message
-    assert "next: the connection to b1 broke while the step was at work" in told.message
+    assert "next: the connection to b1 broke during the step" in told.message

@@ -105,7 +105,7 @@ def test_a_preview_foretells_exactly_what_up_does_and_shows_every_changed_line(t
     assert plan.measured == [], "a new user is no reason to measure"
     assert "**Users:**\n\n```diff\n+ grace 6002 6002\n```" in text
     assert "**slurm.conf:**\n\n```diff\n+ KillWait=60\n```" in text, "whatever changes besides"
-    assert text.count("munge key: runs anew") == 1
+    assert text.count("munge key: is undone and runs again") == 1
     assert "measures" not in text.partition("**May run again**")[0]
     assert "- measure cross-site" in text.partition("**May run again**")[2]
     assert not [*trial.folder.rglob("last-answers*")], "what machines said is for the preview alone"
@@ -114,13 +114,13 @@ def test_a_preview_foretells_exactly_what_up_does_and_shows_every_changed_line(t
     hosts = trial.folder / "gamma.csv"
     hosts.write_text((before := hosts.read_text()) + new)
     plan, text = trial.foretold_and_done()
-    assert "**Machines:** `gamma1` comes." in text
+    assert "**Machines:** `gamma1` added." in text
     assert "- `gamma` for the first time, over `gamma0`, `gamma1`\n" in text
-    assert "- `cross-site` anew, over `alpha1`, `beta0`, `gamma0`, `gamma1` (another: its nodes)\n" in text
+    assert "- `cross-site` again, over `alpha1`, `beta0`, `gamma0`, `gamma1` (changed: its nodes)\n" in text
 
     hosts.write_text(before)
     plan, text = trial.preview()
-    assert "**Machines:** `gamma1` goes." in text
-    assert "- `cross-site` anew, over `alpha1`, `beta0`, `gamma0` (another: its nodes)\n" in text
+    assert "**Machines:** `gamma1` removed." in text
+    assert "- `cross-site` again, over `alpha1`, `beta0`, `gamma0` (changed: its nodes)\n" in text
     assert "#SBATCH" in text.partition(FILES)[2], "the files of a measurement are folded away"
     assert "#SBATCH" not in text.partition(FILES)[0]

@@ -308,7 +308,7 @@ def test_a_connection_that_breaks_in_a_step_is_named_and_the_step_run_again_wait
         run.reach(lambda: waiting_steps() == 1, "the step is at work on x1")
         running.run("x1", "pkill -KILL -f '[s]shd.*: admin'")
         assert run.process.wait(REACH) == 1
-        assert "next: the connection to x1 broke while the step was at work" in run.output
+        assert "next: the connection to x1 broke during the step" in run.output
         again = started()
         again.reach(lambda: waiting_steps() == 2, "the same step is there twice")
         assert lock.stdin
@@ -342,8 +342,8 @@ def test_a_host_that_is_down_or_shows_another_key_is_named_and_the_others_are_fi
     assert running.run("a1", "id -u grace").strip() == "6002"
     assert "validate-cloud-a" in running.touched()
     told = {failure.urn.rsplit("::", 1)[-1].partition("-")[0]: failure.message for failure in summary.failures}
-    assert "next: see that x1 is switched on" in told["x1"]
-    assert "next: y1 shows another host key than the one in the config" in told["y1"]
+    assert "next: check that x1 is on" in told["x1"]
+    assert "next: the host key at the address of y1 differs from the config" in told["y1"]
     outputs = running.deployment().outputs()
     assert all(isinstance(value, dict | float) for name, value in outputs.items() if name != "release")
     # The stranger was not even asked.

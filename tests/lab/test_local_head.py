@@ -103,7 +103,7 @@ def test_a_second_up_changes_nothing_and_the_other_commands_work(desktop: Deskto
     assert "to create" not in desktop.ok("preview")
     assert json.loads(desktop.driver("outputs").stdout)["cluster"]["name"] == desktop.config["tailrack:cluster"]["name"]
     assert "Every host has a host key" in desktop.ok("trust")
-    assert "of a local head node any shell of this machine is one" in desktop.driver("shell", "--node", "desk").stderr
+    assert "use a shell on this machine" in desktop.driver("shell", "--node", "desk").stderr
 
 
 @pytest.mark.parametrize("way", ["by SSH", "local"])
@@ -119,7 +119,7 @@ def test_a_head_node_reached_the_other_way_is_the_same_cluster_whose_jobs_go_on(
     before = desktop.logins()
     refused = desktop.driver("up")
     assert refused.returncode == 1
-    assert "head-replaced: the head node desk would be taken out" in " ".join(refused.stderr.split())
+    assert "head-replaced: the head node desk would be removed" in " ".join(refused.stderr.split())
     desktop.config["tailrack:allow"] = ["head-replaced"]
     said = desktop.driver("up")
     del desktop.config["tailrack:allow"]
@@ -137,7 +137,7 @@ def test_a_head_node_reached_the_other_way_is_the_same_cluster_whose_jobs_go_on(
 def test_down_leaves_both_machines_clean_and_the_desktop_in_its_tailnet(desktop: Desktop) -> None:
     said = desktop.ok("down")
     assert "Stack desk is destroyed." in said
-    assert "/var/log/tailrack/left on each machine lists all of it" in said
+    assert "/var/log/tailrack/left on each machine lists everything" in said
     clean = "! test -e /etc/munge/munge.key\n! systemctl -q is-active slurmctld\n! systemctl -q is-active slurmd"
     eventually(lambda: left_over(desktop.lab, "desk", clean) == [], 20, "the desktop is clean")
     eventually(lambda: left_over(desktop.lab, "n1", CLEAN_NODE) == [], 20, "n1 is clean")

@@ -125,12 +125,12 @@ def test_a_job_that_waits_for_it_keeps_it_and_one_that_waits_for_others_does_not
 ) -> None:
     later = "--begin=now+3minutes -o /dev/null --wrap true"
     number = cluster.run_as("ada", "head", f"sbatch --parsable -p rented {later}").strip()
-    assert f"is kept: job {number} of ada waits (BeginTime) and could run there." in pool.reap()
+    assert f"Keeping stack {pool.stack}: job {number} of ada waits (BeginTime) and could run there." in pool.reap()
     cluster.run("head", f"scancel {number}")
     number = cluster.run_as("ada", "head", f"sbatch --parsable -p cloud-a {later}").strip()
     said = pool.reap()
     cluster.run("head", f"scancel {number}")
-    assert f"is kept: r1 has been idle for 0 min; the limit is {LIMIT_MINUTES} min." in said
+    assert f"Keeping stack {pool.stack}: r1 has been idle for 0 min; the limit is {LIMIT_MINUTES} min." in said
     assert takes_work(cluster)
 
 
@@ -141,10 +141,10 @@ def test_when_nobody_has_used_it_for_longer_it_goes_and_the_book_keeps_what_it_c
 
     def gone() -> bool:
         said.append(pool.reap())
-        return "is taken away" in said[-1]
+        return "Destroying stack" in said[-1]
 
     eventually(gone, 60 * (LIMIT_MINUTES + 4), "the pool is taken away")
-    assert "is taken away: r1 has been idle for at least 6 min; the limit is 5 min." in said[-1]
+    assert f"Destroying stack {pool.stack}: r1 has been idle for at least 6 min; the limit is 5 min." in said[-1]
     assert "is destroyed" in said[-1]
     assert "rented" not in cluster.run("head", "sinfo -h -o %R")
     assert not subprocess.run(
@@ -153,4 +153,4 @@ def test_when_nobody_has_used_it_for_longer_it_goes_and_the_book_keeps_what_it_c
     r1 = costs(cluster)["r1"]
     assert not r1["there"]
     assert r1["month"] > 36 * LIMIT_MINUTES / 60
-    assert "is kept: it has no resources." in pool.reap()
+    assert f"Keeping stack {pool.stack}: it has no resources." in pool.reap()

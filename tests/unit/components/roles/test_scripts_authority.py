@@ -177,7 +177,8 @@ def test_who_cannot_be_reached_is_named_and_until_it_is_all_trust_both_and_show_
     head.write("/away", "b1")
     done = turn(head, "2")
     assert (done.returncode, done.stdout) == (
-        1, "the SSH authority is being changed, and b1 did not take part yet: until then all machines also trust the last one\n",
+        1, "the SSH authority is being changed, and b1 did not take part yet: "
+        "until then all machines also trust the last one\n",
     ), done.stderr  # fmt: skip
     assert authority(head) == before
     assert len(trusted(head)) == len(trusted(member(head, "a1"))) == 2

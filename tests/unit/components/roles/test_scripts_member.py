@@ -135,7 +135,7 @@ def test_a_node_that_nobody_can_reach_is_no_member_and_its_firewall_is_named(
     done = member("up", NODE_FIREWALL="ufw+nftables")
     assert done.returncode == 1
     assert "nothing answers on b1 at its tailnet address, 100.64.0.7 port 6818" in done.stderr
-    assert "a firewall on " "the machine (found: ufw, nftables), tailscale's shields-up" in done.stderr
+    assert "a firewall on the machine (found: ufw, nftables), tailscale's shields-up" in done.stderr
     assert "allow input on tailscale0" in done.stderr
     assert "the tailnet's policy lets the cluster's machines reach one another" in done.stderr
     assert "fabric: tailnet" not in done.stderr
