@@ -105,7 +105,7 @@ def _is_allowed(port: str, fabric: str, rdma: str) -> bool:
 
 
 def complaint(expected: Expected, used: Transport) -> str | None:
-    """Return the problem with the transport that was used, and a remedy; None if there is none."""
+    """Return the problem with the transport that was used, and a remedy; None without a problem."""
     if expected.transport is None or used.name is None:
         return None
     names = {name.removesuffix(_GPUDIRECT) for name in used.name.split(", ")}

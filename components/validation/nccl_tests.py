@@ -33,7 +33,7 @@ _TYPE_BYTES = {
 
 @dataclass(frozen=True)
 class Timing:
-    """One half of a row: `wrong` counts wrong elements, None without a count; `checked` tells if they were compared."""
+    """One half of a row: `wrong` counts wrong elements, None without a count; `checked` is False without a check."""
 
     time_us: float
     algbw_gb_per_s: float

@@ -33,7 +33,7 @@ class Task:
     """This node's part in the job.
 
     fabric      fabric interface that it shares with the next node; empty if they share only the tailnet
-    own_fabric  fabric interface of its own site
+    own_fabric  fabric interface of its site
     """
 
     name: str

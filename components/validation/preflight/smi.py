@@ -86,7 +86,7 @@ def read_smi(text: str) -> Smi | None:
         return None
     whole = end > begin
     if not whole:
-        # Of a truncated answer, keep the GPUs that are complete.
+        # Keep the complete GPUs of a truncated answer.
         end = text.rfind("</gpu>") + len("</gpu>")
         if end <= begin:
             return None
