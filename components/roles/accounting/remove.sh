@@ -1,6 +1,6 @@
 #!/bin/bash
 # uses: accounting/paths machine/retire slurm/folder
-# Remove slurmdbd and its database; a database with jobs keep. tailrack-leave contains this, so it uses nothing from
+# Remove slurmdbd and its database; a database with jobs stays. tailrack-leave contains this, so it uses nothing from
 # base.sh.
 
 # Succeed if the database has a job, or if it does not answer.

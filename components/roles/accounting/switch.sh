@@ -17,7 +17,7 @@ release_files_lock() { exec 8>&-; }
 uses_slurmdbd() { scontrol show config | grep '^AccountingStorageType *= *accounting_storage/slurmdbd' >/dev/null; }
 
 # A slurmctld that started without slurmdbd has given the cluster a number. If slurmdbd's number is another one, it
-# always exits with CLUSTER ID MISMATCH (old_name 25.11; src/slurmctld/controller.c). Without a number it takes
+# always exits with CLUSTER ID MISMATCH (before 25.11; src/slurmctld/controller.c). Without a number it takes
 # slurmdbd's.
 remove_cluster_number() {
     as_user slurm 10 4096 sed -i 's/|.*//' "$CLUSTER_NAME_FILE" </dev/null
