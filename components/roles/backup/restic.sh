@@ -4,10 +4,10 @@
 
 # Run restic: folder, time limit in seconds, arguments.
 backup_restic() {
-    local folder=$1 limit=$2 way=()
+    local folder=$1 limit=$2 options=()
     shift 2
-    [ ! -e "$folder/ssh_config" ] || way=(-o "sftp.command=ssh -F $folder/ssh_config tailrack-backup-target -s sftp")
-    HOME=/root AWS_SHARED_CREDENTIALS_FILE=$folder/credentials timeout -k 10 "$limit" restic "${way[@]}" \
+    [ ! -e "$folder/ssh_config" ] || options=(-o "sftp.command=ssh -F $folder/ssh_config tailrack-backup-target -s sftp")
+    HOME=/root AWS_SHARED_CREDENTIALS_FILE=$folder/credentials timeout -k 10 "$limit" restic "${options[@]}" \
         --repo "$(cat "$folder/repository")" --password-file "$folder/password" --cache-dir /var/cache/tailrack-backup "$@"
 }
 
