@@ -1,1 +1,1 @@
-"""The fabric of a site: the network on which its nodes reach one another directly, and how jobs come to use it."""
+"""The fabric of a site: the network that connects its nodes directly, and its use by jobs."""

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Who may ask this machine to take part in a proof: the head node, known by its address in the tailnet.
+# Write the tailnet address of the head node, the only machine whose requests for a proof this one accepts.
 #
-# HEAD_ADDRESS   the head node's
+# HEAD_ADDRESS   tailnet address of the head node
 
 fabric_check_path() { ensure_file "$STATE_DIR/head-address" 0644 root:root "$HEAD_ADDRESS"; }

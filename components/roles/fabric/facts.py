@@ -1,4 +1,4 @@
-"""What a machine reports of its networks, and what the head node does of proving them."""
+"""Readers of the facts about a machine's networks, and of the head node's proof of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from components.settings.network_names import DEVICE, INTERFACE, TAILNET
 
 
 def _address(value: object) -> str:
-    """An IPv4 address with its prefix length that is none of the tailnet."""
+    """Read an IPv4 address with its prefix length that is not the tailnet's."""
     if not isinstance(value, str) or "/" not in value:
         raise ValueError
     address = ipaddress.IPv4Interface(value)
@@ -32,7 +32,7 @@ def _node_and_interface(value: object) -> list[str]:
 
 
 def proven(value: object) -> dict[str, Any] | None:
-    """Read what came of proving a node's fabric (groups.py); None on the tailnet."""
+    """Read the result of proving a node's fabric (groups.py); None on the tailnet."""
     if value is None:
         return None
     if not isinstance(value, dict):
@@ -54,7 +54,7 @@ _RDMA: Mapping[str, Reader] = {
     "port": whole(1, 255),
     "interface": _interface_or_none,
     "link": matching("|".join(LINKS)),
-    "rail": whole(-1, 255),  # a number of a GPU, or none
+    "rail": whole(-1, 255),  # the number of a GPU, or -1 for none
 }
 _PROVEN: Mapping[str, Reader] = {
     "interfaces": list_of(_interface),
@@ -64,5 +64,5 @@ _PROVEN: Mapping[str, Reader] = {
     "error": text(4000),
 }
 
-# What may be its site's fabric: interfaces with addresses (networks.py), RDMA ports (rails.py).
+# The candidates for its site's fabric: interfaces with addresses (networks.py), RDMA ports (rails.py).
 networks = object_of({"interfaces": list_of(object_of(_INTERFACE)), "rdma": list_of(object_of(_RDMA), MOST_DEVICES)})

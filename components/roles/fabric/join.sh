@@ -1,31 +1,31 @@
 #!/bin/bash
-# What may be the fabric of this machine, and the service by which it takes part in proving it. After the tailnet and
-# the munge key are there; the program comes with the step.
+# Find the networks that may be this machine's fabric, and install the service that takes part in proofs. This runs
+# after the tailnet and the munge key are set up; the step carries the program.
 #
 # NODE_FABRIC   `auto`, `tailnet`, or the name of an interface
-# NODE_RDMA     `auto`, `none`, or names of RDMA devices with commas between
+# NODE_RDMA     `auto`, `none`, or names of RDMA devices, separated by commas
 
 FABRIC_PROGRAM=/usr/local/lib/tailrack/fabric.py
 
-# On the tailnet's address alone, which may not be there yet at a boot.
-answer_for_fabric() {
+# Listen on the tailnet's address only (FreeBind, because it may not exist yet at boot).
+serve_fabric() {
     CHANGED=
     ensure_file /etc/systemd/system/tailrack-fabric.socket 0644 root:root "[Unit]
-Description=The head node may ask this machine to prove its fabric
+Description=Accept the head node's requests to prove the fabric
 
 [Socket]
 ListenStream=$(tailscale ip -4):6816
 FreeBind=yes
 Accept=yes
 MaxConnections=32
-# Else whoever connects often enough would have it closed for good.
+# Otherwise many connections would make systemd close the socket for good.
 TriggerLimitIntervalSec=0
 
 [Install]
 WantedBy=sockets.target"
     ensure_file /etc/systemd/system/tailrack-fabric@.service 0644 root:root "[Unit]
-Description=Proves the fabric with another node
-# One that is refused says so in the journal, and leaves no failed unit behind.
+Description=Prove the fabric with another node
+# A refused request is only an entry in the journal, not a failed unit.
 CollectMode=inactive-or-failed
 
 [Service]
@@ -44,12 +44,12 @@ CapabilityBoundingSet=CAP_NET_RAW"
 }
 
 fabric_join() {
-    local found='{"interfaces": [], "rdma": []}'
+    local networks='{"interfaces": [], "rdma": []}'
     if compgen -G '/sys/class/infiniband/*' >/dev/null; then ensure_packages ibverbs-utils; fi
-    answer_for_fabric
+    serve_fabric
     if [ "$NODE_FABRIC" != tailnet ]; then
-        found=$("$FABRIC_PROGRAM" interfaces "$NODE_FABRIC" "$NODE_RDMA") || fail "$found" \
-            "correct fabric: or rdma: of $HOST_NAME's site: auto, or what its nodes have ('ip -brief address', 'ls /sys/class/infiniband')"
+        networks=$("$FABRIC_PROGRAM" interfaces "$NODE_FABRIC" "$NODE_RDMA") || fail "$networks" \
+            "correct fabric: or rdma: of $HOST_NAME's site: use auto, or names that its nodes have ('ip -brief address', 'ls /sys/class/infiniband')"
     fi
-    result fabric "$found"
+    result fabric "$networks"
 }

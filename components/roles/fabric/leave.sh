@@ -1,6 +1,6 @@
 #!/bin/bash
 # uses: machine/retire
-# Nothing answers any more, and nothing of ours is in the way of another cluster's jobs.
+# Remove the service and the files for jobs, which could disturb another cluster's jobs.
 
 fabric_leave() {
     retire tailrack-fabric-again.timer tailrack-fabric-again.service tailrack-fabric.socket tailrack-fabric@.service

@@ -1,4 +1,4 @@
-"""The network interfaces of a machine that may be its site's fabric; its RDMA ports are in rails.py."""
+"""The network interfaces of a machine that may be its site's fabric. rails.py has its RDMA ports."""
 
 import ipaddress
 import json
@@ -12,7 +12,7 @@ from components.settings.network_names import INTERFACE
 
 MOST_INTERFACES = 16
 MOST_AT_ONCE = MOST_INTERFACES**2  # pairs of two machines' interfaces
-# Mb/s; what is more is a driver's word for "unknown".
+# Mb/s; drivers report more for an unknown speed.
 MOST_SPEED = 10**7
 ETHERNET, INFINIBAND = 1, 32  # ARPHRD_ of if_arp.h
 NET, VERBS = Path("/sys/class/net"), Path("/sys/class/infiniband")
@@ -22,16 +22,16 @@ Thing = dict[str, Any]
 
 
 class FabricError(Exception):
-    """What happened, in words for the one who wrote the config."""
+    """An error; its text is for the administrator."""
 
 
-def told(*command: str) -> Any:
-    """What a command says in JSON."""
+def json_output(*command: str) -> Any:
+    """Run a command and return its JSON output."""
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout or "[]")
 
 
 def read(path: Path) -> str:
-    """The text of a file of sysfs; empty where it has none to give."""
+    """Return the text of a file in sysfs; empty if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8").strip()
     except OSError:
@@ -39,33 +39,33 @@ def read(path: Path) -> str:
 
 
 def may_be_fabric(name: str, address: ipaddress.IPv4Interface, is_default: bool) -> bool:
-    """Whether `auto` looks at an interface: a network card's, with a private address. Data on it is not encrypted."""
+    """Return whether `auto` considers an interface: a network card with a private address (data is not encrypted)."""
     card = read(NET / name / "type") in (str(ETHERNET), str(INFINIBAND))
-    # Bridges of containers and virtual machines lead to those alone; one that leads out is the machine's network.
-    own_bridge = (NET / name / "bridge").exists() and not is_default
+    # A bridge reaches only local containers and virtual machines, unless the default route uses it.
+    inner_bridge = (NET / name / "bridge").exists() and not is_default
     private = address.ip.is_private and not address.ip.is_link_local and not address.ip.is_loopback
-    return card and not own_bridge and private and address.ip not in TAILNET_RANGE
+    return card and not inner_bridge and private and address.ip not in TAILNET_RANGE
 
 
 def interfaces(setting: str, with_rdma: Collection[str]) -> list[Thing]:
-    """The interfaces that may be a fabric's; FabricError where the one asked for is not here.
+    """Return the interfaces that may be a fabric's; raise FabricError if the configured one does not exist.
 
-    with_rdma   names of those that an RDMA port has
+    with_rdma   names of interfaces with an RDMA port
     """
-    defaults = {route.get("dev") for route in told("ip", "-json", "-4", "route", "show", "default")}
-    found, all_names = [], []
-    for link in told("ip", "-json", "-4", "address", "show", "up"):
-        # Some versions of ip leave an empty object in the place of a link without such an address.
+    defaults = {route.get("dev") for route in json_output("ip", "-json", "-4", "route", "show", "default")}
+    result, all_names = [], []
+    for link in json_output("ip", "-json", "-4", "address", "show", "up"):
+        # Some versions of ip print an empty object for a link without such an address.
         name = link.get("ifname", "")
-        here = [each for each in link.get("addr_info", ()) if each["family"] == "inet"]
-        all_names += [name] if here and name not in ("lo", "tailscale0") else []
-        if not here or not re.fullmatch(INTERFACE, name) or setting not in ("auto", name):
+        addresses = [entry for entry in link.get("addr_info", ()) if entry["family"] == "inet"]
+        all_names += [name] if addresses and name not in ("lo", "tailscale0") else []
+        if not addresses or not re.fullmatch(INTERFACE, name) or setting not in ("auto", name):
             continue
-        address = ipaddress.IPv4Interface(f"{here[0]['local']}/{here[0]['prefixlen']}")
+        address = ipaddress.IPv4Interface(f"{addresses[0]['local']}/{addresses[0]['prefixlen']}")
         if setting == "auto" and not may_be_fabric(name, address, name in defaults):
             continue
         speed = read(NET / name / "speed")
-        found.append(
+        result.append(
             {
                 "name": name,
                 "address": str(address),
@@ -74,15 +74,15 @@ def interfaces(setting: str, with_rdma: Collection[str]) -> list[Thing]:
                 "rdma": name in with_rdma,
             }
         )
-    if setting != "auto" and not found:
+    if setting != "auto" and not result:
         raise FabricError(f"there is no interface {setting} with an IPv4 address here ({', '.join(all_names)})")
-    return found[:MOST_INTERFACES]
+    return result[:MOST_INTERFACES]
 
 
 def gid_index(device: str, port: int) -> int | None:
-    """The entry of a RoCE port's table for version 2 with an IPv4 address; None for InfiniBand, which needs none."""
+    """Return the GID index of RoCE v2 with an IPv4 address; None for InfiniBand, which does not need one."""
     folder = VERBS / device / "ports" / str(port)
-    for path in sorted((folder / "gid_attrs/types").glob("*"), key=lambda each: int(each.name)):
+    for path in sorted((folder / "gid_attrs/types").glob("*"), key=lambda path: int(path.name)):
         if read(path) == "RoCE v2" and read(folder / "gids" / path.name).startswith("0000:0000:0000:0000:0000:ffff"):
             return int(path.name)
     return None

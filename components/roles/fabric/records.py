@@ -1,4 +1,4 @@
-"""What the head node keeps of its members' fabric, one file a node, and what of it Slurm brings to every node."""
+"""The head node's records of its nodes' fabric, and the part of them that Slurm distributes to all nodes."""
 
 import contextlib
 import fcntl
@@ -10,25 +10,27 @@ from typing import TextIO
 
 from components.roles.fabric.networks import FabricError, Thing
 
-LOCK_SECONDS = 60.0  # it is held for the time of reading and writing a few files
-# Where a part of a group has its network: RDMA has none.
+LOCK_SECONDS = 60.0  # the lock covers reading and writing a few files
+# The network of an RDMA group, which has none.
 NO_NETWORK = "-"
 
 
 def take(file: TextIO, deadline: float) -> None:
-    """Lock a file that others may have locked; FabricError where they have it still at the deadline."""
+    """Lock a file; raise FabricError if another process still holds the lock at the deadline."""
     while True:
         try:
             return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > deadline:
-                what = f"another process has held {file.name} for {LOCK_SECONDS:g} s (see fuser -v), then run up again"
-                raise FabricError(what) from None
+                message = (
+                    f"another process has held {file.name} for {LOCK_SECONDS:g} s; see fuser -v, then run up again"
+                )
+                raise FabricError(message) from None
         time.sleep(0.05)
 
 
 class Records:
-    """The records of all members: <node>/fabric.json, and for Slurm <node>/fabric."""
+    """The records of all nodes: <node>/fabric.json, and <node>/fabric for Slurm."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -36,15 +38,15 @@ class Records:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         self.folder.mkdir(parents=True, exist_ok=True)
-        # Where only its owner can open it: whoever can open a file can lock it.
-        place = self.folder.parent / "lock"
-        place.mkdir(mode=0o700, exist_ok=True)
-        with (place / "fabric").open("w") as file:
+        # In a folder that only root can open: any process that can open a file can lock it.
+        folder = self.folder.parent / "lock"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        with (folder / "fabric").open("w") as file:
             take(file, time.monotonic() + LOCK_SECONDS)
             yield
 
     def load(self, node: str) -> Thing | None:
-        """A node's record; None where there is none that can be read."""
+        """Return a node's record; None if it has no readable one."""
         try:
             record = json.loads((self.folder / node / "fabric.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -52,40 +54,40 @@ class Records:
         return record if isinstance(record, dict) else None
 
     def others(self, mine: Thing) -> list[Thing]:
-        """The other nodes of its site that are asked for the same, the oldest first."""
+        """Return the other nodes of its site with the same setting, the oldest first."""
         names = [path.parent.name for path in self.folder.glob("*/fabric.json")]
-        found = [record for name in names if name != mine["node"] and (record := self.load(name))]
-        same = [record for record in found if all(record[key] == mine[key] for key in ("site", "setting"))]
+        records = [record for name in names if name != mine["node"] and (record := self.load(name))]
+        same = [record for record in records if all(record[key] == mine[key] for key in ("site", "setting"))]
         return sorted(same, key=lambda record: (record["since"], record["node"]))
 
-    def put_back(self, node: str, before: Thing | None) -> None:
-        """Have a node's record be what it was, or none."""
-        if before:
-            self.save(before)
+    def put_back(self, node: str, old_record: Thing | None) -> None:
+        """Restore a node's old record, or remove it."""
+        if old_record:
+            self.save(old_record)
             return
         for name in ("fabric.json", "fabric"):
             (self.folder / node / name).unlink(missing_ok=True)
 
     def save(self, record: Thing) -> None:
-        """Note a node's record, unless the node has left meanwhile and its folder with it."""
-        place = self.folder / record["node"]
-        if not place.is_dir():
+        """Write a node's record, unless the node has left and its folder is gone."""
+        folder = self.folder / record["node"]
+        if not folder.is_dir():
             return
-        write(place / "fabric.json", json.dumps(record, sort_keys=True))
-        write(place / "fabric", "".join(f"{line}\n" for line in lines(record)))
+        write(folder / "fabric.json", json.dumps(record, sort_keys=True))
+        write(folder / "fabric", "".join(f"{line}\n" for line in lines(record)))
 
 
 def write(path: Path, text: str) -> None:
-    """Nobody reads half of it."""
+    """Write a file so that no reader sees an incomplete one."""
     fresh = path.with_name(f".{path.name}.fresh")
     fresh.write_text(text, encoding="utf-8")
     fresh.replace(path)
 
 
 def lines(record: Thing) -> list[str]:
-    """A node's networks as comments of topology.conf, which Slurm brings to every node (read by task-prolog).
+    """Return a node's networks as comments of topology.conf, which Slurm distributes and task-prolog reads.
 
-    `# fabric NODE RANK GROUP INTERFACE NETWORK RDMA`: `-` is the RDMA of a network, and the NETWORK of RDMA.
+    `# fabric NODE RANK GROUP INTERFACE NETWORK RDMA`: RDMA is `-` for an IP group, NETWORK is `-` for an RDMA group.
     """
     return [
         " ".join(["# fabric", record["node"], str(group["rank"]), name, group["interface"], group["network"],

@@ -1,7 +1,7 @@
 #!/bin/bash
-# uses: fabric/place
-# The fabric of a node, before its line goes into Slurm's files.
+# uses: fabric/prove
+# Prove the fabric of a node before its line goes into Slurm's files.
 #
-# NODE_ADDRESS   its tailnet address
+# NODE_ADDRESS   tailnet address of the node
 
-fabric_register() { place_in_fabric "$NODE_ADDRESS"; }
+fabric_register() { prove_fabric "$NODE_ADDRESS"; }

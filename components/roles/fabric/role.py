@@ -1,4 +1,4 @@
-"""The fabric of a site: found on each machine, proven between two, given to jobs by Slurm (docs/decisions/0012)."""
+"""The fabric of a site: found on each machine, proven between two nodes, used by jobs (docs/decisions/0012)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from components.roles.role import File, Role, SlurmKey, template
 
 PROGRAM = "/usr/local/lib/tailrack/fabric.py"
 TASK_PROLOG = "/usr/local/lib/tailrack/task-prolog"
-# Where the head node asks a machine to prove its fabric; on the tailnet alone, like Slurm's own.
+# Machines take the head node's requests to prove a fabric at this port, on the tailnet only.
 PORT = "6816"
 
-# A program beside slurmctld, whose text comes with the head node's step, and its timer.
+# A program on the head node (its text comes with the head node's step), and its timer.
 AGAIN = "tailrack-fabric-again"
 
 
 def role(_settings: ClusterSettings) -> Role:
-    """Its program is on every machine before the head node knows the machine: one that is there already is asked."""
+    """Return the role. Every machine has the program before it registers, because the head node then runs a proof."""
     return Role(
         "fabric",
         after=("tailnet", "munge"),
@@ -37,7 +37,8 @@ def role(_settings: ClusterSettings) -> Role:
         facts={"join": {"fabric": networks}, "head": {"fabric": proven}, "register": {"fabric": proven}},
         slurm_conf={
             "TaskProlog": SlurmKey(
-                TASK_PROLOG, "jobs would not be told which network NCCL and MPI are to use, and use any or none"
+                TASK_PROLOG,
+                "jobs would not know the network for NCCL and MPI, and could use a wrong one or none",
             )
         },
         ports=(PORT,),

@@ -1,4 +1,4 @@
-"""The fabric of a site as its nodes have proven it. Pure."""
+"""The proven fabric of a site, from the facts of its nodes. Pure functions."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ TAILNET_INTERFACE = "tailscale0"
 
 
 def interfaces_of(proven: Mapping[str, Mapping[str, Any] | None]) -> dict[str, list[str]]:
-    """Return each node's interfaces, the best first; none on the tailnet alone.
+    """Return each node's interfaces, the best first; none if it has only the tailnet.
 
-    proven   by node of one site what came of proving its fabric (components/roles/fabric/groups.py)
+    proven   for each node of one site, the result of proving its fabric (components/roles/fabric/groups.py)
     """
     interfaces: dict[str, list[str]] = {}
-    for node, found in proven.items():
-        # The first of a site has nobody to prove its own with; those who come later tell of it.
-        told = [*((node, name) for name in found["interfaces"]), *found["with"]] if found else []
-        for other, name in told:
-            known = interfaces.setdefault(other, [])
-            known += [name] if name not in known else []
+    for node, result in proven.items():
+        # The first node of a site had no node to prove its interfaces with; later nodes report them in "with".
+        pairs = [*((node, name) for name in result["interfaces"]), *result["with"]] if result else []
+        for owner, name in pairs:
+            names = interfaces.setdefault(owner, [])
+            names += [name] if name not in names else []
     return interfaces
 
 
 def shared_interface(nodes: Collection[str], proven: Mapping[str, Mapping[str, Any] | None]) -> str:
-    """Return the interfaces that the nodes' sockets should use, with commas between: most often one name on all.
+    """Return the names of the interfaces that sockets of the nodes should use, separated by commas.
 
-    The tailnet's where one of them has no other.
+    The tailnet's interface if one of the nodes has no other.
     """
-    found = interfaces_of(proven)
-    if not all(found.get(node) for node in nodes):
+    interfaces = interfaces_of(proven)
+    if not all(interfaces.get(node) for node in nodes):
         return TAILNET_INTERFACE
-    return ",".join(sorted({found[node][0] for node in nodes}))
+    return ",".join(sorted({interfaces[node][0] for node in nodes}))

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from components.roles.fabric import carrying, fabric, groups, networks, proof, rails
+from components.roles.fabric import fabric, groups, networks, proof, proof_transfer, rails
 from components.roles.fabric.networks import FabricError, Thing
 from components.roles.fabric.proof import SilentError
 from components.roles.fabric.records import Records
@@ -27,7 +27,7 @@ from tests.unit.project.test_rules import imports
 ETH0 = {"default_route": True, "speed": 10000, "rdma": False}
 FAST = {"default_route": False, "speed": 400000, "rdma": True}
 PROGRAM = python_program("components.roles.fabric.fabric", "sys.argv[1:]")
-TOKEN = "a" * carrying.TOKEN_CHARACTERS
+TOKEN = "a" * proof_transfer.TOKEN_CHARACTERS
 
 
 def interface(name: str, network: int, host: int, **more: Any) -> Thing:
@@ -47,7 +47,7 @@ class Site:
         self.silent: set[str] = set()
         self.cut: set[str] = set()  # networks' numbers that carry nothing
         self.rdma = True
-        monkeypatch.setattr(groups, "proven", self._proven)
+        monkeypatch.setattr(groups, "prove", self._proven)
 
     def _proven(self, mine: Thing, theirs: Thing) -> tuple[list[tuple[Thing, Thing]], list[tuple[Thing, Thing]]]:
         self.asked.append((mine["node"], theirs["node"]))
@@ -57,16 +57,16 @@ class Site:
             (own, other)
             for own in mine["interfaces"]
             for other in theirs["interfaces"]
-            if proof.worth_a_try(own, other, mine["setting"])
+            if proof.may_share_network(own, other, mine["setting"])
             and own["address"].split(".")[1] == other["address"].split(".")[1]
             and own["address"].split(".")[1] not in self.cut
         ]
-        return pairs, rails.paired(mine["rdma"], theirs["rdma"]) if self.rdma else []
+        return pairs, rails.pair_ports(mine["rdma"], theirs["rdma"]) if self.rdma else []
 
     def join(self, node: str, *interfaces: Thing, setting: str = "auto", rdma: tuple[str, ...] = ()) -> Thing:
         devices = [port(name) for name in rdma]
         what = {"node": node, "site": "rack", "setting": setting, "address": f"100.64.0.{len(node)}"}
-        return groups.place(self.records, {**what, "interfaces": list(interfaces), "rdma": devices})
+        return groups.prove_node(self.records, {**what, "interfaces": list(interfaces), "rdma": devices})
 
     def leave(self, node: str) -> None:
         for path in (self.records.folder / node).iterdir():
@@ -138,12 +138,12 @@ def test_what_could_not_be_proven_is_proven_once_somebody_answers(site: Site) ->
     site.join("a1", interface("eth0", 1, 1))
     site.silent = {"a1"}
     assert site.join("a2", interface("eth0", 1, 2))["note"]
-    assert groups.again(site.records) == {"proven": [], "left": ["a2"]}
+    assert groups.prove_again(site.records) == {"proven": [], "left": ["a2"]}
     site.silent = set()
-    assert groups.again(site.records) == {"proven": ["a2"], "left": []}
+    assert groups.prove_again(site.records) == {"proven": ["a2"], "left": []}
     assert list(site.groups().values()) == [{"a1", "a2"}]
     asked = len(site.asked)
-    assert groups.again(site.records) == {"proven": [], "left": []}
+    assert groups.prove_again(site.records) == {"proven": [], "left": []}
     assert len(site.asked) == asked, "what is proven is left alone"
 
 
@@ -152,8 +152,8 @@ def test_what_carried_nothing_is_no_more_asked_for(site: Site) -> None:
     site.silent = {"a1"}
     site.join("a2", interface("eth0", 1, 2))
     site.silent, site.cut = set(), {"1"}
-    assert groups.again(site.records)["proven"] == []
-    assert groups.again(site.records) == {"proven": [], "left": []}
+    assert groups.prove_again(site.records)["proven"] == []
+    assert groups.prove_again(site.records) == {"proven": [], "left": []}
 
 
 def join_while_silent(site: Site) -> None:
@@ -176,8 +176,8 @@ def test_a_node_that_does_not_answer_itself_keeps_no_other_from_its_proof(
             raise FabricError("a2 does not answer")
         return answers(mine, theirs)
 
-    monkeypatch.setattr(groups, "proven", proven)
-    assert groups.again(site.records) == {"proven": ["a3"], "left": ["a2"]}
+    monkeypatch.setattr(groups, "prove", proven)
+    assert groups.prove_again(site.records) == {"proven": ["a3"], "left": ["a2"]}
 
 
 def test_no_time_is_spent_beyond_what_is_given_to_what_is_proven_once_more(
@@ -186,7 +186,7 @@ def test_no_time_is_spent_beyond_what_is_given_to_what_is_proven_once_more(
     join_while_silent(site)
     monkeypatch.setattr(groups, "AGAIN_SECONDS", 0.0)
     asked = len(site.asked)
-    assert sorted(groups.again(site.records)["left"]) == ["a2", "a3"]
+    assert sorted(groups.prove_again(site.records)["left"]) == ["a2", "a3"]
     assert len(site.asked) == asked
 
 
@@ -204,8 +204,8 @@ def test_a_node_that_leaves_while_its_network_is_proven_leaves_nothing(
         (site.records.folder / "a2").rmdir()
         return answers(mine, theirs)
 
-    monkeypatch.setattr(groups, "proven", proven)
-    groups.again(site.records)
+    monkeypatch.setattr(groups, "prove", proven)
+    groups.prove_again(site.records)
     assert not (site.records.folder / "a2").exists()
 
 
@@ -270,7 +270,7 @@ def test_two_that_join_at_once_end_up_in_one_group(site: Site, monkeypatch: pyte
             meeting.wait()
         return known(mine, theirs)
 
-    monkeypatch.setattr(groups, "proven", together)
+    monkeypatch.setattr(groups, "prove", together)
     joins = [
         threading.Thread(target=site.join, args=(node, interface("eth0", 1, host)))
         for host, node in ((2, "a2"), (3, "a3"))
@@ -317,14 +317,14 @@ def test_a_network_of_one_address_a_node_is_called_by_its_interface() -> None:
 
 
 def test_one_mebibyte_goes_there_and_comes_back() -> None:
-    with carrying.Listener(TOKEN, [["lo", "127.0.0.1"], ["lo", "127.0.0.2"]], []) as listener:
+    with proof_transfer.Listener(TOKEN, [["lo", "127.0.0.1"], ["lo", "127.0.0.2"]], []) as listener:
         end, other = socket.socketpair()
         serving = threading.Thread(target=listener.serve, args=(end,))
         serving.start()
-        assert set(listener.ports) <= set(carrying.PORTS)
+        assert set(listener.ports) <= set(proof_transfer.PORTS)
         pairs = [["lo", "127.0.0.1", "127.0.0.2", listener.ports[1]], ["lo", "127.0.0.1", "127.0.0.1", 1]]
-        assert carrying.connect(TOKEN, pairs, "", []) == {"carried": [True, False], "rdma": []}
-        assert carrying.connect("b" * len(TOKEN), pairs[:1], "", [])["carried"] == [False]
+        assert proof_transfer.connect(TOKEN, pairs, "", []) == {"carried": [True, False], "rdma": []}
+        assert proof_transfer.connect("b" * len(TOKEN), pairs[:1], "", [])["carried"] == [False]
         other.close()
         serving.join(5)
         assert not serving.is_alive()
@@ -337,11 +337,11 @@ def answering(answer: Callable[[bytes], bytes]) -> tuple[int, threading.Thread]:
 
     def run() -> None:
         with door, door.accept()[0] as connection:
-            connection.sendall(carrying.greeting(TOKEN))
+            connection.sendall(proof_transfer.greeting(TOKEN))
             data = b""
-            while len(data) < carrying.TOKEN_CHARACTERS + BYTES and (more := connection.recv(2**16)):
+            while len(data) < proof_transfer.TOKEN_CHARACTERS + BYTES and (more := connection.recv(2**16)):
                 data += more
-            connection.sendall(answer(data[carrying.TOKEN_CHARACTERS :]))
+            connection.sendall(answer(data[proof_transfer.TOKEN_CHARACTERS :]))
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -361,16 +361,18 @@ def answering(answer: Callable[[bytes], bytes]) -> tuple[int, threading.Thread]:
 )
 def test_only_the_same_bytes_prove_a_network(answer: Callable[[bytes], bytes], proves: bool) -> None:
     port, thread = answering(answer)
-    assert carrying.carry(TOKEN, "lo", "127.0.0.1", "127.0.0.1", port) is proves
+    assert proof_transfer.carry(TOKEN, "lo", "127.0.0.1", "127.0.0.1", port) is proves
     thread.join(5)
 
 
 def test_who_does_not_listen_for_this_proof_is_told_nothing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as door:
-        asking = threading.Thread(target=carrying.carry, args=(TOKEN, "lo", "127.0.0.1", "127.0.0.1", port_at(door)))
+        asking = threading.Thread(
+            target=proof_transfer.carry, args=(TOKEN, "lo", "127.0.0.1", "127.0.0.1", port_at(door))
+        )
         asking.start()
         with door.accept()[0] as connection:
-            connection.sendall(carrying.greeting("b" * len(TOKEN)))
+            connection.sendall(proof_transfer.greeting("b" * len(TOKEN)))
             assert connection.recv(1) == b""
         asking.join(5)
         assert not asking.is_alive()
@@ -380,8 +382,8 @@ def test_a_port_that_somebody_has_is_left_to_them(monkeypatch: pytest.MonkeyPatc
     with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as free:
         ports = [port_at(taken), port_at(free)]
         free.close()
-        monkeypatch.setattr(carrying, "PORTS", ports)
-        with carrying.Listener(TOKEN, [["lo", "127.0.0.1"], ["lo", "127.0.0.1"]], []) as listener:
+        monkeypatch.setattr(proof_transfer, "PORTS", ports)
+        with proof_transfer.Listener(TOKEN, [["lo", "127.0.0.1"], ["lo", "127.0.0.1"]], []) as listener:
             assert sorted(listener.ports) == [0, ports[1]]
 
 
@@ -390,7 +392,7 @@ def port_at(door: socket.socket) -> int:
 
 
 def test_an_address_that_is_not_here_any_more_is_told_as_port_0() -> None:
-    with carrying.Listener(TOKEN, [["lo", "192.0.2.1"], ["no-such-card", "127.0.0.1"]], []) as listener:
+    with proof_transfer.Listener(TOKEN, [["lo", "192.0.2.1"], ["no-such-card", "127.0.0.1"]], []) as listener:
         assert listener.ports == [0, 0]
 
 
@@ -426,8 +428,8 @@ def machines(munge: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     """Machines a1 and a2 on loopback, each answering as its socket unit does."""
     ends = {"a1": "127.0.0.11", "a2": "127.0.0.12"}
     # Loopback stands for both, the site's network and the tailnet.
-    monkeypatch.setattr(proof, "is_others", proof.is_address)
-    monkeypatch.setattr(proof, "is_members", proof.is_address)
+    monkeypatch.setattr(proof, "is_peer", proof.is_address)
+    monkeypatch.setattr(proof, "is_tailnet", proof.is_address)
     doors = []
     for node, address in ends.items():
         door = socket.create_server((address, proof.PORT))
@@ -459,7 +461,7 @@ def machines(munge: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
 
 
 def test_two_machines_prove_their_fabric_when_the_head_node_asks_both(machines: dict[str, Thing]) -> None:
-    carried, rdma = proof.proven(machines["a2"], machines["a1"])
+    carried, rdma = proof.prove(machines["a2"], machines["a1"])
     assert [(own["address"], other["address"]) for own, other in carried] == [("127.0.0.12/8", "127.0.0.11/8")]
     assert rdma == []
 
@@ -467,7 +469,7 @@ def test_two_machines_prove_their_fabric_when_the_head_node_asks_both(machines: 
 def test_rdma_is_proven_by_a_transfer_of_its_own(machines: dict[str, Thing], tmp_path: Path) -> None:
     for node in machines.values():
         node["rdma"] = [port(name) for name in ("mlx5_0", "mlx5_9")]
-    _, rdma = proof.proven(machines["a2"], machines["a1"])
+    _, rdma = proof.prove(machines["a2"], machines["a1"])
     assert [(own["device"], other["device"]) for own, other in rdma] == [("mlx5_0", "mlx5_0")]
     calls = (tmp_path / "pingpong").read_text().splitlines()
     assert all("-s 1048576" in call for call in calls)
@@ -479,9 +481,9 @@ def test_a_machine_that_is_not_there_is_silent_as_a_neighbour_and_an_error_as_th
 ) -> None:
     away = {**machines["a1"], "node": "a3", "address": "127.0.0.13"}
     with pytest.raises(SilentError, match=r"a3 at 127\.0\.0\.13"):
-        proof.proven(machines["a1"], away)
+        proof.prove(machines["a1"], away)
     with pytest.raises(FabricError, match=r"a3 does not answer at 127\.0\.0\.13:6816"):
-        proof.proven(away, machines["a1"])
+        proof.prove(away, machines["a1"])
 
 
 @pytest.mark.parametrize(
@@ -490,16 +492,16 @@ def test_a_machine_that_is_not_there_is_silent_as_a_neighbour_and_an_error_as_th
 def test_a_neighbour_that_answers_nonsense_is_silent_and_does_no_harm_to_the_node_that_joins(
     machines: dict[str, Thing], monkeypatch: pytest.MonkeyPatch, ports: str
 ) -> None:
-    sealed = proof.sealed
+    sealed = proof.seal
 
     def sealed_by_a1(value: Thing) -> str:
         if "rdma_ports" not in value:
             return sealed(value)
         return f'MUNGE:{{"nonce": "{value["nonce"]}", "rdma_ports": [], "ports": {ports}}}:'
 
-    monkeypatch.setattr(proof, "sealed", sealed_by_a1)
+    monkeypatch.setattr(proof, "seal", sealed_by_a1)
     with pytest.raises(SilentError, match=r"a1 at 127\.0\.0\.11"):
-        proof.proven(machines["a2"], machines["a1"])
+        proof.prove(machines["a2"], machines["a1"])
 
 
 def test_a_neighbour_that_answers_letter_by_letter_holds_nobody_for_longer_than_one_that_is_silent(
@@ -516,7 +518,7 @@ def test_a_neighbour_that_answers_letter_by_letter_holds_nobody_for_longer_than_
 
         dripping = threading.Thread(target=drip)
         dripping.start()
-        with proof.Asked("a3", "127.0.0.13", {"do": "listen"}) as asked:
+        with proof.Request("a3", "127.0.0.13", {"do": "listen"}) as asked:
             late = threading.Timer(3, over.set)
             late.start()
             with pytest.raises(TimeoutError):
@@ -533,7 +535,7 @@ def test_a_neighbour_that_answers_letter_by_letter_holds_nobody_for_longer_than_
 def test_a_request_for_more_than_any_machine_has_is_refused(munge: object, do: str, what: str) -> None:
     request = {"do": do, "to": "a1", "nonce": "1" * 32, "token": TOKEN, "interfaces": [], "pairs": [], "rdma": []}
     many = [["mlx5_0", 1]] * 257
-    asked = proof.sealed({**request, "server": "127.0.0.1", what: many})
+    asked = proof.seal({**request, "server": "127.0.0.1", what: many})
     with pytest.raises(FabricError, match="more than"):
         proof.serve("a1", io.StringIO(f"{asked}\n"), io.StringIO())
 
@@ -612,7 +614,7 @@ def test_nobody_but_the_head_node_asks_a_machine_to_take_part(munge: object, tmp
             socket.create_connection(door.getsockname(), source_address=(address, 0)) as asking,
             door.accept()[0] as end,
         ):
-            asking.sendall(f"{proof.sealed({**LISTEN, 'interfaces': []})}\n".encode())
+            asking.sendall(f"{proof.seal({**LISTEN, 'interfaces': []})}\n".encode())
             asking.shutdown(socket.SHUT_WR)
             words = [sys.executable, str(path), "serve", "a1", str(head)]
             done = subprocess.run(
@@ -624,17 +626,15 @@ def test_nobody_but_the_head_node_asks_a_machine_to_take_part(munge: object, tmp
         assert done.returncode == (0 if answer else 1)
         return answer or done.stderr
 
-    assert "127.0.0.22 asks, which is not the head node" in asked("127.0.0.22")
-    assert proof.opened(asked("127.0.0.21")) == {"ports": [], "rdma_ports": [], "nonce": "1" * 32}
+    assert "a request came from 127.0.0.22, which is not the head node" in asked("127.0.0.22")
+    assert proof.unseal(asked("127.0.0.21")) == {"ports": [], "rdma_ports": [], "nonce": "1" * 32}
     head.unlink()
     assert "head-address" in asked("127.0.0.21"), "before it knows its head node a machine answers nobody"
 
 
 def test_a_request_of_somebody_else_than_root_is_refused(munge: Callable[[int], None]) -> None:
     munge(6001)
-    request = proof.sealed(
-        {"do": "listen", "to": "a1", "nonce": "1" * 32, "token": TOKEN, "interfaces": [], "rdma": []}
-    )
+    request = proof.seal({"do": "listen", "to": "a1", "nonce": "1" * 32, "token": TOKEN, "interfaces": [], "rdma": []})
     said = io.StringIO()
     with pytest.raises(FabricError, match="root of the cluster"):
         proof.serve("a1", io.StringIO(f"{request}\n"), said)
@@ -648,7 +648,7 @@ def test_what_is_no_request_is_refused(munge: object, said: str) -> None:
 
 
 def test_a_request_to_another_machine_is_refused(munge: object) -> None:
-    request = proof.sealed({**LISTEN, "to": "a2"})
+    request = proof.seal({**LISTEN, "to": "a2"})
     with pytest.raises(FabricError, match="another machine"):
         proof.serve("a1", io.StringIO(f"{request}\n"), io.StringIO())
 
@@ -691,7 +691,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def told(*command: str) -> Any:
         return [{"dev": "ens5", "dst": "default"}] if "route" in command else shown
 
-    monkeypatch.setattr(networks, "told", told)
+    monkeypatch.setattr(networks, "json_output", told)
     return tmp_path
 
 
@@ -749,10 +749,10 @@ def test_what_no_program_could_be_told_of_is_left_out(machine: Path, monkeypatch
     (machine / "net/ens5/speed").write_text("4294967295\n")
     shown = [
         {},
-        *networks.told("address"),
+        *networks.json_output("address"),
         {"ifname": "my card", "addr_info": [{"family": "inet", "local": "10.7.0.1"}]},
     ]
-    monkeypatch.setattr(networks, "told", lambda *command: [] if "route" in command else shown)
+    monkeypatch.setattr(networks, "json_output", lambda *command: [] if "route" in command else shown)
     found = networks.interfaces("auto", {"ib0"})
     assert [(each["name"], each["speed"]) for each in found] == [("ens5", 0), ("ib0", 0)]
 

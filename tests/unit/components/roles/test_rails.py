@@ -30,7 +30,7 @@ class Rack:
         self.asked: list[tuple[str, str]] = []
         self.joined = 0
         self.cables: Cables = lambda own, other: True
-        monkeypatch.setattr(groups, "proven", self._proven)
+        monkeypatch.setattr(groups, "prove", self._proven)
 
     def _proven(self, mine: Thing, theirs: Thing) -> tuple[list[Any], list[Any]]:
         self.asked.append((mine["node"], theirs["node"]))
@@ -38,16 +38,16 @@ class Rack:
             (own, other)
             for own in mine["interfaces"]
             for other in theirs["interfaces"]
-            if proof.worth_a_try(own, other, mine["setting"])
+            if proof.may_share_network(own, other, mine["setting"])
         ]
-        ports = [pair for pair in rails.paired(mine["rdma"], theirs["rdma"]) if self.cables(*pair)]
+        ports = [pair for pair in rails.pair_ports(mine["rdma"], theirs["rdma"]) if self.cables(*pair)]
         return networks, ports
 
     def ports(self, machine: Machine, rdma: str = "auto") -> list[Thing]:
         """What its join step answers."""
         with self.monkeypatch.context() as patch:
             build(machine, self.folder / f"sys-{len(list(self.folder.iterdir()))}", patch)
-            return rails.chosen(rails.ports_up(), rdma)
+            return rails.select_ports(rails.ports_up(), rdma)
 
     def join(
         self,
@@ -65,7 +65,7 @@ class Rack:
         known = {"name": interface, "address": address, "default_route": False, "speed": 1000, "rdma": False}
         ports = [{**port, "island": island} for port in self.ports(machine, rdma)]
         what = {"node": node, "site": "rack", "setting": setting, "address": "100.64.0.1"}
-        return groups.place(self.records, {**what, "interfaces": [known] if interface else [], "rdma": ports})
+        return groups.prove_node(self.records, {**what, "interfaces": [known] if interface else [], "rdma": ports})
 
     def task(self, me: str, *nodes: str) -> Settings:
         """What a task on a node of a job is told."""
@@ -219,7 +219,7 @@ def test_infiniband_that_carries_nothing_is_told_to_a_person(rack: Rack) -> None
     rack.join("g1", MACHINES["DGX H100"])
     told = rack.join("g2", MACHINES["DGX H100"])
     assert told["interfaces"] == ["eth0"]
-    assert "InfiniBand of g2 carried nothing to g1, and its jobs do without" in told["note"]
+    assert "InfiniBand of g2 carried nothing to g1, so its jobs do not use it" in told["note"]
 
 
 def test_ethernet_ports_that_carry_nothing_are_most_clouds_and_nobody_is_told(rack: Rack) -> None:

@@ -57,7 +57,7 @@ def test_a_note_is_no_failure_and_an_error_is_one_that_names_what_to_write(shell
     done = member(shell, NODE_FABRIC="eth1")
     assert done.returncode == 1
     assert "step a2-register failed: eth1 of a2 carried no 1 MiB to a1" in done.stderr
-    assert "or write fabric: auto, tailnet or another interface at site rack" in done.stderr
+    assert "or set fabric: auto, tailnet or another interface at site rack" in done.stderr
 
 
 def test_a_proof_that_cannot_be_had_stops_the_step_with_what_it_says(shell: Shell) -> None:

@@ -1,6 +1,6 @@
-"""What is carried in a proof: 1 MiB from an interface to another machine's and back, and the same by RDMA.
+"""The transfer in a proof: 1 MiB from an interface to another machine's interface and back, and the same by RDMA.
 
-A machine says nothing to who does not show first that it listens for this very proof.
+A machine sends the token only to a listener that has shown that it listens for this proof.
 """
 
 import contextlib
@@ -19,58 +19,58 @@ from typing import Any
 from components.roles.fabric.networks import Thing, gid_index
 from components.validation.transfer import BYTES, give_back, take, there_and_back
 
-# Where a proof listens. The kernel gives none of them to a program that asks for any port.
+# Ports at which a proof listens. They are above those that the kernel assigns to programs.
 PORTS = range(61000, 62000)
 CONNECT_SECONDS, CARRY_SECONDS, LISTEN_SECONDS = 3.0, 10.0, 40.0
 TOKEN_CHARACTERS = GREETING_CHARACTERS = 64
 
 
-def on_interface(connection: socket.socket, name: str) -> None:
-    """Keep a socket on an interface, whatever the routes say."""
+def bind_to_interface(connection: socket.socket, name: str) -> None:
+    """Bind a socket to an interface, independently of the routes."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, name.encode())
 
 
 def greeting(token: str) -> bytes:
-    """What a listener says first: to who knows the token, that this is the proof, and to others nothing."""
+    """Return the first bytes of a listener, which only a peer with the token can recognise."""
     return hashlib.sha256(b"tailrack fabric " + token.encode()).hexdigest().encode()
 
 
 def pattern(token: str) -> bytes:
-    """What is carried: bytes that follow from the token, so that nobody else's can pass for them."""
+    """Return the bytes to transfer. They follow from the token, so no other service's bytes match."""
     return (token.encode() * (BYTES // len(token) + 1))[:BYTES]
 
 
 class Listener:
-    """Takes 1 MiB on each of some interfaces and sends it back."""
+    """A listener that receives 1 MiB on each of some interfaces and sends it back."""
 
-    def __init__(self, token: str, wanted: Sequence[Sequence[str]], devices: Sequence[Sequence[Any]]) -> None:
+    def __init__(self, token: str, interfaces: Sequence[Sequence[str]], devices: Sequence[Sequence[Any]]) -> None:
         self.token = token
-        self.doors: list[socket.socket] = []
+        self.listeners: list[socket.socket] = []
         self.ports: list[int] = []
-        for name, address in wanted:
-            door = socket.socket()
-            self.doors.append(door)
+        for name, address in interfaces:
+            listener = socket.socket()
+            self.listeners.append(listener)
             try:
-                on_interface(door, name)
-                self.ports.append(bound(door, address))
-                door.listen()
+                bind_to_interface(listener, name)
+                self.ports.append(bind_free_port(listener, address))
+                listener.listen()
             except OSError:
-                self.ports.append(0)  # this address is not here any more
+                self.ports.append(0)  # this address is gone
         self.rdma_ports = free_ports(len(devices))
         self.rdma = [
-            pingpong(device, port, door) for (device, port), door in zip(devices, self.rdma_ports, strict=True)
+            pingpong(device, port, listener) for (device, port), listener in zip(devices, self.rdma_ports, strict=True)
         ]
 
-    def serve(self, asking: Any) -> None:
-        """Until the one who asked is done, or has been away for too long."""
+    def serve(self, request: Any) -> None:
+        """Serve until the requesting connection closes or the time limit ends."""
         deadline = time.monotonic() + LISTEN_SECONDS
-        open_doors = [door for door, port in zip(self.doors, self.ports, strict=True) if port]
-        while (left := deadline - time.monotonic()) > 0:
-            ready, _, _ = select.select([asking, *open_doors], [], [], left)
-            if asking in ready:
+        open_listeners = [listener for listener, port in zip(self.listeners, self.ports, strict=True) if port]
+        while (seconds_left := deadline - time.monotonic()) > 0:
+            ready, _, _ = select.select([request, *open_listeners], [], [], seconds_left)
+            if request in ready:
                 return
-            for door in ready:
-                threading.Thread(target=self._echo, args=(door.accept()[0],), daemon=True).start()
+            for listener in ready:
+                threading.Thread(target=self._echo, args=(listener.accept()[0],), daemon=True).start()
 
     def _echo(self, connection: socket.socket) -> None:
         deadline = time.monotonic() + CARRY_SECONDS
@@ -83,23 +83,23 @@ class Listener:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for door in self.doors:
-            door.close()
+        for listener in self.listeners:
+            listener.close()
         for process in self.rdma:
             if process:
                 process.kill()
 
 
-def carry(token: str, name: str, address: str, to: str, port: int) -> bool:
-    """Whether 1 MiB went from an interface to an address and came back."""
+def carry(token: str, name: str, address: str, peer: str, port: int) -> bool:
+    """Return whether 1 MiB went from an interface to an address and came back."""
     deadline = time.monotonic() + CARRY_SECONDS
     sent = pattern(token)
     try:
         with socket.socket() as connection:
-            on_interface(connection, name)
+            bind_to_interface(connection, name)
             connection.bind((address, 0))
             connection.settimeout(CONNECT_SECONDS)
-            connection.connect((to, port))
+            connection.connect((peer, port))
             if not secrets.compare_digest(take(connection, GREETING_CHARACTERS, deadline), greeting(token)):
                 return False
             connection.sendall(token.encode())
@@ -109,13 +109,13 @@ def carry(token: str, name: str, address: str, to: str, port: int) -> bool:
 
 
 def connect(token: str, pairs: Sequence[Sequence[Any]], server: str, devices: Sequence[Sequence[Any]]) -> Thing:
-    """Which pairs (own interface and address, the other's address and port) and RDMA devices carried 1 MiB."""
-    carried = side_by_side([partial(carry, token, *pair) for pair in pairs])
-    return {"carried": carried, "rdma": side_by_side([partial(rdma_carry, server, *each) for each in devices])}
+    """Return which pairs (interface, address, peer's address, port) and RDMA devices carried 1 MiB."""
+    carried = run_parallel([partial(carry, token, *pair) for pair in pairs])
+    return {"carried": carried, "rdma": run_parallel([partial(rdma_carry, server, *device) for device in devices])}
 
 
-def side_by_side(tasks: Sequence[Callable[[], bool]]) -> list[bool]:
-    """What tasks return that run at the same time."""
+def run_parallel(tasks: Sequence[Callable[[], bool]]) -> list[bool]:
+    """Run tasks at the same time and return their results."""
     results = [False] * len(tasks)
 
     def run(index: int) -> None:
@@ -129,29 +129,29 @@ def side_by_side(tasks: Sequence[Callable[[], bool]]) -> list[bool]:
     return results
 
 
-def bound(door: socket.socket, address: str) -> int:
-    """Bind a socket to an address and one of the proof's ports that is free there; OSError where there is none."""
+def bind_free_port(listener: socket.socket, address: str) -> int:
+    """Bind a socket to an address and a free port of the proof; raise OSError if none is free."""
     first = secrets.randbelow(len(PORTS))
     ports: list[int] = [*PORTS[first:], *PORTS[:first]]
     for port in ports:
         try:
-            door.bind((address, port))
+            listener.bind((address, port))
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
         else:
             return port
-    raise OSError(errno.EADDRINUSE, "every port of the proof is taken")
+    raise OSError(errno.EADDRINUSE, "no port of the proof is free")
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the proof, each another one, at which nobody listens."""
-    with contextlib.ExitStack() as doors:
-        return [bound(doors.enter_context(socket.socket()), "") for _ in range(count)]
+    """Return different free ports of the proof."""
+    with contextlib.ExitStack() as listeners:
+        return [bind_free_port(listeners.enter_context(socket.socket()), "") for _ in range(count)]
 
 
 def pingpong(device: str, port: int, tcp_port: int, server: str = "") -> "subprocess.Popen[bytes] | None":
-    """ibverbs-utils' program that sends 1 MiB messages there and back by RDMA; None where it is not installed."""
+    """Start ibverbs-utils' program that sends 1 MiB messages back and forth by RDMA; None if it is not installed."""
     index = gid_index(device, port)
     options = ["-d", device, "-i", str(port), "-s", str(BYTES), "-n", "4", "-p", str(tcp_port)]
     options += [] if index is None else ["-g", str(index)]
@@ -163,7 +163,7 @@ def pingpong(device: str, port: int, tcp_port: int, server: str = "") -> "subpro
 
 
 def rdma_carry(server: str, device: str, port: int, tcp_port: int) -> bool:
-    """Whether 4 MiB went there and back by RDMA."""
+    """Return whether 4 MiB went to the server and back by RDMA."""
     process = pingpong(device, port, tcp_port, server)
     if process is None:
         return False
