@@ -1,14 +1,15 @@
 #!/bin/bash
-# The cluster's ports are its daemons' own: no other account gets one while a daemon restarts, or has not started yet.
+# Hold the cluster's ports for the accounts of its daemons: no other account gets one while a daemon restarts or has not
+# started.
 #
 # FIREWALL_HOLDERS   `port account machines`, one a line (components/roles/role.py, Holder)
 # FIREWALL_HEAD      the head node's name
 
-# Accounts that systemd makes for units with DynamicUser=.
+# The uids that systemd gives to units with DynamicUser=.
 DYNAMIC_UIDS='61184 65519'
 
-# `port first-uid last-uid` of the ports that this machine's daemons have, one a line. The numbers and not the names: at boot a
-# directory service may not answer yet. An account that is not here yet gets nothing: hold_ports runs again once it is.
+# Print `port first-uid last-uid account` for the ports of this machine's daemons, one a line. Uids, because a directory
+# service may not answer at boot. A port whose account does not exist yet is root's until hold_ports runs again.
 held_ports() {
     local port account machines uids
     while read -r port account machines; do
@@ -23,9 +24,10 @@ held_ports() {
     done <<<"$FIREWALL_HOLDERS"
 }
 
-# What holds them where the kernel takes no BPF program: whoever listens at such a port answers no connection. An answer without
-# a socket that belongs to an account is one too: anybody who fills his own queue of connections has the kernel send cookies. (The
-# kernel's own sockets, of its NFS server, have no account, and only those of others can be told.)
+# Print rules for kernels that take no BPF program: another account that listens at such a port cannot answer a
+# connection. They also drop answers from sockets without an account, because an account that fills its queue of
+# connections makes the kernel send SYN cookies. (Sockets of the kernel's NFS server have no account, so its ports only
+# drop the answers of other accounts.)
 held_rules() {
     local port first last account ports=''
     while read -r port first last account; do
@@ -40,7 +42,8 @@ held_rules() {
     [ -z "$ports" ] || printf '        tcp sport { %s } drop\n' "$ports"
 }
 
-# Write these ports, and load them together with the rules of machine.sh. Also before a daemon starts whose account may be new.
+# Write the ports and load them with the rules of machine.sh. Other roles call this before they start a daemon with a
+# new account.
 hold_ports() {
     local held CHANGED
     held=$(held_ports)
@@ -57,6 +60,6 @@ $(held_rules <<<"$held")
     }
 }"
     systemctl reload-or-restart tailrack-firewall.service ||
-        fail "the cluster's ports cannot be closed on this machine's own networks" \
-            "see 'journalctl -u tailrack-firewall' on $HOST_NAME: its kernel must have nf_tables"
+        fail "cannot close the cluster's ports on this machine's other networks" \
+            "see 'journalctl -u tailrack-firewall' on $HOST_NAME; its kernel must have nf_tables"
 }

@@ -1,6 +1,6 @@
 #!/bin/bash
 # uses: machine/retire
-# The cluster's rules go last, after its daemons; the kernel gives its ports away again.
+# Remove the cluster's rules after its daemons, and let the kernel assign its ports again.
 
 firewall_leave() {
     retire tailrack-firewall.service

@@ -1,8 +1,8 @@
-"""The cluster's ports are open on the tailnet's interface and on loopback alone, whatever daemon listens where.
+"""The firewall: the cluster's ports are open on the tailnet's interface and on loopback only.
 
-Rules of its own in an nftables table of its own: other people's rules are neither read nor changed, and nothing else
-on the machine is closed. Loaded before the daemons start, at boot too. And the kernel gives none of them to a program
-that asks for any port, as those of jobs do on a site's fabric, nor to an account whose port it is not (Role.holders).
+The rules are in a separate nftables table. They do not read or change other rules and close no other port. They are
+loaded before the daemons start, also at boot. The kernel does not assign these ports to programs that ask for any free
+port, as jobs do on a site's fabric, and lets only the account of a port's daemon bind it (Role.holders).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ UNIT, PROGRAM = "tailrack-firewall.service", "hold-ports"
 
 
 def role(settings: ClusterSettings) -> Role:
-    """Return the role; order.py adds which ports, and whose they are, as the roles say (Role.ports, Role.holders)."""
+    """Return the role; order.py adds the ports and their accounts from all roles (Role.ports, Role.holders)."""
     return Role(
         "firewall",
         after=("tailnet",),

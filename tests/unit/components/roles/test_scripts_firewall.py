@@ -161,7 +161,7 @@ def test_a_machine_whose_kernel_takes_no_program_is_set_up_all_the_same_and_the_
 ) -> None:
     firewall(shell)
     log = shell.path("/var/log/tailrack/a1-node.log").read_text()
-    assert "other accounts can take the cluster's ports while a daemon is away, and answer nobody there" in log
+    assert "other accounts can bind the cluster's ports while a daemon is down, but cannot answer connections" in log
 
 
 def test_the_rules_touch_no_table_but_the_clusters_own(shell: Shell) -> None:
