@@ -105,7 +105,7 @@ def test_a_machine_of_another_cluster_is_refused_with_what_it_has_of_it_and_is_a
     before = cluster.run("s1", LOOK)
     message = refusal(cluster, server)
     assert "a munge key (/etc/munge/munge.key), /etc/slurm/slurm.conf of cluster atlas" in message
-    assert "write take_over: true" in message
+    assert "set take_over: true for it" in message
     assert cluster.run("s1", LOOK) == before
     assert cluster.run("s1", "munge -n | unmunge | grep -c Success").strip() == "1"
 

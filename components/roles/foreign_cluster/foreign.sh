@@ -1,16 +1,16 @@
 #!/bin/bash
-# What is not the cluster's own: said in the gate, and set aside before anything of ours takes its place.
+# Files of another cluster: the check step reports them, and other steps set them aside before they write theirs.
 
-# Read by root alone: there are keys among it.
+# Only root can read it, because it can contain keys.
 BACKUP=$STATE_DIR/backup
 FOREIGN=''
 
 found_foreign() { FOREIGN+=${FOREIGN:+, }$1; }
 
-# Move a file or a directory of others into the backup, where nothing is overwritten.
+# Move a file or directory into the backup without overwriting anything there.
 set_aside() {
     install -d -m 0700 "$BACKUP"
     mkdir -p "$(dirname "$BACKUP$1")"
     mv -T --backup=numbered "$1" "$BACKUP$1"
-    note "$1 was not this cluster's; it is $BACKUP$1 now"
+    note "moved $1 of another cluster to $BACKUP$1"
 }

@@ -1,4 +1,4 @@
-"""What a machine has of another cluster at first contact. It stays, unless the config lets it be taken over."""
+"""Refuse a machine that serves another cluster, unless the config allows taking it over."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from components.roles.role import Role
 
 
 def role(_settings: ClusterSettings) -> Role:
-    """The last in the order: the gates of the other roles say what there is, and this one's refuses it."""
+    """Return the role. It comes last: the checks of other roles find files, its check refuses the machine."""
     return Role("foreign_cluster", after=("slurm", "nfs_exports", "munge"))

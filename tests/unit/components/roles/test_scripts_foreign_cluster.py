@@ -69,7 +69,7 @@ def test_a_machine_of_another_cluster_is_refused_with_all_that_it_has_of_it_and_
         "this machine serves another cluster: it has a munge key (/etc/munge/munge.key), "
         "/etc/slurm/slurm.conf of cluster atlas\n"
     ) in said
-    assert "\nnext: take a1 out of the config; or, if nobody needs these any more, write take_over: true" in said
+    assert "\nnext: remove a1 from the config; or, if these are no longer needed, set take_over: true" in said
     assert [path.read_text() for path in paths] == ["theirs\n", ATLAS]
     assert not machine.path("/var/lib/tailrack/backup").exists()
 
