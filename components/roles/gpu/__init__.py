@@ -1,1 +1,1 @@
-"""GPUs, what they need at boot, and their health."""
+"""GPUs: their setup at boot, and their health."""

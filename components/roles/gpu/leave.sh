@@ -1,6 +1,6 @@
 #!/bin/bash
 # uses: gpu/remove
-# Nothing of ours starts at the next boot.
+# Remove the units, so that they do not start at the next boot.
 
 gpu_leave() {
     remove_gpu_units

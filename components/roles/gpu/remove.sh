@@ -1,8 +1,8 @@
 #!/bin/bash
 # uses: machine/retire
-# What role gpu has put on a machine, taken away; the driver stays, and its daemon is as it was.
+# Remove this role from a machine; the driver stays, and its daemon gets its old state.
 
-# There where the daemon was off before the cluster.
+# This file exists if the daemon was off before the cluster.
 PERSISTENCE_WAS_OFF=/var/lib/tailrack/persistence-was-off
 
 remove_roce_unit() {

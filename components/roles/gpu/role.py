@@ -1,4 +1,4 @@
-"""GPUs: found by the gate, given to jobs by Slurm as gres of type `gpu`, ready at boot, looked after."""
+"""GPUs: find them, give them to jobs as Slurm's gres `gpu`, set them up at boot, and check their health."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import list_of, matching, whole
 from components.roles.role import FOLDER, Role, SlurmKey, template
 
-# Of a node: nvidia's device files have numbers below it.
+# The limit for one node: NVIDIA's device files have lower numbers.
 MOST_GPUS = 256
 COLLECTOR = FOLDER.parent / "validation" / "preflight" / "collect.py"
 
 
 def role(settings: ClusterSettings) -> Role:
-    """A node's own GPUs are in its Slurm fragment (components/roles/slurm/fragment.py)."""
+    """Return the role. A node's GPUs are in its Slurm fragment (components/roles/slurm/fragment.py)."""
     return Role(
         "gpu",
         after=("machine",),
@@ -37,15 +37,15 @@ def role(settings: ClusterSettings) -> Role:
             }
         },
         slurm_conf={
-            "GresTypes": SlurmKey("gpu", "jobs could not ask for GPUs"),
-            # A limit of the shell that a job was submitted from must not come along.
+            "GresTypes": SlurmKey("gpu", "jobs could not request GPUs"),
+            # A job must not inherit this limit from the shell that submitted it.
             "PropagateResourceLimitsExcept": SlurmKey("MEMLOCK", "NCCL could not pin memory"),
         },
     )
 
 
 def _device_numbers(value: object) -> list[int]:
-    """Numbers of device files, in their order, each once."""
+    """Read a sorted list of different device numbers."""
     numbers: list[int] = list_of(whole(0, MOST_GPUS - 1), MOST_GPUS)(value)
     if numbers != sorted(set(numbers)):
         raise ValueError
