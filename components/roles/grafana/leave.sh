@@ -1,6 +1,6 @@
 #!/bin/bash
 # uses: grafana/remove
-# What people have made in it goes with the cluster.
+# Remove Grafana with its database.
 
 grafana_leave() {
     remove_grafana

@@ -1,11 +1,11 @@
 #!/bin/bash
 # uses: machine/retire
-# No dashboards any more. Part of tailrack-leave too, so it uses nothing of base.sh; called again, it does no harm.
+# Remove Grafana. tailrack-leave contains this, so it uses nothing from base.sh. It is safe to run twice.
 
-# One folder a release, by the checksum of its archive; root's.
+# Root's folder with one folder for each release, named by the checksum of its archive.
 GRAFANA_PROGRAMS=/usr/local/lib/tailrack/grafana
 
-# What people have made in it stays, for the day that it is wanted again.
+# The database with users' dashboards stays, in case the config enables Grafana again.
 remove_grafana() {
     retire tailrack-grafana.service
     rm -rf /etc/tailrack/grafana "$GRAFANA_PROGRAMS"

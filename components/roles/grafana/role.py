@@ -1,4 +1,4 @@
-"""Grafana on the head node: dashboards of what Prometheus has collected. Where nobody asks for it, it goes."""
+"""Grafana on the head node: dashboards for Prometheus' metrics."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ DASHBOARDS = FOLDER / "grafana" / "dashboards"
 
 
 def role(settings: ClusterSettings) -> Role:
-    """Present where nobody asks for it too: what it has made goes then."""
+    """Return the role, also without Grafana in the config: its scripts then remove it."""
     monitoring = settings.monitoring
-    asked = monitoring.grafana if monitoring else None
+    grafana = monitoring.grafana if monitoring else None
     return Role(
         "grafana",
-        # Last: what keeps it away keeps no other service away.
+        # Last, so that a failure here keeps no other service away.
         after=("monitoring", "backup", "mlflow"),
         values={
-            "GRAFANA_ENABLED": asked is not None,
-            # What it shows.
+            "GRAFANA_ENABLED": grafana is not None,
+            # The data that it shows.
             "GRAFANA_PROMETHEUS_PORT": monitoring.port if monitoring else 0,
-            "GRAFANA_SOURCE": asked.source if asked else "",
-            "GRAFANA_SHA256": asked.sha256 if asked else "",
-            "GRAFANA_PORT": asked.port if asked else 0,
-            # With Grafana on, the password is the stack's (components/cluster/passwords.py).
-            **({} if asked else {"GRAFANA_PASSWORD": ""}),
+            "GRAFANA_SOURCE": grafana.source if grafana else "",
+            "GRAFANA_SHA256": grafana.sha256 if grafana else "",
+            "GRAFANA_PORT": grafana.port if grafana else 0,
+            # With Grafana the stack sets the password (components/cluster/passwords.py).
+            **({} if grafana else {"GRAFANA_PASSWORD": ""}),
         },
-        packages={"services": ("curl",)} if asked else {},
+        packages={"services": ("curl",)} if grafana else {},
         texts={
             "GRAFANA_UNIT": template("grafana", UNIT),
             "GRAFANA_CONFIG": template("grafana", "grafana.ini"),
@@ -37,8 +37,8 @@ def role(settings: ClusterSettings) -> Role:
             "GRAFANA_PROVIDER": template("grafana", "provider.yml"),
             "GRAFANA_DASHBOARDS": dashboards(),
         },
-        ports=(str(asked.port),) if asked else (),
-        holders={str(asked.port): Holder(DYNAMIC, head_alone=True)} if asked else {},
+        ports=(str(grafana.port),) if grafana else (),
+        holders={str(grafana.port): Holder(DYNAMIC, head_alone=True)} if grafana else {},
     )
 
 

@@ -1,13 +1,13 @@
 #!/bin/bash
 # uses: machine/daemon machine/artifact grafana/remove
-# Grafana on the head node, where the config asks for it. After Prometheus, whose own pages serve where there is no Grafana.
+# Install Grafana on the head node, or remove it, as the config says.
 #
 # GRAFANA_ENABLED
-# GRAFANA_SOURCE, GRAFANA_SHA256   its archive, and what that is known by
-# GRAFANA_PORT                     where it answers
-# GRAFANA_PROMETHEUS_PORT          where Prometheus does
-# GRAFANA_PASSWORD                 secret: its admin's
-# GRAFANA_UNIT, GRAFANA_CONFIG, GRAFANA_DATA_SOURCE, GRAFANA_PROVIDER   texts of its unit and its configuration
+# GRAFANA_SOURCE, GRAFANA_SHA256   its archive and the checksum
+# GRAFANA_PORT                     its port
+# GRAFANA_PROMETHEUS_PORT          Prometheus' port
+# GRAFANA_PASSWORD                 secret: the password of its account admin
+# GRAFANA_UNIT, GRAFANA_CONFIG, GRAFANA_DATA_SOURCE, GRAFANA_PROVIDER   texts of its unit and configuration
 # GRAFANA_DASHBOARDS               `file JSON`, one a line
 # HEAD_ADDRESS                     tailnet address of this machine
 
@@ -20,12 +20,12 @@ grafana_services() {
     fi
     install_grafana
     start_grafana
-    forget_grafanas
+    remove_old_releases
 }
 
-# Unpack the archive where nothing of it can be changed by whom it runs as.
+# Unpack the archive to a folder that Grafana's account cannot change.
 install_grafana() {
-    local new=$GRAFANA_PROGRAMS/.new said found
+    local new=$GRAFANA_PROGRAMS/.new output disk_problem
     GRAFANA_HOME=$GRAFANA_PROGRAMS/$GRAFANA_SHA256
     [ ! -d "$GRAFANA_HOME" ] || return 0
     rm -rf "$new"
@@ -34,16 +34,16 @@ install_grafana() {
     keep_artifact "$new/grafana.tar.gz" "$GRAFANA_SHA256" "$GRAFANA_SOURCE" \
         tailrack:monitoring.grafana.source tailrack:monitoring.grafana.sha256
     mkdir "$new/home"
-    if ! said=$(tar -xzf "$new/grafana.tar.gz" -C "$new/home" --strip-components=1 --no-same-owner --no-same-permissions 2>&1); then
+    if ! output=$(tar -xzf "$new/grafana.tar.gz" -C "$new/home" --strip-components=1 --no-same-owner --no-same-permissions 2>&1); then
         rm -rf "$new"
-        found=$(no_room_in "$GRAFANA_PROGRAMS")
-        fail "$GRAFANA_SOURCE cannot be unpacked: ${found:-$(tail -n 1 <<<"$said")}" \
-            "make room in $GRAFANA_PROGRAMS on $HOST_NAME, or write another tailrack:monitoring.grafana.source; then run up again"
+        disk_problem=$(no_room_in "$GRAFANA_PROGRAMS")
+        fail "cannot unpack $GRAFANA_SOURCE: ${disk_problem:-$(tail -n 1 <<<"$output")}" \
+            "make room in $GRAFANA_PROGRAMS on $HOST_NAME, or set another tailrack:monitoring.grafana.source; then run up again"
     fi
-    if ! said=$("$new/home/bin/grafana" --version 2>&1); then
+    if ! output=$("$new/home/bin/grafana" --version 2>&1); then
         rm -rf "$new"
-        fail "what came from $GRAFANA_SOURCE does not run here ($(uname -m)): $(tail -n 1 <<<"$said" | tr -cd '[:print:]' | cut -c 1-200)" \
-            "write the archive for Linux of Grafana 9.4 or newer for this kind of machine as tailrack:monitoring.grafana.source, and its sha256"
+        fail "the program from $GRAFANA_SOURCE does not run here ($(uname -m)): $(tail -n 1 <<<"$output" | tr -cd '[:print:]' | cut -c 1-200)" \
+            "set tailrack:monitoring.grafana.source to the Linux archive of Grafana 9.4 or newer for this architecture, and set its sha256"
     fi
     chmod -R u=rwX,go=rX "$new/home"
     sync -f "$new/home"
@@ -51,7 +51,7 @@ install_grafana() {
     rm -rf "$new"
 }
 
-# A text of Grafana's configuration with what is this machine's in it.
+# Print a text of Grafana's configuration with this machine's address and ports.
 grafana_text() {
     local text=${1//@ADDRESS@/$HEAD_ADDRESS}
     text=${text//@PROMETHEUS_PORT@/$GRAFANA_PROMETHEUS_PORT}
@@ -59,13 +59,13 @@ grafana_text() {
 }
 
 start_grafana() {
-    local unit=tailrack-grafana.service name json key file shown=' ' files
+    local unit=tailrack-grafana.service name json key file current=' ' files
     files=("/etc/systemd/system/$unit" "$GRAFANA_DIR"/{grafana.ini,password,key}
         "$GRAFANA_DIR"/provisioning/{datasources,dashboards}/tailrack.yml)
     install -d -m 0755 "$GRAFANA_DIR" "$GRAFANA_DIR"/{dashboards,provisioning}
-    # It looks into each of them, and complains where one is missing.
+    # Grafana logs an error for each of these folders that is missing.
     install -d -m 0755 "$GRAFANA_DIR"/provisioning/{datasources,dashboards,plugins,alerting,notifiers,access-control}
-    # What it keeps passwords of data sources by. Made once: another one could read none of them.
+    # Grafana encrypts the passwords of data sources with this key, so create it only once.
     key=$(cat "$GRAFANA_DIR/key" 2>/dev/null) || :
     [[ $key =~ ^[0-9a-f]{64}$ ]] || key=$(head -c 32 /dev/urandom | sha256sum | cut -c 1-64)
     ensure_file "$GRAFANA_DIR/key" 0600 root:root "$key"
@@ -74,21 +74,21 @@ start_grafana() {
     ensure_file "${files[1]}" 0644 root:root "$(grafana_text "$GRAFANA_CONFIG")"
     ensure_file "${files[4]}" 0644 root:root "$(grafana_text "$GRAFANA_DATA_SOURCE")"
     ensure_file "${files[5]}" 0644 root:root "$GRAFANA_PROVIDER"
-    # It sees by itself when one of these comes, changes or goes.
+    # Grafana notices changes of these files.
     while read -r name json; do
         ensure_file "$GRAFANA_DIR/dashboards/$name" 0644 root:root "$json"
-        shown+="$name "
+        current+="$name "
     done <<<"$GRAFANA_DASHBOARDS"
     for file in "$GRAFANA_DIR"/dashboards/*.json; do
-        [[ $shown == *" ${file##*/} "* ]] || rm -f "$file"
+        [[ $current == *" ${file##*/} "* ]] || rm -f "$file"
     done
     run_daemon "$unit" "$HEAD_ADDRESS" "$GRAFANA_PORT" /api/health monitoring.grafana.port "${files[@]}"
 }
 
-# Releases that ran before this one.
-forget_grafanas() {
-    local other
-    for other in "$GRAFANA_PROGRAMS"/*; do
-        [ "$other" = "$GRAFANA_HOME" ] || rm -rf "$other"
+# Remove the releases before this one.
+remove_old_releases() {
+    local folder
+    for folder in "$GRAFANA_PROGRAMS"/*; do
+        [ "$folder" = "$GRAFANA_HOME" ] || rm -rf "$folder"
     done
 }
