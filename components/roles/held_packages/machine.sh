@@ -1,14 +1,14 @@
 #!/bin/bash
-# Versions of what the cluster runs by are those that this step has seen work: another slurmd ends where the Pyxis of the
-# cluster does not fit it, another driver ends GPU jobs. apt, and with it unattended-upgrades, takes the pinned version for
-# the newest. A person who wants another one takes the file away, upgrades, and runs the step again.
+# Pin the versions of the cluster's packages: another slurmd does not start if the cluster's Pyxis does not fit it, and
+# another driver ends GPU jobs. apt and unattended-upgrades do not upgrade a pinned package. To upgrade one, remove the
+# file, upgrade, and run the step again.
 #
-# NODE_GPU_COUNT   as the check step found it; 0 without GPUs
+# NODE_GPU_COUNT   from the check step; 0 without GPUs
 
 PINS=/etc/apt/preferences.d/tailrack
 
-# `name version` of packages that are held, one a line, by their names and sources. Where the driver's modules come built
-# for a kernel, the kernel is held with them: without its modules the next boot has no GPU.
+# Print `name version` of the packages to hold, one a line, selected by name and source. If packages contain the
+# driver's modules for a kernel, hold the kernel too: another kernel would boot without GPUs.
 held_packages() {
     # shellcheck disable=SC2016  # read by dpkg-query
     dpkg-query -W -f='${db:Status-Status} ${Package} ${source:Package} ${Version}\n' | awk -v gpus="$NODE_GPU_COUNT" '

@@ -1,4 +1,4 @@
-"""What was proven stays: packages of the cluster's daemons keep their version, and nobody restarts these under jobs."""
+"""Hold the versions of the cluster's packages, and keep needrestart from restarting daemons under jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ NEEDRESTART = "/etc/needrestart/conf.d/tailrack.conf"
 
 
 def role(_settings: ClusterSettings) -> Role:
-    """The last in the order: what the other roles have installed is held."""
+    """Return the role. It comes last, to hold the packages that other roles have installed."""
     return Role(
         "held_packages",
         after=("slurm", "pam_slurm_adopt", "container_smoke", "gpu", "tailnet", "munge"),
