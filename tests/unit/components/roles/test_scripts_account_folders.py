@@ -168,7 +168,7 @@ def test_log_ins_for_images_are_written_into_a_folder_of_roots(machine: Shell) -
     }
     trap(machine, "a link to a file of root's", "/run/tailrack-images/.credentials")
     before = outside(machine)
-    done = machine.call("lend_credentials", values, "enroot_pyxis/services")
+    done = machine.call("write_logins", values, "enroot_pyxis/services")
     assert done.returncode == 0, done.stderr
     assert outside(machine) == before
     given = [call for call in machine.calls if call.startswith("chown tailrack-images")]
