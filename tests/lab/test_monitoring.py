@@ -265,7 +265,7 @@ def test_a_disk_that_is_full_is_said_and_with_room_on_it_prometheus_comes_back_b
     )
     cluster.config["tailrack:monitoring"] = {"retention_days": 28}
     said = refusal(cluster)
-    assert f"{DATA} is on a disk that is full" in said, said
+    assert f"{DATA} is on a full disk" in said, said
     cluster.run("head", f"rm {DATA}/filled; mount -o remount,size=400m {DATA}")
     eventually(lambda: asked(cluster, 'up{job="node"}').keys() >= {"a1", "a2"}, 90, "it collects again")
     cluster.run("head", f"systemctl stop tailrack-prometheus && umount {DATA} && systemctl start tailrack-prometheus")
@@ -280,7 +280,7 @@ def test_a_port_that_somebody_else_has_is_said_with_his_name_and_holds_up_no_job
     summary = cluster.up()
     said = "\n".join(failure.message for failure in summary.failures)
     assert "port 9191 is in use on head (python3)" in said
-    assert "write another port in tailrack:monitoring.port" in said
+    assert "set another port in tailrack:monitoring.port" in said
     assert [failure.urn.rpartition("::")[2] for failure in summary.failures] == ["head-services"]
     assert cluster.run_as("ada", "head", "srun -n1 -w a1 hostname").strip() == "a1"
     cluster.run("head", "systemctl stop other")

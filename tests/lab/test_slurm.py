@@ -281,7 +281,7 @@ def test_a_clock_that_is_not_the_heads_is_named_before_munge_refuses_it(cluster:
     right = subprocess.run(compare, input=text, capture_output=True, text=True, check=False)
     assert right.returncode == 0, right.stderr
     assert re.search("the clock is [01]s from the head node's", right.stderr)
-    wrong = text.replace("ours=$(date +%s)", "ours=$(($(date +%s) - 200))")
+    wrong = text.replace("now=$(date +%s)", "now=$(($(date +%s) - 200))")
     assert wrong != text
     refused = subprocess.run(compare, input=wrong, capture_output=True, text=True, check=False)
     assert refused.returncode == 1

@@ -1,44 +1,44 @@
 #!/bin/bash
-# Files that come from elsewhere and are known by their SHA-256. What lies under a kept one's name is whole and is the one
-# that was meant, or is not there; what is installed is a copy in a folder of root's own, looked at again.
+# Fetch files and verify them by SHA-256. A file under its final name is always complete and verified. Installations use
+# a copy in a folder of root's, which is verified again.
 
 is_file_with() { [ -n "$2" ] && [ "$(sha256sum <"$1" 2>/dev/null | cut -d ' ' -f 1)" = "$2" ]; }
 
-# Keep a file: path, SHA-256, where it comes from (an address, or a path on this machine), and the keys of the config by
-# which it is got from elsewhere, and known.
+# Fetch a file: path, SHA-256, source (an address, or a path on this machine), config key of the source, config key of
+# the checksum.
 keep_artifact() {
-    local path=$1 digest=$2 from=$3 from_key=$4 digest_key=$5 fresh=${1%/*}/.new status=0 proto='=https' found said='' reason
+    local path=$1 digest=$2 source=$3 source_key=$4 digest_key=$5 fresh=${1%/*}/.new
+    local status=0 proto='=https' problem actual output='' reason
     if is_file_with "$path" "$digest"; then return 0; fi
     rm -f "$fresh"
-    note "fetching $from"
-    # Who asks for https is never led elsewhere.
-    [[ $from != http:* ]] || proto='=http,https'
-    case $from in
-    /*) said=$(cp "$from" "$fresh" 2>&1) || status=$? ;;
-    *) said=$(curl -fsSL --proto "$proto" --retry 3 --connect-timeout 20 --max-time 300 -o "$fresh" "$from" 2>&1) || status=$? ;;
+    note "fetching $source"
+    # An https address must not redirect to http.
+    [[ $source != http:* ]] || proto='=http,https'
+    case $source in
+    /*) output=$(cp "$source" "$fresh" 2>&1) || status=$? ;;
+    *) output=$(curl -fsSL --proto "$proto" --retry 3 --connect-timeout 20 --max-time 300 -o "$fresh" "$source" 2>&1) || status=$? ;;
     esac
     if [ "$status" -ne 0 ]; then
         rm -f "$fresh"
-        [ -z "$said" ] || printf '%s\n' "$said" >&2
-        reason=$(fetch_reason <<<"$said")
-        found=$(no_room_in "${path%/*}")
-        [ -z "$found" ] || fail "${path%/*}: $found" "make room there on $HOST_NAME, then run up again"
-        fail "$from cannot be fetched from here${reason:+ ($reason)}" \
-            "$(fetch_remedy "$reason" "open the way there for $HOST_NAME, or name a place of your own as $from_key; then run up again")"
+        [ -z "$output" ] || printf '%s\n' "$output" >&2
+        reason=$(fetch_reason <<<"$output")
+        problem=$(no_room_in "${path%/*}")
+        [ -z "$problem" ] || fail "${path%/*}: $problem" "make room there on $HOST_NAME, then run up again"
+        fail "$source cannot be fetched from here${reason:+ ($reason)}" \
+            "$(fetch_remedy "$reason" "open the way there for $HOST_NAME, or set $source_key to a copy of your own; then run up again")"
     fi
     if ! is_file_with "$fresh" "$digest"; then
-        found=$(sha256sum <"$fresh" | cut -d ' ' -f 1)
+        actual=$(sha256sum <"$fresh" | cut -d ' ' -f 1)
         rm -f "$fresh"
-        fail "${path##*/} from $from has the checksum $found, which is not the config's" \
-            "find out which of the two is right before you write another one in $digest_key"
+        fail "${path##*/} from $source has the checksum $actual, which is not the config's" \
+            "find out which of the two is right before you change $digest_key"
     fi
     chmod 0644 "$fresh"
     mv -fT "$fresh" "$path"
 }
 
-# Copy a kept file into a folder of root's own: from, folder, SHA-256. What counts is the copy, which nobody else can
-# change afterwards.
+# Copy a file to a folder of root's and verify the copy, which no other account can change: source, folder, SHA-256.
 take_artifact() {
     { cp "$1" "$2/" && is_file_with "$2/${1##*/}" "$3"; } || fail \
-        "${1##*/} on the share is not the file that the config means" "run up again: the head node brings it anew"
+        "${1##*/} on the share does not have the checksum in the config" "run up again: the head node fetches it again"
 }

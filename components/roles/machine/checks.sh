@@ -1,19 +1,18 @@
 #!/bin/bash
-# Checks of a machine before anything on it is changed. All of its problems are told together: whoever repairs one learns of
-# the others in the same run.
+# Run the checks of a machine before anything is changed, and report all of its problems in one run.
 
-# Checks that have not begun.
+# Checks that have not started.
 CHECKS_LEFT=()
 
-# Run checks in their order. One that fails ends the step, after the others were tried.
+# Run checks in order. A failing check ends the step after the others have run.
 run_checks() {
     CHECKS_LEFT=("$@")
     trap 'after_checks $?' EXIT
-    begin_checks_left
+    run_remaining_checks
     trap write_answer EXIT
 }
 
-begin_checks_left() {
+run_remaining_checks() {
     local check
     while [ "${#CHECKS_LEFT[@]}" -gt 0 ]; do
         check=${CHECKS_LEFT[0]}
@@ -22,12 +21,12 @@ begin_checks_left() {
     done
 }
 
-# The end of the step: adds the problems of the checks that are left to the one that ended it.
+# End the step: add the problems of the remaining checks to the first one.
 after_checks() {
     local status=$1 line
     set +e
     if [ -n "$REASON" ]; then
-        try_checks_left
+        try_remaining_checks
         if [ -s "$ANSWER.more" ]; then
             while IFS= read -r line; do
                 REASON+="; also: $line"
@@ -40,27 +39,27 @@ after_checks() {
     write_answer
 }
 
-# Try the checks that are left, in a shell that knows what those before have found. (Not as part of a list with || or &&,
-# within which no failing command would end it.)
-try_checks_left() {
+# Run the remaining checks in a subshell that has the variables of the earlier ones. (Do not call it in a list with ||
+# or &&, which disables `set -e`.)
+try_remaining_checks() {
     [ "${#CHECKS_LEFT[@]}" -gt 0 ] || return 0
     (
         forget_problem
-        trap after_another_check EXIT
+        trap after_remaining_check EXIT
         set -e
-        begin_checks_left
+        run_remaining_checks
     )
 }
 
-# What the shell of another check has of its own.
+# Clear the variables that belong to the failed check.
 forget_problem() { REASON='' REMEDY='' TEMPORARY=() AT_END=(); }
 
-# Two lines of a file for each problem: what happened, and what to do.
-after_another_check() {
-    local each
+# Append two lines to a file for each problem: reason and remedy.
+after_remaining_check() {
+    local command
     set +e
     [ -z "$REASON" ] || printf '%s\n' "${REASON//$'\n'/ }" "${REMEDY//$'\n'/ }" >>"$ANSWER.more"
-    for each in "${AT_END[@]}"; do "$each"; done
+    for command in "${AT_END[@]}"; do "$command"; done
     [ "${#TEMPORARY[@]}" -eq 0 ] || rm -rf "${TEMPORARY[@]}"
-    try_checks_left
+    try_remaining_checks
 }

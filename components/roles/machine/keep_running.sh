@@ -1,13 +1,13 @@
 #!/bin/bash
-# Daemons that the cluster needs never stay dead.
+# Restart settings of the daemons that the cluster needs.
 
-# Have systemd start daemons again whenever they end, however often: units. By itself it gives a unit up after five starts in ten
-# seconds, and most packages start theirs again in some cases or in none. Each delay is longer than the last; a systemd before
-# 254 knows nothing of that, and keeps to the first. A daemon that runs goes on.
+# Make systemd always restart these units. Its default is to stop after five starts in ten seconds, and most packages
+# restart their daemons only in some cases or never. The delay grows; a systemd before 254 uses the first delay. Running
+# daemons go on.
 keep_running() {
-    local unit known=${CHANGED:-}
+    local unit changed=${CHANGED:-}
     for unit in "$@"; do
-        ensure_file "/etc/systemd/system/$unit.d/tailrack-restart.conf" 0644 root:root "# Written by tailrack: it never stays dead.
+        ensure_file "/etc/systemd/system/$unit.d/tailrack-restart.conf" 0644 root:root "# Written by tailrack: always restart.
 [Unit]
 StartLimitIntervalSec=0
 
@@ -19,5 +19,5 @@ RestartSteps=6
 RestartMaxDelaySec=20"
     done
     reload_units "$@"
-    CHANGED=$known
+    CHANGED=$changed
 }

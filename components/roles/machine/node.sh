@@ -1,9 +1,9 @@
 #!/bin/bash
-# A node is given what the head node has made for it, where that is what it should be.
+# Refuse an invalid answer of the head node.
 #
-# HEAD_PROBLEM   what is wrong with the head node's answer (components/steps/results.py), empty where nothing is
+# HEAD_PROBLEM   the error in the head node's answer (components/steps/results.py); empty if it is valid
 
 machine_node() {
-    [ -z "$HEAD_PROBLEM" ] || fail "what the head node has for $HOST_NAME is not taken: $HEAD_PROBLEM" \
-        "look at the head node itself: something there answers in the place of tailrack's steps"
+    [ -z "$HEAD_PROBLEM" ] || fail "the head node's answer for $HOST_NAME is invalid: $HEAD_PROBLEM" \
+        "check the head node: some program there answers instead of tailrack's steps"
 }

@@ -1,9 +1,9 @@
 #!/bin/bash
-# A node whose answers do not hold is no member.
+# Refuse to register a node with an invalid answer.
 #
-# NODE_NAME, NODE_PROBLEM   what is wrong with them (components/steps/results.py), empty where nothing is
+# NODE_NAME, NODE_PROBLEM   the error in its answer (components/steps/results.py); empty if it is valid
 
 machine_register() {
-    [ -z "$NODE_PROBLEM" ] || fail "$NODE_NAME is not taken as a member: $NODE_PROBLEM" \
-        "look at $NODE_NAME itself: something there answers in the place of tailrack's steps"
+    [ -z "$NODE_PROBLEM" ] || fail "$NODE_NAME cannot register: $NODE_PROBLEM" \
+        "check $NODE_NAME: some program there answers instead of tailrack's steps"
 }

@@ -1,21 +1,21 @@
 #!/bin/bash
-# How units end when the cluster leaves. Part of tailrack-leave too, so it uses nothing of base.sh; called again, it does no harm.
+# Stop and remove units. tailrack-leave contains this, so it uses nothing from base.sh. It is safe to run twice.
 
-# Units that the cluster has made: stopped, and gone with their files.
+# Stop units that the cluster created, and remove their files.
 retire() {
-    local unit gone=''
+    local unit removed=''
     for unit in "$@"; do
         [ -e "/etc/systemd/system/$unit" ] || continue
-        gone=yes
-        # Of a template only its instances run, each as long as it has work.
+        removed=yes
+        # A template itself does not run; its instances end when their work is done.
         [[ $unit == *@.* ]] || systemctl disable -q --now "$unit"
         rm -f "/etc/systemd/system/$unit"
     done
-    [ -z "$gone" ] || systemctl daemon-reload
+    [ -z "$removed" ] || systemctl daemon-reload
 }
 
-# A package's daemon that works for the cluster: stopped, and not started at the next boot. What was added to its unit goes
-# last (role machine): by that it is known whose it is.
+# Stop and disable a package's daemon that the cluster uses. machine_leave removes the additions to its unit last,
+# because they mark it as the cluster's.
 retire_daemon() {
     [ -e "/etc/systemd/system/$1.service.d/tailrack.conf" ] || return 0
     systemctl disable -q --now "$1.service"

@@ -8,5 +8,5 @@ from components.roles.role import Role
 
 
 def role(_settings: ClusterSettings) -> Role:
-    """It adds nothing, and has to hold before anything is added."""
+    """Return the role, which checks the machine and adds nothing to it."""
     return Role("machine", facts={"check": {"cpus": whole(1, 2**16), "memory_mb": whole(1, 2**31)}})

@@ -54,7 +54,7 @@ def test_another_sum_is_refused_with_the_key_and_nothing_of_it_is_kept(shell: Sh
     found = hashlib.sha256(b"half a so").hexdigest()
     assert done.returncode == 1
     assert f"a.tar.gz from {ADDRESS} has the checksum {found}, which is not the config's" in done.stdout
-    assert "another one in some:sum" in done.stdout
+    assert "before you change some:sum" in done.stdout
     assert kept(shell) == (["a.tar.gz"] if before else [])
 
 
@@ -63,7 +63,7 @@ def test_a_source_that_does_not_answer_is_named_with_the_key_for_another_one(she
     done = keep(shell)
     assert done.returncode == 1
     assert f"{ADDRESS} cannot be fetched from here" in done.stdout
-    assert "a place of your own as some:where" in done.stdout
+    assert "set some:where to a copy of your own" in done.stdout
     assert kept(shell) == []
 
 

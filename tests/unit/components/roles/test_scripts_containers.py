@@ -152,7 +152,7 @@ def test_a_file_that_was_changed_on_the_share_is_not_installed(machine: Shell) -
     machine.write(f"{SHARE}/artifacts/{NAMES[1]}", "planted\n")
     done = machine.call("trap 'echo \"${REASON-}\"' EXIT; ensure_enroot", values(machine), "enroot_pyxis/install")
     assert done.returncode == 1
-    assert "on the share is not the file that the config means" in done.stdout
+    assert "on the share does not have the checksum in the config" in done.stdout
     assert not [call for call in machine.calls if " -i " in call]
 
 

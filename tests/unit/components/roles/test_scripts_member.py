@@ -311,7 +311,7 @@ def test_a_node_whose_answers_do_not_hold_is_refused_before_anything_is_written_
 ) -> None:
     done = member("up", NODE_PROBLEM="its answer has no valid tailnet_ip", NODE_ADDRESS="")
     assert done.returncode == 1
-    assert "b1 is not taken as a member: its answer has no valid tailnet_ip" in done.stderr
+    assert "b1 cannot register: its answer has no valid tailnet_ip" in done.stderr
     assert not list(shell.path("/etc/exports.d").glob("*"))
 
 

@@ -154,7 +154,7 @@ def test_a_full_disk_is_told_where_the_daemon_does_not(host: Shell, place: str) 
     host.path(f"{place}/tailrack-node-exporter").mkdir(parents=True)
     host.stub("df", f"[ \"$3\" = {host.root}{place}/tailrack-node-exporter ] && printf 'Avail\n    3\n'")
     host.stub("journalctl", "echo 'fatal error: fault'")
-    said = f": {place}/tailrack-node-exporter is on a disk that is full; fatal error: fault"
+    said = f": {place}/tailrack-node-exporter is on a full disk; fatal error: fault"
     assert said in refused(host).replace(str(host.root), "")
 
 

@@ -122,7 +122,7 @@ def test_what_is_not_whole_or_not_roots_on_the_share_is_built_anew_and_not_insta
         machine.write(f"{SHARE}/SHA256SUMS", "")
     machine.write("shared/slurm/source/" + f"slurm-24.11.5-{SHA256[:12]}.tar", "source\n")
     done = node(machine, "echo BUILDING; exit 9")
-    assert "is not the file that the config means" in done.stdout  # the source is looked at before it is built
+    assert "does not have the checksum in the config" in done.stdout  # the source is looked at before it is built
     assert machine.path("installed").read_text() == ""
 
 
@@ -562,7 +562,7 @@ def test_without_a_cluster_here_any_release_may_come(machine: Shell) -> None:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        ("exit 22", "cannot be fetched from here; open the way there for a1, or name a place of your own as"),
+        ("exit 22", "cannot be fetched from here; open the way there for a1, or set"),
         (
             'while [ "$1" != -o ]; do shift; done; echo half >"$2"',
             "which is not the config's; find out which of the two",
