@@ -1,8 +1,8 @@
-"""The series and labels that Prometheus accepts from an exporter, as its metric_relabel_configs. Pure.
+"""Build the metric_relabel_configs with the series and labels that Prometheus accepts from an exporter. Pure.
 
-Root of a node writes everything that its exporter answers. Prometheus itself sets `instance`, `site` and `job`. Of the
-answer it keeps known names and known labels, and values that no shell, chat or page reads as more than a word. Names of
-the head node's own figures are kept from the head node alone.
+Root of a node controls the whole answer of its exporter. Prometheus itself sets `instance`, `site` and `job`. From the
+answer it keeps only known names, known labels, and values that no shell, chat or page can misread. It accepts the head
+node's own metrics only from the head node.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-# The head node's name: the script that writes the files puts it there.
+# The script that writes the files replaces this by the head node's name.
 HEAD = "@HEAD@"
 TARGET_LABELS = ("instance", "job", "site")
 
 NODE_NAME = "[a-z][a-z0-9-]*"
 _LETTERS = "A-Za-z0-9_."
-# Values that are a word, or the series is dropped: no honest exporter has another one.
+# Labels with a word as value. A series with any other value is dropped; an honest exporter sends none.
 WORDS = (
     "bytes", "chip", "collective", "collector", "controller", "cpu", "csrow", "currency", "error", "fstype", "gpu",
     "method", "mode", "node", "operation", "partition", "peer", "port", "proto", "protocol", "scope", "sensor",
     "state", "verdict",
 )  # fmt: skip
 PATH = f"/[{_LETTERS}/-]{{0,127}}"
-# Values that the owner of an honest machine may choose freely: another one is replaced by `odd-name-NUMBER`.
+# Labels with values that an honest machine's owner can choose. Other values are replaced by `odd-name-NUMBER`.
 CHOSEN: Mapping[str, str] = {
     "device": f"[{_LETTERS}:-]{{1,63}}",
     "export": f"[{_LETTERS}:/-]{{1,127}}",
@@ -33,7 +33,7 @@ CHOSEN: Mapping[str, str] = {
 }
 ODD_NAMES = 1000
 
-# By node exporter, on every machine: subsystem, names.
+# Node exporter's series on every machine: subsystem, names.
 _EXPORTER: Mapping[str, str] = {
     "boot_time": "seconds",
     "context": "switches_total",
@@ -83,11 +83,11 @@ _EXPORTER: Mapping[str, str] = {
     "timex": "estimated_error_seconds maxerror_seconds offset_seconds sync_status",
     "vmstat": "oom_kill pgfault pgmajfault pgpgin pgpgout pswpin pswpout",
 }
-# By tailrack's readers, on every machine.
+# Series of tailrack-figures on every machine.
 _READERS = """certificate_end_timestamp_seconds collector_seconds collector_success gpu_memory_bytes
     gpu_memory_used_bytes gpu_power_watts gpu_temperature_celsius gpu_uncorrected_errors gpu_utilization_ratio gpus
     tailnet_direct tailnet_received_bytes_total tailnet_sent_bytes_total"""
-# By tailrack's readers, on the head node alone.
+# Series of tailrack-figures on the head node.
 _HEAD_READERS = """backup_timestamp_seconds busbw_floor_gb_per_s busbw_gb_per_s measured_timestamp_seconds
     measurement_verdict node_cost_this_month node_idle_limit_seconds node_idle_seconds node_price_per_hour
     share_available_bytes share_bytes slurm_gpus slurm_gpus_in_use slurm_jobs slurm_node_out slurm_nodes
@@ -105,8 +105,8 @@ HEAD_ONLY = frozenset(f"tailrack_{name}" for name in _HEAD_READERS.split())
 
 
 def metric_relabel_configs() -> str:
-    """Return the rules in JSON, which is YAML, in the order that Prometheus applies them in."""
-    # A mount point says which file system it is: its device would be free text that nobody asks for.
+    """Return the rules as JSON, which is also YAML, in the order in which Prometheus applies them."""
+    # The mount point identifies a file system. Its device would be free text without a use.
     no_device = {
         "source_labels": ["__name__"],
         "regex": "node_filesystem_.*",
@@ -127,7 +127,7 @@ def _known_series() -> Mapping[str, object]:
 
 
 def _without_odd_names(label: str) -> Sequence[Mapping[str, object]]:
-    # A regex of Prometheus cannot say "does not match": the hash of a good value is taken away again.
+    # Prometheus' regular expressions have no negation: hash every value, then remove the hash of good values.
     spare = "__tmp_odd_name"
     return (
         {"action": "hashmod", "source_labels": [label], "modulus": ODD_NAMES, "target_label": spare},
@@ -137,7 +137,7 @@ def _without_odd_names(label: str) -> Sequence[Mapping[str, object]]:
 
 
 def _words() -> Mapping[str, object]:
-    # As many separators as there are labels: a value with one in it does not match.
+    # The number of separators is fixed, so a value that contains a separator does not match.
     word = f"[{_LETTERS}-]*"
     return {
         "action": "keep",

@@ -1,6 +1,6 @@
-"""What Alertmanager is told: who gets alerts, and how they read. Pure.
+"""Build Alertmanager's configuration: the receivers of alerts, and the text of messages. Pure.
 
-What is secret in it lies in files of its own, which systemd shows to Alertmanager alone (its unit's LoadCredential).
+Secrets are in separate files, which systemd passes only to Alertmanager (LoadCredential in its unit).
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from typing import Any
 from components.roles.monitoring.settings_receivers import Receiver
 
 UNIT = "tailrack-alertmanager.service"
-# Where its process finds them.
+# The folder in which Alertmanager finds the secrets.
 CREDENTIALS = f"/run/credentials/{UNIT}"
 
 _TITLE = "[{{ .Status }}] {{ .CommonLabels.cluster }}: {{ .CommonLabels.alertname }}"
 _TEXT = (
-    '{{ range .Alerts }}{{ if eq .Status "resolved" }}Over: {{ end }}{{ .Annotations.summary }}\n'
+    '{{ range .Alerts }}{{ if eq .Status "resolved" }}Resolved: {{ end }}{{ .Annotations.summary }}\n'
     '{{ if eq .Status "firing" }}{{ .Annotations.remedy }}\n{{ end }}\n{{ end }}'
 )
 
 
 def alertmanager_config(receivers: Sequence[Receiver]) -> str:
-    """Return its configuration in JSON, which is YAML; empty where nobody is told."""
+    """Return the configuration as JSON, which is also YAML; empty without receivers."""
     if not receivers:
         return ""
     by_kind: dict[str, list[Mapping[str, Any]]] = {}
-    for place, receiver in enumerate(receivers):
+    for index, receiver in enumerate(receivers):
         by_kind.setdefault(_KINDS[receiver.kind], []).append(
-            {"send_resolved": True, **_told(receiver, f"{CREDENTIALS}/{_name(place)}")}
+            {"send_resolved": True, **_receiver_config(receiver, f"{CREDENTIALS}/{_file_name(index)}")}
         )
     route = {"group_by": ["alertname"], "group_wait": "30s", "group_interval": "5m", "repeat_interval": "12h"}
     config = {"route": {"receiver": "all", **route}, "receivers": [{"name": "all", **by_kind}]}
@@ -37,24 +37,24 @@ def alertmanager_config(receivers: Sequence[Receiver]) -> str:
 
 
 def receiver_secrets(receivers: Sequence[Receiver]) -> str:
-    """Return what is secret in them, `file text` a line."""
-    return "\n".join(f"{_name(place)} {text}" for place, text in _secrets(receivers))
+    """Return the secrets of receivers as lines `file text`."""
+    return "\n".join(f"{_file_name(index)} {text}" for index, text in _secrets(receivers))
 
 
 def _secrets(receivers: Sequence[Receiver]) -> Iterator[tuple[int, str]]:
-    for place, receiver in enumerate(receivers):
+    for index, receiver in enumerate(receivers):
         if secret := receiver.url or receiver.password:
-            yield place, secret.get_secret_value()
+            yield index, secret.get_secret_value()
 
 
 _KINDS = {"webhook": "webhook_configs", "slack": "slack_configs", "mail": "email_configs"}
 
 
-def _name(place: int) -> str:
-    return f"receiver-{place}"
+def _file_name(index: int) -> str:
+    return f"receiver-{index}"
 
 
-def _told(receiver: Receiver, file: str) -> Mapping[str, Any]:
+def _receiver_config(receiver: Receiver, file: str) -> Mapping[str, Any]:
     if receiver.kind == "webhook":
         return {"url_file": file}
     if receiver.kind == "slack":

@@ -1,18 +1,18 @@
 #!/bin/bash
 # uses: monitoring/exporter
-# Alertmanager on the head node, where the config has receivers. It answers on this machine alone, and there to Prometheus alone:
-# whoever could ask it for more could silence alerts, or send some of his own.
+# Run Alertmanager on the head node, if the config has receivers. It listens on 127.0.0.1 and requires a password that
+# only Prometheus has, because any client could silence alerts or send its own.
 #
-# MONITORING_ALERTMANAGER        its configuration, empty where nobody is to be told
-# MONITORING_ALERTMANAGER_PORT   where it answers, of 127.0.0.1
+# MONITORING_ALERTMANAGER        its configuration; empty without receivers
+# MONITORING_ALERTMANAGER_PORT   its port on 127.0.0.1
 # MONITORING_ALERTMANAGER_UNIT   text of its unit
 # MONITORING_RECEIVERS           secret: `file text`, one a line
-# MONITORING_PORT, HEAD_ADDRESS  where Prometheus answers people
+# MONITORING_PORT, HEAD_ADDRESS  Prometheus' port and address for people
 
-# Root's alone; its parent is root's too.
+# Only root can access it.
 ALERTMANAGER_DIR=/etc/tailrack/alertmanager
 
-# Prometheus' password, made here, and what it is checked by. Before Prometheus, which starts with it.
+# Create Prometheus' password for Alertmanager and its hash. Prometheus needs the password when it starts.
 ensure_alertmanager_password() {
     local file=$ALERTMANAGER_DIR/password web=$ALERTMANAGER_DIR/web.yml fresh hash
     install -d -m 0700 -o root -g root "$ALERTMANAGER_DIR"
@@ -30,16 +30,16 @@ ensure_alertmanager_password() {
     ensure_file "$ALERTMANAGER_DIR/login" 0600 root:root "user = \"prometheus:$(cat "$file")\""
 }
 
-# So many random hexadecimal digits, at most 64.
+# Print $1 random hexadecimal digits, at most 64.
 random_digits() { head -c 32 /dev/urandom | sha256sum | cut -c "1-$1"; }
 
-# What crypt(3) makes of the word in a file: setting, or what it made before; file.
+# Print crypt(3) of the password in file $2. $1: the setting, or an earlier hash.
 crypted() {
     { printf '%s\n' "$1" && cat "$2"; } | perl -e 'chomp(my ($setting, $word) = <STDIN>); print crypt($word, $setting)'
 }
 
 start_alertmanager() {
-    local unit=tailrack-alertmanager.service name text said files lines='' http_login=$ALERTMANAGER_DIR/login
+    local unit=tailrack-alertmanager.service name text output files lines='' http_login=$ALERTMANAGER_DIR/login
     files=("/etc/systemd/system/$unit" "$ALERTMANAGER_DIR"/{environment,alertmanager.yml,web.yml})
     silence_daemon prometheus-alertmanager "$unit"
     while read -r name text; do
@@ -48,22 +48,22 @@ start_alertmanager() {
         lines+="${lines:+$'\n'}LoadCredential=$name:$ALERTMANAGER_DIR/$name"
         files+=("$ALERTMANAGER_DIR/$name")
     done <<<"$MONITORING_RECEIVERS"
-    forget_receivers "${files[@]}"
+    remove_old_receivers "${files[@]}"
     ensure_file "${files[0]}" 0644 root:root "${MONITORING_ALERTMANAGER_UNIT//@CREDENTIALS@/"$lines"}"
     ensure_file "${files[1]}" 0600 root:root "PORT=$MONITORING_ALERTMANAGER_PORT
 PROMETHEUS=$HEAD_ADDRESS:$MONITORING_PORT"
     ensure_file "${files[2]}" 0600 root:root "$MONITORING_ALERTMANAGER"
-    said=$(amtool check-config "${files[2]}" 2>&1) ||
-        fail "the Alertmanager of this machine's distribution does not take tailrack:monitoring.receivers: $(amtool_reason <<<"$said")" \
-            "a webhook needs Alertmanager 0.26 or newer on the head node, as Debian 13 has it; slack and mail do with Debian 12's"
+    output=$(amtool check-config "${files[2]}" 2>&1) ||
+        fail "this distribution's Alertmanager does not accept tailrack:monitoring.receivers: $(amtool_reason <<<"$output")" \
+            "a webhook needs Alertmanager 0.26 or newer (Debian 13) on the head node; slack and mail also work with Debian 12's"
     run_daemon "$unit" 127.0.0.1 "$MONITORING_ALERTMANAGER_PORT" /-/ready monitoring.alertmanager_port "${files[@]}"
 }
 
-# What amtool complains of, on one line.
+# Print amtool's error message on one line.
 amtool_reason() { { grep -vE '^ *$|^Checking|^amtool:' || :; } | tr -s ' \n' ' ' | tr -cd '[:print:]' | cut -c 1-300; }
 
-# Secrets of receivers that are gone: files that stay.
-forget_receivers() {
+# Remove the secrets of former receivers. $@: files to keep.
+remove_old_receivers() {
     local file
     for file in "$ALERTMANAGER_DIR"/receiver-*; do
         [[ " $* " == *" $file "* ]] || rm -f "$file"

@@ -1,4 +1,4 @@
-"""What nodes cost an hour and came to this month, and how long those that cost have been idle. Pure."""
+"""Metrics of the nodes' costs per hour and this month, and of the idle time of nodes with a price. Pure."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from components.roles.tailrack_command.costs import Cost
 
 
 def cost_figures(costs: Iterable[Cost], head: str, idle_hours: int) -> list[Metric]:
-    """Return figures of nodes that have a price: of those that are there, and what all came to that were this month.
+    """Return the metrics of nodes with a price; for nodes that left this month, only their cost.
 
-    head         without it no other could be used, so nobody is told that it is idle
-    idle_hours   what is held against how long the others are
+    head         left out of the idle times, because no other node can work without it
+    idle_hours   idle time after which an alert fires
     """
-    all_of = [*costs]
-    there = [cost for cost in all_of if cost.there]
-    idle = [({"node": cost.name}, cost.idle_seconds or 0) for cost in there if cost.name != head]
+    rows = [*costs]
+    present = [row for row in rows if row.there]
+    idle = [({"node": row.name}, row.idle_seconds or 0) for row in present if row.name != head]
     return [
         Metric(
             "tailrack_node_price_per_hour",
-            "What a node costs an hour by the config, in its currency.",
-            [({"node": cost.name, "currency": cost.currency}, cost.price) for cost in there],
+            "Price of a node per hour in the config, in its currency.",
+            [({"node": row.name, "currency": row.currency}, row.price) for row in present],
         ),
         Metric(
             "tailrack_node_cost_this_month",
-            "What a node came to since the first of the month (UTC), in its currency; also of one that has left.",
-            [({"node": cost.name, "currency": cost.currency}, cost.month) for cost in all_of],
+            "Cost of a node since the first of the month (UTC), in its currency; also for nodes that have left.",
+            [({"node": row.name, "currency": row.currency}, row.month) for row in rows],
         ),
         Metric(
             "tailrack_node_idle_seconds",
-            "For how long a node with a price has had no job; 0 where it has one. Without the head node.",
+            "Time since a node with a price had a job; 0 if it has one. Without the head node.",
             idle,
         ),
         Metric(
             "tailrack_node_idle_limit_seconds",
-            "After how long that is an alert.",
+            "Idle time after which an alert fires.",
             [({}, idle_hours * 3600)] if idle else [],
         ),
     ]

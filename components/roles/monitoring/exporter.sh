@@ -1,19 +1,20 @@
 #!/bin/bash
-# uses: monitoring/place machine/daemon
-# Node exporter in a unit of its own, at the tailnet's address alone. One that the machine had before is left as it is.
+# uses: monitoring/paths machine/daemon
+# Run node exporter in a unit of tailrack's, on the tailnet address only. A node exporter that the machine had before
+# stays.
 #
-# MONITORING_EXPORTER_PORT   where it answers
+# MONITORING_EXPORTER_PORT   its port
 # MONITORING_EXPORTER_UNIT   text of its unit
-# MONITORING_FIGURES, MONITORING_FIGURES_UNIT, MONITORING_FIGURES_TIMER   texts of what it does not know by itself
+# MONITORING_FIGURES, MONITORING_FIGURES_UNIT, MONITORING_FIGURES_TIMER   texts of tailrack-figures and its units
 
-# The daemons' packages start them at boot, with their own settings: those that came with the cluster do not. Before our unit
-# is there alone, so that a person's later word holds.
+# Stop and disable the unit of a package that tailrack installed. Only before tailrack's own unit exists, so that a
+# person can enable the package's unit later. $1: the package's unit, $2: tailrack's unit
 silence_daemon() {
     [ ! -e "/etc/systemd/system/$2" ] || return 0
     if grep -qsx "$1" "$STATE_DIR/packages"; then systemctl disable -q --now "$1.service"; fi
 }
 
-# Tailnet address of this machine, and what is collected here besides, by name
+# $1: tailnet address of this machine; others: the collectors of tailrack-figures to run here
 start_exporter() {
     local address=$1 unit=/etc/systemd/system/tailrack-node-exporter.service
     shift
@@ -31,6 +32,6 @@ PORT=$MONITORING_EXPORTER_PORT"
     ensure_file /etc/systemd/system/tailrack-figures.timer 0644 root:root "$MONITORING_FIGURES_TIMER"
     reload_units tailrack-figures.service tailrack-figures.timer
     enable_units --now tailrack-figures.timer
-    # Not only in a minute; nobody waits for it.
+    # Run it now instead of in a minute, without waiting for it.
     [ -z "$CHANGED" ] || systemctl start --no-block tailrack-figures.service
 }

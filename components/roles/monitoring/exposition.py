@@ -1,4 +1,4 @@
-"""Figures as text that node exporter reads from its folder: Prometheus' exposition format. Pure."""
+"""Format metrics in Prometheus' exposition format, which node exporter reads from files. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Sample = tuple[Mapping[str, str], float]
 
 @dataclass(frozen=True)
 class Metric:
-    """Figures of one name, each with its labels, whose values may be anything.
+    """Samples with the same name. Label values may be any text.
 
-    help   what it is, with its unit
+    help   a description with the unit
     """
 
     name: str
@@ -25,7 +25,7 @@ class Metric:
 
 
 def exposition(metrics: Iterable[Metric]) -> str:
-    """Return the text, a line a figure. One without samples is left out."""
+    """Return the text, one line per sample. Metrics without samples are left out."""
     lines = []
     for metric in metrics:
         if metric.samples:
@@ -35,11 +35,11 @@ def exposition(metrics: Iterable[Metric]) -> str:
 
 
 def _labels(labels: Mapping[str, str]) -> str:
-    told = ",".join(f'{name}="{_quoted(value)}"' for name, value in labels.items())
-    return f"{{{told}}}" if told else ""
+    text = ",".join(f'{name}="{_quoted(value)}"' for name, value in labels.items())
+    return f"{{{text}}}" if text else ""
 
 
 def _quoted(text: str) -> str:
-    # No half of a letter: that is no UTF-8, and node exporter would leave the whole file out.
-    whole = plain(text).encode("utf-8", "replace").decode("utf-8")
-    return whole.replace("\\", "\\\\").replace('"', '\\"')
+    # A lone surrogate is not valid UTF-8, and node exporter would skip the whole file.
+    valid = plain(text).encode("utf-8", "replace").decode("utf-8")
+    return valid.replace("\\", "\\\\").replace('"', '\\"')

@@ -1,9 +1,9 @@
-"""tailrack-figures: what node exporter does not know of a machine, once a minute, into the folder that it reads.
+"""tailrack-figures: write metrics that node exporter lacks into the folder that node exporter reads.
 
-Usage: tailrack-figures FOLDER COLLECTOR ...     as root, by a timer
+Usage: tailrack-figures FOLDER COLLECTOR ...     as root, once a minute, by a timer
 
-Each collector writes one file as a whole. What one has failed to find out is not there any more, and that it has is a
-figure of its own: old figures would look like new ones.
+Each collector replaces one file atomically. A collector that fails writes a file without its metrics, because old
+values would look like new ones, and reports the failure as a metric.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from components.roles.tailrack_command.book import read_book
 from components.roles.tailrack_command.costs import costs
 from components.validation.preflight.findings import plain
 
-TOLD = Path("/etc/tailrack/monitoring.json")
-KEPT = Path("/var/lib/tailrack/validation")
+SETTINGS = Path("/etc/tailrack/monitoring.json")
+REPORTS = Path("/var/lib/tailrack/validation")
 # Address and name of each member, on every machine (components/roles/names).
 NAMES = Path("/var/lib/tailrack/names")
 BACKUP = Path("/var/lib/tailrack/backup-state")
-# A folder a member, the head node among them, on the head node alone (components/roles/names).
+# One folder per member and for the head node; only on the head node (components/roles/names).
 MEMBERS = Path("/var/lib/tailrack/members")
 SLURM_STATE = Path("/var/lib/slurm/slurmctld")
-# What this machine shows to those who log in (components/roles/ssh_trust).
+# The certificate of this machine's SSH host key (components/roles/ssh_trust).
 CERTIFICATE = Path("/etc/ssh/ssh_host_ed25519_key-cert.pub")
 DEVICES = Path("/dev")
 LIMIT_SECONDS = 20
 NOBODY = 65534
-# Of one collector: more would keep Prometheus from taking anything from this machine (services.sh).
+# Per collector. With more, Prometheus would reject this machine's whole answer (services.sh).
 MOST_FIGURES = 6000
 
 
 def main(words: Sequence[str]) -> int:
-    """Write a file for each collector; 0 whatever they find."""
+    """Write a file for each collector. Return 0 even if collectors fail."""
     folder, *names = words
     for name in names:
         write(Path(folder), name, COLLECTORS[name])
@@ -56,66 +56,68 @@ def main(words: Sequence[str]) -> int:
 
 
 def write(folder: Path, name: str, collect: Callable[[], Sequence[Metric]]) -> None:
-    """Put a collector's file there as a whole."""
-    text, began, well = "", time.monotonic(), True
+    """Run a collector and replace its file."""
+    text, start, success = "", time.monotonic(), True
     try:
         metrics = collect()
         if (count := sum(len(metric.samples) for metric in metrics)) > MOST_FIGURES:
-            raise ValueError(f"{count} figures, and {MOST_FIGURES} are taken")
+            raise ValueError(f"{count} metrics, more than the limit of {MOST_FIGURES}")
         text = exposition(metrics)
-    except Exception as error:  # noqa: BLE001  words of a user and of a node's root are read; they end no other collector
+    except Exception as error:  # noqa: BLE001  data of users and of a node's root must not stop other collectors
         sys.stderr.write(f"{name}: {plain(f'{type(error).__name__}: {error}')}\n")
-        well = False
+        success = False
     labels = {"collector": name}
-    seconds = time.monotonic() - began
-    own = [
-        Metric("tailrack_collector_success", "0 where a collector has failed: journalctl says why.", [(labels, well)]),
-        Metric("tailrack_collector_seconds", "How long it took.", [(labels, seconds)]),
+    seconds = time.monotonic() - start
+    status = [
+        Metric("tailrack_collector_success", "0 if a collector has failed; journalctl shows why.", [(labels, success)]),
+        Metric("tailrack_collector_seconds", "How long the collector ran.", [(labels, seconds)]),
     ]
-    fresh = folder / f".{name}.new"  # what does not end in .prom is not read
-    fresh.write_text(text + exposition(own), encoding="utf-8")
+    fresh = folder / f".{name}.new"  # node exporter reads only *.prom
+    fresh.write_text(text + exposition(status), encoding="utf-8")
     fresh.chmod(0o644)
     fresh.replace(folder / f"{name}.prom")
 
 
 def slurm() -> Sequence[Metric]:
-    """Of the head node: jobs and nodes, asked for once, and what those cost."""
+    """Collect jobs, nodes and costs with one query. Only on the head node."""
     jobs, nodes, _ = jobs_and_nodes()
-    told = _told()
-    # Without what jobs have used: nobody's books are asked once a minute.
-    found = costs(read_book(), {node.name: node for node in nodes}, None, time.time())
+    settings = _settings()
+    # Without the hours that jobs used: slurmdbd must not get a query every minute.
+    rows = costs(read_book(), {node.name: node for node in nodes}, None, time.time())
     members = _members()
     return [
         *slurm_figures(jobs, [node for node in nodes if node.name in members]),
-        *cost_figures(found, told["head"], told["idle_hours"]),
+        *cost_figures(rows, settings["head"], settings["idle_hours"]),
     ]
 
 
 def tailnet() -> Sequence[Metric]:
-    """Paths to other members."""
-    return tailnet_figures(_said("tailscale", "status", "--json"), read_names(NAMES.read_text(encoding="utf-8")))
+    """Collect the paths to other members."""
+    return tailnet_figures(_output("tailscale", "status", "--json"), read_names(NAMES.read_text(encoding="utf-8")))
 
 
 def gpus() -> Sequence[Metric]:
-    """Nothing where the machine has none. As nobody: root's nvidia-smi makes device files that are missing."""
+    """Collect the GPUs, as user nobody: nvidia-smi of root would create missing device files."""
     if not any(path.name[6:].isdecimal() for path in DEVICES.glob("nvidia[0-9]*")):
         return ()
-    return gpu_figures(_said(*QUERY, user=NOBODY))
+    return gpu_figures(_output(*QUERY, user=NOBODY))
 
 
 def certificate() -> Sequence[Metric]:
-    """The certificate that it shows; nothing where it has none yet."""
+    """Collect the end of the SSH certificate, if the machine has one."""
     return certificate_figures(CERTIFICATE.read_text(encoding="utf-8")) if CERTIFICATE.exists() else ()
 
 
-def _told() -> Mapping[str, Any]:
-    told: Mapping[str, Any] = json.loads(TOLD.read_text(encoding="utf-8"))
-    return told
+def _settings() -> Mapping[str, Any]:
+    settings: Mapping[str, Any] = json.loads(SETTINGS.read_text(encoding="utf-8"))
+    return settings
 
 
 def head() -> Sequence[Metric]:
-    """Of the head node: the share, the disk under Slurm's state, the last backup."""
-    share = _room("tailrack_share_bytes", "tailrack_share_available_bytes", "the share's file system", _told()["share"])
+    """Collect the share, the disk of Slurm's state and the last backup. Only on the head node."""
+    share = _room(
+        "tailrack_share_bytes", "tailrack_share_available_bytes", "the share's file system", _settings()["share"]
+    )
     state = _room(
         "tailrack_slurm_state_bytes",
         "tailrack_slurm_state_available_bytes",
@@ -126,50 +128,53 @@ def head() -> Sequence[Metric]:
 
 
 def measured() -> Sequence[Metric]:
-    """Of the head node: the measurements. They are words of a user, which take no other figures along."""
-    told, kept = _told(), _kept()
-    bandwidth = {scope: found for scope, found in kept.items() if scope != TRAINING}
-    trained = training_figures(kept[TRAINING], told.get("training_floor")) if TRAINING in kept else ()
-    return [*measured_figures(told, bandwidth, _members()), *trained]
+    """Collect the measurements. Only on the head node.
+
+    A separate collector, because a user's process wrote the reports: bad ones must not affect other metrics.
+    """
+    settings, reports = _settings(), _reports()
+    bandwidth = {scope: report for scope, report in reports.items() if scope != TRAINING}
+    trained = training_figures(reports[TRAINING], settings.get("training_floor")) if TRAINING in reports else ()
+    return [*measured_figures(settings, bandwidth, _members()), *trained]
 
 
 def _members() -> frozenset[str]:
-    """Names of the cluster's machines as its steps have them: root of a node can make others up in slurmctld."""
+    """Return the cluster's members from files of its steps. Root of a node could invent names in slurmctld."""
     return frozenset(path.name for path in MEMBERS.iterdir())
 
 
-def _room(size: str, free: str, what: str, path: str | Path) -> Sequence[Metric]:
+def _room(size: str, free: str, file_system: str, path: str | Path) -> Sequence[Metric]:
     room = os.statvfs(path)
     return [
-        Metric(size, f"Size of {what}.", [({}, room.f_blocks * room.f_frsize)]),
-        Metric(free, "Bytes of it that are free.", [({}, room.f_bavail * room.f_frsize)]),
+        Metric(size, f"Size of {file_system}.", [({}, room.f_blocks * room.f_frsize)]),
+        Metric(free, f"Free bytes of {file_system}.", [({}, room.f_bavail * room.f_frsize)]),
     ]
 
 
 def _backup() -> Sequence[Metric]:
     if not BACKUP.exists():
         return ()
-    said = dict(line.split("=", 1) for line in BACKUP.read_text(encoding="utf-8").splitlines() if "=" in line)
-    done = said.get("done", "")
-    text = "When the last backup of the head node was made; 0 for never."
+    fields = dict(line.split("=", 1) for line in BACKUP.read_text(encoding="utf-8").splitlines() if "=" in line)
+    done = fields.get("done", "")
+    text = "Time of the last backup of the head node; 0 if there is none."
     return [Metric("tailrack_backup_timestamp_seconds", text, [({}, int(done) if done.isdecimal() else 0)])]
 
 
-def _kept() -> Mapping[str, Mapping[str, Any]]:
-    """What was measured last in each scope; of one whose nodes were busy since, what was measured before."""
-    found: dict[str, Mapping[str, Any]] = {}
-    for path in sorted(KEPT.glob("*.json"), key=lambda path: path.name.endswith(".last.json")):
+def _reports() -> Mapping[str, Mapping[str, Any]]:
+    """Return each scope's last report, or the one before (`.last.json`) if nodes were busy in the last measurement."""
+    reports: dict[str, Mapping[str, Any]] = {}
+    for path in sorted(REPORTS.glob("*.json"), key=lambda path: path.name.endswith(".last.json")):
         scope = path.name.removesuffix(".json").removesuffix(".last")
         try:
-            told = json.loads(path.read_text(encoding="utf-8"))
+            report = json.loads(path.read_text(encoding="utf-8"))
         except (ValueError, RecursionError):
             continue
-        if isinstance(told, dict):
-            found.setdefault(scope, told)
-    return found
+        if isinstance(report, dict):
+            reports.setdefault(scope, report)
+    return reports
 
 
-def _said(*words: str, user: int | None = None) -> str:
+def _output(*words: str, user: int | None = None) -> str:
     groups: dict[str, Any] = {} if user is None else {"user": user, "group": user, "extra_groups": []}
     done: subprocess.CompletedProcess[str] = subprocess.run(
         words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=LIMIT_SECONDS,

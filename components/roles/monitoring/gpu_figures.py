@@ -1,4 +1,4 @@
-"""GPUs of this machine. Pure, from a query of nvidia-smi."""
+"""Metrics of this machine's GPUs, from nvidia-smi. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from components.roles.monitoring.exposition import Metric, Sample
 
 _MIB = 2**20
-# Field of nvidia-smi, name, help, and what one of its units is in ours.
+# Field of nvidia-smi, name, help, and the factor that converts its unit.
 _FIGURES = (
     ("utilization.gpu", "tailrack_gpu_utilization_ratio", "Share of the last second in which a kernel ran.", 0.01),
     ("memory.used", "tailrack_gpu_memory_used_bytes", "Memory in use.", _MIB),
@@ -29,30 +29,30 @@ QUERY: Sequence[str] = (
 )
 
 
-def gpu_figures(said: str) -> list[Metric]:
-    """Return figures of each GPU. What a GPU does not have (`[N/A]`) is left out, and so is a sentence beside the rows.
+def gpu_figures(output: str) -> list[Metric]:
+    """Return the metrics of each GPU. Missing values (`[N/A]`) and lines that are not rows are left out.
 
-    Raises ValueError for what has no row of its form.
+    Raise ValueError if no line is a row.
     """
-    lines = [[cell.strip() for cell in row] for row in csv.reader(said.splitlines()) if row]
+    lines = [[cell.strip() for cell in row] for row in csv.reader(output.splitlines()) if row]
     rows = [row for row in lines if len(row) == len(_FIGURES) + 2 and row[0].isdecimal()]
     if lines and not rows:
-        raise ValueError("nvidia-smi does not print what it was asked for")
+        raise ValueError("nvidia-smi does not print the requested fields")
     count = Metric("tailrack_gpus", "GPUs that nvidia-smi shows.", [({}, len(rows))])
     return [
         count,
         *(
-            Metric(name, text, _samples(rows, place, unit))
-            for place, (_, name, text, unit) in enumerate(_FIGURES, start=2)
+            Metric(name, text, _samples(rows, column, factor))
+            for column, (_, name, text, factor) in enumerate(_FIGURES, start=2)
         ),
     ]
 
 
-def _samples(rows: Sequence[Sequence[str]], place: int, unit: float) -> list[Sample]:
-    found: list[Sample] = []
+def _samples(rows: Sequence[Sequence[str]], column: int, factor: float) -> list[Sample]:
+    samples: list[Sample] = []
     for row in rows:
         try:
-            found.append(({"gpu": row[0], "kind": row[1]}, float(row[place]) * unit))
+            samples.append(({"gpu": row[0], "kind": row[1]}, float(row[column]) * factor))
         except ValueError:
             continue
-    return found
+    return samples

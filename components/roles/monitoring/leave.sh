@@ -1,6 +1,6 @@
 #!/bin/bash
 # uses: monitoring/remove
-# What was collected of the cluster goes with it, and what was told.
+# Remove monitoring with all collected data and Alertmanager's history.
 
 monitoring_leave() {
     remove_exporter

@@ -1,7 +1,7 @@
-"""The measurement as figures: each scope's bus bandwidth, its floor, the verdict and its age. Pure.
+"""Metrics of the measurement: each scope's bus bandwidth, floor, verdict and time. Pure.
 
-From what the measurement has kept on the head node (components/measurement/validate.sh): words of a user, which may be
-anything. Judged by figure and floor alone; that another network should have carried the data, `make up` says.
+The reports on the head node (components/measurement/validate.sh) come from a user's process and may contain anything.
+The verdict here compares only figure and floor; `make up` also checks which network carried the data.
 """
 
 from __future__ import annotations
@@ -16,53 +16,55 @@ from components.validation.verdict import Result, Verdict
 
 VERDICTS: tuple[str, ...] = get_args(Verdict)
 _BUSBW = ("tailrack_busbw_gb_per_s", "Bus bandwidth of the last measurement, 1e9 bytes a second.")
-_FLOOR = ("tailrack_busbw_floor_gb_per_s", "What it is held against.")
-_MOMENT = ("tailrack_measured_timestamp_seconds", "When it was measured.")
+_FLOOR = ("tailrack_busbw_floor_gb_per_s", "Floor of the bus bandwidth.")
+_MOMENT = ("tailrack_measured_timestamp_seconds", "Time of the last measurement.")
 _VERDICT = ("tailrack_measurement_verdict", "1 for the verdict of the last measurement.")
 
 
 def measured_figures(
-    told: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]], members: Container[str]
+    settings: Mapping[str, Any], reports: Mapping[str, Mapping[str, Any]], members: Container[str]
 ) -> list[Metric]:
-    """Return figures of all scopes, and of nodes that were measured by themselves.
+    """Return the metrics of all scopes and of single nodes.
 
-    told      `cpu`, what is asked of a measurement of CPUs; `ranks_per_node`; `floors`, GB/s by scope; the words
-              `cross_site` and `node`, which are scopes too
-    found     what was kept, by scope
-    members   nodes of the cluster: a report may name others
+    settings   `cpu`, the settings of a measurement of CPUs; `ranks_per_node`; `floors`, GB/s by scope; `cross_site`
+               and `node`, the names of these scopes
+    reports    by scope
+    members    nodes of the cluster; metrics of other nodes in a report are left out
     """
     busbw: list[Sample] = []
     floor: list[Sample] = []
     moment: list[Sample] = []
     verdict: list[Sample] = []
-    for scope, kept in sorted(found.items()):
-        whole, alone = _judged(told, scope, kept)
-        by_itself = [
-            ({"scope": told["node"], "node": node}, result) for node, result in sorted(alone.items()) if node in members
+    for scope, report in sorted(reports.items()):
+        result_of_scope, results_of_nodes = _judge(settings, scope, report)
+        single_nodes = [
+            ({"scope": settings["node"], "node": node}, result)
+            for node, result in sorted(results_of_nodes.items())
+            if node in members
         ]
-        for labels, result in [({"scope": scope}, whole), *by_itself]:
-            how = {**labels, "collective": result["collective"], "bytes": str(result["gate_bytes"])}
+        for labels, result in [({"scope": scope}, result_of_scope), *single_nodes]:
+            detailed = {**labels, "collective": result["collective"], "bytes": str(result["gate_bytes"])}
             if result["busbw_gb_per_s"] is not None:
-                busbw.append((how, result["busbw_gb_per_s"]))
+                busbw.append((detailed, result["busbw_gb_per_s"]))
             if result["floor_gb_per_s"] is not None:
-                floor.append((how, result["floor_gb_per_s"]))
-            verdict += [({**labels, "verdict": each}, int(each == result["verdict"])) for each in VERDICTS]
-            if isinstance(kept.get("measured_at"), int | float):
-                moment.append((labels, kept["measured_at"]))
+                floor.append((detailed, result["floor_gb_per_s"]))
+            verdict += [({**labels, "verdict": name}, int(name == result["verdict"])) for name in VERDICTS]
+            if isinstance(report.get("measured_at"), int | float):
+                moment.append((labels, report["measured_at"]))
     return [Metric(*_BUSBW, busbw), Metric(*_FLOOR, floor), Metric(*_MOMENT, moment), Metric(*_VERDICT, verdict)]
 
 
-def _judged(told: Mapping[str, Any], scope: str, kept: Mapping[str, Any]) -> tuple[Result, Mapping[str, Result]]:
-    nodes = kept.get("nodes")
-    left_out = kept.get("left_out")
-    count = sum(len(each) for each in (nodes, left_out) if isinstance(each, list)) or 1
-    asked = Measurement(
-        **told["cpu"],
-        backend="tcp-cpu" if scope == told["cross_site"] else "mpi-cpu",
+def _judge(settings: Mapping[str, Any], scope: str, report: Mapping[str, Any]) -> tuple[Result, Mapping[str, Result]]:
+    nodes = report.get("nodes")
+    left_out = report.get("left_out")
+    count = sum(len(names) for names in (nodes, left_out) if isinstance(names, list)) or 1
+    measurement = Measurement(
+        **settings["cpu"],
+        backend="tcp-cpu" if scope == settings["cross_site"] else "mpi-cpu",
         nodes=count,
-        ranks=max(2, count * told["ranks_per_node"]),
+        ranks=max(2, count * settings["ranks_per_node"]),
     )
-    floors = told["floors"]
-    how = Conditions(floors.get(scope), floors.get(told["node"]), "", spans=False)
-    # What the nodes have of networks is left out: what should have carried the data is not judged here.
-    return judge_scope(asked, {**kept, "there": ""}, how, lambda _: {})
+    floors = settings["floors"]
+    conditions = Conditions(floors.get(scope), floors.get(settings["node"]), "", spans=False)
+    # Without the nodes' network facts, the verdict ignores which network carried the data.
+    return judge_scope(measurement, {**report, "there": ""}, conditions, lambda _: {})

@@ -1,6 +1,6 @@
 #!/bin/bash
 # uses: monitoring/remove
-# Where the config asks for none any more. (Where it does, that is a step of its own, for which nothing waits: role exporters.)
+# Remove node exporter if the config has no monitoring. Role exporters installs it, in a step that nothing waits for.
 #
 # MONITORING_ENABLED
 

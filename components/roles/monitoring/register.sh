@@ -1,6 +1,6 @@
 #!/bin/bash
 # uses: monitoring/target
-# A member can be asked; whether anybody asks is another thing.
+# Write a member's scrape target. It exists even without monitoring in the config.
 #
 # NODE_ADDRESS   its tailnet address
 

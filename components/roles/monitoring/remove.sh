@@ -1,6 +1,6 @@
 #!/bin/bash
-# uses: monitoring/place machine/retire
-# Nothing is collected any more. Part of tailrack-leave too, so it uses nothing of base.sh; called again, it does no harm.
+# uses: monitoring/paths machine/retire
+# Remove the monitoring programs. tailrack-leave contains this file too, so it uses nothing from base.sh.
 
 remove_exporter() {
     retire tailrack-figures.timer tailrack-figures.service tailrack-node-exporter.service
@@ -8,13 +8,13 @@ remove_exporter() {
     rm -rf "$METRICS_DIR"
 }
 
-# What it has told, and who silenced what, stays too.
+# Its history and silences stay.
 remove_alertmanager() {
     retire tailrack-alertmanager.service
     rm -rf /etc/tailrack/alertmanager
 }
 
-# What has been collected stays, for the day that it is wanted again.
+# The collected data stays, in case monitoring is turned on again.
 remove_prometheus() {
     retire tailrack-prometheus.service
     rm -rf /etc/tailrack/prometheus

@@ -1,4 +1,4 @@
-"""Figures of all machines on the head node: Prometheus, what it asks each member for, and rules that raise alerts."""
+"""Monitoring on the head node: Prometheus, its targets on all members, and alert rules."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ from components.settings.types import CROSS_SITE, NODE
 EXPORTER_UNIT, PROMETHEUS_UNIT = "tailrack-node-exporter.service", "tailrack-prometheus.service"
 ALERTMANAGER_PACKAGES = ("prometheus-alertmanager", "perl-base")
 JOB = "node"
-# On every machine.
+# The account and packages of node exporter on every machine.
 EXPORTER_ACCOUNT = "prometheus"
 EXPORTER_PACKAGES = ("prometheus-node-exporter", "curl", "python3")
 FLOORS = "components/validation/floors.csv"
 
 
 def role(settings: ClusterSettings) -> Role:
-    """Present where nobody asks for it too: what it has made goes then. A member's target is kept either way."""
+    """Return the role. Without monitoring in the config it removes Prometheus, but keeps the members' targets."""
     asked = settings.monitoring
     monitoring = asked or Monitoring()
     receivers = asked.receivers if asked else ()
-    # Of Alertmanager, what it is told and what of that is secret.
     hidden = {"MONITORING_RECEIVERS": receiver_secrets(receivers)}
     of_head = [str(asked.port), *([str(asked.alertmanager_port)] if receivers else [])] if asked else []
     holders = {port: Holder(DYNAMIC, head_alone=True) for port in of_head}
@@ -45,7 +44,7 @@ def role(settings: ClusterSettings) -> Role:
             "MONITORING_ALERTMANAGER_PORT": monitoring.alertmanager_port,
             "MONITORING_RETENTION_DAYS": monitoring.retention_days,
             "MONITORING_RETENTION_GB": monitoring.retention_gb,
-            "MONITORING_TOLD": told(settings) if asked else "",
+            "MONITORING_TOLD": collector_settings(settings) if asked else "",
             "MONITORING_CLUSTER": settings.cluster.name,
             "MONITORING_ALERTMANAGER": alertmanager_config(receivers),
             **({} if receivers else hidden),
@@ -65,23 +64,23 @@ def role(settings: ClusterSettings) -> Role:
         },
         ports=(*of_head, str(asked.exporter_port)) if asked else (),
         holders=holders,
-        # The head node asks every member.
+        # The head node scrapes every member.
         serves=(str(asked.exporter_port),) if asked else (),
         scrape={JOB: asked.exporter_port} if asked else {},
     )
 
 
 def rules() -> str:
-    """Return the rules that raise alerts; the head node's name is still missing."""
+    """Return the alert rules, still with the placeholder for the head node's name."""
     text = template("monitoring", "rules.yml")
     mountpoint = f"{PATH}|odd-name-[0-9]+"
-    for word, pattern in (("NODE", NODE_NAME), ("MOUNTPOINT", mountpoint), ("COLLECTORS", "|".join(COLLECTORS))):
-        text = text.replace(f"@{word}@", pattern)
+    for placeholder, pattern in (("NODE", NODE_NAME), ("MOUNTPOINT", mountpoint), ("COLLECTORS", "|".join(COLLECTORS))):
+        text = text.replace(f"@{placeholder}@", pattern)
     return text
 
 
-def told(settings: ClusterSettings) -> str:
-    """What the head node's figures are made by (head of figures.py), JSON."""
+def collector_settings(settings: ClusterSettings) -> str:
+    """Return the settings of the head node's collectors (figures.py) as JSON."""
     validation = settings.validation
     cpu = {"min_bytes", "max_bytes", "factor", "iterations", "warmup", "gate_bytes"}
     return json.dumps(

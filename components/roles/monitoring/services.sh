@@ -1,15 +1,15 @@
 #!/bin/bash
 # uses: monitoring/exporter monitoring/alertmanager monitoring/remove monitoring/target
-# Prometheus on the head node, where the config asks for it.
+# Run Prometheus on the head node, if the config turns monitoring on.
 #
 # MONITORING_ENABLED
-# MONITORING_TOLD                                   what the head node's own figures are made by, JSON
-# MONITORING_PORT                                   where it answers
-# MONITORING_CLUSTER                                the cluster's name, which alerts have
-# MONITORING_RETENTION_DAYS, MONITORING_RETENTION_GB   what it keeps
+# MONITORING_TOLD                                   settings of the head node's collectors, JSON
+# MONITORING_PORT                                   its port
+# MONITORING_CLUSTER                                the cluster's name, a label of all alerts
+# MONITORING_RETENTION_DAYS, MONITORING_RETENTION_GB   how much data it keeps
 # MONITORING_UNIT, MONITORING_CONFIG, MONITORING_RULES   texts of its unit, its configuration and its rules
-# MONITORING_ACCEPTED                               what it keeps of an answer, JSON: accepted_series.py
-# MONITORING_SCRAPE                                 `job port`, one a line: what all members are asked for
+# MONITORING_ACCEPTED                               the accepted series, JSON: accepted_series.py
+# MONITORING_SCRAPE                                 `job port`, one a line: the ports to scrape on all members
 # MONITORING_ALERTMANAGER, MONITORING_ALERTMANAGER_PORT   as in alertmanager.sh
 # HEAD_ADDRESS                                      tailnet address of this machine
 
@@ -28,7 +28,7 @@ monitoring_services() {
     if [ -n "$MONITORING_ALERTMANAGER" ]; then
         ensure_alertmanager_password
         start_prometheus
-        # Last: what keeps nobody from being told is no reason not to collect.
+        # Last, so that a failure of Alertmanager does not stop Prometheus.
         start_alertmanager
     else
         start_prometheus
@@ -36,9 +36,9 @@ monitoring_services() {
     fi
 }
 
-# What all members are asked for at a port: name, port. Of each there is a file (target.sh). Root of a node writes the answer: it
-# is bounded before Prometheus reads it (the size is that of the text, also of a compressed answer), leads nowhere else, is of
-# now, and says nothing of another machine (accepted_series.py).
+# Print the configuration of a scrape job. $1: name, $2: port. Each member has a target file (target.sh). Root of a node
+# controls the answer, so it is limited in size (after decompression), cannot redirect, cannot set times, and cannot
+# claim to be another machine (accepted_series.py).
 scrape_job() {
     cat <<END
   - job_name: $1
@@ -60,7 +60,7 @@ scrape_job() {
 END
 }
 
-# Whom Prometheus tells, and asks how that goes.
+# Print the configuration for sending alerts to Alertmanager and for scraping it.
 alertmanager_job() {
     local login="basic_auth: {username: prometheus, password_file: /run/credentials/tailrack-prometheus.service/alertmanager}"
     cat <<END
@@ -79,7 +79,7 @@ END
 }
 
 start_prometheus() {
-    local text=$MONITORING_CONFIG job port said credentials='' unit=tailrack-prometheus.service
+    local text=$MONITORING_CONFIG job port output credentials='' unit=tailrack-prometheus.service
     local run_with=("/etc/systemd/system/$unit" "$PROMETHEUS_DIR/environment")
     local read=("$PROMETHEUS_DIR/rules.yml" "$PROMETHEUS_DIR/prometheus.yml")
     silence_daemon prometheus "$unit"
@@ -100,11 +100,11 @@ DAYS=$MONITORING_RETENTION_DAYS
 GIB=$MONITORING_RETENTION_GB"
     ensure_file "${read[0]}" 0644 root:root "${MONITORING_RULES//@HEAD@/$NODE_NAME}"
     ensure_file "${read[1]}" 0644 root:root "$text"
-    said=$(promtool check config "${read[1]}" 2>&1) ||
-        fail "this release of Prometheus does not take its configuration: $(grep -v '^ *$' <<<"$said" | tail -n 1)" \
+    output=$(promtool check config "${read[1]}" 2>&1) ||
+        fail "this release of Prometheus does not accept its configuration: $(grep -v '^ *$' <<<"$output" | tail -n 1)" \
             "see 'promtool check config ${read[1]}' on $HOST_NAME"
     run_daemon "$unit" "$HEAD_ADDRESS" "$MONITORING_PORT" /-/ready monitoring.port "${run_with[@]}"
-    # What it has read already goes on being collected meanwhile.
+    # A reload, because collection continues during it.
     if ! used_as_they_are prometheus-rules "${read[@]}"; then
         systemctl reload "$unit"
         used prometheus-rules "${read[@]}"

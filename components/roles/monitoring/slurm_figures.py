@@ -1,4 +1,4 @@
-"""Nodes, jobs and GPUs as slurmctld has them, by partition and state. Pure. No user and no job is named."""
+"""Metrics of slurmctld's nodes, jobs and GPUs, by partition and state. Pure. They name no user and no job."""
 
 from __future__ import annotations
 
@@ -13,32 +13,36 @@ from components.validation.slurm_nodes import Node
 NODE_STATES = ("idle", "mixed", "allocated", "completing", "draining", "drained", "down", "unknown")
 JOB_STATES = ("pending", "running", "suspended", "completing")
 NO_PARTITION = "none"
-# Root of a node can make up partitions in slurmctld: so many are shown.
+# A limit, because root of a node can create partitions in slurmctld.
 MOST_PARTITIONS = 100
 
 
 def slurm_figures(jobs: Iterable[Job], nodes: Sequence[Node]) -> list[Metric]:
-    """Return figures of all partitions; a state that nobody is in is 0, so that a graph has no holes."""
+    """Return the metrics of all partitions. States without nodes or jobs are 0, so that graphs have no gaps."""
     partitions = sorted({name for node in nodes for name in node.partitions})[:MOST_PARTITIONS]
-    at = Counter((name, node_state(node)) for node in nodes for name in node.partitions)
+    node_counts = Counter((name, node_state(node)) for node in nodes for name in node.partitions)
     jobs = list(jobs)
-    of = Counter((_partition(job, partitions), job_state(job)) for job in jobs if job.waits or job.runs)
-    names = [*partitions, *([NO_PARTITION] if any(name == NO_PARTITION for name, _ in of) else [])]
+    job_counts = Counter((_partition(job, partitions), job_state(job)) for job in jobs if job.waits or job.runs)
+    names = [*partitions, *([NO_PARTITION] if any(name == NO_PARTITION for name, _ in job_counts) else [])]
     return [
         Metric(
             "tailrack_slurm_nodes",
             "Nodes of a partition in a state.",
-            [({"partition": name, "state": state}, at[name, state]) for name in partitions for state in NODE_STATES],
+            [
+                ({"partition": name, "state": state}, node_counts[name, state])
+                for name in partitions
+                for state in NODE_STATES
+            ],
         ),
         Metric(
             "tailrack_slurm_node_out",
-            "1 where a node gets no new jobs: it is drained, down or does not answer.",
+            "1 if a node gets no new jobs: it is drained, down or does not answer.",
             [({"node": node.name}, int(node.out)) for node in nodes],
         ),
         Metric(
             "tailrack_slurm_jobs",
-            "Jobs of a partition in a state; one that waits for several partitions is of the first.",
-            [({"partition": name, "state": state}, of[name, state]) for name in names for state in JOB_STATES],
+            "Jobs of a partition in a state; a job that waits for several partitions counts for the first.",
+            [({"partition": name, "state": state}, job_counts[name, state]) for name in names for state in JOB_STATES],
         ),
         Metric("tailrack_slurm_gpus", "GPUs of all nodes.", [({}, sum(gpus_in(node.gpus) for node in nodes))]),
         Metric(
@@ -50,7 +54,7 @@ def slurm_figures(jobs: Iterable[Job], nodes: Sequence[Node]) -> list[Metric]:
 
 
 def node_state(node: Node) -> str:
-    """One word of NODE_STATES."""
+    """Return one of NODE_STATES."""
     if node.flags & {"DOWN", "NOT_RESPONDING", "POWERED_DOWN"}:
         return "down"
     if node.out:
@@ -60,16 +64,16 @@ def node_state(node: Node) -> str:
 
 
 def job_state(job: Job) -> str:
-    """One word of JOB_STATES."""
+    """Return one of JOB_STATES."""
     if not job.runs:
         return "pending"
     return next((word.lower() for word in ("SUSPENDED", "COMPLETING") if word in job.flags), "running")
 
 
 def gpus_in(kinds: str) -> int:
-    """How many GPUs there are in `h200:8, a100:4`."""
-    return sum(int(each.rpartition(":")[2]) for each in kinds.split(", ") if each)
+    """Return the number of GPUs in `h200:8, a100:4`."""
+    return sum(int(kind.rpartition(":")[2]) for kind in kinds.split(", ") if kind)
 
 
-def _partition(job: Job, known: Sequence[str]) -> str:
-    return next((name for name in job.partition.split(",") if name in known), NO_PARTITION)
+def _partition(job: Job, partitions: Sequence[str]) -> str:
+    return next((name for name in job.partition.split(",") if name in partitions), NO_PARTITION)

@@ -11,7 +11,7 @@ import pytest
 
 from components.roles.monitoring import figures
 from components.roles.monitoring.exposition import Metric
-from components.roles.monitoring.role import told
+from components.roles.monitoring.role import collector_settings
 from components.roles.monitoring.training_figures import TRAINING
 from components.roles.sll import query
 from stacks.config import parse
@@ -21,12 +21,12 @@ from tests.unit.configs import LAB
 @pytest.fixture
 def head_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What figures of the head node are made of, in a folder; a1 and a2 are members."""
-    for name in ("TOLD", "MEMBERS", "KEPT", "BACKUP", "SLURM_STATE", "NAMES", "CERTIFICATE", "DEVICES"):
+    for name in ("SETTINGS", "MEMBERS", "REPORTS", "BACKUP", "SLURM_STATE", "NAMES", "CERTIFICATE", "DEVICES"):
         monkeypatch.setattr(figures, name, tmp_path / name)
-    for name in ("MEMBERS/a1", "MEMBERS/a2", "KEPT", "SLURM_STATE", "out"):
+    for name in ("MEMBERS/a1", "MEMBERS/a2", "REPORTS", "SLURM_STATE", "out"):
         (tmp_path / name).mkdir(parents=True)
-    told_ = json.loads(told(parse({**LAB, "monitoring": {}}, base_dir=Path())))
-    figures.TOLD.write_text(json.dumps({**told_, "share": str(tmp_path)}))
+    told_ = json.loads(collector_settings(parse({**LAB, "monitoring": {}}, base_dir=Path())))
+    figures.SETTINGS.write_text(json.dumps({**told_, "share": str(tmp_path)}))
     return tmp_path
 
 
@@ -55,8 +55,8 @@ def test_a_node_and_partitions_that_root_of_a_node_makes_up_in_slurmctld_are_no_
 def test_a_report_of_any_words_takes_no_other_figures_of_the_head_node_along(
     head_node: Path, kept: Mapping[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (figures.KEPT / "cloud-a.json").write_text(json.dumps(kept))
-    (figures.KEPT / f"{TRAINING}.json").write_text(json.dumps(kept))
+    (figures.REPORTS / "cloud-a.json").write_text(json.dumps(kept))
+    (figures.REPORTS / f"{TRAINING}.json").write_text(json.dumps(kept))
     assert figures.main([str(head_node / "out"), "measured", "head", "certificate"]) == 0
     head = (head_node / "out" / "head.prom").read_text()
     assert 'tailrack_collector_success{collector="head"} 1.0' in head
@@ -76,4 +76,4 @@ def test_more_figures_than_prometheus_takes_of_a_machine_are_none_and_that_is_sa
     figures.write(tmp_path, "gpus", lambda: many)
     assert 'tailrack_collector_success{collector="gpus"} 0.0' in (tmp_path / "gpus.prom").read_text()
     assert "tailrack_gpus" not in (tmp_path / "gpus.prom").read_text()
-    assert "6001 figures" in capsys.readouterr().err
+    assert "6001 metrics" in capsys.readouterr().err

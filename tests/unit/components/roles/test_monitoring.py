@@ -15,7 +15,7 @@ from components.roles.monitoring import figures
 from components.roles.monitoring.exposition import Metric, exposition
 from components.roles.monitoring.gpu_figures import gpu_figures
 from components.roles.monitoring.measured_figures import measured_figures
-from components.roles.monitoring.role import rules, told
+from components.roles.monitoring.role import collector_settings, rules
 from components.roles.monitoring.settings_ports import TAKEN
 from components.roles.monitoring.slurm_figures import node_state, slurm_figures
 from components.roles.monitoring.tailnet_figures import read_names, tailnet_figures
@@ -128,7 +128,7 @@ def settings(**monitoring: object) -> Any:
 
 
 def measured(kept: Mapping[str, Any], floors: Mapping[str, float]) -> list[Metric]:
-    told_ = json.loads(told(parse({**LAB, "validation": {"floors_gb_per_s": floors}}, base_dir=Path())))
+    told_ = json.loads(collector_settings(parse({**LAB, "validation": {"floors_gb_per_s": floors}}, base_dir=Path())))
     return measured_figures(told_, {"cloud-a": kept}, {"a1", "b1"})
 
 
@@ -189,9 +189,9 @@ def test_slurmctld_is_asked_once_for_jobs_and_once_for_nodes(tmp_path: Path, mon
         return json.dumps({words[1]: []})
 
     monkeypatch.setattr(query, "scontrol", scontrol)
-    monkeypatch.setattr(figures, "TOLD", tmp_path / "told")
+    monkeypatch.setattr(figures, "SETTINGS", tmp_path / "told")
     monkeypatch.setattr(figures, "MEMBERS", tmp_path)
-    (tmp_path / "told").write_text(told(settings()))
+    (tmp_path / "told").write_text(collector_settings(settings()))
     assert values(figures.slurm(), "tailrack_slurm_gpus") == {(): 0}
     assert asked == [("show", "jobs", "--json"), ("show", "nodes", "--json")]
 
@@ -199,11 +199,11 @@ def test_slurmctld_is_asked_once_for_jobs_and_once_for_nodes(tmp_path: Path, mon
 def test_of_a_scope_that_was_busy_since_the_figure_before_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(figures, "KEPT", tmp_path)
+    monkeypatch.setattr(figures, "REPORTS", tmp_path)
     for name, of in (("x", 1), ("x.last", 2), ("y.last", 3)):
         (tmp_path / f"{name}.json").write_text(json.dumps({"of": of}))
     (tmp_path / "z.json").write_text("damaged")
-    assert {scope: kept["of"] for scope, kept in figures._kept().items()} == {"x": 1, "y": 3}
+    assert {scope: kept["of"] for scope, kept in figures._reports().items()} == {"x": 1, "y": 3}
 
 
 def test_when_the_last_backup_was_made_is_a_figure_where_there_are_backups(
