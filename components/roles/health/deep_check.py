@@ -36,7 +36,7 @@ PRIVATE = Path("/run/tailrack-private")
 RESERVATION = "tailrack-deep-check-"
 # The time until the next check after one that gave no figure.
 RETRY_SECONDS = 3600
-# Flags of a node that do not say what it does.
+# Flags that say nothing about a node's activity.
 _KIND_FLAGS = frozenset({"CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE"})
 # Arguments: the settings, a node, a reservation or nothing, and whether to run dcgmi too.
 Measure = Callable[[Mapping[str, Any], Node, str, bool], Mapping[str, Any] | None]
@@ -51,12 +51,12 @@ class DeepCheck:
 
     def record(self, node: Node) -> Record:
         """Return a node's record, with its figure from when it joined as reference if the record has none."""
-        of = {
+        identity = {
             "address": join_figure.address_of(node.name),
             "gpus": node.gpus,
             "asked": measuring.measurement_settings(self.settings, node),
         }
-        record = Record.read(load(self.records / f"{node.name}.json")).about(of)
+        record = Record.read(load(self.records / f"{node.name}.json")).about(identity)
         if record.reference is None:
             record = join_figure.with_figure(record, node)
         return record
@@ -75,7 +75,7 @@ class DeepCheck:
             if record.own and not node.out:
                 record = self._drain(node, record, record.own[0])
         elif record.own and not is_own_drain(node, record):
-            # A person who resumes the node accepts its figure; a person who drains it again owns that drain.
+            # If a person resumed the node, its figure is accepted; if a person drained it again, that drain is theirs.
             record = replace(record, own=None) if node.out else record.taken_back()
         if record != saved or not (self.records / f"{node.name}.json").exists():
             self.save(node, record)

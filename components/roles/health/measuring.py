@@ -1,4 +1,4 @@
-"""Measure a single node: run a program as the user who submits the jobs, and judge the report that it prints."""
+"""Measure a single node: run a program as the submitting user, and judge the report that it prints."""
 
 from __future__ import annotations
 

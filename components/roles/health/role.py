@@ -95,6 +95,6 @@ _SLURM_CONF = {
     "HealthCheckProgram": SlurmKey(HEALTH_CHECK, f"unhealthy nodes would not be drained{_OFF}"),
     "HealthCheckInterval": SlurmKey(str(CHECK_SECONDS), f"unhealthy nodes would not be drained{_OFF}"),
     "HealthCheckNodeState": SlurmKey("ANY,CYCLE", f"drained nodes would not be resumed{_OFF}"),
-    # Slurm requeues a job whose prolog failed instead of holding it.
+    # After a failed prolog Slurm requeues the job instead of holding it.
     "SchedulerParameters": SlurmKey("nohold_on_prolog_fail", ""),
 }

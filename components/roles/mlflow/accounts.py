@@ -2,8 +2,8 @@
 
 Usage: mlflow-accounts FOLDER VERSION <ACCOUNTS     as the server's account, with MLflow's Python
 
-FOLDER contains the database; VERSION is MLflow's; ACCOUNTS has `name password` lines, the administrator's first. A user
-whose account this program created and who is no longer in the list cannot log in; the data that they logged stays.
+FOLDER contains the database; VERSION is MLflow's; ACCOUNTS has `name password` lines, the administrator's first. If
+this program created an account and its user is no longer in the list, the user cannot log in; logged data stays.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Accounts(Protocol):
 
 
 def main(words: Sequence[str]) -> int:
-    """Run both steps. Errors are exceptions of MLflow or SQLite, whose last line names the cause."""
+    """Run both steps. Errors are exceptions of MLflow or SQLite with the cause in their last line."""
     folder, version = Path(words[0]), words[1]
     wanted = [(name, password) for name, password in (line.split() for line in sys.stdin)]
     upgrade(folder, version)

@@ -18,7 +18,7 @@ SCHEME = "mlflow-artifacts:"
 # A model can name the run or the model that has its files.
 NAMES = ("runs:", "models:")
 REFUSED = (
-    "{what} '{location}' is refused: this server keeps all files itself, below mlflow-artifacts:/. "
+    "{field} '{location}' is refused: this server keeps all files itself, below mlflow-artifacts:/. "
     "Leave it out, or write mlflow-artifacts:/ and a path."
 )
 
@@ -43,10 +43,10 @@ def confine(folder: str) -> None:
     _restrict_locations()
 
 
-def _refusal(what: str, location: str) -> Exception:
+def _refusal(field: str, location: str) -> Exception:
     from mlflow.exceptions import MlflowException  # type: ignore[import-not-found]
 
-    refusal: Exception = MlflowException.invalid_parameter_value(REFUSED.format(what=what, location=location))
+    refusal: Exception = MlflowException.invalid_parameter_value(REFUSED.format(field=field, location=location))
     return refusal
 
 

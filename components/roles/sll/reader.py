@@ -1,6 +1,6 @@
 """A reader for all viewers: it queries slurmctld every few seconds while somebody watches, and writes a file.
 
-systemd starts it at the first connection to its socket, as an account without rights, with a folder of its own. A
+systemd starts it at the first connection to its socket, as an account without rights, and gives it a folder. A
 connection only signals that somebody watches and carries no data; viewers read the file.
 """
 

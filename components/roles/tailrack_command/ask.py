@@ -29,10 +29,10 @@ def ask(node: str, question: str, own_name: str) -> Answer:
     """Ask a node as root. For the head node itself, run the program directly."""
     if os.geteuid() != 0:
         return Answer(NO_ANSWER, "only root can ask a node")
-    words = [f"{ANSWERS}/{question}"] if node == own_name else ["/usr/local/sbin/tailrack-ask", node, question]
+    command = [f"{ANSWERS}/{question}"] if node == own_name else ["/usr/local/sbin/tailrack-ask", node, question]
     try:
         done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=LIMIT_SECONDS
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=LIMIT_SECONDS
         )
     except subprocess.TimeoutExpired:
         return Answer(NO_ANSWER, f"no answer within {LIMIT_SECONDS} s")

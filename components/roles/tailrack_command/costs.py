@@ -1,4 +1,4 @@
-"""`tailrack costs`: show what nodes cost per hour and this month, and which of them are idle."""
+"""`tailrack costs`: show the nodes' costs per hour and this month, and the idle nodes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     busy = slurm.used(month_begin(now), int(now))
     nodes = {node.name: node for node in slurm.nodes()}
-    # A query for many nodes can report a node as busy whose jobs have ended.
+    # A query for many nodes can report a node as busy after its jobs have ended.
     for name in [name for name in book if name in nodes and nodes[name].busy][:MOST_QUERIES]:
         nodes[name] = slurm.nodes(name)[0]
     rows = costs(book, nodes, busy, now)
@@ -172,7 +172,7 @@ def longest_idle(costs: Iterable[Cost]) -> list[Cost]:
 
 
 def idle_line(cost: Cost) -> str:
-    """Return a sentence on an idle node and what its idle time cost."""
+    """Return a sentence on an idle node and the cost of its idle time."""
     seconds = cost.idle_seconds or 0
     return (
         f"{cost.name} idle for {duration(seconds)}: {cost.price * seconds / 3600:,.2f} {cost.currency} "
@@ -196,17 +196,17 @@ def as_rows(data: Mapping[str, Any]) -> list[Cost]:
     try:
         return [
             Cost(
-                str(each["name"]),
-                _number(each["price"]),
-                str(each["currency"]),
-                bool(each["there"]),
-                bool(each["busy"]),
-                None if each["idle_seconds"] is None else int(_number(each["idle_seconds"])),
-                _number(each["month"]),
-                _number(each["month_hours"]),
-                None if each["used_hours"] is None else _number(each["used_hours"]),
+                str(row["name"]),
+                _number(row["price"]),
+                str(row["currency"]),
+                bool(row["there"]),
+                bool(row["busy"]),
+                None if row["idle_seconds"] is None else int(_number(row["idle_seconds"])),
+                _number(row["month"]),
+                _number(row["month_hours"]),
+                None if row["used_hours"] is None else _number(row["used_hours"]),
             )
-            for each in data["costs"]
+            for row in data["costs"]
         ]
     except (KeyError, TypeError) as error:
         raise ValueError("no costs") from error

@@ -17,7 +17,7 @@ _RUNS = ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STAGE_OUT", "SIGN
 class Job:
     """A job.
 
-    task                  index in an array, whose number is `array`; None for other jobs
+    task                  index in the array `array`; None for other jobs
     flags                 Slurm's flags, the state first: `COMPLETED`, `COMPLETING`
     reason, description   why it waits or failed: Slurm's code, and its explanation
     nodes, needs          the nodes that it has or had, and those that it requests by name, in Slurm's short form
@@ -84,10 +84,10 @@ class Job:
 def read_jobs(text: str) -> list[Job]:
     """Read scontrol's output. Raise ValueError for output in another format."""
     try:
-        whole, complete = first_object(text, lambda each: isinstance(each.get("jobs"), list))
+        data, complete = first_object(text, lambda item: isinstance(item.get("jobs"), list))
         if not complete:
             raise KeyError("jobs")
-        return [_job(each) for each in whole["jobs"] if each is not None]
+        return [_job(entry) for entry in data["jobs"] if entry is not None]
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise ValueError("no jobs as Slurm prints them") from error
 

@@ -19,7 +19,7 @@ from components.validation.slurm_nodes import Node
 
 NAME, HELP = (
     "nodes",
-    "show every node's state; for nodes that are out also who or what caused it, since when, and the next command",
+    "show every node's state; for nodes that are out also the cause, since when, and the next command",
 )
 AT_ONCE = 16
 
@@ -32,10 +32,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the nodes. The exit status is 0 even if nodes are out."""
-    found = slurm.nodes(*arguments.nodes)
-    failures = failures_of([node for node in found if node.out and node.answers])
-    why = {node.name: why_out(node, failures.get(node.name)) for node in found}
-    print(as_json(found, why) if arguments.json else as_text(found, why, time.time()))
+    shown = slurm.nodes(*arguments.nodes)
+    failures = failures_of([node for node in shown if node.out and node.answers])
+    why = {node.name: why_out(node, failures.get(node.name)) for node in shown}
+    print(as_json(shown, why) if arguments.json else as_text(shown, why, time.time()))
     return 0
 
 

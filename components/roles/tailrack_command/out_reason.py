@@ -1,4 +1,4 @@
-"""Find out who took a node out of work and why, and the next command. Pure: reads slurmctld's data on the node."""
+"""Explain why a node is out, name the person or program behind it, and the next command. Pure."""
 
 from __future__ import annotations
 

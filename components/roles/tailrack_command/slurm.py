@@ -21,16 +21,16 @@ def nodes(*names: str) -> list[Node]:
     """Return all nodes, or the named ones. Raise SlurmError, also for an unknown node."""
     output = scontrol("show", "nodes", *([",".join(names)] if names else []), "--json")
     try:
-        found = read_nodes(output)
+        result = read_nodes(output)
     except ValueError:
         raise SlurmError("scontrol does not print nodes as JSON here; see 'scontrol show nodes --json'") from None
-    existing = {node.name for node in found}
+    existing = {node.name for node in result}
     # scontrol omits unknown nodes. A name can be Slurm's short form of several names.
     if short := [name for name in names if name not in existing]:
         missing = [name for name in expand(",".join(short)) if name not in existing]
         if missing:
             raise SlurmError(f"there is no node {', '.join(missing)}; 'tailrack nodes' shows all nodes")
-    return found
+    return result
 
 
 def jobs(name: str) -> list[Job]:
@@ -42,16 +42,16 @@ def jobs(name: str) -> list[Job]:
             raise
         output = '{"jobs": []}'
     try:
-        found = read_jobs(output)
+        result = read_jobs(output)
     except ValueError:
         raise SlurmError("scontrol does not print jobs as JSON here; see 'scontrol show job --json'") from None
-    found = found or _from_accounting(name)
-    if not found:
+    result = result or _from_accounting(name)
+    if not result:
         raise SlurmError(
             f"there is no job {name}, or it ended minutes ago and the cluster has no tailrack:accounting; "
             "'squeue' shows waiting and running jobs"
         )
-    return found
+    return result
 
 
 def _from_accounting(name: str) -> list[Job]:
@@ -131,15 +131,15 @@ def _moment(seconds: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(seconds))
 
 
-def scontrol(*words: str) -> str:
+def scontrol(*arguments: str) -> str:
     """Run scontrol and return its output. Raise SlurmError with its error message."""
-    return _run("scontrol", *words)
+    return _run("scontrol", *arguments)
 
 
-def _run(*words: str, **environment: str) -> str:
+def _run(*arguments: str, **environment: str) -> str:
     try:
         done = subprocess.run(
-            words,
+            arguments,
             env={**os.environ, **environment},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -149,10 +149,10 @@ def _run(*words: str, **environment: str) -> str:
             check=False,
         )
     except FileNotFoundError:
-        raise SlurmError(f"{words[0]} is not installed here; run this command on the head node") from None
+        raise SlurmError(f"{arguments[0]} is not installed here; run this command on the head node") from None
     except subprocess.TimeoutExpired:
         raise SlurmError(f"slurmctld has not answered for {LIMIT_SECONDS} s; see 'journalctl -u slurmctld'") from None
     if done.returncode != 0:
         message = " ".join((done.stderr or done.stdout).split())
-        raise SlurmError(f"{' '.join(words[:3])}: {message or f'exit status {done.returncode}'}")
+        raise SlurmError(f"{' '.join(arguments[:3])}: {message or f'exit status {done.returncode}'}")
     return done.stdout

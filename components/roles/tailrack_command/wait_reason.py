@@ -105,7 +105,7 @@ _REASONS = {
     "InvalidAccount": Why(
         ("slurmdbd does not know its account '{job.account}'.",), "sacctmgr show assoc user={job.user}"
     ),
-    # Slurm also sets this reason for users whom the partition's groups exclude.
+    # Slurm also sets this reason for users outside the groups of the partition.
     "AccountNotAllowed": Why(
         ("Its user, or its account '{job.account}', may not use partition {job.partition}.",),
         "choose another partition",

@@ -78,7 +78,7 @@ def _why(job: Job, nodes: Sequence[Node]) -> Why:
 
 
 def _output(job: Job) -> str:
-    """Return the end of a job's output, for its user only: root opens no file whose path a user chose."""
+    """Return the end of a job's output, for its user only: root opens no file at a path that a user chose."""
     if os.geteuid() != job.user_number or not job.user_number or not job.output:
         return ""
     return read_kept(Path(job.output))[-READ_CHARACTERS:]
