@@ -1,1 +1,1 @@
-"""What is made of the machines. Nothing here knows a cloud's name or reads Pulumi config."""
+"""Everything that runs on machines. No code here knows a cloud's name or reads Pulumi config."""

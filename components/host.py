@@ -1,4 +1,4 @@
-"""A Host is all that a component knows of a machine (docs/architecture.md, "A Host")."""
+"""`Host`: all that a component knows about a machine (docs/architecture.md, "A Host")."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from components.settings.types import Gpu
 
 @dataclass(frozen=True)
 class Connection:
-    """How to reach a machine by SSH.
+    """An SSH connection to a machine.
 
-    `host_key` is the server's public key as one `ssh-ed25519 AAAA...` line. It is required: without it the
-    command provider would accept any server that answers at the address.
+    `host_key` is the server's public key as one `ssh-ed25519 AAAA...` line. It is required: without it the command
+    provider would accept any server at the address.
 
-    private_key   None where the ssh-agent of whoever runs the program has it. Its socket is not in the connection: it
-                  is another one in each session, and another connection would run every step again
-    passphrase    of the private key, where it has one
-    bastion   the machine through which it is reached; None where there is a way of its own. One hop: a bastion has none
+    private_key   None if the user's ssh-agent has the key. The agent's socket is not in the connection: it changes with
+                  each session, and a changed connection would run every step again
+    passphrase    the private key's passphrase, if it has one
+    bastion       the machine through which the connection goes, or None. A bastion has no bastion
     """
 
     host: pulumi.Input[str]
@@ -34,15 +34,14 @@ class Connection:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a step runs.
+    """A machine that runs steps.
 
-    name        the machine's name; known late where it is another stack's
-    connection  the way to it; None for the very machine that the program runs on: its steps are local commands
-    deleted_with    the resource whose deletion takes the whole machine away (a container, a cloud instance). Steps on
-                this machine are not run on delete when it goes in the same operation. None for machines that
-                stay.
-    scripts_folder   where the scripts of its steps lie, from the home of the login (steps/delivery.py). Each stack
-                that has steps on it needs another one: a copy is not made in one piece
+    name            the machine's name; an Output if another stack has the machine
+    connection      the connection to it; None for the machine that runs the program: its steps are local commands
+    deleted_with    the resource whose deletion removes the whole machine (a container, a cloud instance). If it is
+                    deleted in the same operation, the steps on the machine are not undone. None for lasting machines
+    scripts_folder  the folder of its steps' scripts, relative to the login's home (steps/delivery.py). Each stack with
+                    steps on the machine needs another folder, because copying is not atomic
     """
 
     name: pulumi.Input[str]
@@ -56,15 +55,15 @@ class Host(Machine):
     """One machine of a stack.
 
     name        Slurm's node name and the machine's name on the tailnet
-    site        the failure and bandwidth domain it stands in
-    features    Slurm features the user asked for, on top of those every node gets
-    gpu         what the config promises; the gate compares it with what the machine has
-    adopt       it is in the tailnet already, and stays in it as it is, also when it leaves the cluster
-    take_over   whether it may be taken from another cluster
-    fabric      the IP network that jobs inside its site use: `auto`, `tailnet`, or an interface's name
-    rdma        the RDMA ports that they use: `auto`, `none`, or names with commas between
-    price       `2.05 USD` an hour; empty where nobody said
-    relay_port  UDP port at which it is the cluster's relay; empty where it is none
+    site        its failure and bandwidth domain
+    features    Slurm features from the config, in addition to those of every node
+    gpu         the GPUs that the config promises; the check compares them with the machine's
+    adopt       whether the machine is in the tailnet already and stays in it, even when it leaves the cluster
+    take_over   whether the machine may be taken from another cluster
+    fabric      the IP network of jobs inside its site: `auto`, `tailnet`, or an interface's name
+    rdma        the RDMA ports of these jobs: `auto`, `none`, or comma-separated names
+    price       price per hour, `2.05 USD`; empty if unknown
+    relay_port  UDP port if it is the cluster's relay, else empty
     """
 
     name: str

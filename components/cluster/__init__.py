@@ -1,1 +1,1 @@
-"""What a cluster and a pool are made of: components, one a file."""
+"""The components of clusters and pools, one per file."""

@@ -1,4 +1,4 @@
-"""One cluster: a head node, its compute nodes, and the measurement that says what it is worth."""
+"""A cluster: a head node, its compute nodes and their measurement."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from components.roles.role import header_of, secrets_of
 from components.roles.tailnet.relay import relay_port
 from components.steps.step import REPAIR
 
-# Of nodes that are no pool's.
+# Header values of nodes that belong to no pool.
 NO_POOL = {"POOL_OWNER": "", "POOL_FORGET_AFTER_MINUTES": 0}
 
 
@@ -30,14 +30,14 @@ class Cluster(pulumi.ComponentResource):
     """A Slurm cluster over a tailnet.
 
     head, nodes    the components of its machines
-    validation     the measurement's component; `validation.results` by scope
-    training       the training benchmark's component; None where the config asks for none
+    validation     the component of the measurement; `validation.results` by scope
+    training       the component of the training benchmark, or None
 
-    passwords      those that a person needs, secret, by the role they are for
+    passwords      passwords that people need, secret, by the service's name
 
-    measured_before   results of the measurements in the run before this one
-    trained_before    those of the training benchmark
-    access         into the tailnet
+    measured_before   results of the measurements in the previous run
+    trained_before    results of the training benchmark in the previous run
+    access            access to the tailnet
     """
 
     def __init__(
@@ -54,34 +54,39 @@ class Cluster(pulumi.ComponentResource):
     ) -> None:
         super().__init__("tailrack:cluster:Cluster", settings.cluster.name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        own = roles(settings)
+        cluster_roles = roles(settings)
         munge = MungeKey(settings.cluster.munge_generation, opts=child)
-        values: dict[str, pulumi.Input[Any]] = header_of(own)
+        values: dict[str, pulumi.Input[Any]] = header_of(cluster_roles)
         values |= NO_POOL
         values["TAILNET_CONTROL_URL"] = access.control_url
         secrets = {
             "MUNGE_KEY": munge.key,
             "TAILNET_AUTH_KEY": pulumi.Output.secret(access.auth_key),
-            **{name: pulumi.Output.secret(text) for name, text in secrets_of(own).items()},
+            **{name: pulumi.Output.secret(text) for name, text in secrets_of(cluster_roles).items()},
         }
 
         self.passwords = passwords(settings, child)
         secrets |= {HEADER_NAMES[name]: password for name, password in self.passwords.items()}
 
-        def of(host: Host) -> dict[str, pulumi.Input[Any]]:
+        def values_of(host: Host) -> dict[str, pulumi.Input[Any]]:
             return {**values, REPAIR: settings.cluster.repair.get(host.name, "")}
 
         head, *nodes = [replace(host, relay_port=relay_port(settings.tailnet, host.name)) for host in (head, *nodes)]
-        self.head = HeadNode(head, settings, munge, own, of(head), secrets, access, sites=sites, opts=child)
-        self.nodes = [ComputeNode(node, self.head.link, own, of(node), secrets, access, opts=child) for node in nodes]
+        self.head = HeadNode(
+            head, settings, munge, cluster_roles, values_of(head), secrets, access, sites=sites, opts=child
+        )
+        self.nodes = [
+            ComputeNode(node, self.head.link, cluster_roles, values_of(node), secrets, access, opts=child)
+            for node in nodes
+        ]
         self.head.services()
         members: list[HeadNode | ComputeNode] = [*([self.head] if settings.head.compute else []), *self.nodes]
         self.validation = NcclValidation(self.head.link, members, settings.validation, measured_before, opts=child)
         self.training: TrainingBenchmark | None = None
         if settings.validation.training is not None:
-            asked, after = settings.validation, self.validation.results
+            validation, after = settings.validation, self.validation.results
             trained_before = pulumi.Output.from_input(None) if trained_before is None else trained_before
             self.training = TrainingBenchmark(
-                self.head.link, members, asked, settings.validation.training, after, trained_before, opts=child
+                self.head.link, members, validation, settings.validation.training, after, trained_before, opts=child
             )
         self.register_outputs({"control_address": self.head.link.address})

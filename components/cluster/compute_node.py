@@ -1,4 +1,4 @@
-"""A compute node, and what the head node keeps of it. Touches itself and the head node, nobody else."""
+"""A compute node and its records on the head node. Its steps change only these two machines."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from components.steps.header import header
 from components.steps.step import REPAIR, Step
 from components.steps.values import OutputField, Value, as_output, combine, output_fields
 
-# A look takes seconds, but a new machine may be busy: with cloud-init, with its first updates (steps/packages.sh).
+# A check takes seconds, but a new machine may be busy with cloud-init or its first updates (steps/packages.sh).
 CHECK_LIMIT_SECONDS = 1500
-# A release of Slurm is compiled on one CPU in less than an hour, after its root was made (slurm_release/build.sh).
+# One CPU compiles a release of Slurm in less than an hour, after making a root folder (slurm_release/build.sh).
 BUILD_LIMIT_SECONDS = 7200
 
 
 def node_header(host: Host) -> dict[str, pulumi.Input[Any]]:
-    """What scripts may read of a node, as NODE_NAME and so on, before it has joined."""
+    """Return the header values of a node that are known before it joins."""
     return {
         "NODE_NAME": host.name,
         "NODE_ADOPT": host.adopt,
@@ -43,8 +43,8 @@ def node_header(host: Host) -> dict[str, pulumi.Input[Any]]:
     }
 
 
-def found_header(host: Host, facts: pulumi.Output[dict[str, Any]]) -> dict[str, OutputField]:
-    """What scripts may read of a node once its gate has found it: its GPUs, memory, ports that others need."""
+def detected_header(host: Host, facts: pulumi.Output[dict[str, Any]]) -> dict[str, OutputField]:
+    """Return the header values that depend on the check of a node: GPUs, memory and ports that others need."""
 
     def values(known: Mapping[str, Any]) -> dict[str, object]:
         gpus = NodeGpus.found(host, known["facts"])
@@ -54,11 +54,11 @@ def found_header(host: Host, facts: pulumi.Output[dict[str, Any]]) -> dict[str, 
             "NODE_OPEN_PORTS": known["facts"]["open_ports"] or [],
         }
 
-    found = as_output({"facts": facts}, values)
-    return output_fields(found, [*NodeValues.__annotations__, *MemoryValues.__annotations__, "NODE_OPEN_PORTS"])
+    header_values = as_output({"facts": facts}, values)
+    return output_fields(header_values, [*NodeValues.__annotations__, *MemoryValues.__annotations__, "NODE_OPEN_PORTS"])
 
 
-# Header names of what is known once a node has joined.
+# Header names of values that are known once a node has joined.
 _JOINED = (
     *("NODE_ADDRESS", "NODE_EXPORT", "NODE_FIREWALL", "NODE_HOST_KEY"),
     *("NODE_SSHD_PORT", "NODE_NETWORKS", "NODE_PROBLEM"),
@@ -68,41 +68,41 @@ _JOINED = (
 def _joined_header(
     host: Host, facts: pulumi.Output[Any], joined: pulumi.Output[Any], path: Value
 ) -> dict[str, OutputField]:
-    """What scripts may read of a node once it has joined.
+    """Return the header values of a node that are known once it has joined.
 
-    path   of the share
+    path   the share's path
     """
 
     def values(known: Mapping[str, Any]) -> dict[str, object]:
-        of = known["joined"]
+        joined_facts = known["joined"]
         return {
-            "NODE_ADDRESS": of["tailnet_ip"],
-            "NODE_EXPORT": export_line(known["path"], of["tailnet_ip"]),
-            "NODE_FIREWALL": of["firewall"] or "",
-            "NODE_HOST_KEY": of["host_key"],
-            "NODE_SSHD_PORT": of["sshd_port"],
-            "NODE_NETWORKS": json.dumps(of["fabric"]),
-            "NODE_PROBLEM": _problem(host, [known["facts"], of]),
+            "NODE_ADDRESS": joined_facts["tailnet_ip"],
+            "NODE_EXPORT": export_line(known["path"], joined_facts["tailnet_ip"]),
+            "NODE_FIREWALL": joined_facts["firewall"] or "",
+            "NODE_HOST_KEY": joined_facts["host_key"],
+            "NODE_SSHD_PORT": joined_facts["sshd_port"],
+            "NODE_NETWORKS": json.dumps(joined_facts["fabric"]),
+            "NODE_PROBLEM": _problem(host, [known["facts"], joined_facts]),
         }
 
-    found = as_output({"facts": facts, "joined": joined, "path": path}, values)
-    return output_fields(found, _JOINED)
+    header_values = as_output({"facts": facts, "joined": joined, "path": path}, values)
+    return output_fields(header_values, _JOINED)
 
 
-def found_gpus(host: Host, facts: pulumi.Output[dict[str, Any]]) -> pulumi.Output[str]:
-    """Return a node's GPUs as its gate found them: `h200:8`, empty without any."""
+def detected_gpus(host: Host, facts: pulumi.Output[dict[str, Any]]) -> pulumi.Output[str]:
+    """Return the GPUs that the check found on a node: `h200:8`, or empty."""
     return as_output({"facts": facts}, lambda known: str(NodeGpus.found(host, known["facts"])))
 
 
-def _problem(host: Host, read: Sequence[Mapping[str, Any]]) -> str:
-    problems = [answer["problem"] for answer in read]
+def _problem(host: Host, answers: Sequence[Mapping[str, Any]]) -> str:
+    problems = [answer["problem"] for answer in answers]
     if not any(problems):
-        problems.append(NodeGpus.found(host, read[0]).problem(host))
+        problems.append(NodeGpus.found(host, answers[0]).problem(host))
     return "; ".join(problem for problem in problems if problem)
 
 
 def limit_with_jobs(settings: ClusterSettings) -> int:
-    """Return the time limit of a step that waits for jobs: their own comes on top of all else, and a build's."""
+    """Return the time limit of a step that waits for jobs: it includes the limits of a job and of a build."""
     return (
         TIME_LIMIT_SECONDS + settings.slurm.job_limit_seconds + (BUILD_LIMIT_SECONDS if settings.slurm.release else 0)
     )
@@ -110,16 +110,16 @@ def limit_with_jobs(settings: ClusterSettings) -> int:
 
 @lru_cache
 def _services(roles: tuple[Role, ...]) -> composition.Script | None:
-    """Return that of a node's step of services; None where no role has any on nodes."""
+    """Return the script of a node's services; None if no role has any."""
     phases = composition.NODE_SERVICES
     return composition.compose(roles, phases) if composition.has_work(roles, phases) else None
 
 
 @lru_cache
 def _scripts(roles: tuple[Role, ...]) -> tuple[composition.Script, ...]:
-    """Return those of a node's own steps: check, join and node."""
+    """Return the scripts of the steps on a node: check, join and node."""
     check = composition.compose(roles, composition.CHECK_OF_NODE)
-    # The head node may be at work for a while yet.
+    # The head node may need a while longer, so the join installs packages of the next step.
     join = composition.compose(roles, composition.JOIN_OF_NODE, ahead=composition.NODE)
     node = composition.compose(roles, composition.NODE)
     return check, join, node.with_texts({"NODE_LEAVE_PROGRAM": composition.leave_program(roles).text})
@@ -128,19 +128,19 @@ def _scripts(roles: tuple[Role, ...]) -> tuple[composition.Script, ...]:
 class ComputeNode(pulumi.ComponentResource):
     """One member of the cluster.
 
-    facts    Output[dict], what holds of what the roles' gates report; Slurm's version is the one installed or to be
-    gpus     Output[str], the GPUs found on the machine: `h200:8`, empty without any
-    joined   Output[dict], what holds of what the roles report of joining
-    fabric   what came of proving its site's fabric (components/roles/fabric/groups.py); None on the tailnet
-    ready    the resource after which Slurm gives it jobs
+    facts    Output[dict], the facts that the check reported; Slurm's version is the installed or the future one
+    gpus     Output[str], the GPUs of the machine: `h200:8`, or empty
+    joined   Output[dict], the facts that the join reported
+    fabric   the result of the fabric proof in its site (components/roles/fabric/groups.py); None on the tailnet
+    ready    the resource after which Slurm gives the node jobs
 
-    Its scripts come first. Four steps: gate and join on the node; then, on the head node, what the head keeps of it
-    (and how it sees it off on delete: drain, wait or requeue, ask it to leave, forget it); then users, share and slurmd
-    on the node.
+    Its scripts are copied first. Then come four steps: check and join on the node; register on the head node, which on
+    delete drains the node, waits for or requeues its jobs, makes it leave and removes its records; then users, share
+    and slurmd on the node.
 
-    values, secrets   header values of the cluster's config, by name
-    access            into the tailnet
-    after             what is there before the machine is looked at
+    values, secrets   header values from the cluster's config, by name
+    access            access to the tailnet
+    after             resources that come before the check
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class ComputeNode(pulumi.ComponentResource):
         values = {**values, **head.header, **node_header(host)}
         check_script, join_script, node_script = _scripts(tuple(roles))
         services = _services(tuple(roles))
-        there = deliver(
+        delivered = deliver(
             f"{host.name}-scripts",
             host,
             (check_script, join_script, node_script, *([services] if services else [])),
@@ -178,10 +178,10 @@ class ComputeNode(pulumi.ComponentResource):
             limit_seconds=CHECK_LIMIT_SECONDS,
             answer=composition.answer(roles, composition.CHECK_OF_NODE),
             parent=self,
-            depends_on=there,
+            depends_on=delivered,
         )
         self.facts = check.result
-        values |= found_header(host, self.facts)
+        values |= detected_header(host, self.facts)
         join = Step(
             f"{host.name}-join",
             host,
@@ -196,7 +196,7 @@ class ComputeNode(pulumi.ComponentResource):
         )
         self.joined = join.result
         in_tailnet = access.after_join(host.name, self.joined, self, join.resource, host.adopt)
-        self.gpus = found_gpus(host, self.facts)
+        self.gpus = detected_gpus(host, self.facts)
         values |= _joined_header(host, self.facts, self.joined, values["NFS_EXPORTS_PATH"])
         register = Step(
             f"{host.name}-register",
@@ -233,7 +233,7 @@ class ComputeNode(pulumi.ComponentResource):
         )
         self.ready: pulumi.Resource = node.resource
         if services is not None:
-            # Nothing waits for it: a node whose services fail has its jobs and is measured.
+            # Nothing waits for this step: if services fail, the node still runs jobs and is measured.
             Step(
                 f"{host.name}-services",
                 host,

@@ -1,4 +1,4 @@
-"""All that a node needs of its head node: from the head in this stack, or from the outputs of another stack."""
+"""The values of a head node that nodes need, from this stack or from the outputs of another one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from components.roles.cluster_settings import ClusterSettings
 from components.settings.serialize import from_plain, shape, to_plain, whole_numbers
 from components.steps.values import secret_once_known
 
-# Whether a head node has a bastion must be known before the program runs, and outputs are known only in it.
+# Without the bastion: the program must know it before it runs, and knows outputs only while it runs.
 _CONNECTION = tuple(field.name for field in fields(Connection) if field.name != "bastion")
 
 
@@ -21,15 +21,15 @@ _CONNECTION = tuple(field.name for field in fields(Connection) if field.name != 
 class HeadLink:
     """The head node as its nodes see it.
 
-    machine        where the steps about a node run; of a local head node, the machine that the program runs on
+    machine        the machine that runs the head node's steps for nodes; the program's own if the head node is local
     address        its tailnet address
-    slurm_version  of its controller; slurm_oldest: the oldest release whose nodes its jobs reach
-    cgroups        whether Slurm confines jobs by cgroups
+    slurm_version  its controller's release; slurm_oldest: the oldest release of nodes that the controller accepts
+    cgroups        whether cgroups confine jobs
     kernel_nfs     whether its kernel serves the share
-    control_url    of the tailnet's control server; empty for Tailscale's own
-    settings       of the cluster; from another stack's outputs without what is secret in them
+    control_url    URL of the tailnet's control server; empty for Tailscale's own
+    settings       the cluster's settings; without secrets if they come from another stack's outputs
     munge_key      secret
-    ready          the resource after which slurmctld answers and the share is served; None for another stack's
+    ready          the resource after which slurmctld and the share are up; None for another stack's head node
     """
 
     machine: Machine
@@ -45,7 +45,7 @@ class HeadLink:
 
     @property
     def header(self) -> dict[str, pulumi.Input[Any]]:
-        """What scripts may read of the head node, as HEAD_ADDRESS and so on, and of its tailnet."""
+        """Return the header values of the head node and its tailnet."""
         return {
             "HEAD_ADDRESS": self.address,
             "HEAD_SLURM_VERSION": self.slurm_version,
@@ -56,12 +56,12 @@ class HeadLink:
         }
 
     def to_outputs(self) -> dict[str, pulumi.Input[Any]]:
-        """Return it as values of a stack output; what is secret in it is marked as such once it is known."""
-        way = self.machine.connection
-        connection = {name: getattr(way, name) for name in _CONNECTION} | _hidden(way) if way else None
+        """Return the values of a stack output. Secrets are marked once they are known."""
+        target = self.machine.connection
+        connection = {name: getattr(target, name) for name in _CONNECTION} | _hidden(target) if target else None
         return {
             "name": self.machine.name,
-            "bastion": way is not None and way.bastion is not None,
+            "bastion": target is not None and target.bastion is not None,
             "connection": connection,
             "settings": to_plain(self.settings, ClusterSettings),
             "shape": shape(ClusterSettings),
@@ -71,7 +71,7 @@ class HeadLink:
 
     @staticmethod
     def settings_of(outputs: Mapping[str, Any]) -> ClusterSettings | None:
-        """Return the cluster's settings in the value of a stack's output; None where another release wrote it."""
+        """Return the cluster's settings from a stack's output; None if another release wrote it."""
         wanted = {"name", "bastion", "connection", "munge_key", "settings", *_PLAIN}
         if wanted - outputs.keys() or outputs.get("shape") != shape(ClusterSettings):
             return None
@@ -82,15 +82,15 @@ class HeadLink:
 
     @classmethod
     def from_outputs(cls, outputs: Mapping[str, Any], settings: ClusterSettings, *, here: bool = False) -> HeadLink:
-        """Return the head node of another stack, from what `to_outputs` gave there.
+        """Return the head node of another stack, from the values of its `to_outputs`.
 
-        settings   what `settings_of` makes of them
-        here       the program runs on the head node itself: no SSH is needed, for which a local one gives no words
+        settings   the result of `settings_of`
+        here       whether the program runs on the head node, so that it needs no SSH
 
-        RunError where the head node is local, and the program runs elsewhere.
+        Raises RunError if the head node is local and the program runs on another machine.
         """
         return cls(
-            machine=Machine(outputs["name"], None if here else _way_to(outputs)),
+            machine=Machine(outputs["name"], None if here else _connection_to(outputs)),
             munge_key=pulumi.Output.secret(outputs["munge_key"]),
             settings=settings,
             **{name: outputs[name] for name in _PLAIN},
@@ -102,24 +102,25 @@ _PLAIN = tuple(
 )
 
 
-def _hidden(way: Connection) -> dict[str, pulumi.Input[Any]]:
-    """What is secret of a connection."""
+def _hidden(connection: Connection) -> dict[str, pulumi.Input[Any]]:
+    """Return the secrets of a connection."""
     return {
-        name: secret_once_known(pulumi.Output.from_input(getattr(way, name))) for name in ("private_key", "passphrase")
+        name: secret_once_known(pulumi.Output.from_input(getattr(connection, name)))
+        for name in ("private_key", "passphrase")
     }
 
 
-def _way_to(head: Mapping[str, Any]) -> Connection:
-    """A connection of another stack's outputs. Secret, all but the user, who is in a command that everybody may see."""
-    told = head["connection"]
-    if told is None:
-        raise pulumi.RunError(f"the head node {head['name']} is local: it can be used on that machine alone")
+def _connection_to(head: Mapping[str, Any]) -> Connection:
+    """Return a connection from another stack's outputs. All but the user is secret; the user is in a plain command."""
+    values = head["connection"]
+    if values is None:
+        raise pulumi.RunError(f"the head node {head['name']} is local: run this stack on that machine")
     secret = pulumi.Output.secret
     return Connection(
-        host=secret(told["host"]),
-        port=secret(int(told["port"])),
-        user=told["user"],
-        private_key=secret(told["private_key"]),
-        passphrase=secret(told.get("passphrase")),  # none is left out of outputs
-        host_key=secret(told["host_key"]),
+        host=secret(values["host"]),
+        port=secret(int(values["port"])),
+        user=values["user"],
+        private_key=secret(values["private_key"]),
+        passphrase=secret(values.get("passphrase")),  # outputs leave out None
+        host_key=secret(values["host_key"]),
     )

@@ -1,4 +1,4 @@
-"""The head node: the machine the others join. It has slurmctld and the share, and slurmd where it computes too."""
+"""The head node: it runs slurmctld and serves the share, and runs slurmd if it runs jobs too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from typing import Any
 
 import pulumi
 
-from components.cluster.compute_node import CHECK_LIMIT_SECONDS, found_gpus, found_header, limit_with_jobs, node_header
+from components.cluster.compute_node import (
+    CHECK_LIMIT_SECONDS,
+    detected_gpus,
+    detected_header,
+    limit_with_jobs,
+    node_header,
+)
 from components.cluster.head_link import HeadLink
 from components.cluster.munge_key import MungeKey
 from components.cluster.tailnet_access import TailnetAccess
@@ -27,16 +33,16 @@ from components.steps.delivery import deliver
 from components.steps.step import REPAIR, Step
 from components.steps.values import OutputField, Value, combine, output_fields
 
-# Of services that import images, which take many minutes each.
+# The time limit of services that import images, each of which takes many minutes.
 IMPORTS_LIMIT_SECONDS = 3 * 3600
 
 
-def of_nodes(roles: Sequence[Role]) -> tuple[composition.Script, ...]:
-    """Return the scripts of what a head node does for nodes: keeps what it has to of each, and measures them."""
+def scripts_for_nodes(roles: Sequence[Role]) -> tuple[composition.Script, ...]:
+    """Return the scripts of the head node's steps for nodes: registration and measurement."""
     return composition.compose(roles, composition.REGISTER), measuring_plan.script()
 
 
-def _trained(settings: ClusterSettings) -> tuple[composition.Script, ...]:
+def _training_scripts(settings: ClusterSettings) -> tuple[composition.Script, ...]:
     return (training.script(),) if settings.validation.training else ()
 
 
@@ -45,15 +51,15 @@ def _restored(joined: Mapping[str, Any]) -> tuple[int, int]:
 
 
 class HeadNode(pulumi.ComponentResource):
-    """The head node of a cluster. It knows none of its nodes.
+    """The head node of a cluster. It does not depend on any node.
 
     facts, joined, gpus, fabric   as ComputeNode has them; `path` is `self`
-    link            what a node needs of it
-    notes           Output[list[str]], what is not as safe as it could be on these machines, a sentence each
-    ready           the resource after which slurmctld answers and the share is served
+    link            the values that a node needs of it
+    notes           Output[list[str]], notes for people about limits of these machines (warnings.py)
+    ready           the resource after which slurmctld and the share are up
 
-    values, secrets   header values of the cluster's config, by name
-    access            into the tailnet
+    values, secrets   header values from the cluster's config, by name
+    access            access to the tailnet
     """
 
     def __init__(
@@ -69,7 +75,8 @@ class HeadNode(pulumi.ComponentResource):
         sites: Sequence[str],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        # For the state to remember which machine it was (cli/checks). Of one that the stack makes its steps tell.
+        # The state keeps the host key, to recognize the machine (cli/checks). If the stack makes the machine, the key
+        # is an Output, and the steps have it.
         key = host.connection.host_key if host.connection else None
         super().__init__("tailrack:cluster:HeadNode", host.name, {"hostKey": key} if isinstance(key, str) else {}, opts)
         self.host = host
@@ -77,14 +84,21 @@ class HeadNode(pulumi.ComponentResource):
         compute = settings.head.compute
         check_script = composition.compose(roles, composition.CHECK)
         phases = composition.COMPUTING_HEAD if compute else composition.HEAD
-        # Nodes wait for its address, and not for its packages.
+        # Nodes wait for the address of the head node, not for its packages.
         join_script = composition.compose(roles, composition.JOIN, next_phases=phases)
         head_script = composition.compose(roles, phases, leaves=True)
         self._roles, self._services = roles, composition.compose(roles, composition.SERVICES)
-        there = deliver(
+        delivered = deliver(
             f"{host.name}-scripts",
             host,
-            (check_script, join_script, head_script, self._services, *of_nodes(roles), *_trained(settings)),
+            (
+                check_script,
+                join_script,
+                head_script,
+                self._services,
+                *scripts_for_nodes(roles),
+                *_training_scripts(settings),
+            ),
             label=f"{host.name}: copy setup scripts",
             parent=self,
             repair=str(values.get(REPAIR, "")),
@@ -99,13 +113,13 @@ class HeadNode(pulumi.ComponentResource):
             answer=composition.answer(roles, composition.CHECK).as_needed(),
             limit_seconds=CHECK_LIMIT_SECONDS,
             parent=self,
-            depends_on=there,
+            depends_on=delivered,
         )
         self.facts = check.result
-        self.gpus = found_gpus(host, self.facts)
+        self.gpus = detected_gpus(host, self.facts)
         cgroups = settings.slurm.cgroups
         confined = self.facts["cgroups"] if cgroups is None else pulumi.Output.from_input(cgroups)
-        values |= found_header(host, self.facts)
+        values |= detected_header(host, self.facts)
         join = Step(
             f"{host.name}-join",
             host,
@@ -131,13 +145,15 @@ class HeadNode(pulumi.ComponentResource):
             **output_fields(files, FILES),
         }
 
-        def by_itself(name: str, script: composition.Script) -> pulumi.Input[str]:
-            own = {**values, "HOST_NAME": host.name, "STEP_NAME": name, "STEP_LOCK": "", REPAIR: ""}
-            return combine({key: own[key] for key in script.reads}, lambda known: render_program(script, known))
+        def program(name: str, script: composition.Script) -> pulumi.Input[str]:
+            program_values = {**values, "HOST_NAME": host.name, "STEP_NAME": name, "STEP_LOCK": "", REPAIR: ""}
+            return combine(
+                {key: program_values[key] for key in script.reads}, lambda known: render_program(script, known)
+            )
 
         programs = {
-            "HEAD_EXPIRE_PROGRAM": by_itself("tailrack-expire", composition.expire_program(roles)),
-            "HEAD_FABRIC_PROGRAM": by_itself("tailrack-fabric-again", composition.again_program()),
+            "HEAD_EXPIRE_PROGRAM": program("tailrack-expire", composition.expire_program(roles)),
+            "HEAD_FABRIC_PROGRAM": program("tailrack-fabric-again", composition.again_program()),
         }
         head = Step(
             f"{host.name}-head",
@@ -177,10 +193,10 @@ class HeadNode(pulumi.ComponentResource):
         self.register_outputs({"tailnet_ip": self.link.address, "slurm_version": head.result["slurm_version"]})
 
     def services(self) -> Step:
-        """Return the step of what no node has to wait for. It runs beside the nodes' own, under a lock of its own.
+        """Return the step of services that no node waits for. It runs beside the nodes' steps, with its own lock.
 
-        Not after them: a node that fails must not hold the services back, and one that is removed while this step fails
-        would leave a state that the CLI (3.260) cannot read any more.
+        It does not depend on nodes: a failed node must not delay the services, and if a node is removed while this step
+        fails, the CLI (3.260) would write a state that it cannot read.
         """
         return Step(
             f"{self.host.name}-services",

@@ -1,8 +1,8 @@
-"""The measurement at the end of every `up`: bus bandwidth of all_reduce, inside each site and across sites.
+"""The measurement at the end of each `up`: bus bandwidth of all_reduce, inside each site and across sites.
 
-It runs through Slurm like any job. A scope is a set of nodes measured together. A measurement is taken anew when what
-it measures changes: its nodes, their addresses, how Slurm starts their processes, or its own settings. An unchanged
-cluster is not measured again, unless other jobs kept the last measurement from its nodes.
+It runs through Slurm like any job. A scope is a set of nodes that are measured together. A scope is measured again if
+its nodes, their addresses, the way in which Slurm starts processes, or the measurement's settings change. An unchanged
+cluster is measured again only if other jobs kept the last measurement from its nodes.
 """
 
 from __future__ import annotations
@@ -51,38 +51,38 @@ def _digest_of(parts: Mapping[int, Any]) -> str:
 
 def _nodes(known: Mapping[str, Mapping[str, Any]]) -> dict[str, Node]:
     sites, addresses, gpus, mpi = known["sites"], known["addresses"], known["gpus"], known["mpi"]
-    # What version the peer has is not known here.
+    # The peer's version of MPI is unknown.
     return {name: Node(sites[name], addresses[name], gpus[name], mpi.get(name) or "") for name in sorted(sites)}
 
 
 def _rdma_of(host: Host, proven: Mapping[str, Any]) -> str:
-    """What jobs inside the host's site may use of RDMA (components/validation/expected.py)."""
+    """Return the RDMA that jobs inside the host's site may use (components/validation/expected.py)."""
     if host.fabric == ON_THE_TAILNET:
         return ONLY_SOCKETS
-    carried = any(found and found["rdma"] for found in proven.values())
+    carried = any(fabric and fabric["rdma"] for fabric in proven.values())
     return ROCE_UNPROVEN if host.rdma == ANY_RDMA and not carried else host.rdma
 
 
 def _fabrics(sites: Mapping[str, str], proven: Mapping[str, Any]) -> dict[str, str]:
-    """Site to the interface that all its nodes of the scope share; empty where that is the tailnet's."""
+    """Return, by site, the interface that all its nodes in the scope share; empty if that is the tailnet's."""
     shared = {}
     for site in sorted(set(sites.values())):
-        own = {node: found for node, found in proven.items() if sites[node] == site}
-        name = shared_interface(own.keys(), own)
-        shared[site] = "" if name == TAILNET_INTERFACE or "," in name or len(own) < 2 else name
+        in_site = {node: fabric for node, fabric in proven.items() if sites[node] == site}
+        name = shared_interface(in_site.keys(), in_site)
+        shared[site] = "" if name == TAILNET_INTERFACE or "," in name or len(in_site) < 2 else name
     return shared
 
 
 class NcclValidation(pulumi.ComponentResource):
     """One measurement for each scope.
 
-    results   Output[dict]: scope to what components.validation.results.judge_scope gives, with `retries`,
-              `measured_with` and `history`; and `node`, a mapping by node, where there are nodes with several GPUs
+    results   Output[dict]: by scope, the result of components.validation.results.judge_scope, with `retries`,
+              `measured_with` and `history`; and `node`, a mapping by node, if nodes have several GPUs
 
     members   the nodes of this stack that run jobs
-    before    `results` of the run before this one, None where there was none
-    peer      Output[dict], a node of another stack at a site of its own that those of this one are measured with across
-              sites: `name`, `site`, `address`, and `gpus`, such as h200:8; None where there is no other stack
+    before    `results` of the previous run, or None
+    peer      Output[dict]: a node of another stack, in another site, that takes part in the measurement across sites:
+              `name`, `site`, `address`, and `gpus`, such as h200:8; None without another stack
     """
 
     def __init__(
@@ -94,18 +94,18 @@ class NcclValidation(pulumi.ComponentResource):
         peer: pulumi.Output[dict[str, str]] | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        # For the state to remember the floors: one that goes is found by cli/checks.
-        there = sorted({node.host.site for node in members})
-        may_be = [*there, NODE, *([CROSS_SITE] if peer or len(there) > 1 else [])]
-        told = {"floors": settings.floors_gb_per_s, "scopes": may_be}
-        super().__init__("tailrack:validation:NcclValidation", "validation", told, opts)
+        # The state keeps the floors, so that cli/checks finds a floor that was removed.
+        sites = sorted({node.host.site for node in members})
+        possible_scopes = [*sites, NODE, *([CROSS_SITE] if peer or len(sites) > 1 else [])]
+        inputs = {"floors": settings.floors_gb_per_s, "scopes": possible_scopes}
+        super().__init__("tailrack:validation:NcclValidation", "validation", inputs, opts)
         self._link, self._settings, self._before, self._peer = link, settings, before, peer
         wanted = set(settings.nodes) or {node.host.name for node in members}
         self._members = {node.host.name: node for node in members if node.host.name in wanted}
         node_sites = {name: node.host.site for name, node in self._members.items()}
         promised = {name: node.host.gpu.count for name, node in self._members.items() if node.host.gpu}
         measured = scopes(node_sites, settings.ranks_per_node, promised, others=1 if peer else 0)
-        # One preflight over all nodes: that of the widest scope.
+        # Only the widest scope runs the preflight, for all nodes.
         widest = max(measured, key=lambda scope: (scope.sites, len(scope.nodes)), default=None)
         results = [self._measure(scope, preflight=scope is widest) for scope in measured]
         self.results: pulumi.Output[dict[str, Any]] = (
@@ -116,31 +116,36 @@ class NcclValidation(pulumi.ComponentResource):
         self.register_outputs({"results": self.results})
 
     def _measure(self, scope: Scope, preflight: bool) -> pulumi.Output[dict[str, Any]]:
-        asked, link = self._settings, self._link
-        measurement = measurement_of(scope, asked)
-        floors = (measurement.floor_gb_per_s, asked.floors_gb_per_s.get(NODE))
+        settings, link = self._settings, self._link
+        measurement = measurement_of(scope, settings)
+        floors = (measurement.floor_gb_per_s, settings.floors_gb_per_s.get(NODE))
         members = {name: self._members[name] for name in scope.nodes}
         sites = self._with_peer(scope, "site", {name: node.host.site for name, node in members.items()})
-        there = self._with_peer(
+        addresses = self._with_peer(
             scope, "address", {name: OutputField(node.joined, "tailnet_ip") for name, node in members.items()}
         )
         gpus = self._with_peer(scope, "gpus", {name: node.gpus for name, node in members.items()})
         mpi = as_dict({name: OutputField(node.facts, "mpi") for name, node in members.items()})
-        known = as_output({"sites": sites, "addresses": there, "gpus": gpus, "mpi": mpi}, _nodes)
-        # What was BUSY is no result to keep: another number replaces it.
+        known = as_output({"sites": sites, "addresses": addresses, "gpus": gpus, "mpi": mpi}, _nodes)
+        # BUSY is no result: the next number of retries measures again.
         again = self._before.apply(partial(retries, scope.name))
         spans = scope.sites > 1
-        # Not of the peer: between sites there is only the tailnet.
+        # Without the peer, because only the tailnet joins sites.
         proven = as_dict({name: node.fabric for name, node in members.items()})
-        # Nothing but the tailnet joins sites. Inside one, Slurm tells its jobs (role fabric).
-        host = next(iter(members.values())).host  # inside one site all have its word on RDMA
+        # Only the tailnet joins sites. Inside a site, role fabric gives jobs their interface.
+        host = next(iter(members.values())).host  # all nodes of a site have the same RDMA setting
         rdma = proven.apply(partial(_rdma_of, host))
         expected_interface = proven.apply(
-            lambda found: TAILNET_INTERFACE if spans else shared_interface(scope.nodes, found)
+            lambda fabrics: TAILNET_INTERFACE if spans else shared_interface(scope.nodes, fabrics)
         )
-        # A floor judges what was measured; another floor needs no other measurement.
-        told = {key: value for key, value in settings_json(measurement).items() if key not in ("ranks", "nodes")}
-        how = [json.dumps(told, sort_keys=True), asked.ranks_per_node, asked.nccl.model_dump_json(), asked.rerun]
+        # Without floors: a new floor judges the same measurement.
+        request = {key: value for key, value in settings_json(measurement).items() if key not in ("ranks", "nodes")}
+        how = [
+            json.dumps(request, sort_keys=True),
+            settings.ranks_per_node,
+            settings.nccl.model_dump_json(),
+            settings.rerun,
+        ]
         conditions = as_dict(
             {
                 "cgroups": link.cgroups,
@@ -150,11 +155,11 @@ class NcclValidation(pulumi.ComponentResource):
                 **measured_settings(link.settings.slurm.settings),
             }
         )
-        measured: list[pulumi.Input[Any]] = [*how, there, gpus, sites, conditions, again]
+        measured: list[pulumi.Input[Any]] = [*how, addresses, gpus, sites, conditions, again]
         digest = as_output(dict(enumerate(measured)), _digest_of)
         kept = as_output(
             {"before": self._before, "digest": digest},
-            lambda told: kept_from(told["before"], scope.name, told["digest"], floors),
+            lambda known: kept_from(known["before"], scope.name, known["digest"], floors),
         )
         plan = as_output(
             {
@@ -165,23 +170,23 @@ class NcclValidation(pulumi.ComponentResource):
                 "sites": sites,
                 "rdma": rdma,
             },
-            lambda told: json.dumps(
+            lambda inputs: json.dumps(
                 measuring_plan.plan(
                     scope.name,
-                    told["nodes"],
-                    asked,
+                    inputs["nodes"],
+                    settings,
                     measurement,
-                    tuple(told["kept"]["floors"]),
+                    tuple(inputs["kept"]["floors"]),
                     interface=TAILNET_INTERFACE if spans else "",
-                    expected_interface=told["expected"],
-                    fabric=_fabrics(told["sites"], told["proven"]),
-                    rdma=told["rdma"],
+                    expected_interface=inputs["expected"],
+                    fabric=_fabrics(inputs["sites"], inputs["proven"]),
+                    rdma=inputs["rdma"],
                     preflight=measuring_plan.preflight_program() if preflight else "",
                 ),
                 sort_keys=True,
             ),
         )
-        run_limit = measuring_plan.run_seconds(asked)
+        run_limit = measuring_plan.run_seconds(settings)
         step = Step(
             f"validate-{scope.name}",
             link.machine,
@@ -197,48 +202,51 @@ class NcclValidation(pulumi.ComponentResource):
                         scope.name,
                         tuple(sorted(nodes)),
                         measuring_plan.cpu_measurement(measurement, nodes),
-                        asked.time_limit_minutes,
+                        settings.time_limit_minutes,
                         scope.sites,
                     )
                 ),
-                "QUEUE_LIMIT": asked.queue_limit_seconds,
+                "QUEUE_LIMIT": settings.queue_limit_seconds,
                 "RUN_LIMIT": run_limit,
-                "MEASUREMENT_LIMIT": measuring_plan.measurement_seconds(asked),
+                "MEASUREMENT_LIMIT": measuring_plan.measurement_seconds(settings),
             },
             measure=measured,
-            # A user's words, which end nobody's run.
+            # Untrusted output of a user's process; it must never abort the program.
             answer=results.MEASUREMENT,
             label=f"measure {scope.name}",
-            # It waits for minutes and changes nothing that other steps on this machine change.
+            # No lock: this step waits for minutes and changes nothing that other steps on this machine change.
             lock=None,
             parent=self,
-            # Only the nodes that take part: a site is measured even when a node elsewhere is down. Measurements do
-            # not depend on one another, they keep out of each other's way by a lock (validate.sh): where one of
-            # them fails and another goes, the CLI (3.260) would leave a state that it cannot read any more.
+            # Only the nodes that take part, so that a site is measured even if a node elsewhere is down. Measurements
+            # use a lock instead of dependencies (validate.sh): if one failed while another was removed, the CLI
+            # (3.260) would write a state that it cannot read.
             depends_on=[*([link.ready] if link.ready else []), *(node.ready for node in members.values())],
-            limit_seconds=asked.queue_limit_seconds + measuring_plan.measurement_seconds(asked) + run_limit + 360,
+            limit_seconds=settings.queue_limit_seconds + measuring_plan.measurement_seconds(settings) + run_limit + 360,
         )
 
-        def judged(told: Mapping[str, Any]) -> dict[str, Any]:
-            on_gpus = measuring_plan.gpu_measurement(told["nodes"], asked)
-            on_cpus = measuring_plan.cpu_measurement(measurement, told["nodes"])
-            by_mpi = measuring_plan.mpi_apart(told["nodes"], asked, on_gpus or on_cpus)
+        def judged(known: Mapping[str, Any]) -> dict[str, Any]:
+            on_gpus = measuring_plan.gpu_measurement(known["nodes"], settings)
+            on_cpus = measuring_plan.cpu_measurement(measurement, known["nodes"])
+            by_mpi = measuring_plan.mpi_apart(known["nodes"], settings, on_gpus or on_cpus)
             conditions = Conditions(
-                *floors, told["expected"], spans, asked.floors_from or "config", told["rdma"], by_mpi
+                *floors, known["expected"], spans, settings.floors_from or "config", known["rdma"], by_mpi
             )
-            result, by_node = judge_scope(on_gpus or on_cpus, told["report"], conditions, read_preflight)
-            before = told["before"] or {}
-            told_besides = {
-                "retries": told["retries"],
-                "measured_with": told["kept"],
+            result, by_node = judge_scope(on_gpus or on_cpus, known["report"], conditions, read_preflight)
+            before = known["before"] or {}
+            more = {
+                "retries": known["retries"],
+                "measured_with": known["kept"],
                 "history": history.extended((before.get(scope.name) or {}).get("history"), result),
             }
-            own = {name: (before.get(NODE) or {}).get(name) or {} for name in by_node}
+            last = {name: (before.get(NODE) or {}).get(name) or {} for name in by_node}
             nodes = {
-                name: {**each, "history": history.extended(own[name].get("history"), each, history.MOST_OF_NODE)}
-                for name, each in by_node.items()
+                name: {
+                    **node_result,
+                    "history": history.extended(last[name].get("history"), node_result, history.MOST_OF_NODE),
+                }
+                for name, node_result in by_node.items()
             }
-            return {"scope": scope.name, "result": {**result, **told_besides}, "nodes": nodes}
+            return {"scope": scope.name, "result": {**result, **more}, "nodes": nodes}
 
         return as_output(
             {
@@ -253,18 +261,18 @@ class NcclValidation(pulumi.ComponentResource):
             judged,
         )
 
-    def _with_peer(self, scope: Scope, word: str, own: Mapping[str, Value]) -> pulumi.Output[dict[str, Any]]:
-        """A value by node, with that of the peer where it takes part."""
-        mine = as_dict(own)
+    def _with_peer(self, scope: Scope, key: str, values: Mapping[str, Value]) -> pulumi.Output[dict[str, Any]]:
+        """Return values by node, with the peer's if it takes part."""
+        own = as_dict(values)
         if self._peer is None or not scope.others:
-            return mine
+            return own
         return as_output(
-            {"mine": mine, "peer": self._peer},
-            lambda known: {**known["mine"], known["peer"]["name"]: known["peer"][word]},
+            {"own": own, "peer": self._peer},
+            lambda known: {**known["own"], known["peer"]["name"]: known["peer"][key]},
         )
 
 
 def _by_scope(measured: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """All results: those of nodes by themselves under one key, where there are any."""
-    by_node = {name: result for each in measured for name, result in each["nodes"].items()}
-    return {**({NODE: by_node} if by_node else {}), **{each["scope"]: each["result"] for each in measured}}
+    """Return all results by scope; single-node results are under the key `node`, if there are any."""
+    by_node = {name: result for scope in measured for name, result in scope["nodes"].items()}
+    return {**({NODE: by_node} if by_node else {}), **{scope["scope"]: scope["result"] for scope in measured}}

@@ -1,4 +1,4 @@
-"""A pool: compute nodes of one stack that join the cluster of another one, and the measurement of them."""
+"""A pool: compute nodes that join the cluster of another stack, and their measurement."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pulumi
 
 from components.cluster.compute_node import ComputeNode
 from components.cluster.head_link import HeadLink
-from components.cluster.head_node import of_nodes
+from components.cluster.head_node import scripts_for_nodes
 from components.cluster.nccl_validation import NcclValidation
 from components.cluster.tailnet_access import TailnetAccess
 from components.host import Host
@@ -25,15 +25,15 @@ from components.steps.step import REPAIR, Step
 
 
 class Pool(pulumi.ComponentResource):
-    """Nodes that come and go, in a cluster that stays. Touches its own machines and the cluster's head node.
+    """Nodes that come and go in a lasting cluster. It changes its own machines and the cluster's head node.
 
     nodes          the components of its machines
-    validation     the measurement's component: the pool's own nodes, and the way to the cluster
+    validation     the component of the measurement: the pool's nodes, and the path to the cluster
 
-    owner          the pool's stack, as the head node knows it: a word without a slash
-    peer           the node of the cluster that the pool's are measured with (NcclValidation)
-    access         into the cluster's tailnet
-    measured_before   results of the measurements in the run before this one
+    owner          the head node's name for the pool's stack, without a slash
+    peer           the node of the cluster that takes part in the pool's measurement (NcclValidation)
+    access         access to the cluster's tailnet
+    measured_before   results of the measurements in the previous run
     """
 
     def __init__(
@@ -52,30 +52,30 @@ class Pool(pulumi.ComponentResource):
     ) -> None:
         super().__init__("tailrack:cluster:Pool", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        own = roles(settings.joined(link.settings))
-        values: dict[str, pulumi.Input[Any]] = header_of(own)
+        pool_roles = roles(settings.joined(link.settings))
+        values: dict[str, pulumi.Input[Any]] = header_of(pool_roles)
         values |= {**link.header, "POOL_OWNER": owner, "POOL_FORGET_AFTER_MINUTES": settings.spot.forget_after_minutes}
         secrets = {
             "MUNGE_KEY": link.munge_key,
             "TAILNET_AUTH_KEY": pulumi.Output.secret(access.auth_key),
-            **{name: pulumi.Output.secret(text) for name, text in secrets_of(own).items()},
+            **{name: pulumi.Output.secret(text) for name, text in secrets_of(pool_roles).items()},
         }
-        # Two pools may come at once.
+        # Two pools may run at the same time.
         link = replace(link, machine=replace(link.machine, scripts_folder=f".tailrack/{owner}/scripts"))
-        place_script = composition.compose(own, composition.POOL)
-        there = deliver(
+        reserve_script = composition.compose(pool_roles, composition.POOL)
+        scripts = deliver(
             f"{name}-scripts",
             link.machine,
-            (place_script, *of_nodes(own)),
+            (reserve_script, *scripts_for_nodes(pool_roles)),
             label=f"{name}: copy setup scripts to the head node",
             parent=self,
             repair=json.dumps(settings.repair, sort_keys=True),
         )
-        # First of all, and last when it goes: names that are taken are refused before a machine is touched.
-        place = Step(
+        # This step runs first and is undone last: it rejects names in use before a machine is changed.
+        reserve = Step(
             f"{name}-pool",
             link.machine,
-            place_script,
+            reserve_script,
             {
                 **values,
                 "HEAD_NAME": link.machine.name,
@@ -86,17 +86,17 @@ class Pool(pulumi.ComponentResource):
             label=f"{name}: reserve its nodes in the cluster",
             answer=results.NOTHING.as_needed(),
             parent=self,
-            depends_on=there,
+            depends_on=scripts,
         )
         self.nodes = [
             ComputeNode(
                 node,
                 link,
-                own,
+                pool_roles,
                 {**values, REPAIR: settings.repair.get(node.name, "")},
                 secrets,
                 access,
-                after=[place.resource],
+                after=[reserve.resource],
                 opts=child,
             )
             for node in nodes

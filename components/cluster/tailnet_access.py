@@ -1,4 +1,4 @@
-"""How machines get into the tailnet, and what is left of them there when they have gone."""
+"""Access of machines to the tailnet, and their removal from it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pulumi
 
 @dataclass(frozen=True)
 class TailnetAccess:
-    """What the join of a machine needs.
+    """The values that a machine needs to join the tailnet.
 
-    control_url  of the tailnet; empty for Tailscale's own
-    auth_key     empty where none is asked for
-    renewed      whether the key is another one from time to time; a machine that has joined needs it no more
-    listed       makes, of a machine's name, its tailnet address, a parent and the join itself, the resource with which
-                 the machine goes from the tailnet's list; None where nobody could take it from there
+    control_url  URL of the control server; empty for Tailscale's own
+    auth_key     empty if the tailnet needs none
+    renewed      whether the key changes from time to time; a machine that has joined does not need it again
+    listed       makes the resource whose deletion removes a machine from the tailnet's list, from the machine's name,
+                 its tailnet address, a parent and the join; None if the list cannot be changed
     """
 
     control_url: pulumi.Input[str] = ""
@@ -27,18 +27,18 @@ class TailnetAccess:
 
     @property
     def renewed_secrets(self) -> tuple[str, ...]:
-        """Secrets of the join, by header name, that are another one from time to time."""
+        """Return the header names of the join's secrets that change from time to time."""
         return ("TAILNET_AUTH_KEY",) if self.renewed else ()
 
     def after_join(
         self, name: str, joined: pulumi.Output[Any], parent: pulumi.Resource, join: pulumi.Resource, adopt: bool
     ) -> list[pulumi.Resource]:
-        """Return what has to outlive all that is done with a machine after its join; the join itself among it.
+        """Return the join and the resources that later steps on the machine depend on.
 
-        joined  what the machine said of it
-        adopt   the machine stays in its tailnet
+        joined  the answer of the join
+        adopt   whether the machine stays in its tailnet
         """
         return [join, self.listed(name, joined["tailnet_ip"], parent, join)] if self.listed and not adopt else [join]
 
 
-NO_KEY = TailnetAccess()  # into Tailscale's own tailnet, or none
+NO_KEY = TailnetAccess()  # Tailscale's own control server, without a key

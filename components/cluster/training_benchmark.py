@@ -1,6 +1,6 @@
-"""The training benchmark: after the bandwidth, one job over the nodes that trains a small vision model.
+"""The training benchmark: after the bandwidth measurement, one job on the nodes trains a small vision model.
 
-It is taken anew when what it measures changes, like a scope of the bandwidth (nccl_validation.py), by the same script.
+It runs again if its inputs change, like the measurement of a scope (nccl_validation.py), and uses the same script.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from components.steps.values import OutputField, OutputParts, as_dict, as_output
 from components.validation.training_verdict import judge_training
 
 NAME = "training"
-_NO_FIGURES = ("nodes", "floor_images_per_second", "time_limit_minutes")  # of its settings: they change no figure
+_NO_FIGURES = ("nodes", "floor_images_per_second", "time_limit_minutes")  # settings that change no result
 
 
 class TrainingBenchmark(pulumi.ComponentResource):
     """The training benchmark of a cluster.
 
-    results   Output[dict]: what components.validation.training_verdict.judge_training gives, with `retries`
+    results   Output[dict]: the result of components.validation.training_verdict.judge_training, with `retries`
 
     members     the nodes that run jobs
-    after       what the bandwidth came to: it is measured first
-    before      `results` of the run before this one, None where there was none
+    after       results of the bandwidth measurement, which runs first
+    before      `results` of the previous run, or None
     """
 
     def __init__(
@@ -51,21 +51,21 @@ class TrainingBenchmark(pulumi.ComponentResource):
         before: pulumi.Output[Any],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        # For the state to remember the floor: one that goes or is lowered is found by cli/checks.
+        # The state keeps the floor, so that cli/checks finds a floor that was removed or lowered.
         floor = settings.floor_images_per_second
-        told_of_it = {"floors": {} if floor is None else {NAME: floor}, "scopes": [NAME]}
-        super().__init__("tailrack:validation:TrainingBenchmark", NAME, told_of_it, opts)
+        inputs = {"floors": {} if floor is None else {NAME: floor}, "scopes": [NAME]}
+        super().__init__("tailrack:validation:TrainingBenchmark", NAME, inputs, opts)
         wanted = {*(settings.nodes or validation.nodes or [node.host.name for node in members])}
-        there = {node.host.name: node for node in members if node.host.name in wanted}
-        sites = {name: node.host.site for name, node in there.items()}
-        addresses = as_dict({name: OutputField(node.joined, "tailnet_ip") for name, node in there.items()})
-        gpus = as_dict({name: node.gpus for name, node in there.items()})
-        known = as_output({"addresses": addresses, "gpus": gpus}, lambda told: _nodes(sites, told))
+        nodes = {node.host.name: node for node in members if node.host.name in wanted}
+        sites = {name: node.host.site for name, node in nodes.items()}
+        addresses = as_dict({name: OutputField(node.joined, "tailnet_ip") for name, node in nodes.items()})
+        gpus = as_dict({name: node.gpus for name, node in nodes.items()})
+        known = as_output({"addresses": addresses, "gpus": gpus}, lambda known: _nodes(sites, known))
         conditions = as_dict({"cgroups": link.cgroups, **measured_settings(link.settings.slurm.settings)})
-        again = before.apply(lambda told: retries(training.SCOPE, {training.SCOPE: told or {}}))
-        figures = {name: value for name, value in settings.model_dump().items() if name not in _NO_FIGURES}
-        how = [json.dumps({**figures, "version": training.VERSION}, sort_keys=True), 0, "", validation.rerun]
-        # The same parts in the same order as a scope's of the bandwidth: a preview reads both (why_measured).
+        again = before.apply(lambda last: retries(training.SCOPE, {training.SCOPE: last or {}}))
+        training_settings = {name: value for name, value in settings.model_dump().items() if name not in _NO_FIGURES}
+        how = [json.dumps({**training_settings, "version": training.VERSION}, sort_keys=True), 0, "", validation.rerun]
+        # The same parts in the same order as the triggers of a scope: a preview reads both (why_measured).
         measured: list[pulumi.Input[Any]] = [*how, addresses, gpus, sites, conditions, again]
         run_limit = training.run_seconds(settings)
         step = Step(
@@ -74,8 +74,8 @@ class TrainingBenchmark(pulumi.ComponentResource):
             training.script(),
             {
                 "SCOPE": training.SCOPE,
-                "MEMBERS": as_output({"nodes": known, "after": _done(after)}, lambda told: _members(told["nodes"])),
-                # Of all nodes together, always: a new one by itself with a peer would be another figure.
+                "MEMBERS": as_output({"nodes": known, "after": _done(after)}, lambda known: _members(known["nodes"])),
+                # With all nodes, so that a new node alone with a peer is never measured: that gives another result.
                 "SETTINGS": known.apply(lambda nodes: _digest([*how, sorted(nodes)])),
                 "RUN_AS": link.settings.users[0].name,
                 "PLAN": known.apply(lambda nodes: json.dumps(training.training_plan(nodes, settings), sort_keys=True)),
@@ -87,24 +87,24 @@ class TrainingBenchmark(pulumi.ComponentResource):
             measure=measured,
             answer=results.MEASUREMENT,
             label=f"measure {NAME}",
-            # It waits for minutes and changes nothing that other steps on this machine change.
+            # No lock: this step waits for minutes and changes nothing that other steps on this machine change.
             lock=None,
             parent=self,
-            depends_on=[*([link.ready] if link.ready else []), *(node.ready for node in there.values())],
+            depends_on=[*([link.ready] if link.ready else []), *(node.ready for node in nodes.values())],
             limit_seconds=validation.queue_limit_seconds + 2 * run_limit + START_SECONDS + 360,
         )
         self.results: pulumi.Output[dict[str, Any]] = as_output(
             {"report": step.result, "retries": again},
-            lambda told: {
-                **judge_training(told["report"], floor, validation.floors_from or "config"),
-                "retries": told["retries"],
+            lambda known: {
+                **judge_training(known["report"], floor, validation.floors_from or "config"),
+                "retries": known["retries"],
             },
         )
         self.register_outputs({"results": self.results})
 
 
-def _nodes(sites: Mapping[str, str], told: Mapping[str, Mapping[str, str]]) -> dict[str, Node]:
-    return {name: Node(sites[name], told["addresses"][name], told["gpus"][name]) for name in sorted(sites)}
+def _nodes(sites: Mapping[str, str], facts: Mapping[str, Mapping[str, str]]) -> dict[str, Node]:
+    return {name: Node(sites[name], facts["addresses"][name], facts["gpus"][name]) for name in sorted(sites)}
 
 
 def _members(nodes: Mapping[str, Node]) -> list[str]:
@@ -116,14 +116,14 @@ def _digest(parts: Sequence[Any]) -> str:
 
 
 def _done(after: pulumi.Output[Any]) -> pulumi.Output[str]:
-    """Nothing, once something has come to its end, well or not; without a dependency on what it is of.
+    """Return an empty text once an output has a value or has failed, without a dependency on its resources.
 
-    A scope that goes while another fails would be what this step, which nobody has updated, depends on in the state,
-    and the CLI (3.260) cannot read such a one any more.
+    With a dependency, a scope that is removed while another one fails would remain a dependency of this step in the
+    state, and the CLI (3.260) cannot read such a state.
     """
 
     async def wait() -> OutputParts:
-        with contextlib.suppress(Exception):  # whose failure it is tells it
+        with contextlib.suppress(Exception):  # the failed step reports it
             await resolve({"after": after})
         return set(), "", True, False
 

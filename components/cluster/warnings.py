@@ -1,4 +1,4 @@
-"""What a person should know of a cluster that works: what its machines do not hold. Pure."""
+"""Notes about the limits of a working cluster, shown to people. Pure."""
 
 from __future__ import annotations
 
@@ -16,49 +16,49 @@ def warnings_about(
     open_ports: Sequence[int],
     restored: tuple[int, int],
 ) -> list[str]:
-    """Return a sentence for each thing.
+    """Return the notes about a cluster.
 
-    cgroups           whether jobs are confined by cgroups
-    own_file_system   whether the share is all that there is of its file system
-    open_ports        ports of the cluster that others need on the head node
-    restored          when the backup was made that the head node is of, and its age then, in seconds; 0 for none
+    cgroups           whether cgroups confine jobs
+    own_file_system   whether the share has its own file system
+    open_ports        ports of the cluster that the head node also needs for other NFS users
+    restored          time of the backup that the head node was restored from, and its age then, in seconds; 0 for none
     """
-    found = []
+    notes = []
     if settings.slurm.ssh_needs_job and not cgroups:
-        found.append(
-            "Users log in to compute nodes by SSH without a job there: jobs are not confined by cgroups, so there is "
-            "nothing that a login could land in (tailrack:slurm.ssh_needs_job)."
+        notes.append(
+            "Users can SSH to compute nodes without a job, because this kernel does not let Slurm confine jobs with "
+            "cgroups (tailrack:slurm.ssh_needs_job)."
         )
     if not own_file_system:
-        found.append(
-            f"{settings.storage.path} is no file system of its own: by forged NFS handles, root of a node can reach "
-            f"all of the file system that it is in. Mount a disk or a volume at {settings.storage.path} on "
-            f"{settings.head.name}."
+        notes.append(
+            f"{settings.storage.path} does not have its own file system: with forged NFS handles, root on a node can "
+            f"read and change everything in the file system that contains it. Mount a disk or a volume at "
+            f"{settings.storage.path} on {settings.head.name}."
         )
     if open_ports:
-        found.append(
-            f"{settings.head.name} has to do with NFS of others: its ports {', '.join(map(str, open_ports))} are open "
-            "on its own networks as they were before. The share is exported to the addresses of members alone."
+        notes.append(
+            f"{settings.head.name} also uses NFS outside the cluster: its ports {', '.join(map(str, open_ports))} stay "
+            "open on its other networks. The share is exported only to the addresses of members."
         )
-    made, age = restored
-    if made:
-        when = datetime.fromtimestamp(made, UTC).strftime("%Y-%m-%d %H:%M UTC")
-        found.append(
-            f"{settings.head.name} was restored from the backup of {when}, which was {age // 3600} h "
-            f"{age // 60 % 60} min old then: what was submitted or changed after it is lost."
+    made_at, age = restored
+    if made_at:
+        date = datetime.fromtimestamp(made_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        notes.append(
+            f"{settings.head.name} was restored from the backup of {date}, which was {age // 3600} h "
+            f"{age // 60 % 60} min old then. Jobs submitted and changes made after that backup are lost."
         )
-    return found
+    return notes
 
 
 def warnings_about_pool(head: str, computes: bool) -> list[str]:
-    """Return a sentence for each thing about a pool, whose machines may be of others than its cluster's.
+    """Return the notes about a pool, whose machines may have other owners than the cluster's.
 
     head       the head node's name
-    computes   whether it runs jobs
+    computes   whether the head node runs jobs
     """
     if not computes:
         return []
     return [
-        f"The head node {head} runs jobs: whoever is root of one of this pool's machines can be root of it, and so of "
-        "the cluster (tailrack:head.compute of the cluster's stack)."
+        f"The head node {head} runs jobs, so root on any machine of this pool can become root on the head node and "
+        "in the whole cluster (tailrack:head.compute of the cluster's stack)."
     ]

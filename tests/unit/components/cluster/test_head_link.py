@@ -76,7 +76,7 @@ def test_a_local_head_node_gives_no_connection_and_is_used_by_stacks_on_the_same
 
 
 def test_a_stack_elsewhere_is_told_that_a_head_node_is_local() -> None:
-    with pytest.raises(pulumi.RunError, match="the head node head is local: it can be used on that machine alone"):
+    with pytest.raises(pulumi.RunError, match="the head node head is local: run this stack on that machine"):
         with_a_node(True, here=True, known_here=False)
 
 

@@ -46,14 +46,14 @@ def test_a_note_says_that_logins_need_no_job_where_the_config_asked_for_it_and_m
 ) -> None:
     lab_config["slurm"] = {"ssh_needs_job": wanted}
     notes = build(lab_config, answers={"head-check": {"cgroups": cgroups}}).outputs["cluster"]["notes"]
-    assert [note for note in notes if "by SSH without a job" in note] == (notes if said else [])
+    assert [note for note in notes if "SSH to compute nodes without a job" in note] == (notes if said else [])
     assert bool(notes) == said
 
 
 def test_a_note_names_a_share_that_is_no_file_system_of_its_own(build: Build, hosts_config: RawConfig) -> None:
     hosts_config["slurm"] = {"ssh_needs_job": False}
     (note,) = build(hosts_config, answers={"door-head": {"own_file_system": False}}).outputs["cluster"]["notes"]
-    assert note.startswith("/export/shared is no file system of its own: ")
+    assert note.startswith("/export/shared does not have its own file system: ")
     assert note.endswith("Mount a disk or a volume at /export/shared on door.")
     assert build(hosts_config).outputs["cluster"]["notes"] == []
 
@@ -63,7 +63,9 @@ def test_a_note_names_the_ports_that_others_nfs_keeps_open_on_the_head_node(
 ) -> None:
     hosts_config["slurm"] = {"ssh_needs_job": False}
     (note,) = build(hosts_config, answers={"door-check": {"open_ports": [111, 2049]}}).outputs["cluster"]["notes"]
-    assert note.startswith("door has to do with NFS of others: its ports 111, 2049 are open on its own networks")
+    assert note.startswith(
+        "door also uses NFS outside the cluster: its ports 111, 2049 stay open on its other networks"
+    )
 
 
 def test_the_cluster_output_names_the_cluster_its_partitions_and_the_heads_tailnet_address(
