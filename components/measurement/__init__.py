@@ -1,1 +1,1 @@
-"""What is measured and how: the plan, the jobs and their bash."""
+"""Measurements: the plan, the jobs and their bash."""

@@ -1,4 +1,4 @@
-"""What the deep check is told (components/roles/health/deep_check.py): how a node is measured by itself. No pulumi."""
+"""Settings of the benchmark check (components/roles/health/deep_check.py), which measures single nodes. No pulumi."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from components.validation.results import settings_json
 
 SCOPE = "deep-check"
 LEAST_ITERATIONS = 20
-# Every job that waits goes before it.
+# All other waiting jobs run first.
 NICE = "#SBATCH --nice=1000000"
 
 
 def deep_check_text(settings: ClusterSettings) -> str:
-    """Return JSON for /etc/tailrack/deep-check.json; empty where the config asks for no deep check."""
-    asked, validation = settings.health.deep_check, settings.validation
-    if asked is None:
+    """Return JSON for /etc/tailrack/deep-check.json; empty if the config has no benchmark check."""
+    check, validation = settings.health.deep_check, settings.validation
+    if check is None:
         return ""
-    # Its jobs have a limit of their own; all else is as the measurement has it.
-    validation = validation.model_copy(update={"time_limit_minutes": asked.minutes})
-    told = {
+    # Only the time limit of the jobs differs from the measurement.
+    validation = validation.model_copy(update={"time_limit_minutes": check.minutes})
+    check_settings = {
         "user": settings.users[0].name,
-        "every_hours": asked.every_hours,
-        "at_once": asked.at_once,
-        "minutes": asked.minutes,
-        "dcgm_level": asked.dcgm_level,
+        "every_hours": check.every_hours,
+        "at_once": check.at_once,
+        "minutes": check.minutes,
+        "dcgm_level": check.dcgm_level,
         "floor": validation.floors_gb_per_s.get(NODE),
         "plan": _plan(validation),
     }
-    return json.dumps(told, sort_keys=True)
+    return json.dumps(check_settings, sort_keys=True)
 
 
 def _plan(validation: Validation) -> dict[str, object]:
-    """All of a measurement's plan (plan.py) but the node. At the gate size alone: that is what is judged."""
+    """Return a measurement's plan (plan.py) without the node. It has only the gate size, which is the one judged."""
     ranks = max(2, validation.ranks_per_node)
     cpu = Measurement(
-        # Without MPI: all ranks are on one node, where its TCP pairs no interfaces.
+        # Without MPI: all ranks are on one node, and its TCP does not work there.
         backend="tcp-cpu",
         min_bytes=validation.gate_bytes,
         max_bytes=validation.gate_bytes,
         factor=validation.factor,
-        # A single run that is over in an instant says little.
+        # A very short run is not precise.
         iterations=max(LEAST_ITERATIONS, validation.iterations),
         warmup=validation.warmup,
         gate_bytes=validation.gate_bytes,
@@ -70,10 +70,10 @@ def _plan(validation: Validation) -> dict[str, object]:
     )
     minutes = validation.time_limit_minutes
     on_gpus = gpu_part(validation, gpu, nccl_job(SCOPE, validation.nccl, minutes), {})
-    on_gpus["nccl_job"] = _behind_all(on_gpus["nccl_job"])
+    on_gpus["nccl_job"] = _behind_all_jobs(on_gpus["nccl_job"])
     files = prepare_files(SCOPE, validation, gpus=True)
-    # The command line names the node.
-    cpu_job = _behind_all(validation_job(SCOPE, ("none",), cpu, minutes, 1))
+    # The command line of sbatch names the node.
+    cpu_job = _behind_all_jobs(validation_job(SCOPE, ("none",), cpu, minutes, 1))
     run_seconds = minutes * 60 + 60
     return {
         "spans": False,
@@ -86,15 +86,15 @@ def _plan(validation: Validation) -> dict[str, object]:
         "interface": "",
         "expected_interface": "",
         "rdma": ANY_RDMA,
-        "prepare_files": {**files, "job.sh": _behind_all(files["job.sh"])},
+        "prepare_files": {**files, "job.sh": _behind_all_jobs(files["job.sh"])},
         "start_seconds": START_SECONDS,
         "run_seconds": run_seconds,
-        # What prepares it, the measurement, and once more where its runs differ.
+        # Preparation, the measurement, and its repetition if the runs differ.
         "measurement_seconds": 3 * (START_SECONDS + run_seconds),
         **on_gpus,
     }
 
 
-def _behind_all(job: str) -> str:
+def _behind_all_jobs(job: str) -> str:
     first, rest = job.split("\n", 1)
     return f"{first}\n{NICE}\n{rest}"

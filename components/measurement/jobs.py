@@ -1,4 +1,4 @@
-"""The batch jobs that measure a collective over some nodes: on their CPUs, and between their GPUs."""
+"""The batch jobs that measure a collective on nodes: with their CPUs, and with their GPUs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from components.validation.model import Measurement
 
 
 def validation_job(scope: str, nodes: tuple[str, ...], measurement: Measurement, minutes: int, switches: int) -> str:
-    """Return the text for sbatch.
+    """Return the text for sbatch of a measurement on CPUs.
 
     scope      a site's name or `cross-site`
     nodes      all nodes that take part, each with the same number of ranks
-    minutes    time limit of the job
-    switches   how many sites it may span
+    minutes    the job's time limit
+    switches   the number of sites that the job may span
     """
     return render(
         "measurement/templates/validation_job.sh.j2",
@@ -30,11 +30,11 @@ def validation_job(scope: str, nodes: tuple[str, ...], measurement: Measurement,
 
 
 def nccl_job(scope: str, settings: Nccl, minutes: int) -> str:
-    """Return the text for sbatch of a measurement between GPUs; which nodes and sizes, sbatch's arguments say.
+    """Return the text for sbatch of a measurement on GPUs. The arguments of sbatch give the nodes and sizes.
 
-    minutes    time limit of the job
+    minutes    the job's time limit
     """
-    # Where an image has no program of another place, it has nccl-tests on its PATH.
+    # An image has nccl-tests on its PATH, unless the config names a program.
     program = settings.program or (COLLECTIVES[settings.collective].program if settings.image else "")
     return render(
         "measurement/templates/nccl_job.sh.j2",

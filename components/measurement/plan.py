@@ -1,6 +1,6 @@
-"""What the program on the head node is told of a measurement: one JSON object, and the program itself.
+"""The plan of a measurement, one JSON object for the program on the head node, and the program.
 
-The plan says everything but which nodes can take part; components/validation/measurement_run.py reads it. No pulumi.
+components/validation/measurement_run.py reads the plan. Only the available nodes are not in it. No pulumi.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from components.validation.results import settings_json
 
 FOLDER = Path(__file__).parent
 VALIDATION = FOLDER.parent / "validation"
-START_SECONDS = 60  # beyond the time that nodes are waited for: a job whose nodes are free starts with the next look
-RUNS = 3  # of a measurement between GPUs at its gate size
-# nccl-tests 2.19.6. What is fetched is held against the names and contents of the commit's files.
+START_SECONDS = 60  # after the wait for nodes: Slurm starts a job whose nodes are free at its next scheduling cycle
+RUNS = 3  # of a measurement on GPUs at its gate size
+# nccl-tests 2.19.6. The checksum covers the names and contents of the commit's files.
 SOURCE = "https://github.com/NVIDIA/nccl-tests/archive/a0b82b2260cf5152b9f8c061bbf7eaf0ba096432.tar.gz"
 SOURCE_SHA256 = "content:f04d111f74c9c5cb14454f2b223aaafd7edb23b9671a93f3a098314413db04a5"
 
@@ -34,8 +34,8 @@ SOURCE_SHA256 = "content:f04d111f74c9c5cb14454f2b223aaafd7edb23b9671a93f3a098314
 class Node:
     """A node of a scope.
 
-    gpus   what was found on it, such as h200:8; empty where it has none
-    mpi    what brings its ranks together, such as 5-pmix5 (groups.py); empty where that is not known
+    gpus   its GPUs, such as h200:8, or empty
+    mpi    its releases of Open MPI and PMIx, such as 5-pmix5 (groups.py); empty if unknown
     """
 
     site: str
@@ -46,7 +46,7 @@ class Node:
 
 @cache
 def script() -> composition.Script:
-    """The step that measures a scope, with the programs that it starts."""
+    """Return the script of the measurement step, with its programs."""
     files = {"all_reduce_perf.py": cpu_program()}
     texts = {"DRIVER": json.dumps(driver()), "JOB_FILES": json.dumps(files)}
     return composition.single(FOLDER / "validate.sh").with_texts(texts)
@@ -54,52 +54,52 @@ def script() -> composition.Script:
 
 @cache
 def driver() -> str:
-    """The program that drives a measurement, for `exec` where `told` is what it is told."""
-    return python_program("components.validation.measurement_run", "told", "components/validation/floors.csv")
+    """Return the program that drives a measurement, for `exec` with the variable `request`."""
+    return python_program("components.validation.measurement_run", "request", "components/validation/floors.csv")
 
 
 @cache
 def cpu_program() -> str:
-    """The program that measures on CPUs."""
+    """Return the program that measures CPUs."""
     return python_program("components.validation.all_reduce_perf_cpu", "")
 
 
 @cache
 def preflight_program() -> str:
-    """The preflight, for python3 with one argument."""
+    """Return the preflight, for python3 with one argument."""
     return python_program("components.validation.preflight.main", "sys.argv[1]")
 
 
 @cache
 def beside_program() -> str:
-    """What a job says of others on its GPUs before and between its runs."""
+    """Return the program that lists other processes on a job's GPUs, before and between its runs."""
     return python_program("components.validation.preflight.foreign", "")
 
 
 def mpi_of(nodes: Mapping[str, Node], settings: Validation) -> dict[str, str]:
-    """Releases of Open MPI and PMIx that bring ranks on GPUs together; none where a program or an image has its own."""
-    own = settings.nccl.image or settings.nccl.program
-    return {} if own else {name: node.mpi for name, node in nodes.items()}
+    """Return the nodes' releases of Open MPI and PMIx; none if a program or an image brings its own."""
+    has_mpi = settings.nccl.image or settings.nccl.program
+    return {} if has_mpi else {name: node.mpi for name, node in nodes.items()}
 
 
 def mpi_apart(nodes: Mapping[str, Node], settings: Validation, asked: Measurement) -> dict[str, tuple[str, ...]]:
-    """Nodes by their releases of Open MPI and PMIx, where that changed what was measured; empty where it has not."""
+    """Return nodes by their releases of Open MPI and PMIx if these changed the measurement, else nothing."""
     on_gpus = asked.backend == "nccl-tests"
     mpi = mpi_of(nodes, settings) if on_gpus else {name: node.mpi for name, node in nodes.items()}
-    # Between sites CPUs are measured without MPI always.
+    # Between sites, CPUs are always measured without MPI.
     spans = len({node.site for node in nodes.values()}) > 1
-    found = by_mpi_release(mpi, [name for name, node in nodes.items() if node.gpus or not on_gpus])
-    return found if len(found) > 1 and (on_gpus or not spans) else {}
+    groups = by_mpi_release(mpi, [name for name, node in nodes.items() if node.gpus or not on_gpus])
+    return groups if len(groups) > 1 and (on_gpus or not spans) else {}
 
 
 def cpu_measurement(asked: Measurement, nodes: Mapping[str, Node]) -> Measurement:
-    """What is asked of the nodes' CPUs: without MPI where their releases of it do not speak with each other."""
+    """Return the measurement of the nodes' CPUs, without MPI if their releases of it are incompatible."""
     apart = len(by_mpi_release({name: node.mpi for name, node in nodes.items()}, nodes)) > 1
     return replace(asked, backend="tcp-cpu") if apart else asked
 
 
 def gpu_measurement(nodes: Mapping[str, Node], settings: Validation) -> Measurement | None:
-    """What is asked of the GPUs of a scope's largest group; None where there is none that could be measured."""
+    """Return the measurement of the GPUs of a scope's largest group; None without such a group."""
     gpus = {name: node.gpus for name, node in nodes.items()}
     sites = {name: node.site for name, node in nodes.items()}
     most = settings.nccl.gpus_per_node
@@ -107,16 +107,16 @@ def gpu_measurement(nodes: Mapping[str, Node], settings: Validation) -> Measurem
     groups, _ = spanning_group(gpus, sites, most, mpi) if len(set(sites.values())) > 1 else site_groups(gpus, most, mpi)
     if not groups:
         return None
-    asked = settings.nccl
+    nccl = settings.nccl
     return Measurement(
         backend="nccl-tests",
-        min_bytes=asked.min_bytes,
-        max_bytes=asked.max_bytes,
-        factor=asked.factor,
-        iterations=asked.iterations,
-        warmup=asked.warmup,
-        gate_bytes=asked.gate_bytes,
-        collective=asked.collective,
+        min_bytes=nccl.min_bytes,
+        max_bytes=nccl.max_bytes,
+        factor=nccl.factor,
+        iterations=nccl.iterations,
+        warmup=nccl.warmup,
+        gate_bytes=nccl.gate_bytes,
+        collective=nccl.collective,
         runs=RUNS,
         ranks=groups[0].ranks,
         nodes=len(groups[0].nodes),
@@ -138,13 +138,13 @@ def plan(
 ) -> dict[str, Any]:
     """Return the plan of a scope's measurement.
 
-    on_cpus     what is asked where there are no GPUs
-    floors      the config's own for the scope, and for nodes by themselves; GB/s
-    interface   the one that sockets are told to use; empty where jobs are told by default
-    expected_interface   the one that they should have used
-    rdma        what jobs may use of it (components/validation/expected.py)
-    fabric      site to the interface of its own network, for the preflight
-    preflight   the text of its program; empty for none
+    on_cpus     the measurement if there are no GPUs
+    floors      the config's floors for the scope and for single nodes; GB/s
+    interface   the interface for sockets; empty if jobs get one by default
+    expected_interface   the interface that the job should use
+    rdma        the RDMA that jobs may use (components/validation/expected.py)
+    fabric      by site, the interface of its own network, for the preflight
+    preflight   the preflight's program, or empty
     """
     sites = {name: node.site for name, node in nodes.items()}
     spans = len(set(sites.values())) > 1
@@ -181,12 +181,12 @@ def plan(
 
 
 def run_seconds(settings: Validation) -> int:
-    """How long a job may take from its start, and Slurm to end it at its limit."""
+    """Return the seconds for a job, with those that Slurm needs to end it at its limit."""
     return settings.time_limit_minutes * 60 + 60
 
 
 def measurement_seconds(settings: Validation) -> int:
-    """How long all jobs of a scope may take: preparing, nodes by themselves, groups, and the search."""
+    """Return the seconds for all jobs of a scope: preparation, single nodes, groups, and the search for slow nodes."""
     return 4 * run_seconds(settings)
 
 
@@ -197,15 +197,15 @@ def _on_gpus(scope: str, settings: Validation, asked: Measurement | None, mpi: M
 
 
 def gpu_part(settings: Validation, asked: Measurement, job: str, mpi: Mapping[str, str]) -> dict[str, Any]:
-    """Return the part of a plan that is about GPUs. `job`: the text for sbatch."""
-    told = settings_json(asked)
-    del told["ranks"], told["nodes"]
+    """Return the part of a plan for GPUs. `job`: the text for sbatch."""
+    measurement = settings_json(asked)
+    del measurement["ranks"], measurement["nodes"]
     reader = (VALIDATION / "nccl_json.py").read_text(encoding="utf-8")
     files = {"rank.sh": _script("rank"), "nccl_json.py": reader, "foreign.py": beside_program()}
     files |= _program_files(settings)
     return {
         "nccl": {
-            **told,
+            **measurement,
             "socket_max_bytes": settings.nccl.socket_max_bytes,
             "most_gpus": settings.nccl.gpus_per_node,
             "mpi": dict(mpi),
@@ -216,7 +216,7 @@ def gpu_part(settings: Validation, asked: Measurement, job: str, mpi: Mapping[st
 
 
 def prepare_files(scope: str, settings: Validation, *, gpus: bool) -> dict[str, str]:
-    """Return the files of the job that comes before a measurement. `gpus`: whether it builds the program for them."""
+    """Return the files of the job that prepares a measurement. `gpus`: whether it builds the program for GPUs."""
     directives = f"#SBATCH --partition={settings.nccl.partition or 'all'}\n#SBATCH --time={settings.time_limit_minutes}"
     first, rest = _script("prepare").split("\n", 1)
     files = {
@@ -227,18 +227,18 @@ def prepare_files(scope: str, settings: Validation, *, gpus: bool) -> dict[str, 
 
 
 def _program_files(settings: Validation) -> dict[str, str]:
-    """What builds the program for the share; nothing where it is on the nodes or in an image."""
-    asked = settings.nccl
-    if asked.program or asked.image:
+    """Return the files that build the program on the share; none if the nodes or an image have it."""
+    nccl = settings.nccl
+    if nccl.program or nccl.image:
         return {}
     values = {
-        "TAILRACK_SOURCE": asked.source or SOURCE,
-        "TAILRACK_SHA256": asked.source_sha256 if asked.source else SOURCE_SHA256,
-        "TAILRACK_COLLECTIVE": asked.collective,
+        "TAILRACK_SOURCE": nccl.source or SOURCE,
+        "TAILRACK_SHA256": nccl.source_sha256 if nccl.source else SOURCE_SHA256,
+        "TAILRACK_COLLECTIVE": nccl.collective,
     }
-    told = "\n".join(f"{name}={shlex.quote(value)}" for name, value in values.items())
+    environment = "\n".join(f"{name}={shlex.quote(value)}" for name, value in values.items())
     shared = composition.Functions([], shared=("fetch",)).text
-    return {"program.sh": f"{shared}\n{_script('program')}", "build.env": told}
+    return {"program.sh": f"{shared}\n{_script('program')}", "build.env": environment}
 
 
 def _script(name: str) -> str:

@@ -1,19 +1,19 @@
 #!/bin/bash
-# The program of nccl-tests that the share has, one for each kind of node: built once, as the user, on a GPU node, with
-# the node's CUDA toolkit or, where there is none, with the toolkit's wheels. It is kept with its checksums.
-# Arguments: where (print its folder), or build.
-# Behind the functions of components/steps/fetch.sh.
+# Build nccl-tests on the share, once for each kind of node. A GPU node builds it as the user, with the node's CUDA
+# toolkit or, without one, with the toolkit's wheels. Its checksums are stored with it.
+# Arguments: where (print the folder), or build.
+# Uses functions of components/steps/fetch.sh, which come before this text.
 #
 # TAILRACK_SOURCE       archive of the source: a URL or a path
-# TAILRACK_SHA256       its sha256; or `content:` and that of its files' names and digests (no archive of GitHub's is
-#                       promised to have the same bytes again)
+# TAILRACK_SHA256       its sha256; or `content:` and the sha256 of its files' names and digests, because GitHub does
+#                       not promise identical archives
 # TAILRACK_COLLECTIVE   the collective
 set -euo pipefail
-# The releases of NVIDIA's that belong together (driver 580 and newer); NCCL is the one the node has, where it has one.
+# Releases of NVIDIA that match (driver 580 and newer). NCCL is the node's own, if it has one.
 CUDA_WHEELS=(nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85)
 NCCL_WHEEL=nvidia-nccl-cu13==
 
-# The same of what is fetched: what, what curl or pip has printed, what to do.
+# Stop after a failed download: problem, output of curl or pip, remedy.
 stop_fetching() {
     local reason
     printf '%s\n' "$2" >&2
@@ -26,7 +26,7 @@ stop() {
     exit 1
 }
 
-# The first of some paths that is there.
+# Print the first path that exists.
 first_of() {
     local path
     for path; do
@@ -37,7 +37,7 @@ first_of() {
 where() {
     local caps
     caps=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | tr -d . | sort -un | paste -sd -) ||
-        stop "nvidia-smi does not say what its GPUs are" "see that the driver is loaded"
+        stop "nvidia-smi does not list the GPUs" "check that the driver is loaded"
     # shellcheck disable=SC1091
     printf '%s/.tailrack/nccl-tests/%s-%s-%s-sm%s-%.12s\n' "$HOME" "$(. /etc/os-release && echo "$ID")" \
         "$(. /etc/os-release && echo "${VERSION_ID:-0}")" "$(uname -m)" "$caps" "${TAILRACK_SHA256#content:}"
@@ -47,27 +47,27 @@ whole() { [ -x "$1/${TAILRACK_COLLECTIVE}_perf" ] && (cd "$1" && sha256sum --qui
 
 content_of() { (cd "$1" && find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -d ' ' -f 1); }
 
-# Fetch and unpack the source into ./source, and see that it is what was asked for.
+# Fetch the source, unpack it into ./source, and check its checksum.
 fetch() {
-    local found said
+    local checksum output
     case $TAILRACK_SOURCE in
-    https://*) said=$(curl -fsSL --retry 3 --max-time 300 -o source.tar "$TAILRACK_SOURCE" 2>&1) ||
-        stop_fetching "$TAILRACK_SOURCE cannot be fetched" "$said" "set validation.nccl.source to an archive that the nodes can reach, or validation.nccl.program" ;;
-    *) cp "$TAILRACK_SOURCE" source.tar || stop "$TAILRACK_SOURCE cannot be read" "see validation.nccl.source" ;;
+    https://*) output=$(curl -fsSL --retry 3 --max-time 300 -o source.tar "$TAILRACK_SOURCE" 2>&1) ||
+        stop_fetching "$TAILRACK_SOURCE cannot be fetched" "$output" "set validation.nccl.source to an archive that the nodes can reach, or validation.nccl.program" ;;
+    *) cp "$TAILRACK_SOURCE" source.tar || stop "$TAILRACK_SOURCE cannot be read" "check validation.nccl.source" ;;
     esac
     mkdir source
     case $TAILRACK_SHA256 in
     content:*)
         tar -xf source.tar -C source --strip-components=1
-        found=content:$(content_of source) ;;
-    *) found=$(sha256sum <source.tar | cut -d ' ' -f 1) ;;
+        checksum=content:$(content_of source) ;;
+    *) checksum=$(sha256sum <source.tar | cut -d ' ' -f 1) ;;
     esac
-    [ "$found" = "$TAILRACK_SHA256" ] ||
-        stop "$TAILRACK_SOURCE is $found where $TAILRACK_SHA256 was expected" "see validation.nccl.source_sha256"
+    [ "$checksum" = "$TAILRACK_SHA256" ] ||
+        stop "$TAILRACK_SOURCE has the checksum $checksum instead of $TAILRACK_SHA256" "check validation.nccl.source_sha256"
     [ -f source/Makefile ] || tar -xf source.tar -C source --strip-components=1
 }
 
-# The CUDA toolkit, as CUDA_HOME: the node's own, or one of wheels, whose libraries lack the names a linker asks for.
+# Set CUDA_HOME: the node's toolkit, or one from wheels, with the library names that a linker needs.
 toolkit() {
     local nvcc library
     nvcc=$(command -v nvcc || first_of /usr/local/cuda/bin/nvcc /usr/local/cuda-*/bin/nvcc)
@@ -77,21 +77,21 @@ toolkit() {
     fi
     wheels "${CUDA_WHEELS[@]}"
     CUDA_HOME=$(dirname "$(dirname "$(find "$PWD/wheels" -path '*/bin/nvcc' -type f | sed -n 1p)")")
-    [ -x "$CUDA_HOME/bin/nvcc" ] || stop "there is no nvcc in NVIDIA's wheels" "install the CUDA toolkit on the node"
+    [ -x "$CUDA_HOME/bin/nvcc" ] || stop "NVIDIA's wheels contain no nvcc" "install the CUDA toolkit on the node"
     ln -sfn lib "$CUDA_HOME/lib64"
     for library in "$CUDA_HOME"/lib/*.so.*; do ln -sf "$(basename "$library")" "${library%%.so.*}.so"; done
 }
 
 wheels() {
-    local said
-    said=$(/usr/bin/python3 -m pip download --quiet --no-deps --only-binary=:all: -d downloads "$@" 2>&1) ||
-        stop_fetching "NVIDIA's wheels cannot be fetched with pip" "$said" "install the CUDA toolkit on the node, or set validation.nccl.program"
+    local output
+    output=$(/usr/bin/python3 -m pip download --quiet --no-deps --only-binary=:all: -d downloads "$@" 2>&1) ||
+        stop_fetching "NVIDIA's wheels cannot be fetched with pip" "$output" "install the CUDA toolkit on the node, or set validation.nccl.program"
     local wheel
     for wheel in downloads/*.whl; do /usr/bin/python3 -m zipfile -e "$wheel" wheels; done
     chmod -R u+rwx wheels
 }
 
-# NCCL's header and library, as NCCL_HOME: the node's own, or a wheel.
+# Set NCCL_HOME, the folder with NCCL's header and library: the node's own, or a wheel.
 nccl() {
     local header library version
     header=$(first_of /usr/include/nccl.h /usr/local/cuda*/include/nccl.h /usr/local/nccl*/include/nccl.h)
@@ -106,16 +106,16 @@ nccl() {
     ln -sf libnccl.so.2 "$NCCL_HOME/lib/libnccl.so"
 }
 
-# Open MPI's header and library, as MPI_HOME: the package's, unpacked here where it is not installed.
+# Set MPI_HOME, the folder with Open MPI's header and library: from the package, unpacked here if it is not installed.
 mpi() {
     local library
     MPI_HOME=$(dirname "$(dirname "$(first_of /usr/lib/*/openmpi/include/mpi.h)")")
     [ ! -f "$MPI_HOME/include/mpi.h" ] || return 0
     (apt-get download libopenmpi-dev && dpkg -x libopenmpi-dev_*.deb mpi) >&2 ||
-        stop "there is no mpi.h" "install libopenmpi-dev on the node"
+        stop "mpi.h is missing" "install libopenmpi-dev on the node"
     MPI_HOME=$(dirname "$(dirname "$(find "$PWD/mpi" -path '*/openmpi/include/mpi.h' | sed -n 1p)")")
     library=$(ldconfig -p | awk '/libmpi\.so\./ && !found++ { print $NF }')
-    [ -n "$library" ] || stop "there is no libmpi.so" "install openmpi-bin on the node"
+    [ -n "$library" ] || stop "libmpi.so is missing" "install openmpi-bin on the node"
     mkdir -p "$MPI_HOME/lib"
     ln -sf "$library" "$MPI_HOME/lib/libmpi.so"
 }
@@ -125,11 +125,11 @@ build() {
     kept=$(where)
     if whole "$kept"; then return 0; fi
     mkdir -p "$(dirname "$kept")"
-    # Of the nodes of one kind in this job one builds, and the others wait for it.
+    # One node of each kind in this job builds, and the others wait.
     if ! mkdir "$kept.job-$SLURM_JOB_ID" 2>/dev/null; then
         until whole "$kept" 2>/dev/null; do
             [ ! -e "$kept.job-$SLURM_JOB_ID/failed" ] && [ "$SECONDS" -lt "$wait" ] ||
-                stop "another node of this kind did not build it" "see what it said"
+                stop "another node of this kind did not build it" "read its error"
             sleep 1
         done
         return 0
@@ -137,7 +137,7 @@ build() {
     MARK=$kept.job-$SLURM_JOB_ID WORK=$(mktemp -d "${TMPDIR:-/tmp}/tailrack-build.XXXXXX")
     trap 'status=$?; if [ "$status" -eq 0 ]; then rmdir "$MARK"; else : >"$MARK/failed"; fi; rm -rf "$WORK"; exit "$status"' EXIT
     cd "$WORK"
-    command -v make g++ >/dev/null || stop "there is no make or no g++" "install both on the node"
+    command -v make g++ >/dev/null || stop "make or g++ is missing" "install both on the node"
     fetch
     toolkit
     nccl
@@ -149,14 +149,14 @@ build() {
     make -j "$(nproc)" -C source/src MPI=1 MPI_HOME="$MPI_HOME" CUDA_HOME="$CUDA_HOME" NCCL_HOME="$NCCL_HOME" \
         NVCC_GENCODE="$codes" CUDARTLIB=cudart_static BUILDDIR="$WORK/built" os.build \
         "$WORK/built/${TAILRACK_COLLECTIVE}_perf" >make.log 2>&1 ||
-        { tail -n 20 make.log >&2; stop "make failed" "see its last lines above"; }
+        { tail -n 20 make.log >&2; stop "make failed" "read its last lines above"; }
     mkdir -p kept/lib
     cp "built/${TAILRACK_COLLECTIVE}_perf" kept/
-    # The node's own NCCL is found by itself; a wheel's must lie beside the program.
+    # The linker finds the node's own NCCL; a wheel's must be beside the program.
     case $NCCL_HOME in "$WORK"/*) cp "$NCCL_HOME/lib/libnccl.so.2" kept/lib/ ;; esac
     (cd kept && find . -type f ! -name '*.sha256' -print0 | xargs -0 sha256sum) >sums
     cp sums "kept/$TAILRACK_COLLECTIVE.sha256"
-    # Whole or not there at all; another collective's program may lie there already.
+    # Move complete files into place. The folder may already have another collective's program.
     mkdir -p "$kept"
     cp -r kept "$kept.new-$SLURM_JOB_ID"
     cp -rT "$kept.new-$SLURM_JOB_ID/lib" "$kept/lib"

@@ -1,4 +1,4 @@
-"""Sets of nodes that are measured together, what is asked of each, and what the run before says of it."""
+"""Scopes, which are sets of nodes measured together, their measurements, and their state in the previous run."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from components.settings.types import CROSS_SITE
 from components.settings.validation import Validation
 from components.validation.model import Measurement
 
-Floors = tuple[float | None, float | None]  # of a scope, and of nodes by themselves
+Floors = tuple[float | None, float | None]  # of a scope, and of single nodes
 
 
 @dataclass(frozen=True)
 class Scope:
-    """Nodes measured together: all of a site, or all there are.
+    """Nodes that are measured together: those of a site, or all nodes.
 
-    others   nodes of another stack that take part
+    others   the number of nodes of another stack that take part
     """
 
     name: str
@@ -29,30 +29,30 @@ class Scope:
 def scopes(
     node_sites: Mapping[str, str], ranks_per_node: int, promised: Mapping[str, int] | None = None, others: int = 0
 ) -> tuple[Scope, ...]:
-    """Return a scope for each site that has at least two ranks, and one across sites where there are several.
+    """Return a scope for each site with at least two ranks, and one across sites if there are several sites.
 
-    node_sites   each node's name to its site
-    promised     how many GPUs the config promises of a node; what a machine has beyond that is known too late to make
-                 a measurement of it alone
-    others       nodes of another stack, at one site that is none of these, that all of these are measured with
+    node_sites   each node's site, by the node's name
+    promised     the number of GPUs that the config promises for a node. A single node with further GPUs gets no scope,
+                 because they are found too late
+    others       the number of nodes of another stack, in one other site, that take part across sites
     """
     sites: dict[str, list[str]] = {}
     for node, site in node_sites.items():
         sites.setdefault(site, []).append(node)
-    found = [
+    result = [
         Scope(site, tuple(sorted(nodes)), 1)
         for site, nodes in sorted(sites.items())
         if len(nodes) * ranks_per_node >= 2 or sum((promised or {}).get(node, 0) for node in nodes) >= 2
     ]
     if len(sites) + min(others, 1) > 1:
-        found.append(Scope(CROSS_SITE, tuple(sorted(node_sites)), len(sites) + min(others, 1), others))
-    return tuple(found)
+        result.append(Scope(CROSS_SITE, tuple(sorted(node_sites)), len(sites) + min(others, 1), others))
+    return tuple(result)
 
 
 def measurement_of(scope: Scope, settings: Validation) -> Measurement:
-    """Return what is asked of a scope's measurement."""
+    """Return the measurement of a scope."""
     return Measurement(
-        # Between sites nodes may have versions of Open MPI that do not speak with each other.
+        # Nodes of different sites may have incompatible versions of Open MPI.
         backend="tcp-cpu" if scope.sites > 1 else "mpi-cpu",
         min_bytes=settings.min_bytes,
         max_bytes=settings.max_bytes,
@@ -60,7 +60,7 @@ def measurement_of(scope: Scope, settings: Validation) -> Measurement:
         iterations=settings.iterations,
         warmup=settings.warmup,
         gate_bytes=settings.gate_bytes,
-        # A node with GPUs may be alone; without them it could not be measured.
+        # A single node can be a scope if it has GPUs; then its CPUs still need two ranks.
         ranks=max(2, (len(scope.nodes) + scope.others) * settings.ranks_per_node),
         nodes=len(scope.nodes) + scope.others,
         floor_gb_per_s=settings.floors_gb_per_s.get(scope.name),
@@ -68,19 +68,19 @@ def measurement_of(scope: Scope, settings: Validation) -> Measurement:
 
 
 def retries(scope: str, before: Mapping[str, Any] | None) -> int:
-    """Return how often a scope's measurement was BUSY and tried again, this run included.
+    """Return how many times a scope's measurement was BUSY and repeated, including this run.
 
-    before   the stack's output `validation` of the last run
+    before   the stack's output `validation` of the previous run
     """
     last = (before or {}).get(scope, {})
     return int(last.get("retries", 0)) + int(last.get("verdict") == "BUSY")
 
 
 def kept_from(before: Mapping[str, Any] | None, scope: str, digest: str, floors: Floors) -> dict[str, Any]:
-    """Return the digest of what is measured, and the floors that were in force when it was.
+    """Return the digest of a measurement's inputs, and the floors at the time of the measurement.
 
-    The head node needs floors to know whether to look for slow nodes, but another floor is no reason to run the step
-    again: as long as the same is measured, the step is told the old ones. Judged is by the new ones all the same.
+    The head node needs the floors to decide whether to search for slow nodes, but a new floor must not run the step
+    again. So the step gets the old floors while the digest stays the same; the verdict uses the new ones.
     """
     last = (before or {}).get(scope, {}).get("measured_with") or {}
     return dict(last) if last.get("digest") == digest else {"digest": digest, "floors": list(floors)}

@@ -1,4 +1,4 @@
-"""The training benchmark as the head node is told it: the job, the files that it runs, and the plan. No pulumi."""
+"""The training benchmark for the head node: the job, its files and the plan. No pulumi."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from components.roles.render import render
 from components.settings.training import Training
 from components.steps import composition
 
-# No site may have a name with '_': what is kept of it lies beside what is kept of theirs.
+# A site's name has no '_', so this name does not clash with a site's result files.
 SCOPE = "training_benchmark"
 PROGRAMS = FOLDER.parents[1] / "examples" / "training"
-# Of examples/training/benchmark.py: figures of another one are not comparable, so it is measured anew.
+# The version of examples/training/benchmark.py. Results of another version are not comparable: it is measured again.
 VERSION = 1
 
 
 @cache
 def script() -> composition.Script:
-    """The step that trains, with the programs that it starts: that of the measurement, with a driver of its own."""
-    driver = python_program("components.validation.training_run", "told")
+    """Return the script of the training step, with its programs: the measurement's script with another driver."""
+    driver = python_program("components.validation.training_run", "request")
     texts = {"DRIVER": json.dumps(driver), "JOB_FILES": json.dumps(job_files())}
     return composition.single(FOLDER / "validate.sh").with_texts(texts)
 
@@ -36,7 +36,7 @@ def job_files() -> dict[str, str]:
 
 
 def training_job(settings: Training) -> str:
-    """Return the text for sbatch; which nodes and how many ranks, sbatch's arguments say."""
+    """Return the text for sbatch. The arguments of sbatch give the nodes and ranks."""
     return render(
         "measurement/templates/training_job.sh.j2",
         minutes=settings.time_limit_minutes,
@@ -48,7 +48,7 @@ def training_job(settings: Training) -> str:
 
 
 def training_plan(nodes: Mapping[str, Node], settings: Training) -> dict[str, Any]:
-    """Return what components/validation/training_run.py reads."""
+    """Return the plan that components/validation/training_run.py reads."""
     return {
         "scope": SCOPE,
         "sites": {name: node.site for name, node in nodes.items()},
@@ -59,5 +59,5 @@ def training_plan(nodes: Mapping[str, Node], settings: Training) -> dict[str, An
 
 
 def run_seconds(settings: Training) -> int:
-    """How long the job may take from its start, and Slurm to end it at its limit."""
+    """Return the seconds for the job, with those that Slurm needs to end it at its limit."""
     return settings.time_limit_minutes * 60 + 60

@@ -165,7 +165,7 @@ def test_figures_that_are_cut_off_are_none(node: Node) -> None:
 
 def test_a_program_that_is_not_there_is_named_with_its_node(node: Node) -> None:
     told = node.run("rank", "1", TAILRACK_PROGRAM="/nowhere/perf", **PROGRAM)
-    assert (told.returncode, told.stderr) == (1, "tailrack: there is no program /nowhere/perf on a1\n")
+    assert (told.returncode, told.stderr) == (1, "tailrack: the program /nowhere/perf is missing on a1\n")
 
 
 def test_before_a_measurement_nodes_are_looked_at_whatever_the_preflight_does(node: Node) -> None:
@@ -249,7 +249,8 @@ def test_a_source_that_is_another_one_is_not_built(node: Node, build: dict[str, 
     told = run_program(node, "build", {**build, "TAILRACK_SHA256": "0" * 64})
     assert told.returncode == 1
     assert (
-        f"is {build['TAILRACK_SHA256']} where {'0' * 64} was expected; see validation.nccl.source_sha256" in told.stderr
+        f"has the checksum {build['TAILRACK_SHA256']} instead of {'0' * 64}; check validation.nccl.source_sha256"
+        in told.stderr
     )
     assert not list((node.root / "home/.tailrack/nccl-tests").glob("*/all_reduce_perf"))
 

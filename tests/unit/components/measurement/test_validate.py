@@ -29,7 +29,7 @@ SETTINGS = Validation(ranks_per_node=2)
 COMPILED = f"""import sys
 sys.path.insert(0, {str(Path(__file__).parents[4])!r})
 from components.validation import measurement_run
-sys.exit(measurement_run.main(told))
+sys.exit(measurement_run.main(request))
 """
 NO_FABRIC: dict[str, Any] = {
     "interface": "tailscale0", "expected_interface": "tailscale0", "fabric": {}, "rdma": "auto", "preflight": "",
@@ -327,7 +327,7 @@ def test_a_measurement_that_breaks_off_leaves_nothing_to_be_said_again(cluster: 
     cluster.refuses = True
     failed = cluster.run(RACK)
     assert failed.returncode != 0
-    assert "Slurm did not take the job of rack" in failed.stderr
+    assert "Slurm rejected the job of rack" in failed.stderr
     cluster.refuses = False
     cluster.report(RACK, "recall")
     assert len(cluster.submitted) == 3
@@ -340,7 +340,7 @@ def test_a_user_who_answers_in_the_place_of_the_measurement_has_one_answer(clust
     cluster.says = between.join([json.dumps(honest)] * 2)
     failed = cluster.run(RACK)
     assert failed.returncode != 0
-    assert "the measurement of rack broke off" in failed.stderr
+    assert "the measurement of rack was interrupted" in failed.stderr
     cluster.says = ""
     assert cluster.report(RACK)["members"].keys() == {"a1", "a2"}
 
@@ -350,7 +350,7 @@ def test_a_controller_that_does_not_answer_is_no_busy_cluster(cluster: Cluster) 
     cluster.shell.hurry()
     failed = cluster.run(RACK)
     assert failed.returncode != 0
-    assert "slurmctld does not say what its nodes do" in failed.stderr
+    assert "slurmctld does not report its nodes" in failed.stderr
 
 
 def test_a_controller_that_reads_its_files_is_waited_for_even_where_busy_nodes_are_not(cluster: Cluster) -> None:
