@@ -23,7 +23,7 @@ async def cluster_stack(config: StackConfig, stack: str) -> ClusterStack:
 
 
 class ClusterStack:
-    """A cluster's stack. `outputs` is what `pulumi stack output` shows.
+    """A cluster's stack. `outputs` are those of `pulumi stack output`.
 
     last_run   the stack's own outputs before this run
     """

@@ -39,7 +39,7 @@ async def pool_stack(config: PoolConfig, stack: str) -> PoolStack:
 
 
 class PoolStack:
-    """A pool's stack. `outputs` is what `pulumi stack output` shows: like a cluster's, for the pool's nodes.
+    """A pool's stack. `outputs` are those of `pulumi stack output`: like a cluster's, for the pool's nodes.
 
     last_run   the stack's own outputs before this run
     cluster    output of the cluster's stack, checked with `problems`

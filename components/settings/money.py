@@ -64,7 +64,7 @@ def price_key(machine: str) -> Any:
 
 
 def too_much(price: float, currency: object) -> str:
-    """Return the problem with a price that is too high for its currency; empty if there is none."""
+    """Return the problem with a price that is too high for its currency; empty if the price is possible."""
     if price <= MOST or currency in _SMALL or not isinstance(currency, str):
         return ""
     return f"{shown(price)} is more than any machine costs in {currency} per hour"

@@ -154,7 +154,7 @@ class Nccl(Section):
         "sha256 of that archive",
         wants="a sha256",
         breaks="any program could be built and run",
-        fix="write what sha256sum prints",
+        fix="write the output of sha256sum",
         default="",
     )
     exports: dict[Annotated[str, AfterValidator(_variable)], Annotated[str, AfterValidator(_one_line)]] = key(

@@ -92,7 +92,7 @@ class NodeSpec:
 
     @property
     def price(self) -> str:
-        """Return the hourly price, such as `2.05 USD`; empty if there is none."""
+        """Return the hourly price, such as `2.05 USD`; empty without a price."""
         return "" if self.price_per_hour is None else f"{self.price_per_hour:.10g} {self.currency}"
 
     @classmethod

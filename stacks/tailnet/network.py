@@ -147,7 +147,7 @@ def _require(tag: str, ports: Sequence[str], text: str) -> bool:
     if opens_all(acl, tag):
         pulumi.log.warn(
             f"the tailnet's policy lets {tag} reach everything in it: root of one machine of the cluster can reach "
-            "your other devices too. Restrict its rules to what each one needs (docs/tailnet.md, a machine with an "
+            "your other devices too. Restrict its rules to the required ports (docs/tailnet.md, a machine with an "
             "owner)"
         )
     if reason := lacking(acl, tag, ports):

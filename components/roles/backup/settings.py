@@ -58,7 +58,7 @@ def _secret(name: str, description: str) -> Any:
 
 
 class Backup(Section):
-    """The backup of the head node; without this section there is none."""
+    """The backup of the head node; off without this section."""
 
     target: Annotated[str, Field(max_length=_LONGEST), AfterValidator(_target)] = key(
         "where backups go: `sftp:USER@HOST:/FOLDER`, a folder on a second machine, or "

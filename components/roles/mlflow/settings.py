@@ -26,7 +26,7 @@ def _index(value: str) -> str:
 
 
 class Mlflow(Section):
-    """MLflow's tracking server on the head node; without this section there is none."""
+    """MLflow's tracking server on the head node; off without this section."""
 
     port: Port = number(
         "TCP port of MLflow on the head node's tailnet address",

@@ -13,7 +13,7 @@ from components.settings.problems import Report
 from components.settings.section import Section, key
 from components.settings.types import refuse, word_set
 
-# Folders that may be shared, with the folders in them. Of AROUND, only folders in them may be shared.
+# Folders that may be shared, with the folders in them. Folders of AROUND may only contain shared folders.
 OWN_FOLDERS = word_set(
     """cluster data datasets export exports lustre nfs projects raid scratch share shared storage volume volumes work"""
 )

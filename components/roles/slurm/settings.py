@@ -124,7 +124,7 @@ class Slurm(Section):
         default=(),
     )
     cgroups: bool | None = yes_no(
-        "confine jobs with cgroups; default: if the head node supports it", None, "what the head node supports"
+        "confine jobs with cgroups; default: yes if the head node supports them", None, "if the head node supports it"
     )
     ssh_needs_job: bool = yes_no(
         "let users log in by SSH only to compute nodes where they have a job, and into its cgroup (pam_slurm_adopt). "

@@ -8,7 +8,7 @@ from components.settings.problems import Report
 from components.settings.types import refuse
 
 OLDEST = "23.11"
-"""The first release whose slurmd has `--systemd`, and `-Z` for nodes that slurmctld creates and deletes."""
+"""The first release in which slurmd has `--systemd`, and `-Z` for nodes that slurmctld creates and deletes."""
 
 UPSTREAM = "https://download.schedmd.com/slurm"
 

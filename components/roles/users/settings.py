@@ -42,7 +42,10 @@ def _user_name(value: str) -> str:
 
 def _id(value: int) -> int:
     if value == 65534:
-        refuse("is the number of nobody", "this user would own the files of every squashed root and unknown user")
+        refuse(
+            "is the number of the account nobody",
+            "this user would own the files of every squashed root and unknown user",
+        )
     if 60000 <= value <= 65535:
         refuse("is in 60000-65535, which Debian and systemd use for their own accounts")
     return value

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def zone_of(region: str, letter: str | None, offers: Mapping[str, Collection[str]]) -> str:
-    """Return the configured zone, or the first that sells all types. Raises ValueError if there is none.
+    """Return the configured zone, or the first that sells all types. Raises ValueError without such a zone.
 
     offers   places that sell an instance type, by type
     """

@@ -47,7 +47,7 @@ class KnownHosts:
         return cls(entries)
 
     def key_of(self, address: object, port: object) -> str | None:
-        """Return the host's key as `TYPE BASE64`, of the best kind; None if there is none or it was revoked."""
+        """Return the host's key as `TYPE BASE64`, of the best kind; None without a key, or if it was revoked."""
         if self._entries is None or not isinstance(address, str) or not isinstance(port, int):
             return None
         # Like OpenSSH: another port is another server with its own line.
