@@ -28,7 +28,7 @@ def nodes(site, head):
 
 class LambdaSite(Site):
     kind: Literal["lambda"] = kind_key("lambda", "instances of a cloud")
-    count: int = key("how many", "a whole number; there would be no nodes; write 1")
+    count: int = key("number of nodes", wants="a whole number", breaks="there would be no nodes", fix="write 1")
 
 
 KIND = Kind(LambdaSite, lambda site, head: [], lambda sites, head, report: None, nodes, "lambda_cloud.machines")
