@@ -46,12 +46,12 @@ def node_header(host: Host) -> dict[str, pulumi.Input[Any]]:
 def detected_header(host: Host, facts: pulumi.Output[dict[str, Any]]) -> dict[str, OutputField]:
     """Return the header values that depend on the check of a node: GPUs, memory and ports that others need."""
 
-    def values(known: Mapping[str, Any]) -> dict[str, object]:
-        gpus = NodeGpus.found(host, known["facts"])
+    def values(resolved: Mapping[str, Any]) -> dict[str, object]:
+        gpus = NodeGpus.found(host, resolved["facts"])
         return {
             **node_values(host, gpus),
-            **memory_values(host, known["facts"]["cpus"] or 1, known["facts"]["memory_mb"] or 1, gpus),
-            "NODE_OPEN_PORTS": known["facts"]["open_ports"] or [],
+            **memory_values(host, resolved["facts"]["cpus"] or 1, resolved["facts"]["memory_mb"] or 1, gpus),
+            "NODE_OPEN_PORTS": resolved["facts"]["open_ports"] or [],
         }
 
     header_values = as_output({"facts": facts}, values)
@@ -73,16 +73,16 @@ def _joined_header(
     path   the share's path
     """
 
-    def values(known: Mapping[str, Any]) -> dict[str, object]:
-        joined_facts = known["joined"]
+    def values(resolved: Mapping[str, Any]) -> dict[str, object]:
+        joined_facts = resolved["joined"]
         return {
             "NODE_ADDRESS": joined_facts["tailnet_ip"],
-            "NODE_EXPORT": export_line(known["path"], joined_facts["tailnet_ip"]),
+            "NODE_EXPORT": export_line(resolved["path"], joined_facts["tailnet_ip"]),
             "NODE_FIREWALL": joined_facts["firewall"] or "",
             "NODE_HOST_KEY": joined_facts["host_key"],
             "NODE_SSHD_PORT": joined_facts["sshd_port"],
             "NODE_NETWORKS": json.dumps(joined_facts["fabric"]),
-            "NODE_PROBLEM": _problem(host, [known["facts"], joined_facts]),
+            "NODE_PROBLEM": _problem(host, [resolved["facts"], joined_facts]),
         }
 
     header_values = as_output({"facts": facts, "joined": joined, "path": path}, values)
@@ -91,7 +91,7 @@ def _joined_header(
 
 def detected_gpus(host: Host, facts: pulumi.Output[dict[str, Any]]) -> pulumi.Output[str]:
     """Return the GPUs that the check found on a node: `h200:8`, or empty."""
-    return as_output({"facts": facts}, lambda known: str(NodeGpus.found(host, known["facts"])))
+    return as_output({"facts": facts}, lambda resolved: str(NodeGpus.found(host, resolved["facts"])))
 
 
 def _problem(host: Host, answers: Sequence[Mapping[str, Any]]) -> str:
@@ -246,5 +246,5 @@ class ComputeNode(pulumi.ComponentResource):
                 depends_on=[node.resource],
                 lock="tailrack-services",
             )
-        address = combine({"": OutputField(self.joined, "tailnet_ip")}, lambda known: known[""])
+        address = combine({"": OutputField(self.joined, "tailnet_ip")}, lambda resolved: resolved[""])
         self.register_outputs({"tailnet_ip": address})

@@ -134,7 +134,7 @@ class HeadNode(pulumi.ComponentResource):
         )
         self.joined: pulumi.Output[dict[str, Any]] = join.result.apply(lambda result: {**result, "path": "self"})
         files = pulumi.Output.all(address=self.joined["tailnet_ip"], cgroups=confined).apply(
-            lambda known: dict(controller_files(settings, roles, sites, known["address"], known["cgroups"]))
+            lambda resolved: dict(controller_files(settings, roles, sites, resolved["address"], resolved["cgroups"]))
         )
         values |= {
             "HEAD_ADDRESS": self.joined["tailnet_ip"],
@@ -148,7 +148,7 @@ class HeadNode(pulumi.ComponentResource):
         def program(name: str, script: composition.Script) -> pulumi.Input[str]:
             program_values = {**values, "HOST_NAME": host.name, "STEP_NAME": name, "STEP_LOCK": "", REPAIR: ""}
             return combine(
-                {key: program_values[key] for key in script.reads}, lambda known: render_program(script, known)
+                {key: program_values[key] for key in script.reads}, lambda resolved: render_program(script, resolved)
             )
 
         programs = {
@@ -189,7 +189,7 @@ class HeadNode(pulumi.ComponentResource):
             own_file_system=head.result["own_file_system"],
             open_ports=self.facts["open_ports"],
             joined=self.joined,
-        ).apply(lambda known: warnings_about(settings, restored=_restored(known.pop("joined")), **known))
+        ).apply(lambda resolved: warnings_about(settings, restored=_restored(resolved.pop("joined")), **resolved))
         self.register_outputs({"tailnet_ip": self.link.address, "slurm_version": head.result["slurm_version"]})
 
     def services(self) -> Step:

@@ -49,8 +49,8 @@ def _digest_of(parts: Mapping[int, Any]) -> str:
     return _digest([*parts.values()])
 
 
-def _nodes(known: Mapping[str, Mapping[str, Any]]) -> dict[str, Node]:
-    sites, addresses, gpus, mpi = known["sites"], known["addresses"], known["gpus"], known["mpi"]
+def _nodes(resolved: Mapping[str, Mapping[str, Any]]) -> dict[str, Node]:
+    sites, addresses, gpus, mpi = resolved["sites"], resolved["addresses"], resolved["gpus"], resolved["mpi"]
     # The peer's version of MPI is unknown.
     return {name: Node(sites[name], addresses[name], gpus[name], mpi.get(name) or "") for name in sorted(sites)}
 
@@ -109,7 +109,7 @@ class NcclValidation(pulumi.ComponentResource):
         widest = max(measured, key=lambda scope: (scope.sites, len(scope.nodes)), default=None)
         results = [self._measure(scope, preflight=scope is widest) for scope in measured]
         self.results: pulumi.Output[dict[str, Any]] = (
-            as_output(dict(enumerate(results)), lambda known: _by_scope([*known.values()]))
+            as_output(dict(enumerate(results)), lambda resolved: _by_scope([*resolved.values()]))
             if results
             else pulumi.Output.from_input({})
         )
@@ -126,7 +126,7 @@ class NcclValidation(pulumi.ComponentResource):
         )
         gpus = self._with_peer(scope, "gpus", {name: node.gpus for name, node in members.items()})
         mpi = as_dict({name: OutputField(node.facts, "mpi") for name, node in members.items()})
-        known = as_output({"sites": sites, "addresses": addresses, "gpus": gpus, "mpi": mpi}, _nodes)
+        nodes = as_output({"sites": sites, "addresses": addresses, "gpus": gpus, "mpi": mpi}, _nodes)
         # BUSY is no result: the next number of retries measures again.
         again = self._before.apply(partial(retries, scope.name))
         spans = scope.sites > 1
@@ -159,11 +159,11 @@ class NcclValidation(pulumi.ComponentResource):
         digest = as_output(dict(enumerate(measured)), _digest_of)
         kept = as_output(
             {"before": self._before, "digest": digest},
-            lambda known: kept_from(known["before"], scope.name, known["digest"], floors),
+            lambda resolved: kept_from(resolved["before"], scope.name, resolved["digest"], floors),
         )
         plan = as_output(
             {
-                "nodes": known,
+                "nodes": nodes,
                 "kept": kept,
                 "expected": expected_interface,
                 "proven": proven,
@@ -193,11 +193,11 @@ class NcclValidation(pulumi.ComponentResource):
             measuring_plan.script(),
             {
                 "SCOPE": scope.name,
-                "MEMBERS": known.apply(_members),
+                "MEMBERS": nodes.apply(_members),
                 "SETTINGS": _digest(how),
                 "RUN_AS": link.settings.users[0].name,
                 "PLAN": plan,
-                "JOB_SCRIPT": known.apply(
+                "JOB_SCRIPT": nodes.apply(
                     lambda nodes: validation_job(
                         scope.name,
                         tuple(sorted(nodes)),
@@ -224,18 +224,18 @@ class NcclValidation(pulumi.ComponentResource):
             limit_seconds=settings.queue_limit_seconds + measuring_plan.measurement_seconds(settings) + run_limit + 360,
         )
 
-        def judged(known: Mapping[str, Any]) -> dict[str, Any]:
-            on_gpus = measuring_plan.gpu_measurement(known["nodes"], settings)
-            on_cpus = measuring_plan.cpu_measurement(measurement, known["nodes"])
-            by_mpi = measuring_plan.mpi_apart(known["nodes"], settings, on_gpus or on_cpus)
+        def judged(resolved: Mapping[str, Any]) -> dict[str, Any]:
+            on_gpus = measuring_plan.gpu_measurement(resolved["nodes"], settings)
+            on_cpus = measuring_plan.cpu_measurement(measurement, resolved["nodes"])
+            by_mpi = measuring_plan.mpi_apart(resolved["nodes"], settings, on_gpus or on_cpus)
             conditions = Conditions(
-                *floors, known["expected"], spans, settings.floors_from or "config", known["rdma"], by_mpi
+                *floors, resolved["expected"], spans, settings.floors_from or "config", resolved["rdma"], by_mpi
             )
-            result, by_node = judge_scope(on_gpus or on_cpus, known["report"], conditions, read_preflight)
-            before = known["before"] or {}
+            result, by_node = judge_scope(on_gpus or on_cpus, resolved["report"], conditions, read_preflight)
+            before = resolved["before"] or {}
             more = {
-                "retries": known["retries"],
-                "measured_with": known["kept"],
+                "retries": resolved["retries"],
+                "measured_with": resolved["kept"],
                 "history": history.extended((before.get(scope.name) or {}).get("history"), result),
             }
             last = {name: (before.get(NODE) or {}).get(name) or {} for name in by_node}
@@ -250,7 +250,7 @@ class NcclValidation(pulumi.ComponentResource):
 
         return as_output(
             {
-                "nodes": known,
+                "nodes": nodes,
                 "report": step.result,
                 "retries": again,
                 "kept": kept,
@@ -268,7 +268,7 @@ class NcclValidation(pulumi.ComponentResource):
             return own
         return as_output(
             {"own": own, "peer": self._peer},
-            lambda known: {**known["own"], known["peer"]["name"]: known["peer"][key]},
+            lambda resolved: {**resolved["own"], resolved["peer"]["name"]: resolved["peer"][key]},
         )
 
 

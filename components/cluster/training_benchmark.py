@@ -60,7 +60,7 @@ class TrainingBenchmark(pulumi.ComponentResource):
         sites = {name: node.host.site for name, node in nodes.items()}
         addresses = as_dict({name: OutputField(node.joined, "tailnet_ip") for name, node in nodes.items()})
         gpus = as_dict({name: node.gpus for name, node in nodes.items()})
-        known = as_output({"addresses": addresses, "gpus": gpus}, lambda known: _nodes(sites, known))
+        member_nodes = as_output({"addresses": addresses, "gpus": gpus}, lambda resolved: _nodes(sites, resolved))
         conditions = as_dict({"cgroups": link.cgroups, **measured_settings(link.settings.slurm.settings)})
         again = before.apply(lambda last: retries(training.SCOPE, {training.SCOPE: last or {}}))
         training_settings = {name: value for name, value in settings.model_dump().items() if name not in _NO_FIGURES}
@@ -74,11 +74,15 @@ class TrainingBenchmark(pulumi.ComponentResource):
             training.script(),
             {
                 "SCOPE": training.SCOPE,
-                "MEMBERS": as_output({"nodes": known, "after": _done(after)}, lambda known: _members(known["nodes"])),
+                "MEMBERS": as_output(
+                    {"nodes": member_nodes, "after": _done(after)}, lambda resolved: _members(resolved["nodes"])
+                ),
                 # With all nodes, so that a new node alone with a peer is never measured: that gives another result.
-                "SETTINGS": known.apply(lambda nodes: _digest([*how, sorted(nodes)])),
+                "SETTINGS": member_nodes.apply(lambda nodes: _digest([*how, sorted(nodes)])),
                 "RUN_AS": link.settings.users[0].name,
-                "PLAN": known.apply(lambda nodes: json.dumps(training.training_plan(nodes, settings), sort_keys=True)),
+                "PLAN": member_nodes.apply(
+                    lambda nodes: json.dumps(training.training_plan(nodes, settings), sort_keys=True)
+                ),
                 "JOB_SCRIPT": training.training_job(settings),
                 "QUEUE_LIMIT": validation.queue_limit_seconds,
                 "RUN_LIMIT": run_limit,
@@ -95,9 +99,9 @@ class TrainingBenchmark(pulumi.ComponentResource):
         )
         self.results: pulumi.Output[dict[str, Any]] = as_output(
             {"report": step.result, "retries": again},
-            lambda known: {
-                **judge_training(known["report"], floor, validation.floors_from or "config"),
-                "retries": known["retries"],
+            lambda resolved: {
+                **judge_training(resolved["report"], floor, validation.floors_from or "config"),
+                "retries": resolved["retries"],
             },
         )
         self.register_outputs({"results": self.results})

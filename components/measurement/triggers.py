@@ -8,12 +8,12 @@ from typing import Any
 from pulumi.runtime.rpc import UNKNOWN
 
 _NODES = "its nodes"
-_OF_NODES = ("addresses of its nodes", "GPUs of its nodes", "what its jobs run with")
+_OF_NODES = ("addresses of its nodes", "GPUs of its nodes", "settings of its jobs")
 # Names for people of a measurement's triggers, in their order.
 _PARTS = (
-    "how it is measured",
+    "settings of the measurement",
     "ranks on a node",
-    "how GPUs are measured",
+    "settings of the GPU measurement",
     "validation.rerun",
     *_OF_NODES[:2],
     _NODES,

@@ -67,11 +67,11 @@ def connection_inputs(connection: Connection) -> pulumi.Output[dict[str, Any]]:
     hops = {"": connection, "proxy": connection.bastion} if connection.bastion else {"": connection}
     inputs = {(hop, key): value for hop, target in hops.items() for key, value in _hop_inputs(target).items()}
 
-    def hop_settings(known: Mapping[tuple[str, str], Any]) -> dict[str, Any]:
+    def hop_settings(resolved: Mapping[tuple[str, str], Any]) -> dict[str, Any]:
         target_settings, *proxy = [
             {
-                **{key: known[hop, key] for key in _hop_inputs(target) if known[hop, key] is not None},
-                "port": float(known[hop, "port"]),
+                **{key: resolved[hop, key] for key in _hop_inputs(target) if resolved[hop, key] is not None},
+                "port": float(resolved[hop, "port"]),
                 "dialErrorLimit": DIAL_ERROR_LIMIT,
                 "perDialTimeout": DIAL_TIMEOUT_SECONDS,
             }
@@ -125,8 +125,11 @@ def _digest(script: Script, values: Mapping[str, Value], connection: Connection 
     """Return a secret text that changes with the script, a value or the machine of the connection."""
     machine = dict(enumerate(machine_identity(connection)))
 
-    def digest(known: Mapping[str | int, Any]) -> str:
-        inputs = {"values": {name: known[name] for name in values}, "machine": [known[index] for index in machine]}
+    def digest(resolved: Mapping[str | int, Any]) -> str:
+        inputs = {
+            "values": {name: resolved[name] for name in values},
+            "machine": [resolved[index] for index in machine],
+        }
         return hashlib.sha256(json.dumps([script.digest, inputs], sort_keys=True).encode()).hexdigest()
 
     return combine({**values, **machine}, digest, hidden=True)
@@ -199,9 +202,9 @@ class Step:
             triggers, ignored = [once], ["connection", "create", "stdin"]
 
         def command_line(action: str) -> pulumi.Input[str]:
-            def render(known: Mapping[str, Any]) -> str:
+            def render(resolved: Mapping[str, Any]) -> str:
                 make = partial(command, script, machine.scripts_folder) if delivered else whole_command
-                return StepLabel(name, known["machine"], label).on(make(known["user"], action, limit_seconds))
+                return StepLabel(name, resolved["machine"], label).on(make(resolved["user"], action, limit_seconds))
 
             user = connection.user if connection else None
             return combine({"machine": machine.name, "user": user}, render)

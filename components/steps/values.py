@@ -102,8 +102,8 @@ def nested(groups: Mapping[str, Mapping[str, Value]]) -> pulumi.Output[dict[str,
     """Return mappings by name as one Output."""
     flat = {(group, name): value for group, inputs in groups.items() for name, value in inputs.items()}
 
-    def regroup(known: Mapping[tuple[str, str], Any]) -> dict[str, dict[str, Any]]:
-        return {group: {name: known[group, name] for name in inputs} for group, inputs in groups.items()}
+    def regroup(values: Mapping[tuple[str, str], Any]) -> dict[str, dict[str, Any]]:
+        return {group: {name: values[group, name] for name in inputs} for group, inputs in groups.items()}
 
     return as_output(flat, regroup)
 
@@ -114,7 +114,7 @@ def secret_once_known(value: pulumi.Output[T]) -> pulumi.Output[T]:
     A value that depends on a failed step is unknown. If it were marked as secret, the CLI (3.260, "malformed RPC
     secret") would end the whole run, including the steps of healthy machines.
     """
-    return as_output({"value": value}, lambda known: known["value"], hidden=True)
+    return as_output({"value": value}, lambda values: values["value"], hidden=True)
 
 
 # Resources, the value, whether it is known, whether it is secret.
