@@ -1,4 +1,4 @@
-"""What a run is given and what it tells: config, events while it goes, a summary when it is over, errors."""
+"""The input and output of a run: config, events during the run, its summary, errors."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -12,14 +12,17 @@ OPERATIONS = ("create", "update", "replace", "delete", "same")
 
 
 class EngineError(Exception):
-    """The run cannot start or go on; the message says why and what to do. Nothing was touched by this step."""
+    """The run cannot start or continue. The message says why and what to do. The operation has changed nothing."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """A stack's config: texts by `project:key`, the keys that are secret, and the texts no message may show.
+    """A stack's config.
 
-    `passphrase` is what the state's secrets are encrypted with.
+    passphrase    encrypts the state
+    values        texts by `project:key`
+    secret_keys   the keys whose values are secret
+    secrets       texts that no message may show
     """
 
     project: str
@@ -31,12 +34,15 @@ class Config:
 
 @dataclass(frozen=True)
 class Event:
-    """One line of progress. `kind` is start, done, failed, skipped or message; `operation` is one of OPERATIONS.
+    """One line of progress. Secrets are hidden in all of it.
 
-    `seconds` is how long a finished step took; `text` is a message, an error, or why a step was skipped. `command` is
-    what command_of says of the resource's inputs (at a delete, as they were). `before`
-    and `after` are the inputs that a started step begins and ends with, every secret hidden; none before a create, none
-    after a delete. `outputs` are those that it begins with, secrets hidden as well.
+    kind            start, done, failed, skipped or message
+    operation       one of OPERATIONS
+    seconds         how long a finished step took
+    text            a message, an error, or why a step was skipped
+    command         command_of the resource's inputs; for a delete, of the old inputs
+    before, after   old and new inputs of a started step; empty before a create and after a delete
+    outputs         old outputs of a started step
     """
 
     kind: str
@@ -53,10 +59,10 @@ class Event:
 
 
 def command_of(inputs: Mapping[str, Any]) -> str:
-    """Return the `create` among inputs, of what has none its first trigger; empty where that is secret or not known."""
+    """Return `create` of inputs, or the first trigger if there is none; empty if that is secret or unknown."""
     triggers = inputs.get("triggers")
     command = inputs.get("create", triggers[0] if isinstance(triggers, list) and triggers else "")
-    return command if isinstance(command, str) and command not in (UNKNOWN, HIDDEN) else ""  # a secret is no text
+    return command if isinstance(command, str) and command not in (UNKNOWN, HIDDEN) else ""  # a secret is no str
 
 
 Tell = Callable[[Event], None]
@@ -66,11 +72,11 @@ Tell = Callable[[Event], None]
 class Made:
     """A resource as the last run left it.
 
-    command    what command_of says of its inputs
-    stdin      of a command; HIDDEN where it is a secret
-    stdout     of a command, secret or not
-    values_of  URNs of the resources whose outputs are among its inputs
-    connection    of a command by SSH, in the provider's words, secrets among them; empty for others
+    command      command_of its inputs
+    stdin        of a command; HIDDEN if it is secret
+    stdout       of a command, secret or not
+    values_of    URNs of the resources whose outputs are among its inputs
+    connection   of a command by SSH, with the provider's keys and with secrets; empty for other resources
     """
 
     urn: str
@@ -83,7 +89,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Failure:
-    """A step that failed, by URN and Event's `command`; both empty where the program failed or the run was stopped."""
+    """A failed step: its URN and its Event's `command`; both are empty if the program failed or the run was stopped."""
 
     urn: str
     message: str
@@ -92,7 +98,7 @@ class Failure:
 
 @dataclass
 class Summary:
-    """Resources by operation, failures in the order they happened, and the seconds the run took."""
+    """The result of a run: resources by operation, failures in their order, and its seconds."""
 
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OPERATIONS, 0))
     failures: list[Failure] = field(default_factory=list)
@@ -100,5 +106,5 @@ class Summary:
 
     @property
     def ok(self) -> bool:
-        """True when nothing failed."""
+        """Return whether nothing failed."""
         return not self.failures

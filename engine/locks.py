@@ -1,4 +1,4 @@
-"""One process at a time: the lock that the engine, the command line and the lab hold on what they work on."""
+"""A lock for one process at a time, used by the engine, the command line and the lab."""
 
 import fcntl
 import os
@@ -9,10 +9,10 @@ from pathlib import Path
 
 @contextmanager
 def locked(path: Path, busy: Exception | None = None) -> Iterator[None]:
-    """Hold an exclusive lock on the file `path` (made, mode 0600, with its folders).
+    """Hold an exclusive lock on the file `path`, and create it (mode 0600) and its folders if they are missing.
 
-    Where another process holds it, raises `busy`, or waits if there is none. The kernel frees the lock when its owner
-    dies, even by SIGKILL.
+    If another process holds the lock, raise `busy`, or wait if there is none. The kernel frees the lock when its owner
+    ends, also by SIGKILL.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600)) as file:

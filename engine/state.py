@@ -1,4 +1,4 @@
-"""The state: what exists, in one file of mode 0600, sealed with the passphrase, written atomically after every step."""
+"""The state: all resources in one file of mode 0600, encrypted, and written atomically after every step."""
 
 import itertools
 import json
@@ -18,7 +18,7 @@ from engine.events import EngineError
 
 @dataclass(eq=False)
 class Resource:
-    """A resource as it was last made. `needs`, `values_of` and `triggered_by` (of `needs`), `deleted_with` are URNs."""
+    """A resource as its last step left it. `needs`, `values_of`, `triggered_by` and `deleted_with` are URNs."""
 
     urn: str
     type: str
@@ -36,17 +36,17 @@ class Resource:
 
 
 class State:
-    """Live resources by URN, `condemned` ones (replaced, their delete still to run), and the stack's outputs."""
+    """Live resources by URN, `condemned` ones (replaced, but not deleted yet), and the stack's outputs."""
 
     def __init__(self, path: Path, owner: str, passphrase: str, dry_run: bool = False) -> None:
-        """Read the file of `owner`, which is `project/stack`; a dry run never writes it.
+        """Read the file of `owner`, which is `project/stack`. A dry run never writes it.
 
-        EngineError where it is damaged, is another stack's, or does not open with the passphrase.
+        Raises EngineError if it is damaged, belongs to another stack, or does not open with the passphrase.
         """
         self._path, self._dry_run, self._lock = path, dry_run, threading.Lock()
-        self._changes, self._saved = itertools.count(1), 0  # changes by number; those below `saved` are in the file
-        new = {"owner": owner, "salt": os.urandom(16).hex(), "sealed": ""}
-        self._file = _read(path) if path.exists() else new
+        self._changes, self._saved = itertools.count(1), 0  # numbers of changes; the file has those below `saved`
+        empty = {"owner": owner, "salt": os.urandom(16).hex(), "sealed": ""}
+        self._file = _read(path) if path.exists() else empty
         if self._file["owner"] != owner:
             raise EngineError(f"{path} holds the state of {self._file['owner']}, not of {owner}")
         try:
@@ -57,15 +57,15 @@ class State:
             self.live = {row["urn"]: Resource(**row) for row in content.get("live", [])}
             self.condemned = [Resource(**row) for row in content.get("condemned", [])]
         except InvalidToken:
-            raise EngineError("the passphrase does not open the state; set the one it was made with") from None
+            raise EngineError("the passphrase does not open the state; set the passphrase of its first run") from None
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-            raise _damaged(path, "what it holds is not what this engine wrote") from None
+            raise _damaged(path, "its content is not a state of this engine") from None
         self.outputs: dict[str, Any] = content.get("outputs", {})
 
     def put(self, resource: Resource, replaces: Resource | None = None, alias: str = "") -> None:
-        """Record a finished step. A resource it replaces is condemned. Nothing is written where nothing changed.
+        """Record a finished step, and condemn the resource that it replaces. Write the file if anything changed.
 
-        alias   the URN that the resource had in the state so far, where that was another one
+        alias   the URN that the resource has in the state so far, if that is another one
         """
         if alias:
             self._rename(alias, resource)
@@ -75,8 +75,8 @@ class State:
             self._save()
 
     def _rename(self, old: str, goal: Resource) -> None:
-        """Give a resource the URN of its goal, in itself and in every resource that names it."""
-        with self._lock:  # a file has all of it or nothing
+        """Give a resource the URN of its goal, also in all resources that refer to it."""
+        with self._lock:  # no file may contain half of it
             if renamed := self.live.pop(old, None):
                 self.live[goal.urn] = renamed
             for resource in (*self.live.values(), *self.condemned):
@@ -102,38 +102,38 @@ class State:
     def _save(self) -> None:
         if self._dry_run:
             return
-        own = next(self._changes)
+        change = next(self._changes)
         with self._lock:
-            # What threads have put while another one wrote is in the next file, once for all of them: each file is the
-            # whole state, tens of megabytes for tens of hosts.
-            if own < self._saved:
+            # While one thread writes, others make changes, and the next file has all of them. Each file is the whole
+            # state, tens of megabytes for tens of hosts.
+            if change < self._saved:
                 return
-            begun = next(self._changes)
+            newest = next(self._changes)
             resources = {"live": [*map(vars, [*self.live.values()])], "condemned": [*map(vars, [*self.condemned])]}
             content = json.dumps({**resources, "outputs": self.outputs}).encode()
             self._file["sealed"] = self._fernet.encrypt(content).decode()
-            # A new file, flushed to disk and renamed over the old one: a run killed here leaves one or the other whole.
+            # Write a new file and rename it over the old one, so that a killed run leaves one of them whole.
             with tempfile.NamedTemporaryFile("w", dir=self._path.parent, delete=False) as file:  # mode 0600
                 json.dump(self._file, file)
                 file.flush()
                 os.fsync(file.fileno())
             Path(file.name).replace(self._path)
-            self._saved = begun
+            self._saved = newest
 
 
 def _read(path: Path) -> dict[str, str]:
-    """Return what lies in a state file around what is sealed; EngineError where it is something else."""
+    """Return a state file's owner, salt and encrypted content. Raises EngineError if it has no such content."""
     try:
         file = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise _damaged(path, str(error.strerror)) from None
     except (ValueError, RecursionError) as error:
-        raise _damaged(path, f"it is no JSON ({type(error).__name__})") from None
+        raise _damaged(path, f"it is not JSON ({type(error).__name__})") from None
     if not isinstance(file, dict) or not all(isinstance(file.get(key), str) for key in ("owner", "salt", "sealed")):
-        raise _damaged(path, "it is JSON, and no state of this engine")
+        raise _damaged(path, "it is JSON, but not a state of this engine")
     return file
 
 
-def _damaged(path: Path, why: str) -> EngineError:
-    remedy = "put a copy of it back; without one, move it away, and `up` makes everything anew"
-    return EngineError(f"{path} is damaged: {why}; {remedy}")
+def _damaged(path: Path, reason: str) -> EngineError:
+    remedy = "put a copy of it back; without a copy, move it away, and `up` creates everything again"
+    return EngineError(f"{path} is damaged: {reason}; {remedy}")

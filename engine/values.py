@@ -1,4 +1,4 @@
-"""Property values as Pulumi sends them: JSON with marks for what is secret and what is not known yet."""
+"""Property values as Pulumi sends them: JSON with marks for secret and for unknown values."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ HIDDEN = "[secret]"
 
 
 def convert(value: Any, secret: Callable[[Any], Any], leaf: Callable[[Any], Any] = lambda value: value) -> Any:
-    """Return a copy of value with `secret` applied to what is marked as secret and `leaf` to every other scalar."""
+    """Return a copy of value with `secret` applied to every secret and `leaf` to every other scalar."""
     if is_rpc_secret(value):
         return secret(value["value"])
     if isinstance(value, dict):
@@ -23,24 +23,24 @@ def plain(value: Any) -> Any:
 
 
 def as_secret(value: Any) -> Any:
-    """Return value as one secret, whatever was secret inside it."""
+    """Return value as one secret, without the marks inside it."""
     return wrap_rpc_secret(plain(value))
 
 
 def leaves(value: Any) -> list[Any]:
     """Return every scalar in value, secret or not."""
-    found: list[Any] = []
-    convert(plain(value), plain, found.append)
-    return found
+    scalars: list[Any] = []
+    convert(plain(value), plain, scalars.append)
+    return scalars
 
 
 def is_unknown(value: Any) -> bool:
-    """Whether anything in value is not known yet."""
+    """Return whether anything in value is unknown."""
     return UNKNOWN in leaves(value)
 
 
 def secret_lines(value: Any) -> set[str]:
-    """Return every line of what is secret in value. Under six characters they would hide common words, and are left."""
-    found: list[Any] = []
-    convert(value, lambda secret: found.extend(leaves(secret)))
-    return {line for text in found for line in str(text).splitlines() if len(line) >= 6}
+    """Return the lines of secrets in value, from six characters on. Shorter ones would hide common words."""
+    secrets: list[Any] = []
+    convert(value, lambda secret: secrets.extend(leaves(secret)))
+    return {line for text in secrets for line in str(text).splitlines() if len(line) >= 6}
