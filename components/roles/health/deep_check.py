@@ -34,7 +34,7 @@ SETTINGS = Path("/etc/tailrack/deep-check.json")
 RECORDS = Path("/var/lib/tailrack/deep-check")
 PRIVATE = Path("/run/tailrack-private")
 RESERVATION = "tailrack-deep-check-"
-# The time until the next check after one that gave no figure.
+# Time until the next check after a check without a figure.
 RETRY_SECONDS = 3600
 # Flags that say nothing about a node's activity.
 _KIND_FLAGS = frozenset({"CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE"})
@@ -222,7 +222,7 @@ def run(checks: DeepCheck, names: Sequence[str]) -> int:
                     if error := done.exception():
                         log(f"{name}: {error}")
                         status = 1
-        # Gives a measurement that waits for the lock the time to take it.
+        # Let a measurement that waits for the lock take it.
         time.sleep(1)
     return status
 

@@ -67,7 +67,7 @@ def _files_without_build(plan: Mapping[str, Any]) -> dict[str, str]:
 
 def measure_as_user(settings: Settings, node: Node, reservation: str, dcgm: bool) -> Mapping[str, Any] | None:
     """Measure a node and return the report of the user's program; None if it printed no valid report."""
-    # A file as stdin: the user's process gets no pipe to root.
+    # stdin is a file, so that the user's process gets no pipe to root.
     with tempfile.TemporaryFile(dir=PRIVATE, mode="w+") as file:
         json.dump(program_input(settings, node, dcgm=dcgm), file)
         file.seek(0)
@@ -90,7 +90,7 @@ def read_report(settings: Settings, node: Node, report: Mapping[str, Any] | None
     for key in ("socket_max_bytes", "most_gpus", "mpi"):
         parameters.pop(key, None)
     measurement = Measurement(**{"ranks": max(2, gpus), "nodes": 1, **parameters})
-    # The floor of a single node is for GPUs.
+    # The config's floor for single nodes applies to GPUs only.
     floor = settings["floor"] if gpus > 1 else None
     result, _ = judge_scope(measurement, report, Conditions(floor, floor, "", spans=False), read_lines)
     return measured(result, result["preflight"].get(node.name, ()), on_gpus=gpus > 1)
