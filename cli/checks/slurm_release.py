@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from cli.checks.head_replaced import HEAD
 from cli.preview.changed_lines import values_and_script
-from components.roles.slurm.versions import RELEASES, oldest_accepted, release, way
+from components.roles.slurm.versions import RELEASES, oldest_accepted, release, upgrade_path
 from engine.events import Event
 
 RELEASE = "slurm-release"
@@ -65,7 +65,7 @@ def _of_controller(current: str, wanted: str) -> Iterator[tuple[str, str]]:
     if _numbers(wanted) < _numbers(current):
         text = f"the cluster has Slurm {current}, and {wanted} is older; it cannot read the newer release's state"
         yield RELEASE, f"{text}. Set {current} or newer"
-    elif stops := way(current, wanted):
+    elif stops := upgrade_path(current, wanted):
         steps = "; ".join(f"set tailrack:slurm.release to a release of {stop} and run up" for stop in stops)
         reason = f"Slurm {wanted} reads the state of {oldest_accepted(wanted)} and newer, and the cluster has {current}"
         yield (

@@ -220,7 +220,7 @@ def test_a_setting_that_slurmctld_refuses_fails_the_step_and_changes_nothing(
             summary = cluster.up()
         (failure,) = summary.failures
         assert failure.urn.endswith("::head-head")
-        assert "head: step head-head failed: slurmctld refuses the new configuration" in failure.message
+        assert "head: step head-head failed: slurmctld rejects the new configuration" in failure.message
         assert said in failure.message
         assert cluster.touched() == set()
         kept = cluster.run("head", "scontrol show config | grep -E '^(KillWait|SchedulerType) '").split()
@@ -240,7 +240,7 @@ def test_a_slurmctld_that_ends_over_a_setting_is_started_again_with_the_old_ones
         config["tailrack:slurm"]["settings"] = {"SchedulerType": "sched/none-such"}
         summary = cluster.up()
     (failure,) = summary.failures
-    assert re.search(r"slurmctld (refuses the new|does not start with this) configuration", failure.message)
+    assert re.search(r"slurmctld (rejects the new|does not start with this) configuration", failure.message)
     assert "failed to initialize sched plugin" in failure.message
     eventually(lambda: "is UP" in cluster.run("head", "scontrol ping"), 30, "slurmctld is up")
     assert "none-such" not in cluster.run("head", "cat /etc/slurm/slurm.conf")

@@ -76,7 +76,7 @@ def test_slurmctld_does_not_start_from_a_state_that_lacks_its_last_changes(clust
     # Whoever fills the disk takes the room that was reserved too.
     eventually(lambda: succeeds(cluster, f"{FILL}; test -e {STATE}/tailrack-unsaved"), 60, "nothing can be saved")
     cluster.run("head", f"systemctl kill -s KILL slurmctld; rm {FOLDER}/filler")
-    said = "journalctl -u slurmctld -o cat --no-pager | grep 'Jobs that ended since then would be run again'"
+    said = "journalctl -u slurmctld -o cat --no-pager | grep 'Jobs that ended since then would run again'"
     eventually(lambda: succeeds(cluster, said), 60, "slurmctld does not start")
     assert not answers(cluster)
     cluster.run("head", "tailrack-slurm-room accept")

@@ -52,10 +52,10 @@ def test_nodes_that_are_too_old_and_too_new_are_refused_with_the_release_that_wo
 ) -> None:
     said = {failure.urn.rpartition("::")[2]: " ".join(failure.message.split()) for failure in of_trixie.up().failures}
     assert said.keys() == {"old-check", "new-check"}
-    assert "Slurm 22.05 here is too old: nodes that come and go need 23.11 or newer" in said["old-check"]
-    assert f"write tailrack:slurm.release: {RELEASE}" in said["old-check"]
-    assert "Slurm 26.05 here is newer than the controller's 24.11" in said["new-check"]
-    assert "write tailrack:slurm.release: 26.05." in said["new-check"]
+    assert "Slurm 22.05 is too old: dynamic nodes need 23.11 or newer" in said["old-check"]
+    assert f"set tailrack:slurm.release: {RELEASE}" in said["old-check"]
+    assert "Slurm 26.05 is newer than the controller's 24.11" in said["new-check"]
+    assert "set tailrack:slurm.release: 26.05." in said["new-check"]
     for node in ("old", "new"):
         assert of_trixie.attempt(node, "command -v slurmd munged").stdout == ""
 
@@ -97,8 +97,8 @@ def test_a_head_node_whose_srun_reaches_its_own_release_alone_refuses_an_older_n
     (failure,) = of_forky.up().failures
     assert failure.urn.endswith("::n1-check")
     said = " ".join(failure.message.split())
-    assert "Slurm 24.11 here is older than the controller's 26.05, whose srun reaches nodes of its own" in said
-    assert "write tailrack:slurm.release: 26.05." in said
+    assert "Slurm 24.11 is older than the controller's 26.05, whose srun reaches nodes of its own" in said
+    assert "set tailrack:slurm.release: 26.05." in said
     # The lab's own Debian has the packages already.
     assert of_forky.attempt("n1", "systemctl is-active slurmd munge").stdout.split() == ["inactive", "inactive"]
     assert of_forky.run_as("ada", "head", "srun -n1 --mem=50 hostname") == "head\n"

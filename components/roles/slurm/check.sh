@@ -1,13 +1,13 @@
 #!/bin/bash
-# uses: slurm/releases slurm/others slurm_release/packages
-# Slurm's version, installed or to be installed, and whether systemd can confine jobs by cgroups.
+# uses: slurm/releases slurm/foreign_files slurm_release/packages
+# Check Slurm's version, installed or available, and whether systemd can confine jobs with cgroups.
 #
-# SLURM_RELEASE   the config's own release; empty where it is the distribution's
+# SLURM_RELEASE   the config's release; empty for the distribution's
 
-# The version apt would install, or the one that is there.
+# Print the installed version of a package, or the one that apt would install.
 version_of() {
     local installed
-    # A package that was removed and left its configuration behind has a version too.
+    # A removed package that left its configuration has a version too.
     installed=$(dpkg-query -W -f='${db:Status-Status} ${Version}' "$1" 2>/dev/null | sed -n 's/^installed //p' || :)
     if [ -n "$installed" ]; then
         printf '%s' "$installed"
@@ -24,8 +24,8 @@ major_of() {
     [[ ! $version =~ ^[1-9][0-9]?$ ]] || printf '%s' "$version"
 }
 
-# What brings ranks together, such as 5-pmix5: Open MPI's major version, and that of PMIx, by which Slurm's plugins of it are
-# told apart (srun asks all nodes of a job for its own). Others do not speak with each other. Nothing where no source has it.
+# Print the launch library of MPI jobs, such as 5-pmix5: the major versions of Open MPI and PMIx. Slurm names its PMIx
+# plugins by that number, and srun asks all nodes of a job for its own. Print nothing if no source has Open MPI.
 mpi_of_machine() {
     local mpi pmix
     mpi=$(major_of openmpi-bin)
@@ -35,8 +35,8 @@ mpi_of_machine() {
     printf '%s' "$mpi${pmix:+-pmix$pmix}"
 }
 
-# Slurm works in the cgroup that systemd works in, and on the unified hierarchy alone: where others are mounted beside it,
-# slurmd ends ("Hybrid mode is not supported"). Files of cgroupfs have size 0 whatever is in them.
+# Succeed if systemd's own cgroup has the controllers that Slurm needs. Slurm uses the unified hierarchy only: slurmd
+# exits if others are mounted ("Hybrid mode is not supported"). Files of cgroupfs have size 0, so read them.
 cgroups_delegated() {
     local own controllers
     own=$(sed -n '1s/^0:://p' /proc/1/cgroup)
@@ -48,20 +48,20 @@ cgroups_delegated() {
 find_slurm_version() {
     SLURM_VERSION=$SLURM_RELEASE
     if [ -n "$SLURM_VERSION" ]; then
-        # What is found of MPI afterwards is found in the lists too.
+        # mpi_of_machine needs the lists later.
         [ -n "$(version_of openmpi-bin)" ] || refresh_package_lists_now
         return
     fi
-    [ ! -e "$SLURM_INSTALLED" ] || fail "this machine has a release of Slurm that the config no longer names ($(<"$SLURM_INSTALLED"))" \
-        "write tailrack:slurm.release again: what a distribution has is no upgrade of it; or take $HOST_NAME out of the \
-cluster, 'apt-get purge slurm-smd*' there, and bring it in anew"
+    [ ! -e "$SLURM_INSTALLED" ] || fail "this machine has a Slurm release that the config no longer names ($(<"$SLURM_INSTALLED"))" \
+        "set tailrack:slurm.release again, because the distribution's Slurm is no upgrade of it; or take $HOST_NAME out of the \
+cluster, run 'apt-get purge slurm-smd*' there, and add it again"
     SLURM_VERSION=$(version_of slurmd)
     if [ -z "$SLURM_VERSION" ]; then
         refresh_package_lists_now
         SLURM_VERSION=$(version_of slurmd)
     fi
-    [ -n "$SLURM_VERSION" ] || fail "no package source here has slurmd" \
-        "add Debian's or Ubuntu's (universe) package source, or $(one_release "$SLURM_ADVISED")"
+    [ -n "$SLURM_VERSION" ] || fail "no package source of this machine has slurmd" \
+        "add Debian's or Ubuntu's (universe) package source, or $(one_release_remedy "$SLURM_ADVISED")"
 }
 
 slurm_check() {
@@ -69,7 +69,7 @@ slurm_check() {
     while read -r path; do
         cluster=$(sed -nE 's/^[[:space:]]*ClusterName=([^[:space:]]+).*/\1/Ip' "$path")
         found_foreign "$path${cluster:+ of cluster $cluster}"
-    done < <(slurm_files_of_others)
+    done < <(foreign_slurm_files)
     find_slurm_version
     CGROUPS=$(yes_no cgroups_delegated)
     result cgroups "$CGROUPS"

@@ -1,12 +1,12 @@
 #!/bin/bash
 # uses: slurm/releases
-# A controller that can have nodes that come and go; after check.sh, which has found SLURM_VERSION.
+# Check that the controller's release supports dynamic nodes. Runs after check.sh, which sets SLURM_VERSION.
 
 slurm_check_head() {
     local release
     release=$(release_of "$SLURM_VERSION")
     if older "$release" "$SLURM_NEEDED"; then
-        fail "Slurm $release here is too old: nodes that come and go need $SLURM_NEEDED or newer" \
-            "take a newer image for $HOST_NAME (Debian 13, Ubuntu 24.04), or $(one_release "$SLURM_ADVISED")"
+        fail "Slurm $release is too old: dynamic nodes need $SLURM_NEEDED or newer" \
+            "use a newer image for $HOST_NAME (Debian 13, Ubuntu 24.04), or $(one_release_remedy "$SLURM_ADVISED")"
     fi
 }

@@ -1,61 +1,61 @@
 #!/bin/bash
-# uses: machine/keep_running machine/retire slurm/jobs slurm/others slurm_release/packages slurm_release/take_turn slurm_release/wait_for_packages
-# slurmd as a dynamic node: it brings its own hardware description and takes all configuration from the controller.
+# uses: machine/keep_running machine/retire slurm/jobs slurm/foreign_files slurm_release/packages slurm_release/take_turn slurm_release/wait_for_packages
+# Run slurmd as a dynamic node: it sends its own hardware description and gets its configuration from the controller.
 #
 # NODE_FEATURES, NODE_GRES   Slurm features and gres of this node (`site-x,pool-a`, `gpu:h200:8` or empty)
-# NODE_REGISTERED_MB         memory that Slurm is told of, a little less than there is
-# NODE_RESERVED_MB           memory of it that no job gets
+# NODE_REGISTERED_MB         memory that the node registers, a little less than it has
+# NODE_RESERVED_MB           part of it that jobs cannot use
 # HEAD_ADDRESS               tailnet address of slurmctld
 # SLURM_JOB_LIMIT_SECONDS    see jobs.sh
 
 SLURM_PORT=6817
-# Seconds for a started slurmd to be seen as usable by the controller.
+# Seconds for the controller to see a started slurmd as usable.
 REGISTER_LIMIT=90
-# Seconds for the controller to place this node; without another one that comes, after which the first by name has all of them
-# placed where more are on their way; after which each sees to it itself.
+# Seconds for the controller to place this node; without a new arrival, before the first node by name reconfigures while
+# more nodes are joining; before any node reconfigures itself.
 PLACE_LIMIT=120 PLACE_QUIET=2 PLACE_WAIT=20
 
-# Values of what the controller knows of this node; empty where it knows none.
+# Print a jq value of this node in the controller; nothing if the controller does not have it.
 node_field() { scontrol show node "$HOST_NAME" --json 2>/dev/null | jq -r ".nodes[0] // empty | $1"; }
-node_known() { scontrol show node "$HOST_NAME" >/dev/null 2>&1; }
+node_registered() { scontrol show node "$HOST_NAME" >/dev/null 2>&1; }
 
-# Ask the controller for this node's state, and who has set which reason for it. Fails where it knows none.
-ask_state() {
-    local said
-    mapfile -t said < <(node_field '(.state | join("+")), (.reason_set_by_user // ""), (.reason // "")')
-    NODE_STATE=${said[0]:-} REASON_BY=${said[1]:-} NODE_REASON=${said[*]:2}
+# Read this node's state, its reason and the reason's author. Fail if the controller does not have the node.
+read_node_state() {
+    local lines
+    mapfile -t lines < <(node_field '(.state | join("+")), (.reason_set_by_user // ""), (.reason // "")')
+    NODE_STATE=${lines[0]:-} REASON_BY=${lines[1]:-} NODE_REASON=${lines[*]:2}
     [ -n "$NODE_STATE" ]
 }
 drained() { [[ +$NODE_STATE+ == *+DRAIN+* ]]; }
 
-# Features, gres and reserved memory of a dynamic node are taken when it is created, and never again. (Slurm adds the
-# sockets to the gres.)
-registered_otherwise() {
-    local there
-    there=$(node_field '(.features | sort | join(",")), (.gres | gsub("[(][^)]*[)]"; "")), .specialized_memory')
-    [ -n "$there" ] && [ "$there" != "$(tr , '\n' <<<"$NODE_FEATURES" | sort | paste -sd ,)
+# Succeed if the registered features, gres or reserved memory differ from the config: a dynamic node sets them only when
+# it is created. (Slurm adds sockets to the gres.)
+registration_differs() {
+    local registered
+    registered=$(node_field '(.features | sort | join(",")), (.gres | gsub("[(][^)]*[)]"; "")), .specialized_memory')
+    [ -n "$registered" ] && [ "$registered" != "$(tr , '\n' <<<"$NODE_FEATURES" | sort | paste -sd ,)
 $NODE_GRES
 $NODE_RESERVED_MB" ]
 }
 
-# Why steps drain a node, which they bring back when it is as it should be. Whoever else drains it does so for a reason of
-# their own, whatever that begins with: a person, or what looks after the node's health.
+# Reasons with which steps drain a node; they resume it later. Any other reason belongs to a person or to the health
+# check, even if it begins with "tailrack:".
 OUR_DRAINS='tailrack: (registers anew|leaves the cluster|runs no jobs any more|shuts down|has another munge key|containers.*)'
 
-# Whether Slurm has drained it; which script failed, root on the node writes into that drain's reason (tailrack-nhc).
-slurms_drain() {
+# Succeed if Slurm drained the node. tailrack-nhc, which runs as root, adds the failed script to that reason.
+drained_by_slurm() {
     drained && [ -n "$NODE_REASON" ] &&
         { [ "$REASON_BY" = slurm ] || [[ $NODE_REASON =~ ^(Prolog|Epilog)" error: "(prolog|epilog)"."d/ ]]; }
 }
 
-# Whether it is drained for a reason that is neither Slurm's own nor ours.
-persons_drain() { drained && ! slurms_drain && [ -n "$NODE_REASON" ] && [[ ! $NODE_REASON =~ ^$OUR_DRAINS$ ]]; }
+# Succeed if the reason is neither Slurm's nor one of OUR_DRAINS.
+drained_by_person() { drained && ! drained_by_slurm && [ -n "$NODE_REASON" ] && [[ ! $NODE_REASON =~ ^$OUR_DRAINS$ ]]; }
 
-# Whether the node's drain is one that its own look at itself has set (role health).
-drain_of_health() { command -v tailrack-nhc >/dev/null && tailrack-nhc --own; }
+# Succeed if the node's health check (role health) drained it.
+drained_by_health() { command -v tailrack-nhc >/dev/null && tailrack-nhc --own; }
 
-# The controller knows the node, has talked to it, and would give it work (or already does). A person who drained it
-# keeps it drained; what an earlier step of ours drained and could not finish comes back; what Slurm drained stays.
+# Succeed if the controller talks to the node and would give it work. Resume a drain that an unfinished step left; keep
+# drains of people and of Slurm.
 node_usable() {
     note "node state: $NODE_STATE $NODE_REASON"
     [[ $NODE_STATE =~ ^(IDLE|MIXED|ALLOCATED) ]] && [[ ! $NODE_STATE =~ NOT_RESPONDING|INVALID|DOWN|UNKNOWN ]] || return 1
@@ -64,49 +64,50 @@ node_usable() {
         scontrol update "nodename=$HOST_NAME" state=resume
         return 1
     fi
-    persons_drain || return 1
-    if ! drain_of_health; then
-        note "a person drained this node, and it stays so: $NODE_REASON"
-    elif [ -n "${LOOKED_AGAIN:-}" ]; then
-        note "this node is not well, and stays drained: $NODE_REASON"
+    drained_by_person || return 1
+    if ! drained_by_health; then
+        note "a person drained this node; it stays drained: $NODE_REASON"
+    elif [ -n "${CHECKED_AGAIN:-}" ]; then
+        note "the health check drained this node; it stays drained: $NODE_REASON"
     else
-        # What it was drained for may be over, as the share that was away with the tailnet; by itself it looks in two minutes.
-        LOOKED_AGAIN=yes
-        timeout 60 tailrack-nhc --wait || note "its look at itself failed"
+        # The error may have cleared, such as a share that was unreachable with the tailnet. The timer checks every two
+        # minutes only.
+        CHECKED_AGAIN=yes
+        timeout 60 tailrack-nhc --wait || note "the health check (tailrack-nhc) failed"
         return 1
     fi
 }
 
-# Usable, or drained by Slurm although it registers well, which waiting does not mend. Which of the two is kept: asked once
-# more, a slurmd that is just starting again has no configuration to ask the controller with.
-node_decided() {
+# Succeed once the node is usable, or registered and drained by Slurm, which waiting does not change. USABLE keeps the
+# result, because a slurmd that restarts has no configuration to ask the controller with.
+node_settled() {
     USABLE=no
-    ask_state || { stay_known && ask_state; } || return 1
+    read_node_state || { ensure_registered && read_node_state; } || return 1
     if node_usable; then USABLE=yes; fi
     [ "$USABLE" = yes ] ||
-        { slurms_drain && [[ ! $NODE_STATE =~ INVALID|NOT_RESPONDING|DOWN ]]; }
+        { drained_by_slurm && [[ ! $NODE_STATE =~ INVALID|NOT_RESPONDING|DOWN ]]; }
 }
 
-# A slurmctld that reads its files anew saves what it knows before it stops listening (src/slurmctld/controller.c): who
-# registers in between is forgotten, and slurmd does not know.
-stay_known() {
-    if node_known || ! scontrol ping 2>/dev/null | grep 'is UP' >/dev/null; then return 0; fi
-    note "the controller knows no $HOST_NAME: slurmd makes it known"
+# A reconfiguring slurmctld saves its state before it stops listening (src/slurmctld/controller.c). It forgets nodes
+# that register in between, and their slurmd does not notice.
+ensure_registered() {
+    if node_registered || ! scontrol ping 2>/dev/null | grep 'is UP' >/dev/null; then return 0; fi
+    note "the controller has no node $HOST_NAME: restarting slurmd, which registers it"
     systemctl restart --no-block slurmd
-    wait_until 30 node_known || :
+    wait_until 30 node_registered || :
 }
 
 require_usable() {
-    { wait_until "$REGISTER_LIMIT" node_decided && [ "$USABLE" = yes ]; } || fail \
-        "the controller at $HEAD_ADDRESS does not see this node as usable ($(! ask_state || printf '%s' "$NODE_STATE $NODE_REASON"))" \
+    { wait_until "$REGISTER_LIMIT" node_settled && [ "$USABLE" = yes ]; } || fail \
+        "the controller at $HEAD_ADDRESS does not see this node as usable ($(! read_node_state || printf '%s' "$NODE_STATE $NODE_REASON"))" \
         "see 'journalctl -u slurmd' on $HOST_NAME and 'sinfo -R' on the head node$(clock_hint)"
 }
 
-# Nodes that the controller places, one a line. A leaf switch shows its line of topology.conf; only the switch above shows
-# which nodes really are there.
+# Print the nodes that the controller has placed, one per line. The leaf switches only repeat topology.conf; the switch
+# above them lists existing nodes.
 placed_nodes() {
     local nodes switch=$'(^|\n)SwitchName=tailnet [^\n]*Nodes=([^[:space:]]+)'
-    # Without a word: since 25.05 that would be the name of a topology, and not of a switch.
+    # No argument: since 25.05 it would name a topology and not a switch.
     nodes=$(scontrol show topology 2>/dev/null) || return 1
     if [[ $nodes =~ $switch ]]; then scontrol show hostnames "${BASH_REMATCH[2]}"; fi
 }
@@ -116,51 +117,51 @@ placed() {
     nodes=$(placed_nodes) && has_line "$HOST_NAME" "$nodes"
 }
 
-# Nodes that the controller knows, one a line.
-known_nodes() { sinfo -h -a -N -o %N | sort -u; }
+# Print the nodes that the controller has, one per line.
+registered_nodes() { sinfo -h -a -N -o %N | sort -u; }
 
-# Of names, one a line, those that are not among others.
-without() {
+# Print the names in $1 that are not in $2, one per line.
+names_not_in() {
     local name
-    local -A others=()
-    while read -r name; do [ -z "$name" ] || others[$name]=; done <<<"$2"
-    while read -r name; do [ -z "$name" ] || [ -n "${others[$name]+there}" ] || printf '%s\n' "$name"; done <<<"$1"
+    local -A excluded=()
+    while read -r name; do [ -z "$name" ] || excluded[$name]=; done <<<"$2"
+    while read -r name; do [ -z "$name" ] || [ -n "${excluded[$name]+set}" ] || printf '%s\n' "$name"; done <<<"$1"
 }
 
-# Nodes that have come to the head node, one a line, whether or not slurmd runs there yet: all that it lists (role names) but
-# itself. Fails where there is no such list.
-nodes_that_came() {
+# Print the nodes that the head node lists (role names) except itself, one per line, even before their slurmd runs. Fail
+# without such a list.
+joined_nodes() {
     local list=$STATE_DIR/names
     [ ! -e "$STATE_DIR/names-from" ] || list=$(<"$STATE_DIR/names-from")
     timeout 20 cat "$list" 2>/dev/null |
-        awk -v head="$HEAD_ADDRESS" '$1 == head { whole = 1; next } { print $2 } END { exit !whole }'
+        awk -v head="$HEAD_ADDRESS" '$1 == head { complete = 1; next } { print $2 } END { exit !complete }'
 }
 
-# Whether all that have come are among those that the controller knows. One that broke off and is taken for one on its way costs
-# seconds, one that comes and is not listed yet another call.
-nobody_on_the_way() {
-    local came
-    came=$(nodes_that_came) && [ -z "$(without "$came" "$1")" ]
+# Succeed if all joined nodes are among those registered, $1. A node whose join broke off costs some seconds, and one
+# that is not listed yet costs one more reconfiguration.
+all_registered() {
+    local joined
+    joined=$(joined_nodes) && [ -z "$(names_not_in "$joined" "$1")" ]
 }
 
-# The controller reads topology.conf when it is told to, and places those that it knows by then: one call is for all who have
-# come (docs/decisions/0015). Who is there each of them sees alike, so they need not talk: the first by name makes it.
-# For a node without a place.
-get_placed() {
-    local begin=$SECONDS waited=$SECONDS quiet=$SECONDS before='' known unplaced enough
+# Wait until this node has a place. The controller reads topology.conf only when it reconfigures, and then places all
+# registered nodes, so one call serves all that are joining (docs/decisions/0015). All of them see the same list, so
+# without talking to each other the first by name makes the call.
+wait_for_place() {
+    local begin=$SECONDS waited=$SECONDS quiet=$SECONDS previous='' registered unplaced needed_quiet
     while [ $((SECONDS - begin)) -lt "$PLACE_LIMIT" ]; do
-        stay_known
-        known=$(known_nodes) && unplaced=$(placed_nodes) && unplaced=$(without "$known" "$unplaced") || unplaced=$before
-        if [ "$unplaced" != "$before" ]; then before=$unplaced quiet=$SECONDS; fi
-        enough=$PLACE_QUIET
-        if nobody_on_the_way "$known"; then enough=0; fi
-        # The first may be one that has no place in the file.
+        ensure_registered
+        registered=$(registered_nodes) && unplaced=$(placed_nodes) && unplaced=$(names_not_in "$registered" "$unplaced") || unplaced=$previous
+        if [ "$unplaced" != "$previous" ]; then previous=$unplaced quiet=$SECONDS; fi
+        needed_quiet=$PLACE_QUIET
+        if all_registered "$registered"; then needed_quiet=0; fi
+        # The first node may have no place in the file.
         if [ $((SECONDS - waited)) -ge "$PLACE_WAIT" ] ||
-            { [ "${unplaced%%$'\n'*}" = "$HOST_NAME" ] && [ $((SECONDS - quiet)) -ge "$enough" ]; }; then
-            note "reconfiguring slurmctld, for ${unplaced//$'\n'/ }"
-            scontrol reconfigure || note "slurmctld refuses its configuration"
+            { [ "${unplaced%%$'\n'*}" = "$HOST_NAME" ] && [ $((SECONDS - quiet)) -ge "$needed_quiet" ]; }; then
+            note "reconfiguring slurmctld to place ${unplaced//$'\n'/ }"
+            scontrol reconfigure || note "slurmctld rejects its configuration"
             if wait_until 10 placed; then return; fi
-            note "still without a place"
+            note "slurmctld has not placed this node yet"
             waited=$SECONDS quiet=$SECONDS
         else
             sleep 0.5
@@ -170,45 +171,47 @@ get_placed() {
     return 1
 }
 
-deleted() { SLURM_CONF=$1/slurm.conf scontrol delete "nodename=$HOST_NAME"; }
+delete_node() { SLURM_CONF=$1/slurm.conf scontrol delete "nodename=$HOST_NAME"; }
 
-# munge refuses what was made more than five minutes before or after; its own words for that say nothing of clocks.
+# munge rejects credentials with a clock difference of more than five minutes, and its errors do not mention clocks.
 clock_hint() {
     if journalctl -u slurmd -n 50 -o cat --no-pager | grep -E '(Expired|Rewound) credential' >/dev/null; then
-        printf '; the clocks of this node and of the head node differ by more than five minutes'
+        printf '; the clocks of this node and the head node differ by more than five minutes'
     fi
 }
 
-# Have the node created anew, with other features, gres or reserved memory; jobs on it end first.
-register_anew() {
-    local conf reason='' health=no gone=yes from=/run/slurm/conf
-    if ask_state && persons_drain; then reason=$NODE_REASON; fi
-    # One that is set here it would take for a person's, and never take back: it sets its own again by itself.
-    if [ -n "$reason" ] && drain_of_health; then reason='' health=yes; fi
-    note "registering anew"
-    see_jobs_off "$HOST_NAME" "${reason:-tailrack: registers anew}" "$SLURM_JOB_LIMIT_SECONDS" ||
-        fail "jobs on this node neither end nor can be requeued" "see 'squeue -w $HOST_NAME'"
-    # slurmd must not run, or it makes itself known again; and it takes the way to the controller with it (/run/slurm).
+# Delete the node and register it again with other features, gres or reserved memory, after its jobs end.
+recreate_node() {
+    local conf reason='' health=no deleted=yes from=/run/slurm/conf
+    if read_node_state && drained_by_person; then reason=$NODE_REASON; fi
+    # Do not set a health drain here: the health check would take it for a person's and never end it. It sets its own
+    # again.
+    if [ -n "$reason" ] && drained_by_health; then reason='' health=yes; fi
+    note "registering again with other features, gres or reserved memory"
+    clear_jobs "$HOST_NAME" "${reason:-tailrack: registers anew}" "$SLURM_JOB_LIMIT_SECONDS" ||
+        fail "jobs on this node do not end and cannot be requeued" "see 'squeue -w $HOST_NAME'"
+    # slurmd would register the node again, so stop it. Copy its configuration first: it is deleted when slurmd stops
+    # (/run/slurm).
     make_temporary conf -d
     [ -e "$from/slurm.conf" ] || from=/etc/slurm # the head node's own
     cp -L "$from"/* "$conf/"
     systemctl stop slurmd
-    wait_until 60 deleted "$conf" || gone=no
+    wait_until 60 delete_node "$conf" || deleted=no
     systemctl restart --no-block slurmd
-    [ "$gone" = yes ] || fail "Slurm keeps the old node $HOST_NAME" "see 'scontrol show node $HOST_NAME' on the head node"
-    wait_until "$REGISTER_LIMIT" node_known || return 0
-    [ "$health" = no ] || tailrack-nhc || note "its look at itself failed; the next one is in two minutes"
+    [ "$deleted" = yes ] || fail "slurmctld does not delete the old node $HOST_NAME" "see 'scontrol show node $HOST_NAME' on the head node"
+    wait_until "$REGISTER_LIMIT" node_registered || return 0
+    [ "$health" = no ] || tailrack-nhc || note "the health check (tailrack-nhc) failed; it runs again in two minutes"
     [ -z "$reason" ] || scontrol update "nodename=$HOST_NAME" state=drain reason="$reason"
 }
 
-# With cgroups jobs live in a scope of slurmd's own making, which knows nothing of what they need: its name is one of these
-# two, by how Slurm was built (MULTIPLE_SLURMD in src/plugins/cgroup/v2/cgroup_v2.c). No unit of ours names the scope: systemd
-# would keep one that has ended, and slurmd, which can only make a new one, would not start again before a boot.
-give_jobs_back_at_shutdown() {
-    local scope known=$CHANGED
+# With cgroups, jobs run in a scope that slurmd creates without their dependencies; its name is one of these two, by how
+# Slurm was built (MULTIPLE_SLURMD in src/plugins/cgroup/v2/cgroup_v2.c). No unit may refer to the scope: systemd would
+# keep an ended one loaded, and slurmd, which can only create it, would not start again before a reboot.
+requeue_jobs_at_shutdown() {
+    local scope changed_before=$CHANGED
     ensure_file /etc/systemd/system/tailrack-shutdown.service 0644 root:root "[Unit]
-Description=Jobs go back to the queue when this machine shuts down
-# It ends before all that its end needs: the way to the controller, the share, and the jobs themselves.
+Description=Requeue jobs when this machine shuts down
+# Stops before the connection to the controller, the share and the jobs, which it needs.
 After=slurmd.service slurmctld.service munge.service tailscaled.service tailrack-tailnet.service tailrack-names.service
 After=remote-fs.target
 Wants=remote-fs.target
@@ -224,68 +227,68 @@ TimeoutStopSec=25
 WantedBy=multi-user.target"
     CHANGED=
     for scope in slurmstepd.scope "${HOST_NAME}_slurmstepd.scope"; do
-        ensure_file "/etc/systemd/system/$scope.d/tailrack.conf" 0644 root:root "# Written by tailrack: what is left of jobs.
+        ensure_file "/etc/systemd/system/$scope.d/tailrack.conf" 0644 root:root "# Written by tailrack: how the rest of jobs ends.
 [Unit]
 Before=tailrack-shutdown.service
 CollectMode=inactive-or-failed
 
 [Scope]
 TimeoutStopSec=5
-# A job that takes more memory than it may is ended by the kernel; systemd would end all jobs of the node with it.
+# The kernel ends a job that exceeds its memory; systemd would end all jobs of the node too.
 OOMPolicy=continue"
     done
-    # For a scope that has jobs now; to ask systemd for it would have it loaded, as above. A new one reads its files.
+    # An active scope must read its files again. Naming it in a query would load it, as above.
     if [ -n "$CHANGED" ] && systemctl -q is-active slurmd; then systemctl daemon-reload; fi
-    # None of it is slurmd's.
-    CHANGED=$known
+    # None of these files changes slurmd.
+    CHANGED=$changed_before
 }
 
 slurm_compute() {
-    local conf="Feature=$NODE_FEATURES RealMemory=$NODE_REGISTERED_MB MemSpecLimit=$NODE_RESERVED_MB" known_changed=${CHANGED:-}
-    set_slurm_of_others_aside
+    local conf="Feature=$NODE_FEATURES RealMemory=$NODE_REGISTERED_MB MemSpecLimit=$NODE_RESERVED_MB" changed_before=${CHANGED:-}
+    set_foreign_slurm_aside
     [ -z "$NODE_GRES" ] || conf+=" Gres=$NODE_GRES"
     CHANGED=
     ensure_file /etc/systemd/system/slurmd.service.d/tailrack.conf 0644 root:root "[Unit]
-# Slurm speaks over the tailnet only, so the address and the names must be there first.
+# Slurm uses only the tailnet, so its address and names must exist first.
 After=munge.service tailrack-tailnet.service tailrack-names.service
 Wants=munge.service
 Requires=tailrack-names.service
 
 [Service]
 TimeoutStartSec=infinity
-# Jobs have it from slurmd; NCCL and RDMA pin memory.
+# Jobs inherit it from slurmd; NCCL and RDMA pin memory.
 LimitMEMLOCK=infinity
 ExecStart=
-# The last word is what other roles add, in files of their own here.
+# Other roles set the last argument in their own files in this folder.
 ExecStart=/usr/sbin/slurmd --systemd -Z -N $HOST_NAME --conf-server $HEAD_ADDRESS:$SLURM_PORT --conf \"$conf\" \$TAILRACK_SLURMD_OPTIONS"
     keep_running slurmd.service
-    give_jobs_back_at_shutdown
-    # As it was called before version 0.1.
+    requeue_jobs_at_shutdown
+    # Its name before version 0.1.
     retire tailrack-known.service
     rm -f /usr/local/sbin/tailrack-known
     reload_units slurmd.service tailrack-slurmd-watchdog.service tailrack-shutdown.service
     enable_units slurmd.service tailrack-slurmd-watchdog.service tailrack-shutdown.service
-    # A controller that forgot this node, which could not be told: slurmd makes itself known only when it starts.
-    if ! systemctl -q is-active slurmd || ! node_known; then
+    # slurmd registers only when it starts, so restart it if the controller has forgotten this node.
+    if ! systemctl -q is-active slurmd || ! node_registered; then
         systemctl restart --no-block slurmd
-        wait_until "$REGISTER_LIMIT" node_known || :
+        wait_until "$REGISTER_LIMIT" node_registered || :
         CHANGED=
     fi
-    if registered_otherwise; then
-        register_anew
+    if registration_differs; then
+        recreate_node
     elif [ -n "$CHANGED" ]; then
-        # Jobs go on without slurmd.
+        # Jobs continue without slurmd.
         systemctl restart --no-block slurmd
     fi
     require_usable
-    if [ -e "$SLURM_INSTALLED" ]; then waits_no_longer "$HOST_NAME"; fi
+    if [ -e "$SLURM_INSTALLED" ]; then unreserve_node "$HOST_NAME"; fi
     end_turn
     if ! placed; then
-        get_placed || fail "the controller does not place this node in its site" \
+        wait_for_place || fail "the controller does not place this node in its site's switch" \
             "see 'journalctl -u slurmctld' and /etc/slurm/topology.conf on the head node"
         require_usable
     fi
     systemctl start tailrack-shutdown
-    if [ -n "$known_changed" ]; then systemctl restart tailrack-slurmd-watchdog; else systemctl start tailrack-slurmd-watchdog; fi
+    if [ -n "$changed_before" ]; then systemctl restart tailrack-slurmd-watchdog; else systemctl start tailrack-slurmd-watchdog; fi
     result slurm_version "$(json_string "$(slurmd -V | awk '{print $2}')")"
 }

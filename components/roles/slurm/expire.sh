@@ -1,13 +1,13 @@
 #!/bin/bash
 # uses: slurm/files
-# A program of the head node's own, by a timer: it forgets nodes that their provider has taken back. What `expire_node`
-# does is put in by components/steps/composition.py: all that the down of a node's member step does, but for asking the node to leave.
+# A head node program, run by a timer, that removes nodes which their provider took back.
+# components/steps/composition.py adds `expire_node`: the down of a node's member step without contacting the node.
 
-# A file a node that does not answer, as old as its silence.
+# One file per silent node, as old as its silence.
 SLURM_SILENT=$STATE_DIR/slurm/silent
 
-# Neither slurmctld nor the tailnet hears of it, at the address it joined with: names there are what machines call
-# themselves. One that Slurm does not know may be on its way into the cluster.
+# Succeed if neither slurmctld nor the tailnet hears from the node at the address it joined with (machines choose their
+# tailnet names). A node that Slurm does not have may be joining.
 node_silent() {
     local state address
     state=$(scontrol show node "$1" --json 2>/dev/null | jq -r '.nodes[0].state | join("+")') || state=''
@@ -19,14 +19,14 @@ node_silent() {
 
 silent_for() { echo $(($(date +%s) - $(stat -c %Y "$SLURM_SILENT/$1"))); }
 
-say_why_not() {
+print_failure() {
     local status=$?
     [ "$status" -eq 0 ] || printf 'tailrack-expire: %s; next: %s\n' "${REASON:-stopped}" "${REMEDY:-see above}" >&2
 }
 
 slurm_expire() {
     set -euo pipefail
-    trap say_why_not EXIT
+    trap print_failure EXIT
     local path minutes
     LOCKED=''
     controller_answers || fail "slurmctld does not answer" "see 'journalctl -u slurmctld'"
@@ -41,10 +41,10 @@ slurm_expire() {
         fi
         [ -e "$SLURM_SILENT/$NODE_NAME" ] || touch "$SLURM_SILENT/$NODE_NAME"
         [ "$(silent_for "$NODE_NAME")" -ge $((minutes * 60)) ] || continue
-        note "$NODE_NAME has not answered for $minutes minutes: taken as taken back"
+        note "$NODE_NAME has not answered for $minutes minutes; removing it"
         take_lock
-        # Its jobs go back to the queue with this.
-        scontrol update "nodename=$NODE_NAME" state=down reason="tailrack: does not answer" || note "Slurm knows no $NODE_NAME"
+        # This requeues its jobs.
+        scontrol update "nodename=$NODE_NAME" state=down reason="tailrack: does not answer" || note "Slurm has no node $NODE_NAME"
         expire_node
         rm -f "$SLURM_SILENT/$NODE_NAME"
     done

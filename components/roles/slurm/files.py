@@ -1,8 +1,7 @@
-"""slurm.conf and its kin, for a configless cluster of dynamic nodes that speaks over the tailnet only.
+"""slurm.conf and related files, for a configless cluster of dynamic nodes that uses only the tailnet.
 
-They know no node: what a node adds is in fragment.py, and files.sh puts the two together on the head node. Settings and
-their reasons are in templates/slurm.conf.j2; sources: `man slurm.conf`, and measurements noted in
-docs/decisions/0003-slurm-over-a-tailnet.md.
+They contain no nodes: fragment.py makes each node's part, and files.sh combines them on the head node. Settings and
+their reasons are in templates/slurm.conf.j2; sources: `man slurm.conf`, and measurements in
 """
 
 from __future__ import annotations
@@ -15,24 +14,23 @@ from components.roles.role import JOINED, Role
 from components.roles.slurm.fragment import node_set_lines, site_node_set
 from components.settings.types import word_set
 
-# As many nodes as a cluster may have: slurmctld registers no more. Room for one costs it some 50 bytes (24.11.5: 9.7 MB
-# with 1,024, 10.4 MB with this many). The tree of its messages is as wide, because a dynamic node may be behind a relay
-# and should not forward for others.
+# The most nodes that slurmctld registers. Each slot takes about 50 bytes (24.11.5: 9.7 MB with 1,024, 10.4 MB with this
+# many). Its message tree is as wide, because a dynamic node may be behind a relay and should not forward for others.
 MAX_NODE_COUNT = 16384
 
-# Seconds until slurmctld gives up a node that says nothing: no outage of five minutes costs a job. Its arithmetic is in
-# tests/slurm_silence.py.
+# Seconds until slurmctld gives up a silent node: an outage of five minutes costs no job. tests/slurm_silence.py has the
+# arithmetic.
 SLURMD_TIMEOUT = 480
 
-# What slurmctld runs to send mail about jobs (role.py brings it).
+# The program that slurmctld runs to send mail about jobs (role.py installs it).
 MAIL_PROGRAM = "/usr/local/sbin/tailrack-mail"
 
 _WRITTEN = "# Written by tailrack."
-# Keys that slurm.conf has once for each of what they name.
+# Keys that slurm.conf may contain several times.
 _REPEATED = word_set("NodeSet PartitionName")
 
-# Keys of slurm.conf that reach the processes of a job: which cores they get, their limits, what runs before them.
-# Time limits, priorities, logging and so on change no figure.
+# Keys of slurm.conf that affect the processes of a job: their cores, their limits, programs that run before them. Time
+# limits, priorities, logging and so on change no measurement.
 MEASURED_SETTINGS = word_set(
     """cpufreqdef cpufreqgovernors epilog launchparameters mpiparams prolog prologflags propagateresourcelimits
     propagateresourcelimitsexcept selecttype selecttypeparameters switchtype taskpluginparam taskprolog"""
@@ -40,18 +38,19 @@ MEASURED_SETTINGS = word_set(
 
 
 def measured_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return those of the user's keys of slurm.conf that reach the processes of a job, in lower case."""
-    own = {key.lower(): value for key, value in settings.items()}
-    return {key: own[key] for key in sorted(own.keys() & MEASURED_SETTINGS)}
+    """Return the user's keys of slurm.conf that affect the processes of a job, in lower case."""
+    lowered = {key.lower(): value for key, value in settings.items()}
+    return {key: lowered[key] for key in sorted(lowered.keys() & MEASURED_SETTINGS)}
 
 
 def slurm_conf(
     settings: ClusterSettings, roles: Sequence[Role], sites: Sequence[str], head_address: str, cgroups: bool
 ) -> str:
-    """Return slurm.conf, in which Slurm wants each key once.
+    """Return slurm.conf, with each key once.
 
-    Of what roles add to a list, and the user, it has all; else the user's value takes the place of ours. That no user
-    sets what a role needs alone, `refused_keys` has seen. Raises ValueError where two roles set one key.
+    Lists in JOINED contain the values of all roles and of the user; for other keys the user's value replaces ours.
+    `refused_keys` has already rejected a user's value for a key that a role needs. Raise ValueError if two roles set
+    the same key.
     """
     text = render(
         "roles/slurm/templates/slurm.conf.j2",
@@ -64,12 +63,12 @@ def slurm_conf(
             (partition.name, ",".join(map(site_node_set, partition.sites)), partition.max_time)
             for partition in settings.slurm.partitions
         ],
-        role_keys=of_roles(roles),
+        role_keys=keys_of_roles(roles),
         max_node_count=MAX_NODE_COUNT,
         slurmd_timeout=SLURMD_TIMEOUT,
         mail_program=MAIL_PROGRAM,
     )
-    own = {key.lower(): (key, value) for key, value in settings.slurm.settings.items()}
+    user_settings = {key.lower(): (key, value) for key, value in settings.slurm.settings.items()}
     lines: list[str] = []
     places: dict[str, int] = {}
     for line in text.splitlines():
@@ -80,40 +79,40 @@ def slurm_conf(
         if key in places and key not in _REPEATED:
             raise ValueError(f"{key} of slurm.conf is set by role slurm, and by another role")
         if is_key and key in JOINED:
-            line = f"{key}={_joined(value, own.pop(key.lower(), ('', ''))[1])}"
-        elif key.lower() in own:
+            line = f"{key}={_joined(value, user_settings.pop(key.lower(), ('', ''))[1])}"
+        elif key.lower() in user_settings:
             continue
         if is_key and not line.startswith("#"):
             places[key] = len(lines)
         lines.append(line)
-    return "\n".join([*lines, *(f"{key}={value}" for key, value in sorted(own.values()))])
+    return "\n".join([*lines, *(f"{key}={value}" for key, value in sorted(user_settings.values()))])
 
 
-def of_roles(roles: Sequence[Role]) -> dict[str, str]:
-    """Return the keys of slurm.conf that roles need. Raises ValueError where two set one that is no list."""
-    found: dict[str, str] = {}
+def keys_of_roles(roles: Sequence[Role]) -> dict[str, str]:
+    """Return the keys of slurm.conf that roles need. Raise ValueError if two roles set one that is not a list."""
+    keys: dict[str, str] = {}
     for role in roles:
         for key, needed in role.slurm_conf.items():
-            if key in found and key not in JOINED:
+            if key in keys and key not in JOINED:
                 raise ValueError(f"{key} of slurm.conf is set by role {role.name}, and by another role")
-            found[key] = _joined(found.get(key, ""), needed.value)
-    return found
+            keys[key] = _joined(keys.get(key, ""), needed.value)
+    return keys
 
 
 def _joined(*lists: str) -> str:
-    words = [word for text in lists for word in text.strip('"').split(",") if word]
-    return ",".join(dict.fromkeys(words))
+    items = [item for text in lists for item in text.strip('"').split(",") if item]
+    return ",".join(dict.fromkeys(items))
 
 
 def refused_keys(settings: ClusterSettings, roles: Sequence[Role]) -> Iterator[tuple[str, str]]:
-    """Yield the user's keys of slurm.conf that a role needs to be its own, and what the user's value would break."""
-    needed = {key.lower(): of for role in roles for key, of in role.slurm_conf.items() if key not in JOINED}
+    """Yield the user's keys of slurm.conf that a role must set, and what the user's value would break."""
+    needed = {key.lower(): role_key for role in roles for key, role_key in role.slurm_conf.items() if key not in JOINED}
     for key in settings.slurm.settings:
         if key.lower() in needed:
             yield key, needed[key.lower()].breaks
 
 
-# Header names of the cluster's own files.
+# Header names of the cluster's files.
 FILES = (
     *("SLURM_SLURM_CONF", "SLURM_GRES_CONF", "SLURM_TOPOLOGY_CONF"),
     *("SLURM_CGROUP_CONF", "SLURM_MPI_CONF", "SLURM_JOB_SUBMIT_LUA"),
@@ -123,16 +122,16 @@ FILES = (
 def controller_files(
     settings: ClusterSettings, roles: Sequence[Role], sites: Sequence[str], head_address: str, cgroups: bool
 ) -> Mapping[str, str]:
-    """Return the cluster's own files as header values by name, those of FILES: `SLURM_SLURM_CONF` for slurm.conf.
+    """Return the cluster's files as header values, by the names in FILES: `SLURM_SLURM_CONF` for slurm.conf.
 
     sites     names of the stack's sites
-    cgroups   whether jobs are confined by cgroups; false only where machines give systemd no controllers
+    cgroups   whether cgroups confine jobs; false only if systemd has no cgroup controllers on some machine
     """
     return {
         "SLURM_SLURM_CONF": slurm_conf(settings, roles, sites, head_address, cgroups),
-        # Of each machine its own (join.sh).
+        # Each machine writes its own file (join.sh).
         "SLURM_GRES_CONF": f"{_WRITTEN}\nInclude /etc/tailrack/gres.conf",
-        "SLURM_TOPOLOGY_CONF": f"{_WRITTEN} A site is a switch: fast inside, the tailnet between.",
+        "SLURM_TOPOLOGY_CONF": f"{_WRITTEN} Each site is a switch; the tailnet connects sites.",
         "SLURM_CGROUP_CONF": render("roles/slurm/templates/cgroup.conf.j2", cgroups=cgroups),
         "SLURM_MPI_CONF": render("roles/slurm/templates/mpi.conf.j2"),
         "SLURM_JOB_SUBMIT_LUA": render("roles/slurm/templates/job_submit.lua.j2", users=settings.users),

@@ -1,44 +1,44 @@
 #!/bin/bash
-# slurmctld's files: the cluster's own, which the head step brings, and what each node and each pool adds to them, in files
-# of its own. One that joins or leaves changes nothing of another's. slurmctld serves the result to all nodes
-# (configless); it is reconfigured and not restarted.
+# slurmctld's files: the cluster's files from the head step, and separate files with the lines of each node and pool, so
+# that one that joins or leaves changes no other's. slurmctld serves the result to all nodes (configless) and is
+# reconfigured, not restarted.
 
 SLURM_DIR=/etc/slurm
-# The cluster's own files, as slurmctld last took them.
+# The cluster's files that slurmctld last accepted.
 SLURM_BASE=$STATE_DIR/slurm/base
-# What nodes add: <node>/<file> has lines for the file, <node>/site the switch it hangs at, <node>/memory the memory that
-# its jobs get a CPU, once for each NodeSet that it is in, <node>/owner the pool that it is of (empty for the cluster's own).
+# Parts of nodes: <node>/<file> contains lines for the file, <node>/site its switch, <node>/memory the memory per CPU
+# of its jobs for each of its NodeSets, <node>/owner its pool (empty for the cluster's stack).
 SLURM_NODES=$STATE_DIR/slurm/nodes
-# What pools add: <pool>/slurm.conf has the partitions of its sites, <pool>/nodes the names of its nodes.
+# Parts of pools: <pool>/slurm.conf contains the partitions of its sites, <pool>/nodes the names of its nodes.
 SLURM_POOLS=$STATE_DIR/slurm/pools
-# What roles of the head node add once it is there: <role>/<file> has lines for the file.
+# Parts of roles that the head node adds once it runs: <role>/<file> contains lines for the file.
 SLURM_SERVICES=$STATE_DIR/slurm/services
-# All files as slurmctld last took them. Where it refuses others, these come back, so that the machine is as the
-# stack's state says and a step that was cut off is not taken for done.
+# All files that slurmctld last accepted. They come back when it rejects newer ones, so that the machine matches the
+# stack's state and an interrupted step does not pass for done.
 SLURM_TAKEN=$STATE_DIR/slurm/taken
 
 controller_answers() { scontrol ping 2>/dev/null | grep 'is UP' >/dev/null; }
-# Not so where scontrol says neither, as it cannot read the files itself.
+# Fails if scontrol cannot read the files itself and prints neither.
 controller_is_silent() { scontrol ping 2>/dev/null | grep 'is DOWN' >/dev/null; }
 controller_process() { systemctl show -P MainPID slurmctld; }
-# One that starts is ready for systemd, and answers, before it has taken all its files: it runs if it still does so later.
+# Succeed if slurmctld keeps running: one that starts is ready for systemd and answers before it has read all its files.
 controller_stays() {
     local process
     process=$(controller_process)
     controller_answers && sleep 3 && systemctl -q is-active slurmctld && [ "$(controller_process)" = "$process" ]
 }
 
-# Lines that nodes and pools add to a file and that its own text does not have, each once.
+# Print the lines that nodes, pools and roles add to a file and that the file does not contain, each once.
 added_lines() {
     local base=$1 name=$2
-    # Most files nobody adds to, and each member's step asks for all of them under the lock.
+    # Most files get no lines, and every member's step asks for all of them under the lock.
     compgen -G "$SLURM_SERVICES/*/$name" >/dev/null || compgen -G "$SLURM_POOLS/*/$name" >/dev/null ||
         compgen -G "$SLURM_NODES/*/$name" >/dev/null || return 0
     cat "$SLURM_SERVICES"/*/"$name" "$SLURM_POOLS"/*/"$name" "$SLURM_NODES"/*/"$name" 2>/dev/null | sort -u | grep . | grep -vxFf "$base/$name" || :
 }
 
-# topology.conf: a leaf switch a site, all of them under the tailnet. Sites without a node are left out: Slurm refuses
-# a switch that has none.
+# Print topology.conf's lines: one leaf switch per site, all below the tailnet. Slurm rejects a switch without nodes, so
+# sites without nodes are left out.
 topology() {
     local path site node sites=''
     local -A nodes=()
@@ -56,9 +56,8 @@ topology() {
     printf 'SwitchName=tailnet Switches=%s\n' "$sites"
 }
 
-# Partitions with a DefMemPerCPU: what a job gets that asks for no memory is its CPUs' share of the smallest of the
-# partition's nodes. Without one it would get a whole node's. A default of the user's own stays alone: Slurm takes the
-# partition's before it.
+# Print slurm.conf with a DefMemPerCPU for each partition: a CPU's share of its smallest node. Without it, a job that
+# asks for no memory would get a whole node's. If the user sets a default, add none: Slurm would prefer the partition's.
 with_default_memory() {
     local text=$1
     if grep -qi '^DefMemPer' <<<"$text"; then
@@ -78,8 +77,8 @@ with_default_memory() {
         { print }' members=1 - members=0 <(printf '%s\n' "$text")
 }
 
-# gres.conf includes a file of each machine's own (join.sh). Nodes of versions before 0.1 have none: for as long as one of
-# those is a member, all lines are here.
+# Print gres.conf, which includes each machine's own file (join.sh). Nodes from before version 0.1 have no such file:
+# while one is a member, print all lines.
 gres_conf() {
     if compgen -G "$SLURM_NODES/*/gres.conf" >/dev/null; then
         grep -v '^Include ' "$1"
@@ -93,7 +92,7 @@ write_slurm_files() {
     local base=$1 path name added text files=()
     for path in "$base"/*; do
         name=${path##*/}
-        # The fabric of each node (fabric/fabric.py) is a comment, for the node's own eyes: Slurm brings the file there.
+        # Each node's fabric (fabric/fabric.py) is a comment for that node; Slurm delivers it with the file.
         if [ "$name" = topology.conf ]; then added=$(topology; cat "$SLURM_NODES"/*/fabric 2>/dev/null || :); else added=$(added_lines "$base" "$name"); fi
         text=$(<"$path")${added:+$'\n'$added}
         case $name in
@@ -105,47 +104,47 @@ write_slurm_files() {
     ensure_files "${files[@]}"
 }
 
-slurm_files_taken() {
+slurm_files_unchanged() {
     local name
     for name in "$@"; do
         cmp -s "$SLURM_DIR/$name" "$SLURM_TAKEN/$name" || return 1
     done
 }
 
-# Have the slurmctld that runs take its files anew. Where it does not, REFUSED says so.
+# Have the running slurmctld read its files again. Set REFUSED if it does not.
 reconfigure_controller() {
     local process
     process=$(controller_process)
     note "reconfiguring slurmctld"
     if scontrol reconfigure; then return; fi
-    # It is asked first: one that hangs may have been started again by the time that anybody answers.
+    # Check for silence first: the watchdog may restart a hanging slurmctld before anything answers.
     if ! controller_is_silent && [ "$(controller_process)" = "$process" ]; then
-        REFUSED="slurmctld refuses the new configuration and goes on with the old one"
+        REFUSED="slurmctld rejects the new configuration and keeps the old one"
         return
     fi
-    # It has ended, or hangs and its watchdog ends it: it is started again with these files.
-    wait_until 60 controller_stays || REFUSED="slurmctld refuses the new configuration: it is started again with the old one"
+    # It has ended, or it hangs and its watchdog ends it; it restarts with these files.
+    wait_until 60 controller_stays || REFUSED="slurmctld rejects the new configuration; it restarts with the old one"
 }
 
-# What slurmctld said since: its errors, or the last lines where it gave none.
-controller_said() {
+# Print slurmctld's errors since a time, or its last lines if it logged no errors.
+controller_errors() {
     local lines
     journalctl --sync || :
     lines=$(journalctl -u slurmctld --since "@$1" -o cat --no-pager)
     grep -E '(error|fatal): ' <<<"$lines" | tail -n 12 || tail -n 12 <<<"$lines"
 }
 
-# Start it with them. There is nothing to go back to, and nobody to keep waiting for it, where it has never run.
+# Start slurmctld with these files. Where it has never run, there is no old configuration to restore, so do not wait.
 start_controller() {
     systemctl restart slurmctld && { [ ! -d "$SLURM_TAKEN" ] || wait_until 60 controller_stays; } ||
         REFUSED="slurmctld does not start with this configuration"
 }
 
-# What it was told it has taken when it answers.
+# slurmctld has read its files once it answers.
 await_controller() { [ -n "$REFUSED" ] || wait_until 120 controller_answers || REFUSED="slurmctld does not answer"; }
 
-# Have slurmctld take the files made from a base, where one of those named has changed (of all of them, if none is). Where
-# it refuses them, the last ones that it took come back, what it said is in the log, and REFUSED says what happened.
+# Give slurmctld the files made from a base folder if one of the named files has changed (default: all). If it rejects
+# them, log its errors, restore the last accepted files, set REFUSED and fail.
 offer_slurm_files() {
     local base=$1 begin names=("${@:2}") all
     [ ${#names[@]} -gt 0 ] || mapfile -t names < <(ls "$base")
@@ -155,13 +154,13 @@ offer_slurm_files() {
     if ! systemctl -q is-active slurmctld; then
         start_controller
         await_controller
-    elif ! slurm_files_taken "${names[@]}"; then
+    elif ! slurm_files_unchanged "${names[@]}"; then
         reconfigure_controller
         await_controller
     fi
     if [ -n "$REFUSED" ]; then
-        controller_said "$begin"
-        take_back_slurm_files
+        controller_errors "$begin"
+        restore_slurm_files
         return 1
     fi
     mkdir -p "$SLURM_TAKEN"
@@ -169,7 +168,7 @@ offer_slurm_files() {
     install -m 0644 -t "$SLURM_TAKEN" "${all[@]/#"$base"/$SLURM_DIR}"
 }
 
-take_back_slurm_files() {
+restore_slurm_files() {
     [ -d "$SLURM_TAKEN" ] || return 0
     cp -p "$SLURM_TAKEN"/* "$SLURM_DIR/"
     systemctl -q is-active slurmctld || systemctl restart slurmctld || note "slurmctld does not start with the old files"

@@ -1,4 +1,4 @@
-"""What one node adds to Slurm: its features and gres, and its lines in the controller's files. Pure."""
+"""One node's part of Slurm's configuration: features, gres, and its lines in the controller's files. Pure."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ from components.settings.types import GPUS_FOUND
 if TYPE_CHECKING:
     from components.host import Host
 
-# What a node keeps for the system, tailscaled and slurmd: a share of its memory, between two amounts of MB.
+# Memory reserved for the system, tailscaled and slurmd: a share, between two amounts in MB.
 _RESERVED_SHARE = 16
 _RESERVED_MB = (256, 8192)
-# What a node registers with is less than it has, by a share and at most some MB: another kernel leaves it a bit
-# less, and slurmctld drains a node that has less than it registered with. (Its node_reg_mem_percent does not hold:
-# before it reads that number it does not clear errno, and takes 100 % where an earlier call has left one; node_mgr.c,
-# mended in 25.05.)
+# A node registers with less memory than it has, by a share and at most some MB, because another kernel may leave it a
+# bit less, and slurmctld drains a node that has less than it registered. (node_reg_mem_percent does not prevent that
+# before 25.05: node_mgr.c does not clear errno before it parses the number, and a stale errno makes it 100 %.)
 _MARGIN_SHARE, _MARGIN_MB = 64, 1024
-# The default a CPU is in steps, so that machines of one kind, which differ by a few MB, have the same.
+# The default per CPU is rounded to this step, so that similar machines, which differ by a few MB, have the same one.
 _STEP_MB = 64
 
 
 @dataclass(frozen=True)
 class NodeGpus:
-    """GPUs of a node that jobs may have.
+    """A node's GPUs that jobs may use.
 
     kind      Slurm's gres type, such as h200; empty without GPUs
     devices   numbers of their device files: 1 is /dev/nvidia1
@@ -39,17 +38,17 @@ class NodeGpus:
 
     @classmethod
     def promised(cls, host: Host) -> NodeGpus:
-        """What the config says of a node that nobody has looked at yet."""
+        """Return the GPUs that the config promises for a node that is not checked yet."""
         return cls(host.gpu.kind, tuple(range(host.gpu.count))) if host.gpu else cls()
 
     @classmethod
     def found(cls, host: Host, facts: Mapping[str, Any]) -> NodeGpus:
-        """What the node's gate found. What it did not say, or not as it should, is no GPU."""
+        """Return the GPUs that the node's check reported; none if it reported none or malformed values."""
         kind, devices = facts.get("gpu_kind"), facts.get("gpu_devices")
         return cls(kind, tuple(devices), host.gpu is not None) if kind and devices else cls()
 
     def problem(self, host: Host) -> str:
-        """Why these cannot be the GPUs that the config promises; empty where they can."""
+        """Return how these differ from the GPUs that the config promises; empty if they match."""
         promise = NodeGpus.promised(host)
         if not promise.devices or (promise.kind, len(promise.devices)) == (self.kind, len(self.devices)):
             return ""
@@ -57,14 +56,16 @@ class NodeGpus:
 
     @property
     def files(self) -> str:
-        """Their device files as gres.conf has them: /dev/nvidia[0-2,5]."""
-        # What stays the same along a run of numbers is how far each is from its place.
-        runs = [[number for _, number in run] for _, run in groupby(enumerate(self.devices), lambda at: at[1] - at[0])]
+        """The device files in gres.conf's notation: /dev/nvidia[0-2,5]."""
+        # Within a run of consecutive numbers, number minus index is constant.
+        runs = [
+            [number for _, number in run] for _, run in groupby(enumerate(self.devices), lambda pair: pair[1] - pair[0])
+        ]
         text = ",".join(_run(run) for run in runs)
         return f"/dev/nvidia{text}" if len(self.devices) == 1 else f"/dev/nvidia[{text}]"
 
     def __str__(self) -> str:
-        """`h200:8`, empty without GPUs."""
+        """Return `h200:8`; empty without GPUs."""
         return f"{self.kind}:{len(self.devices)}" if self.devices else ""
 
 
@@ -73,17 +74,17 @@ def _run(numbers: list[int]) -> str:
 
 
 def site_node_set(site: str) -> str:
-    """NodeSet and feature of a site; not the site's own name, which is its partition's."""
+    """Return the NodeSet and feature of a site. The site's plain name is its partition's."""
     return f"site-{site}"
 
 
 def gpu_node_set(kind: str) -> str:
-    """NodeSet and feature of a GPU kind."""
+    """Return the NodeSet and feature of a GPU kind."""
     return f"gpu-{kind}"
 
 
 def node_set_lines(node_set: str, partition: str) -> list[str]:
-    """Lines of slurm.conf for a NodeSet (all nodes with the feature of that name) and the partition that it makes."""
+    """Return lines of slurm.conf: a NodeSet of all nodes with the feature of that name, and its partition."""
     return [
         f"NodeSet={node_set} Feature={node_set}",
         f"PartitionName={partition} Nodes={node_set} MaxTime=INFINITE State=UP",
@@ -91,10 +92,10 @@ def node_set_lines(node_set: str, partition: str) -> list[str]:
 
 
 def _node_sets(host: Host, gpus: NodeGpus) -> list[tuple[str, str]]:
-    """NodeSets that a node is in, each with the partition that it makes.
+    """Return the NodeSets of a node, each with its partition.
 
-    A kind that only the machine names makes no partition: its name may be that of a site, which the config could not
-    be checked for.
+    A kind that only the machine reports has no partition of that name: it could be the name of a site, and the check of
+    the config could not see that.
     """
     sets = [(site_node_set(host.site), host.site)]
     if gpus.devices:
@@ -103,12 +104,12 @@ def _node_sets(host: Host, gpus: NodeGpus) -> list[tuple[str, str]]:
 
 
 class MemoryValues(TypedDict):
-    """What jobs may have of a node's memory.
+    """The memory that jobs may use on a node.
 
-    NODE_REGISTERED_MB   what Slurm is told that there is, a little less than that
-    NODE_RESERVED_MB   never given to a job
-    NODE_MEMORY   a line for each NodeSet that the node is in, `site-rack 4096`: MB that a job gets a CPU if it asks for
-                  none. `ALL` is the partition of all nodes.
+    NODE_REGISTERED_MB   memory that the node registers, a little less than it has
+    NODE_RESERVED_MB   memory that jobs never get
+    NODE_MEMORY   a line for each NodeSet of the node, `site-rack 4096`: MB per CPU for a job that asks for no memory.
+                  `ALL` is the partition of all nodes.
     """
 
     NODE_REGISTERED_MB: int
@@ -117,7 +118,7 @@ class MemoryValues(TypedDict):
 
 
 def memory_values(host: Host, cpus: int, memory_mb: int, gpus: NodeGpus | None = None) -> MemoryValues:
-    """Header values by name, from what the node's gate found."""
+    """Return header values by name, from the facts of the node's check."""
     reserved = min(max(memory_mb // _RESERVED_SHARE, _RESERVED_MB[0]), _RESERVED_MB[1])
     registered = memory_mb - min(memory_mb // _MARGIN_SHARE, _MARGIN_MB)
     registered = registered // _STEP_MB * _STEP_MB or registered
@@ -137,15 +138,15 @@ def _names(host: Host, gpus: NodeGpus) -> Iterable[str]:
 
 
 class NodeValues(TypedDict):
-    """What a node registers with, and what the head node keeps of it.
+    """The values that a node registers with, and those that the head node keeps.
 
-    NODE_FEATURES    `site-rack,gpu-h200` and the user's own
+    NODE_FEATURES    `site-rack,gpu-h200` and the user's features
     NODE_GRES        `gpu:h200:8`, empty without GPUs
     NODE_GPU_KIND, NODE_GPU_COUNT   `h200` and 8; empty and 0 without GPUs
-    NODE_SITE        the switch that it hangs at
+    NODE_SITE        its switch in the topology
     NODE_SLURM_CONF  lines of slurm.conf: the partitions of its site and of its GPUs
-    NODE_GRES_CONF   a line with Type, without which a node would register no GPU at all, and the device files
-    NODE_JOB_SUBMIT_LUA  a line that tells the submit script what the node has
+    NODE_GRES_CONF   a line with the device files and with Type, without which a node would register no GPU
+    NODE_JOB_SUBMIT_LUA  a line with its resources for the submit script
     """
 
     NODE_FEATURES: str
@@ -158,15 +159,15 @@ class NodeValues(TypedDict):
     NODE_JOB_SUBMIT_LUA: str
 
 
-def node_values(host: Host, found: NodeGpus | None = None) -> NodeValues:
-    """Header values by name. `found`: its GPUs, once its gate has looked; what the config promises, before."""
-    gpus = found or NodeGpus.promised(host)
+def node_values(host: Host, gpus: NodeGpus | None = None) -> NodeValues:
+    """Return header values by name. `gpus`: GPUs that the node's check reported; default: the config's."""
+    gpus = gpus or NodeGpus.promised(host)
     sets = _node_sets(host, gpus)
     kind, count = gpus.kind, len(gpus.devices)
     features = [name for name, _ in sets]
     if gpus.devices and not gpus.named:
         features.append(gpu_node_set(kind))
-    files = f"NodeName={host.name} Name=gpu Type={kind} File={gpus.files}" if gpus.devices else ""
+    gres_line = f"NodeName={host.name} Name=gpu Type={kind} File={gpus.files}" if gpus.devices else ""
     return {
         "NODE_FEATURES": ",".join([*features, *host.features]),
         "NODE_GRES": f"gpu:{gpus}" if gpus.devices else "",
@@ -174,6 +175,6 @@ def node_values(host: Host, found: NodeGpus | None = None) -> NodeValues:
         "NODE_GPU_COUNT": count,
         "NODE_SITE": host.site,
         "NODE_SLURM_CONF": "\n".join(line for pair in sets for line in node_set_lines(*pair)),
-        "NODE_GRES_CONF": files,
+        "NODE_GRES_CONF": gres_line,
         "NODE_JOB_SUBMIT_LUA": f'member("{host.name}", "{host.site}", "{kind}", {count})',
     }

@@ -1,8 +1,11 @@
 #!/bin/bash
 # uses: slurm/files slurm/owners
-# What a node adds: NODE_NAME, NODE_SITE, NODE_MEMORY, and lines of files, NODE_SLURM_CONF, NODE_GRES_CONF and
-# NODE_JOB_SUBMIT_LUA. POOL_OWNER is the pool that it is of, empty for the cluster's own; POOL_FORGET_AFTER_MINUTES for how
-# long it may be silent before it is forgotten (expire.sh), 0 for ever.
+# Write a node's part of slurmctld's files.
+#
+# NODE_NAME, NODE_SITE, NODE_MEMORY                     the node, its site, and memory per CPU for each of its NodeSets
+# NODE_SLURM_CONF, NODE_GRES_CONF, NODE_JOB_SUBMIT_LUA   its lines of these files
+# POOL_OWNER                                            its pool, empty for the cluster's stack
+# POOL_FORGET_AFTER_MINUTES                             minutes of silence before expire.sh removes it; 0 for never
 write_slurm_node() {
     local directory=$SLURM_NODES/$NODE_NAME
     refuse_node_of_another "$NODE_NAME"

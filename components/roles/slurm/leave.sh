@@ -1,6 +1,6 @@
 #!/bin/bash
 # uses: machine/retire slurm/folder users/sessions
-# Nothing of Slurm runs any more, none of it starts at the next boot, and what it had of the cluster is gone.
+# Stop Slurm for good and remove its files of the cluster.
 
 slurm_leave() {
     retire tailrack-slurmd-watchdog.service tailrack-slurmctld-watchdog.service tailrack-slurm-room.service
@@ -8,12 +8,12 @@ slurm_leave() {
     retire_daemon slurmd
     retire_daemon slurmctld
     end_steps
-    # Nobody's program keeps the share from being unmounted.
+    # User programs would keep the share from being unmounted.
     end_sessions
     forget_slurm_files
 }
 
-# Jobs have been seen off before. What is left of them, and the process that keeps their scope alive, go with the scope.
+# End the remains of jobs. The process that keeps their scope alive ends with the scope.
 end_steps() {
     local scope
     [ -e /etc/systemd/system/slurmd.service.d/tailrack.conf ] || return 0
@@ -21,10 +21,10 @@ end_steps() {
         [ -e "$scope" ] || continue
         scope=${scope##*/}
         scope=${scope%.d}
-        # One that ends by itself meanwhile is gone too.
+        # The scope may end on its own meanwhile.
         if systemctl -q is-active "$scope"; then systemctl stop "$scope" || ! systemctl -q is-active "$scope"; fi
     done
-    # Where no scope confines them.
+    # Without cgroups no scope contains them.
     pkill -KILL -x slurmstepd || :
     rm -rf /var/spool/slurmd
 }
@@ -35,7 +35,7 @@ forget_slurm_files() {
         if grep -qsF 'Written by tailrack.' "$path"; then rm -f "$path"; fi
     done
     if [ -e /etc/systemd/system/slurmctld.service.d/tailrack.conf ] && [ -d /var/lib/slurm/slurmctld ]; then
-        # A link there leads elsewhere, and stays.
+        # Do not follow a link.
         take_slurm_folder && [ ! -L /var/lib/slurm/slurmctld ] && find /var/lib/slurm/slurmctld -mindepth 1 -delete
     fi
     leave_slurm_folder

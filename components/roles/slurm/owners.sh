@@ -1,15 +1,15 @@
 #!/bin/bash
 # uses: slurm/files
-# Whose a node is: of the cluster's own stack, or of a pool's.
+# Find out which stack a node belongs to: the cluster's stack or a pool's.
 #
-# POOL_OWNER   the pool that the step is about, empty for the cluster's own stack
+# POOL_OWNER   the pool of this step, empty for the cluster's stack
 
-# The pool that a node of a name is of, `-` for the cluster's own; nothing where there is none, or it is POOL_OWNER's.
+# Print the pool of the node with a name, or `-` for the cluster's stack; nothing if there is none or POOL_OWNER has it.
 other_owner_of_node() {
     local path owner
     for path in "$SLURM_NODES/$1" "$SLURM_POOLS"/*/; do
         if [ "$path" = "$SLURM_NODES/$1" ]; then
-            [ -e "$path/site" ] || continue # the folder alone may be that of a node that is on its way (role fabric)
+            [ -e "$path/site" ] || continue # a node that is joining has only the folder (role fabric)
             owner=$(cat "$path/owner" 2>/dev/null || :)
         else
             grep -qsxF "$1" "$path/nodes" || continue
@@ -24,6 +24,6 @@ other_owner_of_node() {
 refuse_node_of_another() {
     local owner
     owner=$(other_owner_of_node "$1")
-    [ -z "$owner" ] || fail "the cluster has a node $1 already: $([ "$owner" = - ] && echo "one of its own stack" || echo "that of the pool $owner")" \
-        "give one of the two nodes another name, or remove the other one first"
+    [ -z "$owner" ] || fail "the cluster already has a node $1, in $([ "$owner" = - ] && echo "its own stack" || echo "the pool $owner")" \
+        "rename one of the two nodes, or remove the other one first"
 }

@@ -7,10 +7,10 @@ from components.roles.facts import matching, truth, version
 from components.roles.role import USERS, File, Holder, Role, template
 from components.roles.slurm.files import MAIL_PROGRAM
 
-# With it comes the library of PMIx, under a name that is the same in every release. `srun --mpi=pmix` needs it on the
-# machine it is called on too, and users log in on the head node.
+# It installs PMIx's library under a name that is the same in every release. `srun --mpi=pmix` needs it where it is
+# called, which includes the head node.
 MPI = "openmpi-bin"
-# What the CPU measurement needs on every node that runs jobs.
+# Packages of the CPU measurement, on every node that runs jobs.
 MEASUREMENT = (MPI, "python3-mpi4py", "python3-numpy")
 # slurmctld, slurmd, slurmdbd; srun (SrunPortRange)
 PORTS = ("6817-6819", "60001-60999")
@@ -19,14 +19,14 @@ ACCOUNT = "slurm"
 WATCHDOG = "tailrack-slurmd-watchdog"
 CONTROLLER_WATCHDOG = "tailrack-slurmctld-watchdog"
 ROOM = "tailrack-slurm-room"
-# What gives a node's jobs back when its machine shuts down; the unit is compute.sh's.
+# The program that requeues a node's jobs when its machine shuts down; compute.sh writes the unit.
 SHUTDOWN = "tailrack-shutdown"
-# A program beside slurmctld, whose text comes with the head node's step, and its timer.
+# A program beside slurmctld, with a timer. Its text comes with the head node's step.
 EXPIRE = "tailrack-expire"
 
 
 def role(settings: ClusterSettings) -> Role:
-    """slurm.conf and its kin are made by files.py, from what all roles say, once the head node's address is known."""
+    """Return the role. files.py makes slurm.conf and related files once the head node has an address."""
     controller = (
         File("/etc/systemd/system/slurmctld.service.d/tailrack.conf", template("slurm", "slurmctld.service.conf")),
         File(MAIL_PROGRAM, template("slurm", "tailrack-mail"), mode="0755"),
@@ -39,17 +39,17 @@ def role(settings: ClusterSettings) -> Role:
             )
         ),
     )
-    known = (
+    compute_files = (
         File(f"/usr/local/sbin/{WATCHDOG}", template("slurm", WATCHDOG), mode="0755"),
         File(f"/usr/local/sbin/{SHUTDOWN}", template("slurm", SHUTDOWN), mode="0755"),
         File(f"/etc/systemd/system/{WATCHDOG}.service", template("slurm", f"{WATCHDOG}.service")),
     )
-    forget = (
+    expire_files = (
         File(f"/etc/systemd/system/{EXPIRE}.service", template("slurm", f"{EXPIRE}.service")),
         File(f"/etc/systemd/system/{EXPIRE}.timer", template("slurm", f"{EXPIRE}.timer")),
     )
-    # A release of the config's own is there already, and these packages would take its place.
-    of_distribution = settings.slurm.release is None
+    # A configured release is installed already, and these packages would replace it.
+    distribution_packages = settings.slurm.release is None
     return Role(
         "slurm",
         after=("firewall", "munge", "names", "nfs_exports", "gpu", "slurm_release", "enroot_pyxis", "health"),
@@ -60,7 +60,7 @@ def role(settings: ClusterSettings) -> Role:
             "SLURM_RELEASE_PACKAGES": settings.slurm.release_packages,
             "SLURM_RELEASE_PACKAGES_SHA256": settings.slurm.release_packages_sha256,
         },
-        # One program under two names, which runs the scripts that lie on a node (role health).
+        # One program with two names, which runs the scripts on a node (role health).
         texts={
             "SLURM_PROLOG": template("slurm", "tailrack-prolog").replace("KIND", "prolog"),
             "SLURM_EPILOG": template("slurm", "tailrack-prolog").replace("KIND", "epilog"),
@@ -70,11 +70,11 @@ def role(settings: ClusterSettings) -> Role:
         serves=PORTS,
         state=("/var/lib/slurm/slurmctld", "/var/lib/tailrack/slurm"),
         packages={
-            "head": (*(("slurmctld", "slurm-client") if of_distribution else ()), MPI),
-            "compute": (*(("slurmd", "slurm-client") if of_distribution else ()), *MEASUREMENT),
+            "head": (*(("slurmctld", "slurm-client") if distribution_packages else ()), MPI),
+            "compute": (*(("slurmd", "slurm-client") if distribution_packages else ()), *MEASUREMENT),
         },
-        files={"head": (*controller, *forget), "compute": known},
-        # At the gate the release that is installed or to be, later the one that runs.
+        files={"head": (*controller, *expire_files), "compute": compute_files},
+        # The check reports the release that is installed or will be; later steps report the running one.
         facts={
             "check": {
                 "cgroups": truth,

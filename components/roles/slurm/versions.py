@@ -1,8 +1,8 @@
-"""Which Slurm releases may be in one cluster: the controller is the newest, nodes a few releases older at most.
+"""Rules for Slurm releases in one cluster: the controller must be the newest, and nodes at most a few releases older.
 
-Source: Slurm's upgrade guide. A controller accepts nodes of the two releases before its own, and of the three
-before it from 24.11 on. Since 25.11 `srun` speaks the release of the machine that it runs on, and no longer the oldest
-of its step's nodes (Slurm's commit 559f6f984f): one of the head node is not understood by an older slurmd.
+Source: Slurm's upgrade guide. A controller accepts nodes of the two releases before its own; from 24.11 on, of the
+three before it. Since 25.11 `srun` uses the release of the machine that it runs on instead of the oldest of its step's
+nodes (Slurm's commit 559f6f984f), so an older slurmd does not understand the head node's `srun`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ONE_RELEASE_SINCE = "25.11"
 
 
 def release(version: str) -> str:
-    """`24.11` of `24.11.5-4`. Raises ValueError for anything that does not start with a release."""
+    """Return the release, `24.11` for `24.11.5-4`. Raise ValueError if the text does not start with one."""
     match = re.match(r"^(?:\d+:)?(\d\d\.\d\d)\b", version)
     if not match:
         raise ValueError(f"{version!r} is not a Slurm version like 24.11.5")
@@ -23,40 +23,42 @@ def release(version: str) -> str:
 
 
 def upstream(package_version: str) -> str:
-    """`24.11.5` of Debian's `24.11.5-4`."""
+    """Return the upstream version, `24.11.5` for Debian's `24.11.5-4`."""
     return package_version.split(":", 1)[-1].split("-", 1)[0]
 
 
 def oldest_accepted(controller: str) -> str:
-    """Return the oldest release a controller of this version accepts nodes of.
+    """Return the oldest release of nodes that a controller of this version accepts.
 
-    A release that is not in the table is taken as the newest known or as its own oldest, never as anything goes.
+    A release newer than the table counts as the one after its newest. Any other unknown release accepts only itself.
     """
-    own = release(controller)
-    if own not in RELEASES:
-        return RELEASES[-3] if own > RELEASES[-1] else own
-    back = 3 if own >= _THREE_BACK_SINCE else 2
-    return RELEASES[max(0, RELEASES.index(own) - back)]
+    current = release(controller)
+    if current not in RELEASES:
+        return RELEASES[-3] if current > RELEASES[-1] else current
+    back = 3 if current >= _THREE_BACK_SINCE else 2
+    return RELEASES[max(0, RELEASES.index(current) - back)]
 
 
 def oldest_reached(controller: str) -> str:
-    """Return the oldest release of nodes whose jobs the commands of a controller's machine start.
+    """Return the oldest release of nodes on which the head node's commands start jobs.
 
-    Nodes that are older and still `oldest_accepted` are fit for a change of release alone: what runs on them goes on.
+    Older nodes that are still `oldest_accepted` only keep their running jobs during an upgrade.
     """
-    own = release(controller)
-    return own if own >= ONE_RELEASE_SINCE else oldest_accepted(controller)
+    current = release(controller)
+    return current if current >= ONE_RELEASE_SINCE else oldest_accepted(controller)
 
 
-def way(present: str, wanted: str) -> list[str]:
-    """Return the releases to go by way of, oldest first and as few as can be; none where `wanted` reads `present`.
+def upgrade_path(present: str, wanted: str) -> list[str]:
+    """Return the fewest releases to install in between, oldest first; none if `wanted` reads the state of `present`.
 
-    Raises ValueError where a release is not known here.
+    Raise ValueError for an unknown release.
     """
-    here, there = RELEASES.index(release(present)), RELEASES.index(release(wanted))
+    position, target = RELEASES.index(release(present)), RELEASES.index(release(wanted))
     stops: list[str] = []
-    while RELEASES.index(oldest_accepted(RELEASES[there])) > here:
-        # The newest that takes this one; each takes the one before it.
-        here = max(index for index in range(here, there) if RELEASES.index(oldest_accepted(RELEASES[index])) <= here)
-        stops.append(RELEASES[here])
+    while RELEASES.index(oldest_accepted(RELEASES[target])) > position:
+        # The newest release that reads this one's state; every release reads its predecessor's.
+        position = max(
+            index for index in range(position, target) if RELEASES.index(oldest_accepted(RELEASES[index])) <= position
+        )
+        stops.append(RELEASES[position])
     return stops

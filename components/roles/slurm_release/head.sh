@@ -1,16 +1,16 @@
 #!/bin/bash
 # uses: slurm_release/build slurm_release/install slurm_release/ready_packages
-# The head node brings ready packages, the release's source and the packages of its own kind, and has them before any node.
+# Provide the release's packages and source on the share, and install them here before any node does.
 #
-# SLURM_RELEASE, SLURM_RELEASE_SHA256   release, and the checksum of its source; none where ready packages are all there is
-# SLURM_RELEASE_FROM                    where that comes from: an address, or a path here
+# SLURM_RELEASE, SLURM_RELEASE_SHA256   release, and the checksum of its source; empty if only ready packages are used
+# SLURM_RELEASE_FROM                    where the source comes from: an address, or a path on the head node
 # NFS_EXPORTS_PATH                      directory of the share
 # HEAD_COMPUTES                         true when the head node runs jobs too
-# ACCOUNTING_ENABLED                    true where what jobs use is kept
+# ACCOUNTING_ENABLED                    true when accounting is on
 
 slurm_release_head() {
     local folder=$NFS_EXPORTS_PATH/$SHARED_SLURM packages kind
-    # Folders whose parents are root's: nobody else can put anything in their place.
+    # Root owns their parents, so no other account can replace these folders.
     install -d -m 0755 "$folder" "$folder/source"
     keep_ready_packages "$folder"
     kind=$folder/$(release_kind)

@@ -1,9 +1,9 @@
 #!/bin/bash
 # uses: slurm_release/packages
-# The machine's own package manager decides about Slurm again.
+# Let the machine's package manager decide about Slurm again.
 
 slurm_release_leave() {
-    # What a build that was cut off has left.
+    # An interrupted build may have left these.
     if id -u tailrack-build >/dev/null 2>&1; then
         pkill -KILL -u tailrack-build || :
         userdel tailrack-build

@@ -1,21 +1,21 @@
 #!/bin/bash
 # uses: machine/artifact
-# Packages of one Slurm release as they lie in a folder: for one distribution and architecture, whole, and root's.
+# Folders with the packages of one Slurm release: for one distribution and architecture, complete, and owned by root.
 #
 # SLURM_RELEASE                   release, such as 24.11.5
-# SLURM_RELEASE_SHA256            of its source; empty where ready packages are all there is
-# SLURM_RELEASE_PACKAGES_SHA256   of the list of ready packages; empty without any
+# SLURM_RELEASE_SHA256            checksum of its source; empty if only ready packages are used
+# SLURM_RELEASE_PACKAGES_SHA256   checksum of the list of ready packages; empty without a list
 
-# A folder of the share that only root of the head node can write: root of every other machine is nobody there.
+# A folder of the share that only root of the head node can write: root of other machines is mapped to nobody.
 SHARED_SLURM=slurm
-# What is taken of all that the source makes.
+# The packages to keep of those that the source builds.
 RELEASE_PACKAGES=(slurm-smd slurm-smd-client slurm-smd-dev slurm-smd-slurmctld slurm-smd-slurmdbd slurm-smd-slurmd slurm-smd-libpam-slurm-adopt)
-# Another number where packages are made in another way from the same source.
+# Change this number when the same source is built differently.
 RECIPE=3
-# The list of ready packages, looked at; empty without one.
+# The verified list of ready packages; empty without one.
 READY_LIST=''
 
-# What packages are built for: another distribution does not have their libraries.
+# Print the kind of machine: packages work only with their own distribution's libraries.
 machine_kind() {
     local ID VERSION_ID VERSION_CODENAME
     # shellcheck source=/dev/null
@@ -23,7 +23,7 @@ machine_kind() {
     printf '%s' "$ID-${VERSION_ID:-${VERSION_CODENAME:-rolling}}-$(dpkg --print-architecture)"
 }
 
-# And from what: where the list of ready packages has this machine's kind, those are what it gets.
+# Print the name of this machine's package folder: of ready packages if the list has this kind of machine.
 release_kind() {
     local kind
     kind=$(machine_kind)
@@ -37,13 +37,13 @@ release_kind() {
 ready_name() { printf '%s' "$1-$SLURM_RELEASE-${SLURM_RELEASE_PACKAGES_SHA256:0:12}-ready"; }
 ready_list_name() { printf 'packages-%s.sums' "${SLURM_RELEASE_PACKAGES_SHA256:0:12}"; }
 
-# Kinds of machine that the list of ready packages has the release for, one a line.
+# Print the kinds of machine for which the list has the release, one per line.
 ready_kinds() {
     [ -z "$READY_LIST" ] || awk -v of="_$SLURM_RELEASE-" 'index($2, of) {print $2}' "$READY_LIST" |
         sed -nE 's#^[*]?([a-z]+-[a-z0-9.]+-[a-z0-9]+)/slurm-smd_[A-Za-z0-9.+~_-]+[.]deb$#\1#p' | sort -u
 }
 
-# `sha256  file` of what the list of ready packages has of the release for a kind of machine.
+# Print `sha256  file` of the release's packages in the list, for a kind of machine.
 ready_sums() {
     local package
     [ -n "$READY_LIST" ] || return 0
@@ -54,19 +54,19 @@ ready_sums() {
     done
 }
 
-# No machine gets what nobody has built for it.
+# Fail if there are neither ready packages for this machine nor a source.
 refuse_without_source() {
     local kinds
     kinds=$(ready_kinds | paste -sd ' ')
     [ -n "$SLURM_RELEASE_SHA256" ] || fail \
-        "nobody has built Slurm $SLURM_RELEASE for $(machine_kind): tailrack:slurm.release_packages has it for ${kinds:-no kind of machine}" \
-        "put its packages there in a folder $(machine_kind), with their sums in SHA256SUMS; or write release_sha256, and it is built from its source; then run up again"
+        "there is no Slurm $SLURM_RELEASE for $(machine_kind): tailrack:slurm.release_packages has it for ${kinds:-no kind of machine}" \
+        "add its packages there in a folder $(machine_kind), with their sums in SHA256SUMS; or set release_sha256 to build it from its source; then run up again"
 }
 
-# The source as it is kept; tar finds out by itself how it was compressed.
+# Print the source's file name. tar detects the compression.
 source_name() { printf 'slurm-%s-%s.tar' "$SLURM_RELEASE" "${SLURM_RELEASE_SHA256:0:12}"; }
 
-# Whether a folder has all packages, as they were published, and nobody's but root's.
+# Succeed if a folder contains all packages, unchanged, and belongs to root.
 has_release() {
     local package
     [ "$(stat -c %u "$1" "$1"/* 2>/dev/null | sort -u)" = 0 ] || return 1

@@ -1,12 +1,12 @@
 #!/bin/bash
-# Which packages here are Slurm's, by the source that they were built from. Part of tailrack-leave too.
+# Find Slurm's installed packages by the source that they were built from. Part of tailrack-leave too.
 
-# apt must not bring the distribution's again, whatever is upgraded.
+# Keeps apt from installing the distribution's Slurm, whatever is upgraded.
 SLURM_PIN=/etc/apt/preferences.d/tailrack-slurm
-# What packages the machine has of a release, in one line.
+# The name of the installed release's package folder, in one line.
 SLURM_INSTALLED=/var/lib/tailrack/slurm-release
 
-# Names, one a line, of the installed packages that were built from one of these sources.
+# Print the installed packages that were built from one of these sources, one per line.
 slurm_packages_of() {
     # shellcheck disable=SC2016  # read by dpkg-query
     dpkg-query -W -f='${source:Package} ${db:Status-Status} ${Package}\n' |

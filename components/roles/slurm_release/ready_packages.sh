@@ -1,13 +1,13 @@
 #!/bin/bash
 # uses: slurm_release/package_folders
-# Packages that somebody has built already: the head node brings them onto the share, and each machine holds them against
-# the one list that the config knows by its sum.
+# Packages that were built elsewhere. The head node copies them to the share, and every machine compares them with the
+# one list whose checksum is in the config.
 #
 # SLURM_RELEASE                   release, such as 24.11.5
 # SLURM_RELEASE_PACKAGES          where they are: an address, or a path on the head node; empty without any
-# SLURM_RELEASE_PACKAGES_SHA256   of SHA256SUMS there
+# SLURM_RELEASE_PACKAGES_SHA256   checksum of SHA256SUMS there
 
-# Bring the list and what it has of the release, for every kind of machine, into folders of a folder.
+# Copy the list and the release's packages for every kind of machine into subfolders of a folder.
 keep_ready_packages() {
     local folder=$1 kind target package sum file
     [ -n "$SLURM_RELEASE_PACKAGES" ] || return 0
@@ -20,7 +20,7 @@ keep_ready_packages() {
         for package in "${RELEASE_PACKAGES[@]}"; do
             [[ $(ready_sums "$kind") == *" ${package}_"* ]] || fail \
                 "SHA256SUMS of $SLURM_RELEASE_PACKAGES has no $package of $SLURM_RELEASE for $kind" \
-                "add it there (docs/slurm-releases.md says which packages are wanted), then run up again"
+                "add it there (docs/slurm-releases.md lists the packages), then run up again"
         done
         rm -rf "$target.new" "$target"
         mkdir -p "$target.new"
@@ -34,7 +34,7 @@ keep_ready_packages() {
     done < <(ready_kinds)
 }
 
-# Take the list from the share, into a place of root's own.
+# Copy the list from the share into a folder of root.
 take_ready_list() {
     [ -n "$SLURM_RELEASE_PACKAGES" ] || return 0
     install -d -m 0700 "$STATE_DIR/slurm-list"
@@ -42,8 +42,8 @@ take_ready_list() {
     READY_LIST=$STATE_DIR/slurm-list/$(ready_list_name)
 }
 
-# Whether a folder of packages for this machine is what the list says, where it has the machine's kind.
-as_listed() {
+# Succeed if a folder of this machine's packages matches the list, or the list does not have its kind.
+matches_list() {
     local sums
     sums=$(ready_sums "$(machine_kind)")
     [ -z "$sums" ] || [ "$(cat "$1/SHA256SUMS")" = "$sums" ]

@@ -1,4 +1,4 @@
-"""One release of Slurm for all machines: built from its source, in the place of the distribution's packages."""
+"""One release of Slurm for all machines: built from its source, instead of the distribution's packages."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from components.roles.slurm.versions import RELEASES, oldest_accepted
 
 
 def role(settings: ClusterSettings) -> Role | None:
-    """None where each machine has its distribution's release."""
+    """Return the role; None if each machine uses its distribution's release."""
     slurm = settings.slurm
     if slurm.release is None:
         return None
-    # What builds is procps' to end; the rest is in every system.
+    # procps ends build processes; everything else is in every system.
     return Role(
         "slurm_release",
         after=("nfs_exports",),
@@ -21,7 +21,7 @@ def role(settings: ClusterSettings) -> Role | None:
         values={
             "SLURM_RELEASE_FROM": address(slurm.release, slurm.release_source),
             "SLURM_RELEASE_OLDEST": OLDEST,
-            # Each release, and the oldest whose state it reads and whose nodes it takes.
+            # Each release, and the oldest whose state and nodes it accepts.
             "SLURM_RELEASE_WINDOWS": [(each, oldest_accepted(each)) for each in RELEASES if each >= OLDEST],
         },
     )

@@ -104,7 +104,7 @@ def test_where_it_is_refused_the_number_and_the_files_are_as_they_were(controlle
     controller.write("refuses", "")
     done = controller.call("trap 'echo \"$REASON\"' EXIT; take_accounting ''", values(), "accounting/switch")
     assert done.returncode == 1
-    assert "refuses the new configuration" in done.stdout
+    assert "rejects the new configuration" in done.stdout
     assert controller.path(CLUSTER_NAME).read_text() == "lab|1234\n"
     assert controller.path("etc/slurm/slurm.conf").read_text().strip() == CONF
     assert not controller.path(LINES).exists()

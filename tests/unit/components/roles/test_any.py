@@ -17,7 +17,7 @@ from cli.new_role import write
 from components.roles.facts import whole
 from components.roles.order import ROLES, in_order
 from components.roles.role import FOLDER, Role, SlurmKey
-from components.roles.slurm.files import of_roles
+from components.roles.slurm.files import keys_of_roles
 from components.steps.composition import CHECK as GATE_PHASES
 from components.steps.composition import answer as answer_of
 from stacks.config import ConfigError, parse
@@ -201,9 +201,9 @@ def test_two_roles_that_set_one_key_of_slurm_conf_are_an_error_and_lists_are_joi
         Role(name, slurm_conf={"Epilog": SlurmKey(name, ""), "PrologFlags": SlurmKey(name, "")}) for name in "ab"
     )
     with pytest.raises(ValueError, match=r"Epilog of slurm\.conf is set by role b, and by another role"):
-        of_roles([one, other])
+        keys_of_roles([one, other])
     lists = [Role(name, slurm_conf={"PrologFlags": SlurmKey(name, "")}) for name in ("Contain", "X11", "Contain")]
-    assert of_roles(lists) == {"PrologFlags": "Contain,X11"}
+    assert keys_of_roles(lists) == {"PrologFlags": "Contain,X11"}
 
 
 def test_what_a_role_says_that_it_reports_is_read_by_its_type_and_bounds_and_nothing_else_is() -> None:

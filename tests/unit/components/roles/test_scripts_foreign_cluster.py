@@ -188,7 +188,7 @@ def test_anothers_slurm_files_are_kept_and_its_daemons_end(machine: Shell) -> No
     machine.write("etc/slurm/cgroup.conf", "# Written by tailrack.\n")
     machine.write("var/lib/slurm/slurmctld/clustername", "atlas")
     for _ in range(2):
-        assert machine.call("set_slurm_of_others_aside", {}, "slurm/others").returncode == 0
+        assert machine.call("set_foreign_slurm_aside", {}, "slurm/foreign_files").returncode == 0
     assert not machine.path("/etc/slurm/slurm.conf").exists()
     assert machine.path("/etc/slurm/cgroup.conf").exists()
     assert backup(machine, "/etc/slurm/slurm.conf").read_text() == ATLAS
@@ -200,7 +200,7 @@ def test_the_state_of_our_controller_stays_whatever_somebody_wrote_into_its_file
     of_others(machine)
     machine.write("var/lib/slurm/slurmctld/clustername", "ours")
     machine.write("var/lib/tailrack/slurm/base/slurm.conf", "")
-    assert machine.call("set_slurm_of_others_aside", {}, "slurm/others").returncode == 0
+    assert machine.call("set_foreign_slurm_aside", {}, "slurm/foreign_files").returncode == 0
     assert machine.path("/var/lib/slurm/slurmctld/clustername").exists()
 
 

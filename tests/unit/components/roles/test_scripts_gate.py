@@ -25,7 +25,7 @@ FACTS = {
 HEADER: dict[str, Value] = {
     "NODE_GPU_KIND": "", "NODE_GPU_COUNT": 0, "HEAD_SLURM_VERSION": "24.11.5-4", "HEAD_SLURM_OLDEST": "21.08",
     "HEAD_CGROUPS": False, "NODE_ADOPT": False, "TAILNET_CONTROL_URL": None, "NODE_TAKE_OVER": False,
-    "MUNGE_CLUSTER": "lab", "USERS_LINES": ["ada 6001 6001"], "NFS_EXPORTS_MOUNT": "/nowhere/shared",
+    "MUNGE_CLUSTER": "lab", "USERS_LINES": ["ada 6001 6001"], "NFS_EXPORTS_MOUNT": "/nowhere/shared", "NFS_EXPORTS_PATH": "/nowhere",
     "TAILNET_TAG": "tag:cluster", "BACKUP_HOST": "", "BACKUP_PORT": 22,
 }  # fmt: skip
 
@@ -136,7 +136,7 @@ def test_a_machine_without_any_slurm_is_stopped(gate: Gate, shell: Shell) -> Non
     packages(shell)
     done = gate()
     assert done.returncode == 1
-    assert "no package source here has slurmd" in done.stderr
+    assert "no package source of this machine has slurmd" in done.stderr
     assert "next: add Debian's or Ubuntu's (universe) package source" in done.stderr
 
 
@@ -148,13 +148,13 @@ def test_a_machine_without_any_slurm_is_stopped(gate: Gate, shell: Shell) -> Non
         ("24.11.9-1", "24.11.5-4", "23.02", None),  # of one release
         ("1:23.11.4-1", "24.11.5-4", "23.02", None),
         ("23.11.4-1", "25.05.5-4", "24.05", "is too old for the controller's 25.05, which accepts 24.05 and newer"),
-        ("23.02.7-1", "24.11.5-4", "23.02", "Slurm 23.02 here is too old: nodes that come and go need 23.11 or newer"),
-        ("22.05.8-4", "24.11.5-4", "23.02", "Slurm 22.05 here is too old: nodes that come and go need 23.11 or newer"),
-        ("23.11.4-1", "25.11.2-1", "25.11", "older than the controller's 25.11, whose srun reaches nodes of its own"),
-        ("25.05.9-1", "25.11.2-1", "25.11", "Slurm 25.05 here is older than the controller's 25.11"),
-        ("25.05.1-1", "24.11.5-4", "23.02", "Slurm 25.05 here is newer than the controller's 24.11"),
-        ("25.11.2-1", "1:24.11.5-4", "23.02", "Slurm 25.11 here is newer than the controller's 24.11"),
-        ("2:25.05.1-1", "24.11.5-4", "23.02", "Slurm 25.05 here is newer"),
+        ("23.02.7-1", "24.11.5-4", "23.02", "Slurm 23.02 is too old: dynamic nodes need 23.11 or newer"),
+        ("22.05.8-4", "24.11.5-4", "23.02", "Slurm 22.05 is too old: dynamic nodes need 23.11 or newer"),
+        ("23.11.4-1", "25.11.2-1", "25.11", "older than the controller's 25.11, whose srun reaches only nodes of its own"),
+        ("25.05.9-1", "25.11.2-1", "25.11", "Slurm 25.05 is older than the controller's 25.11"),
+        ("25.05.1-1", "24.11.5-4", "23.02", "Slurm 25.05 is newer than the controller's 24.11"),
+        ("25.11.2-1", "1:24.11.5-4", "23.02", "Slurm 25.11 is newer than the controller's 24.11"),
+        ("2:25.05.1-1", "24.11.5-4", "23.02", "Slurm 25.05 is newer"),
     ],
 )
 def test_a_node_runs_the_controllers_release_or_one_that_it_accepts(
@@ -185,15 +185,15 @@ def test_where_releases_do_not_fit_the_key_for_one_release_is_named_with_what_to
     packages(shell, candidate=here)
     done = gate(HEAD_SLURM_VERSION=controller, HEAD_SLURM_OLDEST=oldest)
     assert done.returncode == 1
-    assert f"write tailrack:slurm.release: {release}, and its release_sha256" in done.stderr
+    assert f"set tailrack:slurm.release: {release} and release_sha256" in done.stderr
 
 
 def test_a_head_node_with_a_slurm_that_is_too_old_is_told_of_one_release(gate: Gate, shell: Shell) -> None:
     packages(shell, candidate="21.08.5-2ubuntu1")
     done = shell.step(compose(ROLES, CHECK), HEADER | NO_BACKUP, name="a1-check")
     assert done.returncode == 1
-    assert "Slurm 21.08 here is too old: nodes that come and go need 23.11 or newer" in done.stderr
-    assert "write tailrack:slurm.release: 25.11.7" in done.stderr
+    assert "Slurm 21.08 is too old: dynamic nodes need 23.11 or newer" in done.stderr
+    assert "set tailrack:slurm.release: 25.11.7" in done.stderr
 
 
 def test_with_a_release_of_the_configs_own_it_counts_and_not_what_the_distribution_has(
@@ -208,7 +208,7 @@ def test_a_release_that_is_taken_out_of_the_config_is_asked_for_again(gate: Gate
     shell.write("var/lib/tailrack/slurm-release", "debian-13-amd64-25.11.7-aaaaaaaaaaaa-1\n")
     done = gate()
     assert done.returncode == 1
-    assert "write tailrack:slurm.release again" in done.stderr
+    assert "set tailrack:slurm.release again" in done.stderr
 
 
 def test_gpus_are_counted_by_their_devices(gate: Gate, shell: Shell) -> None:
@@ -296,7 +296,7 @@ def test_a_head_whose_slurm_is_too_old_is_stopped_as_well(gate: Gate, shell: She
     packages(shell, candidate="22.05.8-4")
     done = shell.step(compose(ROLES, CHECK), HEADER | NO_BACKUP, name="head-check")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "Slurm 22.05 here is too old: nodes that come and go need 23.11 or newer" in done.stderr
+    assert "Slurm 22.05 is too old: dynamic nodes need 23.11 or newer" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ def test_all_problems_of_a_machine_are_told_in_one_run(gate: Gate, shell: Shell)
         "uid 6001 is eve here and should be ada",
         "; also: the config promises 8 GPUs (h200), this machine shows 2",
         "; also: this machine serves another cluster",
-        "; also: Slurm 24.11 here is newer than the controller's 24.05",
+        "; also: Slurm 24.11 is newer than the controller's 24.05",
     ):
         assert first.count(problem) == 1, done.stderr
     (remedy,) = [line for line in done.stderr.splitlines() if line.startswith("next: ")]

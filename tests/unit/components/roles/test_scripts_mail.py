@@ -49,7 +49,7 @@ def test_what_is_no_address_reaches_no_mail_program(sent: Shell, addresses: str)
     assert mail(sent, "-s", SUBJECT % "train", addresses).returncode == 0
     assert not sent.path("sent").exists()
     assert sent.calls == [
-        "logger -t tailrack-mail no mail about job 7: its --mail-user is not mail addresses with commas between"
+        "logger -t tailrack-mail no mail about job 7: its --mail-user is not a comma-separated list of mail addresses"
     ]
 
 

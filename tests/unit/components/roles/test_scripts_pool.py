@@ -71,15 +71,15 @@ def test_a_second_time_is_the_same_also_when_its_nodes_are_there(shell: Shell, p
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"POOL_SLURM_CONF": SITE.replace("far", "long")}, "the cluster has a partition long already"),
-        ({"POOL_SLURM_CONF": SITE.replace("far", "near")}, "the cluster has a partition near already"),
-        ({"POOL_SLURM_CONF": SITE.replace("far", "moon")}, "the cluster has a partition moon already"),
-        ({"POOL_KINDS": "long"}, "the cluster has a partition long already, and it is not that of a GPU kind"),
-        ({"POOL_NODES": "c1\nb1"}, "the cluster has a node b1 already: one of its own stack"),
-        ({"POOL_NODES": "d1"}, "the cluster has a node d1 already: that of the pool acme.other"),
-        ({"POOL_NODES": "d2"}, "the cluster has a node d2 already: that of the pool acme.other"),
-        ({"POOL_NODES": "head"}, "the cluster's head node is called head too"),
-        ({"POOL_NODES": "h200"}, "the cluster has a partition h200, the name of one of the pool's nodes"),
+        ({"POOL_SLURM_CONF": SITE.replace("far", "long")}, "the cluster already has a partition long"),
+        ({"POOL_SLURM_CONF": SITE.replace("far", "near")}, "the cluster already has a partition near"),
+        ({"POOL_SLURM_CONF": SITE.replace("far", "moon")}, "the cluster already has a partition moon"),
+        ({"POOL_KINDS": "long"}, "the cluster already has a partition long, and it is not one of a GPU kind"),
+        ({"POOL_NODES": "c1\nb1"}, "the cluster already has a node b1, in its own stack"),
+        ({"POOL_NODES": "d1"}, "the cluster already has a node d1, in the pool acme.other"),
+        ({"POOL_NODES": "d2"}, "the cluster already has a node d2, in the pool acme.other"),
+        ({"POOL_NODES": "head"}, "the cluster's head node has the same name, head"),
+        ({"POOL_NODES": "h200"}, "the cluster has a partition h200, and one of the pool's nodes has the same name"),
     ],
 )
 def test_a_name_that_is_taken_is_refused_and_nothing_is_written(

@@ -61,7 +61,7 @@ def place(shell: Shell) -> Place:
     """Run what a node's step does until it has its place. A second passes when it sleeps, unless `first` says other."""
 
     def run(node: str, first: str = f"{HURRY} unset SECONDS; SECONDS=0") -> Result:
-        commands = f"{first}\nget_placed; echo after $SECONDS"
+        commands = f"{first}\nwait_for_place; echo after $SECONDS"
         return shell.call(commands, {"HOST_NAME": node, **COMPUTE}, "slurm/compute")
 
     return run

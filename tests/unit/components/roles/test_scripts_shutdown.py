@@ -48,7 +48,7 @@ def test_slurmd_is_gone_before_slurmctld_is_told_and_it_is_told_again_after_what
 ) -> None:
     done = shut_down()
     assert done.returncode == 0, done.stderr
-    assert "jobs that were on it: 7 9" in done.stdout
+    assert "jobs on it: 7 9" in done.stdout
     calls = [call for call in shell.calls if call in (DOWN, "systemctl kill -s KILL --kill-whom=main slurmd")]
     assert calls == ["systemctl kill -s KILL --kill-whom=main slurmd", DOWN, DOWN]
     # The rest of four seconds, of which what comes between may have taken one on a busy machine.
@@ -63,11 +63,11 @@ def test_a_persons_reason_for_a_drain_is_kept(shell: Shell, shut_down: Run) -> N
 def test_a_controller_that_does_not_answer_is_said_and_holds_nothing_up(shell: Shell, shut_down: Run) -> None:
     done = shut_down(answers=False)
     assert done.returncode == 0
-    assert "slurmctld does not answer: jobs on it wait until it finds out by itself" in done.stdout
+    assert "slurmctld does not answer: its jobs wait until slurmctld notices that the node is down" in done.stdout
 
 
 def test_the_unit_ends_before_all_that_its_end_needs_and_before_jobs_do(shell: Shell) -> None:
-    done = shell.call("CHANGED=yes; give_jobs_back_at_shutdown; echo $CHANGED", {"HOST_NAME": "n1"}, "slurm/compute")
+    done = shell.call("CHANGED=yes; requeue_jobs_at_shutdown; echo $CHANGED", {"HOST_NAME": "n1"}, "slurm/compute")
     assert done.stdout.splitlines()[-1] == "yes", done.stderr
     unit = shell.path("/etc/systemd/system/tailrack-shutdown.service").read_text()
     after = {name for line in unit.splitlines() if line.startswith("After=") for name in line[6:].split()}
@@ -78,7 +78,7 @@ def test_the_unit_ends_before_all_that_its_end_needs_and_before_jobs_do(shell: S
 def test_the_scope_of_jobs_ends_last_and_not_for_one_jobs_memory_and_can_be_made_again(
     shell: Shell, scope: str
 ) -> None:
-    done = shell.call("CHANGED=; give_jobs_back_at_shutdown", {"HOST_NAME": "n1"}, "slurm/compute")
+    done = shell.call("CHANGED=; requeue_jobs_at_shutdown", {"HOST_NAME": "n1"}, "slurm/compute")
     assert done.returncode == 0, done.stderr
     lines = shell.path(f"/etc/systemd/system/{scope}.d/tailrack.conf").read_text().splitlines()
     unit, kind = lines[lines.index("[Unit]") : lines.index("[Scope]")], lines[lines.index("[Scope]") :]

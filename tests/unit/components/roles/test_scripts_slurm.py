@@ -175,7 +175,7 @@ def test_a_persons_drain_is_kept_and_fails_nothing(
     done = compute()
     assert done.returncode == 0, done.stderr
     assert not [call for call in changes(shell) if "scontrol" in call]
-    assert f"a person drained this node, and it stays so: {why}" in done.stderr
+    assert f"a person drained this node; it stays drained: {why}" in done.stderr
 
 
 def test_a_drain_after_a_failed_prolog_is_slurms_though_root_wrote_the_script_into_its_reason(
@@ -237,7 +237,7 @@ def test_a_node_that_its_own_look_has_drained_is_looked_at_once_more_before_it_i
     assert done.returncode == 0, done.stderr
     assert [call.strip() for call in shell.calls].count("tailrack-nhc --wait") == 1
     assert not [call for call in changes(shell) if "scontrol" in call]
-    assert ("this node is not well, and stays drained: " + why in done.stderr) is not over
+    assert ("the health check drained this node; it stays drained: " + why in done.stderr) is not over
     assert "a person drained this node" not in done.stderr
 
 
@@ -258,7 +258,7 @@ def test_a_node_that_munge_refuses_for_its_clock_is_told_so(
     controller({**IDLE, "state": ["DOWN", "NOT_RESPONDING"]})
     shell.stub("journalctl", "echo 'error: Munge decode failed: Rewound credential'")
     shell.hurry()
-    assert "; the clocks of this node and of the head node differ by more than five minutes" in compute().stderr
+    assert "; the clocks of this node and the head node differ by more than five minutes" in compute().stderr
 
 
 def test_device_files_of_gpus_are_made_at_boot_before_slurmd_looks(shell: Shell) -> None:

@@ -44,13 +44,13 @@ def offered(controller: Shell, reconfigure: str, ping: str) -> tuple[int, str]:
 def test_files_that_scontrol_itself_cannot_read_are_taken_back(controller: Shell) -> None:
     controller.write("unreadable", "")
     status, refused = offered(controller, ":", SAYS_UP)
-    assert (status, refused) == (1, "slurmctld refuses the new configuration and goes on with the old one")
+    assert (status, refused) == (1, "slurmctld rejects the new configuration and keeps the old one")
     assert controller.path("/etc/slurm/slurm.conf").read_text(encoding="utf-8") == OLD
 
 
 def test_files_that_slurmctld_refuses_are_taken_back(controller: Shell) -> None:
     status, refused = offered(controller, "exit 1", SAYS_UP)
-    assert (status, refused) == (1, "slurmctld refuses the new configuration and goes on with the old one")
+    assert (status, refused) == (1, "slurmctld rejects the new configuration and keeps the old one")
     assert controller.path("/etc/slurm/slurm.conf").read_text(encoding="utf-8") == OLD
 
 
@@ -75,7 +75,7 @@ def test_files_with_which_slurmctld_does_not_stay_are_taken_back(controller: She
         "systemctl", f'[ "$1" != show ] || {{ echo x >>{controller.root}/starts; wc -l <{controller.root}/starts; }}'
     )
     status, refused = offered(controller, "exit 1", SAYS_UP)
-    assert (status, refused) == (1, "slurmctld refuses the new configuration: it is started again with the old one")
+    assert (status, refused) == (1, "slurmctld rejects the new configuration; it restarts with the old one")
     assert controller.path("/etc/slurm/slurm.conf").read_text(encoding="utf-8") == OLD
 
 
@@ -83,11 +83,11 @@ def test_the_reason_is_told_that_slurmctld_gave_and_not_what_systemd_said_after_
     after = "\n".join(f"slurmctld.service: Consumed {second}s CPU time." for second in range(20))
     controller.write("said", f"slurmctld: fatal: failed to initialize sched plugin\n{after}\n")
     controller.stub("journalctl", f'[ "$1" = --sync ] || cat {controller.root}/said')
-    done = controller.call("controller_said 0", role_header("slurm"), "slurm/files")
+    done = controller.call("controller_errors 0", role_header("slurm"), "slurm/files")
     assert done.stdout == "slurmctld: fatal: failed to initialize sched plugin\n"
 
 
 def test_the_last_lines_are_told_where_slurmctld_gave_no_reason(controller: Shell) -> None:
     controller.write("said", "one\ntwo\n")
     controller.stub("journalctl", f'[ "$1" = --sync ] || cat {controller.root}/said')
-    assert controller.call("controller_said 0", role_header("slurm"), "slurm/files").stdout == "one\ntwo\n"
+    assert controller.call("controller_errors 0", role_header("slurm"), "slurm/files").stdout == "one\ntwo\n"

@@ -61,7 +61,7 @@ def test_room_is_reserved_where_there_is_enough_and_given_up_when_others_have_fi
     assert head.path(ROOM).exists()
     assert any(call.startswith(f"fallocate -l {64 * MIB + 16} ") for call in head.calls)
     free(head, 3)
-    assert "is full: the room that was reserved for Slurm's state is given up; next: make room" in look(head)
+    assert "is full: Slurm's state now uses its reserved space; next: make room" in look(head)
     assert not head.path(ROOM).exists()
     # And there again when there is room again.
     free(head, 200)
@@ -84,7 +84,7 @@ def test_slurmctld_does_not_start_from_a_state_that_could_not_be_written_to_the_
     for _ in range(2):
         done = check(head)
         assert done.returncode == 1
-        assert "Jobs that ended since then would be run again" in done.stdout
+        assert "Jobs that ended since then would run again" in done.stdout
         assert "sudo tailrack-slurm-room accept" in done.stdout
 
 

@@ -14,9 +14,9 @@ from tests.unit.shell import Shell
 PAGE = Path(__file__).parents[4] / "docs" / "slurm-releases.md"
 # What the gate says, and the letter that the page has for it.
 SENTENCES = {
-    "nodes that come and go need": "b",
-    "reaches nodes of its own release alone": "s",
-    "a controller must be the newest": "n",
+    "dynamic nodes need": "b",
+    "reaches only nodes of its own release": "s",
+    "the controller must be the newest": "n",
 }
 
 
@@ -55,7 +55,7 @@ def said_by_the_gates(shell: Shell, head: str, node: str) -> str:
         )
         if done.returncode:
             (letter,) = [letter for words, letter in SENTENCES.items() if words in done.stdout]
-            (asked,) = re.findall(r"write tailrack:slurm\.release: (\S+),", done.stdout)
+            (asked,) = re.findall(r"set tailrack:slurm\.release: (\S+) and", done.stdout)
             return f"{asked} {'h' if name == 'head' else letter}"
     return "works"
 

@@ -91,7 +91,7 @@ def test_every_reason_that_the_scripts_write_is_known_as_tailracks() -> None:
     scripts = [*FOLDER.glob("*/*.sh"), *FOLDER.glob("*/templates/*")]
     text = "".join(path.read_text() for path in scripts if path.is_file())
     written = set(re.findall(r"""reason=["']?(tailrack: [^"'$]*)["']""", text))
-    written |= set(re.findall(r'see_jobs_off "\$\w+" "(tailrack: [^"$]*)"', text))
+    written |= set(re.findall(r'clear_jobs "\$\w+" "(tailrack: [^"$]*)"', text))
     assert {"tailrack: shuts down", "tailrack: leaves the cluster", "tailrack: does not answer"} <= written
     assert {reason for reason in written if not TAILRACK.fullmatch(reason)} == set()
     # And all that steps bring back by themselves.
