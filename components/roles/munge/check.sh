@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: munge/own
-# With another key this machine could not speak to the cluster that it is in.
+# uses: munge/cluster_keys
+# Report a munge key of another cluster, with which this machine could not talk to its present cluster.
 
-munge_check() { if munge_key_of_others; then found_foreign "a munge key ($MUNGE_FILE)"; fi; }
+munge_check() { if foreign_munge_key; then found_foreign "a munge key ($MUNGE_FILE)"; fi; }

@@ -1,4 +1,4 @@
 #!/bin/bash
-# The digest by which the head node and a node know that they mean the same munge key; the key comes on stdin.
+# Print the digest of the munge key on stdin. The head node and its nodes compare keys by it.
 
 key_digest() { sha256sum | cut -d ' ' -f 1; }

@@ -1,13 +1,13 @@
 #!/bin/bash
-# Nodes that have another munge key than slurmctld run no jobs: one that is sent there is refused, and one that may not go back to
-# the queue is lost. Part of a program of its own too, so it uses nothing of base.sh.
+# Drain nodes that have another munge key than slurmctld. They reject jobs, and a job that cannot be requeued would be
+# lost. Part of a program too, so it uses nothing of base.sh.
 
-# A step of the node's own knows it too (OUR_DRAINS of slurm/compute.sh).
+# The node's own steps also recognize this reason (OUR_DRAINS in slurm/compute.sh).
 MUNGE_DRAIN='tailrack: has another munge key'
 
-# Drain those nodes of stdin that would take jobs. One that is out already stays out for that reason. Fails where slurmctld does not
-# take it.
-drain_for_the_key() {
+# Drain the nodes on stdin that would get jobs. A node that is already out keeps its reason. Fail if slurmctld rejects
+# it.
+drain_nodes() {
     local node state nodes
     nodes=$(timeout 20 sinfo -h -a -N -o '%N %T' | sort -u) || return 1
     while read -r node; do
@@ -17,8 +17,8 @@ drain_for_the_key() {
     done
 }
 
-# Give jobs again to nodes that were drained here and are not among those of a file, one a line.
-take_back_with_the_key() {
+# Undrain nodes that were drained here and are not in a file, one per line.
+undrain_except() {
     local node state reason
     timeout 20 sinfo -h -a -N -o '%N %T %E' | sort -u | while read -r node state reason; do
         if [[ $state != drain* || $reason != "$MUNGE_DRAIN" ]] || grep -qsxF "$node" "$1"; then continue; fi

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Forget the cluster's key.
+# Remove the cluster's key.
 
 munge_leave() {
     systemctl disable -q --now munge
@@ -7,6 +7,6 @@ munge_leave() {
     [ -d /etc/munge ] || return 0
     take_folder 0700 /etc/munge
     rm -f /etc/munge/munge.key /etc/munge/munge.key.next
-    # As the package has it.
+    # The package's owner.
     if id -u munge >/dev/null 2>&1; then chown munge:munge /etc/munge; fi
 }

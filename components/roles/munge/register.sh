@@ -1,12 +1,11 @@
 #!/bin/bash
 # uses: munge/keys munge/digest names/publish
-# A node's place on the head node while the munge key is changed: neither reads what the other has sealed until both have
-# the same one.
+# Hand the munge key to a node that missed a key change. Until both have the same key, neither can read the other's
+# messages.
 #
 # NODE_NAME, NODE_ADDRESS
 
-# Seconds: for asking those who do not answer, and for jobs that are being started (services.sh). A change that nobody goes on
-# with does not hold a node for longer.
+# Seconds to wait for silent nodes and for starting jobs (services.sh). An abandoned change does not hold a node longer.
 MUNGE_CHANGES=90
 
 munge_register() {
@@ -14,16 +13,16 @@ munge_register() {
     if [ -e "$MUNGE_NEXT" ]; then
         note "the munge key is being changed"
         wait_until "$MUNGE_CHANGES" test ! -e "$MUNGE_NEXT" ||
-            note "the munge key has not been changed for ${MUNGE_CHANGES}s; going on with the last one"
+            note "the munge key change was not finished in ${MUNGE_CHANGES}s; continuing with the old key"
     fi
     if [ -e "$MUNGE_NEXT" ] || ! grep -qsxF "$NODE_NAME" "$MUNGE_LATE"; then return 0; fi
-    # One that has another address since was asked where it is no longer, and slurmctld answers it by the last key still.
-    note "$NODE_NAME did not get the munge key with the others"
+    # A node with a new address was asked at the old one, and slurmctld still talks to it with the old key.
+    note "$NODE_NAME missed the munge key change; sending the key"
     keep_name "$NODE_NAME" "$NODE_ADDRESS"
-    wait_until "$MUNGE_CHANGES" hand_the_key || note "$NODE_NAME does not show that it has the key"
+    wait_until "$MUNGE_CHANGES" send_key || note "$NODE_NAME does not prove that it has the key"
 }
 
-hand_the_key() {
+send_key() {
     tailrack-ask "$NODE_NAME" munge-next <"$MUNGE_FILE" &&
         tailrack-ask "$NODE_NAME" munge-switch "$(key_digest <"$MUNGE_FILE")" </dev/null | unmunge >/dev/null
 }

@@ -1,4 +1,4 @@
-"""munge: every message of Slurm is signed with one key of the cluster (components/cluster/munge_key.py makes it)."""
+"""munge: signs every message of Slurm with one key of the cluster (components/cluster/munge_key.py makes it)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from components.roles.ssh_trust.answers import ANSWERS
 
 
 def role(settings: ClusterSettings) -> Role:
-    """The key is a secret value of the join step, not of the role; the package comes after the key."""
+    """Return the role. The key is a secret value of the join step; the package is installed after the key."""
     release = File("/usr/local/sbin/tailrack-munge-release", template("munge", "tailrack-munge-release"), mode="0755")
     return Role(
         "munge",

@@ -1,17 +1,17 @@
 #!/bin/bash
-# uses: munge/drained munge/own munge/ends ssh_trust/members
-# All machines change to the next munge key at one moment, while jobs go on and none starts (docs/decisions/0017). The head
-# node's own join has laid the key ready; here it is handed to the members, and they are told to change.
+# uses: munge/drained munge/cluster_keys munge/pause_steps ssh_trust/members
+# Switch all machines to the next munge key at once, while jobs run and none starts (docs/decisions/0017). The head
+# node's join step has prepared the key; this step sends it to the members and makes them switch.
 #
-# MUNGE_GENERATION   text of the config that is changed for another key
+# MUNGE_GENERATION   text of the config; a change of it rotates the key
 
-# Partitions that are held, one a line; tailrack-munge-release lets them start again, also where this step is killed.
+# Held partitions, one per line. tailrack-munge-release releases them, even if this step is killed.
 MUNGE_HELD=$STATE_DIR/munge.held
-# Seconds: for what was sent to nodes before, and after which jobs start again whatever has become of this step.
+# Seconds to wait for earlier messages to nodes; after which jobs start again even if this step is not done.
 MUNGE_QUIET=10 MUNGE_LONGEST=50
-# Seconds in which who is late may still come, in this run.
+# Seconds in which a late node may still get the key in this run.
 MUNGE_PATIENCE=180
-# Whether MUNGE_LATE says who has the key.
+# Set once MUNGE_LATE lists exactly the nodes without the key.
 MUNGE_ASKED=''
 
 munge_services() {
@@ -23,38 +23,38 @@ munge_services() {
     digest=$(key_digest <"$key")
     answers=$(mktemp -d "$PRIVATE_DIR/munge.XXXXXX")
     members_but_here | tee "$MUNGE_LATE" | ask_members "$answers" "$key" munge-next
-    AT_END+=(let_jobs_start)
+    AT_END+=(release_jobs)
     [ "$key" = "$MUNGE_FILE" ] || hold_jobs
     while read -r node; do [ ! -e "$answers/$node.yes" ] || echo "$node"; done <"$MUNGE_LATE" |
         ask_members "$answers" /dev/null munge-switch "$digest"
     if [ "$key" = "$MUNGE_NEXT" ]; then
         chown munge:munge "$MUNGE_NEXT"
-        hold_ends
+        pause_steps
         mv -fT "$MUNGE_NEXT" "$MUNGE_FILE"
         systemctl restart munge
-        ends_go_on
+        resume_steps
     fi
     MUNGE_ASKED=asked
-    keep_the_late "$answers" || note "not all have the key: $(paste -sd " " "$MUNGE_LATE")"
-    let_jobs_start
+    update_pending "$answers" || note "some nodes do not have the key: $(paste -sd " " "$MUNGE_LATE")"
+    release_jobs
     MUNGE_ANSWERS=$answers MUNGE_DIGEST=$digest
-    LATER+=(name_the_late)
+    LATER+=(fail_if_pending)
 }
 
-# Whose credential can be read with the key that is here has it; whether all have.
-keep_the_late() {
+# Remove nodes that prove the new key from MUNGE_LATE; succeed if none is left.
+update_pending() {
     local node
     while read -r node; do
         if unmunge <"$1/$node.said" >/dev/null 2>&1; then continue; fi
         note "$node: $(tail -n 1 "$1/$node.why")"
         echo "$node"
-    done <"$MUNGE_LATE" >"$1/late"
-    mv -f "$1/late" "$MUNGE_LATE"
-    take_back_with_the_key "$MUNGE_LATE"
+    done <"$MUNGE_LATE" >"$1/pending"
+    mv -f "$1/pending" "$MUNGE_LATE"
+    undrain_except "$MUNGE_LATE"
     [ ! -s "$MUNGE_LATE" ]
 }
 
-nothing_on_its_way() {
+no_pending_messages() {
     [ -z "$(squeue -h -t CF,CG -o %A)" ] && sdiag | grep -E '^Agent count: *0$' >/dev/null
 }
 
@@ -64,27 +64,27 @@ hold_jobs() {
     systemctl stop tailrack-munge-release.timer tailrack-munge-release.service 2>/dev/null || :
     systemd-run -q --unit tailrack-munge-release --property=Restart=on-failure --property=RestartSec=5 --timer-property=AccuracySec=1s --on-active="$MUNGE_LONGEST" /usr/local/sbin/tailrack-munge-release
     while read -r partition; do scontrol update "partitionname=$partition" state=down; done <"$MUNGE_HELD"
-    wait_until "$MUNGE_QUIET" nothing_on_its_way || note "messages to nodes are on their way still"
+    wait_until "$MUNGE_QUIET" no_pending_messages || note "some messages to nodes are still pending"
 }
 
-let_jobs_start() {
+release_jobs() {
     wait_until 20 /usr/local/sbin/tailrack-munge-release ${MUNGE_ASKED:+asked} || return 1
     systemctl stop tailrack-munge-release.timer 2>/dev/null || :
 }
 
-# Asked again: one that joins anew in this very `up` has the key from its own step, and another address.
-none_is_late() {
+# Ask the late nodes again: one that joins in this `up` has the key from its own step, and may have another address.
+retry_pending() {
     [ -s "$MUNGE_LATE" ] || return 0
     ask_members "$MUNGE_ANSWERS" "$MUNGE_FILE" munge-next <"$MUNGE_LATE"
     ask_members "$MUNGE_ANSWERS" /dev/null munge-switch "$MUNGE_DIGEST" <"$MUNGE_LATE"
-    keep_the_late "$MUNGE_ANSWERS"
+    update_pending "$MUNGE_ANSWERS"
 }
 
-name_the_late() {
-    local late=''
-    wait_until "$MUNGE_PATIENCE" none_is_late || late=$(paste -sd ' ' "$MUNGE_LATE")
+fail_if_pending() {
+    local pending=''
+    wait_until "$MUNGE_PATIENCE" retry_pending || pending=$(paste -sd ' ' "$MUNGE_LATE")
     rm -rf "$MUNGE_ANSWERS"
-    [ -z "$late" ] || fail \
-        "the munge key was changed, and $late did not get it: no job starts there" \
-        "make it answer (tailrack-ask NODE last-failure), or remove it from the config; then run up again, which gives it the key"
+    [ -z "$pending" ] || fail \
+        "the munge key was changed, and $pending did not get it: no job starts there" \
+        "make the node answer (tailrack-ask NODE last-failure), or remove it from the config; then run up again, which sends the key"
 }

@@ -46,7 +46,7 @@ def test_the_clusters_name_is_read_as_slurms_account_and_a_fifo_holds_the_step_f
     conf: dict[str, Value] = {"SLURM_SLURM_CONF": "ClusterName=lab"}
     machine.stub("stat", "echo slurm")
     done = machine.call(f"{SAY}refuse_another_cluster_name", conf, "slurm/head")
-    assert "made as 'other'" in done.stdout
+    assert "created as 'other'" in done.stdout
     assert f"runuser -u slurm -- cat -- {machine.path(STATE)}/clustername" in machine.calls
 
 
@@ -60,7 +60,7 @@ def test_a_join_stops_at_what_is_in_the_place_of_a_munge_key(machine: Shell, kin
     values: dict[str, Value] = {"MUNGE_KEY": KEY, "MUNGE_CLUSTER": "lab"}
     done = machine.call(f"{SAY}munge_join", values, "munge/join")
     assert done.returncode == 1
-    assert f"/etc/munge/{name} is no plain file" in done.stdout
+    assert f"/etc/munge/{name} is not a regular file" in done.stdout
     assert outside(machine) == before
     assert changed(machine) == []
 
