@@ -1,6 +1,6 @@
 #!/bin/bash
 # uses: machine/retire
-# The machine is called as it was before, and its file of names is its own again.
+# Restore the machine's earlier host name and its /etc/hosts.
 
 names_leave() {
     retire tailrack-names-follow.service tailrack-names.service

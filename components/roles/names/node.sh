@@ -1,5 +1,5 @@
 #!/bin/bash
-# Where a node finds the names of the others, once the share is there.
+# Tell a node's program where the share has the names.
 #
 # NFS_EXPORTS_MOUNT   the share
 

@@ -1,14 +1,14 @@
 #!/bin/bash
-# Names and addresses of the cluster's machines as they joined, `members/<node>/address`: all that names come from. What a
-# machine calls itself in the tailnet is nobody's name.
+# Publish the names and addresses with which the cluster's machines joined, from `members/<node>/address`. Names that
+# machines choose in the tailnet are not used.
 #
-# NFS_EXPORTS_PATH   the share, from where root of a node can read it and not write
+# NFS_EXPORTS_PATH   the share, which root of a node can read but not write
 
 NAMES_LIST=$STATE_DIR/names
 
 keep_name() { ensure_file "$STATE_DIR/members/$1/address" 0644 root:root "$2"; }
 
-# The head node knows the names at once, the nodes when they look (templates/tailrack-names). Under the lock.
+# Write the list. The head node uses it at once, nodes when they check (templates/tailrack-names). Call with the lock.
 publish_names() {
     local list=''
     if compgen -G "$STATE_DIR/members/*/address" >/dev/null; then
@@ -19,6 +19,6 @@ publish_names() {
         install -d -m 0755 "$NFS_EXPORTS_PATH/.tailrack"
         ensure_file "$NFS_EXPORTS_PATH/.tailrack/names" 0644 root:root "$list"
     fi
-    # A head node that was never finished may have no names yet.
+    # An unfinished head node may not have the program yet.
     [ ! -x /usr/local/sbin/tailrack-names ] || /usr/local/sbin/tailrack-names
 }

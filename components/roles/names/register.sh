@@ -1,6 +1,6 @@
 #!/bin/bash
 # uses: names/publish
-# A node's name, from the head node's list to everybody.
+# Add a node to the head node's list of names, or remove it.
 #
 # NODE_NAME, NODE_ADDRESS
 

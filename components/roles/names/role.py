@@ -1,7 +1,7 @@
-"""Names of all machines resolve on all machines, by what the head node keeps of them (docs/decisions/0020).
+"""All machines' names resolve on all machines, from a list that the head node keeps (docs/decisions/0020).
 
-A machine goes by its node's name, and all names of the cluster mean tailnet addresses: Slurm's daemons compare the
-host name with slurm.conf and bind to what it resolves to.
+A machine's host name is its node's name, and names resolve to tailnet addresses: Slurm's daemons compare the host name
+with slurm.conf and bind to its address.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ PROGRAM, UNITS = "tailrack-names", ("tailrack-names.service", "tailrack-names-fo
 
 
 def role(_settings: ClusterSettings) -> Role:
-    """The same on every machine, the head node included. The machine's own DNS stays as it is."""
+    """Return the role, which is the same on every machine. The machine's DNS settings stay as they are."""
     return Role(
         "names",
         after=("tailnet",),
