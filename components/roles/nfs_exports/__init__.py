@@ -1,1 +1,1 @@
-"""The share: served by the head node over NFS, mounted by every node."""
+"""The share: the head node serves it over NFS, and every node mounts it."""

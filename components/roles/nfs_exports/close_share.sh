@@ -1,17 +1,16 @@
 #!/bin/bash
-# Who may enter the share on the machine that serves it, and by what its files are no danger there (templates/tailrack-share).
+# Restrict access to the share on the machine that serves it, and disarm its files there (templates/tailrack-share).
 #
 # NFS_EXPORTS_PATH   directory of the share
-# USERS_LINES        `name uid gid`, one a line
+# USERS_LINES        `name uid gid`, one per line
 
 SHARE_FILE=/etc/tailrack/share
 
-# Bring every way to the share, and its list of who is kept out, to what the config says; what is mounted is mended where
-# it is, in use or not.
+# Apply the config to every mount of the share and to its list of excluded accounts. Mounts in use are changed in place.
 close_share() {
     ensure_file "$SHARE_FILE" 0644 root:root "# Written by tailrack.
 SHARE='$(cd "$NFS_EXPORTS_PATH" && pwd -P)'
 USERS='$(cut -d ' ' -f 2 <<<"$USERS_LINES" | tr '\n' ' ')'"
-    /usr/local/sbin/tailrack-share close || fail "$NFS_EXPORTS_PATH cannot be closed to set-uid programs and to accounts \
-that are no users of the cluster" "see what tailrack-share said in $LOG_DIR/$STEP_NAME.log on $HOST_NAME, then run up again"
+    /usr/local/sbin/tailrack-share close || fail "cannot close $NFS_EXPORTS_PATH to set-uid programs and to accounts \
+that are not users of the cluster" "see the output of tailrack-share in $LOG_DIR/$STEP_NAME.log on $HOST_NAME, then run up again"
 }

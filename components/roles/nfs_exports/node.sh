@@ -1,23 +1,23 @@
 #!/bin/bash
 # uses: nfs_exports/note_previous_units
-# The share on a node: mounted at first use, after the tailnet has its address, again after every restart.
+# Mount the share on a node: at first use, after the tailnet has its address, again after every restart.
 #
 # HEAD_ADDRESS                          the server
-# NFS_EXPORTS_PATH, NFS_EXPORTS_MOUNT   directory there, and where it appears here
-# NFS_EXPORTS_RESTORED                  of which backup the head node was made, empty where of none
+# NFS_EXPORTS_PATH, NFS_EXPORTS_MOUNT   folder on the server, and mount point on every node
+# NFS_EXPORTS_RESTORED                  backup from which the head node was restored, empty without one
 
-# Seconds for a mount, and for the step to wait for it. mount.nfs4 tries by itself for two minutes; the first way to a
-# server may go by a relay, and a server that has just started takes a while.
+# Seconds for a mount, and for the step to wait for it. mount.nfs4 retries for two minutes on its own; the first path to
+# a server may use a relay, and a starting server takes a while.
 SHARE_WAIT=300
 
 share_answers() { timeout 20 stat -t "$NFS_EXPORTS_MOUNT/home" >/dev/null; }
 
-# What is mounted there, but for systemd's own waiting for the first use.
+# Print the source of the mount, without systemd's own automount.
 share_mounted() {
     { findmnt -rn -o SOURCE,FSTYPE --mountpoint "$NFS_EXPORTS_MOUNT" || :; } | awk '$2 != "autofs" {print $1}'
 }
 
-# A server on another machine at the same address does not know what the lost one had given out.
+# Succeed if the server was replaced by another machine at the same address, which does not have the old handles.
 share_stale() { [[ $(timeout 20 stat -t "$NFS_EXPORTS_MOUNT" "$NFS_EXPORTS_MOUNT/home" 2>&1) == *'Stale file handle'* ]]; }
 
 nfs_exports_node() {
@@ -25,12 +25,12 @@ nfs_exports_node() {
     [ -x /sbin/mount.nfs4 ] || ensure_packages nfs-common
     unit=$(systemd-escape --path "$NFS_EXPORTS_MOUNT")
     ensure_mount_point
-    # What is on the share is what other machines' root put there: no program of it runs with another's rights here.
+    # Other machines' root can create any file on the share, so no program from it may run with other rights here.
     ensure_file "/etc/systemd/system/$unit.mount" 0644 root:root "[Unit]
 Description=The cluster's share
 After=tailrack-tailnet.service
 Requires=tailrack-tailnet.service
-# A server that is away for a while must not make the mount point give up for good.
+# A server that is down for a while must not make systemd give up the mount.
 StartLimitIntervalSec=0
 
 [Mount]
@@ -50,20 +50,20 @@ WantedBy=multi-user.target"
     reload_units "$unit.mount" "$unit.automount"
     mounted=$(share_mounted)
     if [ -n "$mounted" ] && [ -n "$NFS_EXPORTS_RESTORED" ] && share_stale; then
-        note "the share that is mounted here is lost with its server: mounted anew"
+        note "the mounted share is lost with its server: mounting it again"
         umount -l "$NFS_EXPORTS_MOUNT"
         systemctl stop "$unit.automount" "$unit.mount"
         mounted=''
     fi
     if [ "$mounted" = "$HEAD_ADDRESS:$NFS_EXPORTS_PATH" ]; then
-        # Jobs may be at work there: what an earlier release mounted gets the flags where it is.
+        # Jobs may be using it: change the flags of an earlier release's mount in place.
         mount -i -o remount,bind,nosuid,nodev "$NFS_EXPORTS_MOUNT"
     elif [ -n "$mounted" ]; then
         systemctl stop "$unit.automount" "$unit.mount"
     fi
     enable_units "$unit.automount"
     if ! systemctl -q is-active "$unit.automount"; then
-        systemctl reset-failed "$unit.automount" "$unit.mount" || note "nothing had failed"
+        systemctl reset-failed "$unit.automount" "$unit.mount" || note "no unit had failed"
         systemctl start "$unit.automount"
     fi
     wait_until "$SHARE_WAIT" share_answers && return

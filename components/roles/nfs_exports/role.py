@@ -1,4 +1,4 @@
-"""The share: NFS version 4 from the head node, one export file a member, mounted by every node."""
+"""The share: NFS version 4 from the head node, with one export file per member; every node mounts it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PROGRAM, UNITS = "tailrack-share", ("tailrack-share.path", "tailrack-share-again
 
 
 def role(settings: ClusterSettings) -> Role:
-    """Which server it is, the kernel's or one in user space, is a fact of the head node's machine."""
+    """Return the role. The head node's machine decides between the kernel's server and one in user space."""
     return Role(
         "nfs_exports",
         after=("tailnet", "firewall", "users"),
@@ -31,7 +31,7 @@ def role(settings: ClusterSettings) -> Role:
             "check": {"kernel_nfs_server": truth, "open_ports": list_of(whole(1, 65535))},
             "head": {"own_file_system": truth},
         },
-        # 111 and 20048 are those of NFS before version 4, whose helpers a package may start (MOUNTD_PORT of server.sh).
+        # 111 and 20048 belong to NFS before version 4, whose helpers a package may start (MOUNTD_PORT of server.sh).
         ports=PORTS,
         udp_ports=PORTS,
         holders={"2049": Holder(KERNEL)},

@@ -1,25 +1,25 @@
 #!/bin/bash
 # uses: machine/keep_running nfs_exports/foreign_exports
-# The NFS server: version 4 only, one export file a member holding its one address. The kernel's server where the
-# kernel has one; nfs-ganesha in user space, fed from the same files, where it has not.
+# Run the NFS server: version 4 only, with one export file per member for its one address. The kernel's server if the
+# kernel has one; otherwise nfs-ganesha in user space, from the same files.
 #
-# NFS_EXPORTS_PATH   directory exported
+# NFS_EXPORTS_PATH   exported folder
 # HEAD_KERNEL_NFS    true when the head node's kernel has an NFS server (a fact of the check step)
 
 KERNEL_SERVER_FILE=/etc/nfs.conf.d/tailrack.conf
-# One of those that are closed (role.py).
+# One of the closed ports (role.py).
 MOUNTD_PORT=20048
 
-# rpc.mountd listens for clients of versions 2 and 3: without both of them nowhere, and with one of them on any port that
-# the kernel gives. Whose clients have version 3 keep it: the share itself is exported to members alone, whatever the
-# version. By the lease clients choose how long a dead connection is kept (that long) and how often a new one is tried
-# (twice as often): with the kernel's own 90 s, a node that was cut off could be back a minute and a half too late.
+# Print the kernel server's configuration. rpc.mountd listens for clients of versions 2 and 3: with both off nowhere,
+# with one on at any port. Machines whose foreign clients use version 3 keep it; the share is exported only to members
+# anyway. The lease time decides how long clients keep a dead connection (that long) and how often they retry (twice as
+# often): with the kernel's 90 s a node could be back a minute and a half too late after an outage.
 kernel_server_configuration() {
     printf '# Written by tailrack.\n[mountd]\nport=%s' "$MOUNTD_PORT"
-    [ -n "$(exports_of_others)" ] || printf '\n[nfsd]\n%s' $'vers2=n\nvers3=n\nvers4=y\nlease-time=30\ngrace-time=30'
+    [ -n "$(foreign_exports)" ] || printf '\n[nfsd]\n%s' $'vers2=n\nvers3=n\nvers4=y\nlease-time=30\ngrace-time=30'
 }
 
-# What another file of /etc/nfs.conf.d says may count more than ours.
+# Succeed if mountd uses another port: a later file in /etc/nfs.conf.d overrides ours.
 mountd_on_another_port() {
     ss -Hlntup | awk -v port=":$MOUNTD_PORT\$" '/"rpc\.mountd"/ && $5 !~ port {print $1, $5; found = 1} END {exit !found}'
 }
@@ -27,22 +27,22 @@ mountd_on_another_port() {
 ensure_kernel_server() {
     CHANGED=
     ensure_file "$KERNEL_SERVER_FILE" 0644 root:root "$(kernel_server_configuration)"
-    # It starts what it wants of NFS before version 4, unless systemd knows by then that this is masked (machine.sh).
+    # It starts units of NFS before version 4, unless systemd has already read their masks (machine.sh).
     keep_running nfs-mountd.service nfsdcld.service
     reload_stale_units
     enable_units nfs-server.service
     if [ -n "$CHANGED" ] || ! systemctl -q is-active nfs-server; then systemctl restart nfs-server; fi
     if mountd_on_another_port; then
         fail "rpc.mountd listens on ports that the cluster's rules do not close" \
-            "see what sets vers2, vers3 or the port of mountd in /etc/nfs.conf and /etc/nfs.conf.d on $HOST_NAME, take it \
-out, then run up again"
+            "look for vers2, vers3 or mountd's port in /etc/nfs.conf and /etc/nfs.conf.d on $HOST_NAME, remove the setting, \
+then run up again"
     fi
     exportfs -ra
 }
 
-# One EXPORT with a CLIENT block a member, made from the same files exportfs reads. The head node itself writes to the
-# disk behind the server's back; nodes see that after about two seconds (it counts whole ones), not after the minute that
-# is the default.
+# Print ganesha's configuration: one EXPORT with a CLIENT block per member, from exportfs's files. The head node writes
+# to the disk without the server. Nodes see such writes after about two seconds (it counts whole ones), not after the
+# default of a minute.
 ganesha_configuration() {
     local file path client rest
     printf '%s from %s/*.exports\n' "${OUR_GANESHA#^}" "$EXPORTS_DIR"
@@ -61,21 +61,21 @@ ganesha_configuration() {
 
 ensure_ganesha() {
     CHANGED=
-    if ganesha_of_others; then
+    if foreign_ganesha; then
         set_aside "$GANESHA_FILE"
     elif [ -e "$GANESHA_FILE" ] && ! grep -q "$OUR_GANESHA" "$GANESHA_FILE"; then
-        # The package's own, for the day the cluster leaves.
+        # Keep the package's file for the day the machine leaves.
         cp -p "$GANESHA_FILE" "$GANESHA_FILE.tailrack-before"
     fi
-    # Its package does not start it again when it is killed; without it every node hangs.
+    # The package does not restart a killed server, without which every node hangs.
     rm -f /etc/systemd/system/nfs-ganesha.service.d/tailrack.conf # of an earlier version
     keep_running nfs-ganesha.service
     reload_stale_units
     enable_units nfs-ganesha.service
-    tell_ganesha
+    configure_ganesha
 }
 
-tell_ganesha() {
+configure_ganesha() {
     CHANGED=
     ensure_file "$GANESHA_FILE" 0644 root:root "$(ganesha_configuration)"
     if ! systemctl -q is-active nfs-ganesha; then
@@ -85,14 +85,14 @@ tell_ganesha() {
     fi
 }
 
-# Bring the server to what the config and the export files say.
+# Configure the server from the config and the export files.
 apply_exports() { if [ "$HEAD_KERNEL_NFS" = true ]; then ensure_kernel_server; else ensure_ganesha; fi; }
 
-tell_kernel_server() {
+reload_kernel_server() {
     systemctl -q is-active nfs-server || systemctl restart nfs-server
     exportfs -ra
 }
 
-# Have it run, and read the export files anew, as a whole: nothing is left of an address that a member had before. All else is
-# the head node's own step's, and members wait for each other's.
-apply_members() { if [ "$HEAD_KERNEL_NFS" = true ]; then tell_kernel_server; else tell_ganesha; fi; }
+# Start the server if needed and reload all export files, so that no old address of a member remains. The head node's
+# own step does the rest, because members' steps wait for each other.
+apply_members() { if [ "$HEAD_KERNEL_NFS" = true ]; then reload_kernel_server; else configure_ganesha; fi; }

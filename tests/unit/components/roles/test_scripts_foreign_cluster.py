@@ -246,7 +246,7 @@ def test_a_server_that_ran_before_the_cluster_came_runs_after_it_and_its_package
     machine.write("etc/exports", "/srv/projects 192.0.2.0/24(rw)\n")
     values: dict[str, Value] = {"NFS_EXPORTS_PATH": "/export/shared", "NFS_EXPORTS_MOUNT": "/shared"}
     server: dict[str, Value] = {**values, "HEAD_KERNEL_NFS": "true"}
-    joined = "note_units_before false nfs-server; apply_exports"
+    joined = "note_previous_units false nfs-server; apply_exports"
     assert machine.call(joined, server, "nfs_exports/note_previous_units", "nfs_exports/server").returncode == 0
     done = machine.call("nfs_exports_leave", values, "nfs_exports/leave")
     assert done.returncode == 0, done.stderr

@@ -481,7 +481,7 @@ def in_the_way(machine: Shell) -> str:
     done = look(machine)
     if done.returncode == 0:
         return ""
-    return re.sub(r".*is to be mounted, is (.*) here$", r"\1", done.stdout.splitlines()[-1])
+    return re.sub(r".*cannot be mounted at .*, which is (.*) on this machine$", r"\1", done.stdout.splitlines()[-1])
 
 
 def test_a_machine_whose_place_for_the_share_is_taken_is_refused_before_anything_is_changed(machine: Shell) -> None:
@@ -497,12 +497,12 @@ def test_a_machine_whose_place_for_the_share_is_taken_is_refused_before_anything
     assert in_the_way(machine) == "a link"
     share.unlink()
     share.touch()
-    assert in_the_way(machine) == "no folder"
+    assert in_the_way(machine) == "not a folder"
     share.unlink()
     machine.write("etc/fstab", f"nas:/vol {share} nfs4 noauto 0 0\n")
-    assert in_the_way(machine) == "a mount of others (nas:/vol nfs4)"
+    assert in_the_way(machine) == "another mount (nas:/vol nfs4)"
     machine.stub("findmnt", 'case "$*" in *--mountpoint*) echo "lustre@tcp:/fs lustre" ;; *) exit 1 ;; esac')
-    assert in_the_way(machine) == "a mount of others (lustre@tcp:/fs lustre)"
+    assert in_the_way(machine) == "another mount (lustre@tcp:/fs lustre)"
 
 
 def test_the_clusters_own_share_is_in_nobodys_way_and_a_unit_of_others_is(machine: Shell) -> None:
