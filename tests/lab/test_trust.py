@@ -471,7 +471,7 @@ def test_a_stack_that_would_lock_the_manager_out_is_tried_and_not_taken(cluster:
     asked = ask_for_jobs(cluster)
     cluster.run("a1", "cp /root/kept /etc/pam.d/common-session")
     assert asked.returncode == 1
-    assert "admin could not log in any more if users needed a job; nothing was changed" in asked.stderr
+    assert "admin could not log in with the new PAM stack; nothing was changed" in asked.stderr
     assert "pam_slurm_adopt" not in cluster.run("a1", "cat /etc/pam.d/sshd")
     assert login(cluster, "head", "a1").stdout.startswith("a1\n")
 

@@ -1,5 +1,5 @@
 #!/bin/bash
 # uses: pam_slurm_adopt/stack
-# SSH logins are as they were.
+# Restore SSH logins.
 
-pam_slurm_adopt_leave() { forget_jobs_of_stack; }
+pam_slurm_adopt_leave() { restore_stack; }

@@ -1,18 +1,18 @@
 #!/bin/bash
 # uses: pam_slurm_adopt/stack ssh_trust/sshd
-# A user of the cluster who logs in here by SSH needs a job here, and is in its cgroup. Nobody else is asked: root and
-# the account that this program logs in with must get in whatever Slurm does.
+# Let a user of the cluster log in by SSH only with a job on this node, and put the login into the job's cgroup. Root
+# and the account that tailrack logs in with are exempt: they must get in even if Slurm fails.
 #
-# PAM_SLURM_ADOPT_WANTED   false where the config turned it off
-# HEAD_CGROUPS             whether the cluster confines jobs by cgroups
-# SLURM_RELEASE              the config's own release, which has the module already; empty for the distribution's
-# USERS_LINES              `name uid gid`, one a line
+# PAM_SLURM_ADOPT_WANTED   false if the config turned it off
+# HEAD_CGROUPS             whether the cluster confines jobs with cgroups
+# SLURM_RELEASE            the config's release, which includes the module; empty for the distribution's
+# USERS_LINES              `name uid gid`, one per line
 
-# The account that this step came in by.
+# Print the account that this step logged in with.
 managing_login() { printenv SUDO_USER || echo root; }
 
-# Whether that account gets in through a stack, by its name: a whole login by sshd, which speaks over pipes, so there is
-# no port and nobody else's setting in it, and takes a key that lives as long as this function.
+# Succeed if that account can log in through a PAM stack: its name. This is a complete login by sshd. sshd speaks over
+# pipes, so no port and no other setting matters, and uses a key that exists only during this function.
 manager_enters() {
     local service=$1 place sshd=/usr/sbin/sshd status=0
     place=$(mktemp -d /run/tailrack-login.XXXXXX)
@@ -24,7 +24,7 @@ manager_enters() {
     if ask_sshd -T | grep '^pamservicename ' >&2; then
         echo "PAMServiceName $service" >>"$place/config"
     else
-        # Before OpenSSH 9.8 the program's name was that of the stack.
+        # Before OpenSSH 9.8 the stack is named after the program.
         sshd=$place/$service
         ln -s /usr/sbin/sshd "$sshd"
     fi
@@ -35,7 +35,7 @@ manager_enters() {
     return "$status"
 }
 
-# Lines of the stack that go after its last one about accounts.
+# Print the lines to insert after the stack's last account line.
 account_lines() {
     printf '%s\n' '# tailrack: begin' \
         "account [success=ignore default=1] pam_listfile.so item=user sense=allow onerr=fail quiet file=$JOB_USERS" \
@@ -43,8 +43,8 @@ account_lines() {
         '# tailrack: end'
 }
 
-# Lines in the place of the one that has common-session: pam_systemd would take the login out of its job's cgroup, so who
-# needs a job gets a copy without it.
+# Print the lines that replace the one with common-session: pam_systemd would take the login out of its job's cgroup, so
+# users who need a job get a copy without it.
 session_lines() {
     printf '%s\n' '# tailrack: begin' '# was: @include common-session' \
         "session [success=1 default=ignore] pam_listfile.so item=user sense=allow onerr=fail quiet file=$JOB_USERS" \
@@ -67,38 +67,39 @@ stack_with_jobs() {
         }'
 }
 
-# The stack is tried under another name before it is sshd's: a step that is killed leaves one by which people get in.
-ask_for_a_job() {
-    local before after manager remedy
+# Require a job. Test the stack under another name before it becomes sshd's, so that a killed step leaves a working
+# stack.
+require_job() {
+    local old_stack new_stack manager remedy
     manager=$(managing_login)
     remedy="see 'journalctl -t sshd-session -t sshd' on $HOST_NAME, or set tailrack:slurm.ssh_needs_job to false"
     [ -n "$SLURM_RELEASE" ] || ensure_packages libpam-slurm-adopt
-    ask_sshd -T | grep -x 'usepam yes' >&2 || fail "sshd here does not ask PAM, which alone knows who has a job" \
+    ask_sshd -T | grep -x 'usepam yes' >&2 || fail "sshd does not use PAM on this machine, so it cannot check for jobs" \
         "set UsePAM yes in /etc/ssh/sshd_config on $HOST_NAME, or tailrack:slurm.ssh_needs_job to false"
     ensure_file "$JOB_USERS" 0644 root:root "$(cut -d' ' -f1 <<<"$USERS_LINES" | grep -vxF "$manager")"
     ensure_file "$PAM_OF_JOBS" 0644 root:root "# Written by tailrack: common-session without pam_systemd.
 $(grep -v 'pam_systemd\.so' /etc/pam.d/common-session)"
-    before=$(cat "$PAM_SSHD")
-    after=$(stack_with_jobs) || fail "$PAM_SSHD includes no common-account and common-session" \
-        "put Debian's lines in again, or set tailrack:slurm.ssh_needs_job to false"
-    [ "$before" != "$after" ] || return 0
-    manager_enters sshd || fail "$manager cannot log in through sshd and PAM as they are" "$remedy"
-    ensure_file "$PAM_TRIED" 0644 root:root "$after"
+    old_stack=$(cat "$PAM_SSHD")
+    new_stack=$(stack_with_jobs) || fail "$PAM_SSHD includes no common-account and common-session" \
+        "restore Debian's lines, or set tailrack:slurm.ssh_needs_job to false"
+    [ "$old_stack" != "$new_stack" ] || return 0
+    manager_enters sshd || fail "$manager cannot log in through the present sshd and PAM configuration" "$remedy"
+    ensure_file "$PAM_TRIED" 0644 root:root "$new_stack"
     manager_enters "$(basename "$PAM_TRIED")" ||
-        fail "$manager could not log in any more if users needed a job; nothing was changed" "$remedy"
+        fail "$manager could not log in with the new PAM stack; nothing was changed" "$remedy"
     mv -fT "$PAM_TRIED" "$PAM_SSHD"
     if ! manager_enters sshd; then
-        ensure_file "$PAM_SSHD" 0644 root:root "$before"
-        fail "$manager could not log in any more where users need a job; $PAM_SSHD is as it was" "$remedy"
+        ensure_file "$PAM_SSHD" 0644 root:root "$old_stack"
+        fail "$manager could not log in with the new PAM stack; $PAM_SSHD was restored" "$remedy"
     fi
     note "users need a job here to log in by SSH"
 }
 
 pam_slurm_adopt_node() {
     if [ "$PAM_SLURM_ADOPT_WANTED" = true ] && [ "$HEAD_CGROUPS" = true ]; then
-        ask_for_a_job
+        require_job
     else
-        note "users log in here by SSH without a job"
-        forget_jobs_of_stack
+        note "users can log in here by SSH without a job"
+        restore_stack
     fi
 }

@@ -124,7 +124,7 @@ def test_the_old_stack_comes_back_when_the_manager_cannot_log_in_any_more(node: 
     node.stub("ssh", f'if grep -q tailrack "{node.path(SSHD)}"; then exit 255; fi')
     done = step(node)
     assert done.returncode == 1
-    assert "ops could not log in any more where users need a job" in done.stderr
+    assert "ops could not log in with the new PAM stack" in done.stderr
     assert stack(node) == DEBIANS
 
 
