@@ -200,7 +200,7 @@ def test_an_up_after_it_changes_nothing_and_a_living_head_node_is_not_restored_o
     assert lab.touched() == set()
     lab.run("head", "rm /var/lib/tailrack/restored")
     lab.config["tailrack:cluster"]["repair"] = {"head": "again"}
-    assert "restore_from is for a new machine" in machines.failure()
+    assert "restore_from needs a new machine" in machines.failure()
     del lab.config["tailrack:head"]["restore_from"], lab.config["tailrack:backup"]
     lab.up_ok()
     lab.run("head", "[ ! -e /etc/tailrack/backup ] && ! systemctl -q is-active tailrack-backup.timer")

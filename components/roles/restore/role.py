@@ -1,4 +1,4 @@
-"""Restore: a head node on a new machine has what the lost one had, from its backup, before it joins the tailnet."""
+"""Restore: a new head node gets the lost one's state from its backup before it joins the tailnet."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from components.roles.role import Role
 
 
 def role(settings: ClusterSettings) -> Role | None:
-    """None where the head node is not made of a backup."""
+    """Return the role; None if the head node is not restored from a backup."""
     if settings.head.restore_from is None:
         return None
     return Role(

@@ -389,8 +389,8 @@ def test_a_target_that_sends_words_without_end_fills_no_memory_and_no_message(
     [
         ("cluster=lab", 0, (0, "")),
         ("cluster=lab", 1, (1, "the backup a1 is broken: Fatal: There were 3 errors")),
-        ("cluster=other", 0, (1, "the backup a1 is no backup of a head node of lab")),
-        ("", 0, (1, "the backup a1 is no backup of a head node of lab")),
+        ("cluster=other", 0, (1, "the backup a1 is not one of a head node of lab")),
+        ("", 0, (1, "the backup a1 is not one of a head node of lab")),
     ],
 )
 def test_an_archive_that_is_broken_or_another_clusters_is_put_nowhere(

@@ -105,7 +105,7 @@ def test_a_head_node_made_of_a_backup_follows_no_link_in_it_and_none_that_is_in_
     )
     values |= {f"BACKUP_{name}": "" for name in names} | {"NFS_EXPORTS_PATH": "/x", "NFS_EXPORTS_MOUNT": "/x"}
     for _ in range(2):
-        done = machine.call("bring_back", values, "restore/restore")
+        done = machine.call("restore_files", values, "restore/restore")
         assert done.returncode == 0, done.stderr
         machine.path(f"{tree}{STATE}").mkdir(exist_ok=True)
     assert outside(machine) == before
