@@ -1,28 +1,28 @@
 #!/bin/bash
 # uses: scratch/sweep
-# The folder in which jobs have theirs, before slurmd starts.
+# Create the parent folder of jobs' scratch folders, before slurmd starts.
 #
-# SCRATCH_FOLDER   on a disk of this machine's own; empty where jobs have no such room
+# SCRATCH_FOLDER   folder on a local disk; empty without scratch space
 
-# In the config's folder, which may be other people's too.
+# Subfolder of the config's folder, which may contain other files.
 JOBS_FOLDER=tailrack-jobs
-# Folders that were not there before, one a line.
+# Folders that this step created, one per line.
 SCRATCH_MADE=$STATE_DIR/scratch-made
 
-# Fails where anybody but root could put something else in a folder's place.
-only_roots() {
+# Fail if any account but root could replace a folder on the path.
+require_root_path() {
     local path=$1 mode owner
     while [ "$path" != / ]; do
-        [ ! -L "$path" ] || fail "$path is a link on $HOST_NAME, and should be a folder for jobs" \
-            "write where it leads in tailrack:scratch.folder, then run up again"
+        [ ! -L "$path" ] || fail "$path is a link on $HOST_NAME, and must be a folder" \
+            "set tailrack:scratch.folder to the link's target, then run up again"
         if [ -e "$path" ]; then
             read -r owner mode < <(stat -c '%u %a' "$path")
-            [ -d "$path" ] || fail "$path is no folder on $HOST_NAME" "write a folder in tailrack:scratch.folder, then run up again"
-            [ "$owner" = 0 ] || fail "$path is of uid $owner on $HOST_NAME, who could put anything in the place of jobs' folders" \
-                "chown root $path there, or write another folder in tailrack:scratch.folder; then run up again"
+            [ -d "$path" ] || fail "$path is not a folder on $HOST_NAME" "set tailrack:scratch.folder to a folder, then run up again"
+            [ "$owner" = 0 ] || fail "$path belongs to uid $owner on $HOST_NAME, who could replace jobs' folders" \
+                "run 'chown root $path' there, or set tailrack:scratch.folder to another folder; then run up again"
             if ((8#$mode & 8#22)) && ! ((8#$mode & 8#1000)); then
-                fail "$path can be written by others than root on $HOST_NAME (mode $mode), who could take away jobs' folders" \
-                    "chmod +t $path there, or write another folder in tailrack:scratch.folder; then run up again"
+                fail "accounts other than root can write to $path on $HOST_NAME (mode $mode), and could remove jobs' folders" \
+                    "run 'chmod +t $path' there, or set tailrack:scratch.folder to another folder; then run up again"
             fi
         fi
         path=${path%/*}
@@ -33,17 +33,17 @@ only_roots() {
 scratch_compute() {
     local folder=${SCRATCH_FOLDER:+$SCRATCH_FOLDER/$JOBS_FOLDER} path lines
     if [ -n "$folder" ]; then
-        only_roots "$folder"
+        require_root_path "$folder"
         for path in "$SCRATCH_FOLDER" "$folder"; do
             [ ! -d "$path" ] || continue
-            [ -d "${path%/*}" ] || fail "${path%/*} is not there on $HOST_NAME, in which jobs' folder ${path##*/} should be" \
-                "mount the disk there, or write another folder in tailrack:scratch.folder; then run up again"
-            # Noted before it is made: a folder that stays is better known than not.
+            [ -d "${path%/*}" ] || fail "${path%/*}, the parent of the scratch folder ${path##*/}, does not exist on $HOST_NAME" \
+                "mount the disk there, or set tailrack:scratch.folder to another folder; then run up again"
+            # Note the folder before creating it, so that an interrupted step leaves no unknown folder.
             printf '%s\n' "$path" >>"$SCRATCH_MADE"
             mkdir -m 0755 "$path"
         done
     fi
-    # Folders of an earlier config are emptied when their jobs have ended.
+    # Folders of an earlier config are emptied after their jobs have ended.
     lines=$folder
     if [ -e "$SCRATCH" ]; then
         while read -r path; do

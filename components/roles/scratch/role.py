@@ -1,7 +1,7 @@
-"""Room of a job's own on its node's disk: made before it, named by TMPDIR, removed after it.
+"""A scratch folder for each job on its node's disk: created before the job, in TMPDIR, removed after it.
 
-The scripts that Slurm runs are role health's (prolog-45-scratch, epilog-90-scratch); jobs are told by role fabric's
-task-prolog. All three read /etc/tailrack/scratch, which this role writes.
+Role health has the scripts that Slurm runs (prolog-45-scratch, epilog-90-scratch); role fabric's task-prolog sets
+TMPDIR. All three read /etc/tailrack/scratch, which this role writes.
 """
 
 from __future__ import annotations
@@ -11,5 +11,5 @@ from components.roles.role import Role
 
 
 def role(settings: ClusterSettings) -> Role:
-    """On every node, so that it goes where the config names no folder any more."""
+    """Return the role, for every node, so that nodes remove it when the config names no folder any more."""
     return Role("scratch", after=("health",), values={"SCRATCH_FOLDER": settings.scratch.folder})

@@ -157,10 +157,10 @@ def test_a_second_run_changes_nothing_and_another_folder_leaves_the_old_one_to_t
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("chmod 0777 $ROOT/raid", "can be written by others than root on a1 (mode 777)"),
+        ("chmod 0777 $ROOT/raid", "on a1 (mode 777), and could remove"),
         ("chmod 0777 $ROOT/raid; mkdir -m 0770 $ROOT/raid/tailrack-jobs", "(mode 770)"),
         ("mkdir $ROOT/other; rm -r $ROOT/raid; ln -s other $ROOT/raid", "raid is a link on a1"),
-        ("rm -r $ROOT/raid; echo >$ROOT/raid", "raid is no folder on a1"),
+        ("rm -r $ROOT/raid; echo >$ROOT/raid", "raid is not a folder on a1"),
         ("ln -s . $ROOT/raid/tailrack-jobs", "tailrack-jobs is a link on a1"),
     ],
 )
@@ -173,7 +173,7 @@ def test_a_folder_that_others_could_exchange_is_refused_before_it_is_used(node: 
 
 def test_a_disk_that_is_not_mounted_is_named(node: Shell) -> None:
     done = compute(node, "mnt/nvme", refused=True)
-    assert f"{node.root}/mnt is not there on a1" in done.stdout
+    assert f"{node.root}/mnt, the parent of the scratch folder nvme, does not exist on a1" in done.stdout
 
 
 def test_a_sticky_folder_of_everybodys_will_do(node: Shell) -> None:
