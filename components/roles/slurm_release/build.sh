@@ -8,7 +8,6 @@
 # SLURM_RELEASE_SHA256   checksum of its source
 # SLURM_RELEASE_OLDEST   oldest release that works for tailrack's nodes
 
-# Only root can enter.
 BUILD=$STATE_DIR/slurm-build
 BUILD_USER=tailrack-build
 BUILD_LOG=$LOG_DIR/slurm-build.log
@@ -124,7 +123,7 @@ make_root() {
     mv "$BUILD/made" "$BUILD/root/made"
 }
 
-# Print the number of parallel compilers: one per CPU, if memory allows.
+# One compiler per CPU, if memory allows.
 parallel_jobs() { awk -v cpus="$(nproc)" '$1 == "MemAvailable:" {n = int($2 / 700000); print n < 1 ? 1 : n < cpus ? n : cpus}' /proc/meminfo; }
 
 # Compile in the build's root, as the build account. The log is limited in size. Leave out debugger symbols and the

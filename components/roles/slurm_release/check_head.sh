@@ -6,13 +6,11 @@
 # SLURM_RELEASE           release that the machine will have
 # SLURM_RELEASE_WINDOWS   `release oldest`, one per line: the oldest release whose state and nodes each accepts
 
-# Print the version of the installed controller; nothing if there is none.
 installed_controller() {
     # shellcheck disable=SC2016  # read by dpkg-query
     dpkg-query -W -f='${db:Status-Status} ${Version}\n' slurmctld slurm-smd-slurmctld 2>/dev/null | sed -n 's/^installed //p'
 }
 
-# Print the oldest release that a release accepts.
 oldest_accepted() { awk -v release="$1" '$1 == release {print $2}' <<<"$SLURM_RELEASE_WINDOWS"; }
 
 # Print the newest release that accepts a release.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Find Slurm's installed packages by the source that they were built from. Part of tailrack-leave too.
 
-# Keeps apt from installing the distribution's Slurm, whatever is upgraded.
+# Keeps apt from installing the distribution's Slurm during upgrades.
 SLURM_PIN=/etc/apt/preferences.d/tailrack-slurm
 # The name of the installed release's package folder, in one line.
 SLURM_INSTALLED=/var/lib/tailrack/slurm-release

@@ -21,7 +21,7 @@ def role(settings: ClusterSettings) -> Role | None:
         values={
             "SLURM_RELEASE_FROM": address(slurm.release, slurm.release_source),
             "SLURM_RELEASE_OLDEST": OLDEST,
-            # Each release, and the oldest whose state and nodes it accepts.
+            # Each release, and the oldest release that it accepts.
             "SLURM_RELEASE_WINDOWS": [(each, oldest_accepted(each)) for each in RELEASES if each >= OLDEST],
         },
     )

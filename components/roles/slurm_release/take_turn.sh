@@ -1,5 +1,5 @@
 #!/bin/bash
-# Replace slurmd by another release on one node of the cluster at a time, whatever its stack. The controller keeps the
+# Replace slurmd by another release on one node of the cluster at a time, across all stacks. The controller keeps the
 # turn as a reservation of that node: no job starts there meanwhile, and running jobs continue. The turn of an
 # interrupted step ends on its own.
 
@@ -13,7 +13,7 @@ TURN_CONF=''
 
 controller_reached() { timeout 20 scontrol show config >/dev/null 2>&1; }
 
-# Print the node whose turn it is; nothing if it is no node's.
+# Print the node that has the turn.
 turn_holder() { timeout 20 scontrol -o show reservation "$TURN" 2>/dev/null | sed -nE 's/.* Nodes=([^ ]+) .*/\1/p'; }
 
 claim_turn() {

@@ -25,7 +25,8 @@ FACTS = {
 HEADER: dict[str, Value] = {
     "NODE_GPU_KIND": "", "NODE_GPU_COUNT": 0, "HEAD_SLURM_VERSION": "24.11.5-4", "HEAD_SLURM_OLDEST": "21.08",
     "HEAD_CGROUPS": False, "NODE_ADOPT": False, "TAILNET_CONTROL_URL": None, "NODE_TAKE_OVER": False,
-    "MUNGE_CLUSTER": "lab", "USERS_LINES": ["ada 6001 6001"], "NFS_EXPORTS_MOUNT": "/nowhere/shared", "NFS_EXPORTS_PATH": "/nowhere",
+    "MUNGE_CLUSTER": "lab", "USERS_LINES": ["ada 6001 6001"], "NFS_EXPORTS_MOUNT": "/nowhere/shared",
+    "NFS_EXPORTS_PATH": "/nowhere",
     "TAILNET_TAG": "tag:cluster", "BACKUP_HOST": "", "BACKUP_PORT": 22,
 }  # fmt: skip
 
@@ -150,7 +151,12 @@ def test_a_machine_without_any_slurm_is_stopped(gate: Gate, shell: Shell) -> Non
         ("23.11.4-1", "25.05.5-4", "24.05", "is too old for the controller's 25.05, which accepts 24.05 and newer"),
         ("23.02.7-1", "24.11.5-4", "23.02", "Slurm 23.02 is too old: dynamic nodes need 23.11 or newer"),
         ("22.05.8-4", "24.11.5-4", "23.02", "Slurm 22.05 is too old: dynamic nodes need 23.11 or newer"),
-        ("23.11.4-1", "25.11.2-1", "25.11", "older than the controller's 25.11, whose srun reaches only nodes of its own"),
+        (
+            "23.11.4-1",
+            "25.11.2-1",
+            "25.11",
+            "whose srun reaches only nodes of its own",
+        ),
         ("25.05.9-1", "25.11.2-1", "25.11", "Slurm 25.05 is older than the controller's 25.11"),
         ("25.05.1-1", "24.11.5-4", "23.02", "Slurm 25.05 is newer than the controller's 24.11"),
         ("25.11.2-1", "1:24.11.5-4", "23.02", "Slurm 25.11 is newer than the controller's 24.11"),
