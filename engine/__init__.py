@@ -1,7 +1,7 @@
 """A small engine for trials and tests: runs a Pulumi program of commands without the Pulumi CLI.
 
 It does the same as the CLI and pulumi-command's provider for `command:local:Command`, `command:remote:Command` and
-`command:remote:CopyToRemote`, aliases included, and reads the outputs of stacks of the same workspace. It has no policy,
-service backends, imports, refresh, targets, output of running commands, or other providers. It names everything in a
-program that it cannot run, and refuses to start.
+`command:remote:CopyToRemote`, aliases included, and reads the outputs of stacks of the same workspace. It has no
+policy, service backends, imports, refresh, targets, output of running commands, or other providers. It names everything
+in a program that it cannot run, and refuses to start.
 """

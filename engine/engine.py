@@ -34,8 +34,8 @@ class Engine:
     """One stack of the program in `folder`, with at most `parallel` commands at a time.
 
     `state_files` returns the state file of a stack by its name: of this stack, and of stacks whose outputs it reads.
-    Every method raises EngineError, before it changes anything, for a locked state, a wrong passphrase, resources that it
-    cannot run, and stacks that it cannot read. Failures of steps and of the program are in the summary.
+    Every method raises EngineError, before it changes anything, for a locked state, a wrong passphrase, resources that
+    it cannot run, and stacks that it cannot read. Failures of steps and of the program are in the summary.
     """
 
     folder: Path
