@@ -26,7 +26,7 @@ def test_the_head_node_is_asked_by_the_way_of_its_own_steps(host: SshHost) -> No
 
 
 def test_without_a_way_or_an_answer_it_is_said_where_to_ask(host: SshHost) -> None:
-    with pytest.raises(CliError, match="run tailrack nodes there"):
+    with pytest.raises(CliError, match="run `tailrack nodes` there"):
         over_ssh([made(host, "other")], "head", NOW)
     with pytest.raises(CliError, match="does not report its present state"):
         over_ssh([made(host)], "head", "echo no controller >&2; exit 1")

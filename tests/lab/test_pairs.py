@@ -97,7 +97,7 @@ def test_a_head_node_whose_srun_reaches_its_own_release_alone_refuses_an_older_n
     (failure,) = of_forky.up().failures
     assert failure.urn.endswith("::n1-check")
     said = " ".join(failure.message.split())
-    assert "Slurm 24.11 is older than the controller's 26.05, whose srun reaches nodes of its own" in said
+    assert "Slurm 24.11 is older than the controller's 26.05, whose srun reaches only nodes of its own release" in said
     assert "set tailrack:slurm.release: 26.05." in said
     # The lab's own Debian has the packages already.
     assert of_forky.attempt("n1", "systemctl is-active slurmd munge").stdout.split() == ["inactive", "inactive"]

@@ -140,7 +140,7 @@ def test_preflight_finds_nothing_wrong_with_healthy_nodes(cluster: Cluster) -> N
     assert paths == {
         "a1": ["b1 is reached through a relay"],
         "b1": ["head is reached through a relay"],
-        "head": ["a1 is reached direct"],
+        "head": ["a1 is reached directly"],
     }
     assert all(any(item["check"] == "MTU" for item in items) for items in found.values())
 

@@ -146,7 +146,8 @@ def test_a_name_that_is_taken_in_the_tailnet_is_refused_and_not_kept_under_anoth
     hosts(cluster).append(own_machine(cluster.lab, "n2"))
     (failure,) = cluster.up().failures
     assert (
-        "n2: step n2-join failed: the name n2 is taken in the tailnet; this machine was called n2-1" in failure.message
+        "n2: step n2-join failed: the name n2 is taken in the tailnet; this machine got the name n2-1"
+        in failure.message
     )
     eventually(lambda: "n2-1.lab.ts.net." not in peers(cluster), 10, "n2-1 is out of the tailnet")
     cluster.run("other", "tailscale logout")

@@ -224,7 +224,7 @@ def test_two_roles_that_report_one_fact_in_a_step_are_an_error() -> None:
 
 def test_a_key_of_slurm_conf_that_a_role_needs_is_refused_with_what_it_would_break() -> None:
     raw = {**LAB, "slurm": {"settings": {"taskprolog": "/mine"}}}
-    words = r"tailrack:slurm.settings.taskprolog: .*the network for NCCL and MPI.*take it out"
+    words = r"tailrack:slurm.settings.taskprolog: .*the network for NCCL and MPI.*remove it"
     with pytest.raises(ConfigError, match=words):
         parse(raw, base_dir=Path())
 

@@ -23,9 +23,9 @@ def test_another_name_is_refused_with_both_names_and_the_way_out(shell: Shell) -
     shell.write(NAMED, "lab|4711\n")
     done = asked(shell, "prod")
     assert done.returncode != 0
-    assert "made as 'lab'" in done.stdout
+    assert "created as 'lab'" in done.stdout
     assert "'prod'" in done.stdout
-    assert "next: write lab in tailrack:cluster.name again" in done.stdout
+    assert "next: set tailrack:cluster.name" in done.stdout
 
 
 @pytest.mark.parametrize("before", ["lab|1264", "lab\n", "lab", "", None])

@@ -311,7 +311,7 @@ def test_a_head_whose_slurm_is_too_old_is_stopped_as_well(gate: Gate, shell: She
         (lambda shell: shell.stub("id", "echo 1000"), "the login is not root, and sudo did not give root"),
         (lambda shell: shell.path("/run/systemd/system").rmdir(), "systemd does not run here"),
         (lambda shell: (shell.root / "stubs/apt-get").unlink(), "this is not Debian or Ubuntu"),
-        (lambda shell: shell.path("/dev/net/tun").unlink(), "there is no working "),
+        (lambda shell: shell.path("/dev/net/tun").unlink(), "/dev/net/tun does not work"),
     ],
     ids=["no root", "no systemd", "no apt", "no tun"],
 )

@@ -77,14 +77,14 @@ def test_the_first_script_that_fails_ends_it_and_is_named_with_its_words(shell: 
 def test_a_script_that_hangs_or_leaves_a_child_that_does_is_ended(shell: Shell) -> None:
     put(shell, "10-ours", "echo waiting for it; trap '' TERM; sleep 60 & sleep 60")
     assert run(shell, limit=1).returncode == 1
-    assert failure(shell)["what"] == "took longer than 1 s; its last words: waiting for it"
+    assert failure(shell)["what"] == "took longer than 1 s; its last output: waiting for it"
     assert "see 'journalctl -t tailrack-prolog' on a1" in str(failure(shell)["remedy"])
 
 
 def test_a_script_that_something_kills_was_killed_and_took_no_longer_than_it_may(shell: Shell) -> None:
     put(shell, "10-ours", "echo counting; kill -9 $$")
     assert run(shell).returncode == 1
-    assert failure(shell)["what"] == "was killed by a signal (KILL); its last words: counting"
+    assert failure(shell)["what"] == "was killed by a signal (KILL); its last output: counting"
 
 
 @pytest.mark.parametrize("status", [124, 255])

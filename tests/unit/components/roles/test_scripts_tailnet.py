@@ -106,7 +106,10 @@ def test_a_machine_in_a_tailnet_of_its_own_is_refused_with_both_ways_out(
     tailscale.shell.hurry()  # it is not Starting for ever
     done = request.getfixturevalue(phase)()
     assert done.returncode == 1
-    assert f"is in a tailnet already, as desk.example.ts.net, of the control server {OWN}; it is not" in done.stderr
+    assert (
+        f"is in a tailnet already, as desk.example.ts.net, of the control server {OWN}; tailrack does not"
+        in done.stderr
+    )
     assert "next: run 'tailscale logout' on a1; or, if that is the cluster's tailnet, set adopt: true" in done.stderr
     assert tailscale.asked == []
 
@@ -643,7 +646,7 @@ def test_a_join_after_which_names_do_not_resolve_fails_until_they_do(tailscale: 
     for _ in range(2):
         done = join()
         assert done.returncode == 1
-        assert "mirror.example.org resolved before, and does not now" in done.stderr
+        assert "mirror.example.org resolved before and does not now" in done.stderr
         assert "its DNS servers are 10.0.0.2" in done.stderr
     shell.write("/dns", "")
     assert join().returncode == 0
