@@ -10,7 +10,7 @@ PYTHON := .venv/bin/python
 STACK ?= dev
 RANDOM_TESTS = $$(grep -rlE --include="test_*.py" "import hypothesis|from hypothesis|tests\.chance" tests/unit)
 # The files whose phrases codespell checks (.codespell.txt, pyproject.toml).
-PROSE = README.md CONTRIBUTING.md Makefile docs cli __main__.py .ci .github
+PROSE = README.md CONTRIBUTING.md Makefile docs cli components stacks engine lab bench __main__.py .ci .github
 export STACK ENGINE COMMAND
 .PHONY: help setup setup-dev up preview drift outputs status diagnose images report floors shell trust down reap burst burst-down role lint prose test test-unit test-engine test-lab test-faults test-machines test-gpu bench
 

@@ -1,6 +1,6 @@
 """Seconds to read a config, and one that is twice as large: twice as many where the work is linear, four times if not.
 
-tests/unit/stacks/test_config_speed.py decides by lines of Python, which are the same on every machine. What C does in
+tests/unit/stacks/test_config_speed.py decides by lines of Python, which are the same on every machine. The work of C code in
 one line is in these seconds alone: copying lists, joining texts, comparing numbers with each of a list's. CPU seconds,
 the best of two. Nothing is judged.
 """

@@ -1,7 +1,7 @@
 """Cost of many hosts: `preview` of 64, 250 and 1,000, and `up` of 64 that answer at once, on loopback.
 
-Of each preview: wall seconds, CPU seconds and the largest memory of all its processes together, and which of them had
-the CPU. Of the program itself: where in it the CPU went. Of each `up`: wall seconds, and what of them is left when
+For each preview: wall seconds, CPU seconds and the largest memory of all its processes together, and which of them had
+the CPU. For the program: where its CPU time went. For each `up`: wall seconds, and what of them is left when
 the hosts' own work is taken off; the same with a host that refuses connections, and with one that accepts and says
 nothing. Wall seconds are worth something on a machine with nothing else to do: the load is printed. Nothing is judged.
 """

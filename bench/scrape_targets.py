@@ -45,7 +45,7 @@ GPU = "{0}, NVIDIA H200, 97, 120000, 143771, 61, 612.5, 0"
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one number of targets: see the head of this file. `samples` are those of one round."""
+    """Figures for one number of targets: see the head of this file. `samples` are those of one round."""
 
     targets: int
     spread_seconds: float

@@ -1,9 +1,9 @@
 """Time `up` on this machine, from nothing and unchanged, and the memory of the lab's containers.
 
 Each figure is printed with its ratio to a peer of the same run: the bare containers alone, made and removed without
-Slurm, tailnet or share; and an unchanged `up` of an empty program, which is the engine's own floor. Of the `up`
+Slurm, tailnet or share; and an unchanged `up` of an empty program, which is the engine's own floor. For the `up`
 from nothing each step's seconds are printed, the longest first: steps run side by side, so they add up to more than the
-whole. What accounting and health add to it is the difference to an `up` from nothing without them, which comes right
+whole. Their cost is the difference to an `up` from nothing without them, which comes right
 after it. Nothing is judged.
 """
 

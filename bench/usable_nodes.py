@@ -1,7 +1,7 @@
 """How long `up` takes until nodes are usable, machines that answer SSH given; and how long one more takes to join.
 
 The machines have the cluster's packages in them, are made before, and are hosts of a stack: containers of a lab, or,
-on a machine with many cores and no Docker, those that tests/gpu/run.sh makes. Of each `up`: the seconds from the first
+on a machine with many cores and no Docker, those that tests/gpu/run.sh makes. For each `up`: the seconds from the first
 look at a machine to the last node that Slurm gives jobs to, the steps by kind (the middle one and the longest), the
 critical path (each step with the one that it waited for), and how often slurmctld was reconfigured. Then the third
 node joins a cluster of two, and the thirty-third one of thirty-two that has come to rest: those have no part in it,

@@ -59,7 +59,7 @@ class Event:
 
 
 def command_of(inputs: Mapping[str, Any]) -> str:
-    """Return `create` of inputs, or the first trigger if there is none; empty if that is secret or unknown."""
+    """Return `create` of inputs, or the first trigger without one; empty if that is secret or unknown."""
     triggers = inputs.get("triggers")
     command = inputs.get("create", triggers[0] if isinstance(triggers, list) and triggers else "")
     return command if isinstance(command, str) and command not in (UNKNOWN, HIDDEN) else ""  # a secret is no str

@@ -11,7 +11,7 @@ from pathlib import Path
 def locked(path: Path, busy: Exception | None = None) -> Iterator[None]:
     """Hold an exclusive lock on the file `path`, and create it (mode 0600) and its folders if they are missing.
 
-    If another process holds the lock, raise `busy`, or wait if there is none. The kernel frees the lock when its owner
+    If another process holds the lock, raise `busy`, or wait if `busy` is None. The kernel frees the lock when its owner
     ends, also by SIGKILL.
     """
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,7 @@ BUILD_ENV = {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -trimpath", "GOGC":
 # The linker leaves the debuggers' tables out (-s -w), so they need not be made either: a fifth of the compilers' time.
 NO_TABLES = "all=-dwarf=false"
 
-# Tailscale's own switches (feature/featuretags of the module). What neither a cluster nor a test of one uses takes more
+# Tailscale's own switches (feature/featuretags of the module). Features that neither a cluster nor its tests use take more
 # than a third of the time of a first build. Everything of the network, of its relays and of logging in stays.
 LEFT_OUT = (
     *("acme", "appconnectors", "aws", "bird", "captiveportal", "capture", "clientupdate", "completion", "conn25"),

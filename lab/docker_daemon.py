@@ -1,4 +1,4 @@
-"""Connect to the Docker engine; install and start it if there is none."""
+"""Connect to the Docker engine; install and start it if it is missing."""
 
 import os
 import shutil

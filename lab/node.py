@@ -60,7 +60,7 @@ def up(client: docker.DockerClient, spec: NodeSpec) -> NodeAddress:
         client_key = ensure_client_key(spec.folder)
         container = find_container(client, name)
         if container is not None and not fits(container, spec, image):
-            say(f"node: {name} is of another kind or site; make it anew")
+            say(f"node: {name} is of another kind or site; creating it again")
             forget(container.remove, v=True, force=True)
             container = None
         if container is None:

@@ -143,7 +143,7 @@ def plan(
     interface   the interface for sockets; empty if jobs get one by default
     expected_interface   the interface that the job should use
     rdma        the RDMA that jobs may use (components/validation/expected.py)
-    fabric      by site, the interface of its own network, for the preflight
+    fabric      by site, the interface of its network, for the preflight
     preflight   the preflight's program, or empty
     """
     sites = {name: node.site for name, node in nodes.items()}

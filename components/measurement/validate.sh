@@ -249,7 +249,7 @@ measure() {
     ensure_file "$KEPT/$SCOPE.json" 0600 root:root "{$RESULT}"
 }
 
-# Print the stored result again; measure if there is none, as after BUSY.
+# Print the stored result again; measure if no result exists, as after BUSY.
 recall() {
     local kept
     if kept=$(kept_in "$KEPT/$SCOPE.json"); then RESULT=${kept:1:-1}; else up; fi

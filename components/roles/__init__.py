@@ -1,1 +1,1 @@
-"""What machines are made into, one folder a capability."""
+"""Capabilities of machines, one folder for each role."""

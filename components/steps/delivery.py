@@ -1,6 +1,6 @@
 """Copy the scripts of a machine's steps once, so that a step sends only its values.
 
-The CLI writes the whole state before and after each step, and the state has each input twice. Of an archive it keeps
+The CLI writes the whole state before and after each step, and the state has each input twice. For an archive it keeps
 only the path and the hash (docs/decisions/0013-scripts-by-digest.md).
 
 A script's file on the machine is named by its digest and is in the home of the steps' login, which may use sudo anyway.

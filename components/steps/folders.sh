@@ -29,7 +29,7 @@ give_folder() {
             "find out who made it ('ls -ld $path'), remove it, then run up again"
     fi
     if [ -d "$path" ] && [ "$(stat -c %U -- "$path")" != "$account" ]; then
-        # No other process can enter from now on. One that is inside can move nothing: -execdir runs in each file's
+        # No other process can enter from now on. A process inside can move nothing: -execdir runs in each file's
         # folder.
         take_folder 0700 "$path"
         find "$path" -xdev -mindepth 1 \( -type d -o \( -type f -o -type l \) -links 1 \) -execdir chown -h "$account:$account" -- {} +

@@ -48,7 +48,7 @@ lock_holder() {
     printf '%s%s' "${line#*: }" "${name:+ ($name)}"
 }
 
-# Run a command of apt or dpkg, and repeat it while other processes have a lock: no option of theirs waits for all
+# Run a command of apt or dpkg, and repeat it while other processes have a lock: none of their options waits for all
 # locks. Set APT_SAID to its last errors.
 when_unlocked() {
     local begin=$SECONDS status file holder last=''

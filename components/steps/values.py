@@ -20,7 +20,7 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True)
 class OutputField:
-    """One value of an Output that is a mapping, without an Output of its own."""
+    """One value of an Output that is a mapping, without a separate Output."""
 
     of: pulumi.Output[Any]
     name: str

@@ -14,7 +14,7 @@ import (
 // closes none, and TCP would send that word again for a quarter of an hour, in which the machine counted as online.
 const deaf = 45 * time.Second
 
-// listen opens a TCP port whose connections end when nobody is at their other end.
+// listen opens a TCP port whose connections end when no one is at their other end.
 func listen(address string) (net.Listener, error) {
 	config := net.ListenConfig{
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: deaf / 3, Interval: deaf / 9, Count: 6},

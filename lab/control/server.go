@@ -171,7 +171,7 @@ func (s *server) news(self *tailcfg.Node, peers []*tailcfg.Node, told map[tailcf
 	for _, peer := range peers {
 		delete(told, peer.ID)
 	}
-	// Whoever is left has gone.
+	// All clients have gone.
 	for id := range told {
 		response.PeersRemoved = append(response.PeersRemoved, id)
 	}

@@ -40,7 +40,7 @@ type savedState struct {
 	Nodes     []*tailcfg.Node
 }
 
-// openTailnet reads the tailnet in the file path, or starts a new one where there is none.
+// openTailnet reads the tailnet in the file path, or starts a new one if the file does not exist.
 func openTailnet(path, suffix string) (*tailnet, error) {
 	t := &tailnet{path: path, suffix: suffix, changed: make(chan struct{}), polls: map[tailcfg.NodeID]int{}}
 	text, err := os.ReadFile(path)
@@ -91,7 +91,7 @@ func (t *tailnet) member(nodeKey key.NodePublic) bool {
 }
 
 // join adds a machine or, where its machine key is known, gives it its new node key. The address is the machine's
-// for as long as it stays a member, and no other's after it left. A machine that is made anew under the name of one
+// for as long as it stays a member, and no other's after it left. A machine that is created again under the name of one
 // that is offline takes that one's place; under the name of one that is online it is called name-1.
 func (t *tailnet) join(machine key.MachinePublic, request *tailcfg.RegisterRequest) {
 	t.mu.Lock()
@@ -180,7 +180,7 @@ func (t *tailnet) poll(nodeKey key.NodePublic, step int) {
 	t.publish()
 }
 
-// view returns copies of the member with a node key (nil if there is none) and of the others by number, and a channel
+// view returns copies of the member with a node key (nil without one) and of the others by number, and a channel
 // that is closed at the next change.
 func (t *tailnet) view(nodeKey key.NodePublic) (self *tailcfg.Node, peers []*tailcfg.Node, changed <-chan struct{}) {
 	t.mu.Lock()

@@ -18,7 +18,7 @@ import (
 )
 
 // serveTLS runs the relay (DERP) on port 443, with a certificate made for tests, which its clients do not check.
-// A client that has lost its control server comes there too, for two minutes and whatever port it was told: only its
+// A client that has lost its control server comes there too, for two minutes and whatever port it received: only its
 // handshake shows which of the servers it means.
 func serveTLS(servers ...*server) error {
 	listener, err := listen(":443")
@@ -59,7 +59,7 @@ func meant(r *http.Request, private key.MachinePrivate) bool {
 	return err == nil
 }
 
-// relayMap is what nodes are told about the relay and the STUN server on the host called name.
+// relayMap describes the relay and the STUN server on the host called name to nodes.
 func relayMap(name string) *tailcfg.DERPMap {
 	return &tailcfg.DERPMap{Regions: map[int]*tailcfg.DERPRegion{1: {
 		RegionID: 1, RegionCode: "lab", RegionName: "lab",

@@ -2,7 +2,7 @@
 # First process of a machine that looks like a real one; systemd takes over from it.
 #
 # Docker mounts its own /etc/hostname, /etc/hosts and /etc/resolv.conf over a container's. A real machine's are plain
-# files or links, that its tools replace, and whoever replaces a mount fails. So what Docker says is taken over once,
+# files or links, that its tools replace, and replacing a mount fails. So Docker's content is copied once,
 # and its mounts go, at every start.
 set -eu
 

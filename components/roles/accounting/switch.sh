@@ -6,7 +6,7 @@
 ACCOUNTING_LINES=$SLURM_SERVICES/accounting/slurm.conf
 CLUSTER_NAME_FILE=/var/lib/slurm/slurmctld/clustername
 
-# Register steps of nodes reconfigure slurmctld too. Optional services have a lock of their own.
+# Register steps of nodes reconfigure slurmctld too. Optional services have a separate lock.
 take_files_lock() {
     exec 8>"$PRIVATE_DIR/tailrack.lock"
     flock -w "$LOCK_WAIT" 8 || fail "another step has held $PRIVATE_DIR/tailrack.lock for ${LOCK_WAIT}s" \

@@ -34,7 +34,7 @@ closed_ports() {
     printf '%s' "$ports"
 }
 
-# Succeed if the cluster installed the SSH server on a machine whose steps are local: nobody reached it by SSH before.
+# Succeed if the cluster installed the SSH server on a machine whose steps are local: no one used SSH there before.
 sshd_is_for_the_tailnet() { [ -e "$HERE_FILE" ] && sshd_came_with_us; }
 
 firewall_machine() {

@@ -156,7 +156,7 @@ def _backup() -> Sequence[Metric]:
         return ()
     fields = dict(line.split("=", 1) for line in BACKUP.read_text(encoding="utf-8").splitlines() if "=" in line)
     done = fields.get("done", "")
-    text = "Time of the last backup of the head node; 0 if there is none."
+    text = "Time of the last backup of the head node; 0 without one."
     return [Metric("tailrack_backup_timestamp_seconds", text, [({}, int(done) if done.isdecimal() else 0)])]
 
 

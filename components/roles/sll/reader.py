@@ -30,7 +30,7 @@ _SOCKET_FD = 3
 
 
 def main(_: object) -> int:
-    """Run until nobody has watched for a minute."""
+    """Run until no one has watched for a minute."""
     folder = os.environ.get("RUNTIME_DIRECTORY", "")
     if os.environ.get("LISTEN_FDS") != "1" or not folder:
         print("tailrack: tailrack-live.socket starts this program when a user runs 'sll'", file=sys.stderr)

@@ -53,7 +53,7 @@ class Watch:
         return self._last
 
     def first(self) -> Snapshot:
-        """Wait for the first snapshot. Raise SlurmError if there is none."""
+        """Wait for the first snapshot. Raise SlurmError if none arrives."""
         end = time.monotonic() + FIRST_SECONDS
         while (seen := self.latest()) is None or not (seen["time"] or seen["error"]):
             if time.monotonic() > end:

@@ -4,7 +4,7 @@
 #
 # POOL_OWNER   the pool of this step, empty for the cluster's stack
 
-# Print the pool of the node with a name, or `-` for the cluster's stack; nothing if there is none or POOL_OWNER has it.
+# Print the pool of the node with a name, or `-` for the cluster's stack; nothing if no node has the name or POOL_OWNER has it.
 other_owner_of_node() {
     local path owner
     for path in "$SLURM_NODES/$1" "$SLURM_POOLS"/*/; do
