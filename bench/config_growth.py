@@ -1,8 +1,8 @@
 """Seconds to read a config, and one that is twice as large: twice as many where the work is linear, four times if not.
 
-tests/unit/stacks/test_config_speed.py decides by lines of Python, which are the same on every machine. The work of C code in
-one line is in these seconds alone: copying lists, joining texts, comparing numbers with each of a list's. CPU seconds,
-the best of two. Nothing is judged.
+tests/unit/stacks/test_config_speed.py counts executed lines of Python, which are the same on every machine. Only these
+seconds include the work of C code in one line: copying lists, joining texts, comparing numbers with each item of a list.
+CPU seconds, the best of two. Nothing is judged.
 """
 
 from __future__ import annotations

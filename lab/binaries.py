@@ -26,8 +26,8 @@ BUILD_ENV = {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -trimpath", "GOGC":
 # The linker leaves the debuggers' tables out (-s -w), so they need not be made either: a fifth of the compilers' time.
 NO_TABLES = "all=-dwarf=false"
 
-# Tailscale's own switches (feature/featuretags of the module). Features that neither a cluster nor its tests use take more
-# than a third of the time of a first build. Everything of the network, of its relays and of logging in stays.
+# Tailscale's own switches (feature/featuretags of the module). Features that neither a cluster nor its tests use take
+# more than a third of a first build's time. Networking, relays and logging in stay.
 LEFT_OUT = (
     *("acme", "appconnectors", "aws", "bird", "captiveportal", "capture", "clientupdate", "completion", "conn25"),
     *("debugportmapper", "doctor", "drive", "flashappliance", "identityfederation", "kube", "netlog", "portlist"),
