@@ -1,7 +1,7 @@
 """Seconds to read a config, and one that is twice as large: twice as many where the work is linear, four times if not.
 
-tests/unit/stacks/test_config_speed.py counts executed lines of Python, which are the same on every machine. Only these
-seconds include the work of C code in one line: copying lists, joining texts, comparing numbers with each item of a list.
+tests/unit/stacks/test_config_speed.py counts executed lines of Python, which are the same on every machine. These
+seconds include the work of C code in one line: copying lists, joining texts, comparing numbers with items of a list.
 CPU seconds, the best of two. Nothing is judged.
 """
 
