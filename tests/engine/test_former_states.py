@@ -107,15 +107,16 @@ def test_a_stack_of_an_earlier_version_is_brought_up_without_making_or_undoing_a
 
     trial.up()
     assert operations(trial) == foretold
-    assert names(trial) == {current_name(name) for name in before}
+    # Earlier versions read their own outputs by a resource, which the program no longer has.
+    assert names(trial) == {current_name(name) for name in before} - {"last-run"}
     assert trial.up() == {}, "nothing is left to do"
 
 
 def test_a_node_that_goes_with_the_new_version_is_undone_by_its_step_of_the_earlier_name(trial: Trial) -> None:
     trial.edit(lambda sections: sections["tailrack:sites"].pop())
     text = trial.preview()[1]
-    assert "**Machines:** `gamma0` goes." in text
-    assert "# jobs on gamma0 may go on for " in text
+    assert "**Machines:** `gamma0` removed." in text
+    assert "# jobs on gamma0 may continue for " in text
     trial.up()
     assert operations(trial)["delete"] >= {"gamma0-gate", "gamma0-member"}
     assert not [name for name in names(trial) if name.startswith("gamma0") or current_name(name) != name]

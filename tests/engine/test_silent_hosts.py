@@ -82,7 +82,7 @@ def test_a_silent_host_among_many_is_named_the_others_are_done_and_up_again_goes
     assert (
         said == f"gamma1 (127.0.0.1:{port}) accepts connections but does not answer (no SSH banner in 0.5 s, 3 times)"
     )
-    assert "take gamma1 out of the config; then run up again" in following
+    assert "or remove gamma1 from the config; then run up again" in following
     failed = [event.name for event in events if event.kind == "failed"]
     assert failed == ["gamma1-scripts"]
     assert again.ok, again.failures
