@@ -119,7 +119,7 @@ class Bench:
     def _deployment(self, nodes: int) -> Deployment:
         # The head node is one of them.
         site = {"name": "rack", "kind": "hosts", "hosts": self._hosts[:nodes]}
-        of_head = {"name": HEAD, "site": "rack", "compute": "root-of-any-node-is-root-here"}
+        of_head = {"name": HEAD, "site": "rack", "compute": True, "accept_root_risk": True}
         self._config["config"] |= {"tailrack:sites": [site], "tailrack:head": of_head, **self._machines.config}
         self._config["config"]["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
         # Ranks on all nodes of a lab would keep its cores from the nodes that come for minutes.

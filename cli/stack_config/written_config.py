@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from components.settings.cluster import COMPUTES
+from components.settings.cluster import OLD_COMPUTES
 from lab.profiles.machine import PROFILES
 from stacks.config.model import POOL
 from stacks.sites import KINDS
@@ -71,7 +71,7 @@ class WrittenConfig:
 
     @property
     def head_computes(self) -> bool:
-        return any(head.get("compute") == COMPUTES for head in self.mappings("tailrack:head"))
+        return any(head.get("compute") in (True, OLD_COMPUTES) for head in self.mappings("tailrack:head"))
 
     @property
     def head_in_lab(self) -> bool:

@@ -4,19 +4,23 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from components.settings.section import Section, key, named
-from components.settings.types import FreeText, NodeName, check_name, refuse
+from components.settings.draft import Draft
+from components.settings.problems import Report
+from components.settings.section import Section, key, named, yes_no
+from components.settings.types import FreeText, NodeName, check_name
 
-COMPUTES = "root-of-any-node-is-root-here"
-"""The value of the head node's `compute` that runs jobs there: it names a risk that no test can remove."""
+OLD_COMPUTES = "root-of-any-node-is-root-here"
+"""The value of the head node's `compute` that accepted the risk before 0.2."""
+_RISK = (
+    "root of any compute node has Slurm's key and can become root of every machine with slurmd, so also of a "
+    "head node that runs jobs, with its share, its SSH authority and, at a local site, your account"
+)
 
 
 def _computes(value: object) -> bool:
-    if value is True:
-        refuse("does not accept the risk")
-    if value is False or value == COMPUTES:
-        return value is not False
-    raise ValueError("neither false nor the accepting text")
+    if isinstance(value, bool) or value == OLD_COMPUTES:
+        return bool(value)
+    raise ValueError("neither true nor false")
 
 
 class Cluster(Section):
@@ -78,13 +82,21 @@ class Head(Section):
         default=None,
     )
     compute: Annotated[bool, BeforeValidator(_computes)] = key(
-        f"`{COMPUTES}` runs jobs on the head node too. Root of any compute node can then become root of the head node "
-        "([security.md](security.md#the-trust-domain))",
-        wants=f"false, or the text {COMPUTES}",
-        breaks=(
-            "root of any compute node has Slurm's key and can become root of every machine with slurmd, so also of a "
-            "head node that runs jobs, with its share, its SSH authority and, at a local site, your account"
-        ),
-        fix=f"write false or remove the key, or write {COMPUTES} to accept this",
+        "true runs jobs on the head node too, with `accept_root_risk`",
+        wants="true or false",
+        breaks="tailrack would not know which one you want",
+        fix="write true or false without quotes",
         default=False,
     )
+    accept_root_risk: bool = yes_no(
+        "true accepts that root of any compute node can become root of a head node that runs jobs "
+        "([security.md](security.md#the-trust-domain))",
+        default=False,
+    )
+
+
+def check_head(head: Draft, report: Report) -> None:
+    """Report a head node that runs jobs although the config does not accept the risk."""
+    if head.raw.get("compute") is True and head.value("accept_root_risk") is not True:
+        fix = "write false or remove the key, or write accept_root_risk: true beside it to accept this"
+        report.add(head.path_of("compute"), "true does not accept the risk", _RISK, fix)

@@ -16,7 +16,7 @@ from components.roles.slurm.files import MAX_NODE_COUNT
 from components.roles.slurm.settings import check_slurm
 from components.roles.tailnet.checks import Sites, check_tailnet
 from components.roles.users.settings import check_users
-from components.settings.cluster import COMPUTES, Head
+from components.settings.cluster import Head, check_head
 from components.settings.draft import Draft, suggest
 from components.settings.money import too_much
 from components.settings.problems import ROOT, Report, child_path, show_name, show_names
@@ -56,6 +56,7 @@ def check(config: Draft, report: Report) -> None:
     storage = Draft(ROOT + "storage", Storage) if pool else config.section("storage")
     if not pool:
         logins = {node.login: node.place for node in listed_nodes if node.login is not None}
+        check_head(head, report)
         _check_some_node_computes(sites, nodes, report)
         check_users(config.items("users"), logins, report)
         check_storage(storage, logins, report)
@@ -229,7 +230,8 @@ def _check_some_node_computes(sites: Sequence[Draft], nodes: Sequence[Claim], re
     lists = {name for kind in KINDS.values() for name, key in keys_of(kind.model).items() if key.many}
     readable = all(_kind(site) and lists & site.raw.keys() <= site.values.keys() for site in sites)
     if sites and readable and not any(node.compute or node.name is None for node in nodes):
-        fix = f"add a pool or a host, or let the head node run jobs (compute: {COMPUTES} in tailrack:head)"
+        way = "compute: true and accept_root_risk: true in tailrack:head"
+        fix = f"add a pool or a host, or let the head node run jobs ({way})"
         report.add(ROOT + "sites", "no node runs jobs", "every job would wait forever", fix)
 
 

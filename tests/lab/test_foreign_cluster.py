@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from components.settings.cluster import COMPUTES
 from engine.events import Summary
 from lab.profiles.machine import CLASHING_UID
 from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
@@ -25,7 +24,7 @@ BACKUP = "/var/lib/tailrack/backup"
 def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
     """The head node alone, and nothing set up yet."""
     made = make_cluster("c1")
-    made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": COMPUTES}
+    made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": True, "accept_root_risk": True}
     made.config["tailrack:sites"] = [{"name": "rack", "kind": "hosts", "hosts": [own_machine(made.lab, "head")]}]
     made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
     made.config["tailrack:validation"]["floors_gb_per_s"] = {}

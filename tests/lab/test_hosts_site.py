@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import pytest
 
-from components.settings.cluster import COMPUTES
 from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
 
 # What a machine must not have any more when it has left. Each line's command fails where it is still there.
@@ -33,7 +32,7 @@ def machines(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTes
     """A stack of two bare machines at one site, nothing set up yet."""
     made = make_cluster("h1")
     head = own_machine(made.lab, "head", bare=True)
-    made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": COMPUTES}
+    made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": True, "accept_root_risk": True}
     made.config["tailrack:sites"] = [
         {"name": "rack", "kind": "hosts", "hosts": [head, own_machine(made.lab, "n1", bare=True)]}
     ]

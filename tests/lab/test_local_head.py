@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from components.roles.tailnet.settings import Tailnet
-from components.settings.cluster import COMPUTES
 from tests.lab.cluster import ClusterUnderTest, as_user, dev_config, eventually, own_machine
 from tests.lab.inside import PLACE, PROGRAM, bring_program
 from tests.lab.test_hosts_site import CLEAN_NODE, left_over
@@ -65,7 +64,7 @@ def desktop(make_cluster: Callable[[str], ClusterUnderTest]) -> Desktop:
     # With the cluster's tag, by which other machines know it by its name.
     options = f"--advertise-tags={Tailnet.model_fields['tag'].default} --auth-key=tskey-none --hostname=desk"
     lab.run("desk", f"tailscale up --force-reauth --login-server={URL} {options}")
-    config["tailrack:head"] = {"name": "desk", "site": "home", "compute": COMPUTES}
+    config["tailrack:head"] = {"name": "desk", "site": "home", "compute": True, "accept_root_risk": True}
     config["tailrack:tailnet"]["control_url"] = URL
     config["tailrack:validation"]["floors_gb_per_s"] = {}
     config["tailrack:sites"] = [

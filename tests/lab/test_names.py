@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 import pytest
 
-from components.settings.cluster import COMPUTES
 from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
 
 NODES = ("head", "s1", "late")
@@ -24,7 +23,7 @@ def machines(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTes
     head = own_machine(made.lab, "head", like="cloud")
     server = own_machine(made.lab, "s1", like="server")
     own_machine(made.lab, "late", like="cloud")
-    made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": COMPUTES}
+    made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": True, "accept_root_risk": True}
     # The cloud machines of the rack have a second network, which the server has not.
     made.config["tailrack:sites"] = [
         {"name": "rack", "kind": "hosts", "hosts": [head]},

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import pytest
 
-from components.settings.cluster import COMPUTES
 from lab.debian import find_mirrors
 from lab.distributions import OTHERS
 from lab.errors import LabError
@@ -27,7 +26,7 @@ def cluster_of(make: Make, stack: str, head: Like, nodes: dict[str, Like]) -> Cl
     """A stack of a head node that computes and others, each of a distribution, with nothing set up yet."""
     made = make(stack)
     hosts = [own_machine(made.lab, name, like=like) for name, like in {"head": head, **nodes}.items()]
-    made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": COMPUTES}
+    made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": True, "accept_root_risk": True}
     made.config["tailrack:sites"] = [{"name": "rack", "kind": "hosts", "hosts": hosts, "fabric": "tailnet"}]
     made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
     made.config["tailrack:validation"]["floors_gb_per_s"] = {}

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from components.settings.cluster import COMPUTES
 from lab.identity import control_name
 from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
 
@@ -24,7 +23,7 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
     """A head node that computes too, and node n1."""
     made = make_cluster("h2")
     hosts = [own_machine(made.lab, name) for name in ("head", "n1")]
-    made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": COMPUTES}
+    made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": True, "accept_root_risk": True}
     made.config["tailrack:sites"] = [{"name": "rack", "kind": "hosts", "hosts": hosts}]
     made.config["tailrack:tailnet"]["control_url"] = URL
     made.config["tailrack:validation"]["floors_gb_per_s"] = {}

@@ -12,7 +12,6 @@ from datetime import datetime
 import pytest
 
 from components.roles.role import Value
-from components.settings.cluster import COMPUTES
 from components.steps.command_line import render_script
 from components.steps.composition import Functions
 from lab.identity import network_name
@@ -537,6 +536,6 @@ def test_root_of_a_node_is_root_of_a_head_node_that_computes_and_of_no_other(clu
         assert cluster.run("head", "sinfo -h -N -p all -o %N").split() == ["a1"]
         assert cluster.run_as("ada", "head", "srun hostname").split() == ["a1"]
     finally:
-        cluster.config["tailrack:head"]["compute"] = COMPUTES
+        cluster.config["tailrack:head"] |= {"compute": True, "accept_root_risk": True}
     cluster.up_ok()
     assert sorted(cluster.run_as("ada", "head", "srun -N2 hostname").split()) == ["a1", "head"]

@@ -7,8 +7,6 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from components.settings.cluster import COMPUTES
-
 RawConfig = dict[str, Any]
 """A stack config as YAML gives it: sections by key, without `tailrack:`."""
 
@@ -23,7 +21,7 @@ HOST_KEY = _HOST_PAIR.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.O
 
 LAB: RawConfig = {
     "cluster": {"name": "lab"},
-    "head": {"name": "head", "site": "cloud-a", "compute": COMPUTES},
+    "head": {"name": "head", "site": "cloud-a", "compute": True, "accept_root_risk": True},
     "sites": [
         {"name": "cloud-a", "kind": "lab", "pools": [{"name": "a", "count": 1}]},
         {"name": "cloud-b", "kind": "lab", "pools": [{"name": "b", "count": 1}]},

@@ -21,7 +21,6 @@ from cli.pulumi.deployment import Deployment
 from cli.pulumi.find_engine import Found
 from cli.pulumi.workspace import PROJECT, CliError, Workspace
 from cli.stack_config.written_config import WrittenConfig
-from components.settings.cluster import COMPUTES
 from components.steps.label import StepLabel
 from engine.events import Failure, Summary
 from tests.unit.configs import HOST_KEY, HOSTS, LAB, RawConfig
@@ -116,7 +115,7 @@ def test_a_job_is_started_by_the_way_that_the_head_node_has(tmp_path: Path, monk
     ("computes", "there", "job"),
     [
         (False, nodes(head="one", a1="one"), "srun hostname"),
-        (COMPUTES, nodes(head="one", a1="one"), "srun -N2 hostname"),
+        (True, nodes(head="one", a1="one"), "srun -N2 hostname"),
         (False, nodes(head="one", a1="two", a2="two"), "srun -N2 hostname"),
         (False, nodes(head="one", a1="one", b1="two"), "srun -N2 --switches=2 hostname"),
     ],

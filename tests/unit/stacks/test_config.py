@@ -13,7 +13,6 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from components.settings.cluster import COMPUTES
 from components.settings.types import Gpu
 from stacks.config import ConfigError, StackConfig, from_pulumi, load, parse, reference
 from stacks.sites.hosts.model import HostNode, HostsSite
@@ -94,9 +93,15 @@ def test_a_hosts_site_gives_its_machines_with_the_head_among_them(folder: Path) 
 
 def test_a_head_that_computes_is_a_compute_node_too(folder: Path) -> None:
     raw = yaml.safe_load(HOSTS)
-    raw["head"]["compute"] = COMPUTES
+    raw["head"] |= {"compute": True, "accept_root_risk": True}
     config = parse(raw, base_dir=folder, secret_keys=frozenset({"tailnet"}))
     assert [node.compute for node in config.nodes()] == [True, True]
+
+
+def test_the_text_by_which_earlier_versions_accepted_the_risk_of_a_head_node_that_computes_is_still_read() -> None:
+    raw = yaml.safe_load(LAB)
+    raw["head"] = {"name": "head", "site": "cloud-a", "compute": "root-of-any-node-is-root-here"}
+    assert parse(raw, base_dir=Path()).head.compute is True
 
 
 def test_what_is_left_out_has_its_documented_default(folder: Path) -> None:

@@ -19,7 +19,6 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from components.settings.cluster import COMPUTES
 from stacks.config import ConfigError, parse
 
 GOOD = """
@@ -66,7 +65,11 @@ def hosts_site(*changes: str) -> str:
     site = {"name": "rack", "kind": "hosts", "hosts": hosts}
     url = {"control_url": "https://headscale.example.org"}
     return yaml.safe_dump(
-        {"sites": [site], "head": {"name": "box1", "site": "rack", "compute": COMPUTES}, "tailnet": url}
+        {
+            "sites": [site],
+            "head": {"name": "box1", "site": "rack", "compute": True, "accept_root_risk": True},
+            "tailnet": url,
+        }
     )
 
 
@@ -225,7 +228,7 @@ def bad_cases() -> list[Bad]:
             "no node to run on is refused",
             pools("[]"),
             "sites",
-            ("no node runs jobs", "compute: root-of-any-node-is-root-here"),
+            ("no node runs jobs", "compute: true and accept_root_risk: true"),
         ),
         Bad(
             "a head node that computes without a word of the risk is refused with the risk and both ways out",
@@ -235,14 +238,14 @@ def bad_cases() -> list[Bad]:
                 "true",
                 "root of any compute node",
                 "root of every machine with slurmd",
-                "write false or remove the key, or write root-of-any-node-is-root-here",
+                "write false or remove the key, or write accept_root_risk: true beside it",
             ),
         ),
         Bad(
             "other words about a head node that computes are refused",
             'head: {name: h, site: one, compute: "yes"}',
             "head.compute",
-            ("'yes' is not false, or the text root-of-any-node-is-root-here",),
+            ("'yes' is not true or false",),
         ),
         Bad(
             "a site without nodes is refused",
@@ -1149,7 +1152,10 @@ def test_one_mistake_gives_one_problem(bad: Bad, key_folder: Path) -> None:
             "validation": {"floors_gb_per_s": {"one": 1}},
         },
         {"head": {"name": "NAME", "site": "one"}, "cluster": {"name": "lab", "repair": {"b": "1"}}},
-        {"head": {"name": "NAME", "site": "one", "compute": COMPUTES}, "validation": {"nodes": ["b"]}},
+        {
+            "head": {"name": "NAME", "site": "one", "compute": True, "accept_root_risk": True},
+            "validation": {"nodes": ["b"]},
+        },
     ],
 )
 def test_a_name_that_is_none_is_shown_as_a_value_wherever_it_is_offered(

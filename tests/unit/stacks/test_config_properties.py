@@ -9,7 +9,6 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.settings.cluster import COMPUTES
 from components.settings.types import RESERVED_NAMES
 from stacks.config import ConfigError, StackConfig, from_pulumi, parse
 
@@ -43,7 +42,8 @@ def valid_configs(draw: st.DrawFn) -> dict[str, Any]:
         "head": {
             "name": draw(names.map(lambda name: f"{name}-h")),
             "site": draw(st.sampled_from(site_names)),
-            "compute": draw(st.sampled_from([False, COMPUTES])),
+            "compute": draw(st.booleans()),
+            "accept_root_risk": True,
         },
         "sites": sites,
         "users": [{"name": f"u{uid}", "uid": uid} for uid in uids],

@@ -10,7 +10,6 @@ import asyncssh
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from components.settings.cluster import COMPUTES
 from stacks.config import ConfigError, StackConfig, parse
 from stacks.sites.hosts.model import HostConfig, PresetName
 from stacks.sites.hosts.presets import PRESETS
@@ -26,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
 def config(folder: Path, **site: Any) -> StackConfig:
     raw = {
         "cluster": {"name": "prod"},
-        "head": {"name": "n1", "site": "rack", "compute": COMPUTES},
+        "head": {"name": "n1", "site": "rack", "compute": True, "accept_root_risk": True},
         "sites": [{"name": "rack", "kind": "hosts", **site}],
         "users": [{"name": "ada", "uid": 6001}],
         "tailnet": {"auth_key": AUTH_KEY},
@@ -208,7 +207,7 @@ def test_the_same_address_behind_another_bastion_is_another_machine(folder: Path
 
     raw = {
         "cluster": {"name": "prod"},
-        "head": {"name": "n1", "site": "east", "compute": COMPUTES},
+        "head": {"name": "n1", "site": "east", "compute": True, "accept_root_risk": True},
         "users": [{"name": "ada", "uid": 6001}],
         "tailnet": {"auth_key": AUTH_KEY},
     }

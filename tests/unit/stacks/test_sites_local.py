@@ -16,7 +16,6 @@ from cli.output.remedies import with_remedies
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.find_engine import Found
 from cli.pulumi.workspace import PROJECT, Workspace
-from components.settings.cluster import COMPUTES
 from components.steps.command_line import whole_command
 from components.steps.label import StepLabel
 from engine.events import Failure, Summary
@@ -40,7 +39,7 @@ def config(monkeypatch: pytest.MonkeyPatch) -> RawConfig:
     """The cluster of hosts, its head node this machine, which computes and has a GPU. Root runs the program."""
     monkeypatch.setattr("os.geteuid", lambda: 0)
     raw = copy.deepcopy(HOSTS)
-    raw["head"] = {"name": "door", "site": "home", "compute": COMPUTES}
+    raw["head"] = {"name": "door", "site": "home", "compute": True, "accept_root_risk": True}
     (rack,) = raw["sites"]
     rack["hosts"] = rack["hosts"][1:3]
     raw["sites"] = [{"name": "home", "kind": "local", "gpu": "rtx4090:1", "features": ["desk"]}, rack]
