@@ -100,7 +100,7 @@ def test_a_head_that_computes_is_a_compute_node_too(folder: Path) -> None:
 
 def test_the_text_by_which_earlier_versions_accepted_the_risk_of_a_head_node_that_computes_is_still_read() -> None:
     raw = yaml.safe_load(LAB)
-    raw["head"] = {"name": "head", "site": "cloud-a", "compute": "root-of-any-node-is-root-here"}
+    raw["head"] |= {"compute": "root-of-any-node-is-root-here"}
     assert parse(raw, base_dir=Path()).head.compute is True
 
 
