@@ -26,18 +26,18 @@ YAML_USERS = 20_000
 
 def seconds(work: Callable[[], object]) -> float:
     """CPU seconds of a piece of work, the best of some turns."""
-    found = []
+    times = []
     for _ in range(TURNS):
         begun = time.process_time()
         work()
-        found.append(time.process_time() - begun)
-    return min(found)
+        times.append(time.process_time() - begun)
+    return min(times)
 
 
-def show(what: str, number: int, work: Callable[[int], Callable[[], object]]) -> None:
+def show(label: str, number: int, work: Callable[[int], Callable[[], object]]) -> None:
     """Print a line of the table. work   the function to time, for a number of items"""
     once, twice = seconds(work(number)), seconds(work(2 * number))
-    print(f"  {what:28} {number:7,} {once:7.2f} s {twice:7.2f} s   twice/once {twice / once:.2f}")
+    print(f"  {label:28} {number:7,} {once:7.2f} s {twice:7.2f} s   twice/once {twice / once:.2f}")
 
 
 def main() -> None:
@@ -55,8 +55,8 @@ def main() -> None:
             return partial(read_yaml, file)
 
         print("to read a config, and one that is twice as large:")
-        for what, (count, config) in SIZES.items():
-            show(what, LARGER * count, partial(config_of, config))
+        for label, (count, config) in SIZES.items():
+            show(label, LARGER * count, partial(config_of, config))
         show("users in YAML", YAML_USERS, file_of)
 
 

@@ -36,8 +36,8 @@ IMAGE = "/export/tools.sqsh"
 
 def on(deployment: Deployment, node: str, command: str, text: str = "") -> str:
     """Run a command as root on a node, with a text on its stdin; return its stdout, or raise CalledProcessError."""
-    words = ["docker", "exec", "-i", container_name(deployment.lab, node), "bash", "-c", command]
-    return subprocess.run(words, input=text, check=True, capture_output=True, text=True).stdout
+    docker_command = ["docker", "exec", "-i", container_name(deployment.lab, node), "bash", "-c", command]
+    return subprocess.run(docker_command, input=text, check=True, capture_output=True, text=True).stdout
 
 
 def seconds_of(work: Callable[[], object]) -> float:
@@ -47,11 +47,11 @@ def seconds_of(work: Callable[[], object]) -> float:
     return time.monotonic() - begun
 
 
-def starts(deployment: Deployment, words: str, rounds: int = ROUNDS) -> float:
+def starts(deployment: Deployment, options: str, rounds: int = ROUNDS) -> float:
     """The median of a job on a1 that does nothing, in seconds as `srun` takes them on the head node."""
-    job = f"time -p srun --quiet -w a1 {words} true"
-    told = [on(deployment, "head", f"su - ada -c {shlex.quote(job)} 2>&1") for _ in range(rounds)]
-    return statistics.median(float(text.partition("real ")[2].split()[0]) for text in told)
+    job = f"time -p srun --quiet -w a1 {options} true"
+    outputs = [on(deployment, "head", f"su - ada -c {shlex.quote(job)} 2>&1") for _ in range(rounds)]
+    return statistics.median(float(text.partition("real ")[2].split()[0]) for text in outputs)
 
 
 def insist(summary: Any) -> None:
@@ -69,7 +69,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         file, events = Path(folder) / f"Pulumi.{STACK}.yaml", list[Event]()
 
-        def deployment(wanted: dict[str, Any]) -> Deployment:
+        def open_deployment(wanted: dict[str, Any]) -> Deployment:
             file.write_text(json.dumps(wanted), encoding="utf-8")
             events.clear()
             return Deployment(
@@ -78,33 +78,33 @@ def main() -> None:
                 events.append,
             )
 
-        made = deployment(config)
-        lab_commands.prepare(made.written.profiles)
+        deployment = open_deployment(config)
+        lab_commands.prepare(deployment.written.profiles)
         try:
-            insist(made.up())
+            insist(deployment.up())
             script = (PROJECT / "tests/lab/container_image.sh").read_text(encoding="utf-8")
-            on(made, "head", f"bash -s -- {IMAGE}", script)
+            on(deployment, "head", f"bash -s -- {IMAGE}", script)
             staged = copy.deepcopy(config)
             staged["config"]["tailrack:containers"] = {"images": [{"name": "tools", "source": IMAGE}]}
-            made = deployment(staged)
-            insist(made.up())
+            deployment = open_deployment(staged)
+            insist(deployment.up())
             imported = next(event.seconds for event in events if event.kind == "done" and event.name == "head-services")
             nodes = ("head", "a1", "b1")
-            copied = seconds_of(lambda: [on(made, node, "systemctl start tailrack-containers") for node in nodes])
-            bare = starts(made, "")
+            copied = seconds_of(lambda: [on(deployment, node, "systemctl start tailrack-containers") for node in nodes])
+            bare = starts(deployment, "")
             figures = {
                 "import and publish (step head-services)": imported,
                 "copy to three nodes, far one over the relay": copied,
-                "unpacked from the share": starts(made, "--container-image=/shared/containers/images/tools.sqsh"
+                "unpacked from the share": starts(deployment, "--container-image=/shared/containers/images/tools.sqsh"
                                                   " --container-name=fresh$RANDOM", 3),
-                "by staged name": starts(made, "--container-image=tools"),
-                "in a container that is there": starts(made, "--container-image=tools --container-name=kept"),
+                "by staged name": starts(deployment, "--container-image=tools"),
+                "in a container that is there": starts(deployment, "--container-image=tools --container-name=kept"),
             }  # fmt: skip
         finally:
-            made.destroy()
-            lab_commands.clear_away(made.lab)
-    for what, seconds in figures.items():
-        print(f"{what:45}{seconds:7.2f} s   {seconds / bare:6.1f} x the bare job ({bare:.2f} s)")
+            deployment.destroy()
+            lab_commands.clear_away(deployment.lab)
+    for label, seconds in figures.items():
+        print(f"{label:45}{seconds:7.2f} s   {seconds / bare:6.1f} x the bare job ({bare:.2f} s)")
 
 
 if __name__ == "__main__":

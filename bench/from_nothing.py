@@ -41,8 +41,8 @@ def go(folder: Path) -> None:
 
 def debian_base(folder: Path) -> None:
     """Make a base system, and leave it there."""
-    words = ["debootstrap", "--variant=minbase", USUAL.release, str(folder / "root"), debian.find_mirrors().main]
-    run(words, root=True)
+    command = ["debootstrap", "--variant=minbase", USUAL.release, str(folder / "root"), debian.find_mirrors().main]
+    run(command, root=True)
 
 
 def packages(folder: Path) -> None:

@@ -65,10 +65,10 @@ class Use:
 
 def counters(container: Any) -> tuple[float, int]:
     """CPU seconds so far, and bytes that are not cache, of a container."""
-    told = container.stats(stream=False)
-    kinds = told["memory_stats"]["stats"]
+    stats = container.stats(stream=False)
+    kinds = stats["memory_stats"]["stats"]
     # Names of the first and of the second version of cgroups.
-    return told["cpu_stats"]["cpu_usage"]["total_usage"] / 1e9, kinds.get("total_rss", kinds.get("anon", 0))
+    return stats["cpu_stats"]["cpu_usage"]["total_usage"] / 1e9, kinds.get("total_rss", kinds.get("anon", 0))
 
 
 def shares(container: Any) -> tuple[dict[str, float], Counter[str]]:
@@ -94,10 +94,10 @@ def look(container: Any) -> Use:
     return Use(100 * (after - before) / lasted, memory, cpu_of, memory_of)
 
 
-def tell(what: str, use: Use) -> None:
+def tell(label: str, use: Use) -> None:
     """Print the result."""
     print(
-        f"  {what:28} {use.cpu:5.2f} % of a core   {use.memory / 2**20:6.0f} MiB   load {os.getloadavg()[0]:.1f}",
+        f"  {label:28} {use.cpu:5.2f} % of a core   {use.memory / 2**20:6.0f} MiB   load {os.getloadavg()[0]:.1f}",
         flush=True,
     )
 
@@ -125,9 +125,9 @@ def ask_once(container: Any) -> None:
     login = ["su", "-", "ada", "-c"]
     container.exec_run([*login, "sll --json"])
     ask = f"{MLFLOW} -c 'import mlflow; print(mlflow.search_experiments()[0].name)'"
-    told = container.exec_run([*login, f"MLFLOW_TRACKING_URI=http://$(tailscale ip -4):5000 {ask}"])
-    if told.exit_code:
-        raise SystemExit(told.output.decode())
+    result = container.exec_run([*login, f"MLFLOW_TRACKING_URI=http://$(tailscale ip -4):5000 {ask}"])
+    if result.exit_code:
+        raise SystemExit(result.output.decode())
 
 
 def main() -> None:

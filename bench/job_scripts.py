@@ -53,12 +53,12 @@ def install(root: Path) -> None:
 
 def seconds(program: Path, environment: dict[str, str]) -> float:
     """The median of some turns. Raises CalledProcessError where the program fails: the machine is not well."""
-    found = []
+    times = []
     for _ in range(TURNS):
         begun = time.perf_counter()
         subprocess.run([program], env=environment, check=True, capture_output=True, timeout=60)
-        found.append(time.perf_counter() - begun)
-    return statistics.median(found)
+        times.append(time.perf_counter() - begun)
+    return statistics.median(times)
 
 
 def main() -> None:

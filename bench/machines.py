@@ -22,8 +22,8 @@ Host = dict[str, Any]
 
 def cpu_of(file: Path) -> float:
     """Seconds of the CPU that a control group has had, by its cpu.stat."""
-    told = dict(line.split() for line in file.read_text().splitlines())
-    return int(told["usage_usec"]) / 1e6
+    counters = dict(line.split() for line in file.read_text().splitlines())
+    return int(counters["usage_usec"]) / 1e6
 
 
 class Machines(Protocol):
@@ -66,9 +66,9 @@ class Containers:
 
     def _containers(self) -> list[Container]:
         client = docker.from_env()
-        found: list[Container] = client.containers.list(filters={"label": f"{LABEL}={self._lab}"})
+        containers: list[Container] = client.containers.list(filters={"label": f"{LABEL}={self._lab}"})
         client.close()
-        return found
+        return containers
 
     def cpu_seconds(self) -> dict[str, float]:
         taken = dict[str, float]()

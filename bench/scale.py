@@ -45,13 +45,13 @@ PARTS = ("pulumi", "google/protobuf", "asyncio", "stacks", "components", "engine
 class Watched:
     """Run a command and sum the use of all its processes: `wall` and `cpu` seconds, `peak` bytes, `by_program`."""
 
-    def __init__(self, words: Sequence[str], folder: Path, environment: dict[str, str]) -> None:
+    def __init__(self, command: Sequence[str], folder: Path, environment: dict[str, str]) -> None:
         self.peak, self._seconds, self._ended = 0, dict[int, tuple[str, float]](), threading.Event()
         begun, before = time.monotonic(), _children_seconds()
         with (
             tempfile.TemporaryFile() as output,
             subprocess.Popen(
-                words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+                command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
             ) as process,
         ):
             watcher = threading.Thread(target=self._watch, args=(process.pid,))
@@ -90,9 +90,9 @@ def _tree(root: int) -> Iterator[tuple[int, str, float, int]]:
             name, _, rest = (folder / "stat").read_text(encoding="utf-8").partition("(")[2].rpartition(")")
         except OSError:  # it has ended
             continue
-        words = rest.split()
-        rows[int(folder.name)] = (name, (int(words[11]) + int(words[12])) / ticks, int(words[21]) * page)
-        parents.setdefault(int(words[1]), []).append(int(folder.name))
+        fields = rest.split()
+        rows[int(folder.name)] = (name, (int(fields[11]) + int(fields[12])) / ticks, int(fields[21]) * page)
+        parents.setdefault(int(fields[1]), []).append(int(folder.name))
     waiting = [root]
     while waiting:
         pid = waiting.pop()
@@ -103,8 +103,8 @@ def _tree(root: int) -> Iterator[tuple[int, str, float, int]]:
 
 def engines() -> list[str]:
     """The engines that there are here."""
-    there = shutil.which("pulumi") and shutil.which("pulumi-resource-command")
-    return ["cli", "inprocess"] if there else ["inprocess"]
+    cli = shutil.which("pulumi") and shutil.which("pulumi-resource-command")
+    return ["cli", "inprocess"] if cli else ["inprocess"]
 
 
 @contextmanager
@@ -112,16 +112,16 @@ def workspace(addresses: Sequence[tuple[str, int]], private_key: str, host_key: 
     """A stack of hosts, gone afterwards."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        made = Workspace(PROJECT, STACK, write_config(folder, addresses, private_key, host_key), folder / "state")
-        made.prepare()
+        stack = Workspace(PROJECT, STACK, write_config(folder, addresses, private_key, host_key), folder / "state")
+        stack.prepare()
         prepare_home(folder / "home", folder / "own")
-        yield made
+        yield stack
 
 
-def environment_of(made: Workspace) -> dict[str, str]:
+def environment_of(stack: Workspace) -> dict[str, str]:
     """Variables for a process that works on it."""
-    home = str(made.root.parent / "home")
-    return {**os.environ, **made.environment(), "PULUMI_HOME": home, "PYTHONPATH": str(PROJECT)}
+    home = str(stack.root.parent / "home")
+    return {**os.environ, **stack.environment(), "PULUMI_HOME": home, "PYTHONPATH": str(PROJECT)}
 
 
 def engine_of(folder: Path) -> Engine:
@@ -143,24 +143,24 @@ def previews() -> None:
     private, public = login.export_private_key().decode(), " ".join(host.export_public_key().decode().split()[:2])
     for count in COUNTS:
         addresses = [(f"10.9.{number // 250}.{number % 250}", 22) for number in range(count)]
-        with workspace(addresses, private, public) as made:
-            environment = environment_of(made)
+        with workspace(addresses, private, public) as stack:
+            environment = environment_of(stack)
             for engine in engines():
-                words = [sys.executable, "-c", INPROCESS.format("preview_here"), str(made.folder)]
+                command = [sys.executable, "-c", INPROCESS.format("preview_here"), str(stack.folder)]
                 if engine == "cli":
                     common = ["--stack", STACK, "--non-interactive"]
                     subprocess.run(
                         ["pulumi", "stack", "init", *common[1:]],
-                        cwd=made.folder,
+                        cwd=stack.folder,
                         env=environment,
                         check=False,
                         capture_output=True,
                     )
-                    words = ["pulumi", "preview", *common, "--parallel", str(PARALLEL)]
-                tell_preview(count, engine, Watched(words, made.folder, environment))
+                    command = ["pulumi", "preview", *common, "--parallel", str(PARALLEL)]
+                tell_preview(count, engine, Watched(command, stack.folder, environment))
             if count == PROFILED:
-                words = [sys.executable, "-c", INPROCESS.format("profile_here"), str(made.folder)]
-                subprocess.run(words, cwd=PROJECT, env=environment, check=False)
+                command = [sys.executable, "-c", INPROCESS.format("profile_here"), str(stack.folder)]
+                subprocess.run(command, cwd=PROJECT, env=environment, check=False)
 
 
 def tell_preview(count: int, engine: str, run: Watched) -> None:
@@ -181,9 +181,9 @@ def profile_here(folder: str) -> None:
     profile.runcall(preview_here, folder)
     spent: defaultdict[str, float] = defaultdict(float)
     calls = Counter[str]()
-    for (file, _, name), (_, count, own, _, _) in pstats.Stats(profile).stats.items():  # type: ignore[attr-defined]
+    for (file, _, name), (_, count, own_seconds, _, _) in pstats.Stats(profile).stats.items():  # type: ignore[attr-defined]
         part = next((part for part in PARTS if f"/{part}/" in file), "the rest of Python")
-        spent[part] += own
+        spent[part] += own_seconds
         calls[name] += count
     whole = sum(spent.values())
     shares = ", ".join(
@@ -211,7 +211,7 @@ def silent() -> Iterator[int]:
 def ups() -> None:
     """Measure `up` of hosts that answer at once, all of them well, and with a dead one among them."""
     kinds = {"all well": None, "one refuses": refusing, "one says nothing": silent}
-    for what, dead in kinds.items():
+    for kind, dead in kinds.items():
         for engine in engines():
             with play(ENDPOINTS - (dead is not None)) as played:
                 if dead is None:
@@ -219,22 +219,22 @@ def ups() -> None:
                 else:
                     with dead() as port:
                         run = up(engine, played, [*played.ports[:5], port, *played.ports[5:]])
-            tell_up(what, engine, run, played)
+            tell_up(kind, engine, run, played)
 
 
 def up(engine: str, played: Played, ports: Sequence[int]) -> Watched:
     """Run `up` of a new stack with the command line."""
-    with workspace([("127.0.0.1", port) for port in ports], played.private_key, played.host_key) as made:
-        words = [sys.executable, "-m", "cli", "--stack", STACK, "--engine", engine]
-        words += ["--config-file", str(made.config_file), "--state-dir", str(made.root), "up"]
-        return Watched(words, PROJECT, environment_of(made))
+    with workspace([("127.0.0.1", port) for port in ports], played.private_key, played.host_key) as stack:
+        command = [sys.executable, "-m", "cli", "--stack", STACK, "--engine", engine]
+        command += ["--config-file", str(stack.config_file), "--state-dir", str(stack.root), "up"]
+        return Watched(command, PROJECT, environment_of(stack))
 
 
-def tell_up(what: str, engine: str, run: Watched, played: Played) -> None:
+def tell_up(kind: str, engine: str, run: Watched, played: Played) -> None:
     """Print the cost of an `up` and the number of nodes that reached their last step."""
     done = sum(name.endswith("-node") for name, _, _ in played.asked)
     print(
-        f"  {what:16} {engine:9} {run.wall:6.1f} s  without the hosts' own {played.busy_seconds:4.1f} s "
+        f"  {kind:16} {engine:9} {run.wall:6.1f} s  without the hosts' own {played.busy_seconds:4.1f} s "
         f"{run.wall - played.busy_seconds:6.1f} s  CPU {run.cpu:6.1f} s  {run.peak / 1e6:5.0f} MB  "
         f"{done} nodes of {ENDPOINTS - 1} done  load {os.getloadavg()[0]:.1f}",
         flush=True,

@@ -73,24 +73,24 @@ def answer() -> str:
     """One node's answer: of a real exporter, and of tailrack's readers."""
     port = free_port()
     with ended(["prometheus-node-exporter", f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"]):
-        said = wait(lambda: get(port, "/metrics")).decode()
+        exporter_text = wait(lambda: get(port, "/metrics")).decode()
     peers = {f"100.64.0.{number}": f"node-{number}" for number in range(1, PEERS)}
     status = {
         address: {"TailscaleIPs": [address], "RxBytes": 10**9, "TxBytes": 10**9, "Active": True, "CurAddr": "x"}
         for address in peers
     }
-    own = [
+    own_metrics = [
         *gpu_figures("\n".join(GPU.format(number) for number in range(GPUS))),
         *tailnet_figures(json.dumps({"Peer": status}), peers),
     ]
-    return said + exposition(own)
+    return exporter_text + exposition(own_metrics)
 
 
 def variants(text: str) -> list[bytes]:
     """The answer with other values each time, packed as an exporter packs it."""
 
     def other(each: int) -> str:
-        return re.sub(r"(?m)(?<= )(\d[\d.e+]*)$", lambda found: f"{float(found[1]) + each}", text)
+        return re.sub(r"(?m)(?<= )(\d[\d.e+]*)$", lambda match: f"{float(match[1]) + each}", text)
 
     return [gzip.compress(other(each).encode(), 1) for each in range(VARIANTS)]
 
@@ -133,10 +133,10 @@ def played(text: str) -> Iterator[int]:
 
 
 @contextmanager
-def ended(words: list[str]) -> Iterator[int]:
+def ended(command: list[str]) -> Iterator[int]:
     """A program that runs meanwhile; its number."""
     with subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
         try:
             yield process.pid
@@ -149,8 +149,8 @@ def wait(look: Any) -> Any:
     began = time.monotonic()
     while time.monotonic() < began + LIMIT_SECONDS:
         with suppress(OSError):
-            if found := look():
-                return found
+            if value := look():
+                return value
         time.sleep(0.1)
     raise TimeoutError(f"nothing within {LIMIT_SECONDS} s")
 
@@ -164,16 +164,16 @@ def configuration(folder: Path, own_port: int, nodes_port: int) -> str:
         "timeout: 10s", f"timeout: {ROUND_SECONDS}s"
     )
     script = (FOLDER / "monitoring" / "services.sh").read_text(encoding="utf-8")
-    words = ["bash", "-c", f"{script}\nTARGETS_DIR=$1; scrape_job node $2", "-", str(folder), str(nodes_port)]
+    command = ["bash", "-c", f"{script}\nTARGETS_DIR=$1; scrape_job node $2", "-", str(folder), str(nodes_port)]
     accepted = {**os.environ, "MONITORING_ACCEPTED": metric_relabel_configs().replace(HEAD, "head")}
-    return text + "\n" + subprocess.run(words, check=True, capture_output=True, text=True, env=accepted).stdout
+    return text + "\n" + subprocess.run(command, check=True, capture_output=True, text=True, env=accepted).stdout
 
 
 def used(process: int) -> tuple[float, int]:
     """CPU seconds and bytes of memory of a process."""
-    words = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    seconds = (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
-    return seconds, int(words[21]) * os.sysconf("SC_PAGE_SIZE")
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return seconds, int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def measure(count: int, folder: Path, nodes_port: int) -> Cost:
@@ -183,13 +183,13 @@ def measure(count: int, folder: Path, nodes_port: int) -> Cost:
         target = [{"targets": [f"127.0.1.{number}"], "labels": {"instance": f"node-{number}", "site": "rack"}}]
         (folder / f"node-{number}.json").write_text(json.dumps(target), encoding="utf-8")
     (folder / "prometheus.yml").write_text(configuration(folder, port, nodes_port), encoding="utf-8")
-    words = ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data-{count}"]
+    command = ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data-{count}"]
 
     def value(expression: str) -> float:
-        said = json.loads(get(port, f"/api/v1/query?query={urllib.parse.quote(expression)}"))["data"]["result"]
-        return float(said[0]["value"][1]) if said else 0.0
+        samples = json.loads(get(port, f"/api/v1/query?query={urllib.parse.quote(expression)}"))["data"]["result"]
+        return float(samples[0]["value"][1]) if samples else 0.0
 
-    with ended([*words, f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"]) as process:
+    with ended([*command, f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"]) as process:
         wait(lambda: value('sum(up{job="node"})') == count)
         before, _ = used(process)
         # This adds no load to the measurement: the program's own queries come afterwards.

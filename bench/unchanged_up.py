@@ -44,10 +44,10 @@ assert Engine(here, "dev", lambda stack: here / "state.json", config, lambda eve
 """
 
 
-def seconds_of(words: list[str], folder: Path, environment: dict[str, str]) -> float:
+def seconds_of(command: list[str], folder: Path, environment: dict[str, str]) -> float:
     """Run a command in folder and return the seconds it took. Raises CalledProcessError when it fails."""
     begun = time.monotonic()
-    subprocess.run(words, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
     return time.monotonic() - begun
 
 
@@ -74,15 +74,15 @@ def main() -> None:
             seconds_of(["pulumi", "stack", "init", "dev"], folder, environment)
             seconds_of(runs["CLI without its preview"], folder, environment)
         seconds_of(runs["engine"], folder, environment)
-        times: dict[str, list[float]] = {who: [] for who in runs}
+        times: dict[str, list[float]] = {runner: [] for runner in runs}
         for _ in range(ROUNDS):
-            for who, words in runs.items():
-                times[who].append(seconds_of(words, folder, environment))
-    best = {who: min(seconds) for who, seconds in times.items()}
+            for runner, command in runs.items():
+                times[runner].append(seconds_of(command, folder, environment))
+    best = {runner: min(seconds) for runner, seconds in times.items()}
     print(f"unchanged up of {COUNT} resources:")
-    for who, seconds in best.items():
-        ratio = f", engine/{who} {best['engine'] / seconds:.2f}" if who != "engine" else ""
-        print(f"  {who:24} {seconds:6.2f} s{ratio}")
+    for runner, seconds in best.items():
+        ratio = f", engine/{runner} {best['engine'] / seconds:.2f}" if runner != "engine" else ""
+        print(f"  {runner:24} {seconds:6.2f} s{ratio}")
     if "CLI" not in runs:
         print("  NOT COMPARED: there is no pulumi CLI with its command provider on PATH")
 

@@ -97,8 +97,8 @@ def engine() -> str:
 def memory_mb(lab: str) -> float:
     """Memory of all containers of a lab, in MB (10^6 bytes), as Docker counts it."""
     client = docker.from_env()
-    found = client.containers.list(filters={"label": f"tailrack.lab={lab}"})
-    used = [cast(dict[str, Any], container.stats(stream=False))["memory_stats"]["usage"] for container in found]
+    containers = client.containers.list(filters={"label": f"tailrack.lab={lab}"})
+    used = [cast(dict[str, Any], container.stats(stream=False))["memory_stats"]["usage"] for container in containers]
     return float(sum(used)) / 1e6
 
 
@@ -114,10 +114,10 @@ def main() -> None:
     def quiet(event: Event) -> None:
         del event
 
-    found = find_engine(engine())
-    print(found.why)
+    runner = find_engine(engine())
+    print(runner.why)
     workspace = Workspace(PROJECT, STACK, stack_config(PROJECT, "dev"), ROOT / "bench")
-    deployment = Deployment(workspace, found, keep)
+    deployment = Deployment(workspace, runner, keep)
     lab_commands.prepare(deployment.written.profiles)
     alone = containers_alone()
     with tempfile.TemporaryDirectory() as folder:
@@ -128,7 +128,7 @@ def main() -> None:
         memory = memory_mb(deployment.lab)
         down = seconds_of(lambda: insist(deployment.destroy()))
         with tempfile.TemporaryDirectory() as folder:
-            bare = Deployment(Workspace(PROJECT, STACK, without_services(Path(folder)), ROOT / "bench"), found, quiet)
+            bare = Deployment(Workspace(PROJECT, STACK, without_services(Path(folder)), ROOT / "bench"), runner, quiet)
             without = seconds_of(lambda: insist(bare.up()))
             insist(bare.destroy())
     finally:

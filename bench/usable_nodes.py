@@ -150,8 +150,8 @@ class Bench:
 
     def reconfigured(self) -> int:
         """Return how often slurmctld was reconfigured since it started."""
-        said = self._machines.says(HEAD, "journalctl -u slurmctld -o cat --no-pager")
-        return said.count("Processing Reconfiguration Request")
+        log = self._machines.says(HEAD, "journalctl -u slurmctld -o cat --no-pager")
+        return log.count("Processing Reconfiguration Request")
 
     def tell_up(self, nodes: int) -> None:
         """Print the times of an `up` of `count` nodes."""
@@ -188,9 +188,9 @@ class Bench:
             before = self.reconfigured()
             parts = self.up(nodes)
             calls = self.reconfigured() - before
-        own = [part for part in parts if part.name.startswith(f"n{nodes - 1}-")]
-        taken = max(part.ended for part in own) - min(part.begun for part in own)
-        steps = ", ".join(f"{part.kind} {part.seconds:.1f}" for part in own)
+        node_parts = [part for part in parts if part.name.startswith(f"n{nodes - 1}-")]
+        taken = max(part.ended for part in node_parts) - min(part.begun for part in node_parts)
+        steps = ", ".join(f"{part.kind} {part.seconds:.1f}" for part in node_parts)
         # Those of its own it would have anywhere; the others' are of machines that share its cores.
         joins, head = (self._cpu[name] for name in (f"n{nodes - 1}", HEAD))
         print(
@@ -201,11 +201,11 @@ class Bench:
         )
 
 
-def counts(words: Sequence[str], place: int, default: tuple[int, ...]) -> tuple[int, ...]:
+def counts(argv: Sequence[str], place: int, default: tuple[int, ...]) -> tuple[int, ...]:
     """The numbers in a word with commas between, or the default."""
-    if words[place : place + 1] == ["none"]:
+    if argv[place : place + 1] == ["none"]:
         return ()
-    return tuple(map(int, words[place].split(","))) if len(words) > place and words[place] else default
+    return tuple(map(int, argv[place].split(","))) if len(argv) > place and argv[place] else default
 
 
 def main() -> None:
