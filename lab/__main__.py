@@ -14,9 +14,9 @@ from lab.profiles.machine import PROFILES
 from lab.spec import NetworkSpec, NodeSpec, PoolSpec, parse
 
 
-def main(words: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None) -> int:
     """Run one command; return the exit status."""
-    arguments = _parser().parse_args(words)
+    arguments = _parser().parse_args(argv)
     try:
         result = _command(arguments)
     except (LabError, DockerException, RequestException) as error:

@@ -105,8 +105,8 @@ def build(folder: Path) -> Binaries:
     return built
 
 
-def _go(*words: str) -> str:
-    return run(["go", *words], env=BUILD_ENV, cwd=MODULE, hint=NO_GO)
+def _go(*arguments: str) -> str:
+    return run(["go", *arguments], env=BUILD_ENV, cwd=MODULE, hint=NO_GO)
 
 
 if __name__ == "__main__":

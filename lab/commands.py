@@ -10,24 +10,24 @@ from lab.errors import LabError
 
 
 def run(
-    words: Sequence[str],
+    command: Sequence[str],
     *,
     root: bool = False,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     hint: str = "",
 ) -> str:
-    """Run `words` (as root, by sudo where needed, if `root`) and return its stdout.
+    """Run `command` (as root, by sudo where needed, if `root`) and return its stdout.
 
     `env` is added to this process's environment. Raises LabError with the last lines of its output, and `hint`.
     """
     if root and os.geteuid() != 0:
         if shutil.which("sudo") is None:
-            raise LabError(f"`{words[0]}` needs root and there is no sudo; run this as root")
-        words = ["sudo", "-n", *(f"{key}={value}" for key, value in (env or {}).items()), *words]
+            raise LabError(f"`{command[0]}` needs root and there is no sudo; run this as root")
+        command = ["sudo", "-n", *(f"{key}={value}" for key, value in (env or {}).items()), *command]
     try:
         done = subprocess.run(
-            list(words),
+            list(command),
             env={**os.environ, **(env or {})},
             cwd=cwd,
             text=True,
@@ -35,10 +35,10 @@ def run(
             check=False,
         )
     except FileNotFoundError as error:
-        raise LabError(f"`{words[0]}` is not installed{hint and '; ' + hint}") from error
+        raise LabError(f"`{command[0]}` is not installed{hint and '; ' + hint}") from error
     if done.returncode != 0:
         tail = " | ".join((done.stdout + done.stderr).strip().splitlines()[-5:])
-        raise LabError(f"`{' '.join(words[:4])}` failed ({done.returncode}): {tail}{hint and '; ' + hint}")
+        raise LabError(f"`{' '.join(command[:4])}` failed ({done.returncode}): {tail}{hint and '; ' + hint}")
     return done.stdout
 
 

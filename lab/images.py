@@ -72,50 +72,50 @@ def ensure_images(client: docker.DockerClient, wanted: Iterable[str], cache: Pat
 
     Raises LabError when a program or an image does not build.
     """
-    known = tags()
+    images = tags()
     if all(_exists(client, tag) for tag in wanted):
         return  # without waiting for builds of other images
     with locked(cache / "image.lock"):
         missing = [tag for tag in dict.fromkeys(wanted) if not _exists(client, tag)]
-        layers = [tag for tag in missing if _is_layer(tag, known)]
+        layers = [tag for tag in missing if _is_layer(tag, images)]
         first = [tag for tag in missing if tag not in layers]
-        if layers and known.bare not in first and not _exists(client, known.bare):
-            first.append(known.bare)
+        if layers and images.bare not in first and not _exists(client, images.bare):
+            first.append(images.bare)
         if first:
-            _build_first(client, first, known, cache)
+            _build_first(client, first, images, cache)
         for tag in layers:
-            _build_profile(client, tag, known, cache)
+            _build_profile(client, tag, images, cache)
 
 
-def _like(tag: str, known: Images) -> machine.Like:
+def _like(tag: str, images: Images) -> machine.Like:
     """Return the profile of an image's machines."""
-    return next((like for like in machine.PROFILES if known.profiles[like] == tag), "")
+    return next((like for like in machine.PROFILES if images.profiles[like] == tag), "")
 
 
-def _is_layer(tag: str, known: Images) -> bool:
+def _is_layer(tag: str, images: Images) -> bool:
     """Whether an image stands on the bare one, as those do that look like a machine of the usual distribution."""
-    like = _like(tag, known)
+    like = _like(tag, images)
     return like != "" and distribution_of(like) == USUAL
 
 
-def _build_first(client: docker.DockerClient, wanted: list[str], known: Images, cache: Path) -> None:
+def _build_first(client: docker.DockerClient, wanted: list[str], images: Images, cache: Path) -> None:
     """Build images that stand on none of the lab's.
 
     Go and packages have nothing to do with each other, nor have those of two distributions.
     """
-    machines = [tag for tag in wanted if tag != known.control]
+    machines = [tag for tag in wanted if tag != images.control]
     # The helper for mounts is made of the usual one's packages on all.
-    roots = dict.fromkeys([USUAL, *(distribution_of(_like(tag, known)) for tag in machines)] if machines else [])
+    roots = dict.fromkeys([USUAL, *(distribution_of(_like(tag, images)) for tag in machines)] if machines else [])
     with ThreadPoolExecutor(1 + len(roots)) as aside:
         programs = aside.submit(binaries.ready, cache)
         packages = dict(zip(roots, aside.map(lambda of: install_packages(client, cache, of), roots), strict=True))
         built = programs.result()
     for tag in wanted:
-        if tag == known.control:
+        if tag == images.control:
             _build_control(client, tag, built, cache)
         else:
-            own = packages[distribution_of(_like(tag, known))]["cluster" if tag == known.node else "system"]
-            _build_node(client, tag, own, packages[USUAL]["helper"], built, cache)
+            node_packages = packages[distribution_of(_like(tag, images))]["cluster" if tag == images.node else "system"]
+            _build_node(client, tag, node_packages, packages[USUAL]["helper"], built, cache)
 
 
 def _exists(client: docker.DockerClient, tag: str) -> bool:
@@ -165,12 +165,12 @@ def _build_node(
         _build(client, tag, Path(context), arguments={"PACKAGES": packages, "HELPER": helper})
 
 
-def _build_profile(client: docker.DockerClient, tag: str, known: Images, cache: Path) -> None:
-    like = _like(tag, known)
+def _build_profile(client: docker.DockerClient, tag: str, images: Images, cache: Path) -> None:
+    like = _like(tag, images)
     with tempfile.TemporaryDirectory(dir=cache, prefix=f"{like}-") as context:
         for file in _profile_files(like):
             shutil.copy(file, context)
-        _build(client, tag, Path(context), arguments={"BASE": known.bare, **_profile_arguments()})
+        _build(client, tag, Path(context), arguments={"BASE": images.bare, **_profile_arguments()})
 
 
 def _build(

@@ -83,8 +83,8 @@ def join(client: docker.DockerClient, spec: PoolSpec) -> LabNetwork:
             network = find_network(client, spec.lab, site)
             owner = network.attrs["Labels"].get(POOL_LABEL, "") if network else spec.pool
             if owner != spec.pool:
-                whose = f"of pool {owner}" if owner else "of the cluster"
-                raise LabError(f"the lab has a site {site} {whose} already; give that of {spec.pool} another name")
+                holder = f"of pool {owner}" if owner else "of the cluster"
+                raise LabError(f"the lab has a site {site} {holder} already; give that of {spec.pool} another name")
         key = ensure_client_key(spec.folder)
         networks = {
             site: _ensure_network(client, spec.lab, site, subnet, spec.pool) for site, subnet in spec.sites.items()
@@ -137,8 +137,8 @@ def find_network(client: docker.DockerClient, lab: str, site: str) -> Network | 
 def _of_pools(client: docker.DockerClient, lab: str, pool: str = "") -> dict[str, Network]:
     """Return the networks that pools, or one of them, have added to a lab, by name."""
     label = f"{POOL_LABEL}={pool}" if pool else POOL_LABEL
-    found = client.networks.list(filters={"label": [f"{LABEL}={lab}", label]})
-    return {str(network.name): network for network in found}
+    networks = client.networks.list(filters={"label": [f"{LABEL}={lab}", label]})
+    return {str(network.name): network for network in networks}
 
 
 def _ensure_network(client: docker.DockerClient, lab: str, site: str, subnet: str | None, pool: str = "") -> Network:

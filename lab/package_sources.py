@@ -21,22 +21,22 @@ class Source:
 
 def read_one_line(text: str) -> list[Source]:
     """Return the sources of a *.list file: `deb [options] URI suite component ...`. Media that need hands are none."""
-    found = []
+    sources = []
     for line in text.splitlines():
         entry = re.fullmatch(r"deb\s+(?:\[[^]]*\]\s*)?(https?://\S+)\s+(\S+)(?:\s.*)?", line.partition("#")[0].strip())
-        found += [Source(entry[1].rstrip("/"), (entry[2],))] if entry else []
-    return found
+        sources += [Source(entry[1].rstrip("/"), (entry[2],))] if entry else []
+    return sources
 
 
 def read_deb822(text: str) -> list[Source]:
     """Return the sources of a *.sources file: stanzas of fields, some of them on several lines, some not enabled."""
-    found = []
+    sources = []
     for stanza in _stanzas(text):
         if "deb" not in stanza.get("types", "").split() or stanza.get("enabled", "yes").lower() in ("no", "false"):
             continue
         uris = [uri.rstrip("/") for uri in stanza.get("uris", "").split() if re.match("https?://", uri)]
-        found += [Source(uri, tuple(stanza.get("suites", "").split())) for uri in uris]
-    return found
+        sources += [Source(uri, tuple(stanza.get("suites", "").split())) for uri in uris]
+    return sources
 
 
 def _stanzas(text: str) -> Iterator[dict[str, str]]:
@@ -50,7 +50,7 @@ def _stanzas(text: str) -> Iterator[dict[str, str]]:
 def read_folder(apt: Path) -> list[Source]:
     """Return all sources that a machine's folder /etc/apt names."""
     lists = [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*.list"))]
-    found = [source for file in lists if file.is_file() for source in read_one_line(file.read_text(encoding="utf-8"))]
+    sources = [source for file in lists if file.is_file() for source in read_one_line(file.read_text(encoding="utf-8"))]
     for file in sorted((apt / "sources.list.d").glob("*.sources")):
-        found += read_deb822(file.read_text(encoding="utf-8"))
-    return found
+        sources += read_deb822(file.read_text(encoding="utf-8"))
+    return sources

@@ -41,7 +41,7 @@ def host_routes(table: str | None = None) -> list[ipaddress.IPv4Network]:
     routes = []
     for line in text.splitlines()[1:]:
         fields = line.split()
-        address, mask = (int.from_bytes(bytes.fromhex(fields[at])[::-1], "big") for at in (1, 7))
+        address, mask = (int.from_bytes(bytes.fromhex(fields[column])[::-1], "big") for column in (1, 7))
         if mask:
             routes.append(ipaddress.IPv4Network((address, mask.bit_count())))
     return routes

@@ -60,14 +60,14 @@ class NfsFileSystem:
 
     def getattr(self, path: str, info: Any = None) -> dict[str, int]:
         """lstat(2)."""
-        found = self._stat(path)
+        status = self._stat(path)
         return {
-            **{f"st_{name}": getattr(found, name) for name in ("ino", "mode", "nlink", "uid", "gid", "rdev", "size")},
+            **{f"st_{name}": getattr(status, name) for name in ("ino", "mode", "nlink", "uid", "gid", "rdev", "size")},
             **{
-                f"st_{name}": getattr(found, name) * 10**9 + getattr(found, f"{name}_ns")
+                f"st_{name}": getattr(status, name) * 10**9 + getattr(status, f"{name}_ns")
                 for name in ("atime", "mtime", "ctime")
             },
-            "st_blocks": (found.used + 511) // 512,
+            "st_blocks": (status.used + 511) // 512,
         }
 
     def readdir(self, path: str, number: int) -> list[str]:
@@ -160,9 +160,9 @@ class NfsFileSystem:
             pointer = session.pointer(handle)
             # The end of the file as it was at first: a write that was done and not answered is done again in its place.
             if start is None:
-                found = Stat()
-                session.call("nfs_fstat64", pointer, ctypes.byref(found))
-                start = found.size
+                status = Stat()
+                session.call("nfs_fstat64", pointer, ctypes.byref(status))
+                start = status.size
             handle.dirty = True
             where = (ctypes.c_uint64(start), ctypes.c_uint64(len(data)))
             return session.call("nfs_pwrite", pointer, *where, data)
@@ -226,8 +226,8 @@ class NfsFileSystem:
 
     def symlink(self, path: str, text: str) -> int:
         """symlink(2): `path` comes to say `text`."""
-        words = (text.encode("latin-1"), path.encode("latin-1"))
-        return self._call("nfs_symlink", *words, repeated_error=errno.EEXIST)
+        arguments = (text.encode("latin-1"), path.encode("latin-1"))
+        return self._call("nfs_symlink", *arguments, repeated_error=errno.EEXIST)
 
     def readlink(self, path: str) -> str:
         """readlink(2)."""
@@ -238,8 +238,8 @@ class NfsFileSystem:
 
     def link(self, path: str, existing: str) -> int:
         """link(2): `path` becomes another name of `existing`."""
-        words = (existing.encode("latin-1"), path.encode("latin-1"))
-        return self._call("nfs_link", *words, repeated_error=errno.EEXIST)
+        paths = (existing.encode("latin-1"), path.encode("latin-1"))
+        return self._call("nfs_link", *paths, repeated_error=errno.EEXIST)
 
     def chmod(self, path: str, mode: int) -> int:
         """chmod(2)."""
@@ -260,9 +260,9 @@ class NfsFileSystem:
         now = time.time_ns()
         if times is None or times == (UTIME_NOW, UTIME_NOW):
             return self._call("nfs_lutimes", path.encode("latin-1"), None)
-        found = self._stat(path) if UTIME_OMIT in times else Stat()
-        kept = (found.atime * 10**9 + found.atime_ns, found.mtime * 10**9 + found.mtime_ns)
-        chosen = [{UTIME_NOW: now, UTIME_OMIT: kept[at]}.get(value, value) for at, value in enumerate(times)]
+        status = self._stat(path) if UTIME_OMIT in times else Stat()
+        kept = (status.atime * 10**9 + status.atime_ns, status.mtime * 10**9 + status.mtime_ns)
+        chosen = [{UTIME_NOW: now, UTIME_OMIT: kept[index]}.get(value, value) for index, value in enumerate(times)]
         pair = (Timeval * 2)(*[Timeval(value // 10**9, value % 10**9 // 1000) for value in chosen])
         return self._call("nfs_lutimes", path.encode("latin-1"), pair)
 

@@ -13,10 +13,10 @@ MOUNT_FAILED = 32
 """mount(8)'s exit status for a mount that failed."""
 
 
-def mount(words: list[str]) -> int:
-    """Mount and serve as mount(8)'s `words` ask; returns its exit status."""
+def mount(argv: list[str]) -> int:
+    """Mount and serve the request in mount(8)'s arguments; return the exit status."""
     try:
-        request = parse_request(words)
+        request = parse_request(argv)
     except ValueError as error:
         print(f"mount.nfs4: {error}", file=sys.stderr)
         return 1

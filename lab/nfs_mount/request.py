@@ -24,8 +24,8 @@ class Request:
     fake: bool = False
 
 
-def parse_request(words: list[str]) -> Request:
-    """Return the mount that mount(8)'s `words` ask for.
+def parse_request(argv: list[str]) -> Request:
+    """Return the mount that mount(8)'s arguments request.
 
     Raises ValueError for a source that is no server:/path, or a version of NFS other than 4.
     """
@@ -38,7 +38,7 @@ def parse_request(words: list[str]) -> Request:
         parser.add_argument(ignored, action="store_true")
     for generic in ("-r", "-w"):
         parser.add_argument(generic, dest="access", action="store_const", const=f"{generic}o")
-    arguments = parser.parse_args(words)
+    arguments = parser.parse_args(argv)
     server, separator, export = arguments.source.partition(":")
     if not separator or not server or not export.startswith("/"):
         raise ValueError(f"{arguments.source} is not server:/path")

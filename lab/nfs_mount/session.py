@@ -49,10 +49,10 @@ class Server:
         """Return the server's IPv4 address (exports name those); raises Lost while it has none."""
         if self._address is None:
             try:
-                found = socket.getaddrinfo(self.name, 2049, socket.AF_INET, socket.SOCK_STREAM)
+                addresses = socket.getaddrinfo(self.name, 2049, socket.AF_INET, socket.SOCK_STREAM)
             except socket.gaierror as error:
                 raise Lost(f"cannot resolve {self.name}: {error.strerror}") from error
-            self._address = str(found[0][4][0])
+            self._address = str(addresses[0][4][0])
         return self._address
 
 
