@@ -83,12 +83,12 @@ def preview(arguments: argparse.Namespace, console: Console) -> int:
             event = replace(event, after=inputs)
         events.append(event)
 
-    found = open_stack.announced_engine(arguments, console)
-    deployment = open_stack.open_deployment(arguments, progress, found, keep)
-    checks, made = Checks(deployment.written.allowed), deployment.made()
+    engine = open_stack.announced_engine(arguments, console)
+    deployment = open_stack.open_deployment(arguments, progress, engine, keep)
+    checks, resources = Checks(deployment.written.allowed), deployment.made()
     with progress:
-        summary = deployment.preview(made, arguments.refresh)
-    plan = Plan.of(events, made, summary)
+        summary = deployment.preview(resources, arguments.refresh)
+    plan = Plan.of(events, resources, summary)
     for line in checks.lines():
         say(console, f" ! {line}", style="red")
     for line in render(plan):

@@ -22,7 +22,7 @@ def config_path(arguments: argparse.Namespace) -> Path:
 
 
 def open_deployment(
-    arguments: argparse.Namespace, progress: Progress, found: Found, keep: Callable[[Event], None] = lambda event: None
+    arguments: argparse.Namespace, progress: Progress, engine: Found, keep: Callable[[Event], None] = lambda event: None
 ) -> Deployment:
     """Return the stack's deployment; its events go to `progress` and to `keep`."""
     workspace = Workspace(PROJECT, arguments.stack, config_path(arguments), arguments.state_dir)
@@ -31,7 +31,7 @@ def open_deployment(
         progress.on_event(event)
         keep(event)
 
-    return Deployment(workspace, found, on_event)
+    return Deployment(workspace, engine, on_event)
 
 
 def open_quietly(arguments: argparse.Namespace, console: Console) -> Deployment:
@@ -41,9 +41,9 @@ def open_quietly(arguments: argparse.Namespace, console: Console) -> Deployment:
 
 def announced_engine(arguments: argparse.Namespace, console: Console) -> Found:
     """Find the engine and print which one it is."""
-    found = find_engine(arguments.engine)
-    console.print(found.why, markup=False, highlight=False)
-    return found
+    engine = find_engine(arguments.engine)
+    console.print(engine.why, markup=False, highlight=False)
+    return engine
 
 
 def say(console: Console, text: str, style: str = "") -> None:

@@ -93,9 +93,9 @@ def floors(arguments: argparse.Namespace, console: Console) -> int:
     deployment = open_stack.open_quietly(arguments, console)
     values = _cluster_outputs(arguments, deployment)
     path = open_stack.config_path(arguments)
-    found = measured_floors.floors(values, make := Make.of(arguments.stack))
+    new_floors = measured_floors.floors(values, make := Make.of(arguments.stack))
     source = f"measured floors of {time.strftime('%Y-%m-%d', time.gmtime())}"
-    console.print(measured_floors.write(path, found, source), markup=False, highlight=False, end="")
+    console.print(measured_floors.write(path, new_floors, source), markup=False, highlight=False, end="")
     console.print(
         f"Written to {path.name}: {measured_floors.FRACTION:g} of the lowest measured value. "
         f"The next {make('up')} judges the same measurements by these floors.",

@@ -14,14 +14,14 @@ from engine.events import Made
 LIMIT_SECONDS = 120
 
 
-def ask_head(deployment: Deployment, made: Sequence[Made], head: str, command: str) -> str:
+def ask_head(deployment: Deployment, resources: Sequence[Made], head: str, command: str) -> str:
     """Run a bash command on the head node and return its stdout. Raises CliError with the reason of a failure.
 
-    made   resources of the last run, whose steps have the connection
-    head   the name of the head node; for a pool, of its cluster's head node
+    resources   of the last run, whose steps have the connection
+    head        the name of the head node; for a pool, of its cluster's head node
     """
     if not deployment.written.head_in_lab and not deployment.written.head_is_here:
-        return over_ssh(made, head, command)
+        return over_ssh(resources, head, command)
     try:
         done = subprocess.run(
             on_head(deployment, command, head),

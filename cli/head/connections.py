@@ -9,13 +9,13 @@ from components.steps.label import StepLabel
 from engine.events import Made
 
 
-def connections_by_machine(made: Iterable[Made]) -> dict[str, Mapping[str, Any]]:
+def connections_by_machine(resources: Iterable[Made]) -> dict[str, Mapping[str, Any]]:
     """Return the connection of each machine that ran a step of the stack; it is empty for this machine.
 
-    made   resources of the last run. After an incomplete run, its first steps have the newest connection.
+    resources   of the last run. After an incomplete run, its first steps have the newest connection.
     """
     connections: dict[str, Mapping[str, Any]] = {}
-    for resource in made:
+    for resource in resources:
         if (label := StepLabel.of(resource.command)) and label.machine:
             connections[label.machine] = connections.get(label.machine) or resource.connection
     return connections

@@ -60,12 +60,12 @@ def diagnose(deployment: Deployment, folder: Path) -> tuple[Path, list[str]]:
     """Write the archive into a folder, readable only by its owner; return its path and the machines without answer."""
     files: dict[str, str] = {"stack.txt": _stack(deployment)}
     try:
-        made, error_line = deployment.made(), ""
+        resources, error_line = deployment.made(), ""
     except (CliError, FileError) as error:
-        made, error_line = [], f"{error}\n"
-    files["steps.txt"] = error_line + "".join(f"{resource.urn.rpartition('::')[2]}\n" for resource in made)
+        resources, error_line = [], f"{error}\n"
+    files["steps.txt"] = error_line + "".join(f"{resource.urn.rpartition('::')[2]}\n" for resource in resources)
     files["outputs.json"] = _outputs(deployment)
-    connections = connections_by_machine(made)
+    connections = connections_by_machine(resources)
     answers = dict(zip(connections, _collect(connections), strict=True))
     silent = sorted(name for name, answer in answers.items() if isinstance(answer, CommandError))
     silent += [name for name in deployment.written.host_names if name not in connections]

@@ -41,16 +41,16 @@ def decide(deployment: Deployment) -> Decision:
     if config.idle_limit_minutes is None:
         return Decision(False, "its config has no idle_limit_minutes")
     cluster = deployment.outputs().get("cluster")
-    made = deployment.made()
+    resources = deployment.made()
     if not cluster:
-        if made:
+        if resources:
             raise CliError(
                 "the last run of this stack did not finish, so it is unknown whether its machines are used: "
                 f"run {deployment.make('up')} or {deployment.make('down')}"
             )
         return Decision(False, "it has no resources")
     # Include the nodes of a later run that did not finish.
-    names = sorted({str(node["name"]) for node in cluster.get("nodes", ())} | {*_nodes_of(made)})
+    names = sorted({str(node["name"]) for node in cluster.get("nodes", ())} | {*_nodes_of(resources)})
     command = [
         "idle",
         "--json",
@@ -59,12 +59,14 @@ def decide(deployment: Deployment) -> Decision:
         str(config.idle_limit_minutes),
         *filter(_NODE.fullmatch, names),
     ]
-    answer = ask_head(deployment, made, str(cluster.get("head", "")), _COMMAND.replace("{words}", shlex.join(command)))
+    answer = ask_head(
+        deployment, resources, str(cluster.get("head", "")), _COMMAND.replace("{words}", shlex.join(command))
+    )
     return _decision_from(answer)
 
 
-def _nodes_of(made: Iterable[Made]) -> Iterator[str]:
-    for resource in made:
+def _nodes_of(resources: Iterable[Made]) -> Iterator[str]:
+    for resource in resources:
         kind, _, name = resource.urn.rpartition("::")
         if kind.endswith("tailrack:cluster:ComputeNode"):
             yield name

@@ -19,12 +19,12 @@ if $program costs --help >/dev/null 2>&1; then $program costs --or-nothing; fi
 if [ -x /usr/local/sbin/tailrack-backup ]; then /usr/local/sbin/tailrack-backup status; fi"""
 
 
-def over_ssh(made: Iterable[Made], head: str, command: str) -> str:
+def over_ssh(resources: Iterable[Made], head: str, command: str) -> str:
     """Run a command on a head node over the connection of the stack's steps there; return its stdout.
 
-    made   resources of the last run. Raises CliError if no step used SSH to the head node, or the command fails.
+    resources   of the last run. Raises CliError if no step used SSH to the head node, or the command fails.
     """
-    connection = connections_by_machine(made).get(head)
+    connection = connections_by_machine(resources).get(head)
     if not connection:
         raise CliError(f"no step of this stack connects to the head node {head}: run `tailrack nodes` there")
     try:

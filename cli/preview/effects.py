@@ -32,16 +32,16 @@ class Effect:
     lines: list[str]
 
 
-def effects(changes: Sequence[Change], made: Sequence[Made]) -> list[Effect]:
+def effects(changes: Sequence[Change], resources: Sequence[Made]) -> list[Effect]:
     """Return the effects of changes.
 
-    made   resources of the last run
+    resources   of the last run
     """
     kept = [change for change in changes if change.before and change.after]
     gone = [change for change in changes if not change.after]
     by_name = {
         "Users": _values(kept, (_USERS,)),
-        "slurm.conf": chain(_values(kept, _SLURM_CONF), _of_nodes(changes, made)),
+        "slurm.conf": chain(_values(kept, _SLURM_CONF), _of_nodes(changes, resources)),
         "Exports": _values([*kept, *gone], (_EXPORT,)),
         "Jobs": _of_jobs(gone),
         "Tailnet policy": (line for change in changes for line in _policy(change)),
@@ -59,22 +59,22 @@ def _values(changes: Iterable[Change], names: Sequence[str]) -> Iterator[str]:
             yield from difference(before.get(name, ""), after.get(name, ""))
 
 
-def _of_nodes(changes: Sequence[Change], made: Sequence[Made]) -> Iterator[str]:
+def _of_nodes(changes: Sequence[Change], resources: Sequence[Made]) -> Iterator[str]:
     """Give the differences of the slurm.conf lines that depend on the set of nodes."""
     old_lines = {
-        resource.urn: text for resource in made if (text := values_and_script(resource.stdin)[0].get(_OF_NODE))
+        resource.urn: text for resource in resources if (text := values_and_script(resource.stdin)[0].get(_OF_NODE))
     }
     new_lines = dict(old_lines)
     for change in changes:
         if change.urn in old_lines and (not change.after or (header := _header(change.after))):
             new_lines[change.urn] = header.get(_OF_NODE, "") if change.after else ""
         # The check of a new node reports its lines, and refuses a node without the GPUs in the config.
-        elif made and _checks_new_machine(change) and (kind := _header(change.after).get(_GPU_KIND)):
+        elif resources and _checks_new_machine(change) and (kind := _header(change.after).get(_GPU_KIND)):
             new_lines[change.urn] = "\n".join(node_set_lines(gpu_node_set(kind), kind))
     old_text, new_text = ("\n".join(sorted(_lines(lines.values()))) for lines in (old_lines, new_lines))
     yield from difference(old_text, new_text)
     # Without GPUs in the config, a node gets the GPUs that its check finds.
-    new_checks = [change for change in changes if made and _checks_new_machine(change)]
+    new_checks = [change for change in changes if resources and _checks_new_machine(change)]
     unsure = [change.subject for change in new_checks if _header(change.after).get(_GPU_KIND) == ""]
     if unsure and not any(gpu_node_set("found") in text for text in old_lines.values()):
         yield f"# also the lines of partition {GPUS_FOUND}, if GPUs are found on {', '.join(folded(unsure))}"

@@ -17,14 +17,14 @@ from engine.events import Made
 
 
 @contextmanager
-def last_answers(made: Iterable[Made], folder: Path) -> Iterator[None]:
+def last_answers(resources: Iterable[Made], folder: Path) -> Iterator[None]:
     """Provide the outputs to programs run in this context, in a file in `folder`.
 
     Steps print no secrets. The outputs of other commands, such as the one that makes a key, are left out.
     """
     answers = {
         current_name(label.name): resource.stdout
-        for resource in made
+        for resource in resources
         if is_step(resource.command) and (label := StepLabel.of(resource.command))
     }
     file = folder / "last-answers.json"

@@ -65,10 +65,10 @@ class Plan:
     perhaps: list[Work]
 
     @classmethod
-    def of(cls, events: Iterable[Event], made: Sequence[Made], summary: Summary) -> Plan:
+    def of(cls, events: Iterable[Event], resources: Sequence[Made], summary: Summary) -> Plan:
         """Return the plan in the events of a preview.
 
-        made   resources of the last run
+        resources   of the last run
         """
         all_changes = changes(events)
         certain = [change for change in all_changes if change.certain]
@@ -80,10 +80,10 @@ class Plan:
         return cls(
             counts,
             _machines(certain),
-            effects.effects(certain, made),
+            effects.effects(certain, resources),
             [_measured(measured[name]) for name in sorted(measured)],
             list(_alike([(change, change.lines()) for change in rest])),
-            list(_alike([(change, []) for change in _perhaps(all_changes, made)])),
+            list(_alike([(change, []) for change in _perhaps(all_changes, resources)])),
         )
 
     @property
@@ -154,7 +154,7 @@ def _some(by_lines: Mapping[tuple[str, ...], Sequence[str]]) -> Iterator[str]:
     yield f"# on {', '.join(rest)}: other lines"
 
 
-def _perhaps(changes_: Sequence[Change], made: Sequence[Made]) -> list[Change]:
+def _perhaps(changes_: Sequence[Change], resources: Sequence[Made]) -> list[Change]:
     """Return possible changes: uncertain ones, and steps that use the output of a step that runs again."""
     uncertain = [change for change in changes_ if not change.certain and not change.is_component]
     listed = {change.urn for change in changes_}
@@ -162,13 +162,15 @@ def _perhaps(changes_: Sequence[Change], made: Sequence[Made]) -> list[Change]:
     growing = True
     while growing:
         size = len(running_again)
-        running_again |= {resource.urn for resource in made if not running_again.isdisjoint(resource.values_of)}
+        running_again |= {resource.urn for resource in resources if not running_again.isdisjoint(resource.values_of)}
         growing = len(running_again) > size
-    possible = [resource for resource in made if resource.urn in running_again - listed and is_step(resource.command)]
+    possible = [
+        resource for resource in resources if resource.urn in running_again - listed and is_step(resource.command)
+    ]
     return [*uncertain, *(_unchanged(resource) for resource in possible)]
 
 
-def _unchanged(made: Made) -> Change:
-    name = made.urn.rpartition("::")[2]
-    subject, action = split(StepLabel.of(made.command), name)
-    return Change("update", made.urn, "", name, subject, action, {}, {})
+def _unchanged(resource: Made) -> Change:
+    name = resource.urn.rpartition("::")[2]
+    subject, action = split(StepLabel.of(resource.command), name)
+    return Change("update", resource.urn, "", name, subject, action, {}, {})

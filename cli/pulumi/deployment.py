@@ -35,14 +35,14 @@ ON_MACHINES = "command:remote:Command"
 
 
 class Deployment:
-    """A stack of the program in `workspace`, run by the engine `found`.
+    """A stack of the program in `workspace`, run by `engine`.
 
     up, preview, destroy return a Summary; outputs returns the stack's outputs. Raises CliError if the engine cannot
     start.
     """
 
     def __init__(
-        self, workspace: Workspace, found: Found, on_event: Callable[[Event], None], parallel: int = 32
+        self, workspace: Workspace, engine: Found, on_event: Callable[[Event], None], parallel: int = 32
     ) -> None:
         self.workspace = workspace
         self._runner: CliRunner | Engine
@@ -54,11 +54,11 @@ class Deployment:
             self._on_event(event)
 
         workspace.prepare()
-        if found.cli is not None:
+        if engine.cli is not None:
             workspace.prepare_pulumi_home()
             check_for_cli(workspace.config_copy, {**os.environ, **workspace.environment()})
             self._claim("cli")
-            self._runner = CliRunner(workspace, found.cli, forward, parallel)
+            self._runner = CliRunner(workspace, engine.cli, forward, parallel)
         else:
             for name, value in workspace.environment().items():
                 os.environ[name] = value
@@ -167,19 +167,19 @@ class Deployment:
         finally:
             self._on_event = on_event
 
-    def preview(self, made: Sequence[Made] | None = None, refresh: bool = False) -> Summary:
+    def preview(self, resources: Sequence[Made] | None = None, refresh: bool = False) -> Summary:
         """Return the changes that `up` would make if machines answer as before.
 
-        made      resources of the last run, if the caller has them already
-        refresh   read clouds and tailnet first
+        resources   of the last run, if the caller has them already
+        refresh     read clouds and tailnet first
         """
         self._refuse_newer_release()
         self._refuse_another_name()
         self._refuse_unknown_cluster()
-        return self._previewed(made, refresh)
+        return self._previewed(resources, refresh)
 
-    def _previewed(self, made: Sequence[Made] | None, refresh: bool) -> Summary:
-        with last_answers(self.made() if made is None else made, self.workspace.folder):
+    def _previewed(self, resources: Sequence[Made] | None, refresh: bool) -> Summary:
+        with last_answers(self.made() if resources is None else resources, self.workspace.folder):
             return self._started(self._refreshing(self._runner.preview, refresh))
 
     def _refreshing(self, operation: Callable[..., Summary], refresh: bool) -> Callable[[], Summary]:
@@ -190,8 +190,8 @@ class Deployment:
 
     def made(self) -> list[Made]:
         """Return the resources of the last run, with the names that steps have in this version."""
-        made = self._started(self._runner.made)
-        return [replace(each, urn=_renamed(each.urn), values_of=[*map(_renamed, each.values_of)]) for each in made]
+        resources = self._started(self._runner.made)
+        return [replace(each, urn=_renamed(each.urn), values_of=[*map(_renamed, each.values_of)]) for each in resources]
 
     def pools(self) -> list[str]:
         """Return the stacks of this workspace whose machines are in this stack's cluster."""

@@ -16,10 +16,10 @@ from engine.events import Made
 KNOWN, RESTORED = "backup_made", "restored_made"
 
 
-def moment(made: Iterable[Made], name: str) -> int:
+def moment(resources: Iterable[Made], name: str) -> int:
     """Return the latest time (seconds since 1970) that a step printed under this name; 0 if no step did."""
     moments = [0]
-    for resource in made:
+    for resource in resources:
         if is_step(resource.command) and name in resource.stdout:
             try:
                 answer = json.loads(resource.stdout)
