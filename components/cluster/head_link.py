@@ -81,16 +81,18 @@ class HeadLink:
             return None
 
     @classmethod
-    def from_outputs(cls, outputs: Mapping[str, Any], settings: ClusterSettings, *, here: bool = False) -> HeadLink:
+    def from_outputs(
+        cls, outputs: Mapping[str, Any], settings: ClusterSettings, *, head_is_local: bool = False
+    ) -> HeadLink:
         """Return the head node of another stack, from the values of its `to_outputs`.
 
-        settings   the result of `settings_of`
-        here       whether the program runs on the head node, so that it needs no SSH
+        settings        the result of `settings_of`
+        head_is_local   whether the program runs on the head node, so that it needs no SSH
 
         Raises RunError if the head node is local and the program runs on another machine.
         """
         return cls(
-            machine=Machine(outputs["name"], None if here else _connection_to(outputs)),
+            machine=Machine(outputs["name"], None if head_is_local else _connection_to(outputs)),
             munge_key=pulumi.Output.secret(outputs["munge_key"]),
             settings=settings,
             **{name: outputs[name] for name in _PLAIN},

@@ -263,11 +263,11 @@ class NcclValidation(pulumi.ComponentResource):
 
     def _with_peer(self, scope: Scope, key: str, values: Mapping[str, Value]) -> pulumi.Output[dict[str, Any]]:
         """Return values by node, with the peer's if it takes part."""
-        own = as_dict(values)
+        values_by_node = as_dict(values)
         if self._peer is None or not scope.others:
-            return own
+            return values_by_node
         return as_output(
-            {"own": own, "peer": self._peer},
+            {"own": values_by_node, "peer": self._peer},
             lambda resolved: {**resolved["own"], resolved["peer"]["name"]: resolved["peer"][key]},
         )
 

@@ -82,9 +82,9 @@ def mpi_of(nodes: Mapping[str, Node], settings: Validation) -> dict[str, str]:
     return {} if has_mpi else {name: node.mpi for name, node in nodes.items()}
 
 
-def mpi_apart(nodes: Mapping[str, Node], settings: Validation, asked: Measurement) -> dict[str, tuple[str, ...]]:
+def mpi_apart(nodes: Mapping[str, Node], settings: Validation, measurement: Measurement) -> dict[str, tuple[str, ...]]:
     """Return nodes by their releases of Open MPI and PMIx if these changed the measurement, else nothing."""
-    on_gpus = asked.backend == "nccl-tests"
+    on_gpus = measurement.backend == "nccl-tests"
     mpi = mpi_of(nodes, settings) if on_gpus else {name: node.mpi for name, node in nodes.items()}
     # Between sites, CPUs are always measured without MPI.
     spans = len({node.site for node in nodes.values()}) > 1
@@ -92,10 +92,10 @@ def mpi_apart(nodes: Mapping[str, Node], settings: Validation, asked: Measuremen
     return groups if len(groups) > 1 and (on_gpus or not spans) else {}
 
 
-def cpu_measurement(asked: Measurement, nodes: Mapping[str, Node]) -> Measurement:
+def cpu_measurement(measurement: Measurement, nodes: Mapping[str, Node]) -> Measurement:
     """Return the measurement of the nodes' CPUs, without MPI if their releases of it are incompatible."""
     apart = len(by_mpi_release({name: node.mpi for name, node in nodes.items()}, nodes)) > 1
-    return replace(asked, backend="tcp-cpu") if apart else asked
+    return replace(measurement, backend="tcp-cpu") if apart else measurement
 
 
 def gpu_measurement(nodes: Mapping[str, Node], settings: Validation) -> Measurement | None:
@@ -190,22 +190,24 @@ def measurement_seconds(settings: Validation) -> int:
     return 4 * run_seconds(settings)
 
 
-def _on_gpus(scope: str, settings: Validation, asked: Measurement | None, mpi: Mapping[str, str]) -> dict[str, Any]:
-    if asked is None:
+def _on_gpus(
+    scope: str, settings: Validation, measurement: Measurement | None, mpi: Mapping[str, str]
+) -> dict[str, Any]:
+    if measurement is None:
         return {"nccl": None}
-    return gpu_part(settings, asked, nccl_job(scope, settings.nccl, settings.time_limit_minutes), mpi)
+    return gpu_part(settings, measurement, nccl_job(scope, settings.nccl, settings.time_limit_minutes), mpi)
 
 
-def gpu_part(settings: Validation, asked: Measurement, job: str, mpi: Mapping[str, str]) -> dict[str, Any]:
+def gpu_part(settings: Validation, measurement: Measurement, job: str, mpi: Mapping[str, str]) -> dict[str, Any]:
     """Return the part of a plan for GPUs. `job`: the text for sbatch."""
-    measurement = settings_json(asked)
-    del measurement["ranks"], measurement["nodes"]
+    measurement_json = settings_json(measurement)
+    del measurement_json["ranks"], measurement_json["nodes"]
     reader = (VALIDATION / "nccl_json.py").read_text(encoding="utf-8")
     files = {"rank.sh": _script("rank"), "nccl_json.py": reader, "foreign.py": beside_program()}
     files |= _program_files(settings)
     return {
         "nccl": {
-            **measurement,
+            **measurement_json,
             "socket_max_bytes": settings.nccl.socket_max_bytes,
             "most_gpus": settings.nccl.gpus_per_node,
             "mpi": dict(mpi),

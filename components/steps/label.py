@@ -44,8 +44,8 @@ class StepLabel:
 
     def on_trigger(self, digest: str) -> str:
         """Return a trigger with this label in front, in the words that it was first written with."""
-        subject, colon, words = self.text.rpartition(": ")
-        first = StepLabel(self.name, self.machine, f"{subject}{colon}{FIRST_WORDS.get(words, words)}")
+        subject, colon, action = self.text.rpartition(": ")
+        first = StepLabel(self.name, self.machine, f"{subject}{colon}{FIRST_WORDS.get(action, action)}")
         return first.on(digest)
 
     @classmethod
@@ -53,10 +53,10 @@ class StepLabel:
         """Return the label in front of a command; None without a label."""
         if written := _WRITTEN.match(command):
             return cls._written(*map(_unquoted, written.groups()))
-        words = shlex.shlex(command, posix=True, punctuation_chars=True)
-        words.whitespace_split = True
+        tokens = shlex.shlex(command, posix=True, punctuation_chars=True)
+        tokens.whitespace_split = True
         try:
-            first, name, machine, text, end = (next(words, None) for _ in range(5))
+            first, name, machine, text, end = (next(tokens, None) for _ in range(5))
         except ValueError:  # a quote is not closed
             return None
         if first != _NO_OP or end != _END.strip() or name is None or machine is None or text is None:
@@ -65,8 +65,8 @@ class StepLabel:
 
     @classmethod
     def _written(cls, name: str, machine: str, text: str) -> StepLabel:
-        subject, colon, words = text.rpartition(": ")
-        return cls(name, machine, f"{subject}{colon}{_NEW_WORDS.get(words, words)}")
+        subject, colon, action = text.rpartition(": ")
+        return cls(name, machine, f"{subject}{colon}{_NEW_WORDS.get(action, action)}")
 
 
 def _unquoted(word: str) -> str:

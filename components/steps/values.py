@@ -54,10 +54,12 @@ async def resolve(inputs: Mapping[Any, Value]) -> Resolved:
         if not isinstance(output, pulumi.Output):
             continue
         resources |= await output.resources()
-        known = await output.is_known()
+        is_known = await output.is_known()
         value = await output.future(with_unknowns=True)
-        values[name] = cast(Mapping[str, Any], value)[item.name] if known and isinstance(item, OutputField) else value
-        all_known = all_known and known
+        values[name] = (
+            cast(Mapping[str, Any], value)[item.name] if is_known and isinstance(item, OutputField) else value
+        )
+        all_known = all_known and is_known
         secret = secret or await output.is_secret()
     return Resolved(resources, values, all_known, secret)
 

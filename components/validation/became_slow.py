@@ -75,11 +75,11 @@ class Record:
         try:
             if not isinstance(data, Mapping):
                 return cls()
-            own = data["own"]
+            stored_drain = data["own"]
             record = cls(**data)
             return replace(
                 record,
-                own=None if own is None else (str(own[0]), int(own[1])),
+                own=None if stored_drain is None else (str(stored_drain[0]), int(stored_drain[1])),
                 broken=tuple(map(str, record.broken)),
                 accepted_broken=tuple(map(str, record.accepted_broken)),
                 due=float(record.due),

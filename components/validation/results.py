@@ -89,16 +89,16 @@ def judge_group(
 
 
 def judge_scope(
-    settings: Measurement, found: Mapping[str, Any], conditions: Conditions, preflight: ReadPreflight
+    settings: Measurement, step_report: Mapping[str, Any], conditions: Conditions, preflight: ReadPreflight
 ) -> tuple[Result, dict[str, Result]]:
     """Return the result of a scope and of each node that was measured alone; nothing is raised.
 
-    settings    used if the report has none
-    found       report of the step: untrusted output of a user
-    preflight   reads the preflight's findings from a job's output
+    settings      used if the report has none
+    step_report   untrusted output of a user
+    preflight     reads the preflight's findings from a job's output
     """
     try:
-        return _judge_scope(settings, found, conditions, preflight)
+        return _judge_scope(settings, step_report, conditions, preflight)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         empty = JobReport(job_id=None, state="", exit_code=None, signal=None, seconds=None, nodes=(), output="")
         result = judge(settings, empty)
@@ -107,21 +107,22 @@ def judge_scope(
 
 
 def _judge_scope(
-    settings: Measurement, found: Mapping[str, Any], conditions: Conditions, preflight: ReadPreflight
+    settings: Measurement, step_report: Mapping[str, Any], conditions: Conditions, preflight: ReadPreflight
 ) -> tuple[Result, dict[str, Result]]:
-    facts = read_fabric_facts(str(found.get("there", "")))
-    measured_at = {"measured_at": found.get("measured_at")}
+    facts = read_fabric_facts(str(step_report.get("there", "")))
+    measured_at = {"measured_at": step_report.get("measured_at")}
     by_node = {
         node: judge_group({**entry, **measured_at}, facts, conditions.node_floor, conditions)
-        for entry in found.get("alone", ())
+        for entry in step_report.get("alone", ())
         for node in entry["gpus"]
     }
-    if found.get("gpus") and settings_in(found):
+    if step_report.get("gpus") and settings_in(step_report):
         groups = [
-            judge_group(entry, facts, conditions.floor, conditions) for entry in (found, *found.get("others", ()))
+            judge_group(entry, facts, conditions.floor, conditions)
+            for entry in (step_report, *step_report.get("others", ()))
         ]
         result = together(groups)
-        scope = JobReport.from_json(found)
+        scope = JobReport.from_json(step_report)
         left_out, absent = scope.left_out, scope.absent
         result["left_out"] = [*left_out, *(name for name in absent if name not in left_out)]
         if result["left_out"]:
@@ -131,14 +132,16 @@ def _judge_scope(
         if conditions.floor is not None:
             settings = replace(settings, floor_gb_per_s=conditions.floor, floor_source=conditions.floors_from)
         # The last measurement may have had other settings, from the hardware found then.
-        last_settings = settings_in(found.get("last") or {})
-        if last_settings is not None and found.get("state") == "BUSY":
+        last_settings = settings_in(step_report.get("last") or {})
+        if last_settings is not None and step_report.get("state") == "BUSY":
             settings = replace(
                 last_settings, floor_gb_per_s=settings.floor_gb_per_s, floor_source=settings.floor_source
             )
-        result = judge(settings, JobReport.from_json(found))
-    result["preflight"] = {node: list(items) for node, items in preflight(str(found.get("preflight", ""))).items()}
-    result["suspects"] = [_suspect(suspect) for suspect in found.get("suspects", ())]
+        result = judge(settings, JobReport.from_json(step_report))
+    result["preflight"] = {
+        node: list(items) for node, items in preflight(str(step_report.get("preflight", ""))).items()
+    }
+    result["suspects"] = [_suspect(suspect) for suspect in step_report.get("suspects", ())]
     reasons = [result["reason"], *(suspect["reason"] for suspect in result["suspects"])]
     result["reason"] = " ".join([*reasons, *_apart(conditions.mpi, on_gpus=settings.backend == "nccl-tests")])
     return result, by_node

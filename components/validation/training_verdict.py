@@ -63,14 +63,14 @@ class TrainingSettings:
     floor_source: str = "config"
 
 
-def judge_training(found: Mapping[str, Any], floor: float | None, source: str = "config") -> TrainingResult:
+def judge_training(step_report: Mapping[str, Any], floor: float | None, source: str = "config") -> TrainingResult:
     """Return the result of the step's report, which is untrusted output of a user. Nothing is raised.
 
     floor    minimum images per second and rank from the config; None without one
     source   source of the floor
     """
     try:
-        settings, report = _settings(found, floor, source), JobReport.from_json({**found, "last": None})
+        settings, report = _settings(step_report, floor, source), JobReport.from_json({**step_report, "last": None})
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         settings = TrainingSettings(0, 0, on_gpus=False, spans=False, floor=floor, floor_source=source)
         report = JobReport(job_id=None, state="", exit_code=None, signal=None, seconds=None, nodes=(), output="")
@@ -97,8 +97,8 @@ def judge_training(found: Mapping[str, Any], floor: float | None, source: str = 
     return _result(settings, report, figures, verdict, run)
 
 
-def _settings(found: Mapping[str, Any], floor: float | None, source: str) -> TrainingSettings:
-    settings = found.get("asked") or {"nodes": 0, "ranks": 0, "on_gpus": False, "spans": False}
+def _settings(step_report: Mapping[str, Any], floor: float | None, source: str) -> TrainingSettings:
+    settings = step_report.get("asked") or {"nodes": 0, "ranks": 0, "on_gpus": False, "spans": False}
     for name, kind in (("nodes", int), ("ranks", int), ("on_gpus", bool), ("spans", bool)):
         if not isinstance(settings[name], kind):
             raise ValueError(f"{name} must be of type {kind.__name__}")

@@ -155,9 +155,9 @@ def pingpong(device: str, port: int, tcp_port: int, server: str = "") -> "subpro
     index = gid_index(device, port)
     options = ["-d", device, "-i", str(port), "-s", str(BYTES), "-n", "4", "-p", str(tcp_port)]
     options += [] if index is None else ["-g", str(index)]
-    words = ["ibv_rc_pingpong", *options, *([server] if server else [])]
+    command = ["ibv_rc_pingpong", *options, *([server] if server else [])]
     try:
-        return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     except OSError:
         return None
 

@@ -227,7 +227,7 @@ def run(checks: DeepCheck, names: Sequence[str]) -> int:
     return status
 
 
-def main(words: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> int:
     """Run the command line in the module's docstring."""
     parser = argparse.ArgumentParser(
         prog="tailrack-deep-check",
@@ -235,7 +235,7 @@ def main(words: Sequence[str]) -> int:
     )
     parser.add_argument("--forget", action="store_true", help="use the next figure of these nodes as their reference")
     parser.add_argument("nodes", nargs="*", metavar="NODE", help="check these, due or not (default: all that are due)")
-    arguments = parser.parse_args(list(words))
+    arguments = parser.parse_args(list(argv))
     if os.geteuid() != 0:
         sys.stderr.write("tailrack-deep-check: must run as root; next: sudo tailrack-deep-check\n")
         return 2

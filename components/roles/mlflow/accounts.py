@@ -28,9 +28,9 @@ class Accounts(Protocol):
     def update_user(self, username: str, password: str, is_admin: bool) -> object: ...
 
 
-def main(words: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> int:
     """Run both steps. Errors are exceptions of MLflow or SQLite with the cause in their last line."""
-    folder, version = Path(words[0]), words[1]
+    folder, version = Path(argv[0]), argv[1]
     wanted = [(name, password) for name, password in (line.split() for line in sys.stdin)]
     upgrade(folder, version)
     from mlflow.server.auth.sqlalchemy_store import SqlAlchemyStore  # type: ignore[import-not-found]

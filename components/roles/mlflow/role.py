@@ -19,20 +19,20 @@ PASSWORD_BYTES = 24
 
 def role(settings: ClusterSettings) -> Role:
     """Return the role. Without mlflow in the config it removes the server."""
-    asked = settings.mlflow
-    mlflow = asked or Mlflow()
-    requirements = (FOLDER / "mlflow" / "lock" / "requirements.txt").read_text(encoding="utf-8") if asked else ""
+    config = settings.mlflow
+    mlflow = config or Mlflow()
+    requirements = (FOLDER / "mlflow" / "lock" / "requirements.txt").read_text(encoding="utf-8") if config else ""
     return Role(
         "mlflow",
         # Last, so that a failure of MLflow does not stop other services.
         after=("users", "nfs_exports", "slurm", "monitoring", "backup"),
         values={
-            "MLFLOW_ENABLED": asked is not None,
+            "MLFLOW_ENABLED": config is not None,
             "MLFLOW_PORT": mlflow.port,
             "MLFLOW_INDEX": mlflow.index,
-            **({} if asked else {"MLFLOW_ADMIN_PASSWORD": ""}),
+            **({} if config else {"MLFLOW_ADMIN_PASSWORD": ""}),
         },
-        packages={"services": ("python3-venv", "curl")} if asked else {},
+        packages={"services": ("python3-venv", "curl")} if config else {},
         texts={
             "MLFLOW_REQUIREMENTS": requirements,
             "MLFLOW_UNIT": template("mlflow", UNIT),
@@ -41,9 +41,9 @@ def role(settings: ClusterSettings) -> Role:
             "MLFLOW_ACCOUNTS": python_program("components.roles.mlflow.accounts", "sys.argv[1:]"),
             "MLFLOW_DUMP": template("mlflow", "dump"),
         },
-        ports=(str(asked.port),) if asked else (),
-        holders={str(asked.port): Holder(ACCOUNT, head_alone=True)} if asked else {},
+        ports=(str(config.port),) if config else (),
+        holders={str(config.port): Holder(ACCOUNT, head_alone=True)} if config else {},
         # Jobs on every member connect to it.
-        serves=(str(asked.port),) if asked else (),
-        state=("/var/lib/tailrack/mlflow",) if asked else (),
+        serves=(str(config.port),) if config else (),
+        state=("/var/lib/tailrack/mlflow",) if config else (),
     )

@@ -23,11 +23,11 @@ from components.roles.mlflow.storage import confine
 SERVE = "serve"
 
 
-def main(words: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> int:
     """Prepare the server and become it, or serve."""
-    if words[0] == SERVE:
-        return serve(words[1], os.environ)
-    database, artifacts = words
+    if argv[0] == SERVE:
+        return serve(argv[1], os.environ)
+    database, artifacts = argv
     # Remove uploads that were cut off when the server last stopped.
     uploads = Path(artifacts, "uploads")
     shutil.rmtree(uploads, ignore_errors=True)

@@ -47,9 +47,9 @@ NOBODY = 65534
 MOST_FIGURES = 6000
 
 
-def main(words: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> int:
     """Write a file for each collector. Return 0 even if collectors fail."""
-    folder, *names = words
+    folder, *names = argv
     for name in names:
         write(Path(folder), name, COLLECTORS[name])
     return 0
@@ -174,14 +174,14 @@ def _reports() -> Mapping[str, Mapping[str, Any]]:
     return reports
 
 
-def _output(*words: str, user: int | None = None) -> str:
+def _output(*command: str, user: int | None = None) -> str:
     groups: dict[str, Any] = {} if user is None else {"user": user, "group": user, "extra_groups": []}
     done: subprocess.CompletedProcess[str] = subprocess.run(
-        words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=LIMIT_SECONDS,
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=LIMIT_SECONDS,
         check=False, **groups,
     )  # fmt: skip
     if done.returncode != 0:
-        raise ValueError(f"{words[0]}: {' '.join((done.stderr or done.stdout).split())[:200]}")
+        raise ValueError(f"{command[0]}: {' '.join((done.stderr or done.stdout).split())[:200]}")
     return done.stdout
 
 

@@ -25,32 +25,32 @@ FLOORS = "components/validation/floors.csv"
 
 def role(settings: ClusterSettings) -> Role:
     """Return the role. Without monitoring in the config it removes Prometheus, but keeps the members' targets."""
-    asked = settings.monitoring
-    monitoring = asked or Monitoring()
-    receivers = asked.receivers if asked else ()
+    config = settings.monitoring
+    monitoring = config or Monitoring()
+    receivers = config.receivers if config else ()
     hidden = {"MONITORING_RECEIVERS": receiver_secrets(receivers)}
-    of_head = [str(asked.port), *([str(asked.alertmanager_port)] if receivers else [])] if asked else []
+    of_head = [str(config.port), *([str(config.alertmanager_port)] if receivers else [])] if config else []
     holders = {port: Holder(DYNAMIC, head_alone=True) for port in of_head}
-    if asked:
-        holders[str(asked.exporter_port)] = Holder(EXPORTER_ACCOUNT)
+    if config:
+        holders[str(config.exporter_port)] = Holder(EXPORTER_ACCOUNT)
     packages = ("prometheus", *EXPORTER_PACKAGES, *(ALERTMANAGER_PACKAGES if receivers else ()))
     return Role(
         "monitoring",
         after=("tailnet", "firewall", "tailrack_command", "slurm"),
         values={
-            "MONITORING_ENABLED": asked is not None,
+            "MONITORING_ENABLED": config is not None,
             "MONITORING_PORT": monitoring.port,
             "MONITORING_EXPORTER_PORT": monitoring.exporter_port,
             "MONITORING_ALERTMANAGER_PORT": monitoring.alertmanager_port,
             "MONITORING_RETENTION_DAYS": monitoring.retention_days,
             "MONITORING_RETENTION_GB": monitoring.retention_gb,
-            "MONITORING_TOLD": collector_settings(settings) if asked else "",
+            "MONITORING_TOLD": collector_settings(settings) if config else "",
             "MONITORING_CLUSTER": settings.cluster.name,
             "MONITORING_ALERTMANAGER": alertmanager_config(receivers),
             **({} if receivers else hidden),
         },
         secrets=hidden if receivers else {},
-        packages={"services": packages} if asked else {},
+        packages={"services": packages} if config else {},
         texts={
             "MONITORING_CONFIG": template("monitoring", "prometheus.yml"),
             "MONITORING_RULES": rules(),
@@ -62,11 +62,11 @@ def role(settings: ClusterSettings) -> Role:
             "MONITORING_ALERTMANAGER_UNIT": template("monitoring", ALERTMANAGER_UNIT),
             "MONITORING_EXPORTER_UNIT": template("monitoring", EXPORTER_UNIT),
         },
-        ports=(*of_head, str(asked.exporter_port)) if asked else (),
+        ports=(*of_head, str(config.exporter_port)) if config else (),
         holders=holders,
         # The head node scrapes every member.
-        serves=(str(asked.exporter_port),) if asked else (),
-        scrape={JOB: asked.exporter_port} if asked else {},
+        serves=(str(config.exporter_port),) if config else (),
+        scrape={JOB: config.exporter_port} if config else {},
     )
 
 
@@ -93,7 +93,7 @@ def collector_settings(settings: ClusterSettings) -> str:
             "node": NODE,
             "training_floor": validation.training.floor_images_per_second if validation.training else None,
             "head": settings.head.name,
-            "idle_hours": asked.idle_hours if (asked := settings.monitoring) else 0,
+            "idle_hours": config.idle_hours if (config := settings.monitoring) else 0,
         },
         sort_keys=True,
     )

@@ -92,9 +92,9 @@ restore_tailnet_identity() {
 
 # Report the backup's age. A head node that an earlier version restored has no such file.
 report_age() {
-    local made=0 age=0
-    [ ! -e "$RESTORED_AGE" ] || read -r made age <"$RESTORED_AGE"
-    result restored_made "$made"
+    local backup_time=0 age=0
+    [ ! -e "$RESTORED_AGE" ] || read -r backup_time age <"$RESTORED_AGE"
+    result restored_made "$backup_time"
     result restored_age "$((age > 0 ? age : 0))"
 }
 

@@ -23,14 +23,14 @@ _BEGIN, _END = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
 _TOP, _REST_OF_LINE, _BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
-def main(words: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> int:
     """Show the live view; without a terminal, or with --once or --json, print it once."""
     parser = argparse.ArgumentParser(
         prog="sll", description="Show running and waiting jobs, live. 'tailrack why JOBID' explains a single job."
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--once", action="store_true", help="print the view once")
-    given = parser.parse_args(words)
+    given = parser.parse_args(argv)
     # A name that the terminal cannot encode must not end the program.
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]

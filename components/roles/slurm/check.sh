@@ -38,10 +38,10 @@ mpi_of_machine() {
 # Succeed if systemd's own cgroup has the controllers that Slurm needs. Slurm uses the unified hierarchy only: slurmd
 # exits if others are mounted ("Hybrid mode is not supported"). Files of cgroupfs have size 0, so read them.
 cgroups_delegated() {
-    local own controllers
-    own=$(sed -n '1s/^0:://p' /proc/1/cgroup)
-    [ -n "$own" ] || return 1
-    controllers=$(cat "/sys/fs/cgroup${own%/init.scope}/cgroup.controllers")
+    local cgroup controllers
+    cgroup=$(sed -n '1s/^0:://p' /proc/1/cgroup)
+    [ -n "$cgroup" ] || return 1
+    controllers=$(cat "/sys/fs/cgroup${cgroup%/init.scope}/cgroup.controllers")
     [[ " $controllers " == *" memory "* && " $controllers " == *" cpuset "* ]]
 }
 

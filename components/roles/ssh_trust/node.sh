@@ -44,12 +44,12 @@ Match User root Address $HEAD_ADDRESS
 
 # sshd uses the first value of a key, and a file of the machine's owner may come before ours.
 require_heard() {
-    local said key wrong=''
-    said=$(ask_sshd -T -C "user=root,host=$HEAD_ADDRESS,addr=$HEAD_ADDRESS")
+    local settings key wrong=''
+    settings=$(ask_sshd -T -C "user=root,host=$HEAD_ADDRESS,addr=$HEAD_ADDRESS")
     for key in 'pubkeyauthentication yes' 'authenticationmethods publickey' "authorizedkeysfile $LEAVE_KEY_FILE" 'allowusers root'; do
-        has_line "$key" "$said" || wrong+=", $(grep "^${key%% *} " <<<"$said" || echo "no ${key%% *}")"
+        has_line "$key" "$settings" || wrong+=", $(grep "^${key%% *} " <<<"$settings" || echo "no ${key%% *}")"
     done
-    ! has_line 'permitrootlogin no' "$said" || wrong+=', permitrootlogin no'
+    ! has_line 'permitrootlogin no' "$settings" || wrong+=', permitrootlogin no'
     [ -z "$wrong" ] || fail "sshd on $HOST_NAME would reject the head node's request to leave: for root from \
 $HEAD_ADDRESS it uses ${wrong#, }" "find the lines with 'grep -rn -i match /etc/ssh/sshd_config /etc/ssh/sshd_config.d' \
 on $HOST_NAME and exclude root from that address; then run up again"

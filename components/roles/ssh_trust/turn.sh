@@ -76,12 +76,12 @@ all_trust() {
 
 # A second request that trusts only the next authority proves that a node's sshd presents the certificate.
 all_show() {
-    local certificate="$STATE_DIR/members/{}/key-cert.pub" known=$TURN_FOLDER/known
+    local certificate="$STATE_DIR/members/{}/key-cert.pub" known_hosts=$TURN_FOLDER/known
     show_own_certificate || return 1
     /usr/local/sbin/tailrack-sign publish "$CERTIFICATES_FOLDER" || note "not all certificates could be signed"
     all_agree take "$certificate" certificate || return 1
-    printf '@cert-authority * %s\n' "$(public_key "$AUTHORITY_KEY")" >"$known"
-    TAILRACK_KNOWN_HOSTS=$known all_agree show "$certificate" certificate
+    printf '@cert-authority * %s\n' "$(public_key "$AUTHORITY_KEY")" >"$known_hosts"
+    TAILRACK_KNOWN_HOSTS=$known_hosts all_agree show "$certificate" certificate
 }
 
 # Send a request to the members that have not completed a stage, and record those that fail. Words: the stage, a file for their

@@ -23,9 +23,9 @@ shared_addresses() {
 }
 
 refuse_shared_addresses() {
-    local found
-    found=$(shared_addresses)
-    [ -z "$found" ] || fail "this machine's own network uses addresses of 100.64.0.0/10 (${found//$'\n'/, }), which belong to the tailnet: \
+    local addresses
+    addresses=$(shared_addresses)
+    [ -z "$addresses" ] || fail "this machine's own network uses addresses of 100.64.0.0/10 (${addresses//$'\n'/, }), which belong to the tailnet: \
 tailscale would cut it off from them, and with them this connection or all names" \
         "give $HOST_NAME a network and DNS servers outside 100.64.0.0/10 (DNS: /etc/systemd/resolved.conf), or leave it out"
 }

@@ -70,8 +70,12 @@ def check_tailnet(tailnet: Draft, sites: Sites, report: Report) -> None:
         return
     allowed, breaks = _KEYS[kind]
     for name in keys:
-        if name in keys_of(tailnet.model) and any(name in own for own, _ in _KEYS.values()) and name not in allowed:
-            kinds = [other for other, (own, _) in _KEYS.items() if name in own]
+        if (
+            name in keys_of(tailnet.model)
+            and any(name in kind_keys for kind_keys, _ in _KEYS.values())
+            and name not in allowed
+        ):
+            kinds = [other for other, (kind_keys, _) in _KEYS.items() if name in kind_keys]
             fix = f"remove it, or write kind: {' or '.join(kinds)}"
             report.add(tailnet.path_of(name), f"is not a key of a tailnet of kind {kind}", breaks, fix)
     if kind == TAILSCALE:

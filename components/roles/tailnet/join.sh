@@ -18,14 +18,14 @@ NAME_BEFORE=$STATE_DIR/tailnet-name-before
 install_tailscale() {
     if [ -x /usr/sbin/tailscaled ] && tailscale_there; then return; fi
     ensure_packages curl ca-certificates
-    local id codename source=https://pkgs.tailscale.com/stable said reason
+    local id codename source=https://pkgs.tailscale.com/stable message reason
     # shellcheck source=/dev/null
     id=$(. /etc/os-release && printf '%s' "$ID")
     # shellcheck source=/dev/null
     codename=$(. /etc/os-release && printf '%s' "$VERSION_CODENAME")
-    if ! said=$(curl -fsS --retry 3 --max-time 60 -o /usr/share/keyrings/tailscale-archive-keyring.gpg \
+    if ! message=$(curl -fsS --retry 3 --max-time 60 -o /usr/share/keyrings/tailscale-archive-keyring.gpg \
         "$source/$id/$codename.noarmor.gpg" 2>&1); then
-        reason=$(fetch_reason <<<"$said")
+        reason=$(fetch_reason <<<"$message")
         fail "Tailscale's package source does not answer${reason:+ ($reason)}" \
             "$(fetch_remedy "$reason" "install tailscale on $HOST_NAME by hand, then run up again")"
     fi

@@ -7,10 +7,10 @@ drops_by_default() { nft list ruleset 2>/dev/null | grep 'hook input ' | grep 'p
 
 # Print their names, joined by +.
 own_firewall() {
-    local found=''
-    if systemctl -q is-active firewalld; then found=firewalld; fi
-    if command -v ufw >/dev/null && ufw status 2>/dev/null | grep '^Status: active' >/dev/null; then found+=${found:+\+}ufw; fi
-    if drops_by_default; then found+=${found:+\+}nftables; fi
-    if [ "$(preference ShieldsUp)" = true ]; then found+=${found:+\+}shields-up; fi
-    printf '%s' "$found"
+    local firewalls=''
+    if systemctl -q is-active firewalld; then firewalls=firewalld; fi
+    if command -v ufw >/dev/null && ufw status 2>/dev/null | grep '^Status: active' >/dev/null; then firewalls+=${firewalls:+\+}ufw; fi
+    if drops_by_default; then firewalls+=${firewalls:+\+}nftables; fi
+    if [ "$(preference ShieldsUp)" = true ]; then firewalls+=${firewalls:+\+}shields-up; fi
+    printf '%s' "$firewalls"
 }

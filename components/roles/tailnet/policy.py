@@ -55,14 +55,14 @@ def policy(tag: str, wanted: Sequence[str], whole: bool = False, relay: bool = F
     return {"tagOwners": {tag: ["autogroup:admin"]}, "grants": grants, "tests": [test]}
 
 
-def lacking(found: Mapping[str, Any], tag: str, wanted: Sequence[str]) -> str:
+def lacking(policy_file: Mapping[str, Any], tag: str, wanted: Sequence[str]) -> str:
     """Return a sentence with the rule that a policy in force lacks and how to add it; empty if it lacks none."""
-    owners = found.get("tagOwners")
+    owners = policy_file.get("tagOwners")
     if not isinstance(owners, Mapping) or tag not in owners:
         return f'its tagOwners have no {tag}; add "{tag}": ["autogroup:admin"]'
-    if "grants" not in found and "acls" not in found:
+    if "grants" not in policy_file and "acls" not in policy_file:
         return ""
-    opened = [*_of_grants(found.get("grants"), tag), *_of_acls(found.get("acls"), tag)]
+    opened = [*_of_grants(policy_file.get("grants"), tag), *_of_acls(policy_file.get("acls"), tag)]
     shut = [port for port in wanted if not _within(_range(port), opened)]
     if not shut:
         return ""
@@ -70,11 +70,11 @@ def lacking(found: Mapping[str, Any], tag: str, wanted: Sequence[str]) -> str:
     return f"no rule lets {tag} reach itself on tcp {', '.join(shut)}; add to its grants {json.dumps(grant)}"
 
 
-def opens_all(found: Mapping[str, Any], tag: str) -> bool:
+def opens_all(policy_file: Mapping[str, Any], tag: str) -> bool:
     """Return whether a policy lets machines with the tag reach the whole tailnet, as Tailscale's default does."""
-    if "grants" not in found and "acls" not in found:
+    if "grants" not in policy_file and "acls" not in policy_file:
         return True
-    rules = [*_rules(found.get("grants")), *_rules(found.get("acls"))]
+    rules = [*_rules(policy_file.get("grants")), *_rules(policy_file.get("acls"))]
     return any(
         _meant({"src": rule.get("src", rule.get("users"))}, "src", tag)
         and any(where in ("*", "*:*") for where in _texts(rule.get("dst", rule.get("ports"))))

@@ -16,9 +16,9 @@ node_is_at_its_address() {
 
 # Succeed on any answer over the tailnet, also a refusal.
 slurmd_port_answers() {
-    local said
+    local message
     # shellcheck disable=SC2016  # it is for the other shell
-    said=$(timeout 5 bash -c 'exec 3<>"/dev/tcp/$0/$1"' "$NODE_ADDRESS" "$NODE_PORT" 2>&1) || [[ $said == *refused* ]]
+    message=$(timeout 5 bash -c 'exec 3<>"/dev/tcp/$0/$1"' "$NODE_ADDRESS" "$NODE_PORT" 2>&1) || [[ $message == *refused* ]]
 }
 
 # Slurm's jobs arrive this way, so a node that the head node cannot reach must not count.

@@ -38,17 +38,17 @@ def read_stays(text: str) -> list[Stay]:
     return [stay for line in text.splitlines() if (stay := _stay(line.split())) is not None]
 
 
-def _stay(words: Sequence[str]) -> Stay | None:
-    if len(words) != 4 or not words[0].isdecimal() or not (words[1] == "-" or words[1].isdecimal()):
+def _stay(fields: Sequence[str]) -> Stay | None:
+    if len(fields) != 4 or not fields[0].isdecimal() or not (fields[1] == "-" or fields[1].isdecimal()):
         return None
-    begin, end = int(words[0]), None if words[1] == "-" else int(words[1])
-    if words[2:] == ["-", "-"]:
+    begin, end = int(fields[0]), None if fields[1] == "-" else int(fields[1])
+    if fields[2:] == ["-", "-"]:
         return Stay(begin, end)
     try:
-        price = float(words[2])
+        price = float(fields[2])
     except ValueError:
         return None
-    return Stay(begin, end, price, words[3]) if math.isfinite(price) and price >= 0 else None
+    return Stay(begin, end, price, fields[3]) if math.isfinite(price) and price >= 0 else None
 
 
 def read_book(folder: Path = BOOK) -> dict[str, list[Stay]]:

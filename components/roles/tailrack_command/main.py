@@ -13,13 +13,13 @@ from components.roles.tailrack_command.slurm import SlurmError
 SUBCOMMANDS: Sequence[Any] = (nodes, resume, why, costs, idle)
 
 
-def main(words: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> int:
     """Run a subcommand and return its exit status; 1 after an error (argparse exits with 2 for wrong arguments)."""
     parser = argparse.ArgumentParser(prog="tailrack", description="Show and change the state of a tailrack cluster.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in SUBCOMMANDS:
         module.arguments(commands.add_parser(module.NAME, help=module.HELP, description=module.HELP))
-    arguments = parser.parse_args(list(words))
+    arguments = parser.parse_args(list(argv))
     (chosen,) = [module for module in SUBCOMMANDS if arguments.command == module.NAME]
     try:
         return int(chosen.run(arguments))

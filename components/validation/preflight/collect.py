@@ -74,14 +74,14 @@ def waiting(name: str, proc: Path = Path("/proc")) -> set[str]:
     return pids
 
 
-def nvidia_smi(*words: str, as_nobody: bool) -> Result:
+def nvidia_smi(*arguments: str, as_nobody: bool) -> Result:
     """Run nvidia-smi, unless an earlier one still hangs: each further one would hang forever too."""
     stuck = waiting("nvidia-smi")
     if stuck:
         time.sleep(WAITING_SECONDS)
     if stuck & waiting("nvidia-smi"):
         return {"status": None, "output": "an earlier nvidia-smi still hangs"}
-    return run(["nvidia-smi", *words], as_nobody=as_nobody)
+    return run(["nvidia-smi", *arguments], as_nobody=as_nobody)
 
 
 def matching_lines(result: Result, pattern: re.Pattern[str], most: int) -> Result:

@@ -58,8 +58,12 @@ class Memory:
         try:
             if not isinstance(data, Mapping):
                 return cls()
-            own = data["own"]
-            drain = None if own is None else Drain(str(own[0]), int(own[1]), str(own[2]))
+            stored_drain = data["own"]
+            drain = (
+                None
+                if stored_drain is None
+                else Drain(str(stored_drain[0]), int(stored_drain[1]), str(stored_drain[2]))
+            )
             return cls(drain, frozenset(map(str, data["causes"])), frozenset(map(str, data["accepted"])))
         except (KeyError, TypeError, ValueError, IndexError):
             return cls()
@@ -120,8 +124,8 @@ def _short(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
-def is_own(slurm: Slurm, own: Drain | None) -> bool:
-    return own is not None and slurm.drained and (slurm.reason, slurm.at) == (own.reason, own.at)
+def is_own(slurm: Slurm, drain: Drain | None) -> bool:
+    return drain is not None and slurm.drained and (slurm.reason, slurm.at) == (drain.reason, drain.at)
 
 
 def decide(
@@ -135,24 +139,24 @@ def decide(
     errors = [item for item in findings if item["severity"] == "error"]
     causes_now = {cause(item) for item in errors}
     accepted = memory.accepted & causes_now
-    own = memory.own
+    drain = memory.own
     # On shutdown, tailrack-shutdown (role slurm) sets the node down with the same reason, at another second.
-    shut_down = own is not None and slurm.drained and slurm.reason == own.reason and own.during != during
-    if own is not None and (shut_down or is_own(slurm, own)):
-        own = replace(own, at=slurm.at, during=during)
-    elif own is not None:
+    shut_down = drain is not None and slurm.drained and slurm.reason == drain.reason and drain.during != during
+    if drain is not None and (shut_down or is_own(slurm, drain)):
+        drain = replace(drain, at=slurm.at, during=during)
+    elif drain is not None:
         # The drain was removed or replaced. A person who resumes the node despite these errors accepts them; but a
         # restarted node resumes without a person, and a node that slurmd registered again has lost its drain.
-        if not slurm.drained and own.during == during:
+        if not slurm.drained and drain.during == during:
             accepted |= memory.causes & causes_now
-        own = None
+        drain = None
     bad = [item for item in errors if cause(item) not in accepted]
     if not bad:
-        return Decision("resume" if own else "", Memory(None, frozenset(), frozenset(accepted)))
+        return Decision("resume" if drain else "", Memory(None, frozenset(), frozenset(accepted)))
     causes = frozenset(map(cause, bad))
-    others = slurm.drained and own is None and not (instead and slurm.by == "slurm")
-    if others or (own is not None and causes == memory.causes):
-        memory_now = Memory(own, causes if own else frozenset(), frozenset(accepted))
+    others = slurm.drained and drain is None and not (instead and slurm.by == "slurm")
+    if others or (drain is not None and causes == memory.causes):
+        memory_now = Memory(drain, causes if drain else frozenset(), frozenset(accepted))
         return Decision("", memory_now, unhealthy=bad)
     reason = reason_of(bad)
     return Decision("drain", Memory(Drain(reason, 0, during), causes, frozenset(accepted)), reason, bad)

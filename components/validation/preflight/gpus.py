@@ -41,14 +41,14 @@ def check_gpus(result: CommandResult | None, promised: int) -> Iterator[Finding]
         return
     smi = read_smi(result.output)
     first_line = next((line for line in result.output.splitlines() if line.strip()), "nothing")
-    sentence = next((entry for entry in _SENTENCES if entry[0] in (smi.words if smi else result.output).lower()), None)
+    sentence = next((entry for entry in _SENTENCES if entry[0] in (smi.text if smi else result.output).lower()), None)
     if result.status is None:
         yield finding(
             "error", DRIVER, "nvidia-smi does not answer: a GPU or its driver hangs",
             "see 'dmesg | grep -iE \"nvrm|xid\"' on the node, then restart it",
         )  # fmt: skip
     elif sentence is not None:
-        message = smi.words if smi else " ".join(result.output.split())
+        message = smi.text if smi else " ".join(result.output.split())
         yield finding("error", DRIVER, f"{sentence[1]} (nvidia-smi: {message[:200]!r})", sentence[2])
         yield from check_smi(smi, promised) if smi else ()
     elif result.status == 0 and smi is None and "<nvidia_smi_log" not in result.output:
@@ -66,7 +66,7 @@ def check_gpus(result: CommandResult | None, promised: int) -> Iterator[Finding]
 
 def _beside(status: int, smi: Smi) -> Iterator[Finding]:
     """Yield a finding for a bad status or a message beside an answer: a warning, unless nvidia-smi stopped half-way."""
-    message = f": {smi.words[:200]!r}" if smi.words else ""
+    message = f": {smi.text[:200]!r}" if smi.text else ""
     if status and not smi.whole:
         yield finding(
             "error", DRIVER, f"nvidia-smi stops with status {status} after {len(smi.gpus)} GPUs{message}",
@@ -76,9 +76,9 @@ def _beside(status: int, smi: Smi) -> Iterator[Finding]:
         yield finding(
             "warning", DRIVER, f"nvidia-smi's answer is cut off after {len(smi.gpus)} GPUs", "run nvidia-smi -q -x"
         )
-    elif _CORRUPTED in smi.words.lower():
+    elif _CORRUPTED in smi.text.lower():
         yield finding(
-            "warning", DRIVER, smi.words[:200], "jobs still run; have the GPU's InfoROM rewritten, or replace the GPU"
+            "warning", DRIVER, smi.text[:200], "jobs still run; have the GPU's InfoROM rewritten, or replace the GPU"
         )
     elif status or message:
         yield finding(

@@ -55,7 +55,7 @@ class Smi:
     driver: str | None
     gpus: tuple[Gpu, ...]
     whole: bool = True
-    words: str = ""
+    text: str = ""
 
 
 _PENDING = {

@@ -60,14 +60,14 @@ class Events:
     """The events of one GPU in one log since its driver last requested no action.
 
     counted    number of events by code
-    words      text of the first event by code
+    texts      text of the first event by code
     action     text of the last Xid 154
     lost       whether the driver reported outside an Xid event that the GPU fell off the bus
     recovered  how often the driver withdrew its request
     """
 
     counted: Counter[int] = field(default_factory=Counter)
-    words: dict[int, str] = field(default_factory=dict)
+    texts: dict[int, str] = field(default_factory=dict)
     action: str = ""
     lost: bool = False
     recovered: int = 0
@@ -120,11 +120,11 @@ def read_xids(text: str) -> dict[str, Events]:
                 events.action = message
         else:
             events.counted[code] += 1
-            events.words.setdefault(code, message)
+            events.texts.setdefault(code, message)
     for events in gpus.values():
         if events.lost and LOST_CODE not in events.counted:
             events.counted[LOST_CODE] = 1
-            events.words[LOST_CODE] = "GPU has fallen off the bus"
+            events.texts[LOST_CODE] = "GPU has fallen off the bus"
     return gpus
 
 
@@ -140,7 +140,7 @@ def check_xids(*texts: str) -> Iterator[Finding]:
         ]
         for log_events in events:
             for code, count in log_events.counted.items():
-                first, most = worst.get((bus, code), (log_events.words[code], 0))
+                first, most = worst.get((bus, code), (log_events.texts[code], 0))
                 worst[bus, code] = (first, max(most, count))
         if action := next((log_events.action for log_events in reversed(events) if log_events.action), ""):
             worst[bus, RECOVERY] = (action, 1)
