@@ -6,19 +6,22 @@
 # NFS_EXPORTS_MOUNT  where the share is mounted
 
 users_machine() {
-    local name uid gid other
+    local name uid gid uid_here group
     touch "$USERS_MADE"
     refuse_user_clashes
     while read -r name uid gid; do
-        other=$(id -u "$name" 2>/dev/null || :)
-        [ -z "$other" ] || [ "$other" = "$uid" ] || remove_unused_account "$name"
-        other=$(getent group "$gid" | cut -d: -f1 || :)
+        uid_here=$(id -u "$name" 2>/dev/null || :)
+        if [ -n "$uid_here" ] && [ "$uid_here" != "$uid" ]; then
+            remove_unused_account "$name"
+            uid_here=''
+        fi
+        group=$(getent group "$gid" | cut -d: -f1 || :)
         # Record a name before it is created: leave and close_gone_users touch only recorded accounts and groups.
-        if [ -z "$other" ]; then
+        if [ -z "$group" ]; then
             grep -qsxF "$name" "$GROUPS_MADE" || printf '%s\n' "$name" >>"$GROUPS_MADE"
             groupadd -g "$gid" "$name"
         fi
-        if ! id -u "$name" >/dev/null 2>&1; then
+        if [ -z "$uid_here" ]; then
             grep -qxF "$name" "$USERS_MADE" || printf '%s\n' "$name" >>"$USERS_MADE"
             # Password '*' matches no password, but does not lock the account, so keys work.
             useradd -M -d "$NFS_EXPORTS_MOUNT/home/$name" -s /bin/bash -u "$uid" -g "$gid" -p '*' "$name"
