@@ -10,7 +10,6 @@ from pathlib import Path
 
 from cli.pulumi.workspace import write_private
 from components.steps.command_line import is_step
-from components.steps.former_names import current_name
 from components.steps.label import StepLabel
 from components.steps.last_answers import VARIABLE
 from engine.events import Made
@@ -23,7 +22,7 @@ def last_answers(resources: Iterable[Made], folder: Path) -> Iterator[None]:
     Steps print no secrets. The outputs of other commands, such as the one that makes a key, are left out.
     """
     answers = {
-        current_name(label.name): resource.stdout
+        label.name: resource.stdout
         for resource in resources
         if is_step(resource.command) and (label := StepLabel.of(resource.command))
     }

@@ -10,8 +10,10 @@ import re
 import shlex
 from dataclasses import dataclass
 
-# Triggers contain a label, and an engine replaces a resource whose triggers differ. So a trigger keeps the words of the
-# release that first had it, and people read the new ones.
+from components.steps.former_names import current_name
+
+# Triggers contain a label, and an engine replaces a resource whose triggers differ. A trigger therefore keeps the words
+# of its first release, and people see the new ones.
 FIRST_WORDS = {
     "copy setup scripts": "put its scripts in place",
     "copy setup scripts to the head node": "put its scripts in place on the head node",
@@ -43,14 +45,14 @@ class StepLabel:
         return shlex.join([_NO_OP, self.name, self.machine, self.text]) + _END + command
 
     def on_trigger(self, digest: str) -> str:
-        """Return a trigger with this label in front, in the words that it was first written with."""
+        """Return a trigger with this label in front, in the words of its first release."""
         subject, colon, action = self.text.rpartition(": ")
         first = StepLabel(self.name, self.machine, f"{subject}{colon}{FIRST_WORDS.get(action, action)}")
         return first.on(digest)
 
     @classmethod
     def of(cls, command: str) -> StepLabel | None:
-        """Return the label in front of a command; None without a label."""
+        """Return the label in front of a command, in the names and words of this version; None without a label."""
         if written := _WRITTEN.match(command):
             return cls._written(*map(_unquoted, written.groups()))
         tokens = shlex.shlex(command, posix=True, punctuation_chars=True)
@@ -66,7 +68,7 @@ class StepLabel:
     @classmethod
     def _written(cls, name: str, machine: str, text: str) -> StepLabel:
         subject, colon, action = text.rpartition(": ")
-        return cls(name, machine, f"{subject}{colon}{_NEW_WORDS.get(action, action)}")
+        return cls(current_name(name), machine, f"{subject}{colon}{_NEW_WORDS.get(action, action)}")
 
 
 def _unquoted(word: str) -> str:

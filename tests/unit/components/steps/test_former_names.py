@@ -23,6 +23,7 @@ def test_a_renamed_step_is_known_by_either_name() -> None:
     assert former_names("a1-join") == former_names("check") == []
     assert current_name("a1-gate") == current_name("a1-check") == "a1-check"
     assert current_name("gate") == "gate"
+    assert StepLabel.of(StepLabel("a1-gate", "a1", "x").on("true")) == StepLabel("a1-check", "a1", "x")
 
 
 def test_no_former_name_is_the_name_of_another_step(build: Build) -> None:
